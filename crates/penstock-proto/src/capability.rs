@@ -1,0 +1,76 @@
+//! The signed right to read one data set (hard case C4).
+//!
+//! A source peer keeps no list of approved transfers: its own controller signs one of these per
+//! transfer, the target's peers show it in the hello of every lane, and any source peer can check
+//! it alone. The signature is Ed25519 over [`Capability::encode`]; signing and checking live in
+//! `penstock-io`, which has the keys.
+
+use crate::id::{Name, TransferId};
+use crate::name;
+use crate::wire::{DecodeError, Reader, Writer};
+
+/// Longest encoded capability with its signature.
+pub const CAPABILITY_BYTES_MAX: usize = name::PATH_BYTES_MAX + 1024;
+
+const MAGIC: &[u8; 8] = b"PSTCAPA1";
+
+/// What a target site may do at a source site, for one transfer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Capability {
+    /// The transfer it was issued for.
+    pub transfer: TransferId,
+    /// The site that issued it and will serve the data.
+    pub source: Name,
+    /// The only site whose peers may show it.
+    pub target: Name,
+    /// The store at the source.
+    pub store: Name,
+    /// The data set's root within the store: a relative path.
+    pub root: Vec<u8>,
+    /// Seconds since 1970 after which it is void.
+    pub expires: u64,
+}
+
+impl Capability {
+    /// The bytes that are signed.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = Writer::new();
+        out.raw(MAGIC);
+        self.transfer.encode(&mut out);
+        out.bytes(self.source.as_str().as_bytes());
+        out.bytes(self.target.as_str().as_bytes());
+        out.bytes(self.store.as_str().as_bytes());
+        out.bytes(&self.root);
+        out.u64(self.expires);
+        out.into_bytes()
+    }
+
+    /// Reads what [`Capability::encode`] wrote.
+    ///
+    /// # Errors
+    /// [`DecodeError`] for anything else.
+    pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
+        let mut input = Reader::new(bytes);
+        if input.array::<8>("capability magic")? != *MAGIC {
+            return Err(DecodeError::Invalid("capability magic"));
+        }
+        let capability = Self {
+            transfer: TransferId::decode(&mut input)?,
+            source: decode_name(&mut input, "source")?,
+            target: decode_name(&mut input, "target")?,
+            store: decode_name(&mut input, "store")?,
+            root: input.bytes(name::PATH_BYTES_MAX, "root")?.to_vec(),
+            expires: input.u64("expires")?,
+        };
+        name::check_relative(&capability.root)?;
+        input.finish()?;
+        Ok(capability)
+    }
+}
+
+pub(crate) fn decode_name(
+    input: &mut Reader<'_>,
+    field: &'static str,
+) -> Result<Name, DecodeError> {
+    input.text(63, field)?.parse().map_err(|_| DecodeError::Invalid(field))
+}

@@ -1,0 +1,31 @@
+//! The nouns of Penstock and their bytes, on the wire and on disk.
+//!
+//! Everything here is plain data: no I/O, no clock, no threads. A value that arrives from another
+//! peer or from a disk is parsed into these types once, at the edge, and is valid from then on;
+//! every decoder takes hostile bytes and answers with a [`wire::DecodeError`], never with a panic.
+//!
+//! | module | what it names |
+//! |---|---|
+//! | [`units`] | byte counts, rates, points in time of a file system |
+//! | [`id`] | transfers, sites, peers, stores, lanes |
+//! | [`name`] | paths and names, which are bytes |
+//! | [`manifest`] | entries and pages of a data set |
+//! | [`slicing`] | how a page is cut into pieces, stored in the page itself |
+//! | [`digest`] | stride digests and how they merge into the BLAKE3 of a file |
+//! | [`frame`] | the messages of a lane (normative text: `docs/protocol.md`) |
+//! | [`capability`] | the signed right to read one data set |
+//! | [`journal`] | the records of the ledger's page logs on disk |
+//! | [`wire`] | the little-endian reader and writer that all of them use |
+
+#![forbid(unsafe_code)]
+
+pub mod capability;
+pub mod digest;
+pub mod frame;
+pub mod id;
+pub mod journal;
+pub mod manifest;
+pub mod name;
+pub mod slicing;
+pub mod units;
+pub mod wire;

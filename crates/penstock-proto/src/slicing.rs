@@ -1,0 +1,119 @@
+//! How a page is cut into pieces. The figures are chosen when a page is sealed, stored in it and
+//! never changed (hard case A10): a bit in a ledger always means the same bytes.
+//!
+//! The cutting itself is `penstock_engine::slice`; here are only the parameters and the arithmetic
+//! that digests depend on.
+
+use crate::units::{GIB, KIB, MIB};
+use crate::wire::{DecodeError, Reader, Writer};
+
+/// The newest way of cutting that this build knows.
+pub const SLICER_VERSION: u16 = 1;
+/// Smallest extent of a large file; hard case D1 wants at least 1 MiB.
+pub const EXTENT_BYTES_FLOOR: u64 = MIB;
+/// Largest extent of a large file.
+pub const EXTENT_BYTES_CEILING: u64 = GIB;
+/// Extents double in size until a file has at most this many, so that one file's pieces and
+/// digests fit in memory: 4,096 × 32 B of digests.
+pub const EXTENTS_PER_FILE: u64 = 4096;
+/// Largest stride, which is also the largest payload of a frame.
+pub const STRIDE_BYTES_MAX: u32 = 1024 * 1024;
+/// Largest number of files that one pack may hold.
+pub const PACK_FILES_MAX: u32 = 4096;
+
+const _: () = assert!(STRIDE_BYTES_MAX as u64 <= EXTENT_BYTES_FLOOR, "an extent is whole strides");
+
+/// The parameters by which one page is cut.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Slicing {
+    /// Which algorithm cuts; see `penstock_engine::slice`.
+    pub version: u16,
+    /// Bytes that are read, hashed, sent, checked and written at a time: a power of two, 16 KiB to
+    /// 1 MiB. Chosen so that a stride stays in one core's L2 cache.
+    pub stride_bytes: u32,
+    /// Size of an extent of files that are not huge: a power of two, 1 MiB to 1 GiB. A file of at
+    /// most this size travels whole.
+    pub extent_bytes: u64,
+    /// Whole files are packed together up to this many bytes.
+    pub pack_bytes: u64,
+    /// Whole files are packed together up to this many files, at most [`PACK_FILES_MAX`].
+    pub pack_files: u32,
+}
+
+impl Default for Slicing {
+    fn default() -> Self {
+        Self {
+            version: SLICER_VERSION,
+            stride_bytes: 512 * KIB as u32,
+            extent_bytes: 16 * MIB,
+            pack_bytes: 8 * MIB,
+            pack_files: 1024,
+        }
+    }
+}
+
+impl Slicing {
+    /// Size of the extents of a file of `file_bytes`: `extent_bytes`, doubled until the file has at
+    /// most [`EXTENTS_PER_FILE`] or the extent is [`EXTENT_BYTES_CEILING`].
+    pub fn extent_bytes_of(&self, file_bytes: u64) -> u64 {
+        let mut extent = self.extent_bytes;
+        while extent < EXTENT_BYTES_CEILING && file_bytes.div_ceil(extent) > EXTENTS_PER_FILE {
+            extent *= 2;
+        }
+        extent
+    }
+
+    /// Whether a file of `file_bytes` travels as several extents rather than whole.
+    pub fn is_split(&self, file_bytes: u64) -> bool {
+        file_bytes > self.extent_bytes_of(file_bytes)
+    }
+
+    /// How many extents a file of `file_bytes` has; 1 for a file that travels whole.
+    pub fn extent_count(&self, file_bytes: u64) -> u64 {
+        file_bytes.div_ceil(self.extent_bytes_of(file_bytes)).max(1)
+    }
+
+    pub(crate) fn encode(&self, out: &mut Writer) {
+        out.u16(self.version);
+        out.u32(self.stride_bytes);
+        out.u64(self.extent_bytes);
+        out.u64(self.pack_bytes);
+        out.u32(self.pack_files);
+    }
+
+    pub(crate) fn decode(input: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        let slicing = Self {
+            version: input.u16("slicer version")?,
+            stride_bytes: input.u32("stride bytes")?,
+            extent_bytes: input.u64("extent bytes")?,
+            pack_bytes: input.u64("pack bytes")?,
+            pack_files: input.u32("pack files")?,
+        };
+        let stride_sound = slicing.stride_bytes.is_power_of_two()
+            && (16 * KIB as u32..=STRIDE_BYTES_MAX).contains(&slicing.stride_bytes);
+        let extent_sound = slicing.extent_bytes.is_power_of_two()
+            && (EXTENT_BYTES_FLOOR..=EXTENT_BYTES_CEILING).contains(&slicing.extent_bytes);
+        if slicing.version == 0 || slicing.version > SLICER_VERSION {
+            return Err(DecodeError::Invalid("slicer version"));
+        }
+        if !stride_sound {
+            return Err(DecodeError::Invalid("stride bytes"));
+        }
+        if !extent_sound || slicing.pack_bytes > EXTENT_BYTES_CEILING {
+            return Err(DecodeError::Invalid("extent bytes"));
+        }
+        if slicing.pack_files == 0 || slicing.pack_files > PACK_FILES_MAX {
+            return Err(DecodeError::Invalid("pack files"));
+        }
+        Ok(slicing)
+    }
+}
+
+/// Names one piece of one transfer: the page and the place in the page's cutting.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PieceRef {
+    /// Number of the page, from 0.
+    pub page: u32,
+    /// Index of the piece within the page, from 0.
+    pub piece: u32,
+}
