@@ -1,1 +1,19 @@
-//! placeholder
+//! The contract: what controller and peer say to each other, and what users see of a transfer.
+//!
+//! Controller and peer never name each other; both name this crate. The binary puts them together.
+//!
+//! | module | between whom |
+//! |---|---|
+//! | [`transfer`] | users and the controller: requests, options, states, progress, summaries |
+//! | [`scan`] | a target's controller and a source site: open a data set, pull its pages |
+//! | [`task`] | a target's controller and its peers: grants, reports, sync epochs |
+//! | [`heads`] | the controller and its state database: what of a ledger is committed |
+//! | [`problem`] | every API and its client: RFC 9457 problem details |
+
+#![forbid(unsafe_code)]
+
+pub mod heads;
+pub mod problem;
+pub mod scan;
+pub mod task;
+pub mod transfer;

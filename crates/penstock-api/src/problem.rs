@@ -1,0 +1,112 @@
+//! Errors as users and programs see them: RFC 9457 problem details with a stable `code`.
+
+use serde::{Deserialize, Serialize};
+
+/// How a command ends. The numbers are part of the interface (design.md, "The faces").
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Exit {
+    /// 0: every planned item is verified.
+    Done,
+    /// 1: unclassified.
+    Unclassified,
+    /// 2: the command line or configuration is wrong.
+    Usage,
+    /// 3: some items failed; a list of them was written.
+    SomeFailed,
+    /// 4: a source changed or vanished.
+    SourceChanged,
+    /// 5: temporary, a retry may help.
+    Temporary,
+    /// 6: refused by a safety guard.
+    Refused,
+    /// 7: fatal, a retry will not help.
+    Fatal,
+    /// 8: integrity failure.
+    Integrity,
+    /// 12: not authorised.
+    NotAuthorised,
+    /// 130: interrupted.
+    Interrupted,
+}
+
+impl Exit {
+    /// The process exit code.
+    pub fn code(self) -> u8 {
+        match self {
+            Self::Done => 0,
+            Self::Unclassified => 1,
+            Self::Usage => 2,
+            Self::SomeFailed => 3,
+            Self::SourceChanged => 4,
+            Self::Temporary => 5,
+            Self::Refused => 6,
+            Self::Fatal => 7,
+            Self::Integrity => 8,
+            Self::NotAuthorised => 12,
+            Self::Interrupted => 130,
+        }
+    }
+}
+
+/// An error that reaches a user: what failed, why, and what to do next.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[error("{title}{}{}", if detail.is_empty() { "" } else { ": " }, detail)]
+pub struct Problem {
+    /// Stable, for programs: `store-unknown`, `overlap`, `not-authorised`, …
+    pub code: String,
+    /// What failed and on what, in one line.
+    pub title: String,
+    /// Why; the chain of causes in one line. May be empty.
+    #[serde(default)]
+    pub detail: String,
+    /// What to do next. May be empty.
+    #[serde(default)]
+    pub hint: String,
+    /// How a command that meets this ends.
+    pub exit: Exit,
+    /// HTTP status.
+    pub status: u16,
+}
+
+impl Problem {
+    /// A problem with neither detail nor hint; the status follows from the exit code.
+    pub fn new(exit: Exit, code: &str, title: impl Into<String>) -> Self {
+        let status = match exit {
+            Exit::Usage => 400,
+            Exit::NotAuthorised => 403,
+            Exit::Refused => 409,
+            Exit::Temporary => 503,
+            _ => 500,
+        };
+        Self {
+            code: code.to_owned(),
+            title: title.into(),
+            detail: String::new(),
+            hint: String::new(),
+            exit,
+            status,
+        }
+    }
+
+    /// The same with why.
+    #[must_use]
+    pub fn because(mut self, detail: impl std::fmt::Display) -> Self {
+        self.detail = detail.to_string();
+        self
+    }
+
+    /// The same with what to do next.
+    #[must_use]
+    pub fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = hint.into();
+        self
+    }
+
+    /// The same with another HTTP status, 404 for example.
+    #[must_use]
+    pub fn status(mut self, status: u16) -> Self {
+        self.status = status;
+        self
+    }
+}

@@ -1,0 +1,106 @@
+//! How a target's controller gets the pages of a data set, from its own site or from another.
+//!
+//! Pages are pulled: the source scans on its own and keeps its pages on disk, so a slow target
+//! costs it no memory, and a page that was lost on the way is asked for again.
+
+use penstock_proto::id::{Name, TransferId};
+use penstock_proto::slicing::Slicing;
+use serde::{Deserialize, Serialize};
+
+use crate::problem::Problem;
+use crate::transfer::PathText;
+
+/// Asks a source site to scan; the same request again is answered by the same scan.
+#[derive(Clone, Debug)]
+pub struct ScanRequest {
+    /// The transfer.
+    pub transfer: TransferId,
+    /// Store at the source.
+    pub store: Name,
+    /// Root of the data set within the store.
+    pub root: PathText,
+    /// How pages are to be cut.
+    pub slicing: Slicing,
+    /// Only these paths, relative to the root; empty for all.
+    pub files_from: Vec<PathText>,
+}
+
+/// What the root of a data set is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum RootKind {
+    /// A directory.
+    Directory,
+    /// A file or a link: the data set is this one entry.
+    Single,
+}
+
+/// What a scan found, once it is complete.
+#[derive(Clone, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct ScanSummary {
+    /// Number of pages.
+    pub pages: u32,
+    /// Entries in them.
+    pub entries: u64,
+    /// Files among these.
+    pub files: u64,
+    /// Bytes of the files.
+    pub bytes: u64,
+    /// Entries that are neither file, directory nor link: left out and counted.
+    pub skipped: u64,
+    /// What could not be listed or looked at. While there is any, nothing is ever deleted
+    /// (promise (e)).
+    pub errors: Vec<ScanFailure>,
+    /// Errors beyond those in the list.
+    pub errors_more: u64,
+}
+
+/// One thing that could not be listed or looked at.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ScanFailure {
+    /// Path relative to the data set's root.
+    pub path: PathText,
+    /// errno(3).
+    pub errno: u16,
+}
+
+/// The answer to a request for one page.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PageReply {
+    /// The encoded page.
+    Page(Vec<u8>),
+    /// The scan has not come so far.
+    NotYet,
+    /// There is no such page: the scan is complete.
+    End(ScanSummary),
+}
+
+/// A site's source side, as its controller drives it. All methods block, but no longer than a
+/// store's deadline.
+pub trait SourcePeer: Send + Sync {
+    /// Begins, or goes on with, the scan of a data set.
+    ///
+    /// # Errors
+    /// The store or the root is not there, or may not be read.
+    fn open_scan(&self, request: &ScanRequest) -> Result<RootKind, Problem>;
+
+    /// A page, waiting up to `wait_ms` for the scan to come so far.
+    ///
+    /// # Errors
+    /// The scan is not known here, or it cannot go on (the store went away).
+    fn page(&self, transfer: TransferId, number: u32, wait_ms: u32) -> Result<PageReply, Problem>;
+
+    /// Forgets a transfer and removes its pages; unknown ones are no error.
+    fn release(&self, transfer: TransferId);
+}
+
+/// Where a running transfer gets its pages from: a [`SourcePeer`] of the same site, or another
+/// site over the network.
+pub trait PageSource: Send {
+    /// As [`SourcePeer::page`], for one transfer.
+    ///
+    /// # Errors
+    /// With [`crate::problem::Exit::Temporary`] the caller tries again after a while and shows the
+    /// problem as the reason; any other ends the transfer.
+    fn page(&mut self, number: u32, wait_ms: u32) -> Result<PageReply, Problem>;
+}

@@ -1,0 +1,269 @@
+//! What a user asks for, and what they see of it.
+
+use std::fmt;
+use std::str::FromStr;
+
+use penstock_proto::digest::DigestKind;
+use penstock_proto::id::{Name, TransferId};
+use penstock_proto::name;
+use serde::{Deserialize, Serialize};
+
+use crate::problem::Exit;
+
+/// A path as bytes, written in JSON with [`name::escape`].
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct PathText(pub Vec<u8>);
+
+impl TryFrom<String> for PathText {
+    type Error = &'static str;
+
+    fn try_from(text: String) -> Result<Self, Self::Error> {
+        name::unescape(&text).map(Self).ok_or("an escape in the path is not complete")
+    }
+}
+
+impl From<PathText> for String {
+    fn from(path: PathText) -> Self {
+        name::escape(&path.0)
+    }
+}
+
+impl fmt::Display for PathText {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&name::escape(&self.0))
+    }
+}
+
+/// A place in a store of a site: `SITE:STORE/PATH`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Location {
+    /// The site.
+    pub site: Name,
+    /// The store at the site.
+    pub store: Name,
+    /// Relative path within the store, without slashes at its ends; empty for the store's root.
+    pub path: PathText,
+    /// Whether it was written with a slash at its end: of a source, its contents are meant; of a
+    /// target, a directory to put the source into.
+    pub slash: bool,
+}
+
+/// Why a text is not a location.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{text}` is not SITE:STORE/PATH: {why}")]
+pub struct ParseLocationError {
+    text: String,
+    why: String,
+}
+
+impl FromStr for Location {
+    type Err = ParseLocationError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let error = |why: String| ParseLocationError { text: text.to_owned(), why };
+        let (site, rest) =
+            text.split_once(':').ok_or_else(|| error("there is no `:`".to_owned()))?;
+        let (store, path) = rest.split_once('/').unwrap_or((rest, ""));
+        let path = path.trim_start_matches('/');
+        let trimmed = path.trim_end_matches('/');
+        let slash = rest.ends_with('/');
+        name::check_relative(trimmed.as_bytes()).map_err(|_| {
+            error("the path must not hold `.`, `..` or empty components".to_owned())
+        })?;
+        Ok(Self {
+            site: site.parse().map_err(|cause| error(format!("{cause}")))?,
+            store: store.parse().map_err(|cause| error(format!("{cause}")))?,
+            path: PathText(trimmed.as_bytes().to_vec()),
+            slash,
+        })
+    }
+}
+
+impl fmt::Display for Location {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}/{}", self.site, self.store, self.path)?;
+        if self.slash && !self.path.0.is_empty() { f.write_str("/") } else { Ok(()) }
+    }
+}
+
+/// Whether payload is encrypted on the wire. The control channel always is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Encryption {
+    /// TLS 1.3.
+    #[default]
+    Tls,
+    /// Frames in clear, authenticated; with XXH3 the payload is not (D3).
+    Off,
+}
+
+/// When a file counts as durable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Durability {
+    /// Data, sync, rename, sync of directories, in batches (A1).
+    #[default]
+    Batch,
+    /// The same order with one fsync for each file.
+    Fsync,
+    /// No sync at all: a power cut may leave empty files under final names.
+    None,
+}
+
+/// How a transfer is to be done. Every field has a default; none needs to be set.
+#[derive(Clone, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct TransferOptions {
+    /// Which hash verifies the data.
+    pub digest: DigestKind,
+    /// Whether payload is encrypted on the wire.
+    pub encryption: Encryption,
+    /// When a file counts as durable.
+    pub durability: Durability,
+    /// Keep a digest list of the data set, to be had with `transfer digests`.
+    pub digest_list: bool,
+    /// Most lanes at a time; 0 lets the engine decide.
+    pub lanes_max: u32,
+    /// Move only these paths, relative to the source; empty moves all.
+    pub files_from: Vec<PathText>,
+}
+
+/// What a user submits.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TransferRequest {
+    /// Chosen by the client, so that a repeated submission is the same transfer.
+    pub id: TransferId,
+    /// From where.
+    pub source: Location,
+    /// To where.
+    pub target: Location,
+    /// How.
+    #[serde(default)]
+    pub options: TransferOptions,
+}
+
+/// Where a transfer stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum TransferState {
+    /// Accepted and stored, waiting for its turn.
+    Queued,
+    /// Scanning, moving, verifying.
+    Running,
+    /// Stopped by a user; keeps its ledger.
+    Paused,
+    /// Every planned item is verified and durable under the stated policy (promise (c)).
+    Done,
+    /// Ended with failures; `retry` moves only what is missing.
+    Failed,
+    /// Given up by a user; nothing temporary is left.
+    Cancelled,
+}
+
+impl TransferState {
+    /// Whether nothing will happen any more unless a user asks.
+    pub fn is_ended(self) -> bool {
+        matches!(self, Self::Done | Self::Failed | Self::Cancelled)
+    }
+}
+
+/// Figures of a transfer, while it runs and in its summary. All counts are of payload.
+#[derive(Clone, Debug, PartialEq, Default, Serialize, Deserialize)]
+pub struct Progress {
+    /// Entries found so far: files, directories and links.
+    pub entries_found: u64,
+    /// Files found so far.
+    pub files_found: u64,
+    /// Bytes of files found so far.
+    pub bytes_found: u64,
+    /// Whether the scan is complete, so that the three above are totals.
+    pub scan_complete: bool,
+    /// Files verified and written.
+    pub files: u64,
+    /// Bytes verified and written, in this run and before.
+    pub bytes: u64,
+    /// Bytes durable under the stated policy.
+    pub bytes_durable: u64,
+    /// Bytes that were hashed at the source and found equal at the target, in this run.
+    pub bytes_verified: u64,
+    /// Bytes that were there from an earlier run and were not sent again.
+    pub bytes_resumed: u64,
+    /// Bytes that had to be sent once more (A7).
+    pub bytes_resent: u64,
+    /// Pieces repaired after a digest mismatch.
+    pub repairs: u64,
+    /// Items passed over on purpose.
+    pub skipped: u64,
+    /// Items that failed.
+    pub errors: u64,
+    /// Lanes that are open now.
+    pub lanes: u32,
+    /// Bits per second now, over the last second or so.
+    pub rate_bits_per_s: f64,
+    /// Greatest such rate.
+    pub rate_max_bits_per_s: f64,
+    /// Seconds since the transfer was started, pauses left out.
+    pub seconds: f64,
+    /// CPU seconds that this process used for it, as far as they can be told apart.
+    pub cpu_seconds: f64,
+    /// What limits the rate now, in words: `reading at the source`, `the network`, ….
+    pub limit: String,
+}
+
+/// One item that failed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FailedItem {
+    /// Path relative to the data set's root.
+    pub path: PathText,
+    /// Stable code: `vanished`, `changed`, `denied`, `read`, `write`, `digest`, `publish`, `scan`.
+    pub code: String,
+    /// For people: what and why.
+    pub message: String,
+}
+
+/// A transfer as `show`, `list` and the event stream tell it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TransferView {
+    /// Its id.
+    pub id: TransferId,
+    /// From where.
+    pub source: Location,
+    /// To where.
+    pub target: Location,
+    /// How.
+    pub options: TransferOptions,
+    /// Where it stands.
+    pub state: TransferState,
+    /// Why it stands there, or what it waits for and until when (promise (f)). May be empty.
+    pub reason: String,
+    /// Seconds since 1970 of its submission.
+    pub created: u64,
+    /// Figures.
+    pub progress: Progress,
+    /// How `--wait` ends, once it has ended.
+    pub exit: Option<Exit>,
+    /// The first failed items; all of them are in the failure list.
+    pub failures: Vec<FailedItem>,
+    /// How the data was made durable, in words; empty before the first sync.
+    pub durable_by: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Promise: a location means the same to every command, and one that climbs out is refused.
+    #[test]
+    fn locations_are_read_and_written() {
+        let location: Location = "lab:raw/run7/".parse().unwrap();
+        assert_eq!((location.path.0.as_slice(), location.slash), (&b"run7"[..], true));
+        assert_eq!(location.to_string(), "lab:raw/run7/");
+        let root: Location = "hpc:scratch".parse().unwrap();
+        assert_eq!(root.to_string(), "hpc:scratch/");
+        assert!(!root.slash);
+        for bad in ["raw/run7", "lab:raw/../x", "Lab:raw", "lab:", "lab:raw/a//b"] {
+            assert!(bad.parse::<Location>().is_err(), "`{bad}` must be refused");
+        }
+    }
+}
