@@ -104,6 +104,13 @@ pub enum JournalRecord {
     },
     /// An entry failed outside any piece: a link, a directory, the finish of a large file.
     Failed(EntryFailure),
+    /// A new attempt at a large file begins: its extents are missing, its temporary name changes.
+    Generation {
+        /// Index of the entry.
+        entry: u32,
+        /// The attempt, from 0.
+        generation: u32,
+    },
 }
 
 impl JournalRecord {
@@ -145,6 +152,11 @@ impl JournalRecord {
                 encode_failure(failure, &mut payload);
                 5
             }
+            Self::Generation { entry, generation } => {
+                payload.u32(*entry);
+                payload.u32(*generation);
+                6
+            }
         };
         let payload = payload.into_bytes();
         let mut framed = Writer::over(std::mem::take(out));
@@ -178,6 +190,10 @@ impl JournalRecord {
             3 => Self::Durable { pieces: decode_pieces(&mut payload)? },
             4 => Self::Missing { pieces: decode_pieces(&mut payload)? },
             5 => Self::Failed(decode_failure(&mut payload)?),
+            6 => Self::Generation {
+                entry: payload.u32("entry")?,
+                generation: payload.u32("generation")?,
+            },
             _ => return Err(DecodeError::Invalid("record type")),
         };
         payload.finish()?;
@@ -284,6 +300,7 @@ mod tests {
             JournalRecord::Durable { pieces: vec![4, 9] },
             JournalRecord::Missing { pieces: vec![9] },
             JournalRecord::Failed(failure),
+            JournalRecord::Generation { entry: 8, generation: 1 },
         ]
     }
 

@@ -15,6 +15,7 @@
 //! | [`frame`] | the messages of a lane (normative text: `docs/protocol.md`) |
 //! | [`capability`] | the signed right to read one data set |
 //! | [`journal`] | the records of the ledger's page logs on disk |
+//! | [`task`] | work and reports between a controller and its peers |
 //! | [`wire`] | the little-endian reader and writer that all of them use |
 
 #![forbid(unsafe_code)]
@@ -27,5 +28,6 @@ pub mod journal;
 pub mod manifest;
 pub mod name;
 pub mod slicing;
+pub mod task;
 pub mod units;
 pub mod wire;
