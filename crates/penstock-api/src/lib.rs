@@ -8,12 +8,16 @@
 //! | [`scan`] | a target's controller and a source site: open a data set, pull its pages |
 //! | [`task`] | a target's controller and its peers: grants, reports, sync epochs |
 //! | [`heads`] | the controller and its state database: what of a ledger is committed |
+//! | [`rest`] | users and the daemon: events, sites, pairing, stores |
+//! | [`site`] | sites with each other: open a data set, pair |
 //! | [`problem`] | every API and its client: RFC 9457 problem details |
 
 #![forbid(unsafe_code)]
 
 pub mod heads;
 pub mod problem;
+pub mod rest;
 pub mod scan;
+pub mod site;
 pub mod task;
 pub mod transfer;

@@ -1,0 +1,168 @@
+//! What sites say to each other under `/site/v1`, over mutual TLS on the data port.
+//!
+//! Every request and every reply carries [`VERSION_HEADER`]; a side that does not speak the other's
+//! version refuses with code `version` and names both. Who calls is what its certificate says,
+//! never what a body says.
+
+use std::net::SocketAddr;
+
+use penstock_proto::id::{Name, TransferId};
+use penstock_proto::slicing::Slicing;
+use serde::{Deserialize, Serialize};
+
+use crate::problem::{Exit, Problem};
+use crate::scan::{RootKind, ScanRequest};
+use crate::transfer::PathText;
+
+/// Version of this API.
+pub const SITE_API_VERSION: u32 = 1;
+/// Header that carries it.
+pub const VERSION_HEADER: &str = "penstock-site-version";
+/// Longest time in milliseconds that a request for a page may wait at the source.
+pub const PAGE_WAIT_MS_MAX: u32 = 20_000;
+
+/// Refuses a version that is not ours; `theirs` is the header's text, if there was one.
+///
+/// # Errors
+/// Code `version`, exit 7.
+pub fn check_version(theirs: Option<&str>) -> Result<(), Problem> {
+    let ours = SITE_API_VERSION.to_string();
+    if theirs == Some(ours.as_str()) {
+        return Ok(());
+    }
+    let theirs = theirs.map_or("no version at all".to_owned(), |text| format!("version {text}"));
+    Err(Problem::new(
+        Exit::Fatal,
+        "version",
+        format!(
+            "the sites speak different versions: this one speaks version {ours}, the other {theirs}"
+        ),
+    )
+    .hint("install the same release of penstock at both sites")
+    .status(426))
+}
+
+/// How a page is cut, in JSON; see [`Slicing`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SlicingText {
+    /// As in [`Slicing`].
+    pub version: u16,
+    /// As in [`Slicing`].
+    pub stride_bytes: u32,
+    /// As in [`Slicing`].
+    pub extent_bytes: u64,
+    /// As in [`Slicing`].
+    pub pack_bytes: u64,
+    /// As in [`Slicing`].
+    pub pack_files: u32,
+}
+
+impl From<Slicing> for SlicingText {
+    fn from(slicing: Slicing) -> Self {
+        let Slicing { version, stride_bytes, extent_bytes, pack_bytes, pack_files } = slicing;
+        Self { version, stride_bytes, extent_bytes, pack_bytes, pack_files }
+    }
+}
+
+impl From<SlicingText> for Slicing {
+    fn from(text: SlicingText) -> Self {
+        let SlicingText { version, stride_bytes, extent_bytes, pack_bytes, pack_files } = text;
+        Self { version, stride_bytes, extent_bytes, pack_bytes, pack_files }
+    }
+}
+
+/// Asks a source site to scan a data set and to allow the caller's peers to read it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct OpenScan {
+    /// The transfer.
+    pub transfer: TransferId,
+    /// Store at the source.
+    pub store: Name,
+    /// Root of the data set within the store.
+    pub root: PathText,
+    /// How pages are to be cut.
+    pub slicing: SlicingText,
+    /// Only these paths, relative to the root; empty for all.
+    #[serde(default)]
+    pub files_from: Vec<PathText>,
+}
+
+impl From<&ScanRequest> for OpenScan {
+    fn from(request: &ScanRequest) -> Self {
+        Self {
+            transfer: request.transfer,
+            store: request.store.clone(),
+            root: request.root.clone(),
+            slicing: request.slicing.into(),
+            files_from: request.files_from.clone(),
+        }
+    }
+}
+
+impl From<OpenScan> for ScanRequest {
+    fn from(open: OpenScan) -> Self {
+        Self {
+            transfer: open.transfer,
+            store: open.store,
+            root: open.root,
+            slicing: open.slicing.into(),
+            files_from: open.files_from,
+        }
+    }
+}
+
+/// The scan is open.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OpenedScan {
+    /// What the root is.
+    pub root: RootKind,
+    /// The signed capability (C4), in hex.
+    pub capability: String,
+    /// Where the source's peers listen for lanes.
+    pub peers: Vec<SocketAddr>,
+}
+
+/// What a site tells of itself when two are paired (D5).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PairHalf {
+    /// Its name.
+    pub site: Name,
+    /// Its CA certificate, DER in hex.
+    pub ca: String,
+    /// Public key that checks its capabilities, in hex.
+    pub capability_key: String,
+    /// Where its peers listen.
+    pub addresses: Vec<SocketAddr>,
+    /// Proof of the token's secret over this TLS connection and both CAs, in hex.
+    pub proof: String,
+}
+
+/// Says which release answers.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SiteHealth {
+    /// Name of the site.
+    pub site: Name,
+    /// Name of the peer.
+    pub peer: Name,
+    /// [`SITE_API_VERSION`] of the one that answers.
+    pub version: u32,
+    /// Release of the program.
+    pub release: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Promise: two releases that do not understand each other say so, and which they are.
+    #[test]
+    fn another_version_is_refused_by_name() {
+        assert!(check_version(Some("1")).is_ok());
+        let problem = check_version(Some("9")).unwrap_err();
+        assert_eq!((problem.code.as_str(), problem.exit), ("version", Exit::Fatal));
+        assert!(problem.title.contains("version 1") && problem.title.contains("version 9"));
+        assert!(check_version(None).is_err());
+    }
+}
