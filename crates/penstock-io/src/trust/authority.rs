@@ -1,0 +1,281 @@
+//! The authority of one site: issues peers' certificates and signs capabilities.
+
+use std::fmt;
+use std::path::Path;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use penstock_proto::id::{Name, PeerId};
+use rcgen::{
+    BasicConstraints, CertificateParams, CustomExtension, DistinguishedName, DnType,
+    ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose, SanType,
+};
+use rustls_pki_types::pem::PemObject as _;
+use rustls_pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
+use zeroize::Zeroizing;
+
+use super::capability::CapabilityKey;
+use super::store::{Fingerprint, inspect_authority, peer_id_of};
+use super::{TrustError, files};
+
+/// How long a peer's certificate is valid. Its daemon renews it at half of that.
+pub const PEER_CERTIFICATE_DAYS: u64 = 730;
+/// How long an authority is valid: longer than anybody keeps a host.
+const AUTHORITY_DAYS: u64 = 20 * 365;
+/// Certificates are valid from this long before they were made, for peers whose clocks are behind.
+const CLOCK_SKEW_DAYS: u64 = 1;
+const DAY: Duration = Duration::from_secs(24 * 3600);
+
+const AUTHORITY_CERTIFICATE: &str = "authority.pem";
+const AUTHORITY_KEY: &str = "authority.key";
+const CAPABILITY_KEY: &str = "capability.key";
+const PEER_CERTIFICATE: &str = "peer.pem";
+const PEER_KEY: &str = "peer.key";
+
+/// A site's certificate authority and its capability-signing key, both private.
+///
+/// It belongs on the hosts that may become the site's controller and nowhere else.
+pub struct SiteAuthority {
+    site: Name,
+    certificate: CertificateDer<'static>,
+    issuer: Issuer<'static, KeyPair>,
+    capability_key: CapabilityKey,
+}
+
+impl SiteAuthority {
+    /// Makes the authority of a new site, with fresh keys (ECDSA P-256, Ed25519).
+    ///
+    /// # Errors
+    /// `Make` or `Key` if the cryptographic library fails, which it does not in practice.
+    pub fn create(site: Name) -> Result<Self, TrustError> {
+        let key = KeyPair::generate_for(&rcgen::PKCS_ECDSA_P256_SHA256)?;
+        let mut params = CertificateParams::default();
+        params.distinguished_name = common_name(site.as_str());
+        params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
+        params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
+        let now = SystemTime::now();
+        params.not_before = (now - DAY * CLOCK_SKEW_DAYS as u32).into();
+        params.not_after = (now + DAY * AUTHORITY_DAYS as u32).into();
+        params.custom_extensions.push(name_constraint(&site));
+        let certificate = params.self_signed(&key)?.der().clone();
+        let issuer = Issuer::from_ca_cert_der(&certificate, key)?;
+        Ok(Self { site, certificate, issuer, capability_key: CapabilityKey::generate()? })
+    }
+
+    /// Writes `authority.pem`, `authority.key` and `capability.key` into `directory`, which is made
+    /// if it is missing; existing files are replaced. Blocks on storage.
+    ///
+    /// # Errors
+    /// `File` names the file that could not be written.
+    pub fn save(&self, directory: &Path) -> Result<(), TrustError> {
+        files::make_directory(directory)?;
+        let key = Zeroizing::new(self.issuer.key().serialize_der());
+        let capability_key = self.capability_key.to_pkcs8()?;
+        write_key(&directory.join(AUTHORITY_KEY), &key)?;
+        write_key(&directory.join(CAPABILITY_KEY), &capability_key)?;
+        let certificate = files::pem("CERTIFICATE", &self.certificate);
+        files::write_file(&directory.join(AUTHORITY_CERTIFICATE), 0o644, certificate.as_bytes())
+    }
+
+    /// Reads what [`SiteAuthority::save`] wrote. Blocks on storage.
+    ///
+    /// # Errors
+    /// `KeyExposed` if others may read a key; `File`, `Content` or `Certificate` name what is
+    /// missing or damaged.
+    pub fn load(directory: &Path) -> Result<Self, TrustError> {
+        let certificate = read_chain(&directory.join(AUTHORITY_CERTIFICATE))?.swap_remove(0);
+        let path = directory.join(AUTHORITY_KEY);
+        let key = read_key(&path)?;
+        let key = KeyPair::try_from(key.secret_pkcs8_der())?;
+        let facts = inspect_authority(&certificate)?;
+        if Fingerprint::of_public_key(&rcgen::PublicKeyData::subject_public_key_info(&key))
+            != facts.fingerprint
+        {
+            return Err(TrustError::Content { path, what: "key of the certificate beside it" });
+        }
+        let issuer = Issuer::from_ca_cert_der(&certificate, key)?;
+        let pkcs8 = read_key(&directory.join(CAPABILITY_KEY))?;
+        let capability_key = CapabilityKey::from_pkcs8(pkcs8.secret_pkcs8_der())?;
+        Ok(Self { site: facts.site, certificate, issuer, capability_key })
+    }
+
+    /// The site whose authority this is.
+    pub fn site(&self) -> &Name {
+        &self.site
+    }
+
+    /// The authority's certificate, which other sites pin.
+    pub fn certificate(&self) -> &CertificateDer<'static> {
+        &self.certificate
+    }
+
+    /// SHA-256 of the authority's public key, for tokens and for people to compare.
+    pub fn fingerprint(&self) -> Fingerprint {
+        Fingerprint::of_public_key(&rcgen::PublicKeyData::subject_public_key_info(
+            self.issuer.key(),
+        ))
+    }
+
+    /// The key that signs the site's capabilities.
+    pub fn capability_key(&self) -> &CapabilityKey {
+        &self.capability_key
+    }
+
+    /// Issues a certificate and a fresh key to one peer of the site, valid for
+    /// [`PEER_CERTIFICATE_DAYS`].
+    ///
+    /// # Errors
+    /// `WrongSite` if `peer` is of another site.
+    pub fn issue_peer(&self, peer: &PeerId) -> Result<PeerCertificate, TrustError> {
+        if peer.site != self.site {
+            return Err(TrustError::WrongSite { expected: self.site.clone(), found: peer.clone() });
+        }
+        let now = SystemTime::now();
+        let until = now + DAY * PEER_CERTIFICATE_DAYS as u32;
+        self.issue_between(peer, now - DAY * CLOCK_SKEW_DAYS as u32, until)
+    }
+
+    /// Issues without looking at the name: tests make the certificates that must be refused.
+    pub(super) fn issue_between(
+        &self,
+        peer: &PeerId,
+        not_before: SystemTime,
+        not_after: SystemTime,
+    ) -> Result<PeerCertificate, TrustError> {
+        let key = KeyPair::generate_for(&rcgen::PKCS_ECDSA_P256_SHA256)?;
+        let mut params = CertificateParams::default();
+        params.distinguished_name = common_name(&peer.to_string());
+        params.subject_alt_names = vec![SanType::URI(peer.uri().try_into()?)];
+        params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+        params.extended_key_usages =
+            vec![ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth];
+        params.use_authority_key_identifier_extension = true;
+        params.not_before = not_before.into();
+        params.not_after = not_after.into();
+        let leaf = params.signed_by(&key, &self.issuer)?.der().clone();
+        Ok(PeerCertificate {
+            peer: peer.clone(),
+            chain: vec![leaf, self.certificate.clone()],
+            key: PrivatePkcs8KeyDer::from(key.serialize_der()),
+            expires: not_after.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs(),
+        })
+    }
+}
+
+impl fmt::Debug for SiteAuthority {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SiteAuthority").field("site", &self.site).finish_non_exhaustive()
+    }
+}
+
+/// A peer's certificate with its private key and the authority's certificate behind it.
+pub struct PeerCertificate {
+    peer: PeerId,
+    /// The peer's certificate, then the authority's: a joiner that knows only the hash of the
+    /// authority's key finds the authority here (D5).
+    chain: Vec<CertificateDer<'static>>,
+    key: PrivatePkcs8KeyDer<'static>,
+    expires: u64,
+}
+
+impl PeerCertificate {
+    /// Whom the certificate names.
+    pub fn peer(&self) -> &PeerId {
+        &self.peer
+    }
+
+    /// The peer's certificate, then its authority's.
+    pub fn chain(&self) -> &[CertificateDer<'static>] {
+        &self.chain
+    }
+
+    /// The authority that issued it.
+    pub fn authority(&self) -> &CertificateDer<'static> {
+        &self.chain[1]
+    }
+
+    /// Seconds since 1970 after which other peers refuse it.
+    pub fn expires(&self) -> u64 {
+        self.expires
+    }
+
+    pub(super) fn private_key(&self) -> PrivateKeyDer<'static> {
+        PrivateKeyDer::Pkcs8(self.key.clone_key())
+    }
+
+    /// Writes `peer.pem` and `peer.key` into `directory`, which is made if it is missing. Blocks
+    /// on storage.
+    ///
+    /// # Errors
+    /// `File` names the file that could not be written.
+    pub fn save(&self, directory: &Path) -> Result<(), TrustError> {
+        files::make_directory(directory)?;
+        write_key(&directory.join(PEER_KEY), self.key.secret_pkcs8_der())?;
+        let chain: String =
+            self.chain.iter().map(|der| files::pem("CERTIFICATE", der).to_string()).collect();
+        files::write_file(&directory.join(PEER_CERTIFICATE), 0o644, chain.as_bytes())
+    }
+
+    /// Reads what [`PeerCertificate::save`] wrote. Blocks on storage. That key and certificate
+    /// belong together is checked when a TLS configuration is made of them.
+    ///
+    /// # Errors
+    /// `KeyExposed` if others may read the key; `File`, `Content` or `Certificate` name what is
+    /// missing or damaged.
+    pub fn load(directory: &Path) -> Result<Self, TrustError> {
+        let path = directory.join(PEER_CERTIFICATE);
+        let chain = read_chain(&path)?;
+        if chain.len() != 2 {
+            return Err(TrustError::Content { path, what: "peer and authority certificate" });
+        }
+        let peer = peer_id_of(&chain)?;
+        let (_, leaf) = x509_parser::parse_x509_certificate(&chain[0])
+            .map_err(|_| TrustError::Certificate("it is not an X.509 certificate"))?;
+        let expires = u64::try_from(leaf.validity().not_after.timestamp()).unwrap_or(0);
+        let key = read_key(&directory.join(PEER_KEY))?;
+        Ok(Self { peer, chain, key, expires })
+    }
+}
+
+impl fmt::Debug for PeerCertificate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PeerCertificate").field("peer", &self.peer).finish_non_exhaustive()
+    }
+}
+
+fn common_name(text: &str) -> DistinguishedName {
+    let mut name = DistinguishedName::new();
+    name.push(DnType::CommonName, text);
+    name
+}
+
+/// Permits URIs whose host is the site, and no others (RFC 5280, section 4.2.1.10):
+/// `SEQUENCE { [0] { SEQUENCE { [6] host } } }`. rcgen has no URI constraints.
+fn name_constraint(site: &Name) -> CustomExtension {
+    let host = site.as_str().as_bytes();
+    // A name has at most 63 bytes, so that every length here fits one byte below 128.
+    let length = host.len() as u8;
+    let mut der = vec![0x30, length + 6, 0xa0, length + 4, 0x30, length + 2, 0x86, length];
+    der.extend_from_slice(host);
+    let mut extension = CustomExtension::from_oid_content(&[2, 5, 29, 30], der);
+    extension.set_criticality(true);
+    extension
+}
+
+fn write_key(path: &Path, pkcs8: &[u8]) -> Result<(), TrustError> {
+    files::write_file(path, 0o600, files::pem("PRIVATE KEY", pkcs8).as_bytes())
+}
+
+fn read_key(path: &Path) -> Result<PrivatePkcs8KeyDer<'static>, TrustError> {
+    let text = files::read_private(path)?;
+    PrivatePkcs8KeyDer::from_pem_slice(&text)
+        .map_err(|_| TrustError::Content { path: path.to_owned(), what: "private key" })
+}
+
+fn read_chain(path: &Path) -> Result<Vec<CertificateDer<'static>>, TrustError> {
+    let text = files::read_public(path)?;
+    let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&text).collect();
+    match chain {
+        Ok(chain) if !chain.is_empty() => Ok(chain),
+        _ => Err(TrustError::Content { path: path.to_owned(), what: "certificate" }),
+    }
+}

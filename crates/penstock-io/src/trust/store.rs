@@ -1,0 +1,222 @@
+//! Which authority speaks for which site.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::{Arc, PoisonError, RwLock};
+
+use penstock_proto::id::{Name, PeerId};
+use rustls::RootCertStore;
+use rustls::server::WebPkiClientVerifier;
+use rustls::server::danger::ClientCertVerifier;
+use rustls_pki_types::CertificateDer;
+use x509_parser::extensions::{GeneralName, ParsedExtension};
+
+use super::TrustError;
+use super::config::provider_for_checks;
+
+/// SHA-256 of an authority's public key (its SubjectPublicKeyInfo): what tokens pin and people
+/// compare.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Fingerprint(pub [u8; 32]);
+
+impl Fingerprint {
+    pub(super) fn of_public_key(spki: &[u8]) -> Self {
+        let hash = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, spki);
+        let mut bytes = [0; 32];
+        bytes.copy_from_slice(hash.as_ref());
+        Self(bytes)
+    }
+}
+
+/// Eight groups of eight hexadecimal digits, to be read aloud.
+impl fmt::Display for Fingerprint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (at, group) in self.0.chunks(4).enumerate() {
+            let separator = if at == 0 { "" } else { "-" };
+            write!(f, "{separator}{}", data_encoding::HEXLOWER.encode(group))?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Fingerprint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Fingerprint({self})")
+    }
+}
+
+/// What an authority's certificate says of itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AuthorityFacts {
+    /// The one site that it may speak for, by its name constraint.
+    pub site: Name,
+    /// The hash of its key.
+    pub fingerprint: Fingerprint,
+}
+
+/// Reads a site authority's certificate: a CA, constrained to the URIs of exactly one site, whose
+/// name is also its subject.
+///
+/// # Errors
+/// `Certificate` says which of this does not hold.
+pub fn inspect_authority(der: &CertificateDer<'_>) -> Result<AuthorityFacts, TrustError> {
+    let (rest, certificate) = x509_parser::parse_x509_certificate(der)
+        .map_err(|_| TrustError::Certificate("it is not an X.509 certificate"))?;
+    if !rest.is_empty() || !certificate.is_ca() {
+        return Err(TrustError::Certificate("it is not a certificate authority"));
+    }
+    let site: Name = certificate
+        .subject()
+        .iter_common_name()
+        .next()
+        .and_then(|attribute| attribute.as_str().ok())
+        .and_then(|text| text.parse().ok())
+        .ok_or(TrustError::Certificate("its subject is not the name of a site"))?;
+    let constrained = certificate
+        .extensions()
+        .iter()
+        .find_map(|extension| match extension.parsed_extension() {
+            ParsedExtension::NameConstraints(found) => found.permitted_subtrees.as_deref(),
+            _ => None,
+        })
+        .is_some_and(|subtrees| match subtrees {
+            [single] => matches!(single.base, GeneralName::URI(host) if host == site.as_str()),
+            _ => false,
+        });
+    if !constrained {
+        return Err(TrustError::Certificate("it is not constrained to the one site it names"));
+    }
+    let fingerprint = Fingerprint::of_public_key(certificate.public_key().raw);
+    Ok(AuthorityFacts { site, fingerprint })
+}
+
+/// The peer that a certificate names, which is the first of `chain`. It is to be relied on only if
+/// the chain was verified, as that of a finished connection was (`peer_certificates()`).
+///
+/// # Errors
+/// `Certificate` if there is none, or it does not hold exactly one `penstock://SITE/PEER`.
+pub fn peer_id_of(chain: &[CertificateDer<'_>]) -> Result<PeerId, TrustError> {
+    let leaf = chain.first().ok_or(TrustError::Certificate("the peer showed none"))?;
+    let (_, certificate) = x509_parser::parse_x509_certificate(leaf)
+        .map_err(|_| TrustError::Certificate("it is not an X.509 certificate"))?;
+    let names = certificate
+        .subject_alternative_name()
+        .map_err(|_| TrustError::Certificate("its alternative names cannot be read"))?
+        .ok_or(TrustError::Certificate("it names no peer"))?;
+    let mut uris = names.value.general_names.iter().filter_map(|name| match name {
+        GeneralName::URI(uri) => Some(*uri),
+        _ => None,
+    });
+    match (uris.next(), uris.next()) {
+        (Some(uri), None) => PeerId::from_uri(uri)
+            .ok_or(TrustError::Certificate("its URI is not penstock://SITE/PEER")),
+        (None, _) => Err(TrustError::Certificate("it names no peer")),
+        (Some(_), Some(_)) => Err(TrustError::Certificate("it names more than one peer")),
+    }
+}
+
+/// One site's authority, prepared for checking.
+#[derive(Clone, Debug)]
+pub(super) struct Pinned {
+    certificate: CertificateDer<'static>,
+    fingerprint: Fingerprint,
+    pub(super) roots: Arc<RootCertStore>,
+    pub(super) clients: Arc<dyn ClientCertVerifier>,
+}
+
+impl Pinned {
+    fn new(certificate: CertificateDer<'static>) -> Result<(Name, Self), TrustError> {
+        let facts = inspect_authority(&certificate)?;
+        let roots = Arc::new(single_root(&certificate)?);
+        let clients =
+            WebPkiClientVerifier::builder_with_provider(Arc::clone(&roots), provider_for_checks())
+                .build()
+                .map_err(|_| TrustError::Certificate("it cannot serve as a root"))?;
+        let fingerprint = facts.fingerprint;
+        Ok((facts.site, Self { certificate, fingerprint, roots, clients }))
+    }
+}
+
+/// A root store of one authority. Its name constraint is taken off, since webpki refuses all URIs
+/// below an authority with URI constraints (it does not implement them, and fails closed); the
+/// verifiers here compare the site exactly, which is the stricter rule.
+pub(super) fn single_root(authority: &CertificateDer<'_>) -> Result<RootCertStore, TrustError> {
+    let mut roots = RootCertStore::empty();
+    roots.add(authority.clone().into_owned())?;
+    for root in &mut roots.roots {
+        root.name_constraints = None;
+    }
+    Ok(roots)
+}
+
+/// The authorities this peer trusts: its own site's and one for each paired site.
+///
+/// Shared by all TLS configurations of a process; what is pinned or taken off counts from the next
+/// handshake on. Connections that stand are not cut: whoever unpairs closes them.
+pub struct TrustStore {
+    own: Name,
+    sites: RwLock<BTreeMap<Name, Pinned>>,
+}
+
+impl TrustStore {
+    /// A store that trusts the peers of one's own site alone.
+    ///
+    /// # Errors
+    /// `Certificate` if `authority` is not that of a site.
+    pub fn new(authority: CertificateDer<'static>) -> Result<Self, TrustError> {
+        let (own, pinned) = Pinned::new(authority)?;
+        Ok(Self { own: own.clone(), sites: RwLock::new(BTreeMap::from([(own, pinned)])) })
+    }
+
+    /// Trusts another site's authority, for the peers of that site alone, and gives the site's
+    /// name. Pinning the same authority again changes nothing.
+    ///
+    /// # Errors
+    /// `SiteTaken` if the name has another authority; `Certificate` if it is none.
+    pub fn pin(&self, authority: CertificateDer<'static>) -> Result<Name, TrustError> {
+        let (site, pinned) = Pinned::new(authority)?;
+        let mut sites = self.sites.write().unwrap_or_else(PoisonError::into_inner);
+        match sites.get(&site) {
+            Some(known) if known.fingerprint != pinned.fingerprint => {
+                Err(TrustError::SiteTaken(site))
+            }
+            _ => {
+                sites.insert(site.clone(), pinned);
+                Ok(site)
+            }
+        }
+    }
+
+    /// Trusts a site no longer; false if it was not paired. One's own site stays.
+    pub fn unpin(&self, site: &Name) -> bool {
+        let mut sites = self.sites.write().unwrap_or_else(PoisonError::into_inner);
+        *site != self.own && sites.remove(site).is_some()
+    }
+
+    /// One's own site.
+    pub fn own_site(&self) -> &Name {
+        &self.own
+    }
+
+    /// The authority pinned for a site.
+    pub fn authority_of(&self, site: &Name) -> Option<CertificateDer<'static>> {
+        self.pinned(site).ok().map(|pinned| pinned.certificate)
+    }
+
+    /// All sites, one's own among them, with the fingerprints of their authorities.
+    pub fn sites(&self) -> Vec<(Name, Fingerprint)> {
+        let sites = self.sites.read().unwrap_or_else(PoisonError::into_inner);
+        sites.iter().map(|(site, pinned)| (site.clone(), pinned.fingerprint)).collect()
+    }
+
+    pub(super) fn pinned(&self, site: &Name) -> Result<Pinned, TrustError> {
+        let sites = self.sites.read().unwrap_or_else(PoisonError::into_inner);
+        sites.get(site).cloned().ok_or_else(|| TrustError::NotPaired(site.clone()))
+    }
+}
+
+impl fmt::Debug for TrustStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TrustStore").field("sites", &self.sites()).finish()
+    }
+}
