@@ -1,0 +1,215 @@
+//! Pairings and pairing tokens in SQLite.
+
+use std::net::SocketAddr;
+
+use penstock_proto::id::Name;
+use rusqlite::{OptionalExtension as _, Row, params};
+
+use super::sqlite::{Commit, SqliteState, StateError, from_sql, to_sql};
+
+/// Wrong proofs after which a pairing token is void (D5).
+pub const TOKEN_TRIES_MAX: u32 = 5;
+
+/// A site that this one is paired with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pairing {
+    /// Its name.
+    pub site: Name,
+    /// Its CA certificate, DER: the only one trusted for this site (D4).
+    pub ca: Vec<u8>,
+    /// Public key that checks its capabilities (C4).
+    pub capability_key: Vec<u8>,
+    /// Where its peers listen for data, and its controller for requests.
+    pub addresses: Vec<SocketAddr>,
+    /// Seconds since 1970.
+    pub paired: u64,
+}
+
+impl SqliteState {
+    /// All pairings, by name.
+    ///
+    /// # Errors
+    /// The database cannot be read.
+    pub fn pairings(&self) -> Result<Vec<Pairing>, StateError> {
+        let failed = StateError::statement("list the pairings");
+        let reader = self.read();
+        let mut query = reader
+            .prepare_cached(
+                "SELECT site, ca, capability_key, addresses, paired FROM pairing ORDER BY site",
+            )
+            .map_err(&failed)?;
+        let rows = query
+            .query_map([], columns)
+            .and_then(Iterator::collect::<Result<Vec<_>, _>>)
+            .map_err(failed)?;
+        rows.into_iter().map(pairing_of).collect()
+    }
+
+    /// One pairing.
+    ///
+    /// # Errors
+    /// The database cannot be read.
+    pub fn pairing(&self, site: &Name) -> Result<Option<Pairing>, StateError> {
+        let row = self
+            .read()
+            .query_row(
+                "SELECT site, ca, capability_key, addresses, paired FROM pairing WHERE site = ?1",
+                [site.as_str()],
+                columns,
+            )
+            .optional()
+            .map_err(StateError::statement("read a pairing"))?;
+        row.map(pairing_of).transpose()
+    }
+
+    /// Stores a pairing, or replaces the one with the same site. Durable.
+    ///
+    /// # Errors
+    /// The database cannot be written.
+    pub fn pair(&self, pairing: &Pairing) -> Result<(), StateError> {
+        let addresses = serde_json::to_string(&pairing.addresses).map_err(damaged)?;
+        let what = "store a pairing";
+        self.write(what, Commit::Durable, |transaction| {
+            transaction
+                .execute(
+                    "INSERT OR REPLACE INTO pairing VALUES (?1, ?2, ?3, ?4, ?5)",
+                    params![
+                        pairing.site.as_str(),
+                        pairing.ca,
+                        pairing.capability_key,
+                        addresses,
+                        to_sql(pairing.paired)
+                    ],
+                )
+                .map_err(StateError::statement(what))?;
+            Ok(())
+        })
+    }
+
+    /// Forgets a pairing; whether there was one. Durable.
+    ///
+    /// # Errors
+    /// The database cannot be written.
+    pub fn unpair(&self, site: &Name) -> Result<bool, StateError> {
+        let what = "remove a pairing";
+        self.write(what, Commit::Durable, |transaction| {
+            transaction
+                .execute("DELETE FROM pairing WHERE site = ?1", [site.as_str()])
+                .map(|rows| rows > 0)
+                .map_err(StateError::statement(what))
+        })
+    }
+
+    /// Keeps the key of a pairing token until it is used, tried too often, or `expires` (seconds
+    /// since 1970) has passed.
+    ///
+    /// # Errors
+    /// The database cannot be written.
+    pub fn add_token(&self, key: &[u8], expires: u64, now: u64) -> Result<(), StateError> {
+        let what = "store a pairing token";
+        self.write(what, Commit::Durable, |transaction| {
+            let failed = StateError::statement(what);
+            transaction
+                .execute("DELETE FROM token WHERE expires <= ?1", [to_sql(now)])
+                .map_err(&failed)?;
+            transaction
+                .execute("INSERT INTO token VALUES (?1, ?2, 0)", params![key, to_sql(expires)])
+                .map_err(failed)?;
+            Ok(())
+        })
+    }
+
+    /// Uses up the token whose key `is_it`; whether there was one. If there was none, the attempt
+    /// counts against every outstanding token: who guesses cannot say which one they meant.
+    ///
+    /// # Errors
+    /// The database cannot be written: no token may count as used.
+    pub fn use_token(&self, now: u64, is_it: impl Fn(&[u8]) -> bool) -> Result<bool, StateError> {
+        let what = "use a pairing token";
+        self.write(what, Commit::Durable, |transaction| {
+            let failed = StateError::statement(what);
+            let keys: Vec<Vec<u8>> = transaction
+                .prepare("SELECT key FROM token WHERE expires > ?1")
+                .and_then(|mut query| {
+                    query.query_map([to_sql(now)], |row| row.get(0))?.collect::<Result<_, _>>()
+                })
+                .map_err(&failed)?;
+            let found = keys.iter().find(|key| is_it(key));
+            if let Some(key) = found {
+                transaction.execute("DELETE FROM token WHERE key = ?1", [key]).map_err(failed)?;
+                return Ok(true);
+            }
+            transaction.execute("UPDATE token SET tries = tries + 1", []).map_err(&failed)?;
+            transaction
+                .execute("DELETE FROM token WHERE tries >= ?1", [TOKEN_TRIES_MAX])
+                .map_err(failed)?;
+            Ok(false)
+        })
+    }
+}
+
+type Columns = (String, Vec<u8>, Vec<u8>, String, i64);
+
+fn columns(row: &Row<'_>) -> rusqlite::Result<Columns> {
+    Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?, row.get(4)?))
+}
+
+fn pairing_of(columns: Columns) -> Result<Pairing, StateError> {
+    let (site, ca, capability_key, addresses, paired) = columns;
+    let damage = |why: String| StateError::Damaged { what: "pairing", why };
+    Ok(Pairing {
+        site: site.parse().map_err(|error| damage(format!("{error}")))?,
+        ca,
+        capability_key,
+        addresses: serde_json::from_str(&addresses).map_err(damaged)?,
+        paired: from_sql(paired),
+    })
+}
+
+fn damaged(error: serde_json::Error) -> StateError {
+    StateError::Damaged { what: "pairing", why: error.to_string() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn state(directory: &tempfile::TempDir) -> SqliteState {
+        SqliteState::open(&directory.path().join("state.db")).unwrap()
+    }
+
+    /// D4: a pairing is kept per site and can be taken back.
+    #[test]
+    fn d4_pairings_are_kept_per_site() {
+        let directory = tempfile::tempdir().unwrap();
+        let state = state(&directory);
+        let pairing = Pairing {
+            site: "hpc".parse().unwrap(),
+            ca: vec![1, 2],
+            capability_key: vec![3],
+            addresses: vec!["127.0.0.1:7444".parse().unwrap()],
+            paired: 5,
+        };
+        state.pair(&pairing).unwrap();
+        assert_eq!(state.pairings().unwrap(), vec![pairing.clone()]);
+        assert_eq!(state.pairing(&pairing.site).unwrap(), Some(pairing.clone()));
+        assert!(state.unpair(&pairing.site).unwrap());
+        assert!(!state.unpair(&pairing.site).unwrap());
+    }
+
+    /// D5: a token is good once, not after its time, and not after five wrong proofs.
+    #[test]
+    fn d5_a_token_is_used_once() {
+        let directory = tempfile::tempdir().unwrap();
+        let state = state(&directory);
+        state.add_token(b"secret", 100, 10).unwrap();
+        assert!(!state.use_token(100, |key| key == b"secret").unwrap(), "it has expired");
+        assert!(state.use_token(99, |key| key == b"secret").unwrap());
+        assert!(!state.use_token(99, |key| key == b"secret").unwrap(), "it was used");
+        state.add_token(b"other", 100, 10).unwrap();
+        for _ in 0..TOKEN_TRIES_MAX {
+            assert!(!state.use_token(50, |_| false).unwrap());
+        }
+        assert!(!state.use_token(50, |key| key == b"other").unwrap(), "it was tried too often");
+    }
+}

@@ -1,0 +1,229 @@
+//! Opens the database, keeps its schema, runs transactions.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use penstock_api::problem::{Exit, Problem};
+use rusqlite::{Connection, OpenFlags, Transaction, TransactionBehavior};
+
+/// Version of the tables; a database of a later one is not touched.
+pub const SCHEMA_VERSION: i64 = 1;
+/// How long a statement waits for another one's lock. Only a stray `sqlite3` shell can hold one.
+const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
+
+const SCHEMA: &str = "
+CREATE TABLE transfer (
+    id BLOB PRIMARY KEY, created INTEGER NOT NULL, state TEXT NOT NULL, record TEXT NOT NULL
+) WITHOUT ROWID;
+CREATE INDEX transfer_created ON transfer (created, id);
+CREATE INDEX transfer_state ON transfer (state);
+CREATE TABLE ledger (
+    transfer BLOB PRIMARY KEY, scan TEXT, epoch INTEGER NOT NULL DEFAULT 0,
+    store INTEGER NOT NULL DEFAULT 0, commits INTEGER NOT NULL DEFAULT 0
+) WITHOUT ROWID;
+CREATE TABLE page (
+    transfer BLOB NOT NULL, page INTEGER NOT NULL, digest BLOB NOT NULL,
+    log_bytes INTEGER NOT NULL, complete INTEGER NOT NULL, files INTEGER NOT NULL,
+    bytes INTEGER NOT NULL, failures INTEGER NOT NULL, PRIMARY KEY (transfer, page)
+) WITHOUT ROWID;
+CREATE TABLE pairing (
+    site TEXT PRIMARY KEY, ca BLOB NOT NULL, capability_key BLOB NOT NULL,
+    addresses TEXT NOT NULL, paired INTEGER NOT NULL
+) WITHOUT ROWID;
+CREATE TABLE token (
+    key BLOB PRIMARY KEY, expires INTEGER NOT NULL, tries INTEGER NOT NULL
+) WITHOUT ROWID;
+CREATE TABLE stub (
+    id BLOB PRIMARY KEY, created INTEGER NOT NULL, ended INTEGER NOT NULL, record TEXT NOT NULL
+) WITHOUT ROWID;
+CREATE INDEX stub_created ON stub (created, id);
+";
+
+/// Why the state cannot be had or kept.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StateError {
+    /// The database cannot be opened or made.
+    #[error("open the state database `{}`", .path.display())]
+    Open {
+        /// The file.
+        path: PathBuf,
+        /// What SQLite said.
+        source: rusqlite::Error,
+    },
+    /// Its directory cannot be synced.
+    #[error("sync the directory of `{}`", .path.display())]
+    Directory {
+        /// The database.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// It was written by a later release.
+    #[error("`{}` has schema version {found}; this release knows up to {SCHEMA_VERSION}", .path.display())]
+    Version {
+        /// The file.
+        path: PathBuf,
+        /// Its version.
+        found: i64,
+    },
+    /// A statement failed.
+    #[error("{what} in the state database")]
+    Statement {
+        /// What was to be done.
+        what: &'static str,
+        /// What SQLite said.
+        source: rusqlite::Error,
+    },
+    /// A row cannot be read.
+    #[error("the state database holds a damaged {what}: {why}")]
+    Damaged {
+        /// What.
+        what: &'static str,
+        /// Why.
+        why: String,
+    },
+}
+
+impl StateError {
+    pub(super) fn statement(what: &'static str) -> impl Fn(rusqlite::Error) -> Self {
+        move |source| Self::Statement { what, source }
+    }
+}
+
+impl From<StateError> for Problem {
+    fn from(error: StateError) -> Self {
+        let cause = std::error::Error::source(&error).map(ToString::to_string);
+        Self::new(Exit::Fatal, "state", error.to_string()).because(cause.unwrap_or_default())
+    }
+}
+
+/// Whether a commit must survive a power cut.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Commit {
+    /// It survives `kill -9`.
+    Plain,
+    /// It survives a power cut.
+    Durable,
+}
+
+/// The state of a site in SQLite. All methods block for a transaction, or an fsync if it is
+/// durable; call them from threads that may block. Readers do not wait for writers.
+#[derive(Debug)]
+pub struct SqliteState {
+    writer: Mutex<Connection>,
+    reader: Mutex<Connection>,
+}
+
+impl SqliteState {
+    /// Opens the database at `path`, or makes it (mode as the process's umask says). The caller
+    /// holds a lock that keeps other daemons out.
+    ///
+    /// # Errors
+    /// It cannot be opened, or is of a later release.
+    pub fn open(path: &Path) -> Result<Self, StateError> {
+        let failed = |source| StateError::Open { path: path.to_owned(), source };
+        let mut writer = Connection::open(path).map_err(failed)?;
+        writer.busy_timeout(BUSY_TIMEOUT).map_err(failed)?;
+        writer.pragma_update(None, "journal_mode", "WAL").map_err(failed)?;
+        writer.pragma_update(None, "synchronous", "FULL").map_err(failed)?;
+        migrate(&mut writer, path)?;
+        // SQLite syncs the directory when it makes the WAL, not when it makes the database.
+        let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+        File::open(parent.unwrap_or(Path::new(".")))
+            .and_then(|directory| directory.sync_all())
+            .map_err(|source| StateError::Directory { path: path.to_owned(), source })?;
+        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let reader = Connection::open_with_flags(path, flags).map_err(failed)?;
+        reader.busy_timeout(BUSY_TIMEOUT).map_err(failed)?;
+        Ok(Self { writer: Mutex::new(writer), reader: Mutex::new(reader) })
+    }
+
+    /// Runs `body` in one transaction: all of it is committed, or nothing.
+    pub(super) fn write<T>(
+        &self,
+        what: &'static str,
+        commit: Commit,
+        body: impl FnOnce(&Transaction<'_>) -> Result<T, StateError>,
+    ) -> Result<T, StateError> {
+        let failed = StateError::statement(what);
+        // A poisoned lock is of a panic in `body`: its transaction was rolled back by drop.
+        let mut writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
+        let level = if commit == Commit::Durable { "FULL" } else { "NORMAL" };
+        writer.pragma_update(None, "synchronous", level).map_err(&failed)?;
+        let transaction =
+            writer.transaction_with_behavior(TransactionBehavior::Immediate).map_err(&failed)?;
+        let value = body(&transaction)?;
+        transaction.commit().map_err(failed)?;
+        Ok(value)
+    }
+
+    /// The connection for reading; it sees the last commit.
+    pub(super) fn read(&self) -> MutexGuard<'_, Connection> {
+        self.reader.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn migrate(writer: &mut Connection, path: &Path) -> Result<(), StateError> {
+    let failed = |source| StateError::Open { path: path.to_owned(), source };
+    let transaction =
+        writer.transaction_with_behavior(TransactionBehavior::Immediate).map_err(failed)?;
+    let found: i64 =
+        transaction.pragma_query_value(None, "user_version", |row| row.get(0)).map_err(failed)?;
+    if found > SCHEMA_VERSION {
+        return Err(StateError::Version { path: path.to_owned(), found });
+    }
+    if found == 0 {
+        transaction.execute_batch(SCHEMA).map_err(failed)?;
+        transaction.pragma_update(None, "user_version", SCHEMA_VERSION).map_err(failed)?;
+    }
+    transaction.commit().map_err(failed)
+}
+
+/// Counts are u64 and SQLite's integers i64: the same 64 bits.
+pub(super) fn to_sql(count: u64) -> i64 {
+    i64::from_ne_bytes(count.to_ne_bytes())
+}
+
+/// The reverse of [`to_sql`].
+pub(super) fn from_sql(stored: i64) -> u64 {
+    u64::from_ne_bytes(stored.to_ne_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Promise: a database of a later release is refused and left alone.
+    #[test]
+    fn a_later_schema_is_refused() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("state.db");
+        drop(SqliteState::open(&path).unwrap());
+        drop(SqliteState::open(&path).unwrap());
+        let raw = Connection::open(&path).unwrap();
+        raw.pragma_update(None, "user_version", SCHEMA_VERSION + 1).unwrap();
+        drop(raw);
+        let error = SqliteState::open(&path).unwrap_err();
+        assert!(matches!(error, StateError::Version { found, .. } if found == SCHEMA_VERSION + 1));
+    }
+
+    /// A8: plain commits do not wait for the disk, durable ones do; each transaction sets its own.
+    #[test]
+    fn a8_the_sync_level_follows_each_commit() {
+        let directory = tempfile::tempdir().unwrap();
+        let state = SqliteState::open(&directory.path().join("state.db")).unwrap();
+        for (commit, level) in [(Commit::Plain, 1), (Commit::Durable, 2), (Commit::Plain, 1)] {
+            let seen = state
+                .write("test", commit, |transaction| {
+                    let query: Result<i64, _> =
+                        transaction.pragma_query_value(None, "synchronous", |row| row.get(0));
+                    query.map_err(StateError::statement("test"))
+                })
+                .unwrap();
+            assert_eq!(seen, level);
+        }
+    }
+}

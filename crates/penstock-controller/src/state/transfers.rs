@@ -1,0 +1,363 @@
+//! Transfers of this site as their target, and stubs of transfers that other sites own.
+
+use penstock_api::problem::Exit;
+use penstock_api::transfer::{
+    FailedItem, PathText, Progress, TransferRequest, TransferState, TransferView,
+};
+use penstock_proto::id::{Name, TransferId};
+use rusqlite::types::Value;
+use rusqlite::{OptionalExtension as _, params};
+use serde::{Deserialize, Serialize};
+
+use super::sqlite::{Commit, SqliteState, StateError, from_sql, to_sql};
+
+/// What a user wants of a transfer beyond its going on; outlives the daemon.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Wish {
+    /// That it goes on.
+    #[default]
+    None,
+    /// That it stops and keeps its ledger.
+    Pause,
+    /// That it is given up.
+    Cancel,
+}
+
+/// All that is stored of a transfer which this site owns.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TransferRecord {
+    /// What was asked for.
+    pub request: TransferRequest,
+    /// The site whose user asked.
+    pub submitter: Name,
+    /// Seconds since 1970 of the submission.
+    pub created: u64,
+    /// Where it stands.
+    pub state: TransferState,
+    /// What a user wants beyond that.
+    pub wish: Wish,
+    /// Why it stands there.
+    pub reason: String,
+    /// The path within the target store that no other transfer may touch meanwhile (B8).
+    pub claim: PathText,
+    /// Root of the data set within the target store, once the source has said what it is.
+    pub root: Option<PathText>,
+    /// Figures of the last run.
+    pub progress: Progress,
+    /// How the command ends.
+    pub exit: Option<Exit>,
+    /// The first failed items.
+    pub failures: Vec<FailedItem>,
+    /// How the data was made durable, in words.
+    pub durable_by: String,
+}
+
+impl TransferRecord {
+    /// Its id.
+    pub fn id(&self) -> TransferId {
+        self.request.id
+    }
+
+    /// As users see it.
+    pub fn view(&self) -> TransferView {
+        TransferView {
+            id: self.request.id,
+            source: self.request.source.clone(),
+            target: self.request.target.clone(),
+            options: self.request.options.clone(),
+            state: self.state,
+            reason: self.reason.clone(),
+            created: self.created,
+            progress: self.progress.clone(),
+            exit: self.exit,
+            failures: self.failures.clone(),
+            durable_by: self.durable_by.clone(),
+        }
+    }
+}
+
+/// A transfer that another site owns, as it was last seen.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Stub {
+    /// The site that owns it: its target.
+    pub owner: Name,
+    /// As last seen.
+    pub view: TransferView,
+}
+
+/// One line of a list.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Listed {
+    Own(Box<TransferRecord>),
+    Stub(Box<Stub>),
+}
+
+impl SqliteState {
+    /// Stores a transfer, durably.
+    ///
+    /// # Errors
+    /// The database cannot be written.
+    pub fn put_transfer(&self, record: &TransferRecord) -> Result<(), StateError> {
+        let what = "store a transfer";
+        let text = serde_json::to_string(record).map_err(damaged)?;
+        self.write(what, Commit::Durable, |transaction| {
+            transaction
+                .execute(
+                    "INSERT OR REPLACE INTO transfer VALUES (?1, ?2, ?3, ?4)",
+                    params![record.id().0, to_sql(record.created), state_text(record.state), text],
+                )
+                .map_err(StateError::statement(what))?;
+            Ok(())
+        })
+    }
+
+    /// One transfer that this site owns.
+    ///
+    /// # Errors
+    /// The database cannot be read.
+    pub fn transfer(&self, id: TransferId) -> Result<Option<TransferRecord>, StateError> {
+        let text: Option<String> = self
+            .read()
+            .query_row("SELECT record FROM transfer WHERE id = ?1", [id.0], |row| row.get(0))
+            .optional()
+            .map_err(StateError::statement("read a transfer"))?;
+        text.map(|text| serde_json::from_str(&text).map_err(damaged)).transpose()
+    }
+
+    /// All transfers of this site that have not ended, oldest first.
+    ///
+    /// # Errors
+    /// The database cannot be read.
+    pub fn open_transfers(&self) -> Result<Vec<TransferRecord>, StateError> {
+        let failed = StateError::statement("list the open transfers");
+        let reader = self.read();
+        let mut query = reader
+            .prepare(
+                "SELECT record FROM transfer WHERE state IN ('queued', 'running', 'paused')
+                 ORDER BY created, id",
+            )
+            .map_err(&failed)?;
+        let texts: Vec<String> = query
+            .query_map([], |row| row.get(0))
+            .and_then(Iterator::collect::<Result<_, _>>)
+            .map_err(failed)?;
+        texts.iter().map(|text| serde_json::from_str(text).map_err(damaged)).collect()
+    }
+
+    /// Stores what is known of another site's transfer. Losing it costs a question, so that the
+    /// commit is a plain one.
+    ///
+    /// # Errors
+    /// The database cannot be written.
+    pub fn put_stub(&self, stub: &Stub) -> Result<(), StateError> {
+        let what = "store a stub";
+        let text = serde_json::to_string(stub).map_err(damaged)?;
+        self.write(what, Commit::Plain, |transaction| {
+            transaction
+                .execute(
+                    "INSERT OR REPLACE INTO stub VALUES (?1, ?2, ?3, ?4)",
+                    params![
+                        stub.view.id.0,
+                        to_sql(stub.view.created),
+                        stub.view.state.is_ended(),
+                        text
+                    ],
+                )
+                .map_err(StateError::statement(what))?;
+            Ok(())
+        })
+    }
+
+    /// One stub.
+    ///
+    /// # Errors
+    /// The database cannot be read.
+    pub fn stub(&self, id: TransferId) -> Result<Option<Stub>, StateError> {
+        let text: Option<String> = self
+            .read()
+            .query_row("SELECT record FROM stub WHERE id = ?1", [id.0], |row| row.get(0))
+            .optional()
+            .map_err(StateError::statement("read a stub"))?;
+        text.map(|text| serde_json::from_str(&text).map_err(damaged)).transpose()
+    }
+
+    /// Stubs of transfers that had not ended when last seen.
+    ///
+    /// # Errors
+    /// The database cannot be read.
+    pub fn open_stubs(&self) -> Result<Vec<Stub>, StateError> {
+        let failed = StateError::statement("list the stubs");
+        let reader = self.read();
+        let mut query = reader
+            .prepare("SELECT record FROM stub WHERE ended = 0 ORDER BY created, id")
+            .map_err(&failed)?;
+        let texts: Vec<String> = query
+            .query_map([], |row| row.get(0))
+            .and_then(Iterator::collect::<Result<_, _>>)
+            .map_err(failed)?;
+        texts.iter().map(|text| serde_json::from_str(text).map_err(damaged)).collect()
+    }
+
+    /// Forgets a stub.
+    ///
+    /// # Errors
+    /// The database cannot be written.
+    pub fn remove_stub(&self, id: TransferId) -> Result<(), StateError> {
+        let what = "remove a stub";
+        self.write(what, Commit::Plain, |transaction| {
+            transaction
+                .execute("DELETE FROM stub WHERE id = ?1", [id.0])
+                .map_err(StateError::statement(what))?;
+            Ok(())
+        })
+    }
+
+    /// Up to `limit` transfers and stubs, newest first, older than `before` if that is given.
+    pub(crate) fn list(
+        &self,
+        before: Option<(u64, TransferId)>,
+        limit: usize,
+    ) -> Result<Vec<Listed>, StateError> {
+        let failed = StateError::statement("list transfers");
+        let (created, id) = before
+            .map_or((Value::Integer(i64::MAX), Value::Blob(vec![0xff; 17])), |(created, id)| {
+                (Value::Integer(to_sql(created)), Value::Blob(id.0.to_vec()))
+            });
+        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+        let reader = self.read();
+        let mut query = reader
+            .prepare_cached(
+                "SELECT own, record FROM (
+                   SELECT 1 AS own, created, id, record FROM transfer
+                   UNION ALL SELECT 0, created, id, record FROM stub
+                 ) WHERE (created, id) < (?1, ?2) ORDER BY created DESC, id DESC LIMIT ?3",
+            )
+            .map_err(&failed)?;
+        let rows: Vec<(bool, String)> = query
+            .query_map(params![created, id, limit], |row| Ok((row.get(0)?, row.get(1)?)))
+            .and_then(Iterator::collect::<Result<_, _>>)
+            .map_err(failed)?;
+        rows.into_iter()
+            .map(|(own, text)| {
+                Ok(if own {
+                    Listed::Own(serde_json::from_str(&text).map_err(damaged)?)
+                } else {
+                    Listed::Stub(serde_json::from_str(&text).map_err(damaged)?)
+                })
+            })
+            .collect()
+    }
+
+    /// Up to two ids of transfers and stubs that begin with the hexadecimal digits `prefix`.
+    pub(crate) fn ids_with_prefix(&self, prefix: &str) -> Result<Vec<TransferId>, StateError> {
+        let failed = StateError::statement("find a transfer");
+        let reader = self.read();
+        let mut query = reader
+            .prepare_cached(
+                "SELECT id FROM (SELECT id FROM transfer UNION SELECT id FROM stub)
+                 WHERE substr(lower(hex(id)), 1, length(?1)) = ?1 LIMIT 2",
+            )
+            .map_err(&failed)?;
+        query
+            .query_map([prefix.to_ascii_lowercase()], |row| row.get(0).map(TransferId))
+            .and_then(Iterator::collect::<Result<_, _>>)
+            .map_err(failed)
+    }
+}
+
+impl Listed {
+    /// Its place in the order of lists.
+    pub(crate) fn key(&self) -> (u64, TransferId) {
+        match self {
+            Self::Own(record) => (record.created, record.id()),
+            Self::Stub(stub) => (stub.view.created, stub.view.id),
+        }
+    }
+}
+
+fn state_text(state: TransferState) -> &'static str {
+    match state {
+        TransferState::Queued => "queued",
+        TransferState::Running => "running",
+        TransferState::Paused => "paused",
+        TransferState::Done => "done",
+        TransferState::Failed => "failed",
+        TransferState::Cancelled => "cancelled",
+    }
+}
+
+fn damaged(error: serde_json::Error) -> StateError {
+    StateError::Damaged { what: "transfer", why: error.to_string() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record(id: u8, created: u64, state: TransferState) -> TransferRecord {
+        TransferRecord {
+            request: TransferRequest {
+                id: TransferId([id; 16]),
+                source: "lab:raw/a\\xff".parse().unwrap(),
+                target: "hpc:scratch/b".parse().unwrap(),
+                options: Default::default(),
+            },
+            submitter: "lab".parse().unwrap(),
+            created,
+            state,
+            wish: Wish::None,
+            reason: String::new(),
+            claim: PathText(b"b\xff".to_vec()),
+            root: None,
+            progress: Progress::default(),
+            exit: None,
+            failures: Vec::new(),
+            durable_by: String::new(),
+        }
+    }
+
+    /// Promise (a): a transfer that was accepted is there after a restart, names that are not
+    /// UTF-8 included, and only those that have not ended are begun again.
+    #[test]
+    fn transfers_come_back_as_stored() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("state.db");
+        let (queued, done) =
+            (record(1, 5, TransferState::Queued), record(2, 4, TransferState::Done));
+        let state = SqliteState::open(&path).unwrap();
+        state.put_transfer(&queued).unwrap();
+        state.put_transfer(&done).unwrap();
+        std::mem::forget(state);
+        let state = SqliteState::open(&path).unwrap();
+        assert_eq!(state.transfer(queued.id()).unwrap(), Some(queued.clone()));
+        assert_eq!(state.open_transfers().unwrap(), vec![queued]);
+        assert_eq!(state.transfer(TransferId([9; 16])).unwrap(), None);
+    }
+
+    /// Promise: a list is complete whatever the size of its parts, own transfers and stubs alike.
+    #[test]
+    fn a_list_in_parts_is_complete() {
+        let directory = tempfile::tempdir().unwrap();
+        let state = SqliteState::open(&directory.path().join("state.db")).unwrap();
+        for id in 0..10 {
+            let record = record(id, u64::from(id / 3), TransferState::Done);
+            if id % 2 == 0 {
+                state.put_transfer(&record).unwrap();
+            } else {
+                let owner = "hpc".parse().unwrap();
+                state.put_stub(&Stub { owner, view: record.view() }).unwrap();
+            }
+        }
+        let (mut before, mut seen) = (None, Vec::new());
+        loop {
+            let part = state.list(before, 3).unwrap();
+            let Some(last) = part.last() else { break };
+            before = Some(last.key());
+            seen.extend(part.iter().map(|listed| listed.key().1.0[0]));
+        }
+        assert_eq!(seen, (0..10).rev().collect::<Vec<_>>());
+        assert_eq!(state.ids_with_prefix("0303").unwrap(), vec![TransferId([3; 16])]);
+        assert_eq!(state.ids_with_prefix("0").unwrap().len(), 2);
+    }
+}
