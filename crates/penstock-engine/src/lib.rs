@@ -1,1 +1,25 @@
-//! placeholder
+//! Every decision of Penstock, as pure machines: no I/O, no threads, no clock.
+//!
+//! A machine is told what happened (`handle_…`, with `now` as an argument) and asked what to do
+//! (`poll_…`, `take_…`). The edges in `penstock-peer` and `penstock-controller` act on the answers;
+//! `penstock-sim` drives the same machines through thousands of seeded worlds.
+//!
+//! | module | decides | lives at |
+//! |---|---|---|
+//! | [`slice`] | which pieces a page is cut into | both |
+//! | [`transfer`] | which pieces are missing, written, durable; who does what next | the target's controller |
+//! | [`page`] | the same for one page: the ledger's state and its log | the target's controller |
+//! | [`fetch`] | which piece is asked for on which lane, how far ahead, what is tried again | a target peer |
+//! | [`epoch`] | when to sync, what may be renamed after it | a target peer |
+//! | [`lanes`] | how many lanes there are, when one is replaced | a target peer |
+//! | [`retry`] | how long to wait before trying again | everywhere |
+
+#![forbid(unsafe_code)]
+
+pub mod epoch;
+pub mod fetch;
+pub mod lanes;
+pub mod page;
+pub mod retry;
+pub mod slice;
+pub mod transfer;

@@ -85,6 +85,8 @@ pub enum JournalRecord {
     Written {
         /// Index of the piece.
         piece: u32,
+        /// Attempt at the file.
+        generation: u32,
         /// The writer's sync epoch.
         epoch: u64,
         /// Digests of its files, or of its extent.
@@ -125,8 +127,9 @@ impl JournalRecord {
                 payload.u64(incarnation.store);
                 1
             }
-            Self::Written { piece, epoch, digests, failures } => {
+            Self::Written { piece, generation, epoch, digests, failures } => {
                 payload.u32(*piece);
+                payload.u32(*generation);
                 payload.u64(*epoch);
                 payload.u32(digests.len() as u32);
                 for digest in digests {
@@ -254,7 +257,8 @@ fn decode_failure(input: &mut Reader<'_>) -> Result<EntryFailure, DecodeError> {
 }
 
 fn decode_written(input: &mut Reader<'_>) -> Result<JournalRecord, DecodeError> {
-    let (piece, epoch) = (input.u32("piece")?, input.u64("epoch")?);
+    let (piece, generation) = (input.u32("piece")?, input.u32("generation")?);
+    let epoch = input.u64("epoch")?;
     let digest_count = input.u32("digest count")? as usize;
     if digest_count > input.remaining() / 37 {
         return Err(DecodeError::Truncated("digests"));
@@ -276,7 +280,7 @@ fn decode_written(input: &mut Reader<'_>) -> Result<JournalRecord, DecodeError> 
         return Err(DecodeError::Truncated("failures"));
     }
     let failures = (0..failure_count).map(|_| decode_failure(input)).collect::<Result<_, _>>()?;
-    Ok(JournalRecord::Written { piece, epoch, digests, failures })
+    Ok(JournalRecord::Written { piece, generation, epoch, digests, failures })
 }
 
 #[cfg(test)]
@@ -289,6 +293,7 @@ mod tests {
             JournalRecord::Incarnation(Incarnation { boot: [1; 16], mount: 2, store: 3 }),
             JournalRecord::Written {
                 piece: 4,
+                generation: 1,
                 epoch: 5,
                 digests: vec![EntryDigest {
                     entry: 1,

@@ -1,0 +1,242 @@
+//! Sync epochs: data, sync, rename, sync of directories, durable (hard case A1).
+//!
+//! A peer's writes fall into the open epoch. When enough has gathered, when it is old enough, or
+//! when the controller asks to flush, the epoch is sealed and the edge syncs the store, while new
+//! writes go to the next epoch. After the sync, the packs written in the sealed epoch may be given
+//! their final names; these renames fall into the epoch open *then*, and the next sync makes them
+//! durable. An epoch covers exactly what returned before its sync began (A9).
+//!
+//! At a failed sync nothing that was not durable can be believed: the machine forgets it all and
+//! says so; the ledger makes the pieces missing (A4).
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use penstock_proto::slicing::PieceRef;
+use penstock_proto::units::{GIB, Instant};
+
+/// When an epoch is sealed. The first limit that is reached counts.
+#[derive(Clone, Copy, Debug)]
+pub struct EpochLimits {
+    /// Bytes written in it.
+    pub bytes: u64,
+    /// Files written or renamed in it.
+    pub files: u64,
+    /// Its age, from its first write.
+    pub age: Duration,
+}
+
+impl Default for EpochLimits {
+    fn default() -> Self {
+        // Epochs of a second cost nothing measurable against one sync at the end
+        // (docs/design/0001, X8); two bound what a power cut can make doubtful.
+        Self { bytes: 4 * GIB, files: 32_768, age: Duration::from_secs(2) }
+    }
+}
+
+/// A written piece that waits for its name: a pack after the next sync, or a finish at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Publication {
+    /// The piece.
+    pub piece: PieceRef,
+    /// Attempt at the file.
+    pub generation: u32,
+}
+
+/// What the edge is to do next. One action at a time; its end is told before the next is polled.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum EpochAction {
+    /// Sync the store, then tell [`EpochMachine::handle_synced`].
+    Sync {
+        /// The sealed epoch.
+        epoch: u64,
+    },
+    /// Rename the files of these pieces, then tell [`EpochMachine::handle_renamed`].
+    Publish {
+        /// In the order in which they became publishable.
+        pieces: Vec<Publication>,
+    },
+}
+
+/// Most pieces that one publish action names.
+pub const PUBLISH_BATCH: usize = 32;
+
+/// Decides when a peer syncs and what it may rename.
+#[derive(Debug)]
+pub struct EpochMachine {
+    limits: EpochLimits,
+    open: u64,
+    bytes: u64,
+    files: u64,
+    dirty_since: Option<Instant>,
+    written: Vec<Publication>,
+    sealed: Option<Vec<Publication>>,
+    publishable: VecDeque<Publication>,
+    publishing: usize,
+    flush: bool,
+}
+
+impl EpochMachine {
+    /// A machine whose first epoch follows `last`, the last that succeeded before.
+    pub fn new(last: u64, limits: EpochLimits) -> Self {
+        Self {
+            limits,
+            open: last + 1,
+            bytes: 0,
+            files: 0,
+            dirty_since: None,
+            written: Vec::new(),
+            sealed: None,
+            publishable: VecDeque::new(),
+            publishing: 0,
+            flush: false,
+        }
+    }
+
+    /// Writes of a piece have returned. Gives the epoch that covers them. With `publish`, the piece
+    /// gets its name after that epoch's sync.
+    pub fn handle_written(
+        &mut self,
+        now: Instant,
+        bytes: u64,
+        files: u64,
+        publish: Option<Publication>,
+    ) -> u64 {
+        self.touch(now, bytes, files);
+        self.written.extend(publish);
+        self.open
+    }
+
+    /// A large file, all durable, may get its name now.
+    pub fn handle_finish(&mut self, publication: Publication) {
+        self.publishable.push_back(publication);
+    }
+
+    /// Renames, links or attributes of `files` entries have returned, of `pieces` pieces handed out
+    /// by [`EpochAction::Publish`]. Gives the epoch that covers them.
+    pub fn handle_renamed(&mut self, now: Instant, pieces: usize, files: u64) -> u64 {
+        self.touch(now, 0, files);
+        self.publishing = self.publishing.saturating_sub(pieces);
+        self.open
+    }
+
+    /// Nothing more can be done until what was written is durable.
+    pub fn handle_flush(&mut self) {
+        self.flush = true;
+    }
+
+    /// The sync of the sealed epoch has ended. After a failure, everything written and not durable
+    /// is forgotten here: the ledger will have it fetched again.
+    pub fn handle_synced(&mut self, succeeded: bool) {
+        let sealed = self.sealed.take().unwrap_or_default();
+        if succeeded {
+            self.publishable.extend(sealed);
+        } else {
+            self.written.clear();
+            self.publishable.clear();
+        }
+    }
+
+    /// What the edge does next, if anything.
+    pub fn poll_action(&mut self, now: Instant) -> Option<EpochAction> {
+        if self.sealed.is_some() || self.publishing > 0 {
+            return None;
+        }
+        if !self.publishable.is_empty() {
+            let count = self.publishable.len().min(PUBLISH_BATCH);
+            let pieces: Vec<_> = self.publishable.drain(..count).collect();
+            self.publishing = pieces.len();
+            return Some(EpochAction::Publish { pieces });
+        }
+        let dirty_since = self.dirty_since?;
+        let due = self.flush
+            || self.bytes >= self.limits.bytes
+            || self.files >= self.limits.files
+            || now.since(dirty_since) >= self.limits.age;
+        if !due {
+            return None;
+        }
+        let epoch = self.open;
+        self.open += 1;
+        self.bytes = 0;
+        self.files = 0;
+        self.dirty_since = None;
+        self.flush = false;
+        self.sealed = Some(std::mem::take(&mut self.written));
+        Some(EpochAction::Sync { epoch })
+    }
+
+    /// When [`EpochMachine::poll_action`] may give something without a further event.
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        if self.sealed.is_some() || self.publishing > 0 {
+            return None;
+        }
+        self.dirty_since.map(|since| since.plus(self.limits.age))
+    }
+
+    /// Whether nothing is written, sealed or waiting for a name.
+    pub fn is_clean(&self) -> bool {
+        self.dirty_since.is_none()
+            && self.sealed.is_none()
+            && self.publishable.is_empty()
+            && self.publishing == 0
+    }
+
+    fn touch(&mut self, now: Instant, bytes: u64, files: u64) {
+        self.bytes += bytes;
+        self.files += files;
+        self.dirty_since.get_or_insert(now);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn publication(piece: u32) -> Publication {
+        Publication { piece: PieceRef { page: 0, piece }, generation: 0 }
+    }
+
+    /// A1: a pack is renamed only after a sync that began after its last write returned, and the
+    /// rename is covered by a later sync still.
+    #[test]
+    fn a1_data_is_synced_before_its_name_and_the_name_after() {
+        let mut machine = EpochMachine::new(6, EpochLimits::default());
+        let now = Instant(0);
+        assert_eq!(machine.handle_written(now, 10, 1, Some(publication(1))), 7);
+        assert_eq!(machine.poll_action(now), None, "nothing is due yet");
+        let later = now.plus(Duration::from_secs(2));
+        assert_eq!(machine.poll_action(later), Some(EpochAction::Sync { epoch: 7 }));
+        assert_eq!(
+            machine.handle_written(later, 10, 1, Some(publication(2))),
+            8,
+            "A9: a write during the sync belongs to the next epoch"
+        );
+        assert_eq!(machine.poll_action(later), None, "one action at a time");
+        machine.handle_synced(true);
+        let action = machine.poll_action(later);
+        assert_eq!(action, Some(EpochAction::Publish { pieces: vec![publication(1)] }));
+        assert_eq!(machine.handle_renamed(later, 1, 1), 8);
+        machine.handle_flush();
+        assert_eq!(machine.poll_action(later), Some(EpochAction::Sync { epoch: 8 }));
+        machine.handle_synced(true);
+        let action = machine.poll_action(later);
+        assert_eq!(action, Some(EpochAction::Publish { pieces: vec![publication(2)] }));
+    }
+
+    /// A4: after a failed sync nothing written before it is given a name.
+    #[test]
+    fn a4_a_failed_sync_publishes_nothing() {
+        let mut machine = EpochMachine::new(0, EpochLimits::default());
+        machine.handle_written(Instant(0), 10, 1, Some(publication(1)));
+        machine.handle_flush();
+        assert!(matches!(machine.poll_action(Instant(0)), Some(EpochAction::Sync { .. })));
+        machine.handle_written(Instant(0), 10, 1, Some(publication(2)));
+        machine.handle_synced(false);
+        machine.handle_flush();
+        assert!(matches!(machine.poll_action(Instant(0)), Some(EpochAction::Sync { .. })));
+        machine.handle_synced(true);
+        assert_eq!(machine.poll_action(Instant(0)), None);
+        assert!(machine.is_clean());
+    }
+}

@@ -1,0 +1,508 @@
+//! Which piece is asked for on which lane, and how far ahead (decision 1: the target pulls).
+//!
+//! The machine holds the pieces that the controller has granted, cut into *items*: at first one
+//! item per piece, after a failure perhaps one per entry. An item is asked for on some lane; what is
+//! asked and has not arrived is bounded by twice the bandwidth-delay product that was measured, so
+//! that no round trip idles a lane, and by what one peer may hold. The source keeps nothing for a
+//! request that waits, so asking early costs nobody memory.
+//!
+//! What a lane had in hand when it died is asked for again on another. An entry that fails for a
+//! reason that may pass is asked for again after a while; after [`ATTEMPTS_MAX`] it has failed.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+use penstock_proto::id::LaneId;
+use penstock_proto::journal::{EntryDigest, EntryFailure, FailurePhase};
+use penstock_proto::slicing::PieceRef;
+use penstock_proto::units::{Instant, MIB};
+
+/// Attempts at one entry before it has failed for good.
+pub const ATTEMPTS_MAX: u8 = 4;
+/// Least that may be asked for at a time, before anything is measured.
+const ASKED_BYTES_FLOOR: u64 = 32 * MIB;
+/// Most that may be asked for at a time: twice 400 Gbit/s over 200 ms.
+const ASKED_BYTES_CEILING: u64 = 20_000 * MIB;
+/// Most requests in flight on one lane. A request is 68 bytes, so that all of them fit in the
+/// smallest socket buffers (4 KiB) of both ends twice over, and neither end blocks on the other.
+const LANE_REQUESTS_MAX: usize = 64;
+/// An item without answer on a lane that gives nothing else either is asked for elsewhere after
+/// this long.
+pub const LANE_SILENCE_MAX: Duration = Duration::from_secs(20);
+/// First delay before an entry is tried again; it doubles.
+const RETRY_DELAY: Duration = Duration::from_millis(200);
+
+/// A part of a piece that is asked for at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Item {
+    /// The piece.
+    pub piece: PieceRef,
+    /// Attempt at the file.
+    pub generation: u32,
+    /// The file's temporary name is to be made anew.
+    pub fresh: bool,
+    /// First entry.
+    pub first_entry: u32,
+    /// One behind the last entry.
+    pub end_entry: u32,
+    /// Start of the extent; 0 for whole files.
+    pub offset: u64,
+    /// Bytes of the extent; 0 for whole files.
+    pub length: u64,
+    /// Bytes expected.
+    pub bytes: u64,
+    /// Which attempt this is, from 1.
+    pub attempt: u8,
+}
+
+/// An item that is asked for now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Request {
+    /// Its number on the lane's wire; unique within the task.
+    pub request: u32,
+    /// What to ask.
+    pub item: Item,
+}
+
+/// A piece of which nothing more will come.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FetchedPiece {
+    /// The piece.
+    pub piece: PieceRef,
+    /// Attempt at the file.
+    pub generation: u32,
+    /// What was written of it.
+    pub digests: Vec<EntryDigest>,
+    /// What failed for good.
+    pub failures: Vec<EntryFailure>,
+    /// Bytes that were written.
+    pub bytes: u64,
+}
+
+#[derive(Debug, Default)]
+struct PieceProgress {
+    generation: u32,
+    items: u32,
+    digests: Vec<EntryDigest>,
+    failures: Vec<EntryFailure>,
+    bytes: u64,
+}
+
+#[derive(Debug)]
+struct Asked {
+    item: Item,
+    lane: LaneId,
+}
+
+#[derive(Debug)]
+struct LaneLoad {
+    requests: usize,
+    bytes: u64,
+    heard: Instant,
+    draining: bool,
+}
+
+/// Decides what is asked for, where and when.
+#[derive(Debug)]
+pub struct FetchMachine {
+    queue: VecDeque<Item>,
+    later: Vec<(Instant, Item)>,
+    asked: BTreeMap<u32, Asked>,
+    asked_bytes: u64,
+    queued_bytes: u64,
+    lanes: BTreeMap<LaneId, LaneLoad>,
+    pieces: BTreeMap<PieceRef, PieceProgress>,
+    next_request: u32,
+    rtt: Option<Duration>,
+    rate: RateMeter,
+    resent_bytes: u64,
+}
+
+impl Default for FetchMachine {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl FetchMachine {
+    /// A machine with nothing to do.
+    pub fn new() -> Self {
+        Self {
+            queue: VecDeque::new(),
+            later: Vec::new(),
+            asked: BTreeMap::new(),
+            asked_bytes: 0,
+            queued_bytes: 0,
+            lanes: BTreeMap::new(),
+            pieces: BTreeMap::new(),
+            next_request: 1,
+            rtt: None,
+            rate: RateMeter::default(),
+            resent_bytes: 0,
+        }
+    }
+
+    /// A piece was granted.
+    pub fn handle_granted(&mut self, item: Item) {
+        let progress = self.pieces.entry(item.piece).or_default();
+        progress.generation = item.generation;
+        progress.items += 1;
+        self.queued_bytes += item.bytes;
+        self.queue.push_back(item);
+    }
+
+    /// A lane is open and may be used.
+    pub fn handle_lane_up(&mut self, now: Instant, lane: LaneId) {
+        let load = LaneLoad { requests: 0, bytes: 0, heard: now, draining: false };
+        self.lanes.insert(lane, load);
+    }
+
+    /// A lane is to finish what it was asked and nothing more.
+    pub fn handle_lane_draining(&mut self, lane: LaneId) {
+        if let Some(load) = self.lanes.get_mut(&lane) {
+            load.draining = true;
+        }
+    }
+
+    /// A lane is gone: what it had in hand is asked for again, first of all.
+    pub fn handle_lane_down(&mut self, lane: LaneId) {
+        self.lanes.remove(&lane);
+        let lost: Vec<u32> = self
+            .asked
+            .iter()
+            .filter(|(_, asked)| asked.lane == lane)
+            .map(|(request, _)| *request)
+            .collect();
+        for request in lost {
+            if let Some(asked) = self.asked.remove(&request) {
+                self.asked_bytes -= asked.item.bytes;
+                self.queued_bytes += asked.item.bytes;
+                self.resent_bytes += asked.item.bytes;
+                self.queue.push_front(asked.item);
+            }
+        }
+    }
+
+    /// Bytes have arrived on a lane: called per frame or more seldom.
+    pub fn handle_bytes(&mut self, now: Instant, lane: LaneId, bytes: u64) {
+        self.rate.add(now, bytes);
+        if let Some(load) = self.lanes.get_mut(&lane) {
+            load.heard = now;
+        }
+    }
+
+    /// A round trip was measured; the least one counts.
+    pub fn handle_rtt(&mut self, rtt: Duration) {
+        self.rtt = Some(self.rtt.map_or(rtt, |known| known.min(rtt)));
+    }
+
+    /// A request was answered to its end. `digests` are of entries that were written, `failures`
+    /// of entries that were not; those that may pass are tried again. Gives the piece if it is over.
+    pub fn handle_answered(
+        &mut self,
+        now: Instant,
+        request: u32,
+        digests: Vec<EntryDigest>,
+        failures: Vec<EntryFailure>,
+        bytes: u64,
+    ) -> Option<FetchedPiece> {
+        let item = self.take_asked(now, request)?;
+        let progress = self.pieces.get_mut(&item.piece)?;
+        progress.items -= 1;
+        progress.digests.extend(digests);
+        progress.bytes += bytes;
+        for failure in failures {
+            if item.attempt < ATTEMPTS_MAX && may_pass(failure.phase) {
+                let delay = RETRY_DELAY * 2u32.pow(u32::from(item.attempt) - 1);
+                let again = retry_of(&item, failure.entry);
+                progress.items += 1;
+                self.resent_bytes += again.bytes;
+                self.later.push((now.plus(delay), again));
+            } else {
+                progress.failures.push(failure);
+            }
+        }
+        self.finish(item.piece)
+    }
+
+    /// A request was refused as a whole, but may be repeated after `delay`.
+    pub fn handle_refused(&mut self, now: Instant, request: u32, delay: Duration) {
+        if let Some(item) = self.take_asked(now, request) {
+            self.later.push((now.plus(delay), item));
+        }
+    }
+
+    fn take_asked(&mut self, now: Instant, request: u32) -> Option<Item> {
+        let asked = self.asked.remove(&request)?;
+        self.asked_bytes -= asked.item.bytes;
+        if let Some(load) = self.lanes.get_mut(&asked.lane) {
+            load.requests -= 1;
+            load.bytes -= asked.item.bytes;
+            load.heard = now;
+        }
+        Some(asked.item)
+    }
+
+    fn finish(&mut self, piece: PieceRef) -> Option<FetchedPiece> {
+        if self.pieces.get(&piece).is_none_or(|progress| progress.items > 0) {
+            return None;
+        }
+        let progress = self.pieces.remove(&piece)?;
+        Some(FetchedPiece {
+            piece,
+            generation: progress.generation,
+            digests: progress.digests,
+            failures: progress.failures,
+            bytes: progress.bytes,
+        })
+    }
+
+    /// Forgets everything of a piece: another attempt at its file has begun.
+    pub fn handle_forgotten(&mut self, piece: PieceRef) {
+        self.pieces.remove(&piece);
+        let queued_before: u64 = self.queue.iter().map(|item| item.bytes).sum();
+        self.queue.retain(|item| item.piece != piece);
+        let queued_after: u64 = self.queue.iter().map(|item| item.bytes).sum();
+        self.queued_bytes -= queued_before - queued_after;
+        self.later.retain(|(_, item)| item.piece != piece);
+    }
+
+    /// What to ask for on `lane` now, if anything. Call again until it gives nothing.
+    pub fn poll_request(&mut self, now: Instant, lane: LaneId) -> Option<Request> {
+        self.wake_later(now);
+        let share = self.lane_share();
+        let load = self.lanes.get_mut(&lane)?;
+        let deep = load.requests >= 2 && load.bytes >= share;
+        if load.draining || load.requests >= LANE_REQUESTS_MAX || deep {
+            return None;
+        }
+        let item = self.queue.pop_front()?;
+        if load.requests == 0 {
+            load.heard = now;
+        }
+        load.requests += 1;
+        load.bytes += item.bytes;
+        self.queued_bytes -= item.bytes;
+        self.asked_bytes += item.bytes;
+        let request = self.next_request;
+        self.next_request = self.next_request.wrapping_add(1).max(1);
+        self.asked.insert(request, Asked { item, lane });
+        Some(Request { request, item })
+    }
+
+    fn wake_later(&mut self, now: Instant) {
+        let mut at = 0;
+        while at < self.later.len() {
+            if self.later[at].0 <= now {
+                let (_, item) = self.later.swap_remove(at);
+                self.queued_bytes += item.bytes;
+                self.queue.push_back(item);
+            } else {
+                at += 1;
+            }
+        }
+    }
+
+    /// Bytes that may be asked for at a time over all lanes: twice the bandwidth-delay product.
+    pub fn asked_bytes_max(&self) -> u64 {
+        let rtt = self.rtt.unwrap_or_default().as_secs_f64();
+        let ahead = 2.0 * self.rate.greatest() * rtt;
+        (ASKED_BYTES_FLOOR + ahead as u64).min(ASKED_BYTES_CEILING)
+    }
+
+    fn lane_share(&self) -> u64 {
+        let lanes = self.lanes.values().filter(|load| !load.draining).count().max(1) as u64;
+        self.asked_bytes_max() / lanes
+    }
+
+    /// How many bytes of further pieces the machine would like to hold; 0 if it has enough.
+    pub fn wanted_bytes(&self) -> u64 {
+        let aim = self.asked_bytes_max() + self.asked_bytes_max() / 2;
+        aim.saturating_sub(self.asked_bytes + self.queued_bytes)
+    }
+
+    /// Lanes that owe an answer and have given nothing for [`LANE_SILENCE_MAX`]: the edge cuts
+    /// them and reports them down.
+    pub fn poll_silent_lanes(&self, now: Instant) -> Vec<LaneId> {
+        let silent =
+            |load: &LaneLoad| load.requests > 0 && now.since(load.heard) >= LANE_SILENCE_MAX;
+        self.lanes.iter().filter(|(_, load)| silent(load)).map(|(lane, _)| *lane).collect()
+    }
+
+    /// When a delayed item may be asked for, if there is one.
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        self.later.iter().map(|(at, _)| *at).min()
+    }
+
+    /// Whether a lane has been asked for something that has not come.
+    pub fn lane_is_idle(&self, lane: LaneId) -> bool {
+        self.lanes.get(&lane).is_none_or(|load| load.requests == 0)
+    }
+
+    /// Whether nothing is queued, asked for or delayed.
+    pub fn is_idle(&self) -> bool {
+        self.queue.is_empty() && self.asked.is_empty() && self.later.is_empty()
+    }
+
+    /// Whether something waits to be asked for.
+    pub fn has_queue(&self) -> bool {
+        !self.queue.is_empty()
+    }
+
+    /// Bytes per second, greatest over the last windows.
+    pub fn rate(&self) -> f64 {
+        self.rate.greatest()
+    }
+
+    /// The least round trip seen.
+    pub fn rtt(&self) -> Option<Duration> {
+        self.rtt
+    }
+
+    /// Bytes that had to be asked for once more.
+    pub fn resent_bytes(&self) -> u64 {
+        self.resent_bytes
+    }
+}
+
+/// Whether a failure may pass if the entry is tried again.
+fn may_pass(phase: FailurePhase) -> bool {
+    matches!(phase, FailurePhase::Read | FailurePhase::Digest)
+}
+
+fn retry_of(item: &Item, entry: u32) -> Item {
+    if item.length > 0 {
+        return Item { attempt: item.attempt + 1, fresh: false, ..*item };
+    }
+    let share = item.bytes / u64::from(item.end_entry - item.first_entry).max(1);
+    Item {
+        first_entry: entry,
+        end_entry: entry + 1,
+        bytes: share,
+        attempt: item.attempt + 1,
+        ..*item
+    }
+}
+
+/// The greatest rate of the last ten windows of 100 ms or more.
+#[derive(Debug, Default)]
+struct RateMeter {
+    since: Option<Instant>,
+    bytes: u64,
+    windows: VecDeque<f64>,
+}
+
+impl RateMeter {
+    const WINDOW: Duration = Duration::from_millis(100);
+    const WINDOWS: usize = 20;
+
+    fn add(&mut self, now: Instant, bytes: u64) {
+        let since = *self.since.get_or_insert(now);
+        self.bytes += bytes;
+        let passed = now.since(since);
+        if passed >= Self::WINDOW {
+            self.windows.push_back(self.bytes as f64 / passed.as_secs_f64());
+            if self.windows.len() > Self::WINDOWS {
+                self.windows.pop_front();
+            }
+            self.since = Some(now);
+            self.bytes = 0;
+        }
+    }
+
+    fn greatest(&self) -> f64 {
+        self.windows.iter().copied().fold(0.0, f64::max)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LANE: LaneId = LaneId(1);
+
+    fn item(piece: u32, bytes: u64) -> Item {
+        Item {
+            piece: PieceRef { page: 0, piece },
+            generation: 0,
+            fresh: true,
+            first_entry: piece * 10,
+            end_entry: piece * 10 + 10,
+            offset: 0,
+            length: 0,
+            bytes,
+            attempt: 1,
+        }
+    }
+
+    fn failure(entry: u32, phase: FailurePhase) -> EntryFailure {
+        EntryFailure { entry, phase, errno: 5 }
+    }
+
+    /// Promise (d): what a dead lane had in hand is asked for again, and nothing else is.
+    #[test]
+    fn a_dead_lane_loses_only_what_it_had_in_hand() {
+        let mut machine = FetchMachine::new();
+        machine.handle_lane_up(Instant(0), LANE);
+        for piece in 0..3 {
+            machine.handle_granted(item(piece, 100));
+        }
+        let first = machine.poll_request(Instant(0), LANE).unwrap();
+        let second = machine.poll_request(Instant(0), LANE).unwrap();
+        machine.handle_answered(Instant(1), first.request, vec![], vec![], 100).unwrap();
+        machine.handle_lane_down(LANE);
+        machine.handle_lane_up(Instant(2), LaneId(2));
+        let again = machine.poll_request(Instant(2), LaneId(2)).unwrap();
+        assert_eq!(again.item, second.item);
+        assert_eq!(
+            machine.resent_bytes(),
+            machine.poll_request(Instant(2), LaneId(2)).map_or(0, |_| 200)
+        );
+    }
+
+    /// A11: of a pack of ten files with one that cannot be read, nine are not sent again, and the
+    /// piece does end.
+    #[test]
+    fn a11_only_the_failed_entry_is_tried_again() {
+        let mut machine = FetchMachine::new();
+        let mut now = Instant(0);
+        machine.handle_lane_up(now, LANE);
+        machine.handle_granted(item(0, 1000));
+        let mut request = machine.poll_request(now, LANE).unwrap();
+        for attempt in 1..ATTEMPTS_MAX {
+            let failed = vec![failure(4, FailurePhase::Read)];
+            assert_eq!(machine.handle_answered(now, request.request, vec![], failed, 9), None);
+            now = machine.poll_timeout().unwrap();
+            request = machine.poll_request(now, LANE).unwrap();
+            let Item { first_entry, end_entry, attempt: number, .. } = request.item;
+            assert_eq!((first_entry, end_entry, number), (4, 5, attempt + 1));
+        }
+        let failed = vec![failure(4, FailurePhase::Read)];
+        let piece = machine.handle_answered(now, request.request, vec![], failed, 0).unwrap();
+        assert_eq!(piece.failures, [failure(4, FailurePhase::Read)]);
+        assert!(machine.is_idle());
+    }
+
+    /// A vanished file is not asked for again: it will not come back.
+    #[test]
+    fn a_vanished_file_fails_at_once() {
+        let mut machine = FetchMachine::new();
+        machine.handle_lane_up(Instant(0), LANE);
+        machine.handle_granted(item(0, 1000));
+        let request = machine.poll_request(Instant(0), LANE).unwrap().request;
+        let failed = vec![failure(2, FailurePhase::Vanished)];
+        assert!(machine.handle_answered(Instant(0), request, vec![], failed, 0).is_some());
+    }
+
+    /// Decision 1: at 10 Gbit/s and 200 ms at least one bandwidth-delay product is asked for.
+    #[test]
+    fn a_round_trip_never_idles_a_lane() {
+        let mut machine = FetchMachine::new();
+        machine.handle_lane_up(Instant(0), LANE);
+        machine.handle_rtt(Duration::from_millis(200));
+        for tenth in 0..20 {
+            machine.handle_bytes(Instant(tenth * 100_000_000), LANE, 125_000_000);
+        }
+        assert!(machine.asked_bytes_max() >= 2 * 250_000_000);
+    }
+}

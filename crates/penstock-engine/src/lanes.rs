@@ -1,0 +1,287 @@
+//! How many lanes there are, and when one is replaced.
+//!
+//! Where the round trip is short, the CPU or the storage limits: one lane per worker is best. Over
+//! distance a lane is limited by its window, and by losses that halve it, so lanes are added while
+//! each addition still brings rate, and taken away when it does not. A lane that has lived long is
+//! replaced *make before break*: the new one carries before the old one is drained (D6).
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use penstock_proto::id::LaneId;
+use penstock_proto::units::{GIB, Instant};
+use rand::SeedableRng as _;
+use rand_chacha::ChaCha8Rng;
+
+use crate::retry::Backoff;
+
+/// Bounds of the number and the life of lanes.
+#[derive(Clone, Copy, Debug)]
+pub struct LaneLimits {
+    /// Lanes to begin with: one per worker.
+    pub workers: u32,
+    /// Most lanes at a time.
+    pub lanes_max: u32,
+    /// Bytes after which a lane is replaced; far below what one AEAD key may protect (RFC 8446,
+    /// section 5.5: 2^24.5 full records are about 380 GiB).
+    pub lane_bytes_max: u64,
+    /// Age after which a lane is replaced.
+    pub lane_age_max: Duration,
+}
+
+impl Default for LaneLimits {
+    fn default() -> Self {
+        Self {
+            workers: 2,
+            lanes_max: 1024,
+            lane_bytes_max: 64 * GIB,
+            lane_age_max: Duration::from_secs(600),
+        }
+    }
+}
+
+/// What the edge is to do about lanes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LaneAction {
+    /// Dial a new lane, then tell [`LaneMachine::handle_up`] or [`LaneMachine::handle_down`].
+    Dial(LaneId),
+    /// Let a lane finish what it was asked, then close it.
+    Drain(LaneId),
+}
+
+/// Round trips below this are of one site: the network does not limit a lane.
+const NEAR: Duration = Duration::from_millis(2);
+/// Lanes to begin with over distance.
+const FAR_LANES: u32 = 8;
+/// Least time between two changes of the number of lanes.
+const PROBE: Duration = Duration::from_secs(2);
+/// An added lane must bring this much more rate to be kept.
+const GAIN: f64 = 1.04;
+
+#[derive(Debug)]
+struct Lane {
+    up_since: Option<Instant>,
+    bytes: u64,
+    draining: bool,
+}
+
+/// Decides how many lanes there are.
+#[derive(Debug)]
+pub struct LaneMachine {
+    limits: LaneLimits,
+    lanes: BTreeMap<LaneId, Lane>,
+    next: u32,
+    wanted: u32,
+    rtt: Option<Duration>,
+    backoff: Backoff,
+    dial_after: Instant,
+    rng: ChaCha8Rng,
+    probe_at: Option<Instant>,
+    probe: Option<Probe>,
+    settled: u32,
+}
+
+#[derive(Debug)]
+struct Probe {
+    before: u32,
+    rate_before: f64,
+}
+
+impl LaneMachine {
+    /// A machine without lanes.
+    pub fn new(limits: LaneLimits, seed: u64) -> Self {
+        Self {
+            limits,
+            lanes: BTreeMap::new(),
+            next: 0,
+            wanted: limits.workers.clamp(1, limits.lanes_max.max(1)),
+            rtt: None,
+            backoff: Backoff::new(Duration::from_millis(100), Duration::from_secs(15)),
+            dial_after: Instant(0),
+            rng: ChaCha8Rng::seed_from_u64(seed),
+            probe_at: None,
+            probe: None,
+            settled: 0,
+        }
+    }
+
+    /// A round trip was measured.
+    pub fn handle_rtt(&mut self, rtt: Duration) {
+        let far_before = self.rtt.is_some_and(|known| known >= NEAR);
+        let least = self.rtt.map_or(rtt, |known| known.min(rtt));
+        self.rtt = Some(least);
+        if least >= NEAR && !far_before {
+            self.wanted = self.wanted.max(FAR_LANES).min(self.limits.lanes_max.max(1));
+        }
+    }
+
+    /// A dialled lane is open.
+    pub fn handle_up(&mut self, now: Instant, lane: LaneId) {
+        self.backoff.reset();
+        if let Some(lane) = self.lanes.get_mut(&lane) {
+            lane.up_since = Some(now);
+        }
+    }
+
+    /// A lane could not be opened, or is closed. After a failure no lane is dialled for a while.
+    pub fn handle_down(&mut self, now: Instant, lane: LaneId, failed: bool) {
+        self.lanes.remove(&lane);
+        if failed {
+            self.dial_after = now.plus(self.backoff.next(&mut self.rng));
+        }
+    }
+
+    /// A lane has carried this many bytes in all.
+    pub fn handle_bytes(&mut self, lane: LaneId, bytes: u64) {
+        if let Some(lane) = self.lanes.get_mut(&lane) {
+            lane.bytes = bytes;
+        }
+    }
+
+    /// The rate over all lanes in bytes per second, while there was enough to fetch; called about
+    /// once a second. Adds lanes over distance as long as that helps.
+    pub fn handle_rate(&mut self, now: Instant, rate: f64) {
+        if self.rtt.is_none_or(|rtt| rtt < NEAR) || rate <= 0.0 {
+            return;
+        }
+        let due = *self.probe_at.get_or_insert(now.plus(PROBE));
+        if now < due {
+            return;
+        }
+        self.probe_at = Some(now.plus(PROBE));
+        match self.probe.take() {
+            Some(probe) if rate < probe.rate_before * GAIN => {
+                self.wanted = probe.before;
+                self.settled += 1;
+                self.probe_at = Some(now.plus(PROBE * 2u32.pow(self.settled.min(5))));
+            }
+            _ => {
+                self.probe = Some(Probe { before: self.wanted, rate_before: rate });
+                let more = self.wanted + self.wanted.div_ceil(2);
+                self.wanted = more.min(self.limits.lanes_max.max(1));
+            }
+        }
+    }
+
+    /// What to do next, if anything. Call again until it gives nothing.
+    pub fn poll_action(&mut self, now: Instant) -> Option<LaneAction> {
+        let carrying = |lane: &&Lane| !lane.draining && !self.is_old(now, lane);
+        let fresh = self.lanes.values().filter(carrying).count() as u32;
+        if fresh < self.wanted && now >= self.dial_after {
+            let lane = LaneId(self.next);
+            self.next += 1;
+            self.lanes.insert(lane, Lane { up_since: None, bytes: 0, draining: false });
+            return Some(LaneAction::Dial(lane));
+        }
+        let up =
+            self.lanes.values().filter(|lane| carrying(lane) && lane.up_since.is_some()).count()
+                as u32;
+        let (limit, enough) = (self.limits, up >= self.wanted);
+        let surplus = up > self.wanted;
+        let drained = self.lanes.iter_mut().find(|(_, lane)| {
+            let old = is_old(&limit, now, lane);
+            !lane.draining && lane.up_since.is_some() && ((old && enough) || (!old && surplus))
+        })?;
+        drained.1.draining = true;
+        Some(LaneAction::Drain(*drained.0))
+    }
+
+    fn is_old(&self, now: Instant, lane: &Lane) -> bool {
+        is_old(&self.limits, now, lane)
+    }
+
+    /// When a lane may be dialled again, if dialling is held back.
+    pub fn dial_after(&self, now: Instant) -> Option<Instant> {
+        (self.dial_after > now).then_some(self.dial_after)
+    }
+
+    /// Lanes that are open and not draining.
+    pub fn up(&self) -> u32 {
+        self.lanes.values().filter(|lane| lane.up_since.is_some() && !lane.draining).count() as u32
+    }
+}
+
+fn is_old(limits: &LaneLimits, now: Instant, lane: &Lane) -> bool {
+    lane.up_since.is_some_and(|since| {
+        now.since(since) >= limits.lane_age_max || lane.bytes >= limits.lane_bytes_max
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn seconds(seconds: u64) -> Instant {
+        Instant(seconds * 1_000_000_000)
+    }
+
+    fn dial_all(machine: &mut LaneMachine, now: Instant) -> Vec<LaneId> {
+        let mut dialled = Vec::new();
+        while let Some(action) = machine.poll_action(now) {
+            match action {
+                LaneAction::Dial(lane) => dialled.push(lane),
+                LaneAction::Drain(lane) => panic!("{lane:?} drained"),
+            }
+        }
+        dialled
+    }
+
+    /// D6: an old lane is drained only once its successor is up: make before break.
+    #[test]
+    fn d6_a_lane_is_replaced_make_before_break() {
+        let limits = LaneLimits { workers: 1, ..LaneLimits::default() };
+        let mut machine = LaneMachine::new(limits, 1);
+        let [first] = dial_all(&mut machine, seconds(0))[..] else { panic!("one lane") };
+        machine.handle_up(seconds(0), first);
+        assert_eq!(machine.poll_action(seconds(599)), None);
+        let [second] = dial_all(&mut machine, seconds(600))[..] else { panic!("one more") };
+        assert_eq!(machine.poll_action(seconds(600)), None, "the successor is not up yet");
+        machine.handle_up(seconds(601), second);
+        assert_eq!(machine.poll_action(seconds(601)), Some(LaneAction::Drain(first)));
+        assert_eq!(machine.poll_action(seconds(601)), None);
+    }
+
+    /// Promise (f): a source that refuses connections is dialled again, but not in a storm (E4).
+    #[test]
+    fn e4_failed_dials_are_spaced() {
+        let mut machine = LaneMachine::new(LaneLimits::default(), 1);
+        let mut now = seconds(0);
+        let mut dials = 0;
+        while now < seconds(60) {
+            for lane in dial_all(&mut machine, now) {
+                dials += 1;
+                machine.handle_down(now, lane, true);
+            }
+            now = now.plus(Duration::from_millis(10));
+        }
+        assert!((5..200).contains(&dials), "{dials} dials in a minute");
+    }
+
+    /// Lanes are added over distance while that brings rate, and the last step is taken back.
+    #[test]
+    fn lanes_follow_the_gain() {
+        let mut machine = LaneMachine::new(LaneLimits::default(), 1);
+        machine.handle_rtt(Duration::from_millis(90));
+        let mut now = seconds(0);
+        for _ in 0..60 {
+            for lane in dial_all_or_drain(&mut machine, now) {
+                machine.handle_up(now, lane);
+            }
+            let rate = f64::from(machine.up().min(20)) * 10e6;
+            machine.handle_rate(now, rate);
+            now = now.plus(Duration::from_secs(1));
+        }
+        assert!((18..=40).contains(&machine.up()), "{} lanes", machine.up());
+    }
+
+    fn dial_all_or_drain(machine: &mut LaneMachine, now: Instant) -> Vec<LaneId> {
+        let mut dialled = Vec::new();
+        while let Some(action) = machine.poll_action(now) {
+            match action {
+                LaneAction::Dial(lane) => dialled.push(lane),
+                LaneAction::Drain(lane) => machine.handle_down(now, lane, false),
+            }
+        }
+        dialled
+    }
+}

@@ -1,0 +1,603 @@
+//! The ledger of one page: the state of each piece, and the log that state is rebuilt from.
+//!
+//! ```text
+//! pack:    missing → granted → written → published → durable
+//! extent:  missing → granted → written → durable
+//! finish:  missing → granted → published → durable        (once all extents are durable)
+//! any:     → excepted (failed for good)      → missing (failed sync, lost file, new generation)
+//! ```
+//! *Granted* and *published* are not in the log: after a restart a granted piece is missing, a
+//! published one is written. Everything else is, as [`JournalRecord`]s appended in the order in
+//! which it happened (hard case A2).
+
+use std::collections::{BTreeMap, VecDeque};
+
+use penstock_proto::digest::{Digest, DigestKind};
+use penstock_proto::journal::{DigestForm, EntryDigest, EntryFailure, Incarnation, JournalRecord};
+use penstock_proto::manifest::Page;
+use penstock_proto::slicing::PieceRef;
+use penstock_proto::task::Work;
+
+use crate::slice::{Piece, slice};
+
+/// Where a piece stands; see the module's story.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PieceState {
+    /// To be fetched.
+    Missing,
+    /// A peer has been told to fetch, check or finish it.
+    Granted,
+    /// Written under temporary names.
+    Written,
+    /// Renamed, but that is not durable yet.
+    Published,
+    /// On stable storage.
+    Durable,
+    /// Failed for good.
+    Excepted,
+}
+
+/// A file that travels as extents.
+#[derive(Clone, Debug)]
+struct LargeFile {
+    first: u32,
+    finish: u32,
+    bytes: u64,
+    extent_bytes: u64,
+    generation: u32,
+    /// Whether an extent was handed out or found in this generation.
+    started: bool,
+    failed: bool,
+    durable: u32,
+    digests: Vec<Option<EntryDigest>>,
+}
+
+impl LargeFile {
+    fn extents(&self) -> std::ops::Range<u32> {
+        self.first..self.finish
+    }
+}
+
+/// What [`PageLedger::handle_written`] made of a report.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    /// It counts.
+    Accepted,
+    /// It is late or stands already: nothing changed.
+    Ignored,
+    /// The file failed: its temporary file is to be discarded.
+    Discard { entry: u32, generation: u32 },
+}
+
+/// One page's part of the ledger.
+#[derive(Debug)]
+pub struct PageLedger {
+    number: u32,
+    digest: Digest,
+    kind: DigestKind,
+    pieces: Vec<Piece>,
+    states: Vec<PieceState>,
+    large: BTreeMap<u32, LargeFile>,
+    unsettled: u32,
+    granted: u32,
+    log: Vec<u8>,
+    log_bytes: u64,
+    incarnation: Incarnation,
+    incarnation_logged: bool,
+    files: u64,
+    bytes: u64,
+    bytes_durable: u64,
+    failures: u64,
+}
+
+impl PageLedger {
+    /// The ledger of a page of which nothing is known yet.
+    pub fn new(page: &Page, digest: Digest, kind: DigestKind, incarnation: Incarnation) -> Self {
+        let pieces = slice(page);
+        let mut large = BTreeMap::new();
+        let mut first = None;
+        for (index, piece) in pieces.iter().enumerate() {
+            match *piece {
+                Piece::Extent { .. } => {
+                    first.get_or_insert(index as u32);
+                }
+                Piece::Finish { entry } => {
+                    let start = first.take().unwrap_or(index as u32);
+                    let bytes = page.entries()[entry as usize].size;
+                    let count = index - start as usize;
+                    let file = LargeFile {
+                        first: start,
+                        finish: index as u32,
+                        bytes,
+                        extent_bytes: page.slicing.extent_bytes_of(bytes),
+                        generation: 0,
+                        started: false,
+                        failed: false,
+                        durable: 0,
+                        digests: vec![None; count],
+                    };
+                    large.insert(entry, file);
+                }
+                Piece::Pack { .. } => {}
+            }
+        }
+        Self {
+            number: page.number,
+            digest,
+            kind,
+            states: vec![PieceState::Missing; pieces.len()],
+            unsettled: pieces.len() as u32,
+            granted: 0,
+            pieces,
+            large,
+            log: Vec::new(),
+            log_bytes: 0,
+            incarnation,
+            incarnation_logged: false,
+            files: 0,
+            bytes: 0,
+            bytes_durable: 0,
+            failures: 0,
+        }
+    }
+
+    /// Rebuilds the state from the committed part of the page's log, `log_bytes` long. Gives the
+    /// pieces that must be looked at again before they count (A2, A5): those that were written and
+    /// not durable, or, with `doubt_all`, everything that was written.
+    pub fn replay(
+        &mut self,
+        records: impl IntoIterator<Item = JournalRecord>,
+        log_bytes: u64,
+        doubt_all: bool,
+    ) -> VecDeque<Work> {
+        let mut written_under = Incarnation::default();
+        let mut found: BTreeMap<u32, (bool, Vec<EntryDigest>, Vec<EntryFailure>)> = BTreeMap::new();
+        for record in records {
+            match record {
+                JournalRecord::Incarnation(incarnation) => written_under = incarnation,
+                JournalRecord::Written { piece, digests, failures, .. } => {
+                    if self.states.get(piece as usize).is_some() {
+                        let doubt = doubt_all || written_under != self.incarnation;
+                        found.insert(piece, (doubt, digests, failures));
+                        self.set(piece, PieceState::Written);
+                    }
+                }
+                JournalRecord::Durable { pieces } => {
+                    self.replay_state(&pieces, PieceState::Durable);
+                }
+                JournalRecord::Missing { pieces } => {
+                    self.replay_state(&pieces, PieceState::Missing);
+                }
+                JournalRecord::Failed(failure) => self.replay_failure(failure),
+                JournalRecord::Generation { entry, generation } => {
+                    self.replay_generation(entry, generation);
+                }
+            }
+        }
+        self.log_bytes = log_bytes;
+        self.settle_replay(&found, doubt_all)
+    }
+
+    fn replay_state(&mut self, pieces: &[u32], state: PieceState) {
+        for piece in pieces {
+            self.set(*piece, state);
+        }
+    }
+
+    fn replay_failure(&mut self, failure: EntryFailure) {
+        self.failures += 1;
+        if let Some(file) = self.large.get_mut(&failure.entry) {
+            file.failed = true;
+            for piece in file.first..=file.finish {
+                self.set(piece, PieceState::Excepted);
+            }
+        }
+    }
+
+    fn replay_generation(&mut self, entry: u32, generation: u32) {
+        if let Some(file) = self.large.get_mut(&entry) {
+            file.generation = generation;
+            for piece in file.first..=file.finish {
+                self.set(piece, PieceState::Missing);
+            }
+        }
+    }
+
+    fn settle_replay(
+        &mut self,
+        found: &BTreeMap<u32, (bool, Vec<EntryDigest>, Vec<EntryFailure>)>,
+        doubt_all: bool,
+    ) -> VecDeque<Work> {
+        let mut rechecks = VecDeque::new();
+        for index in 0..self.pieces.len() {
+            let piece = self.pieces[index];
+            let state = self.states[index];
+            let standing = matches!(state, PieceState::Written | PieceState::Durable);
+            if !standing {
+                continue;
+            }
+            if let Piece::Finish { .. } = piece {
+                // Finishing is idempotent and cheap: it is done again unless it is durable.
+                if state == PieceState::Written || doubt_all {
+                    self.set(index as u32, PieceState::Missing);
+                }
+                continue;
+            }
+            let Some((doubt, digests, failures)) = found.get(&(index as u32)) else {
+                self.set(index as u32, PieceState::Missing);
+                continue;
+            };
+            if state == PieceState::Durable && !doubt_all {
+                self.replay_durable(index as u32, digests, failures);
+                continue;
+            }
+            self.set(index as u32, PieceState::Granted);
+            let generation = self.generation_of(index as u32);
+            rechecks.push_back(Work::Recheck {
+                piece: PieceRef { page: self.number, piece: index as u32 },
+                generation,
+                doubt: *doubt,
+                digests: digests.clone(),
+                failures: failures.clone(),
+            });
+        }
+        for file in self.large.values_mut() {
+            let standing = |state| matches!(state, PieceState::Granted | PieceState::Durable);
+            file.started = file.extents().any(|piece| standing(self.states[piece as usize]));
+            let failed = |state| state == PieceState::Excepted;
+            file.failed = failed(self.states[file.finish as usize]);
+        }
+        rechecks
+    }
+
+    fn replay_durable(&mut self, piece: u32, digests: &[EntryDigest], failures: &[EntryFailure]) {
+        self.count_written(piece, failures);
+        self.bytes_durable += self.pieces[piece as usize].bytes();
+        if let Piece::Extent { entry, .. } = self.pieces[piece as usize]
+            && let Some(file) = self.large.get_mut(&entry)
+        {
+            file.durable += 1;
+            file.digests[(piece - file.first) as usize] = digests.first().copied();
+        }
+    }
+
+    /// Number of the page.
+    pub fn number(&self) -> u32 {
+        self.number
+    }
+
+    /// Digest of the encoded page.
+    pub fn digest(&self) -> Digest {
+        self.digest
+    }
+
+    /// All pieces, by index.
+    pub fn pieces(&self) -> &[Piece] {
+        &self.pieces
+    }
+
+    /// Where a piece stands; pieces that do not exist are excepted.
+    pub fn state(&self, piece: u32) -> PieceState {
+        self.states.get(piece as usize).copied().unwrap_or(PieceState::Excepted)
+    }
+
+    /// Whether every piece is durable or excepted.
+    pub fn is_settled(&self) -> bool {
+        self.unsettled == 0
+    }
+
+    /// Files written, their bytes, the durable ones of these, and failed entries.
+    pub fn counts(&self) -> (u64, u64, u64, u64) {
+        (self.files, self.bytes, self.bytes_durable, self.failures)
+    }
+
+    /// Whether a peer has something of this page in hand.
+    pub(crate) fn is_in_hand(&self) -> bool {
+        self.granted > 0
+    }
+
+    /// The only place where a state changes: keeps the counts that depend on it.
+    fn set(&mut self, piece: u32, state: PieceState) {
+        let Some(slot) = self.states.get_mut(piece as usize) else { return };
+        let was = std::mem::replace(slot, state);
+        let settled = |state| matches!(state, PieceState::Durable | PieceState::Excepted);
+        self.unsettled += u32::from(settled(was));
+        self.unsettled -= u32::from(settled(state));
+        self.granted += u32::from(state == PieceState::Granted);
+        self.granted -= u32::from(was == PieceState::Granted);
+    }
+
+    /// The pieces that can be fetched now, in order.
+    pub(crate) fn fetchable(&self) -> Vec<u32> {
+        let fetchable = |index: &u32| {
+            self.states[*index as usize] == PieceState::Missing
+                && !matches!(self.pieces[*index as usize], Piece::Finish { .. })
+        };
+        (0..self.pieces.len() as u32).filter(fetchable).collect()
+    }
+
+    /// Large files whose extents are all durable and that have no name yet.
+    pub(crate) fn finishable(&self) -> Vec<u32> {
+        let ready = |file: &&LargeFile| {
+            self.states[file.finish as usize] == PieceState::Missing
+                && file.durable as usize == file.digests.len()
+        };
+        self.large.values().filter(ready).map(|file| file.finish).collect()
+    }
+
+    /// The attempt at the file that `piece` is a part of; 0 for packs.
+    pub(crate) fn generation_of(&self, piece: u32) -> u32 {
+        self.large_of(piece).map_or(0, |file| file.generation)
+    }
+
+    /// Size of the large file that `piece` belongs to, and whether it was begun; `None` for packs.
+    pub(crate) fn large_file(&self, piece: u32) -> Option<(u64, bool)> {
+        self.large_of(piece).map(|file| (file.bytes, file.started))
+    }
+
+    fn large_of(&self, piece: u32) -> Option<&LargeFile> {
+        match self.pieces.get(piece as usize)? {
+            Piece::Pack { .. } => None,
+            Piece::Extent { entry, .. } | Piece::Finish { entry } => self.large.get(entry),
+        }
+    }
+
+    /// Hands out a missing piece: a fetch, or the finish of a file.
+    pub(crate) fn grant(&mut self, piece: u32) -> Option<Work> {
+        if self.state(piece) != PieceState::Missing {
+            return None;
+        }
+        self.set(piece, PieceState::Granted);
+        let reference = PieceRef { page: self.number, piece };
+        let generation = self.generation_of(piece);
+        Some(match self.pieces[piece as usize] {
+            Piece::Finish { .. } => Work::Finish { piece: reference, generation },
+            Piece::Pack { .. } => Work::Fetch { piece: reference, generation, fresh: true },
+            Piece::Extent { entry, .. } => {
+                let file = self.large.get_mut(&entry)?;
+                let fresh = !file.started;
+                file.started = true;
+                Work::Fetch { piece: reference, generation, fresh }
+            }
+        })
+    }
+
+    /// Takes back every piece that is granted: its peer is gone. Gives their indices.
+    pub(crate) fn ungrant_all(&mut self) -> Vec<u32> {
+        let granted: Vec<u32> = (0..self.states.len() as u32)
+            .filter(|piece| self.state(*piece) == PieceState::Granted)
+            .collect();
+        for piece in &granted {
+            self.set(*piece, PieceState::Missing);
+        }
+        granted
+    }
+
+    pub(crate) fn handle_written(
+        &mut self,
+        piece: u32,
+        generation: u32,
+        epoch: u64,
+        digests: Vec<EntryDigest>,
+        failures: Vec<EntryFailure>,
+    ) -> Outcome {
+        let late = !matches!(self.state(piece), PieceState::Granted | PieceState::Missing);
+        if late || generation != self.generation_of(piece) {
+            return Outcome::Ignored;
+        }
+        if let Piece::Extent { entry, .. } = self.pieces[piece as usize] {
+            if let Some(failure) = failures.first() {
+                return self.except_file(entry, *failure);
+            }
+            if let Some(file) = self.large.get_mut(&entry) {
+                let slot = (piece - file.first) as usize;
+                file.digests[slot] = digests.first().copied();
+            }
+        }
+        self.set(piece, PieceState::Written);
+        self.count_written(piece, &failures);
+        self.append(JournalRecord::Written { piece, generation, epoch, digests, failures });
+        Outcome::Accepted
+    }
+
+    fn count_written(&mut self, piece: u32, failures: &[EntryFailure]) {
+        let files = u64::from(self.pieces[piece as usize].files());
+        self.files += files.saturating_sub(failures.len() as u64);
+        self.bytes += self.pieces[piece as usize].bytes();
+        self.failures += failures.len() as u64;
+    }
+
+    fn uncount_written(&mut self, piece: u32) {
+        self.files = self.files.saturating_sub(u64::from(self.pieces[piece as usize].files()));
+        self.bytes = self.bytes.saturating_sub(self.pieces[piece as usize].bytes());
+    }
+
+    fn except_file(&mut self, entry: u32, failure: EntryFailure) -> Outcome {
+        let Some(file) = self.large.get_mut(&entry) else { return Outcome::Ignored };
+        if std::mem::replace(&mut file.failed, true) {
+            return Outcome::Ignored;
+        }
+        let (range, generation) = (file.first..=file.finish, file.generation);
+        for piece in range {
+            let state = self.state(piece);
+            if matches!(state, PieceState::Written | PieceState::Durable | PieceState::Published) {
+                let bytes = self.pieces[piece as usize].bytes();
+                self.bytes = self.bytes.saturating_sub(bytes);
+            }
+            self.set(piece, PieceState::Excepted);
+        }
+        self.failures += 1;
+        self.append(JournalRecord::Failed(failure));
+        Outcome::Discard { entry, generation }
+    }
+
+    /// A pack or a finished file has its names. Gives whether the report counts.
+    pub(crate) fn handle_published(
+        &mut self,
+        piece: u32,
+        generation: u32,
+        epoch: u64,
+        failures: &[EntryFailure],
+    ) -> Outcome {
+        if generation != self.generation_of(piece) {
+            return Outcome::Ignored;
+        }
+        match (self.pieces.get(piece as usize), self.state(piece)) {
+            (Some(Piece::Pack { .. }), PieceState::Written) => {
+                self.failures += failures.len() as u64;
+                self.files = self.files.saturating_sub(failures.len() as u64);
+                for failure in failures {
+                    self.append(JournalRecord::Failed(*failure));
+                }
+            }
+            (Some(Piece::Finish { entry }), PieceState::Granted | PieceState::Missing) => {
+                let entry = *entry;
+                if let Some(failure) = failures.first() {
+                    return self.except_file(entry, *failure);
+                }
+                let digests: Vec<_> = self.file_digest(entry).into_iter().collect();
+                self.count_written(piece, &[]);
+                self.append(JournalRecord::Written {
+                    piece,
+                    generation,
+                    epoch,
+                    digests,
+                    failures: Vec::new(),
+                });
+            }
+            _ => return Outcome::Ignored,
+        }
+        self.set(piece, PieceState::Published);
+        Outcome::Accepted
+    }
+
+    /// The digest of a whole large file, merged from its extents; `None` while one is missing.
+    fn file_digest(&self, entry: u32) -> Option<EntryDigest> {
+        let file = self.large.get(&entry)?;
+        let parts: Vec<EntryDigest> = file.digests.iter().copied().collect::<Option<_>>()?;
+        let values: Vec<Digest> = parts.iter().map(|part| part.digest).collect();
+        let standard = parts.iter().all(|part| part.form == DigestForm::Standard);
+        let form = if standard { DigestForm::Standard } else { DigestForm::Sparse };
+        let digest = self.kind.merge(&values, file.extent_bytes, file.bytes, standard);
+        Some(EntryDigest { entry, form, digest })
+    }
+
+    /// Pieces have become durable by a sync. Gives whether that changed anything.
+    pub(crate) fn handle_durable(&mut self, piece: u32) -> bool {
+        let settles = match (self.pieces.get(piece as usize), self.state(piece)) {
+            (Some(Piece::Extent { .. }), PieceState::Written) => true,
+            (Some(_), PieceState::Published) => true,
+            _ => false,
+        };
+        if !settles {
+            return false;
+        }
+        self.set(piece, PieceState::Durable);
+        self.bytes_durable += self.pieces[piece as usize].bytes();
+        if let Piece::Extent { entry, .. } = self.pieces[piece as usize]
+            && let Some(file) = self.large.get_mut(&entry)
+        {
+            file.durable += 1;
+        }
+        true
+    }
+
+    /// Appends that pieces are durable to the log; they are given in one record per sync.
+    pub(crate) fn log_durable(&mut self, pieces: Vec<u32>) {
+        self.append(JournalRecord::Durable { pieces });
+    }
+
+    /// A piece is not there and could not be had. Gives the pieces that are missing again.
+    pub(crate) fn handle_returned(&mut self, piece: u32, generation: u32) -> Vec<u32> {
+        if generation != self.generation_of(piece) {
+            return Vec::new();
+        }
+        match (self.pieces.get(piece as usize), self.state(piece)) {
+            (Some(Piece::Finish { entry }), PieceState::Granted) => {
+                let entry = *entry;
+                self.begin_generation(entry)
+            }
+            (Some(_), PieceState::Granted | PieceState::Written) => self.lose(vec![piece]),
+            _ => Vec::new(),
+        }
+    }
+
+    /// The temporary file of a large file is gone.
+    pub(crate) fn handle_lost(&mut self, entry: u32, generation: u32) -> Vec<u32> {
+        match self.large.get(&entry) {
+            Some(file) if file.generation == generation && !file.failed => {
+                self.begin_generation(entry)
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    fn begin_generation(&mut self, entry: u32) -> Vec<u32> {
+        let Some(file) = self.large.get_mut(&entry) else { return Vec::new() };
+        file.generation += 1;
+        file.started = false;
+        file.durable = 0;
+        file.digests.fill(None);
+        let (generation, pieces) = (file.generation, (file.first..=file.finish));
+        for piece in pieces.clone() {
+            let state = self.states[piece as usize];
+            match state {
+                PieceState::Durable => {
+                    self.bytes_durable -= self.pieces[piece as usize].bytes();
+                    self.uncount_written(piece);
+                }
+                PieceState::Written | PieceState::Published => self.uncount_written(piece),
+                _ => {}
+            }
+            self.set(piece, PieceState::Missing);
+        }
+        self.append(JournalRecord::Generation { entry, generation });
+        pieces
+            .filter(|piece| matches!(self.pieces[*piece as usize], Piece::Extent { .. }))
+            .collect()
+    }
+
+    /// After a failed sync: nothing written or published counts (A4). Gives what is missing again.
+    pub(crate) fn handle_sync_failed(&mut self) -> Vec<u32> {
+        let doubtful =
+            |piece: &u32| matches!(self.state(*piece), PieceState::Written | PieceState::Published);
+        let lost: Vec<u32> = (0..self.states.len() as u32).filter(doubtful).collect();
+        self.lose(lost)
+    }
+
+    fn lose(&mut self, pieces: Vec<u32>) -> Vec<u32> {
+        if pieces.is_empty() {
+            return pieces;
+        }
+        let mut logged = Vec::new();
+        for piece in &pieces {
+            if matches!(self.state(*piece), PieceState::Written | PieceState::Published) {
+                self.uncount_written(*piece);
+            }
+            logged.push(*piece);
+            self.set(*piece, PieceState::Missing);
+        }
+        self.append(JournalRecord::Missing { pieces: logged });
+        pieces
+    }
+
+    fn append(&mut self, record: JournalRecord) {
+        if !self.incarnation_logged {
+            self.incarnation_logged = true;
+            JournalRecord::Incarnation(self.incarnation).append_to(&mut self.log);
+        }
+        record.append_to(&mut self.log);
+    }
+
+    /// Takes what is to be appended to the page's log, and the log's length after that.
+    pub(crate) fn take_log(&mut self) -> (Vec<u8>, u64) {
+        let log = std::mem::take(&mut self.log);
+        self.log_bytes += log.len() as u64;
+        (log, self.log_bytes)
+    }
+
+    /// Whether something waits to be committed.
+    pub(crate) fn has_log(&self) -> bool {
+        !self.log.is_empty()
+    }
+}

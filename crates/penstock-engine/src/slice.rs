@@ -1,0 +1,174 @@
+//! Cuts a page into pieces: the same page gives the same pieces, everywhere and for ever (A10).
+//!
+//! Files that are not larger than an extent travel whole, packed together in the order of the page
+//! (so that a directory's files stay together); larger ones are cut into aligned extents, followed
+//! by one *finish* piece, which is never fetched: it stands for the file's attributes and name.
+//! Directories and links are no pieces; they are made once all files are there.
+
+use penstock_proto::manifest::{Entry, EntryKind, Page};
+use penstock_proto::slicing::Slicing;
+
+/// One unit of work, verification, repair and resume.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Piece {
+    /// The whole files among the entries `first..end`.
+    Pack {
+        /// First entry.
+        first: u32,
+        /// One behind the last entry.
+        end: u32,
+        /// Number of files.
+        files: u32,
+        /// Sum of their sizes.
+        bytes: u64,
+    },
+    /// A range of one large file.
+    Extent {
+        /// Index of the file's entry.
+        entry: u32,
+        /// First byte.
+        offset: u64,
+        /// Number of bytes.
+        length: u64,
+    },
+    /// Attributes and name of a large file.
+    Finish {
+        /// Index of the file's entry.
+        entry: u32,
+    },
+}
+
+impl Piece {
+    /// Bytes of payload.
+    pub fn bytes(&self) -> u64 {
+        match *self {
+            Self::Pack { bytes, .. } => bytes,
+            Self::Extent { length, .. } => length,
+            Self::Finish { .. } => 0,
+        }
+    }
+
+    /// Files that are complete once the piece is.
+    pub fn files(&self) -> u32 {
+        match *self {
+            Self::Pack { files, .. } => files,
+            Self::Extent { .. } => 0,
+            Self::Finish { .. } => 1,
+        }
+    }
+}
+
+/// Whether an entry's bytes travel in a pack.
+pub fn travels_whole(slicing: &Slicing, entry: &Entry) -> bool {
+    entry.kind == EntryKind::File && !slicing.is_split(entry.size)
+}
+
+/// Cuts `page`. Takes time and memory in proportion to its entries and extents.
+pub fn slice(page: &Page) -> Vec<Piece> {
+    let slicing = &page.slicing;
+    let mut pieces = Vec::new();
+    let mut pack: Option<(u32, u32, u32, u64)> = None;
+    let close = |pack: &mut Option<(u32, u32, u32, u64)>, pieces: &mut Vec<Piece>| {
+        if let Some((first, end, files, bytes)) = pack.take() {
+            pieces.push(Piece::Pack { first, end, files, bytes });
+        }
+    };
+    for (index, entry) in page.entries().iter().enumerate() {
+        let index = index as u32;
+        if entry.kind != EntryKind::File {
+            continue;
+        }
+        if slicing.is_split(entry.size) {
+            push_extents(index, entry.size, slicing, &mut pieces);
+            continue;
+        }
+        let full = pack.is_some_and(|(_, _, files, bytes)| {
+            files >= slicing.pack_files || bytes + entry.size > slicing.pack_bytes
+        });
+        if full {
+            close(&mut pack, &mut pieces);
+        }
+        let (first, _, files, bytes) = pack.unwrap_or((index, index, 0, 0));
+        pack = Some((first, index + 1, files + 1, bytes + entry.size));
+    }
+    close(&mut pack, &mut pieces);
+    pieces
+}
+
+fn push_extents(entry: u32, size: u64, slicing: &Slicing, pieces: &mut Vec<Piece>) {
+    let extent = slicing.extent_bytes_of(size);
+    let mut offset = 0;
+    while offset < size {
+        let length = extent.min(size - offset);
+        pieces.push(Piece::Extent { entry, offset, length });
+        offset += length;
+    }
+    pieces.push(Piece::Finish { entry });
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use penstock_proto::id::TransferId;
+    use penstock_proto::manifest::{EntryDraft, Identity, PageBuilder};
+    use penstock_proto::units::{FileTime, MIB};
+    use proptest::prelude::*;
+
+    pub(crate) fn page_of(number: u32, slicing: Slicing, sizes: &[u64]) -> Page {
+        let mut builder = PageBuilder::new(TransferId([1; 16]), number, slicing);
+        for (index, size) in sizes.iter().enumerate() {
+            let name = format!("p{number}-f{index}");
+            let draft = EntryDraft {
+                name: name.as_bytes(),
+                kind: EntryKind::File,
+                sparse: false,
+                mode: 0o644,
+                size: *size,
+                mtime: FileTime::default(),
+                identity: Identity::default(),
+                link: b"",
+            };
+            builder.push(b"", &draft);
+        }
+        builder.seal()
+    }
+
+    proptest! {
+        /// Promise (c): every byte of every file is in exactly one piece, whatever the sizes.
+        #[test]
+        fn pieces_cover_every_byte_once(
+            sizes in proptest::collection::vec(
+                prop_oneof![0u64..5000, 0u64..40 * MIB, 0u64..(1 << 33)], 0..20),
+            pack_files in 1u32..10,
+        ) {
+            let slicing = Slicing { pack_files, ..Slicing::default() };
+            let page = page_of(0, slicing, &sizes);
+            let mut covered = vec![0u64; sizes.len()];
+            let mut finished = vec![0u32; sizes.len()];
+            for piece in slice(&page) {
+                match piece {
+                    Piece::Pack { first, end, files, bytes } => {
+                        let inside: Vec<u32> = (first..end)
+                            .filter(|at| travels_whole(&slicing, &page.entries()[*at as usize]))
+                            .collect();
+                        prop_assert_eq!(inside.len() as u32, files);
+                        prop_assert!(files <= pack_files);
+                        prop_assert!(files == 1 || bytes <= slicing.pack_bytes);
+                        for at in inside {
+                            covered[at as usize] += sizes[at as usize];
+                            finished[at as usize] += 1;
+                        }
+                    }
+                    Piece::Extent { entry, offset, length } => {
+                        prop_assert_eq!(offset, covered[entry as usize]);
+                        prop_assert!(length > 0);
+                        covered[entry as usize] += length;
+                    }
+                    Piece::Finish { entry } => finished[entry as usize] += 1,
+                }
+            }
+            prop_assert_eq!(covered, sizes.clone());
+            prop_assert!(finished.iter().all(|count| *count == 1));
+        }
+    }
+}
