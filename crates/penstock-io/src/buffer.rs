@@ -1,0 +1,262 @@
+//! Hot, page-aligned buffers that return themselves.
+//!
+//! A pool hands out buffers of one size, last returned first, so that a worker that takes, fills
+//! and drops a buffer gets the same memory again while it is still in the core's cache. Memory is
+//! allocated only when every returned buffer is out: what the process holds follows the number of
+//! workers at work, not the number of lanes or files.
+//!
+//! A pool is cheap to keep per worker; one shared by many workers costs an uncontended lock for
+//! each buffer, never for each byte.
+
+use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
+use std::fmt;
+use std::ops::{Deref, DerefMut};
+use std::ptr::NonNull;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Every buffer starts on a multiple of this, as direct I/O and page flipping want it.
+pub const BUFFER_ALIGNMENT_BYTES: usize = 4096;
+
+/// Hands out buffers of one size, at most so many at once. Clones share the same buffers.
+#[derive(Clone)]
+pub struct BufferPool {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    layout: Layout,
+    buffers_max: usize,
+    state: Mutex<State>,
+    returned: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    free: Vec<Memory>,
+    in_use: usize,
+    in_use_max: usize,
+}
+
+impl BufferPool {
+    /// A pool of buffers of `buffer_bytes` (rounded up to whole pages), at most `buffers_max` of
+    /// them. Nothing is allocated yet.
+    ///
+    /// # Panics
+    /// If `buffer_bytes` or `buffers_max` is zero: such a pool could never serve anybody.
+    pub fn new(buffer_bytes: usize, buffers_max: usize) -> Self {
+        assert!(buffer_bytes > 0 && buffers_max > 0, "a pool holds at least one byte");
+        let layout = Layout::from_size_align(buffer_bytes, BUFFER_ALIGNMENT_BYTES)
+            .map(|layout| layout.pad_to_align());
+        let Ok(layout) = layout else { panic!("{buffer_bytes} bytes are no buffer size") };
+        let shared =
+            Shared { layout, buffers_max, state: Mutex::default(), returned: Condvar::new() };
+        Self { shared: Arc::new(shared) }
+    }
+
+    /// Size of each buffer in bytes.
+    pub fn buffer_bytes(&self) -> usize {
+        self.shared.layout.size()
+    }
+
+    /// Takes a buffer; blocks while all of them are out. Its bytes are whatever was left in it.
+    ///
+    /// The wait ends when any holder drops its buffer; who cannot be sure of that uses
+    /// [`BufferPool::take_within`].
+    pub fn take(&self) -> Buffer {
+        let mut state = self.shared.lock();
+        while state.in_use >= self.shared.buffers_max {
+            state = self.shared.returned.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        self.hand_out(state)
+    }
+
+    /// Takes a buffer, waiting at most `patience`; `None` if all of them stayed out.
+    pub fn take_within(&self, patience: Duration) -> Option<Buffer> {
+        let deadline = Instant::now() + patience;
+        let mut state = self.shared.lock();
+        while state.in_use >= self.shared.buffers_max {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return None;
+            }
+            let waited = self.shared.returned.wait_timeout(state, left);
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+        Some(self.hand_out(state))
+    }
+
+    /// Takes a buffer if one may be had at once; never blocks.
+    pub fn try_take(&self) -> Option<Buffer> {
+        let state = self.shared.lock();
+        (state.in_use < self.shared.buffers_max).then(|| self.hand_out(state))
+    }
+
+    /// Frees all buffers that nobody holds.
+    pub fn trim(&self) {
+        let idle = std::mem::take(&mut self.shared.lock().free);
+        drop(idle);
+    }
+
+    /// How much the pool holds and has held, for metrics.
+    pub fn usage(&self) -> BufferUsage {
+        let state = self.shared.lock();
+        BufferUsage {
+            in_use: state.in_use,
+            idle: state.free.len(),
+            in_use_max: state.in_use_max,
+            buffers_max: self.shared.buffers_max,
+        }
+    }
+
+    fn hand_out(&self, mut state: MutexGuard<'_, State>) -> Buffer {
+        state.in_use += 1;
+        state.in_use_max = state.in_use_max.max(state.in_use);
+        let reused = state.free.pop();
+        drop(state);
+        let memory = reused.unwrap_or_else(|| Memory::allocate(self.shared.layout));
+        Buffer { memory: Some(memory), shared: Arc::clone(&self.shared) }
+    }
+}
+
+impl fmt::Debug for BufferPool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("BufferPool")
+            .field("buffer_bytes", &self.buffer_bytes())
+            .field("usage", &self.usage())
+            .finish()
+    }
+}
+
+/// Counts of buffers of one pool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BufferUsage {
+    /// Held by somebody now.
+    pub in_use: usize,
+    /// Allocated, and waiting for the next taker.
+    pub idle: usize,
+    /// Most that were ever held at once.
+    pub in_use_max: usize,
+    /// The limit; at it, takers wait.
+    pub buffers_max: usize,
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // Nothing that runs under the lock can leave the state half changed.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// One buffer of a pool, as a slice of bytes; dropping it gives it back.
+pub struct Buffer {
+    memory: Option<Memory>,
+    shared: Arc<Shared>,
+}
+
+impl Deref for Buffer {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        self.memory.as_ref().map_or(&[], Memory::bytes)
+    }
+}
+
+impl DerefMut for Buffer {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        self.memory.as_mut().map_or(&mut [], Memory::bytes_mut)
+    }
+}
+
+impl Drop for Buffer {
+    fn drop(&mut self) {
+        let Some(memory) = self.memory.take() else { return };
+        let mut state = self.shared.lock();
+        state.in_use -= 1;
+        state.free.push(memory);
+        drop(state);
+        self.shared.returned.notify_one();
+    }
+}
+
+impl fmt::Debug for Buffer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Buffer").field("bytes", &self.len()).finish()
+    }
+}
+
+/// Owned, initialised, aligned memory.
+struct Memory {
+    start: NonNull<u8>,
+    layout: Layout,
+}
+
+// SAFETY: `Memory` owns its allocation alone and has no interior mutability, like `Box<[u8]>`.
+unsafe impl Send for Memory {}
+// SAFETY: as above; shared references only read.
+unsafe impl Sync for Memory {}
+
+impl Memory {
+    fn allocate(layout: Layout) -> Self {
+        // SAFETY: the layout's size is not zero, `BufferPool::new` asserts it.
+        let start = unsafe { alloc_zeroed(layout) };
+        let Some(start) = NonNull::new(start) else { handle_alloc_error(layout) };
+        Self { start, layout }
+    }
+
+    fn bytes(&self) -> &[u8] {
+        // SAFETY: `start` points to `layout.size()` bytes, zeroed at allocation, owned by `self`.
+        unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.layout.size()) }
+    }
+
+    fn bytes_mut(&mut self) -> &mut [u8] {
+        // SAFETY: as in `bytes`, and `&mut self` makes it the only reference.
+        unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.layout.size()) }
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        // SAFETY: allocated by `allocate` with this very layout, freed once.
+        unsafe { dealloc(self.start.as_ptr(), self.layout) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Promise: the hot buffer comes back first, and memory follows those at work.
+    #[test]
+    fn the_last_buffer_returned_is_the_next_one_taken() {
+        let pool = BufferPool::new(512 * 1024 + 1, 4);
+        assert_eq!(pool.buffer_bytes() % BUFFER_ALIGNMENT_BYTES, 0);
+        let (mut first, second) = (pool.take(), pool.take());
+        assert_eq!(first.as_ptr() as usize % BUFFER_ALIGNMENT_BYTES, 0);
+        first[0] = 7;
+        let address = first.as_ptr();
+        drop(second);
+        drop(first);
+        assert_eq!(pool.take().as_ptr(), address);
+        assert_eq!(pool.usage().idle, 2);
+        assert_eq!(pool.usage().in_use_max, 2);
+        pool.trim();
+        assert_eq!(pool.usage().idle, 0);
+    }
+
+    /// Promise (g): a pool never gives out more than its limit, and a waiter is woken.
+    #[test]
+    fn a_pool_at_its_limit_makes_takers_wait() {
+        let pool = BufferPool::new(4096, 1);
+        let held = pool.take();
+        assert!(pool.try_take().is_none());
+        assert!(pool.take_within(Duration::from_millis(1)).is_none());
+        let waiter = std::thread::spawn({
+            let pool = pool.clone();
+            move || pool.take().len()
+        });
+        drop(held);
+        assert_eq!(waiter.join().unwrap(), 4096);
+        assert_eq!(pool.usage().in_use, 0);
+    }
+}

@@ -1,0 +1,175 @@
+//! Handles of directories, and a small cache of them for each worker.
+
+use std::fmt;
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::time::Duration;
+
+use penstock_proto::name;
+use penstock_proto::units::Instant;
+
+use super::durability::{DurabilityMethod, Mount};
+use super::error::StoreError;
+
+/// An open directory of a store; clones are the same handle.
+///
+/// It stays the same directory when it is renamed or removed, so keep it for seconds, not for a
+/// transfer: [`DirCache`] does that.
+#[derive(Clone)]
+pub struct Dir(Arc<Inner>);
+
+struct Inner {
+    path: Box<[u8]>,
+    handle: Option<Handle>,
+}
+
+struct Handle {
+    fd: OwnedFd,
+    mount: Arc<Mount>,
+}
+
+impl Dir {
+    pub(super) fn posix(path: &[u8], fd: OwnedFd, mount: Arc<Mount>) -> Self {
+        Self(Arc::new(Inner { path: path.into(), handle: Some(Handle { fd, mount }) }))
+    }
+
+    /// A directory of a store that has no descriptors.
+    pub(super) fn imagined(path: &[u8]) -> Self {
+        Self(Arc::new(Inner { path: path.into(), handle: None }))
+    }
+
+    /// Path within the store by which it was opened; empty for the root.
+    pub fn path(&self) -> &[u8] {
+        &self.0.path
+    }
+
+    /// How files in this directory become durable: those with [`DurabilityMethod::is_per_file`]
+    /// must be synced by their writer before they are renamed (A3).
+    pub fn durability(&self) -> DurabilityMethod {
+        self.0.handle.as_ref().map_or(DurabilityMethod::Nothing, |handle| handle.mount.method())
+    }
+
+    pub(super) fn mount(&self) -> Option<&Mount> {
+        self.0.handle.as_ref().map(|handle| &*handle.mount)
+    }
+
+    /// The descriptor, or an error if this directory is of another kind of store.
+    pub(super) fn fd(&self) -> Result<BorrowedFd<'_>, StoreError> {
+        match &self.0.handle {
+            Some(handle) => Ok(handle.fd.as_fd()),
+            None => Err(StoreError::io("open", self.path(), rustix::io::Errno::BADF)),
+        }
+    }
+
+    pub(super) fn error(
+        &self,
+        operation: &'static str,
+        item: &[u8],
+        errno: impl Into<std::io::Error>,
+    ) -> StoreError {
+        StoreError::io(operation, &name::join(self.path(), item), errno)
+    }
+}
+
+impl fmt::Debug for Dir {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Dir({})", name::escape(self.path()))
+    }
+}
+
+/// The directories that one worker used last, so that each file of a directory costs a lookup of
+/// one component only (C5). At its limit the one not used for longest is closed.
+#[derive(Debug)]
+pub struct DirCache {
+    dirs_max: usize,
+    age_max: Duration,
+    /// Least recently used first.
+    dirs: Vec<(Instant, Dir)>,
+}
+
+impl DirCache {
+    /// Handles that a worker keeps unless told otherwise.
+    pub const DIRS_MAX: usize = 32;
+    /// Longest that a handle is trusted to be what its path says (C5).
+    pub const AGE_MAX: Duration = Duration::from_secs(5);
+
+    /// A cache of at most `dirs_max` handles (at least 1), none older than `age_max`.
+    pub fn new(dirs_max: usize, age_max: Duration) -> Self {
+        Self { dirs_max: dirs_max.max(1), age_max, dirs: Vec::new() }
+    }
+
+    /// The directory at `path`: kept from before, or opened by `open`, which is
+    /// [`super::Source::open_dir`], [`super::Target::make_dirs`] or the like. Blocks if it opens.
+    ///
+    /// # Errors
+    /// Those of `open`.
+    pub fn get(
+        &mut self,
+        now: Instant,
+        path: &[u8],
+        open: impl FnOnce(&[u8]) -> Result<Dir, StoreError>,
+    ) -> Result<Dir, StoreError> {
+        let age_max = self.age_max;
+        if let Some(at) = self.dirs.iter().rposition(|(_, dir)| dir.path() == path) {
+            let (opened, dir) = self.dirs.remove(at);
+            if now.since(opened) <= age_max {
+                self.dirs.push((opened, dir.clone()));
+                return Ok(dir);
+            }
+        }
+        self.dirs.retain(|(opened, _)| now.since(*opened) <= age_max);
+        let dir = open(path)?;
+        if self.dirs.len() >= self.dirs_max {
+            self.dirs.remove(0);
+        }
+        self.dirs.push((now, dir.clone()));
+        Ok(dir)
+    }
+
+    /// Forgets the handle of `path`, after an operation on it failed with
+    /// [`StoreError::is_vanished`].
+    pub fn forget(&mut self, path: &[u8]) {
+        self.dirs.retain(|(_, dir)| dir.path() != path);
+    }
+
+    /// Closes all handles that nobody else holds, so that an idle worker keeps no mount busy.
+    pub fn clear(&mut self) {
+        self.dirs.clear();
+    }
+}
+
+impl Default for DirCache {
+    fn default() -> Self {
+        Self::new(Self::DIRS_MAX, Self::AGE_MAX)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Promise (C5): a handle is reused while it is young and wanted, and no longer.
+    #[test]
+    fn c5_handles_age_and_are_bounded() {
+        let mut cache = DirCache::new(2, Duration::from_secs(5));
+        let mut opened = Vec::new();
+        let mut get = |cache: &mut DirCache, seconds: u64, path: &[u8]| {
+            let now = Instant(seconds * 1_000_000_000);
+            let dir = cache.get(now, path, |path| {
+                opened.push(path.to_vec());
+                Ok(Dir::imagined(path))
+            });
+            assert_eq!(dir.unwrap().path(), path);
+            opened.len()
+        };
+        assert_eq!(get(&mut cache, 0, b"a"), 1);
+        assert_eq!(get(&mut cache, 1, b"a"), 1);
+        assert_eq!(get(&mut cache, 1, b"b"), 2);
+        assert_eq!(get(&mut cache, 2, b"a"), 2);
+        assert_eq!(get(&mut cache, 2, b"c"), 3, "b was used least recently");
+        assert_eq!(get(&mut cache, 2, b"a"), 3);
+        assert_eq!(get(&mut cache, 6, b"a"), 4, "a is older than 5 s");
+        cache.forget(b"a");
+        assert_eq!(get(&mut cache, 6, b"a"), 5);
+    }
+}

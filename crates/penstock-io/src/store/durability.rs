@@ -1,0 +1,265 @@
+//! How what was written becomes durable, by the kind of file system (A3, A4).
+
+use std::fmt;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use rustix::fs::{AtFlags, Mode, OFlags, StatxFlags, fstatfs, makedev, openat, statx, syncfs};
+use rustix::io::Errno;
+
+use crate::sys::kernel_version;
+
+/// From this version on, syncfs(2) reports write-back errors.
+const SYNCFS_REPORTS_ERRORS: (u32, u32) = (5, 8);
+
+/// What kind of file system it is, by `f_type` of statfs(2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[expect(missing_docs, reason = "each variant is the name of the file system")]
+pub enum FileSystemKind {
+    Ext4,
+    Xfs,
+    Btrfs,
+    Tmpfs,
+    Overlay,
+    Nfs,
+    Smb,
+    Lustre,
+    Gpfs,
+    Ceph,
+    BeeGfs,
+    Fuse,
+    /// Any other, with its `f_type`.
+    Other(u32),
+}
+
+impl FileSystemKind {
+    /// The kind with this `f_type` (linux/magic.h; GPFS, Lustre and BeeGFS from their clients).
+    pub fn from_f_type(f_type: u32) -> Self {
+        match f_type {
+            0xEF53 => Self::Ext4,
+            0x5846_5342 => Self::Xfs,
+            0x9123_683E => Self::Btrfs,
+            0x0102_1994 => Self::Tmpfs,
+            0x794C_7630 => Self::Overlay,
+            0x6969 => Self::Nfs,
+            0xFE53_4D42 | 0xFF53_4D42 => Self::Smb,
+            0x0BD0_0BD0 => Self::Lustre,
+            0x4750_4653 => Self::Gpfs,
+            0x00C3_6400 => Self::Ceph,
+            0x1983_0326 => Self::BeeGfs,
+            0x6573_5546 => Self::Fuse,
+            other => Self::Other(other),
+        }
+    }
+
+    /// The kind of the file system that `fd` is on.
+    ///
+    /// # Errors
+    /// Those of fstatfs(2).
+    pub fn of(fd: impl AsFd) -> io::Result<Self> {
+        Ok(Self::from_f_type(fstatfs(fd)?.f_type as u32))
+    }
+
+    /// Whether attributes may come from a cache that other hosts do not see, so that a stamp must
+    /// be asked of the server (C1), and a writer's flush may move a stamp set by another (B2).
+    pub fn is_network(self) -> bool {
+        let local = matches!(
+            self,
+            Self::Ext4 | Self::Xfs | Self::Btrfs | Self::Tmpfs | Self::Overlay | Self::Other(_)
+        );
+        !local
+    }
+
+    /// How it is made durable on a kernel of this version.
+    fn method(self, kernel: (u32, u32)) -> DurabilityMethod {
+        let by_syncfs = matches!(self, Self::Ext4 | Self::Xfs | Self::Btrfs | Self::Tmpfs);
+        if by_syncfs && kernel >= SYNCFS_REPORTS_ERRORS {
+            DurabilityMethod::Syncfs(self)
+        } else {
+            DurabilityMethod::Fsync(self)
+        }
+    }
+}
+
+impl fmt::Display for FileSystemKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let text = match self {
+            Self::Ext4 => "ext4",
+            Self::Xfs => "XFS",
+            Self::Btrfs => "Btrfs",
+            Self::Tmpfs => "tmpfs",
+            Self::Overlay => "overlayfs",
+            Self::Nfs => "NFS",
+            Self::Smb => "SMB",
+            Self::Lustre => "Lustre",
+            Self::Gpfs => "GPFS",
+            Self::Ceph => "CephFS",
+            Self::BeeGfs => "BeeGFS",
+            Self::Fuse => "FUSE",
+            Self::Other(f_type) => return write!(f, "file system 0x{f_type:x}"),
+        };
+        f.write_str(text)
+    }
+}
+
+/// What makes written data durable at a store; its text goes into `store show` and the receipt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum DurabilityMethod {
+    /// One syncfs(2) for all that was written before.
+    Syncfs(FileSystemKind),
+    /// fsync(2) of each file by its own writer before the rename, then of the directories.
+    Fsync(FileSystemKind),
+    /// The store keeps nothing (`null:`).
+    Nothing,
+}
+
+impl DurabilityMethod {
+    /// Whether each writer must sync each file: [`super::WriteFile::finish`] and
+    /// [`super::WriteFile::close`] take that as an argument.
+    pub fn is_per_file(self) -> bool {
+        matches!(self, Self::Fsync(_))
+    }
+}
+
+impl fmt::Display for DurabilityMethod {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Syncfs(FileSystemKind::Tmpfs) => {
+                f.write_str("syncfs on tmpfs, which loses everything with the host")
+            }
+            Self::Syncfs(kind) => write!(f, "syncfs on {kind}"),
+            Self::Fsync(kind) if kind.is_network() => {
+                write!(f, "fsync on {kind}, as far as the server honours it")
+            }
+            Self::Fsync(kind) => write!(f, "fsync on {kind}"),
+            Self::Nothing => f.write_str("nothing is kept"),
+        }
+    }
+}
+
+/// One mount at or below the root of a store.
+///
+/// Its descriptor is opened when the store first meets the mount, which is before the first write
+/// there, and kept for all syncs: an error of write-back is reported once for each descriptor, and
+/// one opened later would miss it (A4).
+#[derive(Debug)]
+pub(super) struct Mount {
+    key: MountKey,
+    kind: FileSystemKind,
+    method: DurabilityMethod,
+    sync_fd: OwnedFd,
+}
+
+/// Device number and, where the kernel tells it (5.8), mount id: unique among open mounts.
+type MountKey = (u64, u64);
+
+impl Mount {
+    fn open(dir: impl AsFd, key: MountKey) -> io::Result<Self> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let sync_fd = openat(dir, c".", flags, Mode::empty())?;
+        let kind = FileSystemKind::of(&sync_fd)?;
+        Ok(Self { key, kind, method: kind.method(kernel_version()), sync_fd })
+    }
+
+    pub(super) fn kind(&self) -> FileSystemKind {
+        self.kind
+    }
+
+    pub(super) fn method(&self) -> DurabilityMethod {
+        self.method
+    }
+}
+
+fn mount_key(dir: impl AsFd) -> io::Result<MountKey> {
+    let told = statx(dir, c"", AtFlags::EMPTY_PATH, StatxFlags::MNT_ID)?;
+    let known = told.stx_mask & StatxFlags::MNT_ID.bits() != 0;
+    let mount_id = if known { told.stx_mnt_id } else { 0 };
+    Ok((makedev(told.stx_dev_major, told.stx_dev_minor), mount_id))
+}
+
+/// All mounts at and below the root that directories were opened on.
+#[derive(Debug)]
+pub(super) struct Mounts {
+    root: Arc<Mount>,
+    /// Mounts below the root; most stores have none.
+    nested: Mutex<Vec<Arc<Mount>>>,
+    /// One sync at a time: two on one descriptor would share one report of an error.
+    syncing: Mutex<()>,
+}
+
+impl Mounts {
+    pub(super) fn open(root: impl AsFd) -> io::Result<Self> {
+        let root = Arc::new(Mount::open(&root, mount_key(&root)?)?);
+        Ok(Self { root, nested: Mutex::default(), syncing: Mutex::default() })
+    }
+
+    pub(super) fn root(&self) -> &Arc<Mount> {
+        &self.root
+    }
+
+    /// The mount that `dir` is on, met for the first time or not.
+    pub(super) fn of(&self, dir: impl AsFd) -> io::Result<Arc<Mount>> {
+        let key = mount_key(&dir)?;
+        if key == self.root.key {
+            return Ok(Arc::clone(&self.root));
+        }
+        let mut nested = self.nested.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = nested.iter().find(|mount| mount.key == key) {
+            return Ok(Arc::clone(known));
+        }
+        let mount = Arc::new(Mount::open(dir, key)?);
+        nested.push(Arc::clone(&mount));
+        Ok(mount)
+    }
+
+    fn all(&self) -> Vec<Arc<Mount>> {
+        let nested = self.nested.lock().unwrap_or_else(PoisonError::into_inner);
+        std::iter::once(&self.root).chain(nested.iter()).cloned().collect()
+    }
+
+    /// The methods in use, each once, the root's first.
+    pub(super) fn methods(&self) -> Vec<DurabilityMethod> {
+        let mut methods = Vec::new();
+        for mount in self.all() {
+            if !methods.contains(&mount.method) {
+                methods.push(mount.method);
+            }
+        }
+        methods
+    }
+
+    /// Syncs every mount that is made durable by syncfs, and reports the first error after all.
+    pub(super) fn sync(&self) -> Result<(), Errno> {
+        let _one_at_a_time = self.syncing.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut outcome = Ok(());
+        for mount in self.all() {
+            if matches!(mount.method, DurabilityMethod::Syncfs(_)) {
+                outcome = outcome.and(syncfs(&mount.sync_fd));
+            }
+        }
+        outcome
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Promise (A3, A4): syncfs is trusted only where it is known to mean durability and to report
+    /// errors; everything else, and everything unknown, is synced file by file.
+    #[test]
+    fn a3_syncfs_is_trusted_on_few_file_systems_only() {
+        let method = |f_type, kernel| FileSystemKind::from_f_type(f_type).method(kernel);
+        for trusted in [0xEF53, 0x5846_5342, 0x9123_683E, 0x0102_1994] {
+            assert!(!method(trusted, (5, 8)).is_per_file());
+            assert!(method(trusted, (5, 7)).is_per_file());
+        }
+        for doubtful in [0x794C_7630, 0x6969, 0x0BD0_0BD0, 0x4750_4653, 0x6573_5546, 1] {
+            assert!(method(doubtful, (6, 18)).is_per_file());
+        }
+        assert_eq!(method(0x5846_5342, (6, 1)).to_string(), "syncfs on XFS");
+        let nfs = method(0x6969, (6, 1)).to_string();
+        assert_eq!(nfs, "fsync on NFS, as far as the server honours it");
+    }
+}

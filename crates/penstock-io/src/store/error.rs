@@ -1,0 +1,181 @@
+//! What can go wrong at a store, and what it means for the item, the store or the transfer.
+
+use std::io;
+
+use penstock_proto::name;
+use rustix::io::Errno;
+
+/// Why an operation on a store failed. Paths are escaped for people ([`name::escape`]).
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StoreError {
+    /// The system refused or failed an operation.
+    #[error("{operation} `{path}`")]
+    Io {
+        /// The verb, as a person reads it: `open`, `write`, `rename` …
+        operation: &'static str,
+        /// Path within the store, escaped; empty for the root.
+        path: String,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The path is absolute, climbs, is malformed or is one of our own private names: it can only
+    /// come from a hostile or broken manifest (C5).
+    #[error("`{path}` is not a path inside a store")]
+    BadPath {
+        /// The path, escaped.
+        path: String,
+    },
+    /// Something on the way is a link or a file, where only a directory may be (C5).
+    #[error("`{path}`: something on the way is not a directory (links are never followed)")]
+    NotDirectory {
+        /// The path that was to be reached, escaped.
+        path: String,
+    },
+    /// The thing at the path is of another kind than the operation needs.
+    #[error("`{path}` is {found}, not {expected}")]
+    WrongKind {
+        /// The path, escaped.
+        path: String,
+        /// What is there, with its article.
+        found: &'static str,
+        /// What was expected, with its article.
+        expected: &'static str,
+    },
+    /// There is something at the final name already, and it may not be replaced.
+    #[error("`{path}` exists already")]
+    Exists {
+        /// The path, escaped.
+        path: String,
+    },
+    /// The store was opened for reading only.
+    #[error("{operation} `{path}`: the store is read-only")]
+    ReadOnly {
+        /// The verb.
+        operation: &'static str,
+        /// The path, escaped.
+        path: String,
+    },
+    /// The store itself is not what or where it should be.
+    #[error(transparent)]
+    Offline(#[from] StoreOffline),
+}
+
+/// The store is not the one that was here: nothing of it may be touched, no item has failed (A5,
+/// C3). It is quarantined at this peer until a check succeeds again.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum StoreOffline {
+    /// The identity file is not there: most often the file system is not mounted.
+    #[error("store `{root}` is offline: it has no `.penstock/store`; is it mounted?")]
+    IdentityMissing {
+        /// Path of the root on this host, escaped.
+        root: String,
+    },
+    /// The identity file is there and cannot be understood.
+    #[error("store `{root}` is offline: `.penstock/store` is damaged")]
+    IdentityDamaged {
+        /// Path of the root on this host, escaped.
+        root: String,
+    },
+    /// Another store is mounted here.
+    #[error("store `{root}` is offline: it is store {found}, not {expected}")]
+    OtherStore {
+        /// Path of the root on this host, escaped.
+        root: String,
+        /// Id that is expected.
+        expected: String,
+        /// Id that is there.
+        found: String,
+    },
+    /// What is mounted at the root is no longer what was opened, or not what was recorded.
+    #[error("store `{root}` is offline: another file system or directory is there now ({found})")]
+    OtherMount {
+        /// Path of the root on this host, escaped.
+        root: String,
+        /// What is there.
+        found: String,
+    },
+    /// The root cannot be reached.
+    #[error("store `{root}` is offline: {reason}")]
+    Unreachable {
+        /// Path of the root on this host, escaped.
+        root: String,
+        /// What the system said.
+        reason: String,
+    },
+}
+
+impl StoreError {
+    pub(crate) fn io(operation: &'static str, path: &[u8], errno: impl Into<io::Error>) -> Self {
+        Self::Io { operation, path: name::escape(path), source: errno.into() }
+    }
+
+    pub(crate) fn bad_path(path: &[u8]) -> Self {
+        Self::BadPath { path: name::escape(path) }
+    }
+
+    /// The system's error number: for the kinds without one, the closest.
+    pub fn errno(&self) -> Option<i32> {
+        let errno = match self {
+            Self::Io { source, .. } => return source.raw_os_error(),
+            Self::BadPath { .. } => Errno::INVAL,
+            Self::NotDirectory { .. } => Errno::NOTDIR,
+            Self::WrongKind { .. } => return None,
+            Self::Exists { .. } => Errno::EXIST,
+            Self::ReadOnly { .. } => Errno::ROFS,
+            Self::Offline(_) => Errno::NODEV,
+        };
+        Some(errno.raw_os_error())
+    }
+
+    fn is_one_of(&self, errnos: &[Errno]) -> bool {
+        self.errno().is_some_and(|number| errnos.iter().any(|e| e.raw_os_error() == number))
+    }
+
+    /// Disk or quota is full: stop starting files, finish what fits (E3).
+    pub fn is_out_of_space(&self) -> bool {
+        self.is_one_of(&[Errno::NOSPC, Errno::DQUOT])
+    }
+
+    /// What was listed is not there any more, or has another place now.
+    pub fn is_vanished(&self) -> bool {
+        self.is_one_of(&[Errno::NOENT, Errno::STALE])
+    }
+
+    /// Permissions forbid it: retrying as the same user will not help.
+    pub fn is_denied(&self) -> bool {
+        self.is_one_of(&[Errno::ACCESS, Errno::PERM])
+    }
+
+    /// The file system or the store is read-only.
+    pub fn is_read_only(&self) -> bool {
+        self.is_one_of(&[Errno::ROFS])
+    }
+
+    /// The store as a whole is not there: no item fails, the store is quarantined (A5, C3).
+    pub fn is_offline(&self) -> bool {
+        matches!(self, Self::Offline(_))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Promise: a full disk or quota is never taken for corruption, nor a denied file for a lost
+    /// one; and the message names what failed on what.
+    #[test]
+    fn errors_are_classified_by_what_to_do_next() {
+        let full = StoreError::io("write", b"a\nb", Errno::NOSPC);
+        assert!(full.is_out_of_space() && !full.is_vanished());
+        assert_eq!(full.to_string(), "write `a\\nb`");
+        assert!(StoreError::io("write", b"a", Errno::DQUOT).is_out_of_space());
+        assert!(StoreError::io("open", b"a", Errno::ACCESS).is_denied());
+        assert!(StoreError::io("open", b"a", Errno::STALE).is_vanished());
+        let read_only = StoreError::ReadOnly { operation: "rename", path: "a".into() };
+        assert!(read_only.is_read_only() && !read_only.is_denied());
+        let gone = StoreError::from(StoreOffline::IdentityMissing { root: "/data".into() });
+        assert!(gone.is_offline() && !gone.is_vanished());
+    }
+}

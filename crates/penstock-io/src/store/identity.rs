@@ -1,0 +1,398 @@
+//! Is it still the same store? Identity, sync markers, fingerprint (A5, C3).
+//!
+//! A writable store holds `.penstock/store`, a random id made once. Each transfer has a *sync
+//! marker* beside it, a counter in the same file system as the data, written before each sync: if
+//! it is older later than the ledger says, the storage was rolled back. A store that is only read
+//! has no file of ours; there the file system's own marks must do.
+
+use std::fmt;
+use std::io::{self, Read as _, Write as _};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt as _;
+use std::str::FromStr;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use data_encoding::{HEXLOWER, HEXLOWER_PERMISSIVE};
+use penstock_proto::id::TransferId;
+use penstock_proto::name::{self, STORE_PRIVATE_NAME};
+use rustix::fs::{
+    AtFlags, CWD, Mode, OFlags, RenameFlags, fstat, fstatfs, fstatvfs, fsync, linkat, mkdirat,
+    openat, renameat_with, unlinkat,
+};
+use rustix::io::{Errno, pread, pwrite};
+
+use super::error::{StoreError, StoreOffline};
+use super::posix::PosixStore;
+use super::sandbox::{create_component, open_component};
+use crate::sys::mount_identity;
+
+const IDENTITY_NAME: &[u8] = b"store";
+const IDENTITY_HEADING: &str = "penstock-store 1";
+/// Longest identity file that is read.
+const IDENTITY_BYTES_MAX: u64 = 4096;
+const MARKER_MAGIC: &[u8; 8] = b"PSTMARK1";
+/// Magic, counter, first half of their BLAKE3.
+const MARKER_BYTES: usize = 32;
+/// Two records, written in turn and far enough apart that a torn write spoils only one.
+const MARKER_SLOT_BYTES: u64 = 4096;
+
+/// Who a writable store is.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct StoreIdentity {
+    /// 128 random bits.
+    pub id: [u8; 16],
+    /// When they were made, in seconds since 1970.
+    pub created_seconds: u64,
+}
+
+impl StoreIdentity {
+    /// The id as 32 hexadecimal digits.
+    pub fn id_hex(&self) -> String {
+        HEXLOWER.encode(&self.id)
+    }
+
+    fn encode(&self) -> String {
+        let body =
+            format!("{IDENTITY_HEADING}\nid {}\ncreated {}\n", self.id_hex(), self.created_seconds);
+        let check = HEXLOWER.encode(&blake3::hash(body.as_bytes()).as_bytes()[..8]);
+        format!("{body}check {check}\n")
+    }
+
+    fn decode(text: &str) -> Option<Self> {
+        let mut lines = text.lines();
+        if lines.next() != Some(IDENTITY_HEADING) {
+            return None;
+        }
+        let id = HEXLOWER_PERMISSIVE.decode(lines.next()?.strip_prefix("id ")?.as_bytes()).ok()?;
+        let created_seconds = lines.next()?.strip_prefix("created ")?.parse().ok()?;
+        let identity = Self { id: id.try_into().ok()?, created_seconds };
+        (identity.encode() == text).then_some(identity)
+    }
+}
+
+impl fmt::Debug for StoreIdentity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "StoreIdentity({})", self.id_hex())
+    }
+}
+
+/// What is mounted at the root of a store, as far as the file system tells: type, file-system id,
+/// inode of the root (C3). Written and read as three hexadecimal numbers joined by `-`.
+///
+/// It stays the same over reboots on disk file systems; on some network file systems the id is 0
+/// and on tmpfs it is new for each mount.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct StoreFingerprint {
+    /// `f_type` of statfs(2).
+    pub file_system_type: u32,
+    /// `f_fsid` of statvfs(3).
+    pub file_system_id: u64,
+    /// Inode number of the root directory.
+    pub root_inode: u64,
+}
+
+impl StoreFingerprint {
+    fn of(root: impl AsFd) -> io::Result<Self> {
+        Ok(Self {
+            file_system_type: fstatfs(&root)?.f_type as u32,
+            file_system_id: fstatvfs(&root)?.f_fsid,
+            root_inode: fstat(&root)?.st_ino,
+        })
+    }
+}
+
+impl fmt::Display for StoreFingerprint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:x}-{:x}-{:x}", self.file_system_type, self.file_system_id, self.root_inode)
+    }
+}
+
+/// Why a text is not a fingerprint.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` is not a store fingerprint: three hexadecimal numbers joined by `-`")]
+pub struct ParseFingerprintError(String);
+
+impl FromStr for StoreFingerprint {
+    type Err = ParseFingerprintError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let parse = || {
+            let mut parts = text.split('-');
+            let mut next = || u64::from_str_radix(parts.next()?, 16).ok();
+            let (file_system_type, file_system_id, root_inode) = (next()?, next()?, next()?);
+            let file_system_type = u32::try_from(file_system_type).ok()?;
+            parts.next().is_none().then_some(Self { file_system_type, file_system_id, root_inode })
+        };
+        parse().ok_or_else(|| ParseFingerprintError(text.to_owned()))
+    }
+}
+
+impl PosixStore {
+    /// Reads the store's identity, or gives it one. For the first use of a target only: whoever
+    /// expects an identity calls [`PosixStore::check_identity`], which never makes one.
+    ///
+    /// Several peers may do so at once: one id wins, and all get it.
+    ///
+    /// # Errors
+    /// `Offline` if the identity is damaged; `ReadOnly`; `Io`.
+    pub fn open_or_init_identity(&self) -> Result<StoreIdentity, StoreError> {
+        let root = self.root().fd()?;
+        if let Some(identity) = self.read_identity(root)? {
+            return Ok(identity);
+        }
+        self.check_writable("make identity", STORE_PRIVATE_NAME)?;
+        let made = make_identity(root);
+        made.map_err(|error| StoreError::io("make identity", STORE_PRIVATE_NAME, error))?;
+        self.read_identity(root)?.ok_or_else(|| self.identity_missing().into())
+    }
+
+    /// Checks that what is at the root's path now is the directory that was opened, and that it is
+    /// the store `expected`. To be called before work, on resume, and in each sync epoch (A5).
+    ///
+    /// # Errors
+    /// The way in which the store is offline: quarantine it at this peer; no item has failed.
+    pub fn check_identity(&self, expected: &StoreIdentity) -> Result<(), StoreOffline> {
+        let root = self.reopen_root()?;
+        let found = match self.read_identity(root.as_fd()) {
+            Ok(Some(found)) => found,
+            Ok(None) => return Err(self.identity_missing()),
+            Err(StoreError::Offline(offline)) => return Err(offline),
+            Err(error) => return Err(self.unreachable(&error)),
+        };
+        if found.id != expected.id {
+            let (root, expected) = (self.root_text(), expected.id_hex());
+            return Err(StoreOffline::OtherStore { root, expected, found: found.id_hex() });
+        }
+        Ok(())
+    }
+
+    /// What is mounted at the root now.
+    ///
+    /// # Errors
+    /// `Offline` if the root's path leads elsewhere, or nowhere.
+    pub fn fingerprint(&self) -> Result<StoreFingerprint, StoreOffline> {
+        let root = self.reopen_root()?;
+        StoreFingerprint::of(&root).map_err(|error| self.unreachable(&error))
+    }
+
+    /// Checks that the root is what was recorded (C3): for stores that are only read.
+    ///
+    /// # Errors
+    /// The way in which the store is offline.
+    pub fn check_fingerprint(&self, expected: &StoreFingerprint) -> Result<(), StoreOffline> {
+        let found = self.fingerprint()?;
+        if found == *expected {
+            return Ok(());
+        }
+        Err(StoreOffline::OtherMount { root: self.root_text(), found: found.to_string() })
+    }
+
+    /// Identifies the mount of the root, see [`mount_identity`].
+    ///
+    /// # Errors
+    /// `Io`.
+    pub fn mount_identity(&self) -> Result<u64, StoreError> {
+        let told = mount_identity(self.root().fd()?);
+        told.map_err(|error| StoreError::io("stat store", b"", error))
+    }
+
+    /// Writes the transfer's sync marker. Call it before the sync that shall cover it; where files
+    /// are synced one by one, it is durable on return.
+    ///
+    /// # Errors
+    /// `Offline` if the store has no private directory any more; `ReadOnly`; `Io`.
+    pub fn write_marker(&self, transfer: TransferId, counter: u64) -> Result<(), StoreError> {
+        let name = marker_name(transfer);
+        let path = name::join(STORE_PRIVATE_NAME, &name);
+        self.check_writable("write marker", &path)?;
+        let directory = self.open_private()?.ok_or_else(|| self.identity_missing())?;
+        let per_file = self.root().durability().is_per_file();
+        let write = || -> Result<(), Errno> {
+            let flags = OFlags::WRONLY | OFlags::CREATE;
+            let file = create_component(directory.as_fd(), &name, flags, private_mode())?;
+            let slot = (counter & 1) * MARKER_SLOT_BYTES;
+            if pwrite(&file, &marker_record(counter), slot)? != MARKER_BYTES {
+                return Err(Errno::IO);
+            }
+            if per_file {
+                fsync(&file)?;
+                fsync(&directory)?;
+            }
+            Ok(())
+        };
+        write().map_err(|errno| StoreError::io("write marker", &path, errno))
+    }
+
+    /// The counter last written that is whole; `None` if there is none. Less than the ledger's
+    /// counter means that everything since that counter is missing.
+    ///
+    /// # Errors
+    /// `Io`.
+    pub fn read_marker(&self, transfer: TransferId) -> Result<Option<u64>, StoreError> {
+        let name = marker_name(transfer);
+        let failed =
+            |errno| StoreError::io("read marker", &name::join(STORE_PRIVATE_NAME, &name), errno);
+        let Some(directory) = self.open_private()? else { return Ok(None) };
+        let file = match open_component(directory.as_fd(), &name, OFlags::RDONLY) {
+            Ok(file) => file,
+            Err(Errno::NOENT) => return Ok(None),
+            Err(errno) => return Err(failed(errno)),
+        };
+        let mut newest = None;
+        for slot in [0, MARKER_SLOT_BYTES] {
+            let mut record = [0; MARKER_BYTES];
+            let count = pread(&file, &mut record, slot).map_err(failed)?;
+            if count == MARKER_BYTES {
+                newest = newest.max(marker_counter(&record));
+            }
+        }
+        Ok(newest)
+    }
+
+    /// Removes the transfer's sync marker; nothing happens if there is none.
+    ///
+    /// # Errors
+    /// `ReadOnly`; `Io`.
+    pub fn remove_marker(&self, transfer: TransferId) -> Result<(), StoreError> {
+        let name = marker_name(transfer);
+        let path = name::join(STORE_PRIVATE_NAME, &name);
+        self.check_writable("remove marker", &path)?;
+        let Some(directory) = self.open_private()? else { return Ok(()) };
+        match unlinkat(&directory, &name[..], AtFlags::empty()) {
+            Ok(()) | Err(Errno::NOENT) => Ok(()),
+            Err(errno) => Err(StoreError::io("remove marker", &path, errno)),
+        }
+    }
+
+    /// Opens the root's path again: it must lead to the directory that is open.
+    fn reopen_root(&self) -> Result<OwnedFd, StoreOffline> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let reopen = || -> io::Result<(OwnedFd, bool)> {
+            let fd = openat(CWD, self.root_path(), flags, Mode::empty())?;
+            let open = self.root().fd().map_err(io::Error::other)?;
+            let (now, then) = (fstat(&fd)?, fstat(open)?);
+            let same = now.st_ino == then.st_ino
+                && now.st_dev == then.st_dev
+                && mount_identity(&fd)? == mount_identity(open)?;
+            Ok((fd, same))
+        };
+        let (fd, same) = reopen().map_err(|error| self.unreachable(&error))?;
+        if same {
+            return Ok(fd);
+        }
+        let found = StoreFingerprint::of(&fd).map_or_else(|e| e.to_string(), |f| f.to_string());
+        Err(StoreOffline::OtherMount { root: self.root_text(), found })
+    }
+
+    fn open_private(&self) -> Result<Option<OwnedFd>, StoreError> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY;
+        match open_component(self.root().fd()?, STORE_PRIVATE_NAME, flags) {
+            Ok(fd) => Ok(Some(fd)),
+            Err(Errno::NOENT) => Ok(None),
+            Err(errno) => Err(StoreError::io("open", STORE_PRIVATE_NAME, errno)),
+        }
+    }
+
+    fn read_identity(&self, root: BorrowedFd<'_>) -> Result<Option<StoreIdentity>, StoreError> {
+        let path = name::join(STORE_PRIVATE_NAME, IDENTITY_NAME);
+        let failed = |error: io::Error| StoreError::io("read", &path, error);
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY;
+        let file = open_component(root, STORE_PRIVATE_NAME, flags)
+            .and_then(|private| open_component(private.as_fd(), IDENTITY_NAME, OFlags::RDONLY));
+        let file = match file {
+            Ok(file) => std::fs::File::from(file),
+            Err(Errno::NOENT) => return Ok(None),
+            Err(errno) => return Err(failed(errno.into())),
+        };
+        let mut text = Vec::new();
+        file.take(IDENTITY_BYTES_MAX).read_to_end(&mut text).map_err(failed)?;
+        let identity = std::str::from_utf8(&text).ok().and_then(StoreIdentity::decode);
+        match identity {
+            Some(identity) => Ok(Some(identity)),
+            None => Err(StoreOffline::IdentityDamaged { root: self.root_text() }.into()),
+        }
+    }
+
+    fn root_text(&self) -> String {
+        name::escape(self.root_path().as_os_str().as_bytes())
+    }
+
+    fn identity_missing(&self) -> StoreOffline {
+        StoreOffline::IdentityMissing { root: self.root_text() }
+    }
+
+    fn unreachable(&self, error: &(dyn std::error::Error + 'static)) -> StoreOffline {
+        let mut reason = error.to_string();
+        if let Some(source) = error.source() {
+            reason = format!("{reason}: {source}");
+        }
+        StoreOffline::Unreachable { root: self.root_text(), reason }
+    }
+}
+
+fn private_mode() -> Mode {
+    Mode::RUSR | Mode::WUSR
+}
+
+/// Writes a new identity under a name of its own, then gives it the name that only one can win.
+fn make_identity(root: BorrowedFd<'_>) -> io::Result<()> {
+    match mkdirat(root, STORE_PRIVATE_NAME, Mode::RWXU) {
+        Ok(()) | Err(Errno::EXIST) => {}
+        Err(errno) => return Err(errno.into()),
+    }
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY;
+    let private = open_component(root, STORE_PRIVATE_NAME, flags)?;
+    let mut id = [0; 16];
+    aws_lc_rs::rand::fill(&mut id).map_err(|_| io::Error::other("no random bytes"))?;
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    let identity = StoreIdentity { id, created_seconds: now.map_or(0, |age| age.as_secs()) };
+    let draft = format!("store-{}", identity.id_hex());
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL;
+    let file = create_component(private.as_fd(), draft.as_bytes(), flags, private_mode())?;
+    let mut file = std::fs::File::from(file);
+    let placed = file
+        .write_all(identity.encode().as_bytes())
+        .and_then(|()| file.sync_all())
+        .and_then(|()| place_identity(private.as_fd(), draft.as_bytes()));
+    match unlinkat(&private, draft, AtFlags::empty()) {
+        Ok(()) | Err(Errno::NOENT) => {}
+        Err(errno) => return placed.and(Err(errno.into())),
+    }
+    placed?;
+    fsync(&private)?;
+    Ok(fsync(root)?)
+}
+
+/// Whether by link or by rename, whoever comes second changes nothing.
+fn place_identity(private: BorrowedFd<'_>, draft: &[u8]) -> io::Result<()> {
+    let linked = linkat(private, draft, private, IDENTITY_NAME, AtFlags::empty());
+    let placed = match linked {
+        Ok(()) | Err(Errno::EXIST) => linked,
+        // No hard links here (some FUSE file systems, SMB).
+        Err(_) => renameat_with(private, draft, private, IDENTITY_NAME, RenameFlags::NOREPLACE),
+    };
+    match placed {
+        Ok(()) | Err(Errno::EXIST) => Ok(()),
+        Err(errno) => Err(errno.into()),
+    }
+}
+
+fn marker_name(transfer: TransferId) -> Vec<u8> {
+    format!("marker-{transfer}").into_bytes()
+}
+
+fn marker_record(counter: u64) -> [u8; MARKER_BYTES] {
+    let mut record = [0; MARKER_BYTES];
+    record[..8].copy_from_slice(MARKER_MAGIC);
+    record[8..16].copy_from_slice(&counter.to_le_bytes());
+    let check = blake3::hash(&record[..16]);
+    record[16..].copy_from_slice(&check.as_bytes()[..16]);
+    record
+}
+
+fn marker_counter(record: &[u8; MARKER_BYTES]) -> Option<u64> {
+    let mut counter = [0; 8];
+    counter.copy_from_slice(&record[8..16]);
+    let counter = u64::from_le_bytes(counter);
+    (marker_record(counter) == *record).then_some(counter)
+}

@@ -1,0 +1,154 @@
+//! Stores: where the bytes of a data set are read and written.
+//!
+//! Everything here blocks and is called from plain threads, never from an async task.
+//!
+//! **What flows in and out.** A source is listed ([`Source::list`]), its files are opened beneath
+//! the root and read at any offset ([`ReadFile`]). A target gets directories, temporary files
+//! ([`Target::create_temporary`]), bytes at any offset ([`WriteFile`]), then attributes, a sync and
+//! a rename ([`Target::publish`]). Nobody outside this module sees a descriptor or builds a path.
+//!
+//! **The fence (promise (i), C5).** Callers name things by a [`Dir`] and one component, or by a
+//! relative path of bytes. A path is walked from the root's handle by `openat2(RESOLVE_BENEATH |
+//! RESOLVE_NO_SYMLINKS)`, or component by component with `O_NOFOLLOW` where a kernel or container
+//! lacks it; links are never followed, on either side. `.penstock` and `.pst-*` are ours: not
+//! listed, not accepted as names of items.
+//!
+//! **What survives a crash.** What was written before a [`Target::sync`] that returned without an
+//! error, by the method that the file system honours ([`DurabilityMethod`]). The store's identity,
+//! its sync markers and its fingerprint tell later whether it is the same store ([`StoreIdentity`],
+//! [`StoreFingerprint`]).
+
+mod dir;
+mod durability;
+mod error;
+mod identity;
+mod mem;
+mod posix;
+mod read;
+mod sandbox;
+mod source;
+mod target;
+mod temporary;
+mod write;
+
+#[cfg(test)]
+mod conformance;
+#[cfg(test)]
+mod tests;
+
+use penstock_proto::manifest::{EntryKind, Identity};
+use penstock_proto::name;
+use penstock_proto::units::FileTime;
+
+pub use dir::{Dir, DirCache};
+pub use durability::{DurabilityMethod, FileSystemKind};
+pub use error::{StoreError, StoreOffline};
+pub use identity::{StoreFingerprint, StoreIdentity};
+pub use mem::{MemSpec, MemStore, ParseMemSpecError};
+pub use posix::{PosixOptions, PosixStore, Space};
+pub use read::{ListBuffer, ReadFile};
+pub use sandbox::Resolution;
+pub use source::Source;
+pub use target::Target;
+pub use temporary::{TEMPORARY_NAME_BYTES, TemporaryKey, is_temporary_name, temporary_name};
+pub use write::{LeftOver, WriteFile};
+
+/// What a directory entry is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Kind {
+    /// A regular file.
+    File,
+    /// A directory.
+    Directory,
+    /// A symbolic link.
+    Symlink,
+    /// A device, pipe or socket: counted and passed over.
+    Other,
+}
+
+impl Kind {
+    /// What a manifest calls it; `None` for what manifests do not carry.
+    pub fn entry_kind(self) -> Option<EntryKind> {
+        match self {
+            Self::File => Some(EntryKind::File),
+            Self::Directory => Some(EntryKind::Directory),
+            Self::Symlink => Some(EntryKind::Symlink),
+            Self::Other => None,
+        }
+    }
+
+    fn with_article(self) -> &'static str {
+        match self {
+            Self::File => "a file",
+            Self::Directory => "a directory",
+            Self::Symlink => "a link",
+            Self::Other => "a device, pipe or socket",
+        }
+    }
+}
+
+/// What statx(2) tells of one file, directory or link; links are never followed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Meta {
+    /// What it is.
+    pub kind: Kind,
+    /// Size in bytes, of a link the length of its target.
+    pub size: u64,
+    /// Permission bits, `0o7777` at most.
+    pub mode: u32,
+    /// Time of last modification of the content.
+    pub mtime: FileTime,
+    /// Time of last change of content or attributes.
+    pub ctime: FileTime,
+    /// Inode number.
+    pub inode: u64,
+    /// Space allocated, in units of 512 bytes whatever the file system's block size.
+    pub blocks: u64,
+    /// Number of names.
+    pub links: u32,
+    /// Device number; differs between hosts, so it is no part of an identity (C1).
+    pub device: u64,
+}
+
+impl Meta {
+    /// What tells this version from another (C1), next to size and mtime.
+    pub fn identity(&self) -> Identity {
+        Identity { inode: self.inode, ctime: self.ctime }
+    }
+
+    /// Whether less space is allocated than the size needs, so that holes are likely; also true of
+    /// files that the file system compresses or keeps in their inode.
+    pub fn is_sparse(&self) -> bool {
+        self.kind == Kind::File && self.blocks.saturating_mul(512) < self.size
+    }
+}
+
+/// One entry of a directory, as listing tells it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DirEntry<'a> {
+    /// Its name: one component, any bytes.
+    pub name: &'a [u8],
+    /// What it is; `None` where the file system does not say while listing.
+    pub kind: Option<Kind>,
+}
+
+/// Checks a path of items: relative, sound, and not one of our private names.
+fn check_item_path(path: &[u8]) -> Result<(), StoreError> {
+    let sound = name::check_relative(path).is_ok();
+    let first = path.split(|&byte| byte == b'/').next();
+    if sound && first != Some(name::STORE_PRIVATE_NAME) {
+        Ok(())
+    } else {
+        Err(StoreError::bad_path(path))
+    }
+}
+
+/// Checks the name of an item or temporary file within `dir`.
+fn check_item_name(dir: &Dir, item: &[u8]) -> Result<(), StoreError> {
+    let private = dir.path().is_empty() && item == name::STORE_PRIVATE_NAME;
+    if name::is_component(item) && !private {
+        Ok(())
+    } else {
+        Err(StoreError::bad_path(&name::join(dir.path(), item)))
+    }
+}

@@ -1,0 +1,307 @@
+//! A directory tree as a store: opening it, walking it, asking about it.
+
+use std::fmt;
+use std::os::fd::{AsFd as _, BorrowedFd};
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use penstock_proto::name;
+use penstock_proto::units::FileTime;
+use rustix::fs::{
+    AtFlags, CWD, FileType, Mode, OFlags, StatVfsMountFlags, Statx, StatxFlags, StatxTimestamp,
+    fstatvfs, makedev, openat, readlinkat, statx,
+};
+use rustix::io::Errno;
+
+use super::dir::Dir;
+use super::durability::{DurabilityMethod, FileSystemKind, Mounts};
+use super::error::StoreError;
+use super::read::ReadFile;
+use super::sandbox::{Resolution, open_component};
+use super::{Kind, Meta, check_item_name, check_item_path};
+
+/// What is asked of statx: all that [`Meta`] holds, and no access time, which costs network file
+/// systems a round trip.
+const META_MASK: StatxFlags = StatxFlags::TYPE
+    .union(StatxFlags::MODE)
+    .union(StatxFlags::NLINK)
+    .union(StatxFlags::MTIME)
+    .union(StatxFlags::CTIME)
+    .union(StatxFlags::INO)
+    .union(StatxFlags::SIZE)
+    .union(StatxFlags::BLOCKS);
+/// `AT_STATX_FORCE_SYNC`: ask the server, not the cache.
+const FORCE_SYNC: AtFlags = AtFlags::from_bits_retain(0x2000);
+
+/// How to open a [`PosixStore`].
+#[derive(Clone, Copy, Debug, Default)]
+pub struct PosixOptions {
+    /// Refuse every operation that writes.
+    pub read_only: bool,
+    /// Resolve paths in this way; `None` finds out which way works.
+    pub resolution: Option<Resolution>,
+}
+
+/// Room in a file system, as statvfs(2) tells it to users without privilege.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Space {
+    /// Bytes that we may still write.
+    pub free_bytes: u64,
+    /// Bytes that it holds in all.
+    pub total_bytes: u64,
+    /// Files that may still be made; `None` where their number has no limit of its own.
+    pub free_inodes: Option<u64>,
+    /// Whether it is mounted read-only.
+    pub read_only: bool,
+}
+
+/// A directory tree. Clones are the same store; all methods may be called from many threads.
+#[derive(Clone)]
+pub struct PosixStore {
+    pub(super) shared: Arc<Shared>,
+}
+
+pub(super) struct Shared {
+    pub(super) root_path: PathBuf,
+    pub(super) root: Dir,
+    pub(super) mounts: Mounts,
+    read_only: bool,
+    resolution: Resolution,
+    /// Cleared when the system first refuses `O_NOATIME`: the files are not ours.
+    leaves_access_times: AtomicBool,
+}
+
+impl PosixStore {
+    /// Opens the tree below `root`. Links in `root` itself are followed: the operator wrote it.
+    ///
+    /// # Errors
+    /// `Io`, for instance `ENOENT` or `EACCES`; `NotDirectory` if `root` is no directory.
+    pub fn open(root: &Path, options: PosixOptions) -> Result<Self, StoreError> {
+        let text = root.as_os_str().as_bytes();
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let fd = openat(CWD, root, flags, Mode::empty()).map_err(|errno| match errno {
+            Errno::NOTDIR => StoreError::NotDirectory { path: name::escape(text) },
+            other => StoreError::io("open store", text, other),
+        })?;
+        let failed = |error| StoreError::io("open store", text, error);
+        let root_path = std::path::absolute(root).map_err(failed)?;
+        let mounts = Mounts::open(&fd).map_err(failed)?;
+        let resolution = options.resolution.unwrap_or_else(|| Resolution::probe(fd.as_fd()));
+        let shared = Shared {
+            root_path,
+            root: Dir::posix(b"", fd, Arc::clone(mounts.root())),
+            mounts,
+            read_only: options.read_only,
+            resolution,
+            leaves_access_times: AtomicBool::new(true),
+        };
+        Ok(Self { shared: Arc::new(shared) })
+    }
+
+    /// Path of the root on this host, absolute, as it was given.
+    pub fn root_path(&self) -> &Path {
+        &self.shared.root_path
+    }
+
+    /// The root directory.
+    pub fn root(&self) -> &Dir {
+        &self.shared.root
+    }
+
+    /// How paths are resolved.
+    pub fn resolution(&self) -> Resolution {
+        self.shared.resolution
+    }
+
+    /// Kind of the root's file system.
+    pub fn file_system(&self) -> FileSystemKind {
+        self.shared.mounts.root().kind()
+    }
+
+    /// How data becomes durable: the root's method first, then those of other mounts below it that
+    /// were met since the store was opened.
+    pub fn durability(&self) -> Vec<DurabilityMethod> {
+        self.shared.mounts.methods()
+    }
+
+    /// Opens the directory at the relative `path`; the empty path is the root. Links are not
+    /// followed.
+    ///
+    /// # Errors
+    /// `BadPath`; `NotDirectory`; `Io`.
+    pub fn open_dir(&self, path: &[u8]) -> Result<Dir, StoreError> {
+        check_item_path(path)?;
+        if path.is_empty() {
+            return Ok(self.shared.root.clone());
+        }
+        let root = self.shared.root.fd()?;
+        let fd = self
+            .shared
+            .resolution
+            .open_dir(root, path)
+            .map_err(|errno| directory_error("open directory", path, errno))?;
+        let mount = self.shared.mounts.of(&fd);
+        let mount = mount.map_err(|error| StoreError::io("stat", path, error))?;
+        Ok(Dir::posix(path, fd, mount))
+    }
+
+    /// What `name` in `dir` is; the empty name is `dir` itself. Links are not followed.
+    ///
+    /// # Errors
+    /// `BadPath`; `Io`.
+    pub fn stat(&self, dir: &Dir, name: &[u8]) -> Result<Meta, StoreError> {
+        if name.is_empty() {
+            return stat_fd(dir.fd()?, AtFlags::empty())
+                .map_err(|errno| dir.error("stat", name, errno));
+        }
+        check_item_name(dir, name)?;
+        let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT;
+        let told = statx(dir.fd()?, name, flags, META_MASK);
+        told.map(|told| meta_of(&told)).map_err(|errno| dir.error("stat", name, errno))
+    }
+
+    /// As [`PosixStore::stat`], with `None` for what is not there.
+    ///
+    /// # Errors
+    /// `BadPath`; `Io` but `ENOENT`.
+    pub fn stat_if_exists(&self, dir: &Dir, name: &[u8]) -> Result<Option<Meta>, StoreError> {
+        match self.stat(dir, name) {
+            Ok(meta) => Ok(Some(meta)),
+            Err(error) if error.errno() == Some(Errno::NOENT.raw_os_error()) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Where the link `name` in `dir` points: bytes that nobody here interprets.
+    ///
+    /// # Errors
+    /// `BadPath`; `Io`, with `EINVAL` if it is not a link.
+    pub fn read_link(&self, dir: &Dir, name: &[u8]) -> Result<Vec<u8>, StoreError> {
+        check_item_name(dir, name)?;
+        let target = readlinkat(dir.fd()?, name, Vec::new());
+        target
+            .map(std::ffi::CString::into_bytes)
+            .map_err(|errno| dir.error("read link", name, errno))
+    }
+
+    /// Opens the regular file `name` in `dir` for reading; it does not follow a link, wait for the
+    /// other end of a pipe, or (where we own the file) change its access time.
+    ///
+    /// # Errors
+    /// `BadPath`; `WrongKind`; `Io`.
+    pub fn open_read(&self, dir: &Dir, name: &[u8]) -> Result<ReadFile, StoreError> {
+        check_item_name(dir, name)?;
+        let leaves_access_times = &self.shared.leaves_access_times;
+        let parent = dir.fd()?;
+        let mut opened = Err(Errno::PERM);
+        if leaves_access_times.load(Ordering::Relaxed) {
+            opened = open_component(parent, name, OFlags::RDONLY | OFlags::NOATIME);
+            if opened.as_ref().is_err_and(|errno| *errno == Errno::PERM) {
+                leaves_access_times.store(false, Ordering::Relaxed);
+            }
+        }
+        if opened.as_ref().is_err_and(|errno| *errno == Errno::PERM) {
+            opened = open_component(parent, name, OFlags::RDONLY);
+        }
+        match opened {
+            Ok(fd) => Ok(ReadFile::posix(dir.clone(), name, fd)),
+            Err(Errno::LOOP) => Err(wrong_kind(dir, name, Kind::Symlink)),
+            Err(Errno::NXIO | Errno::NODEV) => Err(wrong_kind(dir, name, Kind::Other)),
+            Err(errno) => Err(dir.error("open", name, errno)),
+        }
+    }
+
+    /// Room left in the root's file system.
+    ///
+    /// # Errors
+    /// `Io`.
+    pub fn space(&self) -> Result<Space, StoreError> {
+        let told = fstatvfs(self.shared.root.fd()?);
+        let told = told.map_err(|errno| StoreError::io("stat store", b"", errno))?;
+        Ok(Space {
+            free_bytes: told.f_bavail.saturating_mul(told.f_frsize),
+            total_bytes: told.f_blocks.saturating_mul(told.f_frsize),
+            free_inodes: (told.f_files > 0).then_some(told.f_favail),
+            read_only: self.shared.read_only || told.f_flag.contains(StatVfsMountFlags::RDONLY),
+        })
+    }
+
+    pub(super) fn check_writable(
+        &self,
+        operation: &'static str,
+        path: &[u8],
+    ) -> Result<(), StoreError> {
+        if self.shared.read_only {
+            return Err(StoreError::ReadOnly { operation, path: name::escape(path) });
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for PosixStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PosixStore")
+            .field("root", &self.shared.root_path)
+            .field("file_system", &self.file_system())
+            .field("resolution", &self.shared.resolution)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Says of a failed walk whether something on the way was no directory.
+pub(super) fn directory_error(operation: &'static str, path: &[u8], errno: Errno) -> StoreError {
+    match errno {
+        Errno::LOOP | Errno::NOTDIR | Errno::XDEV => {
+            StoreError::NotDirectory { path: name::escape(path) }
+        }
+        other => StoreError::io(operation, path, other),
+    }
+}
+
+pub(super) fn wrong_kind(dir: &Dir, item: &[u8], found: Kind) -> StoreError {
+    let path = name::escape(&name::join(dir.path(), item));
+    StoreError::WrongKind { path, found: found.with_article(), expected: "a file" }
+}
+
+/// What an open file or directory is; with `fresh`, as its server says now.
+pub(super) fn stat_open(fd: BorrowedFd<'_>, dir: &Dir) -> Result<Meta, Errno> {
+    let network = dir.mount().is_some_and(|mount| mount.kind().is_network());
+    stat_fd(fd, if network { FORCE_SYNC } else { AtFlags::empty() })
+}
+
+fn stat_fd(fd: BorrowedFd<'_>, flags: AtFlags) -> Result<Meta, Errno> {
+    statx(fd, c"", AtFlags::EMPTY_PATH | flags, META_MASK).map(|told| meta_of(&told))
+}
+
+fn meta_of(told: &Statx) -> Meta {
+    let mode = u32::from(told.stx_mode);
+    let time = |stamp: StatxTimestamp| FileTime {
+        seconds: stamp.tv_sec,
+        // A hostile FUSE server may say anything; pages refuse more than this.
+        nanoseconds: stamp.tv_nsec.min(999_999_999),
+    };
+    Meta {
+        kind: kind_of(FileType::from_raw_mode(mode)).unwrap_or(Kind::Other),
+        size: told.stx_size,
+        mode: mode & 0o7777,
+        mtime: time(told.stx_mtime),
+        ctime: time(told.stx_ctime),
+        inode: told.stx_ino,
+        blocks: told.stx_blocks,
+        links: told.stx_nlink,
+        device: makedev(told.stx_dev_major, told.stx_dev_minor),
+    }
+}
+
+/// The kind, or `None` where the system did not say.
+pub(super) fn kind_of(file_type: FileType) -> Option<Kind> {
+    Some(match file_type {
+        FileType::RegularFile => Kind::File,
+        FileType::Directory => Kind::Directory,
+        FileType::Symlink => Kind::Symlink,
+        FileType::Unknown => return None,
+        _ => Kind::Other,
+    })
+}

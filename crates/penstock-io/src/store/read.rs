@@ -1,0 +1,234 @@
+//! Listing directories and reading files.
+
+use std::fmt;
+use std::mem::MaybeUninit;
+use std::ops::ControlFlow;
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+
+use penstock_proto::name;
+use rustix::fs::{FileType, OFlags, RawDir, SeekFrom, seek};
+use rustix::io::{Errno, pread};
+
+use super::dir::Dir;
+use super::error::StoreError;
+use super::mem::MemFile;
+use super::posix::{PosixStore, kind_of, stat_open, wrong_kind};
+use super::sandbox::open_component;
+use super::{DirEntry, Kind, Meta, is_temporary_name};
+
+/// What one getdents(2) call fills: some 1,600 entries with names of 16 bytes.
+const LIST_BUFFER_BYTES: usize = 64 * 1024;
+
+/// Memory for listing, 64 KiB; one per worker, used again for each directory.
+pub struct ListBuffer(Vec<u8>);
+
+impl ListBuffer {
+    /// Memory for one listing at a time.
+    pub fn new() -> Self {
+        Self(Vec::with_capacity(LIST_BUFFER_BYTES))
+    }
+
+    fn memory(&mut self) -> &mut [MaybeUninit<u8>] {
+        self.0.spare_capacity_mut()
+    }
+}
+
+impl Default for ListBuffer {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl fmt::Debug for ListBuffer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ListBuffer").finish_non_exhaustive()
+    }
+}
+
+impl PosixStore {
+    /// Shows each entry of `dir` to `visit`, in the file system's order, until it breaks; `.`,
+    /// `..`, and our own private and temporary names are left out. Names made or removed
+    /// meanwhile may or may not be shown.
+    ///
+    /// # Errors
+    /// `Io`: then the listing is not complete, and nothing may be deleted on its word (promise
+    /// (e)).
+    pub fn list(
+        &self,
+        dir: &Dir,
+        buffer: &mut ListBuffer,
+        visit: &mut dyn FnMut(DirEntry<'_>) -> ControlFlow<()>,
+    ) -> Result<(), StoreError> {
+        let at_root = dir.path().is_empty();
+        list_all(dir, buffer, &mut |entry| {
+            let private = at_root && entry.name == name::STORE_PRIVATE_NAME;
+            if private || is_temporary_name(entry.name) {
+                return ControlFlow::Continue(());
+            }
+            visit(entry)
+        })
+    }
+
+    /// Shows only the temporary names in `dir`: what a transfer that ended badly left there.
+    ///
+    /// # Errors
+    /// `Io`.
+    pub fn list_temporaries(
+        &self,
+        dir: &Dir,
+        buffer: &mut ListBuffer,
+        visit: &mut dyn FnMut(DirEntry<'_>) -> ControlFlow<()>,
+    ) -> Result<(), StoreError> {
+        list_all(dir, buffer, &mut |entry| {
+            if is_temporary_name(entry.name) { visit(entry) } else { ControlFlow::Continue(()) }
+        })
+    }
+}
+
+fn list_all(
+    dir: &Dir,
+    buffer: &mut ListBuffer,
+    visit: &mut dyn FnMut(DirEntry<'_>) -> ControlFlow<()>,
+) -> Result<(), StoreError> {
+    let failed = |errno: Errno| dir.error("list", b"", errno);
+    // A descriptor of its own: the position in a directory belongs to the open file.
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY;
+    let fd = open_component(dir.fd()?, b".", flags).map_err(failed)?;
+    let mut entries = RawDir::new(fd, buffer.memory());
+    while let Some(entry) = entries.next() {
+        let entry = match entry {
+            Ok(entry) => entry,
+            Err(Errno::INTR) => continue,
+            Err(errno) => return Err(failed(errno)),
+        };
+        let name = entry.file_name().to_bytes();
+        if name == b"." || name == b".." {
+            continue;
+        }
+        if !name::is_component(name) {
+            // No sound file system says this; a broken or hostile one must not name paths for us.
+            return Err(failed(Errno::IO));
+        }
+        let kind = match entry.file_type() {
+            FileType::Unknown => None,
+            told => kind_of(told),
+        };
+        if visit(DirEntry { name, kind }).is_break() {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// A file open for reading. Reads at several offsets may run at once on one `ReadFile`.
+pub struct ReadFile {
+    dir: Dir,
+    name: Box<[u8]>,
+    handle: Handle,
+}
+
+enum Handle {
+    Posix(OwnedFd),
+    Mem(MemFile),
+}
+
+impl ReadFile {
+    pub(super) fn posix(dir: Dir, name: &[u8], fd: OwnedFd) -> Self {
+        Self { dir, name: name.into(), handle: Handle::Posix(fd) }
+    }
+
+    pub(super) fn mem(dir: Dir, name: &[u8], file: MemFile) -> Self {
+        Self { dir, name: name.into(), handle: Handle::Mem(file) }
+    }
+
+    fn error(&self, operation: &'static str, errno: Errno) -> StoreError {
+        self.dir.error(operation, &self.name, errno)
+    }
+
+    /// What the open file is now; on network file systems the server is asked (C1). Take it before
+    /// and after reading: same size, mtime and identity mean the same version.
+    ///
+    /// # Errors
+    /// `WrongKind` if it is not a regular file; `Io`.
+    pub fn meta(&self) -> Result<Meta, StoreError> {
+        let meta = match &self.handle {
+            Handle::Posix(fd) => {
+                stat_open(fd.as_fd(), &self.dir).map_err(|errno| self.error("stat", errno))?
+            }
+            Handle::Mem(file) => file.meta(),
+        };
+        match meta.kind {
+            Kind::File => Ok(meta),
+            other => Err(wrong_kind(&self.dir, &self.name, other)),
+        }
+    }
+
+    /// Reads at `offset` until `buffer` is full or the file ends; returns the bytes read. Fewer
+    /// than asked for means that the file ends there now. Blocks.
+    ///
+    /// # Errors
+    /// `Io`, for instance `EIO` of a broken disk or `ESTALE` of a lost server.
+    pub fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<usize, StoreError> {
+        match &self.handle {
+            Handle::Posix(fd) => {
+                read_fully(fd.as_fd(), offset, buffer).map_err(|errno| self.error("read", errno))
+            }
+            Handle::Mem(file) => Ok(file.read_at(offset, buffer)),
+        }
+    }
+
+    /// Where the next data at or after `offset` begins; `None` if only a hole, or nothing, is left.
+    /// File systems that do not know say that everything is data.
+    ///
+    /// # Errors
+    /// `Io`.
+    pub fn next_data(&self, offset: u64) -> Result<Option<u64>, StoreError> {
+        let size = match &self.handle {
+            Handle::Mem(file) => file.meta().size,
+            Handle::Posix(fd) => match seek(fd, SeekFrom::Data(offset)) {
+                Ok(data) => return Ok(Some(data)),
+                Err(Errno::NXIO) => return Ok(None),
+                Err(Errno::INVAL | Errno::OPNOTSUPP) => self.meta()?.size,
+                Err(errno) => return Err(self.error("seek data", errno)),
+            },
+        };
+        Ok((offset < size).then_some(offset))
+    }
+
+    /// Where the next hole at or after `offset` begins; the end of the file counts as one.
+    ///
+    /// # Errors
+    /// `Io`.
+    pub fn next_hole(&self, offset: u64) -> Result<u64, StoreError> {
+        let size = match &self.handle {
+            Handle::Mem(file) => file.meta().size,
+            Handle::Posix(fd) => match seek(fd, SeekFrom::Hole(offset)) {
+                Ok(hole) => return Ok(hole),
+                // The offset lies at or after the end.
+                Err(Errno::NXIO) => return Ok(offset),
+                Err(Errno::INVAL | Errno::OPNOTSUPP) => self.meta()?.size,
+                Err(errno) => return Err(self.error("seek hole", errno)),
+            },
+        };
+        Ok(size.max(offset))
+    }
+}
+
+impl fmt::Debug for ReadFile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ReadFile({})", name::escape(&name::join(self.dir.path(), &self.name)))
+    }
+}
+
+fn read_fully(fd: BorrowedFd<'_>, offset: u64, buffer: &mut [u8]) -> Result<usize, Errno> {
+    let mut filled = 0;
+    while filled < buffer.len() {
+        match pread(fd, &mut buffer[filled..], offset + filled as u64) {
+            Ok(0) => break,
+            Ok(count) => filled += count,
+            Err(Errno::INTR) => {}
+            Err(errno) => return Err(errno),
+        }
+    }
+    Ok(filled)
+}

@@ -1,0 +1,114 @@
+//! Walking a path beneath a root without ever leaving it (C5).
+
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+
+use rustix::fs::{Mode, OFlags, ResolveFlags, openat, openat2};
+use rustix::io::Errno;
+
+/// Longest path given to the kernel in one call: below PATH_MAX (4,096 with the final NUL).
+const CALL_PATH_BYTES_MAX: usize = 4000;
+/// How often a walk disturbed by renames (EAGAIN) is repeated before it goes stepwise.
+const DISTURBED_TRIES: u32 = 16;
+
+/// How paths are resolved beneath the root. Both ways follow no link and never climb.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Resolution {
+    /// `openat2` with `RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS` (Linux 5.6): one call a path.
+    Kernel,
+    /// `openat` with `O_NOFOLLOW | O_DIRECTORY`, one call a component: older kernels, and
+    /// containers whose seccomp filter refuses `openat2`.
+    Stepwise,
+}
+
+impl Resolution {
+    /// Finds out what kernel and container allow.
+    pub(super) fn probe(root: BorrowedFd<'_>) -> Self {
+        match beneath(root, b".", OFlags::PATH | OFlags::DIRECTORY) {
+            Ok(_) => Self::Kernel,
+            Err(_) => Self::Stepwise,
+        }
+    }
+
+    /// Opens the directory at `path`, which is relative, checked and not empty, for reading.
+    ///
+    /// # Errors
+    /// `ELOOP`, `ENOTDIR` or `EXDEV` if something on the way is no directory.
+    pub(super) fn open_dir(self, start: BorrowedFd<'_>, path: &[u8]) -> Result<OwnedFd, Errno> {
+        let mut reached: Option<OwnedFd> = None;
+        let mut rest = path;
+        loop {
+            let from = reached.as_ref().map_or(start, |fd| fd.as_fd());
+            let (head, tail) = self.split(rest);
+            let access = if tail.is_empty() { OFlags::RDONLY } else { OFlags::PATH };
+            let fd = self.step(from, head, access | OFlags::DIRECTORY)?;
+            if tail.is_empty() {
+                return Ok(fd);
+            }
+            reached = Some(fd);
+            rest = tail;
+        }
+    }
+
+    fn step(self, from: BorrowedFd<'_>, head: &[u8], flags: OFlags) -> Result<OwnedFd, Errno> {
+        if self == Self::Stepwise {
+            return open_component(from, head, flags);
+        }
+        for _ in 0..DISTURBED_TRIES {
+            match beneath(from, head, flags) {
+                Err(Errno::AGAIN | Errno::INTR) => {}
+                outcome => return outcome,
+            }
+        }
+        if flags.contains(OFlags::PATH) {
+            // Reached only within paths longer than the kernel takes; the caller tries again.
+            return Err(Errno::AGAIN);
+        }
+        Self::Stepwise.open_dir(from, head)
+    }
+
+    /// The part that one call walks, and what is left after it.
+    fn split(self, path: &[u8]) -> (&[u8], &[u8]) {
+        let is_slash = |&byte: &u8| byte == b'/';
+        let at = match self {
+            Self::Stepwise => path.iter().position(is_slash),
+            Self::Kernel if path.len() <= CALL_PATH_BYTES_MAX => None,
+            // Components have at most 255 bytes, so there is a slash in any 4,000.
+            Self::Kernel => path[..CALL_PATH_BYTES_MAX].iter().rposition(is_slash),
+        };
+        match at {
+            Some(at) => (&path[..at], &path[at + 1..]),
+            None => (path, &[]),
+        }
+    }
+}
+
+fn beneath(from: BorrowedFd<'_>, path: &[u8], flags: OFlags) -> Result<OwnedFd, Errno> {
+    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
+    openat2(from, path, flags | OFlags::CLOEXEC, Mode::empty(), resolve)
+}
+
+/// Opens one component of a directory without following a link. `O_NONBLOCK` keeps a pipe that
+/// took the place of a file from blocking us; regular files ignore it.
+pub(super) fn open_component(
+    from: BorrowedFd<'_>,
+    component: &[u8],
+    flags: OFlags,
+) -> Result<OwnedFd, Errno> {
+    create_component(from, component, flags, Mode::empty())
+}
+
+/// As [`open_component`], with the mode for `O_CREAT`.
+pub(super) fn create_component(
+    from: BorrowedFd<'_>,
+    component: &[u8],
+    flags: OFlags,
+    mode: Mode,
+) -> Result<OwnedFd, Errno> {
+    let flags = flags | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
+    loop {
+        match openat(from, component, flags, mode) {
+            Err(Errno::INTR) => {}
+            outcome => return outcome,
+        }
+    }
+}

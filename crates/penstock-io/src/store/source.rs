@@ -1,0 +1,117 @@
+//! The stores that a data set can come from, behind one set of operations.
+
+use std::ops::ControlFlow;
+
+use rustix::io::Errno;
+
+use super::dir::Dir;
+use super::error::{StoreError, StoreOffline};
+use super::identity::StoreFingerprint;
+use super::mem::MemStore;
+use super::posix::PosixStore;
+use super::read::{ListBuffer, ReadFile};
+use super::{DirEntry, Meta};
+
+/// A store that is listed and read. Clones are the same store; all methods block, and may be called
+/// from many threads at once.
+#[derive(Clone, Debug)]
+pub enum Source {
+    /// A directory tree.
+    Posix(PosixStore),
+    /// Generated entries.
+    Mem(MemStore),
+}
+
+impl Source {
+    /// The root directory.
+    pub fn root(&self) -> &Dir {
+        match self {
+            Self::Posix(store) => store.root(),
+            Self::Mem(store) => store.root(),
+        }
+    }
+
+    /// See [`PosixStore::open_dir`].
+    ///
+    /// # Errors
+    /// `BadPath`; `NotDirectory`; `Io`.
+    pub fn open_dir(&self, path: &[u8]) -> Result<Dir, StoreError> {
+        match self {
+            Self::Posix(store) => store.open_dir(path),
+            Self::Mem(store) => store.open_dir(path),
+        }
+    }
+
+    /// See [`PosixStore::list`].
+    ///
+    /// # Errors
+    /// `Io`: the listing is not complete.
+    pub fn list(
+        &self,
+        dir: &Dir,
+        buffer: &mut ListBuffer,
+        visit: &mut dyn FnMut(DirEntry<'_>) -> ControlFlow<()>,
+    ) -> Result<(), StoreError> {
+        match self {
+            Self::Posix(store) => store.list(dir, buffer, visit),
+            Self::Mem(store) => store.list(dir, visit),
+        }
+    }
+
+    /// See [`PosixStore::stat`]; the empty name is `dir` itself.
+    ///
+    /// # Errors
+    /// `BadPath`; `Io`.
+    pub fn stat(&self, dir: &Dir, name: &[u8]) -> Result<Meta, StoreError> {
+        match self {
+            Self::Posix(store) => store.stat(dir, name),
+            Self::Mem(store) => store.stat(dir, name),
+        }
+    }
+
+    /// See [`PosixStore::read_link`].
+    ///
+    /// # Errors
+    /// `BadPath`; `Io`, with `EINVAL` if it is not a link.
+    pub fn read_link(&self, dir: &Dir, name: &[u8]) -> Result<Vec<u8>, StoreError> {
+        match self {
+            Self::Posix(store) => store.read_link(dir, name),
+            Self::Mem(_) => Err(dir.error("read link", name, Errno::INVAL)),
+        }
+    }
+
+    /// See [`PosixStore::open_read`].
+    ///
+    /// # Errors
+    /// `BadPath`; `WrongKind`; `Io`.
+    pub fn open_read(&self, dir: &Dir, name: &[u8]) -> Result<ReadFile, StoreError> {
+        match self {
+            Self::Posix(store) => store.open_read(dir, name),
+            Self::Mem(store) => store.open_read(dir, name),
+        }
+    }
+
+    /// What is mounted at the root, to be recorded when a scan begins; of generated entries, zeros.
+    ///
+    /// # Errors
+    /// The way in which the store is offline.
+    pub fn fingerprint(&self) -> Result<StoreFingerprint, StoreOffline> {
+        match self {
+            Self::Posix(store) => store.fingerprint(),
+            Self::Mem(_) => {
+                Ok(StoreFingerprint { file_system_type: 0, file_system_id: 0, root_inode: 0 })
+            }
+        }
+    }
+
+    /// Checks that the root is what was recorded (C3).
+    ///
+    /// # Errors
+    /// The way in which the store is offline: no item has vanished.
+    pub fn check_fingerprint(&self, expected: &StoreFingerprint) -> Result<(), StoreOffline> {
+        match self {
+            Self::Posix(store) => store.check_fingerprint(expected),
+            Self::Mem(_) => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,303 @@
+//! The stores that a data set can go to, behind one set of operations.
+
+use penstock_proto::id::TransferId;
+use penstock_proto::name;
+use penstock_proto::units::FileTime;
+use rustix::io::Errno;
+
+use super::dir::Dir;
+use super::durability::DurabilityMethod;
+use super::error::{StoreError, StoreOffline};
+use super::identity::StoreIdentity;
+use super::posix::{PosixStore, Space};
+use super::read::ReadFile;
+use super::write::{LeftOver, WriteFile};
+use super::{Meta, check_item_name, check_item_path};
+
+/// A store that is written. Clones are the same store; all methods block, and may be called from
+/// many threads at once.
+#[derive(Clone, Debug)]
+pub enum Target {
+    /// A directory tree.
+    Posix(PosixStore),
+    /// `null:`, which accepts everything and keeps nothing.
+    Null,
+}
+
+/// What `null:` says it is.
+const NULL_IDENTITY: StoreIdentity = StoreIdentity { id: [0; 16], created_seconds: 0 };
+
+impl Target {
+    /// See [`PosixStore::make_dirs`].
+    ///
+    /// # Errors
+    /// `BadPath`; `NotDirectory`; `ReadOnly`; `Io`.
+    pub fn make_dirs(&self, path: &[u8]) -> Result<Dir, StoreError> {
+        match self {
+            Self::Posix(store) => store.make_dirs(path),
+            Self::Null => check_item_path(path).map(|()| Dir::imagined(path)),
+        }
+    }
+
+    /// Opens a directory that is there; see [`PosixStore::open_dir`].
+    ///
+    /// # Errors
+    /// `BadPath`; `NotDirectory`; `Io`.
+    pub fn open_dir(&self, path: &[u8]) -> Result<Dir, StoreError> {
+        match self {
+            Self::Posix(store) => store.open_dir(path),
+            Self::Null => self.make_dirs(path),
+        }
+    }
+
+    /// What is there; `None` for nothing. The empty name is `dir` itself.
+    ///
+    /// # Errors
+    /// `BadPath`; `Io`.
+    pub fn meta(&self, dir: &Dir, name: &[u8]) -> Result<Option<Meta>, StoreError> {
+        match self {
+            Self::Posix(store) => store.stat_if_exists(dir, name),
+            Self::Null => Ok(None),
+        }
+    }
+
+    /// Opens a file of the target for reading, under its temporary or its final name: to look at
+    /// what a crash left, and for `--readback`.
+    ///
+    /// # Errors
+    /// `BadPath`; `WrongKind`; `Io`.
+    pub fn open_read(&self, dir: &Dir, name: &[u8]) -> Result<ReadFile, StoreError> {
+        match self {
+            Self::Posix(store) => store.open_read(dir, name),
+            Self::Null => Err(dir.error("open", name, Errno::NOENT)),
+        }
+    }
+
+    /// Where the link `name` points; see [`PosixStore::read_link`].
+    ///
+    /// # Errors
+    /// `BadPath`; `Io`.
+    pub fn read_link(&self, dir: &Dir, name: &[u8]) -> Result<Vec<u8>, StoreError> {
+        match self {
+            Self::Posix(store) => store.read_link(dir, name),
+            Self::Null => Err(dir.error("read link", name, Errno::NOENT)),
+        }
+    }
+
+    /// See [`PosixStore::create_temporary`].
+    ///
+    /// # Errors
+    /// `BadPath`; `ReadOnly`; `WrongKind`; `Io`.
+    pub fn create_temporary(
+        &self,
+        dir: &Dir,
+        name: &[u8],
+        left_over: LeftOver,
+    ) -> Result<WriteFile, StoreError> {
+        match self {
+            Self::Posix(store) => store.create_temporary(dir, name, left_over),
+            Self::Null => null_file(dir, name),
+        }
+    }
+
+    /// See [`PosixStore::open_temporary`].
+    ///
+    /// # Errors
+    /// `BadPath`; `ReadOnly`; `WrongKind`; `Io`, with `ENOENT` if it is finished or removed.
+    pub fn open_temporary(&self, dir: &Dir, name: &[u8]) -> Result<WriteFile, StoreError> {
+        match self {
+            Self::Posix(store) => store.open_temporary(dir, name),
+            Self::Null => null_file(dir, name),
+        }
+    }
+
+    /// See [`PosixStore::make_symlink`].
+    ///
+    /// # Errors
+    /// `BadPath`; `ReadOnly`; `Io`.
+    pub fn make_symlink(&self, dir: &Dir, name: &[u8], target: &[u8]) -> Result<(), StoreError> {
+        match self {
+            Self::Posix(store) => store.make_symlink(dir, name, target),
+            Self::Null => check_item_name(dir, name),
+        }
+    }
+
+    /// See [`PosixStore::set_link_times`].
+    ///
+    /// # Errors
+    /// `BadPath`; `ReadOnly`; `Io`.
+    pub fn set_link_times(
+        &self,
+        dir: &Dir,
+        name: &[u8],
+        mtime: FileTime,
+    ) -> Result<(), StoreError> {
+        match self {
+            Self::Posix(store) => store.set_link_times(dir, name, mtime),
+            Self::Null => check_item_name(dir, name),
+        }
+    }
+
+    /// See [`PosixStore::publish`].
+    ///
+    /// # Errors
+    /// `Exists`; `WrongKind`; `BadPath`; `ReadOnly`; `Io`.
+    pub fn publish(
+        &self,
+        dir: &Dir,
+        temporary: &[u8],
+        name: &[u8],
+        replace: bool,
+    ) -> Result<(), StoreError> {
+        match self {
+            Self::Posix(store) => store.publish(dir, temporary, name, replace),
+            Self::Null => check_item_name(dir, name),
+        }
+    }
+
+    /// See [`PosixStore::remove`].
+    ///
+    /// # Errors
+    /// `BadPath`; `ReadOnly`; `WrongKind`; `Io`.
+    pub fn remove(&self, dir: &Dir, name: &[u8]) -> Result<bool, StoreError> {
+        match self {
+            Self::Posix(store) => store.remove(dir, name),
+            Self::Null => check_item_name(dir, name).map(|()| false),
+        }
+    }
+
+    /// See [`PosixStore::set_dir_attributes`].
+    ///
+    /// # Errors
+    /// `BadPath`; `NotDirectory`; `ReadOnly`; `Io`.
+    pub fn set_dir_attributes(
+        &self,
+        path: &[u8],
+        mode: u32,
+        mtime: FileTime,
+    ) -> Result<(), StoreError> {
+        match self {
+            Self::Posix(store) => store.set_dir_attributes(path, mode, mtime),
+            Self::Null => check_item_path(path),
+        }
+    }
+
+    /// See [`PosixStore::sync`].
+    ///
+    /// # Errors
+    /// `Io`: everything since the last success is missing (A4).
+    pub fn sync(&self) -> Result<(), StoreError> {
+        match self {
+            Self::Posix(store) => store.sync(),
+            Self::Null => Ok(()),
+        }
+    }
+
+    /// See [`PosixStore::sync_dir`].
+    ///
+    /// # Errors
+    /// `Io`.
+    pub fn sync_dir(&self, dir: &Dir) -> Result<(), StoreError> {
+        match self {
+            Self::Posix(store) => store.sync_dir(dir),
+            Self::Null => Ok(()),
+        }
+    }
+
+    /// How data becomes durable: the root's method, then those of mounts below it met so far.
+    pub fn durability(&self) -> Vec<DurabilityMethod> {
+        match self {
+            Self::Posix(store) => store.durability(),
+            Self::Null => vec![DurabilityMethod::Nothing],
+        }
+    }
+
+    /// See [`PosixStore::space`]; `null:` has all the room there is.
+    ///
+    /// # Errors
+    /// `Io`.
+    pub fn space(&self) -> Result<Space, StoreError> {
+        match self {
+            Self::Posix(store) => store.space(),
+            Self::Null => Ok(Space {
+                free_bytes: u64::MAX,
+                total_bytes: u64::MAX,
+                free_inodes: None,
+                read_only: false,
+            }),
+        }
+    }
+
+    /// See [`PosixStore::mount_identity`]; 0 for `null:`.
+    ///
+    /// # Errors
+    /// `Io`.
+    pub fn mount_identity(&self) -> Result<u64, StoreError> {
+        match self {
+            Self::Posix(store) => store.mount_identity(),
+            Self::Null => Ok(0),
+        }
+    }
+
+    /// See [`PosixStore::open_or_init_identity`].
+    ///
+    /// # Errors
+    /// `Offline`; `ReadOnly`; `Io`.
+    pub fn open_or_init_identity(&self) -> Result<StoreIdentity, StoreError> {
+        match self {
+            Self::Posix(store) => store.open_or_init_identity(),
+            Self::Null => Ok(NULL_IDENTITY),
+        }
+    }
+
+    /// See [`PosixStore::check_identity`].
+    ///
+    /// # Errors
+    /// The way in which the store is offline.
+    pub fn check_identity(&self, expected: &StoreIdentity) -> Result<(), StoreOffline> {
+        match self {
+            Self::Posix(store) => store.check_identity(expected),
+            Self::Null => Ok(()),
+        }
+    }
+
+    /// See [`PosixStore::write_marker`].
+    ///
+    /// # Errors
+    /// `Offline`; `ReadOnly`; `Io`.
+    pub fn write_marker(&self, transfer: TransferId, counter: u64) -> Result<(), StoreError> {
+        match self {
+            Self::Posix(store) => store.write_marker(transfer, counter),
+            Self::Null => Ok(()),
+        }
+    }
+
+    /// See [`PosixStore::read_marker`]. `null:` never lost anything: `u64::MAX`.
+    ///
+    /// # Errors
+    /// `Io`.
+    pub fn read_marker(&self, transfer: TransferId) -> Result<Option<u64>, StoreError> {
+        match self {
+            Self::Posix(store) => store.read_marker(transfer),
+            Self::Null => Ok(Some(u64::MAX)),
+        }
+    }
+
+    /// See [`PosixStore::remove_marker`].
+    ///
+    /// # Errors
+    /// `ReadOnly`; `Io`.
+    pub fn remove_marker(&self, transfer: TransferId) -> Result<(), StoreError> {
+        match self {
+            Self::Posix(store) => store.remove_marker(transfer),
+            Self::Null => Ok(()),
+        }
+    }
+}
+
+fn null_file(dir: &Dir, item: &[u8]) -> Result<WriteFile, StoreError> {
+    if !name::is_component(item) {
+        return Err(StoreError::bad_path(&name::join(dir.path(), item)));
+    }
+    Ok(WriteFile::null(dir.clone(), item))
+}

@@ -1,0 +1,115 @@
+//! Names of temporary files: computable by every peer, never reused for other bytes (B1).
+
+use data_encoding::BASE32_DNSSEC;
+use penstock_proto::digest::Digest;
+use penstock_proto::id::TransferId;
+use penstock_proto::manifest::Identity;
+use penstock_proto::name::TEMPORARY_PREFIX;
+use penstock_proto::units::FileTime;
+
+/// Length of every temporary name in bytes.
+pub const TEMPORARY_NAME_BYTES: usize = 31;
+/// The hash is cut to what 26 base-32 characters carry.
+const HASH_BYTES: usize = 16;
+
+/// All that makes one attempt at one version of one source file: one inode, one generation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TemporaryKey {
+    /// The transfer.
+    pub transfer: TransferId,
+    /// Digest of the page that lists the entry.
+    pub page: Digest,
+    /// Index of the entry in its page.
+    pub entry: u32,
+    /// Size of the source file in bytes.
+    pub size: u64,
+    /// Its time of last modification.
+    pub mtime: FileTime,
+    /// Its inode and change time.
+    pub identity: Identity,
+    /// Attempt: raised when the source changed or a committed digest did not hold.
+    pub generation: u32,
+}
+
+/// The name under which the bytes of `key` gather, in the directory of the final name: `.pst-` and
+/// 26 characters of BLAKE3 in base 32 (lower case, digits and a to v).
+///
+/// Any difference in the key gives another name, but for 128-bit collisions. A final name of 255
+/// bytes leaves no room for a suffix, so the final name is no part of it.
+pub fn temporary_name(key: &TemporaryKey) -> [u8; TEMPORARY_NAME_BYTES] {
+    let mut hasher = blake3::Hasher::new_derive_key("penstock 2026 temporary file name");
+    hasher.update(&key.transfer.0);
+    hasher.update(&key.page.0);
+    hasher.update(&key.entry.to_le_bytes());
+    hasher.update(&key.size.to_le_bytes());
+    for time in [key.mtime, key.identity.ctime] {
+        hasher.update(&time.seconds.to_le_bytes());
+        hasher.update(&time.nanoseconds.to_le_bytes());
+    }
+    hasher.update(&key.identity.inode.to_le_bytes());
+    hasher.update(&key.generation.to_le_bytes());
+    let mut name = [0; TEMPORARY_NAME_BYTES];
+    let (prefix, hash) = name.split_at_mut(TEMPORARY_PREFIX.len());
+    prefix.copy_from_slice(TEMPORARY_PREFIX);
+    BASE32_DNSSEC.encode_mut(&hasher.finalize().as_bytes()[..HASH_BYTES], hash);
+    name
+}
+
+/// Whether `name` could be one of ours: scans, listings and deletions pass it over.
+pub fn is_temporary_name(name: &[u8]) -> bool {
+    name.starts_with(TEMPORARY_PREFIX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use penstock_proto::name::is_component;
+    use proptest::prelude::*;
+
+    fn key() -> TemporaryKey {
+        TemporaryKey {
+            transfer: TransferId([7; 16]),
+            page: Digest([9; 32]),
+            entry: 3,
+            size: 4096,
+            mtime: FileTime { seconds: 5, nanoseconds: 6 },
+            identity: Identity { inode: 11, ctime: FileTime { seconds: 7, nanoseconds: 8 } },
+            generation: 0,
+        }
+    }
+
+    /// Promise (B1): a changed source, another entry or another attempt never shares an inode with
+    /// the one before.
+    #[test]
+    fn b1_any_difference_gives_another_name() {
+        let base = temporary_name(&key());
+        assert!(is_component(&base) && is_temporary_name(&base));
+        let changed: [fn(&mut TemporaryKey); 9] = [
+            |key| key.transfer.0[0] ^= 1,
+            |key| key.page.0[0] ^= 1,
+            |key| key.entry += 1,
+            |key| key.size += 1,
+            |key| key.mtime.nanoseconds += 1,
+            |key| key.mtime.seconds += 1,
+            |key| key.identity.inode += 1,
+            |key| key.identity.ctime.nanoseconds += 1,
+            |key| key.generation += 1,
+        ];
+        for change in changed {
+            let mut other = key();
+            change(&mut other);
+            assert_ne!(temporary_name(&other), base);
+        }
+    }
+
+    proptest! {
+        /// Promise (B1): every peer computes the same name, and it is always a plain component.
+        #[test]
+        fn b1_names_are_computable(entry: u32, generation: u32, size: u64) {
+            let key = TemporaryKey { entry, generation, size, ..key() };
+            let name = temporary_name(&key);
+            prop_assert_eq!(name, temporary_name(&key));
+            prop_assert!(name.iter().all(|b| b.is_ascii_alphanumeric() || b".-".contains(b)));
+        }
+    }
+}

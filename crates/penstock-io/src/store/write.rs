@@ -1,0 +1,474 @@
+//! Making directories, temporary files and final names.
+
+use std::fmt;
+use std::io;
+use std::os::fd::{AsFd as _, IntoRawFd as _, OwnedFd};
+use std::thread;
+use std::time::Duration;
+
+use penstock_proto::name;
+use penstock_proto::units::FileTime;
+use rustix::fs::{
+    AtFlags, FallocateFlags, Mode, OFlags, RenameFlags, Timespec, Timestamps, UTIME_OMIT,
+    fallocate, fchmod, fsync, ftruncate, futimens, linkat, mkdirat, renameat, renameat_with,
+    symlinkat, unlinkat, utimensat,
+};
+use rustix::io::{Errno, pwrite};
+
+use super::dir::Dir;
+use super::error::StoreError;
+use super::posix::{PosixStore, directory_error, stat_open, wrong_kind};
+use super::sandbox::{create_component, open_component};
+use super::{Kind, Meta, check_item_name, check_item_path, is_temporary_name};
+
+/// Mode of a temporary file until it is finished, and thus of its open.
+const TEMPORARY_MODE: u32 = 0o600;
+/// Mode of a new directory until its own attributes are set at the end (B5).
+const NEW_DIRECTORY_MODE: Mode = Mode::RWXU;
+/// How often a parent that is not there (yet, any more, or in this host's cache) is opened again.
+const REOPEN_TRIES: u32 = 8;
+/// Wait before the second of these tries; doubled each time: 1.3 s in all.
+const REOPEN_WAIT: Duration = Duration::from_millis(10);
+/// How often a name taken by somebody between two calls is tried again.
+const RACE_TRIES: u32 = 16;
+
+/// What to do with a temporary file that is there already.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LeftOver {
+    /// Unlink it and start with a new inode: for files that one peer writes alone (B1).
+    Replace,
+    /// Go on with it, for files of many extents: same name, same generation, same bytes.
+    Keep,
+}
+
+impl PosixStore {
+    /// Makes the directory `path` and all its parents, mode 0700, where they are not there yet;
+    /// what is there stays as it is. Several peers may do so at once.
+    ///
+    /// # Errors
+    /// `BadPath`; `NotDirectory` if a file or link is in the way; `ReadOnly`; `Io`.
+    pub fn make_dirs(&self, path: &[u8]) -> Result<Dir, StoreError> {
+        check_item_path(path)?;
+        if path.split(|&byte| byte == b'/').any(is_temporary_name) {
+            return Err(StoreError::bad_path(path));
+        }
+        self.check_writable("make directory", path)?;
+        retry_vanished(|| match self.open_dir(path) {
+            Err(error) if error.is_vanished() => {
+                self.make_path(path)?;
+                self.open_dir(path)
+            }
+            outcome => outcome,
+        })
+    }
+
+    fn make_path(&self, path: &[u8]) -> Result<(), StoreError> {
+        let failed = |errno| directory_error("make directory", path, errno);
+        let mut reached: Option<OwnedFd> = None;
+        let root = self.shared.root.fd()?;
+        for component in path.split(|&byte| byte == b'/') {
+            let from = reached.as_ref().map_or(root, |fd| fd.as_fd());
+            let flags = OFlags::PATH | OFlags::DIRECTORY;
+            let mut next = open_component(from, component, flags);
+            if next.as_ref().is_err_and(|errno| *errno == Errno::NOENT) {
+                match mkdirat(from, component, NEW_DIRECTORY_MODE) {
+                    Ok(()) | Err(Errno::EXIST) => {}
+                    Err(errno) => return Err(failed(errno)),
+                }
+                next = open_component(from, component, flags);
+            }
+            reached = Some(next.map_err(failed)?);
+        }
+        Ok(())
+    }
+
+    /// Makes the temporary file `name` in `dir`, mode 0600. If `dir` has vanished, it is made again
+    /// by its path: [`WriteFile::dir`] is the one that holds the file.
+    ///
+    /// # Errors
+    /// `BadPath`; `ReadOnly`; `WrongKind` if something else has that name; `Io`.
+    pub fn create_temporary(
+        &self,
+        dir: &Dir,
+        name: &[u8],
+        left_over: LeftOver,
+    ) -> Result<WriteFile, StoreError> {
+        check_item_name(dir, name)?;
+        self.check_writable("create", &name::join(dir.path(), name))?;
+        let mut parent = Some(dir.clone());
+        retry_vanished(|| {
+            let dir = match parent.take() {
+                Some(given) => given,
+                None => self.make_dirs(dir.path())?,
+            };
+            self.create_in(&dir, name, left_over)
+        })
+    }
+
+    fn create_in(
+        &self,
+        dir: &Dir,
+        name: &[u8],
+        left_over: LeftOver,
+    ) -> Result<WriteFile, StoreError> {
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL;
+        for _ in 0..RACE_TRIES {
+            match create_component(dir.fd()?, name, flags, Mode::from_raw_mode(TEMPORARY_MODE)) {
+                Ok(fd) => return Ok(WriteFile::posix(dir.clone(), name, fd, true)),
+                Err(Errno::EXIST) => {}
+                Err(errno) => return Err(dir.error("create", name, errno)),
+            }
+            match left_over {
+                LeftOver::Replace => {
+                    self.remove(dir, name)?;
+                }
+                LeftOver::Keep => match self.open_temporary(dir, name) {
+                    Err(error) if error.is_vanished() => {}
+                    outcome => return outcome,
+                },
+            }
+        }
+        Err(dir.error("create", name, Errno::EXIST))
+    }
+
+    /// Opens the temporary file `name` in `dir` for writing. It must exist, and is neither made nor
+    /// cut short: a late writer can never bring back or spoil what is finished (B1).
+    ///
+    /// # Errors
+    /// `BadPath`; `ReadOnly`; `WrongKind`; `Io` with `ENOENT` if it was finished or removed.
+    pub fn open_temporary(&self, dir: &Dir, name: &[u8]) -> Result<WriteFile, StoreError> {
+        check_item_name(dir, name)?;
+        self.check_writable("open", &name::join(dir.path(), name))?;
+        match open_component(dir.fd()?, name, OFlags::WRONLY) {
+            Ok(fd) => {
+                let file = WriteFile::posix(dir.clone(), name, fd, false);
+                file.meta().map(|_| file)
+            }
+            Err(Errno::LOOP) => Err(wrong_kind(dir, name, Kind::Symlink)),
+            Err(Errno::ISDIR) => Err(wrong_kind(dir, name, Kind::Directory)),
+            Err(Errno::NXIO | Errno::NODEV) => Err(wrong_kind(dir, name, Kind::Other)),
+            Err(errno) => Err(dir.error("open", name, errno)),
+        }
+    }
+
+    /// Makes the symbolic link `name` in `dir`, pointing to `target`, whatever that is; a left-over
+    /// of that name is replaced. Then set its time and publish it.
+    ///
+    /// # Errors
+    /// `BadPath`; `ReadOnly`; `Io`.
+    pub fn make_symlink(&self, dir: &Dir, name: &[u8], target: &[u8]) -> Result<(), StoreError> {
+        check_item_name(dir, name)?;
+        self.check_writable("make link", &name::join(dir.path(), name))?;
+        for _ in 0..RACE_TRIES {
+            match symlinkat(target, dir.fd()?, name) {
+                Err(Errno::EXIST) => self.remove(dir, name)?,
+                outcome => return outcome.map_err(|errno| dir.error("make link", name, errno)),
+            };
+        }
+        Err(dir.error("make link", name, Errno::EXIST))
+    }
+
+    /// Sets the modification time of the link `name` itself.
+    ///
+    /// # Errors
+    /// `BadPath`; `ReadOnly`; `Io`.
+    pub fn set_link_times(
+        &self,
+        dir: &Dir,
+        name: &[u8],
+        mtime: FileTime,
+    ) -> Result<(), StoreError> {
+        check_item_name(dir, name)?;
+        self.check_writable("set times", &name::join(dir.path(), name))?;
+        utimensat(dir.fd()?, name, &modified_at(mtime), AtFlags::SYMLINK_NOFOLLOW)
+            .map_err(|errno| dir.error("set times", name, errno))
+    }
+
+    /// Gives the finished temporary file or link `temporary` its final `name`, in one step, in the
+    /// same directory. With `replace`, a file or link of that name goes; a directory never does.
+    ///
+    /// Where a file system cannot refuse to replace in one step (NFS), a hard link does it; where
+    /// it has no hard links either, a check before the rename leaves a moment for a race.
+    ///
+    /// # Errors
+    /// `Exists` without `replace`; `WrongKind` if a directory is there; `BadPath`; `ReadOnly`; `Io`
+    /// with `ENOENT` if the temporary name is gone.
+    pub fn publish(
+        &self,
+        dir: &Dir,
+        temporary: &[u8],
+        name: &[u8],
+        replace: bool,
+    ) -> Result<(), StoreError> {
+        check_item_name(dir, temporary)?;
+        check_item_name(dir, name)?;
+        if is_temporary_name(name) {
+            return Err(StoreError::bad_path(&name::join(dir.path(), name)));
+        }
+        self.check_writable("rename", &name::join(dir.path(), name))?;
+        let mut outcome = rename(dir, temporary, name, replace);
+        if matches!(outcome, Err(Errno::NOENT | Errno::STALE)) {
+            // The handle may be of a directory that was replaced; its path is what counts.
+            let reopened = self.open_dir(dir.path())?;
+            outcome = rename(&reopened, temporary, name, replace);
+        }
+        outcome.map_err(|errno| match errno {
+            Errno::EXIST if !replace => {
+                StoreError::Exists { path: name::escape(&name::join(dir.path(), name)) }
+            }
+            Errno::ISDIR => wrong_kind(dir, name, Kind::Directory),
+            other => dir.error("rename", name, other),
+        })
+    }
+
+    /// Unlinks the file or link `name`; returns whether it was there.
+    ///
+    /// # Errors
+    /// `BadPath`; `ReadOnly`; `WrongKind` for a directory; `Io`.
+    pub fn remove(&self, dir: &Dir, name: &[u8]) -> Result<bool, StoreError> {
+        check_item_name(dir, name)?;
+        self.check_writable("remove", &name::join(dir.path(), name))?;
+        match unlinkat(dir.fd()?, name, AtFlags::empty()) {
+            Ok(()) => Ok(true),
+            Err(Errno::NOENT) => Ok(false),
+            Err(Errno::ISDIR) => Err(wrong_kind(dir, name, Kind::Directory)),
+            Err(errno) => Err(dir.error("remove", name, errno)),
+        }
+    }
+
+    /// Sets mode and modification time of the directory at `path`, after all within it is done.
+    ///
+    /// # Errors
+    /// `BadPath`; `NotDirectory`; `ReadOnly`; `Io`.
+    pub fn set_dir_attributes(
+        &self,
+        path: &[u8],
+        mode: u32,
+        mtime: FileTime,
+    ) -> Result<(), StoreError> {
+        self.check_writable("set attributes", path)?;
+        let dir = self.open_dir(path)?;
+        let fd = dir.fd()?;
+        fchmod(fd, Mode::from_raw_mode(mode & 0o7777))
+            .and_then(|()| futimens(fd, &modified_at(mtime)))
+            .map_err(|errno| dir.error("set attributes", b"", errno))
+    }
+
+    /// Makes everything durable that was written before, on all mounts where syncfs serves; the
+    /// others are served by [`WriteFile::finish`] and [`PosixStore::sync_dir`]. Blocks, for as
+    /// long as the disk needs for everybody's data.
+    ///
+    /// # Errors
+    /// `Io`: everything written since the last success is to be written again, never re-checked
+    /// (A4).
+    pub fn sync(&self) -> Result<(), StoreError> {
+        self.shared.mounts.sync().map_err(|errno| StoreError::io("sync", b"", errno))
+    }
+
+    /// Makes the names in `dir` durable where that is done file by file; does nothing where
+    /// [`PosixStore::sync`] does it for all.
+    ///
+    /// # Errors
+    /// `Io`.
+    pub fn sync_dir(&self, dir: &Dir) -> Result<(), StoreError> {
+        if !dir.durability().is_per_file() {
+            return Ok(());
+        }
+        fsync(dir.fd()?).map_err(|errno| dir.error("sync directory", b"", errno))
+    }
+}
+
+/// Repeats `attempt` while what it needs is not there, waiting longer each time (B5).
+fn retry_vanished<T>(mut attempt: impl FnMut() -> Result<T, StoreError>) -> Result<T, StoreError> {
+    let mut outcome = attempt();
+    for try_number in 0..REOPEN_TRIES {
+        match &outcome {
+            Err(error) if error.is_vanished() => {}
+            _ => break,
+        }
+        if try_number > 0 {
+            thread::sleep(REOPEN_WAIT * 2u32.pow(try_number - 1));
+        }
+        outcome = attempt();
+    }
+    outcome
+}
+
+fn rename(dir: &Dir, from: &[u8], to: &[u8], replace: bool) -> Result<(), Errno> {
+    let Ok(fd) = dir.fd() else { return Err(Errno::BADF) };
+    if replace {
+        return renameat(fd, from, fd, to);
+    }
+    match renameat_with(fd, from, fd, to, RenameFlags::NOREPLACE) {
+        Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => {}
+        outcome => return outcome,
+    }
+    match linkat(fd, from, fd, to, AtFlags::empty()) {
+        Ok(()) => unlinkat(fd, from, AtFlags::empty()),
+        Err(Errno::EXIST) => Err(Errno::EXIST),
+        Err(_) => match rustix::fs::statat(fd, to, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(_) => Err(Errno::EXIST),
+            Err(Errno::NOENT) => renameat(fd, from, fd, to),
+            Err(errno) => Err(errno),
+        },
+    }
+}
+
+fn modified_at(mtime: FileTime) -> Timestamps {
+    Timestamps {
+        last_access: Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT },
+        last_modification: Timespec { tv_sec: mtime.seconds, tv_nsec: mtime.nanoseconds.into() },
+    }
+}
+
+/// A temporary file open for writing. Writes at several offsets may run at once.
+///
+/// Dropping it closes it without hearing of errors: end it by [`WriteFile::finish`] or
+/// [`WriteFile::close`].
+pub struct WriteFile {
+    dir: Dir,
+    name: Box<[u8]>,
+    /// `None` in a store that keeps nothing.
+    fd: Option<OwnedFd>,
+    created: bool,
+}
+
+impl WriteFile {
+    fn posix(dir: Dir, name: &[u8], fd: OwnedFd, created: bool) -> Self {
+        Self { dir, name: name.into(), fd: Some(fd), created }
+    }
+
+    /// A file whose bytes go nowhere.
+    pub(super) fn null(dir: Dir, name: &[u8]) -> Self {
+        Self { dir, name: name.into(), fd: None, created: true }
+    }
+
+    fn error(&self, operation: &'static str, errno: impl Into<io::Error>) -> StoreError {
+        self.dir.error(operation, &self.name, errno)
+    }
+
+    /// The directory that holds it: publish it there.
+    pub fn dir(&self) -> &Dir {
+        &self.dir
+    }
+
+    /// Its temporary name.
+    pub fn name(&self) -> &[u8] {
+        &self.name
+    }
+
+    /// Whether this open made the file; else it was there, with what others wrote.
+    pub fn was_created(&self) -> bool {
+        self.created
+    }
+
+    /// What the file is now; its inode tells two temporary files of one name apart (B1). `None` in
+    /// a store that keeps nothing.
+    ///
+    /// # Errors
+    /// `WrongKind`; `Io`.
+    pub fn meta(&self) -> Result<Option<Meta>, StoreError> {
+        let Some(fd) = &self.fd else { return Ok(None) };
+        let meta = stat_open(fd.as_fd(), &self.dir).map_err(|errno| self.error("stat", errno))?;
+        match meta.kind {
+            Kind::File => Ok(Some(meta)),
+            other => Err(wrong_kind(&self.dir, &self.name, other)),
+        }
+    }
+
+    /// Writes all of `bytes` at `offset`. Blocks.
+    ///
+    /// # Errors
+    /// `Io`; see [`StoreError::is_out_of_space`]. Some of the bytes may have been written.
+    pub fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<(), StoreError> {
+        let Some(fd) = &self.fd else { return Ok(()) };
+        let mut written = 0;
+        while written < bytes.len() {
+            match pwrite(fd, &bytes[written..], offset + written as u64) {
+                Ok(0) => return Err(self.error("write", io::ErrorKind::WriteZero)),
+                Ok(count) => written += count,
+                Err(Errno::INTR) => {}
+                Err(errno) => return Err(self.error("write", errno)),
+            }
+        }
+        Ok(())
+    }
+
+    /// Sets the size to `bytes`: a hole is added, or the end is cut off.
+    ///
+    /// # Errors
+    /// `Io`.
+    pub fn set_len(&self, bytes: u64) -> Result<(), StoreError> {
+        let Some(fd) = &self.fd else { return Ok(()) };
+        ftruncate(fd, bytes).map_err(|errno| self.error("set size", errno))
+    }
+
+    /// Reserves space for `bytes` from the start and sets that size, where the file system can;
+    /// returns whether it did. Not for files with holes: they would be filled.
+    ///
+    /// # Errors
+    /// `Io`, above all `ENOSPC`, found before the first byte was moved.
+    pub fn preallocate(&self, bytes: u64) -> Result<bool, StoreError> {
+        let Some(fd) = self.fd.as_ref().filter(|_| bytes > 0) else { return Ok(false) };
+        loop {
+            match fallocate(fd, FallocateFlags::empty(), 0, bytes) {
+                Ok(()) => return Ok(true),
+                Err(Errno::INTR) => {}
+                Err(Errno::OPNOTSUPP | Errno::NOSYS) => return Ok(false),
+                Err(errno) => return Err(self.error("preallocate", errno)),
+            }
+        }
+    }
+
+    /// Sets mode and modification time, in this order after the data, and closes the file. With
+    /// `sync`, all of it is on stable storage before: pass [`DurabilityMethod::is_per_file`] of the
+    /// directory unless no durability is wanted. Publish the file then.
+    ///
+    /// [`DurabilityMethod::is_per_file`]: super::DurabilityMethod::is_per_file
+    ///
+    /// # Errors
+    /// `Io`: the file is to be written again, from the start (A4); an error from close counts.
+    pub fn finish(self, mode: u32, mtime: FileTime, sync: bool) -> Result<(), StoreError> {
+        let Some(fd) = &self.fd else { return Ok(()) };
+        let mode = mode & 0o7777;
+        let network = self.dir.mount().is_some_and(|mount| mount.kind().is_network());
+        if sync && network {
+            // The flush of data would move the time that is set below (B2).
+            fsync(fd).map_err(|errno| self.error("sync", errno))?;
+        }
+        if !self.created || mode != TEMPORARY_MODE {
+            fchmod(fd, Mode::from_raw_mode(mode)).map_err(|errno| self.error("set mode", errno))?;
+        }
+        futimens(fd, &modified_at(mtime)).map_err(|errno| self.error("set times", errno))?;
+        self.close(sync)
+    }
+
+    /// Closes the file without finishing it; with `sync`, its data is on stable storage before.
+    /// Each writer of a file of many extents ends in this way before it reports them written.
+    ///
+    /// # Errors
+    /// `Io`: everything written through this handle is to be written again (A4).
+    pub fn close(mut self, sync: bool) -> Result<(), StoreError> {
+        let Some(fd) = self.fd.take() else { return Ok(()) };
+        if sync {
+            fsync(&fd).map_err(|errno| self.error("sync", errno))?;
+        }
+        close_checked(fd).map_err(|error| self.error("close", error))
+    }
+}
+
+impl fmt::Debug for WriteFile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "WriteFile({})", name::escape(&name::join(self.dir.path(), &self.name)))
+    }
+}
+
+/// Closes `fd` and tells what close(2) said: NFS and quotas report lost writes there.
+fn close_checked(fd: OwnedFd) -> io::Result<()> {
+    // SAFETY: the descriptor was owned by `fd`, which gave it up; it is closed once, here, whatever
+    // close returns (Linux frees the number even on an error).
+    match unsafe { libc::close(fd.into_raw_fd()) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}

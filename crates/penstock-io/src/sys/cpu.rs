@@ -1,0 +1,75 @@
+//! Processors: how many there are for us, and binding threads to them.
+
+use std::io;
+use std::mem::MaybeUninit;
+
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+
+/// How many processors this process may keep busy: the least of those online, those in its
+/// affinity mask and its cgroup's quota (v1 and v2), rounded up; at least 1.
+pub fn available_cpus() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+/// Numbers of the processors that the calling thread may run on, ascending; empty if the kernel
+/// does not say, or numbers more than 1,024 of them. There may be more than
+/// [`available_cpus`], as a cgroup's quota names a count and no processors.
+pub fn allowed_cpus() -> Vec<usize> {
+    let Ok(set) = sched_getaffinity(None) else { return Vec::new() };
+    (0..CpuSet::MAX_CPU).filter(|&cpu| set.is_set(cpu)).collect()
+}
+
+/// Binds the calling thread to processor number `cpu`.
+///
+/// # Errors
+/// `EINVAL` if that processor is not there, or not allowed by the cgroup. A thread that could not
+/// be bound works all the same, only less predictably.
+pub fn pin_thread(cpu: usize) -> io::Result<()> {
+    if cpu >= CpuSet::MAX_CPU {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    let mut set = CpuSet::new();
+    set.set(cpu);
+    Ok(sched_setaffinity(None, &set)?)
+}
+
+/// Processor time that this process has used in all its threads, user and system, in seconds.
+pub fn cpu_seconds() -> f64 {
+    let mut usage = MaybeUninit::<libc::rusage>::zeroed();
+    // SAFETY: `usage` is valid for a write of one `rusage`; the call writes nothing else.
+    unsafe { libc::getrusage(libc::RUSAGE_SELF, usage.as_mut_ptr()) };
+    // SAFETY: all bytes were zeroed, and zero is valid for every field of `rusage`.
+    let usage = unsafe { usage.assume_init() };
+    let seconds = |time: libc::timeval| time.tv_sec as f64 + time.tv_usec as f64 / 1e6;
+    seconds(usage.ru_utime) + seconds(usage.ru_stime)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Promise: workers are counted and pinned within what the host grants us.
+    #[test]
+    fn a_thread_stays_on_the_processor_it_was_bound_to() {
+        let allowed = allowed_cpus();
+        assert!(available_cpus() >= 1 && available_cpus() <= allowed.len());
+        let cpu = *allowed.last().unwrap();
+        let pinned = std::thread::spawn(move || {
+            pin_thread(cpu).unwrap();
+            allowed_cpus()
+        });
+        assert_eq!(pinned.join().unwrap(), [cpu]);
+        assert!(pin_thread(CpuSet::MAX_CPU).is_err());
+    }
+
+    /// Promise: reported CPU seconds grow with work done.
+    #[test]
+    fn work_costs_processor_time() {
+        let before = cpu_seconds();
+        let mut value = 1u64;
+        while cpu_seconds() <= before {
+            value = std::hint::black_box(value.wrapping_mul(3));
+        }
+        assert!(cpu_seconds() > before);
+    }
+}

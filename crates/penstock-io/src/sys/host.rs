@@ -1,0 +1,139 @@
+//! Boots, clocks, mounts, memory and limits.
+
+use std::fs;
+use std::io;
+use std::os::fd::AsFd;
+
+use penstock_proto::units::{FileTime, Instant};
+use rustix::fs::{AtFlags, StatxFlags, fstat, fstatfs, fstatvfs, statx};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use rustix::time::{ClockId, clock_gettime};
+
+/// `STATX_MNT_ID_UNIQUE`, Linux 6.8: a mount id that is never used again while the host runs.
+const STATX_MOUNT_ID_UNIQUE: StatxFlags = StatxFlags::from_bits_retain(0x4000);
+
+/// Identifies this boot of the kernel: 128 random bits (random(4)); a container shares its
+/// host's.
+///
+/// # Errors
+/// If `/proc` is not mounted. Without it nobody can tell which writes a crash may have lost.
+pub fn boot_id() -> io::Result<[u8; 16]> {
+    let text = fs::read_to_string("/proc/sys/kernel/random/boot_id")?;
+    let digits: String = text.trim().chars().filter(|&character| character != '-').collect();
+    data_encoding::HEXLOWER_PERMISSIVE
+        .decode(digits.as_bytes())
+        .ok()
+        .and_then(|bytes| bytes.try_into().ok())
+        .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "boot_id is not a UUID"))
+}
+
+/// The time since boot, sleep included (`CLOCK_BOOTTIME`): what every deadline is counted in (B4).
+pub fn boottime_now() -> Instant {
+    let time = clock_gettime(ClockId::Boottime);
+    // Neither is ever negative on this clock.
+    Instant(time.tv_sec.unsigned_abs() * 1_000_000_000 + time.tv_nsec.unsigned_abs())
+}
+
+/// The time of day. It may jump: for stamps that people read and for comparison with those of
+/// files, never for deadlines.
+pub fn wall_clock_now() -> FileTime {
+    let time = clock_gettime(ClockId::Realtime);
+    FileTime { seconds: time.tv_sec, nanoseconds: u32::try_from(time.tv_nsec).unwrap_or(0) }
+}
+
+/// Identifies the mount that an open file or directory is on.
+///
+/// From Linux 6.8 on it is the unique mount id, which no other mount of this boot ever has.
+/// Before, it is a hash of device number, file-system type and id, and the mount id where the
+/// kernel tells it (5.8): a file system that was unmounted and mounted again may then look the
+/// same. Blocks as a `stat` does.
+///
+/// # Errors
+/// What statx(2) and statfs(2) say; `ESTALE` or `EIO` of a network file system mean that the
+/// store is not there.
+pub fn mount_identity(fd: impl AsFd) -> io::Result<u64> {
+    let fd = fd.as_fd();
+    let told = statx(fd, c"", AtFlags::EMPTY_PATH, STATX_MOUNT_ID_UNIQUE | StatxFlags::MNT_ID);
+    let mut mount_id = 0;
+    if let Ok(told) = told {
+        if told.stx_mask & STATX_MOUNT_ID_UNIQUE.bits() != 0 {
+            return Ok(told.stx_mnt_id);
+        }
+        if told.stx_mask & StatxFlags::MNT_ID.bits() != 0 {
+            mount_id = told.stx_mnt_id;
+        }
+    }
+    let mut hasher = blake3::Hasher::new();
+    hasher.update(&fstat(fd)?.st_dev.to_le_bytes());
+    hasher.update(&(fstatfs(fd)?.f_type as u64).to_le_bytes());
+    hasher.update(&fstatvfs(fd)?.f_fsid.to_le_bytes());
+    hasher.update(&mount_id.to_le_bytes());
+    let mut identity = [0; 8];
+    hasher.finalize_xof().fill(&mut identity);
+    Ok(u64::from_le_bytes(identity))
+}
+
+/// The running kernel's version: major and minor; (0, 0) if it does not look like one, which is
+/// older than anything that a feature asks for.
+pub fn kernel_version() -> (u32, u32) {
+    let name = rustix::system::uname();
+    let release = name.release().to_string_lossy();
+    let mut numbers = release.split(|character: char| !character.is_ascii_digit());
+    let mut next = || numbers.next().and_then(|digits| digits.parse().ok());
+    next().zip(next()).unwrap_or((0, 0))
+}
+
+/// Most memory that this process has had resident at once, in bytes; 0 if unknown.
+///
+/// From `VmHWM` of `/proc/self/status`; `ru_maxrss` would count what the parent used before exec.
+pub fn peak_memory_bytes() -> u64 {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    let kibibytes = line.and_then(|rest| rest.trim().strip_suffix("kB"));
+    kibibytes.and_then(|number| number.trim().parse::<u64>().ok()).unwrap_or(0) * 1024
+}
+
+/// Raises the number of files that this process may have open to what it may ask for without
+/// privilege; returns the limit now in force (`u64::MAX`: none).
+pub fn raise_file_limit() -> u64 {
+    let limit = getrlimit(Resource::Nofile);
+    let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
+    let in_force = match setrlimit(Resource::Nofile, raised) {
+        Ok(()) => limit.maximum,
+        Err(_) => limit.current,
+    };
+    in_force.unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Promise (A5): a boot and a mount are told from others.
+    #[test]
+    fn a5_boots_and_mounts_have_identities() {
+        assert_eq!(boot_id().unwrap(), boot_id().unwrap());
+        assert_ne!(boot_id().unwrap(), [0; 16]);
+        let root = fs::File::open("/").unwrap();
+        let proc = fs::File::open("/proc").unwrap();
+        assert_eq!(mount_identity(&root).unwrap(), mount_identity(&root).unwrap());
+        assert_ne!(mount_identity(&root).unwrap(), mount_identity(&proc).unwrap());
+    }
+
+    /// Promise (B4): the clock of deadlines runs forward.
+    #[test]
+    fn b4_boottime_never_goes_back() {
+        let earlier = boottime_now();
+        assert!(earlier.0 > 0);
+        assert!(boottime_now() >= earlier);
+    }
+
+    /// Promise: figures in a summary come from the host, not from defaults.
+    #[test]
+    fn the_host_tells_version_memory_and_limits() {
+        assert!(kernel_version() >= (4, 18));
+        assert!(peak_memory_bytes() > 64 * 1024);
+        assert!(raise_file_limit() >= 256);
+        assert!(wall_clock_now().seconds > 1_700_000_000);
+    }
+}

@@ -1,0 +1,17 @@
+//! What the host says about itself: boots, clocks, mounts, processors, memory; and two small tools.
+//!
+//! Nothing here keeps state. Facts that cannot be read give an error or a cautious answer, never
+//! a guess that looks like a measurement.
+
+mod cpu;
+mod event;
+mod host;
+mod lock;
+
+pub use cpu::{allowed_cpus, available_cpus, cpu_seconds, pin_thread};
+pub use event::EventFd;
+pub use host::{
+    boot_id, boottime_now, kernel_version, mount_identity, peak_memory_bytes, raise_file_limit,
+    wall_clock_now,
+};
+pub use lock::{LockError, LockFile};
