@@ -1,1 +1,120 @@
-fn main() {}
+//! The one door to the project's own checks: `cargo xtask verify | fix | tidy | fuzz`.
+//!
+//! `verify` writes nothing but build products and is what every gate runs; `fix` repairs what a
+//! machine can repair. Each step says its name before and its duration after; all steps run, and
+//! the failed ones are named at the end.
+#![forbid(unsafe_code)]
+#![allow(clippy::print_stdout, reason = "talking to the person at the terminal is its job")]
+
+mod fuzz;
+mod layers;
+mod source;
+mod step;
+mod tidy;
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+
+use anyhow::{Context, bail};
+
+use step::Steps;
+
+const HELP: &str = "\
+Usage: cargo xtask <COMMAND>
+
+  verify [STEP...]  checks everything, or the steps named: format tidy clippy test docs deny fuzz
+  fix               formats, and applies what clippy suggests
+  tidy              only the limits on sizes of lines, functions and files, and on who uses whom
+  fuzz [SECONDS]    runs every fuzz target for so many seconds each (default 10)
+
+Exit codes: 0 all steps passed, 1 a step failed, 2 wrong command line";
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let result = match words.as_slice() {
+        ["verify", steps @ ..] => verify(steps),
+        ["fix"] => fix(),
+        ["tidy"] => Steps::all().run("tidy", || tidy::check(&root())).finish(),
+        ["fuzz"] => Steps::all().run("fuzz", || fuzz::smoke(&root(), 10)).finish(),
+        ["fuzz", seconds] => match seconds.parse() {
+            Ok(seconds) => Steps::all().run("fuzz", || fuzz::smoke(&root(), seconds)).finish(),
+            Err(_) => return usage(),
+        },
+        _ => return usage(),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            println!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn usage() -> ExitCode {
+    println!("{HELP}");
+    ExitCode::from(2)
+}
+
+/// The root of the work tree, whatever the current directory.
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().map(Path::to_owned).unwrap_or_default()
+}
+
+fn verify(steps: &[&str]) -> anyhow::Result<()> {
+    let root = root();
+    let deny_warnings = ["--", "-D", "warnings"];
+    Steps::named(steps, &["format", "tidy", "clippy", "test", "docs", "deny", "fuzz"])?
+        .run("format", || cargo(&["fmt", "--all", "--check"], &[]))
+        .run("tidy", || tidy::check(&root))
+        .run("clippy", || {
+            let clippy = ["clippy", "--workspace", "--all-targets", "--locked"];
+            cargo(&[&clippy[..], &deny_warnings].concat(), &[])
+        })
+        .run("test", || cargo(&["test", "--workspace", "--locked"], &[]))
+        .run("docs", || {
+            let doc = ["doc", "--workspace", "--no-deps", "--locked"];
+            cargo(&doc, &[("RUSTDOCFLAGS", "-D warnings")])
+        })
+        .run("deny", deny)
+        .run("fuzz", || fuzz::smoke(&root, 10))
+        .finish()
+}
+
+fn fix() -> anyhow::Result<()> {
+    let clippy = ["clippy", "--fix", "--allow-dirty", "--allow-staged", "--workspace"];
+    Steps::all()
+        .run("clippy", || cargo(&[&clippy[..], &["--all-targets"]].concat(), &[]))
+        .run("format", || cargo(&["fmt", "--all"], &[]))
+        .finish()
+}
+
+/// Licences, bans and sources of dependencies. Skipped on a machine without cargo-deny, except
+/// in CI, where a check that does not run must not look like one that passed.
+fn deny() -> anyhow::Result<()> {
+    let version = Command::new("cargo").args(["deny", "--version"]).output();
+    if version.is_ok_and(|output| output.status.success()) {
+        return cargo(&["deny", "--workspace", "check", "licenses", "bans", "sources"], &[]);
+    }
+    if std::env::var_os("CI").is_some() {
+        bail!("cargo-deny is not installed; scripts/setup.sh test installs it");
+    }
+    println!("skipped: cargo-deny is not installed; `scripts/setup.sh test` installs it");
+    Ok(())
+}
+
+/// Runs cargo in the root with its output shown; fails as it fails.
+fn cargo(arguments: &[&str], environment: &[(&str, &str)]) -> anyhow::Result<()> {
+    println!("$ cargo {}", arguments.join(" "));
+    let status = Command::new("cargo")
+        .args(arguments)
+        .envs(environment.iter().copied())
+        .current_dir(root())
+        .status()
+        .context("start cargo")?;
+    if !status.success() {
+        bail!("`cargo {}` failed: {status}", arguments[0]);
+    }
+    Ok(())
+}

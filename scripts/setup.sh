@@ -1,0 +1,153 @@
+#!/usr/bin/env bash
+# Installs what is missing to build, test or demonstrate Penstock on Debian and Ubuntu.
+#
+# Usage: scripts/setup.sh [build|test|demo]    (default: test)
+#
+#   build  a C compiler and Rust: all that the build needs, as SQLite, BLAKE3 and AWS-LC are
+#          compiled from source that their crates bring along
+#   test   also file systems to break, network namespaces, and cargo-deny
+#   demo   also b3sum, the verifier that is not ours
+#
+# May be run any number of times: what is there is left alone. Packages need root, or sudo.
+# Tools without a package go to target/tools.
+# Exit codes: 0 all there, 1 an installation failed, 2 something must be installed by hand.
+set -euo pipefail
+
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+# shellcheck source=scripts/env.sh
+. scripts/env.sh
+
+say() { printf 'setup: %s\n' "$*" >&2; }
+
+# by_hand WHAT HOW: ends with what the user has to do.
+by_hand() {
+    printf 'error: %s\nhint:  %s\n' "$1" "$2" >&2
+    exit 2
+}
+
+apt_is_fresh=no
+# Runs apt-get as root, after one update of its lists.
+apt_install() {
+    command -v apt-get >/dev/null ||
+        by_hand "this machine has no apt-get" "install with its own package manager: $*"
+    local as_root=()
+    if [ "$(id -u)" -ne 0 ]; then
+        command -v sudo >/dev/null ||
+            by_hand "installing packages needs root" "as root: apt-get install $*"
+        as_root=(sudo)
+    fi
+    apt_update
+    say "installing $*"
+    "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive \
+        apt-get -o DPkg::Lock::Timeout=300 install -y -q --no-install-recommends "$@" >&2
+}
+
+apt_update() {
+    if [ "$apt_is_fresh" = no ]; then
+        local as_root=()
+        [ "$(id -u)" -eq 0 ] || as_root=(sudo)
+        # Lists of one mirror may be stale or gone; the installation says what really lacks.
+        "${as_root[@]}" apt-get -o DPkg::Lock::Timeout=300 update -q >&2 || true
+        apt_is_fresh=yes
+    fi
+}
+
+# The version of a package that apt would install, without revision, or nothing.
+apt_candidate() {
+    command -v apt-cache >/dev/null || return 0
+    apt-cache policy "$1" 2>/dev/null | sed -n 's/^  Candidate: \([0-9.]*\).*/\1/p'
+}
+
+# want COMMAND PACKAGE: notes the package if the command is missing.
+missing=()
+want() {
+    # Tools for root may lie outside a user's PATH.
+    PATH="$PATH:/usr/sbin:/sbin" command -v "$1" >/dev/null 2>&1 || missing+=("$2")
+}
+
+want_packages() {
+    want cc build-essential
+    want c++ build-essential
+    want make build-essential
+    want curl curl
+    [ -e /etc/ssl/certs/ca-certificates.crt ] || missing+=(ca-certificates)
+    if [ "$1" != build ]; then
+        want mkfs.xfs xfsprogs
+        want mkfs.ext4 e2fsprogs
+        want losetup mount
+        want mount mount
+        want ip iproute2
+        want find findutils
+        want gzip gzip
+    fi
+    if [ "${#missing[@]}" -gt 0 ]; then
+        mapfile -t missing < <(printf '%s\n' "${missing[@]}" | sort -u)
+        apt_install "${missing[@]}"
+    fi
+}
+
+# Makes sure of a cargo that is new enough: the one there, else rustup's, else apt's.
+want_rust() {
+    local needed
+    needed=$(rust_needed)
+    if ! at_least "$(cargo_version)" "$needed"; then
+        command -v rustup >/dev/null 2>&1 || want_rust_packages "$needed"
+        if command -v rustup >/dev/null 2>&1; then
+            say "installing Rust stable with rustup"
+            rustup toolchain install stable --profile minimal -c clippy -c rustfmt >&2
+            export RUSTUP_TOOLCHAIN=stable
+        fi
+    fi
+    at_least "$(cargo_version)" "$needed" ||
+        by_hand "Rust $needed or later is needed, there is $(cargo_version || true)" \
+            "rustup update stable"
+    if ! cargo fmt --version >/dev/null 2>&1 || ! cargo clippy --version >/dev/null 2>&1; then
+        command -v rustup >/dev/null 2>&1 ||
+            by_hand "clippy or rustfmt is missing" "install them as your Rust was installed"
+        rustup component add clippy rustfmt >&2
+    fi
+}
+
+want_rust_packages() {
+    apt_update
+    if at_least "$(apt_candidate cargo)" "$1"; then
+        apt_install cargo rustc rust-clippy rustfmt
+    elif [ -n "$(apt_candidate rustup)" ]; then
+        apt_install rustup
+    else
+        by_hand "this release has neither Rust $1 nor rustup as a package" \
+            "curl --proto '=https' --tlsv1.2 -sSf https://sh.rustup.rs | sh -s -- -y; then again"
+    fi
+}
+
+# want_tool CRATE: installs a program from crates.io into target/tools if it is missing.
+want_tool() {
+    command -v "$1" >/dev/null 2>&1 && return 0
+    say "compiling $1 into target/tools (once, some minutes)"
+    CARGO_TARGET_DIR=target/tools/build \
+        cargo install "$1" --locked --quiet --root target/tools >&2 || return 1
+    rm -rf target/tools/build
+}
+
+# A verifier by other hands. sha256sum, which is always there, does if neither way leads to b3sum.
+want_b3sum() {
+    command -v b3sum >/dev/null 2>&1 && return 0
+    apt_update
+    if [ -n "$(apt_candidate b3sum)" ]; then
+        apt_install b3sum
+    else
+        want_tool b3sum || say "no b3sum to be had; the demo will verify with sha256sum"
+    fi
+}
+
+case "${1:-test}" in
+    build | test | demo) ;;
+    *) by_hand "no such purpose: $1" "scripts/setup.sh [build|test|demo]" ;;
+esac
+want_packages "${1:-test}"
+want_rust
+case "${1:-test}" in
+    test) want_tool cargo-deny || say "no cargo-deny to be had; dependencies stay unchecked" ;;
+    demo) want_b3sum ;;
+esac
+say "everything for ${1:-test} is there (cargo $(cargo_version))"

@@ -1,0 +1,115 @@
+//! Limits that keep the source readable: no line, function or file grows past them.
+//!
+//! They are a ratchet: there is no list of exceptions, so what is split once stays split.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, bail};
+
+use crate::{layers, source};
+
+/// Columns of a line, as in rustfmt.toml.
+const LINE_COLUMNS_MAX: usize = 100;
+/// Lines of a function, from `fn` to its closing brace.
+const FUNCTION_LINES_MAX: usize = 70;
+/// Lines of a file, its tests included.
+const FILE_LINES_MAX: usize = 1_000;
+/// Words that mark work left undone; put together here so that this file passes its own check.
+const UNDONE: [&str; 5] = [
+    concat!("to", "do!("),
+    concat!("unimple", "mented!("),
+    concat!("d", "bg!("),
+    concat!("FIX", "ME"),
+    concat!("TO", "DO"),
+];
+
+/// Checks every Rust source and shell script of the project.
+///
+/// # Errors
+/// Something is over its limit; each place has been printed as `path:line: what`.
+pub(crate) fn check(root: &Path) -> anyhow::Result<()> {
+    let mut files = Vec::new();
+    for part in ["crates", "xtask", "fuzz", "scripts"] {
+        collect(&root.join(part), &mut files)?;
+    }
+    files.sort();
+    let mut complaints = layers::check(root)?;
+    for file in &files {
+        let text = fs::read_to_string(file).with_context(|| format!("read {}", file.display()))?;
+        let name = file.strip_prefix(root).unwrap_or(file).display();
+        complaints.extend(complain(&text).into_iter().map(|one| format!("{name}:{one}")));
+    }
+    for complaint in &complaints {
+        println!("{complaint}");
+    }
+    if !complaints.is_empty() {
+        bail!("{} places are over their limit", complaints.len());
+    }
+    println!("{} files are within their limits", files.len());
+    Ok(())
+}
+
+fn collect(dir: &Path, files: &mut Vec<PathBuf>) -> anyhow::Result<()> {
+    if !dir.exists() {
+        return Ok(());
+    }
+    for entry in fs::read_dir(dir).with_context(|| format!("list {}", dir.display()))? {
+        let path = entry.with_context(|| format!("list {}", dir.display()))?.path();
+        if path.is_dir() && !path.ends_with("target") {
+            collect(&path, files)?;
+        } else if path.extension().is_some_and(|name| name == "rs" || name == "sh") {
+            files.push(path);
+        }
+    }
+    Ok(())
+}
+
+/// What is over its limit in one file, as `line: what`.
+fn complain(text: &str) -> Vec<String> {
+    let mut complaints = Vec::new();
+    for (line, content) in (1..).zip(text.lines()) {
+        let columns = content.chars().count();
+        // The row of a table in documentation cannot be broken.
+        let table = content.trim_start().starts_with("//! |") || content.contains("/// |");
+        if columns > LINE_COLUMNS_MAX && !table {
+            complaints.push(format!("{line}: {columns} columns, at most {LINE_COLUMNS_MAX}"));
+        }
+        if let Some(word) = UNDONE.iter().find(|&&word| content.contains(word)) {
+            complaints.push(format!("{line}: `{word}` marks work left undone"));
+        }
+    }
+    let lines = text.lines().count();
+    if lines > FILE_LINES_MAX {
+        complaints.push(format!("1: {lines} lines, at most {FILE_LINES_MAX}"));
+    }
+    for function in source::functions(&source::mask(text)) {
+        let (first, length) = (*function.lines.start(), function.lines.count());
+        if length > FUNCTION_LINES_MAX {
+            let name = function.name;
+            complaints.push(format!(
+                "{first}: function `{name}` has {length} lines, at most {FUNCTION_LINES_MAX}"
+            ));
+        }
+    }
+    complaints
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Promise: exactly what is over a limit is reported, with its line.
+    #[test]
+    fn limits_are_exact() {
+        let function = |lines: usize| format!("fn a() {{\n{}}}\n", "    b();\n".repeat(lines - 2));
+        assert!(complain(&function(70)).is_empty());
+        assert_eq!(complain(&function(71)), ["1: function `a` has 71 lines, at most 70"]);
+        assert!(complain(&"é".repeat(100)).is_empty());
+        assert!(complain(&format!("//! | {} |", "é".repeat(101))).is_empty());
+        assert_eq!(complain(&"é".repeat(101)), ["1: 101 columns, at most 100"]);
+        assert!(complain(&"\n".repeat(1_000)).is_empty());
+        assert_eq!(complain(&"\n".repeat(1_001)), ["1: 1001 lines, at most 1000"]);
+        assert_eq!(complain(&format!("\n// {} later", UNDONE[3])).len(), 1);
+    }
+}
