@@ -93,14 +93,14 @@ want_rust() {
     if ! at_least "$(cargo_version)" "$needed"; then
         command -v rustup >/dev/null 2>&1 || want_rust_packages "$needed"
         if command -v rustup >/dev/null 2>&1; then
-            say "installing Rust stable with rustup"
-            rustup toolchain install stable --profile minimal -c clippy -c rustfmt >&2
-            export RUSTUP_TOOLCHAIN=stable
+            say "installing Rust $RUST_TESTED with rustup"
+            rustup toolchain install "$RUST_TESTED" --profile minimal -c clippy -c rustfmt >&2
+            export RUSTUP_TOOLCHAIN=$RUST_TESTED
         fi
     fi
     at_least "$(cargo_version)" "$needed" ||
         by_hand "Rust $needed or later is needed, there is $(cargo_version || true)" \
-            "rustup update stable"
+            "rustup toolchain install $RUST_TESTED"
     if ! cargo fmt --version >/dev/null 2>&1 || ! cargo clippy --version >/dev/null 2>&1; then
         command -v rustup >/dev/null 2>&1 ||
             by_hand "clippy or rustfmt is missing" "install them as your Rust was installed"
