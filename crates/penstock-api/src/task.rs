@@ -108,6 +108,8 @@ pub struct TaskFigures {
     pub limit: String,
     /// What the task waits for and until when; empty if it moves.
     pub waiting: String,
+    /// CPU seconds of the whole process since the task began.
+    pub cpu_seconds: f64,
 }
 
 /// A running task.
@@ -159,6 +161,12 @@ pub trait TargetPeer: Send + Sync {
         control: Arc<dyn TaskControl>,
     ) -> Result<Arc<dyn Task>, Problem>;
 
-    /// Removes the temporary files of a transfer below `root`, and its sync marker.
-    fn clean(&self, transfer: TransferId, store: &Name, root: &PathText);
+    /// Removes the sync marker of a transfer that has ended, and the temporary files that it may
+    /// have left: those of the entries of `pages` in generations up to `generation_max`.
+    fn clean(
+        &self,
+        spec: &TaskSpec,
+        pages: &mut dyn Iterator<Item = TaskPage>,
+        generation_max: u32,
+    );
 }

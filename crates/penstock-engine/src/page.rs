@@ -330,6 +330,10 @@ impl PageLedger {
         self.large_of(piece).map_or(0, |file| file.generation)
     }
 
+    pub(crate) fn generation_max(&self) -> u32 {
+        self.large.values().map(|file| file.generation).max().unwrap_or(0)
+    }
+
     /// Size of the large file that `piece` belongs to, and whether it was begun; `None` for packs.
     pub(crate) fn large_file(&self, piece: u32) -> Option<(u64, bool)> {
         self.large_of(piece).map(|file| (file.bytes, file.started))

@@ -707,6 +707,17 @@ impl TransferMachine {
         self.advance();
     }
 
+    /// Whether something waits for a commit and for nothing else, so that committing now rather
+    /// than at the next interval brings the transfer on.
+    pub fn commit_is_urgent(&self) -> bool {
+        self.synced_news.is_some() || !self.finish_next.is_empty()
+    }
+
+    /// The greatest attempt number of any large file of an open page.
+    pub fn generation_max(&self) -> u32 {
+        self.open.values().map(|page| page.ledger.generation_max()).max().unwrap_or(0)
+    }
+
     /// Where the transfer stands.
     pub fn phase(&self) -> Phase {
         self.phase

@@ -1,16 +1,46 @@
 //! Runs one transfer at its target: pulls pages, hands out work, keeps the ledger.
+//!
+//! One thread owns the run. It opens pages as the window asks for them, commits the ledger at least
+//! once a second (log files first, heads after, A2), and tells the world how it stands. A second
+//! thread pulls pages ahead, so that a round trip to the source costs no time here. The peer calls
+//! in through [`TaskControl`]; the machine that decides is behind one lock, taken per batch of
+//! reports and per request for work, never per stride.
+//!
+//! What survives a crash is the journal and the heads; a run that starts again replays the logs of
+//! the pages that were not complete and goes on. Nothing that is complete is looked at again,
+//! unless the store's sync marker says that the store itself went back in time (A5).
 
+mod control;
+mod journal;
+mod outcome;
+mod pages;
+
+use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
-use penstock_api::heads::HeadStore;
-use penstock_api::problem::Problem;
-use penstock_api::scan::PageSource;
-use penstock_api::task::{SourceAccess, TargetPeer};
-use penstock_api::transfer::{FailedItem, PathText, Progress, TransferOptions};
+use penstock_api::heads::{HeadCommit, HeadStore, LedgerHead, PageHead};
+use penstock_api::problem::{Exit, Problem};
+use penstock_api::scan::{PageSource, ScanSummary};
+use penstock_api::task::{SourceAccess, TargetPeer, Task, TaskSpec};
+use penstock_api::transfer::{Encryption, FailedItem, PathText, Progress, TransferOptions};
+use penstock_engine::transfer::{LedgerCommit, PageStanding, Phase, TransferMachine, WindowLimits};
+use penstock_proto::frame::Framing;
 use penstock_proto::id::{Name, TransferId};
-use std::sync::Mutex;
+use penstock_proto::manifest::{Page, page_digest};
+
+use control::Shared;
+use journal::Journal;
+use pages::{Pulled, Puller};
+
+/// Longest time between two commits of the ledger (A7).
+const COMMIT_INTERVAL: Duration = Duration::from_millis(900);
+/// How often the figures are brought up to date.
+const VIEW_INTERVAL: Duration = Duration::from_millis(200);
+/// Failed items that are kept for `show`; the list has all.
+const FAILURES_SHOWN: usize = 20;
 
 /// What a run needs.
 pub struct RunInput {
@@ -56,6 +86,9 @@ pub struct RunControl {
     view: Mutex<RunView>,
 }
 
+const WISH_PAUSE: u8 = 1;
+const WISH_CANCEL: u8 = 2;
+
 /// What others see of a run.
 #[derive(Clone, Debug, Default)]
 pub struct RunView {
@@ -72,16 +105,450 @@ pub struct RunView {
 impl RunControl {
     /// Asks the run to stop and keep its ledger.
     pub fn pause(&self) {
-        let _ = self.wish.compare_exchange(0, 1, Ordering::AcqRel, Ordering::Acquire);
+        let _ = self.wish.compare_exchange(0, WISH_PAUSE, Ordering::AcqRel, Ordering::Acquire);
     }
 
     /// Asks the run to stop and remove what it made.
     pub fn cancel(&self) {
-        self.wish.store(2, Ordering::Release);
+        self.wish.store(WISH_CANCEL, Ordering::Release);
     }
 
     /// What is to be seen of the run now.
     pub fn view(&self) -> RunView {
         self.view.lock().map(|view| view.clone()).unwrap_or_default()
+    }
+
+    fn update(&self, change: impl FnOnce(&mut RunView)) {
+        if let Ok(mut view) = self.view.lock() {
+            change(&mut view);
+        }
+    }
+}
+
+/// Where the files are that a run leaves behind.
+#[derive(Clone, Debug)]
+pub struct RunFiles {
+    /// What failed, one JSON object of [`FailedItem`] a line.
+    pub failures: PathBuf,
+    /// The digest list.
+    pub digests: PathBuf,
+}
+
+impl RunFiles {
+    /// Those of the transfer whose journal is at `journal`.
+    pub fn of(journal: &std::path::Path) -> Self {
+        Self { failures: journal.join("failures.jsonl"), digests: journal.join("digests") }
+    }
+}
+
+/// Runs a transfer until it ends, or is stopped. Blocks all the while: give it a thread.
+pub fn run(input: RunInput) -> RunOutcome {
+    let control = Arc::clone(&input.control);
+    match Run::begin(input) {
+        Ok(mut run) => {
+            let outcome = run.drive();
+            run.puller.stop();
+            match outcome {
+                Ok(outcome) => outcome,
+                Err(problem) => {
+                    run.task.stop(false);
+                    RunOutcome::Failed(problem)
+                }
+            }
+        }
+        Err(problem) => {
+            control.update(|view| view.reason = problem.to_string());
+            RunOutcome::Failed(problem)
+        }
+    }
+}
+
+struct Run {
+    id: TransferId,
+    options: TransferOptions,
+    spec: TaskSpec,
+    peer: Arc<dyn TargetPeer>,
+    heads: Arc<dyn HeadStore>,
+    control: Arc<RunControl>,
+    shared: Arc<Shared>,
+    task: Arc<dyn Task>,
+    puller: Puller,
+    /// Heads of an earlier run that are not opened yet.
+    known: BTreeMap<u32, PageHead>,
+    doubt_all: bool,
+    scan: Option<ScanSummary>,
+    scan_committed: bool,
+    committed_at: Instant,
+    viewed_at: Instant,
+    began: Instant,
+    found: (u64, u64, u64),
+    failures_shown: Vec<FailedItem>,
+    rate: RateView,
+}
+
+impl Run {
+    fn begin(input: RunInput) -> Result<Self, Problem> {
+        let head = input.heads.load(input.id)?;
+        let journal = Journal::open(&input.journal)?;
+        let framing = match input.options.encryption {
+            Encryption::Tls => Framing::Tls,
+            Encryption::Off => Framing::Clear,
+        };
+        let spec = TaskSpec {
+            transfer: input.id,
+            store: input.store,
+            root: input.root,
+            store_id: head.store,
+            epoch: head.epoch,
+            source: input.source,
+            digest: input.options.digest,
+            framing,
+            durability: input.options.durability,
+            digest_list: input.options.digest_list,
+            lanes_max: input.options.lanes_max,
+        };
+        let start = input.peer.prepare(&spec)?;
+        if head.store == 0 {
+            let commit =
+                HeadCommit { store: Some(start.incarnation.store), ..HeadCommit::default() };
+            input.heads.commit(input.id, &commit)?;
+        }
+        let doubt_all = start.marker < head.epoch;
+        if doubt_all {
+            tracing::warn!(
+                transfer = %input.id, marker = start.marker, epoch = head.epoch,
+                "the store is older than the ledger: everything is checked again"
+            );
+        }
+        let machine = machine_of(&input.options, &head, &start.incarnation, doubt_all, input.id);
+        let found = (
+            head.pages.len() as u64,
+            head.pages.iter().map(|page| page.files).sum(),
+            head.pages.iter().map(|page| page.bytes).sum(),
+        );
+        let shared = Arc::new(Shared::new(machine, journal));
+        input.control.update(|view| view.durable_by.clone_from(&start.durable_by));
+        let complete = |page: &PageHead| page.complete && !doubt_all;
+        let known: BTreeMap<u32, PageHead> = head
+            .pages
+            .into_iter()
+            .filter(|page| !complete(page))
+            .map(|page| (page.page, page))
+            .collect();
+        let task = input.peer.start(&spec, Arc::clone(&shared) as _)?;
+        let now = Instant::now();
+        let scan_committed = head.scan.is_some();
+        if let Some(scan) = &head.scan {
+            shared.machine().handle_scan_end(scan.pages);
+        }
+        Ok(Self {
+            id: input.id,
+            options: input.options,
+            spec,
+            peer: input.peer,
+            heads: input.heads,
+            control: input.control,
+            puller: Puller::start(input.pages, Arc::clone(&shared)),
+            shared,
+            task,
+            known,
+            doubt_all,
+            scan: head.scan,
+            scan_committed,
+            committed_at: now,
+            viewed_at: now,
+            began: now,
+            found,
+            failures_shown: Vec::new(),
+            rate: RateView::default(),
+        })
+    }
+
+    /// The loop: open pages, commit, look, until the end.
+    fn drive(&mut self) -> Result<RunOutcome, Problem> {
+        loop {
+            let opened = self.open_pages()?;
+            self.show_failures();
+            let urgent = self.shared.commit_is_urgent();
+            if urgent || self.committed_at.elapsed() >= COMMIT_INTERVAL {
+                self.commit()?;
+            }
+            if self.viewed_at.elapsed() >= VIEW_INTERVAL {
+                self.show();
+            }
+            match self.control.wish.load(Ordering::Acquire) {
+                WISH_PAUSE => return self.pause(),
+                WISH_CANCEL => return self.cancel(),
+                _ => {}
+            }
+            if let Some(problem) = self.shared.take_broken() {
+                return self.break_off(problem);
+            }
+            if self.shared.machine().phase() == Phase::Done {
+                return self.finish();
+            }
+            if !opened {
+                self.shared.wait(Duration::from_millis(50));
+            }
+        }
+    }
+
+    /// Opens what the window asks for; gives whether anything was opened.
+    fn open_pages(&mut self) -> Result<bool, Problem> {
+        let mut opened = false;
+        loop {
+            let Some(number) = self.shared.machine().wants_page() else { return Ok(opened) };
+            if let Some(head) = self.known.remove(&number) {
+                self.open_known(&head)?;
+                opened = true;
+                continue;
+            }
+            match self.puller.page(number)? {
+                Some(Pulled::Page(encoded)) => {
+                    self.open_new(number, &encoded)?;
+                    opened = true;
+                }
+                Some(Pulled::End(summary)) => {
+                    self.shared.machine().handle_scan_end(summary.pages);
+                    self.scan = Some(summary);
+                    opened = true;
+                }
+                None => return Ok(opened),
+            }
+        }
+    }
+
+    fn open_new(&mut self, number: u32, encoded: &[u8]) -> Result<(), Problem> {
+        let page = self.check_page(number, encoded)?;
+        self.shared.journal().write_page(number, encoded)?;
+        let digest = page_digest(encoded);
+        self.count_found(&page);
+        let page = self.shared.remember(page, digest);
+        self.shared.machine().handle_page(&page, digest, Vec::new(), 0, false);
+        Ok(())
+    }
+
+    fn open_known(&mut self, head: &PageHead) -> Result<(), Problem> {
+        let kept = self.shared.journal().read_page(head.page)?;
+        let encoded = match kept.filter(|encoded| page_digest(encoded) == head.digest) {
+            Some(encoded) => encoded,
+            None => self.puller.page_again(head.page, head.digest)?,
+        };
+        let page = self.check_page(head.page, &encoded)?;
+        let log = self.shared.journal().read_log(head.page, head.log_bytes)?;
+        self.count_found(&page);
+        let page = self.shared.remember(page, head.digest);
+        let mut machine = self.shared.machine();
+        machine.handle_page(&page, head.digest, log, head.log_bytes, self.doubt_all);
+        Ok(())
+    }
+
+    fn check_page(&self, number: u32, encoded: &[u8]) -> Result<Page, Problem> {
+        let page = Page::decode(encoded).map_err(|cause| {
+            Problem::new(
+                Exit::Fatal,
+                "manifest",
+                format!("page {number} of the data set is broken"),
+            )
+            .because(cause)
+        })?;
+        if page.transfer != self.id || page.number != number {
+            let title = format!("the source gave another page than number {number}");
+            return Err(Problem::new(Exit::Fatal, "manifest", title));
+        }
+        Ok(page)
+    }
+
+    fn count_found(&mut self, page: &Page) {
+        self.found.0 += page.entries().len() as u64;
+        self.found.1 += page.file_count();
+        self.found.2 += page.file_bytes();
+    }
+
+    /// Commits what is new: logs, then heads.
+    fn commit(&mut self) -> Result<(), Problem> {
+        self.committed_at = Instant::now();
+        let commit = self.shared.machine().take_commit();
+        let scan = (!self.scan_committed).then(|| self.scan.clone()).flatten();
+        if commit.is_none() && scan.is_none() {
+            return Ok(());
+        }
+        let commit = commit.unwrap_or(LedgerCommit { pages: Vec::new(), synced: None });
+        let durable = commit.synced.is_some();
+        {
+            let mut journal = self.shared.journal();
+            for page in &commit.pages {
+                journal.append(page.page, &page.append, page.log_bytes)?;
+            }
+            if durable {
+                journal.sync(commit.pages.iter().map(|page| page.page))?;
+            }
+        }
+        let pages = commit.pages.iter().map(|page| PageHead {
+            page: page.page,
+            digest: page.digest,
+            log_bytes: page.log_bytes,
+            complete: page.complete,
+            files: page.files,
+            bytes: page.bytes,
+            failures: page.failures,
+        });
+        let heads = HeadCommit {
+            pages: pages.collect(),
+            scan: scan.clone(),
+            epoch: commit.synced,
+            store: None,
+            durable,
+        };
+        self.heads.commit(self.id, &heads)?;
+        self.scan_committed |= scan.is_some();
+        self.shared.machine().handle_committed(&commit);
+        Ok(())
+    }
+
+    fn pause(&mut self) -> Result<RunOutcome, Problem> {
+        self.task.stop(false);
+        self.commit()?;
+        self.show();
+        Ok(RunOutcome::Paused)
+    }
+
+    fn break_off(&mut self, problem: Problem) -> Result<RunOutcome, Problem> {
+        self.task.stop(false);
+        self.commit()?;
+        self.show();
+        Ok(RunOutcome::Failed(problem))
+    }
+
+    fn cancel(&mut self) -> Result<RunOutcome, Problem> {
+        self.task.stop(true);
+        self.commit()?;
+        let (mut pages, generation_max) = self.unfinished_pages();
+        self.peer.clean(&self.spec, &mut pages, generation_max);
+        self.heads.remove(self.id)?;
+        Ok(RunOutcome::Cancelled)
+    }
+
+    /// Pages that may have left temporary files: all that were opened.
+    fn unfinished_pages(
+        &self,
+    ) -> (impl Iterator<Item = penstock_api::task::TaskPage> + use<>, u32) {
+        let shared = Arc::clone(&self.shared);
+        let pages = (0..).map_while(move |number| shared.read_page(number).ok());
+        (pages, self.shared.generation_max())
+    }
+
+    /// Everything is durable: write the lists, clean up, say how it went.
+    fn finish(&mut self) -> Result<RunOutcome, Problem> {
+        self.task.stop(false);
+        self.commit()?;
+        self.peer.clean(&self.spec, &mut std::iter::empty(), 0);
+        let head = self.heads.load(self.id)?;
+        let scan = self.scan.clone().unwrap_or_default();
+        let tally = outcome::write_lists(&self.shared, &head, &scan, self.options.digest_list)?;
+        self.show();
+        Ok(match tally.problem() {
+            Some(problem) => RunOutcome::Failed(problem),
+            None => RunOutcome::Done,
+        })
+    }
+
+    fn show_failures(&mut self) {
+        let news = self.shared.machine().take_failures();
+        for (number, failure) in news {
+            if self.failures_shown.len() >= FAILURES_SHOWN {
+                return;
+            }
+            if let Ok(page) = self.shared.read_page(number)
+                && let Some(item) = outcome::failed_item(&page.page, &failure)
+            {
+                self.failures_shown.push(item);
+            }
+        }
+    }
+
+    fn show(&mut self) {
+        self.viewed_at = Instant::now();
+        let totals = self.shared.machine().totals();
+        let figures = self.task.figures();
+        let seconds = self.began.elapsed().as_secs_f64();
+        self.rate.add(seconds, figures.bytes_verified);
+        let scan = self.scan.as_ref();
+        let progress = Progress {
+            entries_found: scan.map_or(self.found.0, |scan| scan.entries),
+            files_found: scan.map_or(self.found.1, |scan| scan.files),
+            bytes_found: scan.map_or(self.found.2, |scan| scan.bytes),
+            scan_complete: scan.is_some(),
+            files: totals.files,
+            bytes: totals.bytes,
+            bytes_durable: totals.bytes_durable,
+            bytes_verified: figures.bytes_verified,
+            bytes_resumed: totals.bytes_resumed,
+            bytes_resent: figures.bytes_resent,
+            repairs: figures.repairs,
+            skipped: scan.map_or(0, |scan| scan.skipped),
+            errors: totals.failures
+                + scan.map_or(0, |scan| scan.errors.len() as u64 + scan.errors_more),
+            lanes: figures.lanes,
+            rate_bits_per_s: self.rate.now,
+            rate_max_bits_per_s: self.rate.greatest,
+            seconds,
+            cpu_seconds: figures.cpu_seconds,
+            limit: figures.limit,
+        };
+        let pulling = self.puller.waiting();
+        let reason = if figures.waiting.is_empty() { pulling } else { figures.waiting };
+        let failures = self.failures_shown.clone();
+        self.control.update(|view| {
+            view.progress = progress;
+            view.reason = reason;
+            view.failures = failures;
+        });
+    }
+}
+
+fn machine_of(
+    options: &TransferOptions,
+    head: &LedgerHead,
+    incarnation: &penstock_proto::journal::Incarnation,
+    doubt_all: bool,
+    id: TransferId,
+) -> TransferMachine {
+    let complete = head.pages.iter().filter(|page| page.complete && !doubt_all).map(|page| {
+        let standing = PageStanding {
+            digest: page.digest,
+            log_bytes: page.log_bytes,
+            files: page.files,
+            bytes: page.bytes,
+            failures: page.failures,
+        };
+        (page.page, standing)
+    });
+    let [a, b, c, d, e, f, g, h, ..] = id.0;
+    let seed = u64::from_le_bytes([a, b, c, d, e, f, g, h]);
+    let limits = WindowLimits::default();
+    TransferMachine::new(options.digest, *incarnation, head.epoch, complete, limits, seed)
+}
+
+/// The rate over the last second or so, and the greatest such rate.
+#[derive(Debug, Default)]
+struct RateView {
+    samples: std::collections::VecDeque<(f64, u64)>,
+    now: f64,
+    greatest: f64,
+}
+
+impl RateView {
+    fn add(&mut self, seconds: f64, bytes: u64) {
+        self.samples.push_back((seconds, bytes));
+        while self.samples.len() > 2 && self.samples[1].0 + 1.0 <= seconds {
+            self.samples.pop_front();
+        }
+        if let Some((then, before)) = self.samples.front()
+            && seconds - then > 0.05
+        {
+            self.now = (bytes - before) as f64 * 8.0 / (seconds - then);
+            self.greatest = self.greatest.max(self.now);
+        }
     }
 }

@@ -1,0 +1,139 @@
+//! What the run and its peer share: the machine, the journal, and a few pages in memory.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use penstock_api::problem::{Exit, Problem};
+use penstock_api::task::{Report, TaskControl, TaskPage, WorkReply};
+use penstock_engine::transfer::TransferMachine;
+use penstock_proto::digest::Digest;
+use penstock_proto::manifest::{Page, page_digest};
+
+use super::journal::Journal;
+
+/// Decoded pages kept in memory, some 400 KiB each at most; others are read again when needed.
+const PAGES_KEPT: usize = 48;
+
+/// The machine of a transfer and what belongs to it, as several threads use it.
+pub(crate) struct Shared {
+    machine: Mutex<TransferMachine>,
+    journal: Mutex<Journal>,
+    pages: Mutex<VecDeque<TaskPage>>,
+    broken: Mutex<Option<Problem>>,
+    news: Mutex<bool>,
+    wake: Condvar,
+}
+
+impl Shared {
+    pub(crate) fn new(machine: TransferMachine, journal: Journal) -> Self {
+        Self {
+            machine: Mutex::new(machine),
+            journal: Mutex::new(journal),
+            pages: Mutex::new(VecDeque::new()),
+            broken: Mutex::new(None),
+            news: Mutex::new(false),
+            wake: Condvar::new(),
+        }
+    }
+
+    pub(crate) fn machine(&self) -> MutexGuard<'_, TransferMachine> {
+        // A panic while the lock was held is a broken promise of our own; the ledger on disk is
+        // sound, and going on lets the run end in order.
+        self.machine.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn journal(&self) -> MutexGuard<'_, Journal> {
+        self.journal.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether something waits for a commit, so that the interval should not be waited out.
+    pub(crate) fn commit_is_urgent(&self) -> bool {
+        self.machine().commit_is_urgent()
+    }
+
+    /// The greatest attempt number of any file so far.
+    pub(crate) fn generation_max(&self) -> u32 {
+        self.machine().generation_max()
+    }
+
+    pub(crate) fn take_broken(&self) -> Option<Problem> {
+        if let Some(problem) = self.broken.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            return Some(problem);
+        }
+        self.machine().is_broken().then(|| {
+            Problem::new(Exit::Fatal, "sync", "the target store failed to sync several times")
+                .hint("look at the kernel log of the target host for I/O errors")
+        })
+    }
+
+    /// Waits for news of the peer, up to `most`.
+    pub(crate) fn wait(&self, most: Duration) {
+        let news = self.news.lock().unwrap_or_else(PoisonError::into_inner);
+        let waited = self.wake.wait_timeout_while(news, most, |news| !*news);
+        let (mut news, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        *news = false;
+    }
+
+    pub(crate) fn notify(&self) {
+        *self.news.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        self.wake.notify_all();
+    }
+
+    /// Keeps a decoded page in memory.
+    pub(crate) fn remember(&self, page: Page, digest: Digest) -> Arc<Page> {
+        let page = Arc::new(page);
+        let mut pages = self.pages.lock().unwrap_or_else(PoisonError::into_inner);
+        pages.push_back(TaskPage { page: Arc::clone(&page), digest });
+        if pages.len() > PAGES_KEPT {
+            pages.pop_front();
+        }
+        page
+    }
+
+    /// A page, from memory or from the journal store.
+    pub(crate) fn read_page(&self, number: u32) -> Result<TaskPage, Problem> {
+        {
+            let mut pages = self.pages.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Some(at) = pages.iter().position(|page| page.page.number == number)
+                && let Some(page) = pages.remove(at)
+            {
+                pages.push_back(page.clone());
+                return Ok(page);
+            }
+        }
+        let gone = || {
+            let title = format!("page {number} is not in the journal store");
+            Problem::new(Exit::Fatal, "journal", title)
+        };
+        let encoded = self.journal().read_page(number)?.ok_or_else(gone)?;
+        let page = Page::decode(&encoded).map_err(|cause| gone().because(cause))?;
+        let digest = page_digest(&encoded);
+        Ok(TaskPage { page: self.remember(page, digest), digest })
+    }
+}
+
+impl TaskControl for Shared {
+    fn want(&self, bytes: u64) -> WorkReply {
+        let reply = self.machine().poll_work(bytes);
+        if !reply.work.is_empty() {
+            // The window may have room for another page now.
+            self.notify();
+        }
+        reply
+    }
+
+    fn page(&self, number: u32) -> Result<TaskPage, Problem> {
+        self.read_page(number)
+    }
+
+    fn report(&self, reports: Vec<Report>) {
+        self.machine().handle_reports(reports);
+        self.notify();
+    }
+
+    fn broken(&self, problem: Problem) {
+        self.broken.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(problem);
+        self.notify();
+    }
+}

@@ -1,0 +1,227 @@
+//! The journal store of one transfer: its pages and page logs, as files.
+//!
+//! ```text
+//! DIR/pages/00000000.page     immutable, named by number; the head holds its digest
+//! DIR/logs/00000000.log       append-only; the head holds how much of it counts
+//! DIR/failures.jsonl          what failed, written when a run ends
+//! DIR/digests                 the digest list, written when it was asked for and all is done
+//! ```
+//! A log may be longer than its head says: the tail was never committed and is cut off before the
+//! next append. A page may be there without a head: it is read again from the source.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write as _};
+use std::os::unix::fs::FileExt as _;
+use std::path::{Path, PathBuf};
+
+use penstock_api::problem::{Exit, Problem};
+use penstock_proto::journal::JournalRecord;
+use penstock_proto::wire::Reader;
+
+/// Open logs are kept for appending; at this many all are closed and opened again as needed.
+const OPEN_LOGS_MAX: usize = 64;
+
+/// The files of one transfer's ledger.
+#[derive(Debug)]
+pub(crate) struct Journal {
+    directory: PathBuf,
+    open: BTreeMap<u32, (File, u64)>,
+}
+
+impl Journal {
+    /// Opens the journal at `directory`, making it if it is not there.
+    pub(crate) fn open(directory: &Path) -> Result<Self, Problem> {
+        for part in ["pages", "logs"] {
+            let path = directory.join(part);
+            fs::create_dir_all(&path).map_err(|cause| failed("make", &path, &cause))?;
+        }
+        Ok(Self { directory: directory.to_owned(), open: BTreeMap::new() })
+    }
+
+    /// Where the failures of the last run are listed.
+    pub(crate) fn failures_path(&self) -> PathBuf {
+        self.directory.join("failures.jsonl")
+    }
+
+    /// Where the digest list is written.
+    pub(crate) fn digests_path(&self) -> PathBuf {
+        self.directory.join("digests")
+    }
+
+    fn page_path(&self, page: u32) -> PathBuf {
+        self.directory.join("pages").join(format!("{page:08}.page"))
+    }
+
+    fn log_path(&self, page: u32) -> PathBuf {
+        self.directory.join("logs").join(format!("{page:08}.log"))
+    }
+
+    /// Keeps an encoded page, whole or not at all.
+    pub(crate) fn write_page(&self, page: u32, encoded: &[u8]) -> Result<(), Problem> {
+        let path = self.page_path(page);
+        let temporary = path.with_extension("new");
+        fs::write(&temporary, encoded)
+            .and_then(|()| fs::rename(&temporary, &path))
+            .map_err(|cause| failed("write", &path, &cause))
+    }
+
+    /// The encoded page; `None` if it is not there.
+    pub(crate) fn read_page(&self, page: u32) -> Result<Option<Vec<u8>>, Problem> {
+        let path = self.page_path(page);
+        match fs::read(&path) {
+            Ok(encoded) => Ok(Some(encoded)),
+            Err(cause) if cause.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(cause) => Err(failed("read", &path, &cause)),
+        }
+    }
+
+    /// The records in the first `log_bytes` of a page's log.
+    ///
+    /// # Errors
+    /// The log is shorter than its head says, or damaged within: the ledger cannot be believed.
+    pub(crate) fn read_log(
+        &self,
+        page: u32,
+        log_bytes: u64,
+    ) -> Result<Vec<JournalRecord>, Problem> {
+        if log_bytes == 0 {
+            return Ok(Vec::new());
+        }
+        let path = self.log_path(page);
+        let damaged = |why: String| {
+            Problem::new(
+                Exit::Fatal,
+                "journal-damaged",
+                format!("the ledger at {} is damaged", path.display()),
+            )
+            .because(why)
+            .hint("cancel the transfer and submit it again")
+        };
+        let mut bytes = vec![0; usize::try_from(log_bytes).unwrap_or(usize::MAX)];
+        File::open(&path)
+            .and_then(|file| file.read_exact_at(&mut bytes, 0))
+            .map_err(|cause| damaged(cause.to_string()))?;
+        let mut input = Reader::new(&bytes);
+        let mut records = Vec::new();
+        while input.remaining() > 0 {
+            let record =
+                JournalRecord::take_from(&mut input).map_err(|cause| damaged(cause.to_string()))?;
+            records.push(record);
+        }
+        Ok(records)
+    }
+
+    /// Appends to a page's log, so that it is `log_bytes` long afterwards; an uncommitted tail of
+    /// an earlier run is cut off before.
+    pub(crate) fn append(
+        &mut self,
+        page: u32,
+        append: &[u8],
+        log_bytes: u64,
+    ) -> Result<(), Problem> {
+        if append.is_empty() {
+            return Ok(());
+        }
+        let path = self.log_path(page);
+        let start = log_bytes - append.len() as u64;
+        let mut write = || -> io::Result<()> {
+            if self.open.len() >= OPEN_LOGS_MAX && !self.open.contains_key(&page) {
+                // What was appended and not synced stays in the page cache; the next sync opens
+                // the logs it needs again.
+                self.open.clear();
+            }
+            if !self.open.contains_key(&page) {
+                let file =
+                    OpenOptions::new().create(true).truncate(false).write(true).open(&path)?;
+                let length = file.metadata()?.len();
+                self.open.insert(page, (file, length));
+            }
+            let Some((file, length)) = self.open.get_mut(&page) else {
+                return Err(io::ErrorKind::NotFound.into());
+            };
+            if *length > start {
+                file.set_len(start)?;
+            }
+            file.write_all_at(append, start)?;
+            *length = log_bytes;
+            Ok(())
+        };
+        write().map_err(|cause| failed("append to", &path, &cause))
+    }
+
+    /// Makes the named pages and their logs durable (A8), with the names of new files.
+    pub(crate) fn sync(&mut self, pages: impl IntoIterator<Item = u32>) -> Result<(), Problem> {
+        for page in pages {
+            for path in [self.log_path(page), self.page_path(page)] {
+                match File::open(&path).and_then(|file| file.sync_data()) {
+                    Err(cause) if cause.kind() != io::ErrorKind::NotFound => {
+                        return Err(failed("sync", &path, &cause));
+                    }
+                    _ => {}
+                }
+            }
+        }
+        for part in ["pages", "logs"] {
+            let path = self.directory.join(part);
+            File::open(&path)
+                .and_then(|directory| directory.sync_all())
+                .map_err(|cause| failed("sync", &path, &cause))?;
+        }
+        Ok(())
+    }
+}
+
+/// Writes a file of the journal line by line, whole or not at all.
+pub(crate) fn write_lines(
+    path: &Path,
+    fill: impl FnOnce(&mut dyn io::Write) -> Result<(), Problem>,
+) -> Result<(), Problem> {
+    let temporary = path.with_extension("new");
+    let error = |cause: io::Error| failed("write", path, &cause);
+    let mut out = io::BufWriter::new(File::create(&temporary).map_err(error)?);
+    fill(&mut out)?;
+    out.flush().map_err(error)?;
+    fs::rename(&temporary, path).map_err(error)
+}
+
+/// An error of the journal store: nothing more can be committed, so the transfer stops.
+pub(crate) fn failed(what: &str, path: &Path, cause: &io::Error) -> Problem {
+    let exit = match cause.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Exit::Temporary,
+        _ => Exit::Fatal,
+    };
+    Problem::new(exit, "journal", format!("cannot {what} {}", path.display()))
+        .because(cause)
+        .hint("check the state directory's disk; the transfer resumes where it was")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A2: a torn tail beyond the committed length is cut off and never replayed.
+    #[test]
+    fn a2_an_uncommitted_tail_does_not_count() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut journal = Journal::open(directory.path()).unwrap();
+        let mut committed = Vec::new();
+        JournalRecord::Durable { pieces: vec![1] }.append_to(&mut committed);
+        let mut torn = Vec::new();
+        JournalRecord::Missing { pieces: vec![1] }.append_to(&mut torn);
+        let committed_bytes = committed.len() as u64;
+        journal.append(3, &committed, committed_bytes).unwrap();
+        journal.append(3, &torn, committed_bytes + torn.len() as u64).unwrap();
+        drop(journal);
+
+        let mut journal = Journal::open(directory.path()).unwrap();
+        let durable = [JournalRecord::Durable { pieces: vec![1] }];
+        assert_eq!(journal.read_log(3, committed_bytes).unwrap(), durable);
+        let mut next = Vec::new();
+        JournalRecord::Durable { pieces: vec![2] }.append_to(&mut next);
+        let next_bytes = committed_bytes + next.len() as u64;
+        journal.append(3, &next, next_bytes).unwrap();
+        assert_eq!(journal.read_log(3, next_bytes).unwrap().len(), 2);
+        assert!(journal.read_log(3, next_bytes + 1).is_err(), "a short log is not believed");
+    }
+}

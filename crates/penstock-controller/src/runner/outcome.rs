@@ -1,0 +1,210 @@
+//! How a run ended: the lists of what failed and of digests, and the exit code.
+
+
+use penstock_api::heads::LedgerHead;
+use penstock_api::problem::{Exit, Problem};
+use penstock_api::scan::ScanSummary;
+use penstock_api::transfer::{FailedItem, PathText};
+use penstock_proto::journal::{DigestForm, EntryDigest, EntryFailure, FailurePhase, JournalRecord};
+use penstock_proto::manifest::Page;
+
+use super::control::Shared;
+use super::journal::{failed, write_lines};
+
+/// What failed, by how it matters.
+#[derive(Debug, Default)]
+pub(crate) struct Tally {
+    integrity: u64,
+    source: u64,
+    other: u64,
+    files: u64,
+}
+
+impl Tally {
+    fn count(&mut self, phase: FailurePhase) {
+        match phase {
+            FailurePhase::Digest => self.integrity += 1,
+            FailurePhase::Vanished | FailurePhase::Changed => self.source += 1,
+            _ => self.other += 1,
+        }
+    }
+
+    /// The problem that the transfer ends with; `None` if every planned item is verified.
+    pub(crate) fn problem(&self) -> Option<Problem> {
+        let all = self.integrity + self.source + self.other;
+        if all == 0 {
+            return None;
+        }
+        let (exit, code) = match self {
+            Self { integrity: 1.., .. } => (Exit::Integrity, "integrity"),
+            Self { other: 0, .. } => (Exit::SourceChanged, "source-changed"),
+            _ => (Exit::SomeFailed, "some-failed"),
+        };
+        let title = format!("{all} of {} items failed", self.files.max(all));
+        Some(
+            Problem::new(exit, code, title)
+                .hint("the failed items are listed; `--files-from` moves just these"),
+        )
+    }
+}
+
+/// A failure in words.
+pub(crate) fn failed_item(page: &Page, failure: &EntryFailure) -> Option<FailedItem> {
+    let entry = page.entry(failure.entry).ok()?;
+    let (code, what) = words(failure.phase);
+    let why = match failure.errno {
+        0 => String::new(),
+        errno => format!(": {}", std::io::Error::from_raw_os_error(i32::from(errno))),
+    };
+    Some(FailedItem {
+        path: PathText(page.path(entry)),
+        code: code.to_owned(),
+        message: format!("{what}{why}"),
+    })
+}
+
+fn words(phase: FailurePhase) -> (&'static str, &'static str) {
+    match phase {
+        FailurePhase::Scan => ("scan", "could not be listed at the source"),
+        FailurePhase::Read => ("read", "could not be read at the source"),
+        FailurePhase::Vanished => ("vanished", "vanished from the source after it was listed"),
+        FailurePhase::Changed => ("changed", "changed at the source after it was listed"),
+        FailurePhase::Digest => ("digest", "did not match its digest on arrival, again and again"),
+        FailurePhase::Write => ("write", "could not be written at the target"),
+        FailurePhase::Publish => ("publish", "could not get its name or attributes at the target"),
+    }
+}
+
+/// Writes the list of failures, and the digest list if it was asked for, page by page from the
+/// ledger's logs: memory does not grow with the data set.
+pub(crate) fn write_lists(
+    shared: &Shared,
+    head: &LedgerHead,
+    scan: &ScanSummary,
+    digest_list: bool,
+) -> Result<Tally, Problem> {
+    let mut tally = Tally { files: scan.entries, ..Tally::default() };
+    let (failures_path, digests_path) = {
+        let journal = shared.journal();
+        (journal.failures_path(), journal.digests_path())
+    };
+    let with_failures = head.pages.iter().filter(|page| page.failures > 0);
+    write_lines(&failures_path, |out| {
+        for failure in &scan.errors {
+            tally.count(FailurePhase::Scan);
+            let why = std::io::Error::from_raw_os_error(i32::from(failure.errno));
+            let message = format!("{}: {why}", words(FailurePhase::Scan).1);
+            let item = FailedItem { path: failure.path.clone(), code: "scan".to_owned(), message };
+            write_item(out, &failures_path, &item)?;
+        }
+        tally.other += scan.errors_more;
+        for page_head in with_failures.clone() {
+            let page = shared.read_page(page_head.page)?;
+            let log = shared.journal().read_log(page_head.page, page_head.log_bytes)?;
+            for failure in failures_of(&log) {
+                tally.count(failure.phase);
+                if let Some(item) = failed_item(&page.page, &failure) {
+                    write_item(out, &failures_path, &item)?;
+                }
+            }
+        }
+        Ok(())
+    })?;
+    if digest_list {
+        write_lines(&digests_path, |out| {
+            for page_head in &head.pages {
+                let page = shared.read_page(page_head.page)?;
+                let log = shared.journal().read_log(page_head.page, page_head.log_bytes)?;
+                write_digests(out, &digests_path, &page.page, &log)?;
+            }
+            Ok(())
+        })?;
+    }
+    Ok(tally)
+}
+
+fn write_item(
+    out: &mut dyn std::io::Write,
+    path: &std::path::Path,
+    item: &FailedItem,
+) -> Result<(), Problem> {
+    let line = serde_json::to_string(item).unwrap_or_default();
+    writeln!(out, "{line}").map_err(|cause| failed("write", path, &cause))
+}
+
+/// The failures that a log ends with: an entry counts once, a piece that was written again later
+/// counts as it was written then.
+fn failures_of(log: &[JournalRecord]) -> Vec<EntryFailure> {
+    let mut by_piece = std::collections::BTreeMap::new();
+    let mut single = std::collections::BTreeMap::new();
+    for record in log {
+        match record {
+            JournalRecord::Written { piece, failures, .. } => {
+                by_piece.insert(*piece, failures.clone());
+            }
+            JournalRecord::Failed(failure) => {
+                single.insert(failure.entry, *failure);
+            }
+            _ => {}
+        }
+    }
+    for failure in by_piece.into_values().flatten() {
+        single.insert(failure.entry, failure);
+    }
+    single.into_values().collect()
+}
+
+fn write_digests(
+    out: &mut dyn std::io::Write,
+    path: &std::path::Path,
+    page: &Page,
+    log: &[JournalRecord],
+) -> Result<(), Problem> {
+    let pieces = penstock_engine::slice::slice(page);
+    let mut digests: std::collections::BTreeMap<u32, EntryDigest> =
+        std::collections::BTreeMap::new();
+    for record in log {
+        if let JournalRecord::Written { piece, digests: found, .. } = record {
+            let of_extent = matches!(
+                pieces.get(*piece as usize),
+                Some(penstock_engine::slice::Piece::Extent { .. })
+            );
+            if !of_extent {
+                digests.extend(found.iter().map(|digest| (digest.entry, *digest)));
+            }
+        }
+    }
+    let failures = failures_of(log);
+    for (entry, digest) in digests {
+        let failed_later = failures.iter().any(|failure| failure.entry == entry);
+        let Ok(found) = page.entry(entry) else { continue };
+        if failed_later || digest.form == DigestForm::Sparse {
+            continue;
+        }
+        let line = digest_line(&digest.digest.to_hex(), &page.path(found));
+        out.write_all(&line).map_err(|cause| failed("write", path, &cause))?;
+    }
+    Ok(())
+}
+
+/// One line of a digest list, as `b3sum` and coreutils write and check it: a name with a backslash
+/// or a line break is escaped, and the line then begins with a backslash.
+fn digest_line(hex: &str, name: &[u8]) -> Vec<u8> {
+    let mut line = Vec::with_capacity(hex.len() + name.len() + 4);
+    let special = name.iter().any(|byte| matches!(byte, b'\\' | b'\n' | b'\r'));
+    if special {
+        line.push(b'\\');
+    }
+    line.extend_from_slice(hex.as_bytes());
+    line.extend_from_slice(b"  ");
+    for byte in name {
+        match byte {
+            b'\\' if special => line.extend_from_slice(b"\\\\"),
+            b'\n' => line.extend_from_slice(b"\\n"),
+            b'\r' => line.extend_from_slice(b"\\r"),
+            plain => line.push(*plain),
+        }
+    }
+    line.push(b'\n');
+    line
+}
