@@ -186,11 +186,12 @@ impl PosixStore {
             .map_err(|errno| dir.error("read link", name, errno))
     }
 
-    /// Opens the regular file `name` in `dir` for reading; it does not follow a link, wait for the
-    /// other end of a pipe, or (where we own the file) change its access time.
+    /// Opens the file `name` in `dir` for reading; it does not follow a link, wait for the other end
+    /// of a pipe, or (where we own the file) change its access time. [`ReadFile::meta`], which every
+    /// reader asks first, tells whether it is a regular file.
     ///
     /// # Errors
-    /// `BadPath`; `WrongKind`; `Io`.
+    /// `BadPath`; `WrongKind` for a link or a device that is not there; `Io`.
     pub fn open_read(&self, dir: &Dir, name: &[u8]) -> Result<ReadFile, StoreError> {
         check_item_name(dir, name)?;
         let leaves_access_times = &self.shared.leaves_access_times;

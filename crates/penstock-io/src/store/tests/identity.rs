@@ -1,0 +1,122 @@
+//! Is it still the same store? (A5, C3)
+
+use std::fs;
+use std::os::unix::fs::FileExt as _;
+
+use penstock_proto::id::TransferId;
+
+use super::*;
+
+const TRANSFER: TransferId = TransferId([0xab; 16]);
+
+/// Promise (A5): a store without its identity, with a damaged one or with another is offline, and
+/// no check ever makes a new one.
+#[test]
+fn a5_a_store_without_its_identity_is_offline() {
+    let tree = tempfile::tempdir().unwrap();
+    let store = open(tree.path(), Resolution::Kernel);
+    let expected = StoreIdentity { id: [1; 16], created_seconds: 0 };
+    let missing = store.check_identity(&expected);
+    assert!(matches!(missing, Err(StoreOffline::IdentityMissing { .. })), "{missing:?}");
+    assert!(!tree.path().join(".penstock").exists(), "a check must not make anything");
+    let refused = store.write_marker(TRANSFER, 1).unwrap_err();
+    assert!(refused.is_offline(), "{refused}");
+    assert!(!tree.path().join(".penstock").exists());
+    let identity = store.open_or_init_identity().unwrap();
+    assert_eq!(store.check_identity(&identity), Ok(()));
+    let other = store.check_identity(&expected);
+    assert!(matches!(other, Err(StoreOffline::OtherStore { .. })), "{other:?}");
+    let file = tree.path().join(".penstock/store");
+    let text = fs::read_to_string(&file).unwrap();
+    fs::write(&file, text.replace("created ", "created 1")).unwrap();
+    let damaged = store.check_identity(&identity);
+    assert!(matches!(damaged, Err(StoreOffline::IdentityDamaged { .. })), "{damaged:?}");
+    assert!(store.open_or_init_identity().unwrap_err().is_offline(), "never overwritten");
+    fs::remove_file(file).unwrap();
+    let missing = store.check_identity(&identity);
+    assert!(matches!(missing, Err(StoreOffline::IdentityMissing { .. })), "{missing:?}");
+}
+
+/// Promise (A5): a store that is not mounted yet, or not any more, is offline: nothing is written
+/// into the empty mount point. Needs root.
+#[test]
+fn a5_an_unmounted_store_is_offline() {
+    let place = tempfile::tempdir().unwrap();
+    let Some(mounted) = TinyMount::over(place.path()) else { return };
+    let store = open(place.path(), Resolution::Kernel);
+    let identity = store.open_or_init_identity().unwrap();
+    let fingerprint = store.fingerprint().unwrap();
+    assert_eq!(store.check_identity(&identity), Ok(()));
+    assert_eq!(store.check_fingerprint(&fingerprint), Ok(()));
+    drop(mounted);
+    let gone = store.check_identity(&identity);
+    assert!(matches!(gone, Err(StoreOffline::OtherMount { .. })), "{gone:?}");
+    let gone = store.check_fingerprint(&fingerprint);
+    assert!(matches!(gone, Err(StoreOffline::OtherMount { .. })), "{gone:?}");
+    // After a reboot the daemon opens whatever is there.
+    let restarted = open(place.path(), Resolution::Kernel);
+    let missing = restarted.check_identity(&identity);
+    assert!(matches!(missing, Err(StoreOffline::IdentityMissing { .. })), "{missing:?}");
+    let other = restarted.check_fingerprint(&fingerprint);
+    assert!(matches!(other, Err(StoreOffline::OtherMount { .. })), "C3: {other:?}");
+    let _other_disk = TinyMount::over(place.path()).unwrap();
+    let other = open(place.path(), Resolution::Kernel);
+    other.open_or_init_identity().unwrap();
+    let other = other.check_identity(&identity);
+    assert!(matches!(other, Err(StoreOffline::OtherStore { .. })), "{other:?}");
+}
+
+/// Promise (C3): a root that was removed or renamed away is offline, and no file has vanished.
+#[test]
+fn c3_a_root_that_moved_is_offline() {
+    let place = tempfile::tempdir().unwrap();
+    let root = place.path().join("root");
+    fs::create_dir(&root).unwrap();
+    let store = open(&root, Resolution::Kernel);
+    let fingerprint = store.fingerprint().unwrap();
+    assert_eq!(fingerprint.to_string().parse(), Ok(fingerprint));
+    fs::rename(&root, place.path().join("elsewhere")).unwrap();
+    let gone = store.check_fingerprint(&fingerprint);
+    assert!(matches!(gone, Err(StoreOffline::Unreachable { .. })), "{gone:?}");
+    fs::create_dir(&root).unwrap();
+    let other = store.check_fingerprint(&fingerprint);
+    assert!(matches!(other, Err(StoreOffline::OtherMount { .. })), "{other:?}");
+    for bad in ["", "1-2", "1-2-3-4", "x-1-2", "fffffffff-1-1"] {
+        assert!(bad.parse::<StoreFingerprint>().is_err());
+    }
+}
+
+/// Promise (A5): peers that meet at a new store agree on one identity.
+#[test]
+fn a5_one_identity_wins() {
+    let tree = tempfile::tempdir().unwrap();
+    let identities: Vec<_> = std::thread::scope(|scope| {
+        let open = || open(tree.path(), Resolution::Kernel).open_or_init_identity().unwrap();
+        let threads: Vec<_> = (0..8).map(|_| scope.spawn(open)).collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+    });
+    assert!(identities.iter().all(|identity| *identity == identities[0]));
+    let names = fs::read_dir(tree.path().join(".penstock")).unwrap().count();
+    assert_eq!(names, 1, "no drafts are left");
+}
+
+/// Promise (A5): a marker tells the last counter, and one torn by a power cut the one before.
+#[test]
+fn a5_a_torn_marker_tells_the_counter_before() {
+    let tree = tempfile::tempdir().unwrap();
+    let store = open(tree.path(), Resolution::Kernel);
+    store.open_or_init_identity().unwrap();
+    assert_eq!(store.read_marker(TRANSFER).unwrap(), None);
+    for counter in [1, 2, 3] {
+        store.write_marker(TRANSFER, counter).unwrap();
+        assert_eq!(store.read_marker(TRANSFER).unwrap(), Some(counter));
+    }
+    let path = tree.path().join(format!(".penstock/marker-{TRANSFER}"));
+    let file = fs::File::options().write(true).open(&path).unwrap();
+    file.write_at(b"torn", 4096 + 10).unwrap();
+    assert_eq!(store.read_marker(TRANSFER).unwrap(), Some(2));
+    file.set_len(7).unwrap();
+    assert_eq!(store.read_marker(TRANSFER).unwrap(), None);
+    store.remove_marker(TRANSFER).unwrap();
+    assert!(!path.exists());
+}
