@@ -1,8 +1,19 @@
 //! One site's brain: transfers, their ledgers, and what is committed of them.
 //!
 //! It never touches payload bytes, and never names the peer crate: both meet in `penstock-api`.
+//!
+//! | module | what it owns |
+//! |---|---|
+//! | [`state`] | the state database |
+//! | [`manager`] | all transfers of the site: queue, retries, pause and cancel, events |
+//! | [`runner`] | one running transfer: pages, grants, ledger |
+//! | [`sites`] | what the manager asks of other sites |
+//! | [`rest`] | the local API `/api/v1` |
 
 #![forbid(unsafe_code)]
 
+pub mod manager;
+pub mod rest;
 pub mod runner;
+pub mod sites;
 pub mod state;

@@ -1,4 +1,4 @@
-//! What a site remembers: transfers, heads of ledgers, pairings, pairing tokens, stubs.
+//! What a site remembers: transfers, heads of ledgers, pairings, stubs.
 //!
 //! One SQLite database in the site directory, in WAL mode. Two kinds of commit (hard case A8):
 //!
@@ -15,6 +15,7 @@ mod sites;
 mod sqlite;
 mod transfers;
 
-pub use sites::{Pairing, TOKEN_TRIES_MAX};
+pub use sites::Pairing;
 pub use sqlite::{SCHEMA_VERSION, SqliteState, StateError};
+pub(crate) use transfers::Listed;
 pub use transfers::{Stub, TransferRecord, Wish};

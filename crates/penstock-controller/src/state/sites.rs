@@ -1,4 +1,4 @@
-//! Pairings and pairing tokens in SQLite.
+//! Pairings in SQLite.
 
 use std::net::SocketAddr;
 
@@ -6,9 +6,6 @@ use penstock_proto::id::Name;
 use rusqlite::{OptionalExtension as _, Row, params};
 
 use super::sqlite::{Commit, SqliteState, StateError, from_sql, to_sql};
-
-/// Wrong proofs after which a pairing token is void (D5).
-pub const TOKEN_TRIES_MAX: u32 = 5;
 
 /// A site that this one is paired with.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -99,53 +96,6 @@ impl SqliteState {
                 .map_err(StateError::statement(what))
         })
     }
-
-    /// Keeps the key of a pairing token until it is used, tried too often, or `expires` (seconds
-    /// since 1970) has passed.
-    ///
-    /// # Errors
-    /// The database cannot be written.
-    pub fn add_token(&self, key: &[u8], expires: u64, now: u64) -> Result<(), StateError> {
-        let what = "store a pairing token";
-        self.write(what, Commit::Durable, |transaction| {
-            let failed = StateError::statement(what);
-            transaction
-                .execute("DELETE FROM token WHERE expires <= ?1", [to_sql(now)])
-                .map_err(&failed)?;
-            transaction
-                .execute("INSERT INTO token VALUES (?1, ?2, 0)", params![key, to_sql(expires)])
-                .map_err(failed)?;
-            Ok(())
-        })
-    }
-
-    /// Uses up the token whose key `is_it`; whether there was one. If there was none, the attempt
-    /// counts against every outstanding token: who guesses cannot say which one they meant.
-    ///
-    /// # Errors
-    /// The database cannot be written: no token may count as used.
-    pub fn use_token(&self, now: u64, is_it: impl Fn(&[u8]) -> bool) -> Result<bool, StateError> {
-        let what = "use a pairing token";
-        self.write(what, Commit::Durable, |transaction| {
-            let failed = StateError::statement(what);
-            let keys: Vec<Vec<u8>> = transaction
-                .prepare("SELECT key FROM token WHERE expires > ?1")
-                .and_then(|mut query| {
-                    query.query_map([to_sql(now)], |row| row.get(0))?.collect::<Result<_, _>>()
-                })
-                .map_err(&failed)?;
-            let found = keys.iter().find(|key| is_it(key));
-            if let Some(key) = found {
-                transaction.execute("DELETE FROM token WHERE key = ?1", [key]).map_err(failed)?;
-                return Ok(true);
-            }
-            transaction.execute("UPDATE token SET tries = tries + 1", []).map_err(&failed)?;
-            transaction
-                .execute("DELETE FROM token WHERE tries >= ?1", [TOKEN_TRIES_MAX])
-                .map_err(failed)?;
-            Ok(false)
-        })
-    }
 }
 
 type Columns = (String, Vec<u8>, Vec<u8>, String, i64);
@@ -195,21 +145,5 @@ mod tests {
         assert_eq!(state.pairing(&pairing.site).unwrap(), Some(pairing.clone()));
         assert!(state.unpair(&pairing.site).unwrap());
         assert!(!state.unpair(&pairing.site).unwrap());
-    }
-
-    /// D5: a token is good once, not after its time, and not after five wrong proofs.
-    #[test]
-    fn d5_a_token_is_used_once() {
-        let directory = tempfile::tempdir().unwrap();
-        let state = state(&directory);
-        state.add_token(b"secret", 100, 10).unwrap();
-        assert!(!state.use_token(100, |key| key == b"secret").unwrap(), "it has expired");
-        assert!(state.use_token(99, |key| key == b"secret").unwrap());
-        assert!(!state.use_token(99, |key| key == b"secret").unwrap(), "it was used");
-        state.add_token(b"other", 100, 10).unwrap();
-        for _ in 0..TOKEN_TRIES_MAX {
-            assert!(!state.use_token(50, |_| false).unwrap());
-        }
-        assert!(!state.use_token(50, |key| key == b"other").unwrap(), "it was tried too often");
     }
 }

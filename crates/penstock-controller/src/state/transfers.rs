@@ -9,7 +9,7 @@ use rusqlite::types::Value;
 use rusqlite::{OptionalExtension as _, params};
 use serde::{Deserialize, Serialize};
 
-use super::sqlite::{Commit, SqliteState, StateError, from_sql, to_sql};
+use super::sqlite::{Commit, SqliteState, StateError, to_sql};
 
 /// What a user wants of a transfer beyond its going on; outlives the daemon.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]

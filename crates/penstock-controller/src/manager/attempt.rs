@@ -1,0 +1,257 @@
+//! One attempt at a transfer: open the source, find the root, run, and settle how it ended.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::time::Instant;
+
+use penstock_api::problem::{Exit, Problem};
+use penstock_api::scan::{PageReply, PageSource, RootKind, ScanRequest, SourcePeer};
+use penstock_api::task::SourceAccess;
+use penstock_api::transfer::TransferState;
+use penstock_proto::id::TransferId;
+use penstock_proto::slicing::Slicing;
+
+use super::{Inner, TransferRecord, journal_of, place};
+use crate::runner::{RunControl, RunInput, RunOutcome};
+use crate::sites::RemotePages;
+use crate::state::Wish;
+
+/// The pages of a data set at the own site.
+struct LocalPages {
+    source: Arc<dyn SourcePeer>,
+    id: TransferId,
+}
+
+impl PageSource for LocalPages {
+    fn page(&mut self, number: u32, wait_ms: u32) -> Result<PageReply, Problem> {
+        self.source.page(self.id, number, wait_ms)
+    }
+}
+
+struct Opened {
+    kind: RootKind,
+    pages: Box<dyn PageSource>,
+    access: SourceAccess,
+}
+
+impl Inner {
+    /// The body of a transfer's thread.
+    pub(super) fn attempt(self: Arc<Self>, id: TransferId, control: &Arc<RunControl>) {
+        let run = AssertUnwindSafe(|| self.run(id, control));
+        let outcome = catch_unwind(run).unwrap_or_else(|_| {
+            let title = "the transfer's thread broke an assumption of ours";
+            let problem = Problem::new(Exit::Unclassified, "internal", title);
+            RunOutcome::Failed(problem.hint("the daemon's log says which; please report it"))
+        });
+        self.settle(id, control, outcome);
+    }
+
+    fn run(&self, id: TransferId, control: &Arc<RunControl>) -> RunOutcome {
+        let Some(record) = self.lock().live.get(&id).map(|live| live.record.clone()) else {
+            return RunOutcome::Cancelled;
+        };
+        match record.wish {
+            Wish::Cancel => return RunOutcome::Cancelled,
+            Wish::Pause => return RunOutcome::Paused,
+            Wish::None => {}
+        }
+        match self.prepare(&record, control) {
+            Ok(input) => {
+                self.say(id, "");
+                (self.parts.run)(input)
+            }
+            Err(problem) => RunOutcome::Failed(problem),
+        }
+    }
+
+    /// Shows what an attempt waits for before its run has begun.
+    fn say(&self, id: TransferId, reason: &str) {
+        if let Some(live) = self.lock().live.get_mut(&id) {
+            reason.clone_into(&mut live.record.reason);
+        }
+    }
+
+    fn prepare(
+        &self,
+        record: &TransferRecord,
+        control: &Arc<RunControl>,
+    ) -> Result<RunInput, Problem> {
+        let (id, target) = (record.id(), &record.request.target);
+        self.say(id, &format!("asking site `{}` for the data set", record.request.source.site));
+        let opened = self.open_source(record)?;
+        let root = match &record.root {
+            Some(root) => root.clone(),
+            None => {
+                let there = self.parts.target.root_kind(&target.store, &target.path)?;
+                let root = place::root(&record.request.source, opened.kind, target, there)?;
+                // Stored before anything is made there: a later attempt finds another situation.
+                let mut table = self.lock();
+                if let Some(live) = table.live.get_mut(&id) {
+                    live.record.root = Some(root.clone());
+                    live.record.claim = root.clone();
+                    self.parts.state.put_transfer(&live.record)?;
+                }
+                root
+            }
+        };
+        Ok(RunInput {
+            id,
+            options: record.request.options.clone(),
+            store: target.store.clone(),
+            root,
+            pages: opened.pages,
+            source: opened.access,
+            peer: Arc::clone(&self.parts.target),
+            heads: Arc::clone(&self.parts.state) as _,
+            journal: journal_of(&self.config.journal, id),
+            control: Arc::clone(control),
+        })
+    }
+
+    fn open_source(&self, record: &TransferRecord) -> Result<Opened, Problem> {
+        let (id, source) = (record.id(), &record.request.source);
+        let request = ScanRequest {
+            transfer: id,
+            store: source.store.clone(),
+            root: source.path.clone(),
+            slicing: Slicing::default(),
+            files_from: record.request.options.files_from.clone(),
+        };
+        if source.site == self.config.site {
+            let kind = self.parts.source.open_scan(&request)?;
+            let pages = Box::new(LocalPages { source: Arc::clone(&self.parts.source), id });
+            let (store, root) = (source.store.clone(), source.path.clone());
+            return Ok(Opened { kind, pages, access: SourceAccess::Local { store, root } });
+        }
+        let site = source.site.clone();
+        let scan = self.parts.sites.open_scan(&site, &request)?;
+        let sites = Arc::clone(&self.parts.sites);
+        let pages = Box::new(RemotePages { sites, site: site.clone(), id });
+        let (peers, capability) = (scan.peers, scan.capability);
+        let access = SourceAccess::Remote { site, peers, capability };
+        Ok(Opened { kind: scan.root, pages, access })
+    }
+
+    /// Takes over how a run ended, and decides what becomes of the transfer.
+    fn settle(&self, id: TransferId, control: &RunControl, outcome: RunOutcome) {
+        self.discard_cancelled(id, &outcome);
+        let mut table = self.lock();
+        let stopping = table.stopping;
+        let Some(live) = table.live.get_mut(&id) else { return };
+        let seen = control.view();
+        let ran = seen.progress != Default::default();
+        if ran {
+            live.record.progress = seen.progress;
+            live.record.failures = seen.failures;
+            live.record.durable_by = seen.durable_by;
+            if live.record.progress.bytes_verified > 0 {
+                live.backoff.reset();
+            }
+        }
+        live.record.progress.lanes = 0;
+        let wish = live.record.wish;
+        let mut problem = None;
+        live.record.reason.clear();
+        live.record.exit = None;
+        live.record.state = match (outcome, wish) {
+            (RunOutcome::Done, _) => {
+                live.record.exit = Some(Exit::Done);
+                TransferState::Done
+            }
+            (RunOutcome::Cancelled, _) | (RunOutcome::Failed(_), Wish::Cancel) => {
+                live.record.exit = Some(Exit::Interrupted);
+                "cancelled by a user".clone_into(&mut live.record.reason);
+                TransferState::Cancelled
+            }
+            (RunOutcome::Paused, Wish::Cancel) => TransferState::Queued,
+            (RunOutcome::Paused, _) if stopping && wish == Wish::None => TransferState::Queued,
+            (RunOutcome::Paused, _) => {
+                "paused by a user".clone_into(&mut live.record.reason);
+                TransferState::Paused
+            }
+            (RunOutcome::Failed(found), Wish::Pause) if found.exit == Exit::Temporary => {
+                live.record.reason = format!("paused by a user; before that, {found}");
+                TransferState::Paused
+            }
+            (RunOutcome::Failed(found), _) if found.exit == Exit::Temporary => {
+                let delay = live.backoff.next(&mut rand::rng());
+                live.not_before = Some(Instant::now() + delay);
+                live.record.reason = reason_of_retry(&found, delay);
+                problem = Some(found);
+                TransferState::Queued
+            }
+            (RunOutcome::Failed(found), _) => {
+                live.record.exit = Some(found.exit);
+                live.record.reason = reason_of_failure(&found);
+                problem = Some(found);
+                TransferState::Failed
+            }
+        };
+        self.store(&mut live.record);
+        let record = live.record.clone();
+        drop(table);
+        self.finish(&record);
+        if let Some(problem) = problem {
+            tracing::warn!(transfer = %id, %problem, "attempt failed");
+            self.tell_problem(id, &problem);
+        }
+        let mut table = self.lock();
+        if let Some(live) = table.live.get_mut(&id) {
+            live.run = None;
+            // A user may have wished something while the end was being stored.
+            if record.state.is_ended() {
+                table.live.remove(&id);
+            }
+        }
+        table.running -= 1;
+        drop(table);
+        self.changed.notify_all();
+        self.tell(penstock_api::rest::Event::of(&record.view()));
+    }
+
+    /// What an end brings with it. A failed transfer keeps its ledger for a retry, a done one for
+    /// as long as its digest list may be asked for.
+    fn finish(&self, record: &TransferRecord) {
+        match record.state {
+            TransferState::Done if record.request.options.digest_list => self.release(record),
+            TransferState::Done => self.discard(record, false),
+            _ => {}
+        }
+    }
+
+    /// Nothing temporary is left when a transfer says that it is cancelled; until then the wish is
+    /// what survives a crash.
+    fn discard_cancelled(&self, id: TransferId, outcome: &RunOutcome) {
+        let mut table = self.lock();
+        let Some(live) = table.live.get_mut(&id) else { return };
+        let failed = matches!(outcome, RunOutcome::Failed(_)) && live.record.wish == Wish::Cancel;
+        if !failed && *outcome != RunOutcome::Cancelled {
+            return;
+        }
+        "removing what is temporary".clone_into(&mut live.record.reason);
+        let record = live.record.clone();
+        drop(table);
+        self.discard(&record, true);
+    }
+}
+
+fn reason_of_failure(problem: &Problem) -> String {
+    let hint = if problem.hint.is_empty() { String::new() } else { format!("; {}", problem.hint) };
+    format!("{problem}{hint}")
+}
+
+fn reason_of_retry(problem: &Problem, delay: std::time::Duration) -> String {
+    let at = super::now_seconds() + delay.as_secs();
+    format!(
+        "{}; next attempt in {:.0} s, at {} UTC",
+        reason_of_failure(problem),
+        delay.as_secs_f64().max(1.0),
+        clock(at)
+    )
+}
+
+/// Time of day of seconds since 1970.
+fn clock(seconds: u64) -> String {
+    let of_day = seconds % 86_400;
+    format!("{:02}:{:02}:{:02}", of_day / 3600, of_day / 60 % 60, of_day % 60)
+}

@@ -1,0 +1,352 @@
+//! Owns the transfers of which this site is the target: takes them, queues them, runs each on a
+//! thread of its own, tries again what failed for a while, and tells how they stand.
+//!
+//! What flows in: requests of users and of paired sites. What flows out: events, and the state
+//! database. What survives a crash: every transfer that was accepted, with what a user last wished
+//! of it. A transfer that was queued or running is begun again when the manager starts, and goes on
+//! from its ledger; a paused one stays paused.
+//!
+//! | state | leaves it by |
+//! |---|---|
+//! | queued | its turn (at most [`ManagerConfig::running_max`] run at a time) or the time of its next attempt |
+//! | running | its end, a pause, a cancel, or a temporary failure: then queued until the next attempt |
+//! | paused | resume, cancel |
+//! | failed | retry, cancel |
+
+mod attempt;
+mod clean;
+mod orphans;
+mod place;
+mod stubs;
+mod users;
+
+pub use users::{Caller, LIVE_MAX};
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant, SystemTime};
+
+use penstock_api::problem::{Exit, Problem};
+use penstock_api::rest::{EVENT_VERSION, ErrorEvent, Event};
+use penstock_api::scan::SourcePeer;
+use penstock_api::task::TargetPeer;
+use penstock_api::transfer::{TransferState, TransferView};
+use penstock_engine::retry::Backoff;
+use penstock_proto::id::{Name, TransferId};
+use tokio::sync::broadcast;
+
+use crate::runner::{RunControl, RunInput, RunOutcome};
+use crate::sites::SiteClient;
+use crate::state::{SqliteState, StateError, TransferRecord, Wish};
+
+/// Transfers that run at a time, unless configured.
+pub const RUNNING_MAX_DEFAULT: usize = 4;
+/// Events that a slow reader may lag behind before it loses the oldest.
+const EVENTS_MAX: usize = 1024;
+/// How often running transfers tell how they stand.
+const TICK: Duration = Duration::from_secs(1);
+
+/// Directory in the journal store where all that belongs to a transfer lies.
+pub fn journal_of(journal: &std::path::Path, id: TransferId) -> PathBuf {
+    journal.join(id.to_string())
+}
+
+/// What a manager is made with.
+#[derive(Clone, Debug)]
+pub struct ManagerConfig {
+    /// The own site.
+    pub site: Name,
+    /// The journal store: one directory per transfer below it.
+    pub journal: PathBuf,
+    /// Transfers that run at a time; the others wait for their turn.
+    pub running_max: usize,
+    /// Least wait before a failed attempt is repeated.
+    pub retry_least: Duration,
+    /// Longest such wait.
+    pub retry_most: Duration,
+}
+
+impl ManagerConfig {
+    /// The defaults: four at a time, retried after 1 s to 60 s.
+    pub fn new(site: Name, journal: PathBuf) -> Self {
+        Self {
+            site,
+            journal,
+            running_max: RUNNING_MAX_DEFAULT,
+            retry_least: Duration::from_secs(1),
+            retry_most: Duration::from_secs(60),
+        }
+    }
+}
+
+/// Runs one transfer to its end, as [`crate::runner`] does. It blocks meanwhile.
+pub type Run = dyn Fn(RunInput) -> RunOutcome + Send + Sync;
+/// Directory of a store, if it has one: to find stores that overlap.
+pub type StoreDirectory = dyn Fn(&Name) -> Option<PathBuf> + Send + Sync;
+
+/// What a manager works with.
+#[derive(Clone)]
+pub struct ManagerParts {
+    /// The state database.
+    pub state: Arc<SqliteState>,
+    /// The own source side.
+    pub source: Arc<dyn SourcePeer>,
+    /// The own target side.
+    pub target: Arc<dyn TargetPeer>,
+    /// Other sites.
+    pub sites: Arc<dyn SiteClient>,
+    /// What runs a transfer.
+    pub run: Arc<Run>,
+    /// Where stores lie.
+    pub directory: Arc<StoreDirectory>,
+}
+
+/// The manager. Its methods block on the state database, some on stores and other sites.
+pub struct Manager {
+    inner: Arc<Inner>,
+    scheduler: Mutex<Option<thread::JoinHandle<()>>>,
+}
+
+struct Inner {
+    config: ManagerConfig,
+    parts: ManagerParts,
+    table: Mutex<Table>,
+    changed: Condvar,
+    /// Held while a transfer is admitted, so that two cannot claim one place.
+    admission: Mutex<()>,
+    events: broadcast::Sender<Event>,
+}
+
+#[derive(Default)]
+struct Table {
+    live: HashMap<TransferId, Live>,
+    running: usize,
+    stopping: bool,
+}
+
+/// A transfer that has not ended.
+struct Live {
+    record: TransferRecord,
+    run: Option<Arc<RunControl>>,
+    /// Earliest time of its next attempt.
+    not_before: Option<Instant>,
+    backoff: Backoff,
+}
+
+impl Live {
+    fn new(record: TransferRecord, config: &ManagerConfig) -> Self {
+        let backoff = Backoff::new(config.retry_least, config.retry_most);
+        Self { record, run: None, not_before: None, backoff }
+    }
+
+    /// As users see it: what is stored, and what the run says now.
+    fn view(&self) -> TransferView {
+        let mut view = self.record.view();
+        if let Some(run) = &self.run {
+            let seen = run.view();
+            view.progress = seen.progress;
+            if !seen.reason.is_empty() {
+                view.reason = seen.reason;
+            }
+            view.failures = seen.failures;
+            view.durable_by = seen.durable_by;
+        }
+        if self.run.is_some() && !view.state.is_ended() {
+            match self.record.wish {
+                Wish::None => {}
+                Wish::Pause => "pausing: ending what is in progress".clone_into(&mut view.reason),
+                Wish::Cancel => "cancelling".clone_into(&mut view.reason),
+            }
+        }
+        view
+    }
+}
+
+impl Manager {
+    /// Starts the manager's thread, and again every transfer that was queued or running.
+    ///
+    /// # Errors
+    /// The state database cannot be read.
+    pub fn start(config: ManagerConfig, parts: ManagerParts) -> Result<Self, StateError> {
+        let mut table = Table::default();
+        for mut record in parts.state.open_transfers()? {
+            match record.wish {
+                Wish::Pause => record.state = TransferState::Paused,
+                // The queue sees the wish and gives the transfer up.
+                Wish::None | Wish::Cancel if record.state != TransferState::Paused => {
+                    record.state = TransferState::Queued;
+                    "resuming after a restart".clone_into(&mut record.reason);
+                }
+                Wish::Cancel => record.state = TransferState::Queued,
+                Wish::None => {}
+            }
+            table.live.insert(record.id(), Live::new(record, &config));
+        }
+        let inner = Arc::new(Inner {
+            config,
+            parts,
+            table: Mutex::new(table),
+            changed: Condvar::new(),
+            admission: Mutex::new(()),
+            events: broadcast::channel(EVENTS_MAX).0,
+        });
+        let scheduler = Arc::clone(&inner);
+        let scheduler = thread::Builder::new()
+            .name("transfers".to_owned())
+            .spawn(move || scheduler.schedule())
+            .map_err(|error| StateError::Damaged { what: "process", why: error.to_string() })?;
+        Ok(Self { inner, scheduler: Mutex::new(Some(scheduler)) })
+    }
+
+    /// All events from now on. A reader that lags behind loses the oldest.
+    pub fn events(&self) -> broadcast::Receiver<Event> {
+        self.inner.events.subscribe()
+    }
+
+    /// Transfers that run now, and that wait.
+    pub fn counts(&self) -> (u32, u32) {
+        let table = self.inner.lock();
+        let queued =
+            table.live.values().filter(|live| live.record.state == TransferState::Queued).count();
+        (table.running as u32, queued as u32)
+    }
+
+    /// Stops all runs with their ledgers committed, and waits for them up to `deadline`. They are
+    /// begun again by the next start. Whether all have stopped in time.
+    pub fn stop(&self, deadline: Duration) -> bool {
+        let end = Instant::now() + deadline;
+        let mut table = self.inner.lock();
+        table.stopping = true;
+        for run in table.live.values().filter_map(|live| live.run.as_ref()) {
+            run.pause();
+        }
+        self.inner.changed.notify_all();
+        while table.running > 0 {
+            let left = end.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return false;
+            }
+            table = match self.inner.changed.wait_timeout(table, left) {
+                Ok((table, _)) => table,
+                Err(poisoned) => poisoned.into_inner().0,
+            };
+        }
+        drop(table);
+        let scheduler = self.scheduler.lock().unwrap_or_else(PoisonError::into_inner).take();
+        // It ends at once when it sees `stopping`, and never panics on purpose.
+        scheduler.is_none_or(|scheduler| scheduler.join().is_ok())
+    }
+}
+
+impl Drop for Manager {
+    fn drop(&mut self) {
+        self.stop(Duration::ZERO);
+    }
+}
+
+impl Inner {
+    fn lock(&self) -> MutexGuard<'_, Table> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn tell(&self, event: Event) {
+        // No reader is no error.
+        let _ = self.events.send(event);
+    }
+
+    fn tell_problem(&self, id: TransferId, problem: &Problem) {
+        let problem = problem.clone();
+        self.tell(Event::Error(ErrorEvent { v: EVENT_VERSION, id, problem }));
+    }
+
+    /// The manager's thread: begins what is due, and once a second tells how running ones stand.
+    fn schedule(self: Arc<Self>) {
+        let mut next_tick = Instant::now() + TICK;
+        loop {
+            let mut table = self.lock();
+            if table.stopping {
+                return;
+            }
+            let wake = self.begin_due(&mut table).map_or(next_tick, |due| due.min(next_tick));
+            let wait = wake.saturating_duration_since(Instant::now());
+            table = match self.changed.wait_timeout(table, wait) {
+                Ok((table, _)) => table,
+                Err(poisoned) => poisoned.into_inner().0,
+            };
+            if Instant::now() >= next_tick {
+                next_tick = Instant::now() + TICK;
+                let running = table.live.values().filter(|live| live.run.is_some());
+                let events: Vec<_> = running.map(|live| Event::of(&live.view())).collect();
+                drop(table);
+                events.into_iter().for_each(|event| self.tell(event));
+            }
+        }
+    }
+
+    /// Begins queued transfers, oldest first; gives the time when the next one is due.
+    fn begin_due(self: &Arc<Self>, table: &mut Table) -> Option<Instant> {
+        let now = Instant::now();
+        let queued = table
+            .live
+            .values()
+            .filter(|live| live.record.state == TransferState::Queued && live.run.is_none());
+        let (mut due, later): (Vec<_>, Vec<_>) =
+            queued.partition(|live| live.not_before.is_none_or(|time| time <= now));
+        due.sort_by_key(|live| (live.record.created, live.record.id()));
+        let ids: Vec<_> = due.iter().map(|live| live.record.id()).collect();
+        let next = later.iter().filter_map(|live| live.not_before).min();
+        for id in ids {
+            let cancelled =
+                table.live.get(&id).is_some_and(|live| live.record.wish == Wish::Cancel);
+            if cancelled || table.running < self.config.running_max {
+                self.begin(table, id);
+            } else if let Some(live) = table.live.get_mut(&id) {
+                live.record.reason = format!(
+                    "waiting for its turn: {} transfers run, the most at a time",
+                    self.config.running_max
+                );
+            }
+        }
+        next
+    }
+
+    fn begin(self: &Arc<Self>, table: &mut Table, id: TransferId) {
+        let Some(live) = table.live.get_mut(&id) else { return };
+        let control = Arc::new(RunControl::default());
+        live.run = Some(Arc::clone(&control));
+        live.record.state = TransferState::Running;
+        live.record.reason.clear();
+        table.running += 1;
+        let inner = Arc::clone(self);
+        let thread = thread::Builder::new()
+            .name(format!("transfer-{}", id.short()))
+            .spawn(move || inner.attempt(id, &control));
+        if let Err(error) = thread {
+            live.run = None;
+            live.record.state = TransferState::Queued;
+            live.record.reason = format!("no thread to run it: {error}");
+            live.not_before = Some(Instant::now() + self.config.retry_most);
+            table.running -= 1;
+        }
+    }
+
+    /// Stores a record; a failure is logged and shown, since the run itself is not at fault.
+    fn store(&self, record: &mut TransferRecord) {
+        if let Err(error) = self.parts.state.put_transfer(record) {
+            tracing::error!(transfer = %record.id(), %error, "state not stored");
+            record.reason = format!("its state could not be stored: {error}");
+        }
+    }
+}
+
+/// Seconds since 1970.
+pub(crate) fn now_seconds() -> u64 {
+    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}
+
+fn unknown(text: impl std::fmt::Display) -> Problem {
+    let title = format!("there is no transfer `{text}`");
+    Problem::new(Exit::Usage, "transfer-unknown", title).status(404)
+}

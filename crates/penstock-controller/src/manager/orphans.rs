@@ -1,0 +1,81 @@
+//! What is left over of transfers that nobody will go on with.
+
+use std::collections::BTreeSet;
+
+use penstock_api::problem::{Exit, Problem};
+use penstock_api::rest::{Orphan, OrphanKind, OrphanList};
+use penstock_proto::id::TransferId;
+
+use super::{Inner, Manager, journal_of};
+
+impl Manager {
+    /// Lists what is left over, and with `remove` removes it: journals of which the database knows
+    /// no transfer, ledgers of transfers that have ended, stubs that their owner does not know. A
+    /// failed transfer whose ledger is removed begins from the start when it is retried.
+    ///
+    /// # Errors
+    /// The journal store or the database cannot be read.
+    pub fn orphans(&self, remove: bool) -> Result<OrphanList, Problem> {
+        let inner = &self.inner;
+        // Nothing is admitted meanwhile: what is no transfer now stays none.
+        let _admission = inner.admission.lock();
+        let mut orphans = Vec::new();
+        for id in inner.left_over()? {
+            if !inner.lock().is_live(id) {
+                orphans.push(inner.orphan(id, remove)?);
+            }
+        }
+        for stub in inner.parts.state.open_stubs()? {
+            let id = stub.view.id;
+            match inner.parts.sites.show(&stub.owner, id) {
+                Err(problem) if problem.status == 404 => {}
+                _ => continue,
+            }
+            if remove {
+                inner.parts.source.release(id);
+                inner.parts.state.remove_stub(id)?;
+            }
+            let place = format!("stub of a transfer of site `{}`", stub.owner);
+            let kind = OrphanKind::Stub;
+            orphans.push(Orphan { id, kind, place, root: None, removed: remove });
+        }
+        Ok(OrphanList { orphans })
+    }
+}
+
+impl Inner {
+    /// All transfers of which the journal store or the database keeps a ledger.
+    fn left_over(&self) -> Result<BTreeSet<TransferId>, Problem> {
+        let mut ids: BTreeSet<_> = self.parts.state.ledgers()?.into_iter().collect();
+        let journal = &self.config.journal;
+        let unreadable = |error: std::io::Error| {
+            let title = format!("the journal store `{}` cannot be listed", journal.display());
+            Problem::new(Exit::Fatal, "journal", title).because(error)
+        };
+        match std::fs::read_dir(journal) {
+            Ok(entries) => {
+                for entry in entries {
+                    let name = entry.map_err(unreadable)?.file_name();
+                    ids.extend(name.to_str().and_then(|name| name.parse::<TransferId>().ok()));
+                }
+            }
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+            Err(error) => return Err(unreadable(error)),
+        }
+        Ok(ids)
+    }
+
+    fn orphan(&self, id: TransferId, remove: bool) -> Result<Orphan, Problem> {
+        let record = self.parts.state.transfer(id)?;
+        let place = journal_of(&self.config.journal, id).display().to_string();
+        let root = record.as_ref().and_then(|record| record.root.clone());
+        let kind = if record.is_some() { OrphanKind::Ledger } else { OrphanKind::Journal };
+        if remove {
+            match &record {
+                Some(record) => self.discard(record, true),
+                None => self.discard_ledger(id),
+            }
+        }
+        Ok(Orphan { id, kind, place, root, removed: remove })
+    }
+}

@@ -1,0 +1,92 @@
+//! Transfers that other sites own: forwarded there, or read from us by them.
+
+use penstock_api::problem::Problem;
+use penstock_api::transfer::{TransferRequest, TransferState, TransferView};
+use penstock_proto::id::{Name, TransferId};
+
+use super::users::not_paired;
+use super::{Inner, Manager};
+use crate::state::Stub;
+
+impl Manager {
+    /// Another site opened a scan here for a transfer of its own: remember it, so that this site
+    /// shows it as well. Asks that site how it stands.
+    pub fn note_foreign(&self, owner: &Name, id: TransferId) {
+        match self.inner.parts.state.stub(id) {
+            Ok(None) => match self.inner.parts.sites.show(owner, id) {
+                Ok(view) => self.inner.remember(owner, &view),
+                Err(problem) => tracing::info!(transfer = %id, %problem, "owner does not show it"),
+            },
+            Ok(Some(_)) => {}
+            Err(error) => tracing::warn!(transfer = %id, %error, "stub not read"),
+        }
+    }
+
+    /// The site that owns it has told that a transfer needs our pages no more: drop them, and see
+    /// once more how it ended.
+    pub fn forget_foreign(&self, owner: &Name, id: TransferId) {
+        self.inner.parts.source.release(id);
+        if let Ok(Some(stub)) = self.inner.parts.state.stub(id)
+            && stub.owner == *owner
+        {
+            self.inner.refresh(stub, &mut Vec::new());
+        }
+    }
+}
+
+impl Inner {
+    pub(super) fn forward(
+        &self,
+        request: &TransferRequest,
+    ) -> Result<(TransferView, bool), Problem> {
+        let owner = &request.target.site;
+        if !self.parts.sites.is_paired(owner) {
+            return Err(not_paired(owner));
+        }
+        let new = self.parts.state.stub(request.id)?.is_none();
+        let view = self.parts.sites.submit(owner, request)?;
+        self.remember(owner, &view);
+        Ok((view, new))
+    }
+
+    /// Stores how another site's transfer stands. It can be asked again, so a failure is logged.
+    pub(super) fn remember(&self, owner: &Name, view: &TransferView) {
+        let stub = Stub { owner: owner.clone(), view: view.clone() };
+        if let Err(error) = self.parts.state.put_stub(&stub) {
+            tracing::warn!(transfer = %view.id, %error, "stub not stored");
+        }
+    }
+
+    /// A stub as its owner shows it now, or as it was last seen, with the reason. Owners that do
+    /// not answer go to `silent` and are not asked again by the same caller.
+    pub(super) fn refresh(&self, stub: Stub, silent: &mut Vec<Name>) -> TransferView {
+        let Stub { owner, mut view } = stub;
+        if view.state.is_ended() && view.state != TransferState::Failed {
+            return view;
+        }
+        if silent.contains(&owner) {
+            view.reason = format!("site `{owner}` cannot be reached; shown as last seen");
+            return view;
+        }
+        match self.parts.sites.show(&owner, view.id) {
+            Ok(now) => {
+                if now != view {
+                    self.remember(&owner, &now);
+                }
+                if matches!(now.state, TransferState::Done | TransferState::Cancelled) {
+                    self.parts.source.release(now.id);
+                }
+                now
+            }
+            Err(problem) if problem.status == 404 => {
+                view.reason = format!("site `{owner}` does not know it any more");
+                view
+            }
+            Err(problem) => {
+                view.reason = format!("shown as last seen: {problem}");
+                silent.push(owner);
+                view
+            }
+        }
+    }
+}

@@ -1,0 +1,414 @@
+//! What users and paired sites may ask of the manager.
+
+use penstock_api::problem::{Exit, Problem};
+use penstock_api::rest::{Action, Event, FAILURES_MAX, FailureList, LIST_MAX, TransferList};
+use penstock_api::transfer::{
+    Location, PathText, Progress, TransferRequest, TransferState, TransferView,
+};
+use penstock_proto::digest::DigestKind;
+use penstock_proto::id::{Name, TransferId};
+use penstock_proto::name;
+
+use super::{Inner, Live, Manager, Table, journal_of, now_seconds, place, unknown};
+use crate::runner::RunFiles;
+use crate::state::{Listed, TransferRecord, Wish};
+
+/// Transfers that may wait at a time; more are refused until some have ended.
+pub const LIVE_MAX: usize = 10_000;
+
+/// Who asks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Caller {
+    /// A user of this site.
+    User,
+    /// Another site, by its certificate. It sees and steers only transfers that read from it.
+    Site(Name),
+}
+
+impl Caller {
+    fn may_see(&self, record: &TransferRecord) -> bool {
+        match self {
+            Self::User => true,
+            Self::Site(site) => record.request.source.site == *site,
+        }
+    }
+}
+
+impl Manager {
+    /// Accepts a transfer, durably, or hands it to the site that owns it; the same request again
+    /// is the same transfer. Also says whether it is new.
+    ///
+    /// # Errors
+    /// The request makes no sense, a guard refuses it (codes `overlap`, `same-place`), or the
+    /// owner does.
+    pub fn submit(
+        &self,
+        request: &TransferRequest,
+        caller: &Caller,
+    ) -> Result<(TransferView, bool), Problem> {
+        check(request)?;
+        let inner = &self.inner;
+        let own = &inner.config.site;
+        if let Caller::Site(site) = caller
+            && (request.target.site != *own || request.source.site != *site)
+        {
+            let title = format!("site `{site}` may only submit transfers from itself to `{own}`");
+            return Err(Problem::new(Exit::NotAuthorised, "not-authorised", title));
+        }
+        if request.target.site != *own {
+            return inner.forward(request);
+        }
+        if request.source.site != *own && !inner.parts.sites.is_paired(&request.source.site) {
+            return Err(not_paired(&request.source.site));
+        }
+        let submitter = match caller {
+            Caller::User => own.clone(),
+            Caller::Site(site) => site.clone(),
+        };
+        inner.admit(request, submitter)
+    }
+
+    /// One transfer, own or of another site.
+    ///
+    /// # Errors
+    /// Status 404: it is not known, or does not concern the caller.
+    pub fn show(&self, id: TransferId, caller: &Caller) -> Result<TransferView, Problem> {
+        let inner = &self.inner;
+        if let Some(live) = inner.lock().live.get(&id)
+            && caller.may_see(&live.record)
+        {
+            return Ok(live.view());
+        }
+        let stored = inner.parts.state.transfer(id)?;
+        if let Some(record) = stored.filter(|record| caller.may_see(record)) {
+            return Ok(record.view());
+        }
+        match (caller, inner.parts.state.stub(id)?) {
+            (Caller::User, Some(stub)) => Ok(inner.refresh(stub, &mut Vec::new())),
+            _ => Err(unknown(id)),
+        }
+    }
+
+    /// The transfer whose id begins with these hexadecimal digits.
+    ///
+    /// # Errors
+    /// There is none, or more than one.
+    pub fn resolve(&self, prefix: &str) -> Result<TransferId, Problem> {
+        let digits = !prefix.is_empty() && prefix.bytes().all(|byte| byte.is_ascii_hexdigit());
+        if !digits || prefix.len() > 32 {
+            return Err(unknown(prefix));
+        }
+        match *self.inner.parts.state.ids_with_prefix(prefix)? {
+            [] => Err(unknown(prefix)),
+            [id] => Ok(id),
+            _ => {
+                let title = format!("more than one transfer begins with `{prefix}`");
+                Err(Problem::new(Exit::Usage, "transfer-ambiguous", title).hint("give more digits"))
+            }
+        }
+    }
+
+    /// Transfers and stubs, newest first, at most [`LIST_MAX`] at a time.
+    ///
+    /// # Errors
+    /// The cursor is not one of ours; the database cannot be read.
+    pub fn list(&self, cursor: Option<&str>, limit: usize) -> Result<TransferList, Problem> {
+        let inner = &self.inner;
+        let before = cursor.map(parse_cursor).transpose()?;
+        let limit = limit.clamp(1, LIST_MAX);
+        let listed = inner.parts.state.list(before, limit)?;
+        let next = (listed.len() == limit).then(|| listed.last().map(Listed::key)).flatten();
+        let mut silent = Vec::new();
+        let views = listed.into_iter().map(|line| match line {
+            Listed::Own(record) => {
+                inner.lock().live.get(&record.id()).map_or_else(|| record.view(), Live::view)
+            }
+            Listed::Stub(stub) => inner.refresh(*stub, &mut silent),
+        });
+        Ok(TransferList {
+            transfers: views.collect(),
+            next: next.map(|(created, id)| format!("{created}-{id}")),
+        })
+    }
+
+    /// Pauses, resumes, cancels or retries a transfer, here or at the site that owns it. What was
+    /// asked for is stored durably when this returns; a run takes a moment to follow.
+    ///
+    /// # Errors
+    /// It is not known, or the action does not fit its state.
+    pub fn act(
+        &self,
+        id: TransferId,
+        action: Action,
+        caller: &Caller,
+    ) -> Result<TransferView, Problem> {
+        let inner = &self.inner;
+        let known = inner.parts.state.transfer(id)?.filter(|record| caller.may_see(record));
+        if known.is_some() {
+            let view = inner.act(id, action)?;
+            inner.changed.notify_all();
+            inner.tell(Event::of(&view));
+            return Ok(view);
+        }
+        match (caller, inner.parts.state.stub(id)?) {
+            (Caller::User, Some(stub)) => {
+                let view = inner.parts.sites.act(&stub.owner, id, action)?;
+                inner.remember(&stub.owner, &view);
+                Ok(view)
+            }
+            _ => Err(unknown(id)),
+        }
+    }
+
+    /// The failed items of a transfer, as far as this site knows them.
+    ///
+    /// # Errors
+    /// It is not known.
+    pub fn failures(&self, id: TransferId, caller: &Caller) -> Result<FailureList, Problem> {
+        let view = self.show(id, caller)?;
+        let path = RunFiles::of(&journal_of(&self.inner.config.journal, id)).failures;
+        let Ok(text) = std::fs::read_to_string(&path) else {
+            let complete = view.failures.len() as u64 >= view.progress.errors;
+            return Ok(FailureList { failures: view.failures, complete });
+        };
+        let mut lines = text.lines().map(serde_json::from_str).map_while(Result::ok);
+        let failures: Vec<_> = lines.by_ref().take(FAILURES_MAX).collect();
+        Ok(FailureList { failures, complete: lines.next().is_none() })
+    }
+
+    /// The digest list of a transfer that has ended, in the format of `b3sum --check`.
+    ///
+    /// # Errors
+    /// It is not known, another site owns it, it has not ended, or no list was asked for.
+    pub fn digests(&self, id: TransferId, caller: &Caller) -> Result<Vec<u8>, Problem> {
+        let view = self.show(id, caller)?;
+        if view.target.site != self.inner.config.site {
+            return self.inner.parts.sites.digests(&view.target.site, id);
+        }
+        let path = RunFiles::of(&journal_of(&self.inner.config.journal, id)).digests;
+        std::fs::read(&path).map_err(|error| {
+            let title = format!("transfer {} has no digest list", id.short());
+            Problem::new(Exit::Refused, "no-digest-list", title)
+                .because(error)
+                .hint("submit with `--write-digests FILE`, and wait for its end")
+                .status(404)
+        })
+    }
+}
+
+impl Inner {
+    fn admit(
+        &self,
+        request: &TransferRequest,
+        submitter: Name,
+    ) -> Result<(TransferView, bool), Problem> {
+        let _admission = self.admission.lock();
+        if let Some(known) = self.parts.state.transfer(request.id)? {
+            if known.request != *request {
+                let title = format!("the id {} is of another transfer", request.id);
+                return Err(Problem::new(Exit::Refused, "id-taken", title));
+            }
+            let live = self.lock().live.get(&request.id).map(Live::view);
+            return Ok((live.unwrap_or_else(|| known.view()), false));
+        }
+        let target = &request.target;
+        let there = match self.parts.target.root_kind(&target.store, &target.path) {
+            Ok(there) => there,
+            // It waits in the queue until the store is back.
+            Err(problem) if problem.exit == Exit::Temporary => None,
+            Err(problem) => return Err(problem),
+        };
+        let claim = place::claim(&request.source, target, there);
+        self.check_same_place(request, &claim)?;
+        self.check_overlap(request, &claim)?;
+        let record = TransferRecord {
+            request: request.clone(),
+            submitter,
+            created: now_seconds(),
+            state: TransferState::Queued,
+            wish: Wish::None,
+            reason: String::new(),
+            claim,
+            root: None,
+            progress: Progress::default(),
+            exit: None,
+            failures: Vec::new(),
+            durable_by: String::new(),
+        };
+        self.parts.state.put_transfer(&record)?;
+        let view = self.enqueue(record);
+        self.tell(Event::of(&view));
+        Ok((view, true))
+    }
+
+    /// Puts a stored record into the queue.
+    fn enqueue(&self, record: TransferRecord) -> TransferView {
+        let view = record.view();
+        let live = Live::new(record, &self.config);
+        self.lock().live.insert(view.id, live);
+        self.changed.notify_all();
+        view
+    }
+
+    fn absolute(&self, store: &Name, path: &PathText) -> Vec<u8> {
+        place::absolute((self.parts.directory)(store).as_deref(), store.as_str(), path)
+    }
+
+    /// B8: a data set is never moved into itself, or over what it is read from.
+    fn check_same_place(&self, request: &TransferRequest, claim: &PathText) -> Result<(), Problem> {
+        let source = &request.source;
+        if source.site != request.target.site {
+            return Ok(());
+        }
+        let from = self.absolute(&source.store, &source.path);
+        if !place::overlap(&from, &self.absolute(&request.target.store, claim)) {
+            return Ok(());
+        }
+        let title = format!("source `{source}` and target `{}` overlap", request.target);
+        Err(Problem::new(Exit::Refused, "same-place", title)
+            .hint("choose a target that neither lies within the source nor holds it"))
+    }
+
+    /// B8: two transfers never write to one place.
+    fn check_overlap(&self, request: &TransferRequest, claim: &PathText) -> Result<(), Problem> {
+        let place = self.absolute(&request.target.store, claim);
+        let table = self.lock();
+        if table.live.len() >= LIVE_MAX {
+            let title = format!("{LIVE_MAX} transfers wait already");
+            return Err(Problem::new(Exit::Temporary, "queue-full", title));
+        }
+        let other = table.live.values().find(|live| {
+            let (record, store) = (&live.record, &live.record.request.target.store);
+            record.id() != request.id
+                && !record.state.is_ended()
+                && place::overlap(&place, &self.absolute(store, &record.claim))
+        });
+        let Some(other) = other else { return Ok(()) };
+        let (id, to) = (other.record.id(), &other.record.request.target);
+        let title = format!("target `{}` overlaps with transfer {id} to `{to}`", request.target);
+        Err(Problem::new(Exit::Refused, "overlap", title)
+            .because(format!(
+                "that transfer has not ended: `penstock transfer show {}`",
+                id.short()
+            ))
+            .hint("wait until it has ended, cancel it, or choose another target"))
+    }
+
+    fn act(&self, id: TransferId, action: Action) -> Result<TransferView, Problem> {
+        let _admission = self.admission.lock();
+        let mut table = self.lock();
+        if let Some(live) = table.live.get_mut(&id)
+            && !live.record.state.is_ended()
+        {
+            return self.act_on_live(live, action);
+        }
+        drop(table);
+        let record = self.parts.state.transfer(id)?.ok_or_else(|| unknown(id))?;
+        match (action, record.state) {
+            (Action::Retry, TransferState::Failed) => {
+                self.check_overlap(&record.request, record.root.as_ref().unwrap_or(&record.claim))?;
+                self.requeue(record, Wish::None)
+            }
+            (Action::Cancel, TransferState::Failed) => self.requeue(record, Wish::Cancel),
+            (Action::Cancel, TransferState::Cancelled) => Ok(record.view()),
+            (_, state) => Err(wrong_state(id, action, state)),
+        }
+    }
+
+    fn act_on_live(&self, live: &mut Live, action: Action) -> Result<TransferView, Problem> {
+        let state = live.record.state;
+        let mut record = live.record.clone();
+        match (action, state) {
+            (Action::Pause, TransferState::Paused) | (Action::Resume, TransferState::Queued) => {}
+            (Action::Pause, TransferState::Queued) if record.wish != Wish::Cancel => {
+                record.wish = Wish::Pause;
+                record.state = TransferState::Paused;
+                "paused by a user".clone_into(&mut record.reason);
+            }
+            (Action::Pause, TransferState::Running) if record.wish != Wish::Cancel => {
+                record.wish = Wish::Pause;
+            }
+            (Action::Resume, TransferState::Paused) => {
+                record.wish = Wish::None;
+                record.state = TransferState::Queued;
+                record.reason.clear();
+            }
+            (Action::Resume, TransferState::Running) if record.wish == Wish::None => {}
+            (Action::Cancel, TransferState::Running) => record.wish = Wish::Cancel,
+            (Action::Cancel, _) => {
+                record.wish = Wish::Cancel;
+                record.state = TransferState::Queued;
+                "cancelling".clone_into(&mut record.reason);
+            }
+            (Action::Retry, TransferState::Queued) => {}
+            (_, state) => return Err(wrong_state(record.id(), action, state)),
+        }
+        self.parts.state.put_transfer(&record)?;
+        live.record = record;
+        live.not_before = None;
+        match (live.record.wish, &live.run) {
+            (Wish::Pause, Some(run)) => run.pause(),
+            (Wish::Cancel, Some(run)) => run.cancel(),
+            _ => {}
+        }
+        Ok(live.view())
+    }
+
+    fn requeue(&self, mut record: TransferRecord, wish: Wish) -> Result<TransferView, Problem> {
+        record.wish = wish;
+        record.state = TransferState::Queued;
+        record.exit = None;
+        record.reason.clear();
+        record.failures.clear();
+        self.parts.state.put_transfer(&record)?;
+        Ok(self.enqueue(record))
+    }
+}
+
+impl Table {
+    /// Whether a transfer has not ended.
+    pub(super) fn is_live(&self, id: TransferId) -> bool {
+        self.live.contains_key(&id)
+    }
+}
+
+/// A request that came over the network is not trusted to be one that our own types would make.
+fn check(request: &TransferRequest) -> Result<(), Problem> {
+    let usage = |title: String| Problem::new(Exit::Usage, "request", title);
+    let relative = |path: &PathText| {
+        name::check_relative(&path.0)
+            .map_err(|_| usage(format!("`{path}` is not a path within a store")))
+    };
+    let Location { path: from, .. } = &request.source;
+    relative(from)?;
+    relative(&request.target.path)?;
+    request.options.files_from.iter().try_for_each(relative)?;
+    if request.options.digest_list && request.options.digest == DigestKind::Xxh3 {
+        return Err(usage("XXH3 gives no digests of files: no digest list".to_owned())
+            .hint("leave out `--digest xxh3-128`, or the digest list"));
+    }
+    Ok(())
+}
+
+pub(super) fn not_paired(site: &Name) -> Problem {
+    let title = format!("site `{site}` is not paired with this one");
+    Problem::new(Exit::NotAuthorised, "not-paired", title)
+        .hint("`penstock site pair` there, `penstock site pair TOKEN` here")
+}
+
+fn wrong_state(id: TransferId, action: Action, state: TransferState) -> Problem {
+    let state = serde_json::to_value(state).unwrap_or_default();
+    let title = format!(
+        "transfer {} is {}: there is nothing to {}",
+        id.short(),
+        state.as_str().unwrap_or_default(),
+        action.as_str()
+    );
+    Problem::new(Exit::Refused, "wrong-state", title)
+}
+
+fn parse_cursor(text: &str) -> Result<(u64, TransferId), Problem> {
+    text.split_once('-')
+        .and_then(|(created, id)| Some((created.parse().ok()?, id.parse().ok()?)))
+        .ok_or_else(|| Problem::new(Exit::Usage, "cursor", format!("`{text}` is not a cursor")))
+}

@@ -1,0 +1,97 @@
+//! Server-sent events: of one transfer until it ends, or of all.
+
+use std::convert::Infallible;
+use std::time::Duration;
+
+use axum::extract::{Path, State};
+use axum::response::sse::{Event as Line, KeepAlive, Sse};
+use futures_util::stream::{self, Stream};
+use penstock_api::rest::Event;
+use penstock_proto::id::TransferId;
+use tokio::sync::broadcast::Receiver;
+use tokio::sync::broadcast::error::RecvError;
+
+use super::{ProblemReply, RestParts, blocking};
+use crate::manager::Caller;
+
+/// How often a transfer is looked at when no event of it comes: always so if another site owns it.
+const LOOK: Duration = Duration::from_secs(1);
+
+fn line(event: &Event) -> Result<Line, Infallible> {
+    // Our own types always have a JSON form; an empty line would be no event at all.
+    Ok(Line::default().json_data(event).unwrap_or_default())
+}
+
+/// All events of transfers that this site owns.
+pub(super) async fn all(
+    State(parts): State<RestParts>,
+) -> Sse<impl Stream<Item = Result<Line, Infallible>>> {
+    let stream = stream::unfold(parts.manager.events(), async |mut events| {
+        loop {
+            match events.recv().await {
+                Ok(event) => return Some((line(&event), events)),
+                Err(RecvError::Lagged(_)) => {}
+                Err(RecvError::Closed) => return None,
+            }
+        }
+    });
+    Sse::new(stream).keep_alive(KeepAlive::default())
+}
+
+struct Follow {
+    parts: RestParts,
+    id: TransferId,
+    events: Receiver<Event>,
+    begun: bool,
+    ended: bool,
+}
+
+/// One transfer: its status at once, then every second or when it changes, its summary at last.
+pub(super) async fn one(
+    State(parts): State<RestParts>,
+    Path(id): Path<String>,
+) -> Result<Sse<impl Stream<Item = Result<Line, Infallible>>>, ProblemReply> {
+    let events = parts.manager.events();
+    let manager = parts.manager.clone();
+    let id = blocking(move || manager.resolve(&id)).await?;
+    let follow = Follow { parts, id, events, begun: false, ended: false };
+    Ok(Sse::new(stream::unfold(follow, async |mut follow| {
+        let event = follow.next().await?;
+        Some((line(&event), follow))
+    })))
+}
+
+impl Follow {
+    async fn next(&mut self) -> Option<Event> {
+        if self.ended {
+            return None;
+        }
+        if self.begun
+            && let Some(error) = self.wait().await
+        {
+            return Some(error);
+        }
+        self.begun = true;
+        let (manager, id) = (self.parts.manager.clone(), self.id);
+        let view = blocking(move || manager.show(id, &Caller::User)).await.ok()?;
+        self.ended = view.state.is_ended();
+        Some(Event::of(&view))
+    }
+
+    /// Waits until something is to be told; an error event is told as it is.
+    async fn wait(&mut self) -> Option<Event> {
+        let wake = tokio::time::sleep(LOOK);
+        tokio::pin!(wake);
+        loop {
+            tokio::select! {
+                () = &mut wake => return None,
+                event = self.events.recv() => match event {
+                    Ok(event @ Event::Error(_)) if event.id() == self.id => return Some(event),
+                    Ok(event) if event.id() == self.id => return None,
+                    Ok(_) | Err(RecvError::Lagged(_)) => {}
+                    Err(RecvError::Closed) => return None,
+                },
+            }
+        }
+    }
+}

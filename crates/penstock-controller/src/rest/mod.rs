@@ -1,0 +1,276 @@
+//! The local API `/api/v1`: what the command line, the web page and the SDK ask of a daemon.
+//!
+//! Errors are RFC 9457 problem details. Whoever may open the socket and is root or the daemon's own
+//! user may do everything; nobody else anything.
+
+mod events;
+mod socket;
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::rejection::{JsonRejection, QueryRejection};
+use axum::extract::{FromRequest, Json, Path, Query, Request, State};
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{delete, get, post};
+use penstock_api::problem::{Exit, Problem};
+use penstock_api::rest::{
+    FailureList, JoinReply, JoinRequest, LIST_MAX, OrphanList, SiteView, StatusView, StoreView,
+    TokenReply, TransferList,
+};
+use penstock_api::transfer::{TransferRequest, TransferView};
+use penstock_proto::id::{Name, TransferId};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+
+use crate::manager::{Caller, Manager};
+pub use socket::serve;
+
+/// What the local API asks of the binary: the site's identity, its pairings and its stores. All
+/// methods may block, on other sites too.
+pub trait SiteAdmin: Send + Sync {
+    /// How the daemon is, the two counts left at zero.
+    fn status(&self) -> StatusView;
+
+    /// The own site, then those it is paired with.
+    ///
+    /// # Errors
+    /// The pairings cannot be read.
+    fn sites(&self) -> Result<Vec<SiteView>, Problem>;
+
+    /// Makes a pairing token (D5).
+    ///
+    /// # Errors
+    /// There is no randomness, or no address to put into it.
+    fn offer(&self) -> Result<TokenReply, Problem>;
+
+    /// Joins the site that issued a token.
+    ///
+    /// # Errors
+    /// The token is no good, or the site cannot be reached.
+    fn join(&self, request: &JoinRequest) -> Result<JoinReply, Problem>;
+
+    /// Ends a pairing.
+    ///
+    /// # Errors
+    /// There is none.
+    fn unpair(&self, site: &Name) -> Result<(), Problem>;
+
+    /// The stores of this site.
+    fn stores(&self) -> Vec<StoreView>;
+}
+
+/// What the handlers share.
+#[derive(Clone)]
+pub struct RestParts {
+    /// The site's transfers.
+    pub manager: Arc<Manager>,
+    /// The rest of the site.
+    pub admin: Arc<dyn SiteAdmin>,
+}
+
+/// A problem as an HTTP reply.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProblemReply(pub Problem);
+
+impl From<Problem> for ProblemReply {
+    fn from(problem: Problem) -> Self {
+        Self(problem)
+    }
+}
+
+impl IntoResponse for ProblemReply {
+    fn into_response(self) -> Response {
+        let status =
+            StatusCode::from_u16(self.0.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        let mut response = (status, Json(self.0)).into_response();
+        let kind = header::HeaderValue::from_static("application/problem+json");
+        response.headers_mut().insert(header::CONTENT_TYPE, kind);
+        response
+    }
+}
+
+/// A JSON body; what is wrong with it is a problem.
+#[derive(Clone, Debug)]
+pub struct Body<T>(pub T);
+
+impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Body<T> {
+    type Rejection = ProblemReply;
+
+    async fn from_request(request: Request, state: &S) -> Result<Self, Self::Rejection> {
+        let Json(value) =
+            Json::<T>::from_request(request, state).await.map_err(|rejection: JsonRejection| {
+                let problem = Problem::new(Exit::Usage, "body", "the request's body is wrong");
+                ProblemReply(problem.because(rejection.body_text()))
+            })?;
+        Ok(Self(value))
+    }
+}
+
+/// Runs what blocks on a thread that may.
+///
+/// # Errors
+/// What `work` returns; code `internal` if it panics.
+pub async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, Problem> + Send + 'static,
+) -> Result<T, ProblemReply> {
+    match tokio::task::spawn_blocking(work).await {
+        Ok(result) => result.map_err(ProblemReply),
+        Err(error) => {
+            tracing::error!(%error, "request handler");
+            let title = "the daemon broke an assumption of ours";
+            Err(ProblemReply(Problem::new(Exit::Unclassified, "internal", title)))
+        }
+    }
+}
+
+/// The reply to a path or method that does not exist.
+pub async fn not_found(request: Request) -> ProblemReply {
+    let title = format!("there is no `{} {}`", request.method(), request.uri().path());
+    ProblemReply(Problem::new(Exit::Usage, "not-found", title).status(404))
+}
+
+/// The routes of the local API.
+pub fn router(parts: RestParts) -> Router {
+    let api = Router::new()
+        .route("/transfers", get(list).post(submit))
+        .route("/transfers/{id}", get(show))
+        .route("/transfers/{id}/{action}", post(act))
+        .route("/transfers/{id}/failures", get(failures))
+        .route("/transfers/{id}/digests", get(digests))
+        .route("/transfers/{id}/events", get(events::one))
+        .route("/events", get(events::all))
+        .route("/orphans", get(orphans).delete(orphans_remove))
+        .route("/status", get(status))
+        .route("/stores", get(stores))
+        .route("/sites", get(sites))
+        .route("/sites/token", post(token))
+        .route("/sites/join", post(join))
+        .route("/sites/{site}", delete(unpair))
+        .method_not_allowed_fallback(not_found);
+    Router::new()
+        .nest("/api/v1", api)
+        .route("/healthz", get(|| async { "ok\n" }))
+        .route("/metrics", get(metrics))
+        .fallback(not_found)
+        .with_state(parts)
+}
+
+type Reply<T> = Result<Json<T>, ProblemReply>;
+
+#[derive(Deserialize)]
+struct ListQuery {
+    cursor: Option<String>,
+    limit: Option<usize>,
+}
+
+async fn list(
+    State(parts): State<RestParts>,
+    query: Result<Query<ListQuery>, QueryRejection>,
+) -> Reply<TransferList> {
+    let Query(query) = query.map_err(|rejection| {
+        Problem::new(Exit::Usage, "query", "the query is wrong").because(rejection.body_text())
+    })?;
+    blocking(move || parts.manager.list(query.cursor.as_deref(), query.limit.unwrap_or(LIST_MAX)))
+        .await
+        .map(Json)
+}
+
+async fn submit(
+    State(parts): State<RestParts>,
+    Body(request): Body<TransferRequest>,
+) -> Result<(StatusCode, Json<TransferView>), ProblemReply> {
+    let (view, new) = blocking(move || parts.manager.submit(&request, &Caller::User)).await?;
+    Ok((if new { StatusCode::CREATED } else { StatusCode::OK }, Json(view)))
+}
+
+async fn show(State(parts): State<RestParts>, Path(id): Path<String>) -> Reply<TransferView> {
+    blocking(move || parts.manager.show(parts.manager.resolve(&id)?, &Caller::User)).await.map(Json)
+}
+
+async fn act(
+    State(parts): State<RestParts>,
+    Path((id, action)): Path<(String, String)>,
+) -> Reply<TransferView> {
+    blocking(move || {
+        let action = action.parse()?;
+        parts.manager.act(parts.manager.resolve(&id)?, action, &Caller::User)
+    })
+    .await
+    .map(Json)
+}
+
+async fn failures(State(parts): State<RestParts>, Path(id): Path<String>) -> Reply<FailureList> {
+    blocking(move || parts.manager.failures(parts.manager.resolve(&id)?, &Caller::User))
+        .await
+        .map(Json)
+}
+
+async fn digests(
+    State(parts): State<RestParts>,
+    Path(id): Path<String>,
+) -> Result<Response, ProblemReply> {
+    let list = blocking(move || {
+        let id: TransferId = parts.manager.resolve(&id)?;
+        parts.manager.digests(id, &Caller::User)
+    })
+    .await?;
+    Ok(([(header::CONTENT_TYPE, "application/octet-stream")], list).into_response())
+}
+
+async fn orphans(State(parts): State<RestParts>) -> Reply<OrphanList> {
+    blocking(move || parts.manager.orphans(false)).await.map(Json)
+}
+
+async fn orphans_remove(State(parts): State<RestParts>) -> Reply<OrphanList> {
+    blocking(move || parts.manager.orphans(true)).await.map(Json)
+}
+
+async fn status(State(parts): State<RestParts>) -> Json<StatusView> {
+    let (running, queued) = parts.manager.counts();
+    Json(StatusView { running, queued, ..parts.admin.status() })
+}
+
+async fn stores(State(parts): State<RestParts>) -> Json<Vec<StoreView>> {
+    Json(parts.admin.stores())
+}
+
+async fn sites(State(parts): State<RestParts>) -> Reply<Vec<SiteView>> {
+    blocking(move || parts.admin.sites()).await.map(Json)
+}
+
+async fn token(State(parts): State<RestParts>) -> Reply<TokenReply> {
+    blocking(move || parts.admin.offer()).await.map(Json)
+}
+
+async fn join(
+    State(parts): State<RestParts>,
+    Body(request): Body<JoinRequest>,
+) -> Reply<JoinReply> {
+    blocking(move || parts.admin.join(&request)).await.map(Json)
+}
+
+async fn unpair(
+    State(parts): State<RestParts>,
+    Path(site): Path<String>,
+) -> Result<StatusCode, ProblemReply> {
+    blocking(move || {
+        let site = site.parse().map_err(|error: penstock_proto::id::ParseIdError| {
+            Problem::new(Exit::Usage, "name", error.to_string())
+        })?;
+        parts.admin.unpair(&site)
+    })
+    .await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+async fn metrics(State(parts): State<RestParts>) -> String {
+    let (running, queued) = parts.manager.counts();
+    format!(
+        "# HELP penstock_transfers Transfers of this site by state.\n\
+         # TYPE penstock_transfers gauge\n\
+         penstock_transfers{{state=\"running\"}} {running}\n\
+         penstock_transfers{{state=\"queued\"}} {queued}\n"
+    )
+}

@@ -1,0 +1,89 @@
+//! Other sites, as the manager asks them. The binary implements it over HTTP and TLS.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use penstock_api::problem::Problem;
+use penstock_api::rest::Action;
+use penstock_api::scan::{PageReply, PageSource, RootKind, ScanRequest};
+use penstock_api::transfer::{TransferRequest, TransferView};
+use penstock_proto::id::{Name, TransferId};
+
+/// A scan that another site opened for us.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RemoteScan {
+    /// What the root is.
+    pub root: RootKind,
+    /// The signed capability (C4).
+    pub capability: Vec<u8>,
+    /// Where the source's peers listen for lanes.
+    pub peers: Vec<SocketAddr>,
+}
+
+/// Asks other sites. All methods block, each no longer than its own deadline; a site that cannot
+/// be reached is a problem with [`penstock_api::problem::Exit::Temporary`].
+pub trait SiteClient: Send + Sync {
+    /// Whether a site is paired with this one.
+    fn is_paired(&self, site: &Name) -> bool;
+
+    /// Hands a request to the site that will own it.
+    ///
+    /// # Errors
+    /// What the site answers, or that it cannot be reached.
+    fn submit(&self, site: &Name, request: &TransferRequest) -> Result<TransferView, Problem>;
+
+    /// One transfer that the site owns and that concerns this one.
+    ///
+    /// # Errors
+    /// Status 404: the site does not know it.
+    fn show(&self, site: &Name, id: TransferId) -> Result<TransferView, Problem>;
+
+    /// Does something to such a transfer.
+    ///
+    /// # Errors
+    /// What the site answers.
+    fn act(&self, site: &Name, id: TransferId, action: Action) -> Result<TransferView, Problem>;
+
+    /// The digest list of such a transfer.
+    ///
+    /// # Errors
+    /// What the site answers.
+    fn digests(&self, site: &Name, id: TransferId) -> Result<Vec<u8>, Problem>;
+
+    /// Asks the site to scan a data set for us.
+    ///
+    /// # Errors
+    /// What the site answers.
+    fn open_scan(&self, site: &Name, request: &ScanRequest) -> Result<RemoteScan, Problem>;
+
+    /// As [`PageSource::page`].
+    ///
+    /// # Errors
+    /// What the site answers.
+    fn page(
+        &self,
+        site: &Name,
+        id: TransferId,
+        number: u32,
+        wait_ms: u32,
+    ) -> Result<PageReply, Problem>;
+
+    /// Tells the site that its pages are needed no more.
+    ///
+    /// # Errors
+    /// What the site answers.
+    fn release(&self, site: &Name, id: TransferId) -> Result<(), Problem>;
+}
+
+/// The pages of a data set at another site.
+pub(crate) struct RemotePages {
+    pub(crate) sites: Arc<dyn SiteClient>,
+    pub(crate) site: Name,
+    pub(crate) id: TransferId,
+}
+
+impl PageSource for RemotePages {
+    fn page(&mut self, number: u32, wait_ms: u32) -> Result<PageReply, Problem> {
+        self.sites.page(&self.site, self.id, number, wait_ms)
+    }
+}
