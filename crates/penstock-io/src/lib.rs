@@ -8,6 +8,7 @@
 //! | module | what it does |
 //! |---|---|
 //! | [`buffer`] | hot, aligned buffers that return themselves |
+//! | [`net`] | lanes: frames between two peers, over TLS or in clear under a MAC |
 //! | [`store`] | lists and reads sources, writes and publishes at targets, never outside a root |
 //! | [`sys`] | what the host says about itself; event flags and lock files |
 //! | [`trust`] | certificates, and who is believed |
@@ -16,6 +17,7 @@
 #![warn(clippy::undocumented_unsafe_blocks)]
 
 pub mod buffer;
+pub mod net;
 pub mod store;
 pub mod sys;
 pub mod trust;

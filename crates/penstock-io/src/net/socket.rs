@@ -1,0 +1,184 @@
+//! What a lane asks of its socket, and what the socket knows of the path.
+
+use std::io;
+use std::mem;
+use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd};
+use std::time::Duration;
+
+use rustix::net::sockopt;
+
+/// A socket option that could not be set.
+#[derive(Debug, thiserror::Error)]
+#[error("{what}")]
+pub struct SocketError {
+    /// Which step, with the value where it was chosen by somebody.
+    pub what: String,
+    /// Why.
+    pub source: io::Error,
+}
+
+impl SocketError {
+    pub(super) fn new(what: impl Into<String>, source: impl Into<io::Error>) -> Self {
+        Self { what: what.into(), source: source.into() }
+    }
+}
+
+/// How the socket of a lane is set up. The default suits a local network; the engine chooses
+/// buffers and congestion control by path.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SocketOptions {
+    /// SO_SNDBUF in bytes as the kernel counts them (it doubles the value for its own needs), beyond
+    /// `net.core.wmem_max` with CAP_NET_ADMIN; `None` leaves it to autotuning.
+    pub send_buffer_bytes: Option<usize>,
+    /// SO_RCVBUF, likewise.
+    pub receive_buffer_bytes: Option<usize>,
+    /// SO_RCVLOWAT: the lane wakes when this many bytes have come. It must not exceed what the peer
+    /// is sure to send next, or [`wait`](super::LaneStream::wait) waits in vain.
+    pub receive_low_water_bytes: Option<u32>,
+    /// TCP congestion control by its kernel name; `None` is the host's default.
+    pub congestion: Option<String>,
+    /// Data that stays unacknowledged for this long, or probes of an idle lane, end it.
+    pub dead_after: Duration,
+    /// No single send or receive takes longer without moving a byte.
+    pub io_timeout: Duration,
+    /// TLS records that are sealed or opened per system call, 1 to 32. A lane keeps that many times
+    /// 16 KiB of memory for each direction in use: lower it where lanes are counted by the hundred.
+    pub record_batch: usize,
+}
+
+impl Default for SocketOptions {
+    fn default() -> Self {
+        Self {
+            send_buffer_bytes: None,
+            receive_buffer_bytes: None,
+            receive_low_water_bytes: None,
+            congestion: None,
+            dead_after: Duration::from_secs(30),
+            io_timeout: Duration::from_secs(30),
+            record_batch: 16,
+        }
+    }
+}
+
+impl SocketOptions {
+    /// Applies all options but the time limits. Before `connect` or on a listener, buffers count for
+    /// the window scale that TCP negotiates; accepted sockets inherit them.
+    ///
+    /// # Errors
+    /// [`SocketError`] names the option, such as a congestion control this kernel does not have.
+    pub fn apply(&self, socket: impl AsFd) -> Result<(), SocketError> {
+        let socket = socket.as_fd();
+        if let Some(bytes) = self.send_buffer_bytes {
+            sockopt::set_socket_send_buffer_size_force(socket, bytes)
+                .or_else(|_| sockopt::set_socket_send_buffer_size(socket, bytes))
+                .map_err(|source| SocketError::new("set SO_SNDBUF", source))?;
+        }
+        if let Some(bytes) = self.receive_buffer_bytes {
+            sockopt::set_socket_recv_buffer_size_force(socket, bytes)
+                .or_else(|_| sockopt::set_socket_recv_buffer_size(socket, bytes))
+                .map_err(|source| SocketError::new("set SO_RCVBUF", source))?;
+        }
+        if let Some(bytes) = self.receive_low_water_bytes {
+            set_receive_low_water(socket, bytes)?;
+        }
+        if let Some(name) = &self.congestion {
+            sockopt::set_tcp_congestion(socket, name).map_err(|source| {
+                SocketError::new(format!("set congestion control `{name}`"), source)
+            })?;
+        }
+        self.apply_dead_after(socket)
+            .map_err(|source| SocketError::new("set keep-alive and time limits of TCP", source))
+    }
+
+    /// Four probes over half of `dead_after` when idle; TCP_USER_TIMEOUT when not (tcp(7)).
+    fn apply_dead_after(&self, socket: BorrowedFd<'_>) -> rustix::io::Result<()> {
+        const PROBES: u32 = 4;
+        let dead_ms = u32::try_from(self.dead_after.as_millis()).unwrap_or(u32::MAX);
+        let interval = (self.dead_after / (2 * PROBES)).max(Duration::from_secs(1));
+        sockopt::set_tcp_nodelay(socket, true)?;
+        sockopt::set_tcp_user_timeout(socket, dead_ms)?;
+        sockopt::set_socket_keepalive(socket, true)?;
+        sockopt::set_tcp_keepidle(socket, (self.dead_after / 2).max(Duration::from_secs(1)))?;
+        sockopt::set_tcp_keepintvl(socket, interval)?;
+        sockopt::set_tcp_keepcnt(socket, PROBES)
+    }
+}
+
+/// Binds to a network interface, so that packets leave by it whatever the routes say (hard case
+/// E5). Without CAP_NET_RAW it works since Linux 5.7 if the socket is not bound yet.
+pub(super) fn bind_to_device(socket: BorrowedFd<'_>, device: &str) -> Result<(), SocketError> {
+    set_option(socket, libc::SOL_SOCKET, libc::SO_BINDTODEVICE, device.as_bytes())
+        .map_err(|source| SocketError::new(format!("bind to network interface `{device}`"), source))
+}
+
+/// SO_RCVLOWAT, see `SocketOptions::receive_low_water_bytes`.
+pub(super) fn set_receive_low_water(socket: BorrowedFd<'_>, bytes: u32) -> Result<(), SocketError> {
+    let value = libc::c_int::try_from(bytes).unwrap_or(libc::c_int::MAX);
+    set_option(socket, libc::SOL_SOCKET, libc::SO_RCVLOWAT, &value.to_ne_bytes())
+        .map_err(|source| SocketError::new("set SO_RCVLOWAT", source))
+}
+
+fn set_option(
+    socket: BorrowedFd<'_>,
+    level: libc::c_int,
+    option: libc::c_int,
+    value: &[u8],
+) -> io::Result<()> {
+    // SAFETY: pointer and length are those of `value`, which outlives the call, and the descriptor
+    // is open as long as it is borrowed. `socket_options_are_set` would see a wrong length.
+    let result = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            level,
+            option,
+            value.as_ptr().cast(),
+            value.len() as libc::socklen_t,
+        )
+    };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Round trips of a lane, as TCP measured them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LaneRtt {
+    /// Smoothed.
+    pub smoothed: Duration,
+    /// The least of the last minutes: the path without its queues.
+    pub min: Duration,
+}
+
+/// Bytes of `struct tcp_info` that are read: up to `tcpi_min_rtt` (Linux 4.6).
+const TCP_INFO_BYTES: usize = 152;
+/// Offset of `tcpi_rtt`, microseconds (linux/tcp.h; the layout is ABI).
+const TCP_INFO_RTT: usize = 68;
+/// Offset of `tcpi_min_rtt`, microseconds.
+const TCP_INFO_MIN_RTT: usize = 148;
+
+/// Asks TCP for the round-trip times of a connection.
+///
+/// # Errors
+/// The kernel's, if this is not a TCP socket.
+pub fn rtt_of(socket: impl AsFd) -> io::Result<LaneRtt> {
+    let mut info = [0u8; TCP_INFO_BYTES];
+    let mut length = mem::size_of_val(&info) as libc::socklen_t;
+    // SAFETY: the kernel writes at most `length` bytes to `info`, which is that long, and the
+    // descriptor is open as long as it is borrowed. `rtt_of_loopback_is_short` reads the result.
+    let result = unsafe {
+        libc::getsockopt(
+            socket.as_fd().as_raw_fd(),
+            libc::IPPROTO_TCP,
+            libc::TCP_INFO,
+            info.as_mut_ptr().cast(),
+            &raw mut length,
+        )
+    };
+    if result != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    let microseconds = |at: usize| {
+        let mut bytes = [0; 4];
+        bytes.copy_from_slice(&info[at..at + 4]);
+        Duration::from_micros(u64::from(u32::from_ne_bytes(bytes)))
+    };
+    Ok(LaneRtt { smoothed: microseconds(TCP_INFO_RTT), min: microseconds(TCP_INFO_MIN_RTT) })
+}
