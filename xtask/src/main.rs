@@ -72,7 +72,7 @@ fn verify(steps: &[&str]) -> anyhow::Result<()> {
             let clippy = ["clippy", "--workspace", "--all-targets", "--locked"];
             cargo(&[&clippy[..], &deny_warnings].concat(), &[])
         })
-        .run("test", || cargo(&["test", "--workspace", "--locked"], &[]))
+        .run("test", || cargo(&["test", "--workspace", "--locked", "--no-fail-fast"], &[]))
         .run("docs", || {
             let doc = ["doc", "--workspace", "--no-deps", "--locked"];
             cargo(&doc, &[("RUSTDOCFLAGS", "-D warnings")])
