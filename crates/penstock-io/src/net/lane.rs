@@ -79,13 +79,14 @@ impl LaneStream {
         lane: LaneId,
         options: &SocketOptions,
     ) -> Result<Self, LaneError> {
-        let stream = Self { wire: Wire::new(tcp), protection, peer, lane, payload_left: 0 };
+        let wire = Wire::new(tcp, options.receive_low_water);
+        let stream = Self { wire, protection, peer, lane, payload_left: 0 };
         stream.set_io_timeout(options.io_timeout)?;
         Ok(stream)
     }
 
-    /// Sends one frame: `payload` is gathered from slices, so that a pack of small files need not be
-    /// copied together. Blocks until the kernel has taken all of it.
+    /// Sends one frame: `payload` is gathered from slices, so that a pack of small files need not
+    /// be copied together. Blocks until the kernel has taken all of it.
     ///
     /// # Errors
     /// `TimedOut` if the other end takes nothing for the lane's time limit, `Io` or `Closed` if it
@@ -154,6 +155,7 @@ impl LaneStream {
             Protection::Tls(ends) => ends.1.has_data(),
             Protection::Clear(ends) => ends.1.has_data(),
         };
+        self.wire.wake_after(1)?;
         let timeout = if buffered { Duration::ZERO } else { timeout };
         let deadline = Instant::now() + timeout;
         loop {

@@ -6,10 +6,10 @@
 //! the target sends a hello with its capability, the source a welcome or a refusal. From then on
 //! both ends hold a [`LaneStream`], and rustls has done its work:
 //!
-//! - `Framing::Tls`: our own record layer over rustls' secrets ([`record`]). It is ordinary TLS 1.3
+//! - `Framing::Tls`: our own record layer over rustls' secrets (`record`). It is ordinary TLS 1.3
 //!   on the wire, but seals from the stride and opens into it, where rustls would copy and allocate
 //!   each 16 KiB; that is worth 0.17 to 0.19 CPU s/GiB of 1.2 (docs/design/0001, X4).
-//! - `Framing::Clear`: frames in clear ([`clear`]), each with a MAC over its counter, header and
+//! - `Framing::Clear`: frames in clear (`clear`), each with a MAC over its counter, header and
 //!   body, keyed by the same handshake (hard case D3, docs/design/0002). The body holds the digest
 //!   of the payload, which the target checks; with BLAKE3 nobody can alter a byte unseen.
 //!

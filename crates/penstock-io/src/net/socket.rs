@@ -27,14 +27,15 @@ impl SocketError {
 /// buffers and congestion control by path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SocketOptions {
-    /// SO_SNDBUF in bytes as the kernel counts them (it doubles the value for its own needs), beyond
+    /// SO_SNDBUF in bytes (the kernel doubles the value for its own needs), beyond
     /// `net.core.wmem_max` with CAP_NET_ADMIN; `None` leaves it to autotuning.
     pub send_buffer_bytes: Option<usize>,
     /// SO_RCVBUF, likewise.
     pub receive_buffer_bytes: Option<usize>,
-    /// SO_RCVLOWAT: the lane wakes when this many bytes have come. It must not exceed what the peer
-    /// is sure to send next, or [`wait`](super::LaneStream::wait) waits in vain.
-    pub receive_low_water_bytes: Option<u32>,
+    /// Whether a receive of a large payload wakes once, when all of it has come (SO_RCVLOWAT), and
+    /// not for each packet: a fifth less CPU where both ends are on different cores
+    /// (docs/design/0001, X2). It is on only while such a receive waits, so headers come at once.
+    pub receive_low_water: bool,
     /// TCP congestion control by its kernel name; `None` is the host's default.
     pub congestion: Option<String>,
     /// Data that stays unacknowledged for this long, or probes of an idle lane, end it.
@@ -51,7 +52,7 @@ impl Default for SocketOptions {
         Self {
             send_buffer_bytes: None,
             receive_buffer_bytes: None,
-            receive_low_water_bytes: None,
+            receive_low_water: true,
             congestion: None,
             dead_after: Duration::from_secs(30),
             io_timeout: Duration::from_secs(30),
@@ -61,8 +62,9 @@ impl Default for SocketOptions {
 }
 
 impl SocketOptions {
-    /// Applies all options but the time limits. Before `connect` or on a listener, buffers count for
-    /// the window scale that TCP negotiates; accepted sockets inherit them.
+    /// Applies what is the socket's own: buffers, congestion control, probes. Before `connect` or
+    /// on a listener, buffers count for the window scale that TCP negotiates; accepted sockets
+    /// inherit them.
     ///
     /// # Errors
     /// [`SocketError`] names the option, such as a congestion control this kernel does not have.
@@ -77,9 +79,6 @@ impl SocketOptions {
             sockopt::set_socket_recv_buffer_size_force(socket, bytes)
                 .or_else(|_| sockopt::set_socket_recv_buffer_size(socket, bytes))
                 .map_err(|source| SocketError::new("set SO_RCVBUF", source))?;
-        }
-        if let Some(bytes) = self.receive_low_water_bytes {
-            set_receive_low_water(socket, bytes)?;
         }
         if let Some(name) = &self.congestion {
             sockopt::set_tcp_congestion(socket, name).map_err(|source| {
@@ -111,11 +110,10 @@ pub(super) fn bind_to_device(socket: BorrowedFd<'_>, device: &str) -> Result<(),
         .map_err(|source| SocketError::new(format!("bind to network interface `{device}`"), source))
 }
 
-/// SO_RCVLOWAT, see `SocketOptions::receive_low_water_bytes`.
-pub(super) fn set_receive_low_water(socket: BorrowedFd<'_>, bytes: u32) -> Result<(), SocketError> {
+/// SO_RCVLOWAT: how many bytes must have come before a waiting receive is woken.
+pub(super) fn set_receive_low_water(socket: BorrowedFd<'_>, bytes: usize) -> io::Result<()> {
     let value = libc::c_int::try_from(bytes).unwrap_or(libc::c_int::MAX);
     set_option(socket, libc::SOL_SOCKET, libc::SO_RCVLOWAT, &value.to_ne_bytes())
-        .map_err(|source| SocketError::new("set SO_RCVLOWAT", source))
 }
 
 fn set_option(

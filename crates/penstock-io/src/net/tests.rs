@@ -514,7 +514,6 @@ fn socket_options_are_set() {
     let options = SocketOptions {
         send_buffer_bytes: Some(64 * KIB),
         receive_buffer_bytes: Some(80 * KIB),
-        receive_low_water_bytes: Some(16),
         congestion: Some("reno".to_owned()),
         ..SocketOptions::default()
     };

@@ -2,8 +2,14 @@
 
 use std::io::{self, IoSlice, Write};
 use std::net::TcpStream;
+use std::os::fd::AsFd as _;
 
 use rustix::net::RecvFlags;
+
+use super::socket::set_receive_low_water;
+
+/// Receives of at least this much wait with a low-water mark.
+const LOW_WATER_BYTES: usize = 64 * 1024;
 
 /// Where bytes come from.
 pub(super) trait Incoming {
@@ -20,11 +26,24 @@ pub(super) struct Wire {
     pub(super) tcp: TcpStream,
     pub(super) received: u64,
     pub(super) sent: u64,
+    /// Whether low-water marks are used.
+    use_low_water: bool,
+    /// The one that is set; 1 is the kernel's default.
+    low_water: usize,
 }
 
 impl Wire {
-    pub(super) fn new(tcp: TcpStream) -> Self {
-        Self { tcp, received: 0, sent: 0 }
+    pub(super) fn new(tcp: TcpStream, use_low_water: bool) -> Self {
+        Self { tcp, received: 0, sent: 0, use_low_water, low_water: 1 }
+    }
+
+    /// Sets after how many bytes a receive or a poll wakes.
+    pub(super) fn wake_after(&mut self, bytes: usize) -> io::Result<()> {
+        if self.use_low_water && self.low_water != bytes {
+            set_receive_low_water(self.tcp.as_fd(), bytes)?;
+            self.low_water = bytes;
+        }
+        Ok(())
     }
 
     fn receive(&mut self, buf: &mut [u8], flags: RecvFlags) -> io::Result<usize> {
@@ -43,10 +62,12 @@ impl Wire {
 
 impl Incoming for Wire {
     fn some(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        self.wake_after(1)?;
         self.receive(buf, RecvFlags::empty())
     }
 
     fn most(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        self.wake_after(if buf.len() < LOW_WATER_BYTES { 1 } else { buf.len() })?;
         self.receive(buf, RecvFlags::WAITALL)
     }
 }

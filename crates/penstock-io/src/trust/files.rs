@@ -1,4 +1,5 @@
-//! Keys and certificates as PEM files: written whole, synced and renamed, keys for their owner only.
+//! Keys and certificates as PEM files: written whole, synced and renamed, keys for their owner
+//! only.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};

@@ -7,7 +7,7 @@
 //! the name of its site*.
 //!
 //! What flows in: certificates from peers nobody knows yet, tokens that people paste, capabilities
-//! that a target shows. What flows out: a [`PeerId`](penstock_proto::id::PeerId) one may rely on,
+//! that a target shows. What flows out: a [`PeerId`] one may rely on,
 //! or an error that names what is wrong. The rules, all tested below:
 //!
 //! - **D4** The verifier reads the site from the certificate's URI and then trusts that site's
