@@ -1,5 +1,6 @@
 //! Stores against hostile trees, crashes of others, full disks and missing mounts.
 
+mod failing;
 mod identity;
 mod names;
 mod sandbox;

@@ -1,0 +1,65 @@
+//! A disk that loses what it took: write-back that fails after write(2) returned (A4).
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use super::*;
+
+/// A file system of 32 MiB on a disk of 3 MiB: it takes writes and fails to write them back.
+struct LyingDisk<'a> {
+    mount_point: PathBuf,
+    _backing: TinyMount<'a>,
+}
+
+impl<'a> LyingDisk<'a> {
+    /// Makes one below `place`; `None`, said aloud, where the test may not.
+    fn below(place: &'a Path) -> Option<Self> {
+        let backing = TinyMount::over(place)?;
+        let (image, mount_point) = (place.join("image"), place.join("mounted"));
+        std::fs::File::create(&image).unwrap().set_len(32 << 20).unwrap();
+        std::fs::create_dir(&mount_point).unwrap();
+        let run = |command: &mut Command| {
+            let output = command.output().map_err(|error| error.to_string())?;
+            let message = String::from_utf8_lossy(&output.stderr).into_owned();
+            if output.status.success() { Ok(()) } else { Err(message) }
+        };
+        let made = run(Command::new("mkfs.ext4")
+            .args(["-q", "-F", "-O", "^has_journal", "-N", "64"])
+            .arg(&image))
+        .and_then(|()| {
+            run(Command::new("mount").args(["-o", "loop"]).arg(&image).arg(&mount_point))
+        });
+        if let Err(reason) = made {
+            #[expect(clippy::print_stderr, reason = "a skipped test must say so")]
+            {
+                eprintln!("SKIPPED: needs mkfs.ext4 and a loop device: {reason}");
+            }
+            return None;
+        }
+        Some(Self { mount_point, _backing: backing })
+    }
+}
+
+impl Drop for LyingDisk<'_> {
+    fn drop(&mut self) {
+        let _ = unmount(&self.mount_point, UnmountFlags::DETACH);
+    }
+}
+
+/// Promise (A4): a write-back error reaches the sync of the epoch even if another process's sync
+/// saw it first, because our descriptor is older than the write. Needs root and a loop device.
+#[test]
+fn a4_a_lost_write_fails_the_sync() {
+    let place = tempfile::tempdir().unwrap();
+    let Some(disk) = LyingDisk::below(place.path()) else { return };
+    let store = open(&disk.mount_point, Resolution::Kernel);
+    assert_eq!(store.root().durability(), DurabilityMethod::Syncfs(FileSystemKind::Ext4));
+    let file = store.create_temporary(store.root(), b".pst-1", LeftOver::Replace).unwrap();
+    file.write_at(0, &vec![0xa5; 8 << 20]).unwrap();
+    // Somebody else syncs first and is told of the error in our place.
+    let bystander = std::fs::File::open(&disk.mount_point).unwrap();
+    let _ = rustix::fs::syncfs(&bystander);
+    let failed = store.sync().unwrap_err();
+    assert!(failed.errno().is_some(), "{failed}");
+    assert!(file.close(true).is_err(), "the file's own sync tells it as well");
+}
