@@ -43,7 +43,7 @@ use penstock_proto::units::FileTime;
 pub use dir::{Dir, DirCache};
 pub use durability::{DurabilityMethod, FileSystemKind};
 pub use error::{StoreError, StoreOffline};
-pub use identity::{StoreFingerprint, StoreIdentity};
+pub use identity::{ParseFingerprintError, StoreFingerprint, StoreIdentity};
 pub use mem::{MemSpec, MemStore, ParseMemSpecError};
 pub use posix::{PosixOptions, PosixStore, Space};
 pub use read::{ListBuffer, ReadFile};

@@ -186,9 +186,9 @@ impl PosixStore {
             .map_err(|errno| dir.error("read link", name, errno))
     }
 
-    /// Opens the file `name` in `dir` for reading; it does not follow a link, wait for the other end
-    /// of a pipe, or (where we own the file) change its access time. [`ReadFile::meta`], which every
-    /// reader asks first, tells whether it is a regular file.
+    /// Opens the file `name` in `dir` for reading; it does not follow a link, wait for the other
+    /// end of a pipe, or (where we own the file) change its access time. [`ReadFile::meta`], which
+    /// every reader asks first, tells whether it is a regular file.
     ///
     /// # Errors
     /// `BadPath`; `WrongKind` for a link or a device that is not there; `Io`.
