@@ -300,6 +300,37 @@ fn a_target_that_speaks_out_of_turn_is_refused() {
     }
 }
 
+/// Another stack may update its keys around the hello: rustls follows, and the lane goes on with
+/// the keys of that moment.
+#[test]
+fn a_key_update_around_the_hello_is_followed() {
+    let (lab, hpc) = paired("lab", "hpc");
+    let (listener, address) = listen();
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut stream = plain_client(address, &lab);
+            stream.conn.complete_io(&mut stream.sock).unwrap();
+            let body = hello(Framing::Tls).encode();
+            let header = Header::of(FrameKind::Hello, 0, &body).encode();
+            stream.conn.refresh_traffic_keys().unwrap();
+            stream.conn.writer().write_all(&[&header[..], &body].concat()).unwrap();
+            stream.conn.refresh_traffic_keys().unwrap();
+            let mut flight = Vec::new();
+            while stream.conn.wants_write() {
+                stream.conn.write_tls(&mut flight).unwrap();
+            }
+            stream.sock.write_all(&flight).unwrap();
+            assert_eq!(read_plain(&mut stream).0.kind, FrameKind::HelloReply);
+            speak_plainly(&mut stream);
+        });
+        let pending = accept_one(&listener, &hpc, DEADLINE).unwrap();
+        let mut lane = pending.welcome(1, &peer("hpc", "dtn1")).unwrap();
+        receive_sizes(&mut lane);
+        send_sizes(&mut lane);
+        lane.close().unwrap();
+    });
+}
+
 /// The longest hello that the protocol allows arrives: more than rustls buffers by itself.
 #[test]
 fn the_longest_hello_arrives() {

@@ -17,7 +17,7 @@ use super::capability::CapabilityKey;
 use super::store::{Fingerprint, inspect_authority, peer_id_of};
 use super::{TrustError, files};
 
-/// How long a peer's certificate is valid. Its daemon renews it at half of that.
+/// How long a peer's certificate is valid; its site issues another in good time before it ends.
 pub const PEER_CERTIFICATE_DAYS: u64 = 730;
 /// How long an authority is valid: longer than anybody keeps a host.
 const AUTHORITY_DAYS: u64 = 20 * 365;
