@@ -1,0 +1,349 @@
+//! All that is outside the processes: time, chance, network, source, disk; and what is counted.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
+use std::time::Duration;
+
+use penstock_engine::fetch::Item;
+use penstock_engine::slice::Piece;
+use penstock_proto::id::LaneId;
+use penstock_proto::journal::FailurePhase;
+use penstock_proto::slicing::PieceRef;
+use penstock_proto::task::Work;
+use penstock_proto::units::Instant;
+use rand::RngExt as _;
+use rand_chacha::ChaCha8Rng;
+
+use crate::Stats;
+use crate::disk::{Disk, SyncTicket};
+use crate::scenario::{Fault, Scenario};
+use crate::source::{CELL_BYTES, DataSet, SCANNED, cells_of};
+
+/// How the bytes of an entry fared at the source.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Status {
+    Good,
+    Failed(FailurePhase),
+}
+
+/// A part of an answer: some cells of one entry.
+#[derive(Clone, Debug)]
+pub(crate) struct Frame {
+    pub(crate) entry: u32,
+    /// The first of its entry in this answer.
+    pub(crate) first: bool,
+    /// The last of its entry.
+    pub(crate) end: bool,
+    /// The last of the answer.
+    pub(crate) last: bool,
+    pub(crate) status: Status,
+    /// The digest will not match.
+    pub(crate) corrupt: bool,
+    pub(crate) at: usize,
+    pub(crate) cells: Vec<u64>,
+}
+
+/// What happens at a moment.
+#[derive(Debug)]
+pub(crate) enum Event {
+    PageFound,
+    Tick { life: u64 },
+    CommitDone { life: u64 },
+    LaneUp { task: u64, lane: LaneId, good: bool },
+    Serve { task: u64, lane: LaneId, request: u32, item: Item },
+    Refused { task: u64, lane: LaneId, request: u32 },
+    Frame { task: u64, lane: LaneId, request: u32, frame: Frame },
+    Reports { task: u64 },
+    SyncDone { task: u64, epoch: u64 },
+    PublishStep { task: u64 },
+    TailDone { task: u64, work: Work },
+    LateWrite,
+    Fault(Fault),
+    NextFault,
+    Restart,
+    DiskFreed,
+    SourceBack,
+    ZombieWakes,
+}
+
+#[derive(Debug)]
+struct Link {
+    bytes_per_second: u64,
+    free_at: u64,
+    silent: bool,
+}
+
+/// Everything outside the processes of the target.
+#[derive(Debug)]
+pub(crate) struct Outside {
+    pub(crate) rng: ChaCha8Rng,
+    pub(crate) scenario: Scenario,
+    pub(crate) time: u64,
+    /// How far the clock that the machines see is ahead of `time`.
+    pub(crate) leap: u64,
+    queue: BinaryHeap<Reverse<(u64, u64)>>,
+    events: BTreeMap<u64, Event>,
+    next_event: u64,
+    pub(crate) tasks: u64,
+    pub(crate) rtt: Duration,
+    links: BTreeMap<(u64, LaneId), Link>,
+    pub(crate) data: DataSet,
+    pub(crate) pieces: Vec<Vec<Piece>>,
+    pub(crate) disk: Disk,
+    syncs: BTreeMap<u64, (SyncTicket, bool)>,
+    pub(crate) next_sync_fails: bool,
+    pub(crate) source_online: bool,
+    pub(crate) enospc_waits: bool,
+    /// Entries that the world made fail: only these may be failures in the end.
+    pub(crate) excused: BTreeSet<(u32, u32)>,
+    /// Files whose temporary name somebody else removed.
+    pub(crate) sabotaged: BTreeSet<(u32, u32)>,
+    fetched: BTreeMap<PieceRef, u64>,
+    pub(crate) stats: Stats,
+    pub(crate) violation: Option<String>,
+}
+
+impl Outside {
+    pub(crate) fn new(mut rng: ChaCha8Rng, scenario: Scenario, data: DataSet) -> Self {
+        let rtt = Duration::from_micros([100, 10_000, 200_000][rng.random_range(0..3)]);
+        let mut excused = BTreeSet::new();
+        for (page, entries) in data.entries.iter().enumerate() {
+            for (index, entry) in entries.iter().enumerate() {
+                let broken = !entry.present || entry.denied || entry.unreadable || entry.unnameable;
+                if broken {
+                    excused.insert((page as u32, index as u32));
+                }
+            }
+        }
+        Self {
+            scenario,
+            time: 0,
+            leap: 0,
+            queue: BinaryHeap::new(),
+            events: BTreeMap::new(),
+            next_event: 0,
+            tasks: 0,
+            rtt,
+            links: BTreeMap::new(),
+            pieces: crate::peer::cut_all(&data),
+            data,
+            disk: Disk::default(),
+            syncs: BTreeMap::new(),
+            next_sync_fails: false,
+            source_online: true,
+            enospc_waits: rng.random_bool(0.7),
+            rng,
+            excused,
+            sabotaged: BTreeSet::new(),
+            fetched: BTreeMap::new(),
+            stats: Stats::default(),
+            violation: None,
+        }
+    }
+
+    /// The clock as machines see it.
+    pub(crate) fn now(&self) -> Instant {
+        Instant(self.time + self.leap)
+    }
+
+    pub(crate) fn fail(&mut self, what: String) {
+        self.violation.get_or_insert(what);
+    }
+
+    pub(crate) fn at(&mut self, time: u64, event: Event) {
+        self.queue.push(Reverse((time, self.next_event)));
+        self.events.insert(self.next_event, event);
+        self.next_event += 1;
+    }
+
+    /// Somewhere between `least` and `most` milliseconds from now.
+    pub(crate) fn after_ms(&mut self, least: u64, most: u64, event: Event) {
+        let delay = self.rng.random_range(least * 1_000_000..=most * 1_000_000);
+        self.at(self.time + delay, event);
+    }
+
+    /// Takes the next event, and moves the time to it.
+    pub(crate) fn next(&mut self) -> Option<Event> {
+        let Reverse((time, number)) = self.queue.pop()?;
+        self.time = time;
+        self.events.remove(&number)
+    }
+
+    pub(crate) fn dial(&mut self, task: u64, lane: LaneId) {
+        let good = self.source_online && !self.rng.random_bool(0.05);
+        let link = Link {
+            bytes_per_second: self.rng.random_range(500_000..20_000_000),
+            free_at: 0,
+            silent: false,
+        };
+        self.links.insert((task, lane), link);
+        let at = self.time + 2 * self.rtt.as_nanos() as u64;
+        self.at(at, Event::LaneUp { task, lane, good });
+    }
+
+    pub(crate) fn lane_closed(&mut self, lane: LaneId) {
+        self.links.retain(|(_, known), _| *known != lane);
+    }
+
+    /// A lane gives nothing any more, without being closed.
+    pub(crate) fn silence(&mut self, task: u64, lane: LaneId) {
+        if let Some(link) = self.links.get_mut(&(task, lane)) {
+            link.silent = true;
+        }
+    }
+
+    pub(crate) fn send_request(&mut self, task: u64, lane: LaneId, request: u32, item: Item) {
+        let at = self.time + self.rtt.as_nanos() as u64 / 2;
+        self.at(at, Event::Serve { task, lane, request, item });
+    }
+
+    /// The source answers a request.
+    pub(crate) fn serve(&mut self, task: u64, lane: LaneId, request: u32, item: Item) {
+        let service = self.rng.random_range(0..3_000_000);
+        let start = self.time + service;
+        let way = self.rtt.as_nanos() as u64 / 2;
+        if !self.source_online {
+            self.at(start + way, Event::Refused { task, lane, request });
+            return;
+        }
+        let mut frames = Vec::new();
+        for entry in item.first_entry..item.end_entry {
+            if item.length > 0 || self.is_packed(item.piece.page, entry) {
+                self.read_entry(&item, entry, &mut frames);
+            }
+        }
+        if let Some(frame) = frames.last_mut() {
+            frame.last = true;
+        }
+        // What a confused source sends twice is answered to nobody.
+        let twice = self.scenario.network && self.rng.random_bool(0.01);
+        let again = if twice { frames.clone() } else { Vec::new() };
+        for frame in frames.into_iter().chain(again) {
+            let Some(link) = self.links.get_mut(&(task, lane)) else { return };
+            if link.silent {
+                return;
+            }
+            let bytes = (frame.cells.len() as u64 * CELL_BYTES).max(200);
+            let carried = bytes * 1_000_000_000 / link.bytes_per_second;
+            link.free_at = link.free_at.max(start) + carried;
+            let arrives = link.free_at + way;
+            self.at(arrives, Event::Frame { task, lane, request, frame });
+        }
+    }
+
+    fn read_entry(&mut self, item: &Item, entry: u32, frames: &mut Vec<Frame>) {
+        let page = item.piece.page;
+        let of = self.data.entry_of(page, entry).clone();
+        let mut frame = Frame {
+            entry,
+            first: true,
+            end: true,
+            last: false,
+            status: Status::Good,
+            corrupt: false,
+            at: 0,
+            cells: Vec::new(),
+        };
+        let hiccup = self.scenario.trouble && self.rng.random_bool(0.03);
+        let failed = if !of.present {
+            Some(FailurePhase::Vanished)
+        } else if of.denied || of.unreadable || hiccup {
+            Some(FailurePhase::Read)
+        } else if of.version != SCANNED && self.rng.random_bool(0.7) {
+            Some(FailurePhase::Changed)
+        } else {
+            None
+        };
+        if let Some(phase) = failed {
+            self.excused.insert((page, entry));
+            frames.push(Frame { status: Status::Failed(phase), ..frame });
+            return;
+        }
+        let cells = of.cells(of.version);
+        let range =
+            if item.length > 0 { cells_of(item.offset, item.length) } else { 0..cells.len() };
+        // A change is seen before or after reading: in the second case the bytes are sent already.
+        let changed = of.version != SCANNED;
+        let mut at = range.start;
+        while at < range.end {
+            let stop = (at + 2).min(range.end);
+            frame.at = at;
+            frame.cells = cells[at..stop].to_vec();
+            frame.end = stop == range.end && !changed;
+            frame.corrupt = self.scenario.network && self.rng.random_bool(0.01);
+            if frame.corrupt {
+                self.excused.insert((page, entry));
+            }
+            frames.push(frame.clone());
+            frame.first = false;
+            at = stop;
+        }
+        if changed || frames.last().is_none_or(|last| last.entry != entry) {
+            frame.cells = Vec::new();
+            frame.end = !changed;
+            frame.corrupt = false;
+            if changed {
+                self.excused.insert((page, entry));
+                frame.status = Status::Failed(FailurePhase::Changed);
+            }
+            frames.push(frame);
+        }
+    }
+
+    pub(crate) fn begin_sync(&mut self, task: u64, epoch: u64) {
+        let fails = std::mem::take(&mut self.next_sync_fails);
+        self.syncs.insert(task, (self.disk.begin_sync(), !fails));
+        self.after_ms(1, 800, Event::SyncDone { task, epoch });
+    }
+
+    /// Whether a sync is in progress that will fail.
+    pub(crate) fn is_sync_failing(&self) -> bool {
+        self.syncs.values().any(|(_, good)| !good)
+    }
+
+    /// The kernel ends a sync, whoever still waits for it; `None` after a power cut.
+    pub(crate) fn end_sync(&mut self, task: u64) -> Option<bool> {
+        let (ticket, good) = self.syncs.remove(&task)?;
+        self.disk.end_sync(ticket, good, &mut self.rng);
+        self.stats.syncs += 1;
+        self.stats.syncs_failed += u64::from(!good);
+        Some(good)
+    }
+
+    /// Syncs in progress cover nothing of the disk that is there now.
+    pub(crate) fn forget_syncs(&mut self) {
+        self.syncs.clear();
+    }
+
+    pub(crate) fn power_cut(&mut self) {
+        self.forget_syncs();
+        let luck = [0.0, 0.3, 0.9, 1.0][self.rng.random_range(0..4)];
+        self.disk.power_cut(luck, &mut self.rng);
+    }
+
+    /// The world made this entry fail.
+    pub(crate) fn excuse(&mut self, page: u32, entry: u32) {
+        self.excused.insert((page, entry));
+    }
+
+    /// Promise (b), A1, B1: a name is given to a file that is whole, of one version, and synced.
+    pub(crate) fn check_publication(&mut self, page: u32, entry: u32, inode: u64) {
+        let wanted = self.data.entry_of(page, entry).cells(SCANNED);
+        if self.disk.cached(inode) != wanted {
+            let found = self.disk.cached(inode);
+            self.fail(format!("(b): {page}/{entry} gets its name as {found:x?}, not {wanted:x?}"));
+        } else if self.disk.stable_cells(inode) != wanted {
+            self.fail(format!("(b), A1: {page}/{entry} gets its name before it is synced"));
+        }
+    }
+
+    /// A piece has come over the network, for the first time or again.
+    pub(crate) fn count_fetched(&mut self, piece: PieceRef, bytes: u64) {
+        let times = self.fetched.entry(piece).or_default();
+        *times += 1;
+        self.stats.bytes_fetched += bytes;
+        if *times > 1 {
+            self.stats.bytes_again += self.piece(piece).bytes();
+        }
+    }
+}

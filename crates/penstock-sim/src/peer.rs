@@ -1,0 +1,623 @@
+//! The target peer's edge: what `penstock-peer` does with threads, done here one event at a time.
+//!
+//! Everything that a kill takes away is in [`Peer`]; disk, source and time are in [`Outside`].
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::time::Duration;
+
+use penstock_engine::epoch::{EpochAction, EpochLimits, EpochMachine, Publication};
+use penstock_engine::fetch::{FetchMachine, FetchedPiece, Item, Request};
+use penstock_engine::lanes::{LaneAction, LaneLimits, LaneMachine};
+use penstock_engine::slice::{Piece, slice, travels_whole};
+use penstock_proto::id::LaneId;
+use penstock_proto::journal::{EntryDigest, EntryFailure, FailurePhase};
+use penstock_proto::manifest::EntryKind;
+use penstock_proto::slicing::PieceRef;
+use penstock_proto::task::{Report, Work};
+use rand::RngExt as _;
+
+use crate::disk::{Name, Node};
+use crate::outside::{Event, Frame, Outside, Status};
+use crate::source::{CELL_BYTES, SCANNED, cells_of, digest_of};
+
+/// One answer that is arriving.
+#[derive(Debug)]
+struct Arriving {
+    item: Item,
+    lane: LaneId,
+    digests: Vec<EntryDigest>,
+    failures: Vec<EntryFailure>,
+    bytes: u64,
+    /// Cells of the extent or of the present entry, as they were checked.
+    cells: Vec<u64>,
+    broken: bool,
+}
+
+/// A target peer's process state.
+#[derive(Debug)]
+pub(crate) struct Peer {
+    /// Tells this peer's events from those of the one before.
+    pub(crate) task: u64,
+    pub(crate) fetch: FetchMachine,
+    lanes: LaneMachine,
+    epochs: EpochMachine,
+    arriving: BTreeMap<u32, Arriving>,
+    alive: BTreeSet<LaneId>,
+    draining: BTreeSet<LaneId>,
+    lane_bytes: BTreeMap<LaneId, u64>,
+    /// Pieces in progress, with their generation.
+    in_hand: BTreeMap<PieceRef, u32>,
+    /// Packs that are written: entries without a file to name.
+    unnamed: BTreeMap<PieceRef, Vec<u32>>,
+    handles: BTreeMap<Name, u64>,
+    publishing: VecDeque<Publication>,
+    pub(crate) reports: VecDeque<Report>,
+    /// Bytes that are written and whose report is not committed (A7).
+    pub(crate) syncing: bool,
+    keep_marker: bool,
+}
+
+impl Peer {
+    pub(crate) fn new(out: &mut Outside, epoch: u64, keep_marker: bool) -> Self {
+        out.tasks += 1;
+        let limits = EpochLimits {
+            bytes: 4 << 20,
+            files: out.rng.random_range(4..40),
+            age: Duration::from_millis(out.rng.random_range(100..2000)),
+        };
+        let lanes = LaneLimits {
+            workers: out.rng.random_range(1..4),
+            lanes_max: 6,
+            lane_bytes_max: 8 << 20,
+            lane_age_max: Duration::from_secs(out.rng.random_range(2..60)),
+        };
+        Self {
+            task: out.tasks,
+            fetch: FetchMachine::new(),
+            lanes: LaneMachine::new(lanes, out.rng.random()),
+            epochs: EpochMachine::new(epoch, limits),
+            arriving: BTreeMap::new(),
+            alive: BTreeSet::new(),
+            draining: BTreeSet::new(),
+            lane_bytes: BTreeMap::new(),
+            in_hand: BTreeMap::new(),
+            unnamed: BTreeMap::new(),
+            handles: BTreeMap::new(),
+            publishing: VecDeque::new(),
+            reports: VecDeque::new(),
+            syncing: false,
+            keep_marker,
+        }
+    }
+
+    /// Something to read when a world is stuck.
+    pub(crate) fn dump(&self) -> String {
+        format!(
+            "peer: in hand {:?}\nlanes alive {:?}, wanted bytes {}\nepochs {:?}\nfetch {:?}",
+            self.in_hand,
+            self.alive,
+            self.fetch.wanted_bytes(),
+            self.epochs,
+            self.fetch,
+        )
+    }
+
+    /// Lets the edge act on whatever the machines want now.
+    pub(crate) fn turn(&mut self, out: &mut Outside) {
+        while let Some(action) = self.lanes.poll_action(out.now()) {
+            match action {
+                LaneAction::Dial(lane) => out.dial(self.task, lane),
+                LaneAction::Drain(lane) => {
+                    self.fetch.handle_lane_draining(lane);
+                    self.draining.insert(lane);
+                }
+            }
+        }
+        for lane in self.fetch.poll_silent_lanes(out.now()) {
+            out.stats.lanes_cut += 1;
+            self.lane_down(out, lane, true);
+        }
+        let idle = |lane: &&LaneId| self.fetch.lane_is_idle(**lane);
+        let closed: Vec<LaneId> = self.draining.iter().filter(idle).copied().collect();
+        for lane in closed {
+            self.lane_down(out, lane, false);
+        }
+        let mut lanes: Vec<LaneId> = self.alive.iter().copied().collect();
+        while !lanes.is_empty() {
+            let at = out.rng.random_range(0..lanes.len());
+            match self.fetch.poll_request(out.now(), lanes[at]) {
+                Some(request) => self.ask(out, lanes[at], request),
+                None => {
+                    lanes.swap_remove(at);
+                }
+            }
+        }
+        match self.epochs.poll_action(out.now()) {
+            Some(EpochAction::Sync { epoch }) => {
+                if !self.keep_marker {
+                    out.disk.set_marker(epoch);
+                }
+                self.syncing = true;
+                out.begin_sync(self.task, epoch);
+            }
+            Some(EpochAction::Publish { pieces }) => {
+                self.publishing.extend(pieces);
+                out.after_ms(1, 30, Event::PublishStep { task: self.task });
+            }
+            None => {}
+        }
+    }
+
+    /// Epochs are marked on the store again: nothing is in doubt any more (A5).
+    pub(crate) fn doubt_is_over(&mut self) {
+        self.keep_marker = false;
+    }
+
+    /// How much more work to ask the controller for.
+    pub(crate) fn wanted_bytes(&self) -> u64 {
+        self.fetch.wanted_bytes().min(2 << 20)
+    }
+
+    pub(crate) fn flush(&mut self) {
+        self.epochs.handle_flush();
+    }
+
+    /// Bytes of pieces that were granted and are not reported.
+    pub(crate) fn pieces_in_hand(&self) -> impl Iterator<Item = PieceRef> + '_ {
+        self.in_hand.keys().copied()
+    }
+
+    fn ask(&mut self, out: &mut Outside, lane: LaneId, request: Request) {
+        let item = request.item;
+        let arriving = Arriving {
+            item,
+            lane,
+            digests: Vec::new(),
+            failures: Vec::new(),
+            bytes: 0,
+            cells: Vec::new(),
+            broken: false,
+        };
+        self.arriving.insert(request.request, arriving);
+        out.send_request(self.task, lane, request.request, item);
+    }
+
+    pub(crate) fn lane_up(&mut self, out: &mut Outside, lane: LaneId, good: bool) {
+        if !good {
+            self.lanes.handle_down(out.now(), lane, true);
+            return;
+        }
+        let rtt = out.rtt;
+        self.alive.insert(lane);
+        self.lanes.handle_up(out.now(), lane);
+        self.lanes.handle_rtt(rtt);
+        self.fetch.handle_lane_up(out.now(), lane);
+        self.fetch.handle_rtt(rtt);
+    }
+
+    pub(crate) fn lane_down(&mut self, out: &mut Outside, lane: LaneId, failed: bool) {
+        if !self.alive.remove(&lane) {
+            return;
+        }
+        self.draining.remove(&lane);
+        self.arriving.retain(|_, arriving| arriving.lane != lane);
+        self.fetch.handle_lane_down(lane);
+        self.lanes.handle_down(out.now(), lane, failed);
+        out.lane_closed(lane);
+    }
+
+    /// A random lane that is open.
+    pub(crate) fn some_lane(&self, out: &mut Outside) -> Option<LaneId> {
+        let lanes: Vec<_> = self.alive.iter().copied().collect();
+        (!lanes.is_empty()).then(|| lanes[out.rng.random_range(0..lanes.len())])
+    }
+
+    /// Takes over one piece of work.
+    pub(crate) fn take(&mut self, out: &mut Outside, work: Work) {
+        match work {
+            Work::Fetch { piece, generation, fresh } => {
+                self.fetch_piece(out, piece, generation, fresh)
+            }
+            Work::Recheck { piece, generation, doubt, digests, failures } => {
+                self.recheck(out, piece, generation, doubt, digests, failures);
+            }
+            Work::Finish { piece, generation } => {
+                self.epochs.handle_finish(Publication { piece, generation });
+            }
+            Work::Discard { page, entry, generation } => {
+                self.forget(out, page, entry);
+                out.disk.remove(Name::Temporary(page, entry, generation));
+            }
+            Work::Links { .. } | Work::Directories { .. } => {
+                out.after_ms(1, 100, Event::TailDone { task: self.task, work });
+            }
+        }
+    }
+
+    fn fetch_piece(&mut self, out: &mut Outside, piece: PieceRef, generation: u32, fresh: bool) {
+        let cut = out.piece(piece);
+        let mut item = Item {
+            piece,
+            generation,
+            fresh,
+            first_entry: 0,
+            end_entry: 0,
+            offset: 0,
+            length: 0,
+            bytes: cut.bytes(),
+            attempt: 1,
+        };
+        match cut {
+            Piece::Pack { first, end, .. } => (item.first_entry, item.end_entry) = (first, end),
+            Piece::Extent { entry, offset, length } => {
+                (item.first_entry, item.end_entry) = (entry, entry + 1);
+                (item.offset, item.length) = (offset, length);
+                if fresh {
+                    self.make_fresh(out, piece.page, entry, generation);
+                }
+            }
+            Piece::Finish { .. } => out.fail(format!("a finish is fetched: {piece:?}")),
+        }
+        self.in_hand.insert(piece, generation);
+        out.stats.fetches += 1;
+        self.fetch.handle_granted(item);
+    }
+
+    /// B1: a temporary file that was left over is removed, never reused.
+    fn make_fresh(&mut self, out: &mut Outside, page: u32, entry: u32, generation: u32) {
+        let name = Name::Temporary(page, entry, generation);
+        let cells = out.data.entry_of(page, entry).cells(SCANNED).len();
+        out.disk.remove(name);
+        self.handles.remove(&name);
+        if let Some(inode) = out.disk.create(name, cells) {
+            self.handles.insert(name, inode);
+        }
+    }
+
+    /// The file to write to; opened without O_CREAT if it is not open.
+    fn open(&mut self, out: &Outside, name: Name) -> Option<u64> {
+        if let Some(inode) = self.handles.get(&name) {
+            // A handle outlives its name: look whether the name still means it.
+            return (out.disk.file(name) == Some(*inode)).then_some(*inode);
+        }
+        let inode = out.disk.file(name)?;
+        self.handles.insert(name, inode);
+        Some(inode)
+    }
+
+    /// One frame has arrived.
+    pub(crate) fn frame(&mut self, out: &mut Outside, lane: LaneId, request: u32, frame: Frame) {
+        if !self.alive.contains(&lane) {
+            return;
+        }
+        let Some(mut arriving) = self.arriving.remove(&request) else { return };
+        let now = out.now();
+        self.fetch.handle_bytes(now, lane, frame.cells.len() as u64 * CELL_BYTES);
+        let carried = self.lane_bytes.entry(lane).or_default();
+        *carried += frame.cells.len() as u64 * CELL_BYTES;
+        self.lanes.handle_bytes(lane, *carried);
+        let current = self.in_hand.get(&arriving.item.piece) == Some(&arriving.item.generation);
+        if current && !self.write(out, &mut arriving, &frame) {
+            self.lost(out, arriving.item);
+            return;
+        }
+        if !frame.last {
+            self.arriving.insert(request, arriving);
+            return;
+        }
+        if out.enospc_waits && arriving.failures.iter().any(|failure| failure.errno == 28) {
+            self.fetch.handle_refused(now, request, Duration::from_millis(300));
+            return;
+        }
+        let Arriving { digests, failures, bytes, .. } = arriving;
+        if let Some(done) = self.fetch.handle_answered(now, request, digests, failures, bytes) {
+            self.fetched(out, done);
+        }
+    }
+
+    /// Checks and writes what a frame holds; `false` if the file of an extent is gone.
+    fn write(&mut self, out: &mut Outside, arriving: &mut Arriving, frame: &Frame) -> bool {
+        let item = arriving.item;
+        let (page, entry) = (item.piece.page, frame.entry);
+        let fail = |arriving: &mut Arriving, phase, errno| {
+            if !std::mem::replace(&mut arriving.broken, true) {
+                arriving.failures.push(EntryFailure { entry, phase, errno });
+            }
+        };
+        if frame.first {
+            arriving.broken = false;
+            arriving.cells.clear();
+            if item.length == 0 && frame.status == Status::Good {
+                self.make_fresh(out, page, entry, item.generation);
+            }
+        }
+        match frame.status {
+            Status::Good => {}
+            Status::Failed(phase) => fail(arriving, phase, 5),
+        }
+        if frame.corrupt {
+            fail(arriving, FailurePhase::Digest, 0);
+        }
+        if arriving.broken {
+            return true;
+        }
+        let name = Name::Temporary(page, entry, item.generation);
+        let Some(inode) = self.open(out, name) else { return item.length == 0 };
+        for (at, cell) in frame.cells.iter().enumerate() {
+            if !out.disk.write(inode, frame.at + at, *cell) {
+                out.excuse(page, entry);
+                fail(arriving, FailurePhase::Write, 28);
+                return true;
+            }
+            arriving.cells.push(*cell);
+        }
+        if frame.end {
+            arriving.digests.push(digest_of(entry, &arriving.cells));
+            arriving.bytes += if item.length > 0 { item.length } else { out.size(page, entry) };
+        }
+        true
+    }
+
+    /// The temporary file of a large file is gone.
+    fn lost(&mut self, out: &mut Outside, item: Item) {
+        let (page, entry, generation) = (item.piece.page, item.first_entry, item.generation);
+        self.forget(out, page, entry);
+        self.report(out, Report::Lost { page, entry, generation });
+    }
+
+    /// Drops whatever is in progress of a large file.
+    fn forget(&mut self, out: &Outside, page: u32, entry: u32) {
+        for (index, cut) in out.pieces[page as usize].iter().enumerate() {
+            if matches!(*cut, Piece::Extent { entry: of, .. } if of == entry) {
+                let piece = PieceRef { page, piece: index as u32 };
+                self.in_hand.remove(&piece);
+                self.fetch.handle_forgotten(piece);
+            }
+        }
+        self.handles.retain(
+            |name, _| !matches!(name, Name::Temporary(p, e, _) if (*p, *e) == (page, entry)),
+        );
+    }
+
+    pub(crate) fn refused(&mut self, out: &mut Outside, lane: LaneId, request: u32) {
+        if self.alive.contains(&lane) && self.arriving.remove(&request).is_some() {
+            self.fetch.handle_refused(out.now(), request, Duration::from_millis(500));
+        }
+    }
+
+    fn fetched(&mut self, out: &mut Outside, done: FetchedPiece) {
+        let FetchedPiece { piece, generation, digests, failures, bytes } = done;
+        if self.in_hand.get(&piece) != Some(&generation) {
+            return;
+        }
+        out.count_fetched(piece, bytes);
+        self.written(out, piece, generation, digests, failures, true);
+    }
+
+    fn written(
+        &mut self,
+        out: &mut Outside,
+        piece: PieceRef,
+        generation: u32,
+        digests: Vec<EntryDigest>,
+        failures: Vec<EntryFailure>,
+        fetched: bool,
+    ) {
+        self.in_hand.remove(&piece);
+        let cut = out.piece(piece);
+        let pack = matches!(cut, Piece::Pack { .. });
+        if pack {
+            for failure in &failures {
+                out.disk.remove(Name::Temporary(piece.page, failure.entry, generation));
+            }
+            self.unnamed.insert(piece, failures.iter().map(|failure| failure.entry).collect());
+        }
+        let publish = pack.then_some(Publication { piece, generation });
+        let files = u64::from(cut.files());
+        let epoch = self.epochs.handle_written(out.now(), cut.bytes(), files, publish);
+        let report = Report::Written { piece, generation, epoch, digests, failures, fetched };
+        self.report(out, report);
+    }
+
+    fn recheck(
+        &mut self,
+        out: &mut Outside,
+        piece: PieceRef,
+        generation: u32,
+        doubt: bool,
+        digests: Vec<EntryDigest>,
+        failures: Vec<EntryFailure>,
+    ) {
+        out.stats.rechecks += 1;
+        let page = piece.page;
+        let place = |out: &Outside, entry| {
+            let named = out.disk.file(Name::Final(page, entry));
+            out.disk.file(Name::Temporary(page, entry, generation)).or(named)
+        };
+        let same = |out: &Outside, entry, range: std::ops::Range<usize>, inode| {
+            let found = digest_of(entry, &out.disk.cached(inode)[range]);
+            !doubt || digests.iter().any(|known| known.entry == entry && *known == found)
+        };
+        match out.piece(piece) {
+            Piece::Pack { first, end, .. } => {
+                let good = (first..end).all(|entry| {
+                    let skipped = failures.iter().any(|failure| failure.entry == entry)
+                        || !out.is_packed(page, entry);
+                    skipped
+                        || place(out, entry).is_some_and(|inode| {
+                            same(out, entry, 0..out.disk.cached(inode).len(), inode)
+                        })
+                });
+                if good {
+                    self.written(out, piece, generation, digests, failures, false);
+                } else {
+                    self.report(out, Report::Returned { piece, generation });
+                }
+            }
+            Piece::Extent { entry, offset, length } => match place(out, entry) {
+                None => {
+                    self.forget(out, page, entry);
+                    self.report(out, Report::Lost { page, entry, generation });
+                }
+                Some(inode) if same(out, entry, cells_of(offset, length), inode) => {
+                    self.written(out, piece, generation, digests, failures, false);
+                }
+                Some(_) => self.report(out, Report::Returned { piece, generation }),
+            },
+            Piece::Finish { .. } => out.fail(format!("a finish is checked again: {piece:?}")),
+        }
+    }
+
+    /// The sync of an epoch has ended.
+    pub(crate) fn synced(&mut self, out: &mut Outside, epoch: u64, good: bool) {
+        self.syncing = false;
+        self.epochs.handle_synced(good);
+        if good {
+            self.report(out, Report::Synced { epoch });
+            return;
+        }
+        self.report(out, Report::SyncFailed { epoch, errno: 5 });
+        // A4: what was written of a piece in progress may be lost as well.
+        for (piece, generation) in std::mem::take(&mut self.in_hand) {
+            self.fetch.handle_forgotten(piece);
+            self.report(out, Report::Returned { piece, generation });
+        }
+    }
+
+    /// Names the next piece of a publish action.
+    pub(crate) fn publish_step(&mut self, out: &mut Outside) {
+        let Some(Publication { piece, generation }) = self.publishing.pop_front() else { return };
+        if !self.publishing.is_empty() {
+            out.after_ms(1, 10, Event::PublishStep { task: self.task });
+        }
+        let cut = out.piece(piece);
+        let mut failures = Vec::new();
+        let skipped = self.unnamed.remove(&piece).unwrap_or_default();
+        let entries = match cut {
+            Piece::Pack { first, end, .. } => first..end,
+            Piece::Finish { entry } | Piece::Extent { entry, .. } => entry..entry + 1,
+        };
+        let pack = matches!(cut, Piece::Pack { .. });
+        let mut whole = true;
+        for entry in entries {
+            if skipped.contains(&entry) || (pack && !out.is_packed(piece.page, entry)) {
+                continue;
+            }
+            whole &= self.name_file(out, piece.page, entry, generation, &mut failures);
+        }
+        let epoch = self.epochs.handle_renamed(out.now(), 1, u64::from(cut.files()));
+        self.report(
+            out,
+            match whole {
+                true => Report::Published { piece, generation, epoch, failures },
+                false => Report::Returned { piece, generation },
+            },
+        );
+    }
+
+    fn name_file(
+        &mut self,
+        out: &mut Outside,
+        page: u32,
+        entry: u32,
+        generation: u32,
+        failures: &mut Vec<EntryFailure>,
+    ) -> bool {
+        let (from, to) = (Name::Temporary(page, entry, generation), Name::Final(page, entry));
+        self.handles.remove(&from);
+        if let Some(inode) = out.disk.file(from) {
+            if out.data.entry_of(page, entry).unnameable {
+                out.disk.remove(from);
+                failures.push(EntryFailure { entry, phase: FailurePhase::Publish, errno: 1 });
+                return true;
+            }
+            out.check_publication(page, entry, inode);
+            out.disk.publish(from, to, inode);
+            return true;
+        }
+        if out.data.entry_of(page, entry).unnameable {
+            // Removed when it was tried before.
+            failures.push(EntryFailure { entry, phase: FailurePhase::Publish, errno: 1 });
+            return true;
+        }
+        out.disk.file(to).is_some_and(|inode| out.disk.cache.attributed.contains(&inode))
+    }
+
+    /// Links or directories of a page are made.
+    pub(crate) fn tail_done(&mut self, out: &mut Outside, work: &Work) {
+        let (page, links) = match work {
+            Work::Links { page } => (*page, true),
+            Work::Directories { page } => (*page, false),
+            _ => return,
+        };
+        let mut failures = Vec::new();
+        let mut made = 0;
+        for entry in 0..out.data.entries[page as usize].len() as u32 {
+            let (kind, unnameable) = {
+                let of = out.data.entry_of(page, entry);
+                (of.kind, of.unnameable)
+            };
+            let name = Name::Final(page, entry);
+            match (kind, links) {
+                (EntryKind::Directory, true) => out.disk.make(name, Node::Directory),
+                (EntryKind::Directory, false) => out.disk.finish_directory(name),
+                (EntryKind::Symlink, true) if unnameable => {
+                    failures.push(EntryFailure { entry, phase: FailurePhase::Publish, errno: 1 });
+                }
+                (EntryKind::Symlink, true) => out.disk.make(name, Node::Link),
+                _ => continue,
+            }
+            made += 1;
+        }
+        let epoch = self.epochs.handle_renamed(out.now(), 0, made);
+        self.report(
+            out,
+            match links {
+                true => Report::LinksDone { page, failures, epoch },
+                false => Report::DirectoriesDone { page, failures, epoch },
+            },
+        );
+    }
+
+    fn report(&mut self, out: &mut Outside, report: Report) {
+        if self.reports.is_empty() {
+            out.after_ms(0, 20, Event::Reports { task: self.task });
+        }
+        self.reports.push_back(report);
+    }
+
+    /// A write that was on its way when the process was paused lands now (B1).
+    pub(crate) fn late_write(&mut self, out: &mut Outside) {
+        for arriving in self.arriving.values() {
+            let (page, entry) = (arriving.item.piece.page, arriving.item.first_entry);
+            let name = Name::Temporary(page, entry, arriving.item.generation);
+            let Some(inode) = self.handles.get(&name) else { continue };
+            let cells = out.data.entry_of(page, entry).cells(SCANNED);
+            let at = (arriving.item.offset / CELL_BYTES) as usize;
+            if at < cells.len() {
+                out.disk.write(*inode, at, cells[at]);
+                out.stats.late_writes += 1;
+            }
+        }
+    }
+}
+
+/// The pieces of every page, and whether an entry travels in a pack.
+pub(crate) fn cut_all(data: &crate::source::DataSet) -> Vec<Vec<Piece>> {
+    data.pages.iter().map(|(page, _)| slice(page)).collect()
+}
+
+impl Outside {
+    pub(crate) fn piece(&self, piece: PieceRef) -> Piece {
+        self.pieces[piece.page as usize][piece.piece as usize]
+    }
+
+    pub(crate) fn is_packed(&self, page: u32, entry: u32) -> bool {
+        let page = self.data.page(page);
+        travels_whole(&page.slicing, &page.entries()[entry as usize])
+    }
+
+    pub(crate) fn size(&self, page: u32, entry: u32) -> u64 {
+        self.data.page(page).entries()[entry as usize].size
+    }
+}

@@ -1,0 +1,154 @@
+//! The generated data set and what its source answers.
+//!
+//! Bytes are symbolic: a *cell* of 256 KiB of a file is one number that names file, version and
+//! place, so that any mixture, hole or shift shows when cells are compared.
+
+use penstock_proto::digest::Digest;
+use penstock_proto::id::TransferId;
+use penstock_proto::journal::{DigestForm, EntryDigest};
+use penstock_proto::manifest::{EntryDraft, EntryKind, Identity, Page, PageBuilder, page_digest};
+use penstock_proto::slicing::Slicing;
+use penstock_proto::units::{FileTime, KIB, MIB};
+use rand::RngExt as _;
+use rand_chacha::ChaCha8Rng;
+
+/// Bytes of a file that one cell stands for.
+pub(crate) const CELL_BYTES: u64 = 256 * KIB;
+
+/// One entry at the source, as it is now.
+#[derive(Clone, Debug)]
+pub(crate) struct SourceEntry {
+    pub(crate) id: u32,
+    pub(crate) kind: EntryKind,
+    pub(crate) size: u64,
+    /// The version that is there; the scan saw version 1.
+    pub(crate) version: u16,
+    pub(crate) present: bool,
+    pub(crate) denied: bool,
+    /// Reading it fails more often than it is tried.
+    pub(crate) unreadable: bool,
+    /// The target cannot give it its name.
+    pub(crate) unnameable: bool,
+}
+
+impl SourceEntry {
+    /// The cells of version `version`.
+    pub(crate) fn cells(&self, version: u16) -> Vec<u64> {
+        (0..self.size.div_ceil(CELL_BYTES)).map(|at| cell(self.id, version, at)).collect()
+    }
+}
+
+fn cell(id: u32, version: u16, at: u64) -> u64 {
+    u64::from(id) << 32 | u64::from(version) << 16 | (at + 1)
+}
+
+/// The version that the scan saw of everything.
+pub(crate) const SCANNED: u16 = 1;
+
+/// What the scan found, and how the source stands.
+#[derive(Debug)]
+pub(crate) struct DataSet {
+    pub(crate) pages: Vec<(Page, Digest)>,
+    pub(crate) entries: Vec<Vec<SourceEntry>>,
+}
+
+impl DataSet {
+    /// Between a few and some dozen files in small pages, with directories and links.
+    pub(crate) fn generate(rng: &mut ChaCha8Rng, trouble: bool) -> Self {
+        let slicing = Slicing {
+            stride_bytes: 16 * KIB as u32,
+            extent_bytes: MIB,
+            pack_bytes: 256 * KIB,
+            pack_files: 16,
+            ..Slicing::default()
+        };
+        let mut data = Self { pages: Vec::new(), entries: Vec::new() };
+        let mut id = 0;
+        for number in 0..rng.random_range(1..16u32) {
+            let mut builder = PageBuilder::new(TransferId([7; 16]), number, slicing);
+            let mut entries = Vec::new();
+            for _ in 0..rng.random_range(1..12) {
+                let entry = Self::entry(rng, id, trouble);
+                id += 1;
+                let name = format!("n{}", entry.id);
+                let link: &[u8] = if entry.kind == EntryKind::Symlink { b"away" } else { b"" };
+                let draft = EntryDraft {
+                    name: name.as_bytes(),
+                    kind: entry.kind,
+                    sparse: false,
+                    mode: 0o644,
+                    size: entry.size,
+                    mtime: FileTime { seconds: i64::from(SCANNED), nanoseconds: 0 },
+                    identity: Identity { inode: u64::from(entry.id), ..Identity::default() },
+                    link,
+                };
+                builder.push(b"", &draft);
+                entries.push(entry);
+            }
+            let page = builder.seal();
+            let digest = page_digest(&page.encode());
+            data.pages.push((page, digest));
+            data.entries.push(entries);
+        }
+        data
+    }
+
+    fn entry(rng: &mut ChaCha8Rng, id: u32, trouble: bool) -> SourceEntry {
+        let kind = match rng.random_range(0..12) {
+            0 => EntryKind::Directory,
+            1 => EntryKind::Symlink,
+            _ => EntryKind::File,
+        };
+        let size = match (kind, rng.random_range(0..10)) {
+            (EntryKind::File, 0) => 0,
+            (EntryKind::File, 1..6) => rng.random_range(1..60 * KIB),
+            (EntryKind::File, 6) => rng.random_range(1..=MIB),
+            (EntryKind::File, 7) => MIB,
+            (EntryKind::File, _) => rng.random_range(MIB + 1..6 * MIB),
+            _ => 0,
+        };
+        let mut odd = |one_in: u32| trouble && rng.random_range(0..one_in) == 0;
+        SourceEntry {
+            id,
+            kind,
+            size,
+            version: SCANNED,
+            present: !odd(40),
+            denied: odd(40),
+            unreadable: odd(40),
+            unnameable: odd(30),
+        }
+    }
+
+    pub(crate) fn entry_of(&self, page: u32, entry: u32) -> &SourceEntry {
+        &self.entries[page as usize][entry as usize]
+    }
+
+    pub(crate) fn page(&self, number: u32) -> &Page {
+        &self.pages[number as usize].0
+    }
+
+    /// Number of entries.
+    pub(crate) fn len(&self) -> usize {
+        self.entries.iter().map(Vec::len).sum()
+    }
+
+    /// A random entry that is a file, if one was drawn.
+    pub(crate) fn random_file(&mut self, rng: &mut ChaCha8Rng) -> Option<(u32, u32)> {
+        let page = rng.random_range(0..self.entries.len());
+        let entry = rng.random_range(0..self.entries[page].len());
+        let file = self.entries[page][entry].kind == EntryKind::File;
+        file.then_some((page as u32, entry as u32))
+    }
+}
+
+/// Stands for the digest of these cells.
+pub(crate) fn digest_of(entry: u32, cells: &[u64]) -> EntryDigest {
+    let bytes: Vec<u8> = cells.iter().flat_map(|cell| cell.to_le_bytes()).collect();
+    EntryDigest { entry, form: DigestForm::Standard, digest: page_digest(&bytes) }
+}
+
+/// The cells that the bytes `offset..offset + length` fill.
+pub(crate) fn cells_of(offset: u64, length: u64) -> std::ops::Range<usize> {
+    (offset / CELL_BYTES) as usize..(offset + length).div_ceil(CELL_BYTES) as usize
+}

@@ -1,0 +1,42 @@
+//! Seeds through all scenarios. `PENSTOCK_SIM_SEEDS=N` runs N seeds, `PENSTOCK_SIM_SEED=S` one.
+
+use penstock_sim::{SCENARIOS, Stats, run};
+
+/// Seeds that `cargo test` runs.
+const SEEDS: u64 = 390;
+
+fn number(name: &str) -> Option<u64> {
+    std::env::var(name).ok().map(|text| text.parse().expect("a number"))
+}
+
+/// Promises (a) to (e) and (h), hard cases A1 to A9 and B1: whatever goes wrong, nothing is called
+/// durable that is not, no broken file has a name, done means done, and every world ends.
+#[test]
+fn every_world_keeps_its_promises() {
+    let (first, count) = match number("PENSTOCK_SIM_SEED") {
+        Some(seed) => (seed, 1),
+        None => (0, number("PENSTOCK_SIM_SEEDS").unwrap_or(SEEDS)),
+    };
+    let threads = std::thread::available_parallelism().map_or(1, usize::from) as u64;
+    let broken: Vec<String> = std::thread::scope(|scope| {
+        let work = |thread: u64| {
+            move || {
+                let mine = (first..first + count).filter(move |seed| seed % threads == thread);
+                mine.filter_map(|seed| world(seed).err()).collect::<Vec<_>>()
+            }
+        };
+        let threads: Vec<_> = (0..threads).map(|thread| scope.spawn(work(thread))).collect();
+        threads.into_iter().flat_map(|thread| thread.join().expect("no panic")).collect()
+    });
+    let shown: Vec<_> = broken.iter().take(5).collect();
+    assert!(broken.is_empty(), "{} worlds of {count} broke: {shown:#?}", broken.len());
+}
+
+fn world(seed: u64) -> Result<Stats, String> {
+    let scenario = &SCENARIOS[(seed % SCENARIOS.len() as u64) as usize];
+    let caught = std::panic::catch_unwind(|| run(seed, scenario));
+    match caught {
+        Ok(result) => result.map_err(|violation| violation.to_string()),
+        Err(_) => Err(format!("seed {seed}, scenario {}: a panic", scenario.name)),
+    }
+}
