@@ -1,1 +1,38 @@
-//! placeholder
+//! One host's data plane at run time: scan, serve, fetch, verify, write, publish.
+//!
+//! The machines of `penstock-engine` decide, `penstock-io` makes the system calls; here are the
+//! threads between them. Nothing in this crate is async: a lane is one thread that blocks on its
+//! socket, takes a hot buffer when bytes are there, and runs each stride to completion (receive,
+//! open, hash, compare, write) before it takes the next (docs/design/0003).
+//!
+//! | module | duty |
+//! |---|---|
+//! | [`stores`] | the stores that this host reaches, by name |
+//! | [`source`] | the source side: scans, and the lanes it serves |
+//! | [`scan`] | lists a data set in parallel, into pages on disk |
+//! | [`read`] | reads one request's bytes, hashes them, hands on frames |
+//! | [`serve`] | one lane at the source |
+//! | [`target`] | the target side: tasks by transfer |
+//! | [`task`] | one task: its machines, its threads, its reports |
+//! | [`lane`] | one lane at the target |
+//! | [`write`] | checks what arrives and writes it under temporary names |
+//! | [`publish`] | syncs, renames, links, attributes, re-checks |
+
+#![forbid(unsafe_code)]
+
+mod lane;
+mod local;
+mod publish;
+mod read;
+mod scan;
+mod serve;
+mod source;
+mod stores;
+mod target;
+mod task;
+mod write;
+
+pub use scan::ScanOptions;
+pub use source::{LaneVerifier, SourceService};
+pub use stores::{StoreKind, StoreSpec, Stores};
+pub use target::{LaneConfig, TargetService};

@@ -146,19 +146,27 @@ impl PosixStore {
         self.read_identity(root)?.ok_or_else(|| self.identity_missing().into())
     }
 
+    /// Reads the store's identity from what is at the root's path now; never makes one.
+    ///
+    /// # Errors
+    /// The way in which the store is offline.
+    pub fn identity(&self) -> Result<StoreIdentity, StoreOffline> {
+        let root = self.reopen_root()?;
+        match self.read_identity(root.as_fd()) {
+            Ok(Some(found)) => Ok(found),
+            Ok(None) => Err(self.identity_missing()),
+            Err(StoreError::Offline(offline)) => Err(offline),
+            Err(error) => Err(self.unreachable(&error)),
+        }
+    }
+
     /// Checks that what is at the root's path now is the directory that was opened, and that it is
     /// the store `expected`. To be called before work, on resume, and in each sync epoch (A5).
     ///
     /// # Errors
     /// The way in which the store is offline: quarantine it at this peer; no item has failed.
     pub fn check_identity(&self, expected: &StoreIdentity) -> Result<(), StoreOffline> {
-        let root = self.reopen_root()?;
-        let found = match self.read_identity(root.as_fd()) {
-            Ok(Some(found)) => found,
-            Ok(None) => return Err(self.identity_missing()),
-            Err(StoreError::Offline(offline)) => return Err(offline),
-            Err(error) => return Err(self.unreachable(&error)),
-        };
+        let found = self.identity()?;
         if found.id != expected.id {
             let (root, expected) = (self.root_text(), expected.id_hex());
             return Err(StoreOffline::OtherStore { root, expected, found: found.id_hex() });
@@ -261,6 +269,36 @@ impl PosixStore {
         match unlinkat(&directory, &name[..], AtFlags::empty()) {
             Ok(()) | Err(Errno::NOENT) => Ok(()),
             Err(errno) => Err(StoreError::io("remove marker", &path, errno)),
+        }
+    }
+
+    /// Removes `.penstock` with the identity, unless a transfer's marker is still there, and keeps
+    /// the root's modification time: for targets that are a store for one transfer only. What
+    /// cannot be removed stays; it harms nothing.
+    pub fn remove_private(&self) {
+        let Ok(root) = self.root().fd() else { return };
+        let Ok(Some(directory)) = self.open_private() else { return };
+        let Ok(before) = fstat(root) else { return };
+        let identity = rustix::fs::Dir::read_from(&directory).map(|entries| {
+            entries
+                .flatten()
+                .filter(|entry| !matches!(entry.file_name().to_bytes(), b"." | b".."))
+                .all(|entry| entry.file_name().to_bytes() == IDENTITY_NAME)
+        });
+        if !identity.unwrap_or(false) {
+            return;
+        }
+        let _ = unlinkat(&directory, IDENTITY_NAME, AtFlags::empty());
+        let removed = unlinkat(root, STORE_PRIVATE_NAME, AtFlags::REMOVEDIR);
+        if removed.is_ok() {
+            let modified = rustix::fs::Timespec {
+                tv_sec: before.st_mtime,
+                tv_nsec: before.st_mtime_nsec as _,
+            };
+            let accessed = rustix::fs::Timespec { tv_sec: 0, tv_nsec: rustix::fs::UTIME_OMIT };
+            let times =
+                rustix::fs::Timestamps { last_access: accessed, last_modification: modified };
+            let _ = rustix::fs::futimens(root, &times);
         }
     }
 

@@ -250,6 +250,24 @@ impl Target {
         }
     }
 
+    /// See [`PosixStore::remove_private`].
+    pub fn remove_private(&self) {
+        if let Self::Posix(store) = self {
+            store.remove_private();
+        }
+    }
+
+    /// See [`PosixStore::identity`].
+    ///
+    /// # Errors
+    /// `StoreOffline`.
+    pub fn identity(&self) -> Result<StoreIdentity, StoreOffline> {
+        match self {
+            Self::Posix(store) => store.identity(),
+            Self::Null => Ok(NULL_IDENTITY),
+        }
+    }
+
     /// See [`PosixStore::check_identity`].
     ///
     /// # Errors

@@ -1,0 +1,232 @@
+//! One lane at the target: one thread that asks, receives, checks and writes.
+//!
+//! ```text
+//! dial → [ ask while the machine gives requests → wait for a frame → receive → write ]* → bye
+//! ```
+//! A stride is received into a hot buffer and run to completion before the next is looked at. When
+//! the lane breaks, what it had in hand is asked for again over another lane.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::os::fd::AsFd as _;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use penstock_api::problem::{Exit, Problem};
+use penstock_engine::fetch::Request;
+use penstock_io::net::{ConnectError, LaneError, LaneStream, Wake};
+use penstock_io::sys::EventFd;
+use penstock_proto::frame::{self, Data, FrameKind, Header, Refusal, RefusalCode};
+use penstock_proto::id::LaneId;
+
+use crate::local::fetch_of;
+use crate::stores::chain;
+use crate::target::Dialer;
+use crate::task::{Pieces, Shared};
+use crate::write::PieceWriter;
+
+/// An idle lane shows that it lives this often.
+const PING: Duration = Duration::from_secs(20);
+
+/// Runs one lane from dialling to its end.
+pub(crate) fn run(
+    shared: &Arc<Shared>,
+    lane: LaneId,
+    peers: &[SocketAddr],
+    dialer: &Dialer,
+    waker: &EventFd,
+) {
+    let Some(address) = peers.get(lane.0 as usize % peers.len().max(1)) else {
+        shared.lane_down(lane, Some("the source has no peer to dial".to_owned()));
+        return;
+    };
+    let begun = Instant::now();
+    let (stream, _) = match dialer.dial(&shared.spec, lane, *address) {
+        Ok(open) => open,
+        Err(error) => {
+            let why = chain(&error);
+            if let Some(problem) = verdict(&error, &why) {
+                shared.broken(problem);
+            }
+            shared.lane_down(lane, Some(why));
+            return;
+        }
+    };
+    let rtt = stream.rtt().map_or_else(|_| begun.elapsed() / 3, |rtt| rtt.min);
+    let closer = stream.closer().ok();
+    shared.lane_up(lane, rtt, closer);
+    let mut worker = Worker {
+        shared,
+        lane,
+        stream,
+        writer: PieceWriter::new(shared.tree.clone(), Arc::clone(&shared.large), true),
+        asked: BTreeMap::new(),
+        current: None,
+        body: Vec::new(),
+    };
+    let outcome = worker.run(waker);
+    let carried = worker.stream.bytes_received();
+    match outcome {
+        Ok(()) => shared.lane_down(lane, None),
+        Err(_) if shared.is_stopping() => shared.lane_down(lane, None),
+        Err(error) => {
+            let why = format!("lane to {address}: {}", chain(&error));
+            tracing::info!(lane = lane.0, carried, %why, "lane lost");
+            shared.lane_down(lane, Some(why));
+        }
+    }
+}
+
+/// Whether a failed dial means that no dial will ever succeed.
+fn verdict(error: &ConnectError, why: &str) -> Option<Problem> {
+    match error {
+        ConnectError::Refused(refusal) => refused(refusal),
+        ConnectError::WrongPeer { .. } => Some(
+            Problem::new(Exit::NotAuthorised, "wrong-peer", "another site answered than expected")
+                .because(why)
+                .hint("check the addresses of the pairing, or pair the sites again"),
+        ),
+        ConnectError::Lane { source: LaneError::Handshake(_) | LaneError::Trust(_), .. } => Some(
+            Problem::new(Exit::NotAuthorised, "certificate", "the sites do not trust each other")
+                .because(why)
+                .hint("pair the sites again: `penstock site pair`"),
+        ),
+        _ => None,
+    }
+}
+
+fn refused(refusal: &Refusal) -> Option<Problem> {
+    if refusal.code.is_temporary() {
+        return None;
+    }
+    let (exit, code) = match refusal.code {
+        RefusalCode::Capability => (Exit::NotAuthorised, "capability"),
+        RefusalCode::Version => (Exit::Fatal, "version"),
+        RefusalCode::Policy => (Exit::NotAuthorised, "policy"),
+        _ => (Exit::Fatal, "protocol"),
+    };
+    Some(Problem::new(exit, code, "the source refuses the lane").because(&refusal.text))
+}
+
+struct Worker<'a> {
+    shared: &'a Shared,
+    lane: LaneId,
+    stream: LaneStream,
+    writer: PieceWriter,
+    asked: BTreeMap<u32, Request>,
+    /// The request that is being answered, and its page.
+    current: Option<(Request, Arc<Pieces>)>,
+    body: Vec<u8>,
+}
+
+impl Worker<'_> {
+    fn run(&mut self, waker: &EventFd) -> Result<(), LaneError> {
+        loop {
+            if self.shared.is_stopping() {
+                return self.part();
+            }
+            self.ask()?;
+            if self.asked.is_empty() && self.shared.is_draining(self.lane) {
+                return self.part();
+            }
+            let waited = Instant::now();
+            let wake = self.stream.wait(waker.as_fd(), PING)?;
+            self.shared.waited_ns.fetch_add(waited.elapsed().as_nanos() as u64, Ordering::Relaxed);
+            match wake {
+                Wake::Readable => self.receive()?,
+                Wake::Interrupted => {
+                    waker.clear();
+                }
+                Wake::Timeout => {
+                    let stamp = frame::encode_stamp(0);
+                    self.stream.send(&Header::of(FrameKind::Ping, 0, &stamp), &stamp, &[])?;
+                }
+            }
+        }
+    }
+
+    fn part(&mut self) -> Result<(), LaneError> {
+        self.stream.send(&Header::of(FrameKind::Bye, 0, &[]), &[], &[])?;
+        self.stream.close()
+    }
+
+    fn ask(&mut self) -> Result<(), LaneError> {
+        while let Some(request) = self.shared.next_request(self.lane) {
+            let Ok(pieces) = self.shared.page(request.item.piece.page) else { continue };
+            let body = fetch_of(&request, &pieces).encode();
+            let header = Header::of(FrameKind::Fetch, request.request, &body);
+            self.asked.insert(request.request, request);
+            self.stream.send(&header, &body, &[])?;
+        }
+        Ok(())
+    }
+
+    fn receive(&mut self) -> Result<(), LaneError> {
+        let began = Instant::now();
+        let mut body = std::mem::take(&mut self.body);
+        let header = self.stream.recv_header(&mut body)?;
+        match header.kind {
+            FrameKind::Data => self.data(&header, &body)?,
+            FrameKind::Refusal => self.refusal(&header, &body)?,
+            FrameKind::Pong => {}
+            FrameKind::Bye => return Err(LaneError::Closed),
+            other => return Err(LaneError::OutOfTurn(other)),
+        }
+        self.body = body;
+        self.shared.worked_ns.fetch_add(began.elapsed().as_nanos() as u64, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn data(&mut self, header: &Header, body: &[u8]) -> Result<(), LaneError> {
+        let data = Data::decode(body, header.payload_bytes)?;
+        let mut buffer = self.shared.pool.take();
+        let payload = &mut buffer[..header.payload_bytes as usize];
+        self.stream.recv_payload(payload)?;
+        if self.current.as_ref().is_none_or(|(current, _)| current.request != header.request) {
+            self.begin(header.request)?;
+        }
+        let Some((request, pieces)) = self.current.as_ref() else {
+            return Err(LaneError::OutOfTurn(FrameKind::Data));
+        };
+        self.writer.frame(&pieces.page, &request.item, &data.records, payload);
+        let bytes = u64::from(header.payload_bytes);
+        self.shared.count_bytes(self.lane, bytes, self.stream.bytes_received());
+        if header.last
+            && let Some((request, pieces)) = self.current.take()
+        {
+            self.asked.remove(&request.request);
+            let written = self.writer.finish(&pieces.page, &request.item);
+            self.shared.handle_answered(request, written);
+        }
+        Ok(())
+    }
+
+    /// The first frame of another reply: frames of two replies do not mix on version 1 lanes.
+    fn begin(&mut self, request: u32) -> Result<(), LaneError> {
+        if self.current.is_some() {
+            return Err(LaneError::OutOfTurn(FrameKind::Data));
+        }
+        let out_of_turn = || LaneError::OutOfTurn(FrameKind::Data);
+        let request = *self.asked.get(&request).ok_or_else(out_of_turn)?;
+        let pieces = self.shared.page(request.item.piece.page).map_err(|_| out_of_turn())?;
+        self.writer.abandon();
+        self.current = Some((request, pieces));
+        Ok(())
+    }
+
+    fn refusal(&mut self, header: &Header, body: &[u8]) -> Result<(), LaneError> {
+        let refusal = Refusal::decode(body)?;
+        let out_of_turn = LaneError::OutOfTurn(FrameKind::Refusal);
+        let Some(request) = self.asked.remove(&header.request) else { return Err(out_of_turn) };
+        self.current = None;
+        self.writer.abandon();
+        if let Some(problem) = refused(&refusal) {
+            self.shared.broken(problem);
+            return Ok(());
+        }
+        let delay = Duration::from_millis(u64::from(refusal.retry_after_ms.clamp(100, 60_000)));
+        self.shared.handle_refused(request, delay, refusal.to_string());
+        Ok(())
+    }
+}

@@ -1,0 +1,92 @@
+//! A lane without a network: source and target are stores of this host.
+//!
+//! One thread reads a stride into a hot buffer, hashes it and writes it. The bytes are hashed once:
+//! between the hash and the write they do not leave the buffer, so there is nothing to compare.
+
+use std::time::Duration;
+
+use penstock_engine::fetch::Request;
+use penstock_io::store::Source;
+use penstock_proto::frame::{Fetch, Record};
+use penstock_proto::id::LaneId;
+
+use crate::read::{FrameSink, PieceReader, ServeError};
+use crate::task::{Pieces, Shared};
+use crate::write::PieceWriter;
+
+/// Runs until the task stops, or has no more use for the lane.
+pub(crate) fn run(shared: &Shared, lane: LaneId, source: Source, root: Vec<u8>) {
+    let kind = shared.spec.digest;
+    let mut reader = PieceReader::new(source, root, kind, shared.pool.clone());
+    let mut writer = PieceWriter::new(shared.tree.clone(), shared.large.clone(), false);
+    shared.lane_up(lane, Duration::ZERO, None);
+    while !shared.is_stopping() {
+        let Some(request) = shared.next_request(lane) else {
+            shared.wait_for_request();
+            continue;
+        };
+        let pieces = match shared.page(request.item.piece.page) {
+            Ok(pieces) => pieces,
+            Err(problem) => {
+                shared.broken(problem);
+                break;
+            }
+        };
+        let fetch = fetch_of(&request, &pieces);
+        let mut sink =
+            LocalSink { writer: &mut writer, pieces: &pieces, request: &request, shared, lane };
+        match reader.read(&pieces.page.page, &fetch, &mut sink) {
+            Ok(()) => {
+                let written = writer.finish(&pieces.page, &request.item);
+                shared.handle_answered(request, written);
+            }
+            Err(ServeError::Sink(Stopped)) => writer.abandon(),
+            Err(ServeError::Request(error)) => {
+                shared.broken(crate::target::protocol_problem(&error));
+                break;
+            }
+        }
+    }
+    shared.lane_down(lane, None);
+}
+
+/// What is asked of a source for a request.
+pub(crate) fn fetch_of(request: &Request, pieces: &Pieces) -> Fetch {
+    let mut page_digest = [0; 16];
+    page_digest.copy_from_slice(&pieces.page.digest.0[..16]);
+    let item = &request.item;
+    Fetch {
+        page: item.piece.page,
+        page_digest,
+        first_entry: item.first_entry,
+        end_entry: item.end_entry,
+        generation: item.generation,
+        offset: item.offset,
+        length: item.length,
+    }
+}
+
+/// The task is stopping: the rest of the request is not read.
+#[derive(Debug)]
+struct Stopped;
+
+struct LocalSink<'a> {
+    writer: &'a mut PieceWriter,
+    pieces: &'a Pieces,
+    request: &'a Request,
+    shared: &'a Shared,
+    lane: LaneId,
+}
+
+impl FrameSink for LocalSink<'_> {
+    type Error = Stopped;
+
+    fn frame(&mut self, records: &[Record], payload: &[u8], _last: bool) -> Result<(), Stopped> {
+        if self.shared.is_stopping() {
+            return Err(Stopped);
+        }
+        self.writer.frame(&self.pieces.page, &self.request.item, records, payload);
+        self.shared.count_bytes(self.lane, payload.len() as u64, 0);
+        Ok(())
+    }
+}

@@ -1,0 +1,503 @@
+//! Syncs, renames, links, attributes, re-checks: what makes written bytes into files.
+//!
+//! One thread does these in the order in which the epoch machine and the controller say. Every
+//! step is idempotent, because a crash may repeat it: a temporary name that is gone, with the final
+//! name there in the size and with the time that the manifest says, was renamed before (A6).
+
+use std::collections::BTreeMap;
+use std::sync::PoisonError;
+use std::time::Duration;
+
+use penstock_api::problem::{Exit, Problem};
+use penstock_api::task::{Report, TaskPage, Work};
+use penstock_engine::epoch::{EpochAction, Publication};
+use penstock_engine::slice::{Piece, travels_whole};
+use penstock_io::store::{Dir, DirCache, ReadFile, StoreError};
+use penstock_io::sys;
+use penstock_proto::journal::{DigestForm, EntryDigest, EntryFailure, FailurePhase};
+use penstock_proto::manifest::{Entry, EntryKind};
+use penstock_proto::name;
+use penstock_proto::slicing::PieceRef;
+
+use crate::read::place;
+use crate::stores::{chain, store_offline};
+use crate::task::{Pieces, Shared};
+
+/// The publisher looks around at least this often.
+const TICK: Duration = Duration::from_millis(500);
+
+/// Runs until the task stops and what it wrote is durable, or its patience is over.
+pub(crate) fn run(shared: &Shared) {
+    let mut publisher = Publisher { shared, dirs: DirCache::default() };
+    loop {
+        match publisher.next() {
+            Next::Chore(chore) => publisher.chore(chore),
+            Next::Action(EpochAction::Sync { epoch }) => publisher.sync(epoch),
+            Next::Action(EpochAction::Publish { pieces }) => publisher.publish(&pieces),
+            Next::End => return,
+        }
+    }
+}
+
+enum Next {
+    Chore(Work),
+    Action(EpochAction),
+    End,
+}
+
+struct Publisher<'a> {
+    shared: &'a Shared,
+    dirs: DirCache,
+}
+
+/// Whether a file is where it should be.
+enum Named {
+    /// It has its final name.
+    Yes,
+    /// Neither the temporary nor the final name leads to it.
+    Gone,
+}
+
+impl Publisher<'_> {
+    /// Waits for something to do.
+    fn next(&self) -> Next {
+        let mut state = self.shared.lock();
+        loop {
+            let stopping = self.shared.is_stopping();
+            if self.shared.is_overdue() {
+                return Next::End;
+            }
+            if !stopping && let Some(chore) = state.chores.pop_front() {
+                return Next::Chore(chore);
+            }
+            let now = sys::boottime_now();
+            if let Some(action) = state.epochs.poll_action(now) {
+                return Next::Action(action);
+            }
+            if stopping && state.epochs.is_clean() {
+                return Next::End;
+            }
+            if stopping {
+                state.epochs.handle_flush();
+                continue;
+            }
+            let due = state.epochs.poll_timeout().map_or(TICK, |at| at.since(now).min(TICK));
+            let waited = self.shared.publish_wake.wait_timeout(state, due);
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    /// Syncs the store, with the marker that proves later that it happened here (A5).
+    fn sync(&mut self, epoch: u64) {
+        let shared = self.shared;
+        if let Err(offline) = shared.tree.target.check_identity(&shared.identity) {
+            shared.lock().epochs.handle_synced(false);
+            shared.broken(store_offline(&shared.spec.store, chain(&offline)));
+            return;
+        }
+        let outcome = if shared.tree.sync_nothing {
+            Ok(())
+        } else {
+            shared
+                .tree
+                .target
+                .write_marker(shared.spec.transfer, epoch)
+                .and_then(|()| shared.tree.target.sync())
+        };
+        let full = outcome.as_ref().is_err_and(StoreError::is_out_of_space);
+        let mut guard = shared.lock();
+        let state = &mut *guard;
+        state.epochs.handle_synced(outcome.is_ok());
+        match outcome {
+            Ok(()) => shared.report(state, Report::Synced { epoch }),
+            Err(error) => {
+                tracing::error!(epoch, error = %chain(&error), "sync failed");
+                let errno = error.errno().and_then(|errno| u16::try_from(errno).ok()).unwrap_or(0);
+                shared.report(state, Report::SyncFailed { epoch, errno });
+                drop(guard);
+                if full {
+                    let problem =
+                        Problem::new(Exit::Temporary, "target-full", "the target is full");
+                    shared.broken(problem.because(chain(&error)));
+                }
+            }
+        }
+    }
+
+    /// Renames the files of pieces whose data is durable.
+    fn publish(&mut self, pieces: &[Publication]) {
+        let mut touched = BTreeMap::new();
+        let mut done = Vec::new();
+        for publication in pieces {
+            let outcome = self.publish_piece(*publication, &mut touched);
+            done.push((*publication, outcome));
+        }
+        for dir in touched.into_values() {
+            if let Err(error) = self.shared.tree.target.sync_dir(&dir) {
+                tracing::error!(error = %chain(&error), "a directory could not be synced");
+            }
+        }
+        let files = done.iter().map(|(_, outcome)| outcome.as_ref().map_or(0, |o| o.0)).sum();
+        let mut guard = self.shared.lock();
+        let state = &mut *guard;
+        let epoch = state.epochs.handle_renamed(sys::boottime_now(), pieces.len(), files);
+        for (Publication { piece, generation }, outcome) in done {
+            state.excepted.remove(&piece);
+            let report = match outcome {
+                Some((_, failures)) => Report::Published { piece, generation, epoch, failures },
+                None => Report::Returned { piece, generation },
+            };
+            self.shared.report(state, report);
+        }
+    }
+
+    /// Publishes one piece: the number of files and what failed; `None` if a file of it is gone.
+    fn publish_piece(
+        &mut self,
+        publication: Publication,
+        touched: &mut BTreeMap<Vec<u8>, Dir>,
+    ) -> Option<(u64, Vec<EntryFailure>)> {
+        let Publication { piece, generation } = publication;
+        let pieces = self.page(piece)?;
+        let mut failures = Vec::new();
+        let mut files = 0;
+        match *pieces.pieces.get(piece.piece as usize)? {
+            Piece::Extent { .. } => return None,
+            Piece::Finish { entry } => {
+                self.shared.large.close(piece.page, entry);
+                match self.finish(&pieces.page, entry, generation, touched) {
+                    Ok(Named::Yes) => files = 1,
+                    Ok(Named::Gone) => return None,
+                    Err(error) => failures.push(failure(entry, &error)),
+                }
+            }
+            Piece::Pack { first, end, .. } => {
+                let excepted = self.shared.lock().excepted.get(&piece).cloned();
+                let excepted = excepted.unwrap_or_default();
+                for index in first..end {
+                    let entry = &pieces.page.page.entries()[index as usize];
+                    let slicing = &pieces.page.page.slicing;
+                    if !travels_whole(slicing, entry) || excepted.contains(&index) {
+                        continue;
+                    }
+                    match self.rename(&pieces.page, index, generation, touched) {
+                        Ok(Named::Yes) => files += 1,
+                        Ok(Named::Gone) => return None,
+                        Err(error) => failures.push(failure(index, &error)),
+                    }
+                }
+            }
+        }
+        Some((files, failures))
+    }
+
+    fn page(&self, piece: PieceRef) -> Option<std::sync::Arc<Pieces>> {
+        match self.shared.page(piece.page) {
+            Ok(pieces) => Some(pieces),
+            Err(problem) => {
+                self.shared.broken(problem);
+                None
+            }
+        }
+    }
+
+    /// Gives a large file its attributes, then its name.
+    fn finish(
+        &mut self,
+        page: &TaskPage,
+        index: u32,
+        generation: u32,
+        touched: &mut BTreeMap<Vec<u8>, Dir>,
+    ) -> Result<Named, StoreError> {
+        let entry = &page.page.entries()[index as usize];
+        let (parent, _) = place(&self.shared.tree.root, &page.page, entry);
+        let dir = self.dir(&parent)?;
+        let name = self.shared.tree.temporary(page, index, generation);
+        match self.shared.tree.target.open_temporary(&dir, &name) {
+            Ok(file) => {
+                let sync = self.shared.tree.syncs(&file);
+                file.finish(entry.mode, entry.mtime, sync)?;
+            }
+            Err(error) if error.is_vanished() => {}
+            Err(error) => return Err(error),
+        }
+        self.rename(page, index, generation, touched)
+    }
+
+    fn rename(
+        &mut self,
+        page: &TaskPage,
+        index: u32,
+        generation: u32,
+        touched: &mut BTreeMap<Vec<u8>, Dir>,
+    ) -> Result<Named, StoreError> {
+        let tree = &self.shared.tree;
+        let entry = &page.page.entries()[index as usize];
+        let (parent, leaf) = place(&tree.root, &page.page, entry);
+        let dir = self.dir(&parent)?;
+        let temporary = tree.temporary(page, index, generation);
+        if tree.sync_nothing && tree.target.meta(&dir, &leaf)?.is_some() {
+            // A name that is replaced is never risked, whatever the policy (A1).
+            tree.target.open_temporary(&dir, &temporary)?.close(true)?;
+        }
+        match tree.target.publish(&dir, &temporary, &leaf, true) {
+            Ok(()) => {
+                if dir.durability().is_per_file() && !tree.sync_nothing {
+                    touched.insert(parent, dir);
+                }
+                Ok(Named::Yes)
+            }
+            Err(error) if error.is_vanished() => {
+                self.dirs.forget(&parent);
+                let dir = tree.target.open_dir(&parent)?;
+                let there = tree.target.meta(&dir, &leaf)?;
+                let same =
+                    there.is_some_and(|meta| meta.size == entry.size && meta.mtime == entry.mtime);
+                Ok(if same { Named::Yes } else { Named::Gone })
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    fn dir(&mut self, path: &[u8]) -> Result<Dir, StoreError> {
+        let target = &self.shared.tree.target;
+        self.dirs.get(sys::boottime_now(), path, |path| target.make_dirs(path))
+    }
+
+    fn chore(&mut self, chore: Work) {
+        match chore {
+            Work::Recheck { piece, generation, doubt, digests, failures } => {
+                self.recheck(piece, generation, doubt, digests, failures);
+            }
+            Work::Discard { page, entry, generation } => self.discard(page, entry, generation),
+            Work::Links { page } => self.links(page),
+            Work::Directories { page } => self.directories(page),
+            // Fetches and finishes went to their machines.
+            Work::Fetch { .. } | Work::Finish { .. } => {}
+        }
+    }
+
+    /// Looks at a piece that was written before a restart.
+    fn recheck(
+        &mut self,
+        piece: PieceRef,
+        generation: u32,
+        doubt: bool,
+        digests: Vec<EntryDigest>,
+        failures: Vec<EntryFailure>,
+    ) {
+        let Some(pieces) = self.page(piece) else { return };
+        let Some(kind) = pieces.pieces.get(piece.piece as usize).copied() else { return };
+        let stands = match kind {
+            Piece::Pack { .. } if !doubt => true,
+            Piece::Pack { .. } => digests
+                .iter()
+                .all(|digest| self.matches(&pieces, digest, generation, 0, 0).unwrap_or(false)),
+            Piece::Extent { entry, offset, length } => {
+                let digest = digests.first().copied().filter(|_| doubt);
+                match digest {
+                    Some(digest) => self.matches(&pieces, &digest, generation, offset, length),
+                    None => self.find(&pieces.page, entry, generation).map(|found| found.is_some()),
+                }
+                .unwrap_or(false)
+            }
+            Piece::Finish { .. } => false,
+        };
+        let mut guard = self.shared.lock();
+        let state = &mut *guard;
+        if !stands {
+            let report = match kind {
+                Piece::Extent { entry, .. } if !doubt => {
+                    Report::Lost { page: piece.page, entry, generation }
+                }
+                _ => Report::Returned { piece, generation },
+            };
+            self.shared.report(state, report);
+            return;
+        }
+        let pack = matches!(kind, Piece::Pack { .. });
+        if pack && !failures.is_empty() {
+            let entries = failures.iter().map(|failure| failure.entry).collect();
+            state.excepted.insert(piece, entries);
+        }
+        let publication = pack.then_some(Publication { piece, generation });
+        let files = if pack { digests.len() as u64 } else { 0 };
+        let now = sys::boottime_now();
+        let epoch = state.epochs.handle_written(now, 0, files, publication);
+        let fetched = false;
+        let report = Report::Written { piece, generation, epoch, digests, failures, fetched };
+        self.shared.report(state, report);
+    }
+
+    /// Opens what was written of an entry: under its temporary name, or under its final one if that
+    /// has the size and time that the manifest says.
+    fn find(
+        &mut self,
+        page: &TaskPage,
+        index: u32,
+        generation: u32,
+    ) -> Result<Option<ReadFile>, StoreError> {
+        let tree = &self.shared.tree;
+        let entry = &page.page.entries()[index as usize];
+        let (parent, leaf) = place(&tree.root, &page.page, entry);
+        let temporary = tree.temporary(page, index, generation);
+        let dir = match self.shared.tree.target.open_dir(&parent) {
+            Ok(dir) => dir,
+            Err(error) if error.is_vanished() => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        match tree.target.open_read(&dir, &temporary) {
+            Ok(file) => return Ok(Some(file)),
+            Err(error) if error.is_vanished() => {}
+            Err(error) => return Err(error),
+        }
+        let there = tree.target.meta(&dir, &leaf)?;
+        let same = there.is_some_and(|meta| {
+            meta.size == entry.size && meta.mtime == entry.mtime && meta.mode == entry.mode
+        });
+        if same { tree.target.open_read(&dir, &leaf).map(Some) } else { Ok(None) }
+    }
+
+    /// Reads back what a digest is of, and compares; a whole file if `length` is 0.
+    fn matches(
+        &mut self,
+        pieces: &Pieces,
+        expected: &EntryDigest,
+        generation: u32,
+        offset: u64,
+        length: u64,
+    ) -> Result<bool, StoreError> {
+        if expected.form == DigestForm::Sparse {
+            return Ok(false);
+        }
+        let page = &pieces.page;
+        let entry = page.page.entries()[expected.entry as usize];
+        let Some(file) = self.find(page, expected.entry, generation)? else { return Ok(false) };
+        let range = if length > 0 { offset..offset + length } else { 0..entry.size };
+        if file.meta()?.size != entry.size {
+            return Ok(false);
+        }
+        let kind = self.shared.tree.kind;
+        let stride = u64::from(page.page.slicing.stride_bytes);
+        let mut buffer = self.shared.pool.take();
+        let mut digests = Vec::new();
+        let mut at = range.start;
+        loop {
+            let end = (at + stride).min(range.end);
+            let bytes = &mut buffer[..(end - at) as usize];
+            if file.read_at(at, bytes)? < bytes.len() {
+                return Ok(false);
+            }
+            digests.push(kind.stride(entry.size, at, bytes));
+            at = end;
+            if at >= range.end {
+                break;
+            }
+        }
+        let total = range.end - range.start;
+        if kind.merge(&digests, stride, total, length == 0) != expected.digest {
+            return Ok(false);
+        }
+        if length == 0 {
+            // The attributes may have been lost where the bytes were not.
+            let (parent, _) = place(&self.shared.tree.root, &page.page, &entry);
+            let dir = self.dir(&parent)?;
+            let name = self.shared.tree.temporary(page, expected.entry, generation);
+            if let Ok(file) = self.shared.tree.target.open_temporary(&dir, &name) {
+                let sync = self.shared.tree.syncs(&file);
+                file.finish(entry.mode, entry.mtime, sync)?;
+            }
+        }
+        Ok(true)
+    }
+
+    fn discard(&mut self, number: u32, index: u32, generation: u32) {
+        self.shared.large.close(number, index);
+        let Ok(pieces) = self.shared.page(number) else { return };
+        remove_temporary(self.shared, &pieces.page, index, generation);
+    }
+
+    /// Makes the links and the directories of a page.
+    fn links(&mut self, number: u32) {
+        let Some(pieces) = self.page(PieceRef { page: number, piece: 0 }) else { return };
+        let mut failures = Vec::new();
+        let mut made = 0;
+        for (index, entry) in pieces.page.page.entries().iter().enumerate() {
+            let outcome = match entry.kind {
+                EntryKind::File => continue,
+                EntryKind::Directory => {
+                    let path = name::join(&self.shared.tree.root, &pieces.page.page.path(entry));
+                    self.dir(&path).map(|_| ())
+                }
+                EntryKind::Symlink => self.link(&pieces.page, index as u32, entry),
+            };
+            made += 1;
+            if let Err(error) = outcome {
+                failures.push(failure(index as u32, &error));
+            }
+        }
+        self.tail_done(made, |epoch| Report::LinksDone { page: number, failures, epoch });
+    }
+
+    fn link(&mut self, page: &TaskPage, index: u32, entry: &Entry) -> Result<(), StoreError> {
+        let tree = &self.shared.tree;
+        let (parent, leaf) = place(&tree.root, &page.page, entry);
+        let dir = self.dir(&parent)?;
+        let temporary = self.shared.tree.temporary(page, index, 0);
+        let target = &self.shared.tree.target;
+        target.make_symlink(&dir, &temporary, page.page.link(entry))?;
+        target.set_link_times(&dir, &temporary, entry.mtime)?;
+        let published = target.publish(&dir, &temporary, &leaf, true);
+        if published.is_err() {
+            // The name is taken by a directory: what was made for it goes again.
+            let _ = target.remove(&dir, &temporary);
+        }
+        published
+    }
+
+    /// Sets the attributes of the directories of a page, children before parents (B5).
+    fn directories(&mut self, number: u32) {
+        let Some(pieces) = self.page(PieceRef { page: number, piece: 0 }) else { return };
+        self.dirs.clear();
+        let mut failures = Vec::new();
+        let mut set = 0;
+        for (index, entry) in pieces.page.page.entries().iter().enumerate().rev() {
+            if entry.kind != EntryKind::Directory {
+                continue;
+            }
+            let path = name::join(&self.shared.tree.root, &pieces.page.page.path(entry));
+            let target = &self.shared.tree.target;
+            set += 1;
+            if let Err(error) = target.set_dir_attributes(&path, entry.mode, entry.mtime) {
+                failures.push(failure(index as u32, &error));
+            }
+        }
+        self.tail_done(set, |epoch| Report::DirectoriesDone { page: number, failures, epoch });
+    }
+
+    fn tail_done(&self, entries: u64, report: impl FnOnce(u64) -> Report) {
+        let mut guard = self.shared.lock();
+        let state = &mut *guard;
+        let epoch = state.epochs.handle_renamed(sys::boottime_now(), 0, entries);
+        self.shared.report(state, report(epoch));
+    }
+}
+
+fn failure(entry: u32, error: &StoreError) -> EntryFailure {
+    tracing::warn!(error = %chain(error), "an entry could not be given its name or attributes");
+    let errno = error.errno().and_then(|errno| u16::try_from(errno).ok()).unwrap_or(0);
+    EntryFailure { entry, phase: FailurePhase::Publish, errno }
+}
+
+fn remove_temporary(shared: &Shared, page: &TaskPage, index: u32, generation: u32) {
+    let tree = &shared.tree;
+    let entry = &page.page.entries()[index as usize];
+    let (parent, _) = place(&tree.root, &page.page, entry);
+    let name = tree.temporary(page, index, generation);
+    let removed = tree.target.open_dir(&parent).and_then(|dir| tree.target.remove(&dir, &name));
+    if let Err(error) = removed
+        && !error.is_vanished()
+    {
+        tracing::warn!(error = %chain(&error), "a temporary file is left");
+    }
+}

@@ -1,0 +1,356 @@
+//! Reads the bytes of one request, hashes them while they are hot, and hands on frames.
+//!
+//! Used by the source's lanes, and by local lanes where source and target are one host. One stride
+//! is in memory at a time: it is read, hashed, handed on, forgotten. Small files are read behind
+//! each other into the same buffer, with a record each, and leave in one frame.
+//!
+//! Every file is looked at once more after its bytes were read (C1): if size, time or inode are
+//! not what the scan saw, the entry is *changed*, whatever was read. Only a newer ctime with the
+//! same size, mtime and inode is no change of data (C2).
+
+use penstock_engine::slice::travels_whole;
+use penstock_io::buffer::{Buffer, BufferPool};
+use penstock_io::store::{Dir, DirCache, Meta, ReadFile, Source, StoreError};
+use penstock_io::sys;
+use penstock_proto::digest::{Digest, DigestKind};
+use penstock_proto::frame::{EntryStatus, Fetch, RECORDS_MAX, RUNS_MAX, Record};
+use penstock_proto::manifest::{Entry, EntryKind, Page};
+use penstock_proto::name;
+
+/// Takes the frames of a reply.
+pub(crate) trait FrameSink {
+    /// Why a frame could not be handed on; the request ends there.
+    type Error;
+
+    /// Takes one frame: records and the bytes that belong to them. `last` ends the reply.
+    fn frame(&mut self, records: &[Record], payload: &[u8], last: bool) -> Result<(), Self::Error>;
+}
+
+/// Reads requests of one data set; one per lane, never shared.
+pub(crate) struct PieceReader {
+    source: Source,
+    root: Vec<u8>,
+    kind: DigestKind,
+    dirs: DirCache,
+    pool: BufferPool,
+    records: Vec<Record>,
+}
+
+/// The request does not fit the page: only a peer that breaks the protocol sends such.
+#[derive(Debug, thiserror::Error)]
+#[error("the request does not fit the page: {0}")]
+pub(crate) struct BadRequest(&'static str);
+
+/// What ended a reply early.
+#[derive(Debug)]
+pub(crate) enum ServeError<E> {
+    /// The request is at fault.
+    Request(BadRequest),
+    /// The sink is.
+    Sink(E),
+}
+
+/// The buffer of a frame that is being filled.
+struct Fill<'a, S: FrameSink> {
+    sink: &'a mut S,
+    records: &'a mut Vec<Record>,
+    buffer: Buffer,
+    used: usize,
+    stride: usize,
+}
+
+impl<S: FrameSink> Fill<'_, S> {
+    fn flush(&mut self, last: bool) -> Result<(), S::Error> {
+        if self.records.is_empty() && !last {
+            return Ok(());
+        }
+        self.sink.frame(self.records, &self.buffer[..self.used], last)?;
+        self.records.clear();
+        self.used = 0;
+        Ok(())
+    }
+
+    fn push(&mut self, record: Record) -> Result<(), S::Error> {
+        self.used += record.payload_bytes() as usize;
+        self.records.push(record);
+        if self.records.len() >= RECORDS_MAX { self.flush(false) } else { Ok(()) }
+    }
+}
+
+impl PieceReader {
+    /// A reader of the data set below `root` of `source`.
+    pub(crate) fn new(source: Source, root: Vec<u8>, kind: DigestKind, pool: BufferPool) -> Self {
+        Self { source, root, kind, dirs: DirCache::default(), pool, records: Vec::new() }
+    }
+
+    /// Answers one request.
+    pub(crate) fn read<S: FrameSink>(
+        &mut self,
+        page: &Page,
+        fetch: &Fetch,
+        sink: &mut S,
+    ) -> Result<(), ServeError<S::Error>> {
+        check(page, fetch).map_err(ServeError::Request)?;
+        let mut records = std::mem::take(&mut self.records);
+        records.clear();
+        let mut fill = Fill {
+            sink,
+            records: &mut records,
+            buffer: self.pool.take(),
+            used: 0,
+            stride: page.slicing.stride_bytes as usize,
+        };
+        let outcome = self.read_entries(page, fetch, &mut fill);
+        let outcome = outcome.and_then(|()| fill.flush(true));
+        drop(fill);
+        self.records = records;
+        outcome.map_err(ServeError::Sink)
+    }
+
+    fn read_entries<S: FrameSink>(
+        &mut self,
+        page: &Page,
+        fetch: &Fetch,
+        fill: &mut Fill<'_, S>,
+    ) -> Result<(), S::Error> {
+        if fetch.length > 0 {
+            let range = fetch.offset..fetch.offset + fetch.length;
+            return self.read_file(page, fetch.first_entry, range, fill);
+        }
+        for index in fetch.first_entry..fetch.end_entry {
+            let entry = &page.entries()[index as usize];
+            if !travels_whole(&page.slicing, entry) {
+                continue;
+            }
+            if entry.size as usize > fill.stride - fill.used {
+                fill.flush(false)?;
+            }
+            self.read_file(page, index, 0..entry.size, fill)?;
+        }
+        Ok(())
+    }
+
+    /// Reads `range` of a file; an error of the file becomes a record.
+    fn read_file<S: FrameSink>(
+        &mut self,
+        page: &Page,
+        index: u32,
+        range: std::ops::Range<u64>,
+        fill: &mut Fill<'_, S>,
+    ) -> Result<(), S::Error> {
+        let entry = &page.entries()[index as usize];
+        let file = match self.open(page, entry) {
+            Ok(file) => file,
+            Err(error) => return fill.push(failure_of(index, &error)),
+        };
+        let mut at = range.start;
+        loop {
+            let end = (at + fill.stride as u64).min(range.end);
+            if entry.sparse && at < range.end {
+                match hole_end(&file, at, range.end, fill.stride as u64) {
+                    Ok(end) if end > at => {
+                        let last = end >= range.end;
+                        if last && let Some(record) = unfit(index, entry, &file) {
+                            return fill.push(record);
+                        }
+                        fill.push(hole(index, at, end - at, last))?;
+                        at = end;
+                        if last {
+                            return Ok(());
+                        }
+                        continue;
+                    }
+                    Ok(_) => {}
+                    Err(error) => return fill.push(failure_of(index, &error)),
+                }
+            }
+            if (end - at) as usize > fill.stride - fill.used {
+                fill.flush(false)?;
+            }
+            let record = self.read_stride(index, entry, &file, at..end, range.end, fill);
+            let ended = record.end;
+            fill.push(record)?;
+            at = end;
+            if ended {
+                return Ok(());
+            }
+        }
+    }
+
+    fn read_stride<S: FrameSink>(
+        &self,
+        index: u32,
+        entry: &Entry,
+        file: &ReadFile,
+        range: std::ops::Range<u64>,
+        last: u64,
+        fill: &mut Fill<'_, S>,
+    ) -> Record {
+        let length = (range.end - range.start) as usize;
+        let bytes = &mut fill.buffer[fill.used..fill.used + length];
+        match file.read_at(range.start, bytes) {
+            Ok(count) if count < length => {
+                return Record::failure(index, EntryStatus::Changed, 0);
+            }
+            Ok(_) => {}
+            Err(error) => return failure_of(index, &error),
+        }
+        let end = range.end >= last;
+        if end && let Some(record) = unfit(index, entry, file) {
+            return record;
+        }
+        let digest = self.kind.stride(entry.size, range.start, bytes);
+        let runs = if entry.sparse { data_runs(file, &range) } else { Vec::new() };
+        if !runs.is_empty() {
+            compact(bytes, &runs);
+        }
+        Record {
+            entry: index,
+            status: EntryStatus::Ok,
+            errno: 0,
+            end,
+            hole: false,
+            offset: range.start,
+            length: length as u64,
+            digest,
+            runs,
+        }
+    }
+
+    fn open(&mut self, page: &Page, entry: &Entry) -> Result<ReadFile, StoreError> {
+        let (parent, leaf) = place(&self.root, page, entry);
+        let source = &self.source;
+        let dir = self.dirs.get(sys::boottime_now(), &parent, |path| source.open_dir(path))?;
+        let opened = self.open_in(&dir, &leaf);
+        if let Err(error) = &opened
+            && error.is_vanished()
+        {
+            self.dirs.forget(&parent);
+        }
+        opened
+    }
+
+    fn open_in(&self, dir: &Dir, leaf: &[u8]) -> Result<ReadFile, StoreError> {
+        self.source.open_read(dir, leaf)
+    }
+}
+
+/// Where an entry is: the path of its directory within the store, and its name there.
+pub(crate) fn place(root: &[u8], page: &Page, entry: &Entry) -> (Vec<u8>, Vec<u8>) {
+    let directory = name::join(root, page.directory(entry));
+    let leaf = page.name(entry);
+    if !leaf.is_empty() {
+        return (directory, leaf.to_vec());
+    }
+    match name::split(&directory) {
+        Some((parent, leaf)) => (parent.to_vec(), leaf.to_vec()),
+        None => (Vec::new(), Vec::new()),
+    }
+}
+
+fn check(page: &Page, fetch: &Fetch) -> Result<(), BadRequest> {
+    if fetch.end_entry as usize > page.entries().len() {
+        return Err(BadRequest("no such entry"));
+    }
+    if fetch.length == 0 {
+        return Ok(());
+    }
+    let entry = &page.entries()[fetch.first_entry as usize];
+    let stride = u64::from(page.slicing.stride_bytes);
+    if entry.kind != EntryKind::File || fetch.offset + fetch.length > entry.size {
+        return Err(BadRequest("the range is not in the file"));
+    }
+    if !fetch.offset.is_multiple_of(stride) {
+        return Err(BadRequest("the range does not begin at a stride"));
+    }
+    if !fetch.length.is_multiple_of(stride) && fetch.offset + fetch.length != entry.size {
+        return Err(BadRequest("the range does not end at a stride"));
+    }
+    Ok(())
+}
+
+/// A record that says the file is not what the scan saw; `None` if it is.
+fn unfit(index: u32, entry: &Entry, file: &ReadFile) -> Option<Record> {
+    match file.meta() {
+        Ok(meta) if is_same(entry, &meta) => None,
+        Ok(_) => Some(Record::failure(index, EntryStatus::Changed, 0)),
+        Err(error) => Some(failure_of(index, &error)),
+    }
+}
+
+fn is_same(entry: &Entry, meta: &Meta) -> bool {
+    let inode = entry.identity.inode;
+    entry.size == meta.size && entry.mtime == meta.mtime && (inode == 0 || inode == meta.inode)
+}
+
+fn failure_of(index: u32, error: &StoreError) -> Record {
+    let errno = error.errno().and_then(|errno| u16::try_from(errno).ok()).unwrap_or(0);
+    let status = if error.is_vanished() {
+        EntryStatus::Vanished
+    } else if error.is_denied() {
+        EntryStatus::Denied
+    } else if matches!(error, StoreError::WrongKind { .. }) {
+        EntryStatus::Changed
+    } else {
+        EntryStatus::Failed
+    };
+    tracing::debug!(error = %crate::stores::chain(error), "an entry could not be read");
+    Record::failure(index, status, errno)
+}
+
+fn hole(index: u32, offset: u64, length: u64, end: bool) -> Record {
+    Record {
+        entry: index,
+        status: EntryStatus::Ok,
+        errno: 0,
+        end,
+        hole: true,
+        offset,
+        length,
+        digest: Digest::default(),
+        runs: Vec::new(),
+    }
+}
+
+/// If a hole begins at `at` and covers whole strides, where those end; else `at`.
+fn hole_end(file: &ReadFile, at: u64, last: u64, stride: u64) -> Result<u64, StoreError> {
+    let data = file.next_data(at)?.unwrap_or(last).min(last);
+    if data >= last {
+        return Ok(last);
+    }
+    Ok(data - (data - at) % stride)
+}
+
+/// The data within `range` of a file that also has holes there; empty if all of it is data, or if
+/// there are too many runs to be worth telling.
+fn data_runs(file: &ReadFile, range: &std::ops::Range<u64>) -> Vec<(u32, u32)> {
+    let mut runs = Vec::new();
+    let mut at = range.start;
+    while at < range.end {
+        let Ok(Some(data)) = file.next_data(at) else { break };
+        if data >= range.end {
+            break;
+        }
+        let Ok(hole) = file.next_hole(data) else { return Vec::new() };
+        let end = hole.min(range.end);
+        runs.push(((data - range.start) as u32, (end - data) as u32));
+        if runs.len() > RUNS_MAX {
+            return Vec::new();
+        }
+        at = end;
+    }
+    match runs.as_slice() {
+        [(0, length)] if u64::from(*length) == range.end - range.start => Vec::new(),
+        _ => runs,
+    }
+}
+
+/// Moves the runs together at the start of `bytes`, after they were hashed in place.
+fn compact(bytes: &mut [u8], runs: &[(u32, u32)]) {
+    let mut to = 0;
+    for &(start, length) in runs {
+        let (start, length) = (start as usize, length as usize);
+        bytes.copy_within(start..start + length, to);
+        to += length;
+    }
+}

@@ -1,0 +1,592 @@
+//! Lists a data set in parallel, into immutable pages on disk.
+//!
+//! ```text
+//! DIR/pages/00000000.page   sealed pages, each synced before it counts
+//! DIR/done                  directories whose entries are all in sealed pages, one escaped a line
+//! DIR/end                   the summary, written when the scan is complete
+//! ```
+//! Workers take directories from a stack (depth first, so that it stays short), look at each name
+//! and hand batches to one builder, which seals a page when it is full. A directory's own entry is
+//! handed over before the directory is put on the stack, so it always stands before its contents.
+//!
+//! **After a crash** the scan goes on where it was (A12): directories in `done` are not listed
+//! again; one that was cut short is listed again, and what the sealed pages hold of it is passed
+//! over. Sealed pages are never changed, so whatever a target has made of them stays true.
+
+use std::collections::HashSet;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, BufRead as _, Write as _};
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use penstock_api::problem::{Exit, Problem};
+use penstock_api::scan::{PageReply, RootKind, ScanFailure, ScanSummary};
+use penstock_api::transfer::PathText;
+use penstock_io::store::{Dir, Kind, ListBuffer, Meta, Source, StoreError};
+use penstock_proto::id::TransferId;
+use penstock_proto::manifest::{EntryDraft, EntryKind, Page, PageBuilder};
+use penstock_proto::name;
+use penstock_proto::slicing::Slicing;
+
+use crate::stores::chain;
+
+/// Entries of one directory that are handed to the builder at a time.
+const BATCH_ENTRIES: usize = 512;
+/// Scan errors that are told one by one.
+const ERRORS_TOLD: usize = 1000;
+
+/// What is to be listed.
+#[derive(Clone, Debug)]
+pub struct ScanOptions {
+    /// The transfer.
+    pub transfer: TransferId,
+    /// Root of the data set within the store.
+    pub root: Vec<u8>,
+    /// How pages are cut.
+    pub slicing: Slicing,
+    /// Only these paths below the root; empty for all.
+    pub files_from: Vec<Vec<u8>>,
+    /// Threads that list.
+    pub workers: usize,
+}
+
+/// One scan: its pages so far, and who waits for more.
+pub(crate) struct Scan {
+    directory: PathBuf,
+    options: ScanOptions,
+    state: Mutex<State>,
+    wake: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    builder: Option<PageBuilder>,
+    sealed: u32,
+    /// Directories to be listed, last first.
+    stack: Vec<Vec<u8>>,
+    listing: usize,
+    /// Directories completed since the last page was sealed.
+    done: Vec<Vec<u8>>,
+    /// Hashes of paths that sealed pages hold of directories that are listed again.
+    emitted: HashSet<u64>,
+    summary: ScanSummary,
+    complete: bool,
+    problem: Option<Problem>,
+    stopped: bool,
+}
+
+impl Scan {
+    /// A scan that keeps its pages in `directory`; what an earlier process sealed there counts.
+    pub(crate) fn open(directory: &Path, options: ScanOptions) -> Result<Self, Problem> {
+        let pages = directory.join("pages");
+        fs::create_dir_all(&pages).map_err(|cause| kept(&pages, &cause))?;
+        let state = State::default();
+        let scan = Self {
+            directory: directory.to_owned(),
+            options,
+            state: Mutex::new(state),
+            wake: Condvar::new(),
+        };
+        scan.restore()?;
+        Ok(scan)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn page_path(&self, number: u32) -> PathBuf {
+        self.directory.join("pages").join(format!("{number:08}.page"))
+    }
+
+    /// Takes up what an earlier process left.
+    fn restore(&self) -> Result<(), Problem> {
+        let mut state = self.lock();
+        let end = self.directory.join("end");
+        if let Ok(text) = fs::read_to_string(&end)
+            && let Ok(summary) = serde_json::from_str::<ScanSummary>(&text)
+        {
+            state.sealed = summary.pages;
+            state.summary = summary;
+            state.complete = true;
+            return Ok(());
+        }
+        let done = self.read_done()?;
+        let mut directories = Vec::new();
+        while let Some(page) = self.read_sealed(state.sealed)? {
+            for entry in page.entries() {
+                state.summary.entries += 1;
+                let path = page.path(entry);
+                match entry.kind {
+                    EntryKind::File => {
+                        state.summary.files += 1;
+                        state.summary.bytes += entry.size;
+                    }
+                    EntryKind::Directory if !done.contains(&hash(&path)) => {
+                        directories.push(path.clone());
+                    }
+                    _ => {}
+                }
+                if !done.contains(&hash(page.directory(entry))) {
+                    state.emitted.insert(hash(&path));
+                }
+            }
+            state.sealed += 1;
+        }
+        directories.retain(|directory| self.is_wanted(directory));
+        state.stack = directories;
+        Ok(())
+    }
+
+    /// Whether all of a directory belongs to the data set, rather than only some paths below it.
+    fn is_wanted(&self, directory: &[u8]) -> bool {
+        let below = |path: &Vec<u8>| {
+            directory
+                .strip_prefix(path.as_slice())
+                .is_some_and(|rest| rest.is_empty() || path.is_empty() || rest.starts_with(b"/"))
+        };
+        self.options.files_from.is_empty() || self.options.files_from.iter().any(below)
+    }
+
+    fn read_done(&self) -> Result<HashSet<u64>, Problem> {
+        let path = self.directory.join("done");
+        let file = match File::open(&path) {
+            Ok(file) => file,
+            Err(cause) if cause.kind() == io::ErrorKind::NotFound => return Ok(HashSet::new()),
+            Err(cause) => return Err(kept(&path, &cause)),
+        };
+        let mut done = HashSet::new();
+        for line in io::BufReader::new(file).lines() {
+            // A torn last line costs one listing.
+            let Ok(line) = line else { break };
+            if let Some(directory) = line.strip_suffix('.').and_then(name::unescape) {
+                done.insert(hash(&directory));
+            }
+        }
+        Ok(done)
+    }
+
+    fn read_sealed(&self, number: u32) -> Result<Option<Page>, Problem> {
+        let path = self.page_path(number);
+        match fs::read(&path) {
+            Ok(encoded) => Page::decode(&encoded).map(Some).map_err(|cause| {
+                let title = format!("the page {} is damaged", path.display());
+                Problem::new(Exit::Fatal, "page-damaged", title).because(cause)
+            }),
+            Err(cause) if cause.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(cause) => Err(kept(&path, &cause)),
+        }
+    }
+
+    /// Lists everything; returns when the scan is complete, stopped, or cannot go on. Blocks.
+    pub(crate) fn run(&self, source: &Source) {
+        if self.lock().complete {
+            return;
+        }
+        let outcome = self.begin(source);
+        if outcome.is_ok() {
+            std::thread::scope(|scope| {
+                for _ in 0..self.options.workers.max(1) {
+                    scope.spawn(|| self.work(source));
+                }
+            });
+        }
+        let mut state = self.lock();
+        if let Err(problem) = outcome {
+            state.problem.get_or_insert(problem);
+        }
+        if state.problem.is_none() && !state.stopped {
+            let ended = self.end(&mut state);
+            if let Err(problem) = ended {
+                state.problem = Some(problem);
+            }
+        }
+        self.wake.notify_all();
+    }
+
+    /// Hands over the root, or what `files_from` names.
+    fn begin(&self, source: &Source) -> Result<(), Problem> {
+        let mut state = self.lock();
+        let resumed = state.sealed > 0;
+        if resumed && self.options.files_from.is_empty() {
+            return Ok(());
+        }
+        let root = &self.options.root;
+        let (dir, leaf, meta) = look(source, root).map_err(|error| root_problem(root, &error))?;
+        let single = meta.kind != Kind::Directory;
+        let link = link_of(source, &dir, &leaf, &meta).unwrap_or_default();
+        if !resumed && let Some(draft) = draft_of(b"", &meta, &link) {
+            self.push(&mut state, b"", &draft)?;
+        }
+        if single {
+            return Ok(());
+        }
+        if self.options.files_from.is_empty() {
+            state.stack.push(Vec::new());
+            return Ok(());
+        }
+        let mut given = HashSet::new();
+        for path in &self.options.files_from {
+            self.begin_path(source, path, &mut given, &mut state)?;
+        }
+        Ok(())
+    }
+
+    /// Hands over one path of `files_from`, after the directories that lead to it.
+    fn begin_path(
+        &self,
+        source: &Source,
+        path: &[u8],
+        given: &mut HashSet<Vec<u8>>,
+        state: &mut State,
+    ) -> Result<(), Problem> {
+        let mut ends: Vec<usize> =
+            path.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(at, _)| at).collect();
+        ends.push(path.len());
+        for end in ends {
+            let part = &path[..end];
+            let known = state.emitted.contains(&hash(part));
+            if part.is_empty() || known || !given.insert(part.to_vec()) {
+                continue;
+            }
+            let full = name::join(&self.options.root, part);
+            let whole = end == path.len();
+            match look(source, &full) {
+                Ok((dir, leaf, meta)) => {
+                    let link = link_of(source, &dir, &leaf, &meta).unwrap_or_default();
+                    let (parent, leaf) = name::split(part).unwrap_or((b"", b""));
+                    if let Some(draft) = draft_of(leaf, &meta, &link) {
+                        self.push(state, parent, &draft)?;
+                    }
+                    if whole && meta.kind == Kind::Directory {
+                        state.stack.push(part.to_vec());
+                    }
+                }
+                Err(error) => state.fail(part, &error),
+            }
+        }
+        Ok(())
+    }
+
+    /// One worker: takes directories until there are none and none can come.
+    fn work(&self, source: &Source) {
+        let mut buffer = ListBuffer::new();
+        loop {
+            let directory = {
+                let mut state = self.lock();
+                loop {
+                    if state.stopped || state.problem.is_some() {
+                        return;
+                    }
+                    if let Some(directory) = state.stack.pop() {
+                        state.listing += 1;
+                        break directory;
+                    }
+                    if state.listing == 0 {
+                        self.wake.notify_all();
+                        return;
+                    }
+                    state = self.wake.wait(state).unwrap_or_else(PoisonError::into_inner);
+                }
+            };
+            let outcome = self.list(source, &directory, &mut buffer);
+            let mut state = self.lock();
+            state.listing -= 1;
+            match outcome {
+                Ok(()) => state.done.push(directory),
+                Err(problem) => {
+                    state.problem.get_or_insert(problem);
+                }
+            }
+            self.wake.notify_all();
+        }
+    }
+
+    fn list(
+        &self,
+        source: &Source,
+        directory: &[u8],
+        buffer: &mut ListBuffer,
+    ) -> Result<(), Problem> {
+        let full = name::join(&self.options.root, directory);
+        let dir = match source.open_dir(&full) {
+            Ok(dir) => dir,
+            Err(error) => {
+                self.lock().fail(directory, &error);
+                return Ok(());
+            }
+        };
+        let mut batch: Vec<Found> = Vec::with_capacity(BATCH_ENTRIES);
+        let mut problem = None;
+        let listed = source.list(&dir, buffer, &mut |entry| {
+            batch.push(Found::look(source, &dir, entry.name));
+            if batch.len() < BATCH_ENTRIES {
+                return ControlFlow::Continue(());
+            }
+            match self.hand_over(directory, &mut batch) {
+                Ok(true) => ControlFlow::Continue(()),
+                Ok(false) => ControlFlow::Break(()),
+                Err(failed) => {
+                    problem = Some(failed);
+                    ControlFlow::Break(())
+                }
+            }
+        });
+        if let Some(problem) = problem {
+            return Err(problem);
+        }
+        self.hand_over(directory, &mut batch)?;
+        if let Err(error) = listed {
+            self.lock().fail(directory, &error);
+        }
+        Ok(())
+    }
+
+    /// Gives a batch to the builder; `false` if the scan is to stop.
+    fn hand_over(&self, directory: &[u8], batch: &mut Vec<Found>) -> Result<bool, Problem> {
+        let mut guard = self.lock();
+        let state = &mut *guard;
+        for found in batch.drain(..) {
+            let path = name::join(directory, &found.name);
+            let meta = match &found.meta {
+                Ok(meta) => meta,
+                Err(error) => {
+                    // What vanished while the directory was listed was never part of the set.
+                    if !error.is_vanished() {
+                        state.fail(&path, error);
+                    }
+                    continue;
+                }
+            };
+            let Some(draft) = draft_of(&found.name, meta, &found.link) else {
+                state.summary.skipped += 1;
+                continue;
+            };
+            let known = !state.emitted.is_empty() && state.emitted.contains(&hash(&path));
+            if !known {
+                self.push(state, directory, &draft)?;
+                if draft.kind == EntryKind::Directory {
+                    state.stack.push(path);
+                }
+            }
+        }
+        self.wake.notify_all();
+        Ok(!state.stopped)
+    }
+
+    fn push(
+        &self,
+        state: &mut State,
+        directory: &[u8],
+        draft: &EntryDraft<'_>,
+    ) -> Result<(), Problem> {
+        if state.builder.as_ref().is_some_and(|builder| builder.is_full_for(directory, draft)) {
+            self.seal(state)?;
+        }
+        let (transfer, slicing) = (self.options.transfer, self.options.slicing);
+        let number = state.sealed;
+        let builder =
+            state.builder.get_or_insert_with(|| PageBuilder::new(transfer, number, slicing));
+        builder.push(directory, draft);
+        state.summary.entries += 1;
+        if draft.kind == EntryKind::File {
+            state.summary.files += 1;
+            state.summary.bytes += draft.size;
+        }
+        Ok(())
+    }
+
+    fn seal(&self, state: &mut State) -> Result<(), Problem> {
+        if let Some(builder) = state.builder.take() {
+            let path = self.page_path(state.sealed);
+            write_synced(&path, &builder.seal().encode()).map_err(|cause| kept(&path, &cause))?;
+            state.sealed += 1;
+        }
+        let done = std::mem::take(&mut state.done);
+        if !done.is_empty() {
+            let path = self.directory.join("done");
+            let mut lines = String::new();
+            for directory in &done {
+                lines.push_str(&name::escape(directory));
+                lines.push_str(".\n");
+            }
+            let append = OpenOptions::new().create(true).append(true).open(&path);
+            append
+                .and_then(|mut file| file.write_all(lines.as_bytes()))
+                .map_err(|cause| kept(&path, &cause))?;
+        }
+        self.wake.notify_all();
+        Ok(())
+    }
+
+    fn end(&self, state: &mut State) -> Result<(), Problem> {
+        self.seal(state)?;
+        state.summary.pages = state.sealed;
+        let path = self.directory.join("end");
+        let text = serde_json::to_vec(&state.summary).unwrap_or_default();
+        write_synced(&path, &text).map_err(|cause| kept(&path, &cause))?;
+        state.complete = true;
+        Ok(())
+    }
+
+    /// The encoded page `number`, waiting up to `wait` for it. A page that is not full yet is
+    /// sealed early when somebody waits for it, so that the first bytes move before the scan ends.
+    pub(crate) fn page(&self, number: u32, wait: Duration) -> Result<PageReply, Problem> {
+        let state = self.lock();
+        let ready = |state: &mut State| {
+            number >= state.sealed && !state.complete && state.problem.is_none() && !state.stopped
+        };
+        let patience = wait.min(EARLY_SEAL);
+        let (mut state, timeout) = self
+            .wake
+            .wait_timeout_while(state, patience, ready)
+            .unwrap_or_else(PoisonError::into_inner);
+        if timeout.timed_out() && number == state.sealed && state.builder.is_some() {
+            self.seal(&mut state)?;
+        }
+        let (state, _) = self
+            .wake
+            .wait_timeout_while(state, wait.saturating_sub(patience), ready)
+            .unwrap_or_else(PoisonError::into_inner);
+        if number < state.sealed {
+            drop(state);
+            let path = self.page_path(number);
+            return fs::read(&path).map(PageReply::Page).map_err(|cause| kept(&path, &cause));
+        }
+        if let Some(problem) = &state.problem {
+            return Err(problem.clone());
+        }
+        Ok(if state.complete { PageReply::End(state.summary.clone()) } else { PageReply::NotYet })
+    }
+
+    /// A sealed page, for serving; `None` if there is no such page.
+    pub(crate) fn sealed_page(&self, number: u32) -> Option<Vec<u8>> {
+        (number < self.lock().sealed).then(|| fs::read(self.page_path(number)).ok()).flatten()
+    }
+
+    /// Asks the workers to stop; what is sealed stays.
+    pub(crate) fn stop(&self) {
+        self.lock().stopped = true;
+        self.wake.notify_all();
+    }
+
+    /// Root of the data set within the store.
+    pub(crate) fn root(&self) -> &[u8] {
+        &self.options.root
+    }
+}
+
+/// A page that somebody waits for is sealed after this long, full or not.
+const EARLY_SEAL: Duration = Duration::from_millis(20);
+
+impl State {
+    fn fail(&mut self, path: &[u8], error: &StoreError) {
+        tracing::warn!(path = %name::escape(path), error = %chain(error), "scan error");
+        if self.summary.errors.len() >= ERRORS_TOLD {
+            self.summary.errors_more += 1;
+            return;
+        }
+        let errno = error.errno().and_then(|errno| u16::try_from(errno).ok()).unwrap_or(0);
+        self.summary.errors.push(ScanFailure { path: PathText(path.to_vec()), errno });
+    }
+}
+
+/// One name of a directory and what it is.
+struct Found {
+    name: Vec<u8>,
+    meta: Result<Meta, StoreError>,
+    link: Vec<u8>,
+}
+
+impl Found {
+    fn look(source: &Source, dir: &Dir, name: &[u8]) -> Self {
+        let meta = source.stat(dir, name);
+        let (meta, link) = match meta {
+            Ok(meta) => match link_of(source, dir, name, &meta) {
+                Ok(link) => (Ok(meta), link),
+                Err(error) => (Err(error), Vec::new()),
+            },
+            Err(error) => (Err(error), Vec::new()),
+        };
+        Self { name: name.to_vec(), meta, link }
+    }
+}
+
+fn link_of(source: &Source, dir: &Dir, name: &[u8], meta: &Meta) -> Result<Vec<u8>, StoreError> {
+    if meta.kind == Kind::Symlink { source.read_link(dir, name) } else { Ok(Vec::new()) }
+}
+
+/// Finds a path: its directory, its name there, and what it is.
+pub(crate) fn look(source: &Source, path: &[u8]) -> Result<(Dir, Vec<u8>, Meta), StoreError> {
+    let (parent, leaf) = name::split(path).unwrap_or((b"", b""));
+    let dir = source.open_dir(parent)?;
+    let meta = source.stat(&dir, leaf)?;
+    Ok((dir, leaf.to_vec(), meta))
+}
+
+/// What the root of a data set is.
+pub(crate) fn root_kind(source: &Source, root: &[u8]) -> Result<RootKind, Problem> {
+    let (_, _, meta) = look(source, root).map_err(|error| root_problem(root, &error))?;
+    match meta.kind {
+        Kind::Directory => Ok(RootKind::Directory),
+        Kind::File | Kind::Symlink => Ok(RootKind::Single),
+        Kind::Other => {
+            let title = format!("`{}` is a device, pipe or socket", name::escape(root));
+            Err(Problem::new(Exit::Usage, "source-kind", title))
+        }
+    }
+}
+
+fn root_problem(root: &[u8], error: &StoreError) -> Problem {
+    let title = format!("cannot look at the source `{}`", name::escape(root));
+    let (exit, code) = if error.is_vanished() {
+        (Exit::SourceChanged, "source-missing")
+    } else if error.is_denied() {
+        (Exit::NotAuthorised, "source-denied")
+    } else {
+        (Exit::Fatal, "source")
+    };
+    Problem::new(exit, code, title).because(chain(error)).status(404)
+}
+
+fn draft_of<'a>(name: &'a [u8], meta: &Meta, link: &'a [u8]) -> Option<EntryDraft<'a>> {
+    let kind = meta.kind.entry_kind()?;
+    Some(EntryDraft {
+        name,
+        kind,
+        sparse: kind == EntryKind::File && meta.is_sparse(),
+        mode: meta.mode,
+        size: if kind == EntryKind::File { meta.size } else { 0 },
+        mtime: meta.mtime,
+        identity: meta.identity(),
+        link,
+    })
+}
+
+fn hash(path: &[u8]) -> u64 {
+    let digest = blake3::hash(path);
+    let bytes = digest.as_bytes();
+    u64::from_le_bytes([
+        bytes[0], bytes[1], bytes[2], bytes[3], bytes[4], bytes[5], bytes[6], bytes[7],
+    ])
+}
+
+fn write_synced(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let temporary = path.with_extension("new");
+    let mut file = File::create(&temporary)?;
+    file.write_all(bytes)?;
+    file.sync_data()?;
+    fs::rename(&temporary, path)
+}
+
+fn kept(path: &Path, cause: &io::Error) -> Problem {
+    let exit = match cause.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Exit::Temporary,
+        _ => Exit::Fatal,
+    };
+    Problem::new(exit, "state", format!("cannot keep the manifest at {}", path.display()))
+        .because(cause)
+        .hint("check the state directory's disk; the transfer resumes where it was")
+}

@@ -1,0 +1,232 @@
+//! One lane at the source: checks who asks and what they may have, then answers requests in turn.
+//!
+//! The source keeps nothing for a request but the request itself, which waits in the socket; a page
+//! that was read for one is kept for the next (soft state, C5). What a lane may read is fixed by the
+//! capability in its hello: the data set of one transfer, whose pages this site made itself. A
+//! request names a page by its digest and entries by their index, never a path.
+
+use std::collections::VecDeque;
+use std::os::fd::AsFd as _;
+use std::sync::Arc;
+use std::time::Duration;
+
+use penstock_io::net::{LaneError, LaneStream, PendingLane, Wake};
+use penstock_io::sys;
+use penstock_proto::digest::DigestKind;
+use penstock_proto::frame::{
+    self, Data, Fetch, FrameKind, Header, Hello, PROTOCOL_VERSION, PROTOCOL_VERSION_MIN, Record,
+    Refusal, RefusalCode,
+};
+use penstock_proto::manifest::{Page, page_digest};
+
+use crate::read::{FrameSink, PieceReader, ServeError};
+use crate::source::{OpenScan, SourceService};
+
+/// Decoded pages that one lane keeps.
+const PAGES_KEPT: usize = 4;
+/// A lane on which nothing is asked for this long is closed; the target pings more often.
+const IDLE_MAX: Duration = Duration::from_secs(120);
+
+pub(crate) fn serve(service: &Arc<SourceService>, pending: PendingLane) {
+    let hello = pending.hello().clone();
+    let open = match admit(service, &pending, &hello) {
+        Ok(open) => open,
+        Err(refusal) => {
+            tracing::warn!(peer = %pending.peer(), transfer = %hello.transfer, %refusal, "lane refused");
+            pending.refuse(refusal);
+            return;
+        }
+    };
+    let peer = pending.peer().clone();
+    let lane = match pending.welcome(PROTOCOL_VERSION, &service.peer) {
+        Ok(lane) => lane,
+        Err(error) => {
+            tracing::warn!(%peer, %error, "a lane broke at its welcome");
+            return;
+        }
+    };
+    let outcome =
+        Server::new(service, open, lane, hello.digest).and_then(|mut server| server.run());
+    match outcome {
+        Ok(()) => tracing::debug!(%peer, transfer = %hello.transfer, "lane closed"),
+        Err(error) => tracing::info!(%peer, transfer = %hello.transfer, %error, "lane ended"),
+    }
+}
+
+fn refusal(code: RefusalCode, text: impl Into<String>) -> Refusal {
+    let retry_after_ms = if code.is_temporary() { 1000 } else { 0 };
+    Refusal { code, retry_after_ms, text: text.into() }
+}
+
+/// Whether the lane may be served: version, capability (C4), transfer.
+fn admit(
+    service: &SourceService,
+    pending: &PendingLane,
+    hello: &Hello,
+) -> Result<Arc<OpenScan>, Refusal> {
+    let (oldest, newest) = hello.protocol;
+    if oldest > PROTOCOL_VERSION || newest < PROTOCOL_VERSION_MIN {
+        let text = format!(
+            "this peer speaks lane protocol {PROTOCOL_VERSION_MIN} to {PROTOCOL_VERSION}, \
+             the target {oldest} to {newest}"
+        );
+        return Err(refusal(RefusalCode::Version, text));
+    }
+    let void = |text: &str| refusal(RefusalCode::Capability, text);
+    let verifier = service.verifier.as_ref().ok_or_else(|| void("this peer serves no lanes"))?;
+    let capability = verifier(&hello.capability).map_err(|why| void(&why))?;
+    if capability.transfer != hello.transfer {
+        return Err(void("the capability is for another transfer"));
+    }
+    if capability.target != pending.peer().site {
+        return Err(void("the capability is for another site"));
+    }
+    if capability.source != service.peer.site {
+        return Err(void("the capability is of another site"));
+    }
+    let now = sys::wall_clock_now().seconds;
+    if u64::try_from(now).unwrap_or(0) >= capability.expires {
+        return Err(void("the capability has expired"));
+    }
+    let open = service
+        .scan(hello.transfer)
+        .map_err(|problem| refusal(RefusalCode::StoreOffline, problem.to_string()))?
+        .ok_or_else(|| refusal(RefusalCode::UnknownPage, "the transfer is not known here"))?;
+    if open.store != capability.store || open.scan.root() != capability.root {
+        return Err(void("the capability is for another data set"));
+    }
+    Ok(open)
+}
+
+struct Server {
+    lane: LaneStream,
+    open: Arc<OpenScan>,
+    reader: PieceReader,
+    pages: VecDeque<([u8; 16], Arc<Page>)>,
+    body: Vec<u8>,
+    interrupt: sys::EventFd,
+}
+
+impl Server {
+    fn new(
+        service: &SourceService,
+        open: Arc<OpenScan>,
+        lane: LaneStream,
+        kind: DigestKind,
+    ) -> Result<Self, LaneError> {
+        let source = service
+            .stores()
+            .source(&open.store)
+            .map_err(|problem| LaneError::Io(std::io::Error::other(problem.to_string())))?;
+        let root = open.scan.root().to_vec();
+        Ok(Self {
+            lane,
+            open,
+            reader: PieceReader::new(source, root, kind, service.pool.clone()),
+            pages: VecDeque::new(),
+            body: Vec::new(),
+            interrupt: sys::EventFd::new().map_err(LaneError::Io)?,
+        })
+    }
+
+    fn run(&mut self) -> Result<(), LaneError> {
+        loop {
+            match self.lane.wait(self.interrupt.as_fd(), IDLE_MAX)? {
+                Wake::Readable => {}
+                Wake::Interrupted | Wake::Timeout => return Ok(()),
+            }
+            let mut body = std::mem::take(&mut self.body);
+            let header = self.lane.recv_header(&mut body)?;
+            let goes_on = self.handle(&header, &body)?;
+            self.body = body;
+            if !goes_on {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Handles one frame; `false` ends the lane in order.
+    fn handle(&mut self, header: &Header, body: &[u8]) -> Result<bool, LaneError> {
+        match header.kind {
+            FrameKind::Fetch => {
+                let fetch = Fetch::decode(body)?;
+                self.answer(header.request, &fetch)?;
+            }
+            FrameKind::Ping => {
+                let stamp = frame::decode_stamp(body)?;
+                let pong = frame::encode_stamp(stamp);
+                self.lane.send(&Header::of(FrameKind::Pong, 0, &pong), &pong, &[])?;
+            }
+            FrameKind::Bye => return Ok(false),
+            _ => {
+                let text = format!("unexpected {:?} frame", header.kind);
+                return Err(LaneError::Io(std::io::Error::other(text)));
+            }
+        }
+        Ok(true)
+    }
+
+    fn answer(&mut self, request: u32, fetch: &Fetch) -> Result<(), LaneError> {
+        let Some(page) = self.page(fetch) else {
+            let text = format!("page {} is not known here", fetch.page);
+            return self.refuse(request, refusal(RefusalCode::UnknownPage, text));
+        };
+        let mut sink = LaneSink { lane: &mut self.lane, request, body: Vec::new() };
+        match self.reader.read(&page, fetch, &mut sink) {
+            Ok(()) => Ok(()),
+            Err(ServeError::Sink(error)) => Err(error),
+            Err(ServeError::Request(error)) => {
+                self.refuse(request, refusal(RefusalCode::Protocol, error.to_string()))
+            }
+        }
+    }
+
+    fn refuse(&mut self, request: u32, refusal: Refusal) -> Result<(), LaneError> {
+        tracing::info!(%refusal, "request refused");
+        let body = refusal.encode();
+        self.lane.send(&Header::of(FrameKind::Refusal, request, &body), &body, &[])?;
+        Ok(())
+    }
+
+    /// The page that a request names: by number, but only if its digest is the one asked for.
+    fn page(&mut self, fetch: &Fetch) -> Option<Arc<Page>> {
+        if let Some((_, page)) = self.pages.iter().find(|(digest, _)| *digest == fetch.page_digest)
+        {
+            return Some(Arc::clone(page));
+        }
+        let encoded = self.open.scan.sealed_page(fetch.page)?;
+        let digest: [u8; 16] = *page_digest(&encoded).0.first_chunk()?;
+        if digest != fetch.page_digest {
+            return None;
+        }
+        let page = Arc::new(Page::decode(&encoded).ok()?);
+        self.pages.push_front((digest, Arc::clone(&page)));
+        self.pages.truncate(PAGES_KEPT);
+        Some(page)
+    }
+}
+
+struct LaneSink<'a> {
+    lane: &'a mut LaneStream,
+    request: u32,
+    body: Vec<u8>,
+}
+
+impl FrameSink for LaneSink<'_> {
+    type Error = LaneError;
+
+    fn frame(&mut self, records: &[Record], payload: &[u8], last: bool) -> Result<(), LaneError> {
+        let mut body = std::mem::take(&mut self.body);
+        body.clear();
+        self.body = Data::encode_into(records, body);
+        let header = Header {
+            kind: FrameKind::Data,
+            last,
+            request: self.request,
+            body_bytes: self.body.len() as u32,
+            payload_bytes: payload.len() as u32,
+        };
+        self.lane.send(&header, &self.body, &[payload])?;
+        Ok(())
+    }
+}

@@ -1,0 +1,200 @@
+//! The source side of this host: scans, and the lanes that it serves.
+//!
+//! State directory: `DIR/<transfer>/` holds the request (`request.json`) and the scan's pages. It is
+//! read again when a restarted daemon is asked about a transfer it does not know, so that a restart
+//! costs the target nothing but a lane.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use penstock_api::problem::{Exit, Problem};
+use penstock_api::scan::{PageReply, RootKind, ScanRequest, SourcePeer};
+use penstock_api::transfer::PathText;
+use penstock_io::buffer::BufferPool;
+use penstock_io::net::PendingLane;
+use penstock_io::sys;
+use penstock_proto::capability::Capability;
+use penstock_proto::id::{Name, PeerId, TransferId};
+use penstock_proto::slicing::{STRIDE_BYTES_MAX, Slicing};
+use serde::{Deserialize, Serialize};
+
+use crate::scan::{Scan, ScanOptions, root_kind};
+use crate::serve;
+use crate::stores::Stores;
+
+/// Checks the signature of a capability that a lane shows, and says what it allows.
+pub type LaneVerifier = Arc<dyn Fn(&[u8]) -> Result<Capability, String> + Send + Sync>;
+
+/// This host's source side.
+pub struct SourceService {
+    stores: Arc<Stores>,
+    directory: PathBuf,
+    scans: Mutex<BTreeMap<TransferId, Arc<OpenScan>>>,
+    pub(crate) pool: BufferPool,
+    pub(crate) peer: PeerId,
+    pub(crate) verifier: Option<LaneVerifier>,
+    workers: usize,
+}
+
+/// A scan and where its bytes come from.
+pub(crate) struct OpenScan {
+    pub(crate) scan: Scan,
+    pub(crate) store: Name,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Kept {
+    store: Name,
+    root: PathText,
+    files_from: Vec<PathText>,
+    stride_bytes: u32,
+    extent_bytes: u64,
+    pack_bytes: u64,
+    pack_files: u32,
+    version: u16,
+}
+
+impl SourceService {
+    /// A source that keeps its pages below `directory`. Without a verifier it serves no lanes, only
+    /// this process.
+    pub fn new(
+        stores: Arc<Stores>,
+        directory: &Path,
+        peer: PeerId,
+        verifier: Option<LaneVerifier>,
+    ) -> Self {
+        let cpus = sys::available_cpus();
+        Self {
+            stores,
+            directory: directory.to_owned(),
+            scans: Mutex::new(BTreeMap::new()),
+            pool: BufferPool::new(STRIDE_BYTES_MAX as usize, (cpus * 2).max(64)),
+            peer,
+            verifier,
+            workers: cpus.clamp(2, 8),
+        }
+    }
+
+    /// Serves one lane until it ends. Blocks: give it a thread of its own.
+    pub fn serve(self: &Arc<Self>, lane: PendingLane) {
+        serve::serve(self, lane);
+    }
+
+    pub(crate) fn stores(&self) -> &Stores {
+        &self.stores
+    }
+
+    /// A transfer's scan, from memory or from disk; `None` if it is not known here.
+    pub(crate) fn scan(&self, transfer: TransferId) -> Result<Option<Arc<OpenScan>>, Problem> {
+        let mut scans = self.scans.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(open) = scans.get(&transfer) {
+            return Ok(Some(Arc::clone(open)));
+        }
+        let kept = self.directory.join(transfer.to_string()).join("request.json");
+        let Ok(text) = fs::read_to_string(&kept) else { return Ok(None) };
+        let Ok(kept) = serde_json::from_str::<Kept>(&text) else { return Ok(None) };
+        let request = ScanRequest {
+            transfer,
+            store: kept.store,
+            root: kept.root,
+            slicing: Slicing {
+                version: kept.version,
+                stride_bytes: kept.stride_bytes,
+                extent_bytes: kept.extent_bytes,
+                pack_bytes: kept.pack_bytes,
+                pack_files: kept.pack_files,
+            },
+            files_from: kept.files_from,
+        };
+        let open = self.begin(&request)?;
+        scans.insert(transfer, Arc::clone(&open));
+        Ok(Some(open))
+    }
+
+    fn begin(&self, request: &ScanRequest) -> Result<Arc<OpenScan>, Problem> {
+        let source = self.stores.source(&request.store)?;
+        let directory = self.directory.join(request.transfer.to_string());
+        let options = ScanOptions {
+            transfer: request.transfer,
+            root: request.root.0.clone(),
+            slicing: request.slicing,
+            files_from: request.files_from.iter().map(|path| path.0.clone()).collect(),
+            workers: self.workers,
+        };
+        let open = Arc::new(OpenScan {
+            scan: Scan::open(&directory, options)?,
+            store: request.store.clone(),
+        });
+        let running = Arc::clone(&open);
+        std::thread::Builder::new()
+            .name("scan".to_owned())
+            .spawn(move || running.scan.run(&source))
+            .map_err(|cause| {
+                Problem::new(Exit::Temporary, "threads", "cannot start a thread").because(cause)
+            })?;
+        Ok(open)
+    }
+
+    fn keep(&self, request: &ScanRequest) -> Result<(), Problem> {
+        let directory = self.directory.join(request.transfer.to_string());
+        let path = directory.join("request.json");
+        let kept = Kept {
+            store: request.store.clone(),
+            root: request.root.clone(),
+            files_from: request.files_from.clone(),
+            stride_bytes: request.slicing.stride_bytes,
+            extent_bytes: request.slicing.extent_bytes,
+            pack_bytes: request.slicing.pack_bytes,
+            pack_files: request.slicing.pack_files,
+            version: request.slicing.version,
+        };
+        let text = serde_json::to_vec(&kept).unwrap_or_default();
+        let temporary = path.with_extension("new");
+        fs::create_dir_all(&directory)
+            .and_then(|()| fs::write(&temporary, text))
+            .and_then(|()| fs::rename(&temporary, &path))
+            .map_err(|cause| {
+                let title = format!("cannot write {}", path.display());
+                Problem::new(Exit::Fatal, "state", title).because(cause)
+            })
+    }
+}
+
+impl SourcePeer for SourceService {
+    fn open_scan(&self, request: &ScanRequest) -> Result<RootKind, Problem> {
+        let source = self.stores.source(&request.store)?;
+        let kind = root_kind(&source, &request.root.0)?;
+        if self.scan(request.transfer)?.is_some() {
+            return Ok(kind);
+        }
+        self.keep(request)?;
+        let open = self.begin(request)?;
+        let mut scans = self.scans.lock().unwrap_or_else(PoisonError::into_inner);
+        scans.insert(request.transfer, open);
+        Ok(kind)
+    }
+
+    fn page(&self, transfer: TransferId, number: u32, wait_ms: u32) -> Result<PageReply, Problem> {
+        let open = self.scan(transfer)?.ok_or_else(|| {
+            let title = format!("the scan of transfer {} is not known here", transfer.short());
+            Problem::new(Exit::Fatal, "scan-unknown", title).status(404)
+        })?;
+        open.scan.page(number, Duration::from_millis(u64::from(wait_ms)))
+    }
+
+    fn release(&self, transfer: TransferId) {
+        let open = self.scans.lock().unwrap_or_else(PoisonError::into_inner).remove(&transfer);
+        if let Some(open) = open {
+            open.scan.stop();
+        }
+        let directory = self.directory.join(transfer.to_string());
+        if let Err(cause) = fs::remove_dir_all(&directory)
+            && cause.kind() != std::io::ErrorKind::NotFound
+        {
+            tracing::warn!(path = %directory.display(), %cause, "cannot remove old pages");
+        }
+    }
+}

@@ -1,0 +1,182 @@
+//! The stores that this host reaches, by name.
+//!
+//! A store is opened when it is first needed and checked each time it is used: its fingerprint at
+//! the source (C3), its identity at the target (A5). A store that is not what it was is *offline*:
+//! no item fails, the transfer waits and says so.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
+
+use penstock_api::problem::{Exit, Problem};
+use penstock_io::store::{
+    MemSpec, MemStore, PosixOptions, PosixStore, Source, StoreError, StoreFingerprint, Target,
+};
+use penstock_proto::id::Name;
+
+/// What a store is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StoreKind {
+    /// A directory tree.
+    Posix(PathBuf),
+    /// Generated entries; a source only.
+    Mem(MemSpec),
+    /// Keeps nothing; a target only.
+    Null,
+}
+
+/// One store of a site, as configured.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoreSpec {
+    /// Its name at the site.
+    pub name: Name,
+    /// What it is.
+    pub kind: StoreKind,
+    /// Whether nothing may be written to it.
+    pub read_only: bool,
+    /// Remove `.penstock` when the last transfer into the store has ended: for `copy`, whose
+    /// target is a user's directory and no store for ever.
+    pub ephemeral: bool,
+}
+
+/// All stores of this host.
+#[derive(Debug, Default)]
+pub struct Stores {
+    stores: BTreeMap<Name, Entry>,
+}
+
+#[derive(Debug)]
+struct Entry {
+    spec: StoreSpec,
+    open: Mutex<Open>,
+}
+
+#[derive(Debug, Default)]
+struct Open {
+    source: Option<(Source, StoreFingerprint)>,
+    target: Option<Target>,
+}
+
+impl Stores {
+    /// The given stores; none is opened yet.
+    pub fn new(specs: impl IntoIterator<Item = StoreSpec>) -> Self {
+        let entry = |spec: StoreSpec| {
+            (spec.name.clone(), Entry { spec, open: Mutex::new(Open::default()) })
+        };
+        Self { stores: specs.into_iter().map(entry).collect() }
+    }
+
+    /// All stores, in order of their names.
+    pub fn specs(&self) -> impl Iterator<Item = &StoreSpec> {
+        self.stores.values().map(|entry| &entry.spec)
+    }
+
+    fn entry(&self, name: &Name) -> Result<&Entry, Problem> {
+        self.stores.get(name).ok_or_else(|| {
+            let known: Vec<_> = self.stores.keys().map(Name::as_str).collect();
+            Problem::new(Exit::Usage, "store-unknown", format!("there is no store `{name}` here"))
+                .status(404)
+                .hint(format!("known stores: {}", known.join(", ")))
+        })
+    }
+
+    /// As configured.
+    ///
+    /// # Errors
+    /// `store-unknown`.
+    pub fn spec(&self, name: &Name) -> Result<&StoreSpec, Problem> {
+        self.entry(name).map(|entry| &entry.spec)
+    }
+
+    /// A store to read from, checked to be the one that was opened first.
+    ///
+    /// # Errors
+    /// `store-unknown`, `store-offline`, `store-kind`.
+    pub fn source(&self, name: &Name) -> Result<Source, Problem> {
+        let entry = self.entry(name)?;
+        let mut open = entry.open.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((source, fingerprint)) = &open.source {
+            return match source.check_fingerprint(fingerprint) {
+                Ok(()) => Ok(source.clone()),
+                Err(offline) => {
+                    let problem = store_offline(name, &offline);
+                    open.source = None;
+                    Err(problem)
+                }
+            };
+        }
+        let source = match &entry.spec.kind {
+            StoreKind::Posix(root) => {
+                let options = PosixOptions { read_only: true, ..PosixOptions::default() };
+                let store = PosixStore::open(root, options);
+                Source::Posix(store.map_err(|error| store_unreachable(name, &error))?)
+            }
+            StoreKind::Mem(spec) => Source::Mem(MemStore::new(*spec)),
+            StoreKind::Null => return Err(wrong_kind(name, "`null:` cannot be read from")),
+        };
+        let fingerprint = source.fingerprint().map_err(|error| store_offline(name, &error))?;
+        open.source = Some((source.clone(), fingerprint));
+        Ok(source)
+    }
+
+    /// A store to write to.
+    ///
+    /// # Errors
+    /// `store-unknown`, `store-offline`, `store-kind`, `store-read-only`.
+    pub fn target(&self, name: &Name) -> Result<Target, Problem> {
+        let entry = self.entry(name)?;
+        if entry.spec.read_only {
+            let title = format!("store `{name}` is configured as read-only");
+            return Err(Problem::new(Exit::Refused, "store-read-only", title));
+        }
+        let mut open = entry.open.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(target) = &open.target {
+            return Ok(target.clone());
+        }
+        let target = match &entry.spec.kind {
+            StoreKind::Posix(root) => {
+                let store = PosixStore::open(root, PosixOptions::default());
+                Target::Posix(store.map_err(|error| store_unreachable(name, &error))?)
+            }
+            StoreKind::Null => Target::Null,
+            StoreKind::Mem(_) => return Err(wrong_kind(name, "`mem:` cannot be written to")),
+        };
+        open.target = Some(target.clone());
+        Ok(target)
+    }
+
+    /// Forgets the open handle of a target store, after a check of it has failed: the next use
+    /// opens it anew, perhaps mounted again.
+    pub fn reopen(&self, name: &Name) {
+        if let Ok(entry) = self.entry(name) {
+            *entry.open.lock().unwrap_or_else(PoisonError::into_inner) = Open::default();
+        }
+    }
+}
+
+fn wrong_kind(name: &Name, why: &str) -> Problem {
+    Problem::new(Exit::Usage, "store-kind", format!("store `{name}` does not fit")).because(why)
+}
+
+/// The store is not there now; the transfer waits for it.
+pub(crate) fn store_offline(name: &Name, why: impl std::fmt::Display) -> Problem {
+    Problem::new(Exit::Temporary, "store-offline", format!("store `{name}` is offline"))
+        .because(why)
+        .hint("mount it, or put right its path in the configuration; the transfer then goes on")
+}
+
+fn store_unreachable(name: &Name, error: &StoreError) -> Problem {
+    store_offline(name, chain(error))
+}
+
+/// An error and its causes in one line.
+pub(crate) fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        text.push_str(": ");
+        text.push_str(&cause.to_string());
+        source = cause.source();
+    }
+    text
+}

@@ -1,0 +1,234 @@
+//! The target side of this host: checks stores, starts tasks, cleans up after them.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use penstock_api::problem::{Exit, Problem};
+use penstock_api::scan::RootKind;
+use penstock_api::task::{
+    SourceAccess, TargetPeer, Task, TaskControl, TaskPage, TaskSpec, TaskStart,
+};
+use penstock_api::transfer::{Durability, PathText};
+use penstock_io::buffer::BufferPool;
+use penstock_io::net::{self, ConnectError, LaneStream, LocalBind, SocketOptions, Welcome};
+use penstock_io::store::{Kind, StoreIdentity, TemporaryKey, temporary_name};
+use penstock_io::sys;
+use penstock_proto::frame::{Hello, PROTOCOL_VERSION, PROTOCOL_VERSION_MIN};
+use penstock_proto::id::{LaneId, Name};
+use penstock_proto::journal::Incarnation;
+use penstock_proto::manifest::EntryKind;
+use penstock_proto::name;
+use penstock_proto::slicing::STRIDE_BYTES_MAX;
+
+use crate::read::place;
+use crate::stores::{Stores, chain, store_offline};
+use crate::task::{Reach, RunningTask, TaskParts};
+
+/// Longest that opening one lane may take: three round trips and a slow start.
+const DIAL_MAX: Duration = Duration::from_secs(15);
+/// Buffers that the lanes of one host may hold at a time; see `docs/design/0003`.
+const BUFFERS_MAX: usize = 192;
+
+/// Makes the TLS configuration for lanes to a site.
+pub type LaneConfig = Arc<dyn Fn(&Name) -> Result<Arc<rustls::ClientConfig>, String> + Send + Sync>;
+
+/// Dials lanes to one site.
+pub(crate) struct Dialer {
+    config: Arc<rustls::ClientConfig>,
+    site: Name,
+    options: SocketOptions,
+    capability: Vec<u8>,
+}
+
+impl Dialer {
+    /// Opens one lane; blocks for [`DIAL_MAX`] at most.
+    pub(crate) fn dial(
+        &self,
+        spec: &TaskSpec,
+        lane: LaneId,
+        address: SocketAddr,
+    ) -> Result<(LaneStream, Welcome), ConnectError> {
+        let hello = Hello {
+            protocol: (PROTOCOL_VERSION_MIN, PROTOCOL_VERSION),
+            lane,
+            transfer: spec.transfer,
+            framing: spec.framing,
+            digest: spec.digest,
+            capability: self.capability.clone(),
+        };
+        let (bind, options) = (LocalBind::default(), &self.options);
+        net::connect(address, &bind, &self.config, &self.site, &hello, DIAL_MAX, options)
+    }
+}
+
+/// This host's target side.
+pub struct TargetService {
+    stores: Arc<Stores>,
+    lanes: Option<LaneConfig>,
+    options: SocketOptions,
+    pool: BufferPool,
+}
+
+impl TargetService {
+    /// A target that writes to `stores`. Without `lanes` it can fetch from its own host only.
+    pub fn new(stores: Arc<Stores>, lanes: Option<LaneConfig>, options: SocketOptions) -> Self {
+        let pool = BufferPool::new(STRIDE_BYTES_MAX as usize, BUFFERS_MAX);
+        Self { stores, lanes, options, pool }
+    }
+
+    fn identify(&self, spec: &TaskSpec) -> Result<StoreIdentity, Problem> {
+        let target = self.stores.target(&spec.store)?;
+        let offline = |why: String| {
+            self.stores.reopen(&spec.store);
+            store_offline(&spec.store, why)
+        };
+        if spec.store_id == 0 {
+            return target.open_or_init_identity().map_err(|error| {
+                if error.is_read_only() || error.is_denied() {
+                    let title = format!("cannot write to store `{}`", spec.store);
+                    return Problem::new(Exit::Fatal, "target-read-only", title)
+                        .because(chain(&error));
+                }
+                offline(chain(&error))
+            });
+        }
+        let identity = target.identity().map_err(|error| offline(chain(&error)))?;
+        if id_of(&identity) != spec.store_id {
+            let why = "another store is mounted there than the one the transfer began in";
+            return Err(offline(why.to_owned()));
+        }
+        Ok(identity)
+    }
+
+    fn reach(&self, spec: &TaskSpec) -> Result<Reach, Problem> {
+        match &spec.source {
+            SourceAccess::Local { store, root } => {
+                let source = self.stores.source(store)?;
+                Ok(Reach::Local { source, root: root.0.clone() })
+            }
+            SourceAccess::Remote { site, peers, capability } => {
+                let refuse = |why: String| {
+                    let title = format!("cannot open lanes to site `{site}`");
+                    Problem::new(Exit::NotAuthorised, "lanes", title).because(why)
+                };
+                let lanes =
+                    self.lanes.as_ref().ok_or_else(|| refuse("no certificate here".to_owned()))?;
+                let dialer = Dialer {
+                    config: lanes(site).map_err(refuse)?,
+                    site: site.clone(),
+                    options: self.options.clone(),
+                    capability: capability.clone(),
+                };
+                Ok(Reach::Remote { peers: peers.clone(), dialer: Arc::new(dialer) })
+            }
+        }
+    }
+}
+
+/// The part of a store's identity that ledgers keep.
+fn id_of(identity: &StoreIdentity) -> u64 {
+    let [a, b, c, d, e, f, g, h, ..] = identity.id;
+    u64::from_le_bytes([a, b, c, d, e, f, g, h])
+}
+
+impl TargetPeer for TargetService {
+    fn root_kind(&self, store: &Name, path: &PathText) -> Result<Option<RootKind>, Problem> {
+        let target = self.stores.target(store)?;
+        let (parent, leaf) = name::split(&path.0).unwrap_or((b"", b""));
+        let fail = |error| {
+            let title = format!("cannot look at `{path}` in store `{store}`");
+            Problem::new(Exit::Fatal, "target", title).because(chain(&error))
+        };
+        let dir = match target.open_dir(parent) {
+            Ok(dir) => dir,
+            Err(error) if error.is_vanished() => return Ok(None),
+            Err(error) => return Err(fail(error)),
+        };
+        let meta = target.meta(&dir, leaf).map_err(fail)?;
+        Ok(meta.map(|meta| match meta.kind {
+            Kind::Directory => RootKind::Directory,
+            _ => RootKind::Single,
+        }))
+    }
+
+    fn prepare(&self, spec: &TaskSpec) -> Result<TaskStart, Problem> {
+        let identity = self.identify(spec)?;
+        let target = self.stores.target(&spec.store)?;
+        let fail = |error| store_offline(&spec.store, chain(&error));
+        let marker = target.read_marker(spec.transfer).map_err(fail)?.unwrap_or(0);
+        let boot = sys::boot_id().map_err(|cause| {
+            Problem::new(Exit::Fatal, "boot-id", "cannot read this host's boot id").because(cause)
+        })?;
+        let mount = target.mount_identity().map_err(fail)?;
+        let methods: Vec<String> =
+            target.durability().iter().map(|method| method.to_string()).collect();
+        let durable_by = match spec.durability {
+            Durability::None => "nothing: no sync was asked for".to_owned(),
+            Durability::Batch => methods.join(", "),
+            Durability::Fsync => format!("fsync of each file, then {}", methods.join(", ")),
+        };
+        let never_synced = spec.durability == Durability::None;
+        let marker = if never_synced { u64::MAX } else { marker };
+        let incarnation = Incarnation { boot, mount, store: id_of(&identity) };
+        Ok(TaskStart { incarnation, marker, durable_by })
+    }
+
+    fn start(
+        &self,
+        spec: &TaskSpec,
+        control: Arc<dyn TaskControl>,
+    ) -> Result<Arc<dyn Task>, Problem> {
+        let parts = TaskParts {
+            target: self.stores.target(&spec.store)?,
+            identity: self.identify(spec)?,
+            reach: self.reach(spec)?,
+            pool: self.pool.clone(),
+        };
+        Ok(Arc::new(RunningTask::start(spec, control, parts)?))
+    }
+
+    fn clean(
+        &self,
+        spec: &TaskSpec,
+        pages: &mut dyn Iterator<Item = TaskPage>,
+        generation_max: u32,
+    ) {
+        let Ok(target) = self.stores.target(&spec.store) else { return };
+        for page in pages {
+            for (index, entry) in page.page.entries().iter().enumerate() {
+                if entry.kind == EntryKind::Directory {
+                    continue;
+                }
+                let (parent, _) = place(&spec.root.0, &page.page, entry);
+                let Ok(dir) = target.open_dir(&parent) else { continue };
+                for generation in 0..=generation_max {
+                    let name = temporary_name(&TemporaryKey {
+                        transfer: spec.transfer,
+                        page: page.digest,
+                        entry: index as u32,
+                        size: entry.size,
+                        mtime: entry.mtime,
+                        identity: entry.identity,
+                        generation,
+                    });
+                    if let Err(error) = target.remove(&dir, &name) {
+                        tracing::warn!(error = %chain(&error), "a temporary file is left");
+                    }
+                }
+            }
+        }
+        if let Err(error) = target.remove_marker(spec.transfer) {
+            tracing::warn!(error = %chain(&error), "a sync marker is left");
+        }
+        if self.stores.spec(&spec.store).is_ok_and(|spec| spec.ephemeral) {
+            target.remove_private();
+            self.stores.reopen(&spec.store);
+        }
+    }
+}
+
+/// A request of ours that does not fit its page.
+pub(crate) fn protocol_problem(error: &dyn std::error::Error) -> Problem {
+    Problem::new(Exit::Fatal, "protocol", "a request does not fit its page").because(chain(error))
+}

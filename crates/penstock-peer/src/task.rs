@@ -1,0 +1,635 @@
+//! One task: the machines of one transfer at this host, and the threads around them.
+//!
+//! ```text
+//! coordinator   asks the controller for work, hands over reports, dials and drains lanes
+//! lanes         fetch, check, write (one thread each; see `lane` and `local`)
+//! publisher     syncs, renames, links, attributes, re-checks (see `publish`)
+//! ```
+//! All machines are behind one lock, taken per request and per finished piece, never per stride.
+//! A report is made under the lock, so that reports leave in the order in which things happened.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use penstock_api::problem::{Exit, Problem};
+use penstock_api::task::{Report, Task, TaskControl, TaskFigures, TaskPage, TaskSpec, Work};
+use penstock_api::transfer::Durability;
+use penstock_engine::epoch::{EpochLimits, EpochMachine, Publication};
+use penstock_engine::fetch::{FetchMachine, FetchedPiece, Item, Request};
+use penstock_engine::lanes::{LaneAction, LaneLimits, LaneMachine};
+use penstock_engine::slice::{Piece, slice};
+use penstock_io::buffer::BufferPool;
+use penstock_io::net::LaneCloser;
+use penstock_io::store::{Source, StoreIdentity, Target};
+use penstock_io::sys::{self, EventFd};
+use penstock_proto::id::LaneId;
+use penstock_proto::slicing::PieceRef;
+use penstock_proto::units::Instant;
+
+use crate::stores::chain;
+use crate::write::{LargeFiles, TargetTree, Written};
+use crate::{lane, local, publish};
+
+/// Pages with their pieces that a task keeps in memory.
+const PAGES_KEPT: usize = 32;
+/// The coordinator looks around at least this often while there is work.
+const TICK: Duration = Duration::from_millis(20);
+/// A stopping task gives what is written this long to become durable.
+const STOP_PATIENCE: Duration = Duration::from_secs(10);
+/// Without any byte, answer or successful dial for this long the task gives up; the controller
+/// tries again later (promise (f)).
+const NOTHING_MAX: Duration = Duration::from_secs(300);
+
+/// How lanes reach a source.
+pub(crate) enum Reach {
+    /// This host reads the source's store itself.
+    Local { source: Source, root: Vec<u8> },
+    /// Over lanes.
+    Remote { peers: Vec<SocketAddr>, dialer: Arc<crate::target::Dialer> },
+}
+
+/// A page and its pieces.
+pub(crate) struct Pieces {
+    pub(crate) page: TaskPage,
+    pub(crate) pieces: Vec<Piece>,
+}
+
+/// What is behind the lock.
+pub(crate) struct State {
+    pub(crate) fetch: FetchMachine,
+    pub(crate) lanes: LaneMachine,
+    pub(crate) epochs: EpochMachine,
+    pub(crate) chores: VecDeque<Work>,
+    /// Entries of written packs that failed: they get no name.
+    pub(crate) excepted: BTreeMap<PieceRef, Vec<u32>>,
+    reports: Vec<Report>,
+    wakers: BTreeMap<LaneId, Arc<EventFd>>,
+    closers: BTreeMap<LaneId, LaneCloser>,
+    waiting: String,
+    moved: Instant,
+    news: bool,
+    repairs: u64,
+}
+
+/// Everything that the threads of a task share.
+pub(crate) struct Shared {
+    pub(crate) spec: TaskSpec,
+    pub(crate) control: Arc<dyn TaskControl>,
+    pub(crate) tree: TargetTree,
+    pub(crate) identity: StoreIdentity,
+    pub(crate) reach: Reach,
+    pub(crate) large: Arc<LargeFiles>,
+    pub(crate) pool: BufferPool,
+    state: Mutex<State>,
+    wake: Condvar,
+    pub(crate) publish_wake: Condvar,
+    local_wake: Condvar,
+    stopping: AtomicBool,
+    stop_until: AtomicU64,
+    pages: Mutex<VecDeque<Arc<Pieces>>>,
+    pub(crate) verified: AtomicU64,
+    pub(crate) waited_ns: AtomicU64,
+    pub(crate) worked_ns: AtomicU64,
+    cpu_before: f64,
+}
+
+/// A running task.
+pub(crate) struct RunningTask {
+    shared: Arc<Shared>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+}
+
+impl Shared {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
+        // After a panic in another thread the machines may be inconsistent, but the ledger is the
+        // controller's; ending in order is better than hanging.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn is_stopping(&self) -> bool {
+        self.stopping.load(Ordering::Acquire)
+    }
+
+    /// Whether a stopping task has used up its patience.
+    pub(crate) fn is_overdue(&self) -> bool {
+        self.is_stopping() && sys::boottime_now().0 >= self.stop_until.load(Ordering::Acquire)
+    }
+
+    /// A page and its pieces.
+    pub(crate) fn page(&self, number: u32) -> Result<Arc<Pieces>, Problem> {
+        {
+            let mut pages = self.pages.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Some(at) = pages.iter().position(|page| page.page.page.number == number)
+                && let Some(page) = pages.remove(at)
+            {
+                pages.push_back(Arc::clone(&page));
+                return Ok(page);
+            }
+        }
+        let page = self.control.page(number)?;
+        let pieces = slice(&page.page);
+        let page = Arc::new(Pieces { page, pieces });
+        let mut pages = self.pages.lock().unwrap_or_else(PoisonError::into_inner);
+        pages.push_back(Arc::clone(&page));
+        if pages.len() > PAGES_KEPT {
+            pages.pop_front();
+        }
+        Ok(page)
+    }
+
+    /// The task cannot go on.
+    pub(crate) fn broken(&self, problem: Problem) {
+        tracing::warn!(transfer = %self.spec.transfer, %problem, "task broken");
+        self.control.broken(problem);
+        self.stopping.store(true, Ordering::Release);
+        self.stop_until.store(sys::boottime_now().plus(STOP_PATIENCE).0, Ordering::Release);
+        self.notify_all();
+    }
+
+    fn notify_all(&self) {
+        let mut state = self.lock();
+        state.news = true;
+        for waker in state.wakers.values() {
+            waker.signal();
+        }
+        drop(state);
+        self.wake.notify_all();
+        self.publish_wake.notify_all();
+        self.local_wake.notify_all();
+    }
+
+    /// Adds a report; the coordinator hands it over.
+    pub(crate) fn report(&self, state: &mut State, report: Report) {
+        state.reports.push(report);
+        state.news = true;
+        self.wake.notify_all();
+    }
+
+    /// The next request for a lane.
+    pub(crate) fn next_request(&self, lane: LaneId) -> Option<Request> {
+        if self.is_stopping() {
+            return None;
+        }
+        self.lock().fetch.poll_request(sys::boottime_now(), lane)
+    }
+
+    /// Whether a lane is to end once it has what it asked for.
+    pub(crate) fn is_draining(&self, lane: LaneId) -> bool {
+        self.lock().fetch.lane_is_draining(lane)
+    }
+
+    /// Waits until there may be a request for a local lane.
+    pub(crate) fn wait_for_request(&self) {
+        let state = self.lock();
+        if state.fetch.has_queue() || self.is_stopping() {
+            return;
+        }
+        drop(self.local_wake.wait_timeout(state, Duration::from_millis(200)));
+    }
+
+    /// A request was answered: what became of its entries.
+    pub(crate) fn handle_answered(&self, request: Request, written: Written) {
+        let now = sys::boottime_now();
+        if let Some(error) = written.fatal {
+            self.broken(full_problem(&error));
+            return;
+        }
+        let Item { piece, generation, first_entry, .. } = request.item;
+        let mut guard = self.lock();
+        let state = &mut *guard;
+        state.moved = now;
+        state.waiting.clear();
+        state.repairs += written.repairs;
+        if written.lost {
+            let failures = Vec::new();
+            state.fetch.handle_answered(now, request.request, Vec::new(), failures, 0);
+            state.fetch.handle_forgotten(piece);
+            let lost = Report::Lost { page: piece.page, entry: first_entry, generation };
+            self.report(state, lost);
+            return;
+        }
+        let Written { digests, failures, bytes, .. } = written;
+        let done = state.fetch.handle_answered(now, request.request, digests, failures, bytes);
+        if let Some(done) = done {
+            self.handle_fetched(state, now, request.item.length == 0, done);
+        }
+        let hungry = !state.fetch.has_queue();
+        state.news |= hungry;
+        drop(guard);
+        if hungry {
+            self.wake.notify_all();
+        }
+        self.publish_wake.notify_all();
+    }
+
+    fn handle_fetched(&self, state: &mut State, now: Instant, pack: bool, done: FetchedPiece) {
+        let FetchedPiece { piece, generation, digests, failures, bytes } = done;
+        if pack && !failures.is_empty() {
+            let entries = failures.iter().map(|failure| failure.entry).collect();
+            state.excepted.insert(piece, entries);
+        }
+        let publication = pack.then_some(Publication { piece, generation });
+        let files = if pack { digests.len() as u64 } else { 0 };
+        let epoch = state.epochs.handle_written(now, bytes, files, publication);
+        let fetched = true;
+        self.report(
+            state,
+            Report::Written { piece, generation, epoch, digests, failures, fetched },
+        );
+    }
+
+    /// A request was refused by the source.
+    pub(crate) fn handle_refused(&self, request: Request, retry_after: Duration, why: String) {
+        let now = sys::boottime_now();
+        let mut state = self.lock();
+        state.fetch.handle_refused(now, request.request, retry_after);
+        state.waiting = format!("{why}; next try in {:.1} s", retry_after.as_secs_f64());
+    }
+
+    /// A lane is open.
+    pub(crate) fn lane_up(&self, lane: LaneId, rtt: Duration, closer: Option<LaneCloser>) {
+        let now = sys::boottime_now();
+        let mut state = self.lock();
+        state.fetch.handle_lane_up(now, lane);
+        state.fetch.handle_rtt(rtt);
+        state.lanes.handle_rtt(rtt);
+        state.lanes.handle_up(now, lane);
+        state.moved = now;
+        state.waiting.clear();
+        if let Some(closer) = closer {
+            state.closers.insert(lane, closer);
+        }
+        state.news = true;
+        self.wake.notify_all();
+    }
+
+    /// A lane is gone, or could not be opened; `why` says so if it failed.
+    pub(crate) fn lane_down(&self, lane: LaneId, why: Option<String>) {
+        let now = sys::boottime_now();
+        let mut guard = self.lock();
+        let state = &mut *guard;
+        state.fetch.handle_lane_down(lane);
+        state.lanes.handle_down(now, lane, why.is_some());
+        state.wakers.remove(&lane);
+        state.closers.remove(&lane);
+        if let Some(why) = why {
+            let next = state.lanes.dial_after(now).map_or(Duration::ZERO, |at| at.since(now));
+            state.waiting = format!("{why}; next try in {:.1} s", next.as_secs_f64());
+        }
+        state.news = true;
+        drop(guard);
+        self.notify_all();
+    }
+
+    /// Bytes of payload have come and are verified.
+    pub(crate) fn count_bytes(&self, lane: LaneId, bytes: u64, carried: u64) {
+        self.verified.fetch_add(bytes, Ordering::Relaxed);
+        let now = sys::boottime_now();
+        let mut state = self.lock();
+        state.fetch.handle_bytes(now, lane, bytes);
+        state.lanes.handle_bytes(lane, carried);
+        state.moved = now;
+    }
+
+    fn item_of(&self, piece: PieceRef, generation: u32, fresh: bool) -> Result<Item, Problem> {
+        let pieces = self.page(piece.page)?;
+        let (first_entry, end_entry, offset, length) = match pieces.pieces.get(piece.piece as usize)
+        {
+            Some(Piece::Pack { first, end, .. }) => (*first, *end, 0, 0),
+            Some(Piece::Extent { entry, offset, length }) => (*entry, *entry + 1, *offset, *length),
+            _ => {
+                let title = "the controller granted a piece that is none";
+                return Err(Problem::new(Exit::Fatal, "grant", title));
+            }
+        };
+        let bytes = pieces.pieces[piece.piece as usize].bytes();
+        Ok(Item {
+            piece,
+            generation,
+            fresh,
+            first_entry,
+            end_entry,
+            offset,
+            length,
+            bytes,
+            attempt: 1,
+        })
+    }
+
+    /// Takes over work from the controller.
+    fn dispatch(&self, work: Vec<Work>, flush: bool) -> Result<(), Problem> {
+        let mut items = Vec::new();
+        let mut chores = Vec::new();
+        let mut finishes = Vec::new();
+        for work in work {
+            match work {
+                Work::Fetch { piece, generation, fresh } => {
+                    let item = self.item_of(piece, generation, fresh)?;
+                    if fresh && item.length > 0 {
+                        self.large.begin(piece.page, item.first_entry, generation);
+                    }
+                    items.push(item);
+                }
+                Work::Finish { piece, generation } => {
+                    finishes.push(Publication { piece, generation });
+                }
+                other => chores.push(other),
+            }
+        }
+        let mut state = self.lock();
+        let fetches = !items.is_empty();
+        for item in items {
+            state.fetch.handle_granted(item);
+        }
+        for finish in finishes {
+            state.epochs.handle_finish(finish);
+        }
+        state.chores.extend(chores);
+        if flush {
+            state.epochs.handle_flush();
+        }
+        if fetches {
+            for waker in state.wakers.values() {
+                waker.signal();
+            }
+            self.local_wake.notify_all();
+        }
+        drop(state);
+        self.publish_wake.notify_all();
+        Ok(())
+    }
+}
+
+/// A store that takes no more.
+fn full_problem(error: &penstock_io::store::StoreError) -> Problem {
+    if error.is_out_of_space() {
+        return Problem::new(Exit::Temporary, "target-full", "the target is full")
+            .because(chain(error))
+            .hint("make room; what is written stays, and the transfer goes on where it was");
+    }
+    if error.is_read_only() {
+        return Problem::new(Exit::Fatal, "target-read-only", "the target is read-only")
+            .because(chain(error))
+            .hint("mount it writable, then resume");
+    }
+    Problem::new(Exit::Temporary, "store-offline", "the target store is offline")
+        .because(chain(error))
+}
+
+/// The coordinator's loop.
+fn coordinate(shared: &Arc<Shared>) {
+    let lanes = Mutex::new(Vec::new());
+    while !shared.is_stopping() {
+        hand_over(shared);
+        let wanted = shared.lock().fetch.wanted_bytes();
+        let mut given = 0;
+        if wanted > 0 {
+            let reply = shared.control.want(wanted);
+            given = reply.work.len();
+            if let Err(problem) = shared.dispatch(reply.work, reply.flush) {
+                shared.broken(problem);
+                break;
+            }
+        }
+        tend_lanes(shared, &lanes);
+        let state = shared.lock();
+        let patience = if given > 0 { Duration::from_millis(1) } else { TICK };
+        let (mut state, _) = shared
+            .wake
+            .wait_timeout_while(state, patience, |state| !state.news)
+            .unwrap_or_else(PoisonError::into_inner);
+        state.news = false;
+    }
+    shared.notify_all();
+    for closer in shared.lock().closers.values() {
+        closer.shutdown();
+    }
+    let threads: Vec<JoinHandle<()>> =
+        std::mem::take(&mut *lanes.lock().unwrap_or_else(PoisonError::into_inner));
+    for thread in threads {
+        let _ = thread.join();
+    }
+    hand_over(shared);
+}
+
+fn hand_over(shared: &Shared) {
+    let reports = std::mem::take(&mut shared.lock().reports);
+    if !reports.is_empty() {
+        shared.control.report(reports);
+    }
+}
+
+/// Dials, drains and cuts lanes as the machines say.
+fn tend_lanes(shared: &Arc<Shared>, threads: &Mutex<Vec<JoinHandle<()>>>) {
+    let now = sys::boottime_now();
+    let silent = {
+        let mut state = shared.lock();
+        if state.fetch.has_queue() {
+            let rate = state.fetch.rate();
+            state.lanes.handle_rate(now, rate);
+        }
+        state.fetch.poll_silent_lanes(now)
+    };
+    for lane in silent {
+        if let Some(closer) = shared.lock().closers.get(&lane) {
+            tracing::warn!(?lane, "a lane is silent and is cut");
+            closer.shutdown();
+        }
+    }
+    let nothing_for = now.since(shared.lock().moved);
+    let idle = shared.lock().fetch.is_idle();
+    if nothing_for >= NOTHING_MAX && !idle {
+        let waiting = shared.lock().waiting.clone();
+        let title = format!("nothing has moved for {} s", nothing_for.as_secs());
+        shared.broken(Problem::new(Exit::Temporary, "stalled", title).because(waiting));
+        return;
+    }
+    loop {
+        let mut state = shared.lock();
+        let idle = state.fetch.is_idle();
+        match state.lanes.poll_action(now) {
+            Some(LaneAction::Dial(lane)) => {
+                let waker = match EventFd::new() {
+                    Ok(waker) => Arc::new(waker),
+                    Err(cause) => {
+                        state.lanes.handle_down(now, lane, true);
+                        state.waiting = format!("cannot open a lane: {cause}");
+                        return;
+                    }
+                };
+                state.wakers.insert(lane, Arc::clone(&waker));
+                drop(state);
+                let spawned = spawn_lane(shared, lane, waker);
+                match spawned {
+                    Ok(thread) => {
+                        let mut threads = threads.lock().unwrap_or_else(PoisonError::into_inner);
+                        threads.retain(|thread| !thread.is_finished());
+                        threads.push(thread);
+                    }
+                    Err(cause) => shared.lane_down(lane, Some(format!("no thread: {cause}"))),
+                }
+            }
+            Some(LaneAction::Drain(lane)) => {
+                state.fetch.handle_lane_draining(lane);
+                if let Some(waker) = state.wakers.get(&lane) {
+                    waker.signal();
+                }
+            }
+            None => {
+                if idle {
+                    // An idle task does not wait for anything in vain.
+                    state.moved = now;
+                }
+                return;
+            }
+        }
+    }
+}
+
+fn spawn_lane(
+    shared: &Arc<Shared>,
+    lane: LaneId,
+    waker: Arc<EventFd>,
+) -> std::io::Result<JoinHandle<()>> {
+    let shared = Arc::clone(shared);
+    std::thread::Builder::new().name(format!("lane-{}", lane.0)).spawn(move || {
+        match &shared.reach {
+            Reach::Local { source, root } => {
+                local::run(&shared, lane, source.clone(), root.clone());
+            }
+            Reach::Remote { peers, dialer } => lane::run(&shared, lane, peers, dialer, &waker),
+        }
+    })
+}
+
+/// What a task needs beside its specification.
+pub(crate) struct TaskParts {
+    pub(crate) target: Target,
+    pub(crate) identity: StoreIdentity,
+    pub(crate) reach: Reach,
+    pub(crate) pool: BufferPool,
+}
+
+impl RunningTask {
+    /// Starts the threads.
+    pub(crate) fn start(
+        spec: &TaskSpec,
+        control: Arc<dyn TaskControl>,
+        parts: TaskParts,
+    ) -> Result<Self, Problem> {
+        let workers = sys::available_cpus().clamp(1, 16) as u32;
+        let lanes_max = if spec.lanes_max == 0 { 1024 } else { spec.lanes_max };
+        let lanes_max = match parts.reach {
+            Reach::Local { .. } => lanes_max.min(workers),
+            Reach::Remote { .. } => lanes_max,
+        };
+        let limits = LaneLimits { workers, lanes_max, ..LaneLimits::default() };
+        let seed = rand::random();
+        let state = State {
+            fetch: FetchMachine::new(),
+            lanes: LaneMachine::new(limits, seed),
+            epochs: EpochMachine::new(spec.epoch, EpochLimits::default()),
+            chores: VecDeque::new(),
+            excepted: BTreeMap::new(),
+            reports: Vec::new(),
+            wakers: BTreeMap::new(),
+            closers: BTreeMap::new(),
+            waiting: String::new(),
+            moved: sys::boottime_now(),
+            news: false,
+            repairs: 0,
+        };
+        let tree = TargetTree {
+            target: parts.target,
+            transfer: spec.transfer,
+            root: spec.root.0.clone(),
+            kind: spec.digest,
+            sync_files: spec.durability == Durability::Fsync,
+            sync_nothing: spec.durability == Durability::None,
+            digest_list: spec.digest_list,
+        };
+        let shared = Arc::new(Shared {
+            spec: spec.clone(),
+            control,
+            tree,
+            identity: parts.identity,
+            reach: parts.reach,
+            large: Arc::new(LargeFiles::default()),
+            pool: parts.pool,
+            state: Mutex::new(state),
+            wake: Condvar::new(),
+            publish_wake: Condvar::new(),
+            local_wake: Condvar::new(),
+            stopping: AtomicBool::new(false),
+            stop_until: AtomicU64::new(0),
+            pages: Mutex::new(VecDeque::new()),
+            verified: AtomicU64::new(0),
+            waited_ns: AtomicU64::new(0),
+            worked_ns: AtomicU64::new(0),
+            cpu_before: sys::cpu_seconds(),
+        });
+        let task = Self { shared: Arc::clone(&shared), threads: Mutex::new(Vec::new()) };
+        let publisher = Arc::clone(&shared);
+        task.spawn("publisher", move || publish::run(&publisher))?;
+        task.spawn("coordinator", move || coordinate(&shared))?;
+        Ok(task)
+    }
+
+    fn spawn(&self, name: &str, body: impl FnOnce() + Send + 'static) -> Result<(), Problem> {
+        let thread = std::thread::Builder::new().name(name.to_owned()).spawn(body);
+        let thread = thread.map_err(|cause| {
+            Problem::new(Exit::Temporary, "threads", "cannot start a thread").because(cause)
+        })?;
+        self.threads.lock().unwrap_or_else(PoisonError::into_inner).push(thread);
+        Ok(())
+    }
+}
+
+impl Task for RunningTask {
+    fn figures(&self) -> TaskFigures {
+        let shared = &self.shared;
+        let waited = shared.waited_ns.swap(0, Ordering::Relaxed) as f64;
+        let worked = shared.worked_ns.swap(0, Ordering::Relaxed) as f64;
+        let state = shared.lock();
+        let local = matches!(shared.reach, Reach::Local { .. });
+        let limit = if !state.epochs.is_clean() && state.fetch.is_idle() {
+            "making it durable at the target"
+        } else if state.fetch.is_idle() {
+            "the scan"
+        } else if local {
+            "reading and writing"
+        } else if waited > worked {
+            "the network or the source"
+        } else {
+            "checking and writing at the target"
+        };
+        TaskFigures {
+            bytes_verified: shared.verified.load(Ordering::Relaxed),
+            bytes_resent: state.fetch.resent_bytes(),
+            repairs: state.repairs,
+            lanes: if local { 0 } else { state.lanes.up() },
+            limit: limit.to_owned(),
+            waiting: state.waiting.clone(),
+            cpu_seconds: sys::cpu_seconds() - shared.cpu_before,
+        }
+    }
+
+    fn stop(&self, discard: bool) {
+        let until = sys::boottime_now().plus(if discard { Duration::ZERO } else { STOP_PATIENCE });
+        if !self.shared.stopping.swap(true, Ordering::AcqRel) {
+            self.shared.stop_until.store(until.0, Ordering::Release);
+        }
+        self.shared.lock().epochs.handle_flush();
+        self.shared.notify_all();
+        let threads =
+            std::mem::take(&mut *self.threads.lock().unwrap_or_else(PoisonError::into_inner));
+        for thread in threads {
+            let _ = thread.join();
+        }
+        hand_over(&self.shared);
+    }
+}

@@ -1,0 +1,501 @@
+//! Checks what arrives and writes it under temporary names.
+//!
+//! A record is compared with its digest while its bytes are hot, then written at its offset. A
+//! whole file is made, written and given its mode and times by one lane; a large file is shared by
+//! all lanes of the task, through a table of open handles. Bytes that do not match their digest
+//! never reach the disk.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use penstock_engine::fetch::Item;
+use penstock_engine::slice::travels_whole;
+use penstock_io::store::{
+    DirCache, LeftOver, StoreError, TEMPORARY_NAME_BYTES, Target, TemporaryKey, WriteFile,
+    temporary_name,
+};
+use penstock_io::sys;
+use penstock_proto::digest::{Digest, DigestKind};
+use penstock_proto::frame::{EntryStatus, Record};
+use penstock_proto::id::TransferId;
+use penstock_proto::journal::{DigestForm, EntryDigest, EntryFailure, FailurePhase};
+use penstock_proto::manifest::Entry;
+
+use penstock_api::task::TaskPage;
+
+use crate::read::place;
+
+/// Where the files of a task go.
+#[derive(Clone)]
+pub(crate) struct TargetTree {
+    pub(crate) target: Target,
+    pub(crate) transfer: TransferId,
+    pub(crate) root: Vec<u8>,
+    pub(crate) kind: DigestKind,
+    /// Whether each file is synced by its writer, whatever the store's method.
+    pub(crate) sync_files: bool,
+    /// Whether nothing is synced at all.
+    pub(crate) sync_nothing: bool,
+    pub(crate) digest_list: bool,
+}
+
+impl TargetTree {
+    /// The temporary name of an attempt at an entry (B1).
+    pub(crate) fn temporary(
+        &self,
+        page: &TaskPage,
+        index: u32,
+        generation: u32,
+    ) -> [u8; TEMPORARY_NAME_BYTES] {
+        let entry = &page.page.entries()[index as usize];
+        temporary_name(&TemporaryKey {
+            transfer: self.transfer,
+            page: page.digest,
+            entry: index,
+            size: entry.size,
+            mtime: entry.mtime,
+            identity: entry.identity,
+            generation,
+        })
+    }
+
+    /// Whether a file in the directory of `file` is to be synced by its writer (A3).
+    pub(crate) fn syncs(&self, file: &WriteFile) -> bool {
+        !self.sync_nothing && (self.sync_files || file.dir().durability().is_per_file())
+    }
+}
+
+/// The open temporary files of large files, shared by the lanes of a task.
+#[derive(Default)]
+pub(crate) struct LargeFiles {
+    files: Mutex<BTreeMap<(u32, u32), LargeFile>>,
+}
+
+struct LargeFile {
+    generation: u32,
+    /// `None` until the first extent is written: the file is then made anew.
+    open: Option<Arc<WriteFile>>,
+}
+
+impl LargeFiles {
+    /// No extent of a file was ever written in this generation: whichever lane comes first makes
+    /// its temporary file.
+    pub(crate) fn begin(&self, page: u32, entry: u32, generation: u32) {
+        let mut files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
+        files.insert((page, entry), LargeFile { generation, open: None });
+    }
+
+    /// The file of an entry in a generation: made if it was begun here, else opened as it is.
+    fn get(
+        &self,
+        tree: &TargetTree,
+        page: &TaskPage,
+        item: &Item,
+    ) -> Result<Arc<WriteFile>, StoreError> {
+        let key = (item.piece.page, item.first_entry);
+        let mut files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = files.get(&key).filter(|file| file.generation == item.generation);
+        let begun = match known {
+            Some(LargeFile { open: Some(file), .. }) => return Ok(Arc::clone(file)),
+            Some(_) => true,
+            None => false,
+        };
+        let entry = &page.page.entries()[item.first_entry as usize];
+        let (parent, _) = place(&tree.root, &page.page, entry);
+        let dir = tree.target.make_dirs(&parent)?;
+        let name = tree.temporary(page, item.first_entry, item.generation);
+        let file = if begun {
+            let file = tree.target.create_temporary(&dir, &name, LeftOver::Replace)?;
+            file.set_len(entry.size)?;
+            file
+        } else {
+            tree.target.open_temporary(&dir, &name)?
+        };
+        let open = Arc::new(file);
+        let generation = item.generation;
+        files.insert(key, LargeFile { generation, open: Some(Arc::clone(&open)) });
+        Ok(open)
+    }
+
+    /// Closes the file of an entry, if it is open.
+    pub(crate) fn close(&self, page: u32, entry: u32) {
+        self.files.lock().unwrap_or_else(PoisonError::into_inner).remove(&(page, entry));
+    }
+}
+
+/// What became of the entries of one request.
+#[derive(Debug, Default)]
+pub(crate) struct Written {
+    pub(crate) digests: Vec<EntryDigest>,
+    pub(crate) failures: Vec<EntryFailure>,
+    pub(crate) bytes: u64,
+    pub(crate) files: u64,
+    /// The temporary file of a large file is gone.
+    pub(crate) lost: bool,
+    /// The store cannot take more: the task is to stop.
+    pub(crate) fatal: Option<StoreError>,
+    pub(crate) repairs: u64,
+}
+
+/// The file that is being written by this lane.
+struct OpenFile {
+    index: u32,
+    file: FileHandle,
+    next: u64,
+    digests: Vec<Digest>,
+    sparse: bool,
+}
+
+enum FileHandle {
+    Own(WriteFile),
+    Shared(Arc<WriteFile>),
+}
+
+impl FileHandle {
+    fn get(&self) -> &WriteFile {
+        match self {
+            Self::Own(file) => file,
+            Self::Shared(file) => file,
+        }
+    }
+}
+
+/// Writes what one lane receives; one per lane.
+pub(crate) struct PieceWriter {
+    tree: TargetTree,
+    large: Arc<LargeFiles>,
+    dirs: DirCache,
+    open: Option<OpenFile>,
+    failed: Option<u32>,
+    outcome: Written,
+    scratch: Vec<u8>,
+    zeros: Vec<u8>,
+    /// Whether records are compared with their digests: not where they were hashed in this very
+    /// buffer a moment ago.
+    checks: bool,
+}
+
+impl PieceWriter {
+    pub(crate) fn new(tree: TargetTree, large: Arc<LargeFiles>, checks: bool) -> Self {
+        Self {
+            tree,
+            large,
+            dirs: DirCache::default(),
+            open: None,
+            failed: None,
+            outcome: Written::default(),
+            scratch: Vec::new(),
+            zeros: Vec::new(),
+            checks,
+        }
+    }
+
+    /// Forgets a request that was cut short: its last file is unlinked when it is asked for again.
+    pub(crate) fn abandon(&mut self) {
+        self.open = None;
+        self.failed = None;
+        self.outcome = Written::default();
+    }
+
+    /// Takes one frame of the reply to `item`; the payload is exactly what the records claim.
+    pub(crate) fn frame(
+        &mut self,
+        page: &TaskPage,
+        item: &Item,
+        records: &[Record],
+        payload: &[u8],
+    ) {
+        let mut rest = payload;
+        for record in records {
+            let (bytes, behind) = rest.split_at(record.payload_bytes() as usize);
+            rest = behind;
+            if self.outcome.fatal.is_none() && !self.outcome.lost {
+                self.record(page, item, record, bytes);
+            }
+        }
+    }
+
+    /// The reply is over: what became of it.
+    pub(crate) fn finish(&mut self, page: &TaskPage, item: &Item) -> Written {
+        if let Some(open) = self.open.take() {
+            self.outcome.failures.push(failure(open.index, FailurePhase::Digest, 0));
+        }
+        self.failed = None;
+        let mut outcome = std::mem::take(&mut self.outcome);
+        // An entry that the source passed over without a word has failed too: nothing may be
+        // missing from what was asked for (promise (c)).
+        if outcome.fatal.is_none() && !outcome.lost {
+            for index in asked(page, item) {
+                let told = outcome.digests.iter().any(|digest| digest.entry == index)
+                    || outcome.failures.iter().any(|failure| failure.entry == index);
+                if !told {
+                    outcome.failures.push(failure(index, FailurePhase::Digest, 0));
+                }
+            }
+        }
+        outcome
+    }
+
+    fn record(&mut self, page: &TaskPage, item: &Item, record: &Record, bytes: &[u8]) {
+        if self.failed == Some(record.entry) {
+            return;
+        }
+        if record.status != EntryStatus::Ok {
+            self.open = None;
+            self.fail(record.entry, phase_of(record.status), record.errno);
+            return;
+        }
+        if let Err(phase) = self.check(page, item, record, bytes) {
+            self.open = None;
+            self.outcome.repairs += 1;
+            self.fail(record.entry, phase, 0);
+            return;
+        }
+        if let Err(error) = self.write(page, item, record, bytes) {
+            self.open = None;
+            self.write_failed(item, record.entry, error);
+        }
+    }
+
+    fn fail(&mut self, entry: u32, phase: FailurePhase, errno: u16) {
+        self.failed = Some(entry);
+        self.outcome.failures.push(failure(entry, phase, errno));
+    }
+
+    fn write_failed(&mut self, item: &Item, entry: u32, error: StoreError) {
+        let full = error.is_out_of_space() || error.is_read_only();
+        if full || matches!(error, StoreError::Offline(_)) {
+            self.outcome.fatal = Some(error);
+        } else if item.length > 0 && error.is_vanished() {
+            self.outcome.lost = true;
+        } else {
+            tracing::warn!(error = %crate::stores::chain(&error), "an entry could not be written");
+            let errno = error.errno().and_then(|errno| u16::try_from(errno).ok()).unwrap_or(0);
+            self.fail(entry, FailurePhase::Write, errno);
+        }
+    }
+
+    /// Whether a record is what was asked for, in order, and its bytes match its digest.
+    fn check(
+        &mut self,
+        page: &TaskPage,
+        item: &Item,
+        record: &Record,
+        bytes: &[u8],
+    ) -> Result<(), FailurePhase> {
+        let wrong = Err(FailurePhase::Digest);
+        if !(item.first_entry..item.end_entry).contains(&record.entry) {
+            return wrong;
+        }
+        let entry = &page.page.entries()[record.entry as usize];
+        if item.length == 0 && !travels_whole(&page.page.slicing, entry) {
+            return wrong;
+        }
+        let range = range_of(item, entry);
+        let expected = match &self.open {
+            Some(open) if open.index == record.entry => open.next,
+            Some(_) => return wrong,
+            None => range.start,
+        };
+        let end = record.offset + record.length;
+        let ends = record.end == (end == range.end);
+        let stride = u64::from(page.page.slicing.stride_bytes);
+        let whole = record.hole || record.length <= stride;
+        let moves = record.length > 0 || entry.size == 0;
+        if record.offset != expected || end > range.end || !ends || !whole || !moves {
+            return wrong;
+        }
+        let aligned = end == entry.size || end.is_multiple_of(stride);
+        if !aligned {
+            return wrong;
+        }
+        if self.checks && !record.hole {
+            let digest = self.digest_of(entry, record, bytes);
+            if digest != record.digest {
+                return wrong;
+            }
+        }
+        Ok(())
+    }
+
+    fn digest_of(&mut self, entry: &Entry, record: &Record, bytes: &[u8]) -> Digest {
+        if record.runs.is_empty() {
+            return self.tree.kind.stride(entry.size, record.offset, bytes);
+        }
+        self.scratch.clear();
+        self.scratch.resize(record.length as usize, 0);
+        let mut from = 0;
+        for &(start, length) in &record.runs {
+            let (start, length) = (start as usize, length as usize);
+            self.scratch[start..start + length].copy_from_slice(&bytes[from..from + length]);
+            from += length;
+        }
+        self.tree.kind.stride(entry.size, record.offset, &self.scratch)
+    }
+
+    fn write(
+        &mut self,
+        page: &TaskPage,
+        item: &Item,
+        record: &Record,
+        bytes: &[u8],
+    ) -> Result<(), StoreError> {
+        if self.open.is_none() {
+            self.open = Some(self.open_file(page, item, record.entry)?);
+        }
+        let Some(open) = self.open.as_mut() else { return Ok(()) };
+        let file = open.file.get();
+        if record.hole {
+            open.sparse = true;
+        } else if record.runs.is_empty() {
+            if !bytes.is_empty() {
+                file.write_at(record.offset, bytes)?;
+            }
+        } else {
+            let mut from = 0;
+            for &(start, length) in &record.runs {
+                let part = &bytes[from..from + length as usize];
+                file.write_at(record.offset + u64::from(start), part)?;
+                from += length as usize;
+            }
+        }
+        self.outcome.bytes += bytes.len() as u64;
+        let entry = page.page.entries()[record.entry as usize];
+        let stride = u64::from(page.page.slicing.stride_bytes);
+        note_digests(open, &self.tree, &entry, record, stride, &mut self.zeros);
+        open.next = record.offset + record.length;
+        if record.end {
+            self.end_file(&entry, item, stride)?;
+        }
+        Ok(())
+    }
+
+    fn open_file(
+        &mut self,
+        page: &TaskPage,
+        item: &Item,
+        index: u32,
+    ) -> Result<OpenFile, StoreError> {
+        let entry = &page.page.entries()[index as usize];
+        let file = if item.length > 0 {
+            FileHandle::Shared(self.large.get(&self.tree, page, item)?)
+        } else {
+            let (parent, _) = place(&self.tree.root, &page.page, entry);
+            let target = &self.tree.target;
+            let dir = self.dirs.get(sys::boottime_now(), &parent, |path| target.make_dirs(path))?;
+            let name = self.tree.temporary(page, index, item.generation);
+            let made = target.create_temporary(&dir, &name, LeftOver::Replace);
+            if made.is_err() {
+                self.dirs.forget(&parent);
+            }
+            FileHandle::Own(made?)
+        };
+        Ok(OpenFile {
+            index,
+            file,
+            next: range_of(item, entry).start,
+            digests: Vec::new(),
+            sparse: false,
+        })
+    }
+
+    /// All bytes of a file, or of an extent, are there.
+    fn end_file(&mut self, entry: &Entry, item: &Item, stride: u64) -> Result<(), StoreError> {
+        let Some(open) = self.open.take() else { return Ok(()) };
+        let range = range_of(item, entry);
+        let whole = item.length == 0;
+        let form = if open.sparse && !self.tree.digest_list {
+            DigestForm::Sparse
+        } else {
+            DigestForm::Standard
+        };
+        let digest = match form {
+            DigestForm::Standard => {
+                self.tree.kind.merge(&open.digests, stride, range.end - range.start, whole)
+            }
+            DigestForm::Sparse => sparse_digest(&open.digests),
+        };
+        match open.file {
+            FileHandle::Own(file) => {
+                if open.sparse {
+                    file.set_len(entry.size)?;
+                }
+                let sync = self.tree.syncs(&file);
+                file.finish(entry.mode, entry.mtime, sync)?;
+            }
+            FileHandle::Shared(file) => {
+                if self.tree.syncs(&file) {
+                    // The writer of an extent syncs it before it reports (A3); another handle does,
+                    // as the shared one stays open for the other lanes.
+                    let again = self.tree.target.open_temporary(file.dir(), file.name())?;
+                    again.close(true)?;
+                }
+            }
+        }
+        self.outcome.files += u64::from(whole);
+        self.outcome.digests.push(EntryDigest { entry: open.index, form, digest });
+        Ok(())
+    }
+}
+
+/// The files that a request asks for.
+fn asked<'a>(page: &'a TaskPage, item: &'a Item) -> impl Iterator<Item = u32> + 'a {
+    let wanted = move |index: &u32| {
+        let entry = &page.page.entries()[*index as usize];
+        item.length > 0 || travels_whole(&page.page.slicing, entry)
+    };
+    (item.first_entry..item.end_entry).filter(wanted)
+}
+
+/// Adds the digests of a record's strides. Those of a hole are of zeros, if they are wanted at all:
+/// they cannot be tabulated, as a chaining value depends on its place (D2).
+fn note_digests(
+    open: &mut OpenFile,
+    tree: &TargetTree,
+    entry: &Entry,
+    record: &Record,
+    stride: u64,
+    zeros: &mut Vec<u8>,
+) {
+    if !record.hole {
+        open.digests.push(record.digest);
+        return;
+    }
+    if !tree.digest_list {
+        return;
+    }
+    zeros.resize(stride as usize, 0);
+    let end = record.offset + record.length;
+    let mut at = record.offset;
+    while at < end {
+        let stop = (at + stride).min(end);
+        open.digests.push(tree.kind.stride(entry.size, at, &zeros[..(stop - at) as usize]));
+        at = stop;
+    }
+}
+
+/// The digest of a file whose holes were not hashed: over the digests of its data (D2).
+pub(crate) fn sparse_digest(digests: &[Digest]) -> Digest {
+    let mut hasher = blake3::Hasher::new_derive_key("penstock 2026 sparse file digest");
+    for digest in digests {
+        hasher.update(&digest.0);
+    }
+    Digest(*hasher.finalize().as_bytes())
+}
+
+/// The bytes of the file that an item asks for.
+pub(crate) fn range_of(item: &Item, entry: &Entry) -> std::ops::Range<u64> {
+    if item.length > 0 { item.offset..item.offset + item.length } else { 0..entry.size }
+}
+
+fn failure(entry: u32, phase: FailurePhase, errno: u16) -> EntryFailure {
+    EntryFailure { entry, phase, errno }
+}
+
+fn phase_of(status: EntryStatus) -> FailurePhase {
+    match status {
+        EntryStatus::Vanished => FailurePhase::Vanished,
+        EntryStatus::Changed => FailurePhase::Changed,
+        _ => FailurePhase::Read,
+    }
+}
