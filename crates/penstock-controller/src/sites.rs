@@ -9,6 +9,9 @@ use penstock_api::scan::{PageReply, PageSource, RootKind, ScanRequest};
 use penstock_api::transfer::{TransferRequest, TransferView};
 use penstock_proto::id::{Name, TransferId};
 
+/// Code of a source's answer that a scan is not open there.
+pub const SCAN_UNKNOWN: &str = "scan-unknown";
+
 /// A scan that another site opened for us.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RemoteScan {
@@ -79,11 +82,19 @@ pub trait SiteClient: Send + Sync {
 pub(crate) struct RemotePages {
     pub(crate) sites: Arc<dyn SiteClient>,
     pub(crate) site: Name,
-    pub(crate) id: TransferId,
+    pub(crate) request: ScanRequest,
 }
 
 impl PageSource for RemotePages {
     fn page(&mut self, number: u32, wait_ms: u32) -> Result<PageReply, Problem> {
-        self.sites.page(&self.site, self.id, number, wait_ms)
+        let id = self.request.transfer;
+        match self.sites.page(&self.site, id, number, wait_ms) {
+            // The source was restarted: it goes on with the same scan once it is opened again.
+            Err(problem) if problem.code == SCAN_UNKNOWN => {
+                self.sites.open_scan(&self.site, &self.request)?;
+                self.sites.page(&self.site, id, number, wait_ms)
+            }
+            reply => reply,
+        }
     }
 }

@@ -158,6 +158,11 @@ pub(crate) fn finish(result: anyhow::Result<ExitCode>) -> process::ExitCode {
     code.into()
 }
 
+/// The exit code that an error ends the program with.
+pub(crate) fn code_of(error: &anyhow::Error) -> ExitCode {
+    explain(error).1
+}
+
 /// The chain of `error` as `error:`, `cause:` and `hint:` lines, and its exit code.
 fn explain(error: &anyhow::Error) -> (String, ExitCode) {
     let mut text = format!("error: {error}");

@@ -2,8 +2,18 @@
 //! does lives in the modules below and in the crates they call.
 #![forbid(unsafe_code)]
 
+mod cli_site;
+mod cli_store;
+mod cli_transfer;
+mod client;
+mod config;
+mod copy;
+mod daemon;
 mod dataset;
 mod exit;
+mod http;
+mod progress;
+mod wiring;
 
 use std::process;
 
@@ -19,12 +29,22 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
+    Copy(copy::CopyArgs),
+    Daemon(daemon::DaemonArgs),
+    Transfer(cli_transfer::TransferArgs),
+    Site(cli_site::SiteArgs),
+    Store(cli_store::StoreArgs),
     /// Makes test data sets of published shapes, and counts the sizes of existing ones
     Dataset(dataset::DatasetArgs),
 }
 
 fn main() -> process::ExitCode {
     let result = match Cli::parse().command {
+        Command::Copy(args) => copy::run(args),
+        Command::Daemon(args) => daemon::run(args),
+        Command::Transfer(args) => cli_transfer::run(args),
+        Command::Site(args) => cli_site::run(args),
+        Command::Store(args) => cli_store::run(args),
         Command::Dataset(args) => dataset::run(args),
     };
     exit::finish(result)

@@ -126,7 +126,7 @@ impl Inner {
         let site = source.site.clone();
         let scan = self.parts.sites.open_scan(&site, &request)?;
         let sites = Arc::clone(&self.parts.sites);
-        let pages = Box::new(RemotePages { sites, site: site.clone(), id });
+        let pages = Box::new(RemotePages { sites, site: site.clone(), request });
         let (peers, capability) = (scan.peers, scan.capability);
         let access = SourceAccess::Remote { site, peers, capability };
         Ok(Opened { kind: scan.root, pages, access })

@@ -22,13 +22,15 @@ impl Manager {
         }
     }
 
-    /// The site that owns it has told that a transfer needs our pages no more: drop them, and see
-    /// once more how it ended.
-    pub fn forget_foreign(&self, owner: &Name, id: TransferId) {
-        self.inner.parts.source.release(id);
-        if let Ok(Some(stub)) = self.inner.parts.state.stub(id)
-            && stub.owner == *owner
-        {
+    /// The site that owns a transfer has told that it needs our pages no more: drop them, and see
+    /// once more how it ended. `opener`: that site is known to have opened the scan.
+    pub fn forget_foreign(&self, owner: &Name, id: TransferId, opener: bool) {
+        let stub = self.inner.parts.state.stub(id).ok().flatten();
+        let stub = stub.filter(|stub| stub.owner == *owner);
+        if opener || stub.is_some() {
+            self.inner.parts.source.release(id);
+        }
+        if let Some(stub) = stub {
             self.inner.refresh(stub, &mut Vec::new());
         }
     }

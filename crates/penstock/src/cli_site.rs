@@ -1,0 +1,208 @@
+//! `penstock site`: sets a site up, pairs it with others, shows it.
+
+use std::fs;
+use std::net::SocketAddr;
+use std::os::unix::fs::DirBuilderExt as _;
+use std::path::Path;
+
+use anyhow::Context as _;
+use penstock_api::rest::{JoinReply, JoinRequest, SiteView, StatusView, TokenReply};
+use penstock_io::trust::SiteAuthority;
+use penstock_proto::id::{Name, PeerId};
+
+use crate::client::Client;
+use crate::config::{Config, DirectoryArgs, PORT_DEFAULT, StoreConfig};
+use crate::daemon::TRUST_DIRECTORY;
+use crate::exit::{self, ExitCode, Failure};
+
+/// Sets a site up, pairs it with others, shows it
+#[derive(clap::Args)]
+pub(crate) struct SiteArgs {
+    #[command(flatten)]
+    directory: DirectoryArgs,
+    #[command(subcommand)]
+    command: SiteCommand,
+}
+
+#[derive(clap::Subcommand)]
+enum SiteCommand {
+    /// Makes a site directory: authority, certificate, configuration
+    Init(InitArgs),
+    /// Prints a pairing token for another site, or joins with one that another site printed
+    Pair {
+        /// The other site's token; without it, one is made
+        token: Option<String>,
+    },
+    /// Lists this site and those it is paired with
+    List {
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Ends the pairing with a site
+    Unpair {
+        /// Its name
+        site: Name,
+    },
+    /// Shows how the daemon is
+    Status {
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+#[derive(clap::Args)]
+struct InitArgs {
+    /// Name of the site: a-z, 0-9, `-`, `_`
+    #[arg(long)]
+    name: Name,
+    /// Name of this host within it
+    #[arg(long, default_value = "dtn1")]
+    peer: Name,
+    /// Where to listen for other sites and data [default: 0.0.0.0:7444]
+    #[arg(long, value_name = "ADDRESS")]
+    listen: Option<SocketAddr>,
+    /// Address to tell to other sites, if it is another one
+    #[arg(long, value_name = "ADDRESS")]
+    advertise: Vec<SocketAddr>,
+    /// A store: a directory under a name. May be given again
+    #[arg(long = "store", value_name = "NAME=PATH")]
+    stores: Vec<String>,
+}
+
+/// Runs it.
+///
+/// # Errors
+/// The directory is taken, no daemon answers, or what it answers.
+pub(crate) fn run(args: SiteArgs) -> anyhow::Result<ExitCode> {
+    let directory = &args.directory.directory;
+    let client = || Client::new(directory);
+    match args.command {
+        SiteCommand::Init(init) => make(directory, init)?,
+        SiteCommand::Pair { token: None } => offer(&client()?)?,
+        SiteCommand::Pair { token: Some(token) } => join(&client()?, token)?,
+        SiteCommand::List { json } => list(&client()?, json)?,
+        SiteCommand::Unpair { site } => {
+            client()?.delete(&format!("/sites/{site}"))?;
+            exit::warn(&format!("site `{site}` is no longer trusted here; unpair there as well"));
+        }
+        SiteCommand::Status { json } => status(&client()?, json)?,
+    }
+    Ok(ExitCode::Done)
+}
+
+fn make(directory: &Path, init: InitArgs) -> anyhow::Result<()> {
+    let path = Config::path(directory);
+    let trust = directory.join(TRUST_DIRECTORY);
+    for taken in [&path, &trust] {
+        if taken.exists() {
+            let message = format!("`{}` exists: there is a site already", taken.display());
+            return Err(Failure::new(ExitCode::Refused, message)
+                .hint("choose another directory, or remove it if the site is given up")
+                .into());
+        }
+    }
+    let stores = init.stores.iter().map(|text| store_of(text)).collect::<Result<_, _>>()?;
+    let config = Config {
+        site: init.name.clone(),
+        peer: init.peer.clone(),
+        listen: init.listen.unwrap_or_else(|| SocketAddr::from(([0, 0, 0, 0], PORT_DEFAULT))),
+        advertise: init.advertise,
+        running_max: penstock_controller::manager::RUNNING_MAX_DEFAULT,
+        stores,
+    };
+    config.check().map_err(|why| Failure::new(ExitCode::Usage, why))?;
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(directory).map_err(|error| {
+        Failure::io(format!("make the directory `{}`", directory.display()), error)
+    })?;
+    let authority = SiteAuthority::create(init.name.clone()).context("make the site's keys")?;
+    let identity = authority
+        .issue_peer(&PeerId { site: init.name, peer: init.peer })
+        .context("make the peer's certificate")?;
+    authority.save(&trust).context("store the site's keys")?;
+    identity.save(&trust).context("store the peer's certificate")?;
+    fs::write(&path, config.to_text()?)
+        .map_err(|error| Failure::io(format!("write `{}`", path.display()), error))?;
+    exit::print(&format!(
+        "site {} in {}\nfingerprint {}",
+        config.site,
+        directory.display(),
+        authority.fingerprint()
+    ))?;
+    exit::warn(&format!("start it with: penstock daemon --dir {}", directory.display()));
+    Ok(())
+}
+
+/// `NAME=PATH`; a relative path is taken from where the command runs.
+fn store_of(text: &str) -> anyhow::Result<StoreConfig> {
+    let usage = |why: String| Failure::new(ExitCode::Usage, why).hint("--store NAME=/a/directory");
+    let (name, path) =
+        text.split_once('=').ok_or_else(|| usage(format!("`{text}` is not NAME=PATH")))?;
+    let name = name.parse().map_err(|error| usage(format!("{error}")))?;
+    if path.starts_with("null:") || path.starts_with("mem:") {
+        return Ok(StoreConfig::new(name, path.to_owned()));
+    }
+    let absolute =
+        std::path::absolute(path).map_err(|error| Failure::io(format!("find `{path}`"), error))?;
+    let absolute = absolute.to_str().ok_or_else(|| {
+        usage("the path of a store must be UTF-8; what lies below it need not".to_owned())
+    })?;
+    Ok(StoreConfig::new(name, absolute.to_owned()))
+}
+
+fn offer(client: &Client) -> anyhow::Result<()> {
+    let reply: TokenReply = client.post("/sites/token", &())?;
+    exit::print(&reply.token)?;
+    let minutes = reply.expires.saturating_sub(crate::daemon::now_seconds()).div_ceil(60);
+    exit::warn(&format!(
+        "good once, for {minutes} minutes; at the other site: penstock site pair TOKEN\n\
+         fingerprint of this site: {}",
+        reply.fingerprint
+    ));
+    Ok(())
+}
+
+fn join(client: &Client, token: String) -> anyhow::Result<()> {
+    let reply: JoinReply = client.post("/sites/join", &JoinRequest { token })?;
+    exit::print(&format!(
+        "paired with site {}\n  its fingerprint  {}\n  our fingerprint  {}",
+        reply.site.name, reply.site.fingerprint, reply.own_fingerprint
+    ))?;
+    Ok(())
+}
+
+fn list(client: &Client, json: bool) -> anyhow::Result<()> {
+    let sites: Vec<SiteView> = client.get("/sites")?;
+    for site in &sites {
+        if json {
+            exit::print(&serde_json::to_string(site)?)?;
+            continue;
+        }
+        let addresses: Vec<_> = site.addresses.iter().map(ToString::to_string).collect();
+        let own = if site.own { " (this site)" } else { "" };
+        exit::print(&format!("{}{own}  {}  {}", site.name, addresses.join(","), site.fingerprint))?;
+    }
+    Ok(())
+}
+
+fn status(client: &Client, json: bool) -> anyhow::Result<()> {
+    let status: StatusView = client.get("/status")?;
+    if json {
+        exit::print(&serde_json::to_string(&status)?)?;
+        return Ok(());
+    }
+    exit::print(&format!(
+        "site {} peer {}: version {}, process {}, listening on {}\n\
+         transfers: {} running, {} queued\nfingerprint {}",
+        status.site.name,
+        status.peer,
+        status.version,
+        status.pid,
+        status.listen,
+        status.running,
+        status.queued,
+        status.site.fingerprint
+    ))?;
+    Ok(())
+}

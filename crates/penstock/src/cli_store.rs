@@ -1,0 +1,49 @@
+//! `penstock store`: the stores of this site.
+
+use penstock_api::rest::StoreView;
+
+use crate::client::Client;
+use crate::config::DirectoryArgs;
+use crate::exit::{self, ExitCode};
+
+/// Shows the stores of this site
+#[derive(clap::Args)]
+pub(crate) struct StoreArgs {
+    #[command(flatten)]
+    directory: DirectoryArgs,
+    #[command(subcommand)]
+    command: StoreCommand,
+}
+
+#[derive(clap::Subcommand)]
+enum StoreCommand {
+    /// Lists the stores of this site
+    List {
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+/// Runs it.
+///
+/// # Errors
+/// No daemon answers.
+pub(crate) fn run(args: StoreArgs) -> anyhow::Result<ExitCode> {
+    let StoreCommand::List { json } = args.command;
+    let stores: Vec<StoreView> = Client::new(&args.directory.directory)?.get("/stores")?;
+    for store in &stores {
+        if json {
+            exit::print(&serde_json::to_string(store)?)?;
+            continue;
+        }
+        let write = if store.read_only { "nobody".to_owned() } else { store.write.join(",") };
+        exit::print(&format!(
+            "{:<16} {}  read: {}  write: {write}",
+            store.name.as_str(),
+            store.place,
+            store.read.join(",")
+        ))?;
+    }
+    Ok(ExitCode::Done)
+}

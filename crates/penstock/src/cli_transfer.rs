@@ -1,0 +1,493 @@
+//! `penstock transfer`: submits transfers to the daemon, shows and steers them.
+
+use std::fs;
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+
+use penstock_api::problem::Exit;
+use penstock_api::rest::{
+    Action, Event, FailureList, OrphanKind, OrphanList, TransferEvent, TransferList,
+};
+use penstock_api::transfer::{
+    Durability, Encryption, Location, PathText, TransferOptions, TransferRequest, TransferState,
+    TransferView,
+};
+use penstock_proto::digest::DigestKind;
+use penstock_proto::id::TransferId;
+use penstock_proto::name;
+use penstock_proto::units::{format_bytes, format_rate};
+
+use crate::client::{Client, Next, exit_code};
+use crate::config::DirectoryArgs;
+use crate::exit::{self, ExitCode, Failure};
+use crate::progress::{Mode, Reporter, state_name};
+
+/// Moves data sets between sites: submits, shows and steers transfers
+#[derive(clap::Args)]
+#[command(after_help = exit::help(&ExitCode::ALL))]
+pub(crate) struct TransferArgs {
+    #[command(flatten)]
+    directory: DirectoryArgs,
+    #[command(subcommand)]
+    command: TransferCommand,
+}
+
+#[derive(clap::Subcommand)]
+enum TransferCommand {
+    /// Submits a transfer, and prints its id
+    Submit(Box<SubmitArgs>),
+    /// Lists transfers, newest first
+    List {
+        /// Print JSON Lines
+        #[arg(long)]
+        json: bool,
+    },
+    /// Shows one transfer
+    Show {
+        /// Its id, or the first digits of it
+        id: String,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Shows how a transfer goes on until it ends
+    Watch {
+        /// Its id, or the first digits of it
+        id: String,
+        /// Print JSON Lines
+        #[arg(long)]
+        json: bool,
+    },
+    /// Waits until a transfer ends; exits as it does
+    Wait {
+        /// Its id, or the first digits of it
+        id: String,
+        /// Show how it goes on meanwhile
+        #[arg(short = 'P', long)]
+        progress: bool,
+        /// Print JSON Lines
+        #[arg(long)]
+        json: bool,
+    },
+    /// Stops a transfer and keeps what it has done
+    Pause(IdArgs),
+    /// Lets a paused transfer go on
+    Resume(IdArgs),
+    /// Gives a transfer up and removes what is temporary
+    Cancel(IdArgs),
+    /// Begins a failed transfer again, with what is missing
+    Retry(IdArgs),
+    /// Prints the digest list of a transfer that was submitted with --write-digests
+    Digests {
+        /// Its id, or the first digits of it
+        id: String,
+        /// Write it to this file
+        #[arg(short, long, value_name = "FILE")]
+        output: PathBuf,
+    },
+    /// Lists what is left over of transfers that nobody will go on with
+    Orphans {
+        /// Remove it
+        #[arg(long)]
+        remove: bool,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+#[derive(clap::Args)]
+struct IdArgs {
+    /// Its id, or the first digits of it
+    id: String,
+}
+
+#[derive(Clone, Copy, clap::ValueEnum)]
+enum EncryptionArg {
+    Tls,
+    Off,
+}
+
+#[derive(Clone, Copy, clap::ValueEnum)]
+pub(crate) enum DurabilityArg {
+    Batch,
+    Fsync,
+    None,
+}
+
+impl From<DurabilityArg> for Durability {
+    fn from(argument: DurabilityArg) -> Self {
+        match argument {
+            DurabilityArg::Batch => Self::Batch,
+            DurabilityArg::Fsync => Self::Fsync,
+            DurabilityArg::None => Self::None,
+        }
+    }
+}
+
+#[derive(clap::Args)]
+struct SubmitArgs {
+    /// From where: SITE:STORE/PATH; with a slash at its end its contents are meant
+    source: Location,
+    /// To where: SITE:STORE/PATH
+    target: Location,
+    /// Wait until it ends; exit as it does
+    #[arg(long)]
+    wait: bool,
+    /// Whether payload is encrypted on the wire
+    #[arg(long, value_enum, default_value = "tls")]
+    encryption: EncryptionArg,
+    /// Which hash verifies the data: blake3, or xxh3-128, which finds accidents only
+    #[arg(long, default_value = "blake3", value_parser = parse_digest)]
+    digest: DigestKind,
+    /// When a file counts as durable
+    #[arg(long, value_enum, default_value = "batch")]
+    durability: DurabilityArg,
+    /// When it has ended, write the digests of all files here, for `b3sum --check`
+    #[arg(long, value_name = "FILE", requires = "wait")]
+    write_digests: Option<PathBuf>,
+    /// Move only the paths in this file (`-`: standard input), one a line, relative to the source,
+    /// written as lists of failures are
+    #[arg(long, value_name = "FILE")]
+    files_from: Option<PathBuf>,
+    /// Most lanes at a time; 0 lets the engine decide
+    #[arg(long, default_value_t = 0)]
+    lanes_max: u32,
+    /// Id to submit under, 32 hexadecimal digits: the same again is the same transfer
+    #[arg(long)]
+    id: Option<TransferId>,
+    /// Wait, and show how it goes on
+    #[arg(short = 'P', long)]
+    progress: bool,
+    /// Print JSON Lines
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) fn parse_digest(text: &str) -> Result<DigestKind, String> {
+    match text {
+        "blake3" => Ok(DigestKind::Blake3),
+        "xxh3-128" => Ok(DigestKind::Xxh3),
+        _ => Err("blake3 or xxh3-128".to_owned()),
+    }
+}
+
+/// Runs it.
+///
+/// # Errors
+/// No daemon answers, or what it answers; the exit code says how a transfer ended.
+pub(crate) fn run(args: TransferArgs) -> anyhow::Result<ExitCode> {
+    let client = Client::new(&args.directory.directory)?;
+    match args.command {
+        TransferCommand::Submit(submit) => return run_submit(&client, *submit),
+        TransferCommand::List { json } => list(&client, json)?,
+        TransferCommand::Show { id, json } => show(&client, &id, json)?,
+        TransferCommand::Watch { id, json } => {
+            return follow(&client, &id, Mode::choose(json, true));
+        }
+        TransferCommand::Wait { id, progress, json } => {
+            return follow(&client, &id, Mode::choose(json, progress));
+        }
+        TransferCommand::Pause(args) => act(&client, &args.id, Action::Pause)?,
+        TransferCommand::Resume(args) => act(&client, &args.id, Action::Resume)?,
+        TransferCommand::Cancel(args) => act(&client, &args.id, Action::Cancel)?,
+        TransferCommand::Retry(args) => act(&client, &args.id, Action::Retry)?,
+        TransferCommand::Digests { id, output } => write_digests(&client, &id, &output)?,
+        TransferCommand::Orphans { remove, json } => orphans(&client, remove, json)?,
+    }
+    Ok(ExitCode::Done)
+}
+
+fn run_submit(client: &Client, args: SubmitArgs) -> anyhow::Result<ExitCode> {
+    let request = request_of(&args)?;
+    let view: TransferView = client.post("/transfers", &request)?;
+    let id = view.id.to_string();
+    if args.json {
+        exit::print(&serde_json::to_string(&Event::of(&view))?)?;
+    } else {
+        exit::print(&id)?;
+    }
+    if !args.wait && !args.progress {
+        return Ok(ExitCode::Done);
+    }
+    let code = follow(client, &id, Mode::choose(args.json, true))?;
+    if let Some(path) = &args.write_digests
+        && matches!(code, ExitCode::Done | ExitCode::SomeFailed)
+    {
+        write_digests(client, &id, path)?;
+    }
+    Ok(code)
+}
+
+fn request_of(args: &SubmitArgs) -> anyhow::Result<TransferRequest> {
+    if args.digest == DigestKind::Xxh3 {
+        if args.write_digests.is_some() {
+            let message = "XXH3 gives no digests of files";
+            return Err(Failure::new(ExitCode::Usage, message)
+                .hint("leave out `--digest xxh3-128`, or `--write-digests`")
+                .into());
+        }
+        exit::warn(&xxh3_warning(matches!(args.encryption, EncryptionArg::Off)));
+    }
+    let files_from = args.files_from.as_deref().map(read_paths).transpose()?;
+    Ok(TransferRequest {
+        id: args.id.unwrap_or_else(|| TransferId(rand::random())),
+        source: args.source.clone(),
+        target: args.target.clone(),
+        options: TransferOptions {
+            digest: args.digest,
+            encryption: match args.encryption {
+                EncryptionArg::Tls => Encryption::Tls,
+                EncryptionArg::Off => Encryption::Off,
+            },
+            durability: args.durability.into(),
+            digest_list: args.write_digests.is_some(),
+            lanes_max: args.lanes_max,
+            files_from: files_from.unwrap_or_default(),
+        },
+    })
+}
+
+/// What `--digest xxh3-128` does not protect against (hard case D3).
+pub(crate) fn xxh3_warning(clear: bool) -> String {
+    let wire = if clear {
+        "with `--encryption off` anybody on the way can alter the data unseen"
+    } else {
+        "TLS protects the data on the way"
+    };
+    format!("note: XXH3-128 finds accidents, not attackers, and gives no digests of files; {wire}")
+}
+
+/// The paths in a list: one a line, escaped as lists of failures are.
+///
+/// # Errors
+/// The file cannot be read, or a line is not a path.
+pub(crate) fn read_paths(path: &Path) -> anyhow::Result<Vec<PathText>> {
+    let failed = |error| Failure::io(format!("read `{}`", path.display()), error);
+    let text = if path == Path::new("-") {
+        let mut text = String::new();
+        std::io::stdin().lock().read_to_string(&mut text).map_err(failed)?;
+        text
+    } else {
+        fs::read_to_string(path).map_err(failed)?
+    };
+    let lines = text.lines().filter(|line| !line.is_empty());
+    let paths: Vec<_> = lines
+        .map(|line| {
+            let bytes = name::unescape(line.trim_end_matches('/'));
+            bytes.filter(|path| name::check_relative(path).is_ok()).map(PathText).ok_or_else(|| {
+                let message = format!("`{line}` in `{}` is not a relative path", path.display());
+                Failure::new(ExitCode::Usage, message)
+            })
+        })
+        .collect::<Result<_, _>>()?;
+    if paths.is_empty() {
+        let message = format!("`{}` names no files", path.display());
+        return Err(Failure::new(ExitCode::Usage, message).into());
+    }
+    Ok(paths)
+}
+
+/// Shows a transfer until it ends, and says how it did.
+fn follow(client: &Client, id: &str, mode: Mode) -> anyhow::Result<ExitCode> {
+    let mut reporter = Reporter::new(mode);
+    let mut summary = None;
+    let followed = client.follow(&format!("/transfers/{id}/events"), |event| {
+        reporter.show(event)?;
+        if let Event::Summary(event) = event {
+            summary = Some(event.clone());
+            return Ok(Next::Enough);
+        }
+        Ok(Next::More)
+    });
+    drop(reporter);
+    if let Err(error) = followed {
+        let interrupted = exit::code_of(&error) == ExitCode::Interrupted;
+        if interrupted {
+            exit::warn(&format!(
+                "the transfer goes on; `penstock transfer watch {id}` shows it again, \
+                 `penstock transfer cancel {id}` gives it up"
+            ));
+        }
+        return Err(error);
+    }
+    let Some(summary) = summary else {
+        let message = "the daemon ended before the transfer did";
+        return Err(Failure::new(ExitCode::Temporary, message)
+            .hint("start it again: the transfer goes on from where it was")
+            .into());
+    };
+    ended(client, &summary)
+}
+
+/// The exit of a transfer that has ended; its failed items go to a file.
+fn ended(client: &Client, summary: &TransferEvent) -> anyhow::Result<ExitCode> {
+    let code = exit_code(summary.exit.unwrap_or(Exit::Unclassified));
+    if summary.state == TransferState::Done {
+        return Ok(code);
+    }
+    let short = summary.id.short();
+    let message = format!("transfer {short} {}: {}", state_name(summary.state), summary.reason);
+    let failure = Failure::new(code, message);
+    if summary.state == TransferState::Cancelled {
+        return Err(failure.into());
+    }
+    let list: FailureList = client.get(&format!("/transfers/{}/failures", summary.id))?;
+    if list.failures.is_empty() {
+        let hint = format!("`penstock transfer retry {short}` goes on with what is missing");
+        return Err(failure.hint(hint).into());
+    }
+    for item in list.failures.iter().take(5) {
+        exit::warn(&format!("failed: {}: {}", item.path, item.message));
+    }
+    let paths: Vec<_> = list.failures.iter().map(|item| &item.path).collect();
+    let file = write_failures(&short, &paths)?;
+    let part = if list.complete { "" } else { " the first of" };
+    let hint = format!(
+        "`{}` lists{part} the failed items, for --files-from; \
+         `penstock transfer retry {short}` tries just these again",
+        file.display()
+    );
+    Err(failure.hint(hint).into())
+}
+
+/// Writes a list of failed items, for `--files-from`, where the command runs.
+///
+/// # Errors
+/// Nowhere can a file be written.
+pub(crate) fn write_failures(short: &str, paths: &[&PathText]) -> anyhow::Result<PathBuf> {
+    let mut text = String::new();
+    for path in paths {
+        text.push_str(&path.to_string());
+        text.push('\n');
+    }
+    let name = format!("penstock-failed-{short}.txt");
+    let here = PathBuf::from(&name);
+    if fs::write(&here, &text).is_ok() {
+        return Ok(here);
+    }
+    let elsewhere = std::env::temp_dir().join(name);
+    fs::write(&elsewhere, &text)
+        .map_err(|error| Failure::io(format!("write `{}`", elsewhere.display()), error))?;
+    Ok(elsewhere)
+}
+
+fn write_digests(client: &Client, id: &str, path: &Path) -> anyhow::Result<()> {
+    let list = client.get_bytes(&format!("/transfers/{id}/digests"))?;
+    fs::write(path, list)
+        .map_err(|error| Failure::io(format!("write `{}`", path.display()), error))?;
+    exit::warn(&format!("digests in `{}`: check them with `b3sum --check`", path.display()));
+    Ok(())
+}
+
+fn act(client: &Client, id: &str, action: Action) -> anyhow::Result<()> {
+    let path = format!("/transfers/{id}/{}", action.as_str());
+    let view: TransferView = client.post(&path, &())?;
+    let reason = if view.reason.is_empty() { String::new() } else { format!(": {}", view.reason) };
+    exit::warn(&format!("{} {}{reason}", view.id.short(), state_name(view.state)));
+    Ok(())
+}
+
+fn list(client: &Client, json: bool) -> anyhow::Result<()> {
+    let mut path = "/transfers".to_owned();
+    loop {
+        let part: TransferList = client.get(&path)?;
+        for view in &part.transfers {
+            if json {
+                exit::print(&serde_json::to_string(view)?)?;
+                continue;
+            }
+            let reason =
+                if view.reason.is_empty() { String::new() } else { format!("  {}", view.reason) };
+            exit::print(&format!(
+                "{}  {:<9} {:>10}  {} -> {}{reason}",
+                view.id.short(),
+                state_name(view.state),
+                format_bytes(view.progress.bytes),
+                view.source,
+                view.target
+            ))?;
+        }
+        let Some(next) = part.next else { return Ok(()) };
+        path = format!("/transfers?cursor={next}");
+    }
+}
+
+fn show(client: &Client, id: &str, json: bool) -> anyhow::Result<()> {
+    let view: TransferView = client.get(&format!("/transfers/{id}"))?;
+    if json {
+        exit::print(&serde_json::to_string(&view)?)?;
+        return Ok(());
+    }
+    let progress = &view.progress;
+    let more = if progress.scan_complete { "" } else { " so far" };
+    let mut rows = vec![
+        ("transfer", view.id.to_string()),
+        ("source", view.source.to_string()),
+        ("target", view.target.to_string()),
+        ("state", state_name(view.state).to_owned()),
+        ("reason", view.reason.clone()),
+        ("files", format!("{} of {}{more}", progress.files, progress.files_found)),
+        (
+            "bytes",
+            format!(
+                "{} of {}{more}, {} durable",
+                format_bytes(progress.bytes),
+                format_bytes(progress.bytes_found),
+                format_bytes(progress.bytes_durable)
+            ),
+        ),
+        ("rate", format_rate(progress.rate_bits_per_s)),
+        ("limited by", progress.limit.clone()),
+        ("lanes", progress.lanes.to_string()),
+        ("failed", progress.errors.to_string()),
+        ("durable by", view.durable_by.clone()),
+        ("protection", protection(&view.options)),
+    ];
+    rows.retain(|(_, value)| !value.is_empty());
+    for (key, value) in rows {
+        exit::print(&format!("{key:<11} {value}"))?;
+    }
+    for item in &view.failures {
+        exit::print(&format!("failed      {}: {}", item.path, item.message))?;
+    }
+    Ok(())
+}
+
+/// What protects the data, in words (D3).
+fn protection(options: &TransferOptions) -> String {
+    let wire = match options.encryption {
+        Encryption::Tls => "TLS 1.3",
+        Encryption::Off => "not encrypted",
+    };
+    let hash = match options.digest {
+        DigestKind::Blake3 => "BLAKE3",
+        DigestKind::Xxh3 => "XXH3-128: against accidents, not attackers",
+    };
+    format!("{wire}; {hash}")
+}
+
+fn orphans(client: &Client, remove: bool, json: bool) -> anyhow::Result<()> {
+    let list: OrphanList = if remove {
+        serde_json::from_slice(&client.delete("/orphans")?)?
+    } else {
+        client.get("/orphans")?
+    };
+    for orphan in &list.orphans {
+        if json {
+            exit::print(&serde_json::to_string(orphan)?)?;
+            continue;
+        }
+        let kind = match orphan.kind {
+            OrphanKind::Journal => "journal of no transfer",
+            OrphanKind::Ledger => "ledger of an ended transfer",
+            OrphanKind::Stub => "stub without owner",
+        };
+        let removed = if orphan.removed { "  removed" } else { "" };
+        exit::print(&format!("{}  {kind}  {}{removed}", orphan.id.short(), orphan.place))?;
+    }
+    if list.orphans.is_empty() {
+        exit::warn("nothing is left over");
+    }
+    Ok(())
+}

@@ -1,0 +1,189 @@
+//! Asks the daemon of a site directory, over its Unix socket.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use http_body_util::BodyExt as _;
+use hyper::Method;
+use penstock_api::problem::{Exit, Problem};
+use penstock_api::rest::{Event, SOCKET_NAME};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tokio::net::UnixStream;
+use tokio::runtime::Runtime;
+
+use crate::exit::{ExitCode, Failure};
+use crate::http;
+
+/// How long the daemon may take for one answer; it may have to ask another site meanwhile.
+const DEADLINE: Duration = Duration::from_secs(60);
+/// How long an event stream may be silent: it tells something every second.
+const SILENCE: Duration = Duration::from_secs(90);
+
+/// A client of the local API. Its methods block.
+pub(crate) struct Client {
+    socket: PathBuf,
+    runtime: Runtime,
+}
+
+/// What the reader of an event stream wants next.
+pub(crate) enum Next {
+    /// The next event.
+    More,
+    /// No more events.
+    Enough,
+}
+
+impl Client {
+    /// A client of the daemon of a site directory; the daemon is not asked yet.
+    ///
+    /// # Errors
+    /// There are no threads or descriptors left.
+    pub(crate) fn new(directory: &Path) -> anyhow::Result<Self> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        Ok(Self { socket: directory.join(SOCKET_NAME), runtime })
+    }
+
+    /// GETs an object.
+    ///
+    /// # Errors
+    /// What the daemon answers, or that there is none.
+    pub(crate) fn get<T: DeserializeOwned>(&self, path: &str) -> anyhow::Result<T> {
+        Ok(http::decode(&self.call(Method::GET, path, None)?).map_err(failure)?)
+    }
+
+    /// GETs bytes as they are.
+    ///
+    /// # Errors
+    /// As [`Client::get`].
+    pub(crate) fn get_bytes(&self, path: &str) -> anyhow::Result<Vec<u8>> {
+        Ok(self.call(Method::GET, path, None)?)
+    }
+
+    /// POSTs an object, and gives the one that is answered.
+    ///
+    /// # Errors
+    /// As [`Client::get`].
+    pub(crate) fn post<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        body: &impl Serialize,
+    ) -> anyhow::Result<T> {
+        let body = http::encode(body).map_err(failure)?;
+        Ok(http::decode(&self.call(Method::POST, path, Some(body))?).map_err(failure)?)
+    }
+
+    /// DELETEs something, and gives what is answered.
+    ///
+    /// # Errors
+    /// As [`Client::get`].
+    pub(crate) fn delete(&self, path: &str) -> anyhow::Result<Vec<u8>> {
+        self.call(Method::DELETE, path, None)
+    }
+
+    fn call(&self, method: Method, path: &str, body: Option<Vec<u8>>) -> anyhow::Result<Vec<u8>> {
+        let talk = async {
+            let response = self.send(method, path, body).await?;
+            http::read(response).await
+        };
+        let reply = self.runtime.block_on(async { tokio::time::timeout(DEADLINE, talk).await });
+        match reply {
+            Ok(Ok(body)) => Ok(body.to_vec()),
+            Ok(Err(problem)) => Err(failure(problem).into()),
+            Err(_) => {
+                let message = format!("the daemon gave no answer in {} s", DEADLINE.as_secs());
+                Err(Failure::new(ExitCode::Temporary, message).into())
+            }
+        }
+    }
+
+    async fn send(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<Vec<u8>>,
+    ) -> Result<hyper::Response<hyper::body::Incoming>, Problem> {
+        let stream = UnixStream::connect(&self.socket).await.map_err(|error| {
+            let title = format!("no daemon answers at `{}`", self.socket.display());
+            Problem::new(Exit::Temporary, "no-daemon", title)
+                .because(error)
+                .hint("start it with `penstock daemon --dir DIR`; `--dir` or PENSTOCK_DIR names it")
+        })?;
+        http::send(stream, method, &format!("/api/v1{path}"), body).await
+    }
+
+    /// Follows a stream of events until it ends, `each` has enough, or the user interrupts.
+    ///
+    /// # Errors
+    /// What the daemon answers; that it went away; exit 130 when interrupted.
+    pub(crate) fn follow(
+        &self,
+        path: &str,
+        mut each: impl FnMut(&Event) -> anyhow::Result<Next>,
+    ) -> anyhow::Result<()> {
+        self.runtime.block_on(async {
+            let interrupted = tokio::signal::ctrl_c();
+            tokio::pin!(interrupted);
+            let mut body = tokio::select! {
+                reply = self.send(Method::GET, path, None) => reply.map_err(failure)?.into_body(),
+                _ = &mut interrupted => return Err(self::interrupted()),
+            };
+            let mut text = Vec::new();
+            loop {
+                let frame = tokio::select! {
+                    frame = tokio::time::timeout(SILENCE, body.frame()) => frame,
+                    _ = &mut interrupted => return Err(self::interrupted()),
+                };
+                let frame = match frame {
+                    Ok(Some(Ok(frame))) => frame,
+                    Ok(None) => return Ok(()),
+                    Ok(Some(Err(error))) => {
+                        let failure = Failure::new(ExitCode::Temporary, "the daemon went away");
+                        return Err(failure.caused_by(error).into());
+                    }
+                    Err(_) => {
+                        let message = "the daemon has been silent for too long";
+                        return Err(Failure::new(ExitCode::Temporary, message).into());
+                    }
+                };
+                text.extend_from_slice(frame.data_ref().map_or(&[][..], |data| data));
+                while let Some(end) = text.iter().position(|&byte| byte == b'\n') {
+                    let line: Vec<u8> = text.drain(..=end).collect();
+                    let Some(json) = line.strip_prefix(b"data:") else { continue };
+                    let event = http::decode(json.trim_ascii()).map_err(failure)?;
+                    if matches!(each(&event)?, Next::Enough) {
+                        return Ok(());
+                    }
+                }
+            }
+        })
+    }
+}
+
+fn interrupted() -> anyhow::Error {
+    Failure::new(ExitCode::Interrupted, "interrupted").into()
+}
+
+/// A problem as this program reports it.
+pub(crate) fn failure(problem: Problem) -> Failure {
+    let failure = Failure::new(exit_code(problem.exit), problem.title);
+    let failure = if problem.hint.is_empty() { failure } else { failure.hint(problem.hint) };
+    if problem.detail.is_empty() { failure } else { failure.caused_by(problem.detail) }
+}
+
+/// The exit code of a problem or a transfer.
+pub(crate) fn exit_code(exit: Exit) -> ExitCode {
+    match exit {
+        Exit::Done => ExitCode::Done,
+        Exit::Unclassified => ExitCode::Unclassified,
+        Exit::Usage => ExitCode::Usage,
+        Exit::SomeFailed => ExitCode::SomeFailed,
+        Exit::SourceChanged => ExitCode::SourceChanged,
+        Exit::Temporary => ExitCode::Temporary,
+        Exit::Refused => ExitCode::Refused,
+        Exit::Fatal => ExitCode::Fatal,
+        Exit::Integrity => ExitCode::Integrity,
+        Exit::NotAuthorised => ExitCode::NotAuthorised,
+        Exit::Interrupted => ExitCode::Interrupted,
+    }
+}

@@ -1,0 +1,281 @@
+//! The site's configuration: one TOML file, read once, turned once into what it means.
+//!
+//! `DIR/penstock.toml`, or `/etc/penstock/penstock.toml` where the default directory has none.
+//! Unknown keys are errors.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
+use std::path::{Path, PathBuf};
+
+use anyhow::Context as _;
+use penstock_api::rest::StoreView;
+use penstock_proto::id::Name;
+use serde::{Deserialize, Serialize};
+
+use crate::exit::{ExitCode, Failure};
+
+/// Where a site's state lies unless `--dir` or `PENSTOCK_DIR` says otherwise.
+pub(crate) const DIRECTORY_DEFAULT: &str = "/var/lib/penstock";
+/// Port of peers and data unless configured.
+pub(crate) const PORT_DEFAULT: u16 = 7444;
+const FILE_NAME: &str = "penstock.toml";
+const SYSTEM_FILE: &str = "/etc/penstock/penstock.toml";
+
+/// Which site directory a command works with.
+#[derive(clap::Args, Clone, Debug)]
+pub(crate) struct DirectoryArgs {
+    /// The site directory: keys, configuration, state, socket
+    #[arg(long = "dir", env = "PENSTOCK_DIR", default_value = DIRECTORY_DEFAULT, global = true)]
+    pub(crate) directory: PathBuf,
+}
+
+/// The file, as it is written.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Config {
+    /// Name of the site; as in its certificate.
+    pub(crate) site: Name,
+    /// Name of this peer; as in its certificate.
+    pub(crate) peer: Name,
+    /// Where the daemon listens for peers and data. Default: port 7444 of all addresses.
+    #[serde(default = "listen_default")]
+    pub(crate) listen: SocketAddr,
+    /// Addresses told to paired sites. Default: `listen`, or where that is all addresses, the one
+    /// that the default route uses.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) advertise: Vec<SocketAddr>,
+    /// Transfers that run at a time. Default: 4; more wait for their turn.
+    #[serde(default = "running_max_default")]
+    pub(crate) running_max: usize,
+    /// The stores: only what is listed here can be read or written by anybody.
+    #[serde(default, rename = "store")]
+    pub(crate) stores: Vec<StoreConfig>,
+}
+
+/// One store.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct StoreConfig {
+    /// Its name in `SITE:STORE/PATH`.
+    pub(crate) name: Name,
+    /// An absolute path of a directory, or `null:`, or `mem:…`.
+    pub(crate) path: String,
+    /// Refuse to write. Default: false.
+    #[serde(default)]
+    pub(crate) read_only: bool,
+    /// Sites that may read, or `*` for all that are paired. Default: `["*"]`.
+    #[serde(default = "everybody")]
+    pub(crate) read: Vec<String>,
+    /// Sites whose data may be written on their own request. Default: `["*"]`.
+    #[serde(default = "everybody")]
+    pub(crate) write: Vec<String>,
+}
+
+fn listen_default() -> SocketAddr {
+    SocketAddr::from((Ipv4Addr::UNSPECIFIED, PORT_DEFAULT))
+}
+
+fn running_max_default() -> usize {
+    penstock_controller::manager::RUNNING_MAX_DEFAULT
+}
+
+fn everybody() -> Vec<String> {
+    vec!["*".to_owned()]
+}
+
+impl StoreConfig {
+    /// A store of that place with the defaults.
+    pub(crate) fn new(name: Name, path: String) -> Self {
+        Self { name, path, read_only: false, read: everybody(), write: everybody() }
+    }
+
+    /// Its directory, if it is one.
+    pub(crate) fn directory(&self) -> Option<PathBuf> {
+        self.path.starts_with('/').then(|| PathBuf::from(&self.path))
+    }
+
+    /// As the API shows it.
+    pub(crate) fn view(&self) -> StoreView {
+        StoreView {
+            name: self.name.clone(),
+            place: self.path.clone(),
+            read_only: self.read_only,
+            read: self.read.clone(),
+            write: self.write.clone(),
+        }
+    }
+}
+
+/// Which site may do what with which store.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Exports(BTreeMap<Name, StoreConfig>);
+
+impl Exports {
+    /// What a configuration exports.
+    pub(crate) fn of(config: &Config) -> Self {
+        Self(config.stores.iter().map(|store| (store.name.clone(), store.clone())).collect())
+    }
+
+    /// Whether peers of `site` may read from `store`.
+    pub(crate) fn may_read(&self, site: &Name, store: &Name) -> bool {
+        self.0.get(store).is_some_and(|store| lists(&store.read, site))
+    }
+
+    /// Whether `site` may have its data written to `store`.
+    pub(crate) fn may_write(&self, site: &Name, store: &Name) -> bool {
+        self.0.get(store).is_some_and(|store| !store.read_only && lists(&store.write, site))
+    }
+
+    /// The directory of a store.
+    pub(crate) fn directory(&self, store: &Name) -> Option<PathBuf> {
+        self.0.get(store)?.directory()
+    }
+}
+
+fn lists(sites: &[String], site: &Name) -> bool {
+    sites.iter().any(|listed| listed == "*" || listed == site.as_str())
+}
+
+impl Config {
+    /// Reads the configuration of a site directory, and checks it.
+    ///
+    /// # Errors
+    /// There is none, or it is wrong: the message says where.
+    pub(crate) fn load(directory: &Path) -> anyhow::Result<Self> {
+        let own = Self::path(directory);
+        let system = Path::new(SYSTEM_FILE);
+        let default = directory == Path::new(DIRECTORY_DEFAULT);
+        let path = if default && !own.exists() && system.exists() { system } else { &own };
+        let text = match fs::read_to_string(path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                let message = format!("`{}` is not a site directory", directory.display());
+                return Err(Failure::new(ExitCode::Usage, message)
+                    .hint("`penstock site init --name NAME --dir DIR` makes one; `--dir` names it")
+                    .into());
+            }
+            Err(error) => {
+                return Err(Failure::io(format!("read `{}`", path.display()), error).into());
+            }
+        };
+        let config: Self = toml::from_str(&text).map_err(|error| wrong(path, &error))?;
+        config.check().map_err(|why| wrong(path, &why))?;
+        Ok(config)
+    }
+
+    /// Where the configuration of a site directory is written.
+    pub(crate) fn path(directory: &Path) -> PathBuf {
+        directory.join(FILE_NAME)
+    }
+
+    /// The file's text.
+    pub(crate) fn to_text(&self) -> anyhow::Result<String> {
+        toml::to_string(self).context("write the configuration")
+    }
+
+    /// What the types alone do not say.
+    pub(crate) fn check(&self) -> Result<(), String> {
+        let mut names = std::collections::BTreeSet::new();
+        for store in &self.stores {
+            if !names.insert(&store.name) {
+                return Err(format!("store `{}` is listed twice", store.name));
+            }
+            let virtual_store = store.path.starts_with("null:") || store.path.starts_with("mem:");
+            if !virtual_store && store.directory().is_none() {
+                return Err(format!(
+                    "store `{}`: `{}` is neither an absolute path nor `null:` nor `mem:…`",
+                    store.name, store.path
+                ));
+            }
+            for site in store.read.iter().chain(&store.write) {
+                if site != "*" && site.parse::<Name>().is_err() {
+                    return Err(format!("store `{}`: `{site}` is not a site", store.name));
+                }
+            }
+        }
+        if self.running_max == 0 {
+            return Err("`running_max` must be at least 1".to_owned());
+        }
+        Ok(())
+    }
+
+    /// The addresses told to other sites, when the daemon listens at `bound`.
+    pub(crate) fn advertised(&self, bound: SocketAddr) -> Vec<SocketAddr> {
+        if !self.advertise.is_empty() {
+            return self.advertise.clone();
+        }
+        if !bound.ip().is_unspecified() {
+            return vec![bound];
+        }
+        vec![SocketAddr::new(default_address(), bound.port())]
+    }
+}
+
+/// The address from which the default route leaves; nothing is sent to find out (connect(2) of a
+/// datagram socket only looks up the route).
+fn default_address() -> IpAddr {
+    UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))
+        .and_then(|socket| {
+            socket.connect((Ipv4Addr::new(192, 0, 2, 1), 9))?;
+            socket.local_addr()
+        })
+        .map_or(IpAddr::V4(Ipv4Addr::LOCALHOST), |address| address.ip())
+}
+
+fn wrong(path: &Path, why: &dyn std::fmt::Display) -> Failure {
+    let message = format!("the configuration `{}` is wrong", path.display());
+    Failure::new(ExitCode::Usage, message).caused_by(why.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &str = r#"
+        site = "lab"
+        peer = "dtn1"
+        [[store]]
+        name = "raw"
+        path = "/data/raw"
+        read = ["hpc"]
+        [[store]]
+        name = "bin"
+        path = "null:"
+        read_only = true
+    "#;
+
+    /// Promise: what is not said has the documented default, and what is misspelt is an error.
+    #[test]
+    fn defaults_hold_and_unknown_keys_are_errors() {
+        let config: Config = toml::from_str(TEXT).unwrap();
+        config.check().unwrap();
+        assert_eq!((config.listen.port(), config.running_max), (7444, 4));
+        assert!(toml::from_str::<Config>(&format!("raed = 1\n{TEXT}")).is_err());
+        assert!(toml::from_str::<Config>(&format!("{TEXT}\nreadonly = true")).is_err());
+        assert_eq!(toml::from_str::<Config>(&config.to_text().unwrap()).unwrap(), config);
+    }
+
+    /// Promise: a store is for whom its lists say, and only a listed store is for anybody.
+    #[test]
+    fn stores_are_exported_as_listed() {
+        let config: Config = toml::from_str(TEXT).unwrap();
+        let exports = Exports::of(&config);
+        let name = |text: &str| text.parse::<Name>().unwrap();
+        assert!(exports.may_read(&name("hpc"), &name("raw")));
+        assert!(!exports.may_read(&name("spy"), &name("raw")));
+        assert!(exports.may_write(&name("spy"), &name("raw")));
+        assert!(exports.may_read(&name("spy"), &name("bin")));
+        assert!(!exports.may_write(&name("hpc"), &name("bin")), "it is read-only");
+        assert!(!exports.may_read(&name("hpc"), &name("other")));
+    }
+
+    /// Promise: a configuration that cannot work is refused before anything is started.
+    #[test]
+    fn a_wrong_store_is_refused() {
+        for (from, to) in [("/data/raw", "data/raw"), ("bin", "raw"), ("hpc", "Hpc")] {
+            let config: Config = toml::from_str(&TEXT.replace(from, to)).unwrap();
+            assert!(config.check().is_err(), "{to}");
+        }
+    }
+}

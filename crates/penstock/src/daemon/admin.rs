@@ -1,0 +1,82 @@
+//! What the local API asks of the site itself: status, pairings, stores.
+
+use std::sync::Arc;
+
+use penstock_api::problem::{Exit, Problem};
+use penstock_api::rest::{JoinReply, JoinRequest, SiteView, StatusView, StoreView, TokenReply};
+use penstock_controller::rest::SiteAdmin;
+use penstock_io::trust::PairingOffer;
+use penstock_proto::id::Name;
+use tokio::runtime::Handle;
+
+use super::site::Site;
+use super::site_client::Sites;
+use super::{now_seconds, pairing};
+use crate::config::StoreConfig;
+
+/// The site, for its own operators.
+pub(crate) struct Admin {
+    pub(crate) site: Arc<Site>,
+    pub(crate) sites: Arc<Sites>,
+    pub(crate) runtime: Handle,
+}
+
+impl SiteAdmin for Admin {
+    fn status(&self) -> StatusView {
+        StatusView {
+            site: self.site.own_view(),
+            peer: self.site.config.peer.clone(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            listen: self.site.listen,
+            pid: std::process::id(),
+            running: 0,
+            queued: 0,
+        }
+    }
+
+    fn sites(&self) -> Result<Vec<SiteView>, Problem> {
+        let pairings = self.site.state.pairings()?;
+        let others = pairings.iter().map(Site::pairing_view);
+        Ok(std::iter::once(self.site.own_view()).chain(others).collect())
+    }
+
+    fn offer(&self) -> Result<TokenReply, Problem> {
+        let address = self.site.advertised.first().ok_or_else(|| {
+            let title = "there is no address to put into a pairing token";
+            Problem::new(Exit::Usage, "address", title).hint("set `advertise` in penstock.toml")
+        })?;
+        let fingerprint = self.site.authority.fingerprint();
+        let now = now_seconds();
+        let offer =
+            PairingOffer::create(&address.to_string(), fingerprint, now).map_err(|error| {
+                Problem::new(Exit::Fatal, "token", "no pairing token can be made").because(error)
+            })?;
+        let reply = TokenReply {
+            token: offer.token().to_text().to_string(),
+            expires: offer.expires(),
+            fingerprint: fingerprint.to_string(),
+        };
+        self.site.add_offer(offer, now);
+        Ok(reply)
+    }
+
+    fn join(&self, request: &JoinRequest) -> Result<JoinReply, Problem> {
+        self.runtime.block_on(pairing::join(&self.site, &request.token, now_seconds()))
+    }
+
+    fn unpair(&self, site: &Name) -> Result<(), Problem> {
+        let stored = self.site.state.unpair(site)?;
+        let trusted = self.site.trust.unpin(site);
+        self.sites.forget(site);
+        if stored || trusted {
+            tracing::info!(%site, "unpaired");
+            return Ok(());
+        }
+        let title = format!("site `{site}` is not paired with this one");
+        Err(Problem::new(Exit::Usage, "not-paired", title).status(404))
+    }
+
+    fn stores(&self) -> Vec<StoreView> {
+        self.site.config.stores.iter().map(StoreConfig::view).collect()
+    }
+}

@@ -1,0 +1,236 @@
+//! `penstock daemon`: one host of one site, in the foreground.
+//!
+//! It owns the site directory (a lock keeps a second one out), listens on the data port for other
+//! sites and their lanes, and on a Unix socket for its own users. What survives it is in the state
+//! database and the journal store; `kill -9` at any moment costs what was in flight and the last
+//! second's reports.
+
+mod admin;
+mod pairing;
+mod port;
+pub(crate) mod site;
+mod site_api;
+mod site_client;
+
+use std::fs;
+use std::net::SocketAddr;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use anyhow::Context as _;
+use penstock_api::rest::SOCKET_NAME;
+use penstock_controller::manager::{Manager, ManagerConfig, ManagerParts};
+use penstock_controller::rest::{self, RestParts};
+use penstock_controller::state::SqliteState;
+use penstock_io::sys::{LockError, LockFile};
+use penstock_io::trust::{PeerCertificate, Purpose, SiteAuthority, server_config};
+use tokio::net::{TcpListener, UnixListener};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::watch;
+
+use crate::config::{Config, DirectoryArgs};
+use crate::exit::{self, ExitCode, Failure};
+use crate::wiring;
+use port::Port;
+use site::Site;
+use site_api::SiteParts;
+use site_client::Sites;
+
+/// In the site directory: keys and certificates.
+pub(crate) const TRUST_DIRECTORY: &str = "trust";
+/// How long runs may take to commit their ledgers when the daemon is asked to end.
+const STOP_DEADLINE: Duration = Duration::from_millis(4500);
+/// How long what is left is waited for after that.
+const LINGER: Duration = Duration::from_millis(400);
+
+/// Runs the daemon of this host, in the foreground
+#[derive(clap::Args)]
+pub(crate) struct DaemonArgs {
+    #[command(flatten)]
+    directory: DirectoryArgs,
+    /// Listen here instead of where the configuration says; port 0 takes a free one
+    #[arg(long, value_name = "ADDRESS")]
+    listen: Option<SocketAddr>,
+}
+
+/// Seconds since 1970.
+pub(crate) fn now_seconds() -> u64 {
+    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}
+
+/// Runs until SIGTERM or SIGINT.
+///
+/// # Errors
+/// It cannot start: a second daemon, a port that is taken, keys that do not fit. Exit 7 or 2.
+pub(crate) fn run(args: DaemonArgs) -> anyhow::Result<ExitCode> {
+    start_log();
+    let directory = args.directory.directory;
+    let mut config = Config::load(&directory)?;
+    if let Some(listen) = args.listen {
+        config.listen = listen;
+    }
+    let _lock = lock(&directory)?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .thread_name("control")
+        .enable_all()
+        .build()
+        .context("start the control threads")?;
+    let result = runtime.block_on(serve(config, &directory));
+    runtime.shutdown_timeout(LINGER);
+    result
+}
+
+/// Logs go to standard error; `PENSTOCK_LOG` chooses what, as in tracing's `EnvFilter`.
+fn start_log() {
+    let filter = tracing_subscriber::EnvFilter::try_from_env("PENSTOCK_LOG")
+        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("info"));
+    // A second subscriber is refused; there is one only in tests of this process.
+    let _ =
+        tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).try_init();
+}
+
+fn lock(directory: &Path) -> anyhow::Result<LockFile> {
+    LockFile::acquire(&directory.join("lock")).map_err(|error| {
+        let message = match &error {
+            LockError::Held { process_id: Some(id), .. } => {
+                format!("`{}` has a daemon already: process {id}", directory.display())
+            }
+            LockError::Held { .. } => format!("`{}` has a daemon already", directory.display()),
+            _ => format!("`{}` cannot be locked", directory.display()),
+        };
+        Failure::new(ExitCode::Fatal, message).caused_by(error).into()
+    })
+}
+
+async fn bind(listen: SocketAddr) -> anyhow::Result<TcpListener> {
+    TcpListener::bind(listen).await.map_err(|error| {
+        let message = format!("cannot listen on {listen}");
+        let failure = Failure::new(ExitCode::Fatal, message);
+        let taken = error.kind() == std::io::ErrorKind::AddrInUse;
+        let failure = failure.caused_by(error);
+        if taken {
+            let hint = "another program has the port (`ss -ltnp`); set another `listen` address";
+            failure.hint(hint).into()
+        } else {
+            failure.into()
+        }
+    })
+}
+
+/// The socket of the local API. The lock is held, so a socket that is there is a dead one.
+fn bind_socket(directory: &Path) -> anyhow::Result<UnixListener> {
+    let path = directory.join(SOCKET_NAME);
+    let failed = |error| Failure::io(format!("make the socket `{}`", path.display()), error);
+    match fs::remove_file(&path) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            return Err(failed(error).into());
+        }
+        _ => {}
+    }
+    let listener = UnixListener::bind(&path).map_err(failed)?;
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).map_err(failed)?;
+    Ok(listener)
+}
+
+fn load_keys(
+    config: &Config,
+    directory: &Path,
+) -> anyhow::Result<(SiteAuthority, PeerCertificate)> {
+    let trust = directory.join(TRUST_DIRECTORY);
+    let unusable = || Failure::new(ExitCode::Fatal, "the site's keys cannot be used");
+    let authority = SiteAuthority::load(&trust).map_err(|error| unusable().caused_by(error))?;
+    let identity = PeerCertificate::load(&trust).map_err(|error| unusable().caused_by(error))?;
+    let peer = identity.peer();
+    if *authority.site() != config.site || peer.site != config.site || peer.peer != config.peer {
+        let message = format!(
+            "the certificate is of `{peer}`, the configuration of `{}/{}`",
+            config.site, config.peer
+        );
+        return Err(Failure::new(ExitCode::Fatal, message).into());
+    }
+    if identity.expires() < now_seconds() {
+        return Err(Failure::new(ExitCode::Fatal, "the peer's certificate has expired").into());
+    }
+    Ok((authority, identity))
+}
+
+async fn serve(config: Config, directory: &Path) -> anyhow::Result<ExitCode> {
+    let (authority, identity) = load_keys(&config, directory)?;
+    let state = Arc::new(SqliteState::open(&directory.join("state.db"))?);
+    let listener = bind(config.listen).await?;
+    let bound = listener.local_addr().context("look at the own address")?;
+    let directory = directory.to_path_buf();
+    let site = Arc::new(Site::new(config, directory.clone(), authority, identity, state, bound)?);
+    let parts = wiring::peer(&site)?;
+    let runtime = tokio::runtime::Handle::current();
+    let sites = Arc::new(Sites::new(Arc::clone(&site), runtime.clone()));
+    let exports = site.exports.clone();
+    let manager_config = ManagerConfig {
+        running_max: site.config.running_max,
+        ..ManagerConfig::new(site.config.site.clone(), directory.join("journal"))
+    };
+    let manager = Manager::start(
+        manager_config,
+        ManagerParts {
+            state: Arc::clone(&site.state),
+            source: Arc::clone(&parts.source),
+            target: Arc::clone(&parts.target),
+            sites: Arc::clone(&sites) as _,
+            run: Arc::new(penstock_controller::runner::run),
+            directory: Arc::new(move |store| exports.directory(store)),
+        },
+    )?;
+    let manager = Arc::new(manager);
+    let (stop, stopped) = watch::channel(false);
+    let site_parts = SiteParts {
+        site: Arc::clone(&site),
+        manager: Arc::clone(&manager),
+        source: parts.source,
+        scans: Arc::default(),
+    };
+    let tls = |purpose| server_config(purpose, &site.identity, &site.trust, &site.suites);
+    let port = Port {
+        site_tls: tls(Purpose::SiteApi)?,
+        lane_tls: tls(Purpose::Lane)?,
+        router: site_api::router(site_parts),
+        lane: parts.lane,
+    };
+    let socket = bind_socket(&directory)?;
+    let admin = Arc::new(admin::Admin { site: Arc::clone(&site), sites, runtime });
+    let router = rest::router(RestParts { manager: Arc::clone(&manager), admin });
+    let own_user = rustix::process::getuid().as_raw();
+    let mut socket_stopped = stopped.clone();
+    let local = tokio::spawn(rest::serve(socket, router, own_user, async move {
+        // Either it was told, or the daemon is gone.
+        let _ = socket_stopped.changed().await;
+    }));
+    tokio::spawn(port.serve(listener, stopped));
+    let (name, peer) = (&site.config.site, &site.config.peer);
+    exit::print(&format!("ready: site {name} peer {peer} listening on {bound}"))?;
+    wait_for_signal(local).await?;
+    let stopping = Arc::clone(&manager);
+    let in_time = tokio::task::spawn_blocking(move || stopping.stop(STOP_DEADLINE)).await?;
+    if !in_time {
+        tracing::warn!("transfers still running: they go on from their ledgers at the next start");
+    }
+    let _ = stop.send(true);
+    let _ = fs::remove_file(directory.join(SOCKET_NAME));
+    Ok(ExitCode::Done)
+}
+
+async fn wait_for_signal(
+    local: tokio::task::JoinHandle<std::io::Result<()>>,
+) -> anyhow::Result<()> {
+    let mut terminate = signal(SignalKind::terminate()).context("watch for SIGTERM")?;
+    let mut interrupt = signal(SignalKind::interrupt()).context("watch for SIGINT")?;
+    tokio::select! {
+        _ = terminate.recv() => tracing::info!("SIGTERM: ending"),
+        _ = interrupt.recv() => tracing::info!("SIGINT: ending"),
+        ended = local => {
+            ended.context("the local API")?.context("the local API")?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,158 @@
+//! The data port: one listener, two protocols, told apart by ALPN in the client's first message.
+//!
+//! `penstock-lane/1` goes to the peer crate as a std stream with its TLS state; anything else is the
+//! site API over HTTP. Every handshake has a deadline, and so many may be under way at a time;
+//! connections beyond that wait in the kernel's backlog.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::extract::Extension;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::conn::auto;
+use hyper_util::service::TowerToHyperService;
+use penstock_io::trust::{ALPN_LANE, explain, pairing_exporter, peer_id_of};
+use penstock_proto::id::PeerId;
+use rustls::ServerConfig;
+use rustls::server::Acceptor;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{Semaphore, watch};
+use tokio_rustls::LazyConfigAcceptor;
+use tokio_rustls::server::TlsStream;
+
+use crate::wiring::LaneHandler;
+
+/// How long a client may take for its TLS handshake.
+const HANDSHAKE_DEADLINE: Duration = Duration::from_secs(10);
+/// Handshakes under way at a time.
+const HANDSHAKES_MAX: usize = 256;
+/// How often an idle HTTP/2 connection is asked whether it still lives, and how long it may take.
+const KEEP_ALIVE: Duration = Duration::from_secs(15);
+
+/// What is known of the connection that a request came over.
+#[derive(Clone, Debug)]
+pub(crate) struct Connection {
+    /// Who is at the other end; none if it showed no certificate.
+    pub(crate) peer: Option<PeerId>,
+    /// Value that only the two ends of this connection know (D5).
+    pub(crate) exporter: [u8; 32],
+    /// From where.
+    pub(crate) from: SocketAddr,
+}
+
+/// What serves the port.
+#[derive(Clone)]
+pub(crate) struct Port {
+    pub(crate) site_tls: Arc<ServerConfig>,
+    pub(crate) lane_tls: Arc<ServerConfig>,
+    pub(crate) router: Router,
+    pub(crate) lane: LaneHandler,
+}
+
+impl Port {
+    /// Accepts connections until `stop` says so.
+    pub(crate) async fn serve(self, listener: TcpListener, mut stop: watch::Receiver<bool>) {
+        let handshakes = Arc::new(Semaphore::new(HANDSHAKES_MAX));
+        loop {
+            let Ok(permit) = Arc::clone(&handshakes).acquire_owned().await else { return };
+            let accepted = tokio::select! {
+                accepted = listener.accept() => accepted,
+                _ = stop.changed() => return,
+            };
+            let (tcp, from) = match accepted {
+                Ok(accepted) => accepted,
+                Err(error) => {
+                    // Out of descriptors, mostly: others will be closed meanwhile.
+                    tracing::warn!(%error, "accept");
+                    tokio::time::sleep(Duration::from_millis(100)).await;
+                    continue;
+                }
+            };
+            let (port, stop) = (self.clone(), stop.clone());
+            tokio::spawn(async move {
+                let greeted = tokio::time::timeout(HANDSHAKE_DEADLINE, port.greet(tcp)).await;
+                drop(permit);
+                match greeted {
+                    Ok(Ok((tls, lane))) if lane => port.give_lane(tls, from),
+                    Ok(Ok((tls, _))) => port.serve_http(tls, from, stop).await,
+                    Ok(Err(error)) => {
+                        let inner = error.get_ref().and_then(|inner| inner.downcast_ref());
+                        let why = inner.map_or_else(|| error.to_string(), explain);
+                        tracing::info!(%from, why, "connection refused");
+                    }
+                    Err(_) => tracing::info!(%from, "no TLS handshake in time"),
+                }
+            });
+        }
+    }
+
+    async fn greet(&self, tcp: TcpStream) -> std::io::Result<(TlsStream<TcpStream>, bool)> {
+        tcp.set_nodelay(true)?;
+        let start = LazyConfigAcceptor::new(Acceptor::default(), tcp).await?;
+        let lane = start
+            .client_hello()
+            .alpn()
+            .is_some_and(|mut offered| offered.any(|protocol| protocol == ALPN_LANE));
+        let config = if lane { &self.lane_tls } else { &self.site_tls };
+        Ok((start.into_stream(Arc::clone(config)).await?, lane))
+    }
+
+    /// Hands a lane to the peer crate, on a thread of its own.
+    fn give_lane(&self, tls: TlsStream<TcpStream>, from: SocketAddr) {
+        let (tcp, connection) = tls.into_inner();
+        let handler = Arc::clone(&self.lane);
+        let blocking = tcp.into_std().and_then(|tcp| {
+            tcp.set_nonblocking(false)?;
+            std::thread::Builder::new()
+                .name("lane".to_owned())
+                .spawn(move || handler(tcp, connection))
+        });
+        if let Err(error) = blocking {
+            tracing::warn!(%from, %error, "lane not served");
+        }
+    }
+
+    async fn serve_http(
+        &self,
+        tls: TlsStream<TcpStream>,
+        from: SocketAddr,
+        mut stop: watch::Receiver<bool>,
+    ) {
+        let session = tls.get_ref().1;
+        let Ok(exporter) = pairing_exporter(session) else { return };
+        let peer = match session.peer_certificates() {
+            // The handshake verified it; a name that cannot be read is no name to rely on.
+            Some(chain) => match peer_id_of(chain) {
+                Ok(peer) => Some(peer),
+                Err(error) => {
+                    tracing::info!(%from, %error, "connection refused");
+                    return;
+                }
+            },
+            None => None,
+        };
+        let connection = Connection { peer, exporter, from };
+        let service = TowerToHyperService::new(self.router.clone().layer(Extension(connection)));
+        let mut builder = auto::Builder::new(TokioExecutor::new());
+        builder.http1().timer(TokioTimer::new());
+        builder
+            .http2()
+            .timer(TokioTimer::new())
+            .keep_alive_interval(KEEP_ALIVE)
+            .keep_alive_timeout(KEEP_ALIVE);
+        let served = builder.serve_connection(TokioIo::new(tls), service);
+        tokio::pin!(served);
+        let result = tokio::select! {
+            result = served.as_mut() => result,
+            _ = stop.changed() => {
+                served.as_mut().graceful_shutdown();
+                served.await
+            }
+        };
+        if let Err(error) = result {
+            tracing::debug!(%from, %error, "connection ended");
+        }
+    }
+}

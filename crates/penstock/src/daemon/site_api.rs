@@ -1,0 +1,307 @@
+//! The site API `/site/v1`: what paired sites may ask. Who calls is what the certificate says.
+//!
+//! A site may open scans of stores that are exported to it, submit transfers from itself to stores
+//! that it may write to, and see and steer the transfers that read from it. Pairing and the health
+//! check alone need no certificate.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use axum::extract::{Extension, FromRequestParts, Json, Path, Query, Request, State};
+use axum::http::request::Parts;
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::middleware::{self, Next};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{delete, get, post};
+use axum::{RequestPartsExt as _, Router};
+use penstock_api::problem::{Exit, Problem};
+use penstock_api::scan::{PageReply, ScanRequest, SourcePeer};
+use penstock_api::site::{
+    OpenScan, OpenedScan, PAGE_WAIT_MS_MAX, PairHalf, SITE_API_VERSION, SiteHealth, VERSION_HEADER,
+    check_version,
+};
+use penstock_api::transfer::{TransferRequest, TransferView};
+use penstock_controller::manager::{Caller, Manager};
+use penstock_controller::rest::{Body, ProblemReply, blocking, not_found};
+use penstock_controller::sites::SCAN_UNKNOWN;
+use penstock_proto::capability::Capability;
+use penstock_proto::id::{Name, TransferId};
+use penstock_proto::name;
+use serde::Deserialize;
+
+use super::now_seconds;
+use super::pairing;
+use super::port::Connection;
+use super::site::Site;
+
+/// How long a capability is good. A transfer that takes longer opens its scan again.
+const CAPABILITY_SECONDS: u64 = 7 * 24 * 3600;
+
+/// Scans that other sites may have open at a time; more are refused for a while.
+const SCANS_MAX: usize = 10_000;
+
+/// What the handlers share.
+#[derive(Clone)]
+pub(crate) struct SiteParts {
+    pub(crate) site: Arc<Site>,
+    pub(crate) manager: Arc<Manager>,
+    pub(crate) source: Arc<dyn SourcePeer>,
+    /// Which site opened which scan, since the daemon started.
+    pub(crate) scans: Arc<Mutex<HashMap<TransferId, Name>>>,
+}
+
+/// The routes of the site API.
+pub(crate) fn router(parts: SiteParts) -> Router {
+    let api = Router::new()
+        .route("/health", get(health))
+        .route("/pair", post(pair))
+        .route("/transfers", post(submit))
+        .route("/transfers/{id}", get(show))
+        .route("/transfers/{id}/digests", get(digests))
+        .route("/transfers/{id}/{action}", post(act))
+        .route("/scans", post(open_scan))
+        .route("/scans/{id}", delete(release))
+        .route("/scans/{id}/pages/{number}", get(page))
+        .method_not_allowed_fallback(not_found);
+    Router::new()
+        .nest("/site/v1", api)
+        .fallback(not_found)
+        .layer(middleware::from_fn(versioned))
+        .with_state(parts)
+}
+
+/// Refuses other versions of this API before anything of a request is looked at.
+async fn versioned(request: Request, next: Next) -> Response {
+    let theirs = request.headers().get(VERSION_HEADER).and_then(|value| value.to_str().ok());
+    let mut response = match check_version(theirs) {
+        Ok(()) => next.run(request).await,
+        Err(problem) => ProblemReply(problem).into_response(),
+    };
+    response.headers_mut().insert(VERSION_HEADER, HeaderValue::from(SITE_API_VERSION));
+    response
+}
+
+/// The calling site: paired at this moment, not only when its connection was made.
+struct Calling(Name);
+
+impl FromRequestParts<SiteParts> for Calling {
+    type Rejection = ProblemReply;
+
+    async fn from_request_parts(
+        request: &mut Parts,
+        parts: &SiteParts,
+    ) -> Result<Self, Self::Rejection> {
+        let connection = request.extract::<Extension<Connection>>().await.ok();
+        let peer = connection.and_then(|Extension(connection)| connection.peer);
+        let refused = |title: String| {
+            ProblemReply(Problem::new(Exit::NotAuthorised, "not-authorised", title))
+        };
+        let peer = peer.ok_or_else(|| refused("a client certificate is needed".to_owned()))?;
+        if !parts.site.is_paired(&peer.site) {
+            return Err(refused(format!(
+                "site `{}` is not paired with `{}`",
+                peer.site, parts.site.config.site
+            )));
+        }
+        Ok(Self(peer.site))
+    }
+}
+
+type Reply<T> = Result<Json<T>, ProblemReply>;
+
+async fn health(State(parts): State<SiteParts>) -> Json<SiteHealth> {
+    Json(SiteHealth {
+        site: parts.site.config.site.clone(),
+        peer: parts.site.config.peer.clone(),
+        version: SITE_API_VERSION,
+        release: env!("CARGO_PKG_VERSION").to_owned(),
+    })
+}
+
+async fn pair(
+    State(parts): State<SiteParts>,
+    Extension(connection): Extension<Connection>,
+    Body(half): Body<PairHalf>,
+) -> Reply<PairHalf> {
+    blocking(move || {
+        pairing::accept(&parts.site, &half, &connection.exporter, now_seconds()).inspect_err(
+            |problem| {
+                tracing::warn!(from = %connection.from, site = %half.site, %problem, "not paired");
+            },
+        )
+    })
+    .await
+    .map(Json)
+}
+
+async fn submit(
+    State(parts): State<SiteParts>,
+    Calling(site): Calling,
+    Body(request): Body<TransferRequest>,
+) -> Result<(StatusCode, Json<TransferView>), ProblemReply> {
+    let store = &request.target.store;
+    if !parts.site.exports.may_write(&site, store) {
+        return Err(not_exported(&parts.site, &site, store, "write to").into());
+    }
+    let (view, new) = blocking(move || parts.manager.submit(&request, &Caller::Site(site))).await?;
+    Ok((if new { StatusCode::CREATED } else { StatusCode::OK }, Json(view)))
+}
+
+async fn show(
+    State(parts): State<SiteParts>,
+    Calling(site): Calling,
+    Path(id): Path<String>,
+) -> Reply<TransferView> {
+    blocking(move || parts.manager.show(id_of(&id)?, &Caller::Site(site))).await.map(Json)
+}
+
+async fn digests(
+    State(parts): State<SiteParts>,
+    Calling(site): Calling,
+    Path(id): Path<String>,
+) -> Result<Response, ProblemReply> {
+    let list = blocking(move || parts.manager.digests(id_of(&id)?, &Caller::Site(site))).await?;
+    Ok(([(header::CONTENT_TYPE, "application/octet-stream")], list).into_response())
+}
+
+async fn act(
+    State(parts): State<SiteParts>,
+    Calling(site): Calling,
+    Path((id, action)): Path<(String, String)>,
+) -> Reply<TransferView> {
+    blocking(move || parts.manager.act(id_of(&id)?, action.parse()?, &Caller::Site(site)))
+        .await
+        .map(Json)
+}
+
+async fn open_scan(
+    State(parts): State<SiteParts>,
+    Calling(site): Calling,
+    Body(open): Body<OpenScan>,
+) -> Reply<OpenedScan> {
+    let reply = blocking(move || {
+        let opened = open_for(&parts, &site, open.clone().into())?;
+        // It may take a while, and the caller waits for its scan.
+        tokio::task::spawn_blocking(move || parts.manager.note_foreign(&site, open.transfer));
+        Ok(opened)
+    });
+    reply.await.map(Json)
+}
+
+fn open_for(parts: &SiteParts, site: &Name, request: ScanRequest) -> Result<OpenedScan, Problem> {
+    let own = &parts.site;
+    if !own.exports.may_read(site, &request.store) {
+        return Err(not_exported(own, site, &request.store, "read from"));
+    }
+    let paths = std::iter::once(&request.root).chain(&request.files_from);
+    for path in paths {
+        name::check_relative(&path.0).map_err(|_| {
+            let title = format!("`{path}` is not a path within a store");
+            Problem::new(Exit::Usage, "request", title)
+        })?;
+    }
+    {
+        let mut scans = parts.scans.lock().unwrap_or_else(PoisonError::into_inner);
+        if scans.len() >= SCANS_MAX && !scans.contains_key(&request.transfer) {
+            let title = format!("{SCANS_MAX} scans are open already");
+            return Err(Problem::new(Exit::Temporary, "scans-full", title));
+        }
+        let owner = scans.entry(request.transfer).or_insert_with(|| site.clone());
+        if owner != site {
+            return Err(foreign_scan(request.transfer));
+        }
+    }
+    let root = parts.source.open_scan(&request)?;
+    let capability = Capability {
+        transfer: request.transfer,
+        source: own.config.site.clone(),
+        target: site.clone(),
+        store: request.store,
+        root: request.root.0,
+        expires: now_seconds() + CAPABILITY_SECONDS,
+    };
+    let signed = own.authority.capability_key().sign(&capability);
+    let capability = data_encoding::HEXLOWER.encode(&signed);
+    Ok(OpenedScan { root, capability, peers: own.advertised.clone() })
+}
+
+#[derive(Deserialize)]
+struct PageQuery {
+    #[serde(default)]
+    wait_ms: u32,
+}
+
+async fn page(
+    State(parts): State<SiteParts>,
+    Calling(site): Calling,
+    Path((id, number)): Path<(String, u32)>,
+    Query(query): Query<PageQuery>,
+) -> Result<Response, ProblemReply> {
+    let reply = blocking(move || {
+        let id = id_of(&id)?;
+        check_opener(&parts, &site, id)?;
+        parts.source.page(id, number, query.wait_ms.min(PAGE_WAIT_MS_MAX))
+    })
+    .await?;
+    Ok(match reply {
+        PageReply::Page(bytes) => {
+            ([(header::CONTENT_TYPE, "application/octet-stream")], bytes).into_response()
+        }
+        PageReply::NotYet => StatusCode::NO_CONTENT.into_response(),
+        PageReply::End(summary) => Json(summary).into_response(),
+    })
+}
+
+async fn release(
+    State(parts): State<SiteParts>,
+    Calling(site): Calling,
+    Path(id): Path<String>,
+) -> Result<StatusCode, ProblemReply> {
+    blocking(move || {
+        let id = id_of(&id)?;
+        let mut scans = parts.scans.lock().unwrap_or_else(PoisonError::into_inner);
+        let opener = scans.get(&id) == Some(&site);
+        if opener {
+            scans.remove(&id);
+        }
+        drop(scans);
+        parts.manager.forget_foreign(&site, id, opener);
+        Ok(())
+    })
+    .await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// Only the site that opened a scan gets its pages. After a restart it has to open it once more,
+/// which goes on with the same scan.
+fn check_opener(parts: &SiteParts, site: &Name, id: TransferId) -> Result<(), Problem> {
+    let scans = parts.scans.lock().unwrap_or_else(PoisonError::into_inner);
+    match scans.get(&id) {
+        Some(owner) if owner == site => Ok(()),
+        Some(_) => Err(foreign_scan(id)),
+        None => {
+            let title = format!("the scan of transfer {id} is not open");
+            Err(Problem::new(Exit::Temporary, SCAN_UNKNOWN, title).status(404))
+        }
+    }
+}
+
+fn foreign_scan(id: TransferId) -> Problem {
+    let title = format!("the scan of transfer {id} was opened by another site");
+    Problem::new(Exit::NotAuthorised, "not-authorised", title)
+}
+
+/// A store that is not exported looks the same as one that does not exist.
+fn not_exported(own: &Site, site: &Name, store: &Name, what: &str) -> Problem {
+    let own = &own.config.site;
+    let title = format!("site `{site}` may not {what} `{own}:{store}`");
+    Problem::new(Exit::NotAuthorised, "not-exported", title).hint(format!(
+        "an operator of `{own}` can list the store, or the site, in its configuration"
+    ))
+}
+
+fn id_of(text: &str) -> Result<TransferId, Problem> {
+    text.parse().map_err(|error: penstock_proto::id::ParseIdError| {
+        Problem::new(Exit::Usage, "id", error.to_string())
+    })
+}

@@ -1,0 +1,266 @@
+//! Asks other sites over HTTP and mutual TLS, each request with a deadline.
+
+use std::collections::HashMap;
+use std::error::Error;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use penstock_api::problem::{Exit, Problem};
+use penstock_api::rest::Action;
+use penstock_api::scan::{PageReply, ScanRequest};
+use penstock_api::site::{
+    OpenScan, OpenedScan, PAGE_WAIT_MS_MAX, SITE_API_VERSION, VERSION_HEADER, check_version,
+};
+use penstock_api::transfer::{TransferRequest, TransferView};
+use penstock_controller::sites::{RemoteScan, SiteClient};
+use penstock_io::trust::{Purpose, client_config, explain};
+use penstock_proto::id::{Name, TransferId};
+use penstock_proto::manifest::PAGE_BYTES_MAX;
+use reqwest::{Method, Response, StatusCode};
+use tokio::runtime::Handle;
+
+use super::site::Site;
+use crate::http;
+
+/// How long a connection may take.
+const CONNECT_DEADLINE: Duration = Duration::from_secs(5);
+/// How long an answer may take that needs no scan.
+const DEADLINE: Duration = Duration::from_secs(15);
+/// How long a scan's first answer may take: the root is looked at in a store.
+const SCAN_DEADLINE: Duration = Duration::from_secs(45);
+/// Flow-control window of a reply: a page in one round trip (RFC 9113, 5.2).
+const WINDOW_BYTES: u32 = 8 << 20;
+/// How often an idle connection is asked whether it still lives, and how long it may take.
+const KEEP_ALIVE: Duration = Duration::from_secs(10);
+/// Longest reply but a page.
+const REPLY_BYTES_MAX: usize = 64 << 20;
+
+/// Other sites.
+pub(crate) struct Sites {
+    site: Arc<Site>,
+    runtime: Handle,
+    clients: Mutex<HashMap<Name, reqwest::Client>>,
+}
+
+struct Call<'a> {
+    site: &'a Name,
+    method: Method,
+    path: String,
+    body: Option<Vec<u8>>,
+    deadline: Duration,
+    reply_bytes_max: usize,
+}
+
+impl<'a> Call<'a> {
+    fn new(site: &'a Name, method: Method, path: String) -> Self {
+        let (deadline, reply_bytes_max) = (DEADLINE, REPLY_BYTES_MAX);
+        Self { site, method, path, body: None, deadline, reply_bytes_max }
+    }
+}
+
+/// An answer: its status, whether it is JSON, its body.
+struct Answer {
+    status: StatusCode,
+    json: bool,
+    body: Vec<u8>,
+}
+
+impl Sites {
+    /// A client for the sites that `site` is paired with, at any time.
+    pub(crate) fn new(site: Arc<Site>, runtime: Handle) -> Self {
+        Self { site, runtime, clients: Mutex::default() }
+    }
+
+    /// Forgets the connections to a site that is not paired any more.
+    pub(crate) fn forget(&self, site: &Name) {
+        self.clients.lock().unwrap_or_else(PoisonError::into_inner).remove(site);
+    }
+
+    fn client(&self, site: &Name) -> Result<reqwest::Client, Problem> {
+        let mut clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(client) = clients.get(site) {
+            return Ok(client.clone());
+        }
+        let own = &self.site;
+        let failed = |error: &dyn std::fmt::Display| {
+            Problem::new(Exit::Fatal, "tls", "TLS cannot be set up").because(error)
+        };
+        let config = client_config(
+            Purpose::SiteApi,
+            &own.identity,
+            &own.trust,
+            Some(site.clone()),
+            &own.suites,
+        )
+        .map_err(|error| failed(&error))?;
+        let client = reqwest::Client::builder()
+            .tls_backend_preconfigured((*config).clone())
+            .no_proxy()
+            .redirect(reqwest::redirect::Policy::none())
+            .connect_timeout(CONNECT_DEADLINE)
+            .http2_initial_stream_window_size(WINDOW_BYTES)
+            .http2_initial_connection_window_size(4 * WINDOW_BYTES)
+            .http2_keep_alive_interval(KEEP_ALIVE)
+            .http2_keep_alive_timeout(KEEP_ALIVE)
+            .build()
+            .map_err(|error| failed(&error))?;
+        clients.insert(site.clone(), client.clone());
+        Ok(client)
+    }
+
+    fn call(&self, call: &Call<'_>) -> Result<Answer, Problem> {
+        let pairing = self.site.state.pairing(call.site)?;
+        let pairing = pairing.filter(|_| self.site.is_paired(call.site)).ok_or_else(|| {
+            let title = format!("site `{}` is not paired with this one", call.site);
+            Problem::new(Exit::NotAuthorised, "not-paired", title)
+        })?;
+        let client = self.client(call.site)?;
+        let mut last = None;
+        for address in &pairing.addresses {
+            let url = format!("https://{address}/site/v1{}", call.path);
+            match self.runtime.block_on(send(&client, call, &url)) {
+                Err(problem) if problem.code == UNREACHABLE => last = Some(problem),
+                result => return result,
+            }
+        }
+        Err(last.unwrap_or_else(|| {
+            let title = format!("site `{}` has told no address", call.site);
+            Problem::new(Exit::Fatal, "site-address", title)
+        }))
+    }
+
+    fn get<T: serde::de::DeserializeOwned>(&self, call: &Call<'_>) -> Result<T, Problem> {
+        http::decode(&self.call(call)?.body)
+    }
+}
+
+const UNREACHABLE: &str = "site-unreachable";
+
+async fn send(client: &reqwest::Client, call: &Call<'_>, url: &str) -> Result<Answer, Problem> {
+    let lost = |error: reqwest::Error| lost(call.site, url, &error);
+    let request = client
+        .request(call.method.clone(), url)
+        .timeout(call.deadline)
+        .header(VERSION_HEADER, SITE_API_VERSION)
+        .header("content-type", "application/json")
+        .body(call.body.clone().unwrap_or_default());
+    let response = request.send().await.map_err(lost)?;
+    let status = response.status();
+    let header = |name: &str| response.headers().get(name).and_then(|value| value.to_str().ok());
+    let version = check_version(header(VERSION_HEADER));
+    let json = header("content-type").is_some_and(|kind| kind.contains("json"));
+    let body = read(response, call.reply_bytes_max).await?.map_err(lost)?;
+    if !status.is_success() {
+        return Err(http::problem_of(status.as_u16(), &body));
+    }
+    version?;
+    Ok(Answer { status, json, body })
+}
+
+/// A reply's body, never more of it than allowed.
+async fn read(
+    mut response: Response,
+    bytes_max: usize,
+) -> Result<Result<Vec<u8>, reqwest::Error>, Problem> {
+    let mut body = Vec::new();
+    loop {
+        match response.chunk().await {
+            Ok(Some(chunk)) => body.extend_from_slice(&chunk),
+            Ok(None) => return Ok(Ok(body)),
+            Err(error) => return Ok(Err(error)),
+        }
+        if body.len() > bytes_max {
+            let title = format!("a reply is longer than {bytes_max} bytes");
+            return Err(Problem::new(Exit::Fatal, "reply", title));
+        }
+    }
+}
+
+/// Why a request got no answer: a certificate that is no good will not get better by waiting.
+fn lost(site: &Name, url: &str, error: &reqwest::Error) -> Problem {
+    let mut cause: Option<&(dyn Error + 'static)> = Some(error);
+    let mut words = error.to_string();
+    while let Some(inner) = cause {
+        words = inner.to_string();
+        let boxed = inner.downcast_ref::<std::io::Error>().and_then(std::io::Error::get_ref);
+        let tls = boxed.and_then(|boxed| boxed.downcast_ref::<rustls::Error>());
+        if let Some(tls) = tls.or_else(|| inner.downcast_ref()) {
+            let title = format!("site `{site}` and this one do not trust each other at {url}");
+            return Problem::new(Exit::NotAuthorised, "certificate", title).because(explain(tls));
+        }
+        cause = inner.source();
+    }
+    let words = if error.is_timeout() { "no answer in time".to_owned() } else { words };
+    Problem::new(Exit::Temporary, UNREACHABLE, format!("site `{site}` cannot be reached"))
+        .because(format!("{words} ({url})"))
+}
+
+impl SiteClient for Sites {
+    fn is_paired(&self, site: &Name) -> bool {
+        self.site.is_paired(site)
+    }
+
+    fn submit(&self, site: &Name, request: &TransferRequest) -> Result<TransferView, Problem> {
+        let body = Some(http::encode(request)?);
+        self.get(&Call { body, ..Call::new(site, Method::POST, "/transfers".to_owned()) })
+    }
+
+    fn show(&self, site: &Name, id: TransferId) -> Result<TransferView, Problem> {
+        self.get(&Call::new(site, Method::GET, format!("/transfers/{id}")))
+    }
+
+    fn act(&self, site: &Name, id: TransferId, action: Action) -> Result<TransferView, Problem> {
+        let path = format!("/transfers/{id}/{}", action.as_str());
+        self.get(&Call::new(site, Method::POST, path))
+    }
+
+    fn digests(&self, site: &Name, id: TransferId) -> Result<Vec<u8>, Problem> {
+        let call = Call {
+            reply_bytes_max: usize::MAX,
+            deadline: Duration::from_secs(600),
+            ..Call::new(site, Method::GET, format!("/transfers/{id}/digests"))
+        };
+        Ok(self.call(&call)?.body)
+    }
+
+    fn open_scan(&self, site: &Name, request: &ScanRequest) -> Result<RemoteScan, Problem> {
+        let body = Some(http::encode(&OpenScan::from(request))?);
+        let call = Call {
+            body,
+            deadline: SCAN_DEADLINE,
+            ..Call::new(site, Method::POST, "/scans".to_owned())
+        };
+        let opened: OpenedScan = self.get(&call)?;
+        let capability =
+            data_encoding::HEXLOWER.decode(opened.capability.as_bytes()).map_err(|error| {
+                let title = format!("site `{site}` gave a capability that cannot be read");
+                Problem::new(Exit::Fatal, "capability", title).because(error)
+            })?;
+        Ok(RemoteScan { root: opened.root, capability, peers: opened.peers })
+    }
+
+    fn page(
+        &self,
+        site: &Name,
+        id: TransferId,
+        number: u32,
+        wait_ms: u32,
+    ) -> Result<PageReply, Problem> {
+        let wait_ms = wait_ms.min(PAGE_WAIT_MS_MAX);
+        let call = Call {
+            deadline: DEADLINE + Duration::from_millis(wait_ms.into()),
+            reply_bytes_max: REPLY_BYTES_MAX.max(PAGE_BYTES_MAX),
+            ..Call::new(site, Method::GET, format!("/scans/{id}/pages/{number}?wait_ms={wait_ms}"))
+        };
+        let answer = self.call(&call)?;
+        Ok(match answer {
+            Answer { status: StatusCode::NO_CONTENT, .. } => PageReply::NotYet,
+            Answer { json: true, body, .. } => PageReply::End(http::decode(&body)?),
+            Answer { body, .. } => PageReply::Page(body),
+        })
+    }
+
+    fn release(&self, site: &Name, id: TransferId) -> Result<(), Problem> {
+        self.call(&Call::new(site, Method::DELETE, format!("/scans/{id}"))).map(drop)
+    }
+}
