@@ -53,7 +53,7 @@ pub enum EpochAction {
     },
     /// Rename the files of these pieces, then tell [`EpochMachine::handle_renamed`].
     Publish {
-        /// In the order in which they became publishable.
+        /// Large files first, then packs, each in the order in which they became publishable.
         pieces: Vec<Publication>,
     },
 }
@@ -71,7 +71,10 @@ pub struct EpochMachine {
     dirty_since: Option<Instant>,
     written: Vec<Publication>,
     sealed: Option<Vec<Publication>>,
+    /// Packs that are synced and wait for their names.
     publishable: VecDeque<Publication>,
+    /// Large files, all durable, that wait for theirs.
+    finishes: VecDeque<Publication>,
     publishing: usize,
     flush: bool,
 }
@@ -88,6 +91,7 @@ impl EpochMachine {
             written: Vec::new(),
             sealed: None,
             publishable: VecDeque::new(),
+            finishes: VecDeque::new(),
             publishing: 0,
             flush: false,
         }
@@ -109,7 +113,7 @@ impl EpochMachine {
 
     /// A large file, all durable, may get its name now.
     pub fn handle_finish(&mut self, publication: Publication) {
-        self.publishable.push_back(publication);
+        self.finishes.push_back(publication);
     }
 
     /// Renames, links or attributes of `files` entries have returned, of `pieces` pieces handed out
@@ -126,7 +130,8 @@ impl EpochMachine {
     }
 
     /// The sync of the sealed epoch has ended. After a failure, everything written and not durable
-    /// is forgotten here: the ledger will have it fetched again.
+    /// is forgotten here: the ledger will have it fetched again. Large files that wait for their
+    /// names are durable already, and stay.
     pub fn handle_synced(&mut self, succeeded: bool) {
         let sealed = self.sealed.take().unwrap_or_default();
         if succeeded {
@@ -142,9 +147,11 @@ impl EpochMachine {
         if self.sealed.is_some() || self.publishing > 0 {
             return None;
         }
-        if !self.publishable.is_empty() {
-            let count = self.publishable.len().min(PUBLISH_BATCH);
-            let pieces: Vec<_> = self.publishable.drain(..count).collect();
+        if !self.publishable.is_empty() || !self.finishes.is_empty() {
+            let finishes = self.finishes.len().min(PUBLISH_BATCH);
+            let packs = self.publishable.len().min(PUBLISH_BATCH - finishes);
+            let mut pieces: Vec<_> = self.finishes.drain(..finishes).collect();
+            pieces.extend(self.publishable.drain(..packs));
             self.publishing = pieces.len();
             return Some(EpochAction::Publish { pieces });
         }
@@ -179,6 +186,7 @@ impl EpochMachine {
         self.dirty_since.is_none()
             && self.sealed.is_none()
             && self.publishable.is_empty()
+            && self.finishes.is_empty()
             && self.publishing == 0
     }
 
@@ -238,5 +246,18 @@ mod tests {
         machine.handle_synced(true);
         assert_eq!(machine.poll_action(Instant(0)), None);
         assert!(machine.is_clean());
+    }
+    /// A4, A6: a large file that waits for its name is durable; a failed sync does not take its turn
+    /// away, for the ledger would wait for it for ever.
+    #[test]
+    fn a4_a_failed_sync_keeps_what_is_durable() {
+        let mut machine = EpochMachine::new(0, EpochLimits::default());
+        machine.handle_written(Instant(0), 10, 1, None);
+        machine.handle_flush();
+        assert!(matches!(machine.poll_action(Instant(0)), Some(EpochAction::Sync { .. })));
+        machine.handle_finish(publication(7));
+        machine.handle_synced(false);
+        let action = machine.poll_action(Instant(0));
+        assert_eq!(action, Some(EpochAction::Publish { pieces: vec![publication(7)] }));
     }
 }

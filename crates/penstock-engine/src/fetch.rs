@@ -92,6 +92,8 @@ struct PieceProgress {
 struct Asked {
     item: Item,
     lane: LaneId,
+    /// The answer counts for nothing any more; the lane is busy with it all the same.
+    forgotten: bool,
 }
 
 #[derive(Debug)]
@@ -107,6 +109,7 @@ struct LaneLoad {
 pub struct FetchMachine {
     queue: VecDeque<Item>,
     later: Vec<(Instant, Item)>,
+    later_bytes: u64,
     asked: BTreeMap<u32, Asked>,
     asked_bytes: u64,
     queued_bytes: u64,
@@ -130,6 +133,7 @@ impl FetchMachine {
         Self {
             queue: VecDeque::new(),
             later: Vec::new(),
+            later_bytes: 0,
             asked: BTreeMap::new(),
             asked_bytes: 0,
             queued_bytes: 0,
@@ -142,8 +146,15 @@ impl FetchMachine {
         }
     }
 
-    /// A piece was granted.
+    /// A piece was granted. If it is in hand already, that changes nothing; if it is in hand for an
+    /// earlier attempt at its file, that attempt is forgotten (B1).
     pub fn handle_granted(&mut self, item: Item) {
+        if let Some(progress) = self.pieces.get(&item.piece) {
+            if progress.generation == item.generation {
+                return;
+            }
+            self.handle_forgotten(item.piece);
+        }
         let progress = self.pieces.entry(item.piece).or_default();
         progress.generation = item.generation;
         progress.items += 1;
@@ -176,6 +187,9 @@ impl FetchMachine {
         for request in lost {
             if let Some(asked) = self.asked.remove(&request) {
                 self.asked_bytes -= asked.item.bytes;
+                if asked.forgotten {
+                    continue;
+                }
                 self.queued_bytes += asked.item.bytes;
                 self.resent_bytes += asked.item.bytes;
                 self.queue.push_front(asked.item);
@@ -217,6 +231,7 @@ impl FetchMachine {
                 let again = retry_of(&item, failure.entry);
                 progress.items += 1;
                 self.resent_bytes += again.bytes;
+                self.later_bytes += again.bytes;
                 self.later.push((now.plus(delay), again));
             } else {
                 progress.failures.push(failure);
@@ -228,6 +243,7 @@ impl FetchMachine {
     /// A request was refused as a whole, but may be repeated after `delay`.
     pub fn handle_refused(&mut self, now: Instant, request: u32, delay: Duration) {
         if let Some(item) = self.take_asked(now, request) {
+            self.later_bytes += item.bytes;
             self.later.push((now.plus(delay), item));
         }
     }
@@ -240,7 +256,7 @@ impl FetchMachine {
             load.bytes -= asked.item.bytes;
             load.heard = now;
         }
-        Some(asked.item)
+        (!asked.forgotten).then_some(asked.item)
     }
 
     fn finish(&mut self, piece: PieceRef) -> Option<FetchedPiece> {
@@ -257,14 +273,28 @@ impl FetchMachine {
         })
     }
 
-    /// Forgets everything of a piece: another attempt at its file has begun.
+    /// Forgets everything of a piece: another attempt at its file has begun, or it has failed. What
+    /// was asked of it and still comes counts for nothing.
     pub fn handle_forgotten(&mut self, piece: PieceRef) {
         self.pieces.remove(&piece);
-        let queued_before: u64 = self.queue.iter().map(|item| item.bytes).sum();
         self.queue.retain(|item| item.piece != piece);
-        let queued_after: u64 = self.queue.iter().map(|item| item.bytes).sum();
-        self.queued_bytes -= queued_before - queued_after;
+        self.queued_bytes = self.queue.iter().map(|item| item.bytes).sum();
         self.later.retain(|(_, item)| item.piece != piece);
+        self.later_bytes = self.later.iter().map(|(_, item)| item.bytes).sum();
+        for asked in self.asked.values_mut().filter(|asked| asked.item.piece == piece) {
+            asked.forgotten = true;
+        }
+    }
+
+    /// A sync has failed: forgets every piece in hand, for what was written of it may be lost as
+    /// well (A4). Gives the pieces and their attempts, to be reported as returned.
+    pub fn handle_sync_failed(&mut self) -> Vec<(PieceRef, u32)> {
+        self.queue.clear();
+        self.later.clear();
+        (self.queued_bytes, self.later_bytes) = (0, 0);
+        self.asked.values_mut().for_each(|asked| asked.forgotten = true);
+        let pieces = std::mem::take(&mut self.pieces);
+        pieces.into_iter().map(|(piece, progress)| (piece, progress.generation)).collect()
     }
 
     /// What to ask for on `lane` now, if anything. Call again until it gives nothing.
@@ -286,7 +316,7 @@ impl FetchMachine {
         self.asked_bytes += item.bytes;
         let request = self.next_request;
         self.next_request = self.next_request.wrapping_add(1).max(1);
-        self.asked.insert(request, Asked { item, lane });
+        self.asked.insert(request, Asked { item, lane, forgotten: false });
         Some(Request { request, item })
     }
 
@@ -295,6 +325,7 @@ impl FetchMachine {
         while at < self.later.len() {
             if self.later[at].0 <= now {
                 let (_, item) = self.later.swap_remove(at);
+                self.later_bytes -= item.bytes;
                 self.queued_bytes += item.bytes;
                 self.queue.push_back(item);
             } else {
@@ -315,10 +346,11 @@ impl FetchMachine {
         self.asked_bytes_max() / lanes
     }
 
-    /// How many bytes of further pieces the machine would like to hold; 0 if it has enough.
+    /// How many bytes of further pieces the machine would like to hold; 0 if it has enough. What
+    /// waits to be tried again is held, too: a source that is away does not make the heap grow.
     pub fn wanted_bytes(&self) -> u64 {
         let aim = self.asked_bytes_max() + self.asked_bytes_max() / 2;
-        aim.saturating_sub(self.asked_bytes + self.queued_bytes)
+        aim.saturating_sub(self.asked_bytes + self.queued_bytes + self.later_bytes)
     }
 
     /// Lanes that owe an answer and have given nothing for [`LANE_SILENCE_MAX`]: the edge cuts
@@ -339,9 +371,15 @@ impl FetchMachine {
         self.lanes.get(&lane).is_none_or(|load| load.requests == 0)
     }
 
+    /// Whether a lane is to end once it has what it was asked.
+    pub fn lane_is_draining(&self, lane: LaneId) -> bool {
+        self.lanes.get(&lane).is_none_or(|load| load.draining)
+    }
+
     /// Whether nothing is queued, asked for or delayed.
     pub fn is_idle(&self) -> bool {
-        self.queue.is_empty() && self.asked.is_empty() && self.later.is_empty()
+        let asked = self.asked.values().any(|asked| !asked.forgotten);
+        self.queue.is_empty() && !asked && self.later.is_empty()
     }
 
     /// Whether something waits to be asked for.
@@ -501,5 +539,48 @@ mod tests {
             machine.handle_bytes(Instant(tenth * 100_000_000), LANE, 125_000_000);
         }
         assert!(machine.asked_bytes_max() >= 2 * 250_000_000);
+    }
+    /// B1: a late answer to an earlier attempt neither ends the new one nor is counted in it.
+    #[test]
+    fn b1_a_late_answer_does_not_count_for_the_next_attempt() {
+        let mut machine = FetchMachine::new();
+        machine.handle_lane_up(Instant(0), LANE);
+        machine.handle_granted(item(0, 100));
+        let late = machine.poll_request(Instant(0), LANE).unwrap().request;
+        machine.handle_granted(Item { generation: 1, ..item(0, 100) });
+        let next = machine.poll_request(Instant(0), LANE).unwrap();
+        assert_eq!(next.item.generation, 1);
+        assert_eq!(machine.handle_answered(Instant(1), late, vec![], vec![], 100), None);
+        let over = machine.handle_answered(Instant(2), next.request, vec![], vec![], 100).unwrap();
+        assert_eq!((over.generation, over.bytes), (1, 100));
+        assert!(machine.is_idle() && machine.lane_is_idle(LANE));
+    }
+
+    /// A4: after a failed sync no piece in hand is believed, and all of them are given back.
+    #[test]
+    fn a4_a_failed_sync_gives_back_what_is_in_hand() {
+        let mut machine = FetchMachine::new();
+        machine.handle_lane_up(Instant(0), LANE);
+        machine.handle_granted(item(0, 100));
+        machine.handle_granted(item(1, 100));
+        let late = machine.poll_request(Instant(0), LANE).unwrap().request;
+        assert_eq!(machine.handle_sync_failed().len(), 2);
+        assert_eq!(machine.handle_answered(Instant(1), late, vec![], vec![], 100), None);
+        assert!(machine.is_idle());
+    }
+
+    /// Promise (g): a source that refuses everything for an hour is not asked for ever more pieces.
+    #[test]
+    fn what_is_refused_is_held_and_bounds_what_is_wanted() {
+        let mut machine = FetchMachine::new();
+        machine.handle_lane_up(Instant(0), LANE);
+        let mut granted = 0;
+        while machine.wanted_bytes() > 0 && granted < 10_000 {
+            machine.handle_granted(item(granted, MIB));
+            granted += 1;
+            let request = machine.poll_request(Instant(0), LANE).unwrap().request;
+            machine.handle_refused(Instant(0), request, Duration::from_secs(1));
+        }
+        assert!(granted < 100, "{granted} pieces");
     }
 }

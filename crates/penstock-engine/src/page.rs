@@ -10,7 +10,7 @@
 //! published one is written. Everything else is, as [`JournalRecord`]s appended in the order in
 //! which it happened (hard case A2).
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use penstock_proto::digest::{Digest, DigestKind};
 use penstock_proto::journal::{DigestForm, EntryDigest, EntryFailure, Incarnation, JournalRecord};
@@ -58,6 +58,13 @@ impl LargeFile {
     }
 }
 
+/// A piece that a log says is written.
+struct Found {
+    doubt: bool,
+    digests: Vec<EntryDigest>,
+    failures: Vec<EntryFailure>,
+}
+
 /// What [`PageLedger::handle_written`] made of a report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
@@ -78,6 +85,8 @@ pub struct PageLedger {
     pieces: Vec<Piece>,
     states: Vec<PieceState>,
     large: BTreeMap<u32, LargeFile>,
+    /// Failed entries of written pieces: what [`PageLedger::uncount_written`] takes back.
+    failed: BTreeMap<u32, u64>,
     unsettled: u32,
     granted: u32,
     log: Vec<u8>,
@@ -130,6 +139,7 @@ impl PageLedger {
             granted: 0,
             pieces,
             large,
+            failed: BTreeMap::new(),
             log: Vec::new(),
             log_bytes: 0,
             incarnation,
@@ -151,14 +161,14 @@ impl PageLedger {
         doubt_all: bool,
     ) -> VecDeque<Work> {
         let mut written_under = Incarnation::default();
-        let mut found: BTreeMap<u32, (bool, Vec<EntryDigest>, Vec<EntryFailure>)> = BTreeMap::new();
+        let mut found: BTreeMap<u32, Found> = BTreeMap::new();
         for record in records {
             match record {
                 JournalRecord::Incarnation(incarnation) => written_under = incarnation,
                 JournalRecord::Written { piece, digests, failures, .. } => {
                     if self.states.get(piece as usize).is_some() {
                         let doubt = doubt_all || written_under != self.incarnation;
-                        found.insert(piece, (doubt, digests, failures));
+                        found.insert(piece, Found { doubt, digests, failures });
                         self.set(piece, PieceState::Written);
                     }
                 }
@@ -168,7 +178,7 @@ impl PageLedger {
                 JournalRecord::Missing { pieces } => {
                     self.replay_state(&pieces, PieceState::Missing);
                 }
-                JournalRecord::Failed(failure) => self.replay_failure(failure),
+                JournalRecord::Failed(failure) => self.replay_failure(failure, &mut found),
                 JournalRecord::Generation { entry, generation } => {
                     self.replay_generation(entry, generation);
                 }
@@ -184,13 +194,24 @@ impl PageLedger {
         }
     }
 
-    fn replay_failure(&mut self, failure: EntryFailure) {
-        self.failures += 1;
+    /// A large file has failed as a whole; a file of a pack that could not get its name belongs to
+    /// its pack, which must not try again. Links and directories are tried again, and tell again.
+    fn replay_failure(&mut self, failure: EntryFailure, found: &mut BTreeMap<u32, Found>) {
         if let Some(file) = self.large.get_mut(&failure.entry) {
-            file.failed = true;
+            self.failures += u64::from(!std::mem::replace(&mut file.failed, true));
             for piece in file.first..=file.finish {
                 self.set(piece, PieceState::Excepted);
             }
+            return;
+        }
+        let pack = self.pieces.iter().position(|piece| {
+            matches!(piece, Piece::Pack { first, end, .. }
+                if (*first..*end).contains(&failure.entry))
+        });
+        if let Some(found) = pack.and_then(|pack| found.get_mut(&(pack as u32)))
+            && found.failures.iter().all(|known| known.entry != failure.entry)
+        {
+            found.failures.push(failure);
         }
     }
 
@@ -203,11 +224,7 @@ impl PageLedger {
         }
     }
 
-    fn settle_replay(
-        &mut self,
-        found: &BTreeMap<u32, (bool, Vec<EntryDigest>, Vec<EntryFailure>)>,
-        doubt_all: bool,
-    ) -> VecDeque<Work> {
+    fn settle_replay(&mut self, found: &BTreeMap<u32, Found>, doubt_all: bool) -> VecDeque<Work> {
         let mut rechecks = VecDeque::new();
         for index in 0..self.pieces.len() {
             let piece = self.pieces[index];
@@ -220,10 +237,12 @@ impl PageLedger {
                 // Finishing is idempotent and cheap: it is done again unless it is durable.
                 if state == PieceState::Written || doubt_all {
                     self.set(index as u32, PieceState::Missing);
+                } else {
+                    self.count_written(index as u32, &[]);
                 }
                 continue;
             }
-            let Some((doubt, digests, failures)) = found.get(&(index as u32)) else {
+            let Some(Found { doubt, digests, failures }) = found.get(&(index as u32)) else {
                 self.set(index as u32, PieceState::Missing);
                 continue;
             };
@@ -241,12 +260,7 @@ impl PageLedger {
                 failures: failures.clone(),
             });
         }
-        for file in self.large.values_mut() {
-            let standing = |state| matches!(state, PieceState::Granted | PieceState::Durable);
-            file.started = file.extents().any(|piece| standing(self.states[piece as usize]));
-            let failed = |state| state == PieceState::Excepted;
-            file.failed = failed(self.states[file.finish as usize]);
-        }
+        self.note_started();
         rechecks
     }
 
@@ -366,15 +380,26 @@ impl PageLedger {
         })
     }
 
-    /// Takes back every piece that is granted: its peer is gone. Gives their indices.
-    pub(crate) fn ungrant_all(&mut self) -> Vec<u32> {
-        let granted: Vec<u32> = (0..self.states.len() as u32)
-            .filter(|piece| self.state(*piece) == PieceState::Granted)
-            .collect();
-        for piece in &granted {
-            self.set(*piece, PieceState::Missing);
+    /// The peer is gone: nothing that it was told to do or that it wrote and did not make durable
+    /// counts, except the pieces `kept`. Gives what is missing again.
+    pub(crate) fn handle_peer_lost(&mut self, kept: &BTreeSet<u32>) -> Vec<u32> {
+        let undone = |piece: &u32| {
+            let state = self.state(*piece);
+            matches!(state, PieceState::Granted | PieceState::Written | PieceState::Published)
+                && !kept.contains(piece)
+        };
+        let lost: Vec<u32> = (0..self.states.len() as u32).filter(undone).collect();
+        let lost = self.lose(lost);
+        self.note_started();
+        lost
+    }
+
+    /// A large file is begun if anything of it stands, or may: else its next attempt starts anew.
+    fn note_started(&mut self) {
+        for file in self.large.values_mut() {
+            let standing = |state| matches!(state, PieceState::Granted | PieceState::Durable);
+            file.started = file.extents().any(|piece| standing(self.states[piece as usize]));
         }
-        granted
     }
 
     pub(crate) fn handle_written(
@@ -405,15 +430,38 @@ impl PageLedger {
     }
 
     fn count_written(&mut self, piece: u32, failures: &[EntryFailure]) {
-        let files = u64::from(self.pieces[piece as usize].files());
-        self.files += files.saturating_sub(failures.len() as u64);
+        self.files += u64::from(self.pieces[piece as usize].files());
         self.bytes += self.pieces[piece as usize].bytes();
-        self.failures += failures.len() as u64;
+        self.count_failed(piece, failures);
+    }
+
+    fn count_failed(&mut self, piece: u32, failures: &[EntryFailure]) {
+        let failed = failures.len() as u64;
+        if failed > 0 {
+            self.files = self.files.saturating_sub(failed);
+            self.failures += failed;
+            *self.failed.entry(piece).or_default() += failed;
+        }
     }
 
     fn uncount_written(&mut self, piece: u32) {
-        self.files = self.files.saturating_sub(u64::from(self.pieces[piece as usize].files()));
+        let failed = self.failed.remove(&piece).unwrap_or(0);
+        let good = u64::from(self.pieces[piece as usize].files()).saturating_sub(failed);
+        self.files = self.files.saturating_sub(good);
         self.bytes = self.bytes.saturating_sub(self.pieces[piece as usize].bytes());
+        self.failures = self.failures.saturating_sub(failed);
+    }
+
+    /// Takes a piece out of the counts that its state put it into.
+    fn uncount(&mut self, piece: u32) {
+        match self.state(piece) {
+            PieceState::Durable => {
+                self.bytes_durable -= self.pieces[piece as usize].bytes();
+                self.uncount_written(piece);
+            }
+            PieceState::Written | PieceState::Published => self.uncount_written(piece),
+            _ => {}
+        }
     }
 
     fn except_file(&mut self, entry: u32, failure: EntryFailure) -> Outcome {
@@ -423,11 +471,7 @@ impl PageLedger {
         }
         let (range, generation) = (file.first..=file.finish, file.generation);
         for piece in range {
-            let state = self.state(piece);
-            if matches!(state, PieceState::Written | PieceState::Durable | PieceState::Published) {
-                let bytes = self.pieces[piece as usize].bytes();
-                self.bytes = self.bytes.saturating_sub(bytes);
-            }
+            self.uncount(piece);
             self.set(piece, PieceState::Excepted);
         }
         self.failures += 1;
@@ -448,8 +492,7 @@ impl PageLedger {
         }
         match (self.pieces.get(piece as usize), self.state(piece)) {
             (Some(Piece::Pack { .. }), PieceState::Written) => {
-                self.failures += failures.len() as u64;
-                self.files = self.files.saturating_sub(failures.len() as u64);
+                self.count_failed(piece, failures);
                 for failure in failures {
                     self.append(JournalRecord::Failed(*failure));
                 }
@@ -526,10 +569,15 @@ impl PageLedger {
         }
     }
 
-    /// The temporary file of a large file is gone.
+    /// The temporary file of a large file is gone. If all of it is durable, it may just have got
+    /// its name; finishing it will tell (A6).
     pub(crate) fn handle_lost(&mut self, entry: u32, generation: u32) -> Vec<u32> {
         match self.large.get(&entry) {
-            Some(file) if file.generation == generation && !file.failed => {
+            Some(file)
+                if file.generation == generation
+                    && !file.failed
+                    && (file.durable as usize) < file.digests.len() =>
+            {
                 self.begin_generation(entry)
             }
             _ => Vec::new(),
@@ -544,15 +592,7 @@ impl PageLedger {
         file.digests.fill(None);
         let (generation, pieces) = (file.generation, (file.first..=file.finish));
         for piece in pieces.clone() {
-            let state = self.states[piece as usize];
-            match state {
-                PieceState::Durable => {
-                    self.bytes_durable -= self.pieces[piece as usize].bytes();
-                    self.uncount_written(piece);
-                }
-                PieceState::Written | PieceState::Published => self.uncount_written(piece),
-                _ => {}
-            }
+            self.uncount(piece);
             self.set(piece, PieceState::Missing);
         }
         self.append(JournalRecord::Generation { entry, generation });
@@ -575,9 +615,7 @@ impl PageLedger {
         }
         let mut logged = Vec::new();
         for piece in &pieces {
-            if matches!(self.state(*piece), PieceState::Written | PieceState::Published) {
-                self.uncount_written(*piece);
-            }
+            self.uncount(*piece);
             logged.push(*piece);
             self.set(*piece, PieceState::Missing);
         }

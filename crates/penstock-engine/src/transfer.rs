@@ -170,6 +170,10 @@ pub struct TransferMachine {
     begun_bytes: u64,
     /// Open pages with missing pieces; a scratch list of one call.
     candidates: Vec<u32>,
+    /// Pieces that are missing again, and may be handed out once the log that says so is committed:
+    /// else a log that still calls them written would outlive what the next attempt overwrites.
+    again_next: Vec<PieceRef>,
+    again_committing: Vec<PieceRef>,
     /// Files whose last extent became durable in the commit being built, or in flight.
     finish_next: Vec<PieceRef>,
     finish_committing: Vec<PieceRef>,
@@ -179,11 +183,21 @@ pub struct TransferMachine {
     tail_out: BTreeSet<u32>,
     /// The epoch that must be synced before the phase ends.
     tail_epoch: u64,
+    /// Links and directories that failed: (page, entry).
+    tail_failed: BTreeSet<(u32, u32)>,
     synced: u64,
     synced_news: Option<u64>,
     sync_failures: u32,
     bytes_resumed: u64,
     failures_news: Vec<(u32, EntryFailure)>,
+}
+
+impl LedgerCommit {
+    /// Whether the commit must survive a power cut, its logs being synced before (A8): data were
+    /// made durable, or a page is never looked at again.
+    pub fn is_durable(&self) -> bool {
+        self.synced.is_some() || self.pages.iter().any(|page| page.complete)
+    }
 }
 
 impl TransferMachine {
@@ -216,12 +230,15 @@ impl TransferMachine {
             begun: BTreeMap::new(),
             begun_bytes: 0,
             candidates: Vec::new(),
+            again_next: Vec::new(),
+            again_committing: Vec::new(),
             finish_next: Vec::new(),
             finish_committing: Vec::new(),
             phase: Phase::Moving,
             tail_next: 0,
             tail_out: BTreeSet::new(),
             tail_epoch: 0,
+            tail_failed: BTreeSet::new(),
             synced: epoch,
             synced_news: None,
             sync_failures: 0,
@@ -304,27 +321,33 @@ impl TransferMachine {
         self.advance();
     }
 
-    /// The peer is gone: what was handed out and not reported is missing again.
+    /// Failures of links and directories that the log of a complete page holds, told after a
+    /// restart: what fails once more is not counted again.
+    pub fn handle_known_failures(&mut self, page: u32, entries: impl IntoIterator<Item = u32>) {
+        self.tail_failed.extend(entries.into_iter().map(|entry| (page, entry)));
+    }
+
+    /// The peer is gone, and with it what it knew of written pieces that wait for a sync or a name:
+    /// all that is not durable is missing again. Another peer may be given work; reports of the old
+    /// one must not be handed in any more. To look again at what it wrote rather than fetch it,
+    /// commit, and begin anew with the committed logs.
     pub fn handle_peer_lost(&mut self) {
         self.urgent.clear();
+        self.settling.clear();
         let numbers: Vec<u32> = self.open.keys().copied().collect();
         for number in numbers {
             let Some(page) = self.open.get_mut(&number) else { continue };
-            page.ledger.ungrant_all();
-            let finishable = page.ledger.finishable();
-            let mut missing = page.ledger.fetchable();
-            missing.shuffle(&mut self.rng);
-            page.missing = missing;
-            page.deferred.clear();
-            for piece in finishable {
-                self.finish_next.push(PieceRef { page: number, piece });
-            }
+            let kept = page.rechecks.iter().filter_map(|work| match work {
+                Work::Recheck { piece, .. } => Some(piece.piece),
+                _ => None,
+            });
+            let kept: BTreeSet<u32> = kept.collect();
+            let again = page.ledger.handle_peer_lost(&kept);
+            self.put_back(number, again);
         }
-        self.tail_out.clear();
-        self.tail_next = match self.phase {
-            Phase::Directories => self.pages_total.unwrap_or(0),
-            _ => 0,
-        };
+        if matches!(self.phase, Phase::Links | Phase::Directories) {
+            self.begin_tail(self.phase);
+        }
     }
 
     /// Work for a peer that can take about `bytes` more.
@@ -387,15 +410,19 @@ impl TransferMachine {
     fn grant_from(&mut self, number: u32) -> Option<(Work, u64)> {
         let page = self.open.get_mut(&number)?;
         let index = page.missing.pop()?;
+        if page.ledger.state(index) != PieceState::Missing {
+            return None;
+        }
         if let Some((size, started)) = page.ledger.large_file(index) {
             let full = self.begun.len() >= self.limits.files
                 || self.begun_bytes + size > self.limits.file_bytes;
-            if !started && full && !self.begun.is_empty() {
+            let finish = finish_of(&page.ledger, index)?;
+            let begun = self.begun.contains_key(&(number, finish));
+            if !started && !begun && full && !self.begun.is_empty() {
                 page.deferred.push(index);
                 return None;
             }
             if !started {
-                let finish = finish_of(&page.ledger, index)?;
                 if self.begun.insert((number, finish), size).is_none() {
                     self.begun_bytes += size;
                 }
@@ -522,15 +549,34 @@ impl TransferMachine {
         }
     }
 
+    /// Takes note of pieces that are missing again. What an earlier attempt wrote of them must not
+    /// be called durable by the sync that it waited for (A9).
     fn put_back(&mut self, number: u32, pieces: Vec<u32>) {
-        let Some(page) = self.open.get_mut(&number) else { return };
-        for piece in pieces {
-            if matches!(page.ledger.pieces()[piece as usize], Piece::Finish { .. }) {
-                self.finish_next.push(PieceRef { page: number, piece });
-                continue;
+        if pieces.is_empty() {
+            return;
+        }
+        let gone: BTreeSet<u32> = pieces.into_iter().collect();
+        for settling in self.settling.values_mut() {
+            settling.retain(|piece| piece.page != number || !gone.contains(&piece.piece));
+        }
+        let Some(page) = self.open.get(&number) else { return };
+        for piece in gone {
+            let reference = PieceRef { page: number, piece };
+            match page.ledger.pieces()[piece as usize] {
+                Piece::Finish { .. } => self.finish_next.push(reference),
+                _ => self.again_next.push(reference),
             }
-            let at = self.rng.random_range(0..=page.missing.len());
-            page.missing.insert(at, piece);
+        }
+    }
+
+    /// Pieces that are missing again may be handed out.
+    fn hand_out_again(&mut self) {
+        for piece in std::mem::take(&mut self.again_committing) {
+            let Some(page) = self.open.get_mut(&piece.page) else { continue };
+            if page.ledger.state(piece.piece) == PieceState::Missing {
+                let at = self.rng.random_range(0..=page.missing.len());
+                page.missing.insert(at, piece.piece);
+            }
         }
     }
 
@@ -579,6 +625,9 @@ impl TransferMachine {
         self.tail_epoch = self.tail_epoch.max(epoch);
         let Some(closed) = self.closed.get_mut(&page) else { return };
         for failure in failures {
+            if !self.tail_failed.insert((page, failure.entry)) {
+                continue;
+            }
             closed.standing.failures += 1;
             JournalRecord::Failed(*failure).append_to(&mut closed.log);
             self.failures_news.push((page, *failure));
@@ -674,6 +723,7 @@ impl TransferMachine {
             });
         }
         self.finish_committing.append(&mut self.finish_next);
+        self.again_committing.append(&mut self.again_next);
         let synced = self.synced_news.take();
         let idle = pages.is_empty() && synced.is_none() && self.finish_committing.is_empty();
         (!idle).then_some(LedgerCommit { pages, synced })
@@ -681,6 +731,7 @@ impl TransferMachine {
 
     /// The commit has been made: what waited for it may go on (A6).
     pub fn handle_committed(&mut self, commit: &LedgerCommit) {
+        self.hand_out_again();
         for piece in std::mem::take(&mut self.finish_committing) {
             if let Some(page) = self.open.get_mut(&piece.page) {
                 let ready = page.ledger.finishable().contains(&piece.piece);
@@ -710,7 +761,7 @@ impl TransferMachine {
     /// Whether something waits for a commit and for nothing else, so that committing now rather
     /// than at the next interval brings the transfer on.
     pub fn commit_is_urgent(&self) -> bool {
-        self.synced_news.is_some() || !self.finish_next.is_empty()
+        self.synced_news.is_some() || !self.finish_next.is_empty() || !self.again_next.is_empty()
     }
 
     /// The greatest attempt number of any large file of an open page.
