@@ -1,16 +1,27 @@
 //! Puts the peer crate and the controller together: the only place that names both.
 
 use std::net::TcpStream;
+use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
-use penstock_api::problem::{Exit, Problem};
-use penstock_api::scan::{PageReply, RootKind, ScanRequest, SourcePeer};
-use penstock_api::task::{TargetPeer, Task, TaskControl, TaskPage, TaskSpec, TaskStart};
-use penstock_api::transfer::PathText;
-use penstock_proto::id::{Name, TransferId};
+use penstock_api::scan::SourcePeer;
+use penstock_api::task::TargetPeer;
+use penstock_io::net::{self, SocketOptions};
+use penstock_io::sys;
+use penstock_io::trust::{Purpose, client_config, verify_capability};
+use penstock_peer::{
+    LaneConfig, LaneVerifier, SourceService, StoreKind, StoreSpec, Stores, TargetService,
+};
+use penstock_proto::id::Name;
 use rustls::ServerConnection;
 
+use crate::config::StoreConfig;
 use crate::daemon::site::Site;
+use crate::exit::{ExitCode, Failure};
+
+/// How long a peer may take for the hello of a lane whose TLS handshake is done.
+const HELLO_DEADLINE: Duration = Duration::from_secs(10);
 
 /// Takes a lane whose TLS handshake is done; called on a thread of its own, which it may keep.
 pub(crate) type LaneHandler = Arc<dyn Fn(TcpStream, ServerConnection) + Send + Sync>;
@@ -25,47 +36,66 @@ pub(crate) struct PeerParts {
 /// Makes the data plane for a site's stores and keys.
 ///
 /// # Errors
-/// A store cannot be used.
+/// The configuration of a store cannot be read.
 pub(crate) fn peer(site: &Arc<Site>) -> anyhow::Result<PeerParts> {
-    let _ = (&site.directory, &site.config.stores);
-    Ok(PeerParts {
-        source: Arc::new(NotWired),
-        target: Arc::new(NotWired),
-        lane: Arc::new(|_, _| tracing::warn!("lane refused: the data plane is not wired")),
+    sys::raise_file_limit();
+    let specs: Vec<StoreSpec> =
+        site.config.stores.iter().map(store_spec).collect::<anyhow::Result<_>>()?;
+    let stores = Arc::new(Stores::new(specs));
+    let source = Arc::new(SourceService::new(
+        Arc::clone(&stores),
+        &site.directory.join("source"),
+        site.identity.peer().clone(),
+        Some(verifier(site)),
+    ));
+    let target = TargetService::new(stores, Some(lane_config(site)), SocketOptions::default());
+    let served = Arc::clone(&source);
+    let lane: LaneHandler = Arc::new(move |tcp, connection| {
+        let options = SocketOptions::default();
+        match net::accept(tcp, connection, HELLO_DEADLINE, &options) {
+            Ok(pending) => served.serve(pending),
+            Err(error) => tracing::info!(%error, "a lane did not open"),
+        }
+    });
+    Ok(PeerParts { source, target: Arc::new(target), lane })
+}
+
+/// What a configured store is to the peer crate.
+///
+/// # Errors
+/// The path is neither a directory nor one of the special stores.
+pub(crate) fn store_spec(store: &StoreConfig) -> anyhow::Result<StoreSpec> {
+    let kind = match store.path.as_str() {
+        "null:" => StoreKind::Null,
+        text if text.starts_with("mem:") => StoreKind::Mem(text.parse().map_err(|error| {
+            let message = format!("store `{}`: cannot read `{text}`", store.name);
+            Failure::new(ExitCode::Usage, message).caused_by(error)
+        })?),
+        path => StoreKind::Posix(PathBuf::from(path)),
+    };
+    Ok(StoreSpec { name: store.name.clone(), kind, read_only: store.read_only, ephemeral: false })
+}
+
+/// Checks capabilities with this site's own key: it issued them (C4).
+fn verifier(site: &Arc<Site>) -> LaneVerifier {
+    let key = site.authority.capability_key().public_key();
+    Arc::new(move |bytes| {
+        let now = u64::try_from(sys::wall_clock_now().seconds).unwrap_or(0);
+        verify_capability(bytes, &key, now).map_err(|error| error.to_string())
     })
 }
 
-/// Stands in for the peer crate until it is wired.
-struct NotWired;
-
-fn not_wired() -> Problem {
-    Problem::new(Exit::Temporary, "not-wired", "the data plane is not wired")
-}
-
-impl SourcePeer for NotWired {
-    fn open_scan(&self, _: &ScanRequest) -> Result<RootKind, Problem> {
-        Err(not_wired())
-    }
-
-    fn page(&self, _: TransferId, _: u32, _: u32) -> Result<PageReply, Problem> {
-        Err(not_wired())
-    }
-
-    fn release(&self, _: TransferId) {}
-}
-
-impl TargetPeer for NotWired {
-    fn root_kind(&self, _: &Name, _: &PathText) -> Result<Option<RootKind>, Problem> {
-        Ok(None)
-    }
-
-    fn prepare(&self, _: &TaskSpec) -> Result<TaskStart, Problem> {
-        Err(not_wired())
-    }
-
-    fn start(&self, _: &TaskSpec, _: Arc<dyn TaskControl>) -> Result<Arc<dyn Task>, Problem> {
-        Err(not_wired())
-    }
-
-    fn clean(&self, _: &TaskSpec, _: &mut dyn Iterator<Item = TaskPage>, _: u32) {}
+/// Makes the TLS configuration for lanes to a paired site.
+fn lane_config(site: &Arc<Site>) -> LaneConfig {
+    let site = Arc::clone(site);
+    Arc::new(move |name: &Name| {
+        let config = client_config(
+            Purpose::Lane,
+            &site.identity,
+            &site.trust,
+            Some(name.clone()),
+            &site.suites,
+        );
+        config.map_err(|error| error.to_string())
+    })
 }

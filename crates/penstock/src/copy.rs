@@ -1,0 +1,469 @@
+//! `penstock copy SRC DST`: source and target peer in one process, no daemon, no configuration.
+//!
+//! The same engine, verification and ledger as between sites; only the lanes are function calls.
+//! State (`id`, `state.sqlite`, `source/`, `journal/`) is kept below the user's state directory
+//! while a copy is not complete, in a directory named by what is copied where: the same command
+//! again finds it and goes on.
+
+use std::fs;
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::time::Duration;
+
+use anyhow::Context as _;
+use penstock_api::problem::{Exit, Problem};
+use penstock_api::rest::Event;
+use penstock_api::scan::{PageReply, PageSource, RootKind, ScanRequest, SourcePeer};
+use penstock_api::task::SourceAccess;
+use penstock_api::transfer::{
+    FailedItem, Location, PathText, TransferOptions, TransferState, TransferView,
+};
+use penstock_controller::runner::{self, RunControl, RunFiles, RunInput, RunOutcome};
+use penstock_controller::state::SqliteState;
+use penstock_io::net::SocketOptions;
+use penstock_io::store::MemSpec;
+use penstock_io::sys::{self, LockFile};
+use penstock_peer::{SourceService, StoreKind, StoreSpec, Stores, TargetService};
+use penstock_proto::digest::DigestKind;
+use penstock_proto::id::{Name, PeerId, TransferId};
+use penstock_proto::slicing::Slicing;
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::cli_transfer::{DurabilityArg, parse_digest, read_paths, write_failures, xxh3_warning};
+use crate::client::{exit_code, failure};
+use crate::exit::{self, ExitCode, Failure};
+use crate::progress::{Mode, Reporter};
+
+/// How often the figures are shown.
+const SHOW_INTERVAL: Duration = Duration::from_millis(200);
+
+/// Copies a file or a tree on this host, verified and resumable
+#[derive(clap::Args)]
+#[command(after_help = exit::help(&ExitCode::ALL))]
+pub(crate) struct CopyArgs {
+    /// A file or directory; with a slash at its end, the contents of the directory. `mem:` makes
+    /// data up, as in `mem:files=1000,size=1M`
+    #[arg(value_name = "SRC")]
+    source: PathBuf,
+    /// Where to: a directory that SRC is put into, or the new name of a single file. `null:` keeps
+    /// nothing
+    #[arg(value_name = "DST")]
+    target: PathBuf,
+    /// Which hash verifies the data: blake3, or xxh3-128, which finds accidents only
+    #[arg(long, default_value = "blake3", value_parser = parse_digest)]
+    digest: DigestKind,
+    /// When a file counts as durable
+    #[arg(long, value_enum, default_value = "batch")]
+    durability: DurabilityArg,
+    /// Write the digests of all files here, for `b3sum --check`
+    #[arg(long, value_name = "FILE")]
+    write_digests: Option<PathBuf>,
+    /// Copy only the paths in this file (`-`: standard input), one a line, relative to the source,
+    /// written as lists of failures are
+    #[arg(long, value_name = "FILE")]
+    files_from: Option<PathBuf>,
+    /// Show progress though standard error is no terminal: a line every 10 s
+    #[arg(short = 'P', long)]
+    progress: bool,
+    /// Print JSON Lines
+    #[arg(long)]
+    json: bool,
+}
+
+/// Runs the command; blocks until the copy has ended or is interrupted.
+pub(crate) fn run(args: CopyArgs) -> anyhow::Result<ExitCode> {
+    if args.digest == DigestKind::Xxh3 {
+        if args.write_digests.is_some() {
+            let message = "--write-digests needs --digest blake3: XXH3-128 gives no file digests";
+            return Err(Failure::new(ExitCode::Usage, message).into());
+        }
+        exit::warn(&xxh3_warning(false));
+    }
+    let files_from = args.files_from.as_deref().map(read_paths).transpose()?.unwrap_or_default();
+    let places = Places::find(&args.source, &args.target)?;
+    let options = TransferOptions {
+        digest: args.digest,
+        durability: args.durability.into(),
+        digest_list: args.write_digests.is_some(),
+        files_from,
+        ..TransferOptions::default()
+    };
+    let state = State::open(&places, &options)?;
+    let copy = Copy { places, options, state };
+    copy.run(Mode::choose(args.json, args.progress), args.write_digests.as_deref())
+}
+
+/// What is copied where, after all rules about slashes and existing directories.
+struct Places {
+    source: StoreKind,
+    source_root: Vec<u8>,
+    target: StoreKind,
+    target_root: Vec<u8>,
+    /// Absolute paths, for messages and for the name of the state directory.
+    from: PathBuf,
+    to: PathBuf,
+}
+
+impl Places {
+    fn find(source: &Path, target: &Path) -> anyhow::Result<Self> {
+        let (source_kind, source_root, from, directory) = find_source(source)?;
+        let name = from.file_name().map(|name| name.as_bytes().to_vec()).unwrap_or_default();
+        let contents = ends_in_slash(source) || name.is_empty();
+        if target.as_os_str() == "null:" {
+            let (target, to) = (StoreKind::Null, PathBuf::from("null:"));
+            let target_root = Vec::new();
+            return Ok(Self { source: source_kind, source_root, target, target_root, from, to });
+        }
+        let into = directory || ends_in_slash(target) || target.is_dir();
+        let (root, leaf) = match (into, directory && contents) {
+            (true, true) => (target.to_owned(), Vec::new()),
+            (true, false) => (target.to_owned(), name),
+            (false, _) => {
+                let leaf = target.file_name().map(|name| name.as_bytes().to_vec());
+                let parent = target.parent().filter(|path| !path.as_os_str().is_empty());
+                (parent.unwrap_or(Path::new(".")).to_owned(), leaf.unwrap_or_default())
+            }
+        };
+        check_apart(&from, &absolute(&root)?.join(std::ffi::OsStr::from_bytes(&leaf)))?;
+        fs::create_dir_all(&root)
+            .map_err(|error| Failure::io(format!("make `{}`", root.display()), error))?;
+        let root = canonical(&root)?;
+        let to = root.join(std::ffi::OsString::from_vec(leaf.clone()));
+        check_apart(&from, &to)?;
+        let target = StoreKind::Posix(root);
+        Ok(Self { source: source_kind, source_root, target, target_root: leaf, from, to })
+    }
+}
+
+/// The source: its store, its root in the store, its absolute path, whether it is a directory.
+fn find_source(source: &Path) -> anyhow::Result<(StoreKind, Vec<u8>, PathBuf, bool)> {
+    if let Some(text) = source.to_str()
+        && text.starts_with("mem:")
+    {
+        let spec: MemSpec = text.parse().map_err(|error| {
+            Failure::new(ExitCode::Usage, format!("cannot read `{text}`")).caused_by(error)
+        })?;
+        return Ok((StoreKind::Mem(spec), Vec::new(), PathBuf::from(text), true));
+    }
+    let meta = fs::symlink_metadata(source).map_err(|error| {
+        Failure::io(format!("look at the source `{}`", source.display()), error)
+            .hint("give a file or a directory that exists")
+    })?;
+    let followed = if ends_in_slash(source) { fs::metadata(source).ok() } else { None };
+    if followed.as_ref().unwrap_or(&meta).is_dir() {
+        let path = canonical(source)?;
+        return Ok((StoreKind::Posix(path.clone()), Vec::new(), path, true));
+    }
+    let parent = source.parent().filter(|path| !path.as_os_str().is_empty());
+    let parent = canonical(parent.unwrap_or(Path::new(".")))?;
+    let leaf = source.file_name().map(|name| name.as_bytes().to_vec()).unwrap_or_default();
+    let path = parent.join(std::ffi::OsString::from_vec(leaf.clone()));
+    Ok((StoreKind::Posix(parent), leaf, path, false))
+}
+
+fn ends_in_slash(path: &Path) -> bool {
+    let bytes = path.as_os_str().as_bytes();
+    bytes.ends_with(b"/") || bytes.ends_with(b"/.") || bytes == b"."
+}
+
+fn canonical(path: &Path) -> anyhow::Result<PathBuf> {
+    let failed = |error| Failure::io(format!("look at `{}`", path.display()), error);
+    Ok(path.canonicalize().map_err(failed)?)
+}
+
+/// The path made absolute, with links resolved as far as it exists.
+fn absolute(path: &Path) -> anyhow::Result<PathBuf> {
+    let whole = std::path::absolute(path).context("find the working directory")?;
+    let mut existing = whole.as_path();
+    let mut rest = Vec::new();
+    while !existing.exists() {
+        let (Some(parent), Some(name)) = (existing.parent(), existing.file_name()) else { break };
+        rest.push(name.to_owned());
+        existing = parent;
+    }
+    let mut resolved = existing.canonicalize().unwrap_or_else(|_| existing.to_owned());
+    resolved.extend(rest.iter().rev());
+    Ok(resolved)
+}
+
+/// Refuses to copy a tree into itself, or over something that contains it (B8).
+fn check_apart(from: &Path, to: &Path) -> anyhow::Result<()> {
+    let apart = !from.starts_with(to) && !to.starts_with(from);
+    if apart {
+        return Ok(());
+    }
+    let message = format!("`{}` and `{}` overlap", from.display(), to.display());
+    Err(Failure::new(ExitCode::Refused, message)
+        .hint("choose a target that neither contains the source nor lies within it")
+        .into())
+}
+
+/// The state of a copy, held by this process alone.
+struct State {
+    directory: PathBuf,
+    id: TransferId,
+    resumed: bool,
+    _lock: LockFile,
+}
+
+impl State {
+    fn open(places: &Places, options: &TransferOptions) -> anyhow::Result<Self> {
+        let wish = serde_json::to_vec(options).context("write the options")?;
+        let parts = [places.from.as_os_str().as_bytes(), places.to.as_os_str().as_bytes(), &wish];
+        let key = penstock_proto::manifest::page_digest(&parts.join(&0)).to_hex();
+        let directory = state_home()?.join("copy").join(&key[..32]);
+        let failed = |error| {
+            Failure::io(format!("keep state in `{}`", directory.display()), error)
+                .hint("set PENSTOCK_STATE_HOME to a directory that can be written")
+        };
+        fs::create_dir_all(&directory).map_err(failed)?;
+        let lock = LockFile::acquire(&directory.join("lock")).map_err(|error| {
+            Failure::new(ExitCode::Temporary, "the same copy is running already").caused_by(error)
+        })?;
+        let path = directory.join("id");
+        let known = fs::read_to_string(&path).ok().and_then(|text| text.trim().parse().ok());
+        let resumed = known.is_some();
+        let id = known.unwrap_or_else(|| TransferId(rand::random()));
+        if !resumed {
+            fs::write(&path, id.to_string()).map_err(failed)?;
+        }
+        Ok(Self { directory, id, resumed, _lock: lock })
+    }
+
+    fn remove(&self) {
+        if let Err(error) = fs::remove_dir_all(&self.directory) {
+            tracing::warn!(path = %self.directory.display(), %error, "state is left");
+        }
+    }
+}
+
+fn state_home() -> anyhow::Result<PathBuf> {
+    if let Some(home) = std::env::var_os("PENSTOCK_STATE_HOME") {
+        return Ok(home.into());
+    }
+    if let Some(home) = std::env::var_os("XDG_STATE_HOME") {
+        return Ok(PathBuf::from(home).join("penstock"));
+    }
+    let home = std::env::var_os("HOME").ok_or_else(|| {
+        Failure::new(ExitCode::Usage, "neither HOME nor PENSTOCK_STATE_HOME is set")
+            .hint("set PENSTOCK_STATE_HOME to a directory for the state of copies")
+    })?;
+    Ok(PathBuf::from(home).join(".local/state/penstock"))
+}
+
+struct Copy {
+    places: Places,
+    options: TransferOptions,
+    state: State,
+}
+
+/// Pages of the scan in this process.
+struct OwnPages {
+    source: Arc<SourceService>,
+    transfer: TransferId,
+}
+
+impl PageSource for OwnPages {
+    fn page(&mut self, number: u32, wait_ms: u32) -> Result<PageReply, Problem> {
+        self.source.page(self.transfer, number, wait_ms)
+    }
+}
+
+impl Copy {
+    fn run(self, mode: Mode, digests: Option<&Path>) -> anyhow::Result<ExitCode> {
+        sys::raise_file_limit();
+        let control = Arc::new(RunControl::default());
+        let input = self.input(&control)?;
+        let journal = input.journal.clone();
+        let interrupted = watch_signals(&control)?;
+        let (ended, end) = mpsc::channel();
+        std::thread::Builder::new()
+            .name("run".to_owned())
+            .spawn(move || ended.send(runner::run(input)))
+            .context("start a thread")?;
+        let mut reporter = Reporter::new(mode);
+        if self.state.resumed {
+            exit::warn(&format!("resuming {}", self.places.to.display()));
+        }
+        let outcome = loop {
+            match end.recv_timeout(SHOW_INTERVAL) {
+                Ok(outcome) => break outcome,
+                Err(RecvTimeoutError::Timeout) => {
+                    reporter.show(&Event::of(&self.view(&control, TransferState::Running)))?;
+                }
+                Err(RecvTimeoutError::Disconnected) => {
+                    anyhow::bail!("the copy ended without saying how: this is a bug of penstock");
+                }
+            }
+        };
+        self.finish(outcome, &control, &journal, &mut reporter, digests, &interrupted)
+    }
+
+    fn input(&self, control: &Arc<RunControl>) -> anyhow::Result<RunInput> {
+        let (source_store, target_store): (Name, Name) = ("source".parse()?, "target".parse()?);
+        let store = |name: &Name, kind: &StoreKind, read_only| StoreSpec {
+            name: name.clone(),
+            kind: kind.clone(),
+            read_only,
+            ephemeral: true,
+        };
+        let stores = Arc::new(Stores::new([
+            store(&source_store, &self.places.source, true),
+            store(&target_store, &self.places.target, false),
+        ]));
+        let peer = PeerId { site: "local".parse()?, peer: "copy".parse()? };
+        let directory = &self.state.directory;
+        let kept = directory.join("source");
+        let source = Arc::new(SourceService::new(Arc::clone(&stores), &kept, peer, None));
+        let root = PathText(self.places.source_root.clone());
+        let request = ScanRequest {
+            transfer: self.state.id,
+            store: source_store.clone(),
+            root: root.clone(),
+            slicing: Slicing::default(),
+            files_from: self.options.files_from.clone(),
+        };
+        let kind = source.open_scan(&request).map_err(failure)?;
+        if kind == RootKind::Single && !self.options.files_from.is_empty() {
+            let message = "--files-from needs a directory as the source";
+            return Err(Failure::new(ExitCode::Usage, message).into());
+        }
+        let heads = SqliteState::open(&directory.join("state.sqlite"))?;
+        let target = TargetService::new(stores, None, SocketOptions::default());
+        Ok(RunInput {
+            id: self.state.id,
+            options: self.options.clone(),
+            store: target_store,
+            root: PathText(self.places.target_root.clone()),
+            pages: Box::new(OwnPages { source, transfer: self.state.id }),
+            source: SourceAccess::Local { store: source_store, root },
+            peer: Arc::new(target),
+            heads: Arc::new(heads),
+            journal: directory.join("journal"),
+            control: Arc::clone(control),
+        })
+    }
+
+    fn view(&self, control: &RunControl, state: TransferState) -> TransferView {
+        let run = control.view();
+        let location = |path: &Path| Location {
+            site: "local".parse().expect("a literal name is a name"),
+            store: "copy".parse().expect("a literal name is a name"),
+            path: PathText(path.as_os_str().as_bytes().to_vec()),
+            slash: false,
+        };
+        TransferView {
+            id: self.state.id,
+            source: location(&self.places.from),
+            target: location(&self.places.to),
+            options: self.options.clone(),
+            state,
+            reason: run.reason,
+            created: 0,
+            progress: run.progress,
+            exit: None,
+            failures: run.failures,
+            durable_by: run.durable_by,
+        }
+    }
+
+    fn finish(
+        &self,
+        outcome: RunOutcome,
+        control: &RunControl,
+        journal: &Path,
+        reporter: &mut Reporter,
+        digests: Option<&Path>,
+        interrupted: &AtomicBool,
+    ) -> anyhow::Result<ExitCode> {
+        let files = RunFiles::of(journal);
+        match outcome {
+            RunOutcome::Done => {
+                let mut view = self.view(control, TransferState::Done);
+                view.exit = Some(Exit::Done);
+                reporter.show(&Event::of(&view))?;
+                self.hand_over_digests(&files, digests)?;
+                self.state.remove();
+                Ok(ExitCode::Done)
+            }
+            RunOutcome::Paused | RunOutcome::Cancelled => {
+                let signal =
+                    if interrupted.load(Ordering::Acquire) { "interrupted" } else { "stopped" };
+                let mut view = self.view(control, TransferState::Paused);
+                view.exit = Some(Exit::Interrupted);
+                reporter.show(&Event::of(&view))?;
+                Err(Failure::new(ExitCode::Interrupted, signal)
+                    .hint("the same command again goes on where it was")
+                    .into())
+            }
+            RunOutcome::Failed(problem) => {
+                let mut view = self.view(control, TransferState::Failed);
+                view.exit = Some(problem.exit);
+                view.reason = problem.to_string();
+                reporter.show(&Event::of(&view))?;
+                self.fail(&problem, &files, digests)
+            }
+        }
+    }
+
+    fn fail(
+        &self,
+        problem: &Problem,
+        files: &RunFiles,
+        digests: Option<&Path>,
+    ) -> anyhow::Result<ExitCode> {
+        let text = fs::read_to_string(&files.failures).unwrap_or_default();
+        let items: Vec<FailedItem> =
+            text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
+        if items.is_empty() {
+            return Err(failure(problem.clone()).into());
+        }
+        for item in items.iter().take(5) {
+            exit::warn(&format!("failed: {}: {}", item.path, item.message));
+        }
+        let paths: Vec<_> = items.iter().map(|item| &item.path).collect();
+        let list = write_failures(&self.state.id.short(), &paths)?;
+        self.hand_over_digests(files, digests)?;
+        self.state.remove();
+        let message = problem.to_string();
+        let hint = format!("`{}` lists the failed items, for --files-from", list.display());
+        Err(Failure::new(exit_code(problem.exit), message).hint(hint).into())
+    }
+
+    fn hand_over_digests(&self, files: &RunFiles, to: Option<&Path>) -> anyhow::Result<()> {
+        let Some(to) = to else { return Ok(()) };
+        fs::copy(&files.digests, to)
+            .map_err(|error| Failure::io(format!("write `{}`", to.display()), error))?;
+        Ok(())
+    }
+}
+
+/// Pauses the run at SIGINT or SIGTERM; the flag says that one came.
+fn watch_signals(control: &Arc<RunControl>) -> anyhow::Result<Arc<AtomicBool>> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.context("set up waiting for signals")?;
+    let (mut interrupt, mut terminate) = {
+        let _inside = runtime.enter();
+        let interrupt = signal(SignalKind::interrupt()).context("wait for SIGINT")?;
+        (interrupt, signal(SignalKind::terminate()).context("wait for SIGTERM")?)
+    };
+    let flag = Arc::new(AtomicBool::new(false));
+    let (control, raised) = (Arc::clone(control), Arc::clone(&flag));
+    std::thread::Builder::new()
+        .name("signals".to_owned())
+        .spawn(move || {
+            runtime.block_on(async {
+                tokio::select! {
+                    _ = interrupt.recv() => {}
+                    _ = terminate.recv() => {}
+                }
+            });
+            raised.store(true, Ordering::Release);
+            control.pause();
+        })
+        .context("start a thread")?;
+    Ok(flag)
+}
