@@ -350,3 +350,6 @@ fn unknown(text: impl std::fmt::Display) -> Problem {
     let title = format!("there is no transfer `{text}`");
     Problem::new(Exit::Usage, "transfer-unknown", title).status(404)
 }
+
+#[cfg(test)]
+mod tests;

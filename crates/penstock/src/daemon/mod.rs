@@ -13,6 +13,7 @@ mod site_api;
 mod site_client;
 
 use std::fs;
+use std::io::IsTerminal as _;
 use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
@@ -87,8 +88,11 @@ fn start_log() {
     let filter = tracing_subscriber::EnvFilter::try_from_env("PENSTOCK_LOG")
         .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("info"));
     // A second subscriber is refused; there is one only in tests of this process.
-    let _ =
-        tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).try_init();
+    let _ = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_ansi(std::io::stderr().is_terminal())
+        .with_writer(std::io::stderr)
+        .try_init();
 }
 
 fn lock(directory: &Path) -> anyhow::Result<LockFile> {

@@ -1,0 +1,444 @@
+//! The manager with scripted runs: each test plays the runner.
+
+use std::collections::BTreeMap;
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use penstock_api::problem::{Exit, Problem};
+use penstock_api::rest::{Action, OrphanKind};
+use penstock_api::scan::{PageReply, RootKind, ScanRequest, SourcePeer};
+use penstock_api::task::{TargetPeer, Task, TaskControl, TaskPage, TaskSpec, TaskStart};
+use penstock_api::transfer::{PathText, TransferRequest, TransferState, TransferView};
+use penstock_proto::id::{Name, TransferId};
+
+use super::*;
+use crate::runner::{RunInput, RunOutcome};
+use crate::sites::{RemoteScan, SiteClient};
+
+/// Every root is a directory; nothing is there at the target.
+#[derive(Default)]
+struct FakePeer {
+    released: Mutex<Vec<TransferId>>,
+    cleaned: Mutex<Vec<TransferId>>,
+}
+
+fn unused<T>() -> Result<T, Problem> {
+    Err(Problem::new(Exit::Fatal, "unused", "not used in these tests"))
+}
+
+impl SourcePeer for FakePeer {
+    fn open_scan(&self, _: &ScanRequest) -> Result<RootKind, Problem> {
+        Ok(RootKind::Directory)
+    }
+
+    fn page(&self, _: TransferId, _: u32, _: u32) -> Result<PageReply, Problem> {
+        unused()
+    }
+
+    fn release(&self, id: TransferId) {
+        self.released.lock().unwrap().push(id);
+    }
+}
+
+impl TargetPeer for FakePeer {
+    fn root_kind(&self, _: &Name, _: &PathText) -> Result<Option<RootKind>, Problem> {
+        Ok(None)
+    }
+
+    fn prepare(&self, _: &TaskSpec) -> Result<TaskStart, Problem> {
+        unused()
+    }
+
+    fn start(&self, _: &TaskSpec, _: Arc<dyn TaskControl>) -> Result<Arc<dyn Task>, Problem> {
+        unused()
+    }
+
+    fn clean(&self, spec: &TaskSpec, _: &mut dyn Iterator<Item = TaskPage>, _: u32) {
+        self.cleaned.lock().unwrap().push(spec.transfer);
+    }
+}
+
+/// One other site, `lab`, that owns what the test says it owns.
+#[derive(Default)]
+struct FakeSites {
+    owned: Mutex<BTreeMap<TransferId, TransferView>>,
+}
+
+impl SiteClient for FakeSites {
+    fn is_paired(&self, site: &Name) -> bool {
+        site.as_str() == "lab"
+    }
+
+    fn submit(&self, _: &Name, request: &TransferRequest) -> Result<TransferView, Problem> {
+        let view = TransferView {
+            id: request.id,
+            source: request.source.clone(),
+            target: request.target.clone(),
+            options: request.options.clone(),
+            state: TransferState::Running,
+            reason: String::new(),
+            created: 1,
+            progress: Default::default(),
+            exit: None,
+            failures: Vec::new(),
+            durable_by: String::new(),
+        };
+        self.owned.lock().unwrap().insert(request.id, view.clone());
+        Ok(view)
+    }
+
+    fn show(&self, _: &Name, id: TransferId) -> Result<TransferView, Problem> {
+        self.owned.lock().unwrap().get(&id).cloned().ok_or_else(|| unknown(id))
+    }
+
+    fn act(&self, _: &Name, id: TransferId, _: Action) -> Result<TransferView, Problem> {
+        self.show(&"lab".parse().unwrap(), id)
+    }
+
+    fn digests(&self, _: &Name, _: TransferId) -> Result<Vec<u8>, Problem> {
+        unused()
+    }
+
+    fn open_scan(&self, _: &Name, _: &ScanRequest) -> Result<RemoteScan, Problem> {
+        Ok(RemoteScan { root: RootKind::Directory, capability: vec![1], peers: Vec::new() })
+    }
+
+    fn page(&self, _: &Name, _: TransferId, _: u32, _: u32) -> Result<PageReply, Problem> {
+        unused()
+    }
+
+    fn release(&self, _: &Name, _: TransferId) -> Result<(), Problem> {
+        Ok(())
+    }
+}
+
+/// A run that waits for the test to say how it ends.
+type Call = (RunInput, Sender<RunOutcome>);
+
+struct World {
+    directory: tempfile::TempDir,
+    peer: Arc<FakePeer>,
+    sites: Arc<FakeSites>,
+    calls: Receiver<Call>,
+    manager: Manager,
+    running_max: usize,
+}
+
+fn start(
+    directory: &tempfile::TempDir,
+    peer: &Arc<FakePeer>,
+    sites: &Arc<FakeSites>,
+    running_max: usize,
+) -> (Manager, Receiver<Call>) {
+    let (calls, receiver) = mpsc::channel();
+    let config = ManagerConfig {
+        running_max,
+        retry_least: Duration::from_millis(1),
+        retry_most: Duration::from_millis(5),
+        ..ManagerConfig::new("hpc".parse().unwrap(), directory.path().join("journal"))
+    };
+    let calls = Mutex::new(calls);
+    let parts = ManagerParts {
+        state: Arc::new(SqliteState::open(&directory.path().join("state.db")).unwrap()),
+        source: Arc::clone(peer) as _,
+        target: Arc::clone(peer) as _,
+        sites: Arc::clone(sites) as _,
+        run: Arc::new(move |input| {
+            let (end, ended) = mpsc::channel();
+            // A test that is over wants no more runs.
+            let _ = calls.lock().unwrap().send((input, end));
+            ended.recv().unwrap_or(RunOutcome::Paused)
+        }),
+        directory: Arc::new(|_| None),
+    };
+    (Manager::start(config, parts).unwrap(), receiver)
+}
+
+impl World {
+    fn new(running_max: usize) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let (peer, sites) = (Arc::default(), Arc::default());
+        let (manager, calls) = start(&directory, &peer, &sites, running_max);
+        Self { directory, peer, sites, calls, manager, running_max }
+    }
+
+    /// As after a restart of the daemon; `clean` as after SIGTERM, else as after `kill -9`.
+    fn restart(&mut self, ends: Vec<Sender<RunOutcome>>, clean: bool) {
+        if clean {
+            drop(ends);
+            assert!(self.manager.stop(Duration::from_secs(10)));
+        } else {
+            // Its runs never end, as if the process were gone.
+            std::mem::forget(ends);
+        }
+        let (manager, calls) = start(&self.directory, &self.peer, &self.sites, self.running_max);
+        std::mem::forget(std::mem::replace(&mut self.manager, manager));
+        self.calls = calls;
+    }
+
+    fn submit(&self, id: u8, source: &str, target: &str) -> Result<TransferView, Problem> {
+        self.manager.submit(&request(id, source, target), &Caller::User).map(|(view, _)| view)
+    }
+
+    fn act(&self, id: u8, action: Action) -> Result<TransferView, Problem> {
+        self.manager.act(TransferId([id; 16]), action, &Caller::User)
+    }
+
+    fn call(&self) -> Call {
+        self.calls.recv_timeout(Duration::from_secs(10)).expect("a run begins")
+    }
+
+    /// Waits until a transfer is in a state; looks whenever an event comes.
+    fn wait(&self, id: u8, state: TransferState) -> TransferView {
+        let mut events = self.manager.events();
+        for _ in 0..1000 {
+            let view = self.manager.show(TransferId([id; 16]), &Caller::User).unwrap();
+            if view.state == state {
+                return view;
+            }
+            // What ended between the look and the subscription shows at the next tick.
+            match events.try_recv() {
+                Ok(_) => {}
+                Err(_) => std::thread::sleep(Duration::from_millis(10)),
+            }
+        }
+        panic!("transfer {id} never was {state:?}");
+    }
+}
+
+fn request(id: u8, source: &str, target: &str) -> TransferRequest {
+    TransferRequest {
+        id: TransferId([id; 16]),
+        source: source.parse().unwrap(),
+        target: target.parse().unwrap(),
+        options: Default::default(),
+    }
+}
+
+fn temporary() -> RunOutcome {
+    RunOutcome::Failed(Problem::new(Exit::Temporary, "store-offline", "store `s` is offline"))
+}
+
+fn fatal() -> RunOutcome {
+    RunOutcome::Failed(Problem::new(Exit::SomeFailed, "some-failed", "2 of 3 items failed"))
+}
+
+/// B8: two transfers never write to one place; the refusal names the other, and the place is free
+/// once that has ended.
+#[test]
+fn b8_overlapping_targets_are_refused() {
+    let world = World::new(4);
+    world.submit(1, "lab:raw/run7/", "hpc:s/a/b").unwrap();
+    for target in ["hpc:s/a/b", "hpc:s/a/b/c", "hpc:s/"] {
+        let problem = world.submit(2, "lab:raw/other/", target).unwrap_err();
+        assert_eq!((problem.code.as_str(), problem.exit), ("overlap", Exit::Refused), "{target}");
+        assert!(problem.title.contains(&TransferId([1; 16]).to_string()));
+    }
+    world.submit(3, "lab:raw/other/", "hpc:s/a/bc").unwrap();
+    world.submit(4, "lab:raw/other/", "hpc:t/a/b").unwrap();
+    let mut ends = BTreeMap::new();
+    for _ in 0..3 {
+        let (input, end) = world.call();
+        ends.insert(input.id, end);
+    }
+    ends[&TransferId([1; 16])].send(RunOutcome::Done).unwrap();
+    world.wait(1, TransferState::Done);
+    world.submit(5, "lab:raw/other/", "hpc:s/a/b").unwrap();
+}
+
+/// B8: a data set is never moved into itself or over what it is read from; exit 6.
+#[test]
+fn b8_source_and_target_that_overlap_are_refused() {
+    let world = World::new(4);
+    for (source, target) in [
+        ("hpc:s/a", "hpc:s/a/b"),
+        ("hpc:s/a/b", "hpc:s/a"),
+        ("hpc:s/a/", "hpc:s/a"),
+        ("hpc:s/a", "hpc:s/"),
+        ("hpc:s/", "hpc:s/x"),
+    ] {
+        let problem = world.submit(1, source, target).unwrap_err();
+        assert_eq!(
+            (problem.code.as_str(), problem.exit),
+            ("same-place", Exit::Refused),
+            "{source}"
+        );
+    }
+    world.submit(2, "hpc:s/a", "hpc:s/b").unwrap();
+    assert_eq!(world.call().0.root, PathText(b"b/a".to_vec()));
+}
+
+/// Promise: the same submission again is the same transfer, and an id is of one transfer for ever.
+#[test]
+fn submission_is_idempotent() {
+    let world = World::new(4);
+    let first = request(1, "lab:raw/a", "hpc:s/x");
+    assert!(world.manager.submit(&first, &Caller::User).unwrap().1);
+    assert!(!world.manager.submit(&first, &Caller::User).unwrap().1);
+    let problem = world.submit(1, "lab:raw/a", "hpc:s/y").unwrap_err();
+    assert_eq!(problem.code, "id-taken");
+    let problem = world.submit(2, "spy:raw/a", "hpc:s/y").unwrap_err();
+    assert_eq!(problem.exit, Exit::NotAuthorised);
+    let mut climbing = request(3, "lab:raw/a", "hpc:s/z");
+    climbing.target.path = PathText(b"../z".to_vec());
+    assert_eq!(world.manager.submit(&climbing, &Caller::User).unwrap_err().exit, Exit::Usage);
+}
+
+/// Promise (f): a temporary failure is tried again by itself, with reason and time shown.
+#[test]
+fn temporary_failures_are_retried() {
+    let world = World::new(4);
+    let mut events = world.manager.events();
+    world.submit(1, "lab:raw/a", "hpc:s/x").unwrap();
+    for _ in 0..3 {
+        world.call().1.send(temporary()).unwrap();
+    }
+    let (_, end) = world.call();
+    let mut reasons = Vec::new();
+    let mut errors = 0;
+    while let Ok(event) = events.try_recv() {
+        match event {
+            Event::Status(status) => reasons.push(status.reason),
+            Event::Error(error) => errors += u32::from(error.problem.code == "store-offline"),
+            Event::Summary(_) => {}
+        }
+    }
+    assert!(errors >= 2, "errors are told as they happen: {errors}");
+    let shown = reasons.iter().any(|reason| {
+        reason.contains("store `s` is offline") && reason.contains("next attempt in")
+    });
+    assert!(shown, "{reasons:?}");
+    end.send(RunOutcome::Done).unwrap();
+    let view = world.wait(1, TransferState::Done);
+    assert_eq!((view.exit, view.reason.as_str()), (Some(Exit::Done), ""));
+}
+
+/// Promise (d): what was queued or running goes on after `kill -9`, what was paused stays paused,
+/// and what was done stays done.
+#[test]
+fn a_restart_goes_on_where_it_was() {
+    let mut world = World::new(1);
+    world.submit(1, "lab:raw/a", "hpc:s/1").unwrap();
+    world.call().1.send(RunOutcome::Done).unwrap();
+    world.wait(1, TransferState::Done);
+    world.submit(2, "lab:raw/a", "hpc:s/2").unwrap();
+    let (input, end) = world.call();
+    world.submit(3, "lab:raw/a", "hpc:s/3").unwrap();
+    world.submit(4, "lab:raw/a", "hpc:s/4").unwrap();
+    world.act(4, Action::Pause).unwrap();
+    world.restart(vec![end], false);
+    let (again, end) = world.call();
+    assert_eq!((again.id, &again.root), (input.id, &input.root));
+    let queued = world.wait(3, TransferState::Queued);
+    assert!(queued.reason.contains("waiting for its turn"), "{}", queued.reason);
+    world.wait(4, TransferState::Paused);
+    world.wait(1, TransferState::Done);
+    world.restart(vec![end], true);
+    let (again, end) = world.call();
+    assert_eq!(again.id, input.id, "the daemon's own end pauses nothing");
+    end.send(RunOutcome::Done).unwrap();
+    assert_eq!(world.call().0.id, TransferId([3; 16]));
+    world.wait(2, TransferState::Done);
+    world.act(4, Action::Resume).unwrap();
+}
+
+/// Promise: pause, resume and cancel do what they say, running or not, and a wish outlives a crash.
+#[test]
+fn wishes_are_followed_and_outlive_a_crash() {
+    let mut world = World::new(4);
+    world.submit(1, "lab:raw/a", "hpc:s/1").unwrap();
+    let (_, end) = world.call();
+    assert!(world.act(1, Action::Pause).unwrap().reason.contains("pausing"));
+    end.send(RunOutcome::Paused).unwrap();
+    world.wait(1, TransferState::Paused);
+    world.act(1, Action::Resume).unwrap();
+    let (_, end) = world.call();
+    world.act(1, Action::Pause).unwrap();
+    world.restart(vec![end], false);
+    world.wait(1, TransferState::Paused);
+    assert!(world.act(1, Action::Retry).is_err());
+    world.act(1, Action::Cancel).unwrap();
+    world.wait(1, TransferState::Cancelled);
+    assert_eq!(*world.peer.cleaned.lock().unwrap(), vec![TransferId([1; 16])]);
+    world.submit(2, "lab:raw/a", "hpc:s/1").unwrap();
+    let (_, end) = world.call();
+    world.act(2, Action::Cancel).unwrap();
+    assert!(world.act(2, Action::Pause).is_err(), "a cancel is not taken back");
+    end.send(RunOutcome::Cancelled).unwrap();
+    assert_eq!(world.wait(2, TransferState::Cancelled).exit, Some(Exit::Interrupted));
+}
+
+/// Promise: a failed transfer keeps its ledger, can be retried, and cannot while its place is taken.
+#[test]
+fn a_failed_transfer_is_retried_by_the_user() {
+    let world = World::new(4);
+    world.submit(1, "lab:raw/a", "hpc:s/1").unwrap();
+    let (input, end) = world.call();
+    std::fs::create_dir_all(&input.journal).unwrap();
+    end.send(fatal()).unwrap();
+    let view = world.wait(1, TransferState::Failed);
+    assert_eq!((view.exit, view.reason.as_str()), (Some(Exit::SomeFailed), "2 of 3 items failed"));
+    assert!(input.journal.exists());
+    world.submit(2, "lab:raw/b", "hpc:s/").unwrap();
+    let (_, other) = world.call();
+    assert_eq!(world.act(1, Action::Retry).unwrap().state, TransferState::Queued);
+    let (again, end) = world.call();
+    assert_eq!(again.root, input.root);
+    let mut events = world.manager.events();
+    end.send(RunOutcome::Done).unwrap();
+    while !matches!(events.blocking_recv().unwrap(), Event::Summary(_)) {}
+    assert!(!input.journal.exists(), "the ledger of a done transfer is not kept");
+    drop(other);
+}
+
+/// Promise: another site sees and steers only what reads from it, and submits only from itself.
+#[test]
+fn other_sites_see_only_what_concerns_them() {
+    let world = World::new(4);
+    let (lab, spy) = (Caller::Site("lab".parse().unwrap()), Caller::Site("spy".parse().unwrap()));
+    let request = request(1, "lab:raw/a", "hpc:s/1");
+    let refused = world.manager.submit(&request, &spy).unwrap_err();
+    assert_eq!(refused.exit, Exit::NotAuthorised);
+    world.manager.submit(&request, &lab).unwrap();
+    let (_, _end) = world.call();
+    assert_eq!(world.manager.show(request.id, &lab).unwrap().id, request.id);
+    assert_eq!(world.manager.show(request.id, &spy).unwrap_err().status, 404);
+    assert_eq!(world.manager.act(request.id, Action::Cancel, &spy).unwrap_err().status, 404);
+    assert_eq!(world.manager.resolve("0101").unwrap(), request.id);
+    assert!(world.manager.resolve("02").is_err());
+}
+
+/// Promise: a transfer to another site is handed to it, and shown here as it stands there; a stub
+/// that its owner does not know any more is an orphan.
+#[test]
+fn foreign_transfers_are_forwarded_and_shown() {
+    let world = World::new(4);
+    world.submit(1, "hpc:s/a", "lab:raw/x").unwrap();
+    let shown = |state| {
+        let list = world.manager.list(None, 10).unwrap().transfers;
+        assert_eq!((list.len(), list[0].state), (1, state));
+    };
+    shown(TransferState::Running);
+    world.sites.owned.lock().unwrap().clear();
+    let list = world.manager.orphans(false).unwrap().orphans;
+    assert_eq!((list.len(), list[0].kind, list[0].removed), (1, OrphanKind::Stub, false));
+    assert!(world.manager.orphans(true).unwrap().orphans[0].removed);
+    assert!(world.manager.list(None, 10).unwrap().transfers.is_empty());
+    assert_eq!(*world.peer.released.lock().unwrap(), vec![TransferId([1; 16])]);
+}
+
+/// Promise: what is left over of no transfer at all is found, and removed when asked for.
+#[test]
+fn orphans_are_found_and_removed() {
+    let world = World::new(4);
+    let id = TransferId([9; 16]);
+    let journal = journal_of(&world.directory.path().join("journal"), id);
+    std::fs::create_dir_all(&journal).unwrap();
+    let found = world.manager.orphans(false).unwrap().orphans;
+    assert_eq!((found[0].id, found[0].kind), (id, OrphanKind::Journal));
+    assert!(journal.exists());
+    world.manager.orphans(true).unwrap();
+    assert!(!journal.exists());
+    assert!(world.manager.orphans(false).unwrap().orphans.is_empty());
+}
