@@ -136,7 +136,6 @@ impl Inner {
     fn settle(&self, id: TransferId, control: &RunControl, outcome: RunOutcome) {
         self.discard_cancelled(id, &outcome);
         let mut table = self.lock();
-        let stopping = table.stopping;
         let Some(live) = table.live.get_mut(&id) else { return };
         let seen = control.view();
         let ran = seen.progress != Default::default();
@@ -163,9 +162,9 @@ impl Inner {
                 "cancelled by a user".clone_into(&mut live.record.reason);
                 TransferState::Cancelled
             }
-            (RunOutcome::Paused, Wish::Cancel) => TransferState::Queued,
-            (RunOutcome::Paused, _) if stopping && wish == Wish::None => TransferState::Queued,
-            (RunOutcome::Paused, _) => {
+            // The daemon ends, or a cancel came after: the queue sees to it.
+            (RunOutcome::Paused, Wish::None | Wish::Cancel) => TransferState::Queued,
+            (RunOutcome::Paused, Wish::Pause) => {
                 "paused by a user".clone_into(&mut live.record.reason);
                 TransferState::Paused
             }

@@ -166,6 +166,7 @@ impl World {
     /// As after a restart of the daemon; `clean` as after SIGTERM, else as after `kill -9`.
     fn restart(&mut self, ends: Vec<Sender<RunOutcome>>, clean: bool) {
         if clean {
+            assert!(!self.manager.stop(Duration::ZERO), "a run has not ended");
             drop(ends);
             assert!(self.manager.stop(Duration::from_secs(10)));
         } else {
