@@ -88,7 +88,11 @@ impl Reporter {
         }
     }
 
+    /// An attempt that failed is told when it happens; what ends the transfer is told at its end.
     fn error(&mut self, event: &ErrorEvent) {
+        if event.problem.exit != Exit::Temporary {
+            return;
+        }
         let text = format!("{}: {}", event.id.short(), event.problem);
         if text != self.last_error {
             self.talk(&text);

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::error::Error;
+use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -13,11 +14,14 @@ use penstock_api::site::{
 };
 use penstock_api::transfer::{TransferRequest, TransferView};
 use penstock_controller::sites::{RemoteScan, SiteClient};
-use penstock_io::trust::{Purpose, client_config, explain};
+use penstock_io::trust::{Purpose, client_config, explain, peer_server_name};
 use penstock_proto::id::{Name, TransferId};
 use penstock_proto::manifest::PAGE_BYTES_MAX;
 use reqwest::{Method, Response, StatusCode};
+use tokio::io::AsyncReadExt as _;
+use tokio::net::TcpStream;
 use tokio::runtime::Handle;
+use tokio_rustls::TlsConnector;
 
 use super::site::Site;
 use crate::http;
@@ -26,6 +30,8 @@ use crate::http;
 const CONNECT_DEADLINE: Duration = Duration::from_secs(5);
 /// How long an answer may take that needs no scan.
 const DEADLINE: Duration = Duration::from_secs(15);
+/// How long a site may take to refuse a certificate.
+const PROBE_DEADLINE: Duration = Duration::from_secs(2);
 /// How long a scan's first answer may take: the root is looked at in a store.
 const SCAN_DEADLINE: Duration = Duration::from_secs(45);
 /// Flow-control window of a reply: a page in one round trip (RFC 9113, 5.2).
@@ -81,20 +87,8 @@ impl Sites {
         if let Some(client) = clients.get(site) {
             return Ok(client.clone());
         }
-        let own = &self.site;
-        let failed = |error: &dyn std::fmt::Display| {
-            Problem::new(Exit::Fatal, "tls", "TLS cannot be set up").because(error)
-        };
-        let config = client_config(
-            Purpose::SiteApi,
-            &own.identity,
-            &own.trust,
-            Some(site.clone()),
-            &own.suites,
-        )
-        .map_err(|error| failed(&error))?;
         let client = reqwest::Client::builder()
-            .tls_backend_preconfigured((*config).clone())
+            .tls_backend_preconfigured((*self.tls(site)?).clone())
             .no_proxy()
             .redirect(reqwest::redirect::Policy::none())
             .connect_timeout(CONNECT_DEADLINE)
@@ -103,7 +97,7 @@ impl Sites {
             .http2_keep_alive_interval(KEEP_ALIVE)
             .http2_keep_alive_timeout(KEEP_ALIVE)
             .build()
-            .map_err(|error| failed(&error))?;
+            .map_err(tls_failed)?;
         clients.insert(site.clone(), client.clone());
         Ok(client)
     }
@@ -118,8 +112,17 @@ impl Sites {
         let mut last = None;
         for address in &pairing.addresses {
             let url = format!("https://{address}/site/v1{}", call.path);
-            match self.runtime.block_on(send(&client, call, &url)) {
-                Err(problem) if problem.code == UNREACHABLE => last = Some(problem),
+            let mut result = self.runtime.block_on(send(&client, call, &url));
+            if matches!(&result, Err(problem) if problem.code == BROKEN) {
+                // A connection that was kept too long, or a certificate that is refused. All that
+                // is asked can be asked twice.
+                self.runtime.block_on(self.probe(call.site, *address))?;
+                result = self.runtime.block_on(send(&client, call, &url));
+            }
+            match result {
+                Err(problem) if [UNREACHABLE, BROKEN].contains(&problem.code.as_str()) => {
+                    last = Some(problem);
+                }
                 result => return result,
             }
         }
@@ -129,12 +132,54 @@ impl Sites {
         }))
     }
 
+    /// Finds out whether a site refuses our certificate: with TLS 1.3 it says so only after the
+    /// handshake, and an HTTP/2 client then knows no more than that the connection broke.
+    async fn probe(&self, site: &Name, address: SocketAddr) -> Result<(), Problem> {
+        let url = format!("https://{address}");
+        let refused = |error: std::io::Error| match error
+            .get_ref()
+            .and_then(|inner| inner.downcast_ref::<rustls::Error>())
+        {
+            Some(tls) => Err(distrust(site, &url, tls)),
+            None => Ok(()),
+        };
+        let look = async {
+            let Ok(tcp) = TcpStream::connect(address).await else { return Ok(()) };
+            let connector = TlsConnector::from(self.tls(site)?);
+            match connector.connect(peer_server_name(), tcp).await {
+                // The other end says nothing unless it refuses, since we ask nothing.
+                Ok(mut tls) => tls.read_u8().await.map_or_else(refused, |_| Ok(())),
+                Err(error) => refused(error),
+            }
+        };
+        tokio::time::timeout(PROBE_DEADLINE, look).await.unwrap_or(Ok(()))
+    }
+
+    fn tls(&self, site: &Name) -> Result<Arc<rustls::ClientConfig>, Problem> {
+        let own = &self.site;
+        let expected = Some(site.clone());
+        client_config(Purpose::SiteApi, &own.identity, &own.trust, expected, &own.suites)
+            .map_err(tls_failed)
+    }
+
     fn get<T: serde::de::DeserializeOwned>(&self, call: &Call<'_>) -> Result<T, Problem> {
         http::decode(&self.call(call)?.body)
     }
 }
 
+/// Code: no connection could be made.
 const UNREACHABLE: &str = "site-unreachable";
+/// Code: a connection ended before the answer came.
+const BROKEN: &str = "site-broken";
+
+fn tls_failed(error: impl std::fmt::Display) -> Problem {
+    Problem::new(Exit::Fatal, "tls", "TLS cannot be set up").because(error)
+}
+
+fn distrust(site: &Name, url: &str, error: &rustls::Error) -> Problem {
+    let title = format!("site `{site}` and this one do not trust each other at {url}");
+    Problem::new(Exit::NotAuthorised, "certificate", title).because(explain(error))
+}
 
 async fn send(client: &reqwest::Client, call: &Call<'_>, url: &str) -> Result<Answer, Problem> {
     let lost = |error: reqwest::Error| lost(call.site, url, &error);
@@ -185,13 +230,13 @@ fn lost(site: &Name, url: &str, error: &reqwest::Error) -> Problem {
         let boxed = inner.downcast_ref::<std::io::Error>().and_then(std::io::Error::get_ref);
         let tls = boxed.and_then(|boxed| boxed.downcast_ref::<rustls::Error>());
         if let Some(tls) = tls.or_else(|| inner.downcast_ref()) {
-            let title = format!("site `{site}` and this one do not trust each other at {url}");
-            return Problem::new(Exit::NotAuthorised, "certificate", title).because(explain(tls));
+            return distrust(site, url, tls);
         }
         cause = inner.source();
     }
     let words = if error.is_timeout() { "no answer in time".to_owned() } else { words };
-    Problem::new(Exit::Temporary, UNREACHABLE, format!("site `{site}` cannot be reached"))
+    let code = if error.is_connect() || error.is_timeout() { UNREACHABLE } else { BROKEN };
+    Problem::new(Exit::Temporary, code, format!("site `{site}` cannot be reached"))
         .because(format!("{words} ({url})"))
 }
 

@@ -1,0 +1,397 @@
+//! Two sites, each a real daemon on loopback: pairing, trust, transfers seen from both, refusals.
+//! Every test makes its own sites in a temporary directory and ends only the processes it started.
+
+use std::fs;
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
+
+use penstock_io::trust::{
+    ALPN_HTTP1, CipherSuite, PeerCertificate, Purpose, TrustStore, client_config, peer_server_name,
+};
+use rustls::{ClientConfig, ClientConnection, StreamOwned};
+use serde_json::Value;
+
+const BINARY: &str = env!("CARGO_BIN_EXE_penstock");
+
+/// One site with one store, `data`.
+struct Site {
+    name: &'static str,
+    directory: PathBuf,
+    data: PathBuf,
+    daemon: Option<Child>,
+    address: SocketAddr,
+}
+
+impl Site {
+    /// Makes a site below `base`, and starts its daemon on a free port.
+    fn new(base: &Path, name: &'static str) -> Self {
+        let (directory, data) = (base.join(name), base.join(format!("{name}-data")));
+        fs::create_dir_all(&data).unwrap();
+        let address = "127.0.0.1:0".parse().unwrap();
+        let mut site = Self { name, directory, data, daemon: None, address };
+        let store = format!("data={}", site.data.display());
+        site.ok(&["site", "init", "--name", name, "--listen", "127.0.0.1:0", "--store", &store]);
+        site.start();
+        site
+    }
+
+    /// Starts the daemon where it listened before, and waits until it says that it is ready.
+    fn start(&mut self) {
+        let mut daemon = Command::new(BINARY)
+            .args(["daemon", "--listen", &self.address.to_string(), "--dir"])
+            .arg(&self.directory)
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        BufReader::new(daemon.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        assert!(line.starts_with(&format!("ready: site {} peer dtn1", self.name)), "{line:?}");
+        self.address = line.trim().rsplit(' ').next().unwrap().parse().unwrap();
+        self.daemon = Some(daemon);
+    }
+
+    fn kill(&mut self) {
+        if let Some(mut daemon) = self.daemon.take() {
+            daemon.kill().unwrap();
+            daemon.wait().unwrap();
+        }
+    }
+
+    /// Runs a command at this site, with a limit in time.
+    fn run(&self, args: &[&str]) -> Output {
+        Command::new("timeout")
+            .args(["--signal=INT", "90", BINARY])
+            .args(args)
+            .arg("--dir")
+            .arg(&self.directory)
+            .current_dir(self.directory.parent().unwrap())
+            .output()
+            .unwrap()
+    }
+
+    fn ok(&self, args: &[&str]) -> String {
+        let output = self.run(args);
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{args:?}: {errors}");
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    /// Runs a command that must fail with `code`; gives what it says.
+    fn fails(&self, code: i32, args: &[&str]) -> String {
+        let output = self.run(args);
+        let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(code), "{args:?}: {errors}");
+        errors
+    }
+
+    fn token(&self) -> String {
+        self.ok(&["site", "pair"]).trim().to_owned()
+    }
+
+    fn json(&self, args: &[&str]) -> Vec<Value> {
+        let mut all = args.to_vec();
+        all.push("--json");
+        self.ok(&all).lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    }
+
+    /// The state and reason of a transfer as this site shows it.
+    fn state(&self, id: &str) -> (String, String) {
+        let view = &self.json(&["transfer", "show", id])[0];
+        let text = |field: &str| view[field].as_str().unwrap().to_owned();
+        (text("state"), text("reason"))
+    }
+
+    /// Follows a transfer until an event satisfies `enough`; gives that event.
+    fn watch(&self, id: &str, enough: impl Fn(&Value) -> bool) -> Value {
+        let mut watch = Command::new("timeout")
+            .args(["90", BINARY, "transfer", "watch", id, "--json", "--dir"])
+            .arg(&self.directory)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let mut lines = BufReader::new(watch.stdout.take().unwrap()).lines();
+        let found = lines.by_ref().map_while(Result::ok).find_map(|line| {
+            let event: Value = serde_json::from_str(&line).unwrap();
+            enough(&event).then_some(event)
+        });
+        let _ = watch.kill();
+        watch.wait().unwrap();
+        found.expect("such an event comes")
+    }
+}
+
+impl Drop for Site {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+fn two_paired(base: &Path) -> (Site, Site) {
+    let (lab, hpc) = (Site::new(base, "lab"), Site::new(base, "hpc"));
+    hpc.ok(&["site", "pair", &lab.token()]);
+    (lab, hpc)
+}
+
+fn write_files(directory: &Path, count: usize) {
+    fs::create_dir_all(directory.join("sub")).unwrap();
+    for number in 0..count {
+        let bytes = vec![number as u8; 1 + number * 977];
+        fs::write(directory.join(format!("sub/f{number}")), bytes).unwrap();
+    }
+}
+
+fn assert_same(a: &Path, b: &Path) {
+    let output = Command::new("diff").arg("-r").args([a, b]).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+}
+
+/// D5: a token pairs two sites once, both see each other's fingerprint, and nobody else gets in by
+/// it: not with a wrong one, not with the same one again, not as a third site.
+#[test]
+fn d5_a_token_pairs_two_sites_once() {
+    let base = tempfile::tempdir().unwrap();
+    let (lab, hpc) = (Site::new(base.path(), "lab"), Site::new(base.path(), "hpc"));
+    let spy = Site::new(base.path(), "spy");
+    let token = lab.token();
+    assert!(lab.fails(2, &["site", "pair", &token]).contains("this very site"));
+    spy.fails(2, &["site", "pair", &token[..token.len() - 4]]);
+    let said = hpc.ok(&["site", "pair", &token]);
+    for site in [&lab, &hpc] {
+        let fingerprint =
+            site.json(&["site", "list"])[0]["fingerprint"].as_str().unwrap().to_owned();
+        assert!(said.contains(&fingerprint), "{said}");
+    }
+    spy.fails(12, &["site", "pair", &token]);
+    let names = |site: &Site| -> Vec<String> {
+        let sites = site.json(&["site", "list"]);
+        sites.iter().map(|site| site["name"].as_str().unwrap().to_owned()).collect()
+    };
+    assert_eq!(
+        (names(&lab), names(&hpc)),
+        (vec!["lab".into(), "hpc".into()], vec!["hpc".into(), "lab".into()])
+    );
+    assert_eq!(names(&spy), vec!["spy".to_owned()]);
+    let refused = spy.fails(12, &["transfer", "submit", "spy:data/x", "lab:data/x"]);
+    assert!(refused.contains("not paired"), "{refused}");
+    // Five wrong proofs end a token: the sixth joiner is refused though its token is right.
+    let (first, second) = (lab.token(), spy.token());
+    assert_ne!(first, second);
+    for _ in 0..5 {
+        hpc.fails(12, &["site", "pair", &token]);
+    }
+    assert!(spy.fails(12, &["site", "pair", &first]).contains("token"));
+}
+
+/// Promise: either site takes a submission, both show it, data flow in both directions at once, and
+/// what arrives is what was sent.
+#[test]
+fn transfers_go_both_ways_and_show_at_both_sites() {
+    let base = tempfile::tempdir().unwrap();
+    let (lab, hpc) = two_paired(base.path());
+    write_files(&lab.data.join("run"), 120);
+    write_files(&hpc.data.join("result"), 80);
+    let there = lab.ok(&["transfer", "submit", "lab:data/run", "hpc:data/in/"]);
+    let back = lab.ok(&["transfer", "submit", "hpc:data/result/", "lab:data/back"]);
+    for (id, files) in [(there.trim(), 120), (back.trim(), 80)] {
+        for site in [&lab, &hpc] {
+            let summary = site.watch(id, |event| event["type"] == "summary");
+            assert_eq!((&summary["state"], &summary["exit"]), (&"done".into(), &"done".into()));
+            assert_eq!(summary["files"], files);
+            assert_eq!(summary["bytes_verified"], summary["bytes_found"]);
+            site.ok(&["transfer", "wait", &id[..10]]);
+            assert_eq!(site.json(&["transfer", "list"]).len(), 2);
+        }
+    }
+    assert_same(&lab.data.join("run"), &hpc.data.join("in/run"));
+    assert_same(&hpc.data.join("result"), &lab.data.join("back"));
+    for site in [&lab, &hpc] {
+        assert!(site.json(&["transfer", "orphans"]).is_empty());
+        assert_eq!(fs::read_dir(site.directory.join("source")).unwrap().count(), 0);
+    }
+}
+
+/// Promise (f), (d), B8: while the source is gone the transfer waits and says so; its place is
+/// refused to others by its id, exit 6; when the source is back it goes on by itself.
+#[test]
+fn b8_a_transfer_waits_for_its_source_and_guards_its_target() {
+    let base = tempfile::tempdir().unwrap();
+    let (mut lab, hpc) = two_paired(base.path());
+    write_files(&lab.data.join("run"), 10);
+    lab.kill();
+    let id = hpc.ok(&["transfer", "submit", "lab:data/run/", "hpc:data/a/b"]);
+    let id = id.trim();
+    hpc.watch(id, |event| {
+        let reason = event["reason"].as_str().unwrap_or_default();
+        reason.contains("`lab` cannot be reached") && reason.contains("next attempt in")
+    });
+    for target in ["hpc:data/a/b", "hpc:data/a", "hpc:data/a/b/c"] {
+        let refused = hpc.fails(6, &["transfer", "submit", "lab:data/other/", target]);
+        assert!(refused.contains(id), "{refused}");
+    }
+    let refused = hpc.fails(6, &["transfer", "submit", "hpc:data/a/", "hpc:data/a/c"]);
+    assert!(refused.contains("overlap"), "{refused}");
+    lab.start();
+    hpc.ok(&["transfer", "wait", id]);
+    assert_same(&lab.data.join("run"), &hpc.data.join("a/b"));
+}
+
+/// Promise: pause, resume and cancel work from the other site too, and survive both daemons.
+#[test]
+fn a_paused_transfer_stays_paused_through_a_restart() {
+    let base = tempfile::tempdir().unwrap();
+    let (mut lab, mut hpc) = two_paired(base.path());
+    write_files(&lab.data.join("run"), 10);
+    lab.kill();
+    let id = hpc.ok(&["transfer", "submit", "lab:data/run", "hpc:data/in"]);
+    let id = id.trim();
+    hpc.ok(&["transfer", "pause", id]);
+    hpc.watch(id, |event| event["state"] == "paused");
+    hpc.kill();
+    hpc.start();
+    lab.start();
+    assert_eq!(hpc.state(id).0, "paused");
+    hpc.fails(6, &["transfer", "retry", id]);
+    hpc.ok(&["transfer", "resume", &id[..8]]);
+    hpc.ok(&["transfer", "wait", id]);
+    assert_same(&lab.data.join("run"), &hpc.data.join("in/run"));
+    let done = lab.fails(6, &["transfer", "cancel", id]);
+    assert!(done.contains("done"), "the source sees and asks, the owner decides: {done}");
+}
+
+/// Promise: items that failed are listed in a file that --files-from takes, exit as documented;
+/// the rest has moved.
+#[test]
+fn failed_items_are_listed_for_files_from() {
+    let base = tempfile::tempdir().unwrap();
+    let (lab, hpc) = two_paired(base.path());
+    write_files(&lab.data.join("run"), 5);
+    // A directory where a file is to be: that one item cannot get its name.
+    fs::create_dir_all(hpc.data.join("in/sub/f3/keep")).unwrap();
+    let args = ["transfer", "submit", "lab:data/run/", "hpc:data/in", "--wait"];
+    let said = hpc.fails(3, &args);
+    let list = fs::read_dir(base.path())
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .find(|path| path.file_name().unwrap().to_string_lossy().starts_with("penstock-failed-"));
+    let list = list.expect("a list is written");
+    assert!(said.contains(&*list.file_name().unwrap().to_string_lossy()), "{said}");
+    assert_eq!(fs::read_to_string(&list).unwrap(), "sub/f3\n");
+    assert_eq!(fs::read(hpc.data.join("in/sub/f4")).unwrap(), vec![4; 1 + 4 * 977]);
+    let failed = &hpc.json(&["transfer", "list"])[0]["id"];
+    let failed = failed.as_str().unwrap();
+    hpc.ok(&["transfer", "cancel", failed]);
+    hpc.watch(failed, |event| event["state"] == "cancelled");
+    let names = fs::read_dir(hpc.data.join("in/sub")).unwrap();
+    let left = names.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    assert_eq!(left.filter(|name| name.starts_with(".pst-")).count(), 0, "nothing temporary");
+    fs::remove_dir_all(hpc.data.join("in/sub/f3")).unwrap();
+    let list = list.to_str().unwrap();
+    let again =
+        ["transfer", "submit", "lab:data/run/", "hpc:data/in", "--wait", "--files-from", list];
+    hpc.ok(&again);
+    assert_same(&lab.data.join("run"), &hpc.data.join("in"));
+}
+
+/// Promise: one daemon per site directory, and a port that is taken is told; both exit 7.
+#[test]
+fn a8_a_second_daemon_and_a_taken_port_are_refused() {
+    let base = tempfile::tempdir().unwrap();
+    let lab = Site::new(base.path(), "lab");
+    let said = lab.fails(7, &["daemon"]);
+    let process = lab.daemon.as_ref().unwrap().id().to_string();
+    assert!(said.contains(&process), "{said}");
+    lab.fails(6, &["site", "init", "--name", "lab"]);
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let other = Site::new(base.path(), "other");
+    let mut other = other;
+    other.kill();
+    let address = taken.local_addr().unwrap().to_string();
+    let said = other.fails(7, &["daemon", "--listen", &address]);
+    assert!(said.contains(&address) && said.contains("another program"), "{said}");
+    assert!(other.fails(5, &["site", "status"]).contains("no daemon"));
+}
+
+/// Promise: SIGTERM ends a daemon within its five seconds, exit 0, and its socket is gone.
+#[test]
+fn sigterm_ends_a_daemon_in_time() {
+    let base = tempfile::tempdir().unwrap();
+    let mut lab = Site::new(base.path(), "lab");
+    let mut daemon = lab.daemon.take().unwrap();
+    let began = std::time::Instant::now();
+    let pid = daemon.id().to_string();
+    assert!(Command::new("kill").arg(pid).status().unwrap().success());
+    assert!(daemon.wait().unwrap().success());
+    assert!(began.elapsed() < Duration::from_secs(6));
+    assert!(!lab.directory.join("penstock.sock").exists());
+}
+
+/// Sends one request to a site's port over TLS, as `client` says, and gives the whole reply.
+fn talk(address: SocketAddr, client: &ClientConfig, request: &str) -> std::io::Result<String> {
+    let mut config = client.clone();
+    config.alpn_protocols = vec![ALPN_HTTP1.to_vec()];
+    let connection = ClientConnection::new(Arc::new(config), peer_server_name()).unwrap();
+    let tcp = TcpStream::connect(address)?;
+    tcp.set_read_timeout(Some(Duration::from_secs(10)))?;
+    let mut tls = StreamOwned::new(connection, tcp);
+    tls.write_all(request.as_bytes())?;
+    let mut reply = Vec::new();
+    match tls.read_to_end(&mut reply) {
+        // The server closes without TLS's goodbye; the reply is whole by its length.
+        Err(error) if reply.is_empty() => return Err(error),
+        _ => {}
+    }
+    Ok(String::from_utf8_lossy(&reply).into_owned())
+}
+
+fn request(path: &str, version: &str) -> String {
+    format!(
+        "GET /site/v1{path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\
+         penstock-site-version: {version}\r\n\r\n"
+    )
+}
+
+/// The TLS configuration of a site's own peer, for talking to `to`.
+fn client_of(site: &Site, to: &Site) -> Arc<ClientConfig> {
+    let identity = PeerCertificate::load(&site.directory.join("trust")).unwrap();
+    let other = PeerCertificate::load(&to.directory.join("trust")).unwrap();
+    let trust = Arc::new(TrustStore::new(identity.authority().clone()).unwrap());
+    trust.pin(other.authority().clone()).unwrap();
+    let suites = CipherSuite::preferred();
+    client_config(Purpose::SiteApi, &identity, &trust, None, &suites).unwrap()
+}
+
+/// Promise: a site of another version is told so, by both versions; a wrong certificate, none, and
+/// a pairing that was ended get nothing.
+#[test]
+fn d4_who_is_not_paired_or_not_of_this_version_gets_nothing() {
+    let base = tempfile::tempdir().unwrap();
+    let (lab, hpc) = two_paired(base.path());
+    let spy = Site::new(base.path(), "spy");
+    let paired = client_of(&hpc, &lab);
+    let reply = talk(lab.address, &paired, &request("/health", "1")).unwrap();
+    assert!(reply.starts_with("HTTP/1.1 200") && reply.contains("\"site\":\"lab\""), "{reply}");
+    let reply = talk(lab.address, &paired, &request("/health", "9")).unwrap();
+    assert!(reply.starts_with("HTTP/1.1 426") && reply.contains("version 9"), "{reply}");
+    let show = format!("/transfers/{}", "0".repeat(32));
+    let reply = talk(lab.address, &paired, &request(&show, "1")).unwrap();
+    assert!(reply.starts_with("HTTP/1.1 404"), "{reply}");
+    let foreign = talk(lab.address, &client_of(&spy, &lab), &request("/health", "1"));
+    assert!(foreign.is_err(), "a certificate of a site that is not paired: {foreign:?}");
+    let authority = penstock_io::trust::SiteAuthority::load(&lab.directory.join("trust")).unwrap();
+    let anonymous = penstock_io::trust::pairing_client_config(
+        authority.fingerprint(),
+        &CipherSuite::preferred(),
+    );
+    let reply = talk(lab.address, &anonymous.unwrap(), &request(&show, "1")).unwrap();
+    assert!(reply.starts_with("HTTP/1.1 403"), "{reply}");
+    lab.ok(&["site", "unpair", "hpc"]);
+    let ended = talk(lab.address, &paired, &request("/health", "1"));
+    assert!(ended.is_err(), "a pairing that was ended: {ended:?}");
+    let said = hpc.fails(12, &["transfer", "submit", "hpc:data/x", "lab:data/x"]);
+    assert!(said.contains("trust") || said.contains("refuses"), "{said}");
+}
