@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use penstock_proto::digest::{Digest, DigestKind};
 use penstock_proto::journal::{DigestForm, EntryDigest, EntryFailure, Incarnation, JournalRecord};
-use penstock_proto::manifest::Page;
+use penstock_proto::manifest::{EntryKind, Page};
 use penstock_proto::slicing::PieceRef;
 use penstock_proto::task::Work;
 
@@ -85,6 +85,8 @@ pub struct PageLedger {
     pieces: Vec<Piece>,
     states: Vec<PieceState>,
     large: BTreeMap<u32, LargeFile>,
+    /// Entries that are no files, ascending: they are in no piece.
+    others: Vec<u32>,
     /// Failed entries of written pieces: what [`PageLedger::uncount_written`] takes back.
     failed: BTreeMap<u32, u64>,
     unsettled: u32,
@@ -103,6 +105,8 @@ impl PageLedger {
     /// The ledger of a page of which nothing is known yet.
     pub fn new(page: &Page, digest: Digest, kind: DigestKind, incarnation: Incarnation) -> Self {
         let pieces = slice(page);
+        let is_other = |at: &u32| page.entries()[*at as usize].kind != EntryKind::File;
+        let others = (0..page.entries().len() as u32).filter(is_other).collect();
         let mut large = BTreeMap::new();
         let mut first = None;
         for (index, piece) in pieces.iter().enumerate() {
@@ -139,6 +143,7 @@ impl PageLedger {
             granted: 0,
             pieces,
             large,
+            others,
             failed: BTreeMap::new(),
             log: Vec::new(),
             log_bytes: 0,
@@ -204,6 +209,9 @@ impl PageLedger {
             }
             return;
         }
+        if self.others.binary_search(&failure.entry).is_ok() {
+            return;
+        }
         let pack = self.pieces.iter().position(|piece| {
             matches!(piece, Piece::Pack { first, end, .. }
                 if (*first..*end).contains(&failure.entry))
@@ -262,6 +270,16 @@ impl PageLedger {
         }
         self.note_started();
         rechecks
+    }
+
+    /// What is left of large files that failed before a restart.
+    pub(crate) fn discards(&self) -> impl Iterator<Item = Work> + '_ {
+        let failed = self.large.iter().filter(|(_, file)| file.failed);
+        failed.map(|(entry, file)| Work::Discard {
+            page: self.number,
+            entry: *entry,
+            generation: file.generation,
+        })
     }
 
     fn replay_durable(&mut self, piece: u32, digests: &[EntryDigest], failures: &[EntryFailure]) {
@@ -601,11 +619,13 @@ impl PageLedger {
             .collect()
     }
 
-    /// After a failed sync: nothing written or published counts (A4). Gives what is missing again.
-    pub(crate) fn handle_sync_failed(&mut self) -> Vec<u32> {
+    /// After a failed sync: nothing written or published counts, nor do the pieces `unseen` that
+    /// an earlier run wrote (A4). Gives what is missing again.
+    pub(crate) fn handle_sync_failed(&mut self, unseen: impl Iterator<Item = u32>) -> Vec<u32> {
         let doubtful =
             |piece: &u32| matches!(self.state(*piece), PieceState::Written | PieceState::Published);
-        let lost: Vec<u32> = (0..self.states.len() as u32).filter(doubtful).collect();
+        let mut lost: Vec<u32> = (0..self.states.len() as u32).filter(doubtful).collect();
+        lost.extend(unseen.filter(|piece| self.state(*piece) == PieceState::Granted));
         self.lose(lost)
     }
 

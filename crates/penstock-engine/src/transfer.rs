@@ -174,6 +174,10 @@ pub struct TransferMachine {
     /// else a log that still calls them written would outlive what the next attempt overwrites.
     again_next: Vec<PieceRef>,
     again_committing: Vec<PieceRef>,
+    /// Failed large files whose temporary files may go once the log says that they failed: until
+    /// then it calls their extents durable.
+    discard_next: Vec<Work>,
+    discard_committing: Vec<Work>,
     /// Files whose last extent became durable in the commit being built, or in flight.
     finish_next: Vec<PieceRef>,
     finish_committing: Vec<PieceRef>,
@@ -232,6 +236,8 @@ impl TransferMachine {
             candidates: Vec::new(),
             again_next: Vec::new(),
             again_committing: Vec::new(),
+            discard_next: Vec::new(),
+            discard_committing: Vec::new(),
             finish_next: Vec::new(),
             finish_committing: Vec::new(),
             phase: Phase::Moving,
@@ -250,7 +256,7 @@ impl TransferMachine {
     /// The page to be opened next, if the window has room for it: the edge reads it, and gives it
     /// to [`TransferMachine::handle_page`], or says that the scan is complete.
     pub fn wants_page(&mut self) -> Option<u32> {
-        while self.closed.contains_key(&self.next_page) {
+        while self.is_known(self.next_page) {
             self.next_page += 1;
         }
         let more = self.pages_total.is_none_or(|total| self.next_page < total);
@@ -258,6 +264,10 @@ impl TransferMachine {
             && self.open_pieces() < self.limits.pieces
             && self.ahead_bytes() < self.limits.ahead_bytes;
         (self.phase == Phase::Moving && more && room).then_some(self.next_page)
+    }
+
+    fn is_known(&self, page: u32) -> bool {
+        self.closed.contains_key(&page) || self.open.contains_key(&page)
     }
 
     fn open_pieces(&self) -> usize {
@@ -275,6 +285,11 @@ impl TransferMachine {
 
     /// Opens a page. `log` is what is committed of it, with its length in bytes; empty for a page
     /// that is new. With `doubt_all`, nothing that the log says is believed unseen (A5).
+    ///
+    /// After a restart all pages that have a log and are not complete are to be given before any
+    /// work is asked for, wanted or not: they are no more than the window of the run before, and a
+    /// sync that fails from now on must be told in the logs of all of them (A4). With `doubt_all`
+    /// that is not needed, for then nothing is believed.
     pub fn handle_page(
         &mut self,
         page: &Page,
@@ -286,6 +301,7 @@ impl TransferMachine {
         let number = page.number;
         let mut ledger = PageLedger::new(page, digest, self.kind, self.incarnation);
         let rechecks = ledger.replay(log, log_bytes, doubt_all);
+        self.urgent.extend(ledger.discards());
         let (_, bytes, _, _) = ledger.counts();
         let rechecked: u64 = rechecks
             .iter()
@@ -332,16 +348,12 @@ impl TransferMachine {
     /// one must not be handed in any more. To look again at what it wrote rather than fetch it,
     /// commit, and begin anew with the committed logs.
     pub fn handle_peer_lost(&mut self) {
-        self.urgent.clear();
+        self.urgent.retain(|work| matches!(work, Work::Discard { .. }));
         self.settling.clear();
         let numbers: Vec<u32> = self.open.keys().copied().collect();
         for number in numbers {
             let Some(page) = self.open.get_mut(&number) else { continue };
-            let kept = page.rechecks.iter().filter_map(|work| match work {
-                Work::Recheck { piece, .. } => Some(piece.piece),
-                _ => None,
-            });
-            let kept: BTreeSet<u32> = kept.collect();
+            let kept: BTreeSet<u32> = page.rechecks.iter().filter_map(piece_of).collect();
             let again = page.ledger.handle_peer_lost(&kept);
             self.put_back(number, again);
         }
@@ -524,7 +536,7 @@ impl TransferMachine {
         }
         self.failures_news.extend(failures.iter().map(|failure| (piece.page, *failure)));
         if let Outcome::Discard { entry, generation } = outcome {
-            self.urgent.push_back(Work::Discard { page: piece.page, entry, generation });
+            self.discard_next.push(Work::Discard { page: piece.page, entry, generation });
             self.forget_begun(piece);
             return;
         }
@@ -559,7 +571,8 @@ impl TransferMachine {
         for settling in self.settling.values_mut() {
             settling.retain(|piece| piece.page != number || !gone.contains(&piece.piece));
         }
-        let Some(page) = self.open.get(&number) else { return };
+        let Some(page) = self.open.get_mut(&number) else { return };
+        page.rechecks.retain(|work| piece_of(work).is_none_or(|piece| !gone.contains(&piece)));
         for piece in gone {
             let reference = PieceRef { page: number, piece };
             match page.ledger.pieces()[piece as usize] {
@@ -610,7 +623,10 @@ impl TransferMachine {
         let numbers: Vec<u32> = self.open.keys().copied().collect();
         for number in numbers {
             let Some(page) = self.open.get_mut(&number) else { continue };
-            let again = page.ledger.handle_sync_failed();
+            let believed = |work: &Work| matches!(work, Work::Recheck { doubt: false, .. });
+            let unseen = page.rechecks.iter().filter(|work| believed(work)).filter_map(piece_of);
+            let again = page.ledger.handle_sync_failed(unseen);
+            page.rechecks.retain(|work| !believed(work));
             self.put_back(number, again);
         }
         if matches!(self.phase, Phase::Links | Phase::Directories) {
@@ -724,6 +740,7 @@ impl TransferMachine {
         }
         self.finish_committing.append(&mut self.finish_next);
         self.again_committing.append(&mut self.again_next);
+        self.discard_committing.append(&mut self.discard_next);
         let synced = self.synced_news.take();
         let idle = pages.is_empty() && synced.is_none() && self.finish_committing.is_empty();
         (!idle).then_some(LedgerCommit { pages, synced })
@@ -732,6 +749,7 @@ impl TransferMachine {
     /// The commit has been made: what waited for it may go on (A6).
     pub fn handle_committed(&mut self, commit: &LedgerCommit) {
         self.hand_out_again();
+        self.urgent.extend(self.discard_committing.drain(..));
         for piece in std::mem::take(&mut self.finish_committing) {
             if let Some(page) = self.open.get_mut(&piece.page) {
                 let ready = page.ledger.finishable().contains(&piece.piece);
@@ -806,6 +824,14 @@ impl TransferMachine {
     /// Number of open pages and the last epoch that was synced: for diagnosis.
     pub fn standing(&self) -> (usize, u64) {
         (self.open.len(), self.synced)
+    }
+}
+
+/// The piece that is to be looked at again.
+fn piece_of(recheck: &Work) -> Option<u32> {
+    match recheck {
+        Work::Recheck { piece, .. } => Some(piece.piece),
+        _ => None,
     }
 }
 
