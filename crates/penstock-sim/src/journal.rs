@@ -56,7 +56,9 @@ impl Journal {
         for page in &commit.pages {
             let log = self.logs.entry(page.page).or_default();
             let before = page.log_bytes as usize - page.append.len();
-            if log.bytes.len() != before {
+            log.bytes.truncate(before);
+            log.synced = log.synced.min(before);
+            if log.bytes.len() < before {
                 let (found, number) = (log.bytes.len(), page.page);
                 return Err(format!("log {number} is {found} bytes long, appended at {before}"));
             }

@@ -27,11 +27,17 @@ fn told(journal: &Journal, out: &Outside, page: u32) -> Told {
         matches!(pieces[piece as usize],
             Piece::Extent { entry, .. } | Piece::Finish { entry } if entry == file)
     };
+    let of_pack = |piece: u32, file: u32| {
+        matches!(pieces[piece as usize],
+            Piece::Pack { first, end, .. } if (first..end).contains(&file))
+            && out.is_packed(page, file)
+    };
     for record in journal.read(page).0 {
         match record {
             JournalRecord::Incarnation(_) => {}
             JournalRecord::Written { piece, generation, failures, .. } => {
                 let failed = failures.iter().map(|failure| failure.entry).collect();
+                told.failed.retain(|entry| !of_pack(piece, *entry));
                 told.pieces.insert(piece, (generation, false, failed));
             }
             JournalRecord::Durable { pieces } => {
@@ -41,6 +47,7 @@ fn told(journal: &Journal, out: &Outside, page: u32) -> Told {
             }
             JournalRecord::Missing { pieces } => {
                 told.pieces.retain(|piece, _| !pieces.contains(piece));
+                told.failed.retain(|entry| !pieces.iter().any(|piece| of_pack(*piece, *entry)));
             }
             JournalRecord::Failed(failure) => {
                 told.failed.insert(failure.entry);
@@ -52,6 +59,12 @@ fn told(journal: &Journal, out: &Outside, page: u32) -> Told {
         }
     }
     told
+}
+
+/// The links and directories of a page whose failure is committed.
+pub(crate) fn tail_failures(journal: &Journal, out: &Outside, page: u32) -> Vec<u32> {
+    let is_tail = |entry: &u32| out.data.entry_of(page, *entry).kind != EntryKind::File;
+    told(journal, out, page).failed.into_iter().filter(is_tail).collect()
 }
 
 /// Whether the file has its name, its bytes and its attributes, whatever happens to the host now.
@@ -86,7 +99,8 @@ pub(crate) fn check_durable(journal: &Journal, out: &mut Outside) {
                         matches!(out.disk.stable.names.get(name), Some(Node::File(inode))
                             if &out.disk.stable_cells(*inode)[range.clone()] == wanted)
                     });
-                    kept || out.sabotaged.contains(&(page, entry))
+                    let gone = [&out.sabotaged, &out.discarded];
+                    kept || gone.iter().any(|files| files.contains(&(page, entry)))
                 }
             };
             if !sound {
@@ -139,11 +153,13 @@ pub(crate) fn check_done(journal: &Journal, out: &mut Outside, totals: &Totals) 
             };
             let says_failed = failed.contains(&entry);
             let excused = out.excused.contains(&(page, entry));
-            if says_failed && !(excused && absent) {
+            // What was named already, and failed when it was fetched again, is whole all the same.
+            if says_failed && !(excused && (absent || good)) {
                 wrong.push(format!("{page}/{entry} failed: excused {excused}, absent {absent}"));
             }
             if !says_failed && !good {
-                wrong.push(format!("{page}/{entry} is neither there nor failed: {node:?}"));
+                let log = journal.read(page).0;
+                wrong.push(format!("{page}/{entry} is not there, nor failed: {node:?} {log:?}"));
             }
             files += u64::from(of.kind == EntryKind::File && !says_failed);
         }

@@ -98,6 +98,8 @@ pub(crate) struct Outside {
     pub(crate) excused: BTreeSet<(u32, u32)>,
     /// Files whose temporary name somebody else removed.
     pub(crate) sabotaged: BTreeSet<(u32, u32)>,
+    /// Files that were given up, on the controller's word.
+    pub(crate) discarded: BTreeSet<(u32, u32)>,
     fetched: BTreeMap<PieceRef, u64>,
     pub(crate) stats: Stats,
     pub(crate) violation: Option<String>,
@@ -135,6 +137,7 @@ impl Outside {
             rng,
             excused,
             sabotaged: BTreeSet::new(),
+            discarded: BTreeSet::new(),
             fetched: BTreeMap::new(),
             stats: Stats::default(),
             violation: None,

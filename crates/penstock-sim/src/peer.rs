@@ -158,6 +158,11 @@ impl Peer {
         self.fetch.wanted_bytes().min(2 << 20)
     }
 
+    /// Whether no sync is in progress and no report waits.
+    pub(crate) fn is_at_rest(&self) -> bool {
+        !self.syncing && self.reports.is_empty()
+    }
+
     pub(crate) fn flush(&mut self) {
         self.epochs.handle_flush();
     }
@@ -225,7 +230,8 @@ impl Peer {
                 self.epochs.handle_finish(Publication { piece, generation });
             }
             Work::Discard { page, entry, generation } => {
-                self.forget(out, page, entry);
+                self.forget(out, page, entry, generation);
+                out.discarded.insert((page, entry));
                 out.disk.remove(Name::Temporary(page, entry, generation));
             }
             Work::Links { .. } | Work::Directories { .. } => {
@@ -361,22 +367,21 @@ impl Peer {
     /// The temporary file of a large file is gone.
     fn lost(&mut self, out: &mut Outside, item: Item) {
         let (page, entry, generation) = (item.piece.page, item.first_entry, item.generation);
-        self.forget(out, page, entry);
+        self.forget(out, page, entry, generation);
         self.report(out, Report::Lost { page, entry, generation });
     }
 
-    /// Drops whatever is in progress of a large file.
-    fn forget(&mut self, out: &Outside, page: u32, entry: u32) {
+    /// Drops whatever is in progress of one attempt at a large file.
+    fn forget(&mut self, out: &Outside, page: u32, entry: u32, generation: u32) {
         for (index, cut) in out.pieces[page as usize].iter().enumerate() {
-            if matches!(*cut, Piece::Extent { entry: of, .. } if of == entry) {
-                let piece = PieceRef { page, piece: index as u32 };
+            let piece = PieceRef { page, piece: index as u32 };
+            let of_file = matches!(*cut, Piece::Extent { entry: of, .. } if of == entry);
+            if of_file && self.in_hand.get(&piece) == Some(&generation) {
                 self.in_hand.remove(&piece);
                 self.fetch.handle_forgotten(piece);
             }
         }
-        self.handles.retain(
-            |name, _| !matches!(name, Name::Temporary(p, e, _) if (*p, *e) == (page, entry)),
-        );
+        self.handles.remove(&Name::Temporary(page, entry, generation));
     }
 
     pub(crate) fn refused(&mut self, out: &mut Outside, lane: LaneId, request: u32) {
@@ -456,7 +461,7 @@ impl Peer {
             }
             Piece::Extent { entry, offset, length } => match place(out, entry) {
                 None => {
-                    self.forget(out, page, entry);
+                    self.forget(out, page, entry, generation);
                     self.report(out, Report::Lost { page, entry, generation });
                 }
                 Some(inode) if same(out, entry, cells_of(offset, length), inode) => {
@@ -478,8 +483,8 @@ impl Peer {
         }
         self.report(out, Report::SyncFailed { epoch, errno: 5 });
         // A4: what was written of a piece in progress may be lost as well.
-        for (piece, generation) in std::mem::take(&mut self.in_hand) {
-            self.fetch.handle_forgotten(piece);
+        self.in_hand.clear();
+        for (piece, generation) in self.fetch.handle_sync_failed() {
             self.report(out, Report::Returned { piece, generation });
         }
     }
@@ -527,7 +532,10 @@ impl Peer {
         self.handles.remove(&from);
         if let Some(inode) = out.disk.file(from) {
             if out.data.entry_of(page, entry).unnameable {
-                out.disk.remove(from);
+                if out.is_packed(page, entry) {
+                    // Of a large file, the controller has it discarded.
+                    out.disk.remove(from);
+                }
                 failures.push(EntryFailure { entry, phase: FailurePhase::Publish, errno: 1 });
                 return true;
             }

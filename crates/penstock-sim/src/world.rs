@@ -221,13 +221,24 @@ impl World {
         let (kind, seed) = (DigestKind::Blake3, rng.random());
         let mut machine =
             TransferMachine::new(kind, incarnation, heads.epoch, complete, limits, seed);
+        for page in heads.pages.iter().filter(|(_, head)| head.complete && !doubting) {
+            let known = oracle::tail_failures(&self.journal, &self.out, *page.0);
+            machine.handle_known_failures(*page.0, known);
+        }
         if self.pages_found as usize == self.out.data.pages.len() {
             machine.handle_scan_end(self.pages_found);
+        }
+        let known: Vec<u32> = heads.pages.keys().copied().filter(|_| !doubting).collect();
+        for page in known.into_iter().filter(|page| !heads.pages[page].complete) {
+            self.open_page(&mut machine, page, doubting);
         }
         self.out.stats.starts += 1;
         self.out.stats.doubts += u64::from(doubting);
         self.ledger_is_void &= doubting;
-        let peer = Peer::new(&mut self.out, heads.epoch, doubting);
+        // An epoch that was synced and not committed must not be counted a second time: the marker
+        // would then stand for two states of the store (A5).
+        let epoch = heads.epoch.max(self.out.disk.cache.marker);
+        let peer = Peer::new(&mut self.out, epoch, doubting);
         let controller = Controller {
             life,
             machine,
@@ -275,7 +286,10 @@ impl World {
         if machine.is_broken() {
             // The transfer stops with its ledger committed, and an operator resumes it.
             self.begin_commit(&mut daemon.controller);
-            if daemon.controller.committing.is_none() && !daemon.controller.sync_failure_untold {
+            if daemon.controller.committing.is_none()
+                && !daemon.controller.sync_failure_untold
+                && daemon.peer.is_at_rest()
+            {
                 self.out.after_ms(1000, 5000, Event::Restart);
                 return false;
             }
@@ -303,19 +317,19 @@ impl World {
     }
 
     fn open_pages(&mut self, controller: &mut Controller) {
-        let heads = self.journal.heads();
         while let Some(number) = controller.machine.wants_page() {
             if number >= self.pages_found {
                 return;
             }
-            let (log, length) = match heads.pages.get(&number) {
-                Some(_) => self.journal.read(number),
-                None => (Vec::new(), 0),
-            };
-            self.journal.truncate(number, length);
-            let (page, digest) = &self.out.data.pages[number as usize];
-            controller.machine.handle_page(page, *digest, log, length, controller.doubting);
+            self.open_page(&mut controller.machine, number, controller.doubting);
         }
+    }
+
+    fn open_page(&mut self, machine: &mut TransferMachine, number: u32, doubting: bool) {
+        let (log, length) = self.journal.read(number);
+        self.journal.truncate(number, length);
+        let (page, digest) = &self.out.data.pages[number as usize];
+        machine.handle_page(page, *digest, log, length, doubting);
     }
 
     fn begin_commit(&mut self, controller: &mut Controller) {
@@ -343,7 +357,7 @@ impl World {
         };
         let controller = &mut daemon.controller;
         let Some(commit) = controller.committing.take() else { return };
-        let durable = commit.synced.is_some();
+        let durable = commit.is_durable();
         if !self.journal.commit(life, &commit, durable) {
             self.out.fail("(h): the controller in charge may not commit".to_owned());
         }
@@ -486,6 +500,7 @@ impl World {
         let Some(mut daemon) = self.daemon.take() else { return };
         daemon.controller.machine.handle_peer_lost();
         let (_, synced) = daemon.controller.machine.standing();
+        let synced = synced.max(self.out.disk.cache.marker);
         let peer = Peer::new(&mut self.out, synced, daemon.controller.doubting);
         self.haunt(std::mem::replace(&mut daemon.peer, peer));
         self.daemon = Some(daemon);
@@ -530,7 +545,7 @@ impl World {
                 self.ghosts.clear();
                 self.zombie = None;
                 self.out.forget_syncs();
-                self.out.disk = snapshot;
+                self.out.disk = Disk { full: self.out.disk.full, ..snapshot };
                 self.mount += 1;
                 self.ledger_is_void = true;
                 self.out.stats.rollbacks += 1;

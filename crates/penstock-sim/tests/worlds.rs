@@ -2,6 +2,8 @@
 
 use penstock_sim::{SCENARIOS, Stats, run};
 
+/// Broken worlds that are printed.
+const SHOWN: usize = 8;
 /// Seeds that `cargo test` runs.
 const SEEDS: u64 = 390;
 
@@ -28,7 +30,7 @@ fn every_world_keeps_its_promises() {
         let threads: Vec<_> = (0..threads).map(|thread| scope.spawn(work(thread))).collect();
         threads.into_iter().flat_map(|thread| thread.join().expect("no panic")).collect()
     });
-    let shown: Vec<_> = broken.iter().take(5).collect();
+    let shown: Vec<_> = broken.iter().take(SHOWN).collect();
     assert!(broken.is_empty(), "{} worlds of {count} broke: {shown:#?}", broken.len());
 }
 
