@@ -100,6 +100,8 @@ struct Asked {
 struct LaneLoad {
     requests: usize,
     bytes: u64,
+    /// Bytes that have come of the reply that is not complete yet.
+    arrived: u64,
     heard: Instant,
     draining: bool,
 }
@@ -164,7 +166,7 @@ impl FetchMachine {
 
     /// A lane is open and may be used.
     pub fn handle_lane_up(&mut self, now: Instant, lane: LaneId) {
-        let load = LaneLoad { requests: 0, bytes: 0, heard: now, draining: false };
+        let load = LaneLoad { requests: 0, bytes: 0, arrived: 0, heard: now, draining: false };
         self.lanes.insert(lane, load);
     }
 
@@ -175,9 +177,10 @@ impl FetchMachine {
         }
     }
 
-    /// A lane is gone: what it had in hand is asked for again, first of all.
+    /// A lane is gone: what it had in hand is asked for again, first of all. Only what had come of
+    /// a reply is sent twice by that; requests that had no answer yet cost nothing.
     pub fn handle_lane_down(&mut self, lane: LaneId) {
-        self.lanes.remove(&lane);
+        self.resent_bytes += self.lanes.remove(&lane).map_or(0, |load| load.arrived);
         let lost: Vec<u32> = self
             .asked
             .iter()
@@ -191,7 +194,6 @@ impl FetchMachine {
                     continue;
                 }
                 self.queued_bytes += asked.item.bytes;
-                self.resent_bytes += asked.item.bytes;
                 self.queue.push_front(asked.item);
             }
         }
@@ -202,6 +204,7 @@ impl FetchMachine {
         self.rate.add(now, bytes);
         if let Some(load) = self.lanes.get_mut(&lane) {
             load.heard = now;
+            load.arrived += bytes;
         }
     }
 
@@ -254,6 +257,7 @@ impl FetchMachine {
         if let Some(load) = self.lanes.get_mut(&asked.lane) {
             load.requests -= 1;
             load.bytes -= asked.item.bytes;
+            load.arrived = 0;
             load.heard = now;
         }
         (!asked.forgotten).then_some(asked.item)
@@ -397,7 +401,8 @@ impl FetchMachine {
         self.rtt
     }
 
-    /// Bytes that had to be asked for once more.
+    /// Bytes that came and had to be sent once more: the lane died within the reply, or they did
+    /// not stand the check.
     pub fn resent_bytes(&self) -> u64 {
         self.resent_bytes
     }
@@ -487,12 +492,18 @@ mod tests {
         }
         let first = machine.poll_request(Instant(0), LANE).unwrap();
         let second = machine.poll_request(Instant(0), LANE).unwrap();
+        machine.handle_bytes(Instant(1), LANE, 100);
         machine.handle_answered(Instant(1), first.request, vec![], vec![], 100).unwrap();
+        machine.handle_bytes(Instant(1), LANE, 40);
         machine.handle_lane_down(LANE);
         machine.handle_lane_up(Instant(2), LaneId(2));
         let again = machine.poll_request(Instant(2), LaneId(2)).unwrap();
         assert_eq!(again.item, second.item);
-        assert_eq!(machine.resent_bytes(), 100);
+        assert_eq!(
+            machine.resent_bytes(),
+            40,
+            "what was asked for and had not come is not sent twice"
+        );
     }
 
     /// A11: of a pack of ten files with one that cannot be read, nine are not sent again, and the

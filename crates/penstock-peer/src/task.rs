@@ -19,7 +19,7 @@ use penstock_api::problem::{Exit, Problem};
 use penstock_api::task::{Report, Task, TaskControl, TaskFigures, TaskPage, TaskSpec, Work};
 use penstock_api::transfer::Durability;
 use penstock_engine::epoch::{EpochLimits, EpochMachine, Publication};
-use penstock_engine::fetch::{FetchMachine, FetchedPiece, Item, Request};
+use penstock_engine::fetch::{FetchMachine, FetchedPiece, Item, LANE_SILENCE_MAX, Request};
 use penstock_engine::lanes::{LaneAction, LaneLimits, LaneMachine};
 use penstock_engine::slice::{Piece, slice};
 use penstock_io::buffer::BufferPool;
@@ -43,6 +43,8 @@ const STOP_PATIENCE: Duration = Duration::from_secs(10);
 /// Without any byte, answer or successful dial for this long the task gives up; the controller
 /// tries again later (promise (f)).
 const NOTHING_MAX: Duration = Duration::from_secs(300);
+/// A silence that is shown to the user.
+const SILENCE_SHOWN: Duration = Duration::from_secs(3);
 
 /// How lanes reach a source.
 pub(crate) enum Reach {
@@ -73,6 +75,42 @@ pub(crate) struct State {
     moved: Instant,
     news: bool,
     repairs: u64,
+}
+
+/// Counts a lane's bytes by itself and tells the task now and then, so that no stride takes a lock
+/// or writes a cache line that others read.
+pub(crate) struct ByteTally {
+    lane: LaneId,
+    bytes: u64,
+    told: Instant,
+}
+
+/// Bytes after which a lane tells the task.
+const TELL_BYTES: u64 = 8 * 1024 * 1024;
+/// Time after which it does in any case: far below what makes a lane a silent one.
+const TELL_INTERVAL: Duration = Duration::from_millis(250);
+
+impl ByteTally {
+    pub(crate) fn new(lane: LaneId) -> Self {
+        Self { lane, bytes: 0, told: sys::boottime_now() }
+    }
+
+    /// Adds payload bytes of a lane that has carried `carried` bytes in all.
+    pub(crate) fn add(&mut self, shared: &Shared, bytes: u64, carried: u64) {
+        self.bytes += bytes;
+        let now = sys::boottime_now();
+        if self.bytes >= TELL_BYTES || now.since(self.told) >= TELL_INTERVAL {
+            self.told = now;
+            shared.count_bytes(self.lane, std::mem::take(&mut self.bytes), carried);
+        }
+    }
+
+    /// Tells what is left: a request is over.
+    pub(crate) fn flush(&mut self, shared: &Shared, carried: u64) {
+        if self.bytes > 0 {
+            shared.count_bytes(self.lane, std::mem::take(&mut self.bytes), carried);
+        }
+    }
 }
 
 /// Everything that the threads of a task share.
@@ -285,8 +323,8 @@ impl Shared {
         self.notify_all();
     }
 
-    /// Bytes of payload have come and are verified.
-    pub(crate) fn count_bytes(&self, lane: LaneId, bytes: u64, carried: u64) {
+    /// Bytes of payload have come and are verified; see [`ByteTally`].
+    fn count_bytes(&self, lane: LaneId, bytes: u64, carried: u64) {
         self.verified.fetch_add(bytes, Ordering::Relaxed);
         let now = sys::boottime_now();
         let mut state = self.lock();
@@ -362,6 +400,20 @@ impl Shared {
         self.publish_wake.notify_all();
         Ok(())
     }
+}
+
+/// What a task waits for: what was said last, or since when nothing has come (promise (f)).
+fn waiting_of(state: &State, local: bool) -> String {
+    let silent = sys::boottime_now().since(state.moved);
+    if !state.waiting.is_empty() || state.fetch.is_idle() || silent < SILENCE_SHOWN {
+        return state.waiting.clone();
+    }
+    let seconds = silent.as_secs();
+    if local {
+        return format!("the source store has given nothing for {seconds} s");
+    }
+    let most = LANE_SILENCE_MAX.as_secs();
+    format!("nothing has come from the source for {seconds} s; a silent lane is cut after {most} s")
 }
 
 /// A store that takes no more.
@@ -613,7 +665,7 @@ impl Task for RunningTask {
             repairs: state.repairs,
             lanes: if local { 0 } else { state.lanes.up() },
             limit: limit.to_owned(),
-            waiting: state.waiting.clone(),
+            waiting: waiting_of(&state, local),
             cpu_seconds: sys::cpu_seconds() - shared.cpu_before,
         }
     }
