@@ -549,11 +549,10 @@ impl PageLedger {
 
     /// Pieces have become durable by a sync. Gives whether that changed anything.
     pub(crate) fn handle_durable(&mut self, piece: u32) -> bool {
-        let settles = match (self.pieces.get(piece as usize), self.state(piece)) {
-            (Some(Piece::Extent { .. }), PieceState::Written) => true,
-            (Some(_), PieceState::Published) => true,
-            _ => false,
-        };
+        let settles = matches!(
+            (self.pieces.get(piece as usize), self.state(piece)),
+            (Some(Piece::Extent { .. }), PieceState::Written) | (Some(_), PieceState::Published)
+        );
         if !settles {
             return false;
         }

@@ -435,9 +435,8 @@ impl TransferMachine {
                 return None;
             }
             if !started {
-                if self.begun.insert((number, finish), size).is_none() {
-                    self.begun_bytes += size;
-                }
+                let before = self.begun.insert((number, finish), size);
+                self.begun_bytes += size - before.unwrap_or(0);
             }
         }
         let bytes = page.ledger.pieces()[index as usize].bytes();

@@ -23,7 +23,7 @@ use penstock_proto::id::LaneId;
 use crate::local::fetch_of;
 use crate::stores::chain;
 use crate::target::Dialer;
-use crate::task::{Pieces, Shared};
+use crate::task::{ByteTally, Pieces, Shared};
 use crate::write::PieceWriter;
 
 /// An idle lane shows that it lives this often.
@@ -64,6 +64,7 @@ pub(crate) fn run(
         asked: BTreeMap::new(),
         current: None,
         body: Vec::new(),
+        tally: ByteTally::new(lane),
     };
     let outcome = worker.run(waker);
     let carried = worker.stream.bytes_received();
@@ -118,6 +119,7 @@ struct Worker<'a> {
     /// The request that is being answered, and its page.
     current: Option<(Request, Arc<Pieces>)>,
     body: Vec<u8>,
+    tally: ByteTally,
 }
 
 impl Worker<'_> {
@@ -191,11 +193,12 @@ impl Worker<'_> {
         };
         self.writer.frame(&pieces.page, &request.item, &data.records, payload);
         let bytes = u64::from(header.payload_bytes);
-        self.shared.count_bytes(self.lane, bytes, self.stream.bytes_received());
+        self.tally.add(self.shared, bytes, self.stream.bytes_received());
         if header.last
             && let Some((request, pieces)) = self.current.take()
         {
             self.asked.remove(&request.request);
+            self.tally.flush(self.shared, self.stream.bytes_received());
             let written = self.writer.finish(&pieces.page, &request.item);
             self.shared.handle_answered(request, written);
         }

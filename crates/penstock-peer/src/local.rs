@@ -11,7 +11,7 @@ use penstock_proto::frame::{Fetch, Record};
 use penstock_proto::id::LaneId;
 
 use crate::read::{FrameSink, PieceReader, ServeError};
-use crate::task::{Pieces, Shared};
+use crate::task::{ByteTally, Pieces, Shared};
 use crate::write::PieceWriter;
 
 /// Runs until the task stops, or has no more use for the lane.
@@ -19,6 +19,7 @@ pub(crate) fn run(shared: &Shared, lane: LaneId, source: Source, root: Vec<u8>) 
     let kind = shared.spec.digest;
     let mut reader = PieceReader::new(source, root, kind, shared.pool.clone());
     let mut writer = PieceWriter::new(shared.tree.clone(), shared.large.clone(), false);
+    let mut tally = ByteTally::new(lane);
     shared.lane_up(lane, Duration::ZERO, None);
     while !shared.is_stopping() {
         let Some(request) = shared.next_request(lane) else {
@@ -33,10 +34,16 @@ pub(crate) fn run(shared: &Shared, lane: LaneId, source: Source, root: Vec<u8>) 
             }
         };
         let fetch = fetch_of(&request, &pieces);
-        let mut sink =
-            LocalSink { writer: &mut writer, pieces: &pieces, request: &request, shared, lane };
+        let mut sink = LocalSink {
+            writer: &mut writer,
+            pieces: &pieces,
+            request: &request,
+            shared,
+            tally: &mut tally,
+        };
         match reader.read(&pieces.page.page, &fetch, &mut sink) {
             Ok(()) => {
+                tally.flush(shared, 0);
                 let written = writer.finish(&pieces.page, &request.item);
                 shared.handle_answered(request, written);
             }
@@ -75,7 +82,7 @@ struct LocalSink<'a> {
     pieces: &'a Pieces,
     request: &'a Request,
     shared: &'a Shared,
-    lane: LaneId,
+    tally: &'a mut ByteTally,
 }
 
 impl FrameSink for LocalSink<'_> {
@@ -86,7 +93,7 @@ impl FrameSink for LocalSink<'_> {
             return Err(Stopped);
         }
         self.writer.frame(&self.pieces.page, &self.request.item, records, payload);
-        self.shared.count_bytes(self.lane, payload.len() as u64, 0);
+        self.tally.add(self.shared, payload.len() as u64, 0);
         Ok(())
     }
 }

@@ -168,7 +168,10 @@ impl Publisher<'_> {
                 match self.finish(&pieces.page, entry, generation, touched) {
                     Ok(Named::Yes) => files = 1,
                     Ok(Named::Gone) => return None,
-                    Err(error) => failures.push(failure(entry, &error)),
+                    Err(error) => {
+                        failures.push(failure(entry, &error));
+                        remove_temporary(self.shared, &pieces.page, entry, generation);
+                    }
                 }
             }
             Piece::Pack { first, end, .. } => {
@@ -183,7 +186,10 @@ impl Publisher<'_> {
                     match self.rename(&pieces.page, index, generation, touched) {
                         Ok(Named::Yes) => files += 1,
                         Ok(Named::Gone) => return None,
-                        Err(error) => failures.push(failure(index, &error)),
+                        Err(error) => {
+                            failures.push(failure(index, &error));
+                            remove_temporary(self.shared, &pieces.page, index, generation);
+                        }
                     }
                 }
             }

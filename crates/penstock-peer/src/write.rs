@@ -217,8 +217,8 @@ impl PieceWriter {
 
     /// The reply is over: what became of it.
     pub(crate) fn finish(&mut self, page: &TaskPage, item: &Item) -> Written {
-        if let Some(open) = self.open.take() {
-            self.outcome.failures.push(failure(open.index, FailurePhase::Digest, 0));
+        if let Some(index) = self.drop_open() {
+            self.outcome.failures.push(failure(index, FailurePhase::Digest, 0));
         }
         self.failed = None;
         let mut outcome = std::mem::take(&mut self.outcome);
@@ -241,20 +241,31 @@ impl PieceWriter {
             return;
         }
         if record.status != EntryStatus::Ok {
-            self.open = None;
+            self.drop_open();
             self.fail(record.entry, phase_of(record.status), record.errno);
             return;
         }
         if let Err(phase) = self.check(page, item, record, bytes) {
-            self.open = None;
+            self.drop_open();
             self.outcome.repairs += 1;
             self.fail(record.entry, phase, 0);
             return;
         }
         if let Err(error) = self.write(page, item, record, bytes) {
-            self.open = None;
+            self.drop_open();
             self.write_failed(item, record.entry, error);
         }
+    }
+
+    /// Gives up the open file; what was written of a whole file goes with it.
+    fn drop_open(&mut self) -> Option<u32> {
+        let open = self.open.take()?;
+        if let FileHandle::Own(file) = &open.file
+            && let Err(error) = self.tree.target.remove(file.dir(), file.name())
+        {
+            tracing::warn!(error = %crate::stores::chain(&error), "a temporary file is left");
+        }
+        Some(open.index)
     }
 
     fn fail(&mut self, entry: u32, phase: FailurePhase, errno: u16) {

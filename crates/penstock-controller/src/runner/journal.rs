@@ -10,6 +10,7 @@
 //! next append. A page may be there without a head: it is read again from the source.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};
 use std::os::unix::fs::FileExt as _;
@@ -131,14 +132,14 @@ impl Journal {
                 // the logs it needs again.
                 self.open.clear();
             }
-            if !self.open.contains_key(&page) {
-                let file =
-                    OpenOptions::new().create(true).truncate(false).write(true).open(&path)?;
-                let length = file.metadata()?.len();
-                self.open.insert(page, (file, length));
-            }
-            let Some((file, length)) = self.open.get_mut(&page) else {
-                return Err(io::ErrorKind::NotFound.into());
+            let (file, length) = match self.open.entry(page) {
+                Entry::Occupied(entry) => entry.into_mut(),
+                Entry::Vacant(entry) => {
+                    let file =
+                        OpenOptions::new().create(true).truncate(false).write(true).open(&path)?;
+                    let length = file.metadata()?.len();
+                    entry.insert((file, length))
+                }
             };
             if *length > start {
                 file.set_len(start)?;

@@ -1,6 +1,5 @@
 //! How a run ended: the lists of what failed and of digests, and the exit code.
 
-
 use penstock_api::heads::LedgerHead;
 use penstock_api::problem::{Exit, Problem};
 use penstock_api::scan::ScanSummary;
