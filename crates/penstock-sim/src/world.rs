@@ -545,7 +545,9 @@ impl World {
                 self.ghosts.clear();
                 self.zombie = None;
                 self.out.forget_syncs();
-                self.out.disk = Disk { full: self.out.disk.full, ..snapshot };
+                let full = self.out.disk.full;
+                self.out.disk = snapshot;
+                self.out.disk.full = full;
                 self.mount += 1;
                 self.ledger_is_void = true;
                 self.out.stats.rollbacks += 1;
