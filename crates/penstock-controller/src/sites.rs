@@ -1,5 +1,6 @@
 //! Other sites, as the manager asks them. The binary implements it over HTTP and TLS.
 
+use std::io::Write;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -47,11 +48,11 @@ pub trait SiteClient: Send + Sync {
     /// What the site answers.
     fn act(&self, site: &Name, id: TransferId, action: Action) -> Result<TransferView, Problem>;
 
-    /// The digest list of such a transfer.
+    /// Writes the digest list of such a transfer to `out`.
     ///
     /// # Errors
-    /// What the site answers.
-    fn digests(&self, site: &Name, id: TransferId) -> Result<Vec<u8>, Problem>;
+    /// What the site answers, or that `out` cannot be written.
+    fn digests(&self, site: &Name, id: TransferId, out: &mut dyn Write) -> Result<(), Problem>;
 
     /// Asks the site to scan a data set for us.
     ///

@@ -1,7 +1,7 @@
 //! `penstock transfer`: submits transfers to the daemon, shows and steers them.
 
 use std::fs;
-use std::io::Read as _;
+use std::io::{Read as _, Write as _};
 use std::path::{Path, PathBuf};
 
 use penstock_api::problem::Exit;
@@ -373,9 +373,10 @@ pub(crate) fn write_failures(short: &str, paths: &[&PathText]) -> anyhow::Result
 }
 
 fn write_digests(client: &Client, id: &str, path: &Path) -> anyhow::Result<()> {
-    let list = client.get_bytes(&format!("/transfers/{id}/digests"))?;
-    fs::write(path, list)
-        .map_err(|error| Failure::io(format!("write `{}`", path.display()), error))?;
+    let failed = |error| Failure::io(format!("write `{}`", path.display()), error);
+    let mut out = std::io::BufWriter::new(fs::File::create(path).map_err(failed)?);
+    client.get_into(&format!("/transfers/{id}/digests"), &mut out)?;
+    out.flush().map_err(failed)?;
     exit::warn(&format!("digests in `{}`: check them with `b3sum --check`", path.display()));
     Ok(())
 }

@@ -1,5 +1,6 @@
 //! Asks the daemon of a site directory, over its Unix socket.
 
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -52,12 +53,23 @@ impl Client {
         Ok(http::decode(&self.call(Method::GET, path, None)?).map_err(failure)?)
     }
 
-    /// GETs bytes as they are.
+    /// GETs bytes as they are, and writes them to `out` as they come.
     ///
     /// # Errors
-    /// As [`Client::get`].
-    pub(crate) fn get_bytes(&self, path: &str) -> anyhow::Result<Vec<u8>> {
-        Ok(self.call(Method::GET, path, None)?)
+    /// As [`Client::get`]; `out` cannot be written.
+    pub(crate) fn get_into(&self, path: &str, out: &mut dyn Write) -> anyhow::Result<()> {
+        self.runtime.block_on(async {
+            let mut body = self.send(Method::GET, path, None).await.map_err(failure)?.into_body();
+            while let Some(frame) = body.frame().await {
+                let frame = frame.map_err(|error| {
+                    Failure::new(ExitCode::Temporary, "the reply was cut short").caused_by(error)
+                })?;
+                if let Some(part) = frame.data_ref() {
+                    out.write_all(part)?;
+                }
+            }
+            Ok(())
+        })
     }
 
     /// POSTs an object, and gives the one that is answered.

@@ -215,6 +215,36 @@ fn transfers_go_both_ways_and_show_at_both_sites() {
     }
 }
 
+/// Promise: a digest list is to be had at either site, and names every file; XXH3 has none (D3).
+#[test]
+fn d3_a_digest_list_comes_from_the_site_that_has_it() {
+    let base = tempfile::tempdir().unwrap();
+    let (lab, hpc) = two_paired(base.path());
+    write_files(&lab.data.join("run"), 30);
+    let list = base.path().join("digests");
+    let list = list.to_str().unwrap();
+    let submit = ["transfer", "submit", "lab:data/run/", "hpc:data/in", "--wait"];
+    let with = |more: &[&'static str]| -> Vec<String> {
+        let all = submit.iter().chain(more).map(|part| (*part).to_owned());
+        all.chain(["--write-digests".to_owned(), list.to_owned()]).collect()
+    };
+    let refused = with(&["--digest", "xxh3-128"]);
+    let refused: Vec<_> = refused.iter().map(String::as_str).collect();
+    lab.fails(2, &refused);
+    let args = with(&[]);
+    let args: Vec<_> = args.iter().map(String::as_str).collect();
+    let id = lab.ok(&args);
+    let text = fs::read_to_string(list).unwrap();
+    assert_eq!(text.lines().count(), 30);
+    assert!((0..30).all(|n| text.contains(&format!("  sub/f{n}\n"))), "{text}");
+    let other = base.path().join("other");
+    let other = other.to_str().unwrap();
+    hpc.ok(&["transfer", "digests", id.trim(), "--output", other]);
+    assert_eq!(fs::read_to_string(other).unwrap(), text);
+    assert!(hpc.json(&["transfer", "orphans", "--remove"])[0]["removed"].as_bool().unwrap());
+    lab.fails(6, &["transfer", "digests", id.trim(), "--output", other]);
+}
+
 /// Promise (f), (d), B8: while the source is gone the transfer waits and says so; its place is
 /// refused to others by its id, exit 6; when the source is back it goes on by itself.
 #[test]

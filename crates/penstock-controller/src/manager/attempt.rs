@@ -11,7 +11,7 @@ use penstock_api::transfer::TransferState;
 use penstock_proto::id::TransferId;
 use penstock_proto::slicing::Slicing;
 
-use super::{Inner, TransferRecord, journal_of, place};
+use super::{Inner, Live, TransferRecord, journal_of, place};
 use crate::runner::{RunControl, RunInput, RunOutcome};
 use crate::sites::RemotePages;
 use crate::state::Wish;
@@ -148,44 +148,7 @@ impl Inner {
             }
         }
         live.record.progress.lanes = 0;
-        let wish = live.record.wish;
-        let mut problem = None;
-        live.record.reason.clear();
-        live.record.exit = None;
-        live.record.state = match (outcome, wish) {
-            (RunOutcome::Done, _) => {
-                live.record.exit = Some(Exit::Done);
-                TransferState::Done
-            }
-            (RunOutcome::Cancelled, _) | (RunOutcome::Failed(_), Wish::Cancel) => {
-                live.record.exit = Some(Exit::Interrupted);
-                "cancelled by a user".clone_into(&mut live.record.reason);
-                TransferState::Cancelled
-            }
-            // The daemon ends, or a cancel came after: the queue sees to it.
-            (RunOutcome::Paused, Wish::None | Wish::Cancel) => TransferState::Queued,
-            (RunOutcome::Paused, Wish::Pause) => {
-                "paused by a user".clone_into(&mut live.record.reason);
-                TransferState::Paused
-            }
-            (RunOutcome::Failed(found), Wish::Pause) if found.exit == Exit::Temporary => {
-                live.record.reason = format!("paused by a user; before that, {found}");
-                TransferState::Paused
-            }
-            (RunOutcome::Failed(found), _) if found.exit == Exit::Temporary => {
-                let delay = live.backoff.next(&mut rand::rng());
-                live.not_before = Some(Instant::now() + delay);
-                live.record.reason = reason_of_retry(&found, delay);
-                problem = Some(found);
-                TransferState::Queued
-            }
-            (RunOutcome::Failed(found), _) => {
-                live.record.exit = Some(found.exit);
-                live.record.reason = reason_of_failure(&found);
-                problem = Some(found);
-                TransferState::Failed
-            }
-        };
+        let problem = live.end_with(outcome);
         self.store(&mut live.record);
         let record = live.record.clone();
         drop(table);
@@ -253,4 +216,50 @@ fn reason_of_retry(problem: &Problem, delay: std::time::Duration) -> String {
 fn clock(seconds: u64) -> String {
     let of_day = seconds % 86_400;
     format!("{:02}:{:02}:{:02}", of_day / 3600, of_day / 60 % 60, of_day % 60)
+}
+
+impl Live {
+    /// Moves to the state that follows from how a run ended and what users wished meanwhile; gives
+    /// the problem, if that is why.
+    fn end_with(&mut self, outcome: RunOutcome) -> Option<Problem> {
+        let wish = self.record.wish;
+        let mut problem = None;
+        self.record.reason.clear();
+        self.record.exit = None;
+        self.record.state = match (outcome, wish) {
+            (RunOutcome::Done, _) => {
+                self.record.exit = Some(Exit::Done);
+                TransferState::Done
+            }
+            (RunOutcome::Cancelled, _) | (RunOutcome::Failed(_), Wish::Cancel) => {
+                self.record.exit = Some(Exit::Interrupted);
+                "cancelled by a user".clone_into(&mut self.record.reason);
+                TransferState::Cancelled
+            }
+            // The daemon ends, or a cancel came after: the queue sees to it.
+            (RunOutcome::Paused, Wish::None | Wish::Cancel) => TransferState::Queued,
+            (RunOutcome::Paused, Wish::Pause) => {
+                "paused by a user".clone_into(&mut self.record.reason);
+                TransferState::Paused
+            }
+            (RunOutcome::Failed(found), Wish::Pause) if found.exit == Exit::Temporary => {
+                self.record.reason = format!("paused by a user; before that, {found}");
+                TransferState::Paused
+            }
+            (RunOutcome::Failed(found), _) if found.exit == Exit::Temporary => {
+                let delay = self.backoff.next(&mut rand::rng());
+                self.not_before = Some(Instant::now() + delay);
+                self.record.reason = reason_of_retry(&found, delay);
+                problem = Some(found);
+                TransferState::Queued
+            }
+            (RunOutcome::Failed(found), _) => {
+                self.record.exit = Some(found.exit);
+                self.record.reason = reason_of_failure(&found);
+                problem = Some(found);
+                TransferState::Failed
+            }
+        };
+        problem
+    }
 }

@@ -8,8 +8,8 @@
 //!
 //! | state | leaves it by |
 //! |---|---|
-//! | queued | its turn (at most [`ManagerConfig::running_max`] run at a time) or the time of its next attempt |
-//! | running | its end, a pause, a cancel, or a temporary failure: then queued until the next attempt |
+//! | queued | its turn (so many run at a time), or the time of its next attempt |
+//! | running | its end, a pause, a cancel; after a temporary failure it is queued again |
 //! | paused | resume, cancel |
 //! | failed | retry, cancel |
 

@@ -1,5 +1,8 @@
 //! What users and paired sites may ask of the manager.
 
+use std::fs::File;
+use std::io::Seek as _;
+
 use penstock_api::problem::{Exit, Problem};
 use penstock_api::rest::{Action, Event, FAILURES_MAX, FailureList, LIST_MAX, TransferList};
 use penstock_api::transfer::{
@@ -176,17 +179,19 @@ impl Manager {
         Ok(FailureList { failures, complete: lines.next().is_none() })
     }
 
-    /// The digest list of a transfer that has ended, in the format of `b3sum --check`.
+    /// The digest list of a transfer that has ended, in the format of `b3sum --check`; that of
+    /// another site's is fetched into a file without a name.
     ///
     /// # Errors
-    /// It is not known, another site owns it, it has not ended, or no list was asked for.
-    pub fn digests(&self, id: TransferId, caller: &Caller) -> Result<Vec<u8>, Problem> {
+    /// It is not known, it has not ended, or no list was asked for; another site does not give it.
+    pub fn digests(&self, id: TransferId, caller: &Caller) -> Result<File, Problem> {
         let view = self.show(id, caller)?;
-        if view.target.site != self.inner.config.site {
-            return self.inner.parts.sites.digests(&view.target.site, id);
+        let inner = &self.inner;
+        if view.target.site != inner.config.site {
+            return inner.fetch_digests(&view.target.site, id);
         }
-        let path = RunFiles::of(&journal_of(&self.inner.config.journal, id)).digests;
-        std::fs::read(&path).map_err(|error| {
+        let path = RunFiles::of(&journal_of(&inner.config.journal, id)).digests;
+        File::open(&path).map_err(|error| {
             let title = format!("transfer {} has no digest list", id.short());
             Problem::new(Exit::Refused, "no-digest-list", title)
                 .because(error)
@@ -239,6 +244,21 @@ impl Inner {
         let view = self.enqueue(record);
         self.tell(Event::of(&view));
         Ok((view, true))
+    }
+
+    fn fetch_digests(&self, site: &Name, id: TransferId) -> Result<File, Problem> {
+        let path = self.config.journal.join(format!("digests-{id}-{:016x}", rand::random::<u64>()));
+        let failed = |error: std::io::Error| {
+            let title = format!("`{}` cannot be written", path.display());
+            Problem::new(Exit::Fatal, "journal", title).because(error)
+        };
+        std::fs::create_dir_all(&self.config.journal).map_err(failed)?;
+        let mut file =
+            File::options().read(true).write(true).create_new(true).open(&path).map_err(failed)?;
+        std::fs::remove_file(&path).map_err(failed)?;
+        self.parts.sites.digests(site, id, &mut file)?;
+        file.rewind().map_err(failed)?;
+        Ok(file)
     }
 
     /// Puts a stored record into the queue.

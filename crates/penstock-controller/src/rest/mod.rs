@@ -24,8 +24,13 @@ use penstock_proto::id::{Name, TransferId};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
+use tokio::io::AsyncReadExt as _;
+
 use crate::manager::{Caller, Manager};
 pub use socket::serve;
+
+/// Bytes of a file that are sent at a time.
+const FILE_PART_BYTES: usize = 64 * 1024;
 
 /// What the local API asks of the binary: the site's identity, its pairings and its stores. All
 /// methods may block, on other sites too.
@@ -125,6 +130,25 @@ pub async fn blocking<T: Send + 'static>(
     }
 }
 
+/// A file as the body of a reply, a bounded part of it in memory at a time.
+pub fn stream_file(file: std::fs::File) -> Response {
+    let file = Some(tokio::fs::File::from_std(file));
+    let stream = futures_util::stream::unfold(file, async |file| {
+        let mut file = file?;
+        let mut part = vec![0; FILE_PART_BYTES];
+        match file.read(&mut part).await {
+            Ok(0) => None,
+            Ok(length) => {
+                part.truncate(length);
+                Some((Ok(part), Some(file)))
+            }
+            Err(error) => Some((Err(error), None)),
+        }
+    });
+    let kind = [(header::CONTENT_TYPE, "application/octet-stream")];
+    (kind, axum::body::Body::from_stream(stream)).into_response()
+}
+
 /// The reply to a path or method that does not exist.
 pub async fn not_found(request: Request) -> ProblemReply {
     let title = format!("there is no `{} {}`", request.method(), request.uri().path());
@@ -216,7 +240,7 @@ async fn digests(
         parts.manager.digests(id, &Caller::User)
     })
     .await?;
-    Ok(([(header::CONTENT_TYPE, "application/octet-stream")], list).into_response())
+    Ok(stream_file(list))
 }
 
 async fn orphans(State(parts): State<RestParts>) -> Reply<OrphanList> {

@@ -59,7 +59,10 @@ pub enum StateError {
         source: std::io::Error,
     },
     /// It was written by a later release.
-    #[error("`{}` has schema version {found}; this release knows up to {SCHEMA_VERSION}", .path.display())]
+    #[error(
+        "`{}` has schema version {found}; this release knows up to {SCHEMA_VERSION}",
+        .path.display()
+    )]
     Version {
         /// The file.
         path: PathBuf,

@@ -28,8 +28,9 @@ use penstock_controller::state::SqliteState;
 use penstock_io::sys::{LockError, LockFile};
 use penstock_io::trust::{PeerCertificate, Purpose, SiteAuthority, server_config};
 use tokio::net::{TcpListener, UnixListener};
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
+use tokio::task::JoinHandle;
 
 use crate::config::{Config, DirectoryArgs};
 use crate::exit::{self, ExitCode, Failure};
@@ -162,7 +163,10 @@ fn load_keys(
 
 async fn serve(config: Config, directory: &Path) -> anyhow::Result<ExitCode> {
     let (authority, identity) = load_keys(&config, directory)?;
-    let state = Arc::new(SqliteState::open(&directory.join("state.db"))?);
+    let state = SqliteState::open(&directory.join("state.db")).map_err(|error| {
+        Failure::new(ExitCode::Fatal, "the site's state cannot be used").caused_by(error)
+    })?;
+    let state = Arc::new(state);
     let listener = bind(config.listen).await?;
     let bound = listener.local_addr().context("look at the own address")?;
     let directory = directory.to_path_buf();
@@ -187,6 +191,7 @@ async fn serve(config: Config, directory: &Path) -> anyhow::Result<ExitCode> {
         },
     )?;
     let manager = Arc::new(manager);
+    let mut signals = Signals::watch()?;
     let (stop, stopped) = watch::channel(false);
     let site_parts = SiteParts {
         site: Arc::clone(&site),
@@ -213,7 +218,7 @@ async fn serve(config: Config, directory: &Path) -> anyhow::Result<ExitCode> {
     tokio::spawn(port.serve(listener, stopped));
     let (name, peer) = (&site.config.site, &site.config.peer);
     exit::print(&format!("ready: site {name} peer {peer} listening on {bound}"))?;
-    wait_for_signal(local).await?;
+    signals.wait(local).await?;
     let stopping = Arc::clone(&manager);
     let in_time = tokio::task::spawn_blocking(move || stopping.stop(STOP_DEADLINE)).await?;
     if !in_time {
@@ -224,17 +229,28 @@ async fn serve(config: Config, directory: &Path) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::Done)
 }
 
-async fn wait_for_signal(
-    local: tokio::task::JoinHandle<std::io::Result<()>>,
-) -> anyhow::Result<()> {
-    let mut terminate = signal(SignalKind::terminate()).context("watch for SIGTERM")?;
-    let mut interrupt = signal(SignalKind::interrupt()).context("watch for SIGINT")?;
-    tokio::select! {
-        _ = terminate.recv() => tracing::info!("SIGTERM: ending"),
-        _ = interrupt.recv() => tracing::info!("SIGINT: ending"),
-        ended = local => {
-            ended.context("the local API")?.context("the local API")?;
-        }
+/// The signals that end a daemon, watched from before it says that it is ready.
+struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl Signals {
+    fn watch() -> anyhow::Result<Self> {
+        let terminate = signal(SignalKind::terminate()).context("watch for SIGTERM")?;
+        let interrupt = signal(SignalKind::interrupt()).context("watch for SIGINT")?;
+        Ok(Self { terminate, interrupt })
     }
-    Ok(())
+
+    /// Waits for one, or for the local API to fail.
+    async fn wait(&mut self, local: JoinHandle<std::io::Result<()>>) -> anyhow::Result<()> {
+        tokio::select! {
+            _ = self.terminate.recv() => tracing::info!("SIGTERM: ending"),
+            _ = self.interrupt.recv() => tracing::info!("SIGINT: ending"),
+            ended = local => {
+                ended.context("the local API")?.context("the local API")?;
+            }
+        }
+        Ok(())
+    }
 }

@@ -81,7 +81,7 @@ pub(crate) fn half_of(site: &Site, proof: Option<[u8; 32]>) -> PairHalf {
     }
 }
 
-/// Takes a joiner in: checks its authority and its proof, stores the pairing, answers with our half.
+/// Takes a joiner in: checks its authority and its proof, stores the pairing, gives our half.
 ///
 /// # Errors
 /// The proof is wrong, or the name is taken.

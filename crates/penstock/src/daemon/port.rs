@@ -1,7 +1,7 @@
 //! The data port: one listener, two protocols, told apart by ALPN in the client's first message.
 //!
-//! `penstock-lane/1` goes to the peer crate as a std stream with its TLS state; anything else is the
-//! site API over HTTP. Every handshake has a deadline, and so many may be under way at a time;
+//! `penstock-lane/1` goes to the peer crate as a std stream with its TLS state; anything else is
+//! the site API over HTTP. Every handshake has a deadline, and so many may be under way at a time;
 //! connections beyond that wait in the kernel's backlog.
 
 use std::net::SocketAddr;

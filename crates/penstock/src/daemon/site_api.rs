@@ -22,7 +22,7 @@ use penstock_api::site::{
 };
 use penstock_api::transfer::{TransferRequest, TransferView};
 use penstock_controller::manager::{Caller, Manager};
-use penstock_controller::rest::{Body, ProblemReply, blocking, not_found};
+use penstock_controller::rest::{Body, ProblemReply, blocking, not_found, stream_file};
 use penstock_controller::sites::SCAN_UNKNOWN;
 use penstock_proto::capability::Capability;
 use penstock_proto::id::{Name, TransferId};
@@ -161,7 +161,7 @@ async fn digests(
     Path(id): Path<String>,
 ) -> Result<Response, ProblemReply> {
     let list = blocking(move || parts.manager.digests(id_of(&id)?, &Caller::Site(site))).await?;
-    Ok(([(header::CONTENT_TYPE, "application/octet-stream")], list).into_response())
+    Ok(stream_file(list))
 }
 
 async fn act(

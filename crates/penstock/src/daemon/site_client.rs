@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::error::Error;
+use std::io::Write;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -16,7 +17,6 @@ use penstock_api::transfer::{TransferRequest, TransferView};
 use penstock_controller::sites::{RemoteScan, SiteClient};
 use penstock_io::trust::{Purpose, client_config, explain, peer_server_name};
 use penstock_proto::id::{Name, TransferId};
-use penstock_proto::manifest::PAGE_BYTES_MAX;
 use reqwest::{Method, Response, StatusCode};
 use tokio::io::AsyncReadExt as _;
 use tokio::net::TcpStream;
@@ -38,7 +38,11 @@ const SCAN_DEADLINE: Duration = Duration::from_secs(45);
 const WINDOW_BYTES: u32 = 8 << 20;
 /// How often an idle connection is asked whether it still lives, and how long it may take.
 const KEEP_ALIVE: Duration = Duration::from_secs(10);
-/// Longest reply but a page.
+/// How long a digest list may take.
+const DIGESTS_DEADLINE: Duration = Duration::from_secs(3600);
+/// Longest error reply.
+const PROBLEM_BYTES_MAX: usize = 1 << 20;
+/// Longest reply that is kept in memory.
 const REPLY_BYTES_MAX: usize = 64 << 20;
 
 /// Other sites.
@@ -103,6 +107,18 @@ impl Sites {
     }
 
     fn call(&self, call: &Call<'_>) -> Result<Answer, Problem> {
+        let mut body = Bounded { bytes: Vec::new(), bytes_max: call.reply_bytes_max };
+        let (status, json) = self.call_into(call, &mut body)?;
+        Ok(Answer { status, json, body: body.bytes })
+    }
+
+    /// Sends a request to the first of a site's addresses that answers, and writes the body of a
+    /// good answer to `out`; gives its status and whether it is JSON.
+    fn call_into(
+        &self,
+        call: &Call<'_>,
+        out: &mut dyn Write,
+    ) -> Result<(StatusCode, bool), Problem> {
         let pairing = self.site.state.pairing(call.site)?;
         let pairing = pairing.filter(|_| self.site.is_paired(call.site)).ok_or_else(|| {
             let title = format!("site `{}` is not paired with this one", call.site);
@@ -112,12 +128,12 @@ impl Sites {
         let mut last = None;
         for address in &pairing.addresses {
             let url = format!("https://{address}/site/v1{}", call.path);
-            let mut result = self.runtime.block_on(send(&client, call, &url));
+            let mut result = self.runtime.block_on(send(&client, call, &url, out));
             if matches!(&result, Err(problem) if problem.code == BROKEN) {
                 // A connection that was kept too long, or a certificate that is refused. All that
                 // is asked can be asked twice.
                 self.runtime.block_on(self.probe(call.site, *address))?;
-                result = self.runtime.block_on(send(&client, call, &url));
+                result = self.runtime.block_on(send(&client, call, &url, out));
             }
             match result {
                 Err(problem) if [UNREACHABLE, BROKEN].contains(&problem.code.as_str()) => {
@@ -181,7 +197,33 @@ fn distrust(site: &Name, url: &str, error: &rustls::Error) -> Problem {
     Problem::new(Exit::NotAuthorised, "certificate", title).because(explain(error))
 }
 
-async fn send(client: &reqwest::Client, call: &Call<'_>, url: &str) -> Result<Answer, Problem> {
+/// A body in memory, never more of it than allowed.
+struct Bounded {
+    bytes: Vec<u8>,
+    bytes_max: usize,
+}
+
+impl Write for Bounded {
+    fn write(&mut self, part: &[u8]) -> std::io::Result<usize> {
+        if self.bytes.len() + part.len() > self.bytes_max {
+            let why = format!("the reply is longer than {} bytes", self.bytes_max);
+            return Err(std::io::Error::other(why));
+        }
+        self.bytes.extend_from_slice(part);
+        Ok(part.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+async fn send(
+    client: &reqwest::Client,
+    call: &Call<'_>,
+    url: &str,
+    out: &mut dyn Write,
+) -> Result<(StatusCode, bool), Problem> {
     let lost = |error: reqwest::Error| lost(call.site, url, &error);
     let request = client
         .request(call.method.clone(), url)
@@ -189,34 +231,36 @@ async fn send(client: &reqwest::Client, call: &Call<'_>, url: &str) -> Result<An
         .header(VERSION_HEADER, SITE_API_VERSION)
         .header("content-type", "application/json")
         .body(call.body.clone().unwrap_or_default());
-    let response = request.send().await.map_err(lost)?;
+    let mut response = request.send().await.map_err(lost)?;
     let status = response.status();
     let header = |name: &str| response.headers().get(name).and_then(|value| value.to_str().ok());
     let version = check_version(header(VERSION_HEADER));
     let json = header("content-type").is_some_and(|kind| kind.contains("json"));
-    let body = read(response, call.reply_bytes_max).await?.map_err(lost)?;
     if !status.is_success() {
-        return Err(http::problem_of(status.as_u16(), &body));
+        let mut body = Bounded { bytes: Vec::new(), bytes_max: PROBLEM_BYTES_MAX };
+        copy(&mut response, &mut body).await?.map_err(lost)?;
+        return Err(http::problem_of(status.as_u16(), &body.bytes));
     }
     version?;
-    Ok(Answer { status, json, body })
+    if let Err(error) = copy(&mut response, out).await? {
+        // A part may be written already, so that it must not be asked for again.
+        return Err(Problem { code: "site-cut".to_owned(), ..lost(error) });
+    }
+    Ok((status, json))
 }
 
-/// A reply's body, never more of it than allowed.
-async fn read(
-    mut response: Response,
-    bytes_max: usize,
-) -> Result<Result<Vec<u8>, reqwest::Error>, Problem> {
-    let mut body = Vec::new();
+async fn copy(
+    response: &mut Response,
+    out: &mut dyn Write,
+) -> Result<Result<(), reqwest::Error>, Problem> {
     loop {
         match response.chunk().await {
-            Ok(Some(chunk)) => body.extend_from_slice(&chunk),
-            Ok(None) => return Ok(Ok(body)),
+            Ok(Some(part)) => out.write_all(&part).map_err(|error| {
+                let title = "a site's reply cannot be taken";
+                Problem::new(Exit::Fatal, "reply", title).because(error)
+            })?,
+            Ok(None) => return Ok(Ok(())),
             Err(error) => return Ok(Err(error)),
-        }
-        if body.len() > bytes_max {
-            let title = format!("a reply is longer than {bytes_max} bytes");
-            return Err(Problem::new(Exit::Fatal, "reply", title));
         }
     }
 }
@@ -259,13 +303,13 @@ impl SiteClient for Sites {
         self.get(&Call::new(site, Method::POST, path))
     }
 
-    fn digests(&self, site: &Name, id: TransferId) -> Result<Vec<u8>, Problem> {
+    fn digests(&self, site: &Name, id: TransferId, out: &mut dyn Write) -> Result<(), Problem> {
         let call = Call {
-            reply_bytes_max: usize::MAX,
-            deadline: Duration::from_secs(600),
+            deadline: DIGESTS_DEADLINE,
             ..Call::new(site, Method::GET, format!("/transfers/{id}/digests"))
         };
-        Ok(self.call(&call)?.body)
+        self.call_into(&call, out)?;
+        Ok(())
     }
 
     fn open_scan(&self, site: &Name, request: &ScanRequest) -> Result<RemoteScan, Problem> {
@@ -294,7 +338,6 @@ impl SiteClient for Sites {
         let wait_ms = wait_ms.min(PAGE_WAIT_MS_MAX);
         let call = Call {
             deadline: DEADLINE + Duration::from_millis(wait_ms.into()),
-            reply_bytes_max: REPLY_BYTES_MAX.max(PAGE_BYTES_MAX),
             ..Call::new(site, Method::GET, format!("/scans/{id}/pages/{number}?wait_ms={wait_ms}"))
         };
         let answer = self.call(&call)?;
