@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 
 use penstock_proto::id::{Name, TransferId};
 use penstock_proto::slicing::Slicing;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::problem::{Exit, Problem};
 use crate::scan::{RootKind, ScanRequest};
@@ -81,11 +81,18 @@ pub struct OpenScan {
     pub store: Name,
     /// Root of the data set within the store.
     pub root: PathText,
-    /// How pages are to be cut.
+    /// How pages are to be cut; unsound parameters are refused when the request is read.
+    #[serde(deserialize_with = "sound_slicing")]
     pub slicing: SlicingText,
     /// Only these paths, relative to the root; empty for all.
     #[serde(default)]
     pub files_from: Vec<PathText>,
+}
+
+fn sound_slicing<'de, D: Deserializer<'de>>(input: D) -> Result<SlicingText, D::Error> {
+    let text = SlicingText::deserialize(input)?;
+    Slicing::from(text).check().map_err(serde::de::Error::custom)?;
+    Ok(text)
 }
 
 impl From<&ScanRequest> for OpenScan {
@@ -155,6 +162,24 @@ pub struct SiteHealth {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A site that asks for pages cut by zero is refused before a scan begins.
+    #[test]
+    fn an_unsound_slicing_is_refused() {
+        let open = OpenScan {
+            transfer: TransferId([1; 16]),
+            store: "raw".parse().unwrap(),
+            root: PathText::default(),
+            slicing: Slicing::default().into(),
+            files_from: Vec::new(),
+        };
+        let text = serde_json::to_string(&open).unwrap();
+        assert_eq!(serde_json::from_str::<OpenScan>(&text).unwrap(), open);
+        for bad in ["\"extent_bytes\":0", "\"extent_bytes\":5"] {
+            let bad = text.replace("\"extent_bytes\":16777216", bad);
+            assert!(serde_json::from_str::<OpenScan>(&bad).is_err(), "{bad}");
+        }
+    }
 
     /// Promise: two releases that do not understand each other say so, and which they are.
     #[test]

@@ -353,7 +353,7 @@ impl HelloReply {
     }
 }
 
-/// Asks for one piece, or for a part of one after a failure. 52 bytes.
+/// Asks for one piece, or for a part of one after a failure. 48 bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fetch {
     /// Number of the page.
@@ -376,7 +376,7 @@ pub struct Fetch {
 impl Fetch {
     /// The body of the frame.
     pub fn encode(&self) -> Vec<u8> {
-        let mut out = Writer::over(Vec::with_capacity(52));
+        let mut out = Writer::over(Vec::with_capacity(48));
         out.u32(self.page);
         out.raw(&self.page_digest);
         out.u32(self.first_entry);

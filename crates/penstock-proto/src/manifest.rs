@@ -16,7 +16,7 @@
 use crate::digest::Digest;
 use crate::id::TransferId;
 use crate::name;
-use crate::slicing::Slicing;
+use crate::slicing::{EXTENTS_PER_FILE_MAX, Slicing};
 use crate::units::FileTime;
 use crate::wire::{DecodeError, Reader, Writer};
 
@@ -26,6 +26,8 @@ pub const PAGE_ENTRIES_MAX: usize = 4096;
 pub const PAGE_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// Most pieces that the entries of one page should be cut into before it is sealed.
 pub const PAGE_PIECES_SOFT_MAX: u64 = 16 * 1024;
+/// Most pieces that a page may be cut into: the page was not full before its last entry.
+pub const PAGE_PIECES_MAX: u64 = PAGE_PIECES_SOFT_MAX + EXTENTS_PER_FILE_MAX;
 /// Longest target of a symbolic link (PATH_MAX, limits.h).
 pub const LINK_BYTES_MAX: usize = 4096;
 
@@ -134,9 +136,9 @@ impl Page {
         &self.text[span.start as usize..(span.start + span.length) as usize]
     }
 
-    /// Sum of the sizes of all files.
+    /// Sum of the sizes of all files; holes count, so it may be more than any disk holds.
     pub fn file_bytes(&self) -> u64 {
-        self.entries.iter().map(|entry| entry.size).sum()
+        self.entries.iter().fold(0, |sum, entry| sum.saturating_add(entry.size))
     }
 
     /// Number of regular files.
@@ -217,7 +219,10 @@ impl Page {
             decode_entry(&mut input, &mut builder, directory_count)?;
         }
         input.finish()?;
-        let page = builder.page;
+        let (page, pieces) = (builder.page, builder.pieces);
+        if pieces > PAGE_PIECES_MAX {
+            return Err(DecodeError::Invalid("size"));
+        }
         page.check_names_once()?;
         Ok(page)
     }
@@ -273,6 +278,9 @@ fn decode_entry(
         if kind == EntryKind::Symlink { input.bytes(LINK_BYTES_MAX, "link")? } else { &[] };
     if kind == EntryKind::Symlink && (link_bytes.is_empty() || link_bytes.contains(&0)) {
         return Err(DecodeError::Invalid("link"));
+    }
+    if kind == EntryKind::File {
+        builder.pieces += builder.page.slicing.extent_count(size);
     }
     let name = builder.push_text(name_bytes);
     let link = builder.push_text(link_bytes);
@@ -447,6 +455,27 @@ mod tests {
         builder.push(b"", &draft(b"a", EntryKind::File, 1));
         let bytes = builder.seal().encode();
         assert_eq!(Page::decode(&bytes), Err(DecodeError::Invalid("name twice")));
+    }
+
+    /// Promise (g): a small page that claims huge files is refused before it is cut into pieces, and
+    /// sums of their sizes do not overflow.
+    #[test]
+    fn a_page_of_impossible_sizes_is_refused() {
+        let slicing = Slicing::default();
+        let mut builder = PageBuilder::new(TransferId([3; 16]), 0, slicing);
+        builder.push(b"", &draft(b"a", EntryKind::File, i64::MAX as u64));
+        assert!(builder.is_full_for(b"", &draft(b"b", EntryKind::File, 1)));
+        let mut page = builder.seal();
+        assert!(Page::decode(&page.encode()).is_ok(), "one such file, sparse, is legitimate");
+        for name in [b"b", b"c"] {
+            let mut other = PageBuilder::new(TransferId([3; 16]), 0, slicing);
+            other.push(b"", &draft(name, EntryKind::File, i64::MAX as u64));
+            let start = page.text.len() as u32;
+            page.text.extend_from_slice(name);
+            page.entries.push(Entry { name: Span { start, length: 1 }, ..other.page.entries[0] });
+        }
+        assert_eq!(page.file_bytes(), u64::MAX);
+        assert_eq!(Page::decode(&page.encode()), Err(DecodeError::Invalid("size")));
     }
 
     proptest! {

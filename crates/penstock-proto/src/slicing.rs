@@ -16,6 +16,9 @@ pub const EXTENT_BYTES_CEILING: u64 = GIB;
 /// Extents double in size until a file has at most this many, so that one file's pieces and
 /// digests fit in memory: 4,096 × 32 B of digests.
 pub const EXTENTS_PER_FILE: u64 = 4096;
+/// Most extents of any file: beyond 1 PiB they double past [`EXTENT_BYTES_CEILING`], so that a
+/// sparse file of 8 EiB, which costs its owner nothing, costs no more memory than one of 1 PiB.
+pub const EXTENTS_PER_FILE_MAX: u64 = 1024 * 1024;
 /// Largest stride, which is also the largest payload of a frame.
 pub const STRIDE_BYTES_MAX: u32 = 1024 * 1024;
 /// Largest number of files that one pack may hold.
@@ -54,13 +57,19 @@ impl Default for Slicing {
 
 impl Slicing {
     /// Size of the extents of a file of `file_bytes`: `extent_bytes`, doubled until the file has at
-    /// most [`EXTENTS_PER_FILE`] or the extent is [`EXTENT_BYTES_CEILING`].
+    /// most [`EXTENTS_PER_FILE`] or the extent is [`EXTENT_BYTES_CEILING`], and then until it has at
+    /// most [`EXTENTS_PER_FILE_MAX`].
     pub fn extent_bytes_of(&self, file_bytes: u64) -> u64 {
         let mut extent = self.extent_bytes;
-        while extent < EXTENT_BYTES_CEILING && file_bytes.div_ceil(extent) > EXTENTS_PER_FILE {
+        loop {
+            let count = file_bytes.div_ceil(extent);
+            let enough = count <= EXTENTS_PER_FILE
+                || (extent >= EXTENT_BYTES_CEILING && count <= EXTENTS_PER_FILE_MAX);
+            if enough {
+                return extent;
+            }
             extent *= 2;
         }
-        extent
     }
 
     /// Whether a file of `file_bytes` travels as several extents rather than whole.
@@ -71,6 +80,30 @@ impl Slicing {
     /// How many extents a file of `file_bytes` has; 1 for a file that travels whole.
     pub fn extent_count(&self, file_bytes: u64) -> u64 {
         file_bytes.div_ceil(self.extent_bytes_of(file_bytes)).max(1)
+    }
+
+    /// Checks what all arithmetic on it relies on; to be asked of any that comes from outside.
+    ///
+    /// # Errors
+    /// `Invalid` names the field that is out of its bounds, or of a version not known here.
+    pub fn check(&self) -> Result<(), DecodeError> {
+        let stride_sound = self.stride_bytes.is_power_of_two()
+            && (16 * KIB as u32..=STRIDE_BYTES_MAX).contains(&self.stride_bytes);
+        let extent_sound = self.extent_bytes.is_power_of_two()
+            && (EXTENT_BYTES_FLOOR..=EXTENT_BYTES_CEILING).contains(&self.extent_bytes);
+        if self.version == 0 || self.version > SLICER_VERSION {
+            return Err(DecodeError::Invalid("slicer version"));
+        }
+        if !stride_sound {
+            return Err(DecodeError::Invalid("stride bytes"));
+        }
+        if !extent_sound || self.pack_bytes > EXTENT_BYTES_CEILING {
+            return Err(DecodeError::Invalid("extent bytes"));
+        }
+        if self.pack_files == 0 || self.pack_files > PACK_FILES_MAX {
+            return Err(DecodeError::Invalid("pack files"));
+        }
+        Ok(())
     }
 
     pub(crate) fn encode(&self, out: &mut Writer) {
@@ -89,22 +122,7 @@ impl Slicing {
             pack_bytes: input.u64("pack bytes")?,
             pack_files: input.u32("pack files")?,
         };
-        let stride_sound = slicing.stride_bytes.is_power_of_two()
-            && (16 * KIB as u32..=STRIDE_BYTES_MAX).contains(&slicing.stride_bytes);
-        let extent_sound = slicing.extent_bytes.is_power_of_two()
-            && (EXTENT_BYTES_FLOOR..=EXTENT_BYTES_CEILING).contains(&slicing.extent_bytes);
-        if slicing.version == 0 || slicing.version > SLICER_VERSION {
-            return Err(DecodeError::Invalid("slicer version"));
-        }
-        if !stride_sound {
-            return Err(DecodeError::Invalid("stride bytes"));
-        }
-        if !extent_sound || slicing.pack_bytes > EXTENT_BYTES_CEILING {
-            return Err(DecodeError::Invalid("extent bytes"));
-        }
-        if slicing.pack_files == 0 || slicing.pack_files > PACK_FILES_MAX {
-            return Err(DecodeError::Invalid("pack files"));
-        }
+        slicing.check()?;
         Ok(slicing)
     }
 }
@@ -116,4 +134,43 @@ pub struct PieceRef {
     pub page: u32,
     /// Index of the piece within the page, from 0.
     pub piece: u32,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::units::TIB;
+
+    /// Promise (g): no size that a file system can tell makes more pieces than memory holds, and
+    /// files up to 1 PiB are cut into extents of at most 1 GiB.
+    #[test]
+    fn the_number_of_extents_is_bounded() {
+        let slicing = Slicing { extent_bytes: EXTENT_BYTES_FLOOR, ..Slicing::default() };
+        for power in 0..63 {
+            for bytes in [(1 << power) - 1, 1 << power, (1 << power) + 1, i64::MAX as u64] {
+                let extent = slicing.extent_bytes_of(bytes);
+                assert!(extent.is_power_of_two(), "{bytes}");
+                assert!(slicing.extent_count(bytes) <= EXTENTS_PER_FILE_MAX, "{bytes}");
+                let ordinary = bytes <= 1024 * TIB;
+                assert!(!ordinary || extent <= EXTENT_BYTES_CEILING, "{bytes}");
+            }
+        }
+    }
+
+    /// Parameters that would divide by zero or overrun a buffer are refused wherever they come from.
+    #[test]
+    fn unsound_parameters_are_refused() {
+        let sound = Slicing::default();
+        assert_eq!(sound.check(), Ok(()));
+        for bad in [
+            Slicing { version: 0, ..sound },
+            Slicing { stride_bytes: 0, ..sound },
+            Slicing { stride_bytes: 2 * STRIDE_BYTES_MAX, ..sound },
+            Slicing { extent_bytes: 0, ..sound },
+            Slicing { extent_bytes: 3 * MIB, ..sound },
+            Slicing { pack_files: 0, ..sound },
+        ] {
+            assert!(bad.check().is_err(), "{bad:?}");
+        }
+    }
 }
