@@ -247,8 +247,8 @@ mod tests {
         assert_eq!(machine.poll_action(Instant(0)), None);
         assert!(machine.is_clean());
     }
-    /// A4, A6: a large file that waits for its name is durable; a failed sync does not take its turn
-    /// away, for the ledger would wait for it for ever.
+    /// A4, A6: a large file that waits for its name is durable; a failed sync does not take its
+    /// turn away, for the ledger would wait for it for ever.
     #[test]
     fn a4_a_failed_sync_keeps_what_is_durable() {
         let mut machine = EpochMachine::new(0, EpochLimits::default());

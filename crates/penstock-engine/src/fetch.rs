@@ -1,8 +1,8 @@
 //! Which piece is asked for on which lane, and how far ahead (decision 1: the target pulls).
 //!
 //! The machine holds the pieces that the controller has granted, cut into *items*: at first one
-//! item per piece, after a failure perhaps one per entry. An item is asked for on some lane; what is
-//! asked and has not arrived is bounded by twice the bandwidth-delay product that was measured, so
+//! item per piece, after a failure perhaps one per entry. An item is asked for on some lane; what
+//! is asked and has not arrived is bounded by twice the bandwidth-delay product that was measured, so
 //! that no round trip idles a lane, and by what one peer may hold. The source keeps nothing for a
 //! request that waits, so asking early costs nobody memory.
 //!
@@ -214,7 +214,7 @@ impl FetchMachine {
     }
 
     /// A request was answered to its end. `digests` are of entries that were written, `failures`
-    /// of entries that were not; those that may pass are tried again. Gives the piece if it is over.
+    /// of entries that were not; those that may pass are tried again. Gives the piece when it ends.
     pub fn handle_answered(
         &mut self,
         now: Instant,

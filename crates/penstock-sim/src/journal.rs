@@ -51,7 +51,10 @@ impl Journal {
         self.history.last().cloned().unwrap_or_default()
     }
 
-    /// Appends to the logs. A machine that lost count of a log's length would overwrite it: refused.
+    /// Appends to the logs, behind what is committed.
+    ///
+    /// # Errors
+    /// The machine counts more in a log than there is.
     pub(crate) fn append(&mut self, commit: &LedgerCommit) -> Result<(), String> {
         for page in &commit.pages {
             let log = self.logs.entry(page.page).or_default();

@@ -20,18 +20,28 @@ fn every_world_keeps_its_promises() {
         None => (0, number("PENSTOCK_SIM_SEEDS").unwrap_or(SEEDS)),
     };
     let threads = std::thread::available_parallelism().map_or(1, usize::from) as u64;
-    let broken: Vec<String> = std::thread::scope(|scope| {
+    let ends: Vec<Result<Stats, String>> = std::thread::scope(|scope| {
         let work = |thread: u64| {
             move || {
                 let mine = (first..first + count).filter(move |seed| seed % threads == thread);
-                mine.filter_map(|seed| world(seed).err()).collect::<Vec<_>>()
+                mine.map(world).collect::<Vec<_>>()
             }
         };
         let threads: Vec<_> = (0..threads).map(|thread| scope.spawn(work(thread))).collect();
         threads.into_iter().flat_map(|thread| thread.join().expect("no panic")).collect()
     });
+    let broken: Vec<_> = ends.iter().filter_map(|end| end.as_ref().err()).collect();
     let shown: Vec<_> = broken.iter().take(SHOWN).collect();
     assert!(broken.is_empty(), "{} worlds of {count} broke: {shown:#?}", broken.len());
+    if count >= SEEDS {
+        let met = |figure: fn(&Stats) -> u64| ends.iter().flatten().map(figure).sum::<u64>() > 0;
+        assert!(met(|stats| stats.doubts) && met(|stats| stats.rollbacks), "A5 was met");
+        assert!(met(|stats| stats.syncs_failed), "A4 was met");
+        assert!(met(|stats| stats.rechecks) && met(|stats| stats.bytes_again), "A2, A7 were met");
+        assert!(met(|stats| stats.late_writes), "B1 was met");
+        assert!(met(|stats| stats.zombies), "(h) was met");
+        assert!(met(|stats| stats.lanes_cut), "silent lanes were met");
+    }
 }
 
 fn world(seed: u64) -> Result<Stats, String> {
