@@ -2,9 +2,9 @@
 //!
 //! The machine holds the pieces that the controller has granted, cut into *items*: at first one
 //! item per piece, after a failure perhaps one per entry. An item is asked for on some lane; what
-//! is asked and has not arrived is bounded by twice the bandwidth-delay product that was measured, so
-//! that no round trip idles a lane, and by what one peer may hold. The source keeps nothing for a
-//! request that waits, so asking early costs nobody memory.
+//! is asked and has not arrived is bounded by twice the bandwidth-delay product that was measured,
+//! so that no round trip idles a lane, and by what one peer may hold. The source keeps nothing for
+//! a request that waits, so asking early costs nobody memory.
 //!
 //! What a lane had in hand when it died is asked for again on another. An entry that fails for a
 //! reason that may pass is asked for again after a while; after [`ATTEMPTS_MAX`] it has failed.
