@@ -4,10 +4,14 @@ use std::io::{self, IoSlice, Write};
 use std::net::TcpStream;
 use std::os::fd::AsFd as _;
 
+use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::net::RecvFlags;
 
 use super::socket::set_receive_low_water;
 
+/// Longest wait for a low-water mark; then whatever is there is taken. A path that brings a payload
+/// more slowly than this gains nothing by waking less often.
+const LOW_WATER_WAIT: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
 /// Receives of at least this much wait with a low-water mark.
 const LOW_WATER_BYTES: usize = 64 * 1024;
 
@@ -16,8 +20,9 @@ pub(super) trait Incoming {
     /// Waits until some bytes are there and takes them; 0 is the end.
     fn some(&mut self, buf: &mut [u8]) -> io::Result<usize>;
 
-    /// Waits until `buf` is full, the stream ends or the time limit passes; 0 is the end. To be
-    /// asked only for bytes that the other end is sure to send.
+    /// Waits until `buf` can be filled, but not for long, and takes what is there then: fewer bytes
+    /// wherever the path is slow; 0 is the end. To be asked only for bytes that the other end is
+    /// sure to send.
     fn most(&mut self, buf: &mut [u8]) -> io::Result<usize>;
 }
 
@@ -46,6 +51,16 @@ impl Wire {
         Ok(())
     }
 
+    /// Whether the low-water mark is reached, or the stream has ended, before `patience` is over.
+    fn poll_readable(&self, patience: Timespec) -> io::Result<bool> {
+        let mut polled = [PollFd::new(&self.tcp, PollFlags::IN)];
+        match rustix::event::poll(&mut polled, Some(&patience)) {
+            Ok(ready) => Ok(ready > 0),
+            Err(rustix::io::Errno::INTR) => Ok(false),
+            Err(error) => Err(error.into()),
+        }
+    }
+
     fn receive(&mut self, buf: &mut [u8], flags: RecvFlags) -> io::Result<usize> {
         loop {
             match rustix::net::recv(&self.tcp, &mut *buf, flags) {
@@ -67,8 +82,17 @@ impl Incoming for Wire {
     }
 
     fn most(&mut self, buf: &mut [u8]) -> io::Result<usize> {
-        self.wake_after(if buf.len() < LOW_WATER_BYTES { 1 } else { buf.len() })?;
-        self.receive(buf, RecvFlags::WAITALL)
+        if self.use_low_water && buf.len() >= LOW_WATER_BYTES {
+            // The mark counts bytes that are queued. A receive that took some of them and then
+            // waited for the rest would sleep on when all is there, but less than the mark: so the
+            // wait comes first, with nothing taken, and is not for ever.
+            self.wake_after(buf.len())?;
+            if self.poll_readable(LOW_WATER_WAIT)? {
+                return self.receive(buf, RecvFlags::empty());
+            }
+        }
+        self.wake_after(1)?;
+        self.receive(buf, RecvFlags::empty())
     }
 }
 
@@ -90,7 +114,7 @@ impl Write for Wire {
     }
 }
 
-#[cfg(test)]
+#[cfg(any(test, fuzzing))]
 impl Incoming for &[u8] {
     fn some(&mut self, buf: &mut [u8]) -> io::Result<usize> {
         io::Read::read(self, buf)
