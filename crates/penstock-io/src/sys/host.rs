@@ -17,8 +17,17 @@ const STATX_MOUNT_ID_UNIQUE: StatxFlags = StatxFlags::from_bits_retain(0x4000);
 ///
 /// # Errors
 /// If `/proc` is not mounted. Without it nobody can tell which writes a crash may have lost.
+///
+/// # For tests
+/// In builds with debug assertions, and in no others, `PENSTOCK_TEST_BOOT_ID` (32 hexadecimal
+/// digits) takes the place of the kernel's: so a test can make a host "reboot".
 pub fn boot_id() -> io::Result<[u8; 16]> {
-    let text = fs::read_to_string("/proc/sys/kernel/random/boot_id")?;
+    let given =
+        if cfg!(debug_assertions) { std::env::var("PENSTOCK_TEST_BOOT_ID").ok() } else { None };
+    let text = match given {
+        Some(text) => text,
+        None => fs::read_to_string("/proc/sys/kernel/random/boot_id")?,
+    };
     let digits: String = text.trim().chars().filter(|&character| character != '-').collect();
     data_encoding::HEXLOWER_PERMISSIVE
         .decode(digits.as_bytes())

@@ -1,0 +1,80 @@
+//! File systems on loop devices and in memory, to be filled, cut off and taken away. Root only.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use super::tool;
+
+/// A file system of its own, unmounted when dropped.
+pub(crate) struct Mount {
+    pub(crate) path: PathBuf,
+    image: Option<PathBuf>,
+    mounted: bool,
+}
+
+impl Mount {
+    /// A new `kind` (`ext4` or `xfs`) of `megabytes` in an image file below `base`.
+    pub(crate) fn on_loop(base: &Path, name: &str, kind: &str, megabytes: u64) -> Self {
+        let image = base.join(format!("{name}.img"));
+        File::create(&image).unwrap().set_len(megabytes << 20).unwrap();
+        let mkfs = format!("mkfs.{kind}");
+        match kind {
+            "xfs" => tool(&mkfs, &[&"-q", &image]),
+            _ => tool(&mkfs, &[&"-q", &"-F", &"-m", &"0", &image]),
+        };
+        let mut mount = Self { path: base.join(name), image: Some(image), mounted: false };
+        fs::create_dir_all(&mount.path).unwrap();
+        mount.mount();
+        mount
+    }
+
+    /// A file system in memory.
+    pub(crate) fn tmpfs(base: &Path, name: &str, megabytes: u64) -> Self {
+        let path = base.join(name);
+        fs::create_dir_all(&path).unwrap();
+        let size = format!("size={megabytes}m");
+        tool("mount", &[&"-t", &"tmpfs", &"-o", &size, &"tmpfs", &path]);
+        Self { path, image: None, mounted: true }
+    }
+
+    pub(crate) fn mount(&mut self) {
+        let image = self.image.as_ref().expect("a tmpfs does not come back");
+        tool("mount", &[&"-o", &"loop", image, &self.path]);
+        self.mounted = true;
+    }
+
+    /// Takes it away from under whoever has files open there, as `umount -f` of a dead server or
+    /// a lazy unmount does.
+    pub(crate) fn unmount_lazily(&mut self) {
+        tool("umount", &[&"-l", &self.path]);
+        self.mounted = false;
+    }
+
+    /// Unmounts; fails if anybody has it open.
+    pub(crate) fn unmount(&mut self) {
+        tool("umount", &[&self.path]);
+        self.mounted = false;
+    }
+
+    pub(crate) fn remount(&self, how: &str) {
+        tool("mount", &[&"-o", &format!("remount,{how}"), &self.path]);
+    }
+
+    /// What a power cut does to the file system: nothing more reaches the device, not even the
+    /// log (`EXT4_IOC_SHUTDOWN`, `XFS_IOC_GOINGDOWN`, both with the flag `NOLOGFLUSH`).
+    pub(crate) fn cut_power(&self) {
+        let script = "import fcntl, os, struct, sys\n\
+            fd = os.open(sys.argv[1], os.O_RDONLY)\n\
+            fcntl.ioctl(fd, 0x8004587d, struct.pack('I', 2))\n";
+        tool("python3", &[&"-c", &script, &self.path]);
+    }
+}
+
+impl Drop for Mount {
+    fn drop(&mut self) {
+        if self.mounted {
+            let _ = Command::new("umount").arg("-l").arg(&self.path).status();
+        }
+    }
+}

@@ -1,0 +1,211 @@
+//! Crash safety with real processes: `kill -9` of `copy`, of the source's daemon, of the target's,
+//! of both, at random moments; and the polite signals.
+
+mod common_crash;
+
+use std::fs;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use common_crash::sites::{Site, pair};
+use common_crash::{
+    Copy, Ended, Slowly, assert_same, bytes_below, figure, make_files, rng, scratch,
+};
+use rand::RngExt as _;
+use rustix::process::Signal;
+
+const MIB: usize = 1 << 20;
+/// A report is committed within a second (A7). Twice that, because a machine that is busy with
+/// other tests shows its figures late.
+const COMMITTED_AFTER: Duration = Duration::from_secs(2);
+
+/// What a killed run had said to be done long enough before its death that it must be committed.
+fn committed_at_least(killed: &Ended, died: Instant) -> u64 {
+    let old = |at: &Instant| died.duration_since(*at) >= COMMITTED_AFTER;
+    let lines = killed.seen.iter().filter(|(at, _)| old(at));
+    lines.map(|(_, line)| figure(line, "bytes")).max().unwrap_or(0)
+}
+
+/// Promise (d), A7: `kill -9` of `copy` at any moment costs what was in flight and the last
+/// second's reports; the same command goes on, and ends with a tree that is the same.
+#[test]
+fn d_a_copy_that_is_killed_again_and_again_goes_on_where_it_was() {
+    let mut rng = rng("copy killed");
+    let base = scratch();
+    let (source, target) = (base.path().join("src"), base.path().join("dst"));
+    make_files(&mut rng, &source, 400, 200_000, &[90 * MIB, 70 * MIB + 1, 40 * MIB - 1, 30 * MIB]);
+    let total = bytes_below(&source);
+    let copy = Copy::new(base.path());
+    let contents = format!("{}/", source.display());
+    let (mut fetched, mut expected, mut kills) = (0, 0, 0);
+    for kill in 0..8 {
+        let mut run = copy.spawn(&contents, &target);
+        let slowly = Slowly::new(run.id());
+        let time = Duration::from_millis(rng.random_range(100..2200));
+        let running = run.watch_for(time);
+        drop(slowly);
+        if !running {
+            run.end().expect(0);
+            println!("kill {kill} came too late");
+            break;
+        }
+        let died = Instant::now();
+        let killed = run.kill();
+        kills += 1;
+        if killed.last.is_null() {
+            continue;
+        }
+        // The resumed bytes are told once all pages are open again.
+        let told: Vec<u64> =
+            killed.seen.iter().map(|(_, line)| figure(line, "bytes_resumed")).collect();
+        let resumed = told.iter().copied().max().unwrap_or(0);
+        fetched += figure(&killed.last, "bytes_verified");
+        println!(
+            "kill {kill} after {time:?}: {resumed} resumed, {} of {total} there",
+            figure(&killed.last, "bytes"),
+        );
+        expected = expected.max(committed_at_least(&killed, died));
+    }
+    assert!(kills >= 4, "the copy ended after {kills} kills");
+    let last = copy.run(&contents, &target).expect(0);
+    let (verified, resumed) = (last.figure("bytes_verified"), last.figure("bytes_resumed"));
+    println!("{kills} kills: {resumed} resumed at last, {verified} fetched, {fetched} before");
+    assert_eq!(verified + resumed, total, "what is there is not fetched: {}", last.last);
+    assert!(resumed >= expected, "{resumed} resumed of {expected} that were committed");
+    assert!(resumed > 0);
+    assert_same(&source, &target);
+    assert!(!target.join(".penstock").exists());
+    copy.assert_no_state();
+}
+
+/// Promise: SIGINT and SIGTERM pause a copy: exit 130, and a hint; the same command resumes what
+/// was done, and scans nothing again: a file that came or was touched meanwhile changes nothing.
+#[test]
+fn a_copy_that_is_interrupted_resumes_without_scanning_again() {
+    for signal in [Signal::INT, Signal::TERM] {
+        let mut rng = rng("copy interrupted");
+        let base = scratch();
+        let (source, target) = (base.path().join("src"), base.path().join("dst"));
+        make_files(&mut rng, &source, 400, 100_000, &[64 * MIB, 64 * MIB, 64 * MIB]);
+        let total = bytes_below(&source);
+        let before = base.path().join("before");
+        common_crash::tool("cp", &[&"-a", &source, &before]);
+        let copy = Copy::new(base.path());
+        let contents = format!("{}/", source.display());
+        let mut run = copy.spawn(&contents, &target);
+        let moving =
+            |line: &serde_json::Value| line["scan_complete"] == true && figure(line, "bytes") > 0;
+        let slowly = Slowly::new(run.id());
+        assert!(run.wait_for(moving).is_some(), "it ended before it was interrupted");
+        drop(slowly);
+        run.signal(signal);
+        let paused = run.end().expect(130);
+        assert_eq!(paused.last["state"], "paused");
+        assert!(paused.errors.contains("the same command again"), "{}", paused.errors);
+        let done = paused.figure("bytes");
+        assert!(done > 0 && done < total, "{done} of {total}");
+        touch_what_is_done(&source, &target);
+        fs::write(source.join("late"), b"came after the scan").unwrap();
+        let resumed = copy.run(&contents, &target).expect(0);
+        assert!(resumed.errors.contains("resuming"), "{}", resumed.errors);
+        assert_eq!(resumed.figure("bytes_resumed"), done, "nothing that is done is done again");
+        assert_eq!(resumed.figure("bytes_verified"), total - done);
+        assert_same(&before, &target);
+        copy.assert_no_state();
+    }
+}
+
+/// Gives one file that has its final name another time at the source.
+fn touch_what_is_done(source: &Path, target: &Path) {
+    for path in common_crash::files_below(target) {
+        let there = source.join(path.strip_prefix(target).unwrap());
+        if there.exists() {
+            println!("touched {}", there.display());
+            let file = fs::File::options().write(true).open(there).unwrap();
+            file.set_modified(std::time::SystemTime::now()).unwrap();
+            // Its directory gets its attributes at the end, from the scan.
+            return;
+        }
+    }
+    println!("nothing had its name yet");
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Victim {
+    Source,
+    Target,
+    Both,
+}
+
+fn strike(victim: Victim, a: &mut Site, b: &mut Site) {
+    if victim != Victim::Target {
+        a.kill();
+    }
+    if victim != Victim::Source {
+        b.kill();
+    }
+    if victim != Victim::Target {
+        a.start();
+    }
+    if victim != Victim::Source {
+        b.start();
+    }
+}
+
+/// Kills daemons at random progress, and gives the summary of the transfer.
+fn transfer_with_kills(test: &str, victims: &[Victim]) {
+    let mut rng = rng(test);
+    let base = scratch();
+    let (data_a, data_b) = (base.path().join("data-a"), base.path().join("data-b"));
+    let source = data_a.join("set");
+    make_files(&mut rng, &source, 400, 200_000, &[100 * MIB, 80 * MIB + 1, 60 * MIB, 30 * MIB]);
+    let total = bytes_below(&source);
+    let (mut a, mut b) = pair(base.path(), &data_a, &data_b);
+    let id = b.submit("a:data/set/", "b:data/set/");
+    let step = total / (victims.len() as u64 + 1);
+    for (at, victim) in victims.iter().enumerate() {
+        let slowly = Slowly::new(b.daemon_id());
+        let goal = rng.random_range(step * at as u64 / 2..step * (at as u64 + 1));
+        let view = b.wait_until(&id, "progress", |view| {
+            view["state"] == "done" || figure(&view["progress"], "bytes") > goal
+        });
+        let progress = &view["progress"];
+        println!(
+            "{victim:?} killed at {} of {total}, {} resumed",
+            figure(progress, "bytes"),
+            figure(progress, "bytes_resumed")
+        );
+        assert!(view["state"] != "done", "the transfer ended before kill {at}");
+        drop(slowly);
+        strike(*victim, &mut a, &mut b);
+    }
+    let summary = b.wait(&id).expect(0);
+    let (verified, resumed) = (summary.figure("bytes_verified"), summary.figure("bytes_resumed"));
+    let resent = summary.figure("bytes_resent");
+    println!("{verified} verified in the last run, {resumed} resumed, {resent} sent again");
+    assert_eq!(summary.last["state"], "done");
+    assert!(resumed + verified <= total + resent, "{}", summary.last);
+    assert!(resumed + verified >= total, "{}", summary.last);
+    assert_same(&source, &data_b.join("set"));
+    common_crash::assert_no_leftovers(&data_b);
+    let orphans = b.ok(&["transfer", "orphans", "--json"]);
+    assert!(!orphans.contains(&id), "{orphans}");
+}
+
+/// Promise (d): `kill -9` of the source's daemon: the transfer heals by itself when it is back.
+#[test]
+fn d_a_transfer_survives_kills_of_the_source_daemon() {
+    transfer_with_kills("source killed", &[Victim::Source; 3]);
+}
+
+/// Promise (d): `kill -9` of the target's daemon: the transfer goes on from its ledger.
+#[test]
+fn d_a_transfer_survives_kills_of_the_target_daemon() {
+    transfer_with_kills("target killed", &[Victim::Target; 4]);
+}
+
+/// Promise (d): `kill -9` of both daemons at once.
+#[test]
+fn d_a_transfer_survives_kills_of_both_daemons() {
+    transfer_with_kills("both killed", &[Victim::Both, Victim::Target, Victim::Both]);
+}
