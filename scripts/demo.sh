@@ -84,6 +84,7 @@ start_site() {
     mkdir -p "$demo/$site-data"
     "$penstock" site init --name "$site" --dir "$demo/$site" --listen 127.0.0.1:0 \
         --store "data=$demo/$site-data" >/dev/null 2>&1
+    : >"$demo/$site.out"
     "$penstock" daemon --dir "$demo/$site" >"$demo/$site.out" 2>"$demo/$site.log" &
     daemons+=($!)
     until grep -q '^ready:' "$demo/$site.out"; do
