@@ -7,7 +7,7 @@ use std::sync::Arc;
 use penstock_api::problem::Problem;
 use penstock_api::rest::Action;
 use penstock_api::scan::{PageReply, PageSource, RootKind, ScanRequest};
-use penstock_api::transfer::{TransferRequest, TransferView};
+use penstock_api::transfer::{TransferRequest, TransferState, TransferView};
 use penstock_proto::id::{Name, TransferId};
 
 /// Code of a source's answer that a scan is not open there.
@@ -41,6 +41,19 @@ pub trait SiteClient: Send + Sync {
     /// # Errors
     /// Status 404: the site does not know it.
     fn show(&self, site: &Name, id: TransferId) -> Result<TransferView, Problem>;
+
+    /// The same, but the site answers when the state is another one than `seen`, and after
+    /// `wait_ms` at the latest.
+    ///
+    /// # Errors
+    /// As [`SiteClient::show`].
+    fn news(
+        &self,
+        site: &Name,
+        id: TransferId,
+        seen: TransferState,
+        wait_ms: u32,
+    ) -> Result<TransferView, Problem>;
 
     /// Does something to such a transfer.
     ///

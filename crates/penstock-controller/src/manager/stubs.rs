@@ -22,6 +22,23 @@ impl Manager {
         }
     }
 
+    /// A transfer of another site when its state is another one than `seen`, after `wait_ms` at the
+    /// latest; `None` if this site owns it or does not know it. A silent owner may be noticed at
+    /// once.
+    ///
+    /// # Errors
+    /// The state database cannot be read.
+    pub fn foreign_news(
+        &self,
+        id: TransferId,
+        seen: TransferState,
+        wait_ms: u32,
+    ) -> Result<Option<TransferView>, Problem> {
+        let stub = self.inner.parts.state.stub(id)?;
+        let wait = Some((seen, wait_ms));
+        Ok(stub.map(|stub| self.inner.refresh_when(stub, &mut Vec::new(), wait)))
+    }
+
     /// The site that owns a transfer has told that it needs our pages no more: drop them, and see
     /// once more how it ended. `opener`: that site is known to have opened the scan.
     pub fn forget_foreign(&self, owner: &Name, id: TransferId, opener: bool) {
@@ -62,6 +79,17 @@ impl Inner {
     /// A stub as its owner shows it now, or as it was last seen, with the reason. Owners that do
     /// not answer go to `silent` and are not asked again by the same caller.
     pub(super) fn refresh(&self, stub: Stub, silent: &mut Vec<Name>) -> TransferView {
+        self.refresh_when(stub, silent, None)
+    }
+
+    /// The same; with a state and milliseconds, the owner answers when the state is another one,
+    /// or after that time.
+    fn refresh_when(
+        &self,
+        stub: Stub,
+        silent: &mut Vec<Name>,
+        wait: Option<(TransferState, u32)>,
+    ) -> TransferView {
         let Stub { owner, mut view } = stub;
         if view.state.is_ended() && view.state != TransferState::Failed {
             return view;
@@ -70,7 +98,11 @@ impl Inner {
             view.reason = format!("site `{owner}` cannot be reached; shown as last seen");
             return view;
         }
-        match self.parts.sites.show(&owner, view.id) {
+        let asked = match wait {
+            None => self.parts.sites.show(&owner, view.id),
+            Some((seen, wait_ms)) => self.parts.sites.news(&owner, view.id, seen, wait_ms),
+        };
+        match asked {
             Ok(now) => {
                 if now != view {
                     self.remember(&owner, &now);

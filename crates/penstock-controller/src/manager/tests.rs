@@ -93,6 +93,16 @@ impl SiteClient for FakeSites {
         self.owned.lock().unwrap().get(&id).cloned().ok_or_else(|| unknown(id))
     }
 
+    fn news(
+        &self,
+        site: &Name,
+        id: TransferId,
+        _: TransferState,
+        _: u32,
+    ) -> Result<TransferView, Problem> {
+        self.show(site, id)
+    }
+
     fn act(&self, _: &Name, id: TransferId, _: Action) -> Result<TransferView, Problem> {
         self.show(&"lab".parse().unwrap(), id)
     }

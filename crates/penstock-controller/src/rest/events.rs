@@ -7,14 +7,16 @@ use axum::extract::{Path, State};
 use axum::response::sse::{Event as Line, KeepAlive, Sse};
 use futures_util::stream::{self, Stream};
 use penstock_api::rest::Event;
+use penstock_api::transfer::{TransferState, TransferView};
 use penstock_proto::id::TransferId;
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
+use tokio::time::Instant;
 
 use super::{ProblemReply, RestParts, blocking};
 use crate::manager::Caller;
 
-/// How often a transfer is looked at when no event of it comes: always so if another site owns it.
+/// How often a transfer is looked at when no event of it comes.
 const LOOK: Duration = Duration::from_secs(1);
 
 fn line(event: &Event) -> Result<Line, Infallible> {
@@ -42,8 +44,8 @@ struct Follow {
     parts: RestParts,
     id: TransferId,
     events: Receiver<Event>,
-    begun: bool,
-    ended: bool,
+    /// The state that was told last.
+    seen: Option<TransferState>,
 }
 
 /// One transfer: its status at once, then every second or when it changes, its summary at last.
@@ -54,7 +56,7 @@ pub(super) async fn one(
     let events = parts.manager.events();
     let manager = parts.manager.clone();
     let id = blocking(move || manager.resolve(&id)).await?;
-    let follow = Follow { parts, id, events, begun: false, ended: false };
+    let follow = Follow { parts, id, events, seen: None };
     Ok(Sse::new(stream::unfold(follow, async |mut follow| {
         let event = follow.next().await?;
         Some((line(&event), follow))
@@ -63,19 +65,39 @@ pub(super) async fn one(
 
 impl Follow {
     async fn next(&mut self) -> Option<Event> {
-        if self.ended {
+        if self.seen.is_some_and(TransferState::is_ended) {
             return None;
         }
-        if self.begun
-            && let Some(error) = self.wait().await
-        {
-            return Some(error);
-        }
-        self.begun = true;
         let (manager, id) = (self.parts.manager.clone(), self.id);
-        let view = blocking(move || manager.show(id, &Caller::User)).await.ok()?;
-        self.ended = view.state.is_ended();
+        let mut told = None;
+        if let Some(seen) = self.seen {
+            told = self.foreign(seen).await;
+            if told.is_none()
+                && let Some(error) = self.wait().await
+            {
+                return Some(error);
+            }
+        }
+        let view = match told {
+            Some(view) => view,
+            None => blocking(move || manager.show(id, &Caller::User)).await.ok()?,
+        };
+        self.seen = Some(view.state);
         Some(Event::of(&view))
+    }
+
+    /// Waits until the owner of a foreign transfer has news, or for [`LOOK`]; `None` at once if
+    /// this site owns it.
+    async fn foreign(&self, seen: TransferState) -> Option<TransferView> {
+        let (manager, id) = (self.parts.manager.clone(), self.id);
+        let wake = Instant::now() + LOOK;
+        let view = blocking(move || manager.foreign_news(id, seen, LOOK.as_millis() as u32));
+        let view = view.await.ok()??;
+        if view.state == seen {
+            // An owner that cannot be reached says so at once.
+            tokio::time::sleep_until(wake).await;
+        }
+        Some(view)
     }
 
     /// Waits until something is to be told; an error event is told as it is.
@@ -94,4 +116,29 @@ impl Follow {
             }
         }
     }
+}
+
+/// Waits until one of `events` says that a transfer is in another state than `seen`, `wait` at
+/// most.
+pub async fn another_state(
+    events: &mut Receiver<Event>,
+    id: TransferId,
+    seen: TransferState,
+    wait: Duration,
+) {
+    let changed = async {
+        loop {
+            match events.recv().await {
+                Ok(Event::Status(event) | Event::Summary(event))
+                    if event.id == id && event.state != seen =>
+                {
+                    return;
+                }
+                Ok(_) | Err(RecvError::Lagged(_)) => {}
+                Err(RecvError::Closed) => return,
+            }
+        }
+    };
+    // Whoever waits looks again in either case.
+    let _ = tokio::time::timeout(wait, changed).await;
 }

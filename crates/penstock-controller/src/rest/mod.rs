@@ -27,6 +27,7 @@ use serde::de::DeserializeOwned;
 use tokio::io::AsyncReadExt as _;
 
 use crate::manager::{Caller, Manager};
+pub use events::another_state;
 pub use socket::serve;
 
 /// Bytes of a file that are sent at a time.

@@ -6,6 +6,7 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use axum::extract::{Extension, FromRequestParts, Json, Path, Query, Request, State};
 use axum::http::request::Parts;
@@ -20,9 +21,11 @@ use penstock_api::site::{
     OpenScan, OpenedScan, PAGE_WAIT_MS_MAX, PairHalf, SITE_API_VERSION, SiteHealth, VERSION_HEADER,
     check_version,
 };
-use penstock_api::transfer::{TransferRequest, TransferView};
+use penstock_api::transfer::{TransferRequest, TransferState, TransferView};
 use penstock_controller::manager::{Caller, Manager};
-use penstock_controller::rest::{Body, ProblemReply, blocking, not_found, stream_file};
+use penstock_controller::rest::{
+    Body, ProblemReply, another_state, blocking, not_found, stream_file,
+};
 use penstock_controller::sites::SCAN_UNKNOWN;
 use penstock_proto::capability::Capability;
 use penstock_proto::id::{Name, TransferId};
@@ -147,12 +150,33 @@ async fn submit(
     Ok((if new { StatusCode::CREATED } else { StatusCode::OK }, Json(view)))
 }
 
+#[derive(Deserialize)]
+struct NewsQuery {
+    /// Answer when the state is another one than this, or `wait_ms` have passed.
+    seen: Option<TransferState>,
+    #[serde(default)]
+    wait_ms: u32,
+}
+
 async fn show(
     State(parts): State<SiteParts>,
     Calling(site): Calling,
     Path(id): Path<String>,
+    Query(query): Query<NewsQuery>,
 ) -> Reply<TransferView> {
-    blocking(move || parts.manager.show(id_of(&id)?, &Caller::Site(site))).await.map(Json)
+    let id = id_of(&id)?;
+    let mut events = parts.manager.events();
+    let look = || {
+        let (manager, caller) = (Arc::clone(&parts.manager), Caller::Site(site.clone()));
+        blocking(move || manager.show(id, &caller))
+    };
+    let view = look().await?;
+    if query.seen != Some(view.state) {
+        return Ok(Json(view));
+    }
+    let wait = Duration::from_millis(query.wait_ms.min(PAGE_WAIT_MS_MAX).into());
+    another_state(&mut events, id, view.state, wait).await;
+    look().await.map(Json)
 }
 
 async fn digests(

@@ -13,7 +13,7 @@ use penstock_api::scan::{PageReply, ScanRequest};
 use penstock_api::site::{
     OpenScan, OpenedScan, PAGE_WAIT_MS_MAX, SITE_API_VERSION, VERSION_HEADER, check_version,
 };
-use penstock_api::transfer::{TransferRequest, TransferView};
+use penstock_api::transfer::{TransferRequest, TransferState, TransferView};
 use penstock_controller::sites::{RemoteScan, SiteClient};
 use penstock_io::trust::{Purpose, client_config, explain, peer_server_name};
 use penstock_proto::id::{Name, TransferId};
@@ -296,6 +296,20 @@ impl SiteClient for Sites {
 
     fn show(&self, site: &Name, id: TransferId) -> Result<TransferView, Problem> {
         self.get(&Call::new(site, Method::GET, format!("/transfers/{id}")))
+    }
+
+    fn news(
+        &self,
+        site: &Name,
+        id: TransferId,
+        seen: TransferState,
+        wait_ms: u32,
+    ) -> Result<TransferView, Problem> {
+        let seen = http::encode(&seen)?;
+        let seen = String::from_utf8_lossy(&seen);
+        let path = format!("/transfers/{id}?seen={}&wait_ms={wait_ms}", seen.trim_matches('"'));
+        let deadline = DEADLINE + Duration::from_millis(wait_ms.into());
+        self.get(&Call { deadline, ..Call::new(site, Method::GET, path) })
     }
 
     fn act(&self, site: &Name, id: TransferId, action: Action) -> Result<TransferView, Problem> {
