@@ -208,6 +208,14 @@ impl FetchMachine {
         }
     }
 
+    /// Something came on a lane at `at`, though not a whole frame: the path is slow, the lane is not
+    /// dead.
+    pub fn handle_heard(&mut self, at: Instant, lane: LaneId) {
+        if let Some(load) = self.lanes.get_mut(&lane) {
+            load.heard = load.heard.max(at);
+        }
+    }
+
     /// A round trip was measured; the least one counts.
     pub fn handle_rtt(&mut self, rtt: Duration) {
         self.rtt = Some(self.rtt.map_or(rtt, |known| known.min(rtt)));

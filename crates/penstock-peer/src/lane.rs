@@ -26,8 +26,10 @@ use crate::target::Dialer;
 use crate::task::{ByteTally, Pieces, Shared};
 use crate::write::PieceWriter;
 
-/// An idle lane shows that it lives this often.
-const PING: Duration = Duration::from_secs(20);
+/// A lane on which nothing comes is asked this often whether it lives. One that owes nothing else
+/// and does not answer within the same time is dead: it must not be found out only once it holds
+/// what another dead lane left behind.
+const PING: Duration = Duration::from_secs(5);
 
 /// Runs one lane from dialling to its end.
 pub(crate) fn run(
@@ -63,11 +65,13 @@ pub(crate) fn run(
         writer: PieceWriter::new(shared.tree.clone(), Arc::clone(&shared.large), true),
         asked: BTreeMap::new(),
         current: None,
+        pinged: false,
         body: Vec::new(),
         tally: ByteTally::new(lane),
     };
     let outcome = worker.run(waker);
     let carried = worker.stream.bytes_received();
+    worker.tally.flush(shared, carried);
     match outcome {
         Ok(()) => shared.lane_down(lane, None),
         Err(_) if shared.is_stopping() => shared.lane_down(lane, None),
@@ -118,6 +122,8 @@ struct Worker<'a> {
     asked: BTreeMap<u32, Request>,
     /// The request that is being answered, and its page.
     current: Option<(Request, Arc<Pieces>)>,
+    /// It was asked whether it lives, and nothing has come since.
+    pinged: bool,
     body: Vec<u8>,
     tally: ByteTally,
 }
@@ -140,10 +146,14 @@ impl Worker<'_> {
                 Wake::Interrupted => {
                     waker.clear();
                 }
-                Wake::Timeout => {
+                Wake::Timeout if !self.pinged => {
+                    self.pinged = true;
                     let stamp = frame::encode_stamp(0);
                     self.stream.send(&Header::of(FrameKind::Ping, 0, &stamp), &stamp, &[])?;
                 }
+                Wake::Timeout if self.asked.is_empty() => return Err(LaneError::TimedOut),
+                // The fetch machine gives a lane that owes an answer more time.
+                Wake::Timeout => {}
             }
         }
     }
@@ -168,6 +178,7 @@ impl Worker<'_> {
         let began = Instant::now();
         let mut body = std::mem::take(&mut self.body);
         let header = self.stream.recv_header(&mut body)?;
+        self.pinged = false;
         match header.kind {
             FrameKind::Data => self.data(&header, &body)?,
             FrameKind::Refusal => self.refusal(&header, &body)?,

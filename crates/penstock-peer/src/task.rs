@@ -487,9 +487,16 @@ fn tend_lanes(shared: &Arc<Shared>, threads: &Mutex<Vec<JoinHandle<()>>>) {
         state.fetch.poll_silent_lanes(now)
     };
     for lane in silent {
-        if let Some(closer) = shared.lock().closers.get(&lane) {
+        let mut state = shared.lock();
+        let Some(closer) = state.closers.get(&lane) else { continue };
+        let silence = closer.silence();
+        if silence >= LANE_SILENCE_MAX {
             tracing::warn!(?lane, "a lane is silent and is cut");
             closer.shutdown();
+        } else {
+            let heard = Instant(now.0.saturating_sub(silence.as_nanos() as u64));
+            state.fetch.handle_heard(heard, lane);
+            state.moved = state.moved.max(heard);
         }
     }
     let nothing_for = now.since(shared.lock().moved);

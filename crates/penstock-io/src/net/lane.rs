@@ -14,7 +14,7 @@ use rustls::ExtractedSecrets;
 use super::clear::{ClearReceiver, ClearSender, MacKey};
 use super::error::LaneError;
 use super::record::{Opener, Sealer};
-use super::socket::{LaneRtt, SocketOptions, rtt_of};
+use super::socket::{LaneRtt, SocketOptions, rtt_of, silence_of};
 use super::wire::Wire;
 
 /// What ended a [`LaneStream::wait`].
@@ -278,5 +278,11 @@ impl LaneCloser {
     pub fn shutdown(&self) {
         // The only failure is `NotConnected`, which is what was wanted.
         let _ = self.tcp.shutdown(Shutdown::Both);
+    }
+
+    /// How long nothing has come: a lane on a slow path may take minutes for one stride and is not
+    /// dead all the while. A lane that cannot be asked has been silent for ever.
+    pub fn silence(&self) -> Duration {
+        silence_of(&self.tcp).unwrap_or(Duration::MAX)
     }
 }

@@ -147,6 +147,8 @@ pub struct LaneRtt {
 
 /// Bytes of `struct tcp_info` that are read: up to `tcpi_min_rtt` (Linux 4.6).
 const TCP_INFO_BYTES: usize = 152;
+/// Offset of `tcpi_last_data_recv`, milliseconds since then.
+const TCP_INFO_LAST_RECEIVED: usize = 52;
 /// Offset of `tcpi_rtt`, microseconds (linux/tcp.h; the layout is ABI).
 const TCP_INFO_RTT: usize = 68;
 /// Offset of `tcpi_min_rtt`, microseconds.
@@ -157,26 +159,39 @@ const TCP_INFO_MIN_RTT: usize = 148;
 /// # Errors
 /// The kernel's, if this is not a TCP socket.
 pub fn rtt_of(socket: impl AsFd) -> io::Result<LaneRtt> {
+    let info = tcp_info(socket.as_fd())?;
+    let microseconds = |at| Duration::from_micros(u64::from(word_of(&info, at)));
+    Ok(LaneRtt { smoothed: microseconds(TCP_INFO_RTT), min: microseconds(TCP_INFO_MIN_RTT) })
+}
+
+/// How long ago TCP received the last data of a connection.
+///
+/// # Errors
+/// The kernel's, if this is not a TCP socket.
+pub(super) fn silence_of(socket: impl AsFd) -> io::Result<Duration> {
+    let info = tcp_info(socket.as_fd())?;
+    Ok(Duration::from_millis(u64::from(word_of(&info, TCP_INFO_LAST_RECEIVED))))
+}
+
+fn word_of(info: &[u8; TCP_INFO_BYTES], at: usize) -> u32 {
+    let mut bytes = [0; 4];
+    bytes.copy_from_slice(&info[at..at + 4]);
+    u32::from_ne_bytes(bytes)
+}
+
+fn tcp_info(socket: BorrowedFd<'_>) -> io::Result<[u8; TCP_INFO_BYTES]> {
     let mut info = [0u8; TCP_INFO_BYTES];
     let mut length = mem::size_of_val(&info) as libc::socklen_t;
     // SAFETY: the kernel writes at most `length` bytes to `info`, which is that long, and the
     // descriptor is open as long as it is borrowed. `rtt_of_loopback_is_short` reads the result.
     let result = unsafe {
         libc::getsockopt(
-            socket.as_fd().as_raw_fd(),
+            socket.as_raw_fd(),
             libc::IPPROTO_TCP,
             libc::TCP_INFO,
             info.as_mut_ptr().cast(),
             &raw mut length,
         )
     };
-    if result != 0 {
-        return Err(io::Error::last_os_error());
-    }
-    let microseconds = |at: usize| {
-        let mut bytes = [0; 4];
-        bytes.copy_from_slice(&info[at..at + 4]);
-        Duration::from_micros(u64::from(u32::from_ne_bytes(bytes)))
-    };
-    Ok(LaneRtt { smoothed: microseconds(TCP_INFO_RTT), min: microseconds(TCP_INFO_MIN_RTT) })
+    if result == 0 { Ok(info) } else { Err(io::Error::last_os_error()) }
 }
