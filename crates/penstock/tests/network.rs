@@ -4,13 +4,21 @@
 
 #[allow(unreachable_pub, reason = "helpers of one test binary")]
 mod common_net;
+#[path = "network/distance.rs"]
+mod distance;
+#[path = "network/secret.rs"]
+mod secret;
+#[path = "network/steer.rs"]
+mod steer;
 
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use common_net::proxy::{flips_in, flips_in_records};
 use common_net::stream::{FlipPlan, Part};
-use common_net::{World, assert_same, make_set, seed};
+use common_net::{World, assert_same, make_set, random_file, seed};
+use rand::SeedableRng as _;
+use rand_chacha::ChaCha8Rng;
 
 /// Moves a set from `a` to `b` while bits are flipped, and gives the flips and the summary.
 fn move_damaged(plan: FlipPlan, options: &[&str]) -> (u64, serde_json::Value) {
@@ -111,5 +119,21 @@ fn a_silent_black_hole_is_noticed() {
     world.b.wait_done(&id);
     println!("done after {:.1} s", holed.elapsed().as_secs_f64());
     assert!(holed.elapsed() < Duration::from_secs(40), "it was slow to notice");
+    assert_same(&world.a.store.join("src"), &world.b.store.join("dst"));
+}
+
+/// Promise (f): a lane that needs longer for one stride than silence is allowed is slow, not dead.
+#[test]
+fn a_slow_link_is_not_taken_for_a_dead_one() {
+    let seed = seed();
+    let world = World::new();
+    let mut rng = ChaCha8Rng::seed_from_u64(seed);
+    random_file(&world.a.store.join("src/file"), 700 << 10, &mut rng);
+    // A stride of 512 KiB takes 23 s, beyond the 20 s of silence that end a lane.
+    world.proxy_a.set_rate(Some(180e3));
+    let id = world.b.submit(&["a:data/src/", "b:data/dst"]);
+    let summary = world.b.wait_done(&id);
+    println!("{:.1} s", summary["seconds"]);
+    assert_eq!(summary["bytes_resent"], 0, "a living lane was cut: {summary}");
     assert_same(&world.a.store.join("src"), &world.b.store.join("dst"));
 }

@@ -194,7 +194,7 @@ impl Site {
 
 impl Drop for Site {
     fn drop(&mut self) {
-        if std::thread::panicking() {
+        if std::thread::panicking() || std::env::var_os("PENSTOCK_TEST_LOG").is_some() {
             let log = fs::read_to_string(self.log()).unwrap_or_default();
             let lines: Vec<_> = log.lines().collect();
             let tail = lines[lines.len().saturating_sub(40)..].join("\n");

@@ -1,0 +1,90 @@
+//! A long way: 200 ms of round trip, with and without a bottleneck.
+
+use std::fs;
+use std::time::Duration;
+
+use rand::SeedableRng as _;
+use rand_chacha::ChaCha8Rng;
+
+use crate::common_net::proxy::Arrival;
+use crate::common_net::{World, assert_same, random_file, seed};
+
+const ONE_WAY: Duration = Duration::from_millis(100);
+const ROUND_TRIP: Duration = Duration::from_millis(200);
+
+/// The arrivals between two shares of all bytes.
+fn middle(arrivals: &[Arrival], from: f64, to: f64) -> &[Arrival] {
+    let total: u64 = arrivals.iter().map(|arrival| arrival.bytes).sum();
+    let at = |share: f64| {
+        let mut left = (total as f64 * share) as u64;
+        arrivals.iter().position(|arrival| {
+            let reached = arrival.bytes >= left;
+            left = left.saturating_sub(arrival.bytes);
+            reached
+        })
+    };
+    &arrivals[at(from).unwrap()..=at(to).unwrap()]
+}
+
+/// Decision 1: requests are pipelined over the bandwidth-delay product, so that 200 ms of round
+/// trip do not idle the link. Judged by the idle time of the proxy's own bottleneck in the middle
+/// of the transfer, which a slow test machine makes longer only if it cannot keep up with 20 MB/s.
+#[test]
+fn a_long_way_does_not_idle_the_link() {
+    const RATE: f64 = 160e6;
+    let seed = seed();
+    let world = World::new();
+    let source = world.a.store.join("large.bin");
+    random_file(&source, 96 << 20, &mut ChaCha8Rng::seed_from_u64(seed));
+    for proxy in world.proxies() {
+        proxy.set_delay(ONE_WAY);
+        proxy.set_rate(Some(RATE));
+    }
+    world.proxy_a.take_arrivals();
+    let id = world.b.submit(&["a:data/large.bin", "b:data/large.bin"]);
+    let summary = world.b.wait_done(&id);
+    let arrivals = world.proxy_a.take_arrivals();
+    let mut passed = 0;
+    for (number, arrival) in arrivals.iter().enumerate() {
+        passed += arrival.bytes;
+        if number % 200 == 0 {
+            println!("after {:?}: {passed} bytes", arrival.at - arrivals[0].at);
+        }
+    }
+    let steady = middle(&arrivals, 0.15, 0.9);
+    let idle: Duration = steady[1..].iter().map(|arrival| arrival.idle).sum();
+    let longest = steady[1..].iter().map(|arrival| arrival.idle).max().unwrap();
+    let took = steady[steady.len() - 1].at - steady[0].at;
+    let used = 1.0 - idle.as_secs_f64() / took.as_secs_f64();
+    println!(
+        "{:.1} s in all; link used {:.0} %, longest gap {longest:?}",
+        summary["seconds"],
+        used * 100.0
+    );
+    assert!(longest < ROUND_TRIP, "the link was idle for {longest:?}");
+    assert!(used >= 0.85, "the link was used {used:.2} of the time");
+    assert_eq!(fs::read(source).unwrap(), fs::read(world.b.store.join("large.bin")).unwrap());
+}
+
+/// Decision 1, promise of small files: 2,000 files of 4 KiB cost a few round trips in all, not one
+/// each, nor one for each lane and pack.
+#[test]
+fn small_files_cost_few_round_trips() {
+    let mut rng = ChaCha8Rng::seed_from_u64(seed());
+    let world = World::new();
+    for number in 0..2000 {
+        let path = world.a.store.join(format!("src/{}/{number}", number % 10));
+        random_file(&path, 4096, &mut rng);
+    }
+    world.proxies().iter().for_each(|proxy| proxy.set_delay(ONE_WAY));
+    world.proxy_a.take_arrivals();
+    let id = world.b.submit(&["a:data/src/", "b:data/dst"]);
+    let summary = world.b.wait_done(&id);
+    let arrivals = world.proxy_a.take_arrivals();
+    // What waits for an answer to its answer comes no sooner than a round trip later.
+    let waits = arrivals.windows(2).filter(|pair| pair[1].at - pair[0].at >= ROUND_TRIP * 9 / 10);
+    let waits = waits.count();
+    println!("{waits} round trips of silence, {:.1} s", summary["seconds"]);
+    assert!(waits <= 12, "{waits} round trips of silence");
+    assert_same(&world.a.store.join("src"), &world.b.store.join("dst"));
+}
