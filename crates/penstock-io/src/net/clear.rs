@@ -24,12 +24,12 @@ const DIRECT_BYTES: usize = 4 * 1024;
 
 /// The key of one direction and the number of its next frame.
 pub(super) struct MacKey {
-    key: [u8; 32],
-    counter: u64,
+    pub(super) key: [u8; 32],
+    pub(super) counter: u64,
 }
 
 impl MacKey {
-    fn next_mac(&mut self, header: &[u8; HEADER_BYTES], body: &[u8]) -> [u8; MAC_BYTES] {
+    pub(super) fn next_mac(&mut self, header: &[u8; HEADER_BYTES], body: &[u8]) -> [u8; MAC_BYTES] {
         let mut hasher = blake3::Hasher::new_keyed(&self.key);
         hasher.update(&self.counter.to_le_bytes());
         hasher.update(header);

@@ -24,6 +24,8 @@
 
 mod clear;
 mod error;
+#[cfg(fuzzing)]
+pub mod fuzz;
 mod handshake;
 mod lane;
 mod record;

@@ -169,7 +169,7 @@ impl Sealer {
     }
 
     /// Seals one record whose content lies in one piece, straight from there.
-    fn seal(&mut self, content_type: u8, content: &[u8]) -> Result<(), LaneError> {
+    pub(super) fn seal(&mut self, content_type: u8, content: &[u8]) -> Result<(), LaneError> {
         let nonce = self.key.next_nonce()?;
         let (header, sealed, tail) = split_record(&mut self.out[self.filled..], content.len());
         self.key
@@ -215,7 +215,7 @@ impl Sealer {
         Ok(part)
     }
 
-    fn flush(&mut self, wire: &mut impl Write) -> Result<(), LaneError> {
+    pub(super) fn flush(&mut self, wire: &mut impl Write) -> Result<(), LaneError> {
         wire.write_all(&self.out[..self.filled])?;
         self.filled = 0;
         Ok(())
