@@ -1,5 +1,5 @@
-//! What comes over a lane after its hello (docs/protocol.md, 3): raw bytes, and bytes that a hostile
-//! peer has protected as it should, as TLS records and as frames in clear.
+//! What comes over a lane after its hello (docs/protocol.md, 3): raw bytes, and bytes that a
+//! hostile peer has protected as it should, as TLS records and as frames in clear.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -680,7 +680,9 @@ mod tests {
     proptest::proptest! {
         /// Every decoder survives hostile bytes: an error or a message, never a panic.
         #[test]
-        fn hostile_bytes_never_panic(bytes in proptest::collection::vec(proptest::num::u8::ANY, 0..300)) {
+        fn hostile_bytes_never_panic(
+            bytes in proptest::collection::vec(proptest::num::u8::ANY, 0..300)
+        ) {
             let _ = Hello::decode(&bytes);
             let _ = HelloReply::decode(&bytes);
             let _ = Fetch::decode(&bytes);

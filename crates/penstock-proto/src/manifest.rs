@@ -457,8 +457,8 @@ mod tests {
         assert_eq!(Page::decode(&bytes), Err(DecodeError::Invalid("name twice")));
     }
 
-    /// Promise (g): a small page that claims huge files is refused before it is cut into pieces, and
-    /// sums of their sizes do not overflow.
+    /// Promise (g): a small page that claims huge files is refused before it is cut into pieces,
+    /// and sums of their sizes do not overflow.
     #[test]
     fn a_page_of_impossible_sizes_is_refused() {
         let slicing = Slicing::default();

@@ -57,8 +57,8 @@ impl Default for Slicing {
 
 impl Slicing {
     /// Size of the extents of a file of `file_bytes`: `extent_bytes`, doubled until the file has at
-    /// most [`EXTENTS_PER_FILE`] or the extent is [`EXTENT_BYTES_CEILING`], and then until it has at
-    /// most [`EXTENTS_PER_FILE_MAX`].
+    /// most [`EXTENTS_PER_FILE`] or the extent is [`EXTENT_BYTES_CEILING`], and then until it has
+    /// at most [`EXTENTS_PER_FILE_MAX`].
     pub fn extent_bytes_of(&self, file_bytes: u64) -> u64 {
         let mut extent = self.extent_bytes;
         loop {
@@ -157,7 +157,7 @@ mod tests {
         }
     }
 
-    /// Parameters that would divide by zero or overrun a buffer are refused wherever they come from.
+    /// Parameters that would divide by zero or overrun a buffer are refused.
     #[test]
     fn unsound_parameters_are_refused() {
         let sound = Slicing::default();

@@ -92,7 +92,8 @@ pub fn format_rate(bits_per_second: f64) -> String {
 /// Why a size that a person typed was not understood.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "`{0}` is not a size: give a number and optionally B, K, M, G, T or P (KiB, MiB, … binary; KB, MB, … decimal)"
+    "`{0}` is not a size: give a number and optionally B, K, M, G, T or P (KiB, MiB, … binary; \
+     KB, MB, … decimal)"
 )]
 pub struct ParseSizeError(String);
 
