@@ -51,6 +51,9 @@ pub struct TaskSpec {
     pub store_id: u64,
     /// The last sync epoch that succeeded; the store's marker must be at least this (A5).
     pub epoch: u64,
+    /// The store is older than the ledger (A5): its marker is left alone, so that another crash
+    /// does not hide that, until [`Task::doubt_is_over`].
+    pub doubt: bool,
     /// From where.
     pub source: SourceAccess,
     /// Which hash verifies the data.
@@ -116,6 +119,9 @@ pub struct TaskFigures {
 pub trait Task: Send + Sync {
     /// What is measured now.
     fn figures(&self) -> TaskFigures;
+
+    /// Everything that the ledger knows has been looked at again: epochs mark the store from now on.
+    fn doubt_is_over(&self);
 
     /// Stops fetching, ends what is in progress, hands over its last reports, waits for its threads.
     /// With `discard` the temporary files it knows are removed.

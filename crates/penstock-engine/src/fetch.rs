@@ -298,6 +298,32 @@ impl FetchMachine {
         }
     }
 
+    /// Forgets one attempt at a large file, whatever is queued or asked of it: its temporary file is
+    /// gone, or it has failed. Another attempt at the same file stays.
+    pub fn handle_file_forgotten(&mut self, page: u32, entry: u32, generation: u32) {
+        let of_file = |item: &Item| {
+            item.length > 0
+                && (item.piece.page, item.first_entry) == (page, entry)
+                && item.generation == generation
+        };
+        let queued = self.queue.iter().chain(self.later.iter().map(|(_, item)| item));
+        let asked = self.asked.values().map(|asked| &asked.item);
+        let pieces: Vec<PieceRef> =
+            queued.chain(asked).filter(|item| of_file(item)).map(|item| item.piece).collect();
+        for piece in pieces {
+            if self.pieces.get(&piece).is_some_and(|known| known.generation == generation) {
+                self.pieces.remove(&piece);
+            }
+        }
+        self.queue.retain(|item| !of_file(item));
+        self.queued_bytes = self.queue.iter().map(|item| item.bytes).sum();
+        self.later.retain(|(_, item)| !of_file(item));
+        self.later_bytes = self.later.iter().map(|(_, item)| item.bytes).sum();
+        for asked in self.asked.values_mut().filter(|asked| of_file(&asked.item)) {
+            asked.forgotten = true;
+        }
+    }
+
     /// A sync has failed: forgets every piece in hand, for what was written of it may be lost as
     /// well (A4). Gives the pieces and their attempts, to be reported as returned.
     pub fn handle_sync_failed(&mut self) -> Vec<(PieceRef, u32)> {
@@ -534,6 +560,33 @@ mod tests {
         let failed = vec![failure(4, FailurePhase::Read)];
         let piece = machine.handle_answered(now, request.request, vec![], failed, 0).unwrap();
         assert_eq!(piece.failures, [failure(4, FailurePhase::Read)]);
+        assert!(machine.is_idle());
+    }
+
+    /// B1: when the temporary file of an attempt is gone, only that attempt is forgotten; the next
+    /// one, granted meanwhile, goes on.
+    #[test]
+    fn b1_a_lost_attempt_takes_no_other_with_it() {
+        let mut machine = FetchMachine::new();
+        machine.handle_lane_up(Instant(0), LANE);
+        let extent = |piece, generation| Item {
+            length: 100,
+            first_entry: 7,
+            end_entry: 8,
+            generation,
+            ..item(piece, 100)
+        };
+        machine.handle_granted(extent(0, 0));
+        machine.handle_granted(extent(1, 0));
+        let old = machine.poll_request(Instant(0), LANE).unwrap();
+        machine.handle_file_forgotten(0, 7, 0);
+        assert!(!machine.has_queue());
+        machine.handle_granted(extent(0, 1));
+        machine.handle_file_forgotten(0, 7, 0);
+        assert_eq!(machine.handle_answered(Instant(0), old.request, vec![], vec![], 100), None);
+        let new = machine.poll_request(Instant(0), LANE).unwrap();
+        let done = machine.handle_answered(Instant(0), new.request, vec![], vec![], 100).unwrap();
+        assert_eq!(done.generation, 1);
         assert!(machine.is_idle());
     }
 

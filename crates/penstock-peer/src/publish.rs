@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::PoisonError;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use penstock_api::problem::{Exit, Problem};
@@ -91,18 +92,19 @@ impl Publisher<'_> {
     fn sync(&mut self, epoch: u64) {
         let shared = self.shared;
         if let Err(offline) = shared.tree.target.check_identity(&shared.identity) {
-            shared.lock().epochs.handle_synced(false);
+            // The epoch stays sealed: nothing of it is renamed or reported, and the task ends.
             shared.broken(store_offline(&shared.spec.store, chain(&offline)));
             return;
         }
         let outcome = if shared.tree.sync_nothing {
             Ok(())
         } else {
-            shared
-                .tree
-                .target
-                .write_marker(shared.spec.transfer, epoch)
-                .and_then(|()| shared.tree.target.sync())
+            let marked = if shared.keep_marker.load(Ordering::Acquire) {
+                Ok(())
+            } else {
+                shared.tree.target.write_marker(shared.spec.transfer, epoch)
+            };
+            marked.and_then(|()| shared.tree.target.sync())
         };
         let full = outcome.as_ref().is_err_and(StoreError::is_out_of_space);
         let mut guard = shared.lock();
@@ -114,6 +116,7 @@ impl Publisher<'_> {
                 tracing::error!(epoch, error = %chain(&error), "sync failed");
                 let errno = error.errno().and_then(|errno| u16::try_from(errno).ok()).unwrap_or(0);
                 shared.report(state, Report::SyncFailed { epoch, errno });
+                state.return_all();
                 drop(guard);
                 if full {
                     let problem =
@@ -168,10 +171,8 @@ impl Publisher<'_> {
                 match self.finish(&pieces.page, entry, generation, touched) {
                     Ok(Named::Yes) => files = 1,
                     Ok(Named::Gone) => return None,
-                    Err(error) => {
-                        failures.push(failure(entry, &error));
-                        remove_temporary(self.shared, &pieces.page, entry, generation);
-                    }
+                    // What was begun of it goes when the controller has committed the failure.
+                    Err(error) => failures.push(failure(entry, &error)),
                 }
             }
             Piece::Pack { first, end, .. } => {
@@ -322,10 +323,7 @@ impl Publisher<'_> {
             return;
         }
         let pack = matches!(kind, Piece::Pack { .. });
-        if pack && !failures.is_empty() {
-            let entries = failures.iter().map(|failure| failure.entry).collect();
-            state.excepted.insert(piece, entries);
-        }
+        state.except(piece, pack, &failures);
         let publication = pack.then_some(Publication { piece, generation });
         let files = if pack { digests.len() as u64 } else { 0 };
         let now = sys::boottime_now();
@@ -418,6 +416,7 @@ impl Publisher<'_> {
     }
 
     fn discard(&mut self, number: u32, index: u32, generation: u32) {
+        self.shared.lock().fetch.handle_file_forgotten(number, index, generation);
         self.shared.large.close(number, index);
         let Ok(pieces) = self.shared.page(number) else { return };
         remove_temporary(self.shared, &pieces.page, index, generation);

@@ -179,8 +179,12 @@ impl TargetPeer for TargetService {
         spec: &TaskSpec,
         control: Arc<dyn TaskControl>,
     ) -> Result<Arc<dyn Task>, Problem> {
+        let target = self.stores.target(&spec.store)?;
+        let marker = target.read_marker(spec.transfer).ok().flatten();
         let parts = TaskParts {
-            target: self.stores.target(&spec.store)?,
+            target,
+            // A store that keeps nothing has every marker.
+            marker: marker.filter(|marker| *marker != u64::MAX).unwrap_or(0),
             identity: self.identify(spec)?,
             reach: self.reach(spec)?,
             pool: self.pool.clone(),

@@ -27,6 +27,7 @@ use penstock_io::net::LaneCloser;
 use penstock_io::store::{Source, StoreIdentity, Target};
 use penstock_io::sys::{self, EventFd};
 use penstock_proto::id::LaneId;
+use penstock_proto::journal::EntryFailure;
 use penstock_proto::slicing::PieceRef;
 use penstock_proto::units::Instant;
 
@@ -113,6 +114,32 @@ impl ByteTally {
     }
 }
 
+impl State {
+    /// Remembers which entries of a written pack get no name.
+    pub(crate) fn except(&mut self, piece: PieceRef, pack: bool, failures: &[EntryFailure]) {
+        self.excepted.remove(&piece);
+        if pack && !failures.is_empty() {
+            let entries = failures.iter().map(|failure| failure.entry).collect();
+            self.excepted.insert(piece, entries);
+        }
+    }
+
+    /// A sync has failed: all that is in hand is returned, for what was written of it may be lost
+    /// (A4). To be called after the failure itself was reported.
+    pub(crate) fn return_all(&mut self) {
+        let mut returned = self.fetch.handle_sync_failed();
+        self.chores.retain(|chore| match chore {
+            Work::Recheck { piece, generation, .. } => {
+                returned.push((*piece, *generation));
+                false
+            }
+            _ => true,
+        });
+        let report = |(piece, generation)| Report::Returned { piece, generation };
+        self.reports.extend(returned.into_iter().map(report));
+    }
+}
+
 /// Everything that the threads of a task share.
 pub(crate) struct Shared {
     pub(crate) spec: TaskSpec,
@@ -127,6 +154,8 @@ pub(crate) struct Shared {
     pub(crate) publish_wake: Condvar,
     local_wake: Condvar,
     stopping: AtomicBool,
+    /// The store's sync marker stays as it is: the ledger is in doubt (A5).
+    pub(crate) keep_marker: AtomicBool,
     stop_until: AtomicU64,
     pages: Mutex<VecDeque<Arc<Pieces>>>,
     pub(crate) verified: AtomicU64,
@@ -245,7 +274,7 @@ impl Shared {
         if written.lost {
             let failures = Vec::new();
             state.fetch.handle_answered(now, request.request, Vec::new(), failures, 0);
-            state.fetch.handle_forgotten(piece);
+            state.fetch.handle_file_forgotten(piece.page, first_entry, generation);
             let lost = Report::Lost { page: piece.page, entry: first_entry, generation };
             self.report(state, lost);
             return;
@@ -266,10 +295,7 @@ impl Shared {
 
     fn handle_fetched(&self, state: &mut State, now: Instant, pack: bool, done: FetchedPiece) {
         let FetchedPiece { piece, generation, digests, failures, bytes } = done;
-        if pack && !failures.is_empty() {
-            let entries = failures.iter().map(|failure| failure.entry).collect();
-            state.excepted.insert(piece, entries);
-        }
+        state.except(piece, pack, &failures);
         let publication = pack.then_some(Publication { piece, generation });
         let files = if pack { digests.len() as u64 } else { 0 };
         let epoch = state.epochs.handle_written(now, bytes, files, publication);
@@ -569,6 +595,8 @@ fn spawn_lane(
 pub(crate) struct TaskParts {
     pub(crate) target: Target,
     pub(crate) identity: StoreIdentity,
+    /// The store's sync marker for the transfer: an epoch is never used twice (A5).
+    pub(crate) marker: u64,
     pub(crate) reach: Reach,
     pub(crate) pool: BufferPool,
 }
@@ -591,7 +619,7 @@ impl RunningTask {
         let state = State {
             fetch: FetchMachine::new(),
             lanes: LaneMachine::new(limits, seed),
-            epochs: EpochMachine::new(spec.epoch, EpochLimits::default()),
+            epochs: EpochMachine::new(spec.epoch.max(parts.marker), EpochLimits::default()),
             chores: VecDeque::new(),
             excepted: BTreeMap::new(),
             reports: Vec::new(),
@@ -624,6 +652,7 @@ impl RunningTask {
             publish_wake: Condvar::new(),
             local_wake: Condvar::new(),
             stopping: AtomicBool::new(false),
+            keep_marker: AtomicBool::new(spec.doubt),
             stop_until: AtomicU64::new(0),
             pages: Mutex::new(VecDeque::new()),
             verified: AtomicU64::new(0),
@@ -675,6 +704,10 @@ impl Task for RunningTask {
             waiting: waiting_of(&state, local),
             cpu_seconds: sys::cpu_seconds() - shared.cpu_before,
         }
+    }
+
+    fn doubt_is_over(&self) {
+        self.shared.keep_marker.store(false, Ordering::Release);
     }
 
     fn stop(&self, discard: bool) {

@@ -51,6 +51,7 @@ impl Inner {
             root: root.clone(),
             store_id: head.store,
             epoch: head.epoch,
+            doubt: false,
             // Nothing is read from it.
             source: SourceAccess::Local {
                 store: request.source.store.clone(),

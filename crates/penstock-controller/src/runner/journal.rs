@@ -77,40 +77,36 @@ impl Journal {
         }
     }
 
-    /// The records in the first `log_bytes` of a page's log.
+    /// The sound records in the first `log_bytes` of a page's log, and their length.
     ///
-    /// # Errors
-    /// The log is shorter than its head says, or damaged within: the ledger cannot be believed.
+    /// A head that survives `kill -9` can outlive a power cut that its log did not: what the log has
+    /// lost was never called durable, so the pieces are missing again and nothing else is.
     pub(crate) fn read_log(
         &self,
         page: u32,
         log_bytes: u64,
-    ) -> Result<Vec<JournalRecord>, Problem> {
-        if log_bytes == 0 {
-            return Ok(Vec::new());
-        }
+    ) -> Result<(Vec<JournalRecord>, u64), Problem> {
         let path = self.log_path(page);
-        let damaged = |why: String| {
-            Problem::new(
-                Exit::Fatal,
-                "journal-damaged",
-                format!("the ledger at {} is damaged", path.display()),
-            )
-            .because(why)
-            .hint("cancel the transfer and submit it again")
+        let mut bytes = match fs::read(&path) {
+            Ok(bytes) => bytes,
+            Err(cause) if cause.kind() == io::ErrorKind::NotFound => Vec::new(),
+            Err(cause) => return Err(failed("read", &path, &cause)),
         };
-        let mut bytes = vec![0; usize::try_from(log_bytes).unwrap_or(usize::MAX)];
-        File::open(&path)
-            .and_then(|file| file.read_exact_at(&mut bytes, 0))
-            .map_err(|cause| damaged(cause.to_string()))?;
+        bytes.truncate(usize::try_from(log_bytes).unwrap_or(usize::MAX));
         let mut input = Reader::new(&bytes);
         let mut records = Vec::new();
-        while input.remaining() > 0 {
-            let record =
-                JournalRecord::take_from(&mut input).map_err(|cause| damaged(cause.to_string()))?;
+        let mut sound = 0;
+        while let Ok(record) = JournalRecord::take_from(&mut input) {
             records.push(record);
+            sound = bytes.len() - input.remaining();
         }
-        Ok(records)
+        if (sound as u64) < log_bytes {
+            tracing::warn!(
+                path = %path.display(), sound, log_bytes,
+                "a page log is shorter than was committed: what it lost is fetched again"
+            );
+        }
+        Ok((records, sound as u64))
     }
 
     /// Appends to a page's log, so that it is `log_bytes` long afterwards; an uncommitted tail of
@@ -217,12 +213,33 @@ mod tests {
 
         let mut journal = Journal::open(directory.path()).unwrap();
         let durable = [JournalRecord::Durable { pieces: vec![1] }];
-        assert_eq!(journal.read_log(3, committed_bytes).unwrap(), durable);
+        assert_eq!(journal.read_log(3, committed_bytes).unwrap().0, durable);
         let mut next = Vec::new();
         JournalRecord::Durable { pieces: vec![2] }.append_to(&mut next);
         let next_bytes = committed_bytes + next.len() as u64;
         journal.append(3, &next, next_bytes).unwrap();
-        assert_eq!(journal.read_log(3, next_bytes).unwrap().len(), 2);
-        assert!(journal.read_log(3, next_bytes + 1).is_err(), "a short log is not believed");
+        assert_eq!(journal.read_log(3, next_bytes).unwrap().0.len(), 2);
+    }
+
+    /// A8: after a power cut a log may be shorter than its head says, or torn within: the sound
+    /// part counts, and the next append goes behind it.
+    #[test]
+    fn a8_a_log_that_lost_its_tail_counts_as_far_as_it_is_sound() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut journal = Journal::open(directory.path()).unwrap();
+        let mut log = Vec::new();
+        JournalRecord::Durable { pieces: vec![1] }.append_to(&mut log);
+        let first = log.len() as u64;
+        JournalRecord::Durable { pieces: vec![2] }.append_to(&mut log);
+        journal.append(0, &log, log.len() as u64).unwrap();
+        let head = log.len() as u64;
+        fs::OpenOptions::new()
+            .write(true)
+            .open(journal.log_path(0))
+            .and_then(|file| file.set_len(head - 3))
+            .unwrap();
+        let (records, sound) = journal.read_log(0, head).unwrap();
+        assert_eq!((records.len(), sound), (1, first));
+        assert_eq!(journal.read_log(9, 77).unwrap(), (Vec::new(), 0), "a log that is gone");
     }
 }

@@ -29,6 +29,7 @@ use penstock_api::transfer::{Encryption, FailedItem, PathText, Progress, Transfe
 use penstock_engine::transfer::{LedgerCommit, PageStanding, Phase, TransferMachine, WindowLimits};
 use penstock_proto::frame::Framing;
 use penstock_proto::id::{Name, TransferId};
+use penstock_proto::journal::JournalRecord;
 use penstock_proto::manifest::{Page, page_digest};
 
 use control::Shared;
@@ -194,12 +195,13 @@ impl Run {
             Encryption::Tls => Framing::Tls,
             Encryption::Off => Framing::Clear,
         };
-        let spec = TaskSpec {
+        let mut spec = TaskSpec {
             transfer: input.id,
             store: input.store,
             root: input.root,
             store_id: head.store,
             epoch: head.epoch,
+            doubt: false,
             source: input.source,
             digest: input.options.digest,
             framing,
@@ -214,6 +216,7 @@ impl Run {
             input.heads.commit(input.id, &commit)?;
         }
         let doubt_all = start.marker < head.epoch;
+        spec.doubt = doubt_all;
         if doubt_all {
             tracing::warn!(
                 transfer = %input.id, marker = start.marker, epoch = head.epoch,
@@ -221,20 +224,26 @@ impl Run {
             );
         }
         let machine = machine_of(&input.options, &head, &start.incarnation, doubt_all, input.id);
-        let found = (
-            head.pages.len() as u64,
-            head.pages.iter().map(|page| page.files).sum(),
-            head.pages.iter().map(|page| page.bytes).sum(),
-        );
         let shared = Arc::new(Shared::new(machine, journal));
         input.control.update(|view| view.durable_by.clone_from(&start.durable_by));
         let complete = |page: &PageHead| page.complete && !doubt_all;
-        let known: BTreeMap<u32, PageHead> = head
-            .pages
-            .into_iter()
-            .filter(|page| !complete(page))
-            .map(|page| (page.page, page))
-            .collect();
+        let done: Vec<&PageHead> = head.pages.iter().filter(|page| complete(page)).collect();
+        let mut found = (
+            done.iter().map(|page| page.files).sum(),
+            done.iter().map(|page| page.files).sum(),
+            done.iter().map(|page| page.bytes).sum(),
+        );
+        tell_known_failures(&shared, done.into_iter())?;
+        let mut known = BTreeMap::new();
+        for page in head.pages.into_iter().filter(|page| !complete(page)) {
+            // What an earlier run wrote is looked at before anything else is synced: a sync that
+            // fails must find all that it may have lost (A4).
+            let opened = if doubt_all { None } else { open_kept(&shared, &page)? };
+            match opened {
+                Some(opened) => count_found(&mut found, &opened),
+                None => drop(known.insert(page.page, page)),
+            }
+        }
         let task = input.peer.start(&spec, Arc::clone(&shared) as _)?;
         let now = Instant::now();
         let scan_committed = head.scan.is_some();
@@ -284,7 +293,12 @@ impl Run {
             if let Some(problem) = self.shared.take_broken() {
                 return self.break_off(problem);
             }
-            if self.shared.machine().phase() == Phase::Done {
+            let phase = self.shared.machine().phase();
+            if self.doubt_all && phase != Phase::Moving {
+                self.doubt_all = false;
+                self.task.doubt_is_over();
+            }
+            if phase == Phase::Done {
                 return self.finish();
             }
             if !opened {
@@ -322,7 +336,7 @@ impl Run {
         let page = self.check_page(number, encoded)?;
         self.shared.journal().write_page(number, encoded)?;
         let digest = page_digest(encoded);
-        self.count_found(&page);
+        count_found(&mut self.found, &page);
         let page = self.shared.remember(page, digest);
         self.shared.machine().handle_page(&page, digest, Vec::new(), 0, false);
         Ok(())
@@ -335,11 +349,11 @@ impl Run {
             None => self.puller.page_again(head.page, head.digest)?,
         };
         let page = self.check_page(head.page, &encoded)?;
-        let log = self.shared.journal().read_log(head.page, head.log_bytes)?;
-        self.count_found(&page);
+        let (log, log_bytes) = self.shared.journal().read_log(head.page, head.log_bytes)?;
+        count_found(&mut self.found, &page);
         let page = self.shared.remember(page, head.digest);
         let mut machine = self.shared.machine();
-        machine.handle_page(&page, head.digest, log, head.log_bytes, self.doubt_all);
+        machine.handle_page(&page, head.digest, log, log_bytes, self.doubt_all);
         Ok(())
     }
 
@@ -359,12 +373,6 @@ impl Run {
         Ok(page)
     }
 
-    fn count_found(&mut self, page: &Page) {
-        self.found.0 += page.entries().len() as u64;
-        self.found.1 += page.file_count();
-        self.found.2 += page.file_bytes();
-    }
-
     /// Commits what is new: logs, then heads.
     fn commit(&mut self) -> Result<(), Problem> {
         self.committed_at = Instant::now();
@@ -374,7 +382,7 @@ impl Run {
             return Ok(());
         }
         let commit = commit.unwrap_or(LedgerCommit { pages: Vec::new(), synced: None });
-        let durable = commit.synced.is_some();
+        let durable = commit.is_durable();
         {
             let mut journal = self.shared.journal();
             for page in &commit.pages {
@@ -505,6 +513,41 @@ impl Run {
             view.failures = failures;
         });
     }
+}
+
+/// Opens a page of an earlier run from the journal store; `None` if it is not there whole.
+fn open_kept(shared: &Shared, head: &PageHead) -> Result<Option<Page>, Problem> {
+    let kept = shared.journal().read_page(head.page)?;
+    let whole = kept.filter(|encoded| page_digest(encoded) == head.digest);
+    let Some(page) = whole.and_then(|encoded| Page::decode(&encoded).ok()) else {
+        return Ok(None);
+    };
+    let (log, log_bytes) = shared.journal().read_log(head.page, head.log_bytes)?;
+    shared.machine().handle_page(&page, head.digest, log, log_bytes, false);
+    Ok(Some(page))
+}
+
+/// Adds a page to the entries, files and bytes that the scan has found so far.
+fn count_found(found: &mut (u64, u64, u64), page: &Page) {
+    found.0 += page.entries().len() as u64;
+    found.1 += page.file_count();
+    found.2 += page.file_bytes();
+}
+
+/// Links and directories that failed in an earlier run are not counted again.
+fn tell_known_failures<'a>(
+    shared: &Shared,
+    complete: impl Iterator<Item = &'a PageHead>,
+) -> Result<(), Problem> {
+    for page in complete.filter(|page| page.failures > 0) {
+        let (log, _) = shared.journal().read_log(page.page, page.log_bytes)?;
+        let failed = log.iter().filter_map(|record| match record {
+            JournalRecord::Failed(failure) => Some(failure.entry),
+            _ => None,
+        });
+        shared.machine().handle_known_failures(page.page, failed);
+    }
+    Ok(())
 }
 
 fn machine_of(

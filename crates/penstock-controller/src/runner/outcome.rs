@@ -4,6 +4,7 @@ use penstock_api::heads::LedgerHead;
 use penstock_api::problem::{Exit, Problem};
 use penstock_api::scan::ScanSummary;
 use penstock_api::transfer::{FailedItem, PathText};
+use penstock_engine::slice::{Piece, slice};
 use penstock_proto::journal::{DigestForm, EntryDigest, EntryFailure, FailurePhase, JournalRecord};
 use penstock_proto::manifest::Page;
 
@@ -99,8 +100,8 @@ pub(crate) fn write_lists(
         tally.other += scan.errors_more;
         for page_head in with_failures.clone() {
             let page = shared.read_page(page_head.page)?;
-            let log = shared.journal().read_log(page_head.page, page_head.log_bytes)?;
-            for failure in failures_of(&log) {
+            let log = shared.journal().read_log(page_head.page, page_head.log_bytes)?.0;
+            for failure in failures_of(&log, &slice(&page.page)) {
                 tally.count(failure.phase);
                 if let Some(item) = failed_item(&page.page, &failure) {
                     write_item(out, &failures_path, &item)?;
@@ -113,7 +114,7 @@ pub(crate) fn write_lists(
         write_lines(&digests_path, |out| {
             for page_head in &head.pages {
                 let page = shared.read_page(page_head.page)?;
-                let log = shared.journal().read_log(page_head.page, page_head.log_bytes)?;
+                let log = shared.journal().read_log(page_head.page, page_head.log_bytes)?.0;
                 write_digests(out, &digests_path, &page.page, &log)?;
             }
             Ok(())
@@ -131,26 +132,33 @@ fn write_item(
     writeln!(out, "{line}").map_err(|cause| failed("write", path, &cause))
 }
 
-/// The failures that a log ends with: an entry counts once, a piece that was written again later
-/// counts as it was written then.
-fn failures_of(log: &[JournalRecord]) -> Vec<EntryFailure> {
-    let mut by_piece = std::collections::BTreeMap::new();
-    let mut single = std::collections::BTreeMap::new();
+/// The failures that a log ends with. What a later record says of a piece takes the place of what
+/// an earlier one said: an entry of a pack that was fetched again has failed only if it failed then.
+fn failures_of(log: &[JournalRecord], pieces: &[Piece]) -> Vec<EntryFailure> {
+    let mut failed = std::collections::BTreeMap::new();
+    let forget = |failed: &mut std::collections::BTreeMap<u32, EntryFailure>, piece: u32| {
+        if let Some(Piece::Pack { first, end, .. }) = pieces.get(piece as usize) {
+            failed.retain(|entry, _| !(first..end).contains(&entry));
+        }
+    };
     for record in log {
         match record {
             JournalRecord::Written { piece, failures, .. } => {
-                by_piece.insert(*piece, failures.clone());
+                forget(&mut failed, *piece);
+                failed.extend(failures.iter().map(|failure| (failure.entry, *failure)));
+            }
+            JournalRecord::Missing { pieces } => {
+                for piece in pieces {
+                    forget(&mut failed, *piece);
+                }
             }
             JournalRecord::Failed(failure) => {
-                single.insert(failure.entry, *failure);
+                failed.insert(failure.entry, *failure);
             }
             _ => {}
         }
     }
-    for failure in by_piece.into_values().flatten() {
-        single.insert(failure.entry, failure);
-    }
-    single.into_values().collect()
+    failed.into_values().collect()
 }
 
 fn write_digests(
@@ -159,21 +167,18 @@ fn write_digests(
     page: &Page,
     log: &[JournalRecord],
 ) -> Result<(), Problem> {
-    let pieces = penstock_engine::slice::slice(page);
+    let pieces = slice(page);
     let mut digests: std::collections::BTreeMap<u32, EntryDigest> =
         std::collections::BTreeMap::new();
     for record in log {
         if let JournalRecord::Written { piece, digests: found, .. } = record {
-            let of_extent = matches!(
-                pieces.get(*piece as usize),
-                Some(penstock_engine::slice::Piece::Extent { .. })
-            );
+            let of_extent = matches!(pieces.get(*piece as usize), Some(Piece::Extent { .. }));
             if !of_extent {
                 digests.extend(found.iter().map(|digest| (digest.entry, *digest)));
             }
         }
     }
-    let failures = failures_of(log);
+    let failures = failures_of(log, &pieces);
     for (entry, digest) in digests {
         let failed_later = failures.iter().any(|failure| failure.entry == entry);
         let Ok(found) = page.entry(entry) else { continue };
