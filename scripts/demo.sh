@@ -35,7 +35,7 @@ clean_up() {
     for pid in ${daemons[@]+"${daemons[@]}"}; do
         kill "$pid" 2>/dev/null && wait "$pid" 2>/dev/null
     done
-    if [ "$status" -ne 0 ] && [ -n "$demo" ]; then
+    if [ "$status" -ne 0 ] && [ "$status" -lt 128 ] && [ -n "$demo" ]; then
         tail -n 5 "$demo"/*.log >&2 2>/dev/null
     fi
     [ -z "$demo" ] || rm -rf -- "$demo"
