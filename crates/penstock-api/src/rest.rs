@@ -93,7 +93,10 @@ impl Event {
             return Self::Status(event);
         }
         event.failures.clone_from(&view.failures);
-        event.progress.rate_bits_per_s = event.progress.mean_bits_per_s();
+        let mean = event.progress.mean_bits_per_s();
+        event.progress.rate_bits_per_s = mean;
+        // A transfer that ends before anybody looks has no greatest rate yet.
+        event.progress.rate_max_bits_per_s = event.progress.rate_max_bits_per_s.max(mean);
         Self::Summary(event)
     }
 }

@@ -210,9 +210,10 @@ fn summary_text(event: &TransferEvent) -> String {
     let progress = &event.progress;
     let verified = if event.exit == Some(Exit::Done) { ", all verified" } else { "" };
     let mut text = format!(
-        "{}: {} files, {} in {:.1} s, {}{verified}",
+        "{}: {} file{}, {} in {:.1} s, {}{verified}",
         state_name(event.state),
         progress.files,
+        if progress.files == 1 { "" } else { "s" },
         format_bytes(progress.bytes),
         progress.seconds,
         format_rate(progress.rate_bits_per_s),

@@ -348,7 +348,9 @@ pub(crate) fn now_seconds() -> u64 {
 
 fn unknown(text: impl std::fmt::Display) -> Problem {
     let title = format!("there is no transfer `{text}`");
-    Problem::new(Exit::Usage, "transfer-unknown", title).status(404)
+    Problem::new(Exit::Usage, "transfer-unknown", title)
+        .hint("`penstock transfer list` shows those that this site knows")
+        .status(404)
 }
 
 #[cfg(test)]

@@ -56,7 +56,8 @@ impl Manager {
             && (request.target.site != *own || request.source.site != *site)
         {
             let title = format!("site `{site}` may only submit transfers from itself to `{own}`");
-            return Err(Problem::new(Exit::NotAuthorised, "not-authorised", title));
+            let hint = format!("submit it at site `{own}`");
+            return Err(Problem::new(Exit::NotAuthorised, "not-authorised", title).hint(hint));
         }
         if request.target.site != *own {
             return inner.forward(request);

@@ -194,7 +194,9 @@ fn tls_failed(error: impl std::fmt::Display) -> Problem {
 
 fn distrust(site: &Name, url: &str, error: &rustls::Error) -> Problem {
     let title = format!("site `{site}` and this one do not trust each other at {url}");
-    Problem::new(Exit::NotAuthorised, "certificate", title).because(explain(error))
+    Problem::new(Exit::NotAuthorised, "certificate", title).because(explain(error)).hint(
+        "if that site was set up anew, `penstock site unpair` it and `penstock site pair` again",
+    )
 }
 
 /// A body in memory, never more of it than allowed.
@@ -271,12 +273,12 @@ fn lost(site: &Name, url: &str, error: &reqwest::Error) -> Problem {
     let mut words = error.to_string();
     while let Some(inner) = cause {
         words = inner.to_string();
-        let boxed = inner.downcast_ref::<std::io::Error>().and_then(std::io::Error::get_ref);
-        let tls = boxed.and_then(|boxed| boxed.downcast_ref::<rustls::Error>());
-        if let Some(tls) = tls.or_else(|| inner.downcast_ref()) {
+        if let Some(tls) = inner.downcast_ref() {
             return distrust(site, url, tls);
         }
-        cause = inner.source();
+        // The source of an I/O error is that of the error within it, which would be passed over.
+        let boxed = inner.downcast_ref::<std::io::Error>().and_then(std::io::Error::get_ref);
+        cause = boxed.map(|boxed| boxed as &(dyn Error + 'static)).or_else(|| inner.source());
     }
     let words = if error.is_timeout() { "no answer in time".to_owned() } else { words };
     let code = if error.is_connect() || error.is_timeout() { UNREACHABLE } else { BROKEN };
