@@ -6,10 +6,14 @@
 mod common_net;
 #[path = "network/distance.rs"]
 mod distance;
+#[path = "network/faces.rs"]
+mod faces;
 #[path = "network/secret.rs"]
 mod secret;
 #[path = "network/steer.rs"]
 mod steer;
+#[path = "network/trust.rs"]
+mod trust;
 
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};

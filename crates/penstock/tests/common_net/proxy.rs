@@ -112,7 +112,6 @@ struct Inner {
     address: SocketAddr,
     upstream: Mutex<Option<SocketAddr>>,
     refusing: AtomicBool,
-    hole: AtomicBool,
     stop: AtomicBool,
     up: Link,
     down: Link,
@@ -134,7 +133,6 @@ impl Proxy {
             address: listener.local_addr().unwrap(),
             upstream: Mutex::new(None),
             refusing: AtomicBool::new(false),
-            hole: AtomicBool::new(false),
             stop: AtomicBool::new(false),
             up: Link::new(),
             down: Link::new(),
@@ -155,6 +153,10 @@ impl Proxy {
 
     pub fn set_upstream(&self, address: SocketAddr) {
         *lock(&self.0.upstream) = Some(address);
+    }
+
+    pub fn upstream(&self) -> SocketAddr {
+        lock(&self.0.upstream).unwrap()
     }
 
     /// One way each, for all that passes from now on.
@@ -199,11 +201,6 @@ impl Proxy {
     /// Swallows what passes on the connections that there are, without a word. New ones live.
     pub fn swallow(&self) {
         lock(&self.0.conns).iter().for_each(|conn| conn.holed.store(true, Ordering::SeqCst));
-    }
-
-    /// Swallows what passes on new connections as well, or no longer.
-    pub fn set_hole(&self, hole: bool) {
-        self.0.hole.store(hole, Ordering::SeqCst);
     }
 
     /// Takes connections again.
@@ -263,7 +260,7 @@ impl Inner {
         client.set_nodelay(true).unwrap();
         server.set_nodelay(true).unwrap();
         let number = self.dialled.fetch_add(1, Ordering::SeqCst);
-        let holed = AtomicBool::new(self.hole.load(Ordering::SeqCst));
+        let holed = AtomicBool::new(false);
         let conn = Conn { client, server, lane: AtomicBool::new(false), holed, number };
         let conn = Arc::new(conn);
         lock(&self.conns).push(Arc::clone(&conn));
