@@ -17,6 +17,7 @@ use penstock_api::problem::{Exit, Problem};
 use penstock_engine::fetch::Request;
 use penstock_io::net::{ConnectError, LaneError, LaneStream, Wake};
 use penstock_io::sys::EventFd;
+use penstock_io::trust::is_distrust;
 use penstock_proto::frame::{self, Data, FrameKind, Header, Refusal, RefusalCode};
 use penstock_proto::id::LaneId;
 
@@ -92,13 +93,18 @@ fn verdict(error: &ConnectError, why: &str) -> Option<Problem> {
                 .because(why)
                 .hint("check the addresses of the pairing, or pair the sites again"),
         ),
-        ConnectError::Lane { source: LaneError::Handshake(_) | LaneError::Trust(_), .. } => Some(
-            Problem::new(Exit::NotAuthorised, "certificate", "the sites do not trust each other")
-                .because(why)
-                .hint("pair the sites again: `penstock site pair`"),
-        ),
+        ConnectError::Lane { source: LaneError::Trust(_), .. } => Some(distrust(why)),
+        ConnectError::Lane { source: LaneError::Handshake(error), .. } if is_distrust(error) => {
+            Some(distrust(why))
+        }
         _ => None,
     }
+}
+
+fn distrust(why: &str) -> Problem {
+    Problem::new(Exit::NotAuthorised, "certificate", "the sites do not trust each other")
+        .because(why)
+        .hint("pair the sites again: `penstock site pair`")
 }
 
 fn refused(refusal: &Refusal) -> Option<Problem> {

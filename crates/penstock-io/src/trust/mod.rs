@@ -117,6 +117,28 @@ fn refused(error: TrustError) -> rustls::Error {
     Error::InvalidCertificate(CertificateError::Other(OtherError(Arc::new(error))))
 }
 
+/// Whether a TLS error says that one end does not trust the other, so that trying again will not
+/// help. Anything else may be a bit that was flipped on the way, which breaks a handshake as well:
+/// that passes.
+pub fn is_distrust(error: &Error) -> bool {
+    matches!(
+        error,
+        Error::InvalidCertificate(_)
+            | Error::NoCertificatesPresented
+            | Error::AlertReceived(
+                AlertDescription::BadCertificate
+                    | AlertDescription::UnsupportedCertificate
+                    | AlertDescription::CertificateRevoked
+                    | AlertDescription::CertificateExpired
+                    | AlertDescription::CertificateUnknown
+                    | AlertDescription::UnknownCA
+                    | AlertDescription::AccessDenied
+                    | AlertDescription::DecryptError
+                    | AlertDescription::CertificateRequired
+            )
+    )
+}
+
 /// A TLS error in the words of an operator: which certificate was refused, by whom and why.
 pub fn explain(error: &Error) -> String {
     match error {

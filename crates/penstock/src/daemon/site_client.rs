@@ -15,7 +15,7 @@ use penstock_api::site::{
 };
 use penstock_api::transfer::{TransferRequest, TransferState, TransferView};
 use penstock_controller::sites::{RemoteScan, SiteClient};
-use penstock_io::trust::{Purpose, client_config, explain, peer_server_name};
+use penstock_io::trust::{Purpose, client_config, explain, is_distrust, peer_server_name};
 use penstock_proto::id::{Name, TransferId};
 use reqwest::{Method, Response, StatusCode};
 use tokio::io::AsyncReadExt as _;
@@ -156,8 +156,8 @@ impl Sites {
             .get_ref()
             .and_then(|inner| inner.downcast_ref::<rustls::Error>())
         {
-            Some(tls) => Err(distrust(site, &url, tls)),
-            None => Ok(()),
+            Some(tls) if is_distrust(tls) => Err(distrust(site, &url, tls)),
+            _ => Ok(()),
         };
         let look = async {
             let Ok(tcp) = TcpStream::connect(address).await else { return Ok(()) };
@@ -273,7 +273,7 @@ fn lost(site: &Name, url: &str, error: &reqwest::Error) -> Problem {
     let mut words = error.to_string();
     while let Some(inner) = cause {
         words = inner.to_string();
-        if let Some(tls) = inner.downcast_ref() {
+        if let Some(tls) = inner.downcast_ref().filter(|tls| is_distrust(tls)) {
             return distrust(site, url, tls);
         }
         // The source of an I/O error is that of the error within it, which would be passed over.
