@@ -47,6 +47,17 @@ fn flipped_bits_on_tls_lanes_are_repaired() {
     assert!(summary["bytes_resent"].as_u64().unwrap() > 0, "{summary}");
 }
 
+/// Promise (d): a bit flipped within the handshake of a lane, or in the site API, is no wrong
+/// certificate: it passes, and the transfer goes on by itself.
+#[test]
+fn flipped_bits_in_handshakes_and_requests_pass() {
+    let plan = FlipPlan { spared: 0, ..flips_in_records(700, 4) };
+    move_damaged(plan, &[]);
+    // Each request and each answer of the site API is a few hundred bytes.
+    move_damaged(FlipPlan { lanes: false, spared: 4000, ..flips_in_records(700, 3) }, &[]);
+    move_damaged(FlipPlan { lanes: false, spared: 0, ..flips_in_records(700, 4) }, &[]);
+}
+
 /// Promise (c), decision 5, D3: a bit flipped in the payload of a clear lane is found by its
 /// BLAKE3 digest, and costs one repair, not the lane.
 #[test]

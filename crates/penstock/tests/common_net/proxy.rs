@@ -307,7 +307,9 @@ impl Inner {
         let lane = conn.lane.load(Ordering::SeqCst);
         if down && lane {
             counts.lane_bytes.fetch_add(chunk.len() as u64, Ordering::SeqCst);
-            let plan = *lock(&self.flips);
+        }
+        if down {
+            let plan = lock(&self.flips).filter(|(plan, _)| plan.lanes == lane);
             if look.flipper.is_none() {
                 look.flipper = plan.map(|(plan, seed)| Flipper::new(plan, seed ^ conn.number));
             }
@@ -360,10 +362,10 @@ fn write(conn: &Conn, down: bool, queue: &Receiver<(Instant, Vec<u8>)>) {
 
 /// A plan for lanes under TLS: anywhere behind the handshake.
 pub fn flips_in_records(every: u64, most: u64) -> FlipPlan {
-    FlipPlan { part: Part::Record, spared: 32 * 1024, every, most }
+    FlipPlan { lanes: true, part: Part::Record, spared: 32 * 1024, every, most }
 }
 
 /// A plan for clear lanes.
 pub fn flips_in(part: Part, every: u64, most: u64) -> FlipPlan {
-    FlipPlan { part, spared: 0, every, most }
+    FlipPlan { lanes: true, part, spared: 0, every, most }
 }

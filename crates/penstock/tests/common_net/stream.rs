@@ -76,9 +76,11 @@ impl Framer {
 /// Where bits are flipped, how often, and how many at most.
 #[derive(Clone, Copy, Debug)]
 pub struct FlipPlan {
+    /// On lanes; else on all other connections.
+    pub lanes: bool,
     /// The part that is hit.
     pub part: Part,
-    /// Bytes of that part at the beginning of each lane that are spared: its handshake.
+    /// Bytes of that part at the beginning of each connection that are spared: its handshake.
     pub spared: u64,
     /// Mean distance in bytes of that part.
     pub every: u64,
