@@ -80,7 +80,9 @@ impl Reporter {
         if let Some(bar) = &self.bar {
             bar.set_length(progress.bytes_found.max(1));
             bar.set_position(progress.bytes);
-            bar.set_message(status_line(event));
+            let (standing, reason) = status_parts(event);
+            bar.set_message(standing);
+            bar.set_prefix(reason);
             bar.tick();
         } else if self.mode == Mode::Lines && Instant::now() >= self.line_due {
             self.line_due = Instant::now() + LINE_INTERVAL;
@@ -126,7 +128,11 @@ impl Drop for Reporter {
 fn new_bar() -> ProgressBar {
     let bar = ProgressBar::with_draw_target(Some(1), ProgressDrawTarget::stderr());
     let coloured = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
-    let template = if coloured { "[{bar:24.cyan}] {msg}" } else { "[{bar:24}] {msg}" };
+    let template = if coloured {
+        "[{bar:24.cyan}] {wide_msg}\n{prefix}"
+    } else {
+        "[{bar:24}] {wide_msg}\n{prefix}"
+    };
     // The templates are constants; were one wrong, the default style would do.
     if let Ok(style) = ProgressStyle::with_template(template) {
         bar.set_style(style.progress_chars("=> "));
@@ -136,6 +142,13 @@ fn new_bar() -> ProgressBar {
 
 /// How a transfer stands, in one line.
 pub(crate) fn status_line(event: &TransferEvent) -> String {
+    let (standing, reason) = status_parts(event);
+    if reason.is_empty() { standing } else { format!("{standing}; {reason}") }
+}
+
+/// How far a transfer is, and what it waits for or is limited by. On a terminal they are two lines,
+/// so that neither hides the other.
+fn status_parts(event: &TransferEvent) -> (String, String) {
     let progress = &event.progress;
     let mut line = match event.state {
         TransferState::Running => String::new(),
@@ -151,12 +164,12 @@ pub(crate) fn status_line(event: &TransferEvent) -> String {
     if progress.errors > 0 {
         line.push_str(&format!(", {} failed", progress.errors));
     }
-    if !event.reason.is_empty() {
-        line.push_str(&format!("; {}", event.reason));
-    } else if !progress.limit.is_empty() {
-        line.push_str(&format!("; limited by {}", progress.limit));
-    }
-    line
+    let reason = match (event.reason.as_str(), progress.limit.as_str()) {
+        ("", "") => String::new(),
+        ("", limit) => format!("limited by {limit}"),
+        (reason, _) => reason.to_owned(),
+    };
+    (line, reason)
 }
 
 fn counts(progress: &Progress) -> String {

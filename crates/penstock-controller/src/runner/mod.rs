@@ -309,7 +309,7 @@ impl Run {
 
     /// Opens what the window asks for; gives whether anything was opened.
     fn open_pages(&mut self) -> Result<bool, Problem> {
-        let mut opened = false;
+        let mut opened = self.scan.is_none() && self.end_scan();
         loop {
             let Some(number) = self.shared.machine().wants_page() else { return Ok(opened) };
             if let Some(head) = self.known.remove(&number) {
@@ -322,14 +322,19 @@ impl Run {
                     self.open_new(number, &encoded)?;
                     opened = true;
                 }
-                Some(Pulled::End(summary)) => {
-                    self.shared.machine().handle_scan_end(summary.pages);
-                    self.scan = Some(summary);
-                    opened = true;
-                }
+                Some(Pulled::End(_)) => opened |= self.end_scan(),
                 None => return Ok(opened),
             }
         }
+    }
+
+    /// Takes over the end of the scan as soon as it is known, so that users see totals; gives
+    /// whether it is.
+    fn end_scan(&mut self) -> bool {
+        let Some(summary) = self.puller.end() else { return false };
+        self.shared.machine().handle_scan_end(summary.pages);
+        self.scan = Some(summary);
+        true
     }
 
     fn open_new(&mut self, number: u32, encoded: &[u8]) -> Result<(), Problem> {

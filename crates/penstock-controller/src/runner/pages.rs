@@ -101,6 +101,11 @@ impl Puller {
         }
     }
 
+    /// How the scan ended, if it has; it may be known long before the last page is wanted.
+    pub(crate) fn end(&self) -> Option<ScanSummary> {
+        self.inner.lock().end.clone()
+    }
+
     /// What the puller waits for; empty if it does not.
     pub(crate) fn waiting(&self) -> String {
         self.inner.lock().waiting.clone()
