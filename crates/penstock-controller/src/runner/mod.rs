@@ -322,7 +322,7 @@ impl Run {
                     self.open_new(number, &encoded)?;
                     opened = true;
                 }
-                Some(Pulled::End(_)) => opened |= self.end_scan(),
+                Some(Pulled::End) => opened |= self.end_scan(),
                 None => return Ok(opened),
             }
         }

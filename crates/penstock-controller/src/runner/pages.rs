@@ -23,8 +23,8 @@ const RETRY: (Duration, Duration) = (Duration::from_millis(200), Duration::from_
 pub(crate) enum Pulled {
     /// An encoded page.
     Page(Vec<u8>),
-    /// The scan is complete.
-    End(ScanSummary),
+    /// The scan is complete: see [`Puller::end`].
+    End,
 }
 
 #[derive(Default)]
@@ -78,7 +78,7 @@ impl Puller {
         if let Some(end) = &state.end
             && number >= end.pages
         {
-            return Ok(Some(Pulled::End(end.clone())));
+            return Ok(Some(Pulled::End));
         }
         let runs_ahead = state.next.is_some_and(|next| next >= number);
         if !runs_ahead {
