@@ -1,6 +1,7 @@
 //! Real sites over a bad network: two daemons, with a proxy of ours in front of each that damages,
 //! delays, limits, cuts and swallows what passes. Needs no privileges.
 #![forbid(unsafe_code)]
+#![allow(clippy::print_stdout, reason = "seeds, and what was seen when a test fails")]
 
 #[allow(unreachable_pub, reason = "helpers of one test binary")]
 mod common_net;

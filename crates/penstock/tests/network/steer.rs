@@ -1,5 +1,6 @@
 //! Many transfers at once, seen and steered from both sites.
 
+use std::io::Write as _;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
@@ -116,4 +117,24 @@ fn a_cancelled_transfer_leaves_nothing() {
     while std::fs::read_dir(&scans).is_ok_and(|mut scans| scans.next().is_some()) {
         assert!(began.elapsed() < PATIENCE, "the source keeps the pages of a cancelled transfer");
     }
+}
+
+/// Promise: totals, and with them percent and time left, are shown as soon as the scan has ended,
+/// however much of the data set the target has no room for yet.
+#[test]
+fn totals_are_known_when_the_scan_has_ended() {
+    let world = World::new();
+    let block = vec![7; 1 << 20];
+    let mut file = std::fs::File::create(world.a.store.join("large")).unwrap();
+    // More than the 256 MiB that are granted ahead.
+    for _ in 0..400 {
+        file.write_all(&block).unwrap();
+    }
+    world.proxy_a.set_rate(Some(100e6));
+    let id = world.b.submit(&["a:data/large", "b:data/"]);
+    let view =
+        world.b.show_until(&id, |view| view["progress"]["bytes_verified"].as_u64() > Some(2 << 20));
+    assert_eq!(view["progress"]["scan_complete"], true, "{view}");
+    assert_eq!(view["progress"]["bytes_found"], 400 << 20, "{view}");
+    world.b.ok(&["transfer", "cancel", &id]);
 }
