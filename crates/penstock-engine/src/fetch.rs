@@ -540,6 +540,23 @@ mod tests {
         );
     }
 
+    /// Promise (f): a lane is silent after twenty seconds without a sign of life, counted from the
+    /// last one, however little came: a slow lane is not a dead one.
+    #[test]
+    fn a_slow_lane_is_not_a_silent_one() {
+        let seconds = |seconds: u64| Instant(seconds * 1_000_000_000);
+        let mut machine = FetchMachine::new();
+        machine.handle_lane_up(seconds(0), LANE);
+        machine.handle_granted(item(0, 100));
+        machine.poll_request(seconds(0), LANE).unwrap();
+        assert_eq!(machine.poll_silent_lanes(seconds(20)), [LANE]);
+        machine.handle_heard(seconds(15), LANE);
+        assert_eq!(machine.poll_silent_lanes(seconds(34)), []);
+        assert_eq!(machine.poll_silent_lanes(seconds(35)), [LANE]);
+        machine.handle_heard(seconds(3), LANE);
+        assert_eq!(machine.poll_silent_lanes(seconds(35)), [LANE], "time does not go back");
+    }
+
     /// A11: of a pack of ten files with one that cannot be read, nine are not sent again, and the
     /// piece does end.
     #[test]

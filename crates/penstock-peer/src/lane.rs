@@ -112,7 +112,9 @@ fn refused(refusal: &Refusal) -> Option<Problem> {
         return None;
     }
     let (exit, code) = match refusal.code {
-        RefusalCode::Capability => (Exit::NotAuthorised, "capability"),
+        // It expires, and its key may be changed. The next attempt asks the source's controller
+        // for another one, and that is who says if there is no right to it any more.
+        RefusalCode::Capability => (Exit::Temporary, "capability"),
         RefusalCode::Version => (Exit::Fatal, "version"),
         RefusalCode::Policy => (Exit::NotAuthorised, "policy"),
         _ => (Exit::Fatal, "protocol"),
