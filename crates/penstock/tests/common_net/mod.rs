@@ -101,6 +101,14 @@ impl Site {
         address.unwrap_or_else(|| panic!("site {} is not ready: {line}", self.name))
     }
 
+    /// Kills the daemon, as a crash would.
+    pub fn kill(&mut self) {
+        if let Some((mut child, _)) = self.daemon.take() {
+            child.kill().unwrap();
+            child.wait().unwrap();
+        }
+    }
+
     /// A command for this site.
     pub fn command(&self, args: &[&str]) -> Command {
         let mut command = penstock();

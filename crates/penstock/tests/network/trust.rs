@@ -207,3 +207,17 @@ fn d4_a_third_site_sees_nothing_of_a_transfer() {
     request(&config, scene.address, &format!("DELETE /site/v1/scans/{id}"));
     scene.end();
 }
+
+/// C4: a capability ends long before a very large transfer does, and its key may be changed; the
+/// transfer gets another one and goes on by itself.
+#[test]
+fn c4_a_void_capability_is_replaced() {
+    let mut scene = scene();
+    let other = Site::init(&scene.c.store, "a", None);
+    let a = &mut scene.world.a;
+    a.kill();
+    let key = "trust/capability.key";
+    std::fs::copy(other.dir.join(key), a.dir.join(key)).unwrap();
+    scene.world.proxy_a.set_upstream(a.start());
+    scene.end();
+}
