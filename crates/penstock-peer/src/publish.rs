@@ -9,7 +9,6 @@ use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use penstock_api::problem::{Exit, Problem};
 use penstock_api::task::{Report, TaskPage, Work};
 use penstock_engine::epoch::{EpochAction, Publication};
 use penstock_engine::slice::{Piece, travels_whole};
@@ -22,7 +21,7 @@ use penstock_proto::slicing::PieceRef;
 
 use crate::read::place;
 use crate::stores::{chain, store_offline};
-use crate::task::{Pieces, Shared};
+use crate::task::{Pieces, Shared, full_problem, is_of_store};
 
 /// The publisher looks around at least this often.
 const TICK: Duration = Duration::from_millis(500);
@@ -106,7 +105,6 @@ impl Publisher<'_> {
             };
             marked.and_then(|()| shared.tree.target.sync())
         };
-        let full = outcome.as_ref().is_err_and(StoreError::is_out_of_space);
         let mut guard = shared.lock();
         let state = &mut *guard;
         state.epochs.handle_synced(outcome.is_ok());
@@ -118,10 +116,8 @@ impl Publisher<'_> {
                 shared.report(state, Report::SyncFailed { epoch, errno });
                 state.return_all();
                 drop(guard);
-                if full {
-                    let problem =
-                        Problem::new(Exit::Temporary, "target-full", "the target is full");
-                    shared.broken(problem.because(chain(&error)));
+                if is_of_store(&error) {
+                    shared.broken(full_problem(&error));
                 }
             }
         }
@@ -172,7 +168,7 @@ impl Publisher<'_> {
                     Ok(Named::Yes) => files = 1,
                     Ok(Named::Gone) => return None,
                     // What was begun of it goes when the controller has committed the failure.
-                    Err(error) => failures.push(failure(entry, &error)),
+                    Err(error) => failures.push(self.failure(entry, &error)?),
                 }
             }
             Piece::Pack { first, end, .. } => {
@@ -188,7 +184,7 @@ impl Publisher<'_> {
                         Ok(Named::Yes) => files += 1,
                         Ok(Named::Gone) => return None,
                         Err(error) => {
-                            failures.push(failure(index, &error));
+                            failures.push(self.failure(index, &error)?);
                             remove_temporary(self.shared, &pieces.page, index, generation);
                         }
                     }
@@ -223,7 +219,7 @@ impl Publisher<'_> {
         match self.shared.tree.target.open_temporary(&dir, &name) {
             Ok(file) => {
                 let sync = self.shared.tree.syncs(&file);
-                file.finish(entry.mode, entry.mtime, sync)?;
+                file.finish(self.shared.tree.mode(entry), entry.mtime, sync)?;
             }
             Err(error) if error.is_vanished() => {}
             Err(error) => return Err(error),
@@ -357,7 +353,7 @@ impl Publisher<'_> {
         }
         let there = tree.target.meta(&dir, &leaf)?;
         let same = there.is_some_and(|meta| {
-            meta.size == entry.size && meta.mtime == entry.mtime && meta.mode == entry.mode
+            meta.size == entry.size && meta.mtime == entry.mtime && meta.mode == tree.mode(entry)
         });
         if same { tree.target.open_read(&dir, &leaf).map(Some) } else { Ok(None) }
     }
@@ -409,7 +405,7 @@ impl Publisher<'_> {
             let name = self.shared.tree.temporary(page, expected.entry, generation);
             if let Ok(file) = self.shared.tree.target.open_temporary(&dir, &name) {
                 let sync = self.shared.tree.syncs(&file);
-                file.finish(entry.mode, entry.mtime, sync)?;
+                file.finish(self.shared.tree.mode(&entry), entry.mtime, sync)?;
             }
         }
         Ok(true)
@@ -438,7 +434,8 @@ impl Publisher<'_> {
             };
             made += 1;
             if let Err(error) = outcome {
-                failures.push(failure(index as u32, &error));
+                let Some(failure) = self.failure(index as u32, &error) else { return };
+                failures.push(failure);
             }
         }
         self.tail_done(made, |epoch| Report::LinksDone { page: number, failures, epoch });
@@ -473,11 +470,28 @@ impl Publisher<'_> {
             let path = name::join(&self.shared.tree.root, &pieces.page.page.path(entry));
             let target = &self.shared.tree.target;
             set += 1;
-            if let Err(error) = target.set_dir_attributes(&path, entry.mode, entry.mtime) {
-                failures.push(failure(index as u32, &error));
+            let mode = self.shared.tree.mode(entry);
+            if let Err(error) = target.set_dir_attributes(&path, mode, entry.mtime) {
+                let Some(failure) = self.failure(index as u32, &error) else { return };
+                failures.push(failure);
             }
         }
         self.tail_done(set, |epoch| Report::DirectoriesDone { page: number, failures, epoch });
+    }
+
+    /// What is noted of an entry that failed; `None` if the whole store takes no more: the task then
+    /// ends, and no item has failed.
+    fn failure(&self, entry: u32, error: &StoreError) -> Option<EntryFailure> {
+        if is_of_store(error) {
+            self.shared.broken(full_problem(error));
+            return None;
+        }
+        tracing::warn!(
+            error = %chain(error),
+            "an entry could not be given its name or attributes"
+        );
+        let errno = error.errno().and_then(|errno| u16::try_from(errno).ok()).unwrap_or(0);
+        Some(EntryFailure { entry, phase: FailurePhase::Publish, errno })
     }
 
     fn tail_done(&self, entries: u64, report: impl FnOnce(u64) -> Report) {
@@ -486,12 +500,6 @@ impl Publisher<'_> {
         let epoch = state.epochs.handle_renamed(sys::boottime_now(), 0, entries);
         self.shared.report(state, report(epoch));
     }
-}
-
-fn failure(entry: u32, error: &StoreError) -> EntryFailure {
-    tracing::warn!(error = %chain(error), "an entry could not be given its name or attributes");
-    let errno = error.errno().and_then(|errno| u16::try_from(errno).ok()).unwrap_or(0);
-    EntryFailure { entry, phase: FailurePhase::Publish, errno }
 }
 
 fn remove_temporary(shared: &Shared, page: &TaskPage, index: u32, generation: u32) {

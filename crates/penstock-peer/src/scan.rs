@@ -264,7 +264,10 @@ impl Scan {
                         state.stack.push(part.to_vec());
                     }
                 }
-                Err(error) => state.fail(part, &error),
+                Err(error) => {
+                    state.fail(path, &error);
+                    break;
+                }
             }
         }
         Ok(())

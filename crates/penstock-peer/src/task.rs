@@ -442,8 +442,15 @@ fn waiting_of(state: &State, local: bool) -> String {
     format!("nothing has come from the source for {seconds} s; a silent lane is cut after {most} s")
 }
 
+/// Whether an error is of the whole store and no item's fault: the task is to end with
+/// [`full_problem`], and what met the error is to be tried again.
+pub(crate) fn is_of_store(error: &penstock_io::store::StoreError) -> bool {
+    let offline = matches!(error, penstock_io::store::StoreError::Offline(_));
+    error.is_out_of_space() || error.is_read_only() || offline
+}
+
 /// A store that takes no more.
-fn full_problem(error: &penstock_io::store::StoreError) -> Problem {
+pub(crate) fn full_problem(error: &penstock_io::store::StoreError) -> Problem {
     if error.is_out_of_space() {
         return Problem::new(Exit::Temporary, "target-full", "the target is full")
             .because(chain(error))
@@ -638,6 +645,10 @@ impl RunningTask {
             sync_files: spec.durability == Durability::Fsync,
             sync_nothing: spec.durability == Durability::None,
             digest_list: spec.digest_list,
+            mode_mask: match parts.reach {
+                Reach::Local { .. } => 0o7777,
+                Reach::Remote { .. } => 0o777,
+            },
         };
         let shared = Arc::new(Shared {
             spec: spec.clone(),

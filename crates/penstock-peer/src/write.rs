@@ -24,6 +24,7 @@ use penstock_proto::manifest::Entry;
 use penstock_api::task::TaskPage;
 
 use crate::read::place;
+use crate::task::is_of_store;
 
 /// Where the files of a task go.
 #[derive(Clone)]
@@ -37,6 +38,9 @@ pub(crate) struct TargetTree {
     /// Whether nothing is synced at all.
     pub(crate) sync_nothing: bool,
     pub(crate) digest_list: bool,
+    /// The permission bits that are kept: those of another site never make a program that runs
+    /// with its owner's rights here (D7).
+    pub(crate) mode_mask: u32,
 }
 
 impl TargetTree {
@@ -57,6 +61,11 @@ impl TargetTree {
             identity: entry.identity,
             generation,
         })
+    }
+
+    /// The mode that an entry gets.
+    pub(crate) fn mode(&self, entry: &Entry) -> u32 {
+        entry.mode & self.mode_mask
     }
 
     /// Whether a file in the directory of `file` is to be synced by its writer (A3).
@@ -144,6 +153,8 @@ struct OpenFile {
     next: u64,
     digests: Vec<Digest>,
     sparse: bool,
+    /// Whether bytes were left out, at the end perhaps: the file gets its length by itself.
+    holes: bool,
 }
 
 enum FileHandle {
@@ -274,8 +285,7 @@ impl PieceWriter {
     }
 
     fn write_failed(&mut self, item: &Item, entry: u32, error: StoreError) {
-        let full = error.is_out_of_space() || error.is_read_only();
-        if full || matches!(error, StoreError::Offline(_)) {
+        if is_of_store(&error) {
             self.outcome.fatal = Some(error);
         } else if item.length > 0 && error.is_vanished() {
             self.outcome.lost = true;
@@ -358,11 +368,13 @@ impl PieceWriter {
         let file = open.file.get();
         if record.hole {
             open.sparse = true;
+            open.holes = true;
         } else if record.runs.is_empty() {
             if !bytes.is_empty() {
                 file.write_at(record.offset, bytes)?;
             }
         } else {
+            open.holes = true;
             let mut from = 0;
             for &(start, length) in &record.runs {
                 let part = &bytes[from..from + length as usize];
@@ -407,6 +419,7 @@ impl PieceWriter {
             next: range_of(item, entry).start,
             digests: Vec::new(),
             sparse: false,
+            holes: false,
         })
     }
 
@@ -428,11 +441,11 @@ impl PieceWriter {
         };
         match open.file {
             FileHandle::Own(file) => {
-                if open.sparse {
+                if open.holes {
                     file.set_len(entry.size)?;
                 }
                 let sync = self.tree.syncs(&file);
-                file.finish(entry.mode, entry.mtime, sync)?;
+                file.finish(self.tree.mode(entry), entry.mtime, sync)?;
             }
             FileHandle::Shared(file) => {
                 if self.tree.syncs(&file) {

@@ -458,7 +458,13 @@ impl Run {
         self.peer.clean(&self.spec, &mut std::iter::empty(), 0);
         let head = self.heads.load(self.id)?;
         let scan = self.scan.clone().unwrap_or_default();
-        let tally = outcome::write_lists(&self.shared, &head, &scan, self.options.digest_list)?;
+        let tally = outcome::write_lists(
+            &self.shared,
+            &head,
+            &scan,
+            &self.spec.root,
+            self.options.digest_list,
+        )?;
         self.show();
         Ok(match tally.problem() {
             Some(problem) => RunOutcome::Failed(problem),

@@ -7,6 +7,7 @@ use penstock_api::transfer::{FailedItem, PathText};
 use penstock_engine::slice::{Piece, slice};
 use penstock_proto::journal::{DigestForm, EntryDigest, EntryFailure, FailurePhase, JournalRecord};
 use penstock_proto::manifest::Page;
+use penstock_proto::name;
 
 use super::control::Shared;
 use super::journal::{failed, write_lines};
@@ -81,6 +82,7 @@ pub(crate) fn write_lists(
     shared: &Shared,
     head: &LedgerHead,
     scan: &ScanSummary,
+    root: &PathText,
     digest_list: bool,
 ) -> Result<Tally, Problem> {
     let mut tally = Tally { files: scan.entries, ..Tally::default() };
@@ -115,7 +117,7 @@ pub(crate) fn write_lists(
             for page_head in &head.pages {
                 let page = shared.read_page(page_head.page)?;
                 let log = shared.journal().read_log(page_head.page, page_head.log_bytes)?.0;
-                write_digests(out, &digests_path, &page.page, &log)?;
+                write_digests(out, &digests_path, root, &page.page, &log)?;
             }
             Ok(())
         })?;
@@ -164,6 +166,7 @@ fn failures_of(log: &[JournalRecord], pieces: &[Piece]) -> Vec<EntryFailure> {
 fn write_digests(
     out: &mut dyn std::io::Write,
     path: &std::path::Path,
+    root: &PathText,
     page: &Page,
     log: &[JournalRecord],
 ) -> Result<(), Problem> {
@@ -185,7 +188,12 @@ fn write_digests(
         if failed_later || digest.form == DigestForm::Sparse {
             continue;
         }
-        let line = digest_line(&digest.digest.to_hex(), &page.path(found));
+        // A data set that is one file has the name that it got at the target.
+        let mut name = page.path(found);
+        if name.is_empty() {
+            name = name::split(&root.0).map(|(_, leaf)| leaf.to_vec()).unwrap_or_default();
+        }
+        let line = digest_line(&digest.digest.to_hex(), &name);
         out.write_all(&line).map_err(|cause| failed("write", path, &cause))?;
     }
     Ok(())
