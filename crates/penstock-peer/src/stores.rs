@@ -34,8 +34,8 @@ pub struct StoreSpec {
     pub kind: StoreKind,
     /// Whether nothing may be written to it.
     pub read_only: bool,
-    /// Remove `.penstock` when the last transfer into the store has ended: for `copy`, whose
-    /// target is a user's directory and no store for ever.
+    /// [`crate::TargetService::leave`] removes `.penstock`: for `copy`, whose target is a user's
+    /// directory and no store for ever.
     pub ephemeral: bool,
 }
 

@@ -23,7 +23,7 @@ use penstock_proto::slicing::STRIDE_BYTES_MAX;
 
 use crate::read::place;
 use crate::stores::{Stores, chain, store_offline};
-use crate::task::{Reach, RunningTask, TaskParts};
+use crate::task::{Reach, RunningTask, TaskParts, full_problem};
 
 /// Longest that opening one lane may take: three round trips and a slow start.
 const DIAL_MAX: Duration = Duration::from_secs(15);
@@ -75,6 +75,16 @@ impl TargetService {
     pub fn new(stores: Arc<Stores>, lanes: Option<LaneConfig>, options: SocketOptions) -> Self {
         let pool = BufferPool::new(STRIDE_BYTES_MAX as usize, BUFFERS_MAX);
         Self { stores, lanes, options, pool }
+    }
+
+    /// Removes what makes a directory a store, if it is one for a single transfer only. Call it when
+    /// nothing will be resumed any more: without its identity the store is offline (A5).
+    pub fn leave(&self, store: &Name) {
+        let ephemeral = self.stores.spec(store).is_ok_and(|spec| spec.ephemeral);
+        if ephemeral && let Ok(target) = self.stores.target(store) {
+            target.remove_private();
+            self.stores.reopen(store);
+        }
     }
 
     fn identify(&self, spec: &TaskSpec) -> Result<StoreIdentity, Problem> {
@@ -181,6 +191,9 @@ impl TargetPeer for TargetService {
     ) -> Result<Arc<dyn Task>, Problem> {
         let target = self.stores.target(&spec.store)?;
         let marker = target.read_marker(spec.transfer).ok().flatten();
+        if spec.durability != Durability::None {
+            target.reserve_marker(spec.transfer).map_err(|error| full_problem(&error))?;
+        }
         let parts = TaskParts {
             target,
             // A store that keeps nothing has every marker.
@@ -224,10 +237,6 @@ impl TargetPeer for TargetService {
         }
         if let Err(error) = target.remove_marker(spec.transfer) {
             tracing::warn!(error = %chain(&error), "a sync marker is left");
-        }
-        if self.stores.spec(&spec.store).is_ok_and(|spec| spec.ephemeral) {
-            target.remove_private();
-            self.stores.reopen(&spec.store);
         }
     }
 }

@@ -220,6 +220,8 @@ impl State {
                 .hint("set PENSTOCK_STATE_HOME to a directory that can be written")
         };
         fs::create_dir_all(&directory).map_err(failed)?;
+        // What a copy that was killed at its very end has left.
+        let _ = fs::remove_dir_all(directory.with_extension("gone"));
         let lock = LockFile::acquire(&directory.join("lock")).map_err(|error| {
             Failure::new(ExitCode::Temporary, "the same copy is running already").caused_by(error)
         })?;
@@ -233,8 +235,12 @@ impl State {
         Ok(Self { directory, id, resumed, _lock: lock })
     }
 
+    /// Removes the state: at once as far as the next command can see, for half of it would be a
+    /// ledger that is wrong.
     fn remove(&self) {
-        if let Err(error) = fs::remove_dir_all(&self.directory) {
+        let gone = self.directory.with_extension("gone");
+        let removed = fs::rename(&self.directory, &gone).and_then(|()| fs::remove_dir_all(&gone));
+        if let Err(error) = removed {
             tracing::warn!(path = %self.directory.display(), %error, "state is left");
         }
     }
@@ -260,6 +266,11 @@ struct Copy {
     state: State,
 }
 
+/// Name of the store that is written to.
+fn target_name() -> anyhow::Result<Name> {
+    Ok("target".parse()?)
+}
+
 /// Pages of the scan in this process.
 struct OwnPages {
     source: Arc<SourceService>,
@@ -276,7 +287,7 @@ impl Copy {
     fn run(self, mode: Mode, digests: Option<&Path>) -> anyhow::Result<ExitCode> {
         sys::raise_file_limit();
         let control = Arc::new(RunControl::default());
-        let input = self.input(&control)?;
+        let (input, target) = self.input(&control)?;
         let journal = input.journal.clone();
         let interrupted = watch_signals(&control)?;
         let (ended, end) = mpsc::channel();
@@ -299,11 +310,16 @@ impl Copy {
                 }
             }
         };
-        self.finish(outcome, &control, &journal, &mut reporter, digests, &interrupted)
+        let done = self.finish(outcome, &control, &journal, &mut reporter, digests, &interrupted);
+        if !self.state.directory.exists() {
+            // Only now: until the state is gone, the copy may be taken up again, and needs it.
+            target.leave(&target_name()?);
+        }
+        done
     }
 
-    fn input(&self, control: &Arc<RunControl>) -> anyhow::Result<RunInput> {
-        let (source_store, target_store): (Name, Name) = ("source".parse()?, "target".parse()?);
+    fn input(&self, control: &Arc<RunControl>) -> anyhow::Result<(RunInput, Arc<TargetService>)> {
+        let (source_store, target_store): (Name, Name) = ("source".parse()?, target_name()?);
         let store = |name: &Name, kind: &StoreKind, read_only| StoreSpec {
             name: name.clone(),
             kind: kind.clone(),
@@ -332,19 +348,20 @@ impl Copy {
             return Err(Failure::new(ExitCode::Usage, message).into());
         }
         let heads = SqliteState::open(&directory.join("state.sqlite"))?;
-        let target = TargetService::new(stores, None, SocketOptions::default());
-        Ok(RunInput {
+        let target = Arc::new(TargetService::new(stores, None, SocketOptions::default()));
+        let input = RunInput {
             id: self.state.id,
             options: self.options.clone(),
             store: target_store,
             root: PathText(self.places.target_root.clone()),
             pages: Box::new(OwnPages { source, transfer: self.state.id }),
             source: SourceAccess::Local { store: source_store, root },
-            peer: Arc::new(target),
+            peer: Arc::clone(&target) as _,
             heads: Arc::new(heads),
             journal: directory.join("journal"),
             control: Arc::clone(control),
-        })
+        };
+        Ok((input, target))
     }
 
     fn view(&self, control: &RunControl, state: TransferState) -> TransferView {

@@ -204,6 +204,35 @@ impl PosixStore {
         told.map_err(|error| StoreError::io("stat store", b"", error))
     }
 
+    /// Makes room for the transfer's sync marker, so that it can be written when the disk is full:
+    /// else what was written last could never be called durable. Where a file system writes every
+    /// change to a new place, that cannot be promised. Call it before work; it leaves a marker that
+    /// is there as it is.
+    ///
+    /// # Errors
+    /// As [`PosixStore::write_marker`]; `Io` with `ENOSPC` if there is no room even for this.
+    pub fn reserve_marker(&self, transfer: TransferId) -> Result<(), StoreError> {
+        let name = marker_name(transfer);
+        let path = name::join(STORE_PRIVATE_NAME, &name);
+        self.check_writable("make marker", &path)?;
+        let directory = self.open_private()?.ok_or_else(|| self.identity_missing())?;
+        let reserve = || -> Result<(), Errno> {
+            let flags = OFlags::WRONLY | OFlags::CREATE;
+            let file = create_component(directory.as_fd(), &name, flags, private_mode())?;
+            let mut end = u64::try_from(fstat(&file)?.st_size).unwrap_or(0);
+            let zeros = [0; MARKER_SLOT_BYTES as usize];
+            while end < 2 * MARKER_SLOT_BYTES {
+                let part = (2 * MARKER_SLOT_BYTES - end).min(MARKER_SLOT_BYTES);
+                match pwrite(&file, &zeros[..part as usize], end)? {
+                    0 => return Err(Errno::IO),
+                    count => end += count as u64,
+                }
+            }
+            Ok(())
+        };
+        reserve().map_err(|errno| StoreError::io("make marker", &path, errno))
+    }
+
     /// Writes the transfer's sync marker. Call it before the sync that shall cover it; where files
     /// are synced one by one, it is durable on return.
     ///

@@ -279,6 +279,17 @@ impl Target {
         }
     }
 
+    /// See [`PosixStore::reserve_marker`].
+    ///
+    /// # Errors
+    /// `Offline`; `ReadOnly`; `Io`.
+    pub fn reserve_marker(&self, transfer: TransferId) -> Result<(), StoreError> {
+        match self {
+            Self::Posix(store) => store.reserve_marker(transfer),
+            Self::Null => Ok(()),
+        }
+    }
+
     /// See [`PosixStore::write_marker`].
     ///
     /// # Errors
