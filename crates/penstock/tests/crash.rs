@@ -44,7 +44,8 @@ fn d_a_copy_that_is_killed_again_and_again_goes_on_where_it_was() {
         let time = Duration::from_millis(rng.random_range(100..2200));
         let running = run.watch_for(time);
         drop(slowly);
-        if !running {
+        let ended = run.seen.back().is_some_and(|(_, line)| line["type"] == "summary");
+        if !running || ended {
             run.end().expect(0);
             println!("kill {kill} came too late");
             break;
@@ -76,6 +77,29 @@ fn d_a_copy_that_is_killed_again_and_again_goes_on_where_it_was() {
     assert_same(&source, &target);
     assert!(!target.join(".penstock").exists());
     copy.assert_no_state();
+}
+
+/// Promise (d): a copy that is killed at its very end, while it tidies up, is either done or is
+/// finished by the same command; it is never taken for one whose target is not mounted (A5).
+#[test]
+fn d_a_copy_that_is_killed_while_it_tidies_up_is_finished_by_the_next() {
+    let mut rng = rng("copy killed at its end");
+    let base = scratch();
+    let (source, target) = (base.path().join("src"), base.path().join("dst"));
+    make_files(&mut rng, &source, 100, 1000, &[]);
+    let copy = Copy::new(base.path());
+    let contents = format!("{}/", source.display());
+    for _ in 0..10 {
+        let mut run = copy.spawn(&contents, &target);
+        run.wait_for(|line| line["type"] == "summary");
+        let wait = Duration::from_micros(rng.random_range(0..3000));
+        std::thread::sleep(wait);
+        run.kill();
+        copy.run(&contents, &target).expect(0);
+        assert_same(&source, &target);
+        copy.assert_no_state();
+        assert!(!target.join(".penstock").exists(), "killed {wait:?} after the summary");
+    }
 }
 
 /// Promise: SIGINT and SIGTERM pause a copy: exit 130, and a hint; the same command resumes what

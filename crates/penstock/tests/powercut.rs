@@ -33,7 +33,7 @@ fn transfer_with_power_cuts(test: &str, kind: &str, ledger: Ledger, cuts: u64) {
     let mut disk = Mount::on_loop(base.path(), "disk", kind, 900);
     let (data_a, data_b) = (base.path().join("data-a"), disk.path.join("data"));
     let source = data_a.join("set");
-    make_files(&mut rng, &source, 600, 300_000, &[80 * MIB, 50 * MIB + 1, 30 * MIB, 20 * MIB]);
+    make_files(&mut rng, &source, 600, 300_000, &[90 * MIB, 60 * MIB + 1, 40 * MIB, 30 * MIB]);
     let total = bytes_below(&source);
     let place = if ledger == Ledger::SameDisk { &disk.path } else { base.path() };
     let (a, mut b) = pair_at(base.path(), place, &data_a, &data_b);
@@ -42,9 +42,13 @@ fn transfer_with_power_cuts(test: &str, kind: &str, ledger: Ledger, cuts: u64) {
     let mut resumed = 0;
     for cut in 0..cuts {
         let slowly = Slowly::new(b.daemon_id());
+        // In turn: when more is durable than at the last cut, and at any moment.
         let goal = (resumed + rng.random_range(0..total / 3)).min(total - 1);
         let view = b.wait_until(&id, "progress", |view| {
-            view["state"] == "done" || figure(&view["progress"], "bytes") > goal
+            let (bytes, durable) = ("bytes", "bytes_durable");
+            let name = if cut % 2 == 0 { durable } else { bytes };
+            let wanted = if cut % 2 == 0 { resumed } else { goal };
+            view["state"] == "done" || figure(&view["progress"], name) > wanted
         });
         let progress = &view["progress"];
         println!(

@@ -1,0 +1,90 @@
+//! Promise (g): memory does not grow with the number of files.
+
+mod common_crash;
+
+use std::fs;
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use common_crash::{BINARY, Copy, Ended, Run, scratch};
+
+const MIB: u64 = 1 << 20;
+
+/// Runs a copy and gives the most memory that it had resident, in bytes.
+fn peak_of(copy: &Copy, source: &str, target: &str) -> (u64, Ended) {
+    let run = Run::spawn(&mut copy.command(source, target));
+    let path = format!("/proc/{}/status", run.id());
+    let over = Arc::new(AtomicBool::new(false));
+    let ended = Arc::clone(&over);
+    let watch = std::thread::spawn(move || {
+        let mut peak = 0;
+        while !ended.load(Ordering::Acquire) {
+            let status = fs::read_to_string(&path).unwrap_or_default();
+            let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+            let kib = line.and_then(|rest| rest.trim().strip_suffix("kB"));
+            peak = peak.max(kib.and_then(|text| text.trim().parse::<u64>().ok()).unwrap_or(0));
+            // The kernel has no event for it; the figure never falls.
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        peak * 1024
+    });
+    let outcome = run.end();
+    over.store(true, Ordering::Release);
+    let peak = watch.join().unwrap();
+    let outcome = outcome.expect(0);
+    let (files, seconds) = (outcome.figure("files"), outcome.last["seconds"].as_f64().unwrap());
+    println!(
+        "{source}: {files} files in {seconds:.1} s, {:.0} a second, {} MiB resident",
+        files as f64 / seconds,
+        peak / MIB
+    );
+    (peak, outcome)
+}
+
+fn copy_small_files(files: u64) {
+    let base = scratch();
+    let (source, target) = (base.path().join("src"), base.path().join("dst"));
+    let mut make = Command::new(BINARY);
+    make.args(["dataset", "make"]).arg(&source).args(["--layout", "tree", "--seed", "1"]);
+    make.args(["--files", &files.to_string(), "--size", "64"]);
+    assert!(make.output().unwrap().status.success());
+    let copy = Copy::new(base.path());
+    let (source, target) = (format!("{}/", source.display()), target.display().to_string());
+    let (peak, ended) = peak_of(&copy, &source, &target);
+    assert_eq!(ended.figure("files"), files);
+    assert!(peak > 0 && peak < 256 * MIB, "{} MiB resident", peak / MIB);
+}
+
+/// Promise (g): 100,000 small files move with less than 256 MiB resident.
+#[test]
+fn g_memory_is_bounded_for_100_000_files() {
+    copy_small_files(100_000);
+}
+
+/// Promise (g): `mem:` to `null:` at 20 times the entries costs at most 64 MiB more.
+#[test]
+fn g_memory_does_not_grow_with_generated_entries() {
+    let base = scratch();
+    let copy = Copy::new(base.path());
+    let large = if is_scale() { 10_000_000 } else { 200_000 };
+    let (small, _) = peak_of(&copy, "mem:files=10000,size=16,dirs=10", "null:");
+    let dirs = large / 1000;
+    let (peak, _) = peak_of(&copy, &format!("mem:files={large},size=16,dirs={dirs}"), "null:");
+    assert!(peak <= small + 64 * MIB, "{} MiB against {} MiB", peak / MIB, small / MIB);
+}
+
+/// Promise (g): 1,000,000 small files; with `PENSTOCK_TEST_SCALE=1` only, as it takes minutes.
+#[test]
+fn g_memory_is_bounded_for_1_000_000_files() {
+    if !is_scale() {
+        eprintln!("SKIPPED: set PENSTOCK_TEST_SCALE=1 to copy 1,000,000 files");
+        return;
+    }
+    copy_small_files(1_000_000);
+}
+
+fn is_scale() -> bool {
+    std::env::var_os("PENSTOCK_TEST_SCALE").is_some_and(|value| value == "1")
+}
