@@ -15,15 +15,16 @@ use penstock_api::scan::{PageReply, RootKind, ScanRequest, SourcePeer};
 use penstock_api::transfer::PathText;
 use penstock_io::buffer::BufferPool;
 use penstock_io::net::PendingLane;
+use penstock_io::store::Source;
 use penstock_io::sys;
 use penstock_proto::capability::Capability;
 use penstock_proto::id::{Name, PeerId, TransferId};
 use penstock_proto::slicing::{STRIDE_BYTES_MAX, Slicing};
 use serde::{Deserialize, Serialize};
 
-use crate::scan::{Scan, ScanOptions, root_kind};
+use crate::scan::{Scan, ScanOptions, look, root_kind};
 use crate::serve;
-use crate::stores::Stores;
+use crate::stores::{Stores, store_offline};
 
 /// Checks the signature of a capability that a lane shows, and says what it allows.
 pub type LaneVerifier = Arc<dyn Fn(&[u8]) -> Result<Capability, String> + Send + Sync>;
@@ -55,6 +56,19 @@ struct Kept {
     pack_bytes: u64,
     pack_files: u32,
     version: u16,
+    /// What was mounted at the store when the scan began.
+    fingerprint: String,
+    /// Inode number of the data set's root.
+    inode: u64,
+}
+
+impl Kept {
+    /// Whether the store is still what it was when the scan began (C3). A disk may have another
+    /// number after a reboot; then the root of the data set must be the same file or directory.
+    fn is_there(&self, source: &Source) -> bool {
+        let same = source.fingerprint().is_ok_and(|found| found.to_string() == self.fingerprint);
+        same || look(source, &self.root.0).is_ok_and(|(_, _, meta)| meta.inode == self.inode)
+    }
 }
 
 impl SourceService {
@@ -96,6 +110,11 @@ impl SourceService {
         let kept = self.directory.join(transfer.to_string()).join("request.json");
         let Ok(text) = fs::read_to_string(&kept) else { return Ok(None) };
         let Ok(kept) = serde_json::from_str::<Kept>(&text) else { return Ok(None) };
+        if !kept.is_there(&self.stores.source(&kept.store)?) {
+            self.stores.reopen(&kept.store);
+            let why = "something else is mounted there than when the data set was listed";
+            return Err(store_offline(&kept.store, why));
+        }
         let request = ScanRequest {
             transfer,
             store: kept.store,
@@ -138,7 +157,10 @@ impl SourceService {
         Ok(open)
     }
 
-    fn keep(&self, request: &ScanRequest) -> Result<(), Problem> {
+    fn keep(&self, request: &ScanRequest, source: &Source) -> Result<(), Problem> {
+        let fingerprint =
+            source.fingerprint().map_err(|error| store_offline(&request.store, error))?;
+        let root = look(source, &request.root.0).map(|(_, _, meta)| meta.inode);
         let directory = self.directory.join(request.transfer.to_string());
         let path = directory.join("request.json");
         let kept = Kept {
@@ -150,6 +172,8 @@ impl SourceService {
             pack_bytes: request.slicing.pack_bytes,
             pack_files: request.slicing.pack_files,
             version: request.slicing.version,
+            fingerprint: fingerprint.to_string(),
+            inode: root.unwrap_or(0),
         };
         let text = serde_json::to_vec(&kept).unwrap_or_default();
         let temporary = path.with_extension("new");
@@ -165,12 +189,14 @@ impl SourceService {
 
 impl SourcePeer for SourceService {
     fn open_scan(&self, request: &ScanRequest) -> Result<RootKind, Problem> {
+        // First, whether the store is still the one that was listed: else its root is missing.
+        let known = self.scan(request.transfer)?;
         let source = self.stores.source(&request.store)?;
         let kind = root_kind(&source, &request.root.0)?;
-        if self.scan(request.transfer)?.is_some() {
+        if known.is_some() {
             return Ok(kind);
         }
-        self.keep(request)?;
+        self.keep(request, &source)?;
         let open = self.begin(request)?;
         let mut scans = self.scans.lock().unwrap_or_else(PoisonError::into_inner);
         scans.insert(request.transfer, open);
