@@ -120,10 +120,10 @@ pub trait Task: Send + Sync {
     /// What is measured now.
     fn figures(&self) -> TaskFigures;
 
-    /// Everything that the ledger knows has been looked at again: epochs mark the store from now on.
+    /// Everything that the ledger knows has been looked at again: epochs mark the store from now.
     fn doubt_is_over(&self);
 
-    /// Stops fetching, ends what is in progress, hands over its last reports, waits for its threads.
+    /// Stops fetching, ends what is in progress, hands over its last reports, joins its threads.
     /// With `discard` the temporary files it knows are removed.
     fn stop(&self, discard: bool);
 }

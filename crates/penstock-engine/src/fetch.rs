@@ -208,7 +208,7 @@ impl FetchMachine {
         }
     }
 
-    /// Something came on a lane at `at`, though not a whole frame: the path is slow, the lane is not
+    /// Something came on a lane at `at`, though no whole frame: the path is slow, the lane is not
     /// dead.
     pub fn handle_heard(&mut self, at: Instant, lane: LaneId) {
         if let Some(load) = self.lanes.get_mut(&lane) {
@@ -298,8 +298,8 @@ impl FetchMachine {
         }
     }
 
-    /// Forgets one attempt at a large file, whatever is queued or asked of it: its temporary file is
-    /// gone, or it has failed. Another attempt at the same file stays.
+    /// Forgets one attempt at a large file, whatever is queued or asked of it: its temporary file
+    /// is gone, or it has failed. Another attempt at the same file stays.
     pub fn handle_file_forgotten(&mut self, page: u32, entry: u32, generation: u32) {
         let of_file = |item: &Item| {
             item.length > 0

@@ -1,8 +1,8 @@
 //! One lane at the source: checks who asks and what they may have, then answers requests in turn.
 //!
 //! The source keeps nothing for a request but the request itself, which waits in the socket; a page
-//! that was read for one is kept for the next (soft state, C5). What a lane may read is fixed by the
-//! capability in its hello: the data set of one transfer, whose pages this site made itself. A
+//! that was read for one is kept for the next (soft state, C5). What a lane may read is fixed by
+//! the capability in its hello: the data set of one transfer, whose pages this site made itself. A
 //! request names a page by its digest and entries by their index, never a path.
 
 use std::collections::VecDeque;
@@ -32,7 +32,8 @@ pub(crate) fn serve(service: &Arc<SourceService>, pending: PendingLane) {
     let open = match admit(service, &pending, &hello) {
         Ok(open) => open,
         Err(refusal) => {
-            tracing::warn!(peer = %pending.peer(), transfer = %hello.transfer, %refusal, "lane refused");
+            let (peer, transfer) = (pending.peer(), hello.transfer);
+            tracing::warn!(%peer, %transfer, %refusal, "lane refused");
             pending.refuse(refusal);
             return;
         }

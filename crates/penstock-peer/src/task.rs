@@ -511,27 +511,7 @@ fn hand_over(shared: &Shared) {
 /// Dials, drains and cuts lanes as the machines say.
 fn tend_lanes(shared: &Arc<Shared>, threads: &Mutex<Vec<JoinHandle<()>>>) {
     let now = sys::boottime_now();
-    let silent = {
-        let mut state = shared.lock();
-        if state.fetch.has_queue() {
-            let rate = state.fetch.rate();
-            state.lanes.handle_rate(now, rate);
-        }
-        state.fetch.poll_silent_lanes(now)
-    };
-    for lane in silent {
-        let mut state = shared.lock();
-        let Some(closer) = state.closers.get(&lane) else { continue };
-        let silence = closer.silence();
-        if silence >= LANE_SILENCE_MAX {
-            tracing::warn!(?lane, "a lane is silent and is cut");
-            closer.shutdown();
-        } else {
-            let heard = Instant(now.0.saturating_sub(silence.as_nanos() as u64));
-            state.fetch.handle_heard(heard, lane);
-            state.moved = state.moved.max(heard);
-        }
-    }
+    cut_silent_lanes(shared, now);
     let nothing_for = now.since(shared.lock().moved);
     let idle = shared.lock().fetch.is_idle();
     if nothing_for >= NOTHING_MAX && !idle {
@@ -578,6 +558,31 @@ fn tend_lanes(shared: &Arc<Shared>, threads: &Mutex<Vec<JoinHandle<()>>>) {
                 }
                 return;
             }
+        }
+    }
+}
+
+/// Cuts the lanes that owe an answer and on which nothing has come for too long.
+fn cut_silent_lanes(shared: &Shared, now: Instant) {
+    let silent = {
+        let mut state = shared.lock();
+        if state.fetch.has_queue() {
+            let rate = state.fetch.rate();
+            state.lanes.handle_rate(now, rate);
+        }
+        state.fetch.poll_silent_lanes(now)
+    };
+    for lane in silent {
+        let mut state = shared.lock();
+        let Some(closer) = state.closers.get(&lane) else { continue };
+        let silence = closer.silence();
+        if silence >= LANE_SILENCE_MAX {
+            tracing::warn!(?lane, "a lane is silent and is cut");
+            closer.shutdown();
+        } else {
+            let heard = Instant(now.0.saturating_sub(silence.as_nanos() as u64));
+            state.fetch.handle_heard(heard, lane);
+            state.moved = state.moved.max(heard);
         }
     }
 }

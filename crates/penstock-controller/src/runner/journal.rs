@@ -79,8 +79,8 @@ impl Journal {
 
     /// The sound records in the first `log_bytes` of a page's log, and their length.
     ///
-    /// A head that survives `kill -9` can outlive a power cut that its log did not: what the log has
-    /// lost was never called durable, so the pieces are missing again and nothing else is.
+    /// A head that survives `kill -9` can outlive a power cut that its log did not: what the log
+    /// has lost was never called durable, so the pieces are missing again and nothing else is.
     pub(crate) fn read_log(
         &self,
         page: u32,

@@ -182,7 +182,7 @@ struct Run {
     committed_at: Instant,
     viewed_at: Instant,
     began: Instant,
-    found: (u64, u64, u64),
+    found: Found,
     failures_shown: Vec<FailedItem>,
     rate: RateView,
 }
@@ -191,24 +191,7 @@ impl Run {
     fn begin(input: RunInput) -> Result<Self, Problem> {
         let head = input.heads.load(input.id)?;
         let journal = Journal::open(&input.journal)?;
-        let framing = match input.options.encryption {
-            Encryption::Tls => Framing::Tls,
-            Encryption::Off => Framing::Clear,
-        };
-        let mut spec = TaskSpec {
-            transfer: input.id,
-            store: input.store,
-            root: input.root,
-            store_id: head.store,
-            epoch: head.epoch,
-            doubt: false,
-            source: input.source,
-            digest: input.options.digest,
-            framing,
-            durability: input.options.durability,
-            digest_list: input.options.digest_list,
-            lanes_max: input.options.lanes_max,
-        };
+        let mut spec = spec_of(&input, &head);
         let start = input.peer.prepare(&spec)?;
         if head.store == 0 {
             let commit =
@@ -226,24 +209,7 @@ impl Run {
         let machine = machine_of(&input.options, &head, &start.incarnation, doubt_all, input.id);
         let shared = Arc::new(Shared::new(machine, journal));
         input.control.update(|view| view.durable_by.clone_from(&start.durable_by));
-        let complete = |page: &PageHead| page.complete && !doubt_all;
-        let done: Vec<&PageHead> = head.pages.iter().filter(|page| complete(page)).collect();
-        let mut found = (
-            done.iter().map(|page| page.files).sum(),
-            done.iter().map(|page| page.files).sum(),
-            done.iter().map(|page| page.bytes).sum(),
-        );
-        tell_known_failures(&shared, done.into_iter())?;
-        let mut known = BTreeMap::new();
-        for page in head.pages.into_iter().filter(|page| !complete(page)) {
-            // What an earlier run wrote is looked at before anything else is synced: a sync that
-            // fails must find all that it may have lost (A4).
-            let opened = if doubt_all { None } else { open_kept(&shared, &page)? };
-            match opened {
-                Some(opened) => count_found(&mut found, &opened),
-                None => drop(known.insert(page.page, page)),
-            }
-        }
+        let (known, found) = open_earlier(&shared, head.pages, doubt_all)?;
         let task = input.peer.start(&spec, Arc::clone(&shared) as _)?;
         let now = Instant::now();
         let scan_committed = head.scan.is_some();
@@ -526,6 +492,55 @@ impl Run {
     }
 }
 
+/// What the peer is told of a run.
+fn spec_of(input: &RunInput, head: &LedgerHead) -> TaskSpec {
+    TaskSpec {
+        transfer: input.id,
+        store: input.store.clone(),
+        root: input.root.clone(),
+        store_id: head.store,
+        epoch: head.epoch,
+        doubt: false,
+        source: input.source.clone(),
+        digest: input.options.digest,
+        framing: match input.options.encryption {
+            Encryption::Tls => Framing::Tls,
+            Encryption::Off => Framing::Clear,
+        },
+        durability: input.options.durability,
+        digest_list: input.options.digest_list,
+        lanes_max: input.options.lanes_max,
+    }
+}
+
+/// Entries, files and bytes that a scan has found.
+type Found = (u64, u64, u64);
+
+/// Takes up what an earlier run has left: gives the heads of the pages that are still to be opened,
+/// and what is in the others.
+fn open_earlier(
+    shared: &Shared,
+    heads: Vec<PageHead>,
+    doubt_all: bool,
+) -> Result<(BTreeMap<u32, PageHead>, Found), Problem> {
+    let complete = |page: &PageHead| page.complete && !doubt_all;
+    let (done, open): (Vec<_>, Vec<_>) = heads.into_iter().partition(complete);
+    let files = done.iter().map(|page| page.files).sum();
+    let mut found = (files, files, done.iter().map(|page| page.bytes).sum());
+    tell_known_failures(shared, done.iter())?;
+    let mut known = BTreeMap::new();
+    for page in open {
+        // What an earlier run wrote is looked at before anything else is synced: a sync that fails
+        // must find all that it may have lost (A4).
+        let opened = if doubt_all { None } else { open_kept(shared, &page)? };
+        match opened {
+            Some(opened) => count_found(&mut found, &opened),
+            None => drop(known.insert(page.page, page)),
+        }
+    }
+    Ok((known, found))
+}
+
 /// Opens a page of an earlier run from the journal store; `None` if it is not there whole.
 fn open_kept(shared: &Shared, head: &PageHead) -> Result<Option<Page>, Problem> {
     let kept = shared.journal().read_page(head.page)?;
@@ -539,7 +554,7 @@ fn open_kept(shared: &Shared, head: &PageHead) -> Result<Option<Page>, Problem> 
 }
 
 /// Adds a page to the entries, files and bytes that the scan has found so far.
-fn count_found(found: &mut (u64, u64, u64), page: &Page) {
+fn count_found(found: &mut Found, page: &Page) {
     found.0 += page.entries().len() as u64;
     found.1 += page.file_count();
     found.2 += page.file_bytes();

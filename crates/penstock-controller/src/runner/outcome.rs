@@ -135,7 +135,7 @@ fn write_item(
 }
 
 /// The failures that a log ends with. What a later record says of a piece takes the place of what
-/// an earlier one said: an entry of a pack that was fetched again has failed only if it failed then.
+/// an earlier one said: an entry of a pack that was fetched again has failed only if it did then.
 fn failures_of(log: &[JournalRecord], pieces: &[Piece]) -> Vec<EntryFailure> {
     let mut failed = std::collections::BTreeMap::new();
     let forget = |failed: &mut std::collections::BTreeMap<u32, EntryFailure>, piece: u32| {
