@@ -1,8 +1,8 @@
 //! The source side of this host: scans, and the lanes that it serves.
 //!
 //! State directory: `DIR/<transfer>/` holds the request (`request.json`) and the scan's pages. It
-//! is read again when a restarted daemon is asked about a transfer it does not know, so that a restart
-//! costs the target nothing but a lane.
+//! is read again when a restarted daemon is asked about a transfer it does not know, so that a
+//! restart costs the target nothing but a lane.
 
 use std::collections::BTreeMap;
 use std::fs;
