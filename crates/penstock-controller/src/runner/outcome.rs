@@ -136,11 +136,19 @@ fn write_item(
 
 /// The failures that a log ends with. What a later record says of a piece takes the place of what
 /// an earlier one said: an entry of a pack that was fetched again has failed only if it did then.
+/// Large files lie between the entries of packs, and are not theirs.
 fn failures_of(log: &[JournalRecord], pieces: &[Piece]) -> Vec<EntryFailure> {
     let mut failed = std::collections::BTreeMap::new();
+    let large: std::collections::BTreeSet<u32> = pieces
+        .iter()
+        .filter_map(|piece| match piece {
+            Piece::Finish { entry } => Some(*entry),
+            _ => None,
+        })
+        .collect();
     let forget = |failed: &mut std::collections::BTreeMap<u32, EntryFailure>, piece: u32| {
         if let Some(Piece::Pack { first, end, .. }) = pieces.get(piece as usize) {
-            failed.retain(|entry, _| !(first..end).contains(&entry));
+            failed.retain(|entry, _| large.contains(entry) || !(first..end).contains(&entry));
         }
     };
     for record in log {
@@ -219,4 +227,35 @@ fn digest_line(hex: &str, name: &[u8]) -> Vec<u8> {
     }
     line.push(b'\n');
     line
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Promise (c): a large file that failed stays failed, whatever is said later of the pack that
+    /// its entry lies in; an entry of a pack has failed only if it did the last time.
+    #[test]
+    fn c_a_pack_does_not_take_back_the_failure_of_a_large_file() {
+        let pieces = [
+            Piece::Pack { first: 0, end: 3, files: 2, bytes: 2 },
+            Piece::Extent { entry: 1, offset: 0, length: 1 },
+            Piece::Finish { entry: 1 },
+        ];
+        let failure = |entry| EntryFailure { entry, phase: FailurePhase::Vanished, errno: 2 };
+        let written = |failures| JournalRecord::Written {
+            piece: 0,
+            generation: 0,
+            epoch: 1,
+            digests: Vec::new(),
+            failures,
+        };
+        let log = [
+            written(vec![failure(0), failure(2)]),
+            JournalRecord::Failed(failure(1)),
+            JournalRecord::Missing { pieces: vec![0] },
+            written(vec![failure(2)]),
+        ];
+        assert_eq!(failures_of(&log, &pieces), [failure(1), failure(2)]);
+    }
 }
