@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::net::SocketAddr;
-use std::os::unix::fs::DirBuilderExt as _;
+use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
 use std::path::Path;
 
 use anyhow::Context as _;
@@ -110,11 +110,16 @@ fn make(directory: &Path, init: InitArgs) -> anyhow::Result<()> {
         listen: init.listen.unwrap_or_else(|| SocketAddr::from(([0, 0, 0, 0], PORT_DEFAULT))),
         advertise: init.advertise,
         running_max: penstock_controller::manager::RUNNING_MAX_DEFAULT,
+        cipher_suites: Vec::new(),
         stores,
     };
     config.check().map_err(|why| Failure::new(ExitCode::Usage, why))?;
     fs::DirBuilder::new().recursive(true).mode(0o700).create(directory).map_err(|error| {
         Failure::io(format!("make the directory `{}`", directory.display()), error)
+    })?;
+    // One that was there, as systemd's StateDirectory is, may be open to others.
+    fs::set_permissions(directory, fs::Permissions::from_mode(0o700)).map_err(|error| {
+        Failure::io(format!("close `{}` to others", directory.display()), error)
     })?;
     let authority = SiteAuthority::create(init.name.clone()).context("make the site's keys")?;
     let identity = authority
@@ -205,4 +210,27 @@ fn status(client: &Client, json: bool) -> anyhow::Result<()> {
         status.site.fingerprint
     ))?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Promise: a site directory is for its owner alone, also where the directory was there
+    /// already, open to others.
+    #[test]
+    fn a_site_directory_is_closed_to_others() {
+        let directory = tempfile::tempdir().unwrap();
+        fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o755)).unwrap();
+        let init = InitArgs {
+            name: "lab".parse().unwrap(),
+            peer: "dtn1".parse().unwrap(),
+            listen: None,
+            advertise: Vec::new(),
+            stores: Vec::new(),
+        };
+        make(directory.path(), init).unwrap();
+        let mode = fs::metadata(directory.path()).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o700);
+    }
 }

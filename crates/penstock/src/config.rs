@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use penstock_api::rest::StoreView;
+use penstock_io::trust::CipherSuite;
 use penstock_proto::id::Name;
 use serde::{Deserialize, Serialize};
 
@@ -48,6 +49,10 @@ pub(crate) struct Config {
     /// Transfers that run at a time. Default: 4; more wait for their turn.
     #[serde(default = "running_max_default")]
     pub(crate) running_max: usize,
+    /// TLS 1.3 suites that are spoken, the one to be preferred first; no others are. Default: all,
+    /// in the order of their speed on this CPU.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) cipher_suites: Vec<String>,
     /// The stores: only what is listed here can be read or written by anybody.
     #[serde(default, rename = "store")]
     pub(crate) stores: Vec<StoreConfig>,
@@ -197,7 +202,25 @@ impl Config {
         if self.running_max == 0 {
             return Err("`running_max` must be at least 1".to_owned());
         }
-        Ok(())
+        self.suites().map(drop)
+    }
+
+    /// The TLS suites to be spoken, in order of preference.
+    ///
+    /// # Errors
+    /// One is not known; the text names those that are.
+    pub(crate) fn suites(&self) -> Result<Vec<CipherSuite>, String> {
+        let all = CipherSuite::preferred();
+        if self.cipher_suites.is_empty() {
+            return Ok(all.to_vec());
+        }
+        let parse = |text: &String| {
+            text.parse().map_err(|_| {
+                let known = all.map(|suite| suite.to_string()).join("`, `");
+                format!("`cipher_suites`: `{text}` is none of `{known}`")
+            })
+        };
+        self.cipher_suites.iter().map(parse).collect()
     }
 
     /// The addresses told to other sites, when the daemon listens at `bound`.
@@ -268,6 +291,20 @@ mod tests {
         assert!(exports.may_read(&name("spy"), &name("bin")));
         assert!(!exports.may_write(&name("hpc"), &name("bin")), "it is read-only");
         assert!(!exports.may_read(&name("hpc"), &name("other")));
+    }
+
+    /// Promise: what is listed is spoken, in that order and nothing else; without a list all are,
+    /// AES-128-GCM first where the CPU has AES; a suite that is not known is an error.
+    #[test]
+    fn cipher_suites_are_those_that_are_listed() {
+        let suites = |line: &str| -> Result<Vec<CipherSuite>, String> {
+            toml::from_str::<Config>(&format!("{line}\n{TEXT}")).unwrap().suites()
+        };
+        assert_eq!(suites("").unwrap(), CipherSuite::preferred());
+        let listed = suites(r#"cipher_suites = ["chacha20-poly1305", "aes256-gcm"]"#).unwrap();
+        assert_eq!(listed, [CipherSuite::Chacha20Poly1305, CipherSuite::Aes256Gcm]);
+        let why = suites(r#"cipher_suites = ["rc4"]"#).unwrap_err();
+        assert!(why.contains("`rc4`") && why.contains("`aes128-gcm`"), "{why}");
     }
 
     /// Promise: a configuration that cannot work is refused before anything is started.

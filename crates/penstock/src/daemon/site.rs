@@ -29,7 +29,7 @@ pub(crate) struct Site {
     pub(crate) state: Arc<SqliteState>,
     pub(crate) listen: SocketAddr,
     pub(crate) advertised: Vec<SocketAddr>,
-    pub(crate) suites: [CipherSuite; 3],
+    pub(crate) suites: Vec<CipherSuite>,
     offers: Mutex<Vec<PairingOffer>>,
 }
 
@@ -37,7 +37,7 @@ impl Site {
     /// A site that listens at `listen`, trusting those it is paired with.
     ///
     /// # Errors
-    /// The pairings cannot be read, or one holds no authority.
+    /// The pairings cannot be read, or one holds no authority; a cipher suite is not known.
     pub(crate) fn new(
         config: Config,
         directory: PathBuf,
@@ -50,6 +50,7 @@ impl Site {
         for pairing in state.pairings()? {
             trust.pin(CertificateDer::from(pairing.ca))?;
         }
+        let suites = config.suites().map_err(anyhow::Error::msg)?;
         Ok(Self {
             exports: Exports::of(&config),
             advertised: config.advertised(listen),
@@ -60,7 +61,7 @@ impl Site {
             trust: Arc::new(trust),
             state,
             listen,
-            suites: CipherSuite::preferred(),
+            suites,
             offers: Mutex::default(),
         })
     }
