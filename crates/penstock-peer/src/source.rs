@@ -34,6 +34,7 @@ pub struct SourceService {
     stores: Arc<Stores>,
     directory: PathBuf,
     scans: Mutex<BTreeMap<TransferId, Arc<OpenScan>>>,
+    opening: Mutex<()>,
     pub(crate) pool: BufferPool,
     pub(crate) peer: PeerId,
     pub(crate) verifier: Option<LaneVerifier>,
@@ -44,6 +45,16 @@ pub struct SourceService {
 pub(crate) struct OpenScan {
     pub(crate) scan: Scan,
     pub(crate) store: Name,
+    files_from: Vec<PathText>,
+}
+
+impl OpenScan {
+    /// Whether a request means this data set: an id alone gives nobody a right to pages (C4).
+    fn is_of(&self, request: &ScanRequest) -> bool {
+        self.store == request.store
+            && self.scan.root() == request.root.0
+            && self.files_from == request.files_from
+    }
 }
 
 #[derive(Serialize, Deserialize)]
@@ -85,6 +96,7 @@ impl SourceService {
             stores,
             directory: directory.to_owned(),
             scans: Mutex::new(BTreeMap::new()),
+            opening: Mutex::new(()),
             pool: BufferPool::new(STRIDE_BYTES_MAX as usize, (cpus * 2).max(64)),
             peer,
             verifier,
@@ -104,7 +116,9 @@ impl SourceService {
     /// A transfer's scan, from memory or from disk; `None` if it is not known here.
     pub(crate) fn scan(&self, transfer: TransferId) -> Result<Option<Arc<OpenScan>>, Problem> {
         let mut scans = self.scans.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(open) = scans.get(&transfer) {
+        if let Some(open) = scans.get(&transfer)
+            && !open.scan.is_broken_off()
+        {
             return Ok(Some(Arc::clone(open)));
         }
         let kept = self.directory.join(transfer.to_string()).join("request.json");
@@ -146,6 +160,7 @@ impl SourceService {
         let open = Arc::new(OpenScan {
             scan: Scan::open(&directory, options)?,
             store: request.store.clone(),
+            files_from: request.files_from.clone(),
         });
         let running = Arc::clone(&open);
         std::thread::Builder::new()
@@ -190,7 +205,14 @@ impl SourceService {
 impl SourcePeer for SourceService {
     fn open_scan(&self, request: &ScanRequest) -> Result<RootKind, Problem> {
         // First, whether the store is still the one that was listed: else its root is missing.
+        // One at a time: a client that asks again while its first request is at work must not start
+        // a second scan over the same pages.
+        let _alone = self.opening.lock().unwrap_or_else(PoisonError::into_inner);
         let known = self.scan(request.transfer)?;
+        if known.as_ref().is_some_and(|open| !open.is_of(request)) {
+            let title = "the transfer is known here with another data set";
+            return Err(Problem::new(Exit::NotAuthorised, "scan-known", title));
+        }
         let source = self.stores.source(&request.store)?;
         let kind = root_kind(&source, &request.root.0)?;
         if known.is_some() {
@@ -222,5 +244,42 @@ impl SourcePeer for SourceService {
         {
             tracing::warn!(path = %directory.display(), %cause, "cannot remove old pages");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::stores::{StoreKind, StoreSpec};
+
+    /// C4: who knows a transfer's id and may read one store learns nothing of another store by it.
+    #[test]
+    fn c4_an_id_opens_no_other_data_set() {
+        let work = tempfile::tempdir().unwrap();
+        let spec = |name: &str| {
+            let path = work.path().join(name);
+            fs::create_dir(&path).unwrap();
+            fs::write(path.join("file"), name).unwrap();
+            StoreSpec {
+                name: name.parse().unwrap(),
+                kind: StoreKind::Posix(path),
+                read_only: false,
+                ephemeral: false,
+            }
+        };
+        let stores = Arc::new(Stores::new([spec("secret"), spec("open")]));
+        let peer = PeerId { site: "a".parse().unwrap(), peer: "p".parse().unwrap() };
+        let service = SourceService::new(stores, &work.path().join("state"), peer, None);
+        let request = |store: &str| ScanRequest {
+            transfer: TransferId([7; 16]),
+            store: store.parse().unwrap(),
+            root: PathText::default(),
+            slicing: Slicing::default(),
+            files_from: Vec::new(),
+        };
+        service.open_scan(&request("secret")).unwrap();
+        assert_eq!(service.open_scan(&request("secret")), Ok(RootKind::Directory));
+        let refused = service.open_scan(&request("open")).unwrap_err();
+        assert_eq!(refused.code, "scan-known");
     }
 }
