@@ -75,6 +75,8 @@ struct State {
     complete: bool,
     problem: Option<Problem>,
     stopped: bool,
+    /// No worker runs any more, and it is not complete: another may take up what is sealed.
+    broken_off: bool,
 }
 
 impl Scan {
@@ -203,7 +205,13 @@ impl Scan {
                 state.problem = Some(problem);
             }
         }
+        state.broken_off = state.problem.is_some();
         self.wake.notify_all();
+    }
+
+    /// Whether it ended with a problem that a later attempt may not meet again.
+    pub(crate) fn is_broken_off(&self) -> bool {
+        self.lock().broken_off
     }
 
     /// Hands over the root, or what `files_from` names.
@@ -227,8 +235,19 @@ impl Scan {
             state.stack.push(Vec::new());
             return Ok(());
         }
+        let wanted: HashSet<&[u8]> = self.options.files_from.iter().map(Vec::as_slice).collect();
+        if !resumed && wanted.contains(&b""[..]) {
+            state.stack.push(Vec::new());
+        }
         let mut given = HashSet::new();
         for path in &self.options.files_from {
+            if lies_below(path, &wanted) {
+                // The listing of that directory hands it over, if it is there.
+                if let Err(error) = look(source, &name::join(root, path)) {
+                    state.fail(path, &error);
+                }
+                continue;
+            }
             self.begin_path(source, path, &mut given, &mut state)?;
         }
         Ok(())
@@ -298,7 +317,9 @@ impl Scan {
             let mut state = self.lock();
             state.listing -= 1;
             match outcome {
-                Ok(()) => state.done.push(directory),
+                Ok(true) => state.done.push(directory),
+                // Listed again after a crash, so that its errors are told again (promise (c)).
+                Ok(false) => {}
                 Err(problem) => {
                     state.problem.get_or_insert(problem);
                 }
@@ -307,24 +328,28 @@ impl Scan {
         }
     }
 
+    /// Lists one directory; gives whether all that is in it was handed over.
     fn list(
         &self,
         source: &Source,
         directory: &[u8],
         buffer: &mut ListBuffer,
-    ) -> Result<(), Problem> {
+    ) -> Result<bool, Problem> {
         let full = name::join(&self.options.root, directory);
         let dir = match source.open_dir(&full) {
             Ok(dir) => dir,
             Err(error) => {
                 self.lock().fail(directory, &error);
-                return Ok(());
+                return Ok(false);
             }
         };
         let mut batch: Vec<Found> = Vec::with_capacity(BATCH_ENTRIES);
         let mut problem = None;
+        let mut whole = true;
         let listed = source.list(&dir, buffer, &mut |entry| {
-            batch.push(Found::look(source, &dir, entry.name));
+            let found = Found::look(source, &dir, entry.name);
+            whole &= found.meta.as_ref().err().is_none_or(StoreError::is_vanished);
+            batch.push(found);
             if batch.len() < BATCH_ENTRIES {
                 return ControlFlow::Continue(());
             }
@@ -340,11 +365,12 @@ impl Scan {
         if let Some(problem) = problem {
             return Err(problem);
         }
-        self.hand_over(directory, &mut batch)?;
+        whole &= self.hand_over(directory, &mut batch)?;
         if let Err(error) = listed {
             self.lock().fail(directory, &error);
+            whole = false;
         }
-        Ok(())
+        Ok(whole)
     }
 
     /// Gives a batch to the builder; `false` if the scan is to stop.
@@ -466,7 +492,11 @@ impl Scan {
 
     /// A sealed page, for serving; `None` if there is no such page.
     pub(crate) fn sealed_page(&self, number: u32) -> Option<Vec<u8>> {
-        (number < self.lock().sealed).then(|| fs::read(self.page_path(number)).ok()).flatten()
+        let state = self.lock();
+        // Another scan may have gone on where this one broke off.
+        let sealed = number < state.sealed || state.broken_off;
+        drop(state);
+        sealed.then(|| fs::read(self.page_path(number)).ok()).flatten()
     }
 
     /// Asks the workers to stop; what is sealed stays.
@@ -568,6 +598,18 @@ fn draft_of<'a>(name: &'a [u8], meta: &Meta, link: &'a [u8]) -> Option<EntryDraf
     })
 }
 
+/// Whether a directory that `path` lies in is wanted as a whole.
+fn lies_below(path: &[u8], wanted: &HashSet<&[u8]>) -> bool {
+    let mut at = path;
+    while let Some((parent, _)) = name::split(at) {
+        if wanted.contains(parent) {
+            return true;
+        }
+        at = parent;
+    }
+    false
+}
+
 fn hash(path: &[u8]) -> u64 {
     let digest = blake3::hash(path);
     let bytes = digest.as_bytes();
@@ -593,3 +635,6 @@ fn kept(path: &Path, cause: &io::Error) -> Problem {
         .because(cause)
         .hint("check the state directory's disk; the transfer resumes where it was")
 }
+
+#[cfg(test)]
+mod tests;

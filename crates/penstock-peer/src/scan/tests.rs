@@ -1,0 +1,89 @@
+//! What a scan lists, and what it lists again.
+
+use penstock_io::store::{PosixOptions, PosixStore};
+
+use super::*;
+
+fn source_of(root: &Path) -> Source {
+    let options = PosixOptions { read_only: true, ..PosixOptions::default() };
+    Source::Posix(PosixStore::open(root, options).unwrap())
+}
+
+fn scan_of(directory: &Path, files_from: &[&str]) -> Scan {
+    let options = ScanOptions {
+        transfer: TransferId([5; 16]),
+        root: Vec::new(),
+        slicing: Slicing::default(),
+        files_from: files_from.iter().map(|path| path.as_bytes().to_vec()).collect(),
+        workers: 1,
+    };
+    Scan::open(directory, options).unwrap()
+}
+
+/// All paths of the sealed pages, sorted.
+fn paths_of(scan: &Scan) -> Vec<String> {
+    let pages = (0..).map_while(|number| scan.read_sealed(number).unwrap());
+    let paths = pages.flat_map(|page| {
+        let paths = page.entries().iter().map(|entry| name::escape(&page.path(entry)));
+        paths.collect::<Vec<_>>()
+    });
+    let mut paths: Vec<_> = paths.collect();
+    paths.sort();
+    paths
+}
+
+/// Promise (c): a directory that is wanted as a whole is listed as a whole, once, whatever else of
+/// it is named before or after it; what is named and is not there is an error.
+#[test]
+fn c_files_from_takes_every_path_once_in_any_order() {
+    let root = tempfile::tempdir().unwrap();
+    for path in ["a/b", "c"] {
+        fs::create_dir_all(root.path().join(path)).unwrap();
+    }
+    for path in ["a/x", "a/y", "a/b/z", "c/u", "c/v"] {
+        fs::write(root.path().join(path), b"bytes").unwrap();
+    }
+    let source = source_of(root.path());
+    let expected = ["", "a", "a/b", "a/b/z", "a/x", "a/y", "c", "c/u"];
+    for order in [["a/b/z", "a", "a/x", "c/u"], ["c/u", "a/x", "a/b/z", "a"]] {
+        let kept = tempfile::tempdir().unwrap();
+        let scan = scan_of(kept.path(), &order);
+        scan.run(&source);
+        assert_eq!(paths_of(&scan), expected, "{order:?}");
+        assert!(scan.lock().summary.errors.is_empty());
+    }
+    let kept = tempfile::tempdir().unwrap();
+    let scan = scan_of(kept.path(), &["", "a/none"]);
+    scan.run(&source);
+    assert_eq!(paths_of(&scan).len(), 9);
+    assert_eq!(scan.lock().summary.errors[0].path.0, b"a/none");
+}
+
+/// Promise (c), A12: a directory that could not be listed whole is not done: after a crash it is
+/// listed again and its error told again, or the transfer would end as if all had been there.
+#[test]
+fn a12_a_directory_with_an_error_is_listed_again_after_a_crash() {
+    let (root, kept) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    fs::create_dir(root.path().join("sub")).unwrap();
+    let source = source_of(root.path());
+    let scan = scan_of(kept.path(), &[]);
+    scan.begin(&source).unwrap();
+    scan.lock().stack.push(b"sub".to_vec());
+    fs::remove_dir(root.path().join("sub")).unwrap();
+    scan.work(&source);
+    assert_eq!(scan.lock().summary.errors.len(), 1);
+    scan.seal(&mut scan.lock()).unwrap();
+    let done = scan.read_done().unwrap();
+    assert!(done.contains(&hash(b"")) && !done.contains(&hash(b"sub")));
+}
+
+/// Promise (f): a scan that could not go on is taken up by the next attempt, not kept for ever.
+#[test]
+fn a12_a_scan_that_broke_off_says_so() {
+    let (root, kept) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let source = source_of(root.path());
+    let scan = scan_of(kept.path(), &[]);
+    fs::remove_dir_all(kept.path()).unwrap();
+    scan.run(&source);
+    assert!(scan.is_broken_off());
+}
