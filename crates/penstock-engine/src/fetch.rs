@@ -160,6 +160,11 @@ impl FetchMachine {
         let progress = self.pieces.entry(item.piece).or_default();
         progress.generation = item.generation;
         progress.items += 1;
+        if self.is_still_written(&item) {
+            self.later_bytes += item.bytes;
+            self.later.push((Instant(0), item));
+            return;
+        }
         self.queued_bytes += item.bytes;
         self.queue.push_back(item);
     }
@@ -358,10 +363,19 @@ impl FetchMachine {
         Some(Request { request, item })
     }
 
+    /// Whether the answer to a forgotten request for the same thing still comes: its lane writes
+    /// under the names that the next one would use, and must have ended before (B1).
+    fn is_still_written(&self, item: &Item) -> bool {
+        self.asked.values().any(|asked| {
+            asked.forgotten
+                && (asked.item.piece, asked.item.generation) == (item.piece, item.generation)
+        })
+    }
+
     fn wake_later(&mut self, now: Instant) {
         let mut at = 0;
         while at < self.later.len() {
-            if self.later[at].0 <= now {
+            if self.later[at].0 <= now && !self.is_still_written(&self.later[at].1) {
                 let (_, item) = self.later.swap_remove(at);
                 self.later_bytes -= item.bytes;
                 self.queued_bytes += item.bytes;
@@ -656,6 +670,24 @@ mod tests {
         assert_eq!(machine.handle_sync_failed().len(), 2);
         assert_eq!(machine.handle_answered(Instant(1), late, vec![], vec![], 100), None);
         assert!(machine.is_idle());
+    }
+
+    /// B1: what is granted again while a lane still writes the old answer to it waits for that
+    /// lane: both would write under one temporary name.
+    #[test]
+    fn b1_nothing_is_asked_for_again_while_its_old_answer_is_written() {
+        let mut machine = FetchMachine::new();
+        let other = LaneId(2);
+        machine.handle_lane_up(Instant(0), LANE);
+        machine.handle_lane_up(Instant(0), other);
+        machine.handle_granted(item(0, 100));
+        let late = machine.poll_request(Instant(0), LANE).unwrap().request;
+        machine.handle_sync_failed();
+        machine.handle_granted(item(0, 100));
+        assert_eq!(machine.poll_request(Instant(1), other), None);
+        assert!(!machine.is_idle());
+        assert_eq!(machine.handle_answered(Instant(2), late, vec![], vec![], 100), None);
+        assert!(machine.poll_request(Instant(2), other).is_some());
     }
 
     /// Promise (g): a source that refuses everything for an hour is not asked for ever more pieces.
