@@ -173,7 +173,14 @@ impl Worker<'_> {
 
     fn ask(&mut self) -> Result<(), LaneError> {
         while let Some(request) = self.shared.next_request(self.lane) {
-            let Ok(pieces) = self.shared.page(request.item.piece.page) else { continue };
+            let pieces = match self.shared.page(request.item.piece.page) {
+                Ok(pieces) => pieces,
+                // Nobody would ever answer it, and a lane that answers pings is never cut.
+                Err(problem) => {
+                    self.shared.broken(problem);
+                    return Ok(());
+                }
+            };
             let body = fetch_of(&request, &pieces).encode();
             let header = Header::of(FrameKind::Fetch, request.request, &body);
             self.asked.insert(request.request, request);

@@ -78,8 +78,9 @@ impl Publisher<'_> {
                 return Next::End;
             }
             if stopping {
+                // An epoch that stays sealed, its store being offline, is never clean again.
                 state.epochs.handle_flush();
-                continue;
+                return state.epochs.poll_action(now).map_or(Next::End, Next::Action);
             }
             let due = state.epochs.poll_timeout().map_or(TICK, |at| at.since(now).min(TICK));
             let waited = self.shared.publish_wake.wait_timeout(state, due);
@@ -131,10 +132,11 @@ impl Publisher<'_> {
             let outcome = self.publish_piece(*publication, &mut touched);
             done.push((*publication, outcome));
         }
-        for dir in touched.into_values() {
-            if let Err(error) = self.shared.tree.target.sync_dir(&dir) {
-                tracing::error!(error = %chain(&error), "a directory could not be synced");
-            }
+        let target = &self.shared.tree.target;
+        let synced = touched.into_values().try_for_each(|dir| target.sync_dir(&dir));
+        if let Err(error) = synced {
+            self.names_not_durable(pieces, &error);
+            return;
         }
         let files = done.iter().map(|(_, outcome)| outcome.as_ref().map_or(0, |o| o.0)).sum();
         let mut guard = self.shared.lock();
@@ -144,9 +146,36 @@ impl Publisher<'_> {
             state.excepted.remove(&piece);
             let report = match outcome {
                 Some((_, failures)) => Report::Published { piece, generation, epoch, failures },
+                // The task ends, and what is written stays: the next run looks at it again.
+                None if self.shared.is_stopping() => continue,
                 None => Report::Returned { piece, generation },
             };
             self.shared.report(state, report);
+        }
+    }
+
+    /// The names of `pieces` were given, and a directory could not be synced: nothing that is not
+    /// durable counts (A4). Large files are durable but for their names; those are given again.
+    fn names_not_durable(&self, pieces: &[Publication], error: &StoreError) {
+        tracing::error!(error = %chain(error), "a directory could not be synced");
+        let errno = error.errno().and_then(|errno| u16::try_from(errno).ok()).unwrap_or(0);
+        let is_finish = |publication: &&Publication| {
+            let piece = publication.piece;
+            self.page(piece).is_some_and(|pieces| {
+                matches!(pieces.pieces.get(piece.piece as usize), Some(Piece::Finish { .. }))
+            })
+        };
+        let finishes: Vec<Publication> = pieces.iter().filter(is_finish).copied().collect();
+        let mut guard = self.shared.lock();
+        let state = &mut *guard;
+        let epoch = state.epochs.handle_renamed(sys::boottime_now(), pieces.len(), 0);
+        state.epochs.handle_synced(false);
+        finishes.into_iter().for_each(|finish| state.epochs.handle_finish(finish));
+        self.shared.report(state, Report::SyncFailed { epoch, errno });
+        state.return_all();
+        drop(guard);
+        if is_of_store(error) {
+            self.shared.broken(full_problem(error));
         }
     }
 
@@ -240,26 +269,34 @@ impl Publisher<'_> {
         let dir = self.dir(&parent)?;
         let temporary = tree.temporary(page, index, generation);
         if tree.sync_nothing && tree.target.meta(&dir, &leaf)?.is_some() {
-            // A name that is replaced is never risked, whatever the policy (A1).
-            tree.target.open_temporary(&dir, &temporary)?.close(true)?;
-        }
-        match tree.target.publish(&dir, &temporary, &leaf, true) {
-            Ok(()) => {
-                if dir.durability().is_per_file() && !tree.sync_nothing {
-                    touched.insert(parent, dir);
-                }
-                Ok(Named::Yes)
+            // A name that is replaced is never risked, whatever the policy (A1). It may have been
+            // replaced before a crash; the rename tells.
+            match tree.target.open_temporary(&dir, &temporary) {
+                Ok(file) => file.close(true)?,
+                Err(error) if error.is_vanished() => {}
+                Err(error) => return Err(error),
             }
+        }
+        let named_in = match tree.target.publish(&dir, &temporary, &leaf, true) {
+            Ok(()) => dir,
             Err(error) if error.is_vanished() => {
                 self.dirs.forget(&parent);
                 let dir = tree.target.open_dir(&parent)?;
                 let there = tree.target.meta(&dir, &leaf)?;
                 let same =
                     there.is_some_and(|meta| meta.size == entry.size && meta.mtime == entry.mtime);
-                Ok(if same { Named::Yes } else { Named::Gone })
+                if !same {
+                    return Ok(Named::Gone);
+                }
+                dir
             }
-            Err(error) => Err(error),
+            Err(error) => return Err(error),
+        };
+        // A crash may have come between the rename and this.
+        if named_in.durability().is_per_file() && !tree.sync_nothing {
+            touched.insert(parent, named_in);
         }
+        Ok(Named::Yes)
     }
 
     fn dir(&mut self, path: &[u8]) -> Result<Dir, StoreError> {
