@@ -158,9 +158,11 @@ impl Inner {
             self.tell_problem(id, &problem);
         }
         let mut table = self.lock();
-        if let Some(live) = table.live.get_mut(&id) {
+        // A user may have asked for a retry meanwhile: then this is another entry, not ours.
+        if let Some(live) = table.live.get_mut(&id)
+            && live.run.as_ref().is_some_and(|run| std::ptr::eq(Arc::as_ptr(run), control))
+        {
             live.run = None;
-            // A user may have wished something while the end was being stored.
             if record.state.is_ended() {
                 table.live.remove(&id);
             }
