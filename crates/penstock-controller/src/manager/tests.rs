@@ -259,6 +259,23 @@ fn b8_overlapping_targets_are_refused() {
     world.submit(5, "lab:raw/other/", "hpc:s/a/b").unwrap();
 }
 
+/// B8, C4: a site that may not see the transfer that is in its way learns neither id nor path of it.
+#[test]
+fn b8_a_refusal_tells_a_site_nothing_of_others() {
+    let world = World::new(4);
+    let lab = Caller::Site("lab".parse().unwrap());
+    world.submit(1, "hpc:t/secret/", "hpc:s/a/b").unwrap();
+    let overlap = request(2, "lab:raw/a", "hpc:s/");
+    let problem = world.manager.submit(&overlap, &lab).unwrap_err();
+    assert_eq!((problem.code.as_str(), problem.exit), ("overlap", Exit::Refused));
+    let told = format!("{problem:?}");
+    assert!(!told.contains("0101") && !told.contains("a/b"), "{told}");
+    world.submit(3, "lab:raw/a/", "hpc:s/c").unwrap();
+    let own = request(4, "lab:raw/b", "hpc:s/c/d");
+    let problem = world.manager.submit(&own, &lab).unwrap_err();
+    assert!(problem.title.contains(&TransferId([3; 16]).to_string()), "{problem}");
+}
+
 /// B8: a data set is never moved into itself or over what it is read from; exit 6.
 #[test]
 fn b8_source_and_target_that_overlap_are_refused() {

@@ -69,7 +69,7 @@ impl Manager {
             Caller::User => own.clone(),
             Caller::Site(site) => site.clone(),
         };
-        inner.admit(request, submitter)
+        inner.admit(request, submitter, caller)
     }
 
     /// One transfer, own or of another site.
@@ -149,7 +149,7 @@ impl Manager {
         let inner = &self.inner;
         let known = inner.parts.state.transfer(id)?.filter(|record| caller.may_see(record));
         if known.is_some() {
-            let view = inner.act(id, action)?;
+            let view = inner.act(id, action, caller)?;
             inner.changed.notify_all();
             inner.tell(Event::of(&view));
             return Ok(view);
@@ -207,6 +207,7 @@ impl Inner {
         &self,
         request: &TransferRequest,
         submitter: Name,
+        caller: &Caller,
     ) -> Result<(TransferView, bool), Problem> {
         let _admission = self.admission.lock();
         if let Some(known) = self.parts.state.transfer(request.id)? {
@@ -226,7 +227,7 @@ impl Inner {
         };
         let claim = place::claim(&request.source, target, there);
         self.check_same_place(request, &claim)?;
-        self.check_overlap(request, &claim)?;
+        self.check_overlap(request, &claim, caller)?;
         let record = TransferRecord {
             request: request.clone(),
             submitter,
@@ -290,8 +291,14 @@ impl Inner {
             .hint("choose a target that neither lies within the source nor holds it"))
     }
 
-    /// B8: two transfers never write to one place.
-    fn check_overlap(&self, request: &TransferRequest, claim: &PathText) -> Result<(), Problem> {
+    /// B8: two transfers never write to one place. Who may not see the other transfer is told no
+    /// more than that there is one.
+    fn check_overlap(
+        &self,
+        request: &TransferRequest,
+        claim: &PathText,
+        caller: &Caller,
+    ) -> Result<(), Problem> {
         let place = self.absolute(&request.target.store, claim);
         let table = self.lock();
         if table.live.len() >= LIVE_MAX {
@@ -305,6 +312,11 @@ impl Inner {
                 && place::overlap(&place, &self.absolute(store, &record.claim))
         });
         let Some(other) = other else { return Ok(()) };
+        if !caller.may_see(&other.record) {
+            let title = format!("target `{}` overlaps with another transfer", request.target);
+            return Err(Problem::new(Exit::Refused, "overlap", title)
+                .hint("wait until that has ended, or choose another target"));
+        }
         let (id, to) = (other.record.id(), &other.record.request.target);
         let title = format!("target `{}` overlaps with transfer {id} to `{to}`", request.target);
         Err(Problem::new(Exit::Refused, "overlap", title)
@@ -315,7 +327,12 @@ impl Inner {
             .hint("wait until it has ended, cancel it, or choose another target"))
     }
 
-    fn act(&self, id: TransferId, action: Action) -> Result<TransferView, Problem> {
+    fn act(
+        &self,
+        id: TransferId,
+        action: Action,
+        caller: &Caller,
+    ) -> Result<TransferView, Problem> {
         let _admission = self.admission.lock();
         let mut table = self.lock();
         if let Some(live) = table.live.get_mut(&id)
@@ -327,7 +344,8 @@ impl Inner {
         let record = self.parts.state.transfer(id)?.ok_or_else(|| unknown(id))?;
         match (action, record.state) {
             (Action::Retry, TransferState::Failed) => {
-                self.check_overlap(&record.request, record.root.as_ref().unwrap_or(&record.claim))?;
+                let claim = record.root.as_ref().unwrap_or(&record.claim);
+                self.check_overlap(&record.request, claim, caller)?;
                 self.requeue(record, Wish::None)
             }
             (Action::Cancel, TransferState::Failed) => self.requeue(record, Wish::Cancel),
