@@ -1,6 +1,9 @@
 //! Crash safety with real processes: `kill -9` of `copy`, of the source's daemon, of the target's,
 //! of both, at random moments; and the polite signals.
 
+// Seeds, figures and what is skipped are told to whoever reads the test's output.
+#![allow(clippy::print_stdout, clippy::print_stderr)]
+
 mod common_crash;
 
 use std::fs;
@@ -33,21 +36,24 @@ fn d_a_copy_that_is_killed_again_and_again_goes_on_where_it_was() {
     let mut rng = rng("copy killed");
     let base = scratch();
     let (source, target) = (base.path().join("src"), base.path().join("dst"));
-    make_files(&mut rng, &source, 400, 200_000, &[90 * MIB, 70 * MIB + 1, 40 * MIB - 1, 30 * MIB]);
+    make_files(&mut rng, &source, 400, 200_000, &[150 * MIB, 100 * MIB + 1, 60 * MIB - 1]);
     let total = bytes_below(&source);
     let copy = Copy::new(base.path());
     let contents = format!("{}/", source.display());
-    let (mut fetched, mut expected, mut kills) = (0, 0, 0);
-    for kill in 0..8 {
+    let (mut fetched, mut expected, mut kept, mut kills) = (0, 0, 0, 0);
+    let mut finished = None;
+    for kill in 0..10 {
         let mut run = copy.spawn(&contents, &target);
-        let slowly = Slowly::new(run.id());
-        let time = Duration::from_millis(rng.random_range(100..2200));
+        let slowly = Slowly::with_stops(run.id(), Duration::from_millis(150));
+        let time = Duration::from_millis(rng.random_range(0..1800));
+        let goal = kept + rng.random_range(0..total / 10);
+        run.wait_for(|line| figure(line, "bytes") >= goal.min(total - 1));
         let running = run.watch_for(time);
         drop(slowly);
         let ended = run.seen.back().is_some_and(|(_, line)| line["type"] == "summary");
         if !running || ended {
-            run.end().expect(0);
-            println!("kill {kill} came too late");
+            println!("kill {kill}, {time:?} after {goal}, came too late");
+            finished = Some(run.end());
             break;
         }
         let died = Instant::now();
@@ -56,10 +62,17 @@ fn d_a_copy_that_is_killed_again_and_again_goes_on_where_it_was() {
         if killed.last.is_null() {
             continue;
         }
+        if killed.last["type"] == "summary" {
+            // It was done; the next command is another copy, from the beginning.
+            println!("kill {kill} came while it tidied up");
+            (fetched, expected, kept) = (0, 0, 0);
+            continue;
+        }
         // The resumed bytes are told once all pages are open again.
         let told: Vec<u64> =
             killed.seen.iter().map(|(_, line)| figure(line, "bytes_resumed")).collect();
         let resumed = told.iter().copied().max().unwrap_or(0);
+        kept = resumed;
         fetched += figure(&killed.last, "bytes_verified");
         println!(
             "kill {kill} after {time:?}: {resumed} resumed, {} of {total} there",
@@ -67,13 +80,13 @@ fn d_a_copy_that_is_killed_again_and_again_goes_on_where_it_was() {
         );
         expected = expected.max(committed_at_least(&killed, died));
     }
-    assert!(kills >= 4, "the copy ended after {kills} kills");
-    let last = copy.run(&contents, &target).expect(0);
+    assert!(kills >= 3, "the copy ended after {kills} kills");
+    let last = finished.unwrap_or_else(|| copy.run(&contents, &target)).expect(0);
     let (verified, resumed) = (last.figure("bytes_verified"), last.figure("bytes_resumed"));
     println!("{kills} kills: {resumed} resumed at last, {verified} fetched, {fetched} before");
     assert_eq!(verified + resumed, total, "what is there is not fetched: {}", last.last);
     assert!(resumed >= expected, "{resumed} resumed of {expected} that were committed");
-    assert!(resumed > 0);
+    assert!(resumed > 0 || kept == 0);
     assert_same(&source, &target);
     assert!(!target.join(".penstock").exists());
     copy.assert_no_state();

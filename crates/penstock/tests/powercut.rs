@@ -1,6 +1,9 @@
 //! Power cuts: a file system on a loop device stops in mid-write and forgets what it had not
 //! logged; the daemon is killed; the host "boots" again under another boot id. Needs root.
 
+// Seeds, figures and what is skipped are told to whoever reads the test's output.
+#![allow(clippy::print_stdout, clippy::print_stderr)]
+
 mod common_crash;
 
 use common_crash::mounts::Mount;

@@ -1,6 +1,9 @@
 //! Sources that fail: unreadable, vanished, shrinking, growing, rewritten in mid-copy. The rest of
 //! the data set still moves, and the list of what failed is good for `--files-from`.
 
+// Seeds, figures and what is skipped are told to whoever reads the test's output.
+#![allow(clippy::print_stdout, clippy::print_stderr)]
+
 mod common_crash;
 
 use std::collections::BTreeSet;

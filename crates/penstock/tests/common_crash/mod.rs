@@ -183,7 +183,7 @@ pub(crate) fn figure(event: &Value, name: &str) -> u64 {
     event[name].as_u64().unwrap_or_else(|| panic!("no `{name}` in {event}"))
 }
 
-/// Lets a process run for a twentieth of the time, so that fast disks leave time to break something.
+/// Lets a process run for a small part of the time, so that fast disks leave time to break something.
 /// It runs freely again, and can be waited for or killed, once this is dropped.
 pub(crate) struct Slowly {
     stop: Arc<AtomicBool>,
@@ -192,6 +192,11 @@ pub(crate) struct Slowly {
 
 impl Slowly {
     pub(crate) fn new(process: u32) -> Self {
+        Self::with_stops(process, Duration::from_millis(57))
+    }
+
+    /// Stops it for `stops` at a time, for some milliseconds between.
+    pub(crate) fn with_stops(process: u32, stops: Duration) -> Self {
         use rustix::process::{Pid, Signal, kill_process};
         let stop = Arc::new(AtomicBool::new(false));
         let (asked, id) = (Arc::clone(&stop), Pid::from_raw(process as i32).unwrap());
@@ -199,7 +204,7 @@ impl Slowly {
             while !asked.load(Ordering::Acquire) {
                 // A process that has ended is a zombie until the test has waited for it.
                 let _ = kill_process(id, Signal::STOP);
-                std::thread::sleep(Duration::from_millis(57));
+                std::thread::sleep(stops);
                 let _ = kill_process(id, Signal::CONT);
                 std::thread::sleep(Duration::from_millis(3));
             }
