@@ -1,6 +1,6 @@
 //! Transfers that other sites own: forwarded there, or read from us by them.
 
-use penstock_api::problem::Problem;
+use penstock_api::problem::{Exit, Problem};
 use penstock_api::transfer::{TransferRequest, TransferState, TransferView};
 use penstock_proto::id::{Name, TransferId};
 
@@ -14,7 +14,11 @@ impl Manager {
     pub fn note_foreign(&self, owner: &Name, id: TransferId) {
         match self.inner.parts.state.stub(id) {
             Ok(None) => match self.inner.parts.sites.show(owner, id) {
-                Ok(view) => self.inner.remember(owner, &view),
+                Ok(view) => {
+                    if let Err(problem) = self.inner.remember(owner, id, &view) {
+                        tracing::warn!(transfer = %id, %problem, "not remembered");
+                    }
+                }
                 Err(problem) => tracing::info!(transfer = %id, %problem, "owner does not show it"),
             },
             Ok(Some(_)) => {}
@@ -64,16 +68,30 @@ impl Inner {
         }
         let new = self.parts.state.stub(request.id)?.is_none();
         let view = self.parts.sites.submit(owner, request)?;
-        self.remember(owner, &view);
+        self.remember(owner, request.id, &view)?;
         Ok((view, new))
     }
 
     /// Stores how another site's transfer stands. It can be asked again, so a failure is logged.
-    pub(super) fn remember(&self, owner: &Name, view: &TransferView) {
+    ///
+    /// # Errors
+    /// What the owner showed is another transfer than the one it was asked for, or not its own:
+    /// nothing is stored.
+    pub(super) fn remember(
+        &self,
+        owner: &Name,
+        id: TransferId,
+        view: &TransferView,
+    ) -> Result<(), Problem> {
+        if view.id != id || view.target.site != *owner {
+            let title = format!("site `{owner}` showed another transfer than {id}");
+            return Err(Problem::new(Exit::Fatal, "site-reply", title));
+        }
         let stub = Stub { owner: owner.clone(), view: view.clone() };
         if let Err(error) = self.parts.state.put_stub(&stub) {
-            tracing::warn!(transfer = %view.id, %error, "stub not stored");
+            tracing::warn!(transfer = %id, %error, "stub not stored");
         }
+        Ok(())
     }
 
     /// A stub as its owner shows it now, or as it was last seen, with the reason. Owners that do
@@ -102,13 +120,17 @@ impl Inner {
             None => self.parts.sites.show(&owner, view.id),
             Some((seen, wait_ms)) => self.parts.sites.news(&owner, view.id, seen, wait_ms),
         };
-        match asked {
+        let id = view.id;
+        let fits = asked.and_then(|now| {
+            if now != view {
+                self.remember(&owner, id, &now)?;
+            }
+            Ok(now)
+        });
+        match fits {
             Ok(now) => {
-                if now != view {
-                    self.remember(&owner, &now);
-                }
                 if matches!(now.state, TransferState::Done | TransferState::Cancelled) {
-                    self.parts.source.release(now.id);
+                    self.parts.source.release(id);
                 }
                 now
             }

@@ -458,6 +458,34 @@ fn foreign_transfers_are_forwarded_and_shown() {
     assert_eq!(*world.peer.released.lock().unwrap(), vec![TransferId([1; 16])]);
 }
 
+/// C4: an owner that shows another transfer than the one it was asked for changes nothing here, and
+/// frees no pages but those of the one asked for.
+#[test]
+fn c4_an_owner_speaks_of_its_own_transfer_alone() {
+    let world = World::new(4);
+    world.submit(1, "hpc:s/a", "lab:raw/x").unwrap();
+    let (asked, owner) = (TransferId([1; 16]), "lab".parse::<Name>().unwrap());
+    let honest = world.sites.owned.lock().unwrap()[&asked].clone();
+    let mut other = honest.clone();
+    (other.id, other.state) = (TransferId([2; 16]), TransferState::Done);
+    let mut elsewhere = honest;
+    (elsewhere.target, elsewhere.state) = ("spy:raw/x".parse().unwrap(), TransferState::Done);
+    for lie in [other, elsewhere] {
+        world.sites.owned.lock().unwrap().insert(asked, lie);
+        let view = world.manager.show(asked, &Caller::User).unwrap();
+        assert_eq!((view.id, view.state), (asked, TransferState::Running));
+        assert!(view.reason.contains("showed another transfer"), "{}", view.reason);
+        assert!(world.act(1, Action::Cancel).is_err());
+    }
+    world.sites.owned.lock().unwrap().clear();
+    let view = world.manager.list(None, 10).unwrap().transfers;
+    assert_eq!(view.len(), 1);
+    world.sites.submit(&owner, &request(3, "hpc:s/a", "spy:raw/x")).unwrap();
+    world.manager.note_foreign(&owner, TransferId([3; 16]));
+    assert_eq!(world.manager.list(None, 10).unwrap().transfers.len(), 1);
+    assert!(world.peer.released.lock().unwrap().is_empty());
+}
+
 /// Promise: what is left over of no transfer at all is found, and removed when asked for.
 #[test]
 fn orphans_are_found_and_removed() {

@@ -157,7 +157,7 @@ impl Manager {
         match (caller, inner.parts.state.stub(id)?) {
             (Caller::User, Some(stub)) => {
                 let view = inner.parts.sites.act(&stub.owner, id, action)?;
-                inner.remember(&stub.owner, &view);
+                inner.remember(&stub.owner, id, &view)?;
                 Ok(view)
             }
             _ => Err(unknown(id)),
