@@ -192,8 +192,8 @@ impl Publisher<'_> {
         match *pieces.pieces.get(piece.piece as usize)? {
             Piece::Extent { .. } => return None,
             Piece::Finish { entry } => {
-                self.shared.large.close(piece.page, entry);
-                match self.finish(&pieces.page, entry, generation, touched) {
+                let fetched = self.shared.large.close(piece.page, entry);
+                match self.finish(&pieces.page, entry, generation, !fetched, touched) {
                     Ok(Named::Yes) => files = 1,
                     Ok(Named::Gone) => return None,
                     // What was begun of it goes when the controller has committed the failure.
@@ -201,15 +201,22 @@ impl Publisher<'_> {
                 }
             }
             Piece::Pack { first, end, .. } => {
-                let excepted = self.shared.lock().excepted.get(&piece).cloned();
+                let (excepted, found) = {
+                    let mut state = self.shared.lock();
+                    (state.excepted.get(&piece).cloned(), state.found.remove(&piece))
+                };
                 let excepted = excepted.unwrap_or_default();
+                for index in &excepted {
+                    // A lane that died may have begun it.
+                    remove_temporary(self.shared, &pieces.page, *index, generation);
+                }
                 for index in first..end {
                     let entry = &pieces.page.page.entries()[index as usize];
                     let slicing = &pieces.page.page.slicing;
                     if !travels_whole(slicing, entry) || excepted.contains(&index) {
                         continue;
                     }
-                    match self.rename(&pieces.page, index, generation, touched) {
+                    match self.rename(&pieces.page, index, generation, found, touched) {
                         Ok(Named::Yes) => files += 1,
                         Ok(Named::Gone) => return None,
                         Err(error) => {
@@ -233,12 +240,13 @@ impl Publisher<'_> {
         }
     }
 
-    /// Gives a large file its attributes, then its name.
+    /// Gives a large file its attributes, then its name. See [`Publisher::rename`] for `found`.
     fn finish(
         &mut self,
         page: &TaskPage,
         index: u32,
         generation: u32,
+        found: bool,
         touched: &mut BTreeMap<Vec<u8>, Dir>,
     ) -> Result<Named, StoreError> {
         let entry = &page.page.entries()[index as usize];
@@ -253,14 +261,17 @@ impl Publisher<'_> {
             Err(error) if error.is_vanished() => {}
             Err(error) => return Err(error),
         }
-        self.rename(page, index, generation, touched)
+        self.rename(page, index, generation, found, touched)
     }
 
+    /// Renames one file. If it was `found` rather than written in this run, the rename may have
+    /// happened before a crash: then the final name with the right size and time is it.
     fn rename(
         &mut self,
         page: &TaskPage,
         index: u32,
         generation: u32,
+        found: bool,
         touched: &mut BTreeMap<Vec<u8>, Dir>,
     ) -> Result<Named, StoreError> {
         let tree = &self.shared.tree;
@@ -285,7 +296,7 @@ impl Publisher<'_> {
                 let there = tree.target.meta(&dir, &leaf)?;
                 let same =
                     there.is_some_and(|meta| meta.size == entry.size && meta.mtime == entry.mtime);
-                if !same {
+                if !same || !found {
                     return Ok(Named::Gone);
                 }
                 dir
@@ -329,7 +340,9 @@ impl Publisher<'_> {
         let Some(pieces) = self.page(piece) else { return };
         let Some(kind) = pieces.pieces.get(piece.piece as usize).copied() else { return };
         let stands = match kind {
-            Piece::Pack { .. } if !doubt => true,
+            Piece::Pack { .. } if !doubt => digests
+                .iter()
+                .all(|digest| self.stands(&pieces, digest, generation).unwrap_or(false)),
             Piece::Pack { .. } => digests
                 .iter()
                 .all(|digest| self.matches(&pieces, digest, generation, 0, 0).unwrap_or(false)),
@@ -357,6 +370,9 @@ impl Publisher<'_> {
         }
         let pack = matches!(kind, Piece::Pack { .. });
         state.except(piece, pack, &failures);
+        if pack {
+            state.found.insert(piece);
+        }
         let publication = pack.then_some(Publication { piece, generation });
         let files = if pack { digests.len() as u64 } else { 0 };
         let now = sys::boottime_now();
@@ -364,6 +380,25 @@ impl Publisher<'_> {
         let fetched = false;
         let report = Report::Written { piece, generation, epoch, digests, failures, fetched };
         self.shared.report(state, report);
+    }
+
+    /// Whether a file of a pack is there: under its temporary name, which is ours alone, or under its
+    /// final one with the right bytes. Size and time would not do: they may be those of an older file
+    /// (promise (c)).
+    fn stands(
+        &mut self,
+        pieces: &Pieces,
+        digest: &EntryDigest,
+        generation: u32,
+    ) -> Result<bool, StoreError> {
+        let entry = &pieces.page.page.entries()[digest.entry as usize];
+        let (parent, _) = place(&self.shared.tree.root, &pieces.page.page, entry);
+        let dir = self.dir(&parent)?;
+        let temporary = self.shared.tree.temporary(&pieces.page, digest.entry, generation);
+        if self.shared.tree.target.meta(&dir, &temporary)?.is_some() {
+            return Ok(true);
+        }
+        self.matches(pieces, digest, generation, 0, 0)
     }
 
     /// Opens what was written of an entry: under its temporary name, or under its final one if that

@@ -8,7 +8,7 @@
 //! All machines are behind one lock, taken per request and per finished piece, never per stride.
 //! A report is made under the lock, so that reports leave in the order in which things happened.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -69,6 +69,8 @@ pub(crate) struct State {
     pub(crate) chores: VecDeque<Work>,
     /// Entries of written packs that failed: they get no name.
     pub(crate) excepted: BTreeMap<PieceRef, Vec<u32>>,
+    /// Packs that an earlier run wrote, and perhaps named.
+    pub(crate) found: BTreeSet<PieceRef>,
     reports: Vec<Report>,
     wakers: BTreeMap<LaneId, Arc<EventFd>>,
     closers: BTreeMap<LaneId, LaneCloser>,
@@ -118,6 +120,7 @@ impl State {
     /// Remembers which entries of a written pack get no name.
     pub(crate) fn except(&mut self, piece: PieceRef, pack: bool, failures: &[EntryFailure]) {
         self.excepted.remove(&piece);
+        self.found.remove(&piece);
         if pack && !failures.is_empty() {
             let entries = failures.iter().map(|failure| failure.entry).collect();
             self.excepted.insert(piece, entries);
@@ -482,6 +485,10 @@ fn coordinate(shared: &Arc<Shared>) {
         }
         tend_lanes(shared, &lanes);
         let state = shared.lock();
+        let due = state.fetch.poll_timeout().is_some_and(|at| at <= sys::boottime_now());
+        if due {
+            state.wakers.values().for_each(|waker| waker.signal());
+        }
         let patience = if given > 0 { Duration::from_millis(1) } else { TICK };
         let (mut state, _) = shared
             .wake
@@ -634,6 +641,7 @@ impl RunningTask {
             epochs: EpochMachine::new(spec.epoch.max(parts.marker), EpochLimits::default()),
             chores: VecDeque::new(),
             excepted: BTreeMap::new(),
+            found: BTreeSet::new(),
             reports: Vec::new(),
             wakers: BTreeMap::new(),
             closers: BTreeMap::new(),

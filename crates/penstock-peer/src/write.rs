@@ -122,13 +122,17 @@ impl LargeFiles {
         };
         let open = Arc::new(file);
         let generation = item.generation;
-        files.insert(key, LargeFile { generation, open: Some(Arc::clone(&open)) });
+        // A late item of an old attempt takes no place from the new one.
+        if files.get(&key).is_none_or(|known| known.generation <= generation) {
+            files.insert(key, LargeFile { generation, open: Some(Arc::clone(&open)) });
+        }
         Ok(open)
     }
 
-    /// Closes the file of an entry, if it is open.
-    pub(crate) fn close(&self, page: u32, entry: u32) {
-        self.files.lock().unwrap_or_else(PoisonError::into_inner).remove(&(page, entry));
+    /// Closes the file of an entry; gives whether this task has written to it.
+    pub(crate) fn close(&self, page: u32, entry: u32) -> bool {
+        let mut files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
+        files.remove(&(page, entry)).is_some_and(|file| file.open.is_some())
     }
 }
 
@@ -178,6 +182,8 @@ pub(crate) struct PieceWriter {
     dirs: DirCache,
     open: Option<OpenFile>,
     failed: Option<u32>,
+    /// The last entry of the reply that is over: entries come in ascending order, once each.
+    ended: Option<u32>,
     outcome: Written,
     scratch: Vec<u8>,
     zeros: Vec<u8>,
@@ -194,6 +200,7 @@ impl PieceWriter {
             dirs: DirCache::default(),
             open: None,
             failed: None,
+            ended: None,
             outcome: Written::default(),
             scratch: Vec::new(),
             zeros: Vec::new(),
@@ -205,6 +212,7 @@ impl PieceWriter {
     pub(crate) fn abandon(&mut self) {
         self.open = None;
         self.failed = None;
+        self.ended = None;
         self.outcome = Written::default();
     }
 
@@ -232,6 +240,7 @@ impl PieceWriter {
             self.outcome.failures.push(failure(index, FailurePhase::Digest, 0));
         }
         self.failed = None;
+        self.ended = None;
         let mut outcome = std::mem::take(&mut self.outcome);
         // An entry that the source passed over without a word has failed too: nothing may be
         // missing from what was asked for (promise (c)).
@@ -249,6 +258,9 @@ impl PieceWriter {
 
     fn record(&mut self, page: &TaskPage, item: &Item, record: &Record, bytes: &[u8]) {
         if self.failed == Some(record.entry) {
+            return;
+        }
+        if self.ended.is_some_and(|ended| record.entry <= ended) {
             return;
         }
         if record.status != EntryStatus::Ok {
@@ -281,6 +293,7 @@ impl PieceWriter {
 
     fn fail(&mut self, entry: u32, phase: FailurePhase, errno: u16) {
         self.failed = Some(entry);
+        self.ended = Some(entry);
         self.outcome.failures.push(failure(entry, phase, errno));
     }
 
@@ -456,6 +469,7 @@ impl PieceWriter {
                 }
             }
         }
+        self.ended = Some(open.index);
         self.outcome.files += u64::from(whole);
         self.outcome.digests.push(EntryDigest { entry: open.index, form, digest });
         Ok(())

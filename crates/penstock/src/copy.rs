@@ -230,7 +230,11 @@ impl State {
         let resumed = known.is_some();
         let id = known.unwrap_or_else(|| TransferId(rand::random()));
         if !resumed {
-            fs::write(&path, id.to_string()).map_err(failed)?;
+            let temporary = path.with_extension("new");
+            fs::write(&temporary, id.to_string())
+                .and_then(|()| fs::File::open(&temporary)?.sync_all())
+                .and_then(|()| fs::rename(&temporary, &path))
+                .map_err(failed)?;
         }
         Ok(Self { directory, id, resumed, _lock: lock })
     }
