@@ -398,13 +398,16 @@ fn wishes_are_followed_and_outlive_a_crash() {
     assert_eq!(world.wait(2, TransferState::Cancelled).exit, Some(Exit::Interrupted));
 }
 
-/// Promise: a failed transfer keeps its ledger and can be retried.
+/// Promise: a failed transfer keeps its ledger and can be retried; one that came to its end with
+/// failed items is then a transfer of these, listed anew.
 #[test]
 fn a_failed_transfer_is_retried_by_the_user() {
     let world = World::new(4);
     world.submit(1, "lab:raw/a", "hpc:s/1").unwrap();
     let (input, end) = world.call();
     std::fs::create_dir_all(&input.journal).unwrap();
+    let failed = r#"{"path":"x/y","code":"denied","message":"could not be read"}"#;
+    std::fs::write(input.journal.join("failures.jsonl"), failed).unwrap();
     end.send(fatal()).unwrap();
     let view = world.wait(1, TransferState::Failed);
     let (exit, reason) = (view.exit, view.reason.as_str());
@@ -415,6 +418,7 @@ fn a_failed_transfer_is_retried_by_the_user() {
     assert_eq!(world.act(1, Action::Retry).unwrap().state, TransferState::Queued);
     let (again, end) = world.call();
     assert_eq!(again.root, input.root);
+    assert_eq!(again.options.files_from, vec![PathText(b"x/y".to_vec())]);
     let mut events = world.manager.events();
     end.send(RunOutcome::Done).unwrap();
     while !matches!(events.blocking_recv().unwrap(), Event::Summary(_)) {}
@@ -456,6 +460,21 @@ fn foreign_transfers_are_forwarded_and_shown() {
     assert!(world.manager.orphans(true).unwrap().orphans[0].removed);
     assert!(world.manager.list(None, 10).unwrap().transfers.is_empty());
     assert_eq!(*world.peer.released.lock().unwrap(), vec![TransferId([1; 16])]);
+}
+
+/// C4: whose transfer it is, and so who may use its scan, is known from the database: of own ones
+/// that have ended too.
+#[test]
+fn c4_the_database_knows_whose_a_scan_is() {
+    let world = World::new(4);
+    world.submit(1, "hpc:s/a", "lab:raw/x").unwrap();
+    world.submit(2, "hpc:s/a", "hpc:s/b").unwrap();
+    world.call().1.send(RunOutcome::Done).unwrap();
+    world.wait(2, TransferState::Done);
+    let owner = |id| world.manager.owner(TransferId([id; 16])).unwrap();
+    assert_eq!(owner(1), Some("lab".parse().unwrap()));
+    assert_eq!(owner(2), Some("hpc".parse().unwrap()));
+    assert_eq!(owner(3), None);
 }
 
 /// C4: an owner that shows another transfer than the one it was asked for changes nothing here, and

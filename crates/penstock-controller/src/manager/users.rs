@@ -3,10 +3,11 @@
 use std::fs::File;
 use std::io::Seek as _;
 
+use penstock_api::heads::HeadStore as _;
 use penstock_api::problem::{Exit, Problem};
 use penstock_api::rest::{Action, Event, FAILURES_MAX, FailureList, LIST_MAX, TransferList};
 use penstock_api::transfer::{
-    Location, PathText, Progress, TransferRequest, TransferState, TransferView,
+    FailedItem, Location, PathText, Progress, TransferRequest, TransferState, TransferView,
 };
 use penstock_proto::digest::DigestKind;
 use penstock_proto::id::{Name, TransferId};
@@ -346,7 +347,7 @@ impl Inner {
             (Action::Retry, TransferState::Failed) => {
                 let claim = record.root.as_ref().unwrap_or(&record.claim);
                 self.check_overlap(&record.request, claim, caller)?;
-                self.requeue(record, Wish::None)
+                self.requeue(self.narrow(record)?, Wish::None)
             }
             (Action::Cancel, TransferState::Failed) => self.requeue(record, Wish::Cancel),
             (Action::Cancel, TransferState::Cancelled) => Ok(record.view()),
@@ -391,6 +392,30 @@ impl Inner {
             _ => {}
         }
         Ok(live.view())
+    }
+
+    /// A transfer that came to its end with failed items begins again as one of just these, listed
+    /// anew: a file that changed is another file now. One that stopped on its way goes on as it was.
+    fn narrow(&self, mut record: TransferRecord) -> Result<TransferRecord, Problem> {
+        let id = record.id();
+        let journal = journal_of(&self.config.journal, id);
+        let text = std::fs::read_to_string(RunFiles::of(&journal).failures).unwrap_or_default();
+        let items = text.lines().filter_map(|line| serde_json::from_str::<FailedItem>(line).ok());
+        let paths: Vec<PathText> = items.map(|item| item.path).collect();
+        if paths.is_empty() {
+            return Ok(record);
+        }
+        // The root itself failed: then there is nothing narrower than the whole.
+        if !paths.iter().any(|path| path.0.is_empty()) {
+            record.request.options.files_from = paths;
+        }
+        self.release(&record);
+        self.parts.state.remove(id)?;
+        std::fs::remove_dir_all(&journal).map_err(|cause| {
+            let title = format!("cannot remove {}", journal.display());
+            Problem::new(Exit::Fatal, "journal", title).because(cause)
+        })?;
+        Ok(record)
     }
 
     fn requeue(&self, mut record: TransferRecord, wish: Wish) -> Result<TransferView, Problem> {
