@@ -9,9 +9,12 @@ use std::process::{Child, Command, Output, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
+use penstock_api::site::OpenScan;
+use penstock_api::transfer::PathText;
 use penstock_io::trust::{
     ALPN_HTTP1, CipherSuite, PeerCertificate, Purpose, TrustStore, client_config, peer_server_name,
 };
+use penstock_proto::slicing::Slicing;
 use rustls::{ClientConfig, ClientConnection, StreamOwned};
 use serde_json::Value;
 
@@ -424,4 +427,59 @@ fn d4_who_is_not_paired_or_not_of_this_version_gets_nothing() {
     assert!(ended.is_err(), "a pairing that was ended: {ended:?}");
     let said = hpc.fails(12, &["transfer", "submit", "hpc:data/x", "lab:data/x"]);
     assert!(said.contains("trust") || said.contains("refuses"), "{said}");
+}
+
+/// Asks `site` to do something with the scan of a transfer; gives the status of the reply.
+fn scan(site: &Site, client: &ClientConfig, method: &str, path: &str, body: &str) -> String {
+    let request = format!(
+        "{method} /site/v1/scans{path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\
+         penstock-site-version: 1\r\ncontent-type: application/json\r\n\
+         content-length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    let reply = talk(site.address, client, &request).unwrap();
+    reply.split(' ').nth(1).unwrap_or_default().to_owned()
+}
+
+/// C4: a scan is for the site that opened it alone: no other site may open, read or drop it, and
+/// nobody but this site itself one of its own transfers.
+#[test]
+fn c4_a_scan_is_for_the_site_that_opened_it() {
+    let base = tempfile::tempdir().unwrap();
+    let (mut lab, hpc) = two_paired(base.path());
+    let spy = Site::new(base.path(), "spy");
+    spy.ok(&["site", "pair", &lab.token()]);
+    write_files(&lab.data.join("run"), 3);
+    let own = lab.ok(&["transfer", "submit", "lab:data/run/", "lab:data/copy"]);
+    let own = own.trim();
+    lab.ok(&["transfer", "wait", own]);
+    let open = |id: &str| {
+        let open = OpenScan {
+            transfer: id.parse().unwrap(),
+            store: "data".parse().unwrap(),
+            root: PathText(b"run".to_vec()),
+            slicing: Slicing::default().into(),
+            files_from: Vec::new(),
+        };
+        serde_json::to_string(&open).unwrap()
+    };
+    let (friend, foe) = (client_of(&hpc, &lab), client_of(&spy, &lab));
+    assert_eq!(scan(&lab, &foe, "POST", "", &open(own)), "403");
+    assert_eq!(scan(&lab, &foe, "GET", &format!("/{own}/pages/0"), ""), "404");
+    assert_eq!(scan(&lab, &foe, "DELETE", &format!("/{own}"), ""), "404");
+    let id = "7".repeat(32);
+    let (first, all) = (format!("/{id}/pages/0?wait_ms=9000"), format!("/{id}"));
+    assert_eq!(scan(&lab, &friend, "POST", "", &open(&id)), "200");
+    assert_eq!(scan(&lab, &foe, "POST", "", &open(&id)), "403");
+    assert_eq!(scan(&lab, &foe, "GET", &first, ""), "403");
+    assert_eq!(scan(&lab, &foe, "DELETE", &all, ""), "403");
+    assert_eq!(scan(&lab, &friend, "GET", &first, ""), "200");
+    lab.kill();
+    lab.start();
+    assert_eq!(scan(&lab, &friend, "GET", &first, ""), "404");
+    assert_eq!(scan(&lab, &friend, "POST", "", &open(&id)), "200");
+    assert_eq!(scan(&lab, &friend, "GET", &first, ""), "200");
+    assert_eq!(scan(&lab, &friend, "DELETE", &all, ""), "204");
+    assert_eq!(scan(&lab, &friend, "GET", &first, ""), "404");
+    assert_eq!(fs::read_dir(lab.directory.join("source")).unwrap().count(), 0);
 }

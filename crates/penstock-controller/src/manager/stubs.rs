@@ -43,15 +43,25 @@ impl Manager {
         Ok(stub.map(|stub| self.inner.refresh_when(stub, &mut Vec::new(), wait)))
     }
 
-    /// The site that owns a transfer has told that it needs our pages no more: drop them, and see
-    /// once more how it ended. `opener`: that site is known to have opened the scan.
-    pub fn forget_foreign(&self, owner: &Name, id: TransferId, opener: bool) {
-        let stub = self.inner.parts.state.stub(id).ok().flatten();
-        let stub = stub.filter(|stub| stub.owner == *owner);
-        if opener || stub.is_some() {
-            self.inner.parts.source.release(id);
+    /// The site whose transfer this is, and that alone may use its scan, as far as the state
+    /// database knows: the own one, or the owner of a stub. `None` if it knows no such transfer.
+    ///
+    /// # Errors
+    /// The state database cannot be read.
+    pub fn owner(&self, id: TransferId) -> Result<Option<Name>, Problem> {
+        let state = &self.inner.parts.state;
+        if state.transfer(id)?.is_some() {
+            return Ok(Some(self.inner.config.site.clone()));
         }
-        if let Some(stub) = stub {
+        Ok(state.stub(id)?.map(|stub| stub.owner))
+    }
+
+    /// The site that owns a transfer has told that it needs our pages no more: drop them, and see
+    /// once more how it ended. It must have been checked that the site opened the scan.
+    pub fn forget_foreign(&self, owner: &Name, id: TransferId) {
+        self.inner.parts.source.release(id);
+        let stub = self.inner.parts.state.stub(id).ok().flatten();
+        if let Some(stub) = stub.filter(|stub| stub.owner == *owner) {
             self.inner.refresh(stub, &mut Vec::new());
         }
     }

@@ -5,7 +5,7 @@
 //! check alone need no certificate.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use axum::extract::{Extension, FromRequestParts, Json, Path, Query, Request, State};
@@ -49,8 +49,15 @@ pub(crate) struct SiteParts {
     pub(crate) site: Arc<Site>,
     pub(crate) manager: Arc<Manager>,
     pub(crate) source: Arc<dyn SourcePeer>,
-    /// Which site opened which scan, since the daemon started.
+    /// Which site opened which scan, since the daemon started. Scans that the own controller opened
+    /// are not among them: nobody else may use those.
     pub(crate) scans: Arc<Mutex<HashMap<TransferId, Name>>>,
+}
+
+impl SiteParts {
+    fn lock(&self) -> MutexGuard<'_, HashMap<TransferId, Name>> {
+        self.scans.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// The routes of the site API.
@@ -224,18 +231,24 @@ fn open_for(parts: &SiteParts, site: &Name, request: ScanRequest) -> Result<Open
             Problem::new(Exit::Usage, "request", title)
         })?;
     }
+    // What the state database knows outlives a restart, and covers the own transfers.
+    let mut owner = parts.manager.owner(request.transfer)?;
     {
-        let mut scans = parts.scans.lock().unwrap_or_else(PoisonError::into_inner);
+        let scans = parts.lock();
+        owner = owner.or_else(|| scans.get(&request.transfer).cloned());
         if scans.len() >= SCANS_MAX && !scans.contains_key(&request.transfer) {
             let title = format!("{SCANS_MAX} scans are open already");
             return Err(Problem::new(Exit::Temporary, "scans-full", title));
         }
-        let owner = scans.entry(request.transfer).or_insert_with(|| site.clone());
-        if owner != site {
-            return Err(foreign_scan(request.transfer));
-        }
+    }
+    if owner.is_some_and(|owner| owner != *site) {
+        return Err(foreign_scan(request.transfer));
     }
     let root = parts.source.open_scan(&request)?;
+    // Only now: who was refused has opened nothing.
+    if parts.lock().entry(request.transfer).or_insert_with(|| site.clone()) != site {
+        return Err(foreign_scan(request.transfer));
+    }
     let capability = Capability {
         transfer: request.transfer,
         source: own.config.site.clone(),
@@ -283,24 +296,22 @@ async fn release(
 ) -> Result<StatusCode, ProblemReply> {
     blocking(move || {
         let id = id_of(&id)?;
-        let mut scans = parts.scans.lock().unwrap_or_else(PoisonError::into_inner);
-        let opener = scans.get(&id) == Some(&site);
-        if opener {
-            scans.remove(&id);
+        // The owner of a stub need not open a scan once more, just to drop it after a restart.
+        if parts.manager.owner(id)?.as_ref() != Some(&site) {
+            check_opener(&parts, &site, id)?;
         }
-        drop(scans);
-        parts.manager.forget_foreign(&site, id, opener);
+        parts.lock().remove(&id);
+        parts.manager.forget_foreign(&site, id);
         Ok(())
     })
     .await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// Only the site that opened a scan gets its pages. After a restart it has to open it once more,
+/// Only the site that opened a scan gets its pages and may drop it. After a restart it has to open it once more,
 /// which goes on with the same scan.
 fn check_opener(parts: &SiteParts, site: &Name, id: TransferId) -> Result<(), Problem> {
-    let scans = parts.scans.lock().unwrap_or_else(PoisonError::into_inner);
-    match scans.get(&id) {
+    match parts.lock().get(&id) {
         Some(owner) if owner == site => Ok(()),
         Some(_) => Err(foreign_scan(id)),
         None => {
