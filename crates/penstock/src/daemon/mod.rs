@@ -35,7 +35,7 @@ use tokio::task::JoinHandle;
 use crate::config::{Config, DirectoryArgs};
 use crate::exit::{self, ExitCode, Failure};
 use crate::wiring;
-use port::Port;
+use port::{Limits, Port};
 use site::Site;
 use site_api::SiteParts;
 use site_client::Sites;
@@ -205,6 +205,7 @@ async fn serve(config: Config, directory: &Path) -> anyhow::Result<ExitCode> {
         lane_tls: tls(Purpose::Lane)?,
         router: site_api::router(site_parts),
         lane: parts.lane,
+        limits: Limits::default(),
     };
     let socket = bind_socket(&directory)?;
     let admin = Arc::new(admin::Admin { site: Arc::clone(&site), sites, runtime });

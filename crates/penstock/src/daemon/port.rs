@@ -2,10 +2,12 @@
 //!
 //! `penstock-lane/1` goes to the peer crate as a std stream with its TLS state; anything else is
 //! the site API over HTTP. Every handshake has a deadline, and so many may be under way at a time;
-//! connections beyond that wait in the kernel's backlog.
+//! connections beyond that wait in the kernel's backlog. Of connections to the site API, so many of
+//! each site are kept, and so many without a certificate, these for a short while only.
 
+use std::collections::HashMap;
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use axum::Router;
@@ -14,11 +16,11 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use hyper_util::service::TowerToHyperService;
 use penstock_io::trust::{ALPN_LANE, explain, pairing_exporter, peer_id_of};
-use penstock_proto::id::PeerId;
+use penstock_proto::id::{Name, PeerId};
 use rustls::ServerConfig;
 use rustls::server::Acceptor;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio_rustls::LazyConfigAcceptor;
 use tokio_rustls::server::TlsStream;
 
@@ -28,6 +30,12 @@ use crate::wiring::LaneHandler;
 const HANDSHAKE_DEADLINE: Duration = Duration::from_secs(10);
 /// Handshakes under way at a time.
 const HANDSHAKES_MAX: usize = 256;
+/// Connections to the site API without a certificate at a time: those of sites that pair.
+const ANONYMOUS_MAX: usize = 64;
+/// How long such a connection may last in all.
+const ANONYMOUS_DEADLINE: Duration = Duration::from_secs(30);
+/// Connections to the site API of one site at a time.
+const PER_SITE_MAX: usize = 64;
 /// How often an idle HTTP/2 connection is asked whether it still lives, and how long it may take.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
@@ -42,6 +50,24 @@ pub(crate) struct Connection {
     pub(crate) from: SocketAddr,
 }
 
+/// Counts the connections to the site API.
+#[derive(Clone, Default)]
+pub(crate) struct Limits {
+    kept: Arc<Mutex<HashMap<Option<Name>, Arc<Semaphore>>>>,
+}
+
+impl Limits {
+    /// A place for one more connection of a site, or without a certificate; `None` if all are
+    /// taken. Free again when it is dropped.
+    fn enter(&self, site: Option<&Name>) -> Option<OwnedSemaphorePermit> {
+        let most = if site.is_some() { PER_SITE_MAX } else { ANONYMOUS_MAX };
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        // Only sites that are paired, and so have been let in, are in the map: it stays small.
+        let places = kept.entry(site.cloned()).or_insert_with(|| Arc::new(Semaphore::new(most)));
+        Arc::clone(places).try_acquire_owned().ok()
+    }
+}
+
 /// What serves the port.
 #[derive(Clone)]
 pub(crate) struct Port {
@@ -49,6 +75,7 @@ pub(crate) struct Port {
     pub(crate) lane_tls: Arc<ServerConfig>,
     pub(crate) router: Router,
     pub(crate) lane: LaneHandler,
+    pub(crate) limits: Limits,
 }
 
 impl Port {
@@ -133,6 +160,11 @@ impl Port {
             },
             None => None,
         };
+        let Some(_place) = self.limits.enter(peer.as_ref().map(|peer| &peer.site)) else {
+            tracing::info!(%from, ?peer, "connection refused: too many at a time");
+            return;
+        };
+        let known = peer.is_some();
         let connection = Connection { peer, exporter, from };
         let service = TowerToHyperService::new(self.router.clone().layer(Extension(connection)));
         let mut builder = auto::Builder::new(TokioExecutor::new());
@@ -144,8 +176,18 @@ impl Port {
             .keep_alive_timeout(KEEP_ALIVE);
         let served = builder.serve_connection(TokioIo::new(tls), service);
         tokio::pin!(served);
+        let too_long = async {
+            if known {
+                std::future::pending::<()>().await;
+            }
+            tokio::time::sleep(ANONYMOUS_DEADLINE).await;
+        };
         let result = tokio::select! {
             result = served.as_mut() => result,
+            () = too_long => {
+                tracing::info!(%from, "connection without a certificate ended: it took too long");
+                return;
+            }
             _ = stop.changed() => {
                 served.as_mut().graceful_shutdown();
                 served.await
@@ -154,5 +196,26 @@ impl Port {
         if let Err(error) = result {
             tracing::debug!(%from, %error, "connection ended");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// D4: neither strangers nor one site can use up the connections of the others.
+    #[test]
+    fn d4_connections_are_counted_by_who_makes_them() {
+        let limits = Limits::default();
+        let (lab, hpc): (Name, Name) = ("lab".parse().unwrap(), "hpc".parse().unwrap());
+        let mut kept: Vec<_> = (0..ANONYMOUS_MAX).map(|_| limits.enter(None).unwrap()).collect();
+        assert!(limits.enter(None).is_none());
+        let of_lab: Vec<_> = (0..PER_SITE_MAX).map(|_| limits.enter(Some(&lab)).unwrap()).collect();
+        assert!(limits.enter(Some(&lab)).is_none());
+        assert!(limits.enter(Some(&hpc)).is_some());
+        kept.pop();
+        assert!(limits.enter(None).is_some(), "a place is free again");
+        drop(of_lab);
+        assert!(limits.enter(Some(&lab)).is_some());
     }
 }
