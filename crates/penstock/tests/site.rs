@@ -431,14 +431,19 @@ fn d4_who_is_not_paired_or_not_of_this_version_gets_nothing() {
 
 /// Asks `site` to do something with the scan of a transfer; gives the status of the reply.
 fn scan(site: &Site, client: &ClientConfig, method: &str, path: &str, body: &str) -> String {
+    let reply = ask(site, client, method, &format!("/scans{path}"), body);
+    reply.split(' ').nth(1).unwrap_or_default().to_owned()
+}
+
+/// Sends a request with a body; gives the reply.
+fn ask(site: &Site, client: &ClientConfig, method: &str, path: &str, body: &str) -> String {
     let request = format!(
-        "{method} /site/v1/scans{path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\
+        "{method} /site/v1{path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\
          penstock-site-version: 1\r\ncontent-type: application/json\r\n\
          content-length: {}\r\n\r\n{body}",
         body.len()
     );
-    let reply = talk(site.address, client, &request).unwrap();
-    reply.split(' ').nth(1).unwrap_or_default().to_owned()
+    talk(site.address, client, &request).unwrap()
 }
 
 /// C4: a scan is for the site that opened it alone: no other site may open, read or drop it, and
@@ -482,4 +487,30 @@ fn c4_a_scan_is_for_the_site_that_opened_it() {
     assert_eq!(scan(&lab, &friend, "DELETE", &all, ""), "204");
     assert_eq!(scan(&lab, &friend, "GET", &first, ""), "404");
     assert_eq!(fs::read_dir(lab.directory.join("source")).unwrap().count(), 0);
+}
+
+/// Promise: a list of files of some megabytes is taken by both APIs; what a stranger sends is not
+/// read beyond what pairing needs.
+#[test]
+fn bodies_are_as_long_as_they_need_to_be() {
+    let base = tempfile::tempdir().unwrap();
+    let (lab, hpc) = two_paired(base.path());
+    write_files(&lab.data.join("run"), 2);
+    let list = base.path().join("list");
+    let absent = format!("{}\n", "x".repeat(200)).repeat(15_000);
+    fs::write(&list, format!("sub/f1\n{absent}")).unwrap();
+    let list = list.to_str().unwrap();
+    let args = ["transfer", "submit", "lab:data/run/", "hpc:data/in", "--files-from", list];
+    // By way of the other site: its own API, the owner's, and the scan's.
+    let id = lab.ok(&args);
+    lab.watch(id.trim(), |event| event["type"] == "summary");
+    assert!(hpc.data.join("in/sub/f1").exists());
+    let authority = penstock_io::trust::SiteAuthority::load(&lab.directory.join("trust")).unwrap();
+    let stranger = penstock_io::trust::pairing_client_config(
+        authority.fingerprint(),
+        &CipherSuite::preferred(),
+    );
+    let (client, body) = (stranger.unwrap(), format!("\"{}\"", "x".repeat(100_000)));
+    let reply = ask(&lab, &client, "POST", "/pair", &body);
+    assert!(reply.contains("length limit"), "{reply}");
 }

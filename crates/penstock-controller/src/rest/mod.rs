@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::rejection::{JsonRejection, QueryRejection};
-use axum::extract::{FromRequest, Json, Path, Query, Request, State};
+use axum::extract::{DefaultBodyLimit, FromRequest, Json, Path, Query, Request, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{delete, get, post};
@@ -30,6 +30,8 @@ use crate::manager::{Caller, Manager};
 pub use events::another_state;
 pub use socket::serve;
 
+/// Longest body of a request that names paths: of a transfer or a scan.
+pub const BODY_BYTES_MAX: usize = 64 << 20;
 /// Bytes of a file that are sent at a time.
 const FILE_PART_BYTES: usize = 64 * 1024;
 
@@ -179,6 +181,7 @@ pub fn router(parts: RestParts) -> Router {
         .route("/healthz", get(|| async { "ok\n" }))
         .route("/metrics", get(metrics))
         .fallback(not_found)
+        .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
         .with_state(parts)
 }
 

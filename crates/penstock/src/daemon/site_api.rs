@@ -8,7 +8,9 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use axum::extract::{Extension, FromRequestParts, Json, Path, Query, Request, State};
+use axum::extract::{
+    DefaultBodyLimit, Extension, FromRequestParts, Json, Path, Query, Request, State,
+};
 use axum::http::request::Parts;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::middleware::{self, Next};
@@ -24,7 +26,7 @@ use penstock_api::site::{
 use penstock_api::transfer::{TransferRequest, TransferState, TransferView};
 use penstock_controller::manager::{Caller, Manager};
 use penstock_controller::rest::{
-    Body, ProblemReply, another_state, blocking, not_found, stream_file,
+    BODY_BYTES_MAX, Body, ProblemReply, another_state, blocking, not_found, stream_file,
 };
 use penstock_controller::sites::SCAN_UNKNOWN;
 use penstock_proto::capability::Capability;
@@ -42,6 +44,9 @@ const CAPABILITY_SECONDS: u64 = 7 * 24 * 3600;
 
 /// Scans that other sites may have open at a time; more are refused for a while.
 const SCANS_MAX: usize = 10_000;
+
+/// Longest body of a request to pair, which anybody may send.
+const PAIR_BYTES_MAX: usize = 64 << 10;
 
 /// What the handlers share.
 #[derive(Clone)]
@@ -62,14 +67,15 @@ impl SiteParts {
 
 /// The routes of the site API.
 pub(crate) fn router(parts: SiteParts) -> Router {
+    let long = || DefaultBodyLimit::max(BODY_BYTES_MAX);
     let api = Router::new()
         .route("/health", get(health))
-        .route("/pair", post(pair))
-        .route("/transfers", post(submit))
+        .route("/pair", post(pair).layer(DefaultBodyLimit::max(PAIR_BYTES_MAX)))
+        .route("/transfers", post(submit).layer(long()))
         .route("/transfers/{id}", get(show))
         .route("/transfers/{id}/digests", get(digests))
         .route("/transfers/{id}/{action}", post(act))
-        .route("/scans", post(open_scan))
+        .route("/scans", post(open_scan).layer(long()))
         .route("/scans/{id}", delete(release))
         .route("/scans/{id}/pages/{number}", get(page))
         .method_not_allowed_fallback(not_found);
@@ -308,8 +314,8 @@ async fn release(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// Only the site that opened a scan gets its pages and may drop it. After a restart it has to open it once more,
-/// which goes on with the same scan.
+/// Only the site that opened a scan gets its pages and may drop it. After a restart it has to open
+/// it once more, which goes on with the same scan.
 fn check_opener(parts: &SiteParts, site: &Name, id: TransferId) -> Result<(), Problem> {
     match parts.lock().get(&id) {
         Some(owner) if owner == site => Ok(()),
