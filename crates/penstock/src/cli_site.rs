@@ -114,6 +114,7 @@ fn make(directory: &Path, init: InitArgs) -> anyhow::Result<()> {
         stores,
     };
     config.check().map_err(|why| Failure::new(ExitCode::Usage, why))?;
+    config.check_places(directory)?;
     fs::DirBuilder::new().recursive(true).mode(0o700).create(directory).map_err(|error| {
         Failure::io(format!("make the directory `{}`", directory.display()), error)
     })?;

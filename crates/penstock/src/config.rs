@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use anyhow::Context as _;
 use penstock_api::rest::StoreView;
@@ -166,6 +166,7 @@ impl Config {
         };
         let config: Self = toml::from_str(&text).map_err(|error| wrong(path, &error))?;
         config.check().map_err(|why| wrong(path, &why))?;
+        config.check_places(directory)?;
         Ok(config)
     }
 
@@ -203,6 +204,35 @@ impl Config {
             return Err("`running_max` must be at least 1".to_owned());
         }
         self.suites().map(drop)
+    }
+
+    /// Refuses stores that would give the site's keys and state away: those that hold the site
+    /// directory, or lie within it. Links are followed.
+    ///
+    /// # Errors
+    /// There is such a store, or the current directory is not known.
+    pub(crate) fn check_places(&self, directory: &Path) -> anyhow::Result<()> {
+        let own = real(&std::path::absolute(directory).context("find the site directory")?);
+        for store in &self.stores {
+            let Some(place) = store.directory().map(|place| real(&place)) else { continue };
+            let how = if own.starts_with(&place) {
+                "holds"
+            } else if place.starts_with(&own) {
+                "lies within"
+            } else {
+                continue;
+            };
+            let message = format!(
+                "store `{}` (`{}`) {how} the site directory `{}`, where the keys are",
+                store.name,
+                store.path,
+                directory.display()
+            );
+            return Err(Failure::new(ExitCode::Usage, message)
+                .hint("choose another directory for the store, or for the site")
+                .into());
+        }
+        Ok(())
     }
 
     /// The TLS suites to be spoken, in order of preference.
@@ -244,6 +274,22 @@ fn default_address() -> IpAddr {
             socket.local_addr()
         })
         .map_or(IpAddr::V4(Ipv4Addr::LOCALHOST), |address| address.ip())
+}
+
+/// An absolute path without links, as far as it exists.
+fn real(path: &Path) -> PathBuf {
+    let mut real = PathBuf::new();
+    for part in path.components() {
+        if part == Component::ParentDir {
+            real.pop();
+            continue;
+        }
+        real.push(part);
+        if let Ok(found) = fs::canonicalize(&real) {
+            real = found;
+        }
+    }
+    real
 }
 
 fn wrong(path: &Path, why: &dyn std::fmt::Display) -> Failure {
@@ -314,5 +360,32 @@ mod tests {
             let config: Config = toml::from_str(&TEXT.replace(from, to)).unwrap();
             assert!(config.check().is_err(), "{to}");
         }
+    }
+
+    /// Promise: no store gives the site's keys away, by whatever path it is named, there already or not.
+    #[test]
+    fn a_store_is_never_where_the_keys_are() {
+        let base = tempfile::tempdir().unwrap();
+        let (base, site) = (base.path(), base.path().join("site"));
+        let check = |path: &Path| {
+            let mut config: Config = toml::from_str(TEXT).unwrap();
+            path.to_str().unwrap().clone_into(&mut config.stores[0].path);
+            config.check_places(&site)
+        };
+        fs::create_dir(base.join("data")).unwrap();
+        std::os::unix::fs::symlink(base, base.join("data/link")).unwrap();
+        for made in [false, true] {
+            if made {
+                fs::create_dir(&site).unwrap();
+            }
+            for bad in ["", "site", "site/trust", "data/link", "data/link/site/x", "data/../site"] {
+                let error = check(&base.join(bad)).unwrap_err();
+                assert_eq!(crate::exit::code_of(&error), ExitCode::Usage, "{bad}: {error}");
+            }
+            for good in ["data", "site-data", "site/../data/x"] {
+                check(&base.join(good)).unwrap();
+            }
+        }
+        assert!(check(Path::new("/")).is_err());
     }
 }
