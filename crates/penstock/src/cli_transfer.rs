@@ -422,6 +422,8 @@ fn show(client: &Client, id: &str, json: bool) -> anyhow::Result<()> {
     }
     let progress = &view.progress;
     let more = if progress.scan_complete { "" } else { " so far" };
+    // What has ended has no rate, and nothing limits it.
+    let now = |text: String| if view.state.is_ended() { String::new() } else { text };
     let mut rows = vec![
         ("transfer", view.id.to_string()),
         ("source", view.source.to_string()),
@@ -438,8 +440,8 @@ fn show(client: &Client, id: &str, json: bool) -> anyhow::Result<()> {
                 format_bytes(progress.bytes_durable)
             ),
         ),
-        ("rate", format_rate(progress.rate_bits_per_s)),
-        ("limited by", progress.limit.clone()),
+        ("rate", now(format_rate(progress.rate_bits_per_s))),
+        ("limited by", now(progress.limit.clone())),
         ("lanes", progress.lanes.to_string()),
         ("failed", progress.errors.to_string()),
         ("durable by", view.durable_by.clone()),

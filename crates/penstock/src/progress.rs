@@ -164,7 +164,8 @@ fn status_parts(event: &TransferEvent) -> (String, String) {
     if progress.errors > 0 {
         line.push_str(&format!(", {} failed", progress.errors));
     }
-    let reason = match (event.reason.as_str(), progress.limit.as_str()) {
+    let limit = if event.state.is_ended() { "" } else { progress.limit.as_str() };
+    let reason = match (event.reason.as_str(), limit) {
         ("", "") => String::new(),
         ("", limit) => format!("limited by {limit}"),
         (reason, _) => reason.to_owned(),
@@ -222,14 +223,18 @@ pub(crate) fn state_name(state: TransferState) -> &'static str {
 fn summary_text(event: &TransferEvent) -> String {
     let progress = &event.progress;
     let verified = if event.exit == Some(Exit::Done) { ", all verified" } else { "" };
+    // Where nothing was moved there is no rate.
+    let rate = match progress.rate_bits_per_s {
+        rate if rate > 0.0 => format!(", {}", format_rate(rate)),
+        _ => String::new(),
+    };
     let mut text = format!(
-        "{}: {} file{}, {} in {:.1} s, {}{verified}",
+        "{}: {} file{}, {} in {:.1} s{rate}{verified}",
         state_name(event.state),
         progress.files,
         if progress.files == 1 { "" } else { "s" },
         format_bytes(progress.bytes),
         progress.seconds,
-        format_rate(progress.rate_bits_per_s),
     );
     let mut more = Vec::new();
     for (bytes, what) in
@@ -292,6 +297,11 @@ mod tests {
         };
         let line = status_line(&event(progress.clone(), "the source is silent"));
         assert!(line.starts_with("99 % ") && line.ends_with("; the source is silent"), "{line}");
+        let mut ended = event(Progress { limit: "source".to_owned(), ..progress.clone() }, "");
+        assert!(status_line(&ended).ends_with("limited by source"));
+        ended.state = TransferState::Done;
+        let text = format!("{} {}", status_line(&ended), summary_text(&ended));
+        assert!(!text.contains("limited") && !text.contains("bit/s"), "{text}");
         let scanning = Progress { scan_complete: false, ..progress };
         let line = status_line(&event(scanning, ""));
         assert!(line.contains("of 2+ files"), "{line}");
