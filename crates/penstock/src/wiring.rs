@@ -76,12 +76,22 @@ pub(crate) fn store_spec(store: &StoreConfig) -> anyhow::Result<StoreSpec> {
     Ok(StoreSpec { name: store.name.clone(), kind, read_only: store.read_only, ephemeral: false })
 }
 
-/// Checks capabilities with this site's own key: it issued them (C4).
+/// Checks capabilities with this site's own key: it issued them (C4). Their owner must still be
+/// paired and allowed to read the store: pairings end, and configurations change.
 fn verifier(site: &Arc<Site>) -> LaneVerifier {
     let key = site.authority.capability_key().public_key();
+    let site = Arc::clone(site);
     Arc::new(move |bytes| {
         let now = u64::try_from(sys::wall_clock_now().seconds).unwrap_or(0);
-        verify_capability(bytes, &key, now).map_err(|error| error.to_string())
+        let capability = verify_capability(bytes, &key, now).map_err(|error| error.to_string())?;
+        let (target, store) = (&capability.target, &capability.store);
+        if !site.is_paired(target) {
+            return Err(format!("site `{target}` is not paired any more"));
+        }
+        if !site.exports.may_read(target, store) {
+            return Err(format!("site `{target}` may not read from store `{store}` any more"));
+        }
+        Ok(capability)
     })
 }
 
@@ -98,4 +108,72 @@ fn lane_config(site: &Arc<Site>) -> LaneConfig {
         );
         config.map_err(|error| error.to_string())
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Config;
+    use penstock_controller::state::{Pairing, SqliteState};
+    use penstock_io::trust::SiteAuthority;
+    use penstock_proto::capability::Capability;
+    use penstock_proto::id::{PeerId, TransferId};
+
+    /// A site `lab` with a store `raw` for `hpc`, and one `own` for nobody, paired with `hpc`.
+    fn lab(directory: &std::path::Path) -> Arc<Site> {
+        let text = r#"
+            site = "lab"
+            peer = "dtn1"
+            [[store]]
+            name = "raw"
+            path = "null:"
+            read = ["hpc"]
+            [[store]]
+            name = "own"
+            path = "null:"
+            read = []
+        "#;
+        let config: Config = toml::from_str(text).unwrap();
+        let authority = SiteAuthority::create(config.site.clone()).unwrap();
+        let peer = PeerId { site: config.site.clone(), peer: config.peer.clone() };
+        let identity = authority.issue_peer(&peer).unwrap();
+        let state = Arc::new(SqliteState::open(&directory.join("state.db")).unwrap());
+        let listen = config.listen;
+        let directory = directory.to_owned();
+        let site = Site::new(config, directory, authority, identity, state, listen).unwrap();
+        let other = SiteAuthority::create("hpc".parse().unwrap()).unwrap();
+        let pairing = Pairing {
+            site: "hpc".parse().unwrap(),
+            ca: other.certificate().to_vec(),
+            capability_key: Vec::new(),
+            addresses: Vec::new(),
+            paired: 1,
+        };
+        site.pair(&pairing).unwrap();
+        Arc::new(site)
+    }
+
+    /// C4: a capability that was issued is worth nothing once its owner may not read the store any
+    /// more, or is not paired any more.
+    #[test]
+    fn c4_a_capability_ends_with_what_it_was_issued_for() {
+        let directory = tempfile::tempdir().unwrap();
+        let site = lab(directory.path());
+        let verify = verifier(&site);
+        let shown = |store: &str| {
+            let capability = Capability {
+                transfer: TransferId([1; 16]),
+                source: "lab".parse().unwrap(),
+                target: "hpc".parse().unwrap(),
+                store: store.parse().unwrap(),
+                root: Vec::new(),
+                expires: u64::MAX,
+            };
+            verify(&site.authority.capability_key().sign(&capability)).map(drop)
+        };
+        assert_eq!(shown("raw"), Ok(()));
+        assert!(shown("own").unwrap_err().contains("may not read"));
+        site.trust.unpin(&"hpc".parse().unwrap());
+        assert!(shown("raw").unwrap_err().contains("not paired"));
+    }
 }
