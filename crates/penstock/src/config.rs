@@ -362,7 +362,8 @@ mod tests {
         }
     }
 
-    /// Promise: no store gives the site's keys away, by whatever path it is named, there already or not.
+    /// Promise: no store gives the site's keys away, by whatever path it is named, whether it is
+    /// there already or not.
     #[test]
     fn a_store_is_never_where_the_keys_are() {
         let base = tempfile::tempdir().unwrap();

@@ -259,7 +259,8 @@ fn b8_overlapping_targets_are_refused() {
     world.submit(5, "lab:raw/other/", "hpc:s/a/b").unwrap();
 }
 
-/// B8, C4: a site that may not see the transfer that is in its way learns neither id nor path of it.
+/// B8, C4: a site that may not see the transfer that is in its way learns neither id nor path of
+/// it.
 #[test]
 fn b8_a_refusal_tells_a_site_nothing_of_others() {
     let world = World::new(4);
