@@ -117,7 +117,7 @@ impl Publisher<'_> {
                 shared.report(state, Report::SyncFailed { epoch, errno });
                 state.return_all();
                 drop(guard);
-                if is_of_store(&error) {
+                if is_of_store(&shared.tree.target, &error) {
                     shared.broken(full_problem(&error));
                 }
             }
@@ -174,7 +174,7 @@ impl Publisher<'_> {
         self.shared.report(state, Report::SyncFailed { epoch, errno });
         state.return_all();
         drop(guard);
-        if is_of_store(error) {
+        if is_of_store(&self.shared.tree.target, error) {
             self.shared.broken(full_problem(error));
         }
     }
@@ -554,7 +554,7 @@ impl Publisher<'_> {
     /// What is noted of an entry that failed; `None` if the whole store takes no more: the task then
     /// ends, and no item has failed.
     fn failure(&self, entry: u32, error: &StoreError) -> Option<EntryFailure> {
-        if is_of_store(error) {
+        if is_of_store(&self.shared.tree.target, error) {
             self.shared.broken(full_problem(error));
             return None;
         }

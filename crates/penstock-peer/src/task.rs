@@ -24,7 +24,7 @@ use penstock_engine::lanes::{LaneAction, LaneLimits, LaneMachine};
 use penstock_engine::slice::{Piece, slice};
 use penstock_io::buffer::BufferPool;
 use penstock_io::net::LaneCloser;
-use penstock_io::store::{Source, StoreIdentity, Target};
+use penstock_io::store::{Source, StoreError, StoreIdentity, Target};
 use penstock_io::sys::{self, EventFd};
 use penstock_proto::id::LaneId;
 use penstock_proto::journal::EntryFailure;
@@ -446,14 +446,16 @@ fn waiting_of(state: &State, local: bool) -> String {
 }
 
 /// Whether an error is of the whole store and no item's fault: the task is to end with
-/// [`full_problem`], and what met the error is to be tried again.
-pub(crate) fn is_of_store(error: &penstock_io::store::StoreError) -> bool {
-    let offline = matches!(error, penstock_io::store::StoreError::Offline(_));
-    error.is_out_of_space() || error.is_read_only() || offline
+/// [`full_problem`], and what met the error is to be tried again. After an I/O error the store
+/// itself is asked: of one that has shut down, or whose server is gone, every file says so.
+pub(crate) fn is_of_store(target: &Target, error: &StoreError) -> bool {
+    let certain = error.is_out_of_space() || error.is_read_only();
+    let gone = error.is_offline();
+    certain || gone || (error.is_io_failure() && target.identity().is_err())
 }
 
 /// A store that takes no more.
-pub(crate) fn full_problem(error: &penstock_io::store::StoreError) -> Problem {
+pub(crate) fn full_problem(error: &StoreError) -> Problem {
     if error.is_out_of_space() {
         return Problem::new(Exit::Temporary, "target-full", "the target is full")
             .because(chain(error))
@@ -464,8 +466,9 @@ pub(crate) fn full_problem(error: &penstock_io::store::StoreError) -> Problem {
             .because(chain(error))
             .hint("mount it writable, then resume");
     }
-    Problem::new(Exit::Temporary, "store-offline", "the target store is offline")
+    Problem::new(Exit::Temporary, "store-offline", "the target store is offline or failing")
         .because(chain(error))
+        .hint("look at the kernel log of the target host; the transfer goes on where it was")
 }
 
 /// The coordinator's loop.
@@ -660,7 +663,7 @@ impl RunningTask {
             digest_list: spec.digest_list,
             mode_mask: match parts.reach {
                 Reach::Local { .. } => 0o7777,
-                Reach::Remote { .. } => 0o777,
+                Reach::Remote { .. } => 0o1777,
             },
         };
         let shared = Arc::new(Shared {

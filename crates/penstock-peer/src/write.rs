@@ -298,7 +298,7 @@ impl PieceWriter {
     }
 
     fn write_failed(&mut self, item: &Item, entry: u32, error: StoreError) {
-        if is_of_store(&error) {
+        if is_of_store(&self.tree.target, &error) {
             self.outcome.fatal = Some(error);
         } else if item.length > 0 && error.is_vanished() {
             self.outcome.lost = true;

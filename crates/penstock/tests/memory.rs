@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use common_crash::{BINARY, Copy, Ended, Run, scratch};
+use common_crash::{BINARY, Copy, Ended, Run, scratch, scratch_in_memory};
 
 const MIB: u64 = 1 << 20;
 
@@ -47,7 +47,8 @@ fn peak_of(copy: &Copy, source: &str, target: &str) -> (u64, Ended) {
 }
 
 fn copy_small_files(files: u64) {
-    let base = scratch();
+    // Two trees, and some KiB of a file system in memory for each file.
+    let base = scratch_in_memory(files * 16 * 1024);
     let (source, target) = (base.path().join("src"), base.path().join("dst"));
     let mut make = Command::new(BINARY);
     make.args(["dataset", "make"]).arg(&source).args(["--layout", "tree", "--seed", "1"]);

@@ -114,6 +114,11 @@ fn j_a_transfer_keeps_every_odd_name_mode_and_hole() {
     let (_a, b) = pair(base.path(), &data_a, &data_b);
     let id = b.submit("a:data/set/", "b:data/set/");
     b.wait(&id).expect(0);
+    // D7: the right to run as another user stays at its site.
+    let setuid = |data: &Path| data.join("set/setuid");
+    let mode = fs::metadata(setuid(&data_b)).unwrap().mode() & 0o7777;
+    assert_eq!(mode, 0o755, "{mode:o}");
+    fs::set_permissions(setuid(&data_a), fs::Permissions::from_mode(0o755)).unwrap();
     assert_same(&data_a.join("set"), &data_b.join("set"));
     assert_still_sparse(&data_b.join("set"));
 }

@@ -153,6 +153,13 @@ impl StoreError {
         self.is_one_of(&[Errno::ROFS])
     }
 
+    /// The device or its server failed: it may be one bad block, or the store as a whole.
+    pub fn is_io_failure(&self) -> bool {
+        let alone = [Errno::IO, Errno::NXIO, Errno::NODEV, Errno::STALE];
+        let lost = [Errno::NOTCONN, Errno::SHUTDOWN, Errno::HOSTDOWN, Errno::TIMEDOUT];
+        self.is_one_of(&alone) || self.is_one_of(&lost)
+    }
+
     /// The store as a whole is not there: no item fails, the store is quarantined (A5, C3).
     pub fn is_offline(&self) -> bool {
         matches!(self, Self::Offline(_))

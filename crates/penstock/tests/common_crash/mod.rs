@@ -51,6 +51,17 @@ pub(crate) fn scratch() -> tempfile::TempDir {
     tempfile::Builder::new().prefix("penstock-test-").tempdir().unwrap()
 }
 
+/// As [`scratch`], in memory where there is room for it: for many files, whose names a disk takes
+/// long to make and to remove.
+pub(crate) fn scratch_in_memory(bytes: u64) -> tempfile::TempDir {
+    let space = rustix::fs::statvfs("/dev/shm").map(|space| space.f_bavail * space.f_frsize);
+    if space.is_ok_and(|free| free > bytes) {
+        let builder = tempfile::Builder::new().prefix("penstock-test-").tempdir_in("/dev/shm");
+        return builder.unwrap();
+    }
+    scratch()
+}
+
 /// Runs a program that must succeed; gives its standard output.
 pub(crate) fn tool(program: &str, args: &[&dyn AsRef<OsStr>]) -> Vec<u8> {
     let mut command = Command::new(program);
