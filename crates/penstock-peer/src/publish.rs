@@ -382,9 +382,9 @@ impl Publisher<'_> {
         self.shared.report(state, report);
     }
 
-    /// Whether a file of a pack is there: under its temporary name, which is ours alone, or under its
-    /// final one with the right bytes. Size and time would not do: they may be those of an older file
-    /// (promise (c)).
+    /// Whether a file of a pack is there: under its temporary name, which is ours alone, or under
+    /// its final one with the right bytes. Size and time would not do: they may be those of an
+    /// older file (promise (c)).
     fn stands(
         &mut self,
         pieces: &Pieces,
@@ -551,8 +551,8 @@ impl Publisher<'_> {
         self.tail_done(set, |epoch| Report::DirectoriesDone { page: number, failures, epoch });
     }
 
-    /// What is noted of an entry that failed; `None` if the whole store takes no more: the task then
-    /// ends, and no item has failed.
+    /// What is noted of an entry that failed; `None` if the whole store takes no more: the task
+    /// then ends, and no item has failed.
     fn failure(&self, entry: u32, error: &StoreError) -> Option<EntryFailure> {
         if is_of_store(&self.shared.tree.target, error) {
             self.shared.broken(full_problem(error));

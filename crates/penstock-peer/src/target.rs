@@ -77,8 +77,8 @@ impl TargetService {
         Self { stores, lanes, options, pool }
     }
 
-    /// Removes what makes a directory a store, if it is one for a single transfer only. Call it when
-    /// nothing will be resumed any more: without its identity the store is offline (A5).
+    /// Removes what makes a directory a store, if it is one for a single transfer only. Call it
+    /// when nothing will be resumed any more: without its identity the store is offline (A5).
     pub fn leave(&self, store: &Name) {
         let ephemeral = self.stores.spec(store).is_ok_and(|spec| spec.ephemeral);
         if ephemeral && let Ok(target) = self.stores.target(store) {

@@ -395,7 +395,7 @@ impl Inner {
     }
 
     /// A transfer that came to its end with failed items begins again as one of just these, listed
-    /// anew: a file that changed is another file now. One that stopped on its way goes on as it was.
+    /// anew: a file that changed is another file now. One that stopped on its way goes on.
     fn narrow(&self, mut record: TransferRecord) -> Result<TransferRecord, Problem> {
         let id = record.id();
         let journal = journal_of(&self.config.journal, id);

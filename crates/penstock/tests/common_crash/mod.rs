@@ -194,7 +194,7 @@ pub(crate) fn figure(event: &Value, name: &str) -> u64 {
     event[name].as_u64().unwrap_or_else(|| panic!("no `{name}` in {event}"))
 }
 
-/// Lets a process run for a small part of the time, so that fast disks leave time to break something.
+/// Lets a process run for a small part of the time, so that fast disks leave time to break things.
 /// It runs freely again, and can be waited for or killed, once this is dropped.
 pub(crate) struct Slowly {
     stop: Arc<AtomicBool>,
