@@ -67,11 +67,11 @@ fn make_odd_tree(root: &Path) {
     }
 }
 
-/// 1 GiB with three pieces of data.
+/// 256 MiB with three pieces of data.
 fn make_sparse(path: &Path) {
     let mut file = File::create(path).unwrap();
-    file.set_len(1 << 30).unwrap();
-    for at in [0, 300 << 20, (1 << 30) - 5] {
+    file.set_len(256 << 20).unwrap();
+    for at in [0, 100 << 20, (256 << 20) - 5] {
         file.seek(SeekFrom::Start(at)).unwrap();
         file.write_all(b"data!").unwrap();
     }
