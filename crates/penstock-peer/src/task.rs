@@ -41,6 +41,8 @@ const PAGES_KEPT: usize = 32;
 const TICK: Duration = Duration::from_millis(20);
 /// A stopping task gives what is written this long to become durable.
 const STOP_PATIENCE: Duration = Duration::from_secs(10);
+/// A thread that is still in a system call this long after that is left behind (E2).
+const HUNG_PATIENCE: Duration = Duration::from_secs(20);
 /// Without any byte, answer or successful dial for this long the task gives up; the controller
 /// tries again later (promise (f)).
 const NOTHING_MAX: Duration = Duration::from_secs(300);
@@ -746,8 +748,18 @@ impl Task for RunningTask {
         self.shared.notify_all();
         let threads =
             std::mem::take(&mut *self.threads.lock().unwrap_or_else(PoisonError::into_inner));
+        let deadline = sys::boottime_now().plus(STOP_PATIENCE + HUNG_PATIENCE);
         for thread in threads {
-            let _ = thread.join();
+            while !thread.is_finished() && sys::boottime_now() < deadline {
+                std::thread::sleep(Duration::from_millis(2));
+            }
+            if thread.is_finished() {
+                let _ = thread.join();
+            } else {
+                // No deadline ends a system call (E2). Whatever the thread still writes, it writes
+                // again what was written, or into a file that has no name any more (B1).
+                tracing::error!("a store hangs: a thread of a stopped task is left behind");
+            }
         }
         hand_over(&self.shared);
     }

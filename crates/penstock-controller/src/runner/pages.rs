@@ -19,6 +19,9 @@ const WAIT_MS: u32 = 1_000;
 /// Waits between attempts after a temporary failure: they double from the first to the last.
 const RETRY: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(10));
 
+/// How long a run waits for a page that it has lost, before it ends for now.
+const AGAIN_MAX: Duration = Duration::from_secs(30);
+
 /// What was pulled.
 pub(crate) enum Pulled {
     /// An encoded page.
@@ -88,17 +91,21 @@ impl Puller {
         Ok(None)
     }
 
-    /// A page that the ledger knows and the journal store has lost; blocks until it is here.
+    /// A page that the ledger knows and the journal store has lost; blocks until it is here, for
+    /// [`AGAIN_MAX`] at most.
     pub(crate) fn page_again(&self, number: u32, digest: Digest) -> Result<Vec<u8>, Problem> {
         let mut state = self.inner.lock();
         state.again = Some((number, digest));
         self.inner.wake.notify_all();
-        loop {
-            if let Some(reply) = state.again_reply.take() {
-                return reply;
-            }
-            state = self.inner.wake.wait(state).unwrap_or_else(PoisonError::into_inner);
-        }
+        let nothing = |state: &mut State| state.again_reply.is_none();
+        let waited = self.inner.wake.wait_timeout_while(state, AGAIN_MAX, nothing);
+        let (mut state, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        state.again = None;
+        state.again_reply.take().unwrap_or_else(|| {
+            let title =
+                format!("page {number} is lost here, and the source does not give it again");
+            Err(Problem::new(Exit::Temporary, "page", title).because(&state.waiting))
+        })
     }
 
     /// How the scan ended, if it has; it may be known long before the last page is wanted.
