@@ -6,7 +6,7 @@
 //!
 //! | module | decides | lives at |
 //! |---|---|---|
-//! | [`slice`] | which pieces a page is cut into | both |
+//! | [`mod@slice`] | which pieces a page is cut into | both |
 //! | [`transfer`] | which pieces are missing, written, durable; who does what next | the target's controller |
 //! | [`page`] | the same for one page: the ledger's state and its log | the target's controller |
 //! | [`fetch`] | which piece is asked for on which lane, how far ahead, what is tried again | a target peer |

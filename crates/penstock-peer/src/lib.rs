@@ -7,16 +7,16 @@
 //!
 //! | module | duty |
 //! |---|---|
-//! | [`stores`] | the stores that this host reaches, by name |
-//! | [`source`] | the source side: scans, and the lanes it serves |
-//! | [`scan`] | lists a data set in parallel, into pages on disk |
-//! | [`read`] | reads one request's bytes, hashes them, hands on frames |
-//! | [`serve`] | one lane at the source |
-//! | [`target`] | the target side: tasks by transfer |
-//! | [`task`] | one task: its machines, its threads, its reports |
-//! | [`lane`] | one lane at the target |
-//! | [`write`] | checks what arrives and writes it under temporary names |
-//! | [`publish`] | syncs, renames, links, attributes, re-checks |
+//! | `stores` | the stores that this host reaches, by name |
+//! | `source` | the source side: scans, and the lanes it serves |
+//! | `scan` | lists a data set in parallel, into pages on disk |
+//! | `read` | reads one request's bytes, hashes them, hands on frames |
+//! | `serve` | one lane at the source |
+//! | `target` | the target side: tasks by transfer |
+//! | `task` | one task: its machines, its threads, its reports |
+//! | `lane` | one lane at the target |
+//! | `write` | checks what arrives and writes it under temporary names |
+//! | `publish` | syncs, renames, links, attributes, re-checks |
 
 #![forbid(unsafe_code)]
 

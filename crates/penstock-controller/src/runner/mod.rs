@@ -3,8 +3,8 @@
 //! One thread owns the run. It opens pages as the window asks for them, commits the ledger at least
 //! once a second (log files first, heads after, A2), and tells the world how it stands. A second
 //! thread pulls pages ahead, so that a round trip to the source costs no time here. The peer calls
-//! in through [`TaskControl`]; the machine that decides is behind one lock, taken per batch of
-//! reports and per request for work, never per stride.
+//! in through [`penstock_api::task::TaskControl`]; the machine that decides is behind one lock,
+//! taken per batch of reports and per request for work, never per stride.
 //!
 //! What survives a crash is the journal and the heads; a run that starts again replays the logs of
 //! the pages that were not complete and goes on. Nothing that is complete is looked at again,
