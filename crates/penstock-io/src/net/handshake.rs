@@ -106,6 +106,7 @@ pub fn connect(
         return Err(failed(DecodeError::Invalid("welcome").into()));
     }
     check_nothing_buffered(&mut connection).map_err(failed)?;
+    options.fit(&tcp);
     let stream = match hello.framing {
         Framing::Tls => connection
             .dangerous_extract_secrets()
@@ -232,6 +233,7 @@ impl PendingLane {
         let body = reply.encode();
         let (tcp, until) = (self.tcp, self.until);
         write_frame(&mut self.connection, &tcp, until, FrameKind::HelloReply, &body)?;
+        self.options.fit(&tcp);
         match self.hello.framing {
             Framing::Tls => {
                 let secrets =
