@@ -1,323 +1,316 @@
 #!/usr/bin/env python3
-"""Times Penstock, daemon to daemon over loopback, beside the rivals that are installed.
+"""Times Penstock, daemon to daemon over loopback, beside the rivals that are installed, and
+judges it by the targets in targets.py.
 
-    bench/loopback.py --penstock target/release/penstock [--root /dev/shm/pst-bench] [--reps 5]
-                      [--sets one,large,mid,small,esnet] [--rivals cp,tarnc,rsync,gridftp,...] [--out DIR]
+    bench/loopback.py [--sets one,large] [--modes tls-blake3] [--rivals escp,gridftp] [--out DIR]
 
-Runs are interleaved (A B C A B C ...), the first round is a warm-up and dropped, and the table gives
-medians. Every run is compared with its source byte by byte outside the timed part. CPU is user and
-system time of all processes of both ends together, counted by a control group (so: run as root). Quote ratios within one run: machines drift.
+Data sets: one, large, esnet, mid, small; `mem` moves generated data to nowhere, beside iperf3;
+`both` moves in both directions at once, beside one way. Runs are interleaved (A B C A B C ...),
+the first round is a warm-up and dropped, and figures are medians. Every run is compared with its
+source byte by byte outside the timed part. CPU is user and system time of all processes of both
+ends, counted by a control group (so: run as root). Quote ratios within one run: machines drift.
 
-Needs: python3, diff. Rivals, where installed: cp, tar and nc (openbsd), rsync, globus-url-copy and
-globus-gridftp-server (-anonymous), socat with openssl (tar over TLS).
+Needs Python 3.9, diff, and for all data sets 12 GiB below --root. Rivals, where installed: cp;
+tar with nc (openbsd) or socat; rsync, as a daemon or over ssh; globus-url-copy with
+globus-gridftp-server; xrdcp with xrootd; EScp, whose binary the variable ESCP names. All of them
+run in their best profile for two cores (rivals.py), with throw-away keys, on 127.0.0.1 only.
+Primitives for the bounds, where installed: iperf3, openssl, b3sum, xxhsum.
 """
+
+import sys
+
+sys.dont_write_bytecode = True
 
 import argparse
 import json
 import os
 import shutil
 import signal
-import socket
-import statistics
 import subprocess
-import sys
 import tempfile
-import time
+
+import primitives
+import report
+from harness import Failed, Group, Run, fresh, measure_tree, same
+from rivals import RIVALS, Keys, installed
+from sites import MODES, Sites
+from targets import judge
 
 SETS = {
     # name: (what it is, arguments of `penstock dataset make`)
     "one": ("1 x 4 GiB", ["--files", "1", "--size", "4G", "--layout", "flat"]),
     "large": ("16 x 256 MiB", ["--files", "16", "--size", "256M", "--layout", "flat"]),
+    "esnet": ("esnet mix, 3 GiB", ["--preset", "esnet", "--bytes", "3G"]),
     "mid": ("20,000 x 64 KiB", ["--files", "20000", "--size", "64K", "--layout", "flat"]),
     "small": ("100,000 x 4 KiB", ["--files", "100000", "--size", "4K", "--layout", "flat"]),
-    "esnet": ("esnet mix, 3 GiB", ["--preset", "esnet", "--bytes", "3G"]),
+    "mem": ("16 x 1 GiB, mem: to null:", None),
+    "both": ("both directions, 8 x 256 MiB each",
+             ["--files", "8", "--size", "256M", "--layout", "flat"]),
+    "quick": ("a few MiB", ["--files", "60", "--sizes", "1K-1M"]),
 }
-PENSTOCK = {
-    "penstock clear xxh3": ["--encryption", "off", "--digest", "xxh3-128"],
-    "penstock clear blake3": ["--encryption", "off"],
-    "penstock tls blake3": [],
-    "penstock tls xxh3": ["--digest", "xxh3-128"],
-}
-LIMIT_SECONDS = 120
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
-
-
-def wait_port(port):
-    for _ in range(400):
-        try:
-            socket.create_connection(("127.0.0.1", port), 1).close()
-            return
-        except OSError:
-            time.sleep(0.02)
-    raise RuntimeError(f"nothing listens at port {port}")
-
-
-class Group:
-    """A control group whose processes' CPU time is counted, whoever their parent is."""
-
-    def __init__(self):
-        name = f"pst-bench-{os.getpid()}"
-        first = os.path.isdir("/sys/fs/cgroup/cpuacct")
-        self.path = os.path.join("/sys/fs/cgroup/cpuacct" if first else "/sys/fs/cgroup", name)
-        os.makedirs(self.path, exist_ok=True)
-
-    def enter(self):
-        with open(os.path.join(self.path, "cgroup.procs"), "w") as procs:
-            procs.write(str(os.getpid()))
-
-    def cpu(self):
-        """User and system seconds so far."""
-        try:
-            return int(open(os.path.join(self.path, "cpuacct.usage")).read()) / 1e9
-        except FileNotFoundError:
-            first = open(os.path.join(self.path, "cpu.stat")).readline()
-            return int(first.split()[1]) / 1e6
-
-
-GROUP = None
-
-
-def peak_mib(pid):
-    for line in open(f"/proc/{pid}/status"):
-        if line.startswith("VmHWM:"):
-            return int(line.split()[1]) / 1024
-    return 0.0
-
-
-def timed(command):
-    """Runs a shell command; its wall seconds, or None if it failed."""
-    begun = time.monotonic()
-    try:
-        done = subprocess.run(
-            ["bash", "-c", command],
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            timeout=LIMIT_SECONDS,
-            preexec_fn=GROUP.enter,
-        )
-    except subprocess.TimeoutExpired:
-        return None
-    wall = time.monotonic() - begun
-    return wall if done.returncode == 0 else None
-
-
-class Server:
-    """A server process for one run; its CPU counts once it has ended and was waited for."""
-
-    def __init__(self, command, port):
-        self.process = subprocess.Popen(
-            ["bash", "-c", "exec " + command],
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
-            preexec_fn=GROUP.enter,
-        )
-        wait_port(port)
-
-    def stop(self):
-        os.killpg(self.process.pid, signal.SIGTERM)
-        try:
-            self.process.wait(5)
-        except subprocess.TimeoutExpired:
-            os.killpg(self.process.pid, signal.SIGKILL)
-            self.process.wait()
-
-
-def run_cp(source, target, work):
-    return timed(f"cp -r {source}/. {target}/")
-
-
-def run_tarnc(source, target, work):
-    port = free_port()
-    receive = f"nc -l 127.0.0.1 {port} | tar -xf - -C {target}"
-    send = f"for i in 1 2 3 4 5 6 7 8 9; do sleep 0.02; tar -cf - -C {source} . | nc -N 127.0.0.1 {port} && exit; done"
-    return timed(f"({receive}) & sleep 0.1; {send}; wait")
-
-
-def run_tartls(source, target, work):
-    port = free_port()
-    pem = os.path.join(work, "socat.pem")
-    if not os.path.exists(pem):
-        subprocess.run(
-            "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 "
-            f"-subj /CN=localhost -keyout {pem}.k -out {pem}.c && cat {pem}.k {pem}.c > {pem}",
-            shell=True, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    receive = f"socat -u OPENSSL-LISTEN:{port},bind=127.0.0.1,cert={pem},verify=0 - | tar -xf - -C {target}"
-    send = f"tar -cf - -C {source} . | socat -u - OPENSSL:127.0.0.1:{port},verify=0"
-    return timed(f"({receive}) & sleep 0.3; {send}; wait")
-
-
-def run_rsync(source, target, work):
-    port = free_port()
-    config = os.path.join(work, "rsyncd.conf")
-    with open(config, "w") as out:
-        out.write(f"use chroot = no\nreverse lookup = no\nuid = root\ngid = root\n[d]\npath = {target}\nread only = no\n")
-    server = Server(f"rsync --daemon --no-detach --config={config} --port={port} --address=127.0.0.1", port)
-    try:
-        return timed(f"rsync -r -t -W {source}/ rsync://127.0.0.1:{port}/d/")
-    finally:
-        server.stop()
-
-
-def run_gridftp(source, target, work):
-    ports = (free_port(), free_port())
-    servers = [
-        Server(f"globus-gridftp-server -p {port} -aa -anonymous-user root -allow-root -control-interface 127.0.0.1 -c /dev/null", port)
-        for port in ports
-    ]
-    try:
-        options = "-fast -r -cd -p 2 -cc 4 -pp"
-        return timed(
-            f"globus-url-copy {options} ftp://127.0.0.1:{ports[0]}{source}/ ftp://127.0.0.1:{ports[1]}{target}/")
-    finally:
-        for server in servers:
-            server.stop()
-
-
-RIVALS = {
-    "cp": (run_cp, ["cp"]),
-    "tar over nc": (run_tarnc, ["tar", "nc"]),
-    "rsync daemon": (run_rsync, ["rsync"]),
-    "gridftp": (run_gridftp, ["globus-url-copy", "globus-gridftp-server"]),
-    "tar over tls": (run_tartls, ["tar", "socat", "openssl"]),
+QUICK = {
+    "quick": SETS["quick"],
+    "mem": ("16 x 1 MiB, mem: to null:", None),
+    "both": ("both directions, 4 x 1 MiB each",
+             ["--files", "4", "--size", "1M", "--layout", "flat"]),
 }
 
 
-class Sites:
-    """Two paired sites with one daemon each."""
+class Bench:
+    """One run of the harness: where it works, and what it was asked for."""
 
-    def __init__(self, binary, root):
-        self.binary = binary
-        self.data = os.path.join(root, "data")
-        self.directories = {name: os.path.join(root, "site-" + name) for name in "ab"}
-        self.daemons = {}
-        for name, directory in self.directories.items():
-            shutil.rmtree(directory, ignore_errors=True)
-            self.call(["site", "init", "--name", name, "--dir", directory, "--listen", "127.0.0.1:0",
-                       "--store", f"data={self.data}"])
-            daemon = subprocess.Popen([binary, "daemon", "--dir", directory],
-                                      stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
-                                      preexec_fn=GROUP.enter)
-            daemon.stdout.readline()
-            self.daemons[name] = daemon
-        token = self.call(["site", "pair", "--dir", self.directories["a"]]).strip()
-        self.call(["site", "pair", "--dir", self.directories["b"], token])
+    def __init__(self, arguments):
+        self.arguments = arguments
+        self.sets = QUICK if arguments.quick else SETS
+        os.makedirs(arguments.root, exist_ok=True)
+        self.root = tempfile.mkdtemp(prefix="run-", dir=arguments.root)
+        os.chmod(self.root, 0o755)
+        self.data = fresh(os.path.join(self.root, "data"))
+        self.target = os.path.join(self.data, "out")
+        self.keys = Keys(fresh(os.path.join(self.root, "keys"), 0o755))
+        self.rivals = Group("rivals")
+        self.sites = None
+        self.rounds = []
+        self.judged = []
 
-    def call(self, arguments):
-        return subprocess.run([self.binary, *arguments], check=True, capture_output=True, text=True).stdout
+    def close(self):
+        if self.sites:
+            self.sites.stop()
+        self.rivals.end()
+        shutil.rmtree(self.root, ignore_errors=True)
 
-    def peaks(self):
-        return [peak_mib(daemon.pid) for daemon in self.daemons.values()]
+    def start_sites(self):
+        if self.sites:
+            self.sites.stop()
+        size = "1M" if self.arguments.quick else "1G"
+        self.sites = Sites(self.arguments.penstock, self.root, self.data, Group("penstock"),
+                           self.arguments.limit, size)
 
-    def move(self, source, target, options):
-        begun = time.monotonic()
-        done = subprocess.run(
-            [self.binary, "transfer", "submit", f"a:data/{source}/", f"b:data/{target}", "--wait",
-             "--json", "--dir", self.directories["b"], *options],
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=LIMIT_SECONDS,
-            preexec_fn=GROUP.enter)
-        wall = time.monotonic() - begun
-        if done.returncode != 0:
-            sys.stderr.write(done.stderr)
-            return None
-        return wall
+    def primitives(self):
+        """One round of what the machine can do; medians over the rounds so far."""
+        if not self.arguments.no_primitives:
+            work = fresh(os.path.join(self.root, "work"))
+            try:
+                self.rounds.append(primitives.measure(self.rivals, work))
+            except Failed as error:
+                print(f"a primitive failed: {error}", file=sys.stderr)
+            shutil.rmtree(work)
 
-    def stop(self):
-        for daemon in self.daemons.values():
-            daemon.terminate()
-            daemon.wait()
+    def say(self, text):
+        print(text)
+        sys.stdout.flush()
+        self.keep("table.md", text + "\n")
 
+    def keep(self, name, text):
+        if self.arguments.out:
+            with open(os.path.join(self.arguments.out, name), "a") as out:
+                out.write(text)
 
-def measure(name, arguments):
-    """One data set, all movers, interleaved; rows of raw results."""
-    what, make = SETS[name]
-    root, binary = arguments.root, arguments.penstock
-    data = os.path.join(root, "data")
-    os.makedirs(data, exist_ok=True)
-    source = os.path.join(data, "set-" + name)
-    subprocess.run([binary, "dataset", "make", source, *make], check=True, stdout=subprocess.DEVNULL)
-    files, size = 0, 0
-    for directory, _, names in os.walk(source):
-        files += len(names)
-        size += sum(os.path.getsize(os.path.join(directory, file)) for file in names)
-    movers = {}
-    for rival, (run, programs) in RIVALS.items():
-        wanted = arguments.rivals is None or rival in arguments.rivals
-        if wanted and all(shutil.which(program) for program in programs):
-            movers[rival] = run
-    rows = []
-    sites = Sites(binary, root)
-    with tempfile.TemporaryDirectory() as work:
-        for rep in range(arguments.reps + 1):
-            for mover in [*PENSTOCK, *movers]:
-                target = os.path.join(data, "out")
-                shutil.rmtree(target, ignore_errors=True)
-                os.makedirs(target)
-                before = GROUP.cpu()
-                if mover in PENSTOCK:
-                    wall = sites.move("set-" + name, "out", PENSTOCK[mover])
-                else:
-                    wall = movers[mover](source, target, work)
-                cpu = GROUP.cpu() - before
-                same = wall is not None and subprocess.run(
-                    ["diff", "-rq", source, target], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL).returncode == 0
-                row = {"set": name, "what": what, "mover": mover, "rep": rep, "files": files, "bytes": size,
-                       "wall_s": wall, "cpu_s": cpu, "verified": same}
-                print(json.dumps(row), file=sys.stderr)
+    # Movers: each does one run, and returns wall and CPU seconds, bytes, files and whether the
+    # target was the same as the source.
+
+    def penstock(self, mode, name):
+        files, size = measure_tree(os.path.join(self.data, name))
+        wall, cpu = self.sites.move(mode, (f"a:data/{name}/", "b:data/out"))
+        return wall, cpu, size, files, same(os.path.join(self.data, name), self.target)
+
+    def penstock_both(self, mode, name):
+        source = os.path.join(self.data, name)
+        files, size = measure_tree(source)
+        wall, cpu = self.sites.move(mode, (f"a:data/{name}/", "b:data/out/b"),
+                                    (f"b:data/{name}/", "a:data/out/a"))
+        good = all(same(source, os.path.join(self.target, site)) for site in "ab")
+        return wall, cpu, 2 * size, 2 * files, good
+
+    def penstock_mem(self, mode):
+        size = 2**24 if self.arguments.quick else 2**34
+        wall, cpu = self.sites.move(mode, ("a:mem/", "b:null/out"))
+        # Its own verdict has to do: `null:` keeps nothing to compare.
+        return wall, cpu, size, 16, True
+
+    def rival(self, rival, name):
+        source = os.path.join(self.data, name)
+        files, size = measure_tree(source)
+        work = fresh(os.path.join(self.root, "work"), 0o755)
+        try:
+            run = Run(self.rivals, source, self.target, self.keys, work, self.arguments.limit)
+            wall, cpu = RIVALS[rival].run(run)
+        finally:
+            self.rivals.kill()
+            shutil.rmtree(work)
+        return wall, cpu, size, files, same(source, self.target)
+
+    def iperf(self, streams, control):
+        row = primitives.iperf(self.rivals, streams, control)
+        return row["wall_s"], row["cpu_s"], row["bytes"], 1, True
+
+    def movers(self, name):
+        """Name, function and slowness of all that run on a data set."""
+        source, movers = "set-" + name, []
+        for mode in self.arguments.modes:
+            ours = f"penstock {mode}"
+            if name == "mem":
+                movers.append((ours, lambda mode=mode: self.penstock_mem(mode), False))
+                continue
+            one_way = f"{ours}, one way" if name == "both" else ours
+            movers.append((one_way, lambda mode=mode: self.penstock(mode, source), False))
+            if name == "both":
+                movers.append((ours, lambda mode=mode: self.penstock_both(mode, source), False))
+        if name == "mem" and not self.arguments.no_primitives:
+            for rival, how in primitives.iperf_movers().items():
+                movers.append((rival, lambda how=how: self.iperf(*how), False))
+        if name in ("mem", "both"):
+            return movers
+        for rival in self.arguments.rivals:
+            if not RIVALS[rival].sets or name in RIVALS[rival].sets or self.arguments.quick:
+                movers.append((rival, lambda rival=rival: self.rival(rival, source),
+                               name in RIVALS[rival].slow))
+        return movers
+
+    def run_once(self, mover, function):
+        """One run of one mover: its row, whether it went well or not."""
+        fresh(self.target)
+        row = {"mover": mover, "wall_s": None, "cpu_s": None, "bytes": None, "files": None,
+               "verified": False, "error": ""}
+        ours = mover.startswith("penstock ")
+        try:
+            wall, cpu, size, files, good = function()
+            row |= {"wall_s": wall, "cpu_s": cpu, "bytes": size, "files": files,
+                    "verified": good, "error": "" if good else "differs"}
+        except Failed as error:
+            row["error"] = str(error)
+        if ours:
+            row["peaks_mib"] = self.sites.peaks_mib()
+            if row["wall_s"] is None:
+                self.start_sites()
+        shutil.rmtree(self.target, ignore_errors=True)
+        return row
+
+    def measure(self, name):
+        """One data set, all movers, interleaved; the rows of the counted rounds."""
+        what, make = self.sets[name]
+        arguments, rows = self.arguments, []
+        source = os.path.join(self.data, "set-" + name)
+        if make:
+            subprocess.run([arguments.penstock, "dataset", "make", source, *make], check=True,
+                           stdout=subprocess.DEVNULL)
+        self.primitives()
+        self.start_sites()
+        movers = self.movers(name)
+        for rep in range(0 if arguments.warmup else 1, arguments.reps + 1):
+            for mover, function, slow in movers:
+                few = arguments.slow_rivals_reps
+                if slow and few is not None and not 1 <= rep <= few:
+                    continue
+                row = {"set": name, "what": what, "rep": rep} | self.run_once(mover, function)
+                if not arguments.quick:
+                    print(json.dumps(row), file=sys.stderr)
+                self.keep("raw.jsonl", json.dumps(row) + "\n")
                 rows.append(row)
-                shutil.rmtree(target, ignore_errors=True)
-    peaks = sites.peaks()
-    sites.stop()
-    shutil.rmtree(source)
-    return [row for row in rows if row["rep"] > 0], peaks
+        self.sites.stop()
+        self.sites = None
+        shutil.rmtree(source, ignore_errors=True)
+        return [row for row in rows if row["rep"] > 0]
+
+    def run(self):
+        """All data sets; whether every run of Penstock was verified."""
+        self.say(report.facts(self.arguments.penstock, sys.argv))
+        lacking = [rival for rival in RIVALS if installed(rival)]
+        if lacking and not self.arguments.quick:
+            self.say("\nNot installed: " + "; ".join(
+                f"{rival} ({', '.join(installed(rival))})" for rival in lacking))
+        results = {}
+        for name in self.arguments.sets:
+            rows = results[name] = self.measure(name)
+            self.say(report.movers_table(self.sets[name][0], rows, peaks(rows)))
+        self.primitives()
+        measured = primitives.summary(self.rounds)
+        if measured:
+            self.say(report.primitives_table(measured, len(self.rounds)))
+            self.say(report.bounds_text(results, measured))
+        if not self.arguments.quick:
+            judged = [row for name, rows in results.items()
+                      for row in judge(name, rows, peaks(rows), measured)]
+            self.say("\n### Targets" + "\n" + report.targets_table(judged))
+            self.say(report.closing(judged))
+            self.keep("primitives.jsonl", "".join(json.dumps(one) + "\n" for one in self.rounds))
+        ours = [row for rows in results.values() for row in rows
+                if row["mover"].startswith("penstock ")]
+        failed = [row for row in ours if not row["verified"]]
+        for row in failed:
+            print(f"error: {row['set']}, {row['mover']}: {row['error']}", file=sys.stderr)
+        return bool(ours) and not failed
 
 
-def table(rows, peaks):
-    what = rows[0]["what"]
-    files, size = rows[0]["files"], rows[0]["bytes"]
-    print(f"\n### {what} ({files} files, {size / 2**30:.2f} GiB)\n")
-    print("| mover | wall s | GB/s | files/s | CPU s/GiB | CPU us/file | ok |")
-    print("|---|---|---|---|---|---|---|")
-    for mover in dict.fromkeys(row["mover"] for row in rows):
-        good = [row for row in rows if row["mover"] == mover and row["verified"]]
-        runs = sum(row["mover"] == mover for row in rows)
-        if not good:
-            print(f"| {mover} | - | - | - | - | - | 0/{runs} |")
-            continue
-        wall = statistics.median(row["wall_s"] for row in good)
-        cpu = statistics.median(row["cpu_s"] for row in good)
-        print(f"| {mover} | {wall:.2f} | {size / wall / 1e9:.2f} | {files / wall:.0f} | "
-              f"{cpu / (size / 2**30):.2f} | {cpu / files * 1e6:.1f} | {len(good)}/{runs} |")
-    print(f"\nPeak memory of the two daemons over all these runs: {peaks[0]:.0f} and {peaks[1]:.0f} MiB.")
+def peaks(rows):
+    """Peak memory of the daemons of `a` and `b` over all runs of a data set."""
+    known = [row["peaks_mib"] for row in rows if "peaks_mib" in row]
+    return [max(pair) for pair in zip(*known)] if known else None
+
+
+def choice(kind, known):
+    """A reader of comma-separated names, with hyphens or spaces."""
+    def read(text):
+        names = [name.strip().replace("-", " ") for name in text.split(",")]
+        if names == ["none"]:
+            return []
+        for name in names:
+            if name not in known:
+                there = ", ".join(known)
+                raise argparse.ArgumentTypeError(f"no {kind} `{name}`; there are: {there}")
+        return names
+    return read
+
+
+def read_arguments():
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--penstock", default="target/release/penstock", help="the binary")
+    shm = "/dev/shm" if os.path.isdir("/dev/shm") else tempfile.gettempdir()
+    parser.add_argument("--root", default=os.path.join(shm, "pst-bench"),
+                        help="directory to work in, on tmpfs (%(default)s)")
+    parser.add_argument("--sets", type=choice("data set", SETS), help="default: all")
+    parser.add_argument("--modes", type=choice("mode", MODES), default=list(MODES),
+                        help="clear-xxh3, clear-blake3, tls-blake3, tls-xxh3; default: all")
+    parser.add_argument("--rivals", type=choice("rival", RIVALS),
+                        help=f"of {', '.join(RIVALS)}; `none`; default: all that are installed")
+    parser.add_argument("--reps", type=int, default=5, help="counted rounds, after one warm-up")
+    parser.add_argument("--slow-rivals-reps", type=int, metavar="N",
+                        help="rounds, without warm-up, of rivals that take very long on a set")
+    parser.add_argument("--limit", type=float, default=180, help="seconds a run may take")
+    parser.add_argument("--no-primitives", action="store_true", help="no iperf3 and the like")
+    parser.add_argument("--out", help="new or existing directory for raw data and tables")
+    parser.add_argument("--quick", action="store_true",
+                        help="a smoke run: a few MiB, once; exit code 1 unless all is verified")
+    arguments = parser.parse_args()
+    arguments.penstock = os.path.abspath(arguments.penstock)
+    arguments.warmup = not arguments.quick
+    if arguments.quick:
+        arguments.reps, arguments.no_primitives = 1, True
+        arguments.sets = list(QUICK)
+        arguments.rivals = arguments.rivals or []
+    if arguments.sets is None:
+        arguments.sets = [name for name in SETS if name != "quick"]
+    if arguments.rivals is None:
+        arguments.rivals = list(RIVALS)
+    arguments.rivals = [rival for rival in arguments.rivals if not installed(rival)]
+    if arguments.out:
+        os.makedirs(arguments.out, exist_ok=True)
+    return arguments
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--penstock", default="target/release/penstock")
-    parser.add_argument("--root", default="/dev/shm/pst-bench")
-    parser.add_argument("--reps", type=int, default=5, help="counted rounds, after one warm-up")
-    parser.add_argument("--sets", default=",".join(SETS))
-    parser.add_argument("--rivals", type=lambda text: text.split(","), default=None)
-    parser.add_argument("--out", help="directory for raw.jsonl")
-    arguments = parser.parse_args()
-    global GROUP
-    GROUP = Group()
-    arguments.penstock = os.path.abspath(arguments.penstock)
-    os.makedirs(arguments.root, exist_ok=True)
-    for name in arguments.sets.split(","):
-        rows, peaks = measure(name, arguments)
-        table(rows, peaks)
-        sys.stdout.flush()
-        if arguments.out:
-            os.makedirs(arguments.out, exist_ok=True)
-            with open(os.path.join(arguments.out, "raw.jsonl"), "a") as out:
-                out.writelines(json.dumps(row) + "\n" for row in rows)
+    arguments = read_arguments()
+    # A signal must not leave daemons behind.
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, lambda *_: sys.exit(128 + signal.SIGTERM))
+    bench = Bench(arguments)
+    try:
+        good = bench.run()
+    finally:
+        bench.close()
+    return 0 if good else 1
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

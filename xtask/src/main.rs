@@ -1,4 +1,4 @@
-//! The one door to the project's own checks: `cargo xtask verify | fix | tidy | fuzz`.
+//! The one door to the project's own checks: `cargo xtask verify | fix | tidy | fuzz | bench`.
 //!
 //! `verify` writes nothing but build products and is what every gate runs; `fix` repairs what a
 //! machine can repair. Each step says its name before and its duration after; all steps run, and
@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 #![allow(clippy::print_stdout, reason = "talking to the person at the terminal is its job")]
 
+mod bench;
 mod fuzz;
 mod layers;
 mod source;
@@ -23,11 +24,17 @@ const HELP: &str = "\
 Usage: cargo xtask <COMMAND>
 
   verify [STEP...]  checks everything, or the steps named: format tidy clippy test docs deny fuzz
+                    bench
   fix               formats, and applies what clippy suggests
   tidy              only the limits on sizes of lines, functions and files, and on who uses whom
   fuzz [SECONDS]    runs every fuzz target for so many seconds each (default 10)
+  bench [ARG...]    builds a release, and compares it with the rivals that are installed;
+                    `bench --help` lists the arguments
 
 Exit codes: 0 all steps passed, 1 a step failed, 2 wrong command line";
+
+/// The steps of `verify`, in the order they run.
+const STEPS: [&str; 8] = ["format", "tidy", "clippy", "test", "docs", "deny", "fuzz", "bench"];
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -41,6 +48,7 @@ fn main() -> ExitCode {
             Ok(seconds) => Steps::all().run("fuzz", || fuzz::smoke(&root(), seconds)).finish(),
             Err(_) => return usage(),
         },
+        ["bench", arguments @ ..] => bench::run(&root(), arguments),
         _ => return usage(),
     };
     match result {
@@ -65,7 +73,7 @@ fn root() -> PathBuf {
 fn verify(steps: &[&str]) -> anyhow::Result<()> {
     let root = root();
     let deny_warnings = ["--", "-D", "warnings"];
-    Steps::named(steps, &["format", "tidy", "clippy", "test", "docs", "deny", "fuzz"])?
+    Steps::named(steps, &STEPS)?
         .run("format", || cargo(&["fmt", "--all", "--check"], &[]))
         .run("tidy", || tidy::check(&root))
         .run("clippy", || {
@@ -79,6 +87,7 @@ fn verify(steps: &[&str]) -> anyhow::Result<()> {
         })
         .run("deny", deny)
         .run("fuzz", || fuzz::smoke(&root, 10))
+        .run("bench", || bench::smoke(&root))
         .finish()
 }
 

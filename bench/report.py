@@ -1,0 +1,116 @@
+"""Tables in Markdown, and the facts about the machine."""
+
+import os
+import platform
+import subprocess
+
+from sites import MODES
+from targets import BOTH, MEM, bound, medians
+
+
+def number(value, digits=2):
+    return "-" if value is None else f"{value:.{digits}f}"
+
+
+def movers_table(what, rows, peaks):
+    files, size = rows[0]["files"], rows[0]["bytes"]
+    lines = [f"\n### {what} ({files} files, {size / 2**30:.2f} GiB)\n",
+             "| mover | wall s | GB/s | files/s | CPU s/GiB | CPU us/file | ok |",
+             "|---|---|---|---|---|---|---|"]
+    for mover, one in medians(rows).items():
+        if one is None:
+            runs = [row for row in rows if row["mover"] == mover]
+            lines.append(f"| {mover} | - | - | - | - | - | 0/{len(runs)} {runs[-1]['error']} |")
+            continue
+        lines.append(f"| {mover} | {one.wall:.2f} | {one.rate / 1e9:.2f} | "
+                     f"{one.files_rate:.0f} | {number(one.cpu_gib)} | "
+                     f"{number(one.cpu_file, 1)} | {one.good}/{one.runs} |")
+    if peaks:
+        lines.append(f"\nPeak memory of the two daemons: {peaks[0]:.0f} and {peaks[1]:.0f} MiB.")
+    return "\n".join(lines)
+
+
+def targets_table(judged):
+    lines = ["", "| set | mode | figure | rival or limit | ratio | must | stretch | of bound "
+             "| met |", "|---|---|---|---|---|---|---|---|---|"]
+    for row in judged:
+        sign = "≥" if row["kind"] in ("rate", "cpu") else "≤"
+        stretch = "" if row["stretch"] is None else f"{sign} {row['stretch']:g}"
+        against = row["rival"] or row["kind"]
+        ratio = number(row["ratio"]) if row["rival"] else ""
+        lines.append(f"| {row['set']} | {row['mode']} | {row['figure'] or '-'} | {against} | "
+                     f"{ratio} | {sign} {row['must']:g} | {stretch} | "
+                     f"{number(row['of_bound'])} | {row['met']} |")
+    return "\n".join(lines)
+
+
+def primitives_table(primitives, rounds):
+    lines = [f"\n### Primitives (medians of {rounds} rounds)\n",
+             "| primitive | GB/s | CPU s/GiB |", "|---|---|---|"]
+    for name, one in primitives.items():
+        lines.append(f"| {name} | {one['GBps']:.2f} | {number(one['cpu'], 3)} |")
+    return "\n".join(lines)
+
+
+def bounds_text(results, primitives):
+    """The arithmetic of the bounds, for the rows of each data set."""
+    lines = ["\nBounds: cp of the set, a socket pair on one core, digest and cipher at both ends.\n"]
+    cores = len(os.sched_getaffinity(0))
+    for name, rows in results.items():
+        for mode in MODES if name not in (*MEM, *BOTH) else ():
+            limit = bound(mode, medians(rows), primitives)
+            if limit:
+                rate = cores / limit[0] * 2**30 / 1e9
+                lines.append(f"- {name}, {mode}: {limit[1]}; {cores} cores: {rate:.2f} GB/s")
+    return "\n".join(lines)
+
+
+def closing(judged):
+    run = [row for row in judged if row["met"] != "not run"]
+    met = [row for row in run if row["met"] != "no"]
+    stretched = [row for row in run if row["met"] == "yes, stretch"]
+    able = [row for row in run if row["stretch"] is not None]
+    lines = [f"\n{len(met)} of {len(run)} targets met, {len(stretched)} of {len(able)} "
+             f"stretches; {len(judged) - len(run)} not run."]
+    lines += [f"- missed: {row['set']}, {row['mode']}: {row['rival'] or row['kind']} "
+              f"{number(row['ratio'])}, must {row['must']:g}" for row in run
+              if row["met"] == "no"]
+    return "\n".join(lines)
+
+
+def facts(binary, argv):
+    """Machine, versions and command line of a run."""
+    def first(*words):
+        try:
+            done = subprocess.run(words, capture_output=True, text=True, timeout=10)
+        except (OSError, subprocess.TimeoutExpired):
+            return "-"
+        return ((done.stdout or done.stderr).strip().splitlines() or ["-"])[0]
+
+    model = "-"
+    with open("/proc/cpuinfo") as lines:
+        for line in lines:
+            if line.startswith("model name"):
+                model = line.split(":")[1].strip()
+                break
+    with open("/proc/meminfo") as lines:
+        memory = int(lines.readline().split()[1]) / 2**20
+    with open("/proc/sys/net/ipv4/tcp_congestion_control") as text:
+        control = text.read().strip()
+    items = [
+        ("command", " ".join(argv)), ("begun (UTC)", first("date", "-u", "+%F %H:%M")),
+        ("penstock", first(binary, "--version")),
+        ("commit", first("git", "describe", "--always", "--dirty", "--abbrev=12")),
+        ("machine", f"{os.cpu_count()} CPUs, {model}, {memory:.0f} GiB, load {load()}"),
+        ("kernel", platform.release()), ("default congestion control", control),
+        ("rsync", first("rsync", "--version")), ("iperf3", first("iperf3", "--version")),
+        ("gridftp", first("globus-url-copy", "-version")),
+        ("xrootd", first("xrdcp", "--version")), ("openssl", first("openssl", "version")),
+        ("ssh", first("ssh", "-V")),
+        ("escp", first(os.environ.get("ESCP", "escp"), "--version")),
+    ]
+    return "\n".join(f"- {name}: {value}" for name, value in items)
+
+
+def load():
+    return f"{os.getloadavg()[0]:.2f}"

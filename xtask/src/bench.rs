@@ -1,0 +1,56 @@
+//! The benchmarks of `bench/`: the full comparison on demand, and a smoke run at every gate.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, bail};
+
+const HARNESS: &str = "bench/loopback.py";
+
+/// Builds the release binary and runs the comparison with it; `arguments` are the harness's own.
+///
+/// # Errors
+/// The build or the harness failed, or a run of Penstock was not verified.
+pub(crate) fn run(root: &Path, arguments: &[&str]) -> anyhow::Result<()> {
+    super::cargo(&["build", "--release", "--locked", "--package", "penstock"], &[])?;
+    harness(root, "release", arguments)
+}
+
+/// A few MiB through every mode, once, so that the harness keeps working. Builds what the tests
+/// have built already. Skipped on a machine without Python, except in CI, where a check that does
+/// not run must not look like one that passed.
+///
+/// # Errors
+/// As for [`run`].
+pub(crate) fn smoke(root: &Path) -> anyhow::Result<()> {
+    let python = Command::new("python3").arg("--version").output();
+    if !python.is_ok_and(|output| output.status.success()) {
+        if std::env::var_os("CI").is_some() {
+            bail!("python3 is not installed");
+        }
+        println!("skipped: python3 is not installed");
+        return Ok(());
+    }
+    super::cargo(&["build", "--locked", "--package", "penstock"], &[])?;
+    harness(root, "debug", &["--quick"])
+}
+
+/// Runs the harness with the binary of a profile, its output shown.
+fn harness(root: &Path, profile: &str, arguments: &[&str]) -> anyhow::Result<()> {
+    let target =
+        std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| "target".into(), PathBuf::from);
+    let binary = root.join(target).join(profile).join("penstock");
+    println!("$ {HARNESS} --penstock {} {}", binary.display(), arguments.join(" "));
+    let status = Command::new("python3")
+        .arg(HARNESS)
+        .arg("--penstock")
+        .arg(binary)
+        .args(arguments)
+        .current_dir(root)
+        .status()
+        .context("start python3")?;
+    if !status.success() {
+        bail!("`{HARNESS}` failed: {status}");
+    }
+    Ok(())
+}
