@@ -420,7 +420,7 @@ impl PieceWriter {
             let target = &self.tree.target;
             let dir = self.dirs.get(sys::boottime_now(), &parent, |path| target.make_dirs(path))?;
             let name = self.tree.temporary(page, index, item.generation);
-            let made = target.create_temporary(&dir, &name, LeftOver::Replace);
+            let made = target.create_whole(&dir, &name, self.tree.mode(entry));
             if made.is_err() {
                 self.dirs.forget(&parent);
             }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use penstock_proto::name;
@@ -10,6 +10,7 @@ use penstock_proto::units::Instant;
 
 use super::durability::{DurabilityMethod, Mount};
 use super::error::StoreError;
+use super::mode;
 
 /// An open directory of a store; clones are the same handle.
 ///
@@ -26,11 +27,14 @@ struct Inner {
 struct Handle {
     fd: OwnedFd,
     mount: Arc<Mount>,
+    /// Whether new files get the mode that is asked for; asked once.
+    plain: OnceLock<bool>,
 }
 
 impl Dir {
     pub(super) fn posix(path: &[u8], fd: OwnedFd, mount: Arc<Mount>) -> Self {
-        Self(Arc::new(Inner { path: path.into(), handle: Some(Handle { fd, mount }) }))
+        let handle = Handle { fd, mount, plain: OnceLock::new() };
+        Self(Arc::new(Inner { path: path.into(), handle: Some(handle) }))
     }
 
     /// A directory of a store that has no descriptors.
@@ -51,6 +55,14 @@ impl Dir {
 
     pub(super) fn mount(&self) -> Option<&Mount> {
         self.0.handle.as_ref().map(|handle| &*handle.mount)
+    }
+
+    /// Whether a file made here with `mode` has just that mode. Blocks the first time.
+    pub(super) fn gives_mode(&self, mode: u32) -> bool {
+        mode::is_exact(mode)
+            && self.0.handle.as_ref().is_some_and(|Handle { fd, mount, plain }| {
+                *plain.get_or_init(|| mode::inherits_nothing(fd.as_fd(), mount.kind()))
+            })
     }
 
     /// The descriptor, or an error if this directory is of another kind of store.

@@ -23,6 +23,7 @@ mod durability;
 mod error;
 mod identity;
 mod mem;
+mod mode;
 mod posix;
 mod read;
 mod sandbox;

@@ -100,6 +100,17 @@ impl Target {
         }
     }
 
+    /// See [`PosixStore::create_whole`].
+    ///
+    /// # Errors
+    /// `BadPath`; `ReadOnly`; `WrongKind`; `Io`.
+    pub fn create_whole(&self, dir: &Dir, name: &[u8], mode: u32) -> Result<WriteFile, StoreError> {
+        match self {
+            Self::Posix(store) => store.create_whole(dir, name, mode),
+            Self::Null => null_file(dir, name),
+        }
+    }
+
     /// See [`PosixStore::open_temporary`].
     ///
     /// # Errors

@@ -21,7 +21,7 @@ use super::posix::{PosixStore, directory_error, stat_open, wrong_kind};
 use super::sandbox::{create_component, open_component};
 use super::{Kind, Meta, check_item_name, check_item_path, is_temporary_name};
 
-/// Mode of a temporary file until it is finished, and thus of its open.
+/// Mode of a temporary file until it is finished, unless it is made with its final one.
 const TEMPORARY_MODE: u32 = 0o600;
 /// Mode of a new directory until its own attributes are set at the end (B5).
 const NEW_DIRECTORY_MODE: Mode = Mode::RWXU;
@@ -82,7 +82,7 @@ impl PosixStore {
         Ok(())
     }
 
-    /// Makes the temporary file `name` in `dir`, mode 0600. If `dir` has vanished, it is made again
+    /// Makes the temporary file `name` in `dir`, mode 0600 at most. If `dir` has vanished, it is made again
     /// by its path: [`WriteFile::dir`] is the one that holds the file.
     ///
     /// # Errors
@@ -93,6 +93,27 @@ impl PosixStore {
         name: &[u8],
         left_over: LeftOver,
     ) -> Result<WriteFile, StoreError> {
+        self.create(dir, name, left_over, TEMPORARY_MODE)
+    }
+
+    /// As [`PosixStore::create_temporary`] with [`LeftOver::Replace`], for a file that this handle
+    /// alone writes and finishes with `mode`. Where that is exact, the file has that mode from the
+    /// start, which saves a call for each file: nobody may read more of it than when it is
+    /// finished, and this handle writes to it whatever its mode.
+    ///
+    /// # Errors
+    /// Those of [`PosixStore::create_temporary`].
+    pub fn create_whole(&self, dir: &Dir, name: &[u8], mode: u32) -> Result<WriteFile, StoreError> {
+        self.create(dir, name, LeftOver::Replace, mode)
+    }
+
+    fn create(
+        &self,
+        dir: &Dir,
+        name: &[u8],
+        left_over: LeftOver,
+        mode: u32,
+    ) -> Result<WriteFile, StoreError> {
         check_item_name(dir, name)?;
         self.check_writable("create", &name::join(dir.path(), name))?;
         let mut parent = Some(dir.clone());
@@ -101,7 +122,7 @@ impl PosixStore {
                 Some(given) => given,
                 None => self.make_dirs(dir.path())?,
             };
-            self.create_in(&dir, name, left_over)
+            self.create_in(&dir, name, left_over, mode)
         })
     }
 
@@ -110,11 +131,14 @@ impl PosixStore {
         dir: &Dir,
         name: &[u8],
         left_over: LeftOver,
+        mode: u32,
     ) -> Result<WriteFile, StoreError> {
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL;
+        let exact = dir.gives_mode(mode).then_some(mode);
+        let mode = Mode::from_raw_mode(exact.unwrap_or(TEMPORARY_MODE));
         for _ in 0..RACE_TRIES {
-            match create_component(dir.fd()?, name, flags, Mode::from_raw_mode(TEMPORARY_MODE)) {
-                Ok(fd) => return Ok(WriteFile::posix(dir.clone(), name, fd, true)),
+            match create_component(dir.fd()?, name, flags, mode) {
+                Ok(fd) => return Ok(WriteFile::posix(dir.clone(), name, fd, true, exact)),
                 Err(Errno::EXIST) => {}
                 Err(errno) => return Err(dir.error("create", name, errno)),
             }
@@ -141,7 +165,7 @@ impl PosixStore {
         self.check_writable("open", &name::join(dir.path(), name))?;
         match open_component(dir.fd()?, name, OFlags::WRONLY) {
             Ok(fd) => {
-                let file = WriteFile::posix(dir.clone(), name, fd, false);
+                let file = WriteFile::posix(dir.clone(), name, fd, false, None);
                 file.meta().map(|_| file)
             }
             Err(Errno::LOOP) => Err(wrong_kind(dir, name, Kind::Symlink)),
@@ -331,16 +355,18 @@ pub struct WriteFile {
     /// `None` in a store that keeps nothing.
     fd: Option<OwnedFd>,
     created: bool,
+    /// The mode that the file was made with, if that is known.
+    mode: Option<u32>,
 }
 
 impl WriteFile {
-    fn posix(dir: Dir, name: &[u8], fd: OwnedFd, created: bool) -> Self {
-        Self { dir, name: name.into(), fd: Some(fd), created }
+    fn posix(dir: Dir, name: &[u8], fd: OwnedFd, created: bool, mode: Option<u32>) -> Self {
+        Self { dir, name: name.into(), fd: Some(fd), created, mode }
     }
 
     /// A file whose bytes go nowhere.
     pub(super) fn null(dir: Dir, name: &[u8]) -> Self {
-        Self { dir, name: name.into(), fd: None, created: true }
+        Self { dir, name: name.into(), fd: None, created: true, mode: None }
     }
 
     fn error(&self, operation: &'static str, errno: impl Into<io::Error>) -> StoreError {
@@ -436,7 +462,7 @@ impl WriteFile {
             // The flush of data would move the time that is set below (B2).
             fsync(fd).map_err(|errno| self.error("sync", errno))?;
         }
-        if !self.created || mode != TEMPORARY_MODE {
+        if self.mode != Some(mode) {
             fchmod(fd, Mode::from_raw_mode(mode)).map_err(|errno| self.error("set mode", errno))?;
         }
         futimens(fd, &modified_at(mtime)).map_err(|errno| self.error("set times", errno))?;

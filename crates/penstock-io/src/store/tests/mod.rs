@@ -2,6 +2,7 @@
 
 mod failing;
 mod identity;
+mod modes;
 mod names;
 mod sandbox;
 mod writing;
