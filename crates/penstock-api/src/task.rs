@@ -66,6 +66,8 @@ pub struct TaskSpec {
     pub digest_list: bool,
     /// Most lanes at a time; 0 lets the engine decide.
     pub lanes_max: u32,
+    /// Exactly so many lanes; 0 lets the engine decide.
+    pub lanes: u32,
 }
 
 /// A page as a peer needs it.

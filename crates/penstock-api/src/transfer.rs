@@ -6,6 +6,8 @@ use std::str::FromStr;
 use penstock_proto::digest::DigestKind;
 use penstock_proto::id::{Name, TransferId};
 use penstock_proto::name;
+use penstock_proto::slicing::Slicing;
+use penstock_proto::wire::DecodeError;
 use serde::{Deserialize, Serialize};
 
 use crate::problem::Exit;
@@ -111,6 +113,9 @@ pub enum Durability {
     None,
 }
 
+/// Most lanes of one transfer.
+pub const LANES_MAX: u32 = 1024;
+
 /// How a transfer is to be done. Every field has a default; none needs to be set.
 #[derive(Clone, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -125,8 +130,29 @@ pub struct TransferOptions {
     pub digest_list: bool,
     /// Most lanes at a time; 0 lets the engine decide.
     pub lanes_max: u32,
+    /// Exactly so many lanes, 1 to [`LANES_MAX`]; 0 lets the engine decide, which is right for
+    /// nearly all. Goes before `lanes_max`.
+    pub lanes: u32,
+    /// Bytes of the pieces that large files are cut into, a power of two from 1 MiB to 1 GiB; small
+    /// files are packed up to half of it. 0 lets the engine decide, which is right for nearly all.
+    pub piece_bytes: u64,
     /// Move only these paths, relative to the source; empty moves all.
     pub files_from: Vec<PathText>,
+}
+
+impl TransferOptions {
+    /// How the data set's pages are to be cut.
+    ///
+    /// # Errors
+    /// `Invalid` if `piece_bytes` is out of its bounds.
+    pub fn slicing(&self) -> Result<Slicing, DecodeError> {
+        let slicing = match self.piece_bytes {
+            0 => Slicing::default(),
+            bytes => Slicing::with_extent_bytes(bytes),
+        };
+        slicing.check()?;
+        Ok(slicing)
+    }
 }
 
 /// What a user submits.

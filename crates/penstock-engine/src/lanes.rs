@@ -257,6 +257,24 @@ mod tests {
         assert!((5..200).contains(&dials), "{dials} dials in a minute");
     }
 
+    /// Where both bounds are the same there are just so many lanes, near and far, whatever they
+    /// bring: the way to fix their number by hand.
+    #[test]
+    fn a_fixed_number_of_lanes_is_kept() {
+        for (lanes, rtt_us) in [(1, 100), (3, 90_000), (1000, 100), (1000, 90_000)] {
+            let limits = LaneLimits { workers: lanes, lanes_max: lanes, ..LaneLimits::default() };
+            let mut machine = LaneMachine::new(limits, 1);
+            for second in 0..60 {
+                for lane in dial_all_or_drain(&mut machine, seconds(second)) {
+                    machine.handle_up(seconds(second), lane);
+                    machine.handle_rtt(Duration::from_micros(rtt_us));
+                }
+                assert_eq!(machine.up(), lanes, "after {second} s");
+                machine.handle_rate(seconds(second), (second * 10_000_000) as f64);
+            }
+        }
+    }
+
     /// Lanes are added over distance while that brings rate, and the last step is taken back.
     #[test]
     fn lanes_follow_the_gain() {

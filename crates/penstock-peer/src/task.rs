@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use penstock_api::problem::{Exit, Problem};
 use penstock_api::task::{Report, Task, TaskControl, TaskFigures, TaskPage, TaskSpec, Work};
-use penstock_api::transfer::Durability;
+use penstock_api::transfer::{Durability, LANES_MAX};
 use penstock_engine::epoch::{EpochLimits, EpochMachine, Publication};
 use penstock_engine::fetch::{FetchMachine, FetchedPiece, Item, LANE_SILENCE_MAX, Request};
 use penstock_engine::lanes::{LaneAction, LaneLimits, LaneMachine};
@@ -633,11 +633,13 @@ impl RunningTask {
         parts: TaskParts,
     ) -> Result<Self, Problem> {
         let workers = sys::available_cpus().clamp(1, 16) as u32;
-        let lanes_max = if spec.lanes_max == 0 { 1024 } else { spec.lanes_max };
+        let lanes_max = if spec.lanes_max == 0 { LANES_MAX } else { spec.lanes_max };
         let lanes_max = match parts.reach {
             Reach::Local { .. } => lanes_max.min(workers),
             Reach::Remote { .. } => lanes_max,
         };
+        let (workers, lanes_max) =
+            if spec.lanes == 0 { (workers, lanes_max) } else { (spec.lanes, spec.lanes) };
         let limits = LaneLimits { workers, lanes_max, ..LaneLimits::default() };
         let seed = rand::random();
         let state = State {

@@ -56,6 +56,12 @@ impl Default for Slicing {
 }
 
 impl Slicing {
+    /// As the default, but with extents of `extent_bytes` and packs of half of that, as it is with
+    /// the default. [`Slicing::check`] tells whether that is within the bounds.
+    pub fn with_extent_bytes(extent_bytes: u64) -> Self {
+        Self { extent_bytes, pack_bytes: extent_bytes / 2, ..Self::default() }
+    }
+
     /// Size of the extents of a file of `file_bytes`: `extent_bytes`, doubled until the file has at
     /// most [`EXTENTS_PER_FILE`] or the extent is [`EXTENT_BYTES_CEILING`], and then until it has
     /// at most [`EXTENTS_PER_FILE_MAX`].

@@ -9,13 +9,14 @@ use penstock_api::rest::{
     Action, Event, FailureList, OrphanKind, OrphanList, TransferEvent, TransferList,
 };
 use penstock_api::transfer::{
-    Durability, Encryption, Location, PathText, TransferOptions, TransferRequest, TransferState,
-    TransferView,
+    Durability, Encryption, LANES_MAX, Location, PathText, TransferOptions, TransferRequest,
+    TransferState, TransferView,
 };
 use penstock_proto::digest::DigestKind;
 use penstock_proto::id::TransferId;
 use penstock_proto::name;
-use penstock_proto::units::{format_bytes, format_rate};
+use penstock_proto::slicing::Slicing;
+use penstock_proto::units::{format_bytes, format_rate, parse_size};
 
 use crate::client::{Client, Next, exit_code};
 use crate::config::DirectoryArgs;
@@ -153,6 +154,14 @@ struct SubmitArgs {
     /// Most lanes at a time; 0 lets the engine decide
     #[arg(long, default_value_t = 0)]
     lanes_max: u32,
+    /// For experts, automatic is right for nearly all: exactly so many lanes, 1 to 1024
+    #[arg(long, value_name = "N", conflicts_with = "lanes_max",
+        value_parser = clap::value_parser!(u32).range(1..=i64::from(LANES_MAX)))]
+    lanes: Option<u32>,
+    /// For experts, automatic is right for nearly all: bytes of the pieces that large files are cut
+    /// into, a power of two from 1M to 1G; small files are packed up to half of it
+    #[arg(long, value_name = "BYTES", value_parser = parse_piece_size)]
+    piece_size: Option<u64>,
     /// Id to submit under, 32 hexadecimal digits: the same again is the same transfer
     #[arg(long)]
     id: Option<TransferId>,
@@ -170,6 +179,12 @@ pub(crate) fn parse_digest(text: &str) -> Result<DigestKind, String> {
         "xxh3-128" => Ok(DigestKind::Xxh3),
         _ => Err("blake3 or xxh3-128".to_owned()),
     }
+}
+
+fn parse_piece_size(text: &str) -> Result<u64, String> {
+    let bytes = parse_size(text).map_err(|error| error.to_string())?;
+    let sound = Slicing::with_extent_bytes(bytes).check().is_ok();
+    if sound { Ok(bytes) } else { Err("not a power of two from 1M to 1G".to_owned()) }
 }
 
 /// Runs it.
@@ -243,6 +258,8 @@ fn request_of(args: &SubmitArgs) -> anyhow::Result<TransferRequest> {
             durability: args.durability.into(),
             digest_list: args.write_digests.is_some(),
             lanes_max: args.lanes_max,
+            lanes: args.lanes.unwrap_or(0),
+            piece_bytes: args.piece_size.unwrap_or(0),
             files_from: files_from.unwrap_or_default(),
         },
     })

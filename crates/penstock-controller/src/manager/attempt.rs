@@ -9,7 +9,6 @@ use penstock_api::scan::{PageReply, PageSource, RootKind, ScanRequest, SourcePee
 use penstock_api::task::SourceAccess;
 use penstock_api::transfer::TransferState;
 use penstock_proto::id::TransferId;
-use penstock_proto::slicing::Slicing;
 
 use super::{Inner, Live, TransferRecord, journal_of, place};
 use crate::runner::{RunControl, RunInput, RunOutcome};
@@ -114,7 +113,8 @@ impl Inner {
             transfer: id,
             store: source.store.clone(),
             root: source.path.clone(),
-            slicing: Slicing::default(),
+            // What was accepted is sound.
+            slicing: record.request.options.slicing().unwrap_or_default(),
             files_from: record.request.options.files_from.clone(),
         };
         if source.site == self.config.site {

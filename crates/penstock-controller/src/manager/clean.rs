@@ -65,6 +65,7 @@ impl Inner {
             durability: request.options.durability,
             digest_list: request.options.digest_list,
             lanes_max: request.options.lanes_max,
+            lanes: request.options.lanes,
         };
         let generation_max = generation_max(&journal.join("logs"));
         let mut pages = files(&journal.join("pages")).into_iter().filter_map(|path| page(&path));

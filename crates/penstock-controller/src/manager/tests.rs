@@ -10,7 +10,9 @@ use penstock_api::problem::{Exit, Problem};
 use penstock_api::rest::{Action, OrphanKind};
 use penstock_api::scan::{PageReply, RootKind, ScanRequest, SourcePeer};
 use penstock_api::task::{TargetPeer, Task, TaskControl, TaskPage, TaskSpec, TaskStart};
-use penstock_api::transfer::{PathText, TransferRequest, TransferState, TransferView};
+use penstock_api::transfer::{
+    LANES_MAX, PathText, TransferOptions, TransferRequest, TransferState, TransferView,
+};
 use penstock_proto::id::{Name, TransferId};
 
 use super::*;
@@ -313,6 +315,21 @@ fn submission_is_idempotent() {
     let mut climbing = request(3, "lab:raw/a", "hpc:s/z");
     climbing.target.path = PathText(b"../z".to_vec());
     assert_eq!(world.manager.submit(&climbing, &Caller::User).unwrap_err().exit, Exit::Usage);
+}
+
+/// What experts fix is checked when it is asked for: a client of ours would not, another may.
+#[test]
+fn lanes_and_pieces_out_of_their_bounds_are_refused() {
+    let world = World::new(4);
+    let options = |lanes, piece_bytes| TransferOptions { lanes, piece_bytes, ..Default::default() };
+    for bad in [options(LANES_MAX + 1, 0), options(0, 1 << 19), options(0, (1 << 20) + 1)] {
+        let mut request = request(1, "lab:raw/a", "hpc:s/x");
+        request.options = bad;
+        assert_eq!(world.manager.submit(&request, &Caller::User).unwrap_err().exit, Exit::Usage);
+    }
+    let mut good = request(1, "lab:raw/a", "hpc:s/x");
+    good.options = options(LANES_MAX, 1 << 20);
+    assert!(world.manager.submit(&good, &Caller::User).unwrap().1);
 }
 
 /// Promise (f): a temporary failure is tried again by itself, with reason and time shown.

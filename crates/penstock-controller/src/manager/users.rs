@@ -7,7 +7,8 @@ use penstock_api::heads::HeadStore as _;
 use penstock_api::problem::{Exit, Problem};
 use penstock_api::rest::{Action, Event, FAILURES_MAX, FailureList, LIST_MAX, TransferList};
 use penstock_api::transfer::{
-    FailedItem, Location, PathText, Progress, TransferRequest, TransferState, TransferView,
+    FailedItem, LANES_MAX, Location, PathText, Progress, TransferRequest, TransferState,
+    TransferView,
 };
 use penstock_proto::digest::DigestKind;
 use penstock_proto::id::{Name, TransferId};
@@ -450,6 +451,13 @@ fn check(request: &TransferRequest) -> Result<(), Problem> {
     if request.options.digest_list && request.options.digest == DigestKind::Xxh3 {
         return Err(usage("XXH3 gives no digests of files: no digest list".to_owned())
             .hint("leave out `--digest xxh3-128`, or the digest list"));
+    }
+    if request.options.lanes > LANES_MAX {
+        return Err(usage(format!("a transfer has at most {LANES_MAX} lanes")));
+    }
+    if request.options.slicing().is_err() {
+        let title = "the piece size is no power of two from 1 MiB to 1 GiB";
+        return Err(usage(title.to_owned()));
     }
     Ok(())
 }

@@ -510,6 +510,7 @@ fn spec_of(input: &RunInput, head: &LedgerHead) -> TaskSpec {
         durability: input.options.durability,
         digest_list: input.options.digest_list,
         lanes_max: input.options.lanes_max,
+        lanes: input.options.lanes,
     }
 }
 
