@@ -192,8 +192,10 @@ class Bench:
         arguments, rows = self.arguments, []
         source = os.path.join(self.data, "set-" + name)
         if make:
-            subprocess.run([arguments.penstock, "dataset", "make", source, *make], check=True,
-                           stdout=subprocess.DEVNULL)
+            words = [arguments.penstock, "dataset", "make", source, *make]
+            done = subprocess.run(words, stdout=subprocess.DEVNULL)
+            if done.returncode:
+                raise Failed(f"`penstock dataset make` ended with {done.returncode}")
         self.primitives()
         self.start_sites()
         movers = self.movers(name)
@@ -307,6 +309,9 @@ def main():
     bench = Bench(arguments)
     try:
         good = bench.run()
+    except Failed as error:
+        print(f"error: {error}", file=sys.stderr)
+        good = False
     finally:
         bench.close()
     return 0 if good else 1
