@@ -1,4 +1,5 @@
-//! The one door to the project's own checks: `cargo xtask verify | fix | tidy | fuzz | bench`.
+//! The one door to the project's own checks: `cargo xtask verify | fix | tidy | fuzz | bench |
+//! lab`.
 //!
 //! `verify` writes nothing but build products and is what every gate runs; `fix` repairs what a
 //! machine can repair. Each step says its name before and its duration after; all steps run, and
@@ -8,6 +9,7 @@
 
 mod bench;
 mod fuzz;
+mod lab;
 mod layers;
 mod source;
 mod step;
@@ -30,6 +32,8 @@ Usage: cargo xtask <COMMAND>
   fuzz [SECONDS]    runs every fuzz target for so many seconds each (default 10)
   bench [ARG...]    builds a release, and compares it with the rivals that are installed;
                     `bench --help` lists the arguments
+  lab ARG...        builds the laboratory of networks and runs it: `lab up --peers 4 --nics 2`;
+                    `lab --help` lists its commands
 
 Exit codes: 0 all steps passed, 1 a step failed, 2 wrong command line";
 
@@ -49,6 +53,7 @@ fn main() -> ExitCode {
             Err(_) => return usage(),
         },
         ["bench", arguments @ ..] => bench::run(&root(), arguments),
+        ["lab", arguments @ ..] => lab::run(&root(), arguments),
         _ => return usage(),
     };
     match result {

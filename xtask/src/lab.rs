@@ -1,0 +1,29 @@
+//! The laboratory of networks in `lab/`: sites of hosts, joined by slow and lossy links.
+
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Context, bail};
+
+/// Builds the lab's program and runs it with `arguments`, which are its own. In release, as it
+/// moves every packet and shares the cores with what is tested in it.
+///
+/// # Errors
+/// The build or the program failed.
+pub(crate) fn run(root: &Path, arguments: &[&str]) -> anyhow::Result<()> {
+    let build = ["build", "--release", "--locked", "--quiet", "--package", "penstock-lab"];
+    super::cargo(&build, &[])?;
+    let target = std::env::var_os("CARGO_TARGET_DIR").map_or(root.join("target"), |directory| {
+        // What cargo was told holds from the current directory on.
+        root.join(directory)
+    });
+    let program = target.join("release/penstock-lab");
+    let status = Command::new(&program)
+        .args(arguments)
+        .status()
+        .with_context(|| format!("start {}", program.display()))?;
+    if !status.success() {
+        bail!("`penstock-lab {}` failed: {status}", arguments.join(" "));
+    }
+    Ok(())
+}
