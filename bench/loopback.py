@@ -14,7 +14,7 @@ Needs Python 3.9, diff, and for all data sets 12 GiB below --root. Rivals, where
 tar with nc (openbsd) or socat; rsync, as a daemon or over ssh; globus-url-copy with
 globus-gridftp-server; xrdcp with xrootd; EScp, whose binary the variable ESCP names. All of them
 run in their best profile for two cores (rivals.py), with throw-away keys, on 127.0.0.1 only.
-Primitives for the bounds, where installed: iperf3, openssl, b3sum, xxhsum.
+The bounds need `examples/primitives` beside the binary (`cargo xtask bench` builds it).
 """
 
 import sys
@@ -91,7 +91,8 @@ class Bench:
         if not self.arguments.no_primitives:
             work = fresh(os.path.join(self.root, "work"))
             try:
-                self.rounds.append(primitives.measure(self.rivals, work))
+                self.rounds.append(
+                    primitives.measure(self.rivals, self.arguments.penstock, work))
             except Failed as error:
                 print(f"a primitive failed: {error}", file=sys.stderr)
             shutil.rmtree(work)

@@ -2,7 +2,6 @@
 
 import json
 import os
-import re
 import statistics
 import subprocess
 import time
@@ -65,7 +64,7 @@ def cubic():
         return {"cubic": "cubic"} if "cubic" in text.read().split() else {}
 
 
-def measure(group, work):
+def measure(group, penstock, work):
     """One round of all primitives: rows of name, bytes, wall and CPU seconds."""
     rows = {}
     for name, (streams, control) in iperf_movers().items():
@@ -76,65 +75,28 @@ def measure(group, work):
         rows["iperf3 pair on one core"] = iperf(group, 1, control, cores[:1])
         if len(cores) == 2:
             rows["two iperf3 pairs, a core each"] = iperf(group, 1, control, cores)
-    rows["cp of 1 GiB"] = copy_file(group, work)
-    rows |= digests(group, work)
-    if program("openssl"):
-        rows["aes-128-gcm, openssl"] = openssl_speed()
-    return rows
+    return rows | steps(penstock, work)
 
 
-def copy_file(group, work):
-    source, target = os.path.join(work, "cp.from"), os.path.join(work, "cp.to")
-    if not os.path.exists(source):
-        with open(source, "wb") as out:
-            for _ in range(64):
-                out.write(os.urandom(GIB // 64))
-    before, begun = group.cpu(), time.monotonic()
-    client = group.start(["cp", "--reflink=never", source, target])
-    if wait_process(client, begun + 60):
-        raise Failed("cp failed")
-    row = {"bytes": GIB, "wall_s": time.monotonic() - begun, "cpu_s": spent(group, before)}
-    os.remove(target)
-    return row
-
-
-def digests(group, work):
-    """Digests of data in the cache, one thread: the same MiB many times over."""
-    rows = {}
-    hot = os.path.join(work, "hot")
-    with open(hot, "wb") as out:
-        out.write(os.urandom(2**20))
-    times = 1000  # and all of them on one command line
-    if program("b3sum"):
-        before, begun = group.cpu(), time.monotonic()
-        client = group.start(["b3sum", "--num-threads", "1", *[hot] * times],
-                             stdout=subprocess.DEVNULL)
-        wait_process(client, begun + 60)
-        rows["blake3, b3sum"] = {"bytes": times * 2**20, "wall_s": time.monotonic() - begun,
-                                 "cpu_s": spent(group, before)}
-    if program("xxhsum"):
-        done = subprocess.run(["xxhsum", "-b11", "-i1", "-B262144"], capture_output=True,
-                              text=True)
-        speeds = re.findall(r"XXH128[^\n]*?([0-9.]+) MB/s", done.stdout + done.stderr)
-        if speeds:
-            wall = GIB / (float(speeds[-1]) * 2**20)
-            rows["xxh3-128, xxhsum"] = {"bytes": GIB, "wall_s": wall, "cpu_s": wall}
-    return rows
-
-
-def openssl_speed():
-    done = subprocess.run(["openssl", "speed", "-elapsed", "-seconds", "1", "-bytes", "16384",
-                           "-evp", "aes-128-gcm"], capture_output=True, text=True)
-    kilobytes = float(done.stdout.split()[-1].rstrip("k"))
-    wall = GIB / (kilobytes * 1000)
-    return {"bytes": GIB, "wall_s": wall, "cpu_s": wall}
+def steps(penstock, work):
+    """The steps of a data path by themselves, by the program beside the release binary."""
+    steps = os.path.join(os.path.dirname(penstock), "examples", "primitives")
+    if not os.path.exists(steps):
+        return {}
+    done = subprocess.run([steps, work, "1"], capture_output=True, text=True)
+    if done.returncode:
+        raise Failed(f"{steps}: {done.stderr.strip()}")
+    return {name: {"cost": cost} for name, cost in json.loads(done.stdout).items()}
 
 
 def summary(rounds):
-    """Medians of several rounds: name -> GB/s and CPU s/GiB."""
+    """Medians of several rounds: name -> GB/s and CPU s/GiB, or the cost of a step."""
     result = {}
     for name in dict.fromkeys(name for rows in rounds for name in rows):
         rows = [rows[name] for rows in rounds if name in rows]
+        if "cost" in rows[0]:
+            result[name] = {"cost": statistics.median(row["cost"] for row in rows)}
+            continue
         rate = statistics.median(row["bytes"] / row["wall_s"] / 1e9 for row in rows)
         cpu = [row["cpu_s"] / (row["bytes"] / GIB) for row in rows if row["cpu_s"] is not None]
         result[name] = {"GBps": rate, "cpu": statistics.median(cpu) if cpu else None}

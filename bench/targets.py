@@ -125,24 +125,30 @@ def find_rival(name, figures):
     return (best if best == name else f"{name}: {best}"), figures[best]
 
 
-def bound(mode, figures, primitives):
-    """CPU s/GiB that the parts of a mode's path cost on this machine, and the sum in words."""
-    pairs = [name for name in ("iperf3 pair on one core", "two iperf3 pairs, a core each")
-             if primitives.get(name, {}).get("cpu")]
-    copied = figures.get("cp")
-    digest = primitives.get("xxh3-128, xxhsum" if "xxh3" in mode else "blake3, b3sum")
-    cipher = primitives.get("aes-128-gcm, openssl")
-    if not pairs or not copied or not copied.cpu_gib or not digest:
+def bound(mode, files, size, primitives):
+    """CPU s/GiB that the steps of a mode's path cost on this machine by themselves, for a data set
+    of so many files and bytes, and the sum in words; None where they were not measured."""
+    costs = {name: row["cost"] for name, row in primitives.items() if "cost" in row}
+    if not costs:
         return None
-    socket = min(primitives[name]["cpu"] for name in pairs)
-    parts = [("files", copied.cpu_gib), ("socket", socket), ("digest", 2 * digest["cpu"])]
+    small = size / files <= 8192
+    digest = "xxh3-128" if "xxh3" in mode else "blake3"
+    parts = [("socket", costs["socket s/GiB"]),
+             ("digest", 2 * costs[f"{digest} of 4 KiB s/GiB" if small else f"{digest} s/GiB"])]
     if mode.startswith("tls"):
-        if not cipher:
-            return None
-        parts.append(("cipher", 2 * cipher["cpu"]))
+        parts.append(("cipher", 2 * costs["aes-128-gcm s/GiB"]))
+    steps = ("list", "read", "write", "rename")
+    kib = 4 if small or size / files > 131072 else 64
+    each = sum(costs[f"{step} of {kib} KiB us/file"] for step in steps)
+    parts.append(("files", each * files / 1e6 / (size / GIB)))
+    if size / files > 131072:
+        parts.append(("bytes of files", costs["file s/GiB"]))
     total = sum(seconds for _, seconds in parts)
     words = " + ".join(f"{name} {seconds:.2f}" for name, seconds in parts)
-    return total, f"{words} = {total:.2f} CPU s/GiB"
+    words = f"{words} = {total:.2f} CPU s/GiB"
+    if small:
+        words += f" = {total * size / GIB / files * 1e6:.1f} us/file"
+    return total, words
 
 
 def judge(name, rows, peaks, primitives):
@@ -163,7 +169,9 @@ def judge(name, rows, peaks, primitives):
             value = ours.cpu_gib if target.kind == "s/GiB" else ours.cpu_file
             if value is not None:
                 row |= {"figure": f"{value:.2f} {target.kind}", "ratio": value}
-        limit = bound(target.mode, figures, primitives) if name not in (*MEM, *BOTH) else None
+        limit = None
+        if name not in (*MEM, *BOTH) and rows:
+            limit = bound(target.mode, rows[0]["files"], rows[0]["bytes"], primitives)
         if limit and ours and ours.cpu_gib and target.kind in ("rate", "s/GiB", "us/file"):
             best_rate = len(os.sched_getaffinity(0)) / limit[0] * GIB
             is_rate = target.kind == "rate"

@@ -13,6 +13,8 @@ const HARNESS: &str = "bench/loopback.py";
 /// The build or the harness failed, or a run of Penstock was not verified.
 pub(crate) fn run(root: &Path, arguments: &[&str]) -> anyhow::Result<()> {
     super::cargo(&["build", "--release", "--locked", "--package", "penstock"], &[])?;
+    let primitives = ["build", "--release", "--locked", "--package", "penstock-io"];
+    super::cargo(&[primitives.as_slice(), &["--example", "primitives"]].concat(), &[])?;
     harness(root, "release", arguments)
 }
 
