@@ -162,8 +162,9 @@ impl ClearReceiver {
                 filled += count;
                 continue;
             }
-            let count = if rest.len() >= DIRECT_BYTES {
-                let count = wire.most(rest)?;
+            let missing = rest.len();
+            let count = if missing >= DIRECT_BYTES {
+                let count = wire.most(rest, missing)?;
                 filled += count;
                 count
             } else {

@@ -9,7 +9,7 @@ use rustls::crypto::cipher::{AeadKey, Iv};
 
 use super::clear::{ClearReceiver, MacKey};
 use super::error::LaneError;
-use super::record::{CONTENT_BYTES_MAX, Opener, Sealer};
+use super::record::{CONTENT_BYTES_MAX, Opener, Outbox, Sealer};
 use super::wire::Incoming;
 
 /// Payload that is taken in one call at most.
@@ -31,8 +31,9 @@ pub fn tls_sealed(mut bytes: &[u8]) {
         let length = usize::from(u16::from_le_bytes([low, high]) & 0x3fff).min(rest.len());
         let (content, rest) = rest.split_at(length.min(CONTENT_BYTES_MAX));
         bytes = rest;
-        sealer.seal(content_type, content).expect("room for one record");
-        sealer.flush(&mut wire).expect("a vector takes all");
+        let mut out = Outbox::new();
+        sealer.seal(&mut out, content_type, content).expect("room for one record");
+        out.flush(&mut wire).expect("a vector takes all");
     }
     receive_tls(&wire);
 }

@@ -13,9 +13,14 @@
 //!
 //! Large payloads start a record of their own, so that their records fall on the caller's buffer
 //! in whole 16 KiB; a frame that fits one record travels in one.
+//!
+//! Memory follows the lanes at work: the room for a batch of records is borrowed from all lanes'
+//! [`BATCHES`] while a frame is sent or a large payload comes. Between calls a lane holds what came
+//! ahead of its turn, in room for one record of its own.
 
 use std::io::Write;
 use std::ops::Range;
+use std::sync::LazyLock;
 
 use aws_lc_rs::aead::{
     AES_128_GCM, AES_256_GCM, Aad, Algorithm, CHACHA20_POLY1305, LessSafeKey, NONCE_LEN, Nonce,
@@ -26,6 +31,7 @@ use rustls::ConnectionTrafficSecrets;
 
 use super::error::LaneError;
 use super::wire::Incoming;
+use crate::buffer::{Buffer, BufferPool};
 
 /// Most content of one record (RFC 8446, section 5.1).
 pub(super) const CONTENT_BYTES_MAX: usize = 16 * 1024;
@@ -37,6 +43,8 @@ const TAG_BYTES: usize = 16;
 pub(super) const RECORD_OVERHEAD: usize = RECORD_HEADER_BYTES + 1 + TAG_BYTES;
 /// Longest body of a record that a peer may send, with padding (RFC 8446, section 5.2).
 const RECORD_BODY_MAX: usize = CONTENT_BYTES_MAX + 256;
+/// Longest record that a peer may send.
+const RECORD_BYTES_MAX: usize = RECORD_HEADER_BYTES + RECORD_BODY_MAX;
 /// Records that one key protects: 2^24, below the 2^24.5 that RFC 8446, section 5.5 allows AES-GCM.
 /// That is 256 GiB one way; the engine replaces lanes long before.
 const KEY_RECORDS_MAX: u64 = 1 << 24;
@@ -45,8 +53,10 @@ const EMPTY_RECORDS_MAX: u32 = 32;
 /// Most records per system call; see `SocketOptions::record_batch`.
 const RECORD_BATCH_MAX: usize = 32;
 /// Room beside a batch for the short record with the frame's header and body, so that a stride of
-/// two batches takes two system calls and not three.
+/// two batches takes two system calls and not three. As much is received ahead of a payload's end.
 const HEAD_RECORD_BYTES: usize = 1024;
+/// What a batch may be longer than ours because a peer's records are padded.
+const PADDING_BYTES: usize = RECORD_BODY_MAX - CONTENT_BYTES_MAX;
 
 const TYPE_ALERT: u8 = 21;
 const TYPE_HANDSHAKE: u8 = 22;
@@ -91,17 +101,39 @@ impl RecordKey {
     }
 }
 
-fn batch_bytes(record_batch: usize) -> usize {
-    let records = record_batch.clamp(1, RECORD_BATCH_MAX);
-    records * (CONTENT_BYTES_MAX + RECORD_OVERHEAD) + HEAD_RECORD_BYTES
+const fn batch_bytes(record_batch: usize) -> usize {
+    record_batch * (CONTENT_BYTES_MAX + RECORD_OVERHEAD) + HEAD_RECORD_BYTES
 }
+
+/// The room for batches of all lanes of the process. It has no limit of its own: whoever sends or
+/// receives a large payload holds a stride of a pool that has one, and a taker that waited here
+/// while it holds a stride could make others wait for that.
+static BATCHES: LazyLock<BufferPool> =
+    LazyLock::new(|| BufferPool::new(batch_bytes(RECORD_BATCH_MAX) + PADDING_BYTES, usize::MAX));
 
 /// The sending direction.
 pub(super) struct Sealer {
     key: RecordKey,
-    /// Sealed records that were not sent yet.
-    out: Box<[u8]>,
+    /// Bytes of a batch that are used.
+    batch_bytes: usize,
+}
+
+/// Sealed records that were not sent yet.
+pub(super) struct Outbox {
+    room: Buffer,
     filled: usize,
+}
+
+impl Outbox {
+    pub(super) fn new() -> Self {
+        Self { room: BATCHES.take(), filled: 0 }
+    }
+
+    pub(super) fn flush(&mut self, wire: &mut impl Write) -> Result<(), LaneError> {
+        wire.write_all(&self.room[..self.filled])?;
+        self.filled = 0;
+        Ok(())
+    }
 }
 
 impl Sealer {
@@ -109,8 +141,8 @@ impl Sealer {
         secrets: (u64, ConnectionTrafficSecrets),
         record_batch: usize,
     ) -> Result<Self, LaneError> {
-        let out = vec![0; batch_bytes(record_batch)].into_boxed_slice();
-        Ok(Self { key: RecordKey::new(secrets)?, out, filled: 0 })
+        let batch_bytes = batch_bytes(record_batch.clamp(1, RECORD_BATCH_MAX));
+        Ok(Self { key: RecordKey::new(secrets)?, batch_bytes })
     }
 
     pub(super) fn send(
@@ -124,44 +156,47 @@ impl Sealer {
             (HEADER_BYTES + body.len(), header.payload_bytes as usize);
         let header = header.encode();
         let head = [header.as_slice(), body];
+        let mut out = Outbox::new();
         if head_bytes + payload_bytes <= CONTENT_BYTES_MAX {
             let parts = head.iter().chain(payload).copied();
-            self.seal_all(wire, parts, head_bytes + payload_bytes)?;
+            self.seal_all(wire, &mut out, parts, head_bytes + payload_bytes)?;
         } else {
-            self.seal_all(wire, head.iter().copied(), head_bytes)?;
-            self.seal_all(wire, payload.iter().copied(), payload_bytes)?;
+            self.seal_all(wire, &mut out, head.iter().copied(), head_bytes)?;
+            self.seal_all(wire, &mut out, payload.iter().copied(), payload_bytes)?;
         }
-        self.flush(wire)
+        out.flush(wire)
     }
 
     /// Sends `close_notify`: nothing more comes from this end.
     pub(super) fn close(&mut self, wire: &mut impl Write) -> Result<(), LaneError> {
         const WARNING: u8 = 1;
-        self.seal(TYPE_ALERT, &[WARNING, ALERT_CLOSE_NOTIFY])?;
-        self.flush(wire)
+        let mut out = Outbox::new();
+        self.seal(&mut out, TYPE_ALERT, &[WARNING, ALERT_CLOSE_NOTIFY])?;
+        out.flush(wire)
     }
 
     /// Seals `parts`, together `left` bytes, into full records and a last shorter one.
     fn seal_all<'a>(
         &mut self,
         wire: &mut impl Write,
+        out: &mut Outbox,
         mut parts: impl Iterator<Item = &'a [u8]>,
         mut left: usize,
     ) -> Result<(), LaneError> {
         let mut part: &[u8] = &[];
         while left > 0 {
             let length = left.min(CONTENT_BYTES_MAX);
-            if self.filled + length + RECORD_OVERHEAD > self.out.len() {
-                self.flush(wire)?;
+            if out.filled + length + RECORD_OVERHEAD > self.batch_bytes {
+                out.flush(wire)?;
             }
             while part.is_empty() {
                 part = parts.next().unwrap_or_else(|| unreachable!("the parts add up"));
             }
             if let Some((content, rest)) = part.split_at_checked(length) {
-                self.seal(TYPE_DATA, content)?;
+                self.seal(out, TYPE_DATA, content)?;
                 part = rest;
             } else {
-                part = self.seal_gathered(part, &mut parts, length)?;
+                part = self.seal_gathered(out, part, &mut parts, length)?;
             }
             left -= length;
         }
@@ -169,9 +204,14 @@ impl Sealer {
     }
 
     /// Seals one record whose content lies in one piece, straight from there.
-    pub(super) fn seal(&mut self, content_type: u8, content: &[u8]) -> Result<(), LaneError> {
+    pub(super) fn seal(
+        &mut self,
+        out: &mut Outbox,
+        content_type: u8,
+        content: &[u8],
+    ) -> Result<(), LaneError> {
         let nonce = self.key.next_nonce()?;
-        let (header, sealed, tail) = split_record(&mut self.out[self.filled..], content.len());
+        let (header, sealed, tail) = split_record(&mut out.room[out.filled..], content.len());
         self.key
             .key
             .seal_out_of_place_scatter(
@@ -183,7 +223,7 @@ impl Sealer {
                 tail,
             )
             .map_err(|_| LaneError::Tls13("sealing failed"))?;
-        self.filled += content.len() + RECORD_OVERHEAD;
+        out.filled += content.len() + RECORD_OVERHEAD;
         Ok(())
     }
 
@@ -191,12 +231,13 @@ impl Sealer {
     /// last of them.
     fn seal_gathered<'a>(
         &mut self,
+        out: &mut Outbox,
         mut part: &'a [u8],
         parts: &mut impl Iterator<Item = &'a [u8]>,
         length: usize,
     ) -> Result<&'a [u8], LaneError> {
         let nonce = self.key.next_nonce()?;
-        let (header, sealed, tail) = split_record(&mut self.out[self.filled..], length);
+        let (header, sealed, tail) = split_record(&mut out.room[out.filled..], length);
         let mut at = 0;
         while at < length {
             let count = part.len().min(length - at);
@@ -211,14 +252,8 @@ impl Sealer {
             .key
             .seal_in_place_scatter(nonce, Aad::from(*header), sealed, &[TYPE_DATA], tail)
             .map_err(|_| LaneError::Tls13("sealing failed"))?;
-        self.filled += length + RECORD_OVERHEAD;
+        out.filled += length + RECORD_OVERHEAD;
         Ok(part)
-    }
-
-    pub(super) fn flush(&mut self, wire: &mut impl Write) -> Result<(), LaneError> {
-        wire.write_all(&self.out[..self.filled])?;
-        self.filled = 0;
-        Ok(())
     }
 }
 
@@ -239,15 +274,91 @@ fn split_record(
     (header, sealed, &mut rest[..1 + TAG_BYTES])
 }
 
+/// Records as they came, and where in their room they are.
+struct Inbox {
+    /// Room for one record: all that a lane holds between calls.
+    own: Box<[u8]>,
+    /// Room for a batch, in place of `own` while a large payload comes.
+    batch: Option<Buffer>,
+    /// Bytes of `batch` that are used.
+    batch_bytes: usize,
+    /// Records at `start..end` of the room are not opened yet.
+    start: usize,
+    end: usize,
+    /// Opened content in the room, before `start`, that nobody took yet.
+    plain: Range<usize>,
+}
+
+impl Inbox {
+    fn new(batch_bytes: usize) -> Self {
+        let own = vec![0; RECORD_BYTES_MAX].into_boxed_slice();
+        Self { own, batch: None, batch_bytes, start: 0, end: 0, plain: 0..0 }
+    }
+
+    fn room(&self) -> &[u8] {
+        match &self.batch {
+            Some(batch) => &batch[..self.batch_bytes],
+            None => &self.own,
+        }
+    }
+
+    fn room_mut(&mut self) -> &mut [u8] {
+        match &mut self.batch {
+            Some(batch) => &mut batch[..self.batch_bytes],
+            None => &mut self.own,
+        }
+    }
+
+    /// Bytes of the record at `start`, once its header is here.
+    fn next_record(&self) -> Result<Option<usize>, LaneError> {
+        record_bytes(&self.room()[self.start..self.end])
+    }
+
+    fn has_record(&self) -> Result<bool, LaneError> {
+        Ok(self.next_record()?.is_some_and(|bytes| bytes <= self.end - self.start))
+    }
+
+    /// Goes on in room for a batch.
+    fn borrow_batch(&mut self) {
+        if self.batch.is_none() {
+            let mut batch = BATCHES.take();
+            let held = self.held();
+            batch[..held.len()].copy_from_slice(&self.own[held.clone()]);
+            self.batch = Some(batch);
+            self.shift(held.start);
+        }
+    }
+
+    /// Gives the batch back. What came ahead fits the lane's own room, as no more than that is
+    /// received beyond what was asked for (`Opener::fetch_record`).
+    fn give_back_batch(&mut self) {
+        let held = self.held();
+        if held.len() <= self.own.len()
+            && let Some(batch) = self.batch.take()
+        {
+            self.own[..held.len()].copy_from_slice(&batch[held.clone()]);
+            self.shift(held.start);
+        }
+    }
+
+    /// What is in the room and was not taken.
+    fn held(&self) -> Range<usize> {
+        if self.plain.is_empty() { self.start..self.end } else { self.plain.start..self.end }
+    }
+
+    /// The room's content has moved to its start.
+    fn shift(&mut self, by: usize) {
+        self.plain =
+            if self.plain.is_empty() { 0..0 } else { self.plain.start - by..self.plain.end - by };
+        self.start -= by;
+        self.end -= by;
+    }
+}
+
 /// The receiving direction.
 pub(super) struct Opener {
     key: RecordKey,
-    /// Records as they came: `start..end` are not opened yet.
-    buffer: Box<[u8]>,
-    start: usize,
-    end: usize,
-    /// Opened content in `buffer`, before `start`, that nobody took yet.
-    plain: Range<usize>,
+    inbox: Inbox,
     empty_records: u32,
 }
 
@@ -256,23 +367,13 @@ impl Opener {
         secrets: (u64, ConnectionTrafficSecrets),
         record_batch: usize,
     ) -> Result<Self, LaneError> {
-        // A peer's record may be longer than ours by its padding.
-        let bytes = batch_bytes(record_batch) + RECORD_BODY_MAX - CONTENT_BYTES_MAX;
-        Ok(Self {
-            key: RecordKey::new(secrets)?,
-            buffer: vec![0; bytes].into_boxed_slice(),
-            start: 0,
-            end: 0,
-            plain: 0..0,
-            empty_records: 0,
-        })
+        let batch_bytes = batch_bytes(record_batch.clamp(1, RECORD_BATCH_MAX)) + PADDING_BYTES;
+        Ok(Self { key: RecordKey::new(secrets)?, inbox: Inbox::new(batch_bytes), empty_records: 0 })
     }
 
     /// Whether content or a whole record is here already.
     pub(super) fn has_data(&self) -> bool {
-        !self.plain.is_empty()
-            || record_bytes(&self.buffer[self.start..self.end])
-                .is_ok_and(|bytes| bytes.is_some_and(|bytes| bytes <= self.end - self.start))
+        !self.inbox.plain.is_empty() || self.inbox.has_record().unwrap_or(false)
     }
 
     pub(super) fn recv_header(
@@ -303,62 +404,70 @@ impl Opener {
         buf: &mut [u8],
         at_frame_start: bool,
     ) -> Result<(), LaneError> {
+        if buf.len() > CONTENT_BYTES_MAX {
+            self.inbox.borrow_batch();
+        }
         let mut filled = 0;
         while filled < buf.len() {
             let rest = &mut buf[filled..];
-            if self.plain.is_empty() {
+            let inbox = &mut self.inbox;
+            if inbox.plain.is_empty() {
                 let opened = self.fetch_record(wire, rest.len()).and_then(|()| self.open(rest));
                 filled += opened.map_err(|error| match error {
                     LaneError::Closed if !at_frame_start || filled > 0 => LaneError::Truncated,
                     other => other,
                 })?;
             } else {
-                let count = rest.len().min(self.plain.len());
-                let taken = self.plain.start..self.plain.start + count;
-                rest[..count].copy_from_slice(&self.buffer[taken]);
-                self.plain.start += count;
+                let count = rest.len().min(inbox.plain.len());
+                let taken = inbox.plain.start..inbox.plain.start + count;
+                rest[..count].copy_from_slice(&inbox.room()[taken]);
+                inbox.plain.start += count;
                 filled += count;
             }
         }
+        self.inbox.give_back_batch();
         Ok(())
     }
 
     /// Waits for one whole record at `start`. `wanted` is how much content is sure to come: while
     /// that is large, one call waits for all of it.
     fn fetch_record(&mut self, wire: &mut impl Incoming, wanted: usize) -> Result<(), LaneError> {
-        loop {
-            let held = self.end - self.start;
-            let whole = record_bytes(&self.buffer[self.start..self.end])?;
-            if whole.is_some_and(|bytes| bytes <= held) {
-                return Ok(());
-            }
-            self.buffer.copy_within(self.start..self.end, 0);
-            (self.start, self.end) = (0, held);
-            // Whatever its records, the peer must send at least this much for `wanted`.
+        let inbox = &mut self.inbox;
+        while !inbox.has_record()? {
+            let (start, end) = (inbox.start, inbox.end);
+            let held = end - start;
+            inbox.room_mut().copy_within(start..end, 0);
+            (inbox.start, inbox.end) = (0, held);
+            // Whatever its records, the peer must send at least this much for `wanted`, and not
+            // much more is taken: what is left over fits the lane's own room.
             let least = wanted + wanted.div_ceil(CONTENT_BYTES_MAX) * RECORD_OVERHEAD;
-            let missing = least.saturating_sub(held).min(self.buffer.len() - held);
+            let most = (least + HEAD_RECORD_BYTES).max(RECORD_BYTES_MAX).min(inbox.room().len());
+            let missing = least.saturating_sub(held).min(most - held);
+            let room = &mut inbox.room_mut()[held..most];
             let count = if missing > CONTENT_BYTES_MAX {
-                wire.most(&mut self.buffer[held..held + missing])?
+                wire.most(room, missing)?
             } else {
-                wire.some(&mut self.buffer[held..])?
+                wire.some(room)?
             };
             if count == 0 {
                 return Err(if held == 0 { LaneError::Closed } else { LaneError::Truncated });
             }
-            self.end += count;
+            inbox.end += count;
         }
+        Ok(())
     }
 
     /// Opens the record at `start` into `out` if it fits there with its content type, else in
     /// place; gives the bytes of content that lie in `out`.
     fn open(&mut self, out: &mut [u8]) -> Result<usize, LaneError> {
         let nonce = self.key.next_nonce()?;
-        let (header, body) = self.buffer[self.start..self.end]
+        let (start, end) = (self.inbox.start, self.inbox.end);
+        let (header, body) = self.inbox.room_mut()[start..end]
             .split_first_chunk_mut::<RECORD_HEADER_BYTES>()
             .unwrap_or_else(|| unreachable!("a whole record was fetched"));
         let body = &mut body[..usize::from(u16::from_be_bytes([header[3], header[4]]))];
-        let body_start = self.start + RECORD_HEADER_BYTES;
-        self.start = body_start + body.len();
+        let body_start = start + RECORD_HEADER_BYTES;
+        let next_start = body_start + body.len();
         let inner_bytes = body.len() - TAG_BYTES;
         let aad = Aad::from(*header);
         let direct = inner_bytes <= out.len();
@@ -378,6 +487,7 @@ impl Opener {
             check_other(content_type, &inner[..length])?;
             0
         };
+        self.inbox.start = next_start;
         self.empty_records = if data_bytes == 0 { self.empty_records + 1 } else { 0 };
         if self.empty_records > EMPTY_RECORDS_MAX {
             return Err(LaneError::Tls13("too many records without content"));
@@ -385,7 +495,7 @@ impl Opener {
         if direct {
             return Ok(data_bytes);
         }
-        self.plain = body_start..body_start + data_bytes;
+        self.inbox.plain = body_start..body_start + data_bytes;
         Ok(0)
     }
 }
@@ -430,155 +540,4 @@ fn check_other(content_type: u8, content: &[u8]) -> Result<(), LaneError> {
 }
 
 #[cfg(test)]
-mod tests {
-    use penstock_proto::frame::FrameKind;
-    use rustls::crypto::cipher::{AeadKey, Iv};
-
-    use super::*;
-
-    fn secrets(sequence: u64) -> (u64, ConnectionTrafficSecrets) {
-        let (key, iv) = (AeadKey::from([7; 32]), Iv::from([9; 12]));
-        (sequence, ConnectionTrafficSecrets::Aes256Gcm { key, iv })
-    }
-
-    fn ends() -> (Sealer, Opener) {
-        (Sealer::new(secrets(3), 2).unwrap(), Opener::new(secrets(3), 2).unwrap())
-    }
-
-    /// One frame of three records: 16 + 40 bytes, 16 KiB, 100.
-    fn frame(sealer: &mut Sealer) -> (Vec<u8>, Vec<u8>) {
-        let payload: Vec<u8> = (0..CONTENT_BYTES_MAX + 100).map(|at| (at % 251) as u8).collect();
-        let body = [5; 40];
-        let header = Header::of(FrameKind::Data, 1, &body);
-        let header = Header { payload_bytes: payload.len() as u32, ..header };
-        let mut bytes = Vec::new();
-        sealer.send(&mut bytes, &header, &body, &[&payload]).unwrap();
-        (bytes, payload)
-    }
-
-    fn receive(opener: &mut Opener, mut bytes: &[u8]) -> Result<Vec<u8>, LaneError> {
-        let mut body = Vec::new();
-        let header = opener.recv_header(&mut bytes, &mut body)?;
-        assert_eq!(body, [5; 40]);
-        let mut payload = vec![0; header.payload_bytes as usize];
-        opener.recv_payload(&mut bytes, &mut payload)?;
-        Ok(payload)
-    }
-
-    /// A flipped bit anywhere in the records is found.
-    #[test]
-    fn a_flipped_bit_is_found() {
-        let (good, payload) = frame(&mut ends().0);
-        assert_eq!(good.len(), 56 + payload.len() + 3 * RECORD_OVERHEAD);
-        assert!(receive(&mut ends().1, &good).unwrap() == payload);
-        let places =
-            (0..100).chain((100..good.len()).step_by(997)).chain(good.len() - 20..good.len());
-        for at in places {
-            let mut bad = good.clone();
-            bad[at] ^= 1 << (at % 8);
-            let error = receive(&mut ends().1, &bad).unwrap_err();
-            assert!(
-                matches!(error, LaneError::Record | LaneError::Tls13(_) | LaneError::Truncated),
-                "byte {at}: {error}"
-            );
-        }
-    }
-
-    /// Records that are repeated or left out are found.
-    #[test]
-    fn replay_and_loss_are_found() {
-        let (mut sealer, mut opener) = ends();
-        let first = frame(&mut sealer).0;
-        let second = frame(&mut sealer).0;
-        receive(&mut opener, &first).unwrap();
-        let error = receive(&mut opener, &first).unwrap_err();
-        assert!(matches!(error, LaneError::Record), "{error}");
-        let error = receive(&mut ends().1, &second).unwrap_err();
-        assert!(matches!(error, LaneError::Record), "{error}");
-    }
-
-    /// A stream that is cut anywhere is no frame; only its border is an orderly end.
-    #[test]
-    fn a_cut_stream_is_not_a_frame() {
-        let good = frame(&mut ends().0).0;
-        for at in (0..200).chain((200..good.len()).step_by(991)) {
-            let error = receive(&mut ends().1, &good[..at]).unwrap_err();
-            match at {
-                0 => assert!(matches!(error, LaneError::Closed), "{error}"),
-                _ => assert!(matches!(error, LaneError::Truncated), "at {at}: {error}"),
-            }
-        }
-    }
-
-    fn outcome_of(content_type: u8, content: &[u8]) -> Result<Vec<u8>, LaneError> {
-        let (mut sealer, mut opener) = ends();
-        sealer.seal(content_type, content).unwrap();
-        let mut bytes = Vec::new();
-        sealer.flush(&mut bytes).unwrap();
-        bytes.extend(frame(&mut sealer).0);
-        receive(&mut opener, &bytes)
-    }
-
-    /// What other stacks may send between data: tickets pass, alerts and key updates end the lane.
-    #[test]
-    fn records_that_are_no_data() {
-        assert!(outcome_of(TYPE_HANDSHAKE, &[HANDSHAKE_NEW_SESSION_TICKET, 0, 0, 0]).is_ok());
-        assert!(outcome_of(TYPE_DATA, &[]).is_ok());
-        // Content is followed by its type, so that zeros behind it are padding.
-        assert!(outcome_of(0, &[HANDSHAKE_NEW_SESSION_TICKET, 0, TYPE_HANDSHAKE, 0, 0]).is_ok());
-        let error = outcome_of(TYPE_HANDSHAKE, &[HANDSHAKE_KEY_UPDATE, 0, 0, 1, 0]).unwrap_err();
-        assert!(error.to_string().contains("do not update keys"), "{error}");
-        let error = outcome_of(TYPE_ALERT, &[1, ALERT_CLOSE_NOTIFY]).unwrap_err();
-        assert!(matches!(error, LaneError::Closed), "{error}");
-        let error = outcome_of(TYPE_ALERT, &[2, 20]).unwrap_err();
-        assert!(matches!(error, LaneError::Alert(20)), "{error}");
-        for (content_type, content) in [(0, &[][..]), (0, &[0; 50]), (99, b"x"), (TYPE_ALERT, b"")]
-        {
-            let error = outcome_of(content_type, content).unwrap_err();
-            assert!(matches!(error, LaneError::Tls13(_)), "{content_type}: {error}");
-        }
-    }
-
-    /// A peer cannot keep a lane busy for ever with records of nothing.
-    #[test]
-    fn endless_empty_records_are_refused() {
-        let (mut sealer, mut opener) = ends();
-        for _ in 0..=EMPTY_RECORDS_MAX {
-            sealer.seal(TYPE_DATA, &[]).unwrap();
-        }
-        let mut bytes = Vec::new();
-        sealer.flush(&mut bytes).unwrap();
-        let error = receive(&mut opener, &bytes).unwrap_err();
-        assert!(error.to_string().contains("without content"), "{error}");
-    }
-
-    /// Before the key is used up, both directions refuse to go on.
-    #[test]
-    fn a_used_up_key_is_not_used() {
-        let mut sealer = Sealer::new(secrets(KEY_RECORDS_MAX - 1), 1).unwrap();
-        let ping = Header::of(FrameKind::Ping, 0, &[]);
-        let mut bytes = Vec::new();
-        sealer.send(&mut bytes, &ping, &[], &[]).unwrap();
-        let error = sealer.send(&mut bytes, &ping, &[], &[]).unwrap_err();
-        assert!(matches!(error, LaneError::KeyUsedUp), "{error}");
-        let mut opener = Opener::new(secrets(KEY_RECORDS_MAX), 1).unwrap();
-        let error = opener.recv_header(&mut bytes.as_slice(), &mut Vec::new()).unwrap_err();
-        assert!(matches!(error, LaneError::KeyUsedUp), "{error}");
-    }
-
-    proptest::proptest! {
-        /// Hostile bytes give an error, never a panic or a frame.
-        #[test]
-        fn hostile_bytes_are_no_frame(
-            mut bytes in proptest::collection::vec(proptest::num::u8::ANY, 0..2000),
-            lead in proptest::bool::ANY,
-        ) {
-            if lead && bytes.len() > 5 {
-                bytes[..5].copy_from_slice(&[TYPE_DATA, 3, 3, 0, 200]);
-            }
-            let mut body = Vec::new();
-            let mut stream = bytes.as_slice();
-            proptest::prop_assert!(ends().1.recv_header(&mut stream, &mut body).is_err());
-        }
-    }
-}
+mod tests;

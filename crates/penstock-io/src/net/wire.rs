@@ -20,10 +20,10 @@ pub(super) trait Incoming {
     /// Waits until some bytes are there and takes them; 0 is the end.
     fn some(&mut self, buf: &mut [u8]) -> io::Result<usize>;
 
-    /// Waits until `buf` can be filled, but not for long, and takes what is there then: fewer bytes
-    /// wherever the path is slow; 0 is the end. To be asked only for bytes that the other end is
-    /// sure to send.
-    fn most(&mut self, buf: &mut [u8]) -> io::Result<usize>;
+    /// Waits until `least` bytes are there, but not for long, and takes what fits `buf` then: fewer
+    /// bytes wherever the path is slow; 0 is the end. To be asked only for bytes that the other end
+    /// is sure to send; `buf` may have room for more.
+    fn most(&mut self, buf: &mut [u8], least: usize) -> io::Result<usize>;
 }
 
 /// The socket of a lane.
@@ -81,12 +81,12 @@ impl Incoming for Wire {
         self.receive(buf, RecvFlags::empty())
     }
 
-    fn most(&mut self, buf: &mut [u8]) -> io::Result<usize> {
-        if self.use_low_water && buf.len() >= LOW_WATER_BYTES {
+    fn most(&mut self, buf: &mut [u8], least: usize) -> io::Result<usize> {
+        if self.use_low_water && least >= LOW_WATER_BYTES {
             // The mark counts bytes that are queued. A receive that took some of them and then
             // waited for the rest would sleep on when all is there, but less than the mark: so the
             // wait comes first, with nothing taken, and is not for ever.
-            self.wake_after(buf.len())?;
+            self.wake_after(least)?;
             if self.poll_readable(LOW_WATER_WAIT)? {
                 return self.receive(buf, RecvFlags::empty());
             }
@@ -120,7 +120,7 @@ impl Incoming for &[u8] {
         io::Read::read(self, buf)
     }
 
-    fn most(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+    fn most(&mut self, buf: &mut [u8], _least: usize) -> io::Result<usize> {
         io::Read::read(self, buf)
     }
 }
