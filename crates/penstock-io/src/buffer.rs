@@ -3,15 +3,17 @@
 //! A pool hands out buffers of one size, last returned first, so that a worker that takes, fills
 //! and drops a buffer gets the same memory again while it is still in the core's cache. Memory is
 //! allocated only when every returned buffer is out: what the process holds follows the number of
-//! workers at work, not the number of lanes or files.
+//! workers at work, not the number of lanes or files. It comes from the kernel, and not from the
+//! heap, which would write zeros to all of an aligned allocation: the part of a buffer that nobody
+//! has used yet costs nothing.
 //!
 //! A pool is cheap to keep per worker; one shared by many workers costs an uncontended lock for
 //! each buffer, never for each byte.
 
-use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
+use std::alloc::{Layout, handle_alloc_error};
 use std::fmt;
 use std::ops::{Deref, DerefMut};
-use std::ptr::NonNull;
+use std::ptr::{self, NonNull};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -198,14 +200,25 @@ unsafe impl Sync for Memory {}
 
 impl Memory {
     fn allocate(layout: Layout) -> Self {
-        // SAFETY: the layout's size is not zero, `BufferPool::new` asserts it.
-        let start = unsafe { alloc_zeroed(layout) };
-        let Some(start) = NonNull::new(start) else { handle_alloc_error(layout) };
+        // SAFETY: asks for new memory at no given place, so that nobody's is touched. A size of
+        // zero, which `BufferPool::new` rules out, would be an error.
+        let start = unsafe {
+            libc::mmap(
+                ptr::null_mut(),
+                layout.size(),
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
+                -1,
+                0,
+            )
+        };
+        let start = if start == libc::MAP_FAILED { None } else { NonNull::new(start.cast()) };
+        let Some(start) = start else { handle_alloc_error(layout) };
         Self { start, layout }
     }
 
     fn bytes(&self) -> &[u8] {
-        // SAFETY: `start` points to `layout.size()` bytes, zeroed at allocation, owned by `self`.
+        // SAFETY: `start` points to `layout.size()` bytes that the kernel zeroed, owned by `self`.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.layout.size()) }
     }
 
@@ -217,8 +230,9 @@ impl Memory {
 
 impl Drop for Memory {
     fn drop(&mut self) {
-        // SAFETY: allocated by `allocate` with this very layout, freed once.
-        unsafe { dealloc(self.start.as_ptr(), self.layout) };
+        // SAFETY: mapped by `allocate` with this very size, unmapped once, and nobody refers to it
+        // any more. It cannot fail for a whole mapping.
+        unsafe { libc::munmap(self.start.as_ptr().cast(), self.layout.size()) };
     }
 }
 
