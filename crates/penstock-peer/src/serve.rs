@@ -7,7 +7,7 @@
 
 use std::collections::VecDeque;
 use std::os::fd::AsFd as _;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use penstock_io::net::{LaneError, LaneStream, PendingLane, Wake};
@@ -22,8 +22,8 @@ use penstock_proto::manifest::{Page, page_digest};
 use crate::read::{FrameSink, PieceReader, ServeError};
 use crate::source::{OpenScan, SourceService};
 
-/// Decoded pages that one lane keeps.
-const PAGES_KEPT: usize = 4;
+/// Decoded pages that the lanes of a transfer keep together.
+const PAGES_KEPT: usize = 16;
 /// A lane on which nothing is asked for this long is closed; the target pings more often.
 const IDLE_MAX: Duration = Duration::from_secs(120);
 
@@ -99,11 +99,41 @@ fn admit(
     Ok(open)
 }
 
+/// The pages that lanes of a transfer used last, decoded: memory follows what is worked on, not the
+/// number of lanes.
+#[derive(Default)]
+pub(crate) struct PageCache {
+    /// Most recently used first, by their digests.
+    kept: Mutex<VecDeque<([u8; 16], Arc<Page>)>>,
+}
+
+impl PageCache {
+    /// The page with this digest: kept from before, or what `read` gives if its digest is the one
+    /// asked for. Blocks while it is read; who else asks waits rather than reads it once more.
+    fn get(&self, asked: &[u8; 16], read: impl FnOnce() -> Option<Vec<u8>>) -> Option<Arc<Page>> {
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(at) = kept.iter().position(|(digest, _)| digest == asked) {
+            let found = kept.remove(at)?;
+            let page = Arc::clone(&found.1);
+            kept.push_front(found);
+            return Some(page);
+        }
+        let encoded = read()?;
+        let digest: [u8; 16] = *page_digest(&encoded).0.first_chunk()?;
+        if digest != *asked {
+            return None;
+        }
+        let page = Arc::new(Page::decode(&encoded).ok()?);
+        kept.push_front((digest, Arc::clone(&page)));
+        kept.truncate(PAGES_KEPT);
+        Some(page)
+    }
+}
+
 struct Server {
     lane: LaneStream,
     open: Arc<OpenScan>,
     reader: PieceReader,
-    pages: VecDeque<([u8; 16], Arc<Page>)>,
     body: Vec<u8>,
     interrupt: sys::EventFd,
 }
@@ -124,7 +154,6 @@ impl Server {
             lane,
             open,
             reader: PieceReader::new(source, root, kind, service.pool.clone()),
-            pages: VecDeque::new(),
             body: Vec::new(),
             interrupt: sys::EventFd::new().map_err(LaneError::Io)?,
         })
@@ -190,20 +219,8 @@ impl Server {
     }
 
     /// The page that a request names: by number, but only if its digest is the one asked for.
-    fn page(&mut self, fetch: &Fetch) -> Option<Arc<Page>> {
-        if let Some((_, page)) = self.pages.iter().find(|(digest, _)| *digest == fetch.page_digest)
-        {
-            return Some(Arc::clone(page));
-        }
-        let encoded = self.open.scan.sealed_page(fetch.page)?;
-        let digest: [u8; 16] = *page_digest(&encoded).0.first_chunk()?;
-        if digest != fetch.page_digest {
-            return None;
-        }
-        let page = Arc::new(Page::decode(&encoded).ok()?);
-        self.pages.push_front((digest, Arc::clone(&page)));
-        self.pages.truncate(PAGES_KEPT);
-        Some(page)
+    fn page(&self, fetch: &Fetch) -> Option<Arc<Page>> {
+        self.open.pages.get(&fetch.page_digest, || self.open.scan.sealed_page(fetch.page))
     }
 }
 

@@ -23,7 +23,7 @@ use penstock_proto::slicing::{STRIDE_BYTES_MAX, Slicing};
 use serde::{Deserialize, Serialize};
 
 use crate::scan::{Scan, ScanOptions, look, root_kind};
-use crate::serve;
+use crate::serve::{self, PageCache};
 use crate::stores::{Stores, store_offline};
 
 /// Checks the signature of a capability that a lane shows, and says what it allows.
@@ -45,6 +45,7 @@ pub struct SourceService {
 pub(crate) struct OpenScan {
     pub(crate) scan: Scan,
     pub(crate) store: Name,
+    pub(crate) pages: PageCache,
     files_from: Vec<PathText>,
 }
 
@@ -160,6 +161,7 @@ impl SourceService {
         let open = Arc::new(OpenScan {
             scan: Scan::open(&directory, options)?,
             store: request.store.clone(),
+            pages: PageCache::default(),
             files_from: request.files_from.clone(),
         });
         let running = Arc::clone(&open);
