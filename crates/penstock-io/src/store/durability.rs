@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use rustix::fs::{AtFlags, Mode, OFlags, StatxFlags, fstatfs, makedev, openat, statx, syncfs};
 use rustix::io::Errno;
 
+use super::writeback::Writeback;
 use crate::sys::kernel_version;
 
 /// From this version on, syncfs(2) reports write-back errors.
@@ -148,6 +149,7 @@ pub(super) struct Mount {
     key: MountKey,
     kind: FileSystemKind,
     method: DurabilityMethod,
+    writeback: Writeback,
     sync_fd: OwnedFd,
 }
 
@@ -155,11 +157,12 @@ pub(super) struct Mount {
 type MountKey = (u64, u64);
 
 impl Mount {
-    fn open(dir: impl AsFd, key: MountKey) -> io::Result<Self> {
+    fn open(dir: impl AsFd, key: MountKey, forced: Option<Writeback>) -> io::Result<Self> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let sync_fd = openat(dir, c".", flags, Mode::empty())?;
         let kind = FileSystemKind::of(&sync_fd)?;
-        Ok(Self { key, kind, method: kind.method(kernel_version()), sync_fd })
+        let writeback = forced.unwrap_or_else(|| Writeback::of(kind));
+        Ok(Self { key, kind, method: kind.method(kernel_version()), writeback, sync_fd })
     }
 
     pub(super) fn kind(&self) -> FileSystemKind {
@@ -168,6 +171,10 @@ impl Mount {
 
     pub(super) fn method(&self) -> DurabilityMethod {
         self.method
+    }
+
+    pub(super) fn writeback(&self) -> Writeback {
+        self.writeback
     }
 }
 
@@ -184,14 +191,16 @@ pub(super) struct Mounts {
     root: Arc<Mount>,
     /// Mounts below the root; most stores have none.
     nested: Mutex<Vec<Arc<Mount>>>,
+    /// When all of them write back, whatever their kind.
+    forced: Option<Writeback>,
     /// One sync at a time: two on one descriptor would share one report of an error.
     syncing: Mutex<()>,
 }
 
 impl Mounts {
-    pub(super) fn open(root: impl AsFd) -> io::Result<Self> {
-        let root = Arc::new(Mount::open(&root, mount_key(&root)?)?);
-        Ok(Self { root, nested: Mutex::default(), syncing: Mutex::default() })
+    pub(super) fn open(root: impl AsFd, forced: Option<Writeback>) -> io::Result<Self> {
+        let root = Arc::new(Mount::open(&root, mount_key(&root)?, forced)?);
+        Ok(Self { root, nested: Mutex::default(), forced, syncing: Mutex::default() })
     }
 
     pub(super) fn root(&self) -> &Arc<Mount> {
@@ -208,7 +217,7 @@ impl Mounts {
         if let Some(known) = nested.iter().find(|mount| mount.key == key) {
             return Ok(Arc::clone(known));
         }
-        let mount = Arc::new(Mount::open(dir, key)?);
+        let mount = Arc::new(Mount::open(dir, key, self.forced)?);
         nested.push(Arc::clone(&mount));
         Ok(mount)
     }

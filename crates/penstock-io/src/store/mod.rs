@@ -31,6 +31,7 @@ mod source;
 mod target;
 mod temporary;
 mod write;
+mod writeback;
 
 #[cfg(test)]
 mod conformance;
@@ -53,6 +54,7 @@ pub use source::Source;
 pub use target::Target;
 pub use temporary::{TEMPORARY_NAME_BYTES, TemporaryKey, is_temporary_name, temporary_name};
 pub use write::{LeftOver, WriteFile};
+pub use writeback::Writeback;
 
 /// What a directory entry is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

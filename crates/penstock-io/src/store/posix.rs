@@ -20,6 +20,7 @@ use super::durability::{DurabilityMethod, FileSystemKind, Mounts};
 use super::error::StoreError;
 use super::read::ReadFile;
 use super::sandbox::{Resolution, open_component};
+use super::writeback::Writeback;
 use super::{Kind, Meta, check_item_name, check_item_path};
 
 /// What is asked of statx: all that [`Meta`] holds, and no access time, which costs network file
@@ -42,6 +43,8 @@ pub struct PosixOptions {
     pub read_only: bool,
     /// Resolve paths in this way; `None` finds out which way works.
     pub resolution: Option<Resolution>,
+    /// When large files are written back; `None` takes what is best for each file system.
+    pub writeback: Option<Writeback>,
 }
 
 /// Room in a file system, as statvfs(2) tells it to users without privilege.
@@ -87,7 +90,7 @@ impl PosixStore {
         })?;
         let failed = |error| StoreError::io("open store", text, error);
         let root_path = std::path::absolute(root).map_err(failed)?;
-        let mounts = Mounts::open(&fd).map_err(failed)?;
+        let mounts = Mounts::open(&fd, options.writeback).map_err(failed)?;
         let resolution = options.resolution.unwrap_or_else(|| Resolution::probe(fd.as_fd()));
         let shared = Shared {
             root_path,
@@ -124,6 +127,11 @@ impl PosixStore {
     /// were met since the store was opened.
     pub fn durability(&self) -> Vec<DurabilityMethod> {
         self.shared.mounts.methods()
+    }
+
+    /// When large files of the root's file system are written back.
+    pub fn writeback(&self) -> Writeback {
+        self.shared.mounts.root().writeback()
     }
 
     /// Opens the directory at the relative `path`; the empty path is the root. Links are not

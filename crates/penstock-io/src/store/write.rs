@@ -19,6 +19,7 @@ use super::dir::Dir;
 use super::error::StoreError;
 use super::posix::{PosixStore, directory_error, stat_open, wrong_kind};
 use super::sandbox::{create_component, open_component};
+use super::writeback::{Window, Writeback};
 use super::{Kind, Meta, check_item_name, check_item_path, is_temporary_name};
 
 /// Mode of a temporary file until it is finished, unless it is made with its final one.
@@ -357,20 +358,30 @@ pub struct WriteFile {
     created: bool,
     /// The mode that the file was made with, if that is known.
     mode: Option<u32>,
+    /// With early write-back, what was written.
+    window: Option<Window>,
 }
 
 impl WriteFile {
     fn posix(dir: Dir, name: &[u8], fd: OwnedFd, created: bool, mode: Option<u32>) -> Self {
-        Self { dir, name: name.into(), fd: Some(fd), created, mode }
+        let early = dir.mount().is_some_and(|mount| mount.writeback() == Writeback::Early);
+        let window = early.then(Window::default);
+        Self { dir, name: name.into(), fd: Some(fd), created, mode, window }
     }
 
     /// A file whose bytes go nowhere.
     pub(super) fn null(dir: Dir, name: &[u8]) -> Self {
-        Self { dir, name: name.into(), fd: None, created: true, mode: None }
+        Self { dir, name: name.into(), fd: None, created: true, mode: None, window: None }
     }
 
     fn error(&self, operation: &'static str, errno: impl Into<io::Error>) -> StoreError {
         self.dir.error(operation, &self.name, errno)
+    }
+
+    /// Leaves it to the kernel when bytes are written back: for data whose durability nobody
+    /// wants.
+    pub fn make_lazy(&mut self) {
+        self.window = None;
     }
 
     /// The directory that holds it: publish it there.
@@ -402,7 +413,8 @@ impl WriteFile {
         }
     }
 
-    /// Writes all of `bytes` at `offset`. Blocks.
+    /// Writes all of `bytes` at `offset`. Blocks, with early write-back ([`Writeback`]) also
+    /// while the disk's queue is full.
     ///
     /// # Errors
     /// `Io`; see [`StoreError::is_out_of_space`]. Some of the bytes may have been written.
@@ -416,6 +428,9 @@ impl WriteFile {
                 Err(Errno::INTR) => {}
                 Err(errno) => return Err(self.error("write", errno)),
             }
+        }
+        if let Some(window) = &self.window {
+            window.note(fd, written as u64);
         }
         Ok(())
     }

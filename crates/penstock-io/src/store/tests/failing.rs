@@ -47,19 +47,24 @@ impl Drop for LyingDisk<'_> {
 }
 
 /// Promise (A4): a write-back error reaches the sync of the epoch even if another process's sync
-/// saw it first, because our descriptor is older than the write. Needs root and a loop device.
+/// saw it first, because our descriptor is older than the write, and whenever write-back began. Needs root and a loop device.
 #[test]
 fn a4_a_lost_write_fails_the_sync() {
-    let place = tempfile::tempdir().unwrap();
-    let Some(disk) = LyingDisk::below(place.path()) else { return };
-    let store = open(&disk.mount_point, Resolution::Kernel);
-    assert_eq!(store.root().durability(), DurabilityMethod::Syncfs(FileSystemKind::Ext4));
-    let file = store.create_temporary(store.root(), b".pst-1", LeftOver::Replace).unwrap();
-    file.write_at(0, &vec![0xa5; 8 << 20]).unwrap();
-    // Somebody else syncs first and is told of the error in our place.
-    let bystander = std::fs::File::open(&disk.mount_point).unwrap();
-    let _ = rustix::fs::syncfs(&bystander);
-    let failed = store.sync().unwrap_err();
-    assert!(failed.errno().is_some(), "{failed}");
-    assert!(file.close(true).is_err(), "the file's own sync tells it as well");
+    for way in [Writeback::Early, Writeback::Lazy] {
+        let place = tempfile::tempdir().unwrap();
+        let Some(disk) = LyingDisk::below(place.path()) else { return };
+        let options = PosixOptions { writeback: Some(way), ..PosixOptions::default() };
+        let store = PosixStore::open(&disk.mount_point, options).unwrap();
+        assert_eq!(store.root().durability(), DurabilityMethod::Syncfs(FileSystemKind::Ext4));
+        let file = store.create_temporary(store.root(), b".pst-1", LeftOver::Replace).unwrap();
+        for at in 0..20 {
+            file.write_at(at << 20, &vec![0xa5; 1 << 20]).unwrap();
+        }
+        // Somebody else syncs first and is told of the error in our place.
+        let bystander = std::fs::File::open(&disk.mount_point).unwrap();
+        let _ = rustix::fs::syncfs(&bystander);
+        let failed = store.sync().unwrap_err();
+        assert!(failed.errno().is_some(), "{failed}");
+        assert!(file.close(true).is_err(), "{way:?}: the file's own sync tells it as well");
+    }
 }

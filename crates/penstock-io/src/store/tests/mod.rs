@@ -5,6 +5,7 @@ mod identity;
 mod modes;
 mod names;
 mod sandbox;
+mod writeback;
 mod writing;
 
 use std::path::Path;
@@ -17,7 +18,7 @@ use super::*;
 const BOTH: [Resolution; 2] = [Resolution::Kernel, Resolution::Stepwise];
 
 fn open(root: &Path, resolution: Resolution) -> PosixStore {
-    let options = PosixOptions { resolution: Some(resolution), read_only: false };
+    let options = PosixOptions { resolution: Some(resolution), ..PosixOptions::default() };
     PosixStore::open(root, options).unwrap()
 }
 

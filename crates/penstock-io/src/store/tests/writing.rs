@@ -123,7 +123,7 @@ fn b5_parents_are_made_again() {
 fn a_read_only_store_refuses_every_change() {
     let tree = tempfile::tempdir().unwrap();
     fs::write(tree.path().join("file"), b"x").unwrap();
-    let options = PosixOptions { read_only: true, resolution: None };
+    let options = PosixOptions { read_only: true, ..PosixOptions::default() };
     let store = PosixStore::open(tree.path(), options).unwrap();
     let root = store.root();
     let transfer = penstock_proto::id::TransferId([1; 16]);
