@@ -1,10 +1,16 @@
 //! Which piece is asked for on which lane, and how far ahead (decision 1: the target pulls).
 //!
 //! The machine holds the pieces that the controller has granted, cut into *items*: at first one
-//! item per piece, after a failure perhaps one per entry. An item is asked for on some lane; what
-//! is asked and has not arrived is bounded by twice the bandwidth-delay product that was measured,
-//! so that no round trip idles a lane, and by what one peer may hold. The source keeps nothing for
-//! a request that waits, so asking early costs nobody memory.
+//! item per piece, after a failure perhaps one per entry. An item is asked for on some lane. The
+//! source keeps nothing for a request that waits, so asking early costs nobody memory.
+//!
+//! How much is asked ahead decides how full the path is. Within a site there is no reason to be
+//! careful. Over distance what is asked and has not arrived is what lies in the path and its
+//! queues, so asking is what a congestion window is to a sender: it may double each round trip
+//! until the rate does not follow, and stays a little above the bandwidth-delay product from then
+//! on. More would stand in the bottleneck's queue until that drops it (docs/design/0005, X11). So
+//! that the measure is fine enough, pieces are *cut* there: a lane asks for a part of an extent, or
+//! some files of a pack, at a time. The ledger knows pieces only.
 //!
 //! What a lane had in hand when it died is asked for again on another. An entry that fails for a
 //! reason that may pass is asked for again after a while; after [`ATTEMPTS_MAX`] it has failed.
@@ -12,6 +18,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
+use penstock_proto::digest::Digest;
 use penstock_proto::id::LaneId;
 use penstock_proto::journal::{EntryDigest, EntryFailure, FailurePhase};
 use penstock_proto::slicing::PieceRef;
@@ -19,8 +26,19 @@ use penstock_proto::units::{Instant, MIB};
 
 /// Attempts at one entry before it has failed for good.
 pub const ATTEMPTS_MAX: u8 = 4;
-/// Least that may be asked for at a time, before anything is measured.
+/// Least that may be asked for at a time where nothing is known of the path, or it is short.
 const ASKED_BYTES_FLOOR: u64 = 32 * MIB;
+/// The same over distance: what half a round trip at 1 Gbit/s and 90 ms carries.
+const FAR_ASKED_BYTES_FLOOR: u64 = 6 * MIB;
+/// What is asked for over distance, in bandwidth-delay products, beside one request per lane: while
+/// the rate still follows, and when it does not. Measured: docs/design/0005, X11.
+const FAR_GAIN_GROWING: f64 = 2.0;
+const FAR_GAIN: f64 = 1.15;
+/// From this round trip on, asking is measured.
+const FAR: Duration = Duration::from_millis(2);
+/// Least that is asked for in one request over distance, until that is told: whole strides of any
+/// slicing.
+const CUT_BYTES: u64 = MIB;
 /// Most that may be asked for at a time: twice 400 Gbit/s over 200 ms.
 const ASKED_BYTES_CEILING: u64 = 20_000 * MIB;
 /// Most requests in flight on one lane. A request is 68 bytes, so that all of them fit in the
@@ -77,12 +95,26 @@ pub struct FetchedPiece {
     pub failures: Vec<EntryFailure>,
     /// Bytes that were written.
     pub bytes: u64,
+    /// The parts of an extent, by offset; none of a pack.
+    pub parts: Vec<Part>,
+}
+
+/// What was written of an extent by one request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Part {
+    /// Where it begins in the file.
+    pub offset: u64,
+    /// Digests of its strides, without those of holes if it is sparse.
+    pub strides: Vec<Digest>,
+    /// Whether holes were left out.
+    pub sparse: bool,
 }
 
 #[derive(Debug, Default)]
 struct PieceProgress {
     generation: u32,
     items: u32,
+    parts: Vec<Part>,
     digests: Vec<EntryDigest>,
     failures: Vec<EntryFailure>,
     bytes: u64,
@@ -121,6 +153,8 @@ pub struct FetchMachine {
     rtt: Option<Duration>,
     rate: RateMeter,
     resent_bytes: u64,
+    /// Least that is asked for in one request over distance.
+    cut_bytes: u64,
 }
 
 impl Default for FetchMachine {
@@ -145,7 +179,15 @@ impl FetchMachine {
             rtt: None,
             rate: RateMeter::default(),
             resent_bytes: 0,
+            cut_bytes: CUT_BYTES,
         }
+    }
+
+    /// Cuts no piece into parts of less than `bytes`, a multiple of the stride; `u64::MAX` keeps
+    /// pieces whole. For where each request ends in a sync of its file, so that a part costs as
+    /// much as a whole, and for worlds with small pieces.
+    pub fn cut_from(&mut self, bytes: u64) {
+        self.cut_bytes = bytes;
     }
 
     /// A piece was granted. If it is in hand already, that changes nothing; if it is in hand for an
@@ -206,7 +248,7 @@ impl FetchMachine {
 
     /// Bytes have arrived on a lane: called per frame or more seldom.
     pub fn handle_bytes(&mut self, now: Instant, lane: LaneId, bytes: u64) {
-        self.rate.add(now, bytes);
+        self.rate.add(now, bytes, self.rtt.unwrap_or_default());
         if let Some(load) = self.lanes.get_mut(&lane) {
             load.heard = now;
             load.arrived += bytes;
@@ -224,6 +266,15 @@ impl FetchMachine {
     /// A round trip was measured; the least one counts.
     pub fn handle_rtt(&mut self, rtt: Duration) {
         self.rtt = Some(self.rtt.map_or(rtt, |known| known.min(rtt)));
+    }
+
+    /// What a request for an extent, or a part of one, has brought; to be told before
+    /// [`FetchMachine::handle_answered`].
+    pub fn handle_part(&mut self, request: u32, part: Part) {
+        let Some(asked) = self.asked.get(&request).filter(|asked| !asked.forgotten) else { return };
+        if let Some(progress) = self.pieces.get_mut(&asked.item.piece) {
+            progress.parts.push(part);
+        }
     }
 
     /// A request was answered to its end. `digests` are of entries that were written, `failures`
@@ -280,8 +331,11 @@ impl FetchMachine {
         if self.pieces.get(&piece).is_none_or(|progress| progress.items > 0) {
             return None;
         }
-        let progress = self.pieces.remove(&piece)?;
+        let mut progress = self.pieces.remove(&piece)?;
+        progress.parts.sort_by_key(|part| part.offset);
+        progress.digests.sort_by_key(|digest| digest.entry);
         Some(FetchedPiece {
+            parts: progress.parts,
             piece,
             generation: progress.generation,
             digests: progress.digests,
@@ -343,13 +397,28 @@ impl FetchMachine {
     /// What to ask for on `lane` now, if anything. Call again until it gives nothing.
     pub fn poll_request(&mut self, now: Instant, lane: LaneId) -> Option<Request> {
         self.wake_later(now);
-        let share = self.lane_share();
+        let (share, far) = (self.lane_share(), self.is_far());
+        // Half of a lane's share, so that two are on their way.
+        let floor = self.cut_bytes;
+        let cut = if far { (share / 2 / floor * floor).max(floor) } else { u64::MAX };
+        let bytes = self.queue.front()?.bytes.min(cut);
         let load = self.lanes.get_mut(&lane)?;
-        let deep = load.requests >= 2 && load.bytes >= share;
+        let deep = if far {
+            load.requests >= 1 && load.bytes + bytes > share
+        } else {
+            load.requests >= 2 && load.bytes >= share
+        };
         if load.draining || load.requests >= LANE_REQUESTS_MAX || deep {
             return None;
         }
         let item = self.queue.pop_front()?;
+        let (item, rest) = cut_item(item, cut, floor);
+        if let Some(rest) = rest {
+            self.queue.push_front(rest);
+            if let Some(progress) = self.pieces.get_mut(&item.piece) {
+                progress.items += 1;
+            }
+        }
         if load.requests == 0 {
             load.heard = now;
         }
@@ -386,11 +455,25 @@ impl FetchMachine {
         }
     }
 
-    /// Bytes that may be asked for at a time over all lanes: twice the bandwidth-delay product.
+    /// Bytes that may be asked for at a time over all lanes; over distance what the path holds and
+    /// one request per lane, or twice as much while the rate still follows.
     pub fn asked_bytes_max(&self) -> u64 {
-        let rtt = self.rtt.unwrap_or_default().as_secs_f64();
-        let ahead = 2.0 * self.rate.greatest() * rtt;
-        (ASKED_BYTES_FLOOR + ahead as u64).min(ASKED_BYTES_CEILING)
+        if !self.is_far() {
+            return (ASKED_BYTES_FLOOR + self.path_bytes(2.0)).min(ASKED_BYTES_CEILING);
+        }
+        let gain = if self.rate.follows() { FAR_GAIN_GROWING } else { FAR_GAIN };
+        // While a lane receives one answer, the request for the next is on its way.
+        let request = self.asked_bytes / (self.asked.len() as u64).max(1);
+        let ahead = self.path_bytes(gain) + request * self.lanes.len() as u64;
+        ahead.clamp(FAR_ASKED_BYTES_FLOOR, ASKED_BYTES_CEILING)
+    }
+
+    fn path_bytes(&self, gain: f64) -> u64 {
+        (gain * self.rate.greatest() * self.rtt.unwrap_or_default().as_secs_f64()) as u64
+    }
+
+    fn is_far(&self) -> bool {
+        self.rtt.is_some_and(|rtt| rtt >= FAR)
     }
 
     fn lane_share(&self) -> u64 {
@@ -401,7 +484,8 @@ impl FetchMachine {
     /// How many bytes of further pieces the machine would like to hold; 0 if it has enough. What
     /// waits to be tried again is held, too: a source that is away does not make the heap grow.
     pub fn wanted_bytes(&self) -> u64 {
-        let aim = self.asked_bytes_max() + self.asked_bytes_max() / 2;
+        let most = (ASKED_BYTES_FLOOR + self.path_bytes(2.0)).min(ASKED_BYTES_CEILING);
+        let aim = most + most / 2;
         aim.saturating_sub(self.asked_bytes + self.queued_bytes + self.later_bytes)
     }
 
@@ -475,34 +559,78 @@ fn retry_of(item: &Item, entry: u32) -> Item {
     }
 }
 
-/// The greatest rate of the last ten windows of 100 ms or more.
+/// Cuts about `bytes` off the front of an item: whole strides of an extent, or some files of a pack.
+/// What is left is an item of its own.
+fn cut_item(item: Item, bytes: u64, floor: u64) -> (Item, Option<Item>) {
+    if item.bytes <= bytes {
+        return (item, None);
+    }
+    if item.length > 0 {
+        let length = bytes - item.offset % floor;
+        let left = item.bytes - length;
+        let first = Item { length, bytes: length, ..item };
+        let offset = item.offset + length;
+        return (first, Some(Item { offset, length: item.length - length, bytes: left, ..item }));
+    }
+    let entries = u64::from(item.end_entry - item.first_entry);
+    let count = (entries * bytes / item.bytes).max(1);
+    if count >= entries {
+        return (item, None);
+    }
+    let middle = item.first_entry + count as u32;
+    let bytes = item.bytes * count / entries;
+    let first = Item { end_entry: middle, bytes, ..item };
+    (first, Some(Item { first_entry: middle, bytes: item.bytes - bytes, ..item }))
+}
+
+/// The greatest rate of the last windows, each of 100 ms, one round trip or more.
 #[derive(Debug, Default)]
 struct RateMeter {
     since: Option<Instant>,
     bytes: u64,
     windows: VecDeque<f64>,
+    /// The rate that a later one must beat by a quarter to be called growth.
+    base: f64,
+    /// Windows in a row without growth.
+    level: u32,
 }
 
 impl RateMeter {
     const WINDOW: Duration = Duration::from_millis(100);
     const WINDOWS: usize = 20;
+    /// Growth by less than this is none; three windows of it end the doubling. Both are those of
+    /// BBR's start-up (draft-ietf-ccwg-bbr, section 5.3.1.2).
+    const GROWTH: f64 = 1.25;
+    const LEVEL: u32 = 3;
 
-    fn add(&mut self, now: Instant, bytes: u64) {
+    fn add(&mut self, now: Instant, bytes: u64, rtt: Duration) {
         let since = *self.since.get_or_insert(now);
         self.bytes += bytes;
         let passed = now.since(since);
-        if passed >= Self::WINDOW {
-            self.windows.push_back(self.bytes as f64 / passed.as_secs_f64());
-            if self.windows.len() > Self::WINDOWS {
-                self.windows.pop_front();
-            }
-            self.since = Some(now);
-            self.bytes = 0;
+        if passed < Self::WINDOW.max(rtt) {
+            return;
         }
+        let rate = self.bytes as f64 / passed.as_secs_f64();
+        if rate >= self.base * Self::GROWTH {
+            (self.base, self.level) = (rate, 0);
+        } else {
+            self.level += 1;
+        }
+        self.windows.push_back(rate);
+        if self.windows.len() > Self::WINDOWS {
+            self.windows.pop_front();
+        }
+        self.since = Some(now);
+        self.bytes = 0;
     }
 
     fn greatest(&self) -> f64 {
         self.windows.iter().copied().fold(0.0, f64::max)
+    }
+
+    /// Whether the rate still grows with what is asked.
+    fn follows(&self) -> bool {
+        self.level < Self::LEVEL
     }
 }
 
@@ -632,17 +760,92 @@ mod tests {
         assert!(machine.handle_answered(Instant(0), request, vec![], failed, 0).is_some());
     }
 
-    /// Decision 1: at 10 Gbit/s and 200 ms at least one bandwidth-delay product is asked for.
+    /// Decision 1: at 10 Gbit/s and 200 ms more than one bandwidth-delay product is asked for, so
+    /// that no round trip idles a lane, and once the rate is level less than the two that would
+    /// fill the bottleneck's queue until it drops.
     #[test]
-    fn a_round_trip_never_idles_a_lane() {
+    fn what_is_asked_fills_the_path_and_not_its_queue() {
         let mut machine = FetchMachine::new();
         machine.handle_lane_up(Instant(0), LANE);
         machine.handle_rtt(Duration::from_millis(200));
-        for tenth in 0..20 {
-            machine.handle_bytes(Instant(tenth * 100_000_000), LANE, 125_000_000);
+        let mut tenth = 0;
+        let mut arrive = |machine: &mut FetchMachine, bytes| {
+            tenth += 1;
+            machine.handle_bytes(Instant(tenth * 100_000_000), LANE, bytes);
+        };
+        // A start that doubles each round trip is never held back.
+        for bytes in [1, 2, 4, 8, 16, 32, 64, 125].map(|mib| mib * 1_000_000) {
+            arrive(&mut machine, bytes);
+            arrive(&mut machine, bytes);
+            arrive(&mut machine, 0);
+            assert!(machine.asked_bytes_max() >= 2 * bytes);
         }
-        assert!(machine.asked_bytes_max() >= 2 * 250_000_000);
+        for _ in 0..40 {
+            arrive(&mut machine, 125_000_000);
+        }
+        let asked = machine.asked_bytes_max();
+        assert!((275_000_000..400_000_000).contains(&asked), "{asked}");
     }
+
+    /// Over distance an extent travels in parts over several lanes; what comes back is one piece,
+    /// its parts in order, and only a part that failed is asked for again.
+    #[test]
+    fn an_extent_is_cut_over_distance_and_put_together_again() {
+        let mut machine = FetchMachine::new();
+        let now = Instant(0);
+        machine.handle_rtt(Duration::from_millis(90));
+        let lanes = [LaneId(1), LaneId(2), LaneId(3)];
+        lanes.iter().for_each(|lane| machine.handle_lane_up(now, *lane));
+        let extent = Item { length: 4 * MIB, offset: 8 * MIB, ..item(0, 4 * MIB) };
+        machine.handle_granted(extent);
+        let mut asked: Vec<Request> =
+            lanes.iter().cycle().map_while(|lane| machine.poll_request(now, *lane)).collect();
+        let offsets: Vec<u64> = asked.iter().map(|request| request.item.offset / MIB).collect();
+        assert_eq!(offsets, [8, 9, 10, 11]);
+        let broken = asked.remove(1);
+        asked.reverse();
+        let part = |request: &Request| Part {
+            offset: request.item.offset,
+            strides: vec![Digest([request.item.offset as u8; 32])],
+            sparse: false,
+        };
+        for request in &asked {
+            machine.handle_part(request.request, part(request));
+            let answer = machine.handle_answered(now, request.request, vec![], vec![], MIB);
+            assert_eq!(answer, None);
+        }
+        let failed = vec![failure(0, FailurePhase::Digest)];
+        assert_eq!(machine.handle_answered(now, broken.request, vec![], failed, 0), None);
+        let again = machine.poll_request(machine.poll_timeout().unwrap(), lanes[0]).unwrap();
+        assert_eq!((again.item.offset, again.item.length), (9 * MIB, MIB));
+        machine.handle_part(again.request, part(&again));
+        let piece = machine.handle_answered(now, again.request, vec![], vec![], MIB).unwrap();
+        let offsets: Vec<u64> = piece.parts.iter().map(|part| part.offset / MIB).collect();
+        assert_eq!((piece.bytes, offsets.as_slice()), (4 * MIB, [8, 9, 10, 11].as_slice()));
+        assert!(machine.is_idle());
+    }
+
+    /// A cut loses and doubles nothing, wherever it falls.
+    #[test]
+    fn cuts_cover_an_item_once() {
+        for (length, entries, bytes) in [(16 * MIB, 1, 16 * MIB), (0, 1024, 4 * MIB), (0, 3, 9)] {
+            let whole = Item { length, end_entry: entries, bytes, ..item(0, bytes) };
+            for cut in [1, 2, 5].map(|count| count * CUT_BYTES) {
+                let (mut rest, mut sum, mut files, mut extent) = (Some(whole), 0, 0, 0);
+                while let Some(item) = rest {
+                    let (first, left) = cut_item(item, cut, CUT_BYTES);
+                    assert_eq!(first.offset, extent);
+                    assert!(first.length <= cut);
+                    (sum, extent) = (sum + first.bytes, extent + first.length);
+                    files += first.end_entry - first.first_entry;
+                    rest = left;
+                }
+                let files_whole = if length > 0 { files } else { entries };
+                assert_eq!((sum, extent, files), (bytes, length, files_whole));
+            }
+        }
+    }
+
     /// B1: a late answer to an earlier attempt neither ends the new one nor is counted in it.
     #[test]
     fn b1_a_late_answer_does_not_count_for_the_next_attempt() {

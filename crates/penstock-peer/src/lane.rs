@@ -226,7 +226,7 @@ impl Worker<'_> {
             self.asked.remove(&request.request);
             self.tally.flush(self.shared, self.stream.bytes_received());
             let written = self.writer.finish(&pieces.page, &request.item);
-            self.shared.handle_answered(request, written);
+            self.shared.handle_answered(request, &pieces, written);
         }
         Ok(())
     }

@@ -45,7 +45,7 @@ pub(crate) fn run(shared: &Shared, lane: LaneId, source: Source, root: Vec<u8>) 
             Ok(()) => {
                 tally.flush(shared, 0);
                 let written = writer.finish(&pieces.page, &request.item);
-                shared.handle_answered(request, written);
+                shared.handle_answered(request, &pieces, written);
             }
             Err(ServeError::Sink(Stopped)) => writer.abandon(),
             Err(ServeError::Request(error)) => {

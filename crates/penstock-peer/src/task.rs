@@ -23,16 +23,16 @@ use penstock_engine::fetch::{FetchMachine, FetchedPiece, Item, LANE_SILENCE_MAX,
 use penstock_engine::lanes::{LaneAction, LaneLimits, LaneMachine};
 use penstock_engine::slice::{Piece, slice};
 use penstock_io::buffer::BufferPool;
-use penstock_io::net::LaneCloser;
+use penstock_io::net::{LANE_STACK_BYTES, LaneCloser};
 use penstock_io::store::{Source, StoreError, StoreIdentity, Target};
 use penstock_io::sys::{self, EventFd};
 use penstock_proto::id::LaneId;
-use penstock_proto::journal::EntryFailure;
+use penstock_proto::journal::{EntryDigest, EntryFailure};
 use penstock_proto::slicing::PieceRef;
 use penstock_proto::units::Instant;
 
 use crate::stores::chain;
-use crate::write::{LargeFiles, TargetTree, Written};
+use crate::write::{LargeFiles, TargetTree, Written, extent_digest};
 use crate::{lane, local, publish};
 
 /// Pages with their pieces that a task keeps in memory.
@@ -153,6 +153,8 @@ pub(crate) struct Shared {
     pub(crate) identity: StoreIdentity,
     pub(crate) reach: Reach,
     pub(crate) large: Arc<LargeFiles>,
+    /// Whether a request may ask for a part of a piece.
+    cuts_pieces: bool,
     pub(crate) pool: BufferPool,
     state: Mutex<State>,
     wake: Condvar,
@@ -264,7 +266,7 @@ impl Shared {
     }
 
     /// A request was answered: what became of its entries.
-    pub(crate) fn handle_answered(&self, request: Request, written: Written) {
+    pub(crate) fn handle_answered(&self, request: Request, pieces: &Pieces, written: Written) {
         let now = sys::boottime_now();
         if let Some(error) = written.fatal {
             self.broken(full_problem(&error));
@@ -284,10 +286,13 @@ impl Shared {
             self.report(state, lost);
             return;
         }
-        let Written { digests, failures, bytes, .. } = written;
+        let Written { digests, part, failures, bytes, .. } = written;
+        if let Some(part) = part {
+            state.fetch.handle_part(request.request, part);
+        }
         let done = state.fetch.handle_answered(now, request.request, digests, failures, bytes);
         if let Some(done) = done {
-            self.handle_fetched(state, now, request.item.length == 0, done);
+            self.handle_fetched(state, now, pieces, done);
         }
         let hungry = !state.fetch.has_queue();
         state.news |= hungry;
@@ -298,8 +303,19 @@ impl Shared {
         self.publish_wake.notify_all();
     }
 
-    fn handle_fetched(&self, state: &mut State, now: Instant, pack: bool, done: FetchedPiece) {
-        let FetchedPiece { piece, generation, digests, failures, bytes } = done;
+    fn handle_fetched(&self, state: &mut State, now: Instant, pieces: &Pieces, done: FetchedPiece) {
+        let FetchedPiece { piece, generation, mut digests, failures, bytes, parts } = done;
+        let known = pieces.pieces.get(piece.piece as usize);
+        let extent = match known {
+            Some(Piece::Extent { entry, length, .. }) => Some((*entry, *length)),
+            _ => None,
+        };
+        if let Some((entry, length)) = extent.filter(|_| failures.is_empty()) {
+            let stride = u64::from(pieces.page.page.slicing.stride_bytes);
+            let (form, digest) = extent_digest(self.tree.kind, parts, stride, length);
+            digests.push(EntryDigest { entry, form, digest });
+        }
+        let pack = extent.is_none();
         state.except(piece, pack, &failures);
         let publication = pack.then_some(Publication { piece, generation });
         let files = if pack { digests.len() as u64 } else { 0 };
@@ -351,7 +367,13 @@ impl Shared {
         }
         state.news = true;
         drop(guard);
-        self.notify_all();
+        if self.is_stopping() {
+            // All others are told already. Telling them for each that goes would cost the square
+            // of a thousand lanes.
+            self.wake.notify_all();
+        } else {
+            self.notify_all();
+        }
     }
 
     /// Bytes of payload have come and are verified; see [`ByteTally`].
@@ -376,6 +398,8 @@ impl Shared {
             }
         };
         let bytes = pieces.pieces[piece.piece as usize].bytes();
+        let stride = u64::from(pieces.page.page.slicing.stride_bytes);
+        self.lock().fetch.cut_from(if self.cuts_pieces { stride } else { u64::MAX });
         Ok(Item {
             piece,
             generation,
@@ -605,13 +629,12 @@ fn spawn_lane(
     waker: Arc<EventFd>,
 ) -> std::io::Result<JoinHandle<()>> {
     let shared = Arc::clone(shared);
-    std::thread::Builder::new().name(format!("lane-{}", lane.0)).spawn(move || {
-        match &shared.reach {
-            Reach::Local { source, root } => {
-                local::run(&shared, lane, source.clone(), root.clone());
-            }
-            Reach::Remote { peers, dialer } => lane::run(&shared, lane, peers, dialer, &waker),
+    let thread = std::thread::Builder::new().name(format!("lane-{}", lane.0));
+    thread.stack_size(LANE_STACK_BYTES).spawn(move || match &shared.reach {
+        Reach::Local { source, root } => {
+            local::run(&shared, lane, source.clone(), root.clone());
         }
+        Reach::Remote { peers, dialer } => lane::run(&shared, lane, peers, dialer, &waker),
     })
 }
 
@@ -642,6 +665,9 @@ impl RunningTask {
             if spec.lanes == 0 { (workers, lanes_max) } else { (spec.lanes, spec.lanes) };
         let limits = LaneLimits { workers, lanes_max, ..LaneLimits::default() };
         let seed = rand::random();
+        // Where each request ends in a sync of its file, a part costs as much as a whole.
+        let per_file = parts.target.durability().iter().any(|method| method.is_per_file());
+        let cuts_pieces = !per_file && spec.durability != Durability::Fsync;
         let state = State {
             fetch: FetchMachine::new(),
             lanes: LaneMachine::new(limits, seed),
@@ -677,6 +703,7 @@ impl RunningTask {
             identity: parts.identity,
             reach: parts.reach,
             large: Arc::new(LargeFiles::default()),
+            cuts_pieces,
             pool: parts.pool,
             state: Mutex::new(state),
             wake: Condvar::new(),

@@ -5,10 +5,10 @@
 //! all lanes of the task, through a table of open handles. Bytes that do not match their digest
 //! never reach the disk.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use penstock_engine::fetch::Item;
+use penstock_engine::fetch::{Item, Part};
 use penstock_engine::slice::travels_whole;
 use penstock_io::store::{
     DirCache, LeftOver, StoreError, TEMPORARY_NAME_BYTES, Target, TemporaryKey, WriteFile,
@@ -113,13 +113,16 @@ impl LargeFiles {
         let (parent, _) = place(&tree.root, &page.page, entry);
         let dir = tree.target.make_dirs(&parent)?;
         let name = tree.temporary(page, item.first_entry, item.generation);
-        let file = if begun {
+        let mut file = if begun {
             let file = tree.target.create_temporary(&dir, &name, LeftOver::Replace)?;
             file.set_len(entry.size)?;
             file
         } else {
             tree.target.open_temporary(&dir, &name)?
         };
+        if tree.sync_nothing {
+            file.make_lazy();
+        }
         let open = Arc::new(file);
         let generation = item.generation;
         // A late item of an old attempt takes no place from the new one.
@@ -139,7 +142,10 @@ impl LargeFiles {
 /// What became of the entries of one request.
 #[derive(Debug, Default)]
 pub(crate) struct Written {
+    /// Of whole files.
     pub(crate) digests: Vec<EntryDigest>,
+    /// Of an extent, or what of it was asked for.
+    pub(crate) part: Option<Part>,
     pub(crate) failures: Vec<EntryFailure>,
     pub(crate) bytes: u64,
     pub(crate) files: u64,
@@ -245,10 +251,11 @@ impl PieceWriter {
         // An entry that the source passed over without a word has failed too: nothing may be
         // missing from what was asked for (promise (c)).
         if outcome.fatal.is_none() && !outcome.lost {
+            let mut told = BTreeSet::new();
+            told.extend(outcome.digests.iter().map(|digest| digest.entry));
+            told.extend(outcome.failures.iter().map(|failure| failure.entry));
             for index in asked(page, item) {
-                let told = outcome.digests.iter().any(|digest| digest.entry == index)
-                    || outcome.failures.iter().any(|failure| failure.entry == index);
-                if !told {
+                if outcome.part.is_none() && !told.contains(&index) {
                     outcome.failures.push(failure(index, FailurePhase::Digest, 0));
                 }
             }
@@ -424,7 +431,11 @@ impl PieceWriter {
             if made.is_err() {
                 self.dirs.forget(&parent);
             }
-            FileHandle::Own(made?)
+            let mut file = made?;
+            if self.tree.sync_nothing {
+                file.make_lazy();
+            }
+            FileHandle::Own(file)
         };
         Ok(OpenFile {
             index,
@@ -441,17 +452,7 @@ impl PieceWriter {
         let Some(open) = self.open.take() else { return Ok(()) };
         let range = range_of(item, entry);
         let whole = item.length == 0;
-        let form = if open.sparse && !self.tree.digest_list {
-            DigestForm::Sparse
-        } else {
-            DigestForm::Standard
-        };
-        let digest = match form {
-            DigestForm::Standard => {
-                self.tree.kind.merge(&open.digests, stride, range.end - range.start, whole)
-            }
-            DigestForm::Sparse => sparse_digest(&open.digests),
-        };
+        let sparse = open.sparse && !self.tree.digest_list;
         match open.file {
             FileHandle::Own(file) => {
                 if open.holes {
@@ -471,9 +472,44 @@ impl PieceWriter {
         }
         self.ended = Some(open.index);
         self.outcome.files += u64::from(whole);
-        self.outcome.digests.push(EntryDigest { entry: open.index, form, digest });
+        if whole {
+            let (form, digest) =
+                digest_of(self.tree.kind, &open.digests, sparse, stride, entry.size, whole);
+            self.outcome.digests.push(EntryDigest { entry: open.index, form, digest });
+        } else {
+            self.outcome.part = Some(Part { offset: range.start, strides: open.digests, sparse });
+        }
         Ok(())
     }
+}
+
+/// The digest of a whole file, or of an extent, from those of its strides; a sparse one counts its
+/// data alone.
+fn digest_of(
+    kind: DigestKind,
+    strides: &[Digest],
+    sparse: bool,
+    stride: u64,
+    length: u64,
+    whole: bool,
+) -> (DigestForm, Digest) {
+    if sparse {
+        (DigestForm::Sparse, sparse_digest(strides))
+    } else {
+        (DigestForm::Standard, kind.merge(strides, stride, length, whole))
+    }
+}
+
+/// The digest of an extent from its parts, in the order of their offsets.
+pub(crate) fn extent_digest(
+    kind: DigestKind,
+    parts: Vec<Part>,
+    stride: u64,
+    length: u64,
+) -> (DigestForm, Digest) {
+    let sparse = parts.iter().any(|part| part.sparse);
+    let strides: Vec<Digest> = parts.into_iter().flat_map(|part| part.strides).collect();
+    digest_of(kind, &strides, sparse, stride, length, false)
 }
 
 /// The files that a request asks for.

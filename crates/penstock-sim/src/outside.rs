@@ -43,6 +43,22 @@ pub(crate) struct Frame {
     pub(crate) cells: Vec<u64>,
 }
 
+impl Frame {
+    /// An answer without anything.
+    fn empty(entry: u32) -> Self {
+        Self {
+            entry,
+            first: false,
+            end: false,
+            last: true,
+            status: Status::Good,
+            corrupt: false,
+            at: 0,
+            cells: Vec::new(),
+        }
+    }
+}
+
 /// What happens at a moment.
 #[derive(Debug)]
 pub(crate) enum Event {
@@ -215,8 +231,10 @@ impl Outside {
                 self.read_entry(&item, entry, &mut frames);
             }
         }
-        if let Some(frame) = frames.last_mut() {
-            frame.last = true;
+        match frames.last_mut() {
+            Some(frame) => frame.last = true,
+            // What was asked for holds none of the small files between the others.
+            None => frames.push(Frame::empty(item.first_entry)),
         }
         // What a confused source sends twice is answered to nobody.
         let twice = self.scenario.network && self.rng.random_bool(0.01);
@@ -237,16 +255,7 @@ impl Outside {
     fn read_entry(&mut self, item: &Item, entry: u32, frames: &mut Vec<Frame>) {
         let page = item.piece.page;
         let of = self.data.entry_of(page, entry).clone();
-        let mut frame = Frame {
-            entry,
-            first: true,
-            end: true,
-            last: false,
-            status: Status::Good,
-            corrupt: false,
-            at: 0,
-            cells: Vec::new(),
-        };
+        let mut frame = Frame { first: true, end: true, last: false, ..Frame::empty(entry) };
         let hiccup = self.scenario.trouble && self.rng.random_bool(0.03);
         let failed = if !of.present {
             Some(FailurePhase::Vanished)

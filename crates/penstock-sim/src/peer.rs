@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use penstock_engine::epoch::{EpochAction, EpochLimits, EpochMachine, Publication};
-use penstock_engine::fetch::{FetchMachine, FetchedPiece, Item, Request};
+use penstock_engine::fetch::{FetchMachine, FetchedPiece, Item, Part, Request};
 use penstock_engine::lanes::{LaneAction, LaneLimits, LaneMachine};
 use penstock_engine::slice::{Piece, slice, travels_whole};
 use penstock_proto::id::LaneId;
@@ -18,7 +18,7 @@ use rand::RngExt as _;
 
 use crate::disk::{Name, Node};
 use crate::outside::{Event, Frame, Outside, Status};
-use crate::source::{CELL_BYTES, SCANNED, cells_of, digest_of};
+use crate::source::{CELL_BYTES, SCANNED, cells_of, cells_of_parts, digest_of, stride_of};
 
 /// One answer that is arriving.
 #[derive(Debug)]
@@ -26,6 +26,7 @@ struct Arriving {
     item: Item,
     lane: LaneId,
     digests: Vec<EntryDigest>,
+    part: Option<Part>,
     failures: Vec<EntryFailure>,
     bytes: u64,
     /// Cells of the extent or of the present entry, as they were checked.
@@ -71,9 +72,11 @@ impl Peer {
             lane_bytes_max: 8 << 20,
             lane_age_max: Duration::from_secs(out.rng.random_range(2..60)),
         };
+        let mut fetch = FetchMachine::new();
+        fetch.cut_from(if out.rng.random_bool(0.5) { CELL_BYTES } else { u64::MAX });
         Self {
             task: out.tasks,
-            fetch: FetchMachine::new(),
+            fetch,
             lanes: LaneMachine::new(lanes, out.rng.random()),
             epochs: EpochMachine::new(epoch, limits),
             arriving: BTreeMap::new(),
@@ -178,6 +181,7 @@ impl Peer {
             item,
             lane,
             digests: Vec::new(),
+            part: None,
             failures: Vec::new(),
             bytes: 0,
             cells: Vec::new(),
@@ -315,7 +319,10 @@ impl Peer {
             self.fetch.handle_refused(now, request, Duration::from_millis(300));
             return;
         }
-        let Arriving { digests, failures, bytes, .. } = arriving;
+        let Arriving { digests, part, failures, bytes, .. } = arriving;
+        if let Some(part) = part {
+            self.fetch.handle_part(request, part);
+        }
         if let Some(done) = self.fetch.handle_answered(now, request, digests, failures, bytes) {
             self.fetched(out, done);
         }
@@ -358,7 +365,12 @@ impl Peer {
             arriving.cells.push(*cell);
         }
         if frame.end {
-            arriving.digests.push(digest_of(entry, &arriving.cells));
+            if item.length > 0 {
+                let strides = arriving.cells.iter().map(|cell| stride_of(*cell)).collect();
+                arriving.part = Some(Part { offset: item.offset, strides, sparse: false });
+            } else {
+                arriving.digests.push(digest_of(entry, &arriving.cells));
+            }
             arriving.bytes += if item.length > 0 { item.length } else { out.size(page, entry) };
         }
         true
@@ -391,7 +403,12 @@ impl Peer {
     }
 
     fn fetched(&mut self, out: &mut Outside, done: FetchedPiece) {
-        let FetchedPiece { piece, generation, digests, failures, bytes } = done;
+        let FetchedPiece { piece, generation, mut digests, failures, bytes, parts } = done;
+        if let Piece::Extent { entry, .. } = out.piece(piece)
+            && failures.is_empty()
+        {
+            digests.push(digest_of(entry, &cells_of_parts(&parts)));
+        }
         if self.in_hand.get(&piece) != Some(&generation) {
             return;
         }

@@ -3,6 +3,7 @@
 //! Bytes are symbolic: a *cell* of 256 KiB of a file is one number that names file, version and
 //! place, so that any mixture, hole or shift shows when cells are compared.
 
+use penstock_engine::fetch::Part;
 use penstock_proto::digest::Digest;
 use penstock_proto::id::TransferId;
 use penstock_proto::journal::{DigestForm, EntryDigest};
@@ -58,7 +59,7 @@ impl DataSet {
         let slicing = Slicing {
             stride_bytes: 16 * KIB as u32,
             extent_bytes: MIB,
-            pack_bytes: 256 * KIB,
+            pack_bytes: MIB,
             pack_files: 16,
             ..Slicing::default()
         };
@@ -146,6 +147,20 @@ impl DataSet {
 pub(crate) fn digest_of(entry: u32, cells: &[u64]) -> EntryDigest {
     let bytes: Vec<u8> = cells.iter().flat_map(|cell| cell.to_le_bytes()).collect();
     EntryDigest { entry, form: DigestForm::Standard, digest: page_digest(&bytes) }
+}
+
+/// Stands for the digest of a stride: the cell itself.
+pub(crate) fn stride_of(cell: u64) -> Digest {
+    let mut digest = Digest::default();
+    digest.0[..8].copy_from_slice(&cell.to_le_bytes());
+    digest
+}
+
+/// The cells of an extent, from its parts in order.
+pub(crate) fn cells_of_parts(parts: &[Part]) -> Vec<u64> {
+    let strides = parts.iter().flat_map(|part| &part.strides);
+    let cell = |digest: &Digest| digest.0.first_chunk().map_or(0, |cell| u64::from_le_bytes(*cell));
+    strides.map(cell).collect()
 }
 
 /// The cells that the bytes `offset..offset + length` fill.
