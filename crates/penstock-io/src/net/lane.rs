@@ -17,6 +17,11 @@ use super::record::{Opener, Sealer};
 use super::socket::{LaneRtt, SocketOptions, rtt_of, silence_of};
 use super::wire::Wire;
 
+/// Stack of a thread that owns a lane: handshake, records, file system calls, nothing recursive.
+/// Beside it the default of 2 MiB is only address space, but a host that does not overcommit
+/// memory counts it for each of a thousand lanes.
+pub const LANE_STACK_BYTES: usize = 512 * 1024;
+
 /// What ended a [`LaneStream::wait`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wake {

@@ -37,5 +37,5 @@ mod tests;
 
 pub use error::{ConnectError, LaneError};
 pub use handshake::{LocalBind, PendingLane, Welcome, accept, accept_blocking, connect};
-pub use lane::{LaneCloser, LaneStream, Wake};
+pub use lane::{LANE_STACK_BYTES, LaneCloser, LaneStream, Wake};
 pub use socket::{LaneRtt, SocketError, SocketOptions, rtt_of};

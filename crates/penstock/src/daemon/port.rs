@@ -15,6 +15,7 @@ use axum::extract::Extension;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use hyper_util::service::TowerToHyperService;
+use penstock_io::net::LANE_STACK_BYTES;
 use penstock_io::trust::{ALPN_LANE, explain, pairing_exporter, peer_id_of};
 use penstock_proto::id::{Name, PeerId};
 use rustls::ServerConfig;
@@ -134,6 +135,7 @@ impl Port {
             tcp.set_nonblocking(false)?;
             std::thread::Builder::new()
                 .name("lane".to_owned())
+                .stack_size(LANE_STACK_BYTES)
                 .spawn(move || handler(tcp, connection))
         });
         if let Err(error) = blocking {
