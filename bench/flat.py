@@ -5,10 +5,10 @@
     bench/flat.py [--real 10000,100000] [--generated 100000] [--reps 3] [--out DIR]
 
 Real files go by `penstock copy` and daemon to daemon over loopback, tmpfs to tmpfs; generated ones
-from `mem:` to `null:`, daemon to daemon. Prints microseconds of CPU per file of all processes of
-both ends, files per second, and the peak memory of each process. Sizes are interleaved; each has a
-site of its own, so that no ledger of another size is in its way. Every target is counted, the
-smallest is compared with its source.
+from `mem:` to `null:`, daemon to daemon. `cp -r` tells how the file system itself grows dearer.
+Prints microseconds of CPU per file of all processes of both ends, files per second, and the peak
+memory of each process. Sizes are interleaved; each has a site of its own, so that no ledger of
+another size is in its way. Every target is counted, the smallest is compared with its source.
 
 Needs root (control groups) and, for 10^6 real files, 11 GiB and 2 million inodes below --root;
 for 10^7 entries 4 GiB below --state. Takes about ten minutes.
@@ -54,19 +54,18 @@ class Flat:
         shutil.rmtree(self.data, ignore_errors=True)
         shutil.rmtree(self.state, ignore_errors=True)
 
-    def copy(self, source):
-        """`penstock copy`: wall and CPU seconds, and its peak memory."""
+    def command(self, *words):
+        """A command of one process: wall and CPU seconds, and its peak memory."""
         fresh(os.path.join(self.state, "copy"))
         before, begun = self.group.cpu(), time.monotonic()
         process = self.group.start(
-            [self.arguments.penstock, "copy", source + "/", self.target],
-            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+            words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
             env=os.environ | {"XDG_STATE_HOME": os.path.join(self.state, "copy")})
         watch = Peak(process.pid)
         code = wait_process(process, begun + self.arguments.limit)
         wall = time.monotonic() - begun
         if code:
-            raise Failed(f"penstock copy ended with {code}")
+            raise Failed(f"{' '.join(words[:2])} ended with {code}")
         return wall, spent(self.group, before), [watch.end()]
 
     def daemons(self, stores, route):
@@ -99,14 +98,16 @@ class Flat:
             raise Failed(f"the target of {count} files differs: it has {found}")
 
     def real(self, count, rep):
-        """Both ways to move real files; the source is made anew, for memory's sake."""
+        """All ways to move real files; the source is made anew, for memory's sake."""
         source = os.path.join(self.data, "source")
         words = [self.arguments.penstock, "dataset", "make", source, "--files", str(count),
                  "--size", str(FILE_BYTES)]
         subprocess.run(words, stdout=subprocess.DEVNULL, check=True)
         try:
             for what, move in (
-                    ("copy", lambda: self.copy(source)),
+                    ("cp -r", lambda: self.command("cp", "-r", source, self.target)),
+                    ("copy", lambda: self.command(
+                        self.arguments.penstock, "copy", source + "/", self.target)),
                     ("daemon to daemon",
                      lambda: self.daemons("files=1", ("a:data/source/", "b:data/out")))):
                 shutil.rmtree(self.target, ignore_errors=True)
