@@ -6,7 +6,7 @@
 //!
 //! How much is asked ahead decides how full the path is. Within a site there is no reason to be
 //! careful. Over distance what is asked and has not arrived is what lies in the path and its
-//! queues, so asking is what a congestion window is to a sender: it may double each round trip
+//! queues, so asking is what a congestion window is to a sender: it may grow by half each round trip
 //! until the rate does not follow, and stays a little above the bandwidth-delay product from then
 //! on. More would stand in the bottleneck's queue until that drops it (docs/design/0005, X11). So
 //! that the measure is fine enough, pieces are *cut* there: a lane asks for a part of an extent, or
@@ -32,7 +32,7 @@ const ASKED_BYTES_FLOOR: u64 = 32 * MIB;
 const FAR_ASKED_BYTES_FLOOR: u64 = 6 * MIB;
 /// What is asked for over distance, in bandwidth-delay products, beside one request per lane: while
 /// the rate still follows, and when it does not. Measured: docs/design/0005, X11.
-const FAR_GAIN_GROWING: f64 = 2.0;
+const FAR_GAIN_GROWING: f64 = 1.6;
 const FAR_GAIN: f64 = 1.15;
 /// From this round trip on, asking is measured.
 const FAR: Duration = Duration::from_millis(2);
@@ -459,17 +459,22 @@ impl FetchMachine {
     /// one request per lane, or twice as much while the rate still follows.
     pub fn asked_bytes_max(&self) -> u64 {
         if !self.is_far() {
-            return (ASKED_BYTES_FLOOR + self.path_bytes(2.0)).min(ASKED_BYTES_CEILING);
+            return (ASKED_BYTES_FLOOR + self.path_bytes(2.0, self.rate.greatest()))
+                .min(ASKED_BYTES_CEILING);
         }
-        let gain = if self.rate.follows() { FAR_GAIN_GROWING } else { FAR_GAIN };
+        let path = if self.rate.follows() {
+            self.path_bytes(FAR_GAIN_GROWING, self.rate.greatest())
+        } else {
+            self.path_bytes(FAR_GAIN, self.rate.sustained())
+        };
         // While a lane receives one answer, the request for the next is on its way.
         let request = self.asked_bytes / (self.asked.len() as u64).max(1);
-        let ahead = self.path_bytes(gain) + request * self.lanes.len() as u64;
+        let ahead = path + request * self.lanes.len() as u64;
         ahead.clamp(FAR_ASKED_BYTES_FLOOR, ASKED_BYTES_CEILING)
     }
 
-    fn path_bytes(&self, gain: f64) -> u64 {
-        (gain * self.rate.greatest() * self.rtt.unwrap_or_default().as_secs_f64()) as u64
+    fn path_bytes(&self, gain: f64, rate: f64) -> u64 {
+        (gain * rate * self.rtt.unwrap_or_default().as_secs_f64()) as u64
     }
 
     fn is_far(&self) -> bool {
@@ -484,7 +489,8 @@ impl FetchMachine {
     /// How many bytes of further pieces the machine would like to hold; 0 if it has enough. What
     /// waits to be tried again is held, too: a source that is away does not make the heap grow.
     pub fn wanted_bytes(&self) -> u64 {
-        let most = (ASKED_BYTES_FLOOR + self.path_bytes(2.0)).min(ASKED_BYTES_CEILING);
+        let most = (ASKED_BYTES_FLOOR + self.path_bytes(2.0, self.rate.greatest()))
+            .min(ASKED_BYTES_CEILING);
         let aim = most + most / 2;
         aim.saturating_sub(self.asked_bytes + self.queued_bytes + self.later_bytes)
     }
@@ -626,6 +632,14 @@ impl RateMeter {
 
     fn greatest(&self) -> f64 {
         self.windows.iter().copied().fold(0.0, f64::max)
+    }
+
+    /// The greatest rate that held for three windows. What waits behind a lost packet comes all at
+    /// once when that is there; a single window would take it for a faster path.
+    fn sustained(&self) -> f64 {
+        let held = |at: usize| self.windows.range(at..at + 3).sum::<f64>() / 3.0;
+        let greatest = (3..=self.windows.len()).map(|end| held(end - 3)).fold(0.0, f64::max);
+        if self.windows.len() < 3 { self.greatest() } else { greatest }
     }
 
     /// Whether the rate still grows with what is asked.
@@ -773,12 +787,12 @@ mod tests {
             tenth += 1;
             machine.handle_bytes(Instant(tenth * 100_000_000), LANE, bytes);
         };
-        // A start that doubles each round trip is never held back.
+        // A start is held back to half as much again each round trip, not less.
         for bytes in [1, 2, 4, 8, 16, 32, 64, 125].map(|mib| mib * 1_000_000) {
             arrive(&mut machine, bytes);
             arrive(&mut machine, bytes);
             arrive(&mut machine, 0);
-            assert!(machine.asked_bytes_max() >= 2 * bytes);
+            assert!(machine.asked_bytes_max() >= bytes + bytes / 2);
         }
         for _ in 0..40 {
             arrive(&mut machine, 125_000_000);

@@ -51,7 +51,7 @@ fn main() -> Outcome<()> {
             format!("\"{name}\": {:.4}", values[values.len() / 2])
         })
         .collect();
-    println!("{{{}}}", medians.join(", "));
+    writeln!(std::io::stdout(), "{{{}}}", medians.join(", "))?;
     Ok(())
 }
 

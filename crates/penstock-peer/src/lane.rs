@@ -45,7 +45,8 @@ pub(crate) fn run(
         return;
     };
     let begun = Instant::now();
-    let (stream, _) = match dialer.dial(&shared.spec, lane, *address) {
+    let (stream, _) = match dialer.dial(&shared.spec, lane, *address, |rtt| shared.path_known(rtt))
+    {
         Ok(open) => open,
         Err(error) => {
             let why = chain(&error);

@@ -42,12 +42,14 @@ pub(crate) struct Dialer {
 }
 
 impl Dialer {
-    /// Opens one lane; blocks for [`DIAL_MAX`] at most.
+    /// Opens one lane; blocks for [`DIAL_MAX`] at most. Says the round trip as soon as it is known:
+    /// over distance more lanes are wanted, and need not wait until this one is open.
     pub(crate) fn dial(
         &self,
         spec: &TaskSpec,
         lane: LaneId,
         address: SocketAddr,
+        say_rtt: impl FnOnce(Duration),
     ) -> Result<(LaneStream, Welcome), ConnectError> {
         let hello = Hello {
             protocol: (PROTOCOL_VERSION_MIN, PROTOCOL_VERSION),
@@ -57,8 +59,11 @@ impl Dialer {
             digest: spec.digest,
             capability: self.capability.clone(),
         };
-        let (bind, options) = (LocalBind::default(), &self.options);
-        net::connect(address, &bind, &self.config, &self.site, &hello, DIAL_MAX, options)
+        let dialled = net::dial(address, &LocalBind::default(), DIAL_MAX, &self.options)?;
+        if let Ok(rtt) = dialled.rtt() {
+            say_rtt(rtt);
+        }
+        dialled.open(&self.config, &self.site, &hello)
     }
 }
 

@@ -335,6 +335,15 @@ impl Shared {
         state.waiting = format!("{why}; next try in {:.1} s", retry_after.as_secs_f64());
     }
 
+    /// A connection has measured its path.
+    pub(crate) fn path_known(&self, rtt: Duration) {
+        let mut state = self.lock();
+        state.fetch.handle_rtt(rtt);
+        state.lanes.handle_rtt(rtt);
+        state.news = true;
+        self.wake.notify_all();
+    }
+
     /// A lane is open.
     pub(crate) fn lane_up(&self, lane: LaneId, rtt: Duration, closer: Option<LaneCloser>) {
         let now = sys::boottime_now();

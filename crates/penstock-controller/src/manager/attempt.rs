@@ -132,7 +132,8 @@ impl Inner {
         Ok(Opened { kind: scan.root, pages, access })
     }
 
-    /// Takes over how a run ended, and decides what becomes of the transfer.
+    /// Takes over how a run ended, and decides what becomes of the transfer. A failed transfer keeps
+    /// its ledger for a retry, a done one for as long as its digest list may be asked for.
     fn settle(&self, id: TransferId, control: &RunControl, outcome: RunOutcome) {
         self.discard_cancelled(id, &outcome);
         let mut table = self.lock();
@@ -152,7 +153,9 @@ impl Inner {
         self.store(&mut live.record);
         let record = live.record.clone();
         drop(table);
-        self.finish(&record);
+        if record.state == TransferState::Done && !record.request.options.digest_list {
+            self.discard_ledger(id);
+        }
         if let Some(problem) = problem {
             tracing::warn!(transfer = %id, %problem, "attempt failed");
             self.tell_problem(id, &problem);
@@ -171,15 +174,9 @@ impl Inner {
         drop(table);
         self.changed.notify_all();
         self.tell(penstock_api::rest::Event::of(&record.view()));
-    }
-
-    /// What an end brings with it. A failed transfer keeps its ledger for a retry, a done one for
-    /// as long as its digest list may be asked for.
-    fn finish(&self, record: &TransferRecord) {
-        match record.state {
-            TransferState::Done if record.request.options.digest_list => self.release(record),
-            TransferState::Done => self.discard(record, false),
-            _ => {}
+        // The user need not wait for the source to hear of it.
+        if record.state == TransferState::Done {
+            self.release(&record);
         }
     }
 
@@ -195,7 +192,7 @@ impl Inner {
         "removing what is temporary".clone_into(&mut live.record.reason);
         let record = live.record.clone();
         drop(table);
-        self.discard(&record, true);
+        self.discard(&record);
     }
 }
 

@@ -17,14 +17,11 @@ use super::{Inner, TransferRecord, journal_of};
 
 impl Inner {
     /// Removes all that is kept for a transfer that will not go on: the temporary files that it may
-    /// have left, if `temporary`, its ledger, and its pages here and at the source. What cannot be
-    /// removed is logged, and found again by `orphans`.
-    pub(super) fn discard(&self, record: &TransferRecord, temporary: bool) {
-        let id = record.id();
-        if temporary {
-            self.clean_target(record);
-        }
-        self.discard_ledger(id);
+    /// have left, its ledger, and its pages here and at the source. What cannot be removed is
+    /// logged, and found again by `orphans`.
+    pub(super) fn discard(&self, record: &TransferRecord) {
+        self.clean_target(record);
+        self.discard_ledger(record.id());
         self.release(record);
     }
 

@@ -72,7 +72,7 @@ impl Inner {
         let kind = if record.is_some() { OrphanKind::Ledger } else { OrphanKind::Journal };
         if remove {
             match &record {
-                Some(record) => self.discard(record, true),
+                Some(record) => self.discard(record),
                 None => self.discard_ledger(id),
             }
         }

@@ -33,7 +33,7 @@ use rustls::{
 use super::clear::mac_keys;
 use super::error::{ConnectError, LaneError};
 use super::lane::LaneStream;
-use super::socket::{SocketError, SocketOptions, bind_to_device};
+use super::socket::{SocketError, SocketOptions, bind_to_device, rtt_of};
 use crate::trust::{TrustError, peer_id_of, peer_server_name};
 
 /// Longest hello: a capability and 64 bytes, of which 29 are used.
@@ -62,7 +62,7 @@ pub struct Welcome {
 }
 
 /// Opens a lane to a source peer: the target's side. Blocks for `deadline` at most: TCP, TLS and
-/// hello cost three round trips.
+/// hello cost three round trips. [`dial`] and [`Dialled::open`] in one.
 ///
 /// # Errors
 /// [`ConnectError`]: `Refused` is the source's word, all else concerns this connection.
@@ -77,55 +77,104 @@ pub fn connect(
     deadline: Duration,
     options: &SocketOptions,
 ) -> Result<(LaneStream, Welcome), ConnectError> {
-    assert!(config.enable_secret_extraction, "a configuration made for lanes");
-    let until = Instant::now() + deadline;
-    let tcp = dial(address, bind, deadline, options)?;
-    let failed = |error: LaneError| match error {
-        LaneError::TimedOut => ConnectError::TimedOut { address },
-        source => ConnectError::Lane { address, source },
-    };
-    let mut connection = ClientConnection::new(Arc::clone(config), peer_server_name())
-        .map_err(|error| failed(LaneError::Handshake(error)))?;
-    finish_handshake(&mut connection, &tcp, until).map_err(failed)?;
-    let peer = peer_of(&connection).map_err(failed)?;
-    if peer.site != *expected_site {
-        let source = TrustError::WrongSite { expected: expected_site.clone(), found: peer };
-        return Err(ConnectError::WrongPeer { address, source });
-    }
-    write_frame(&mut connection, &tcp, until, FrameKind::Hello, &hello.encode()).map_err(failed)?;
-    let mut records = Records::new(Timed { tcp: &tcp, until });
-    let body = read_frame(&mut connection, &mut records, FrameKind::HelloReply, REPLY_BYTES_MAX)
-        .map_err(failed)?;
-    let welcome = match HelloReply::decode(&body).map_err(|error| failed(error.into()))? {
-        HelloReply::Refused(refusal) => return Err(ConnectError::Refused(refusal)),
-        HelloReply::Welcome { protocol, source } => Welcome { protocol, source },
-    };
-    let sound =
-        welcome.source == peer && (hello.protocol.0..=hello.protocol.1).contains(&welcome.protocol);
-    if !sound {
-        return Err(failed(DecodeError::Invalid("welcome").into()));
-    }
-    check_nothing_buffered(&mut connection).map_err(failed)?;
-    options.fit(&tcp);
-    let stream = match hello.framing {
-        Framing::Tls => connection
-            .dangerous_extract_secrets()
-            .map_err(LaneError::Handshake)
-            .and_then(|secrets| LaneStream::tls(tcp, secrets, peer, hello.lane, options)),
-        Framing::Clear => mac_keys(&connection, hello.lane).map_err(LaneError::Handshake).and_then(
-            |(target, source)| LaneStream::clear(tcp, (target, source), peer, hello.lane, options),
-        ),
-    };
-    Ok((stream.map_err(failed)?, welcome))
+    dial(address, bind, deadline, options)?.open(config, expected_site, hello)
 }
 
-/// Makes the TCP connection, bound and set up before its first packet.
-fn dial(
+/// A TCP connection to a source peer that is no lane yet, but knows the path already.
+#[derive(Debug)]
+pub struct Dialled {
+    tcp: TcpStream,
+    address: SocketAddr,
+    until: Instant,
+    options: SocketOptions,
+}
+
+impl Dialled {
+    /// The round trip that opening the connection took.
+    ///
+    /// # Errors
+    /// None in practice; the kernel's if it has no TCP_INFO.
+    pub fn rtt(&self) -> io::Result<Duration> {
+        Ok(rtt_of(&self.tcp)?.min)
+    }
+
+    /// Makes it a lane. Blocks for what is left of the deadline, mostly two round trips.
+    ///
+    /// # Errors
+    /// As [`connect`].
+    /// # Panics
+    /// As [`connect`].
+    pub fn open(
+        self,
+        config: &Arc<ClientConfig>,
+        expected_site: &Name,
+        hello: &Hello,
+    ) -> Result<(LaneStream, Welcome), ConnectError> {
+        assert!(config.enable_secret_extraction, "a configuration made for lanes");
+        let Self { tcp, address, until, options } = self;
+        let failed = |error: LaneError| match error {
+            LaneError::TimedOut => ConnectError::TimedOut { address },
+            source => ConnectError::Lane { address, source },
+        };
+        let mut connection = ClientConnection::new(Arc::clone(config), peer_server_name())
+            .map_err(|error| failed(LaneError::Handshake(error)))?;
+        finish_handshake(&mut connection, &tcp, until).map_err(failed)?;
+        let peer = peer_of(&connection).map_err(failed)?;
+        if peer.site != *expected_site {
+            let source = TrustError::WrongSite { expected: expected_site.clone(), found: peer };
+            return Err(ConnectError::WrongPeer { address, source });
+        }
+        let welcome = match greet(&mut connection, &tcp, until, hello).map_err(failed)? {
+            HelloReply::Refused(refusal) => return Err(ConnectError::Refused(refusal)),
+            HelloReply::Welcome { protocol, source } => Welcome { protocol, source },
+        };
+        let sound = welcome.source == peer
+            && (hello.protocol.0..=hello.protocol.1).contains(&welcome.protocol);
+        if !sound {
+            return Err(failed(DecodeError::Invalid("welcome").into()));
+        }
+        check_nothing_buffered(&mut connection).map_err(failed)?;
+        options.fit(&tcp);
+        let stream = match hello.framing {
+            Framing::Tls => connection
+                .dangerous_extract_secrets()
+                .map_err(LaneError::Handshake)
+                .and_then(|secrets| LaneStream::tls(tcp, secrets, peer, hello.lane, &options)),
+            Framing::Clear => mac_keys(&connection, hello.lane)
+                .map_err(LaneError::Handshake)
+                .and_then(|(target, source)| {
+                    LaneStream::clear(tcp, (target, source), peer, hello.lane, &options)
+                }),
+        };
+        Ok((stream.map_err(failed)?, welcome))
+    }
+}
+
+/// Says the hello and hears what the source says to it.
+fn greet(
+    connection: &mut ClientConnection,
+    tcp: &TcpStream,
+    until: Instant,
+    hello: &Hello,
+) -> Result<HelloReply, LaneError> {
+    write_frame(connection, tcp, until, FrameKind::Hello, &hello.encode())?;
+    let mut records = Records::new(Timed { tcp, until });
+    let body = read_frame(connection, &mut records, FrameKind::HelloReply, REPLY_BYTES_MAX)?;
+    Ok(HelloReply::decode(&body)?)
+}
+
+/// Makes the TCP connection of a lane, bound and set up before its first packet; the lane is to be
+/// open within `deadline` from now. Blocks for a round trip.
+///
+/// # Errors
+/// `Socket`, `TimedOut`, `Unreachable`.
+pub fn dial(
     address: SocketAddr,
     bind: &LocalBind,
     deadline: Duration,
     options: &SocketOptions,
-) -> Result<TcpStream, ConnectError> {
+) -> Result<Dialled, ConnectError> {
+    let until = Instant::now() + deadline;
     let prepare = || -> Result<TcpStream, SocketError> {
         let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
         let flags = SocketFlags::CLOEXEC;
@@ -147,7 +196,7 @@ fn dial(
     };
     let tcp = prepare().map_err(|source| ConnectError::Socket { address, source })?;
     match rustix::net::connect(&tcp, &address) {
-        Ok(()) => Ok(tcp),
+        Ok(()) => Ok(Dialled { tcp, address, until, options: options.clone() }),
         Err(rustix::io::Errno::INPROGRESS | rustix::io::Errno::AGAIN) => {
             Err(ConnectError::TimedOut { address })
         }

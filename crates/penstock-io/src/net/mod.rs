@@ -36,6 +36,8 @@ mod wire;
 mod tests;
 
 pub use error::{ConnectError, LaneError};
-pub use handshake::{LocalBind, PendingLane, Welcome, accept, accept_blocking, connect};
+pub use handshake::{
+    Dialled, LocalBind, PendingLane, Welcome, accept, accept_blocking, connect, dial,
+};
 pub use lane::{LANE_STACK_BYTES, LaneCloser, LaneStream, Wake};
 pub use socket::{LaneRtt, SocketError, SocketOptions, rtt_of};
