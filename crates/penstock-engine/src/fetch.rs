@@ -33,9 +33,11 @@ const FAR_ASKED_BYTES_FLOOR: u64 = 6 * MIB;
 /// What is asked for over distance, in bandwidth-delay products, beside one request per lane: while
 /// the rate still follows, and when it does not. Measured: docs/design/0005, X11.
 const FAR_GAIN_GROWING: f64 = 1.6;
-const FAR_GAIN: f64 = 1.15;
+const FAR_GAIN: f64 = 1.1;
 /// From this round trip on, asking is measured.
 const FAR: Duration = Duration::from_millis(2);
+/// Requests into which a lane's share is cut over distance, if they are not too small then.
+const SHARE_CUTS: u64 = 8;
 /// Least that is asked for in one request over distance, until that is told: whole strides of any
 /// slicing.
 const CUT_BYTES: u64 = MIB;
@@ -398,13 +400,12 @@ impl FetchMachine {
     pub fn poll_request(&mut self, now: Instant, lane: LaneId) -> Option<Request> {
         self.wake_later(now);
         let (share, far) = (self.lane_share(), self.is_far());
-        // Half of a lane's share, so that two are on their way.
         let floor = self.cut_bytes;
-        let cut = if far { (share / 2 / floor * floor).max(floor) } else { u64::MAX };
+        let cut = if far { (share / SHARE_CUTS / floor * floor).max(floor) } else { u64::MAX };
         let bytes = self.queue.front()?.bytes.min(cut);
         let load = self.lanes.get_mut(&lane)?;
         let deep = if far {
-            load.requests >= 1 && load.bytes + bytes > share
+            load.requests >= 1 && load.bytes + bytes / 2 > share
         } else {
             load.requests >= 2 && load.bytes >= share
         };
@@ -462,11 +463,8 @@ impl FetchMachine {
             return (ASKED_BYTES_FLOOR + self.path_bytes(2.0, self.rate.greatest()))
                 .min(ASKED_BYTES_CEILING);
         }
-        let path = if self.rate.follows() {
-            self.path_bytes(FAR_GAIN_GROWING, self.rate.greatest())
-        } else {
-            self.path_bytes(FAR_GAIN, self.rate.sustained())
-        };
+        let gain = if self.rate.follows() { FAR_GAIN_GROWING } else { FAR_GAIN };
+        let path = self.path_bytes(gain, self.rate.held());
         // While a lane receives one answer, the request for the next is on its way.
         let request = self.asked_bytes / (self.asked.len() as u64).max(1);
         let ahead = path + request * self.lanes.len() as u64;
@@ -604,8 +602,8 @@ struct RateMeter {
 impl RateMeter {
     const WINDOW: Duration = Duration::from_millis(100);
     const WINDOWS: usize = 20;
-    /// Growth by less than this is none; three windows of it end the doubling. Both are those of
-    /// BBR's start-up (draft-ietf-ccwg-bbr, section 5.3.1.2).
+    /// Growth by less than this is none (as in BBR's start-up, draft-ietf-ccwg-bbr, section
+    /// 5.3.1.2); three windows without it end the start.
     const GROWTH: f64 = 1.25;
     const LEVEL: u32 = 3;
 
@@ -616,15 +614,15 @@ impl RateMeter {
         if passed < Self::WINDOW.max(rtt) {
             return;
         }
-        let rate = self.bytes as f64 / passed.as_secs_f64();
-        if rate >= self.base * Self::GROWTH {
-            (self.base, self.level) = (rate, 0);
-        } else {
-            self.level += 1;
-        }
-        self.windows.push_back(rate);
+        self.windows.push_back(self.bytes as f64 / passed.as_secs_f64());
         if self.windows.len() > Self::WINDOWS {
             self.windows.pop_front();
+        }
+        let held = self.held();
+        if held >= self.base * Self::GROWTH {
+            (self.base, self.level) = (held, 0);
+        } else {
+            self.level += 1;
         }
         self.since = Some(now);
         self.bytes = 0;
@@ -634,12 +632,12 @@ impl RateMeter {
         self.windows.iter().copied().fold(0.0, f64::max)
     }
 
-    /// The greatest rate that held for three windows. What waits behind a lost packet comes all at
+    /// The greatest rate that held for two windows. What waits behind a lost packet comes all at
     /// once when that is there; a single window would take it for a faster path.
-    fn sustained(&self) -> f64 {
-        let held = |at: usize| self.windows.range(at..at + 3).sum::<f64>() / 3.0;
-        let greatest = (3..=self.windows.len()).map(|end| held(end - 3)).fold(0.0, f64::max);
-        if self.windows.len() < 3 { self.greatest() } else { greatest }
+    fn held(&self) -> f64 {
+        let pairs = self.windows.iter().zip(self.windows.iter().skip(1));
+        let held = pairs.map(|(one, next)| one.midpoint(*next)).fold(0.0, f64::max);
+        if self.windows.len() < 2 { self.greatest() } else { held }
     }
 
     /// Whether the rate still grows with what is asked.
