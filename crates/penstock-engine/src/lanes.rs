@@ -53,6 +53,9 @@ pub enum LaneAction {
 const NEAR: Duration = Duration::from_millis(2);
 /// Lanes to begin with over distance.
 const FAR_LANES: u32 = 8;
+/// Time before more lanes than at the beginning are tried: a new lane starts slowly, and would be
+/// what the end of a short transfer waits for.
+const FIRST_PROBE: Duration = Duration::from_secs(5);
 /// Least time between two changes of the number of lanes.
 const PROBE: Duration = Duration::from_secs(2);
 /// An added lane must bring this much more rate to be kept.
@@ -144,7 +147,7 @@ impl LaneMachine {
         if self.rtt.is_none_or(|rtt| rtt < NEAR) || rate <= 0.0 {
             return;
         }
-        let due = *self.probe_at.get_or_insert(now.plus(PROBE));
+        let due = *self.probe_at.get_or_insert(now.plus(FIRST_PROBE));
         if now < due {
             return;
         }

@@ -1,7 +1,8 @@
 //! The target side of this host: checks stores, starts tasks, cleans up after them.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use penstock_api::problem::{Exit, Problem};
@@ -39,9 +40,20 @@ pub(crate) struct Dialer {
     site: Name,
     options: SocketOptions,
     capability: Vec<u8>,
+    paths: Arc<Paths>,
 }
 
+/// The least round trip to each address that was ever dialled: the next transfer over a long path
+/// opens all its lanes at once.
+type Paths = Mutex<BTreeMap<SocketAddr, Duration>>;
+
 impl Dialer {
+    /// The least round trip to any of `peers`, if one was dialled before.
+    pub(crate) fn known_rtt(&self, peers: &[SocketAddr]) -> Option<Duration> {
+        let paths = self.paths.lock().unwrap_or_else(PoisonError::into_inner);
+        peers.iter().filter_map(|peer| paths.get(peer)).min().copied()
+    }
+
     /// Opens one lane; blocks for [`DIAL_MAX`] at most. Says the round trip as soon as it is known:
     /// over distance more lanes are wanted, and need not wait until this one is open.
     pub(crate) fn dial(
@@ -61,6 +73,9 @@ impl Dialer {
         };
         let dialled = net::dial(address, &LocalBind::default(), DIAL_MAX, &self.options)?;
         if let Ok(rtt) = dialled.rtt() {
+            let mut paths = self.paths.lock().unwrap_or_else(PoisonError::into_inner);
+            paths.entry(address).and_modify(|least| *least = rtt.min(*least)).or_insert(rtt);
+            drop(paths);
             say_rtt(rtt);
         }
         dialled.open(&self.config, &self.site, &hello)
@@ -73,13 +88,14 @@ pub struct TargetService {
     lanes: Option<LaneConfig>,
     options: SocketOptions,
     pool: BufferPool,
+    paths: Arc<Paths>,
 }
 
 impl TargetService {
     /// A target that writes to `stores`. Without `lanes` it can fetch from its own host only.
     pub fn new(stores: Arc<Stores>, lanes: Option<LaneConfig>, options: SocketOptions) -> Self {
         let pool = BufferPool::new(STRIDE_BYTES_MAX as usize, BUFFERS_MAX);
-        Self { stores, lanes, options, pool }
+        Self { stores, lanes, options, pool, paths: Arc::default() }
     }
 
     /// Removes what makes a directory a store, if it is one for a single transfer only. Call it
@@ -134,6 +150,7 @@ impl TargetService {
                     site: site.clone(),
                     options: self.options.clone(),
                     capability: capability.clone(),
+                    paths: Arc::clone(&self.paths),
                 };
                 Ok(Reach::Remote { peers: peers.clone(), dialer: Arc::new(dialer) })
             }

@@ -677,9 +677,17 @@ impl RunningTask {
         // Where each request ends in a sync of its file, a part costs as much as a whole.
         let per_file = parts.target.durability().iter().any(|method| method.is_per_file());
         let cuts_pieces = !per_file && spec.durability != Durability::Fsync;
+        let mut fetch = FetchMachine::new();
+        let mut lanes = LaneMachine::new(limits, seed);
+        if let Reach::Remote { peers, dialer } = &parts.reach
+            && let Some(rtt) = dialer.known_rtt(peers)
+        {
+            fetch.handle_rtt(rtt);
+            lanes.handle_rtt(rtt);
+        }
         let state = State {
-            fetch: FetchMachine::new(),
-            lanes: LaneMachine::new(limits, seed),
+            fetch,
+            lanes,
             epochs: EpochMachine::new(spec.epoch.max(parts.marker), EpochLimits::default()),
             chores: VecDeque::new(),
             excepted: BTreeMap::new(),
