@@ -566,6 +566,10 @@ fn tend_lanes(shared: &Arc<Shared>, threads: &Mutex<Vec<JoinHandle<()>>>) {
         return;
     }
     loop {
+        if shared.is_stopping() {
+            // Lanes leave, and none is to be dialled in place of them.
+            return;
+        }
         let mut state = shared.lock();
         let idle = state.fetch.is_idle();
         match state.lanes.poll_action(now) {
