@@ -1,0 +1,283 @@
+#!/usr/bin/env python3
+"""Times Penstock into a disk, durable at the end, beside fio into the same file system.
+
+    bench/disk.py --penstock target/release/penstock [--reps 5] [--size 4G] [--out DIR]
+                  [--systems ext4,xfs,root] [--sets one,large] [--place /var/tmp/pst-disk]
+
+The source is on tmpfs, the daemons speak over loopback, and the target is a directory of the disk
+that holds --place ("root") or an ext4 or XFS file system in an image there (loop device with direct
+I/O; needs root). fio writes the same number of bytes in 1 MiB blocks by two jobs with end_fsync,
+through the page cache, directly, and directly with a queue of 8; its own runtime counts, which
+leaves out its start, while the whole command counts for Penstock.
+
+Runs are interleaved in an order that turns by one each round, the first round (rep 0) is a
+warm-up that only raw.jsonl keeps, and the table gives medians and the ratio to the fastest and to each fio. What arrived is
+compared with its source outside the timed part. "CPU" is that of the two daemons and the command;
+"machine" is the busy time of all cores, with the kernel's own writers and whatever else ran.
+
+At most three times --size is used below --place at once, and all of it is removed at the end.
+"""
+
+import argparse
+import json
+import os
+import resource
+import shutil
+import signal
+import statistics
+import subprocess
+import sys
+import time
+
+GIB = 2**30
+LIMIT_SECONDS = 180
+PENSTOCK = {
+    "penstock clear xxh3": ["--encryption", "off", "--digest", "xxh3-128"],
+    "penstock clear blake3": ["--encryption", "off"],
+    "penstock tls blake3": [],
+}
+FIO = {
+    "fio buffered": ["--ioengine=psync"],
+    "fio direct": ["--ioengine=psync", "--direct=1"],
+    "fio direct, depth 8": ["--ioengine=io_uring", "--iodepth=8", "--direct=1"],
+}
+SETS = {"one": 1, "large": 16}
+MAKE = {"ext4": ["mkfs.ext4", "-q", "-F"], "xfs": ["mkfs.xfs", "-q", "-f"]}
+
+
+def call(*command):
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+
+
+def bytes_of(text):
+    factor = {"M": 2**20, "G": GIB}.get(text[-1:].upper())
+    return int(text[:-1]) * factor if factor else int(text)
+
+
+def machine_busy():
+    ticks = open("/proc/stat").readline().split()
+    return sum(int(ticks[at]) for at in (1, 2, 3, 6, 7)) / os.sysconf("SC_CLK_TCK")
+
+
+def process_cpu(pid):
+    ticks = open(f"/proc/{pid}/stat").read().rpartition(")")[2].split()
+    return (int(ticks[11]) + int(ticks[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def children_cpu():
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def peak_mib(pid):
+    for line in open(f"/proc/{pid}/status"):
+        if line.startswith("VmHWM:"):
+            return int(line.split()[1]) / 1024
+    return 0.0
+
+
+class FileSystem:
+    """A file system to write to; its directory is `path`."""
+
+    def __init__(self, kind, place, size):
+        self.kind, self.image = kind, None
+        self.path = os.path.join(place, kind)
+        os.makedirs(self.path)
+        if kind == "root":
+            return
+        self.image = os.path.join(place, kind + ".img")
+        call("fallocate", "-l", str(2 * size + GIB // 2), self.image)
+        call(*MAKE[kind], self.image)
+        self.loop = call("losetup", "--find", "--show", "--direct-io=on", self.image).strip()
+        call("mount", self.loop, self.path)
+
+    def describe(self):
+        told = call("findmnt", "-n", "-o", "FSTYPE,SOURCE", "-T", self.path).split()
+        return f"{told[0]} on {'a loop image, direct I/O' if self.image else told[1]}"
+
+    def remove(self):
+        if self.image:
+            call("umount", self.path)
+            call("losetup", "-d", self.loop)
+            os.unlink(self.image)
+        shutil.rmtree(self.path, ignore_errors=True)
+
+
+class Sites:
+    """Two paired sites with one daemon each: `a` has the source, `b` the target."""
+
+    def __init__(self, binary, root, stores):
+        self.binary, self.daemons = binary, {}
+        self.directories = {name: os.path.join(root, "site-" + name) for name in stores}
+        for name, store in stores.items():
+            directory = self.directories[name]
+            call(binary, "site", "init", "--name", name, "--dir", directory,
+                 "--listen", "127.0.0.1:0", "--store", f"data={store}")
+            daemon = subprocess.Popen([binary, "daemon", "--dir", directory],
+                                      stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+            daemon.stdout.readline()
+            self.daemons[name] = daemon
+        token = call(binary, "site", "pair", "--dir", self.directories["a"]).strip()
+        call(binary, "site", "pair", "--dir", self.directories["b"], token)
+
+    def cpu(self):
+        return sum(process_cpu(daemon.pid) for daemon in self.daemons.values())
+
+    def move(self, source, target, options):
+        """Seconds of the whole command; None if it failed."""
+        begun = time.monotonic()
+        done = subprocess.run(
+            [self.binary, "transfer", "submit", f"a:data/{source}/", f"b:data/{target}", "--wait",
+             "--json", "--dir", self.directories["b"], *options],
+            stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, timeout=LIMIT_SECONDS)
+        wall = time.monotonic() - begun
+        sys.stderr.write(done.stderr if done.returncode else "")
+        return None if done.returncode else wall
+
+    def stop(self):
+        peaks = {name: round(peak_mib(daemon.pid)) for name, daemon in self.daemons.items()}
+        for daemon in self.daemons.values():
+            daemon.terminate()
+            daemon.wait()
+        return peaks
+
+
+def run_fio(directory, size, options):
+    """Seconds by fio's own clock, the final fsync included, and the CPU seconds of its jobs."""
+    before = children_cpu()
+    done = subprocess.run(
+        ["fio", "--name=job", "--directory=" + directory, "--rw=write", "--bs=1m", "--numjobs=2",
+         f"--size={size // 2}", "--end_fsync=1", "--group_reporting", "--output-format=json",
+         *options], capture_output=True, text=True, timeout=LIMIT_SECONDS)
+    if done.returncode != 0:
+        sys.stderr.write(done.stderr)
+        return None, 0.0
+    job = json.loads(done.stdout[done.stdout.index("{"):])["jobs"][0]
+    return job["write"]["runtime"] / 1000, children_cpu() - before
+
+
+def one_run(mover, system, sites, source, arguments):
+    """One timed run; the row without its place in the series."""
+    name = os.path.basename(source)
+    out = os.path.join(system.path, "out")
+    os.makedirs(out)
+    call("sync", "-f", system.path)
+    busy, same = machine_busy(), True
+    if mover in FIO:
+        wall, cpu = run_fio(out, arguments.size, FIO[mover])
+        same = wall is not None
+    else:
+        before = sites.cpu() + children_cpu()
+        wall = sites.move(name, "out", PENSTOCK[mover])
+        cpu = sites.cpu() + children_cpu() - before
+    busy = machine_busy() - busy
+    if mover in PENSTOCK:
+        same = wall is not None and subprocess.run(["diff", "-rq", source, out]).returncode == 0
+    shutil.rmtree(out)
+    return {"mover": mover, "wall_s": wall, "cpu_s": cpu, "machine_s": busy, "verified": same}
+
+
+def measure(system, arguments, source_root):
+    """All sets and movers on one file system; rows of raw results, and peaks in MiB."""
+    rows = []
+    sites = Sites(arguments.penstock, os.path.join(source_root, system.kind),
+                  {"a": os.path.join(source_root, "data"), "b": system.path})
+    try:
+        for name in arguments.sets:
+            source = os.path.join(source_root, "data", "set-" + name)
+            movers = [*PENSTOCK, *FIO]
+            for rep in range(arguments.reps + 1):
+                turn = rep % len(movers)
+                for mover in movers[turn:] + movers[:turn]:
+                    row = {"system": system.describe(), "set": name, "rep": rep, "bytes": arguments.size,
+                           **one_run(mover, system, sites, source, arguments)}
+                    print(json.dumps(row), file=sys.stderr, flush=True)
+                    if arguments.out:
+                        with open(os.path.join(arguments.out, "raw.jsonl"), "a") as raw:
+                            raw.write(json.dumps(row) + "\n")
+                    rows.append(row)
+    finally:
+        peaks = sites.stop()
+    return [row for row in rows if row["rep"] > 0], peaks
+
+
+def table(rows, peaks):
+    """Markdown for the rows of one file system."""
+    lines = []
+    for name in dict.fromkeys(row["set"] for row in rows):
+        part = [row for row in rows if row["set"] == name]
+        size = part[0]["bytes"] / GIB
+        good = {mover: [row for row in part if row["mover"] == mover and row["verified"]]
+                for mover in [*PENSTOCK, *FIO]}
+        median = {mover: statistics.median(row["wall_s"] for row in runs)
+                  for mover, runs in good.items() if runs}
+        fios = [mover for mover in FIO if mover in median]
+        fastest = min((median[mover] for mover in fios), default=None)
+        lines += [f"\n### {part[0]['system']}: {SETS[name]} file(s), {size:.2f} GiB\n",
+                  "| mover | wall s (range) | GB/s | CPU s/GiB | machine s/GiB | x fastest fio (0.95) | "
+                  + " | ".join("x " + mover for mover in fios) + " | ok |",
+                  "|---" * (7 + len(fios)) + "|"]
+        for mover, runs in good.items():
+            if not runs:
+                lines.append(f"| {mover} | failed" + " | -" * (5 + len(fios)) + " |")
+                continue
+            walls = [row["wall_s"] for row in runs]
+            cpu, machine = (statistics.median(row[key] for row in runs) / size
+                            for key in ("cpu_s", "machine_s"))
+            ratios = [f"{wall / median[mover]:.2f}"
+                      for wall in [fastest, *(median[other] for other in fios)] if wall]
+            lines.append(
+                f"| {mover} | {median[mover]:.2f} ({min(walls):.2f}-{max(walls):.2f}) | "
+                f"{size * GIB / median[mover] / 1e9:.2f} | {cpu:.2f} | {machine:.2f} | "
+                + " | ".join(ratios)
+                + f" | {len(runs)}/{sum(row['mover'] == mover for row in part)} |")
+    lines.append(f"\nPeak memory of the daemons: source {peaks['a']} MiB, target {peaks['b']} MiB.")
+    return "\n".join(lines) + "\n"
+
+
+def make_sources(arguments, source_root):
+    for name in arguments.sets:
+        files = SETS[name]
+        call(arguments.penstock, "dataset", "make", os.path.join(source_root, "data", "set-" + name),
+             "--files", str(files), "--size", str(arguments.size // files), "--layout", "flat")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--penstock", default="target/release/penstock")
+    parser.add_argument("--reps", type=int, default=5, help="counted rounds, after one warm-up")
+    parser.add_argument("--size", type=bytes_of, default=4 * GIB, help="bytes of each set, as 4G")
+    parser.add_argument("--systems", type=lambda text: text.split(","), default=["ext4", "xfs", "root"])
+    parser.add_argument("--sets", type=lambda text: text.split(","), default=list(SETS))
+    parser.add_argument("--place", default="/var/tmp/pst-disk", help="on the disk to be measured")
+    parser.add_argument("--tmpfs", default="/dev/shm/pst-disk", help="for the source")
+    parser.add_argument("--out", help="directory for raw.jsonl and table.md")
+    arguments = parser.parse_args()
+    arguments.penstock = os.path.abspath(arguments.penstock)
+    # A run that is cut short by `timeout` cleans up behind itself too.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+    for directory in (arguments.place, arguments.tmpfs):
+        os.makedirs(directory)
+    if arguments.out:
+        os.makedirs(arguments.out, exist_ok=True)
+    try:
+        make_sources(arguments, arguments.tmpfs)
+        for kind in arguments.systems:
+            system = FileSystem(kind, arguments.place, arguments.size)
+            try:
+                rows, peaks = measure(system, arguments, arguments.tmpfs)
+            finally:
+                system.remove()
+            text = table(rows, peaks)
+            print(text, flush=True)
+            if arguments.out:
+                with open(os.path.join(arguments.out, "table.md"), "a") as out:
+                    out.write(text)
+    finally:
+        for directory in (arguments.place, arguments.tmpfs):
+            shutil.rmtree(directory, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    main()
