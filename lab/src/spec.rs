@@ -46,7 +46,8 @@ pub(crate) struct Spec {
     #[arg(long, default_value = "0", value_delimiter = ',', value_parser = bytes)]
     pub(crate) buffer: Vec<u64>,
     /// Largest packet of every network, in bytes
-    #[arg(long, default_value_t = 1500, value_parser = clap::value_parser!(u16).range(1280..=65_000))]
+    #[arg(long, default_value_t = 1500)]
+    #[arg(value_parser = clap::value_parser!(u16).range(1280..=65_000))]
     pub(crate) mtu: u16,
     /// Let the hosts cut their data into segments themselves
     #[arg(long)]

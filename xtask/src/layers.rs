@@ -36,7 +36,7 @@ pub(crate) fn check(root: &Path) -> anyhow::Result<Vec<String>> {
             complaints.push(format!("crates/{name}/src:1: {what}"));
         }
     }
-    // No part of what is shipped; TUN devices need ioctl(2), which it allows to one file of its own.
+    // No part of what is shipped; TUN devices need ioctl(2), which it allows to one file.
     let lab = fs::read_to_string(root.join("lab/src/main.rs")).context("read lab/src/main.rs")?;
     if !lab.contains("#![deny(unsafe_code)]") || lab.matches("allow(unsafe_code").count() != 1 {
         let what = "#![deny(unsafe_code)] and one allow(unsafe_code), for `mod tun`, are wanted";

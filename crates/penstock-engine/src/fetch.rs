@@ -6,11 +6,11 @@
 //!
 //! How much is asked ahead decides how full the path is. Within a site there is no reason to be
 //! careful. Over distance what is asked and has not arrived is what lies in the path and its
-//! queues, so asking is what a congestion window is to a sender: it may grow by half each round trip
-//! until the rate does not follow, and stays a little above the bandwidth-delay product from then
-//! on. More would stand in the bottleneck's queue until that drops it (docs/design/0005, X11). So
-//! that the measure is fine enough, pieces are *cut* there: a lane asks for a part of an extent, or
-//! some files of a pack, at a time. The ledger knows pieces only.
+//! queues, so asking is what a congestion window is to a sender: it may grow by half each round
+//! trip until the rate does not follow, and stays a little above the bandwidth-delay product from
+//! then on. More would stand in the bottleneck's queue until that drops it (docs/design/0005, X11).
+//! So that the measure is fine enough, pieces are *cut* there: a lane asks for a part of an extent,
+//! or some files of a pack, at a time. The ledger knows pieces only.
 //!
 //! What a lane had in hand when it died is asked for again on another. An entry that fails for a
 //! reason that may pass is asked for again after a while; after [`ATTEMPTS_MAX`] it has failed.
@@ -563,8 +563,8 @@ fn retry_of(item: &Item, entry: u32) -> Item {
     }
 }
 
-/// Cuts about `bytes` off the front of an item: whole strides of an extent, or some files of a pack.
-/// What is left is an item of its own.
+/// Cuts about `bytes` off the front of an item: whole strides of an extent, or some files of a
+/// pack. What is left is an item of its own.
 fn cut_item(item: Item, bytes: u64, floor: u64) -> (Item, Option<Item>) {
     if item.bytes <= bytes {
         return (item, None);

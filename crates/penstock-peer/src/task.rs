@@ -119,6 +119,32 @@ impl ByteTally {
 }
 
 impl State {
+    fn new(spec: &TaskSpec, parts: &TaskParts) -> Self {
+        let mut fetch = FetchMachine::new();
+        let mut lanes = LaneMachine::new(lane_limits(spec, &parts.reach), rand::random());
+        if let Reach::Remote { peers, dialer } = &parts.reach
+            && let Some(rtt) = dialer.known_rtt(peers)
+        {
+            fetch.handle_rtt(rtt);
+            lanes.handle_rtt(rtt);
+        }
+        Self {
+            fetch,
+            lanes,
+            epochs: EpochMachine::new(spec.epoch.max(parts.marker), EpochLimits::default()),
+            chores: VecDeque::new(),
+            excepted: BTreeMap::new(),
+            found: BTreeSet::new(),
+            reports: Vec::new(),
+            wakers: BTreeMap::new(),
+            closers: BTreeMap::new(),
+            waiting: String::new(),
+            moved: sys::boottime_now(),
+            news: false,
+            repairs: 0,
+        }
+    }
+
     /// Remembers which entries of a written pack get no name.
     pub(crate) fn except(&mut self, piece: PieceRef, pack: bool, failures: &[EntryFailure]) {
         self.excepted.remove(&piece);
@@ -566,10 +592,6 @@ fn tend_lanes(shared: &Arc<Shared>, threads: &Mutex<Vec<JoinHandle<()>>>) {
         return;
     }
     loop {
-        if shared.is_stopping() {
-            // Lanes leave, and none is to be dialled in place of them.
-            return;
-        }
         let mut state = shared.lock();
         let idle = state.fetch.is_idle();
         match state.lanes.poll_action(now) {
@@ -651,6 +673,19 @@ fn spawn_lane(
     })
 }
 
+/// How many lanes a task begins with and may have.
+fn lane_limits(spec: &TaskSpec, reach: &Reach) -> LaneLimits {
+    let workers = sys::available_cpus().clamp(1, 16) as u32;
+    let lanes_max = if spec.lanes_max == 0 { LANES_MAX } else { spec.lanes_max };
+    let lanes_max = match reach {
+        Reach::Local { .. } => lanes_max.min(workers),
+        Reach::Remote { .. } => lanes_max,
+    };
+    let (workers, lanes_max) =
+        if spec.lanes == 0 { (workers, lanes_max) } else { (spec.lanes, spec.lanes) };
+    LaneLimits { workers, lanes_max, ..LaneLimits::default() }
+}
+
 /// What a task needs beside its specification.
 pub(crate) struct TaskParts {
     pub(crate) target: Target,
@@ -668,42 +703,10 @@ impl RunningTask {
         control: Arc<dyn TaskControl>,
         parts: TaskParts,
     ) -> Result<Self, Problem> {
-        let workers = sys::available_cpus().clamp(1, 16) as u32;
-        let lanes_max = if spec.lanes_max == 0 { LANES_MAX } else { spec.lanes_max };
-        let lanes_max = match parts.reach {
-            Reach::Local { .. } => lanes_max.min(workers),
-            Reach::Remote { .. } => lanes_max,
-        };
-        let (workers, lanes_max) =
-            if spec.lanes == 0 { (workers, lanes_max) } else { (spec.lanes, spec.lanes) };
-        let limits = LaneLimits { workers, lanes_max, ..LaneLimits::default() };
-        let seed = rand::random();
         // Where each request ends in a sync of its file, a part costs as much as a whole.
         let per_file = parts.target.durability().iter().any(|method| method.is_per_file());
         let cuts_pieces = !per_file && spec.durability != Durability::Fsync;
-        let mut fetch = FetchMachine::new();
-        let mut lanes = LaneMachine::new(limits, seed);
-        if let Reach::Remote { peers, dialer } = &parts.reach
-            && let Some(rtt) = dialer.known_rtt(peers)
-        {
-            fetch.handle_rtt(rtt);
-            lanes.handle_rtt(rtt);
-        }
-        let state = State {
-            fetch,
-            lanes,
-            epochs: EpochMachine::new(spec.epoch.max(parts.marker), EpochLimits::default()),
-            chores: VecDeque::new(),
-            excepted: BTreeMap::new(),
-            found: BTreeSet::new(),
-            reports: Vec::new(),
-            wakers: BTreeMap::new(),
-            closers: BTreeMap::new(),
-            waiting: String::new(),
-            moved: sys::boottime_now(),
-            news: false,
-            repairs: 0,
-        };
+        let state = State::new(spec, &parts);
         let tree = TargetTree {
             target: parts.target,
             transfer: spec.transfer,

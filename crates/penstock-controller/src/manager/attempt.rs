@@ -132,7 +132,7 @@ impl Inner {
         Ok(Opened { kind: scan.root, pages, access })
     }
 
-    /// Takes over how a run ended, and decides what becomes of the transfer. A failed transfer keeps
+    /// Takes over how a run ended, and decides what becomes of the transfer. A failed one keeps
     /// its ledger for a retry, a done one for as long as its digest list may be asked for.
     fn settle(&self, id: TransferId, control: &RunControl, outcome: RunOutcome) {
         self.discard_cancelled(id, &outcome);

@@ -83,8 +83,8 @@ impl PosixStore {
         Ok(())
     }
 
-    /// Makes the temporary file `name` in `dir`, mode 0600 at most. If `dir` has vanished, it is made again
-    /// by its path: [`WriteFile::dir`] is the one that holds the file.
+    /// Makes the temporary file `name` in `dir`, mode 0600 at most. If `dir` has vanished, it is
+    /// made again by its path: [`WriteFile::dir`] is the one that holds the file.
     ///
     /// # Errors
     /// `BadPath`; `ReadOnly`; `WrongKind` if something else has that name; `Io`.

@@ -47,7 +47,8 @@ impl Drop for LyingDisk<'_> {
 }
 
 /// Promise (A4): a write-back error reaches the sync of the epoch even if another process's sync
-/// saw it first, because our descriptor is older than the write, and whenever write-back began. Needs root and a loop device.
+/// saw it first, because our descriptor is older than the write, and whenever write-back began.
+/// Needs root and a loop device.
 #[test]
 fn a4_a_lost_write_fails_the_sync() {
     for way in [Writeback::Early, Writeback::Lazy] {

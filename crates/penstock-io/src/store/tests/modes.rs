@@ -17,7 +17,8 @@ fn mode_at(path: &Path) -> u32 {
     fs::metadata(path).unwrap().mode() & 0o7777
 }
 
-/// Makes, writes, finishes and publishes a file of `mode` in `dir`; gives the mode it was made with.
+/// Makes, writes, finishes and publishes a file of `mode` in `dir`; gives the mode it was made
+/// with.
 fn made_with(store: &PosixStore, dir: &Dir, mode: u32) -> u32 {
     let place = store.root_path().join(str::from_utf8(dir.path()).unwrap());
     let file = store.create_whole(dir, b".pst-1", mode).unwrap();
