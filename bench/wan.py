@@ -54,13 +54,14 @@ THIN = ["--rtt", "90ms", "--rate", "1g"]
 FAT = ["--rtt", "150ms", "--rate", "10g"]
 ROWS = ["large", "medium", "small", "loss", "cubic", "fat"]
 LOSSES = ["0.01%", "0.1%"]
+ALLOWED = "/proc/sys/net/ipv4/tcp_allowed_congestion_control"
 
 
 class Lab:
     """A lab of two hosts; `where` puts a command at one."""
 
     def __init__(self, program, name, shape, tcp_buf):
-        self.program, self.name = program, name
+        self.program, self.name, self.allowed = program, name, None
         self.call("down")
         self.call("up", *shape, "--tcp-buf", tcp_buf)
 
@@ -75,10 +76,20 @@ class Lab:
         return ["ip", "netns", "exec", f"{self.name}-{site}0"]
 
     def set_congestion(self, control):
+        """Sets what new sockets of both hosts use. A namespace may only take what all users of
+        this machine may; that list is put back by `down`."""
+        with open(ALLOWED) as text:
+            allowed = text.read().split()
+        if control not in allowed:
+            self.allowed = self.allowed or allowed
+            with open(ALLOWED, "w") as out:
+                out.write(" ".join([*allowed, control]))
         for site in "ab":
-            subprocess.run([*self.where(site), "sh", "-c",
-                            f"echo {control} > /proc/sys/net/ipv4/tcp_congestion_control"],
-                           check=True)
+            done = subprocess.run(
+                [*self.where(site), "sh", "-c",
+                 f"echo {control} > /proc/sys/net/ipv4/tcp_congestion_control"])
+            if done.returncode:
+                raise Failed(f"{control} cannot be the congestion control of a host")
 
     def counters(self):
         """Counters of what site a sends, straight from the emulator."""
@@ -93,6 +104,9 @@ class Lab:
 
     def down(self):
         self.call("down")
+        if self.allowed:
+            with open(ALLOWED, "w") as out:
+                out.write(" ".join(self.allowed))
 
 
 class Watch(threading.Thread):
@@ -373,7 +387,7 @@ class Bench:
             cpu = spent(self.rivals, before)
         finally:
             self.rivals.kill()
-            shutil.rmtree(work)
+            shutil.rmtree(work, ignore_errors=True)
         landed = size if ended else measure_tree(self.target)[1]
         good = not ended or same(source, self.target)
         return {"wall_s": round(wall, 3), "cpu_s": cpu, "bytes": landed, "files": files,
