@@ -33,7 +33,7 @@ const FAR_ASKED_BYTES_FLOOR: u64 = 6 * MIB;
 /// What is asked for over distance, in bandwidth-delay products, beside one request per lane: while
 /// the rate still follows, and when it does not. Measured: docs/design/0005, X11.
 const FAR_GAIN_GROWING: f64 = 1.6;
-const FAR_GAIN: f64 = 1.1;
+const FAR_GAIN: f64 = 1.5;
 /// From this round trip on, asking is measured.
 const FAR: Duration = Duration::from_millis(2);
 /// Requests into which a lane's share is cut over distance, if they are not too small then.

@@ -1,0 +1,104 @@
+#!/usr/bin/env python3
+"""Automatic lanes and piece sizes beside a grid of fixed ones, daemon to daemon over loopback.
+
+    bench/grid.py [--penstock target/release/penstock] [--sets large,small] [--reps 3] [--out DIR]
+
+Every combination of `--lanes` and `--piece-size` runs once a round, in random order (the seed is
+printed), with the automatic settings run four times among them, so that they meet the machine in as
+many moods. The table gives medians of wall seconds and says how far the automatic settings are from
+the best cell: a single best of sixteen noisy medians is a little better than any of them really is.
+TLS with BLAKE3. Nothing is compared outside: the exit code says that all is verified.
+Needs what `bench/loopback.py` needs, without rivals.
+"""
+
+import argparse
+import json
+import os
+import random
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+
+from harness import Group, fresh
+from loopback import SETS
+from sites import MODES, Sites
+
+LANES = (1, 2, 4, 8)
+PIECES = ("4M", "16M", "64M", "256M")
+AUTOMATIC = "automatic"
+
+
+def measure(arguments, root, name, rng):
+    """One data set: wall seconds by cell."""
+    data = fresh(os.path.join(root, "data"))
+    source = os.path.join(data, "set")
+    subprocess.run([arguments.penstock, "dataset", "make", source, *SETS[name][1]], check=True,
+                   stdout=subprocess.DEVNULL)
+    sites = Sites(arguments.penstock, root, data, Group("penstock"), 180)
+    cells = {AUTOMATIC: []}
+    for lanes in LANES:
+        for piece in PIECES:
+            key = f"{lanes} lanes, {piece}"
+            cells[key] = ["--lanes", str(lanes), "--piece-size", piece]
+    walls = {key: [] for key in cells}
+    try:
+        for rep in range(arguments.reps + 1):
+            order = [*cells, AUTOMATIC, AUTOMATIC, AUTOMATIC]
+            rng.shuffle(order)
+            for key in order:
+                fresh(os.path.join(data, "out"))
+                MODES["grid"] = cells[key]
+                wall, cpu = sites.move("grid", ("a:data/set/", "b:data/out"))
+                row = {"set": name, "cell": key, "rep": rep, "wall_s": wall, "cpu_s": cpu}
+                if arguments.out:
+                    with open(os.path.join(arguments.out, "grid.jsonl"), "a") as out:
+                        out.write(json.dumps(row) + "\n")
+                if rep:
+                    walls[key].append(wall)
+    finally:
+        sites.stop()
+    return {key: statistics.median(times) for key, times in walls.items()}
+
+
+def table(name, medians):
+    best = min((key for key in medians if key != AUTOMATIC), key=medians.get)
+    lines = [f"\n### {SETS[name][0]}: wall seconds\n",
+             "| lanes | " + " | ".join(PIECES) + " |", "|---" * (len(PIECES) + 1) + "|"]
+    for lanes in LANES:
+        row = [f"{medians[f'{lanes} lanes, {piece}']:.2f}" for piece in PIECES]
+        lines.append(f"| {lanes} | " + " | ".join(row) + " |")
+    ratio = medians[AUTOMATIC] / medians[best]
+    lines.append(f"\nAutomatic: {medians[AUTOMATIC]:.2f} s, {ratio:.2f} of the best cell ({best}).")
+    return "\n".join(lines)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--penstock", default="target/release/penstock")
+    parser.add_argument("--root", default="/dev/shm/pst-bench")
+    parser.add_argument("--sets", default="large,esnet,mid,small")
+    parser.add_argument("--reps", type=int, default=3, help="counted rounds, after one warm-up")
+    parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(2**32))
+    parser.add_argument("--out", help="directory for raw data")
+    arguments = parser.parse_args()
+    arguments.penstock = os.path.abspath(arguments.penstock)
+    if arguments.out:
+        os.makedirs(arguments.out, exist_ok=True)
+    os.makedirs(arguments.root, exist_ok=True)
+    print(f"seed {arguments.seed}")
+    rng = random.Random(arguments.seed)
+    for name in arguments.sets.split(","):
+        root = tempfile.mkdtemp(prefix="grid-", dir=arguments.root)
+        os.chmod(root, 0o755)
+        try:
+            print(table(name, measure(arguments, root, name, rng)))
+        finally:
+            shutil.rmtree(root, ignore_errors=True)
+        sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()
