@@ -78,6 +78,8 @@ want_packages() {
         want mount mount
         want ip iproute2
         want find findutils
+        want python3 python3
+        want diff diffutils
         want gzip gzip
     fi
     if [ "${#missing[@]}" -gt 0 ]; then
