@@ -7,6 +7,7 @@
 mod common_crash;
 
 use std::fs;
+use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -245,4 +246,48 @@ fn d_a_transfer_survives_kills_of_the_target_daemon() {
 #[test]
 fn d_a_transfer_survives_kills_of_both_daemons() {
     transfer_with_kills("both killed", &[Victim::Both, Victim::Target, Victim::Both]);
+}
+
+/// Promise (c), over distance: pieces that travel in parts arrive whole, sparse ones too, with the
+/// digests that whole pieces have; and a target that is killed in between goes on (promise (d)).
+#[test]
+fn c_pieces_in_parts_arrive_whole_and_with_the_same_digests() {
+    let mut rng = rng("parts of pieces");
+    let base = scratch();
+    let (data_a, data_b) = (base.path().join("a"), base.path().join("b"));
+    let source = data_a.join("src");
+    make_files(&mut rng, &source, 1500, 20_000, &[70 * MIB, 33 * MIB + 1, 20 * MIB - 1]);
+    let sparse = fs::File::create(source.join("dir0/sparse")).unwrap();
+    sparse.set_len(40 << 20).unwrap();
+    for offset in [1 << 20, 17 << 20, (17 << 20) + 5000, 39 << 20] {
+        sparse.write_all_at(b"island", offset).unwrap();
+    }
+    let (mut near, mut far) = (Site::new(base.path(), "a", &data_a), None);
+    near.start();
+    let mut lists = Vec::new();
+    for way in ["0", "40"] {
+        let mut b = Site::new(base.path(), if way == "0" { "b" } else { "c" }, &data_b);
+        b.environment.push(("PENSTOCK_TEST_RTT_MS".to_owned(), way.to_owned()));
+        b.start();
+        b.join(&near);
+        let list = base.path().join(format!("list-{way}"));
+        let target = format!("{}:data/digests-{way}", b.name);
+        let write = ["--wait", "--write-digests", list.to_str().unwrap()];
+        b.ok(&[&["transfer", "submit", "a:data/src/", &target], write.as_slice()].concat());
+        assert_same(&source, &data_b.join(format!("digests-{way}")));
+        let mut lines: Vec<String> =
+            fs::read_to_string(list).unwrap().lines().map(str::to_owned).collect();
+        lines.sort();
+        lists.push(lines);
+        far = Some(b);
+    }
+    assert_eq!(lists[0], lists[1], "the way changes no digest");
+    let mut far = far.unwrap();
+    let id = far.submit("a:data/src/", "c:data/dst");
+    let goal = bytes_below(&source) / 4;
+    far.wait_until(&id, "a quarter", |view| figure(&view["progress"], "bytes_verified") >= goal);
+    far.kill();
+    far.start();
+    let _ = far.wait(&id).expect(0);
+    assert_same(&source, &data_b.join("dst"));
 }
