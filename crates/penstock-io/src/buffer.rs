@@ -38,6 +38,8 @@ struct State {
     free: Vec<Memory>,
     in_use: usize,
     in_use_max: usize,
+    /// Takers that wait: waking nobody would still cost a system call for each buffer returned.
+    waiting: usize,
 }
 
 impl BufferPool {
@@ -68,7 +70,9 @@ impl BufferPool {
     pub fn take(&self) -> Buffer {
         let mut state = self.shared.lock();
         while state.in_use >= self.shared.buffers_max {
+            state.waiting += 1;
             state = self.shared.returned.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state.waiting -= 1;
         }
         self.hand_out(state)
     }
@@ -82,8 +86,10 @@ impl BufferPool {
             if left.is_zero() {
                 return None;
             }
+            state.waiting += 1;
             let waited = self.shared.returned.wait_timeout(state, left);
             state = waited.unwrap_or_else(PoisonError::into_inner).0;
+            state.waiting -= 1;
         }
         Some(self.hand_out(state))
     }
@@ -176,8 +182,11 @@ impl Drop for Buffer {
         let mut state = self.shared.lock();
         state.in_use -= 1;
         state.free.push(memory);
+        let waited_for = state.waiting > 0;
         drop(state);
-        self.shared.returned.notify_one();
+        if waited_for {
+            self.shared.returned.notify_one();
+        }
     }
 }
 

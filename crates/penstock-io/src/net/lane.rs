@@ -160,7 +160,9 @@ impl LaneStream {
             Protection::Tls(ends) => ends.1.has_data(),
             Protection::Clear(ends) => ends.1.has_data(),
         };
-        self.wire.wake_after(1)?;
+        if !buffered {
+            self.wire.wake_after(1)?;
+        }
         let timeout = if buffered { Duration::ZERO } else { timeout };
         let deadline = Instant::now() + timeout;
         loop {

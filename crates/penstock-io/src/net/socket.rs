@@ -48,8 +48,8 @@ pub struct SocketOptions {
     pub dead_after: Duration,
     /// No single send or receive takes longer without moving a byte.
     pub io_timeout: Duration,
-    /// TLS records that are sealed or opened per system call, 1 to 32. A lane keeps that many times
-    /// 16 KiB of memory for each direction in use: lower it where lanes are counted by the hundred.
+    /// TLS records that are sealed or opened per system call, 1 to 32. A lane holds that many times
+    /// 16 KiB of memory while it sends a frame or receives a large payload.
     pub record_batch: usize,
 }
 
