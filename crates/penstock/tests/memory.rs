@@ -1,4 +1,4 @@
-//! Promise (g): memory does not grow with the number of files.
+//! Promise (g): memory grows neither with the number of files nor with that of lanes.
 
 // Seeds, figures and what is skipped are told to whoever reads the test's output.
 #![allow(clippy::print_stdout, clippy::print_stderr)]
@@ -9,29 +9,37 @@ use std::fs;
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use common_crash::{BINARY, Copy, Ended, Run, scratch, scratch_in_memory};
+use common_crash::sites::{self, Site};
+use common_crash::{
+    BINARY, Copy, Ended, PATIENCE, Run, make_files, rng, scratch, scratch_in_memory, tool,
+};
 
 const MIB: u64 = 1 << 20;
+
+/// A figure of `/proc/PID/status` that is in KiB there, in bytes; 0 of a process that has ended.
+fn resident(process: u32, what: &str) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix(what));
+    let kib = line.and_then(|rest| rest.trim_start_matches(':').trim().strip_suffix("kB"));
+    kib.and_then(|text| text.trim().parse::<u64>().ok()).unwrap_or(0) * 1024
+}
 
 /// Runs a copy and gives the most memory that it had resident, in bytes.
 fn peak_of(copy: &Copy, source: &str, target: &str) -> (u64, Ended) {
     let run = Run::spawn(&mut copy.command(source, target));
-    let path = format!("/proc/{}/status", run.id());
+    let process = run.id();
     let over = Arc::new(AtomicBool::new(false));
     let ended = Arc::clone(&over);
     let watch = std::thread::spawn(move || {
         let mut peak = 0;
         while !ended.load(Ordering::Acquire) {
-            let status = fs::read_to_string(&path).unwrap_or_default();
-            let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
-            let kib = line.and_then(|rest| rest.trim().strip_suffix("kB"));
-            peak = peak.max(kib.and_then(|text| text.trim().parse::<u64>().ok()).unwrap_or(0));
+            peak = peak.max(resident(process, "VmHWM"));
             // The kernel has no event for it; the figure never falls.
             std::thread::sleep(Duration::from_millis(10));
         }
-        peak * 1024
+        peak
     });
     let outcome = run.end();
     over.store(true, Ordering::Release);
@@ -88,6 +96,70 @@ fn g_memory_is_bounded_for_1_000_000_files() {
         return;
     }
     copy_small_files(1_000_000);
+}
+
+/// Moves `src` over a thousand lanes; gives the most that either daemon had resident meanwhile.
+fn peaks_over_lanes(a: &Site, b: &Site, target: &str, encryption: &str) -> (u64, u64) {
+    const LANES: u64 = 1000;
+    for site in [a, b] {
+        // 5 sets the peak back to what is resident now (proc(5)).
+        fs::write(format!("/proc/{}/clear_refs", site.daemon_id()), "5").unwrap();
+    }
+    let place = format!("b:data/{target}");
+    let options = ["--lanes", "1000", "--piece-size", "1M", "--encryption", encryption];
+    let submit = [["transfer", "submit", "a:data/src/", &place].as_slice(), &options].concat();
+    let id = b.ok(&submit).trim().to_owned();
+    let (started, mut all_up) = (Instant::now(), None);
+    loop {
+        let view = b.show(&id);
+        if view["progress"]["lanes"] == LANES {
+            all_up = all_up.or_else(|| Some(started.elapsed()));
+        }
+        if view["state"] == "done" {
+            break;
+        }
+        let ended = view["state"] == "failed" || view["state"] == "cancelled";
+        assert!(!ended && started.elapsed() < PATIENCE, "{view}");
+        // The daemon tells its figures once a second, and no event says that all lanes are up.
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    let peak = |site: &Site| resident(site.daemon_id(), "VmHWM");
+    let peaks = (peak(a), peak(b));
+    println!(
+        "{encryption}: {} MiB at the source, {} MiB at the target, lanes up after {all_up:?}, {:?}",
+        peaks.0 / MIB,
+        peaks.1 / MIB,
+        started.elapsed()
+    );
+    assert!(all_up.is_some(), "the transfer ended before {LANES} lanes were up");
+    let (source, target) = (a.data.join("src"), b.data.join(target));
+    tool("diff", &[&"--recursive", &"--no-dereference", &source, &target]);
+    fs::remove_dir_all(&target).unwrap();
+    peaks
+}
+
+/// Promise (g): a thousand lanes, encrypted or not, cost neither daemon more than 300 MiB, and all
+/// of them come up: none is refused, none is lost.
+#[test]
+fn g_memory_is_bounded_for_1_000_lanes() {
+    let base = scratch_in_memory(4 << 30);
+    let (data_a, data_b) = (base.path().join("a"), base.path().join("b"));
+    fs::create_dir_all(data_a.join("src")).unwrap();
+    let mut rng = rng("g_memory_is_bounded_for_1_000_lanes");
+    // Small files take long for what they weigh: lanes come up before all is moved.
+    make_files(&mut rng, &data_a.join("src"), 40_000, 200, &[30 << 20; 32]);
+    let (a, b) = sites::pair(base.path(), &data_a, &data_b);
+    for encryption in ["tls", "off"] {
+        let (at_source, at_target) = peaks_over_lanes(&a, &b, encryption, encryption);
+        assert!(at_source > 0 && at_source <= 300 * MIB, "{} MiB", at_source / MIB);
+        assert!(at_target > 0 && at_target <= 300 * MIB, "{} MiB", at_target / MIB);
+    }
+    for site in [&a, &b] {
+        let log = fs::read_to_string(site.log()).unwrap();
+        let failed =
+            |line: &&str| ["refused", "lost", "not served"].iter().any(|w| line.contains(w));
+        assert_eq!(log.lines().filter(failed).take(5).collect::<Vec<_>>(), Vec::<&str>::new());
+    }
 }
 
 fn is_scale() -> bool {
