@@ -2,7 +2,7 @@
 //!
 //! TCP and UDP come as *super-packets* of up to 64 KiB, which the sender's kernel left to be cut
 //! into segments, with checksums left partial. They pass the lab whole; where a segment of one is
-//! lost, [`slice`] makes what is left and right of it into super-packets of their own.
+//! lost, [`slice()`] makes what is left and right of it into super-packets of their own.
 //!
 //! Source: virtio 1.2, section 5.1.6; `include/uapi/linux/virtio_net.h`.
 
