@@ -7,8 +7,8 @@
 //! How much is asked ahead decides how full the path is. Within a site there is no reason to be
 //! careful. Over distance what is asked and has not arrived is what lies in the path and its
 //! queues, so asking is what a congestion window is to a sender: it may grow by half each round
-//! trip until the rate does not follow, and stays a little above the bandwidth-delay product from
-//! then on. More would stand in the bottleneck's queue until that drops it (docs/design/0005, X11).
+//! trip until the rate does not follow, and stays half above the bandwidth-delay product from
+//! then on. More would stand in the bottleneck's queue until that drops it (docs/design/0007).
 //! So that the measure is fine enough, pieces are *cut* there: a lane asks for a part of an extent,
 //! or some files of a pack, at a time. The ledger knows pieces only.
 //!
@@ -31,7 +31,7 @@ const ASKED_BYTES_FLOOR: u64 = 32 * MIB;
 /// The same over distance: what half a round trip at 1 Gbit/s and 90 ms carries.
 const FAR_ASKED_BYTES_FLOOR: u64 = 6 * MIB;
 /// What is asked for over distance, in bandwidth-delay products, beside one request per lane: while
-/// the rate still follows, and when it does not. Measured: docs/design/0005, X11.
+/// the rate still follows, and when it does not. Measured: docs/design/0007.
 const FAR_GAIN_GROWING: f64 = 1.6;
 const FAR_GAIN: f64 = 1.5;
 /// From this round trip on, asking is measured.
@@ -527,9 +527,10 @@ impl FetchMachine {
         !self.queue.is_empty()
     }
 
-    /// Bytes per second, greatest over the last windows.
+    /// Bytes per second, mean over the last two seconds, or twenty round trips: what bursts do not
+    /// change.
     pub fn rate(&self) -> f64 {
-        self.rate.greatest()
+        self.rate.mean()
     }
 
     /// The least round trip seen.
@@ -630,6 +631,10 @@ impl RateMeter {
 
     fn greatest(&self) -> f64 {
         self.windows.iter().copied().fold(0.0, f64::max)
+    }
+
+    fn mean(&self) -> f64 {
+        self.windows.iter().sum::<f64>() / self.windows.len().max(1) as f64
     }
 
     /// The greatest rate that held for two windows. What waits behind a lost packet comes all at
@@ -797,6 +802,24 @@ mod tests {
         }
         let asked = machine.asked_bytes_max();
         assert!((275_000_000..400_000_000).contains(&asked), "{asked}");
+    }
+
+    /// Lanes are added while that brings rate. What waits behind a lost packet and then comes at
+    /// once brings none: a path of bursts is as fast as an even one.
+    #[test]
+    fn bursts_are_no_rate() {
+        let rate = |bytes: [u64; 2]| {
+            let mut machine = FetchMachine::new();
+            machine.handle_lane_up(Instant(0), LANE);
+            machine.handle_rtt(Duration::from_millis(90));
+            for tenth in 0..=40 {
+                let now = Instant(tenth * 100_000_000);
+                machine.handle_bytes(now, LANE, bytes[tenth as usize % 2]);
+            }
+            machine.rate()
+        };
+        let (even, bursts) = (rate([10_000_000, 10_000_000]), rate([0, 20_000_000]));
+        assert!((even / bursts - 1.0).abs() < 0.01, "{even} against {bursts}");
     }
 
     /// Over distance an extent travels in parts over several lanes; what comes back is one piece,
