@@ -23,11 +23,13 @@ import json
 import os
 import resource
 import shutil
-import signal
 import statistics
 import subprocess
 import sys
 import time
+
+from harness import end_on_signals
+from sites import peak_mib
 
 GIB = 2**30
 LIMIT_SECONDS = 180
@@ -67,13 +69,6 @@ def process_cpu(pid):
 def children_cpu():
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime
-
-
-def peak_mib(pid):
-    for line in open(f"/proc/{pid}/status"):
-        if line.startswith("VmHWM:"):
-            return int(line.split()[1]) / 1024
-    return 0.0
 
 
 class FileSystem:
@@ -256,7 +251,7 @@ def main():
     arguments = parser.parse_args()
     arguments.penstock = os.path.abspath(arguments.penstock)
     # A run that is cut short by `timeout` cleans up behind itself too.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+    end_on_signals()
     for directory in (arguments.place, arguments.tmpfs):
         os.makedirs(directory)
     if arguments.out:

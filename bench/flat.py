@@ -22,7 +22,6 @@ import argparse
 import json
 import os
 import shutil
-import signal
 import statistics
 import subprocess
 import tempfile
@@ -31,7 +30,7 @@ import time
 
 import report
 import sites
-from harness import Failed, Group, fresh, measure_tree, same, spent, wait_process
+from harness import Failed, Group, end_on_signals, fresh, measure_tree, same, spent, wait_process
 
 FILE_BYTES = 1024
 
@@ -190,9 +189,7 @@ def main():
     arguments.penstock = os.path.abspath(arguments.penstock)
     if arguments.out:
         os.makedirs(arguments.out, exist_ok=True)
-    # A signal must not leave daemons behind.
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, lambda *_: sys.exit(128 + signal.SIGTERM))
+    end_on_signals()
     flat, good = Flat(arguments), True
     print(report.facts(arguments.penstock, sys.argv), flush=True)
     try:

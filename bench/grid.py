@@ -21,7 +21,7 @@ import subprocess
 import sys
 import tempfile
 
-from harness import Group, fresh
+from harness import Group, end_on_signals, fresh
 from loopback import SETS
 from sites import MODES, Sites
 
@@ -88,6 +88,7 @@ def main():
     if arguments.out:
         os.makedirs(arguments.out, exist_ok=True)
     os.makedirs(arguments.root, exist_ok=True)
+    end_on_signals()
     print(f"seed {arguments.seed}")
     rng = random.Random(arguments.seed)
     for name in arguments.sets.split(","):

@@ -6,10 +6,17 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import time
 
 SETTLE_SECONDS = 0.2
 """After a run, before its CPU is read: what a mover leaves for later is its cost too."""
+
+
+def end_on_signals():
+    """Makes SIGTERM and SIGHUP end the program in order: neither may leave daemons behind."""
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, lambda *_: sys.exit(128 + signal.SIGTERM))
 
 
 class Failed(Exception):

@@ -25,13 +25,12 @@ import argparse
 import json
 import os
 import shutil
-import signal
 import subprocess
 import tempfile
 
 import primitives
 import report
-from harness import Failed, Group, Run, fresh, measure_tree, same
+from harness import Failed, Group, Run, end_on_signals, fresh, measure_tree, same
 from rivals import RIVALS, Keys, installed
 from sites import MODES, Sites
 from targets import judge
@@ -320,9 +319,7 @@ def read_arguments():
 
 def main():
     arguments = read_arguments()
-    # A signal must not leave daemons behind.
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, lambda *_: sys.exit(128 + signal.SIGTERM))
+    end_on_signals()
     bench = Bench(arguments)
     try:
         good = bench.run()

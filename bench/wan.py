@@ -35,7 +35,7 @@ import threading
 import time
 
 import report
-from harness import Failed, Group, fresh, measure_tree, same, spent, wait_process
+from harness import Failed, Group, end_on_signals, fresh, measure_tree, same, spent, wait_process
 from sites import MODES, peak_mib
 from wan_targets import table, targets_table
 
@@ -555,9 +555,7 @@ def read_arguments():
 
 def main():
     arguments = read_arguments()
-    # A signal must not leave daemons behind.
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, lambda *_: sys.exit(128 + signal.SIGTERM))
+    end_on_signals()
     bench = Bench(arguments)
     try:
         good = bench.run()
