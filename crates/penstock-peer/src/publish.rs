@@ -253,7 +253,7 @@ impl Publisher<'_> {
         let (parent, _) = place(&self.shared.tree.root, &page.page, entry);
         let dir = self.dir(&parent)?;
         let name = self.shared.tree.temporary(page, index, generation);
-        match self.shared.tree.target.open_temporary(&dir, &name) {
+        match self.shared.tree.target.open_written(&dir, &name) {
             Ok(file) => {
                 let sync = self.shared.tree.syncs(&file);
                 file.finish(self.shared.tree.mode(entry), entry.mtime, sync)?;
@@ -282,7 +282,7 @@ impl Publisher<'_> {
         if tree.sync_nothing && tree.target.meta(&dir, &leaf)?.is_some() {
             // A name that is replaced is never risked, whatever the policy (A1). It may have been
             // replaced before a crash; the rename tells.
-            match tree.target.open_temporary(&dir, &temporary) {
+            match tree.target.open_written(&dir, &temporary) {
                 Ok(file) => file.close(true)?,
                 Err(error) if error.is_vanished() => {}
                 Err(error) => return Err(error),
@@ -475,7 +475,7 @@ impl Publisher<'_> {
             let (parent, _) = place(&self.shared.tree.root, &page.page, &entry);
             let dir = self.dir(&parent)?;
             let name = self.shared.tree.temporary(page, expected.entry, generation);
-            if let Ok(file) = self.shared.tree.target.open_temporary(&dir, &name) {
+            if let Ok(file) = self.shared.tree.target.open_written(&dir, &name) {
                 let sync = self.shared.tree.syncs(&file);
                 file.finish(self.shared.tree.mode(&entry), entry.mtime, sync)?;
             }

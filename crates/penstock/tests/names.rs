@@ -14,7 +14,9 @@ use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 use common_crash::sites::pair;
-use common_crash::{Copy, assert_no_leftovers, assert_same, scratch};
+use common_crash::{
+    Copy, Run, assert_no_leftovers, assert_same, is_root, make_files, rng, scratch, tool,
+};
 
 /// A tree of everything odd.
 fn make_odd_tree(root: &Path) {
@@ -146,5 +148,33 @@ fn j_a_digest_list_holds_names_that_are_no_text() {
     {
         Ok(output) => assert!(output.status.success(), "{output:?}"),
         Err(_) => eprintln!("SKIPPED: no b3sum here to check the list"),
+    }
+}
+
+/// A1: a file that is replaced is synced first, whatever the policy, and a user who is not root can
+/// have that for a file whose own mode refuses to be written: small ones and large.
+#[test]
+fn a1_a_user_replaces_a_file_that_is_read_only() {
+    if !is_root("a copy by another user") {
+        return;
+    }
+    let base = scratch();
+    let (source, place) = (base.path().join("src"), base.path().join("to"));
+    fs::set_permissions(base.path(), fs::Permissions::from_mode(0o777)).unwrap();
+    fs::create_dir(&place).unwrap();
+    tool("chown", &[&"65534:65534", &place]);
+    let target = place.join("dst");
+    for round in ["first", "second"] {
+        let _ = fs::remove_dir_all(&source);
+        make_files(&mut rng(round), &source, 20, 20_000, &[40 << 20]);
+        tool("find", &[&source, &"-type", &"f", &"-exec", &"chmod", &"0444", &"{}", &"+"]);
+        let contents = format!("{}/", source.display());
+        for durability in ["none", "fsync", "batch"] {
+            let copy = Copy::new(base.path());
+            let to = target.with_extension(durability);
+            let mut command = copy.command_as_nobody(Path::new(&contents), &to);
+            let _ = Run::spawn(command.args(["--durability", durability])).end().expect(0);
+            assert_same(&source, &to);
+        }
     }
 }

@@ -122,6 +122,17 @@ impl Target {
         }
     }
 
+    /// See [`PosixStore::open_written`].
+    ///
+    /// # Errors
+    /// As [`Target::open_temporary`].
+    pub fn open_written(&self, dir: &Dir, name: &[u8]) -> Result<WriteFile, StoreError> {
+        match self {
+            Self::Posix(store) => store.open_written(dir, name),
+            Self::Null => null_file(dir, name),
+        }
+    }
+
     /// See [`PosixStore::make_symlink`].
     ///
     /// # Errors

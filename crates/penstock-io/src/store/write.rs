@@ -162,9 +162,26 @@ impl PosixStore {
     /// # Errors
     /// `BadPath`; `ReadOnly`; `WrongKind`; `Io` with `ENOENT` if it was finished or removed.
     pub fn open_temporary(&self, dir: &Dir, name: &[u8]) -> Result<WriteFile, StoreError> {
+        self.open_as(dir, name, OFlags::WRONLY)
+    }
+
+    /// Opens a temporary file whose bytes are all there, to sync it or to set its attributes. Its
+    /// mode may be that of the finished file and refuse us to write, as 0444 does; fsync(2),
+    /// fchmod(2) and futimens(2) ask for no such right of its owner. Do not write to it.
+    ///
+    /// # Errors
+    /// As [`PosixStore::open_temporary`]; a mode that also refuses its owner to read is `Io`.
+    pub fn open_written(&self, dir: &Dir, name: &[u8]) -> Result<WriteFile, StoreError> {
+        match self.open_as(dir, name, OFlags::WRONLY) {
+            Err(error) if error.is_denied() => self.open_as(dir, name, OFlags::RDONLY),
+            outcome => outcome,
+        }
+    }
+
+    fn open_as(&self, dir: &Dir, name: &[u8], access: OFlags) -> Result<WriteFile, StoreError> {
         check_item_name(dir, name)?;
         self.check_writable("open", &name::join(dir.path(), name))?;
-        match open_component(dir.fd()?, name, OFlags::WRONLY) {
+        match open_component(dir.fd()?, name, access) {
             Ok(fd) => {
                 let file = WriteFile::posix(dir.clone(), name, fd, false, None);
                 file.meta().map(|_| file)
