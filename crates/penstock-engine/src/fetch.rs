@@ -34,6 +34,9 @@ const FAR_ASKED_BYTES_FLOOR: u64 = 6 * MIB;
 /// the rate still follows, and when it does not. Measured: docs/design/0007.
 const FAR_GAIN_GROWING: f64 = 1.6;
 const FAR_GAIN: f64 = 1.5;
+/// All that together, however many lanes there are: with the path's queue as deep as a path should
+/// have it (one product), nothing is dropped below 2.
+const FAR_GAIN_MOST: f64 = 1.9;
 /// From this round trip on, asking is measured.
 const FAR: Duration = Duration::from_millis(2);
 /// Requests into which a lane's share is cut over distance, if they are not too small then.
@@ -464,10 +467,11 @@ impl FetchMachine {
                 .min(ASKED_BYTES_CEILING);
         }
         let gain = if self.rate.follows() { FAR_GAIN_GROWING } else { FAR_GAIN };
-        let path = self.path_bytes(gain, self.rate.held());
+        let path = |gain| self.path_bytes(gain, self.rate.held());
         // While a lane receives one answer, the request for the next is on its way.
         let request = self.asked_bytes / (self.asked.len() as u64).max(1);
-        let ahead = path + request * self.lanes.len() as u64;
+        let ahead = path(gain) + request * self.lanes.len() as u64;
+        let ahead = ahead.min(path(FAR_GAIN_MOST));
         ahead.clamp(FAR_ASKED_BYTES_FLOOR, ASKED_BYTES_CEILING)
     }
 
@@ -802,6 +806,14 @@ mod tests {
         }
         let asked = machine.asked_bytes_max();
         assert!((275_000_000..400_000_000).contains(&asked), "{asked}");
+        // Nor do many lanes, each with a request of its own, fill it.
+        for lane in 2..200 {
+            let lane = LaneId(lane);
+            machine.handle_lane_up(Instant(0), lane);
+            machine.handle_granted(item(lane.0, 8 * MIB));
+            let _ = machine.poll_request(Instant(0), lane);
+        }
+        assert!(machine.asked_bytes_max() < 500_000_000, "{}", machine.asked_bytes_max());
     }
 
     /// Lanes are added while that brings rate. What waits behind a lost packet and then comes at
