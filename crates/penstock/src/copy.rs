@@ -6,7 +6,7 @@
 //! again finds it and goes on.
 
 use std::fs;
-use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -30,6 +30,7 @@ use penstock_peer::{SourceService, StoreKind, StoreSpec, Stores, TargetService};
 use penstock_proto::digest::DigestKind;
 use penstock_proto::id::{Name, PeerId, TransferId};
 use penstock_proto::slicing::Slicing;
+use serde::{Deserialize, Serialize};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::cli_transfer::{DurabilityArg, parse_digest, read_paths, write_failures, xxh3_warning};
@@ -83,7 +84,6 @@ pub(crate) fn run(args: CopyArgs) -> anyhow::Result<ExitCode> {
         exit::warn(&xxh3_warning(false));
     }
     let files_from = args.files_from.as_deref().map(read_paths).transpose()?.unwrap_or_default();
-    let places = Places::find(&args.source, &args.target)?;
     let options = TransferOptions {
         digest: args.digest,
         durability: args.durability.into(),
@@ -91,77 +91,136 @@ pub(crate) fn run(args: CopyArgs) -> anyhow::Result<ExitCode> {
         files_from,
         ..TransferOptions::default()
     };
-    let state = State::open(&places, &options)?;
-    let copy = Copy { places, options, state };
-    copy.run(Mode::choose(args.json, args.progress), args.write_digests.as_deref())
+    let mode = Mode::choose(args.json, args.progress);
+    let places = Places::find(&args.source, &args.target)?;
+    let (from, to) = (places.source.path.clone(), places.target.path.clone());
+    let state = State::open(&from, &to, &options)?;
+    let copy = Copy { from, to, options, state, control: Arc::default() };
+    let job = copy.local_job(&places)?;
+    copy.run(job, mode, args.write_digests.as_deref())
 }
 
-/// What is copied where, after all rules about slashes and existing directories.
+/// What is copied where on this host.
 struct Places {
-    source: StoreKind,
-    source_root: Vec<u8>,
-    target: StoreKind,
-    target_root: Vec<u8>,
-    /// Absolute paths, for messages and for the name of the state directory.
-    from: PathBuf,
-    to: PathBuf,
+    source: SourcePlace,
+    target: TargetPlace,
 }
 
 impl Places {
     fn find(source: &Path, target: &Path) -> anyhow::Result<Self> {
-        let (source_kind, source_root, from, directory) = find_source(source)?;
-        let name = from.file_name().map(|name| name.as_bytes().to_vec()).unwrap_or_default();
-        let contents = ends_in_slash(source) || name.is_empty();
-        if target.as_os_str() == "null:" {
-            let (target, to) = (StoreKind::Null, PathBuf::from("null:"));
-            let target_root = Vec::new();
-            return Ok(Self { source: source_kind, source_root, target, target_root, from, to });
+        let source = SourcePlace::find(source)?;
+        let from = source.path.clone();
+        let apart = move |to: &Path| check_apart(&from, to);
+        let target = TargetPlace::find(target, &source.facts(), &apart)?;
+        Ok(Self { source, target })
+    }
+}
+
+/// What the place of a target depends on: what its source is, wherever that is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct SourceFacts {
+    /// Last component of its path; may be empty.
+    pub(crate) name: PathText,
+    /// Whether it is a directory.
+    pub(crate) directory: bool,
+    /// Whether the contents of the directory are meant, not the directory itself.
+    pub(crate) contents: bool,
+}
+
+/// The source, on the host where it is.
+pub(crate) struct SourcePlace {
+    pub(crate) kind: StoreKind,
+    /// Root of the data set within the store.
+    pub(crate) root: Vec<u8>,
+    /// Absolute path, for messages and for the name of the state directory.
+    pub(crate) path: PathBuf,
+    directory: bool,
+    slash: bool,
+}
+
+impl SourcePlace {
+    /// Looks at the source.
+    ///
+    /// # Errors
+    /// There is none, or it cannot be looked at.
+    pub(crate) fn find(source: &Path) -> anyhow::Result<Self> {
+        let slash = ends_in_slash(source);
+        if let Some(text) = source.to_str()
+            && text.starts_with("mem:")
+        {
+            let spec: MemSpec = text.parse().map_err(|error| {
+                Failure::new(ExitCode::Usage, format!("cannot read `{text}`")).caused_by(error)
+            })?;
+            let (kind, path) = (StoreKind::Mem(spec), PathBuf::from(text));
+            return Ok(Self { kind, root: Vec::new(), path, directory: true, slash });
         }
-        let into = directory || ends_in_slash(target) || target.is_dir();
-        let (root, leaf) = match (into, directory && contents) {
+        let meta = fs::symlink_metadata(source).map_err(|error| {
+            Failure::io(format!("look at the source `{}`", source.display()), error)
+                .hint("give a file or a directory that exists")
+        })?;
+        let followed = if slash { fs::metadata(source).ok() } else { None };
+        if followed.as_ref().unwrap_or(&meta).is_dir() {
+            let path = canonical(source)?;
+            let kind = StoreKind::Posix(path.clone());
+            return Ok(Self { kind, root: Vec::new(), path, directory: true, slash });
+        }
+        let parent = source.parent().filter(|path| !path.as_os_str().is_empty());
+        let parent = canonical(parent.unwrap_or(Path::new(".")))?;
+        let root = source.file_name().map(|name| name.as_bytes().to_vec()).unwrap_or_default();
+        let path = parent.join(std::ffi::OsStr::from_bytes(&root));
+        Ok(Self { kind: StoreKind::Posix(parent), root, path, directory: false, slash })
+    }
+
+    /// What the place of the target depends on.
+    pub(crate) fn facts(&self) -> SourceFacts {
+        let name = self.path.file_name().map(|name| name.as_bytes().to_vec()).unwrap_or_default();
+        let contents = self.slash || name.is_empty();
+        SourceFacts { name: PathText(name), directory: self.directory, contents }
+    }
+}
+
+/// The target, on the host where it is, after all rules about slashes and existing directories.
+pub(crate) struct TargetPlace {
+    pub(crate) kind: StoreKind,
+    /// What the data set's root becomes within the store.
+    pub(crate) root: Vec<u8>,
+    /// Absolute path, for messages and for the name of the state directory.
+    pub(crate) path: PathBuf,
+}
+
+impl TargetPlace {
+    /// Finds, and where it is missing makes, the directory that is written to. `apart` refuses a
+    /// target that overlaps its source (B8).
+    ///
+    /// # Errors
+    /// It cannot be made, or is refused.
+    pub(crate) fn find(
+        target: &Path,
+        source: &SourceFacts,
+        apart: &dyn Fn(&Path) -> anyhow::Result<()>,
+    ) -> anyhow::Result<Self> {
+        if target.as_os_str() == "null:" {
+            let path = PathBuf::from("null:");
+            return Ok(Self { kind: StoreKind::Null, root: Vec::new(), path });
+        }
+        let into = source.directory || ends_in_slash(target) || target.is_dir();
+        let (directory, root) = match (into, source.directory && source.contents) {
             (true, true) => (target.to_owned(), Vec::new()),
-            (true, false) => (target.to_owned(), name),
+            (true, false) => (target.to_owned(), source.name.0.clone()),
             (false, _) => {
                 let leaf = target.file_name().map(|name| name.as_bytes().to_vec());
                 let parent = target.parent().filter(|path| !path.as_os_str().is_empty());
                 (parent.unwrap_or(Path::new(".")).to_owned(), leaf.unwrap_or_default())
             }
         };
-        check_apart(&from, &absolute(&root)?.join(std::ffi::OsStr::from_bytes(&leaf)))?;
-        fs::create_dir_all(&root)
-            .map_err(|error| Failure::io(format!("make `{}`", root.display()), error))?;
-        let root = canonical(&root)?;
-        let to = root.join(std::ffi::OsString::from_vec(leaf.clone()));
-        check_apart(&from, &to)?;
-        let target = StoreKind::Posix(root);
-        Ok(Self { source: source_kind, source_root, target, target_root: leaf, from, to })
+        apart(&absolute(&directory)?.join(std::ffi::OsStr::from_bytes(&root)))?;
+        fs::create_dir_all(&directory)
+            .map_err(|error| Failure::io(format!("make `{}`", directory.display()), error))?;
+        let directory = canonical(&directory)?;
+        let path = directory.join(std::ffi::OsStr::from_bytes(&root));
+        apart(&path)?;
+        Ok(Self { kind: StoreKind::Posix(directory), root, path })
     }
-}
-
-/// The source: its store, its root in the store, its absolute path, whether it is a directory.
-fn find_source(source: &Path) -> anyhow::Result<(StoreKind, Vec<u8>, PathBuf, bool)> {
-    if let Some(text) = source.to_str()
-        && text.starts_with("mem:")
-    {
-        let spec: MemSpec = text.parse().map_err(|error| {
-            Failure::new(ExitCode::Usage, format!("cannot read `{text}`")).caused_by(error)
-        })?;
-        return Ok((StoreKind::Mem(spec), Vec::new(), PathBuf::from(text), true));
-    }
-    let meta = fs::symlink_metadata(source).map_err(|error| {
-        Failure::io(format!("look at the source `{}`", source.display()), error)
-            .hint("give a file or a directory that exists")
-    })?;
-    let followed = if ends_in_slash(source) { fs::metadata(source).ok() } else { None };
-    if followed.as_ref().unwrap_or(&meta).is_dir() {
-        let path = canonical(source)?;
-        return Ok((StoreKind::Posix(path.clone()), Vec::new(), path, true));
-    }
-    let parent = source.parent().filter(|path| !path.as_os_str().is_empty());
-    let parent = canonical(parent.unwrap_or(Path::new(".")))?;
-    let leaf = source.file_name().map(|name| name.as_bytes().to_vec()).unwrap_or_default();
-    let path = parent.join(std::ffi::OsString::from_vec(leaf.clone()));
-    Ok((StoreKind::Posix(parent), leaf, path, false))
 }
 
 fn ends_in_slash(path: &Path) -> bool {
@@ -202,17 +261,22 @@ fn check_apart(from: &Path, to: &Path) -> anyhow::Result<()> {
 }
 
 /// The state of a copy, held by this process alone.
-struct State {
-    directory: PathBuf,
-    id: TransferId,
-    resumed: bool,
+pub(crate) struct State {
+    pub(crate) directory: PathBuf,
+    pub(crate) id: TransferId,
+    pub(crate) resumed: bool,
     _lock: LockFile,
 }
 
 impl State {
-    fn open(places: &Places, options: &TransferOptions) -> anyhow::Result<Self> {
+    /// The state of copying `from` to `to` with these options: what an earlier run has left, or a
+    /// new one.
+    ///
+    /// # Errors
+    /// The same copy is running, or the state cannot be kept.
+    pub(crate) fn open(from: &Path, to: &Path, options: &TransferOptions) -> anyhow::Result<Self> {
         let wish = serde_json::to_vec(options).context("write the options")?;
-        let parts = [places.from.as_os_str().as_bytes(), places.to.as_os_str().as_bytes(), &wish];
+        let parts = [from.as_os_str().as_bytes(), to.as_os_str().as_bytes(), &wish];
         let key = penstock_proto::manifest::page_digest(&parts.join(&0)).to_hex();
         let directory = state_home()?.join("copy").join(&key[..32]);
         let failed = |error| {
@@ -241,7 +305,7 @@ impl State {
 
     /// Removes the state: at once as far as the next command can see, for half of it would be a
     /// ledger that is wrong.
-    fn remove(&self) {
+    pub(crate) fn remove(&self) {
         let gone = self.directory.with_extension("gone");
         let removed = fs::rename(&self.directory, &gone).and_then(|()| fs::remove_dir_all(&gone));
         if let Err(error) = removed {
@@ -250,7 +314,11 @@ impl State {
     }
 }
 
-fn state_home() -> anyhow::Result<PathBuf> {
+/// Where the state of copies is kept.
+///
+/// # Errors
+/// Nothing says where.
+pub(crate) fn state_home() -> anyhow::Result<PathBuf> {
     if let Some(home) = std::env::var_os("PENSTOCK_STATE_HOME") {
         return Ok(home.into());
     }
@@ -264,10 +332,23 @@ fn state_home() -> anyhow::Result<PathBuf> {
     Ok(PathBuf::from(home).join(".local/state/penstock"))
 }
 
-struct Copy {
-    places: Places,
-    options: TransferOptions,
-    state: State,
+/// One copy: what is shown of it, what it keeps, how it is steered. Who does the work is a [`Job`].
+pub(crate) struct Copy {
+    pub(crate) from: PathBuf,
+    pub(crate) to: PathBuf,
+    pub(crate) options: TransferOptions,
+    pub(crate) state: State,
+    pub(crate) control: Arc<RunControl>,
+}
+
+/// The work of a copy, done in this process or at another host.
+pub(crate) struct Job {
+    /// Does it; blocks until it has ended.
+    pub(crate) run: Box<dyn FnOnce() -> RunOutcome + Send>,
+    /// Where the lists are when it has ended.
+    pub(crate) journal: PathBuf,
+    /// Called once nothing will be resumed any more.
+    pub(crate) leave: Box<dyn FnOnce()>,
 }
 
 /// Name of the store that is written to.
@@ -288,41 +369,49 @@ impl PageSource for OwnPages {
 }
 
 impl Copy {
-    fn run(self, mode: Mode, digests: Option<&Path>) -> anyhow::Result<ExitCode> {
+    /// Does the job: shows how it goes, hands over its lists, removes the state once it is done.
+    ///
+    /// # Errors
+    /// How it ended, if not well.
+    pub(crate) fn run(
+        self,
+        job: Job,
+        mode: Mode,
+        digests: Option<&Path>,
+    ) -> anyhow::Result<ExitCode> {
         sys::raise_file_limit();
-        let control = Arc::new(RunControl::default());
-        let (input, target) = self.input(&control)?;
-        let journal = input.journal.clone();
-        let interrupted = watch_signals(&control)?;
+        let interrupted = watch_signals(&self.control)?;
         let (ended, end) = mpsc::channel();
+        let work = job.run;
         std::thread::Builder::new()
             .name("run".to_owned())
-            .spawn(move || ended.send(runner::run(input)))
+            .spawn(move || ended.send(work()))
             .context("start a thread")?;
         let mut reporter = Reporter::new(mode);
         if self.state.resumed {
-            exit::warn(&format!("resuming {}", self.places.to.display()));
+            exit::warn(&format!("resuming {}", self.to.display()));
         }
         let outcome = loop {
             match end.recv_timeout(SHOW_INTERVAL) {
                 Ok(outcome) => break outcome,
                 Err(RecvTimeoutError::Timeout) => {
-                    reporter.show(&Event::of(&self.view(&control, TransferState::Running)))?;
+                    reporter.show(&Event::of(&self.view(TransferState::Running)))?;
                 }
                 Err(RecvTimeoutError::Disconnected) => {
                     anyhow::bail!("the copy ended without saying how: this is a bug of penstock");
                 }
             }
         };
-        let done = self.finish(outcome, &control, &journal, &mut reporter, digests, &interrupted);
+        let done = self.finish(outcome, &job.journal, &mut reporter, digests, &interrupted);
         if !self.state.directory.exists() {
             // Only now: until the state is gone, the copy may be taken up again, and needs it.
-            target.leave(&target_name()?);
+            (job.leave)();
         }
         done
     }
 
-    fn input(&self, control: &Arc<RunControl>) -> anyhow::Result<(RunInput, Arc<TargetService>)> {
+    /// Both ends in this process.
+    fn local_job(&self, places: &Places) -> anyhow::Result<Job> {
         let (source_store, target_store): (Name, Name) = ("source".parse()?, target_name()?);
         let store = |name: &Name, kind: &StoreKind, read_only| StoreSpec {
             name: name.clone(),
@@ -331,14 +420,14 @@ impl Copy {
             ephemeral: true,
         };
         let stores = Arc::new(Stores::new([
-            store(&source_store, &self.places.source, true),
-            store(&target_store, &self.places.target, false),
+            store(&source_store, &places.source.kind, true),
+            store(&target_store, &places.target.kind, false),
         ]));
         let peer = PeerId { site: "local".parse()?, peer: "copy".parse()? };
         let directory = &self.state.directory;
         let kept = directory.join("source");
         let source = Arc::new(SourceService::new(Arc::clone(&stores), &kept, peer, None));
-        let root = PathText(self.places.source_root.clone());
+        let root = PathText(places.source.root.clone());
         let request = ScanRequest {
             transfer: self.state.id,
             store: source_store.clone(),
@@ -357,19 +446,25 @@ impl Copy {
             id: self.state.id,
             options: self.options.clone(),
             store: target_store,
-            root: PathText(self.places.target_root.clone()),
+            root: PathText(places.target.root.clone()),
             pages: Box::new(OwnPages { source, transfer: self.state.id }),
             source: SourceAccess::Local { store: source_store, root },
             peer: Arc::clone(&target) as _,
             heads: Arc::new(heads),
             journal: directory.join("journal"),
-            control: Arc::clone(control),
+            control: Arc::clone(&self.control),
         };
-        Ok((input, target))
+        let journal = input.journal.clone();
+        let name = target_name()?;
+        Ok(Job {
+            run: Box::new(move || runner::run(input)),
+            journal,
+            leave: Box::new(move || target.leave(&name)),
+        })
     }
 
-    fn view(&self, control: &RunControl, state: TransferState) -> TransferView {
-        let run = control.view();
+    fn view(&self, state: TransferState) -> TransferView {
+        let run = self.control.view();
         let location = |path: &Path| Location {
             site: "local".parse().expect("a literal name is a name"),
             store: "copy".parse().expect("a literal name is a name"),
@@ -378,8 +473,8 @@ impl Copy {
         };
         TransferView {
             id: self.state.id,
-            source: location(&self.places.from),
-            target: location(&self.places.to),
+            source: location(&self.from),
+            target: location(&self.to),
             options: self.options.clone(),
             state,
             reason: run.reason,
@@ -394,7 +489,6 @@ impl Copy {
     fn finish(
         &self,
         outcome: RunOutcome,
-        control: &RunControl,
         journal: &Path,
         reporter: &mut Reporter,
         digests: Option<&Path>,
@@ -403,7 +497,7 @@ impl Copy {
         let files = RunFiles::of(journal);
         match outcome {
             RunOutcome::Done => {
-                let mut view = self.view(control, TransferState::Done);
+                let mut view = self.view(TransferState::Done);
                 view.exit = Some(Exit::Done);
                 reporter.show(&Event::of(&view))?;
                 self.hand_over_digests(&files, digests)?;
@@ -413,7 +507,7 @@ impl Copy {
             RunOutcome::Paused | RunOutcome::Cancelled => {
                 let signal =
                     if interrupted.load(Ordering::Acquire) { "interrupted" } else { "stopped" };
-                let mut view = self.view(control, TransferState::Paused);
+                let mut view = self.view(TransferState::Paused);
                 view.exit = Some(Exit::Interrupted);
                 reporter.show(&Event::of(&view))?;
                 Err(Failure::new(ExitCode::Interrupted, signal)
@@ -421,7 +515,7 @@ impl Copy {
                     .into())
             }
             RunOutcome::Failed(problem) => {
-                let mut view = self.view(control, TransferState::Failed);
+                let mut view = self.view(TransferState::Failed);
                 view.exit = Some(problem.exit);
                 view.reason = problem.to_string();
                 reporter.show(&Event::of(&view))?;
