@@ -5,7 +5,8 @@
 #
 #   build  a C compiler and Rust: all that the build needs, as SQLite, BLAKE3 and AWS-LC are
 #          compiled from source that their crates bring along
-#   test   also file systems to break, network namespaces, and cargo-deny
+#   test   also file systems to break, network namespaces, cargo-deny, and b3sum and others that
+#          judge checksums
 #   demo   also b3sum, the verifier that is not ours
 #
 # May be run any number of times: what is there is left alone. Packages need root, or sudo.
@@ -81,6 +82,7 @@ want_packages() {
         want python3 python3
         want diff diffutils
         want gzip gzip
+        want xxhsum xxhash
     fi
     if [ "${#missing[@]}" -gt 0 ]; then
         mapfile -t missing < <(printf '%s\n' "${missing[@]}" | sort -u)
@@ -149,7 +151,10 @@ esac
 want_packages "${1:-test}"
 want_rust
 case "${1:-test}" in
-    test) want_tool cargo-deny || say "no cargo-deny to be had; dependencies stay unchecked" ;;
+    test)
+        want_b3sum
+        want_tool cargo-deny || say "no cargo-deny to be had; dependencies stay unchecked"
+        ;;
     demo) want_b3sum ;;
 esac
 say "everything for ${1:-test} is there (cargo $(cargo_version))"

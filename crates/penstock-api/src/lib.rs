@@ -8,6 +8,7 @@
 //! | [`scan`] | a target's controller and a source site: open a data set, pull its pages |
 //! | [`task`] | a target's controller and its peers: grants, reports, sync epochs |
 //! | [`heads`] | the controller and its state database: what of a ledger is committed |
+//! | [`proof`] | users, controller and peers: reading again, checksums, receipts |
 //! | [`rest`] | users and the daemon: events, sites, pairing, stores |
 //! | [`site`] | sites with each other: open a data set, pair |
 //! | [`problem`] | every API and its client: RFC 9457 problem details |
@@ -16,6 +17,7 @@
 
 pub mod heads;
 pub mod problem;
+pub mod proof;
 pub mod rest;
 pub mod scan;
 pub mod site;

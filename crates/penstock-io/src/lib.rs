@@ -8,6 +8,7 @@
 //! | module | what it does |
 //! |---|---|
 //! | [`buffer`] | hot, aligned buffers that return themselves |
+//! | [`checksum`] | checksums of whole files for catalogues, several in one pass |
 //! | [`net`] | lanes: frames between two peers, over TLS or in clear under a MAC |
 //! | [`store`] | lists and reads sources, writes and publishes at targets, never outside a root |
 //! | [`sys`] | what the host says about itself; event flags and lock files |
@@ -17,6 +18,7 @@
 #![warn(clippy::undocumented_unsafe_blocks)]
 
 pub mod buffer;
+pub mod checksum;
 pub mod net;
 pub mod store;
 pub mod sys;

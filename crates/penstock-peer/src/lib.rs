@@ -17,11 +17,15 @@
 //! | `lane` | one lane at the target |
 //! | `write` | checks what arrives and writes it under temporary names |
 //! | `publish` | syncs, renames, links, attributes, re-checks |
+//! | `hashing` | reads files and hashes them, where no transfer does |
+//! | [`verify`] | compares trees, and trees with lists of checksums, without a ledger |
 
 #![forbid(unsafe_code)]
 
+mod hashing;
 mod lane;
 mod local;
+
 mod publish;
 mod read;
 mod scan;
@@ -30,6 +34,7 @@ mod source;
 mod stores;
 mod target;
 mod task;
+pub mod verify;
 mod write;
 
 pub use scan::ScanOptions;

@@ -63,6 +63,8 @@ pub enum FailurePhase {
     Write,
     /// The target could not give it its name or attributes.
     Publish,
+    /// It was durable, and read again it was not what was written.
+    ReadBack,
 }
 
 /// One failed entry (the ledger's exceptions).
@@ -235,6 +237,7 @@ fn encode_failure(failure: &EntryFailure, out: &mut Writer) {
         FailurePhase::Digest => 4,
         FailurePhase::Write => 5,
         FailurePhase::Publish => 6,
+        FailurePhase::ReadBack => 7,
     });
     out.u16(failure.errno);
 }
@@ -250,6 +253,7 @@ fn decode_failure(input: &mut Reader<'_>) -> Result<EntryFailure, DecodeError> {
             4 => FailurePhase::Digest,
             5 => FailurePhase::Write,
             6 => FailurePhase::Publish,
+            7 => FailurePhase::ReadBack,
             _ => return Err(DecodeError::Invalid("failure phase")),
         },
         errno: input.u16("errno")?,

@@ -21,6 +21,7 @@
 #![forbid(unsafe_code)]
 
 pub mod capability;
+pub mod checksum;
 pub mod digest;
 pub mod frame;
 pub mod id;

@@ -13,6 +13,7 @@ mod dataset;
 mod exit;
 mod http;
 mod progress;
+mod verify;
 mod wiring;
 
 use std::process;
@@ -36,6 +37,7 @@ enum Command {
     Store(cli_store::StoreArgs),
     /// Makes test data sets of published shapes, and counts the sizes of existing ones
     Dataset(dataset::DatasetArgs),
+    Verify(verify::VerifyArgs),
 }
 
 fn main() -> process::ExitCode {
@@ -46,6 +48,7 @@ fn main() -> process::ExitCode {
         Command::Site(args) => cli_site::run(args),
         Command::Store(args) => cli_store::run(args),
         Command::Dataset(args) => dataset::run(args),
+        Command::Verify(args) => verify::run(&args),
     };
     exit::finish(result)
 }

@@ -5,6 +5,7 @@ use penstock_api::problem::{Exit, Problem};
 use penstock_api::scan::ScanSummary;
 use penstock_api::transfer::{FailedItem, PathText};
 use penstock_engine::slice::{Piece, slice};
+use penstock_proto::checksum::format_line;
 use penstock_proto::journal::{DigestForm, EntryDigest, EntryFailure, FailurePhase, JournalRecord};
 use penstock_proto::manifest::Page;
 use penstock_proto::name;
@@ -73,6 +74,9 @@ fn words(phase: FailurePhase) -> (&'static str, &'static str) {
         FailurePhase::Digest => ("digest", "did not match its digest on arrival, again and again"),
         FailurePhase::Write => ("write", "could not be written at the target"),
         FailurePhase::Publish => ("publish", "could not get its name or attributes at the target"),
+        FailurePhase::ReadBack => {
+            ("readback", "read again at the target it is not what was written")
+        }
     }
 }
 
@@ -201,32 +205,10 @@ fn write_digests(
         if name.is_empty() {
             name = name::split(&root.0).map(|(_, leaf)| leaf.to_vec()).unwrap_or_default();
         }
-        let line = digest_line(&digest.digest.to_hex(), &name);
+        let line = format_line(&digest.digest.to_hex(), &name);
         out.write_all(&line).map_err(|cause| failed("write", path, &cause))?;
     }
     Ok(())
-}
-
-/// One line of a digest list, as `b3sum` and coreutils write and check it: a name with a backslash
-/// or a line break is escaped, and the line then begins with a backslash.
-fn digest_line(hex: &str, name: &[u8]) -> Vec<u8> {
-    let mut line = Vec::with_capacity(hex.len() + name.len() + 4);
-    let special = name.iter().any(|byte| matches!(byte, b'\\' | b'\n' | b'\r'));
-    if special {
-        line.push(b'\\');
-    }
-    line.extend_from_slice(hex.as_bytes());
-    line.extend_from_slice(b"  ");
-    for byte in name {
-        match byte {
-            b'\\' if special => line.extend_from_slice(b"\\\\"),
-            b'\n' => line.extend_from_slice(b"\\n"),
-            b'\r' => line.extend_from_slice(b"\\r"),
-            plain => line.push(*plain),
-        }
-    }
-    line.push(b'\n');
-    line
 }
 
 #[cfg(test)]

@@ -11,6 +11,7 @@ use super::error::{StoreError, StoreOffline};
 use super::identity::StoreIdentity;
 use super::posix::{PosixStore, Space};
 use super::read::ReadFile;
+use super::read_back::ReadBackFile;
 use super::write::{LeftOver, WriteFile};
 use super::{Meta, check_item_name, check_item_path};
 
@@ -69,6 +70,17 @@ impl Target {
     pub fn open_read(&self, dir: &Dir, name: &[u8]) -> Result<ReadFile, StoreError> {
         match self {
             Self::Posix(store) => store.open_read(dir, name),
+            Self::Null => Err(dir.error("open", name, Errno::NOENT)),
+        }
+    }
+
+    /// See [`PosixStore::open_read_back`].
+    ///
+    /// # Errors
+    /// `BadPath`; `WrongKind`; `Io`.
+    pub fn open_read_back(&self, dir: &Dir, name: &[u8]) -> Result<ReadBackFile, StoreError> {
+        match self {
+            Self::Posix(store) => store.open_read_back(dir, name),
             Self::Null => Err(dir.error("open", name, Errno::NOENT)),
         }
     }
