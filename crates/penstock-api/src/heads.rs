@@ -27,6 +27,10 @@ pub struct PageHead {
     pub bytes: u64,
     /// Failed entries in the page.
     pub failures: u64,
+    /// Files in the page that stay as they are at the target.
+    pub kept: u64,
+    /// Bytes of these.
+    pub kept_bytes: u64,
 }
 
 /// What is committed of a whole ledger.

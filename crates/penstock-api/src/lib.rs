@@ -5,6 +5,7 @@
 //! | module | between whom |
 //! |---|---|
 //! | [`transfer`] | users and the controller: requests, options, states, progress, summaries |
+//! | [`update`] | the same: how what is at the target already is treated |
 //! | [`scan`] | a target's controller and a source site: open a data set, pull its pages |
 //! | [`task`] | a target's controller and its peers: grants, reports, sync epochs |
 //! | [`heads`] | the controller and its state database: what of a ledger is committed |
@@ -23,3 +24,4 @@ pub mod scan;
 pub mod site;
 pub mod task;
 pub mod transfer;
+pub mod update;

@@ -7,6 +7,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use penstock_proto::compared::{Comparison, EntrySet};
 use penstock_proto::digest::{Digest, DigestKind};
 use penstock_proto::frame::Framing;
 use penstock_proto::id::{Name, TransferId};
@@ -16,6 +17,7 @@ pub use penstock_proto::task::{Report, Work, WorkReply};
 
 use crate::problem::Problem;
 use crate::transfer::{Durability, PathText};
+use crate::update::UpdateOptions;
 
 /// Where a target peer gets the data from.
 #[derive(Clone, Debug)]
@@ -68,6 +70,8 @@ pub struct TaskSpec {
     pub lanes_max: u32,
     /// Exactly so many lanes; 0 lets the engine decide.
     pub lanes: u32,
+    /// How it treats what is there already.
+    pub update: UpdateOptions,
 }
 
 /// A page as a peer needs it.
@@ -77,6 +81,8 @@ pub struct TaskPage {
     pub page: Arc<Page>,
     /// Digest of its encoded bytes.
     pub digest: Digest,
+    /// Entries that stay as they are at the target: in no piece, and not made again.
+    pub left: Arc<EntrySet>,
 }
 
 /// The controller's side, as a peer calls it. No method blocks for longer than a page is read.
@@ -158,6 +164,14 @@ pub trait TargetPeer: Send + Sync {
     /// # Errors
     /// The store is unknown, offline, another one than before, or read-only.
     fn prepare(&self, spec: &TaskSpec) -> Result<TaskStart, Problem>;
+
+    /// Looks at what stands under the names of a page's entries, and decides by `spec.update`
+    /// what stays as it is. Attributes of what stays are brought up to date. Called from several
+    /// threads, before the page is opened in the ledger; blocks for about a stat of each entry.
+    ///
+    /// # Errors
+    /// The store is offline, or another than `spec` says.
+    fn compare(&self, spec: &TaskSpec, page: &Page) -> Result<Comparison, Problem>;
 
     /// Starts the threads of a task.
     ///

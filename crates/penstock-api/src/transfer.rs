@@ -11,6 +11,7 @@ use penstock_proto::wire::DecodeError;
 use serde::{Deserialize, Serialize};
 
 use crate::problem::Exit;
+use crate::update::UpdateOptions;
 
 /// A path as bytes, written in JSON with [`name::escape`].
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -138,6 +139,8 @@ pub struct TransferOptions {
     pub piece_bytes: u64,
     /// Move only these paths, relative to the source; empty moves all.
     pub files_from: Vec<PathText>,
+    /// How it treats what is at the target already.
+    pub update: UpdateOptions,
 }
 
 impl TransferOptions {
@@ -219,8 +222,11 @@ pub struct Progress {
     pub bytes_resent: u64,
     /// Pieces repaired after a digest mismatch.
     pub repairs: u64,
-    /// Items passed over on purpose.
+    /// Items passed over on purpose, files that stay as they are at the target among them.
     pub skipped: u64,
+    /// Bytes of files that stay as they are at the target.
+    #[serde(default)]
+    pub bytes_skipped: u64,
     /// Items that failed.
     pub errors: u64,
     /// Lanes that are open now.
@@ -242,7 +248,7 @@ pub struct Progress {
 pub struct FailedItem {
     /// Path relative to the data set's root.
     pub path: PathText,
-    /// Stable code: `vanished`, `changed`, `denied`, `read`, `write`, `digest`, `publish`, `scan`.
+    /// Stable code: `vanished`, `changed`, `denied`, `read`, `write`, `digest`, `publish`, `exists`, `scan`.
     pub code: String,
     /// For people: what and why.
     pub message: String,

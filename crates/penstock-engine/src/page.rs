@@ -12,13 +12,14 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
+use penstock_proto::compared::Comparison;
 use penstock_proto::digest::{Digest, DigestKind};
 use penstock_proto::journal::{DigestForm, EntryDigest, EntryFailure, Incarnation, JournalRecord};
 use penstock_proto::manifest::{EntryKind, Page};
 use penstock_proto::slicing::PieceRef;
 use penstock_proto::task::Work;
 
-use crate::slice::{Piece, slice};
+use crate::slice::{Piece, slice_without};
 
 /// Where a piece stands; see the module's story.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,6 +77,13 @@ pub(crate) enum Outcome {
     Discard { entry: u32, generation: u32 },
 }
 
+/// Files among what stays as it is, and their bytes.
+fn kept_of(page: &Page, compared: &Comparison) -> (u64, u64) {
+    let entries = compared.kept.iter().filter_map(|index| page.entry(index).ok());
+    let files = entries.filter(|entry| entry.kind == EntryKind::File);
+    files.fold((0, 0), |(files, bytes), entry| (files + 1, bytes + entry.size))
+}
+
 /// One page's part of the ledger.
 #[derive(Debug)]
 pub struct PageLedger {
@@ -99,12 +107,19 @@ pub struct PageLedger {
     bytes: u64,
     bytes_durable: u64,
     failures: u64,
+    kept: (u64, u64),
 }
 
 impl PageLedger {
-    /// The ledger of a page of which nothing is known yet.
-    pub fn new(page: &Page, digest: Digest, kind: DigestKind, incarnation: Incarnation) -> Self {
-        let pieces = slice(page);
+    /// The ledger of a page of which nothing is known but what stays as it is at the target.
+    pub fn new(
+        page: &Page,
+        digest: Digest,
+        kind: DigestKind,
+        incarnation: Incarnation,
+        compared: &Comparison,
+    ) -> Self {
+        let pieces = slice_without(page, &compared.left());
         let is_other = |at: &u32| page.entries()[*at as usize].kind != EntryKind::File;
         let others = (0..page.entries().len() as u32).filter(is_other).collect();
         let mut large = BTreeMap::new();
@@ -152,8 +167,14 @@ impl PageLedger {
             files: 0,
             bytes: 0,
             bytes_durable: 0,
-            failures: 0,
+            failures: compared.failed.len() as u64,
+            kept: kept_of(page, compared),
         }
+    }
+
+    /// Notes in the log what was decided of a new page, before anything else.
+    pub(crate) fn log_compared(&mut self, compared: Comparison) {
+        self.append(JournalRecord::Compared(compared));
     }
 
     /// Rebuilds the state from the committed part of the page's log, `log_bytes` long. Gives the
@@ -187,6 +208,8 @@ impl PageLedger {
                 JournalRecord::Generation { entry, generation } => {
                     self.replay_generation(entry, generation);
                 }
+                // The page was cut by it.
+                JournalRecord::Compared(_) => {}
             }
         }
         self.log_bytes = log_bytes;
@@ -316,6 +339,11 @@ impl PageLedger {
     /// Whether every piece is durable or excepted.
     pub fn is_settled(&self) -> bool {
         self.unsettled == 0
+    }
+
+    /// Files that stay as they are at the target, and their bytes.
+    pub fn kept(&self) -> (u64, u64) {
+        self.kept
     }
 
     /// Files written, their bytes, the durable ones of these, and failed entries.

@@ -5,6 +5,7 @@
 //! by one *finish* piece, which is never fetched: it stands for the file's attributes and name.
 //! Directories and links are no pieces; they are made once all files are there.
 
+use penstock_proto::compared::EntrySet;
 use penstock_proto::manifest::{Entry, EntryKind, Page};
 use penstock_proto::slicing::Slicing;
 
@@ -65,6 +66,12 @@ pub fn travels_whole(slicing: &Slicing, entry: &Entry) -> bool {
 
 /// Cuts `page`. Takes time and memory in proportion to its entries and extents.
 pub fn slice(page: &Page) -> Vec<Piece> {
+    slice_without(page, &EntrySet::default())
+}
+
+/// Cuts `page` but for the entries `left`, which stay as they are at the target: a pack ends at a
+/// small file that is left, so that every file between its first and its last entry is in it.
+pub fn slice_without(page: &Page, left: &EntrySet) -> Vec<Piece> {
     let slicing = &page.slicing;
     let mut pieces = Vec::new();
     let mut pack: Option<(u32, u32, u32, u64)> = None;
@@ -76,6 +83,12 @@ pub fn slice(page: &Page) -> Vec<Piece> {
     for (index, entry) in page.entries().iter().enumerate() {
         let index = index as u32;
         if entry.kind != EntryKind::File {
+            continue;
+        }
+        if left.contains(index) {
+            if travels_whole(slicing, entry) {
+                close(&mut pack, &mut pieces);
+            }
             continue;
         }
         if slicing.is_split(entry.size) {
@@ -134,18 +147,21 @@ pub(crate) mod tests {
     }
 
     proptest! {
-        /// Promise (c): every byte of every file is in exactly one piece, whatever the sizes.
+        /// Promise (c): every byte of every file that is not left is in exactly one piece, and none of
+        /// the others, whatever the sizes.
         #[test]
         fn pieces_cover_every_byte_once(
             sizes in proptest::collection::vec(
                 prop_oneof![0u64..5000, 0u64..40 * MIB, 0u64..(1 << 33)], 0..20),
             pack_files in 1u32..10,
+            left in proptest::collection::btree_set(0u32..20, 0..20),
         ) {
             let slicing = Slicing { pack_files, ..Slicing::default() };
             let page = page_of(0, slicing, &sizes);
+            let left: EntrySet = left.into_iter().filter(|at| (*at as usize) < sizes.len()).collect();
             let mut covered = vec![0u64; sizes.len()];
             let mut finished = vec![0u32; sizes.len()];
-            for piece in slice(&page) {
+            for piece in slice_without(&page, &left) {
                 match piece {
                     Piece::Pack { first, end, files, bytes } => {
                         let inside: Vec<u32> = (first..end)
@@ -167,8 +183,11 @@ pub(crate) mod tests {
                     Piece::Finish { entry } => finished[entry as usize] += 1,
                 }
             }
-            prop_assert_eq!(covered, sizes.clone());
-            prop_assert!(finished.iter().all(|count| *count == 1));
+            for at in 0..sizes.len() {
+                let moved = !left.contains(at as u32);
+                prop_assert_eq!(covered[at], if moved { sizes[at] } else { 0 });
+                prop_assert_eq!(finished[at], u32::from(moved));
+            }
         }
     }
 }

@@ -17,6 +17,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
+use penstock_proto::compared::Comparison;
 use penstock_proto::digest::{Digest, DigestKind};
 use penstock_proto::journal::{EntryFailure, Incarnation, JournalRecord};
 use penstock_proto::manifest::Page;
@@ -80,6 +81,10 @@ pub struct PageCommit {
     pub bytes: u64,
     /// Failed entries.
     pub failures: u64,
+    /// Files that stay as they are at the target.
+    pub kept: u64,
+    /// Bytes of these.
+    pub kept_bytes: u64,
 }
 
 /// One commit of the ledger: append to the logs, then commit the heads.
@@ -105,6 +110,10 @@ pub struct PageStanding {
     pub bytes: u64,
     /// Failed entries.
     pub failures: u64,
+    /// Files that stay as they are at the target.
+    pub kept: u64,
+    /// Bytes of these.
+    pub kept_bytes: u64,
 }
 
 /// Where a transfer stands as a whole.
@@ -133,6 +142,10 @@ pub struct Totals {
     pub bytes_resumed: u64,
     /// Failed entries.
     pub failures: u64,
+    /// Files that stay as they are at the target.
+    pub kept: u64,
+    /// Bytes of these.
+    pub kept_bytes: u64,
 }
 
 #[derive(Debug)]
@@ -140,6 +153,8 @@ struct OpenPage {
     ledger: PageLedger,
     /// Missing pieces in random order; taken from the end.
     missing: Vec<u32>,
+    /// Missing pieces that may not be handed out before the log says how the page was cut.
+    held: Vec<u32>,
     /// Missing extents of files that may not be begun yet (E3).
     deferred: Vec<u32>,
     rechecks: VecDeque<Work>,
@@ -194,6 +209,8 @@ pub struct TransferMachine {
     sync_failures: u32,
     bytes_resumed: u64,
     failures_news: Vec<(u32, EntryFailure)>,
+    /// Pages wait for what was decided of them to be committed.
+    compared_news: bool,
 }
 
 impl LedgerCommit {
@@ -250,6 +267,7 @@ impl TransferMachine {
             sync_failures: 0,
             bytes_resumed,
             failures_news: Vec::new(),
+            compared_news: false,
         }
     }
 
@@ -277,7 +295,8 @@ impl TransferMachine {
     fn ahead_bytes(&self) -> u64 {
         let ahead = |page: &OpenPage| {
             let pieces = page.ledger.pieces();
-            let bytes = page.missing.iter().map(|piece| pieces[*piece as usize].bytes());
+            let missing = page.missing.iter().chain(&page.held);
+            let bytes = missing.map(|piece| pieces[*piece as usize].bytes());
             bytes.map(|bytes| bytes.max(64 * KIB)).sum::<u64>()
         };
         self.open.values().map(ahead).sum()
@@ -298,8 +317,11 @@ impl TransferMachine {
         log_bytes: u64,
         doubt_all: bool,
     ) {
+        let log: Vec<JournalRecord> = log.into_iter().collect();
+        let compared = compared_of(&log).cloned().unwrap_or_default();
         let number = page.number;
-        let mut ledger = PageLedger::new(page, digest, self.kind, self.incarnation);
+        let mut ledger =
+            PageLedger::new(page, digest, self.kind, self.incarnation, &compared);
         let rechecks = ledger.replay(log, log_bytes, doubt_all);
         self.urgent.extend(ledger.discards());
         let (_, bytes, _, _) = ledger.counts();
@@ -325,7 +347,28 @@ impl TransferMachine {
                 self.begun_bytes += bytes;
             }
         }
-        self.open.insert(number, OpenPage { ledger, missing, deferred: Vec::new(), rechecks });
+        let (held, deferred) = (Vec::new(), Vec::new());
+        self.insert_page(number, OpenPage { ledger, missing, held, deferred, rechecks });
+    }
+
+    /// Opens a new page of which `compared` says what stays as it is at the target. Its pieces are
+    /// handed out once that is committed: a resume then cuts the page in the same way.
+    pub fn handle_compared_page(&mut self, page: &Page, digest: Digest, compared: Comparison) {
+        let mut ledger = PageLedger::new(page, digest, self.kind, self.incarnation, &compared);
+        let number = page.number;
+        let news = compared.failed.iter().map(|failure| (number, *failure));
+        self.failures_news.extend(news);
+        ledger.log_compared(compared);
+        let mut held = ledger.fetchable();
+        held.shuffle(&mut self.rng);
+        let (missing, deferred) = (Vec::new(), Vec::new());
+        let rechecks = VecDeque::new();
+        self.insert_page(number, OpenPage { ledger, missing, held, deferred, rechecks });
+        self.compared_news = true;
+    }
+
+    fn insert_page(&mut self, number: u32, page: OpenPage) {
+        self.open.insert(number, page);
         if self.next_page == number {
             self.next_page += 1;
         }
@@ -707,6 +750,7 @@ impl TransferMachine {
             }
             let (append, log_bytes) = page.ledger.take_log();
             let (files, bytes, _, failures) = page.ledger.counts();
+            let (kept, kept_bytes) = page.ledger.kept();
             let digest = page.ledger.digest();
             let page = *number;
             pages.push(PageCommit {
@@ -718,6 +762,8 @@ impl TransferMachine {
                 files,
                 bytes,
                 failures,
+                kept,
+                kept_bytes,
             });
         }
         for (number, page) in &mut self.closed {
@@ -735,8 +781,11 @@ impl TransferMachine {
                 files: page.standing.files,
                 bytes: page.standing.bytes,
                 failures: page.standing.failures,
+                kept: page.standing.kept,
+                kept_bytes: page.standing.kept_bytes,
             });
         }
+        self.compared_news = false;
         self.finish_committing.append(&mut self.finish_next);
         self.again_committing.append(&mut self.again_next);
         self.discard_committing.append(&mut self.discard_next);
@@ -757,6 +806,11 @@ impl TransferMachine {
                 }
             }
         }
+        for cut in &commit.pages {
+            if let Some(page) = self.open.get_mut(&cut.page) {
+                page.missing.append(&mut page.held);
+            }
+        }
         for done in commit.pages.iter().filter(|page| page.complete) {
             let Some(page) = self.open.get(&done.page) else { continue };
             if !page.ledger.is_settled() || page.ledger.has_log() {
@@ -768,6 +822,8 @@ impl TransferMachine {
                 files: done.files,
                 bytes: done.bytes,
                 failures: done.failures,
+                kept: done.kept,
+                kept_bytes: done.kept_bytes,
             };
             self.open.remove(&done.page);
             self.closed.insert(done.page, ClosedPage { standing, log: Vec::new() });
@@ -778,7 +834,10 @@ impl TransferMachine {
     /// Whether something waits for a commit and for nothing else, so that committing now rather
     /// than at the next interval brings the transfer on.
     pub fn commit_is_urgent(&self) -> bool {
-        self.synced_news.is_some() || !self.finish_next.is_empty() || !self.again_next.is_empty()
+        self.compared_news
+            || self.synced_news.is_some()
+            || !self.finish_next.is_empty()
+            || !self.again_next.is_empty()
     }
 
     /// The greatest attempt number of any large file of an open page.
@@ -804,6 +863,8 @@ impl TransferMachine {
             totals.bytes += page.standing.bytes;
             totals.bytes_durable += page.standing.bytes;
             totals.failures += page.standing.failures;
+            totals.kept += page.standing.kept;
+            totals.kept_bytes += page.standing.kept_bytes;
         }
         for page in self.open.values() {
             let (files, bytes, durable, failures) = page.ledger.counts();
@@ -811,6 +872,9 @@ impl TransferMachine {
             totals.bytes += bytes;
             totals.bytes_durable += durable;
             totals.failures += failures;
+            let (kept, kept_bytes) = page.ledger.kept();
+            totals.kept += kept;
+            totals.kept_bytes += kept_bytes;
         }
         totals
     }
@@ -824,6 +888,14 @@ impl TransferMachine {
     pub fn standing(&self) -> (usize, u64) {
         (self.open.len(), self.synced)
     }
+}
+
+/// What a log says of how its page was compared with the target; `None` if it does not.
+pub fn compared_of(log: &[JournalRecord]) -> Option<&Comparison> {
+    log.iter().find_map(|record| match record {
+        JournalRecord::Compared(comparison) => Some(comparison),
+        _ => None,
+    })
 }
 
 /// The piece that is to be looked at again.

@@ -243,7 +243,7 @@ fn counts_survive_restarts_and_failed_syncs() {
 #[test]
 fn a_link_that_fails_again_is_counted_once() {
     let standing =
-        PageStanding { digest: Digest::default(), log_bytes: 0, files: 0, bytes: 0, failures: 1 };
+        PageStanding { digest: Digest::default(), log_bytes: 0, files: 0, bytes: 0, failures: 1, kept: 0, kept_bytes: 0 };
     let limits = WindowLimits::default();
     let (kind, incarnation) = (DigestKind::Blake3, Incarnation::default());
     let mut machine = TransferMachine::new(kind, incarnation, 0, [(0, standing)], limits, 1);

@@ -13,6 +13,7 @@
 //! | `read` | reads one request's bytes, hashes them, hands on frames |
 //! | `serve` | one lane at the source |
 //! | `target` | the target side: tasks by transfer |
+//! | `compare` | looks at what stands at the target before a page is opened |
 //! | `task` | one task: its machines, its threads, its reports |
 //! | `lane` | one lane at the target |
 //! | `write` | checks what arrives and writes it under temporary names |
@@ -22,6 +23,7 @@
 
 #![forbid(unsafe_code)]
 
+mod compare;
 mod hashing;
 mod lane;
 mod local;

@@ -497,6 +497,7 @@ impl Publisher<'_> {
         let mut made = 0;
         for (index, entry) in pieces.page.page.entries().iter().enumerate() {
             let outcome = match entry.kind {
+                _ if pieces.page.left.contains(index as u32) => continue,
                 EntryKind::File => continue,
                 EntryKind::Directory => {
                     let path = name::join(&self.shared.tree.root, &pieces.page.page.path(entry));
@@ -536,7 +537,7 @@ impl Publisher<'_> {
         let mut failures = Vec::new();
         let mut set = 0;
         for (index, entry) in pieces.page.page.entries().iter().enumerate().rev() {
-            if entry.kind != EntryKind::Directory {
+            if entry.kind != EntryKind::Directory || pieces.page.left.contains(index as u32) {
                 continue;
             }
             let path = name::join(&self.shared.tree.root, &pieces.page.page.path(entry));

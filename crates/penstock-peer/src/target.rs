@@ -15,13 +15,15 @@ use penstock_io::buffer::BufferPool;
 use penstock_io::net::{self, ConnectError, LaneStream, LocalBind, SocketOptions, Welcome};
 use penstock_io::store::{Kind, StoreIdentity, TemporaryKey, temporary_name};
 use penstock_io::sys;
+use penstock_proto::compared::Comparison;
 use penstock_proto::frame::{Hello, PROTOCOL_VERSION, PROTOCOL_VERSION_MIN};
 use penstock_proto::id::{LaneId, Name};
 use penstock_proto::journal::Incarnation;
-use penstock_proto::manifest::EntryKind;
+use penstock_proto::manifest::{EntryKind, Page};
 use penstock_proto::name;
 use penstock_proto::slicing::STRIDE_BYTES_MAX;
 
+use crate::compare::Comparer;
 use crate::read::place;
 use crate::stores::{Stores, chain, store_offline};
 use crate::task::{Reach, RunningTask, TaskParts, full_problem};
@@ -204,6 +206,12 @@ impl TargetPeer for TargetService {
         let marker = if never_synced { u64::MAX } else { marker };
         let incarnation = Incarnation { boot, mount, store: id_of(&identity) };
         Ok(TaskStart { incarnation, marker, durable_by })
+    }
+
+    fn compare(&self, spec: &TaskSpec, page: &Page) -> Result<Comparison, Problem> {
+        // Once a page: what is not mounted would look as if nothing were there (A5).
+        self.identify(spec)?;
+        Comparer::new(self.stores.target(&spec.store)?, spec, true).compare(page)
     }
 
     fn start(

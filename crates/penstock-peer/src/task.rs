@@ -21,7 +21,7 @@ use penstock_api::transfer::{Durability, LANES_MAX};
 use penstock_engine::epoch::{EpochLimits, EpochMachine, Publication};
 use penstock_engine::fetch::{FetchMachine, FetchedPiece, Item, LANE_SILENCE_MAX, Request};
 use penstock_engine::lanes::{LaneAction, LaneLimits, LaneMachine};
-use penstock_engine::slice::{Piece, slice};
+use penstock_engine::slice::{Piece, slice_without};
 use penstock_io::buffer::BufferPool;
 use penstock_io::net::{LANE_STACK_BYTES, LaneCloser};
 use penstock_io::store::{Source, StoreError, StoreIdentity, Target};
@@ -231,7 +231,7 @@ impl Shared {
             }
         }
         let page = self.control.page(number)?;
-        let pieces = slice(&page.page);
+        let pieces = slice_without(&page.page, &page.left);
         let page = Arc::new(Pieces { page, pieces });
         let mut pages = self.pages.lock().unwrap_or_else(PoisonError::into_inner);
         pages.push_back(Arc::clone(&page));

@@ -7,6 +7,7 @@
 //! three; a torn tail after a crash is recognised by that and cut off. The heads (how long a log
 //! was when last committed) are in the state database.
 
+use crate::compared::Comparison;
 use crate::digest::Digest;
 use crate::wire::{DecodeError, Reader, Writer};
 
@@ -65,6 +66,8 @@ pub enum FailurePhase {
     Publish,
     /// It was durable, and read again it was not what was written.
     ReadBack,
+    /// Something has its name at the target already, and the user wants that to be a failure.
+    Exists,
 }
 
 /// One failed entry (the ledger's exceptions).
@@ -115,6 +118,8 @@ pub enum JournalRecord {
         /// The attempt, from 0.
         generation: u32,
     },
+    /// What comparing the page with the target has decided; comes before anything of its pieces.
+    Compared(Comparison),
 }
 
 impl JournalRecord {
@@ -162,6 +167,10 @@ impl JournalRecord {
                 payload.u32(*generation);
                 6
             }
+            Self::Compared(comparison) => {
+                comparison.encode(&mut payload);
+                7
+            }
         };
         let payload = payload.into_bytes();
         let mut framed = Writer::over(std::mem::take(out));
@@ -199,6 +208,7 @@ impl JournalRecord {
                 entry: payload.u32("entry")?,
                 generation: payload.u32("generation")?,
             },
+            7 => Self::Compared(Comparison::decode(&mut payload)?),
             _ => return Err(DecodeError::Invalid("record type")),
         };
         payload.finish()?;
@@ -238,6 +248,7 @@ fn encode_failure(failure: &EntryFailure, out: &mut Writer) {
         FailurePhase::Write => 5,
         FailurePhase::Publish => 6,
         FailurePhase::ReadBack => 7,
+        FailurePhase::Exists => 8,
     });
     out.u16(failure.errno);
 }
@@ -254,6 +265,7 @@ fn decode_failure(input: &mut Reader<'_>) -> Result<EntryFailure, DecodeError> {
             5 => FailurePhase::Write,
             6 => FailurePhase::Publish,
             7 => FailurePhase::ReadBack,
+            8 => FailurePhase::Exists,
             _ => return Err(DecodeError::Invalid("failure phase")),
         },
         errno: input.u16("errno")?,
@@ -310,6 +322,11 @@ mod tests {
             JournalRecord::Missing { pieces: vec![9] },
             JournalRecord::Failed(failure),
             JournalRecord::Generation { entry: 8, generation: 1 },
+            JournalRecord::Compared(Comparison {
+                kept: [2, 3, 5].into_iter().collect(),
+                failed: vec![crate::compared::refused(7)],
+                existed: 4,
+            }),
         ]
     }
 

@@ -14,6 +14,7 @@
 //! | [`digest`] | stride digests and how they merge into the BLAKE3 of a file |
 //! | [`frame`] | the messages of a lane (normative text: `docs/protocol.md`) |
 //! | [`capability`] | the signed right to read one data set |
+//! | [`compared`] | what stays as it is at the target |
 //! | [`journal`] | the records of the ledger's page logs on disk |
 //! | [`task`] | work and reports between a controller and its peers |
 //! | [`wire`] | the little-endian reader and writer that all of them use |
@@ -22,6 +23,7 @@
 
 pub mod capability;
 pub mod checksum;
+pub mod compared;
 pub mod digest;
 pub mod frame;
 pub mod id;

@@ -154,6 +154,8 @@ fn head_of(page: &PageCommit) -> Head {
         files: page.files,
         bytes: page.bytes,
         failures: page.failures,
+        kept: page.kept,
+        kept_bytes: page.kept_bytes,
     };
     Head { standing, complete: page.complete }
 }

@@ -63,6 +63,7 @@ impl Inner {
             digest_list: request.options.digest_list,
             lanes_max: request.options.lanes_max,
             lanes: request.options.lanes,
+            update: request.options.update.clone(),
         };
         let generation_max = generation_max(&journal.join("logs"));
         let mut pages = files(&journal.join("pages")).into_iter().filter_map(|path| page(&path));
@@ -89,7 +90,7 @@ fn files(directory: &Path) -> Vec<PathBuf> {
 fn page(path: &Path) -> Option<TaskPage> {
     let encoded = fs::read(path).ok()?;
     let page = Arc::new(Page::decode(&encoded).ok()?);
-    Some(TaskPage { page, digest: page_digest(&encoded) })
+    Some(TaskPage { page, digest: page_digest(&encoded), left: Arc::default() })
 }
 
 /// The last attempt at any file of which the logs know; see `runner::journal` for their layout.

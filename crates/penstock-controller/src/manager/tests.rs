@@ -53,6 +53,10 @@ impl TargetPeer for FakePeer {
         unused()
     }
 
+    fn compare(&self, _: &TaskSpec, _: &Page) -> Result<Comparison, Problem> {
+        unused()
+    }
+
     fn start(&self, _: &TaskSpec, _: Arc<dyn TaskControl>) -> Result<Arc<dyn Task>, Problem> {
         unused()
     }

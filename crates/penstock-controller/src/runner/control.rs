@@ -7,6 +7,7 @@ use std::time::Duration;
 use penstock_api::problem::{Exit, Problem};
 use penstock_api::task::{Report, TaskControl, TaskPage, WorkReply};
 use penstock_engine::transfer::TransferMachine;
+use penstock_proto::compared::EntrySet;
 use penstock_proto::digest::Digest;
 use penstock_proto::manifest::{Page, page_digest};
 
@@ -17,6 +18,8 @@ const PAGES_KEPT: usize = 48;
 
 /// The machine of a transfer and what belongs to it, as several threads use it.
 pub(crate) struct Shared {
+    /// Whether pages are compared with the target, so that logs begin with what was decided.
+    compares: bool,
     machine: Mutex<TransferMachine>,
     journal: Mutex<Journal>,
     pages: Mutex<VecDeque<TaskPage>>,
@@ -26,8 +29,9 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    pub(crate) fn new(machine: TransferMachine, journal: Journal) -> Self {
+    pub(crate) fn new(machine: TransferMachine, journal: Journal, compares: bool) -> Self {
         Self {
+            compares,
             machine: Mutex::new(machine),
             journal: Mutex::new(journal),
             pages: Mutex::new(VecDeque::new()),
@@ -81,10 +85,10 @@ impl Shared {
     }
 
     /// Keeps a decoded page in memory.
-    pub(crate) fn remember(&self, page: Page, digest: Digest) -> Arc<Page> {
-        let page = Arc::new(page);
+    pub(crate) fn remember(&self, page: Page, digest: Digest, left: EntrySet) -> TaskPage {
+        let page = TaskPage { page: Arc::new(page), digest, left: Arc::new(left) };
         let mut pages = self.pages.lock().unwrap_or_else(PoisonError::into_inner);
-        pages.push_back(TaskPage { page: Arc::clone(&page), digest });
+        pages.push_back(page.clone());
         if pages.len() > PAGES_KEPT {
             pages.pop_front();
         }
@@ -108,8 +112,11 @@ impl Shared {
         };
         let encoded = self.journal().read_page(number)?.ok_or_else(gone)?;
         let page = Page::decode(&encoded).map_err(|cause| gone().because(cause))?;
-        let digest = page_digest(&encoded);
-        Ok(TaskPage { page: self.remember(page, digest), digest })
+        let left = match self.compares {
+            true => self.journal().read_compared(number)?.left(),
+            false => EntrySet::default(),
+        };
+        Ok(self.remember(page, page_digest(&encoded), left))
     }
 }
 

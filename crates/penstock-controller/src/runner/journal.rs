@@ -17,6 +17,8 @@ use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 
 use penstock_api::problem::{Exit, Problem};
+use penstock_engine::transfer::compared_of;
+use penstock_proto::compared::Comparison;
 use penstock_proto::journal::JournalRecord;
 use penstock_proto::wire::Reader;
 
@@ -100,13 +102,20 @@ impl Journal {
             records.push(record);
             sound = bytes.len() - input.remaining();
         }
-        if (sound as u64) < log_bytes {
+        if (sound as u64) < log_bytes && log_bytes < u64::MAX {
             tracing::warn!(
                 path = %path.display(), sound, log_bytes,
                 "a page log is shorter than was committed: what it lost is fetched again"
             );
         }
         Ok((records, sound as u64))
+    }
+
+    /// What the log of a page says of how it was compared with the target; nothing stays if it does
+    /// not say. It is committed before anything of the page is handed out.
+    pub(crate) fn read_compared(&self, page: u32) -> Result<Comparison, Problem> {
+        let log = self.read_log(page, u64::MAX)?.0;
+        Ok(compared_of(&log).cloned().unwrap_or_default())
     }
 
     /// Appends to a page's log, so that it is `log_bytes` long afterwards; an uncommitted tail of

@@ -26,7 +26,10 @@ use penstock_api::problem::{Exit, Problem};
 use penstock_api::scan::{PageSource, ScanSummary};
 use penstock_api::task::{SourceAccess, TargetPeer, Task, TaskSpec};
 use penstock_api::transfer::{Encryption, FailedItem, PathText, Progress, TransferOptions};
-use penstock_engine::transfer::{LedgerCommit, PageStanding, Phase, TransferMachine, WindowLimits};
+use penstock_engine::transfer::{
+    LedgerCommit, PageStanding, Phase, TransferMachine, WindowLimits, compared_of,
+};
+use penstock_proto::compared::Comparison;
 use penstock_proto::frame::Framing;
 use penstock_proto::id::{Name, TransferId};
 use penstock_proto::journal::JournalRecord;
@@ -34,7 +37,7 @@ use penstock_proto::manifest::{Page, page_digest};
 
 use control::Shared;
 use journal::Journal;
-use pages::{Pulled, Puller};
+use pages::{Compare, Pulled, Puller};
 
 /// Longest time between two commits of the ledger (A7).
 const COMMIT_INTERVAL: Duration = Duration::from_millis(900);
@@ -174,6 +177,7 @@ struct Run {
     shared: Arc<Shared>,
     task: Arc<dyn Task>,
     puller: Puller,
+    compare: Option<Compare>,
     /// Heads of an earlier run that are not opened yet.
     known: BTreeMap<u32, PageHead>,
     doubt_all: bool,
@@ -207,9 +211,14 @@ impl Run {
             );
         }
         let machine = machine_of(&input.options, &head, &start.incarnation, doubt_all, input.id);
-        let shared = Arc::new(Shared::new(machine, journal));
+        let shared = Arc::new(Shared::new(machine, journal, spec.update.compares()));
         input.control.update(|view| view.durable_by.clone_from(&start.durable_by));
-        let (known, found) = open_earlier(&shared, head.pages, doubt_all)?;
+        let compares = spec.update.compares();
+        let (known, found) = open_earlier(&shared, head.pages, doubt_all, compares)?;
+        let compare = compare_of(
+            &input.peer,
+            &TaskSpec { store_id: start.incarnation.store, ..spec.clone() },
+        );
         let task = input.peer.start(&spec, Arc::clone(&shared) as _)?;
         let now = Instant::now();
         let scan_committed = head.scan.is_some();
@@ -223,7 +232,8 @@ impl Run {
             peer: input.peer,
             heads: input.heads,
             control: input.control,
-            puller: Puller::start(input.pages, Arc::clone(&shared)),
+            puller: Puller::start(input.pages, Arc::clone(&shared), compare.clone()),
+            compare,
             shared,
             task,
             known,
@@ -284,8 +294,8 @@ impl Run {
                 continue;
             }
             match self.puller.page(number)? {
-                Some(Pulled::Page(encoded)) => {
-                    self.open_new(number, &encoded)?;
+                Some(Pulled::Page(encoded, compared)) => {
+                    self.open_new(number, &encoded, compared)?;
                     opened = true;
                 }
                 Some(Pulled::End) => opened |= self.end_scan(),
@@ -303,13 +313,23 @@ impl Run {
         true
     }
 
-    fn open_new(&mut self, number: u32, encoded: &[u8]) -> Result<(), Problem> {
+    fn open_new(
+        &mut self,
+        number: u32,
+        encoded: &[u8],
+        compared: Comparison,
+    ) -> Result<(), Problem> {
         let page = self.check_page(number, encoded)?;
         self.shared.journal().write_page(number, encoded)?;
         let digest = page_digest(encoded);
         count_found(&mut self.found, &page);
-        let page = self.shared.remember(page, digest);
-        self.shared.machine().handle_page(&page, digest, Vec::new(), 0, false);
+        let page = self.shared.remember(page, digest, compared.left()).page;
+        let mut machine = self.shared.machine();
+        if self.compare.is_some() {
+            machine.handle_compared_page(&page, digest, compared);
+        } else {
+            machine.handle_page(&page, digest, Vec::new(), 0, false);
+        }
         Ok(())
     }
 
@@ -321,8 +341,16 @@ impl Run {
         };
         let page = self.check_page(head.page, &encoded)?;
         let (log, log_bytes) = self.shared.journal().read_log(head.page, head.log_bytes)?;
+        if compared_of(&log).is_none()
+            && let Some(compare) = &self.compare
+        {
+            // Nothing of it was handed out before what was decided of it was committed.
+            let compared = compare(&page)?;
+            return self.open_new(head.page, &encoded, compared);
+        }
+        let compared = compared_of(&log).cloned().unwrap_or_default();
         count_found(&mut self.found, &page);
-        let page = self.shared.remember(page, head.digest);
+        let page = self.shared.remember(page, head.digest, compared.left()).page;
         let mut machine = self.shared.machine();
         machine.handle_page(&page, head.digest, log, log_bytes, self.doubt_all);
         Ok(())
@@ -371,6 +399,8 @@ impl Run {
             files: page.files,
             bytes: page.bytes,
             failures: page.failures,
+            kept: page.kept,
+            kept_bytes: page.kept_bytes,
         });
         let heads = HeadCommit {
             pages: pages.collect(),
@@ -471,7 +501,8 @@ impl Run {
             bytes_resumed: totals.bytes_resumed,
             bytes_resent: figures.bytes_resent,
             repairs: figures.repairs,
-            skipped: scan.map_or(0, |scan| scan.skipped),
+            skipped: totals.kept + scan.map_or(0, |scan| scan.skipped),
+            bytes_skipped: totals.kept_bytes,
             errors: totals.failures
                 + scan.map_or(0, |scan| scan.errors.len() as u64 + scan.errors_more),
             lanes: figures.lanes,
@@ -511,7 +542,14 @@ fn spec_of(input: &RunInput, head: &LedgerHead) -> TaskSpec {
         digest_list: input.options.digest_list,
         lanes_max: input.options.lanes_max,
         lanes: input.options.lanes,
+        update: input.options.update.clone(),
     }
+}
+
+/// How pages are compared with the target, if they are.
+fn compare_of(peer: &Arc<dyn TargetPeer>, spec: &TaskSpec) -> Option<Compare> {
+    let (peer, spec) = (Arc::clone(peer), spec.clone());
+    spec.update.compares().then(|| Arc::new(move |page: &Page| peer.compare(&spec, page)) as _)
 }
 
 /// Entries, files and bytes that a scan has found.
@@ -523,6 +561,7 @@ fn open_earlier(
     shared: &Shared,
     heads: Vec<PageHead>,
     doubt_all: bool,
+    compares: bool,
 ) -> Result<(BTreeMap<u32, PageHead>, Found), Problem> {
     let complete = |page: &PageHead| page.complete && !doubt_all;
     let (done, open): (Vec<_>, Vec<_>) = heads.into_iter().partition(complete);
@@ -533,7 +572,7 @@ fn open_earlier(
     for page in open {
         // What an earlier run wrote is looked at before anything else is synced: a sync that fails
         // must find all that it may have lost (A4).
-        let opened = if doubt_all { None } else { open_kept(shared, &page)? };
+        let opened = if doubt_all { None } else { open_kept(shared, &page, compares)? };
         match opened {
             Some(opened) => count_found(&mut found, &opened),
             None => drop(known.insert(page.page, page)),
@@ -543,13 +582,20 @@ fn open_earlier(
 }
 
 /// Opens a page of an earlier run from the journal store; `None` if it is not there whole.
-fn open_kept(shared: &Shared, head: &PageHead) -> Result<Option<Page>, Problem> {
+fn open_kept(
+    shared: &Shared,
+    head: &PageHead,
+    compares: bool,
+) -> Result<Option<Page>, Problem> {
     let kept = shared.journal().read_page(head.page)?;
     let whole = kept.filter(|encoded| page_digest(encoded) == head.digest);
     let Some(page) = whole.and_then(|encoded| Page::decode(&encoded).ok()) else {
         return Ok(None);
     };
     let (log, log_bytes) = shared.journal().read_log(head.page, head.log_bytes)?;
+    if compares && compared_of(&log).is_none() {
+        return Ok(None);
+    }
     shared.machine().handle_page(&page, head.digest, log, log_bytes, false);
     Ok(Some(page))
 }
@@ -591,6 +637,8 @@ fn machine_of(
             files: page.files,
             bytes: page.bytes,
             failures: page.failures,
+            kept: page.kept,
+            kept_bytes: page.kept_bytes,
         };
         (page.page, standing)
     });

@@ -3,8 +3,10 @@
 use penstock_api::heads::LedgerHead;
 use penstock_api::problem::{Exit, Problem};
 use penstock_api::scan::ScanSummary;
+use penstock_api::task::TaskPage;
 use penstock_api::transfer::{FailedItem, PathText};
-use penstock_engine::slice::{Piece, slice};
+use penstock_engine::slice::{Piece, slice_without};
+use penstock_engine::transfer::compared_of;
 use penstock_proto::checksum::format_line;
 use penstock_proto::journal::{DigestForm, EntryDigest, EntryFailure, FailurePhase, JournalRecord};
 use penstock_proto::manifest::Page;
@@ -77,6 +79,7 @@ fn words(phase: FailurePhase) -> (&'static str, &'static str) {
         FailurePhase::ReadBack => {
             ("readback", "read again at the target it is not what was written")
         }
+        FailurePhase::Exists => ("exists", "exists at the target already"),
     }
 }
 
@@ -107,7 +110,7 @@ pub(crate) fn write_lists(
         for page_head in with_failures.clone() {
             let page = shared.read_page(page_head.page)?;
             let log = shared.journal().read_log(page_head.page, page_head.log_bytes)?.0;
-            for failure in failures_of(&log, &slice(&page.page)) {
+            for failure in failures_of(&log, &slice_without(&page.page, &page.left)) {
                 tally.count(failure.phase);
                 if let Some(item) = failed_item(&page.page, &failure) {
                     write_item(out, &failures_path, &item)?;
@@ -121,7 +124,7 @@ pub(crate) fn write_lists(
             for page_head in &head.pages {
                 let page = shared.read_page(page_head.page)?;
                 let log = shared.journal().read_log(page_head.page, page_head.log_bytes)?.0;
-                write_digests(out, &digests_path, root, &page.page, &log)?;
+                write_digests(out, &digests_path, root, &page, &log)?;
             }
             Ok(())
         })?;
@@ -140,19 +143,24 @@ fn write_item(
 
 /// The failures that a log ends with. What a later record says of a piece takes the place of what
 /// an earlier one said: an entry of a pack that was fetched again has failed only if it did then.
-/// Large files lie between the entries of packs, and are not theirs.
+/// Large files lie between the entries of packs, and are not theirs; nor is what was refused before.
 fn failures_of(log: &[JournalRecord], pieces: &[Piece]) -> Vec<EntryFailure> {
     let mut failed = std::collections::BTreeMap::new();
-    let large: std::collections::BTreeSet<u32> = pieces
+    let mut apart: std::collections::BTreeSet<u32> = pieces
         .iter()
         .filter_map(|piece| match piece {
             Piece::Finish { entry } => Some(*entry),
             _ => None,
         })
         .collect();
+    let refused = compared_of(log).map(|compared| compared.failed.as_slice()).unwrap_or_default();
+    for failure in refused {
+        apart.insert(failure.entry);
+        failed.insert(failure.entry, *failure);
+    }
     let forget = |failed: &mut std::collections::BTreeMap<u32, EntryFailure>, piece: u32| {
         if let Some(Piece::Pack { first, end, .. }) = pieces.get(piece as usize) {
-            failed.retain(|entry, _| large.contains(entry) || !(first..end).contains(&entry));
+            failed.retain(|entry, _| apart.contains(entry) || !(first..end).contains(&entry));
         }
     };
     for record in log {
@@ -179,10 +187,11 @@ fn write_digests(
     out: &mut dyn std::io::Write,
     path: &std::path::Path,
     root: &PathText,
-    page: &Page,
+    page: &TaskPage,
     log: &[JournalRecord],
 ) -> Result<(), Problem> {
-    let pieces = slice(page);
+    let pieces = slice_without(&page.page, &page.left);
+    let page = &page.page;
     let mut digests: std::collections::BTreeMap<u32, EntryDigest> =
         std::collections::BTreeMap::new();
     for record in log {

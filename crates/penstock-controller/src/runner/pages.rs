@@ -1,4 +1,5 @@
-//! Pulls pages from the source ahead of their need, on a thread of its own.
+//! Pulls pages from the source ahead of their need, and compares them with the target, on a thread
+//! of its own.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -7,8 +8,9 @@ use std::time::Duration;
 
 use penstock_api::problem::{Exit, Problem};
 use penstock_api::scan::{PageReply, PageSource, ScanSummary};
+use penstock_proto::compared::Comparison;
 use penstock_proto::digest::Digest;
-use penstock_proto::manifest::page_digest;
+use penstock_proto::manifest::{Page, page_digest};
 
 use super::control::Shared;
 
@@ -22,12 +24,20 @@ const RETRY: (Duration, Duration) = (Duration::from_millis(200), Duration::from_
 /// How long a run waits for a page that it has lost, before it ends for now.
 const AGAIN_MAX: Duration = Duration::from_secs(30);
 
+/// Compares a page with the target.
+pub(crate) type Compare = Arc<dyn Fn(&Page) -> Result<Comparison, Problem> + Send + Sync>;
+
 /// What was pulled.
 pub(crate) enum Pulled {
-    /// An encoded page.
-    Page(Vec<u8>),
+    /// An encoded page, and what comparing it with the target has decided.
+    Page(Vec<u8>, Comparison),
     /// The scan is complete: see [`Puller::end`].
     End,
+}
+
+/// Compares an encoded page; one that is broken is told by whoever opens it.
+fn compare_encoded(compare: &Compare, encoded: &[u8]) -> Result<Comparison, Problem> {
+    Page::decode(encoded).map_or_else(|_| Ok(Comparison::default()), |page| compare(&page))
 }
 
 #[derive(Default)]
@@ -35,7 +45,7 @@ struct State {
     next: Option<u32>,
     again: Option<(u32, Digest)>,
     again_reply: Option<Result<Vec<u8>, Problem>>,
-    pulled: BTreeMap<u32, Vec<u8>>,
+    pulled: BTreeMap<u32, (Vec<u8>, Comparison)>,
     end: Option<ScanSummary>,
     problem: Option<Problem>,
     waiting: String,
@@ -55,13 +65,17 @@ pub(crate) struct Puller {
 
 impl Puller {
     /// Starts the thread; it idles until the first page is asked for.
-    pub(crate) fn start(source: Box<dyn PageSource>, shared: Arc<Shared>) -> Self {
+    pub(crate) fn start(
+        source: Box<dyn PageSource>,
+        shared: Arc<Shared>,
+        compare: Option<Compare>,
+    ) -> Self {
         let inner = Arc::new(Inner { state: Mutex::new(State::default()), wake: Condvar::new() });
         let thread = {
             let inner = Arc::clone(&inner);
             std::thread::Builder::new()
                 .name("pages".to_owned())
-                .spawn(move || inner.pull(source, &shared))
+                .spawn(move || inner.pull(source, &shared, compare.as_ref()))
                 .ok()
         };
         Self { inner, thread }
@@ -74,9 +88,9 @@ impl Puller {
         if let Some(problem) = state.problem.take() {
             return Err(problem);
         }
-        if let Some(page) = state.pulled.remove(&number) {
+        if let Some((page, compared)) = state.pulled.remove(&number) {
             self.inner.wake.notify_all();
-            return Ok(Some(Pulled::Page(page)));
+            return Ok(Some(Pulled::Page(page, compared)));
         }
         if let Some(end) = &state.end
             && number >= end.pages
@@ -133,15 +147,27 @@ impl Inner {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn pull(&self, mut source: Box<dyn PageSource>, shared: &Shared) {
+    fn pull(
+        &self,
+        mut source: Box<dyn PageSource>,
+        shared: &Shared,
+        compare: Option<&Compare>,
+    ) {
         let mut delay = RETRY.0;
         loop {
             let Some(wanted) = self.next_wanted() else { return };
             let (number, again) = wanted;
-            match source.page(number, WAIT_MS) {
-                Ok(reply) => {
+            let pulled = source.page(number, WAIT_MS).and_then(|reply| {
+                let compared = compare.filter(|_| again.is_none()).map(|compare| match &reply {
+                    PageReply::Page(encoded) => compare_encoded(compare, encoded),
+                    _ => Ok(Comparison::default()),
+                });
+                Ok((reply, compared.transpose()?.unwrap_or_default()))
+            });
+            match pulled {
+                Ok((reply, compared)) => {
                     delay = RETRY.0;
-                    self.take(number, again, reply);
+                    self.take(number, again, reply, compared);
                 }
                 Err(problem) if problem.exit == Exit::Temporary => {
                     let seconds = delay.as_secs_f64();
@@ -182,7 +208,13 @@ impl Inner {
         }
     }
 
-    fn take(&self, number: u32, again: Option<Digest>, reply: PageReply) {
+    fn take(
+        &self,
+        number: u32,
+        again: Option<Digest>,
+        reply: PageReply,
+        compared: Comparison,
+    ) {
         let mut state = self.lock();
         state.waiting.clear();
         if let Some(digest) = again {
@@ -202,7 +234,7 @@ impl Inner {
         }
         match reply {
             PageReply::Page(encoded) => {
-                state.pulled.insert(number, encoded);
+                state.pulled.insert(number, (encoded, compared));
                 state.next = Some(number + 1);
             }
             PageReply::NotYet => "the scan at the source".clone_into(&mut state.waiting),

@@ -74,7 +74,7 @@ fn write(
         })
         .map_err(&failed)?;
     let mut statement = transaction
-        .prepare_cached("INSERT OR REPLACE INTO page VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)")
+        .prepare_cached("INSERT OR REPLACE INTO page VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)")
         .map_err(&failed)?;
     for head in &commit.pages {
         statement
@@ -87,6 +87,8 @@ fn write(
                 to_sql(head.files),
                 to_sql(head.bytes),
                 to_sql(head.failures),
+                to_sql(head.kept),
+                to_sql(head.kept_bytes),
             ])
             .map_err(&failed)?;
     }
@@ -108,7 +110,7 @@ fn load(reader: &Connection, transfer: TransferId) -> Result<LedgerHead, StateEr
     let Some((scan, epoch, store)) = row else { return Ok(LedgerHead::default()) };
     let mut query = snapshot
         .prepare_cached(
-            "SELECT page, digest, log_bytes, complete, files, bytes, failures
+            "SELECT page, digest, log_bytes, complete, files, bytes, failures, kept, kept_bytes
              FROM page WHERE transfer = ?1 ORDER BY page",
         )
         .map_err(&failed)?;
@@ -129,6 +131,8 @@ fn page_of(row: &Row<'_>) -> rusqlite::Result<PageHead> {
         files: from_sql(row.get(4)?),
         bytes: from_sql(row.get(5)?),
         failures: from_sql(row.get(6)?),
+        kept: from_sql(row.get(7)?),
+        kept_bytes: from_sql(row.get(8)?),
     })
 }
 
@@ -150,6 +154,8 @@ mod tests {
             files: 3,
             bytes: u64::MAX,
             failures: 1,
+            kept: 2,
+            kept_bytes: 7,
         }
     }
 

@@ -1,0 +1,58 @@
+//! How a transfer treats what is at the target already.
+
+use serde::{Deserialize, Serialize};
+
+use crate::transfer::PathText;
+
+/// When a file at the target counts as the same as the source's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Compare {
+    /// Same size and same time of last modification, to the nanosecond.
+    #[default]
+    SizeTime,
+    /// Same size and same digest: both sides read and hash every file that has the same size.
+    Digest,
+}
+
+/// What happens to an item whose name is taken at the target by something that is not the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum IfExists {
+    /// It is replaced, in one step, when the new one is complete and durable.
+    #[default]
+    Replace,
+    /// It stays, and the item counts as skipped.
+    Skip,
+    /// It is replaced if the source's is modified later, else it stays.
+    Newer,
+    /// It stays, and the item counts as failed.
+    Fail,
+}
+
+/// How a transfer treats what is at the target already. The default replaces everything.
+#[derive(Clone, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct UpdateOptions {
+    /// Leave what is the same as at the source.
+    pub sync: bool,
+    /// When it is the same.
+    pub compare: Compare,
+    /// What happens where it is not.
+    pub if_exists: IfExists,
+    /// Delete at the target what is not at the source, once everything else is done (C3).
+    pub delete: bool,
+    /// Delete this many items at most, or none if there are more; `None` refuses to delete more
+    /// than half of what is at the target.
+    pub max_delete: Option<u64>,
+    /// What is replaced or deleted goes into this directory, relative to the root of the data set
+    /// at the target.
+    pub backup_dir: Option<PathText>,
+}
+
+impl UpdateOptions {
+    /// Whether the target looks at what it has before it takes anything.
+    pub fn compares(&self) -> bool {
+        self.sync || self.delete || self.if_exists != IfExists::Replace
+    }
+}

@@ -1,0 +1,236 @@
+//! Compares a page with what stands at the target, before the page is opened in the ledger.
+//!
+//! One stat for each entry decides, by size and time of last modification (of links, by their
+//! text); a few threads share a page, because on a network file system a stat is a round trip. What
+//! stays as it is gets the mode and the time of the source where those differ: that is all of it
+//! that is ever touched.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use penstock_api::problem::Problem;
+use penstock_api::task::{SourceAccess, TaskSpec};
+use penstock_api::update::{IfExists, UpdateOptions};
+use penstock_io::store::{Dir, DirCache, Kind, Meta, StoreError, Target};
+use penstock_io::sys;
+use penstock_proto::compared::{Comparison, refused};
+use penstock_proto::journal::EntryFailure;
+use penstock_proto::manifest::{Entry, EntryKind, Page};
+
+use crate::read::place;
+use crate::stores::chain;
+use crate::task::{full_problem, is_of_store};
+
+/// Threads that share a page.
+const THREADS: usize = 4;
+/// Fewer entries than this are not worth a thread.
+const ENTRIES_PER_THREAD: usize = 512;
+
+/// What becomes of an entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// It is moved: there is nothing of its name.
+    New,
+    /// It is moved, and takes the place of what is there.
+    Replace,
+    /// It stays.
+    Keep,
+    /// It stays, and has failed.
+    Refuse,
+}
+
+/// What a comparison needs to know.
+#[derive(Clone)]
+pub(crate) struct Comparer {
+    pub(crate) target: Target,
+    root: Vec<u8>,
+    update: UpdateOptions,
+    mode_mask: u32,
+    /// Whether what stays gets its attributes: not if nothing may be touched.
+    pub(crate) touches: bool,
+}
+
+impl Comparer {
+    pub(crate) fn new(target: Target, spec: &TaskSpec, touches: bool) -> Self {
+        let own = matches!(spec.source, SourceAccess::Local { .. });
+        Self {
+            target,
+            root: spec.root.0.clone(),
+            update: spec.update.clone(),
+            mode_mask: if own { 0o7777 } else { 0o777 },
+            touches,
+        }
+    }
+
+    /// Compares a whole page. Blocks; see the module's story.
+    ///
+    /// # Errors
+    /// The store is at fault.
+    pub(crate) fn compare(&self, page: &Page) -> Result<Comparison, Problem> {
+        let mut kept = Vec::new();
+        let mut failed: Vec<EntryFailure> = Vec::new();
+        let mut existed = 0;
+        for (index, (verdict, there)) in self.verdicts(page)?.into_iter().enumerate() {
+            existed += u32::from(there.is_some());
+            match verdict {
+                Verdict::Keep => kept.push(index as u32),
+                Verdict::Refuse => failed.push(refused(index as u32)),
+                Verdict::New | Verdict::Replace => {}
+            }
+        }
+        Ok(Comparison { kept: kept.into_iter().collect(), failed, existed })
+    }
+
+    /// The verdict of every entry, and what is there.
+    pub(crate) fn verdicts(&self, page: &Page) -> Result<Vec<(Verdict, Option<Meta>)>, Problem> {
+        let count = page.entries().len();
+        let threads = (count / ENTRIES_PER_THREAD).clamp(1, THREADS);
+        let share = count.div_ceil(threads).max(1);
+        if threads == 1 {
+            return self.part(page, 0..count);
+        }
+        let parts: Vec<_> = std::thread::scope(|scope| {
+            let spawn = |first: usize| {
+                let range = first..(first + share).min(count);
+                scope.spawn(move || self.part(page, range))
+            };
+            let handles: Vec<_> = (0..count).step_by(share).map(spawn).collect();
+            handles.into_iter().map(std::thread::ScopedJoinHandle::join).collect()
+        });
+        let mut verdicts = Vec::with_capacity(count);
+        for part in parts {
+            match part {
+                Ok(part) => verdicts.extend(part?),
+                Err(panic) => std::panic::resume_unwind(panic),
+            }
+        }
+        Ok(verdicts)
+    }
+
+    fn part(
+        &self,
+        page: &Page,
+        range: Range<usize>,
+    ) -> Result<Vec<(Verdict, Option<Meta>)>, Problem> {
+        let mut dirs = Dirs { cache: DirCache::default(), absent: None };
+        let entries = &page.entries()[range];
+        entries
+            .iter()
+            .map(|entry| match self.entry(page, entry, &mut dirs) {
+                Err(error) if is_of_store(&self.target, &error) => Err(full_problem(&error)),
+                Err(error) => {
+                    // Moving it will fail in the same way, and tell.
+                    tracing::debug!(error = %chain(&error), "an entry could not be compared");
+                    Ok((Verdict::New, None))
+                }
+                Ok(found) => Ok(found),
+            })
+            .collect()
+    }
+
+    fn entry(
+        &self,
+        page: &Page,
+        entry: &Entry,
+        dirs: &mut Dirs,
+    ) -> Result<(Verdict, Option<Meta>), StoreError> {
+        let (parent, leaf) = place(&self.root, page, entry);
+        let Some(dir) = dirs.get(&self.target, &parent)? else { return Ok((Verdict::New, None)) };
+        let Some(there) = self.target.meta(&dir, &leaf)? else { return Ok((Verdict::New, None)) };
+        let verdict = self.verdict(page, entry, &dir, &leaf, &there)?;
+        if verdict == Verdict::Keep && self.touches {
+            self.refresh(entry, &dir, &leaf, &there)?;
+        }
+        Ok((verdict, Some(there)))
+    }
+
+    fn verdict(
+        &self,
+        page: &Page,
+        entry: &Entry,
+        dir: &Dir,
+        leaf: &[u8],
+        there: &Meta,
+    ) -> Result<Verdict, StoreError> {
+        if entry.kind == EntryKind::Directory {
+            return Ok(Verdict::Replace);
+        }
+        if self.update.sync && self.is_same(page, entry, dir, leaf, there)? {
+            return Ok(Verdict::Keep);
+        }
+        Ok(match self.update.if_exists {
+            IfExists::Replace => Verdict::Replace,
+            IfExists::Skip => Verdict::Keep,
+            IfExists::Newer if entry.mtime > there.mtime => Verdict::Replace,
+            IfExists::Newer => Verdict::Keep,
+            IfExists::Fail => Verdict::Refuse,
+        })
+    }
+
+    fn is_same(
+        &self,
+        page: &Page,
+        entry: &Entry,
+        dir: &Dir,
+        leaf: &[u8],
+        there: &Meta,
+    ) -> Result<bool, StoreError> {
+        match (entry.kind, there.kind) {
+            (EntryKind::File, Kind::File) => {
+                Ok(entry.size == there.size && entry.mtime == there.mtime)
+            }
+            (EntryKind::Symlink, Kind::Symlink) => {
+                let text = page.link(entry);
+                Ok(there.size == text.len() as u64 && self.target.read_link(dir, leaf)? == text)
+            }
+            _ => Ok(false),
+        }
+    }
+
+    /// Gives what is the same the source's mode and time, where they differ. What stays for
+    /// another reason is not the source's, and stays as it is.
+    fn refresh(
+        &self,
+        entry: &Entry,
+        dir: &Dir,
+        leaf: &[u8],
+        there: &Meta,
+    ) -> Result<(), StoreError> {
+        let mode = entry.mode & self.mode_mask;
+        match (entry.kind, there.kind) {
+            (EntryKind::Symlink, Kind::Symlink) if there.mtime != entry.mtime => {
+                self.target.set_link_times(dir, leaf, entry.mtime)
+            }
+            (EntryKind::File, Kind::File)
+                if there.size == entry.size
+                    && there.mtime == entry.mtime
+                    && there.mode & 0o7777 != mode =>
+            {
+                self.target.open_written(dir, leaf)?.finish(mode, entry.mtime, false)
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// The directories of a page, and the last one that is not there: all that is in it is new.
+struct Dirs {
+    cache: DirCache,
+    absent: Option<Arc<[u8]>>,
+}
+
+impl Dirs {
+    fn get(&mut self, target: &Target, path: &[u8]) -> Result<Option<Dir>, StoreError> {
+        if self.absent.as_deref() == Some(path) {
+            return Ok(None);
+        }
+        match self.cache.get(sys::boottime_now(), path, |path| target.open_dir(path)) {
+            Ok(dir) => Ok(Some(dir)),
+            Err(error) if error.is_vanished() || matches!(error, StoreError::NotDirectory { .. }) => {
+                self.absent = Some(path.into());
+                Ok(None)
+            }
+            Err(error) => Err(error),
+        }
+    }
+}

@@ -1,0 +1,153 @@
+//! What comparing a page with the target has decided, before the page is opened in the ledger.
+//!
+//! Comparing is done once for a page. Its outcome is the first thing that the page's log says, and
+//! no piece of the page is handed out before that is committed: so a resume cuts the same pieces,
+//! whatever has become of the target meanwhile.
+
+use crate::journal::{EntryFailure, FailurePhase};
+use crate::manifest::PAGE_ENTRIES_MAX;
+use crate::wire::{DecodeError, Reader, Writer};
+
+/// A set of entries of one page, kept as ascending runs: a page that is all the same costs one.
+#[derive(Clone, Debug, PartialEq, Eq, Default, Hash)]
+pub struct EntrySet {
+    runs: Vec<(u32, u32)>,
+}
+
+impl EntrySet {
+    /// Whether nothing is in it.
+    pub fn is_empty(&self) -> bool {
+        self.runs.is_empty()
+    }
+
+    /// Whether `entry` is in it.
+    pub fn contains(&self, entry: u32) -> bool {
+        let after = self.runs.partition_point(|(first, _)| *first <= entry);
+        after > 0 && entry < self.runs[after - 1].1
+    }
+
+    /// The entries, ascending.
+    pub fn iter(&self) -> impl Iterator<Item = u32> + '_ {
+        self.runs.iter().flat_map(|(first, end)| *first..*end)
+    }
+
+    fn encode(&self, out: &mut Writer) {
+        out.u32(self.runs.len() as u32);
+        for (first, end) in &self.runs {
+            out.u32(*first);
+            out.u32(*end);
+        }
+    }
+
+    fn decode(input: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        let count = input.u32("run count")? as usize;
+        if count > PAGE_ENTRIES_MAX {
+            return Err(DecodeError::Invalid("run count"));
+        }
+        let mut runs: Vec<(u32, u32)> = Vec::with_capacity(count.min(input.remaining() / 8));
+        for _ in 0..count {
+            let (first, end) = (input.u32("run")?, input.u32("run")?);
+            let free = runs.last().map_or(0, |(_, end)| end + 1);
+            if first < free || end <= first || end as usize > PAGE_ENTRIES_MAX {
+                return Err(DecodeError::Invalid("run"));
+            }
+            runs.push((first, end));
+        }
+        Ok(Self { runs })
+    }
+}
+
+impl FromIterator<u32> for EntrySet {
+    fn from_iter<T: IntoIterator<Item = u32>>(entries: T) -> Self {
+        let mut entries: Vec<u32> = entries.into_iter().collect();
+        entries.sort_unstable();
+        let mut runs: Vec<(u32, u32)> = Vec::new();
+        for entry in entries {
+            match runs.last_mut() {
+                Some((_, end)) if entry < *end => {}
+                Some((_, end)) if entry == *end => *end += 1,
+                _ => runs.push((entry, entry + 1)),
+            }
+        }
+        Self { runs }
+    }
+}
+
+/// What was decided of the entries of one page.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct Comparison {
+    /// Files and links that stay as they are at the target.
+    pub kept: EntrySet,
+    /// Entries that may not be touched, and are told as failed.
+    pub failed: Vec<EntryFailure>,
+    /// Entries with something under their name at the target.
+    pub existed: u32,
+}
+
+impl Comparison {
+    /// The entries that are in no piece, and of which no link is made.
+    pub fn left(&self) -> EntrySet {
+        let failed = self.failed.iter().map(|failure| failure.entry);
+        if self.failed.is_empty() { self.kept.clone() } else { self.kept.iter().chain(failed).collect() }
+    }
+
+    pub(crate) fn encode(&self, out: &mut Writer) {
+        self.kept.encode(out);
+        out.u32(self.existed);
+        out.u32(self.failed.len() as u32);
+        for failure in &self.failed {
+            out.u32(failure.entry);
+        }
+    }
+
+    pub(crate) fn decode(input: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        let kept = EntrySet::decode(input)?;
+        let existed = input.u32("existed")?;
+        let count = input.u32("failure count")? as usize;
+        if count > input.remaining() / 4 {
+            return Err(DecodeError::Truncated("failures"));
+        }
+        let failed = (0..count)
+            .map(|_| Ok(refused(input.u32("entry")?)))
+            .collect::<Result<_, DecodeError>>()?;
+        Ok(Self { kept, failed, existed })
+    }
+}
+
+/// The failure of an entry whose name is taken, where the user wants that to be one.
+pub fn refused(entry: u32) -> EntryFailure {
+    EntryFailure { entry, phase: FailurePhase::Exists, errno: 0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        /// Promise (c): what was kept is known again after a crash, entry by entry.
+        #[test]
+        fn a_comparison_survives_its_log(
+            kept in proptest::collection::btree_set(0u32..4096, 0..300),
+            failed in proptest::collection::vec(0u32..4096, 0..20),
+            existed: u32,
+        ) {
+            let comparison = Comparison {
+                kept: kept.iter().copied().collect(),
+                failed: failed.iter().map(|entry| refused(*entry)).collect(),
+                existed,
+            };
+            prop_assert_eq!(comparison.kept.iter().collect::<Vec<_>>(),
+                kept.iter().copied().collect::<Vec<_>>());
+            for entry in 0..4096 {
+                let left = kept.contains(&entry) || failed.contains(&entry);
+                prop_assert_eq!(comparison.left().contains(entry), left);
+            }
+            let mut out = Writer::new();
+            comparison.encode(&mut out);
+            let bytes = out.into_bytes();
+            let read = Comparison::decode(&mut Reader::new(&bytes)).unwrap();
+            prop_assert_eq!(read, comparison);
+        }
+    }
+}
