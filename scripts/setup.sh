@@ -81,6 +81,7 @@ want_packages() {
         want find findutils
         want python3 python3
         want diff diffutils
+        want rsync rsync
         want gzip gzip
         want xxhsum xxhash
     fi

@@ -248,7 +248,8 @@ pub struct Progress {
 pub struct FailedItem {
     /// Path relative to the data set's root.
     pub path: PathText,
-    /// Stable code: `vanished`, `changed`, `denied`, `read`, `write`, `digest`, `publish`, `exists`, `scan`.
+    /// Stable code: `vanished`, `changed`, `denied`, `read`, `write`, `digest`, `publish`,
+    /// `exists`, `scan`.
     pub code: String,
     /// For people: what and why.
     pub message: String,

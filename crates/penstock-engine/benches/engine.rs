@@ -8,6 +8,7 @@ use penstock_engine::fetch::{FetchMachine, Item};
 use penstock_engine::page::PageLedger;
 use penstock_engine::slice::slice;
 use penstock_engine::transfer::{Phase, TransferMachine, WindowLimits};
+use penstock_proto::compared::Comparison;
 use penstock_proto::digest::{Digest, DigestKind};
 use penstock_proto::id::{LaneId, TransferId};
 use penstock_proto::journal::{DigestForm, EntryDigest, Incarnation, JournalRecord};
@@ -288,8 +289,9 @@ fn replay(criterion: &mut Criterion) {
         group.bench_function(name, |bench| {
             bench.iter(|| {
                 let (digest, incarnation) = (Digest::default(), Incarnation::default());
+                let nothing = Comparison::default();
                 let mut ledger =
-                    PageLedger::new(&pages[0], digest, DigestKind::Blake3, incarnation);
+                    PageLedger::new(&pages[0], digest, DigestKind::Blake3, incarnation, &nothing);
                 let mut input = Reader::new(&log);
                 let records = std::iter::from_fn(|| JournalRecord::take_from(&mut input).ok());
                 black_box(ledger.replay(records, log.len() as u64, false))

@@ -147,8 +147,8 @@ pub(crate) mod tests {
     }
 
     proptest! {
-        /// Promise (c): every byte of every file that is not left is in exactly one piece, and none of
-        /// the others, whatever the sizes.
+        /// Promise (c): every byte of every file that is not left is in exactly one piece, and none
+        /// of the others, whatever the sizes.
         #[test]
         fn pieces_cover_every_byte_once(
             sizes in proptest::collection::vec(
@@ -158,7 +158,8 @@ pub(crate) mod tests {
         ) {
             let slicing = Slicing { pack_files, ..Slicing::default() };
             let page = page_of(0, slicing, &sizes);
-            let left: EntrySet = left.into_iter().filter(|at| (*at as usize) < sizes.len()).collect();
+            let there = |at: &u32| (*at as usize) < sizes.len();
+            let left: EntrySet = left.into_iter().filter(there).collect();
             let mut covered = vec![0u64; sizes.len()];
             let mut finished = vec![0u32; sizes.len()];
             for piece in slice_without(&page, &left) {

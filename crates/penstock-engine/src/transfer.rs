@@ -320,8 +320,7 @@ impl TransferMachine {
         let log: Vec<JournalRecord> = log.into_iter().collect();
         let compared = compared_of(&log).cloned().unwrap_or_default();
         let number = page.number;
-        let mut ledger =
-            PageLedger::new(page, digest, self.kind, self.incarnation, &compared);
+        let mut ledger = PageLedger::new(page, digest, self.kind, self.incarnation, &compared);
         let rechecks = ledger.replay(log, log_bytes, doubt_all);
         self.urgent.extend(ledger.discards());
         let (_, bytes, _, _) = ledger.counts();

@@ -2,6 +2,7 @@
 
 use penstock_engine::page::PageLedger;
 use penstock_engine::transfer::{LedgerCommit, PageStanding, TransferMachine, WindowLimits};
+use penstock_proto::compared::Comparison;
 use penstock_proto::digest::{Digest, DigestKind};
 use penstock_proto::id::TransferId;
 use penstock_proto::journal::{
@@ -213,7 +214,8 @@ fn counts_survive_restarts_and_failed_syncs() {
         JournalRecord::Durable { pieces: vec![0, 1, 2, 3] },
     ];
     let (kind, incarnation) = (DigestKind::Blake3, Incarnation::default());
-    let mut ledger = PageLedger::new(&page, Digest::default(), kind, incarnation);
+    let mut ledger =
+        PageLedger::new(&page, Digest::default(), kind, incarnation, &Comparison::default());
     assert!(ledger.replay(log, 0, false).is_empty());
     let (files, bytes, bytes_durable, failures) = ledger.counts();
     assert_eq!((files, failures), (1, 2), "the large file, and none of the pack's two");
@@ -242,8 +244,15 @@ fn counts_survive_restarts_and_failed_syncs() {
 /// Promise (c): a link that fails in every run is counted once.
 #[test]
 fn a_link_that_fails_again_is_counted_once() {
-    let standing =
-        PageStanding { digest: Digest::default(), log_bytes: 0, files: 0, bytes: 0, failures: 1, kept: 0, kept_bytes: 0 };
+    let standing = PageStanding {
+        digest: Digest::default(),
+        log_bytes: 0,
+        files: 0,
+        bytes: 0,
+        failures: 1,
+        kept: 0,
+        kept_bytes: 0,
+    };
     let limits = WindowLimits::default();
     let (kind, incarnation) = (DigestKind::Blake3, Incarnation::default());
     let mut machine = TransferMachine::new(kind, incarnation, 0, [(0, standing)], limits, 1);
@@ -253,4 +262,32 @@ fn a_link_that_fails_again_is_counted_once() {
     let failures = vec![EntryFailure { entry: 7, phase: FailurePhase::Publish, errno: 1 }];
     machine.handle_reports([Report::LinksDone { page: 0, failures, epoch: 1 }]);
     assert_eq!(machine.totals().failures, 1);
+}
+
+/// Promise (c), A2: nothing of a compared page is handed out before the log says how it was cut,
+/// and a restart cuts it in the same way.
+#[test]
+fn c_a_compared_page_is_cut_the_same_after_a_restart() {
+    let page = page_of(&[1, 2, 3, 9 * MIB, 5]);
+    let limits = WindowLimits::default();
+    let (kind, incarnation) = (DigestKind::Blake3, Incarnation::default());
+    let mut machine = TransferMachine::new(kind, incarnation, 0, [], limits, 1);
+    let compared = Comparison {
+        kept: [1, 3].into_iter().collect(),
+        failed: vec![penstock_proto::compared::refused(4)],
+        existed: 3,
+    };
+    machine.handle_compared_page(&page, Digest::default(), compared.clone());
+    machine.handle_scan_end(1);
+    assert!(machine.poll_work(u64::MAX).work.is_empty(), "not before it is committed");
+    assert!(machine.commit_is_urgent());
+    let commit = machine.take_commit().unwrap();
+    let head = &commit.pages[0];
+    assert_eq!((head.kept, head.kept_bytes, head.failures), (2, 2 + 9 * MIB, 1));
+    machine.handle_committed(&commit);
+    assert_eq!(machine.poll_work(u64::MAX).work.len(), 2, "a pack before and one behind");
+    let log = records(&commit);
+    assert!(log.contains(&JournalRecord::Compared(compared)));
+    let again = machine_of(&[1, 2, 3, 9 * MIB, 5], log);
+    assert_eq!((again.totals().kept, again.totals().failures), (2, 1));
 }

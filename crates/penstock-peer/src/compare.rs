@@ -226,7 +226,9 @@ impl Dirs {
         }
         match self.cache.get(sys::boottime_now(), path, |path| target.open_dir(path)) {
             Ok(dir) => Ok(Some(dir)),
-            Err(error) if error.is_vanished() || matches!(error, StoreError::NotDirectory { .. }) => {
+            Err(error)
+                if error.is_vanished() || matches!(error, StoreError::NotDirectory { .. }) =>
+            {
                 self.absent = Some(path.into());
                 Ok(None)
             }

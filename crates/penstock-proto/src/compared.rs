@@ -88,7 +88,11 @@ impl Comparison {
     /// The entries that are in no piece, and of which no link is made.
     pub fn left(&self) -> EntrySet {
         let failed = self.failed.iter().map(|failure| failure.entry);
-        if self.failed.is_empty() { self.kept.clone() } else { self.kept.iter().chain(failed).collect() }
+        if self.failed.is_empty() {
+            self.kept.clone()
+        } else {
+            self.kept.iter().chain(failed).collect()
+        }
     }
 
     pub(crate) fn encode(&self, out: &mut Writer) {

@@ -21,6 +21,7 @@ use penstock_proto::units::{format_bytes, format_rate, parse_size};
 use crate::client::{Client, Next, exit_code};
 use crate::config::DirectoryArgs;
 use crate::exit::{self, ExitCode, Failure};
+use crate::options::update::UpdateArgs;
 use crate::progress::{Mode, Reporter, state_name};
 
 /// Moves data sets between sites: submits, shows and steers transfers
@@ -151,6 +152,8 @@ struct SubmitArgs {
     /// written as lists of failures are
     #[arg(long, value_name = "FILE")]
     files_from: Option<PathBuf>,
+    #[command(flatten)]
+    update: UpdateArgs,
     /// Most lanes at a time; 0 lets the engine decide
     #[arg(long, default_value_t = 0)]
     lanes_max: u32,
@@ -261,6 +264,7 @@ fn request_of(args: &SubmitArgs) -> anyhow::Result<TransferRequest> {
             lanes: args.lanes.unwrap_or(0),
             piece_bytes: args.piece_size.unwrap_or(0),
             files_from: files_from.unwrap_or_default(),
+            update: args.update.options()?,
         },
     })
 }

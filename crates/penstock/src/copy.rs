@@ -36,6 +36,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use crate::cli_transfer::{DurabilityArg, parse_digest, read_paths, write_failures, xxh3_warning};
 use crate::client::{exit_code, failure};
 use crate::exit::{self, ExitCode, Failure};
+use crate::options::update::UpdateArgs;
 use crate::progress::{Mode, Reporter};
 
 /// How often the figures are shown.
@@ -66,6 +67,8 @@ pub(crate) struct CopyArgs {
     /// written as lists of failures are
     #[arg(long, value_name = "FILE")]
     files_from: Option<PathBuf>,
+    #[command(flatten)]
+    update: UpdateArgs,
     /// Show progress though standard error is no terminal: a line every 10 s
     #[arg(short = 'P', long)]
     progress: bool,
@@ -89,6 +92,7 @@ pub(crate) fn run(args: CopyArgs) -> anyhow::Result<ExitCode> {
         durability: args.durability.into(),
         digest_list: args.write_digests.is_some(),
         files_from,
+        update: args.update.options()?,
         ..TransferOptions::default()
     };
     let mode = Mode::choose(args.json, args.progress);

@@ -12,6 +12,7 @@ mod daemon;
 mod dataset;
 mod exit;
 mod http;
+mod options;
 mod progress;
 mod verify;
 mod wiring;

@@ -79,7 +79,7 @@ impl Reporter {
         let progress = &event.progress;
         if let Some(bar) = &self.bar {
             bar.set_length(progress.bytes_found.max(1));
-            bar.set_position(progress.bytes);
+            bar.set_position(progress.bytes + progress.bytes_skipped);
             let (standing, reason) = status_parts(event);
             bar.set_message(standing);
             bar.set_prefix(reason);
@@ -177,7 +177,8 @@ fn counts(progress: &Progress) -> String {
     let (bytes, found) = (format_bytes(progress.bytes), format_bytes(progress.bytes_found));
     let more = if progress.scan_complete { "" } else { "+" };
     let percent = if progress.scan_complete && progress.bytes_found > 0 {
-        let share = progress.bytes as f64 / progress.bytes_found as f64 * 100.0;
+        let settled = progress.bytes + progress.bytes_skipped;
+        let share = settled as f64 / progress.bytes_found as f64 * 100.0;
         format!("{:.0} % ", share.floor())
     } else {
         String::new()
@@ -194,7 +195,8 @@ fn time_left(progress: &Progress) -> Option<String> {
     if !progress.scan_complete || rate <= 0.0 {
         return None;
     }
-    let rest = progress.bytes_found.saturating_sub(progress.bytes) as f64 * 8.0;
+    let rest = progress.bytes_found.saturating_sub(progress.bytes + progress.bytes_skipped);
+    let rest = rest as f64 * 8.0;
     Some(duration((rest / rate) as u64))
 }
 

@@ -13,7 +13,9 @@ use penstock_api::task::{TargetPeer, Task, TaskControl, TaskPage, TaskSpec, Task
 use penstock_api::transfer::{
     LANES_MAX, PathText, TransferOptions, TransferRequest, TransferState, TransferView,
 };
+use penstock_proto::compared::Comparison;
 use penstock_proto::id::{Name, TransferId};
+use penstock_proto::manifest::Page;
 
 use super::*;
 use crate::runner::{RunInput, RunOutcome};

@@ -582,11 +582,7 @@ fn open_earlier(
 }
 
 /// Opens a page of an earlier run from the journal store; `None` if it is not there whole.
-fn open_kept(
-    shared: &Shared,
-    head: &PageHead,
-    compares: bool,
-) -> Result<Option<Page>, Problem> {
+fn open_kept(shared: &Shared, head: &PageHead, compares: bool) -> Result<Option<Page>, Problem> {
     let kept = shared.journal().read_page(head.page)?;
     let whole = kept.filter(|encoded| page_digest(encoded) == head.digest);
     let Some(page) = whole.and_then(|encoded| Page::decode(&encoded).ok()) else {

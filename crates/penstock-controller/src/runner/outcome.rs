@@ -143,7 +143,7 @@ fn write_item(
 
 /// The failures that a log ends with. What a later record says of a piece takes the place of what
 /// an earlier one said: an entry of a pack that was fetched again has failed only if it did then.
-/// Large files lie between the entries of packs, and are not theirs; nor is what was refused before.
+/// Large files lie between the entries of packs, and are not theirs; nor is what was refused.
 fn failures_of(log: &[JournalRecord], pieces: &[Piece]) -> Vec<EntryFailure> {
     let mut failed = std::collections::BTreeMap::new();
     let mut apart: std::collections::BTreeSet<u32> = pieces

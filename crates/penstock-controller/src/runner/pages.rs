@@ -147,12 +147,7 @@ impl Inner {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn pull(
-        &self,
-        mut source: Box<dyn PageSource>,
-        shared: &Shared,
-        compare: Option<&Compare>,
-    ) {
+    fn pull(&self, mut source: Box<dyn PageSource>, shared: &Shared, compare: Option<&Compare>) {
         let mut delay = RETRY.0;
         loop {
             let Some(wanted) = self.next_wanted() else { return };
@@ -208,13 +203,7 @@ impl Inner {
         }
     }
 
-    fn take(
-        &self,
-        number: u32,
-        again: Option<Digest>,
-        reply: PageReply,
-        compared: Comparison,
-    ) {
+    fn take(&self, number: u32, again: Option<Digest>, reply: PageReply, compared: Comparison) {
         let mut state = self.lock();
         state.waiting.clear();
         if let Some(digest) = again {

@@ -74,7 +74,9 @@ fn write(
         })
         .map_err(&failed)?;
     let mut statement = transaction
-        .prepare_cached("INSERT OR REPLACE INTO page VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)")
+        .prepare_cached(
+            "INSERT OR REPLACE INTO page VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
+        )
         .map_err(&failed)?;
     for head in &commit.pages {
         statement

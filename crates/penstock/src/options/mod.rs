@@ -1,0 +1,3 @@
+//! Groups of options that `copy` and `transfer submit` have in common.
+
+pub(crate) mod update;
