@@ -6,6 +6,7 @@
 //! |---|---|
 //! | [`transfer`] | users and the controller: requests, options, states, progress, summaries |
 //! | [`update`] | the same: how what is at the target already is treated |
+//! | [`select`] | users and a source site: what of a source belongs to a data set |
 //! | [`scan`] | a target's controller and a source site: open a data set, pull its pages |
 //! | [`task`] | a target's controller and its peers: grants, reports, sync epochs |
 //! | [`heads`] | the controller and its state database: what of a ledger is committed |
@@ -21,6 +22,7 @@ pub mod problem;
 pub mod proof;
 pub mod rest;
 pub mod scan;
+pub mod select;
 pub mod site;
 pub mod task;
 pub mod transfer;

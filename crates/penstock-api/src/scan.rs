@@ -8,6 +8,7 @@ use penstock_proto::slicing::Slicing;
 use serde::{Deserialize, Serialize};
 
 use crate::problem::Problem;
+use crate::select::Selection;
 use crate::transfer::PathText;
 
 /// Asks a source site to scan; the same request again is answered by the same scan.
@@ -23,6 +24,8 @@ pub struct ScanRequest {
     pub slicing: Slicing,
     /// Only these paths, relative to the root; empty for all.
     pub files_from: Vec<PathText>,
+    /// What of them is wanted; an age in it is settled.
+    pub select: Selection,
 }
 
 /// What the root of a data set is.
@@ -48,6 +51,9 @@ pub struct ScanSummary {
     pub bytes: u64,
     /// Entries that are neither file, directory nor link: left out and counted.
     pub skipped: u64,
+    /// Entries that were not chosen; an excluded directory counts as one.
+    #[serde(default)]
+    pub excluded: u64,
     /// What could not be listed or looked at. While there is any, nothing is ever deleted
     /// (promise (e)).
     pub errors: Vec<ScanFailure>,

@@ -12,6 +12,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::problem::{Exit, Problem};
 use crate::scan::{RootKind, ScanRequest};
+use crate::select::Selection;
 use crate::transfer::PathText;
 
 /// Version of this API.
@@ -87,6 +88,9 @@ pub struct OpenScan {
     /// Only these paths, relative to the root; empty for all.
     #[serde(default)]
     pub files_from: Vec<PathText>,
+    /// What of them is wanted; an age in it is settled.
+    #[serde(default)]
+    pub select: Selection,
 }
 
 fn sound_slicing<'de, D: Deserializer<'de>>(input: D) -> Result<SlicingText, D::Error> {
@@ -103,6 +107,7 @@ impl From<&ScanRequest> for OpenScan {
             root: request.root.clone(),
             slicing: request.slicing.into(),
             files_from: request.files_from.clone(),
+            select: request.select.clone(),
         }
     }
 }
@@ -115,6 +120,7 @@ impl From<OpenScan> for ScanRequest {
             root: open.root,
             slicing: open.slicing.into(),
             files_from: open.files_from,
+            select: open.select,
         }
     }
 }
@@ -172,6 +178,7 @@ mod tests {
             root: PathText::default(),
             slicing: Slicing::default().into(),
             files_from: Vec::new(),
+            select: Selection::default(),
         };
         let text = serde_json::to_string(&open).unwrap();
         assert_eq!(serde_json::from_str::<OpenScan>(&text).unwrap(), open);

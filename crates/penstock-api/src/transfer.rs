@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::problem::Exit;
 use crate::update::UpdateOptions;
+use crate::select::Selection;
 
 /// A path as bytes, written in JSON with [`name::escape`].
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -141,6 +142,8 @@ pub struct TransferOptions {
     pub files_from: Vec<PathText>,
     /// How it treats what is at the target already.
     pub update: UpdateOptions,
+    /// What of the source, or of these paths, is wanted.
+    pub select: Selection,
 }
 
 impl TransferOptions {
@@ -227,6 +230,9 @@ pub struct Progress {
     /// Bytes of files that stay as they are at the target.
     #[serde(default)]
     pub bytes_skipped: u64,
+    /// Items that were not chosen; an excluded directory counts as one.
+    #[serde(default)]
+    pub excluded: u64,
     /// Items that failed.
     pub errors: u64,
     /// Lanes that are open now.

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! DIR/pages/00000000.page   sealed pages, each synced before it counts
-//! DIR/done                  directories whose entries are all in sealed pages, one escaped a line
+//! DIR/done                  directories whose entries are all in sealed pages, one a line: what was
+//!                           excluded and skipped in it, and its escaped path
 //! DIR/end                   the summary, written when the scan is complete
 //! ```
 //! Workers take directories from a stack (depth first, so that it stays short), look at each name
@@ -12,6 +13,9 @@
 //! **After a crash** the scan goes on where it was (A12): directories in `done` are not listed
 //! again; one that was cut short is listed again, and what the sealed pages hold of it is passed
 //! over. Sealed pages are never changed, so whatever a target has made of them stays true.
+//!
+//! **What is not chosen** ([`Selector`]) costs its place in the listing of its directory and, where
+//! that does not tell enough, a look: it is not handed over, and an excluded directory not listed.
 
 use std::collections::HashSet;
 use std::fs::{self, File, OpenOptions};
@@ -24,10 +28,11 @@ use std::time::Duration;
 use penstock_api::problem::{Exit, Problem};
 use penstock_api::scan::{PageReply, RootKind, ScanFailure, ScanSummary};
 use penstock_api::transfer::PathText;
-use penstock_io::store::{Dir, Kind, ListBuffer, Meta, Source, StoreError};
+use penstock_io::store::{Dir, DirEntry, Kind, ListBuffer, Meta, Source, StoreError};
 use penstock_proto::id::TransferId;
 use penstock_proto::manifest::{EntryDraft, EntryKind, Page, PageBuilder};
 use penstock_proto::name;
+use penstock_proto::select::{Selector, Verdict};
 use penstock_proto::slicing::Slicing;
 
 use crate::stores::chain;
@@ -48,6 +53,8 @@ pub struct ScanOptions {
     pub slicing: Slicing,
     /// Only these paths below the root; empty for all.
     pub files_from: Vec<Vec<u8>>,
+    /// What of them is wanted.
+    pub selector: Selector,
     /// Threads that list.
     pub workers: usize,
 }
@@ -60,6 +67,13 @@ pub(crate) struct Scan {
     wake: Condvar,
 }
 
+/// What was passed over in one directory.
+#[derive(Clone, Copy, Default)]
+struct Passed {
+    excluded: u64,
+    skipped: u64,
+}
+
 #[derive(Default)]
 struct State {
     builder: Option<PageBuilder>,
@@ -68,9 +82,11 @@ struct State {
     stack: Vec<Vec<u8>>,
     listing: usize,
     /// Directories completed since the last page was sealed.
-    done: Vec<Vec<u8>>,
+    done: Vec<(Vec<u8>, Passed)>,
     /// Hashes of paths that sealed pages hold of directories that are listed again.
     emitted: HashSet<u64>,
+    /// Device of the root, where the scan is to stay on it.
+    device: Option<u64>,
     summary: ScanSummary,
     complete: bool,
     problem: Option<Problem>,
@@ -115,7 +131,8 @@ impl Scan {
             state.complete = true;
             return Ok(());
         }
-        let done = self.read_done()?;
+        let (done, passed) = self.read_done()?;
+        state.pass(passed);
         let mut directories = Vec::new();
         while let Some(page) = self.read_sealed(state.sealed)? {
             for entry in page.entries() {
@@ -152,22 +169,31 @@ impl Scan {
         self.options.files_from.is_empty() || self.options.files_from.iter().any(below)
     }
 
-    fn read_done(&self) -> Result<HashSet<u64>, Problem> {
+    /// Hashes of the directories that are done, and what was passed over in them.
+    fn read_done(&self) -> Result<(HashSet<u64>, Passed), Problem> {
         let path = self.directory.join("done");
+        let (mut done, mut passed) = (HashSet::new(), Passed::default());
         let file = match File::open(&path) {
             Ok(file) => file,
-            Err(cause) if cause.kind() == io::ErrorKind::NotFound => return Ok(HashSet::new()),
+            Err(cause) if cause.kind() == io::ErrorKind::NotFound => return Ok((done, passed)),
             Err(cause) => return Err(kept(&path, &cause)),
         };
-        let mut done = HashSet::new();
-        for line in io::BufReader::new(file).lines() {
-            // A torn last line costs one listing.
-            let Ok(line) = line else { break };
-            if let Some(directory) = line.strip_suffix('.').and_then(name::unescape) {
+        let mut lines = io::BufReader::new(file);
+        let mut line = String::new();
+        // A torn last line costs one listing.
+        while lines.read_line(&mut line).is_ok_and(|bytes| bytes > 0) {
+            let mut fields = line.strip_suffix('\n').unwrap_or_default().splitn(3, ' ');
+            let mut count = || fields.next()?.parse::<u64>().ok();
+            if let (Some(excluded), Some(skipped)) = (count(), count())
+                && let Some(directory) = fields.next().and_then(name::unescape)
+            {
+                passed.excluded += excluded;
+                passed.skipped += skipped;
                 done.insert(hash(&directory));
             }
+            line.clear();
         }
-        Ok(done)
+        Ok((done, passed))
     }
 
     fn read_sealed(&self, number: u32) -> Result<Option<Page>, Problem> {
@@ -218,6 +244,11 @@ impl Scan {
     fn begin(&self, source: &Source) -> Result<(), Problem> {
         let mut state = self.lock();
         let resumed = state.sealed > 0;
+        if self.options.selector.one_file_system {
+            let (_, _, meta) = look(source, &self.options.root)
+                .map_err(|error| root_problem(&self.options.root, &error))?;
+            state.device = Some(meta.device);
+        }
         if resumed && self.options.files_from.is_empty() {
             return Ok(());
         }
@@ -225,6 +256,11 @@ impl Scan {
         let (dir, leaf, meta) = look(source, root).map_err(|error| root_problem(root, &error))?;
         let single = meta.kind != Kind::Directory;
         let link = link_of(source, &dir, &leaf, &meta).unwrap_or_default();
+        // A single file is chosen by its own name.
+        if single && !self.is_chosen(&leaf, &meta) {
+            state.summary.excluded = 1;
+            return Ok(());
+        }
         if !resumed && let Some(draft) = draft_of(b"", &meta, &link) {
             self.push(&mut state, b"", &draft)?;
         }
@@ -273,6 +309,10 @@ impl Scan {
             let full = name::join(&self.options.root, part);
             let whole = end == path.len();
             match look(source, &full) {
+                Ok((_, _, meta)) if !self.is_chosen(part, &meta) => {
+                    state.summary.excluded += 1;
+                    break;
+                }
                 Ok((dir, leaf, meta)) => {
                     let link = link_of(source, &dir, &leaf, &meta).unwrap_or_default();
                     let (parent, leaf) = name::split(part).unwrap_or((b"", b""));
@@ -313,11 +353,13 @@ impl Scan {
                     state = self.wake.wait(state).unwrap_or_else(PoisonError::into_inner);
                 }
             };
-            let outcome = self.list(source, &directory, &mut buffer);
+            let mut passed = Passed::default();
+            let outcome = self.list(source, &directory, &mut buffer, &mut passed);
             let mut state = self.lock();
             state.listing -= 1;
+            state.pass(passed);
             match outcome {
-                Ok(true) => state.done.push(directory),
+                Ok(true) => state.done.push((directory, passed)),
                 // Listed again after a crash, so that its errors are told again (promise (c)).
                 Ok(false) => {}
                 Err(problem) => {
@@ -334,6 +376,7 @@ impl Scan {
         source: &Source,
         directory: &[u8],
         buffer: &mut ListBuffer,
+        passed: &mut Passed,
     ) -> Result<bool, Problem> {
         let full = name::join(&self.options.root, directory);
         let dir = match source.open_dir(&full) {
@@ -343,17 +386,24 @@ impl Scan {
                 return Ok(false);
             }
         };
+        if self.is_mount(source, &dir) {
+            passed.excluded += 1;
+            return Ok(true);
+        }
         let mut batch: Vec<Found> = Vec::with_capacity(BATCH_ENTRIES);
         let mut problem = None;
         let mut whole = true;
         let listed = source.list(&dir, buffer, &mut |entry| {
-            let found = Found::look(source, &dir, entry.name);
+            let Some(found) = self.choose(source, &dir, directory, &entry) else {
+                passed.excluded += 1;
+                return ControlFlow::Continue(());
+            };
             whole &= found.meta.as_ref().err().is_none_or(StoreError::is_vanished);
             batch.push(found);
             if batch.len() < BATCH_ENTRIES {
                 return ControlFlow::Continue(());
             }
-            match self.hand_over(directory, &mut batch) {
+            match self.hand_over(directory, &mut batch, &mut passed.skipped) {
                 Ok(true) => ControlFlow::Continue(()),
                 Ok(false) => ControlFlow::Break(()),
                 Err(failed) => {
@@ -365,7 +415,7 @@ impl Scan {
         if let Some(problem) = problem {
             return Err(problem);
         }
-        whole &= self.hand_over(directory, &mut batch)?;
+        whole &= self.hand_over(directory, &mut batch, &mut passed.skipped)?;
         if let Err(error) = listed {
             self.lock().fail(directory, &error);
             whole = false;
@@ -373,8 +423,58 @@ impl Scan {
         Ok(whole)
     }
 
+    /// Looks at a name of a directory; `None` if it is not chosen.
+    fn choose(
+        &self,
+        source: &Source,
+        dir: &Dir,
+        directory: &[u8],
+        entry: &DirEntry<'_>,
+    ) -> Option<Found> {
+        let selector = &self.options.selector;
+        // Rules ask for no more than the listing tells, on nearly all file systems: no look then.
+        let told = match entry.kind {
+            Some(kind) => Some(kind == Kind::Directory),
+            None if selector.asks_for_kind() => None,
+            None => Some(false),
+        };
+        let mut path = Vec::new();
+        if !selector.rules.is_empty() {
+            path = name::join(directory, entry.name);
+            if told.is_some_and(|is| selector.verdict_here(&path, is) == Verdict::Excluded) {
+                return None;
+            }
+        }
+        let found = Found::look(source, dir, entry.name);
+        let Ok(meta) = &found.meta else { return Some(found) };
+        let chosen = match told {
+            Some(_) => meta.kind != Kind::File || selector.takes_file(meta.size, meta.mtime),
+            None => self.is_chosen(&path, meta),
+        };
+        chosen.then_some(found)
+    }
+
+    /// Whether rules and limits take what lies at a path, whose directories they take.
+    fn is_chosen(&self, path: &[u8], meta: &Meta) -> bool {
+        let selector = &self.options.selector;
+        selector.verdict_here(path, meta.kind == Kind::Directory) == Verdict::Included
+            && (meta.kind != Kind::File || selector.takes_file(meta.size, meta.mtime))
+    }
+
+    /// Whether another file system begins at a directory, and is to be left alone. One that cannot
+    /// be looked at is listed, and its error told.
+    fn is_mount(&self, source: &Source, dir: &Dir) -> bool {
+        let Some(device) = self.lock().device else { return false };
+        source.stat(dir, b"").is_ok_and(|meta| meta.device != device)
+    }
+
     /// Gives a batch to the builder; `false` if the scan is to stop.
-    fn hand_over(&self, directory: &[u8], batch: &mut Vec<Found>) -> Result<bool, Problem> {
+    fn hand_over(
+        &self,
+        directory: &[u8],
+        batch: &mut Vec<Found>,
+        skipped: &mut u64,
+    ) -> Result<bool, Problem> {
         let mut guard = self.lock();
         let state = &mut *guard;
         for found in batch.drain(..) {
@@ -390,7 +490,7 @@ impl Scan {
                 }
             };
             let Some(draft) = draft_of(&found.name, meta, &found.link) else {
-                state.summary.skipped += 1;
+                *skipped += 1;
                 continue;
             };
             let known = !state.emitted.is_empty() && state.emitted.contains(&hash(&path));
@@ -438,8 +538,8 @@ impl Scan {
             let path = self.directory.join("done");
             let mut lines = String::new();
             for directory in &done {
-                lines.push_str(&name::escape(directory));
-                lines.push_str(".\n");
+                let (directory, Passed { excluded, skipped }) = directory;
+                lines.push_str(&format!("{excluded} {skipped} {}\n", name::escape(directory)));
             }
             let append = OpenOptions::new().create(true).append(true).open(&path);
             append
@@ -523,6 +623,11 @@ impl State {
         }
         let errno = error.errno().and_then(|errno| u16::try_from(errno).ok()).unwrap_or(0);
         self.summary.errors.push(ScanFailure { path: PathText(path.to_vec()), errno });
+    }
+
+    fn pass(&mut self, passed: Passed) {
+        self.summary.excluded += passed.excluded;
+        self.summary.skipped += passed.skipped;
     }
 }
 

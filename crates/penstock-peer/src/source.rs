@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use penstock_api::problem::{Exit, Problem};
 use penstock_api::scan::{PageReply, RootKind, ScanRequest, SourcePeer};
+use penstock_api::select::Selection;
 use penstock_api::transfer::PathText;
 use penstock_io::buffer::BufferPool;
 use penstock_io::net::PendingLane;
@@ -19,6 +20,7 @@ use penstock_io::store::Source;
 use penstock_io::sys;
 use penstock_proto::capability::Capability;
 use penstock_proto::id::{Name, PeerId, TransferId};
+use penstock_proto::select::Selector;
 use penstock_proto::slicing::{STRIDE_BYTES_MAX, Slicing};
 use serde::{Deserialize, Serialize};
 
@@ -47,6 +49,7 @@ pub(crate) struct OpenScan {
     pub(crate) store: Name,
     pub(crate) pages: PageCache,
     files_from: Vec<PathText>,
+    select: Selection,
 }
 
 impl OpenScan {
@@ -55,6 +58,7 @@ impl OpenScan {
         self.store == request.store
             && self.scan.root() == request.root.0
             && self.files_from == request.files_from
+            && self.select == request.select
     }
 }
 
@@ -63,6 +67,8 @@ struct Kept {
     store: Name,
     root: PathText,
     files_from: Vec<PathText>,
+    #[serde(default)]
+    select: Selection,
     stride_bytes: u32,
     extent_bytes: u64,
     pack_bytes: u64,
@@ -142,6 +148,7 @@ impl SourceService {
                 pack_files: kept.pack_files,
             },
             files_from: kept.files_from,
+            select: kept.select,
         };
         let open = self.begin(&request)?;
         scans.insert(transfer, Arc::clone(&open));
@@ -156,6 +163,7 @@ impl SourceService {
             root: request.root.0.clone(),
             slicing: request.slicing,
             files_from: request.files_from.iter().map(|path| path.0.clone()).collect(),
+            selector: selector_of(request)?,
             workers: self.workers,
         };
         let open = Arc::new(OpenScan {
@@ -163,6 +171,7 @@ impl SourceService {
             store: request.store.clone(),
             pages: PageCache::default(),
             files_from: request.files_from.clone(),
+            select: request.select.clone(),
         });
         let running = Arc::clone(&open);
         std::thread::Builder::new()
@@ -184,6 +193,7 @@ impl SourceService {
             store: request.store.clone(),
             root: request.root.clone(),
             files_from: request.files_from.clone(),
+            select: request.select.clone(),
             stride_bytes: request.slicing.stride_bytes,
             extent_bytes: request.slicing.extent_bytes,
             pack_bytes: request.slicing.pack_bytes,
@@ -204,6 +214,12 @@ impl SourceService {
     }
 }
 
+fn selector_of(request: &ScanRequest) -> Result<Selector, Problem> {
+    request.select.compile().map_err(|cause| {
+        Problem::new(Exit::Usage, "select", "what to choose cannot be read").because(cause)
+    })
+}
+
 impl SourcePeer for SourceService {
     fn open_scan(&self, request: &ScanRequest) -> Result<RootKind, Problem> {
         // First, whether the store is still the one that was listed: else its root is missing.
@@ -220,6 +236,7 @@ impl SourcePeer for SourceService {
         if known.is_some() {
             return Ok(kind);
         }
+        selector_of(request)?;
         self.keep(request, &source)?;
         let open = self.begin(request)?;
         let mut scans = self.scans.lock().unwrap_or_else(PoisonError::into_inner);
@@ -278,6 +295,7 @@ mod tests {
             root: PathText::default(),
             slicing: Slicing::default(),
             files_from: Vec::new(),
+            select: Selection::default(),
         };
         service.open_scan(&request("secret")).unwrap();
         assert_eq!(service.open_scan(&request("secret")), Ok(RootKind::Directory));

@@ -30,6 +30,7 @@ pub mod id;
 pub mod journal;
 pub mod manifest;
 pub mod name;
+pub mod select;
 pub mod slicing;
 pub mod task;
 pub mod units;

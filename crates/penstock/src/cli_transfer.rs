@@ -1,7 +1,7 @@
 //! `penstock transfer`: submits transfers to the daemon, shows and steers them.
 
 use std::fs;
-use std::io::{Read as _, Write as _};
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use penstock_api::problem::Exit;
@@ -14,13 +14,13 @@ use penstock_api::transfer::{
 };
 use penstock_proto::digest::DigestKind;
 use penstock_proto::id::TransferId;
-use penstock_proto::name;
 use penstock_proto::slicing::Slicing;
 use penstock_proto::units::{format_bytes, format_rate, parse_size};
 
 use crate::client::{Client, Next, exit_code};
 use crate::config::DirectoryArgs;
 use crate::exit::{self, ExitCode, Failure};
+use crate::options::select::SelectArgs;
 use crate::options::update::UpdateArgs;
 use crate::progress::{Mode, Reporter, state_name};
 
@@ -148,12 +148,10 @@ struct SubmitArgs {
     /// When it has ended, write the digests of all files here, for `b3sum --check`
     #[arg(long, value_name = "FILE", requires = "wait")]
     write_digests: Option<PathBuf>,
-    /// Move only the paths in this file (`-`: standard input), one a line, relative to the source,
-    /// written as lists of failures are
-    #[arg(long, value_name = "FILE")]
-    files_from: Option<PathBuf>,
     #[command(flatten)]
     update: UpdateArgs,
+    #[command(flatten)]
+    select: SelectArgs,
     /// Most lanes at a time; 0 lets the engine decide
     #[arg(long, default_value_t = 0)]
     lanes_max: u32,
@@ -247,7 +245,7 @@ fn request_of(args: &SubmitArgs) -> anyhow::Result<TransferRequest> {
         }
         exit::warn(&xxh3_warning(matches!(args.encryption, EncryptionArg::Off)));
     }
-    let files_from = args.files_from.as_deref().map(read_paths).transpose()?;
+    let chosen = args.select.read()?;
     Ok(TransferRequest {
         id: args.id.unwrap_or_else(|| TransferId(rand::random())),
         source: args.source.clone(),
@@ -263,8 +261,9 @@ fn request_of(args: &SubmitArgs) -> anyhow::Result<TransferRequest> {
             lanes_max: args.lanes_max,
             lanes: args.lanes.unwrap_or(0),
             piece_bytes: args.piece_size.unwrap_or(0),
-            files_from: files_from.unwrap_or_default(),
             update: args.update.options()?,
+            files_from: chosen.files_from,
+            select: chosen.select,
         },
     })
 }
@@ -277,36 +276,6 @@ pub(crate) fn xxh3_warning(clear: bool) -> String {
         "TLS protects the data on the way"
     };
     format!("note: XXH3-128 finds accidents, not attackers, and gives no digests of files; {wire}")
-}
-
-/// The paths in a list: one a line, escaped as lists of failures are.
-///
-/// # Errors
-/// The file cannot be read, or a line is not a path.
-pub(crate) fn read_paths(path: &Path) -> anyhow::Result<Vec<PathText>> {
-    let failed = |error| Failure::io(format!("read `{}`", path.display()), error);
-    let text = if path == Path::new("-") {
-        let mut text = String::new();
-        std::io::stdin().lock().read_to_string(&mut text).map_err(failed)?;
-        text
-    } else {
-        fs::read_to_string(path).map_err(failed)?
-    };
-    let lines = text.lines().filter(|line| !line.is_empty());
-    let paths: Vec<_> = lines
-        .map(|line| {
-            let bytes = name::unescape(line.trim_end_matches('/'));
-            bytes.filter(|path| name::check_relative(path).is_ok()).map(PathText).ok_or_else(|| {
-                let message = format!("`{line}` in `{}` is not a relative path", path.display());
-                Failure::new(ExitCode::Usage, message)
-            })
-        })
-        .collect::<Result<_, _>>()?;
-    if paths.is_empty() {
-        let message = format!("`{}` names no files", path.display());
-        return Err(Failure::new(ExitCode::Usage, message).into());
-    }
-    Ok(paths)
 }
 
 /// Shows a transfer until it ends, and says how it did.

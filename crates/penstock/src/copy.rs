@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::Context as _;
 use penstock_api::problem::{Exit, Problem};
@@ -33,9 +33,10 @@ use penstock_proto::slicing::Slicing;
 use serde::{Deserialize, Serialize};
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::cli_transfer::{DurabilityArg, parse_digest, read_paths, write_failures, xxh3_warning};
+use crate::cli_transfer::{DurabilityArg, parse_digest, write_failures, xxh3_warning};
 use crate::client::{exit_code, failure};
 use crate::exit::{self, ExitCode, Failure};
+use crate::options::select::SelectArgs;
 use crate::options::update::UpdateArgs;
 use crate::progress::{Mode, Reporter};
 
@@ -63,12 +64,10 @@ pub(crate) struct CopyArgs {
     /// Write the digests of all files here, for `b3sum --check`
     #[arg(long, value_name = "FILE")]
     write_digests: Option<PathBuf>,
-    /// Copy only the paths in this file (`-`: standard input), one a line, relative to the source,
-    /// written as lists of failures are
-    #[arg(long, value_name = "FILE")]
-    files_from: Option<PathBuf>,
     #[command(flatten)]
     update: UpdateArgs,
+    #[command(flatten)]
+    select: SelectArgs,
     /// Show progress though standard error is no terminal: a line every 10 s
     #[arg(short = 'P', long)]
     progress: bool,
@@ -86,13 +85,14 @@ pub(crate) fn run(args: CopyArgs) -> anyhow::Result<ExitCode> {
         }
         exit::warn(&xxh3_warning(false));
     }
-    let files_from = args.files_from.as_deref().map(read_paths).transpose()?.unwrap_or_default();
+    let chosen = args.select.read()?;
     let options = TransferOptions {
         digest: args.digest,
         durability: args.durability.into(),
         digest_list: args.write_digests.is_some(),
-        files_from,
         update: args.update.options()?,
+        files_from: chosen.files_from,
+        select: chosen.select,
         ..TransferOptions::default()
     };
     let mode = Mode::choose(args.json, args.progress);
@@ -268,6 +268,8 @@ fn check_apart(from: &Path, to: &Path) -> anyhow::Result<()> {
 pub(crate) struct State {
     pub(crate) directory: PathBuf,
     pub(crate) id: TransferId,
+    /// Seconds since 1970 of the first attempt; an age is counted from there.
+    pub(crate) created: u64,
     pub(crate) resumed: bool,
     _lock: LockFile,
 }
@@ -294,17 +296,21 @@ impl State {
             Failure::new(ExitCode::Temporary, "the same copy is running already").caused_by(error)
         })?;
         let path = directory.join("id");
-        let known = fs::read_to_string(&path).ok().and_then(|text| text.trim().parse().ok());
+        let known = fs::read_to_string(&path).ok().and_then(|text| {
+            let (id, created) = text.trim().split_once(' ')?;
+            Some((id.parse().ok()?, created.parse().ok()?))
+        });
         let resumed = known.is_some();
-        let id = known.unwrap_or_else(|| TransferId(rand::random()));
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+        let (id, created) = known.unwrap_or_else(|| (TransferId(rand::random()), now));
         if !resumed {
             let temporary = path.with_extension("new");
-            fs::write(&temporary, id.to_string())
+            fs::write(&temporary, format!("{id} {created}\n"))
                 .and_then(|()| fs::File::open(&temporary)?.sync_all())
                 .and_then(|()| fs::rename(&temporary, &path))
                 .map_err(failed)?;
         }
-        Ok(Self { directory, id, resumed, _lock: lock })
+        Ok(Self { directory, id, created, resumed, _lock: lock })
     }
 
     /// Removes the state: at once as far as the next command can see, for half of it would be a
@@ -438,6 +444,7 @@ impl Copy {
             root: root.clone(),
             slicing: Slicing::default(),
             files_from: self.options.files_from.clone(),
+            select: self.options.select.settled(self.state.created),
         };
         let kind = source.open_scan(&request).map_err(failure)?;
         if kind == RootKind::Single && !self.options.files_from.is_empty() {

@@ -249,6 +249,7 @@ fn summary_text(event: &TransferEvent) -> String {
     for (count, what) in [
         (progress.repairs, "pieces repaired"),
         (progress.skipped, "items skipped"),
+        (progress.excluded, "items not chosen"),
         (progress.errors, "items failed"),
     ] {
         if count > 0 {

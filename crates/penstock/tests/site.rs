@@ -465,6 +465,7 @@ fn c4_a_scan_is_for_the_site_that_opened_it() {
             root: PathText(b"run".to_vec()),
             slicing: Slicing::default().into(),
             files_from: Vec::new(),
+            select: Default::default(),
         };
         serde_json::to_string(&open).unwrap()
     };

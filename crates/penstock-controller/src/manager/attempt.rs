@@ -116,6 +116,7 @@ impl Inner {
             // What was accepted is sound.
             slicing: record.request.options.slicing().unwrap_or_default(),
             files_from: record.request.options.files_from.clone(),
+            select: record.request.options.select.settled(record.created),
         };
         if source.site == self.config.site {
             let kind = self.parts.source.open_scan(&request)?;

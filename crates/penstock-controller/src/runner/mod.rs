@@ -503,6 +503,7 @@ impl Run {
             repairs: figures.repairs,
             skipped: totals.kept + scan.map_or(0, |scan| scan.skipped),
             bytes_skipped: totals.kept_bytes,
+            excluded: scan.map_or(0, |scan| scan.excluded),
             errors: totals.failures
                 + scan.map_or(0, |scan| scan.errors.len() as u64 + scan.errors_more),
             lanes: figures.lanes,

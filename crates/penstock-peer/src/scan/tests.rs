@@ -15,6 +15,7 @@ fn scan_of(directory: &Path, files_from: &[&str]) -> Scan {
         root: Vec::new(),
         slicing: Slicing::default(),
         files_from: files_from.iter().map(|path| path.as_bytes().to_vec()).collect(),
+        selector: Selector::default(),
         workers: 1,
     };
     Scan::open(directory, options).unwrap()
@@ -73,7 +74,7 @@ fn a12_a_directory_with_an_error_is_listed_again_after_a_crash() {
     scan.work(&source);
     assert_eq!(scan.lock().summary.errors.len(), 1);
     scan.seal(&mut scan.lock()).unwrap();
-    let done = scan.read_done().unwrap();
+    let (done, _) = scan.read_done().unwrap();
     assert!(done.contains(&hash(b"")) && !done.contains(&hash(b"sub")));
 }
 
