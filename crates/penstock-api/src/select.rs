@@ -86,9 +86,10 @@ impl Selection {
         if self.rules.len() > RULES_MAX {
             return Err(SelectError::TooMany(self.rules.len()));
         }
-        let rules = self.rules.iter().map(|rule| {
-            Ok(Rule { include: rule.include, glob: Glob::parse(&rule.glob.0)? })
-        });
+        let rules = self
+            .rules
+            .iter()
+            .map(|rule| Ok(Rule { include: rule.include, glob: Glob::parse(&rule.glob.0)? }));
         let newer_than = match self.newer_than {
             None => None,
             Some(Newer::Time(time)) if time.nanoseconds < 1_000_000_000 => Some(time),

@@ -2,8 +2,8 @@
 //!
 //! ```text
 //! DIR/pages/00000000.page   sealed pages, each synced before it counts
-//! DIR/done                  directories whose entries are all in sealed pages, one a line: what was
-//!                           excluded and skipped in it, and its escaped path
+//! DIR/done                  directories whose entries are all in sealed pages, one a line: what
+//!                           was excluded and skipped in it, and its escaped path
 //! DIR/end                   the summary, written when the scan is complete
 //! ```
 //! Workers take directories from a stack (depth first, so that it stays short), look at each name

@@ -128,7 +128,8 @@ impl Glob {
         }
         if self.any_depth {
             let leaf = name::split(path).map_or(path, |(_, leaf)| leaf);
-            return matches!(&self.components[..], [Component::Name(tokens)] if is_name(tokens, leaf));
+            let [Component::Name(tokens)] = &self.components[..] else { return false };
+            return is_name(tokens, leaf);
         }
         self.matches_whole(path)
     }
@@ -194,9 +195,9 @@ fn read_name(text: &[u8]) -> Result<Vec<Token>, &'static str> {
                 at = end;
             }
             b'\\' => {
-                let escaped = *text.get(at).ok_or(
-                    "nothing stands behind its last backslash; `\\\\` means a backslash",
-                )?;
+                let escaped = *text
+                    .get(at)
+                    .ok_or("nothing stands behind its last backslash; `\\\\` means a backslash")?;
                 tokens.push(Token::Byte(escaped));
                 at += 1;
             }

@@ -449,9 +449,10 @@ fn check(request: &TransferRequest) -> Result<(), Problem> {
     relative(&request.target.path)?;
     request.options.files_from.iter().try_for_each(relative)?;
     let select = &request.options.select;
-    select.settled(0).compile().map_err(|cause| {
-        usage("what to choose cannot be read".to_owned()).because(cause)
-    })?;
+    select
+        .settled(0)
+        .compile()
+        .map_err(|cause| usage("what to choose cannot be read".to_owned()).because(cause))?;
     if request.options.digest_list && request.options.digest == DigestKind::Xxh3 {
         return Err(usage("XXH3 gives no digests of files: no digest list".to_owned())
             .hint("leave out `--digest xxh3-128`, or the digest list"));

@@ -1,6 +1,7 @@
 //! What a scan lists, and what it lists again.
 
 use penstock_io::store::{PosixOptions, PosixStore};
+use penstock_proto::select::{Glob, Rule};
 
 use super::*;
 
@@ -87,4 +88,42 @@ fn a12_a_scan_that_broke_off_says_so() {
     fs::remove_dir_all(kept.path()).unwrap();
     scan.run(&source);
     assert!(scan.is_broken_off());
+}
+
+/// Promise (c), A12: a scan that is taken up again chooses the same, and its counts of what was
+/// excluded are those of one that was never interrupted.
+#[test]
+fn a12_what_was_excluded_is_counted_over_a_crash() {
+    let (root, kept) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    for path in ["a 1 2.", "cache"] {
+        fs::create_dir(root.path().join(path)).unwrap();
+    }
+    for path in ["a 1 2./x", "a 1 2./y.tmp", "cache/z", "u.tmp", "v"] {
+        fs::write(root.path().join(path), b"bytes").unwrap();
+    }
+    let source = source_of(root.path());
+    let rule = |glob: &str| Rule { include: false, glob: Glob::parse(glob.as_bytes()).unwrap() };
+    let open = || {
+        let mut scan = scan_of(kept.path(), &[]);
+        scan.options.selector.rules = vec![rule("*.tmp"), rule("cache/")];
+        scan
+    };
+    let scan = open();
+    scan.run(&source);
+    let expected = ["", "a 1 2.", "a 1 2./x", "v"];
+    assert_eq!(
+        (paths_of(&scan).as_slice(), scan.lock().summary.excluded),
+        (&expected.map(str::to_owned)[..], 3)
+    );
+    fs::remove_file(kept.path().join("end")).unwrap();
+    let again = open();
+    again.run(&source);
+    assert_eq!((paths_of(&again).len(), again.lock().summary.excluded), (4, 3));
+    // A directory of which the line is torn is listed once more, and its count not doubled.
+    fs::remove_file(kept.path().join("end")).unwrap();
+    let done = fs::read_to_string(kept.path().join("done")).unwrap();
+    fs::write(kept.path().join("done"), done.trim_end()).unwrap();
+    let again = open();
+    again.run(&source);
+    assert_eq!((paths_of(&again).len(), again.lock().summary.excluded), (4, 3));
 }

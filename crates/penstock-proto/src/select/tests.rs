@@ -83,9 +83,9 @@ fn slow_name(pattern: &[u8], text: &[u8]) -> bool {
     match pattern.split_first() {
         None => text.is_empty(),
         Some((b'*', rest)) => (0..=text.len()).any(|at| slow_name(rest, &text[at..])),
-        Some((wanted, rest)) => text
-            .split_first()
-            .is_some_and(|(byte, behind)| (wanted == byte || *wanted == b'?') && slow_name(rest, behind)),
+        Some((wanted, rest)) => text.split_first().is_some_and(|(byte, behind)| {
+            (wanted == byte || *wanted == b'?') && slow_name(rest, behind)
+        }),
     }
 }
 

@@ -131,8 +131,8 @@ impl clap::Args for RuleArgs {
             .arg(rule(
                 "filter-from",
                 "FILE",
-                "Read rules from this file (`-`: standard input), one a line: `+ GLOB` or `- GLOB`; \
-                 empty lines and lines that begin with `#` say nothing",
+                "Read rules from this file (`-`: standard input), one a line: `+ GLOB` or \
+                 `- GLOB`; empty lines and lines that begin with `#` say nothing",
             ))
     }
 
@@ -178,7 +178,8 @@ impl RuleArgs {
             }
         }
         if rules.len() > RULES_MAX {
-            let message = format!("there are {} rules; at most {RULES_MAX} are allowed", rules.len());
+            let message =
+                format!("there are {} rules; at most {RULES_MAX} are allowed", rules.len());
             return Err(Failure::new(ExitCode::Usage, message)
                 .hint("a long list of paths is what --files-from is for")
                 .into());
@@ -269,15 +270,16 @@ fn tidy_path(path: Vec<u8>) -> Vec<u8> {
     if rest == b"." { Vec::new() } else { rest.to_vec() }
 }
 
+const NEWER: &str =
+    "neither an age (2d, 1h30m), a date (2026-11-01) nor a time (2026-11-01T06:00:00Z)";
+
 /// Reads `--newer-than`.
 fn parse_newer(text: &str) -> Result<Newer, String> {
     if let Some(age) = parse_age(text) {
         return Ok(Newer::AgeSeconds(age));
     }
     let date = || Date::parse(text, &Iso8601::DATE).ok().map(|date| date.midnight().assume_utc());
-    let time = OffsetDateTime::parse(text, &Rfc3339).ok().or_else(date).ok_or_else(|| {
-        "neither an age (2d, 1h30m), a date (2026-11-01) nor a time (2026-11-01T06:00:00Z)"
-    })?;
+    let time = OffsetDateTime::parse(text, &Rfc3339).ok().or_else(date).ok_or(NEWER)?;
     Ok(Newer::Time(FileTime { seconds: time.unix_timestamp(), nanoseconds: time.nanosecond() }))
 }
 
@@ -329,8 +331,7 @@ mod tests {
         let rules = read(&line).unwrap().select.rules;
         let rules: Vec<_> =
             rules.iter().map(|rule| (rule.include, rule.glob.to_string())).collect();
-        let expected =
-            [(false, "a"), (true, "*.h5"), (false, "*"), (true, "b"), (false, "-c")];
+        let expected = [(false, "a"), (true, "*.h5"), (false, "*"), (true, "b"), (false, "-c")];
         assert_eq!(rules, expected.map(|(include, glob)| (include, glob.to_owned())));
     }
 
