@@ -47,6 +47,7 @@ pub(super) struct Ssh {
 /// of which nobody knows any more.
 pub(super) struct Starting {
     over: AtomicBool,
+    interrupted: AtomicBool,
     child: Mutex<Option<Arc<Mutex<Child>>>>,
 }
 
@@ -62,18 +63,23 @@ impl Starting {
             let _inside = runtime.enter();
             signal(SignalKind::interrupt()).context("wait for SIGINT")?
         };
-        let starting = Arc::new(Self { over: AtomicBool::new(false), child: Mutex::new(None) });
+        let starting = Arc::new(Self {
+            over: false.into(),
+            interrupted: false.into(),
+            child: Mutex::new(None),
+        });
         let watching = Arc::clone(&starting);
         let watch = move || {
             runtime.block_on(interrupt.recv());
             if watching.over.load(Ordering::Acquire) {
                 return;
             }
+            watching.interrupted.store(true, Ordering::Release);
             let child = watching.child.lock().unwrap_or_else(PoisonError::into_inner).take();
             if let Some(child) = child {
+                // Whoever waits for it, or for the far end, hears of it at once.
                 let _ = child.lock().unwrap_or_else(PoisonError::into_inner).kill();
             }
-            std::process::exit(ExitCode::Interrupted as i32);
         };
         std::thread::Builder::new()
             .name("start".to_owned())
@@ -85,6 +91,14 @@ impl Starting {
     fn started(&self, child: &Arc<Mutex<Child>>) {
         let mut slot = self.child.lock().unwrap_or_else(PoisonError::into_inner);
         *slot = Some(Arc::clone(child));
+    }
+
+    /// Why it ended: what was found, unless that is only what the interrupt has caused.
+    pub(super) fn why(&self, error: anyhow::Error) -> anyhow::Error {
+        if self.interrupted.load(Ordering::Acquire) && !self.over.load(Ordering::Acquire) {
+            return Failure::new(ExitCode::Interrupted, "interrupted").into();
+        }
+        error
     }
 
     /// The copy watches itself from now on.
@@ -397,7 +411,9 @@ fn script(digest: &str, named: Option<&Path>) -> String {
         // The program, as many bytes as the line before it says.
         r#"read -r n && [ "$n" -gt 0 ] || exit 0"#,
         r#"umask 077; t="$c/.new-$$""#,
-        r#"mkdir -p "$c" && head -c "$n" > "$t" && [ "$(wc -c < "$t")" -eq "$n" ] && chmod 700 "$t" && mv -f "$t" "$f" || { rm -f "$t"; say unfit unwritten "$c"; exit 0; }"#,
+        r#"w() { mkdir -p "$c" && head -c "$n" > "$t" && [ "$(wc -c < "$t")" -eq "$n" ]; }"#,
+        r#"k() { chmod 700 "$t" && mv -f "$t" "$f"; }"#,
+        r#"w && k || { rm -f "$t"; say unfit unwritten "$c"; exit 0; }"#,
         r#"s "$f" ssh-serve --check "$v" --digest "$d""#,
         r#"w=$("$f" --version 2>&1 </dev/null | head -n 1); rm -f "$f"; say unfit "$m" "$w""#,
     ];

@@ -59,13 +59,14 @@ pub(crate) fn run(wish: Wish) -> anyhow::Result<ExitCode> {
     // What is wrong here is said before anybody logs in.
     let place = wish.push.then(|| SourcePlace::find(&wish.source)).transpose()?;
     let starting = Starting::watch()?;
-    let (ssh, input, output) = Ssh::start(&wish.ssh, &wish.remote.destination, &starting)?;
+    let started = Ssh::start(&wish.ssh, &wish.remote.destination, &starting);
+    let (ssh, input, output) = started.map_err(|error| starting.why(error))?;
     let (link, incoming) = Link::start(output, input, Box::new(ssh.killer()))?;
     let mut session = Session { wish, ssh, link, rtt: None };
     let done = session.copy(place, incoming, &starting);
     session.link.close();
     session.ssh.end();
-    done
+    done.map_err(|error| starting.why(error))
 }
 
 struct Session {

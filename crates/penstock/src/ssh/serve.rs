@@ -57,20 +57,18 @@ pub(crate) fn run(args: &ServeArgs) -> anyhow::Result<ExitCode> {
     }
     sys::raise_file_limit();
     super::start_log();
+    // Where ssh starts programs, whatever start-up files have made of it. Without a home directory
+    // only absolute paths mean something.
+    if let Some(home) = std::env::var_os("HOME") {
+        let _ = std::env::set_current_dir(home);
+    }
     let mut out = std::io::stdout();
     writeln!(out, "\n{}{READY} {}", message::MAGIC, message::version())
         .and_then(|()| out.flush())
         .map_err(|error| Failure::io("write to standard output", error))?;
     let control = Arc::new(RunControl::default());
     let stopping = Arc::clone(&control);
-    let on_lost = Box::new(move || {
-        stopping.pause();
-        let ending = move || {
-            std::thread::sleep(STOP_MAX);
-            std::process::exit(ExitCode::Temporary as i32);
-        };
-        drop(std::thread::Builder::new().name("end".to_owned()).spawn(ending));
-    });
+    let on_lost = Box::new(move || stopping.pause());
     let (link, incoming) = Link::start(std::io::stdin(), out, on_lost)?;
     let mut far =
         Far { link, control, listening: Some(Listening::new()), begun: None, end: End::Nothing };
@@ -125,8 +123,8 @@ impl Far {
         if let End::Target { running, .. } = &mut self.end
             && !running.over
         {
-            // The local end is gone, and the run is asked to stop: see `STOP_MAX`.
-            let _ = running.ended.recv();
+            // The local end is gone, and the run was asked to stop.
+            let _ = running.ended.recv_timeout(STOP_MAX);
         }
     }
 
