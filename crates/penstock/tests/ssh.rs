@@ -11,7 +11,7 @@ use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt as _;
 use std::time::{Duration, Instant};
 
-use common_crash::{Ended, Run, figure, is_root, tool};
+use common_crash::{Ended, Run, Slowly, figure, is_root, tool};
 use common_ssh::{Host, Special, assert_same_tree, make_tree};
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -31,10 +31,13 @@ fn assert_done(ended: Ended) -> Ended {
     ended
 }
 
-/// Waits until some of it is durable at the target.
-fn wait_for_some(run: &mut Run) {
+/// Runs a copy until some of it is durable at the target, slowly, so that much is left to break.
+fn begin(host: &Host, arguments: &[&str]) -> Run {
+    let mut run = host.spawn(arguments);
+    let _slowly = Slowly::with_stops(run.id(), Duration::from_millis(20));
     run.wait_for(|event| event["bytes_durable"].as_u64().unwrap_or(0) > 0)
         .expect("it ended before anything was durable");
+    run
 }
 
 /// Promise: a tree or a file arrives whole, pushed or pulled, under the rules about slashes that
@@ -106,8 +109,7 @@ fn d_a_killed_local_end_is_resumed() {
     let host = installed();
     for (from, to) in [(LARGE.to_owned(), host.remote("t")), (host.remote("t/"), "p".to_owned())] {
         let arguments = [from.as_str(), to.as_str()];
-        let mut run = host.spawn(&arguments);
-        wait_for_some(&mut run);
+        let run = begin(&host, &arguments);
         run.kill();
         host.assert_nothing_runs();
         let ended = assert_done(host.run(&arguments));
@@ -125,8 +127,7 @@ fn d_a_killed_far_end_is_resumed() {
     let host = installed();
     for (from, to) in [(LARGE.to_owned(), host.remote("t")), (host.remote("t/"), "p".to_owned())] {
         let arguments = [from.as_str(), to.as_str()];
-        let mut run = host.spawn(&arguments);
-        wait_for_some(&mut run);
+        let run = begin(&host, &arguments);
         let far = Pid::from_raw(host.wait_for_process("penstock ssh-serve") as i32).unwrap();
         kill_process(far, Signal::KILL).unwrap();
         let ended = run.end().expect(5);
@@ -144,8 +145,7 @@ fn d_a_killed_far_end_is_resumed() {
 fn d_a_lost_connection_stops_both_ends() {
     let host = installed();
     let to = host.remote("t");
-    let mut run = host.spawn(&[LARGE, &to]);
-    wait_for_some(&mut run);
+    let run = begin(&host, &[LARGE, &to]);
     let ssh = host.processes("ControlPersist");
     let cut = Instant::now();
     for id in ssh {
@@ -165,8 +165,7 @@ fn d_a_lost_connection_stops_both_ends() {
 fn an_interrupt_stops_both_ends_in_order() {
     let host = installed();
     let to = host.remote("t");
-    let mut run = host.spawn(&[LARGE, &to]);
-    wait_for_some(&mut run);
+    let run = begin(&host, &[LARGE, &to]);
     run.signal(Signal::INT);
     let ended = run.end().expect(130);
     assert!(ended.errors.contains("the same command again"), "{}", ended.errors);
