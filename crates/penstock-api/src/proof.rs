@@ -30,6 +30,28 @@ impl Proof {
     }
 }
 
+/// A file that a transfer leaves when it has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Document {
+    /// The digest list.
+    Digests,
+    /// The list of another checksum.
+    Checksums(ChecksumKind),
+    /// The receipt.
+    Receipt,
+}
+
+impl Document {
+    /// Its path below that of its transfer, in both APIs.
+    pub fn path(self) -> String {
+        match self {
+            Self::Digests => "digests".to_owned(),
+            Self::Checksums(kind) => format!("checksums/{kind}"),
+            Self::Receipt => "receipt".to_owned(),
+        }
+    }
+}
+
 /// One page whose files are to be read again at the target. All of them are durable.
 #[derive(Debug)]
 pub struct ProofRequest<'a> {

@@ -15,7 +15,8 @@ use penstock_proto::journal::Incarnation;
 use penstock_proto::manifest::Page;
 pub use penstock_proto::task::{Report, Work, WorkReply};
 
-use crate::problem::Problem;
+use crate::problem::{Exit, Problem};
+use crate::proof::{PageProof, ProofRequest};
 use crate::transfer::{Durability, PathText};
 use crate::update::UpdateOptions;
 
@@ -182,6 +183,17 @@ pub trait TargetPeer: Send + Sync {
         spec: &TaskSpec,
         control: Arc<dyn TaskControl>,
     ) -> Result<Arc<dyn Task>, Problem>;
+
+    /// Reads files of a page again: all of them are durable. Blocks for as long as that takes; the
+    /// request's progress says how far it is, and stops it.
+    ///
+    /// # Errors
+    /// The store is not there, or this target cannot be read.
+    fn prove(&self, spec: &TaskSpec, request: &ProofRequest<'_>) -> Result<PageProof, Problem> {
+        let _ = request;
+        let title = format!("the files of store `{}` cannot be read again", spec.store);
+        Err(Problem::new(Exit::Fatal, "proof", title))
+    }
 
     /// Removes the sync marker of a transfer that has ended, and the temporary files that it may
     /// have left: those of the entries of `pages` in generations up to `generation_max`.

@@ -11,8 +11,9 @@ use penstock_proto::wire::DecodeError;
 use serde::{Deserialize, Serialize};
 
 use crate::problem::Exit;
-use crate::update::UpdateOptions;
+use crate::proof::Proof;
 use crate::select::Selection;
+use crate::update::UpdateOptions;
 
 /// A path as bytes, written in JSON with [`name::escape`].
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -144,6 +145,8 @@ pub struct TransferOptions {
     pub update: UpdateOptions,
     /// What of the source, or of these paths, is wanted.
     pub select: Selection,
+    /// Which proofs to give beyond the digests.
+    pub proof: Proof,
 }
 
 impl TransferOptions {
@@ -219,6 +222,9 @@ pub struct Progress {
     pub bytes_durable: u64,
     /// Bytes that were hashed at the source and found equal at the target, in this run.
     pub bytes_verified: u64,
+    /// Bytes that were read again at the target after they were durable, and were right.
+    #[serde(default)]
+    pub bytes_read_back: u64,
     /// Bytes that were there from an earlier run and were not sent again.
     pub bytes_resumed: u64,
     /// Bytes that had to be sent once more (A7).
@@ -255,7 +261,7 @@ pub struct FailedItem {
     /// Path relative to the data set's root.
     pub path: PathText,
     /// Stable code: `vanished`, `changed`, `denied`, `read`, `write`, `digest`, `publish`,
-    /// `exists`, `scan`.
+    /// `exists`, `readback`, `scan`.
     pub code: String,
     /// For people: what and why.
     pub message: String,

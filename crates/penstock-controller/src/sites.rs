@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use penstock_api::problem::Problem;
+use penstock_api::proof::Document;
 use penstock_api::rest::Action;
 use penstock_api::scan::{PageReply, PageSource, RootKind, ScanRequest};
 use penstock_api::transfer::{TransferRequest, TransferState, TransferView};
@@ -61,11 +62,17 @@ pub trait SiteClient: Send + Sync {
     /// What the site answers.
     fn act(&self, site: &Name, id: TransferId, action: Action) -> Result<TransferView, Problem>;
 
-    /// Writes the digest list of such a transfer to `out`.
+    /// Writes a list or the receipt of such a transfer to `out`.
     ///
     /// # Errors
     /// What the site answers, or that `out` cannot be written.
-    fn digests(&self, site: &Name, id: TransferId, out: &mut dyn Write) -> Result<(), Problem>;
+    fn document(
+        &self,
+        site: &Name,
+        id: TransferId,
+        document: Document,
+        out: &mut dyn Write,
+    ) -> Result<(), Problem>;
 
     /// Asks the site to scan a data set for us.
     ///

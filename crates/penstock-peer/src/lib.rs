@@ -18,6 +18,7 @@
 //! | `lane` | one lane at the target |
 //! | `write` | checks what arrives and writes it under temporary names |
 //! | `publish` | syncs, renames, links, attributes, re-checks |
+//! | `prove` | reads what was published again, for checksums and `--readback` |
 //! | `hashing` | reads files and hashes them, where no transfer does |
 //! | [`verify`] | compares trees, and trees with lists of checksums, without a ledger |
 
@@ -27,6 +28,7 @@ mod compare;
 mod hashing;
 mod lane;
 mod local;
+mod prove;
 
 mod publish;
 mod read;
@@ -42,4 +44,4 @@ mod write;
 pub use scan::ScanOptions;
 pub use source::{LaneVerifier, SourceService};
 pub use stores::{StoreKind, StoreSpec, Stores};
-pub use target::{LaneConfig, LaneConnect, TargetService};
+pub use target::{LaneConfig, TargetService};

@@ -6,16 +6,15 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use penstock_api::problem::{Exit, Problem};
+use penstock_api::proof::{PageProof, ProofRequest};
 use penstock_api::scan::RootKind;
 use penstock_api::task::{
     SourceAccess, TargetPeer, Task, TaskControl, TaskPage, TaskSpec, TaskStart,
 };
 use penstock_api::transfer::{Durability, PathText};
 use penstock_io::buffer::BufferPool;
-use penstock_io::net::{
-    self, ConnectError, Dialled, LaneStream, LocalBind, SocketOptions, Welcome,
-};
-use penstock_io::store::{Kind, StoreIdentity, TemporaryKey, temporary_name};
+use penstock_io::net::{self, ConnectError, LaneStream, LocalBind, SocketOptions, Welcome};
+use penstock_io::store::{Kind, StoreIdentity, Target, TemporaryKey, temporary_name};
 use penstock_io::sys;
 use penstock_proto::compared::Comparison;
 use penstock_proto::frame::{Hello, PROTOCOL_VERSION, PROTOCOL_VERSION_MIN};
@@ -26,6 +25,7 @@ use penstock_proto::name;
 use penstock_proto::slicing::STRIDE_BYTES_MAX;
 
 use crate::compare::Comparer;
+use crate::prove::Prover;
 use crate::read::place;
 use crate::stores::{Stores, chain, store_offline};
 use crate::task::{Reach, RunningTask, TaskParts, full_problem};
@@ -38,17 +38,8 @@ const BUFFERS_MAX: usize = 192;
 /// Makes the TLS configuration for lanes to a site.
 pub type LaneConfig = Arc<dyn Fn(&Name) -> Result<Arc<rustls::ClientConfig>, String> + Send + Sync>;
 
-/// Makes the connection of a lane to a source peer within a time limit, where that is not simply to
-/// dial its address: the source dials, or wants to be told something first.
-pub type LaneConnect = Arc<
-    dyn Fn(SocketAddr, Duration, &SocketOptions) -> Result<Dialled, ConnectError> + Send + Sync,
->;
-
 /// Dials lanes to one site.
 pub(crate) struct Dialer {
-    connect: Option<LaneConnect>,
-    /// The round trip, where connections lead through a tunnel and their TCP does not know it.
-    rtt: Option<Duration>,
     config: Arc<rustls::ClientConfig>,
     site: Name,
     options: SocketOptions,
@@ -63,16 +54,8 @@ type Paths = Mutex<BTreeMap<SocketAddr, Duration>>;
 impl Dialer {
     /// The least round trip to any of `peers`, if one was dialled before.
     pub(crate) fn known_rtt(&self, peers: &[SocketAddr]) -> Option<Duration> {
-        if self.rtt.is_some() {
-            return self.rtt;
-        }
         let paths = self.paths.lock().unwrap_or_else(PoisonError::into_inner);
         peers.iter().filter_map(|peer| paths.get(peer)).min().copied()
-    }
-
-    /// The round trip of an open lane.
-    pub(crate) fn rtt_of(&self, stream: &LaneStream) -> Option<Duration> {
-        self.rtt.or_else(|| stream.rtt().ok().map(|rtt| rtt.min))
     }
 
     /// Opens one lane; blocks for [`DIAL_MAX`] at most. Says the round trip as soon as it is known:
@@ -92,13 +75,8 @@ impl Dialer {
             digest: spec.digest,
             capability: self.capability.clone(),
         };
-        let dialled = match &self.connect {
-            Some(connect) => connect(address, DIAL_MAX, &self.options)?,
-            None => net::dial(address, &LocalBind::default(), DIAL_MAX, &self.options)?,
-        };
-        if let Some(rtt) = self.rtt {
-            say_rtt(rtt);
-        } else if let Ok(rtt) = dialled.rtt() {
+        let dialled = net::dial(address, &LocalBind::default(), DIAL_MAX, &self.options)?;
+        if let Ok(rtt) = dialled.rtt() {
             let mut paths = self.paths.lock().unwrap_or_else(PoisonError::into_inner);
             paths.entry(address).and_modify(|least| *least = rtt.min(*least)).or_insert(rtt);
             drop(paths);
@@ -112,7 +90,6 @@ impl Dialer {
 pub struct TargetService {
     stores: Arc<Stores>,
     lanes: Option<LaneConfig>,
-    connect: Option<(LaneConnect, Option<Duration>)>,
     options: SocketOptions,
     pool: BufferPool,
     paths: Arc<Paths>,
@@ -122,15 +99,7 @@ impl TargetService {
     /// A target that writes to `stores`. Without `lanes` it can fetch from its own host only.
     pub fn new(stores: Arc<Stores>, lanes: Option<LaneConfig>, options: SocketOptions) -> Self {
         let pool = BufferPool::new(STRIDE_BYTES_MAX as usize, BUFFERS_MAX);
-        Self { stores, lanes, connect: None, options, pool, paths: Arc::default() }
-    }
-
-    /// The same, with connections made by `connect`. If they lead through a tunnel, so that their
-    /// TCP sees its near end only, `rtt` is the round trip to the source.
-    #[must_use]
-    pub fn with_connect(mut self, connect: LaneConnect, rtt: Option<Duration>) -> Self {
-        self.connect = Some((connect, rtt));
-        self
+        Self { stores, lanes, options, pool, paths: Arc::default() }
     }
 
     /// Removes what makes a directory a store, if it is one for a single transfer only. Call it
@@ -180,10 +149,7 @@ impl TargetService {
                 };
                 let lanes =
                     self.lanes.as_ref().ok_or_else(|| refuse("no certificate here".to_owned()))?;
-                let (connect, rtt) = self.connect.clone().unzip();
                 let dialer = Dialer {
-                    connect,
-                    rtt: rtt.flatten(),
                     config: lanes(site).map_err(refuse)?,
                     site: site.clone(),
                     options: self.options.clone(),
@@ -269,6 +235,17 @@ impl TargetPeer for TargetService {
             pool: self.pool.clone(),
         };
         Ok(Arc::new(RunningTask::start(spec, control, parts)?))
+    }
+
+    fn prove(&self, spec: &TaskSpec, request: &ProofRequest<'_>) -> Result<PageProof, Problem> {
+        let target = self.stores.target(&spec.store)?;
+        if matches!(target, Target::Null) {
+            let title = format!("store `{}` keeps nothing that could be read again", spec.store);
+            return Err(Problem::new(Exit::Usage, "proof", title)
+                .hint("leave out `--readback` and `--also-digest`"));
+        }
+        let (root, kind, pool) = (spec.root.0.as_slice(), spec.digest, &self.pool);
+        Ok(Prover { target: &target, root, kind, pool }.prove(request))
     }
 
     fn clean(

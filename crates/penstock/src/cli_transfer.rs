@@ -5,6 +5,7 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use penstock_api::problem::Exit;
+use penstock_api::proof::Document;
 use penstock_api::rest::{
     Action, Event, FailureList, OrphanKind, OrphanList, TransferEvent, TransferList,
 };
@@ -12,6 +13,7 @@ use penstock_api::transfer::{
     Durability, Encryption, LANES_MAX, Location, PathText, TransferOptions, TransferRequest,
     TransferState, TransferView,
 };
+use penstock_proto::checksum::ChecksumKind;
 use penstock_proto::digest::DigestKind;
 use penstock_proto::id::TransferId;
 use penstock_proto::slicing::Slicing;
@@ -20,6 +22,7 @@ use penstock_proto::units::{format_bytes, format_rate, parse_size};
 use crate::client::{Client, Next, exit_code};
 use crate::config::DirectoryArgs;
 use crate::exit::{self, ExitCode, Failure};
+use crate::options::proof::{ProofArgs, list_beside};
 use crate::options::select::SelectArgs;
 use crate::options::update::UpdateArgs;
 use crate::progress::{Mode, Reporter, state_name};
@@ -152,6 +155,8 @@ struct SubmitArgs {
     update: UpdateArgs,
     #[command(flatten)]
     select: SelectArgs,
+    #[command(flatten)]
+    proof: ProofArgs,
     /// Most lanes at a time; 0 lets the engine decide
     #[arg(long, default_value_t = 0)]
     lanes_max: u32,
@@ -208,7 +213,10 @@ pub(crate) fn run(args: TransferArgs) -> anyhow::Result<ExitCode> {
         TransferCommand::Resume(args) => act(&client, &args.id, Action::Resume)?,
         TransferCommand::Cancel(args) => act(&client, &args.id, Action::Cancel)?,
         TransferCommand::Retry(args) => act(&client, &args.id, Action::Retry)?,
-        TransferCommand::Digests { id, output } => write_digests(&client, &id, &output)?,
+        TransferCommand::Digests { id, output } => {
+            let view: TransferView = client.get(&format!("/transfers/{id}"))?;
+            write_digests(&client, &id, &output, &view.options.proof.also_digests)?;
+        }
         TransferCommand::Orphans { remove, json } => orphans(&client, remove, json)?,
     }
     Ok(ExitCode::Done)
@@ -230,7 +238,7 @@ fn run_submit(client: &Client, args: SubmitArgs) -> anyhow::Result<ExitCode> {
     if let Some(path) = &args.write_digests
         && matches!(code, ExitCode::Done | ExitCode::SomeFailed)
     {
-        write_digests(client, &id, path)?;
+        write_digests(client, &id, path, &request.options.proof.also_digests)?;
     }
     Ok(code)
 }
@@ -264,6 +272,7 @@ fn request_of(args: &SubmitArgs) -> anyhow::Result<TransferRequest> {
             update: args.update.options()?,
             files_from: chosen.files_from,
             select: chosen.select,
+            proof: args.proof.read()?,
         },
     })
 }
@@ -362,12 +371,30 @@ pub(crate) fn write_failures(short: &str, paths: &[&PathText]) -> anyhow::Result
     Ok(elsewhere)
 }
 
-fn write_digests(client: &Client, id: &str, path: &Path) -> anyhow::Result<()> {
+fn write_digests(
+    client: &Client,
+    id: &str,
+    path: &Path,
+    also: &[ChecksumKind],
+) -> anyhow::Result<()> {
+    write_document(client, id, Document::Digests, path)?;
+    for kind in also {
+        write_document(client, id, Document::Checksums(*kind), &list_beside(path, *kind))?;
+    }
+    exit::warn(&format!("digests in `{}`: check them with `b3sum --check`", path.display()));
+    Ok(())
+}
+
+fn write_document(
+    client: &Client,
+    id: &str,
+    document: Document,
+    path: &Path,
+) -> anyhow::Result<()> {
     let failed = |error| Failure::io(format!("write `{}`", path.display()), error);
     let mut out = std::io::BufWriter::new(fs::File::create(path).map_err(failed)?);
-    client.get_into(&format!("/transfers/{id}/digests"), &mut out)?;
+    client.get_into(&format!("/transfers/{id}/{}", document.path()), &mut out)?;
     out.flush().map_err(failed)?;
-    exit::warn(&format!("digests in `{}`: check them with `b3sum --check`", path.display()));
     Ok(())
 }
 

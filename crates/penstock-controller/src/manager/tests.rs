@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use penstock_api::problem::{Exit, Problem};
+use penstock_api::proof::Document;
 use penstock_api::rest::{Action, OrphanKind};
 use penstock_api::scan::{PageReply, RootKind, ScanRequest, SourcePeer};
 use penstock_api::task::{TargetPeer, Task, TaskControl, TaskPage, TaskSpec, TaskStart};
@@ -115,7 +116,13 @@ impl SiteClient for FakeSites {
         self.show(&"lab".parse().unwrap(), id)
     }
 
-    fn digests(&self, _: &Name, _: TransferId, _: &mut dyn Write) -> Result<(), Problem> {
+    fn document(
+        &self,
+        _: &Name,
+        _: TransferId,
+        _: Document,
+        _: &mut dyn Write,
+    ) -> Result<(), Problem> {
         unused()
     }
 

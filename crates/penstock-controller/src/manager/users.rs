@@ -5,6 +5,7 @@ use std::io::Seek as _;
 
 use penstock_api::heads::HeadStore as _;
 use penstock_api::problem::{Exit, Problem};
+use penstock_api::proof::Document;
 use penstock_api::rest::{Action, Event, FAILURES_MAX, FailureList, LIST_MAX, TransferList};
 use penstock_api::transfer::{
     FailedItem, LANES_MAX, Location, PathText, Progress, TransferRequest, TransferState,
@@ -182,23 +183,37 @@ impl Manager {
         Ok(FailureList { failures, complete: lines.next().is_none() })
     }
 
-    /// The digest list of a transfer that has ended, in the format of `b3sum --check`; that of
-    /// another site's is fetched into a file without a name.
+    /// A list or the receipt of a transfer that has ended; that of another site's is fetched into a
+    /// file without a name.
     ///
     /// # Errors
-    /// It is not known, it has not ended, or no list was asked for; another site does not give it.
-    pub fn digests(&self, id: TransferId, caller: &Caller) -> Result<File, Problem> {
+    /// It is not known, it has not ended, or this was not asked for; another site does not give it.
+    pub fn document(
+        &self,
+        id: TransferId,
+        document: Document,
+        caller: &Caller,
+    ) -> Result<File, Problem> {
         let view = self.show(id, caller)?;
         let inner = &self.inner;
         if view.target.site != inner.config.site {
-            return inner.fetch_digests(&view.target.site, id);
+            return inner.fetch_document(&view.target.site, id, document);
         }
-        let path = RunFiles::of(&journal_of(&inner.config.journal, id)).digests;
+        let files = RunFiles::of(&journal_of(&inner.config.journal, id));
+        let (path, code, what, option) = match document {
+            Document::Digests => {
+                (files.digests, "no-digest-list", "digest list", "--write-digests FILE")
+            }
+            Document::Checksums(kind) => {
+                (files.checksums(kind), "no-checksums", "such list", "--also-digest LIST")
+            }
+            Document::Receipt => (inner.receipt_path(id), "no-receipt", "receipt", "--receipt"),
+        };
         File::open(&path).map_err(|error| {
-            let title = format!("transfer {} has no digest list", id.short());
-            Problem::new(Exit::Refused, "no-digest-list", title)
+            let title = format!("transfer {} has no {what}", id.short());
+            Problem::new(Exit::Refused, code, title)
                 .because(error)
-                .hint("submit with `--write-digests FILE`, and wait for its end")
+                .hint(format!("submit with `{option}`, and wait for its end"))
                 .status(404)
         })
     }
@@ -250,8 +265,13 @@ impl Inner {
         Ok((view, true))
     }
 
-    fn fetch_digests(&self, site: &Name, id: TransferId) -> Result<File, Problem> {
-        let path = self.config.journal.join(format!("digests-{id}-{:016x}", rand::random::<u64>()));
+    fn fetch_document(
+        &self,
+        site: &Name,
+        id: TransferId,
+        document: Document,
+    ) -> Result<File, Problem> {
+        let path = self.config.journal.join(format!("fetched-{id}-{:016x}", rand::random::<u64>()));
         let failed = |error: std::io::Error| {
             let title = format!("`{}` cannot be written", path.display());
             Problem::new(Exit::Fatal, "journal", title).because(error)
@@ -260,9 +280,14 @@ impl Inner {
         let mut file =
             File::options().read(true).write(true).create_new(true).open(&path).map_err(failed)?;
         std::fs::remove_file(&path).map_err(failed)?;
-        self.parts.sites.digests(site, id, &mut file)?;
+        self.parts.sites.document(site, id, document, &mut file)?;
         file.rewind().map_err(failed)?;
         Ok(file)
+    }
+
+    /// Where the receipt of an own transfer is: it outlives the ledger.
+    pub(super) fn receipt_path(&self, id: TransferId) -> std::path::PathBuf {
+        self.config.journal.with_file_name("receipts").join(format!("{id}.json"))
     }
 
     /// Puts a stored record into the queue.

@@ -15,11 +15,13 @@ use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{delete, get, post};
 use penstock_api::problem::{Exit, Problem};
+use penstock_api::proof::Document;
 use penstock_api::rest::{
     FailureList, JoinReply, JoinRequest, LIST_MAX, OrphanList, SiteView, StatusView, StoreView,
     TokenReply, TransferList,
 };
 use penstock_api::transfer::{TransferRequest, TransferView};
+use penstock_proto::checksum::{ChecksumKind, UnknownChecksum};
 use penstock_proto::id::{Name, TransferId};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -166,6 +168,8 @@ pub fn router(parts: RestParts) -> Router {
         .route("/transfers/{id}/{action}", post(act))
         .route("/transfers/{id}/failures", get(failures))
         .route("/transfers/{id}/digests", get(digests))
+        .route("/transfers/{id}/checksums/{kind}", get(checksums))
+        .route("/transfers/{id}/receipt", get(receipt))
         .route("/transfers/{id}/events", get(events::one))
         .route("/events", get(events::all))
         .route("/orphans", get(orphans).delete(orphans_remove))
@@ -236,15 +240,47 @@ async fn failures(State(parts): State<RestParts>, Path(id): Path<String>) -> Rep
 }
 
 async fn digests(
-    State(parts): State<RestParts>,
+    parts: State<RestParts>,
     Path(id): Path<String>,
 ) -> Result<Response, ProblemReply> {
-    let list = blocking(move || {
+    document(parts, id, Document::Digests).await
+}
+
+async fn checksums(
+    parts: State<RestParts>,
+    Path((id, kind)): Path<(String, String)>,
+) -> Result<Response, ProblemReply> {
+    document(parts, id, Document::Checksums(checksum_kind(&kind)?)).await
+}
+
+async fn receipt(
+    parts: State<RestParts>,
+    Path(id): Path<String>,
+) -> Result<Response, ProblemReply> {
+    document(parts, id, Document::Receipt).await
+}
+
+async fn document(
+    State(parts): State<RestParts>,
+    id: String,
+    document: Document,
+) -> Result<Response, ProblemReply> {
+    let file = blocking(move || {
         let id: TransferId = parts.manager.resolve(&id)?;
-        parts.manager.digests(id, &Caller::User)
+        parts.manager.document(id, document, &Caller::User)
     })
     .await?;
-    Ok(stream_file(list))
+    Ok(stream_file(file))
+}
+
+/// The checksum that a path names.
+///
+/// # Errors
+/// Status 404: there is none of that name.
+pub fn checksum_kind(text: &str) -> Result<ChecksumKind, Problem> {
+    text.parse().map_err(|error: UnknownChecksum| {
+        Problem::new(Exit::Usage, "checksum", error.to_string()).status(404)
+    })
 }
 
 async fn orphans(State(parts): State<RestParts>) -> Reply<OrphanList> {

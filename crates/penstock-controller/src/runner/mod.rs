@@ -14,21 +14,24 @@ mod control;
 mod journal;
 mod outcome;
 mod pages;
+mod proving;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU8, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use penstock_api::heads::{HeadCommit, HeadStore, LedgerHead, PageHead};
 use penstock_api::problem::{Exit, Problem};
-use penstock_api::scan::{PageSource, ScanSummary};
+use penstock_api::proof::ProofProgress;
+use penstock_api::scan::{PageReply, PageSource, ScanSummary};
 use penstock_api::task::{SourceAccess, TargetPeer, Task, TaskSpec};
 use penstock_api::transfer::{Encryption, FailedItem, PathText, Progress, TransferOptions};
 use penstock_engine::transfer::{
     LedgerCommit, PageStanding, Phase, TransferMachine, WindowLimits, compared_of,
 };
+use penstock_proto::checksum::ChecksumKind;
 use penstock_proto::compared::Comparison;
 use penstock_proto::frame::Framing;
 use penstock_proto::id::{Name, TransferId};
@@ -38,11 +41,14 @@ use penstock_proto::manifest::{Page, page_digest};
 use control::Shared;
 use journal::Journal;
 use pages::{Compare, Pulled, Puller};
+use proving::{ProofTotals, Proved};
 
 /// Longest time between two commits of the ledger (A7).
 const COMMIT_INTERVAL: Duration = Duration::from_millis(900);
 /// How often the figures are brought up to date.
 const VIEW_INTERVAL: Duration = Duration::from_millis(200);
+/// What limits a run while its files are read again.
+const READING_AGAIN: &str = "reading again at the target";
 /// Failed items that are kept for `show`; the list has all.
 const FAILURES_SHOWN: usize = 20;
 
@@ -117,16 +123,6 @@ impl RunControl {
         self.wish.store(WISH_CANCEL, Ordering::Release);
     }
 
-    /// Whether somebody has asked the run to stop.
-    pub fn is_asked_to_stop(&self) -> bool {
-        self.wish.load(Ordering::Acquire) != 0
-    }
-
-    /// Shows a run that goes on elsewhere.
-    pub fn show(&self, seen: RunView) {
-        self.update(|view| *view = seen);
-    }
-
     /// What is to be seen of the run now.
     pub fn view(&self) -> RunView {
         self.view.lock().map(|view| view.clone()).unwrap_or_default()
@@ -146,34 +142,72 @@ pub struct RunFiles {
     pub failures: PathBuf,
     /// The digest list.
     pub digests: PathBuf,
+    journal: PathBuf,
 }
 
 impl RunFiles {
     /// Those of the transfer whose journal is at `journal`.
     pub fn of(journal: &std::path::Path) -> Self {
-        Self { failures: journal.join("failures.jsonl"), digests: journal.join("digests") }
+        Self {
+            failures: journal.join("failures.jsonl"),
+            digests: journal.join("digests"),
+            journal: journal.to_owned(),
+        }
+    }
+
+    /// The list of another kind of checksum.
+    pub fn checksums(&self, kind: ChecksumKind) -> PathBuf {
+        self.journal.join(format!("checksums.{kind}"))
     }
 }
 
 /// Runs a transfer until it ends, or is stopped. Blocks all the while: give it a thread.
 pub fn run(input: RunInput) -> RunOutcome {
-    let control = Arc::clone(&input.control);
-    match Run::begin(input) {
-        Ok(mut run) => {
-            let outcome = run.drive();
-            run.puller.stop();
-            match outcome {
-                Ok(outcome) => outcome,
-                Err(problem) => {
-                    run.task.stop(false);
-                    RunOutcome::Failed(problem)
-                }
+    let RunInput { pages, control, .. } = input;
+    let pages = Arc::new(Mutex::new(pages));
+    let mut carried = Progress::default();
+    let mut round = 0;
+    loop {
+        let input = RunInput {
+            id: input.id,
+            options: input.options.clone(),
+            store: input.store.clone(),
+            root: input.root.clone(),
+            pages: Box::new(SamePages(Arc::clone(&pages))),
+            source: input.source.clone(),
+            peer: Arc::clone(&input.peer),
+            heads: Arc::clone(&input.heads),
+            journal: input.journal.clone(),
+            control: Arc::clone(&control),
+        };
+        let mut run = match Run::begin(input, round, carried.clone()) {
+            Ok(run) => run,
+            Err(problem) => {
+                control.update(|view| view.reason = problem.to_string());
+                return RunOutcome::Failed(problem);
+            }
+        };
+        let ended = run.drive();
+        run.puller.stop();
+        match ended {
+            Ok(Some(outcome)) => return outcome,
+            // What was read again was not what was written: the ledger misses it again.
+            Ok(None) => carried = run.carry(),
+            Err(problem) => {
+                run.task.stop(false);
+                return RunOutcome::Failed(problem);
             }
         }
-        Err(problem) => {
-            control.update(|view| view.reason = problem.to_string());
-            RunOutcome::Failed(problem)
-        }
+        round += 1;
+    }
+}
+
+/// The pages of one source for several rounds of a run.
+struct SamePages(Arc<Mutex<Box<dyn PageSource>>>);
+
+impl PageSource for SamePages {
+    fn page(&mut self, number: u32, wait_ms: u32) -> Result<PageReply, Problem> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).page(number, wait_ms)
     }
 }
 
@@ -199,10 +233,16 @@ struct Run {
     found: Found,
     failures_shown: Vec<FailedItem>,
     rate: RateView,
+    /// How often it began again because something read again was not what was written.
+    round: u32,
+    /// What earlier rounds have done.
+    carried: Progress,
+    proving: Arc<ProofProgress>,
+    proved: ProofTotals,
 }
 
 impl Run {
-    fn begin(input: RunInput) -> Result<Self, Problem> {
+    fn begin(input: RunInput, round: u32, carried: Progress) -> Result<Self, Problem> {
         let head = input.heads.load(input.id)?;
         let journal = Journal::open(&input.journal)?;
         let mut spec = spec_of(&input, &head);
@@ -256,11 +296,15 @@ impl Run {
             found,
             failures_shown: Vec::new(),
             rate: RateView::default(),
+            round,
+            carried,
+            proving: Arc::default(),
+            proved: ProofTotals::default(),
         })
     }
 
-    /// The loop: open pages, commit, look, until the end.
-    fn drive(&mut self) -> Result<RunOutcome, Problem> {
+    /// The loop: open pages, commit, look, until the end. `None` if it is to begin again.
+    fn drive(&mut self) -> Result<Option<RunOutcome>, Problem> {
         loop {
             let opened = self.open_pages()?;
             self.show_failures();
@@ -272,12 +316,12 @@ impl Run {
                 self.show();
             }
             match self.control.wish.load(Ordering::Acquire) {
-                WISH_PAUSE => return self.pause(),
-                WISH_CANCEL => return self.cancel(),
+                WISH_PAUSE => return self.pause().map(Some),
+                WISH_CANCEL => return self.cancel().map(Some),
                 _ => {}
             }
             if let Some(problem) = self.shared.take_broken() {
-                return self.break_off(problem);
+                return self.break_off(problem).map(Some);
             }
             let phase = self.shared.machine().phase();
             if self.doubt_all && phase != Phase::Moving {
@@ -458,9 +502,14 @@ impl Run {
     }
 
     /// Everything is durable: write the lists, clean up, say how it went.
-    fn finish(&mut self) -> Result<RunOutcome, Problem> {
+    fn finish(&mut self) -> Result<Option<RunOutcome>, Problem> {
         self.task.stop(false);
         self.commit()?;
+        match self.prove()? {
+            Proved::All => {}
+            Proved::Again => return Ok(None),
+            Proved::Stopped => return self.stop_proving().map(Some),
+        }
         self.peer.clean(&self.spec, &mut std::iter::empty(), 0);
         let head = self.heads.load(self.id)?;
         let scan = self.scan.clone().unwrap_or_default();
@@ -471,11 +520,15 @@ impl Run {
             &self.spec.root,
             self.options.digest_list,
         )?;
+        for kind in &self.options.proof.also_digests {
+            let options = &self.options.proof;
+            proving::write_checksums(&self.shared, &head.pages, &self.spec.root, options, *kind)?;
+        }
         self.show();
-        Ok(match tally.problem() {
+        Ok(Some(match tally.problem() {
             Some(problem) => RunOutcome::Failed(problem),
             None => RunOutcome::Done,
-        })
+        }))
     }
 
     fn show_failures(&mut self) {
@@ -492,12 +545,20 @@ impl Run {
         }
     }
 
+    /// What a further round has to add to.
+    fn carry(&mut self) -> Progress {
+        self.show();
+        self.control.view().progress
+    }
+
     fn show(&mut self) {
         self.viewed_at = Instant::now();
         let totals = self.shared.machine().totals();
         let figures = self.task.figures();
-        let seconds = self.began.elapsed().as_secs_f64();
-        self.rate.add(seconds, figures.bytes_verified);
+        let seconds = self.carried.seconds + self.began.elapsed().as_secs_f64();
+        let bytes_verified = self.carried.bytes_verified + figures.bytes_verified;
+        let bytes_read_back = self.proving.bytes.load(Ordering::Relaxed);
+        self.rate.add(seconds, bytes_verified);
         let scan = self.scan.as_ref();
         let progress = Progress {
             entries_found: scan.map_or(self.found.0, |scan| scan.entries),
@@ -507,10 +568,11 @@ impl Run {
             files: totals.files,
             bytes: totals.bytes,
             bytes_durable: totals.bytes_durable,
-            bytes_verified: figures.bytes_verified,
+            bytes_verified,
+            bytes_read_back: self.carried.bytes_read_back + bytes_read_back,
             bytes_resumed: totals.bytes_resumed,
-            bytes_resent: figures.bytes_resent,
-            repairs: figures.repairs,
+            bytes_resent: self.carried.bytes_resent + figures.bytes_resent,
+            repairs: self.carried.repairs + figures.repairs,
             skipped: totals.kept + scan.map_or(0, |scan| scan.skipped),
             bytes_skipped: totals.kept_bytes,
             excluded: scan.map_or(0, |scan| scan.excluded),
@@ -520,8 +582,8 @@ impl Run {
             rate_bits_per_s: self.rate.now,
             rate_max_bits_per_s: self.rate.greatest,
             seconds,
-            cpu_seconds: figures.cpu_seconds,
-            limit: figures.limit,
+            cpu_seconds: self.carried.cpu_seconds + figures.cpu_seconds,
+            limit: if bytes_read_back > 0 { READING_AGAIN.to_owned() } else { figures.limit },
         };
         let pulling = self.puller.waiting();
         let reason = if figures.waiting.is_empty() { pulling } else { figures.waiting };
@@ -550,7 +612,8 @@ fn spec_of(input: &RunInput, head: &LedgerHead) -> TaskSpec {
             Encryption::Off => Framing::Clear,
         },
         durability: input.options.durability,
-        digest_list: input.options.digest_list,
+        // What is read again is compared with standard digests.
+        digest_list: input.options.digest_list || input.options.proof.reads_again(),
         lanes_max: input.options.lanes_max,
         lanes: input.options.lanes,
         update: input.options.update.clone(),

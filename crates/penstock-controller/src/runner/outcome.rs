@@ -9,7 +9,7 @@ use penstock_engine::slice::{Piece, slice_without};
 use penstock_engine::transfer::compared_of;
 use penstock_proto::checksum::format_line;
 use penstock_proto::journal::{DigestForm, EntryDigest, EntryFailure, FailurePhase, JournalRecord};
-use penstock_proto::manifest::Page;
+use penstock_proto::manifest::{Entry, Page};
 use penstock_proto::name;
 
 use super::control::Shared;
@@ -27,7 +27,7 @@ pub(crate) struct Tally {
 impl Tally {
     fn count(&mut self, phase: FailurePhase) {
         match phase {
-            FailurePhase::Digest => self.integrity += 1,
+            FailurePhase::Digest | FailurePhase::ReadBack => self.integrity += 1,
             FailurePhase::Vanished | FailurePhase::Changed => self.source += 1,
             _ => self.other += 1,
         }
@@ -183,15 +183,10 @@ fn failures_of(log: &[JournalRecord], pieces: &[Piece]) -> Vec<EntryFailure> {
     failed.into_values().collect()
 }
 
-fn write_digests(
-    out: &mut dyn std::io::Write,
-    path: &std::path::Path,
-    root: &PathText,
-    page: &TaskPage,
-    log: &[JournalRecord],
-) -> Result<(), Problem> {
+/// The digests that a page's log ends with: of whole files, in the order of the entries, without
+/// those that failed.
+pub(super) fn digests_of(page: &TaskPage, log: &[JournalRecord]) -> Vec<EntryDigest> {
     let pieces = slice_without(&page.page, &page.left);
-    let page = &page.page;
     let mut digests: std::collections::BTreeMap<u32, EntryDigest> =
         std::collections::BTreeMap::new();
     for record in log {
@@ -202,19 +197,35 @@ fn write_digests(
             }
         }
     }
-    let failures = failures_of(log, &pieces);
-    for (entry, digest) in digests {
-        let failed_later = failures.iter().any(|failure| failure.entry == entry);
-        let Ok(found) = page.entry(entry) else { continue };
-        if failed_later || digest.form == DigestForm::Sparse {
+    for failure in failures_of(log, &pieces) {
+        digests.remove(&failure.entry);
+    }
+    digests.into_values().collect()
+}
+
+/// The name of an entry in lists. A data set that is one file has the name that it got at the
+/// target.
+pub(super) fn listed_name(page: &Page, entry: &Entry, root: &PathText) -> Vec<u8> {
+    let name = page.path(entry);
+    if name.is_empty() {
+        return name::split(&root.0).map(|(_, leaf)| leaf.to_vec()).unwrap_or_default();
+    }
+    name
+}
+
+fn write_digests(
+    out: &mut dyn std::io::Write,
+    path: &std::path::Path,
+    root: &PathText,
+    page: &TaskPage,
+    log: &[JournalRecord],
+) -> Result<(), Problem> {
+    for digest in digests_of(page, log) {
+        let Ok(entry) = page.page.entry(digest.entry) else { continue };
+        if digest.form == DigestForm::Sparse {
             continue;
         }
-        // A data set that is one file has the name that it got at the target.
-        let mut name = page.path(found);
-        if name.is_empty() {
-            name = name::split(&root.0).map(|(_, leaf)| leaf.to_vec()).unwrap_or_default();
-        }
-        let line = format_line(&digest.digest.to_hex(), &name);
+        let line = format_line(&digest.digest.to_hex(), &listed_name(&page.page, entry, root));
         out.write_all(&line).map_err(|cause| failed("write", path, &cause))?;
     }
     Ok(())

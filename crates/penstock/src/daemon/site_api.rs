@@ -18,6 +18,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{delete, get, post};
 use axum::{RequestPartsExt as _, Router};
 use penstock_api::problem::{Exit, Problem};
+use penstock_api::proof::Document;
 use penstock_api::scan::{PageReply, ScanRequest, SourcePeer};
 use penstock_api::site::{
     OpenScan, OpenedScan, PAGE_WAIT_MS_MAX, PairHalf, SITE_API_VERSION, SiteHealth, VERSION_HEADER,
@@ -26,7 +27,8 @@ use penstock_api::site::{
 use penstock_api::transfer::{TransferRequest, TransferState, TransferView};
 use penstock_controller::manager::{Caller, Manager};
 use penstock_controller::rest::{
-    BODY_BYTES_MAX, Body, ProblemReply, another_state, blocking, not_found, stream_file,
+    BODY_BYTES_MAX, Body, ProblemReply, another_state, blocking, checksum_kind, not_found,
+    stream_file,
 };
 use penstock_controller::sites::SCAN_UNKNOWN;
 use penstock_proto::capability::Capability;
@@ -74,6 +76,8 @@ pub(crate) fn router(parts: SiteParts) -> Router {
         .route("/transfers", post(submit).layer(long()))
         .route("/transfers/{id}", get(show))
         .route("/transfers/{id}/digests", get(digests))
+        .route("/transfers/{id}/checksums/{kind}", get(checksums))
+        .route("/transfers/{id}/receipt", get(receipt))
         .route("/transfers/{id}/{action}", post(act))
         .route("/scans", post(open_scan).layer(long()))
         .route("/scans/{id}", delete(release))
@@ -193,12 +197,38 @@ async fn show(
 }
 
 async fn digests(
-    State(parts): State<SiteParts>,
-    Calling(site): Calling,
+    parts: State<SiteParts>,
+    calling: Calling,
     Path(id): Path<String>,
 ) -> Result<Response, ProblemReply> {
-    let list = blocking(move || parts.manager.digests(id_of(&id)?, &Caller::Site(site))).await?;
-    Ok(stream_file(list))
+    document(parts, calling, id, Document::Digests).await
+}
+
+async fn checksums(
+    parts: State<SiteParts>,
+    calling: Calling,
+    Path((id, kind)): Path<(String, String)>,
+) -> Result<Response, ProblemReply> {
+    document(parts, calling, id, Document::Checksums(checksum_kind(&kind)?)).await
+}
+
+async fn receipt(
+    parts: State<SiteParts>,
+    calling: Calling,
+    Path(id): Path<String>,
+) -> Result<Response, ProblemReply> {
+    document(parts, calling, id, Document::Receipt).await
+}
+
+async fn document(
+    State(parts): State<SiteParts>,
+    Calling(site): Calling,
+    id: String,
+    document: Document,
+) -> Result<Response, ProblemReply> {
+    let caller = Caller::Site(site);
+    let file = blocking(move || parts.manager.document(id_of(&id)?, document, &caller)).await?;
+    Ok(stream_file(file))
 }
 
 async fn act(

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use penstock_api::problem::{Exit, Problem};
+use penstock_api::proof::Document;
 use penstock_api::rest::Action;
 use penstock_api::scan::{PageReply, ScanRequest};
 use penstock_api::site::{
@@ -319,11 +320,15 @@ impl SiteClient for Sites {
         self.get(&Call::new(site, Method::POST, path))
     }
 
-    fn digests(&self, site: &Name, id: TransferId, out: &mut dyn Write) -> Result<(), Problem> {
-        let call = Call {
-            deadline: DIGESTS_DEADLINE,
-            ..Call::new(site, Method::GET, format!("/transfers/{id}/digests"))
-        };
+    fn document(
+        &self,
+        site: &Name,
+        id: TransferId,
+        document: Document,
+        out: &mut dyn Write,
+    ) -> Result<(), Problem> {
+        let path = format!("/transfers/{id}/{}", document.path());
+        let call = Call { deadline: DIGESTS_DEADLINE, ..Call::new(site, Method::GET, path) };
         self.call_into(&call, out)?;
         Ok(())
     }

@@ -1,4 +1,5 @@
 //! Groups of options that `copy` and `transfer submit` have in common.
 
+pub(crate) mod proof;
 pub(crate) mod select;
 pub(crate) mod update;

@@ -1,0 +1,272 @@
+//! The last phase of a run that was asked for proof: every page's files are read again at the
+//! target, when all is durable.
+//!
+//! ```text
+//! DIR/proof/00000000.json     what reading a page again gave; kept, so that a restart goes on
+//! ```
+//! What is not what was written becomes *missing* in the ledger, and the run begins again, as after
+//! a restart: only that is fetched. After [`ROUNDS_MAX`] such rounds it has failed.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
+
+use penstock_api::heads::{HeadCommit, PageHead};
+use penstock_api::problem::Problem;
+use penstock_api::proof::{PageProof, Proof, ProofRequest};
+use penstock_api::task::TaskPage;
+use penstock_engine::slice::{Piece, slice_without};
+use penstock_proto::checksum::{ChecksumKind, format_line};
+use penstock_proto::journal::{EntryDigest, EntryFailure, FailurePhase, JournalRecord};
+use serde::{Deserialize, Serialize};
+
+use super::control::Shared;
+use super::journal::{failed, write_lines};
+use super::outcome::{digests_of, listed_name};
+use super::{Run, WISH_CANCEL};
+
+/// How often what is damaged is fetched again before it has failed.
+pub(super) const ROUNDS_MAX: u32 = 3;
+
+/// How proving ended.
+pub(super) enum Proved {
+    /// All pages were read again; what is damaged for good is noted as failed.
+    All,
+    /// Something is missing again: the run is to begin again.
+    Again,
+    /// A user wishes to stop.
+    Stopped,
+}
+
+/// What is kept of one page.
+#[derive(Serialize, Deserialize)]
+struct KeptProof {
+    /// The page, and how long its log was: with another log it is read again.
+    page_digest: String,
+    log_bytes: u64,
+    options: Proof,
+    proof: PageProof,
+}
+
+/// What proving gave in all, for the receipt.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct ProofTotals {
+    pub(super) bytes: u64,
+    pub(super) bytes_direct: u64,
+}
+
+impl Run {
+    /// Reads everything again, as far as that was asked for.
+    pub(super) fn prove(&mut self) -> Result<Proved, Problem> {
+        if !self.options.proof.reads_again() {
+            return Ok(Proved::All);
+        }
+        let mut again = false;
+        for head in self.heads.load(self.id)?.pages {
+            let kept = kept_proof(&self.shared, &head, &self.options.proof);
+            let proof = match kept {
+                Some(proof) => proof,
+                None => match self.prove_page(&head)? {
+                    Some((proof, whole)) => {
+                        again |= !whole;
+                        proof
+                    }
+                    None => return Ok(Proved::Stopped),
+                },
+            };
+            self.proved.bytes += proof.bytes;
+            self.proved.bytes_direct += proof.bytes_direct;
+        }
+        Ok(if again { Proved::Again } else { Proved::All })
+    }
+
+    /// Reads one page's files again; gives what came of it, and whether nothing is missing again.
+    /// `None` if it was stopped.
+    fn prove_page(&mut self, head: &PageHead) -> Result<Option<(PageProof, bool)>, Problem> {
+        let page = self.shared.read_page(head.page)?;
+        let log = self.shared.journal().read_log(head.page, head.log_bytes)?.0;
+        let digests: Vec<EntryDigest> = digests_of(&page, &log);
+        let proof = self.ask_peer(&page, &digests)?;
+        if proof.stopped {
+            return Ok(None);
+        }
+        let mut records = Vec::new();
+        let mut head = head.clone();
+        let last = self.round >= ROUNDS_MAX;
+        for failure in &proof.failures {
+            records.push(JournalRecord::Failed(*failure));
+        }
+        if last {
+            let phase = FailurePhase::ReadBack;
+            let failure = |entry: &u32| EntryFailure { entry: *entry, phase, errno: 0 };
+            records.extend(proof.damaged.iter().map(failure).map(JournalRecord::Failed));
+        }
+        head.failures += records.len() as u64;
+        let whole = last || proof.damaged.is_empty();
+        if !whole {
+            tracing::error!(
+                transfer = %self.id, page = head.page, files = proof.damaged.len(),
+                "read again, files are not what was written: they are fetched again"
+            );
+            records.extend(missing(&page, &log, &proof.damaged));
+            head.complete = false;
+            self.carried.repairs += proof.damaged.len() as u64;
+        }
+        if !records.is_empty() {
+            self.commit_records(&mut head, &records)?;
+        }
+        if whole {
+            self.keep_proof(&head, &proof)?;
+        }
+        Ok(Some((proof, whole)))
+    }
+
+    /// Lets the peer read, and meanwhile shows how far it is and looks for wishes.
+    fn ask_peer(&mut self, page: &TaskPage, digests: &[EntryDigest]) -> Result<PageProof, Problem> {
+        let options = self.options.proof.clone();
+        let (peer, spec) = (std::sync::Arc::clone(&self.peer), self.spec.clone());
+        let progress = std::sync::Arc::clone(&self.proving);
+        std::thread::scope(|scope| {
+            let asked = scope.spawn(move || {
+                let request = ProofRequest {
+                    page,
+                    digests,
+                    readback: options.readback,
+                    also: &options.also_digests,
+                    progress: &progress,
+                };
+                peer.prove(&spec, &request)
+            });
+            while !asked.is_finished() {
+                if self.control.wish.load(Ordering::Acquire) != 0 {
+                    self.proving.stop.store(true, Ordering::Release);
+                }
+                if self.viewed_at.elapsed() >= super::VIEW_INTERVAL {
+                    self.show();
+                }
+                std::thread::park_timeout(PARK);
+            }
+            asked.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        })
+    }
+
+    /// Adds records to a page's log, and commits its head.
+    fn commit_records(
+        &self,
+        head: &mut PageHead,
+        records: &[JournalRecord],
+    ) -> Result<(), Problem> {
+        let mut append = Vec::new();
+        records.iter().for_each(|record| record.append_to(&mut append));
+        head.log_bytes += append.len() as u64;
+        {
+            let mut journal = self.shared.journal();
+            journal.append(head.page, &append, head.log_bytes)?;
+            journal.sync([head.page])?;
+        }
+        let pages = vec![head.clone()];
+        self.heads.commit(self.id, &HeadCommit { pages, durable: true, ..HeadCommit::default() })
+    }
+
+    fn keep_proof(&self, head: &PageHead, proof: &PageProof) -> Result<(), Problem> {
+        let kept = KeptProof {
+            page_digest: head.digest.to_hex(),
+            log_bytes: head.log_bytes,
+            options: self.options.proof.clone(),
+            proof: proof.clone(),
+        };
+        let path = proof_path(&self.shared, head.page);
+        let directory = path.parent().unwrap_or(Path::new("."));
+        std::fs::create_dir_all(directory).map_err(|cause| failed("make", directory, &cause))?;
+        write_lines(&path, |out| {
+            let text = serde_json::to_string(&kept).unwrap_or_default();
+            out.write_all(text.as_bytes()).map_err(|cause| failed("write", &path, &cause))
+        })
+    }
+
+    /// What follows when proving was stopped.
+    pub(super) fn stop_proving(&mut self) -> Result<super::RunOutcome, Problem> {
+        if self.control.wish.load(Ordering::Acquire) == WISH_CANCEL {
+            return self.cancel();
+        }
+        self.pause()
+    }
+}
+
+/// How often the figures are looked at while the peer reads.
+const PARK: std::time::Duration = std::time::Duration::from_millis(5);
+
+fn proof_path(shared: &Shared, page: u32) -> PathBuf {
+    shared.journal().directory().join("proof").join(format!("{page:08}.json"))
+}
+
+fn kept_proof(shared: &Shared, head: &PageHead, options: &Proof) -> Option<PageProof> {
+    let text = std::fs::read(proof_path(shared, head.page)).ok()?;
+    let kept: KeptProof = serde_json::from_slice(&text).ok()?;
+    let same = kept.page_digest == head.digest.to_hex()
+        && kept.log_bytes == head.log_bytes
+        && kept.options == *options;
+    same.then_some(kept.proof)
+}
+
+/// Records that make damaged files missing: packs of which they are part, or a new attempt at a
+/// large file, whose temporary name is another one (B1).
+fn missing(page: &TaskPage, log: &[JournalRecord], damaged: &[u32]) -> Vec<JournalRecord> {
+    let mut generations: BTreeMap<u32, u32> = BTreeMap::new();
+    for record in log {
+        if let JournalRecord::Generation { entry, generation } = record {
+            generations.insert(*entry, *generation);
+        }
+    }
+    let mut records = Vec::new();
+    let mut packs = Vec::new();
+    for (index, piece) in (0..).zip(slice_without(&page.page, &page.left)) {
+        match piece {
+            Piece::Finish { entry } if damaged.contains(&entry) => {
+                let generation = generations.get(&entry).map_or(1, |last| last + 1);
+                records.push(JournalRecord::Generation { entry, generation });
+            }
+            Piece::Pack { first, end, .. }
+                if damaged.iter().any(|entry| {
+                    (first..end).contains(entry)
+                        && !page.page.slicing.is_split(page.page.entries()[*entry as usize].size)
+                }) =>
+            {
+                packs.push(index);
+            }
+            _ => {}
+        }
+    }
+    if !packs.is_empty() {
+        records.push(JournalRecord::Missing { pieces: packs });
+    }
+    records
+}
+
+/// Writes the list of one kind of checksum, page by page from what proving kept.
+pub(super) fn write_checksums(
+    shared: &Shared,
+    pages: &[PageHead],
+    root: &penstock_api::transfer::PathText,
+    options: &Proof,
+    kind: ChecksumKind,
+) -> Result<(), Problem> {
+    let Some(at) = options.also_digests.iter().position(|also| *also == kind) else {
+        return Ok(());
+    };
+    let path = super::RunFiles::of(shared.journal().directory()).checksums(kind);
+    write_lines(&path, |out| {
+        for head in pages {
+            let Some(proof) = kept_proof(shared, head, options) else { continue };
+            let page = shared.read_page(head.page)?;
+            for (entry, texts) in &proof.checksums {
+                let (Ok(entry), Some(text)) = (page.page.entry(*entry), texts.get(at)) else {
+                    continue;
+                };
+                let line = format_line(text, &listed_name(&page.page, entry, root));
+                out.write_all(&line).map_err(|cause| failed("write", &path, &cause))?;
+            }
+        }
+        Ok(())
+    })
+}

@@ -1,0 +1,244 @@
+//! Reads what a transfer has made again: from storage to prove it (`--readback`), and to compute
+//! checksums for catalogues, which do not merge over the extents that lanes carry.
+//!
+//! Every pass compares with the ledger's digests too, so that a checksum is told only of bytes that
+//! were verified. It runs when all is durable, page by page, with a few threads for each page;
+//! files of a page that are split are shared by them, unless checksums want them in order.
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Mutex, OnceLock, PoisonError};
+
+use penstock_api::proof::{PageProof, ProofRequest};
+use penstock_io::buffer::BufferPool;
+use penstock_io::checksum::Checksums;
+use penstock_io::store::{ReadBackFile, ReadFile, StoreError, Target};
+use penstock_io::sys;
+use penstock_proto::digest::{Digest, DigestKind};
+use penstock_proto::journal::{DigestForm, EntryDigest, EntryFailure, FailurePhase};
+use penstock_proto::manifest::Entry;
+
+use crate::hashing::TreeHash;
+use crate::read::place;
+use crate::stores::chain;
+
+/// Most threads that read a page's files.
+const WORKERS_MAX: usize = 8;
+
+/// What the threads of one page share.
+pub(crate) struct Prover<'a> {
+    pub(crate) target: &'a Target,
+    /// Root of the data set within the store.
+    pub(crate) root: &'a [u8],
+    pub(crate) kind: DigestKind,
+    pub(crate) pool: &'a BufferPool,
+}
+
+/// One file, or one extent of it.
+struct Unit {
+    /// Index in the request's digests.
+    file: usize,
+    extent: Option<u64>,
+}
+
+/// A file that several threads read.
+struct Split {
+    tree: TreeHash,
+    /// Told already: damaged, or failed.
+    broken: AtomicBool,
+}
+
+enum Reader {
+    Cached(ReadFile),
+    Storage(ReadBackFile),
+}
+
+impl Reader {
+    fn read(&mut self, at: u64, length: usize, buffer: &mut [u8]) -> Result<usize, StoreError> {
+        match self {
+            Self::Cached(file) => file.read_at(at, &mut buffer[..length]),
+            Self::Storage(file) => file.read_at(at, length, buffer),
+        }
+    }
+
+    fn is_direct(&self) -> bool {
+        matches!(self, Self::Storage(file) if file.is_direct())
+    }
+}
+
+/// How a file, or a part of it, was found.
+enum Found {
+    Right {
+        direct: bool,
+    },
+    /// It is not what was written.
+    Damaged,
+    /// It is not what was written, and somebody has changed it since: it is theirs now.
+    Changed,
+    /// Another part of it tells.
+    Part,
+}
+
+impl Prover<'_> {
+    /// Reads the files of a page again; blocks.
+    pub(crate) fn prove(&self, request: &ProofRequest<'_>) -> PageProof {
+        let units = self.units(request);
+        let splits: Vec<OnceLock<Split>> =
+            request.digests.iter().map(|_| OnceLock::new()).collect();
+        let proof = Mutex::new(PageProof::default());
+        let next = AtomicUsize::new(0);
+        let workers = sys::available_cpus().clamp(2, WORKERS_MAX).min(units.len());
+        std::thread::scope(|scope| {
+            for _ in 0..workers {
+                scope.spawn(|| {
+                    while let Some(unit) = units.get(next.fetch_add(1, Ordering::Relaxed)) {
+                        if request.progress.is_stopped() {
+                            lock(&proof).stopped = true;
+                            return;
+                        }
+                        self.unit(request, unit, &splits, &proof);
+                    }
+                });
+            }
+        });
+        let mut proof = proof.into_inner().unwrap_or_else(PoisonError::into_inner);
+        proof.checksums.sort_unstable_by_key(|(entry, _)| *entry);
+        proof.damaged.sort_unstable();
+        proof
+    }
+
+    fn units(&self, request: &ProofRequest<'_>) -> Vec<Unit> {
+        let mut units = Vec::new();
+        for (file, digest) in request.digests.iter().enumerate() {
+            // What has no standard digest was asked for without any proof.
+            if digest.form == DigestForm::Sparse {
+                continue;
+            }
+            let Ok(entry) = request.page.page.entry(digest.entry) else { continue };
+            let count = request.page.page.slicing.extent_count(entry.size);
+            if count == 1 || !request.also.is_empty() {
+                units.push(Unit { file, extent: None });
+            } else {
+                units.extend((0..count).map(|extent| Unit { file, extent: Some(extent) }));
+            }
+        }
+        units
+    }
+
+    fn unit(
+        &self,
+        request: &ProofRequest<'_>,
+        unit: &Unit,
+        splits: &[OnceLock<Split>],
+        proof: &Mutex<PageProof>,
+    ) {
+        let digest = &request.digests[unit.file];
+        let page = &request.page.page;
+        let Ok(entry) = page.entry(digest.entry) else { return };
+        let tree = || TreeHash::new(self.kind, &page.slicing, entry.size);
+        let split = unit.extent.map(|_| {
+            splits[unit.file].get_or_init(|| Split { tree: tree(), broken: AtomicBool::new(false) })
+        });
+        let mut checksums = None;
+        let outcome = match (split, unit.extent) {
+            (Some(split), Some(_)) if split.broken.load(Ordering::Acquire) => Ok(Found::Part),
+            (Some(split), Some(extent)) => {
+                let extents = extent..extent + 1;
+                self.read(request, digest, entry, &split.tree, extents, None)
+            }
+            _ => {
+                let (tree, mut sums) = (tree(), Checksums::new(request.also));
+                let extents = 0..tree.count();
+                let found = self.read(request, digest, entry, &tree, extents, Some(&mut sums));
+                checksums = Some(sums);
+                found
+            }
+        };
+        if matches!(outcome, Ok(Found::Part)) {
+            return;
+        }
+        let right = matches!(outcome, Ok(Found::Right { .. }));
+        if !right && split.is_some_and(|split| split.broken.swap(true, Ordering::AcqRel)) {
+            return;
+        }
+        let mut proof = lock(proof);
+        match outcome {
+            Ok(Found::Right { direct }) => {
+                let sums = checksums.map(Checksums::finish).unwrap_or_default();
+                proof.add(digest.entry, entry.size, direct, &sums);
+            }
+            Ok(Found::Damaged) => proof.damaged.push(digest.entry),
+            Ok(Found::Changed) => {
+                let (entry, phase) = (digest.entry, FailurePhase::ReadBack);
+                proof.failures.push(EntryFailure { entry, phase, errno: 0 });
+            }
+            Ok(Found::Part) => {}
+            Err(error) => self.note_error(&mut proof, digest.entry, &error),
+        }
+    }
+
+    /// What the disk does not give is damaged, as what is gone is; what we may not read is not.
+    fn note_error(&self, proof: &mut PageProof, entry: u32, error: &StoreError) {
+        tracing::warn!(error = %chain(error), "a file cannot be read back");
+        if error.is_vanished() || error.is_io_failure() {
+            return proof.damaged.push(entry);
+        }
+        let errno = error.errno().and_then(|errno| u16::try_from(errno).ok()).unwrap_or(0);
+        proof.failures.push(EntryFailure { entry, phase: FailurePhase::ReadBack, errno });
+    }
+
+    /// Reads extents of one file, and compares it with its digest if they end it.
+    fn read(
+        &self,
+        request: &ProofRequest<'_>,
+        digest: &EntryDigest,
+        entry: &Entry,
+        tree: &TreeHash,
+        extents: std::ops::Range<u64>,
+        mut checksums: Option<&mut Checksums>,
+    ) -> Result<Found, StoreError> {
+        let (parent, leaf) = place(self.root, &request.page.page, entry);
+        let dir = self.target.open_dir(&parent)?;
+        let (mut reader, meta) = if request.readback {
+            let file = self.target.open_read_back(&dir, &leaf)?;
+            let meta = file.meta()?;
+            (Reader::Storage(file), meta)
+        } else {
+            let file = self.target.open_read(&dir, &leaf)?;
+            let meta = file.meta()?;
+            (Reader::Cached(file), meta)
+        };
+        let ours = meta.mtime == entry.mtime;
+        let mut found: Option<Digest> = None;
+        let mut whole = meta.size == entry.size;
+        let mut buffer = self.pool.take();
+        for extent in extents {
+            if !whole || request.progress.is_stopped() {
+                break;
+            }
+            let read = |at, length, buffer: &mut [u8]| reader.read(at, length, buffer);
+            whole = tree.hash(extent, &mut buffer, read, |bytes| {
+                request.progress.bytes.fetch_add(bytes.len() as u64, Ordering::Relaxed);
+                if let Some(checksums) = &mut checksums {
+                    checksums.update(bytes);
+                }
+            })?;
+            if whole {
+                found = tree.end_extent();
+            }
+        }
+        if whole && found.is_none() {
+            return Ok(Found::Part);
+        }
+        if whole && found == Some(digest.digest) {
+            return Ok(Found::Right { direct: reader.is_direct() });
+        }
+        if ours {
+            return Ok(Found::Damaged);
+        }
+        Ok(Found::Changed)
+    }
+}
+
+fn lock(proof: &Mutex<PageProof>) -> std::sync::MutexGuard<'_, PageProof> {
+    proof.lock().unwrap_or_else(PoisonError::into_inner)
+}
