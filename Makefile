@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help build test demo fix clean
+.PHONY: help build static test demo fix clean
 
 help: ## Shows this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-7s %s\n", $$1, $$2 }' Makefile
@@ -10,6 +10,13 @@ help: ## Shows this list
 build: ## Builds target/release/penstock
 	@scripts/setup.sh build
 	@. scripts/env.sh; cargo build --release --locked --package penstock
+
+static: ## Builds a penstock that needs no C library of its host, for copies over ssh
+	@scripts/setup.sh build
+	@. scripts/env.sh; host=$$(rustc -vV | sed -n 's/^host: //p'); \
+		RUSTFLAGS='-C target-feature=+crt-static' \
+		cargo build --release --locked --package penstock --target "$$host" && \
+		echo "target/$$host/release/penstock"
 
 test: ## Runs every check and test
 	@scripts/setup.sh test

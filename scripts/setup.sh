@@ -78,6 +78,8 @@ want_packages() {
         want losetup mount
         want mount mount
         want ip iproute2
+        want sshd openssh-server
+        want ssh openssh-client
         want find findutils
         want python3 python3
         want diff diffutils

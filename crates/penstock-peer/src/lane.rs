@@ -57,7 +57,7 @@ pub(crate) fn run(
             return;
         }
     };
-    let rtt = stream.rtt().map_or_else(|_| begun.elapsed() / 3, |rtt| rtt.min);
+    let rtt = dialer.rtt_of(&stream).unwrap_or_else(|| begun.elapsed() / 3);
     let closer = stream.closer().ok();
     shared.lane_up(lane, rtt, closer);
     let mut worker = Worker {

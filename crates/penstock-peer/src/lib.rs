@@ -44,4 +44,4 @@ mod write;
 pub use scan::ScanOptions;
 pub use source::{LaneVerifier, SourceService};
 pub use stores::{StoreKind, StoreSpec, Stores};
-pub use target::{LaneConfig, TargetService};
+pub use target::{LaneConfig, LaneConnect, TargetService};

@@ -13,7 +13,9 @@ use penstock_api::task::{
 };
 use penstock_api::transfer::{Durability, PathText};
 use penstock_io::buffer::BufferPool;
-use penstock_io::net::{self, ConnectError, LaneStream, LocalBind, SocketOptions, Welcome};
+use penstock_io::net::{
+    self, ConnectError, Dialled, LaneStream, LocalBind, SocketOptions, Welcome,
+};
 use penstock_io::store::{Kind, StoreIdentity, Target, TemporaryKey, temporary_name};
 use penstock_io::sys;
 use penstock_proto::compared::Comparison;
@@ -38,8 +40,17 @@ const BUFFERS_MAX: usize = 192;
 /// Makes the TLS configuration for lanes to a site.
 pub type LaneConfig = Arc<dyn Fn(&Name) -> Result<Arc<rustls::ClientConfig>, String> + Send + Sync>;
 
+/// Makes the connection of a lane to a source peer within a time limit, where that is not simply to
+/// dial its address: the source dials, or wants to be told something first.
+pub type LaneConnect = Arc<
+    dyn Fn(SocketAddr, Duration, &SocketOptions) -> Result<Dialled, ConnectError> + Send + Sync,
+>;
+
 /// Dials lanes to one site.
 pub(crate) struct Dialer {
+    connect: Option<LaneConnect>,
+    /// The round trip, where connections lead through a tunnel and their TCP does not know it.
+    rtt: Option<Duration>,
     config: Arc<rustls::ClientConfig>,
     site: Name,
     options: SocketOptions,
@@ -54,8 +65,16 @@ type Paths = Mutex<BTreeMap<SocketAddr, Duration>>;
 impl Dialer {
     /// The least round trip to any of `peers`, if one was dialled before.
     pub(crate) fn known_rtt(&self, peers: &[SocketAddr]) -> Option<Duration> {
+        if self.rtt.is_some() {
+            return self.rtt;
+        }
         let paths = self.paths.lock().unwrap_or_else(PoisonError::into_inner);
         peers.iter().filter_map(|peer| paths.get(peer)).min().copied()
+    }
+
+    /// The round trip of an open lane.
+    pub(crate) fn rtt_of(&self, stream: &LaneStream) -> Option<Duration> {
+        self.rtt.or_else(|| stream.rtt().ok().map(|rtt| rtt.min))
     }
 
     /// Opens one lane; blocks for [`DIAL_MAX`] at most. Says the round trip as soon as it is known:
@@ -75,8 +94,13 @@ impl Dialer {
             digest: spec.digest,
             capability: self.capability.clone(),
         };
-        let dialled = net::dial(address, &LocalBind::default(), DIAL_MAX, &self.options)?;
-        if let Ok(rtt) = dialled.rtt() {
+        let dialled = match &self.connect {
+            Some(connect) => connect(address, DIAL_MAX, &self.options)?,
+            None => net::dial(address, &LocalBind::default(), DIAL_MAX, &self.options)?,
+        };
+        if let Some(rtt) = self.rtt {
+            say_rtt(rtt);
+        } else if let Ok(rtt) = dialled.rtt() {
             let mut paths = self.paths.lock().unwrap_or_else(PoisonError::into_inner);
             paths.entry(address).and_modify(|least| *least = rtt.min(*least)).or_insert(rtt);
             drop(paths);
@@ -90,6 +114,7 @@ impl Dialer {
 pub struct TargetService {
     stores: Arc<Stores>,
     lanes: Option<LaneConfig>,
+    connect: Option<(LaneConnect, Option<Duration>)>,
     options: SocketOptions,
     pool: BufferPool,
     paths: Arc<Paths>,
@@ -99,7 +124,15 @@ impl TargetService {
     /// A target that writes to `stores`. Without `lanes` it can fetch from its own host only.
     pub fn new(stores: Arc<Stores>, lanes: Option<LaneConfig>, options: SocketOptions) -> Self {
         let pool = BufferPool::new(STRIDE_BYTES_MAX as usize, BUFFERS_MAX);
-        Self { stores, lanes, options, pool, paths: Arc::default() }
+        Self { stores, lanes, connect: None, options, pool, paths: Arc::default() }
+    }
+
+    /// The same, with connections made by `connect`. If they lead through a tunnel, so that their
+    /// TCP sees its near end only, `rtt` is the round trip to the source.
+    #[must_use]
+    pub fn with_connect(mut self, connect: LaneConnect, rtt: Option<Duration>) -> Self {
+        self.connect = Some((connect, rtt));
+        self
     }
 
     /// Removes what makes a directory a store, if it is one for a single transfer only. Call it
@@ -149,7 +182,10 @@ impl TargetService {
                 };
                 let lanes =
                     self.lanes.as_ref().ok_or_else(|| refuse("no certificate here".to_owned()))?;
+                let (connect, rtt) = self.connect.clone().unzip();
                 let dialer = Dialer {
+                    connect,
+                    rtt: rtt.flatten(),
                     config: lanes(site).map_err(refuse)?,
                     site: site.clone(),
                     options: self.options.clone(),

@@ -40,20 +40,22 @@ use crate::options::proof::{ProofArgs, list_beside};
 use crate::options::select::SelectArgs;
 use crate::options::update::UpdateArgs;
 use crate::progress::{Mode, Reporter};
+use crate::ssh::{self, SshArgs};
 
 /// How often the figures are shown.
 const SHOW_INTERVAL: Duration = Duration::from_millis(200);
 
-/// Copies a file or a tree on this host, verified and resumable
+/// Copies a file or a tree, on this host or from or to another by ssh, verified and resumable
 #[derive(clap::Args)]
 #[command(after_help = exit::help(&ExitCode::ALL))]
 pub(crate) struct CopyArgs {
-    /// A file or directory; with a slash at its end, the contents of the directory. `mem:` makes
-    /// data up, as in `mem:files=1000,size=1M`
+    /// A file or directory; with a slash at its end, the contents of the directory. At another host
+    /// it is `[user@]host:path` or `ssh://[user@]host[:port]/path`. `mem:` makes data up, as in
+    /// `mem:files=1000,size=1M`
     #[arg(value_name = "SRC")]
     source: PathBuf,
-    /// Where to: a directory that SRC is put into, or the new name of a single file. `null:` keeps
-    /// nothing
+    /// Where to: a directory that SRC is put into, or the new name of a single file, here or at
+    /// another host. `null:` keeps nothing
     #[arg(value_name = "DST")]
     target: PathBuf,
     /// Which hash verifies the data: blake3, or xxh3-128, which finds accidents only
@@ -69,6 +71,8 @@ pub(crate) struct CopyArgs {
     update: UpdateArgs,
     #[command(flatten)]
     select: SelectArgs,
+    #[command(flatten)]
+    ssh: SshArgs,
     #[command(flatten)]
     proof: ProofArgs,
     /// Show progress though standard error is no terminal: a line every 10 s
@@ -100,6 +104,21 @@ pub(crate) fn run(args: CopyArgs) -> anyhow::Result<ExitCode> {
         ..TransferOptions::default()
     };
     let mode = Mode::choose(args.json, args.progress);
+    let (source, target) = (ssh::parse(&args.source)?, ssh::parse(&args.target)?);
+    let push = target.is_some();
+    if let Some(remote) = match (source, target) {
+        (Some(_), Some(_)) => {
+            let message = "both SRC and DST are at other hosts";
+            return Err(Failure::new(ExitCode::Usage, message)
+                .hint("log in to one of them and copy from there")
+                .into());
+        }
+        (source, target) => source.or(target),
+    } {
+        let digests = args.write_digests;
+        let (source, target, ssh) = (args.source, args.target, args.ssh);
+        return ssh::run(ssh::Wish { source, target, remote, push, options, ssh, mode, digests });
+    }
     let places = Places::find(&args.source, &args.target)?;
     let (from, to) = (places.source.path.clone(), places.target.path.clone());
     let state = State::open(&from, &to, &options)?;
@@ -288,7 +307,18 @@ impl State {
         let wish = serde_json::to_vec(options).context("write the options")?;
         let parts = [from.as_os_str().as_bytes(), to.as_os_str().as_bytes(), &wish];
         let key = penstock_proto::manifest::page_digest(&parts.join(&0)).to_hex();
-        let directory = state_home()?.join("copy").join(&key[..32]);
+        Self::open_at(state_home()?.join("copy").join(&key[..32]), None)
+    }
+
+    /// The state of a copy whose other end, at another host, has chosen its id.
+    ///
+    /// # Errors
+    /// As [`State::open`].
+    pub(crate) fn of_id(id: TransferId) -> anyhow::Result<Self> {
+        Self::open_at(state_home()?.join("copy").join(format!("ssh-{id}")), Some(id))
+    }
+
+    fn open_at(directory: PathBuf, id: Option<TransferId>) -> anyhow::Result<Self> {
         let failed = |error| {
             Failure::io(format!("keep state in `{}`", directory.display()), error)
                 .hint("set PENSTOCK_STATE_HOME to a directory that can be written")
@@ -306,7 +336,8 @@ impl State {
         });
         let resumed = known.is_some();
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
-        let (id, created) = known.unwrap_or_else(|| (TransferId(rand::random()), now));
+        let (id, created) =
+            known.unwrap_or_else(|| (id.unwrap_or_else(|| TransferId(rand::random())), now));
         if !resumed {
             let temporary = path.with_extension("new");
             fs::write(&temporary, format!("{id} {created}\n"))
@@ -365,8 +396,37 @@ pub(crate) struct Job {
     pub(crate) leave: Box<dyn FnOnce()>,
 }
 
+/// Asks for the scan that a copy's options mean.
+pub(crate) fn scan_request(
+    state: &State,
+    store: Name,
+    root: PathText,
+    options: &TransferOptions,
+) -> ScanRequest {
+    ScanRequest {
+        transfer: state.id,
+        store,
+        root,
+        slicing: Slicing::default(),
+        files_from: options.files_from.clone(),
+        select: options.select.settled(state.created),
+    }
+}
+
+/// Refuses options that need another kind of source.
+///
+/// # Errors
+/// Usage.
+pub(crate) fn check_kind(kind: RootKind, options: &TransferOptions) -> anyhow::Result<()> {
+    if kind == RootKind::Single && !options.files_from.is_empty() {
+        let message = "--files-from needs a directory as the source";
+        return Err(Failure::new(ExitCode::Usage, message).into());
+    }
+    Ok(())
+}
+
 /// Name of the store that is written to.
-fn target_name() -> anyhow::Result<Name> {
+pub(crate) fn target_name() -> anyhow::Result<Name> {
     Ok("target".parse()?)
 }
 
@@ -442,19 +502,9 @@ impl Copy {
         let kept = directory.join("source");
         let source = Arc::new(SourceService::new(Arc::clone(&stores), &kept, peer, None));
         let root = PathText(places.source.root.clone());
-        let request = ScanRequest {
-            transfer: self.state.id,
-            store: source_store.clone(),
-            root: root.clone(),
-            slicing: Slicing::default(),
-            files_from: self.options.files_from.clone(),
-            select: self.options.select.settled(self.state.created),
-        };
+        let request = scan_request(&self.state, source_store.clone(), root.clone(), &self.options);
         let kind = source.open_scan(&request).map_err(failure)?;
-        if kind == RootKind::Single && !self.options.files_from.is_empty() {
-            let message = "--files-from needs a directory as the source";
-            return Err(Failure::new(ExitCode::Usage, message).into());
-        }
+        check_kind(kind, &self.options)?;
         let heads = SqliteState::open(&directory.join("state.sqlite"))?;
         let target = Arc::new(TargetService::new(stores, None, SocketOptions::default()));
         let input = RunInput {

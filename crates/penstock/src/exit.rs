@@ -163,6 +163,12 @@ pub(crate) fn code_of(error: &anyhow::Error) -> ExitCode {
     explain(error).1
 }
 
+/// The hint for the user in the chain of `error`, if there is one.
+pub(crate) fn hint_of(error: &anyhow::Error) -> Option<&str> {
+    let known = error.chain().find_map(|link| link.downcast_ref::<Failure>());
+    known.and_then(|failure| failure.hint.as_deref())
+}
+
 /// The chain of `error` as `error:`, `cause:` and `hint:` lines, and its exit code.
 fn explain(error: &anyhow::Error) -> (String, ExitCode) {
     let mut text = format!("error: {error}");

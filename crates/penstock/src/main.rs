@@ -14,6 +14,7 @@ mod exit;
 mod http;
 mod options;
 mod progress;
+mod ssh;
 mod verify;
 mod wiring;
 
@@ -36,6 +37,8 @@ enum Command {
     Transfer(cli_transfer::TransferArgs),
     Site(cli_site::SiteArgs),
     Store(cli_store::StoreArgs),
+    #[command(hide = true)]
+    SshServe(ssh::ServeArgs),
     /// Makes test data sets of published shapes, and counts the sizes of existing ones
     Dataset(dataset::DatasetArgs),
     Verify(verify::VerifyArgs),
@@ -48,6 +51,7 @@ fn main() -> process::ExitCode {
         Command::Transfer(args) => cli_transfer::run(args),
         Command::Site(args) => cli_site::run(args),
         Command::Store(args) => cli_store::run(args),
+        Command::SshServe(args) => ssh::serve(&args),
         Command::Dataset(args) => dataset::run(args),
         Command::Verify(args) => verify::run(&args),
     };

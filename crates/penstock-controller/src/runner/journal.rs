@@ -5,7 +5,7 @@
 //! DIR/logs/00000000.log       append-only; the head holds how much of it counts
 //! DIR/failures.jsonl          what failed, written when a run ends
 //! DIR/digests                 the digest list, written when it was asked for and all is done
-//! DIR/checksums.KIND          the same for other checksums; see `proving`, which keeps `DIR/proof/`
+//! DIR/checksums.KIND          the same for other checksums; `proving` keeps `DIR/proof/` for them
 //! ```
 //! A log may be longer than its head says: the tail was never committed and is cut off before the
 //! next append. A page may be there without a head: it is read again from the source.

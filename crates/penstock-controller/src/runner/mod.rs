@@ -123,6 +123,16 @@ impl RunControl {
         self.wish.store(WISH_CANCEL, Ordering::Release);
     }
 
+    /// Whether somebody has asked the run to stop.
+    pub fn is_asked_to_stop(&self) -> bool {
+        self.wish.load(Ordering::Acquire) != 0
+    }
+
+    /// Shows a run that goes on elsewhere.
+    pub fn show(&self, seen: RunView) {
+        self.update(|view| *view = seen);
+    }
+
     /// What is to be seen of the run now.
     pub fn view(&self) -> RunView {
         self.view.lock().map(|view| view.clone()).unwrap_or_default()

@@ -90,6 +90,43 @@ pub struct Dialled {
 }
 
 impl Dialled {
+    /// Takes over a connection that was made otherwise, where the source dials the target: from
+    /// here on it is a lane like any other. `address` is for messages.
+    ///
+    /// # Errors
+    /// `Socket` if an option cannot be set.
+    pub fn over(
+        tcp: TcpStream,
+        address: SocketAddr,
+        deadline: Duration,
+        options: &SocketOptions,
+    ) -> Result<Self, ConnectError> {
+        let until = Instant::now() + deadline;
+        options.apply(&tcp).map_err(|source| ConnectError::Socket { address, source })?;
+        Ok(Self { tcp, address, until, options: options.clone() })
+    }
+
+    /// Sends bytes ahead of everything else, by which the other end knows what the connection is
+    /// for. Blocks for no longer than what is left of the deadline.
+    ///
+    /// # Errors
+    /// `TimedOut`, `Unreachable`.
+    pub fn send_ahead(&mut self, bytes: &[u8]) -> Result<(), ConnectError> {
+        let address = self.address;
+        let mut timed = Timed { tcp: &self.tcp, until: self.until };
+        timed.write_all(bytes).map_err(|source| match source.kind() {
+            io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock => {
+                ConnectError::TimedOut { address }
+            }
+            _ => ConnectError::Unreachable { address, source },
+        })
+    }
+
+    /// The bare connection, for a source that dials: it answers on it as if it had accepted it.
+    pub fn into_tcp(self) -> TcpStream {
+        self.tcp
+    }
+
     /// The round trip that opening the connection took.
     ///
     /// # Errors

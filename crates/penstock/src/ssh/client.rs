@@ -1,0 +1,480 @@
+//! The user's own ssh: starts it, finds the far end's first line, sends the program where it is
+//! missing, forwards a port where lanes need it.
+//!
+//! One connection, one authentication: what runs at the far host is a small script for its shell
+//! that takes the copy of `penstock` in the user's cache, else the one in the `PATH`, if it is of
+//! the same release; else it reads one from its standard input. The connection is also the master
+//! of a private control socket (ssh_config(5), `ControlPath`), so that a port can be forwarded
+//! later without another login.
+
+use std::fs;
+use std::io::{BufRead as _, BufReader, Read, Write as _};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::os::unix::fs::DirBuilderExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, Receiver};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use anyhow::Context as _;
+use tokio::signal::unix::{SignalKind, signal};
+
+use super::message::{MAGIC, READY, version};
+use super::{Destination, SshArgs};
+use crate::exit::{self, ExitCode, Failure};
+
+/// How long a login may take, with a person who types a password, and the sending of the program.
+const START_MAX: Duration = Duration::from_secs(600);
+/// How long ssh is given to end once the far end has been told to.
+const END_MAX: Duration = Duration::from_secs(5);
+/// What a shell's start-up files may print before the far end's first line.
+const NOISE_BYTES_MAX: u64 = 1 << 20;
+/// What is kept of ssh's own messages, to tell why it failed.
+const SAID_BYTES_MAX: usize = 8 << 10;
+
+/// A running ssh.
+pub(super) struct Ssh {
+    child: Arc<Mutex<Child>>,
+    words: Vec<String>,
+    destination: Destination,
+    control: ControlDirectory,
+    said: Arc<Mutex<String>>,
+}
+
+/// Watches for Ctrl-C until the copy itself does. ssh ignores it, and is not to be left at a prompt
+/// of which nobody knows any more.
+pub(super) struct Starting {
+    over: AtomicBool,
+    interrupted: AtomicBool,
+    child: Mutex<Option<Arc<Mutex<Child>>>>,
+}
+
+impl Starting {
+    /// Watches from now on.
+    ///
+    /// # Errors
+    /// No thread can be started.
+    pub(super) fn watch() -> anyhow::Result<Arc<Self>> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.context("set up waiting for signals")?;
+        let mut interrupt = {
+            let _inside = runtime.enter();
+            signal(SignalKind::interrupt()).context("wait for SIGINT")?
+        };
+        let starting = Arc::new(Self {
+            over: false.into(),
+            interrupted: false.into(),
+            child: Mutex::new(None),
+        });
+        let watching = Arc::clone(&starting);
+        let watch = move || {
+            runtime.block_on(interrupt.recv());
+            if watching.over.load(Ordering::Acquire) {
+                return;
+            }
+            watching.interrupted.store(true, Ordering::Release);
+            let child = watching.child.lock().unwrap_or_else(PoisonError::into_inner).take();
+            if let Some(child) = child {
+                // Whoever waits for it, or for the far end, hears of it at once.
+                let _ = child.lock().unwrap_or_else(PoisonError::into_inner).kill();
+            }
+        };
+        std::thread::Builder::new()
+            .name("start".to_owned())
+            .spawn(watch)
+            .context("start a thread")?;
+        Ok(starting)
+    }
+
+    fn started(&self, child: &Arc<Mutex<Child>>) {
+        let mut slot = self.child.lock().unwrap_or_else(PoisonError::into_inner);
+        *slot = Some(Arc::clone(child));
+    }
+
+    /// Why it ended: what was found, unless that is only what the interrupt has caused.
+    pub(super) fn why(&self, error: anyhow::Error) -> anyhow::Error {
+        if self.interrupted.load(Ordering::Acquire) && !self.over.load(Ordering::Acquire) {
+            return Failure::new(ExitCode::Interrupted, "interrupted").into();
+        }
+        error
+    }
+
+    /// The copy watches itself from now on.
+    pub(super) fn is_over(&self) {
+        self.over.store(true, Ordering::Release);
+    }
+}
+
+/// The private directory of the control socket; removed with this.
+struct ControlDirectory(PathBuf);
+
+impl Drop for ControlDirectory {
+    fn drop(&mut self) {
+        // It is empty or holds a dead socket; one that cannot be removed harms nobody.
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+impl ControlDirectory {
+    fn make() -> anyhow::Result<Self> {
+        // A socket's path has 108 bytes at most, unix(7).
+        let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
+        let parent = runtime.filter(|path| path.is_dir() && path.as_os_str().len() < 60);
+        let parent = parent.unwrap_or_else(|| PathBuf::from("/tmp"));
+        let path = parent.join(format!("penstock-ssh-{:016x}", rand::random::<u64>()));
+        fs::DirBuilder::new()
+            .mode(0o700)
+            .create(&path)
+            .map_err(|error| Failure::io(format!("make `{}`", path.display()), error))?;
+        Ok(Self(path))
+    }
+
+    fn socket(&self) -> PathBuf {
+        self.0.join("c")
+    }
+}
+
+/// What the far end's first lines say.
+enum Greeting {
+    Ready(BufReader<ChildStdout>),
+    /// There is no program of this release; its words: why, system, machine.
+    Absent(String),
+    /// It was sent and does not run there.
+    Unfit(String),
+    Closed(String),
+}
+
+impl Ssh {
+    /// Logs in and starts the far end; gives its input and output, at which messages follow.
+    ///
+    /// # Errors
+    /// ssh fails (exit 12 if it may not log in, else 5), or the program is not there and may not or
+    /// cannot be sent.
+    pub(super) fn start(
+        args: &SshArgs,
+        destination: &Destination,
+        starting: &Starting,
+    ) -> anyhow::Result<(Self, ChildStdin, BufReader<ChildStdout>)> {
+        let words = split(&args.ssh)?;
+        let control = ControlDirectory::make()?;
+        let digest = super::own_digest()?;
+        let script = script(&digest, args.remote_penstock.as_deref());
+        let mut command = Command::new("sh");
+        // ssh keeps an ignored signal ignored: at Ctrl-C the far end is asked to stop in order,
+        // which needs the connection.
+        command.args(["-c", "trap '' INT; exec \"$@\"", "sh"]).args(&words);
+        command.args(["-T", "-M", "-S"]).arg(control.socket());
+        for option in ["ControlPersist=no", "RemoteCommand=none", "ClearAllForwardings=yes"] {
+            command.args(["-o", option]);
+        }
+        destination.add_to(&mut command);
+        command.arg(&script).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().map_err(|error| Failure::io("start `sh`", error))?;
+        let missing = || anyhow::anyhow!("ssh has no standard input or output: a bug of penstock");
+        let mut input = child.stdin.take().ok_or_else(missing)?;
+        let output = child.stdout.take().ok_or_else(missing)?;
+        let said = pass_on(child.stderr.take().ok_or_else(missing)?)?;
+        let child = Arc::new(Mutex::new(child));
+        starting.started(&child);
+        let ssh = Self { child, words, destination: destination.clone(), control, said };
+        let greetings = listen(output)?;
+        let ready = ssh.greet(args, &mut input, &greetings, &digest);
+        match ready {
+            Ok(output) => Ok((ssh, input, output)),
+            Err(error) => {
+                ssh.kill();
+                Err(error)
+            }
+        }
+    }
+
+    fn greet(
+        &self,
+        args: &SshArgs,
+        input: &mut ChildStdin,
+        greetings: &Receiver<Greeting>,
+        digest: &str,
+    ) -> anyhow::Result<BufReader<ChildStdout>> {
+        let until = Instant::now() + START_MAX;
+        loop {
+            let left = until.saturating_duration_since(Instant::now());
+            let Ok(greeting) = greetings.recv_timeout(left) else {
+                let host = &self.destination;
+                let message = format!("{host} has not answered in {} s", START_MAX.as_secs());
+                return Err(Failure::new(ExitCode::Temporary, message).into());
+            };
+            match greeting {
+                Greeting::Ready(output) => return Ok(output),
+                Greeting::Absent(words) => {
+                    super::bootstrap::send(args, &self.destination, &words, digest, input)?
+                }
+                Greeting::Unfit(words) => {
+                    return Err(super::bootstrap::unfit(&self.destination, &words).into());
+                }
+                Greeting::Closed(noise) => return Err(self.failed(&noise).into()),
+            }
+        }
+    }
+
+    /// Why ssh ended before the far end's first line.
+    fn failed(&self, noise: &str) -> Failure {
+        let status = self.wait(END_MAX);
+        // Its last words may still be on their way.
+        std::thread::sleep(Duration::from_millis(50));
+        let said = self.said.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let code = status.and_then(|status| status.code());
+        let host = &self.destination;
+        let has = |words: &[&str]| words.iter().any(|word| said.contains(word));
+        if code == Some(255) {
+            let message = format!("ssh to {host} failed");
+            return if has(&["Permission denied", "Host key verification failed", "authentication"])
+            {
+                Failure::new(ExitCode::NotAuthorised, message)
+                    .hint(format!("make `{} {host}` work first", self.words.join(" ")))
+            } else {
+                Failure::new(ExitCode::Temporary, message)
+                    .hint("what ssh says is above; the same command again goes on where it was")
+            };
+        }
+        let ended = code.map_or("a signal".to_owned(), |code| format!("status {code}"));
+        let message = format!("no penstock has answered at {host}: ssh ended with {ended}");
+        let noise = noise.trim();
+        let failure = Failure::new(ExitCode::Fatal, message);
+        if noise.is_empty() {
+            return failure.hint(
+                "the login shell there must run commands; `--remote-penstock PATH` names the \
+                 program",
+            );
+        }
+        let shown: String = noise.chars().take(200).collect();
+        failure.hint(format!("what came instead: `{}`", shown.escape_debug()))
+    }
+
+    /// Forwards a free port of this host's loopback address to `port` at the far end's.
+    ///
+    /// # Errors
+    /// ssh or its server refuses.
+    pub(super) fn forward(&self, port: u16) -> Result<SocketAddr, String> {
+        let mut why = String::new();
+        // Another program may take the port between our look and ssh's: then another one.
+        for _ in 0..3 {
+            let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
+                .and_then(|listener| listener.local_addr())
+                .map_err(|error| error.to_string())?;
+            let way = format!("127.0.0.1:{}:127.0.0.1:{port}", free.port());
+            let mut command = Command::new(&self.words[0]);
+            command.args(&self.words[1..]).arg("-S").arg(self.control.socket());
+            command.args(["-O", "forward", "-L", &way]);
+            self.destination.add_to(&mut command);
+            let done = command.stdin(Stdio::null()).output().map_err(|error| error.to_string())?;
+            if done.status.success() {
+                return Ok(free);
+            }
+            why = String::from_utf8_lossy(&done.stderr).trim().to_owned();
+        }
+        Err(why)
+    }
+
+    /// Ends ssh: at once, for the far end is gone or not wanted.
+    pub(super) fn kill(&self) {
+        let mut child = self.child.lock().unwrap_or_else(PoisonError::into_inner);
+        // It may have ended already.
+        let _ = child.kill();
+        let _ = child.wait();
+    }
+
+    /// What ends it from another thread.
+    pub(super) fn killer(&self) -> impl FnOnce() + Send + 'static {
+        let child = Arc::clone(&self.child);
+        move || {
+            let until = Instant::now() + END_MAX;
+            while Instant::now() < until {
+                let mut child = child.lock().unwrap_or_else(PoisonError::into_inner);
+                if !matches!(child.try_wait(), Ok(None)) {
+                    return;
+                }
+                drop(child);
+                std::thread::sleep(Duration::from_millis(20));
+            }
+            let mut child = child.lock().unwrap_or_else(PoisonError::into_inner);
+            let _ = child.kill();
+        }
+    }
+
+    fn wait(&self, most: Duration) -> Option<std::process::ExitStatus> {
+        let until = Instant::now() + most;
+        loop {
+            let mut child = self.child.lock().unwrap_or_else(PoisonError::into_inner);
+            match child.try_wait() {
+                Ok(None) if Instant::now() < until => {}
+                Ok(status) => return status,
+                Err(_) => return None,
+            }
+            drop(child);
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    /// Waits until ssh has ended, which it does when its input is closed; ends it if it does not.
+    pub(super) fn end(&self) {
+        if self.wait(END_MAX).is_none() {
+            self.kill();
+        }
+    }
+}
+
+/// Passes ssh's messages on to standard error, and keeps the last of them.
+fn pass_on(mut from: impl Read + Send + 'static) -> anyhow::Result<Arc<Mutex<String>>> {
+    let said = Arc::new(Mutex::new(String::new()));
+    let kept = Arc::clone(&said);
+    std::thread::Builder::new()
+        .name("ssh-err".to_owned())
+        .spawn(move || {
+            let mut bytes = [0; 4096];
+            while let Ok(count) = from.read(&mut bytes)
+                && count > 0
+            {
+                // Nobody is left to tell if this fails.
+                let _ = std::io::stderr().write_all(&bytes[..count]);
+                let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
+                kept.push_str(&String::from_utf8_lossy(&bytes[..count]));
+                if kept.len() > SAID_BYTES_MAX {
+                    kept.clear();
+                }
+            }
+        })
+        .context("start a thread")?;
+    Ok(said)
+}
+
+/// Reads the far end's lines up to the one after which messages follow, on a thread of its own.
+fn listen(output: ChildStdout) -> anyhow::Result<Receiver<Greeting>> {
+    let (tell, greetings) = mpsc::channel();
+    let read = move || {
+        let mut output = BufReader::new(output);
+        let mut noise = String::new();
+        loop {
+            let mut line = Vec::new();
+            let count = (&mut output).take(NOISE_BYTES_MAX).read_until(b'\n', &mut line);
+            let line = String::from_utf8_lossy(&line).into_owned();
+            let too_much = noise.len() as u64 >= NOISE_BYTES_MAX;
+            if count.is_err() || line.is_empty() || too_much {
+                let _ = tell.send(Greeting::Closed(noise));
+                return;
+            }
+            let greeting = match line.trim_end().strip_prefix(MAGIC) {
+                None => {
+                    noise.push_str(&line);
+                    continue;
+                }
+                Some(said) => match said.split_once(' ').unwrap_or((said, "")) {
+                    (READY, _) => {
+                        let _ = tell.send(Greeting::Ready(output));
+                        return;
+                    }
+                    ("absent", words) => Greeting::Absent(words.to_owned()),
+                    (_, words) => Greeting::Unfit(words.to_owned()),
+                },
+            };
+            if tell.send(greeting).is_err() {
+                return;
+            }
+        }
+    };
+    std::thread::Builder::new()
+        .name("ssh-hello".to_owned())
+        .spawn(read)
+        .context("start a thread")?;
+    Ok(greetings)
+}
+
+/// What the far host's shell is to do. One line without single quotes, backslashes or exclamation
+/// marks within the quotes, so that every login shell takes it; all else is done by its `sh`.
+fn script(digest: &str, named: Option<&Path>) -> String {
+    let named = named.map(|path| path.to_string_lossy().into_owned()).unwrap_or_default();
+    let named = named.replace('\'', r"'\''");
+    let version = version();
+    let steps = [
+        // A program that runs and is of this release takes over.
+        r#"s() { "$@" </dev/null >/dev/null 2>&1 && exec "$1" ssh-serve; }"#,
+        r#"say() { echo; echo "penstock-ssh $*"; }"#,
+        r#"m="$(uname -s) $(uname -m)""#,
+        r#"c="$HOME/.cache/penstock/bin"; f="$c/penstock-${v%/*}-$d""#,
+        // A named one or none.
+        r#"case "$r" in "~/"*) r="$HOME/${r#??}";; esac"#,
+        r#"if [ -n "$r" ]; then s "$r" ssh-serve --check "$v"; say absent named "$m"; exit 0; fi"#,
+        r#"[ -x "$f" ] && s "$f" ssh-serve --check "$v" --digest "$d""#,
+        r#"p=$(command -v penstock) && s "$p" ssh-serve --check "$v""#,
+        r#"say absent "${p:-none}" "$m""#,
+        // The program, as many bytes as the line before it says.
+        r#"read -r n && [ "$n" -gt 0 ] || exit 0"#,
+        r#"umask 077; t="$c/.new-$$""#,
+        r#"w() { mkdir -p "$c" && head -c "$n" > "$t" && [ "$(wc -c < "$t")" -eq "$n" ]; }"#,
+        r#"k() { chmod 700 "$t" && mv -f "$t" "$f"; }"#,
+        r#"w && k || { rm -f "$t"; say unfit unwritten "$c"; exit 0; }"#,
+        r#"s "$f" ssh-serve --check "$v" --digest "$d""#,
+        r#"w=$("$f" --version 2>&1 </dev/null | head -n 1); rm -f "$f"; say unfit "$m" "$w""#,
+    ];
+    format!("exec sh -c 'v=$1; d=$2; r=$3; {}' sh {version} {digest} '{named}'", steps.join("; "))
+}
+
+/// Splits a command into words as a shell would, with quotes and backslashes and nothing else.
+fn split(text: &str) -> anyhow::Result<Vec<String>> {
+    let mut words = Vec::new();
+    let mut word: Option<String> = None;
+    let mut quote = None;
+    let mut letters = text.chars();
+    while let Some(letter) = letters.next() {
+        match (quote, letter) {
+            (Some(open), _) if letter == open => quote = None,
+            (None, '\'' | '"') => {
+                quote = Some(letter);
+                word.get_or_insert_default();
+            }
+            (None | Some('"'), '\\') => {
+                word.get_or_insert_default().extend(letters.next());
+            }
+            (None, _) if letter.is_whitespace() => words.extend(word.take()),
+            _ => word.get_or_insert_default().push(letter),
+        }
+    }
+    words.extend(word);
+    if quote.is_some() || words.is_empty() {
+        let message = format!("--ssh `{text}` is no command");
+        return Err(Failure::new(ExitCode::Usage, message).into());
+    }
+    Ok(words)
+}
+
+/// Tells the user what is no error.
+pub(super) fn note(text: &str) {
+    exit::warn(text);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Promise: `--ssh` takes what one would type before a host name.
+    #[test]
+    fn a_command_is_split_as_a_shell_does() {
+        let words = split(r#"ssh -p 22 -o "ProxyCommand=nc -x 'a b' %h" -i my\ key ''"#).unwrap();
+        let expected = ["ssh", "-p", "22", "-o", "ProxyCommand=nc -x 'a b' %h", "-i", "my key", ""];
+        assert_eq!(words, expected);
+        for bad in ["", "  ", "ssh 'x"] {
+            assert!(split(bad).is_err(), "{bad}");
+        }
+    }
+
+    /// Promise: the script survives any login shell's idea of quoting.
+    #[test]
+    fn the_script_is_one_quoted_line() {
+        let script = script("d1", Some(Path::new("/opt/it's/penstock")));
+        let (_, rest) = script.split_once('\'').unwrap();
+        let (inner, _) = rest.split_once('\'').unwrap();
+        assert!(!inner.contains(['\n', '\\', '!']), "{inner}");
+        assert!(script.ends_with(r"'/opt/it'\''s/penstock'"), "{script}");
+    }
+}

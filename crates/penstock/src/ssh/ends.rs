@@ -1,0 +1,270 @@
+//! The two ends of a copy over ssh, wherever they are: the source scans and serves lanes, the
+//! target runs the transfer and keeps the ledger.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::mpsc::{self, Sender};
+use std::time::Duration;
+
+use penstock_api::problem::{Exit, Problem};
+use penstock_api::scan::{PageReply, PageSource, RootKind, ScanRequest, SourcePeer as _};
+use penstock_api::task::SourceAccess;
+use penstock_api::transfer::{PathText, TransferOptions};
+use penstock_controller::runner::{RunControl, RunInput};
+use penstock_controller::state::SqliteState;
+use penstock_io::net::SocketOptions;
+use penstock_io::sys;
+use penstock_peer::{SourceService, StoreKind, StoreSpec, Stores, TargetService};
+use penstock_proto::id::{Name, TransferId};
+
+use super::lanes::{Keys, Server, Way, source_name, target_store};
+use super::link::{Link, unexpected};
+use super::message::{Message, Place};
+use crate::copy::{SourcePlace, State, TargetPlace};
+use crate::exit::{ExitCode, Failure};
+
+/// How long a page may take beyond the wait that was asked for.
+const PAGE_MAX: Duration = Duration::from_secs(60);
+
+fn stores(name: Name, kind: StoreKind, read_only: bool) -> Arc<Stores> {
+    Arc::new(Stores::new([StoreSpec { name, kind, read_only, ephemeral: true }]))
+}
+
+/// Where a source keeps its pages.
+fn pages_directory(state: &State) -> PathBuf {
+    state.directory.join("source")
+}
+
+/// Whether the pages of the copy are still there. Without them it has to begin anew: another scan
+/// may cut other pages than those that the target's ledger knows.
+pub(super) fn has_pages(state: &State) -> bool {
+    pages_directory(state).join(state.id.to_string()).join("request.json").exists()
+}
+
+/// The source's end.
+pub(super) struct SourceEnd {
+    pub(super) service: Arc<SourceService>,
+    pub(super) kind: RootKind,
+    /// The right of the other end to read, in hex.
+    pub(super) capability: String,
+    transfer: TransferId,
+}
+
+impl SourceEnd {
+    /// Begins, or goes on with, the scan.
+    ///
+    /// # Errors
+    /// The source cannot be read.
+    pub(super) fn open(
+        place: &SourcePlace,
+        state: &State,
+        keys: &Keys,
+        mut request: ScanRequest,
+    ) -> Result<Self, Problem> {
+        request.store = source_name()?;
+        request.root = PathText(place.root.clone());
+        let stores = stores(request.store.clone(), place.kind.clone(), true);
+        let (peer, verifier) = (keys.peer().clone(), Some(keys.verifier()));
+        let service = SourceService::new(stores, &pages_directory(state), peer, verifier);
+        let kind = service.open_scan(&request)?;
+        let root = request.root.0.clone();
+        let capability = keys.capability(request.transfer, request.store.clone(), root);
+        Ok(Self { service: Arc::new(service), kind, capability, transfer: request.transfer })
+    }
+
+    /// Serves lanes and pages from now on.
+    ///
+    /// # Errors
+    /// The keys are no good, or no thread can be started.
+    pub(super) fn serve(
+        &self,
+        keys: &Keys,
+        way: Way,
+        link: &Arc<Link>,
+    ) -> Result<SourceServer, Problem> {
+        let threads = |cause| {
+            Problem::new(Exit::Temporary, "threads", "cannot start a thread").because(cause)
+        };
+        let service = Arc::clone(&self.service);
+        let lanes = Server::start(service, keys.server_config()?, way).map_err(threads)?;
+        let (pages, wanted) = mpsc::channel::<(u32, u32)>();
+        let (service, link, transfer) =
+            (Arc::clone(&self.service), Arc::clone(link), self.transfer);
+        let serve = move || {
+            for (number, wait_ms) in wanted {
+                let answered = match service.page(transfer, number, wait_ms) {
+                    Ok(PageReply::Page(page)) => link.answer(&Message::PageIs, &page),
+                    Ok(PageReply::NotYet) => link.answer(&Message::NotYet, &[]),
+                    Ok(PageReply::End(end)) => link.answer(&Message::PageEnd(end), &[]),
+                    Err(problem) => link.answer(&Message::Failed(problem), &[]),
+                };
+                if answered.is_err() {
+                    return;
+                }
+            }
+        };
+        std::thread::Builder::new().name("pages".to_owned()).spawn(serve).map_err(threads)?;
+        Ok(SourceServer { lanes, pages })
+    }
+}
+
+/// Takes the target's wishes.
+pub(super) struct SourceServer {
+    lanes: Arc<Server>,
+    /// Number of a page, and how long it may be waited for in ms.
+    pages: Sender<(u32, u32)>,
+}
+
+impl SourceServer {
+    /// Handles what a target says to its source; gives back anything else.
+    pub(super) fn handle(&self, message: Message) -> Option<Message> {
+        match message {
+            Message::Lane => self.lanes.handle_wanted(),
+            // The thread ends with the channel only, and then nobody waits for the answer.
+            Message::Page { number, wait_ms } => drop(self.pages.send((number, wait_ms))),
+            other => return Some(other),
+        }
+        None
+    }
+}
+
+/// Pages of the scan at the other end.
+struct LinkPages {
+    link: Arc<Link>,
+}
+
+impl PageSource for LinkPages {
+    fn page(&mut self, number: u32, wait_ms: u32) -> Result<PageReply, Problem> {
+        let deadline = PAGE_MAX + Duration::from_millis(u64::from(wait_ms));
+        let (answer, body) = self.link.ask(&Message::Page { number, wait_ms }, deadline)?;
+        match answer {
+            Message::PageIs => Ok(PageReply::Page(body)),
+            Message::NotYet => Ok(PageReply::NotYet),
+            Message::PageEnd(end) => Ok(PageReply::End(end)),
+            other => Err(unexpected(&other)),
+        }
+    }
+}
+
+/// What a target's end is made of.
+pub(super) struct TargetParts<'a> {
+    pub(super) place: &'a TargetPlace,
+    pub(super) state: &'a State,
+    pub(super) options: &'a TransferOptions,
+    pub(super) keys: &'a Keys,
+    pub(super) link: &'a Arc<Link>,
+    pub(super) way: Way,
+    /// The round trip, where lanes lead through a tunnel and cannot know it.
+    pub(super) rtt: Option<Duration>,
+    /// In hex.
+    pub(super) capability: &'a str,
+    pub(super) control: &'a Arc<RunControl>,
+}
+
+impl TargetParts<'_> {
+    /// What the run needs, and the target to leave at the end.
+    ///
+    /// # Errors
+    /// The state cannot be used.
+    pub(super) fn input(self) -> Result<(RunInput, Arc<TargetService>), Problem> {
+        let store = target_store()?;
+        let stores = stores(store.clone(), self.place.kind.clone(), false);
+        let (address, connect) = self.way.connect(Arc::clone(self.link));
+        let lanes = Some(self.keys.lane_config()?);
+        let target = TargetService::new(stores, lanes, SocketOptions::default());
+        let target = Arc::new(target.with_connect(connect, self.rtt));
+        let heads = SqliteState::open(&self.state.directory.join("state.sqlite"))
+            .map_err(|error| state_failed(&self.state.directory, &error))?;
+        let capability = data_encoding::HEXLOWER.decode(self.capability.as_bytes());
+        let capability = capability.map_err(|error| {
+            Problem::new(Exit::Fatal, "capability", "the right to read cannot be read")
+                .because(error)
+        })?;
+        let site = self.keys.other.clone();
+        let input = RunInput {
+            id: self.state.id,
+            options: self.options.clone(),
+            store,
+            root: PathText(self.place.root.clone()),
+            pages: Box::new(LinkPages { link: Arc::clone(self.link) }),
+            source: SourceAccess::Remote { site, peers: vec![address], capability },
+            peer: Arc::clone(&target) as _,
+            heads: Arc::new(heads),
+            journal: journal(self.state),
+            control: Arc::clone(self.control),
+        };
+        Ok((input, target))
+    }
+}
+
+fn state_failed(directory: &Path, error: &dyn std::error::Error) -> Problem {
+    let title = format!("the state in `{}` cannot be used", directory.display());
+    let mut why = error.to_string();
+    let mut cause = error.source();
+    while let Some(inner) = cause {
+        why = format!("{why}: {inner}");
+        cause = inner.source();
+    }
+    Problem::new(Exit::Fatal, "state", title).because(why)
+}
+
+/// Where a run keeps its journal and its lists.
+pub(super) fn journal(state: &State) -> PathBuf {
+    state.directory.join("journal")
+}
+
+/// The path and the directories that it lies in, itself first, as far as they exist.
+pub(super) fn trace(path: &Path) -> Vec<Place> {
+    let Ok(boot) = sys::boot_id() else { return Vec::new() };
+    let boot = data_encoding::HEXLOWER.encode(&boot);
+    let place = |path: &Path| {
+        let meta = fs::symlink_metadata(path).ok()?;
+        Some(Place { boot: boot.clone(), device: meta.dev(), inode: meta.ino() })
+    };
+    if !path.is_absolute() {
+        return Vec::new();
+    }
+    path.ancestors().filter_map(place).collect()
+}
+
+/// Refuses a target that overlaps its source, for a host may be reached from itself, or share a
+/// file system under the same boot (B8). `source` is the source's [`trace`].
+///
+/// # Errors
+/// Refused.
+pub(super) fn check_apart(source: &[Place], to: &Path) -> anyhow::Result<()> {
+    let Some(root) = source.first() else { return Ok(()) };
+    let target = trace(to);
+    let within = target.contains(root);
+    let exists = fs::symlink_metadata(to).is_ok();
+    let around = exists && target.first().is_some_and(|target| source.contains(target));
+    if !within && !around {
+        return Ok(());
+    }
+    let message = format!("the source and the target `{}` overlap", to.display());
+    Err(Failure::new(ExitCode::Refused, message)
+        .hint("choose a target that neither contains the source nor lies within it")
+        .into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// B8: a tree is not copied into itself by way of ssh to the own host.
+    #[test]
+    fn b8_a_tree_and_itself_are_not_apart() {
+        let work = tempfile::tempdir().unwrap();
+        let root = work.path().canonicalize().unwrap();
+        let source = root.join("a/b");
+        fs::create_dir_all(&source).unwrap();
+        let places = trace(&source);
+        for (to, apart) in
+            [("a/b", false), ("a", false), ("a/b/c/d", false), ("a/x", true), ("x/a/b", true)]
+        {
+            assert_eq!(check_apart(&places, &root.join(to)).is_ok(), apart, "{to}");
+        }
+    }
+}

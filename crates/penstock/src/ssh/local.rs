@@ -1,0 +1,493 @@
+//! The end where the command was typed.
+
+use std::fs::{self, File};
+use std::io::Write as _;
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs as _};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::sync::{Arc, mpsc};
+use std::time::{Duration, Instant};
+
+use penstock_api::problem::{Exit, Problem};
+use penstock_api::site::OpenScan;
+use penstock_api::transfer::{PathText, TransferOptions};
+use penstock_controller::runner::{self, RunControl, RunFiles, RunOutcome, RunView};
+
+use super::client::{Ssh, Starting, note};
+use super::ends::{self, SourceEnd, SourceServer, TargetParts};
+use super::lanes::{
+    self, Keys, Listening, PROBE_MAX, Way, probe, source_name, target_store, token_of,
+};
+use super::link::{ANSWER_MAX, Incoming, Link, missing, unexpected};
+use super::message::{Begin, Begun, Door, Message, Open, Opened, Outcome, Role, RunFile, View};
+use super::{Remote, SshArgs};
+use crate::client::failure;
+use crate::copy::{
+    Copy, Job, SourceFacts, SourcePlace, State, TargetPlace, check_kind, scan_request,
+};
+use crate::exit::{ExitCode, Failure};
+use crate::progress::Mode;
+
+/// How long the far end may take to begin: it may have to wait for an earlier run to let go, and
+/// then looks at a store.
+const OPEN_MAX: Duration = Duration::from_secs(120);
+/// How long the far end may take to stop in order.
+const PAUSE_MAX: Duration = Duration::from_secs(60);
+/// How long the far end is looked for from here before it is told to look for us.
+const HEAD_START: Duration = Duration::from_millis(800);
+
+/// What is to be copied.
+pub(crate) struct Wish {
+    pub(crate) source: PathBuf,
+    pub(crate) target: PathBuf,
+    /// Whichever of the two is at another host.
+    pub(crate) remote: Remote,
+    pub(crate) push: bool,
+    pub(crate) options: TransferOptions,
+    pub(crate) ssh: SshArgs,
+    pub(crate) mode: Mode,
+    pub(crate) digests: Option<PathBuf>,
+}
+
+/// Copies; blocks until it has ended or is interrupted.
+///
+/// # Errors
+/// How it ended, if not well.
+pub(crate) fn run(wish: Wish) -> anyhow::Result<ExitCode> {
+    super::start_log();
+    // What is wrong here is said before anybody logs in.
+    let place = wish.push.then(|| SourcePlace::find(&wish.source)).transpose()?;
+    let starting = Starting::watch()?;
+    let started = Ssh::start(&wish.ssh, &wish.remote.destination, &starting);
+    let (ssh, input, output) = started.map_err(|error| starting.why(error))?;
+    let (link, incoming) = Link::start(output, input, Box::new(ssh.killer()))?;
+    let mut session = Session { wish, ssh, link, rtt: None };
+    let done = session.copy(place, incoming, &starting);
+    session.link.close();
+    session.ssh.end();
+    done.map_err(|error| starting.why(error))
+}
+
+struct Session {
+    wish: Wish,
+    ssh: Ssh,
+    link: Arc<Link>,
+    /// Where lanes lead through ssh.
+    rtt: Option<Duration>,
+}
+
+/// How lanes come about: this end's way, and where the far end dials if it is to.
+type Ways = (Way, Option<Door>);
+
+impl Session {
+    fn copy(
+        &mut self,
+        place: Option<SourcePlace>,
+        incoming: Receiver<Incoming>,
+        starting: &Starting,
+    ) -> anyhow::Result<ExitCode> {
+        let keys = Keys::new(lanes::local().map_err(failure)?, lanes::far().map_err(failure)?);
+        let keys = keys.map_err(failure)?;
+        let begun = self.begin(&keys, place.as_ref())?;
+        let ways = self.find_way(&begun)?;
+        match place {
+            Some(place) => self.push(&keys, &place, ways, incoming, starting),
+            None => self.pull(&keys, begun, ways, incoming, starting),
+        }
+    }
+
+    fn ask(&self, message: &Message, deadline: Duration) -> Result<(Message, Vec<u8>), Failure> {
+        self.link.ask(message, deadline).map_err(|problem| failure(self.there(problem)))
+    }
+
+    /// A problem of the far end, with where that is.
+    fn there(&self, problem: Problem) -> Problem {
+        at(&self.wish.remote, problem)
+    }
+
+    fn begin(&self, keys: &Keys, place: Option<&SourcePlace>) -> anyhow::Result<Begun> {
+        let begin = Begin {
+            far: if self.wish.push { Role::Target } else { Role::Source },
+            path: PathText(self.wish.remote.path.clone()),
+            facts: place.map(SourcePlace::facts),
+            trace: place.map(|place| ends::trace(&place.path)).unwrap_or_default(),
+            authority: keys.certificate(),
+            ports: self.wish.ssh.ports,
+        };
+        match self.ask(&Message::Begin(Box::new(begin)), ANSWER_MAX)?.0 {
+            Message::Begun(begun) => {
+                keys.trust(&begun.authority).map_err(failure)?;
+                Ok(*begun)
+            }
+            other => Err(failure(unexpected(&other)).into()),
+        }
+    }
+
+    /// Finds out how lanes can be made: from here, from there, or through ssh.
+    fn find_way(&mut self, begun: &Begun) -> anyhow::Result<Ways> {
+        let direct = match &begun.door {
+            Some(door) => self.find_direct(door, begun.client),
+            None => Err(begun.no_door.clone()),
+        };
+        let why = match direct {
+            Ok(ways) => return Ok(ways),
+            Err(why) => why,
+        };
+        let asked = Instant::now();
+        let inside = match self.ask(&Message::ListenInside, ANSWER_MAX)?.0 {
+            Message::Door(door) => door,
+            other => return Err(failure(unexpected(&other)).into()),
+        };
+        self.rtt = Some(asked.elapsed());
+        let port = inside.addresses.first().map_or(0, SocketAddr::port);
+        let forwarded = self.ssh.forward(port).and_then(|address| {
+            let door = Door { addresses: vec![address], ..inside };
+            Ok((probe(&door)?, token_of(&door).map_err(|problem| problem.to_string())?))
+        });
+        match forwarded {
+            Ok((address, token)) => {
+                note(&format!(
+                    "direct lanes failed ({why}); moving through ssh, which encrypts once more \
+                     and is one connection: slower, above all over distance. `--ports A-B` with \
+                     ports that are open avoids it"
+                ));
+                Ok((Way::Dial(address, token), None))
+            }
+            Err(tunnel) => {
+                let message = format!("no lane leads to {}", self.wish.remote.destination);
+                Err(Failure::new(ExitCode::Fatal, message)
+                    .caused_by(format!("direct: {why}; through ssh: {tunnel}"))
+                    .hint(
+                        "open ports and name them with --ports A-B, or allow TCP forwarding there",
+                    )
+                    .into())
+            }
+        }
+    }
+
+    /// Looks for the far door, and soon has the far end look for one here.
+    fn find_direct(&self, door: &Door, client: Option<IpAddr>) -> Result<Ways, String> {
+        let mut door = door.clone();
+        self.add_typed(&mut door);
+        let (tell, found) = mpsc::channel();
+        let looked = door.clone();
+        std::thread::Builder::new()
+            .name("look".to_owned())
+            .spawn(move || tell.send(probe(&looked)))
+            .map_err(|error| error.to_string())?;
+        let here = |address| {
+            let token = token_of(&door).map_err(|problem| problem.to_string())?;
+            Ok((Way::Dial(address, token), None))
+        };
+        let first = found.recv_timeout(HEAD_START);
+        if let Ok(Ok(address)) = first {
+            return here(address);
+        }
+        let back = self.find_back(client);
+        let most = PROBE_MAX + HEAD_START;
+        let direct = first.or_else(|_| found.recv_timeout(most));
+        let direct = direct.unwrap_or_else(|_| Err("timed out".to_owned()));
+        match (direct, back) {
+            (Ok(address), _) => here(address),
+            (Err(_), Ok(ways)) => Ok(ways),
+            (Err(why), Err(back)) => Err(format!("to {why}; from there to {back}")),
+        }
+    }
+
+    /// The address that the user knows the host by may lead there where its own does not.
+    fn add_typed(&self, door: &mut Door) {
+        let Some(port) = door.addresses.first().map(SocketAddr::port) else { return };
+        let host = self.wish.remote.destination.host();
+        let typed = (host, port).to_socket_addrs().into_iter().flatten();
+        for address in typed.take(4) {
+            if !door.addresses.contains(&address) {
+                door.addresses.push(address);
+            }
+        }
+    }
+
+    /// Listens here and has the far end look.
+    fn find_back(&self, client: Option<IpAddr>) -> Result<Ways, String> {
+        let client =
+            client.ok_or_else(|| "here: ssh does not say from where it came".to_owned())?;
+        let listening = Listening::new();
+        let door = listening
+            .open(client, self.wish.ssh.ports)
+            .map_err(|error| format!("{client}: cannot listen there: {error}"))?;
+        let (answer, _) =
+            self.link.ask(&Message::Probe(door.clone()), ANSWER_MAX).map_err(|p| p.to_string())?;
+        match answer {
+            Message::Probed { address: Some(address), .. } => {
+                let door = Door { addresses: vec![address], ..door };
+                Ok((Way::Wait(listening.connections), Some(door)))
+            }
+            Message::Probed { why, .. } => Err(why),
+            other => Err(unexpected(&other).to_string()),
+        }
+    }
+
+    fn open(
+        &self,
+        state: &State,
+        dial: Option<Door>,
+        scan: Option<OpenScan>,
+        capability: String,
+    ) -> anyhow::Result<Opened> {
+        let open = Open {
+            id: state.id,
+            options: self.wish.options.clone(),
+            resumed: state.resumed,
+            dial,
+            rtt_ms: self.rtt.map(|rtt| rtt.as_millis().try_into().unwrap_or(u64::MAX)),
+            scan,
+            capability,
+        };
+        match self.ask(&Message::Open(Box::new(open)), OPEN_MAX)?.0 {
+            Message::Opened(opened) => Ok(*opened),
+            other => Err(failure(unexpected(&other)).into()),
+        }
+    }
+}
+
+impl Session {
+    /// The source is here.
+    fn push(
+        &self,
+        keys: &Keys,
+        place: &SourcePlace,
+        (way, dial): Ways,
+        incoming: Receiver<Incoming>,
+        starting: &Starting,
+    ) -> anyhow::Result<ExitCode> {
+        let options = &self.wish.options;
+        let to = PathBuf::from(self.wish.remote.to_string());
+        let mut state = State::open(&place.path, &to, options)?;
+        if state.resumed && !ends::has_pages(&state) {
+            state.remove();
+            state = State::open(&place.path, &to, options)?;
+        }
+        let store = source_name().map_err(failure)?;
+        let request = scan_request(&state, store, PathText::default(), options);
+        let end = SourceEnd::open(place, &state, keys, request).map_err(failure)?;
+        check_kind(end.kind, options)?;
+        let server = end.serve(keys, way, &self.link).map_err(failure)?;
+        let capability = end.capability.clone();
+        self.open(&state, dial, None, capability)?;
+        let control = Arc::new(RunControl::default());
+        let journal = ends::journal(&state);
+        let follower = Follower {
+            link: Arc::clone(&self.link),
+            server,
+            control: Arc::clone(&control),
+            journal: journal.clone(),
+            remote: self.wish.remote.clone(),
+        };
+        let link = Arc::clone(&self.link);
+        let job = Job {
+            run: Box::new(move || follower.follow(&incoming)),
+            journal,
+            leave: Box::new(move || leave(&link)),
+        };
+        let from = place.path.clone();
+        let copy = Copy { from, to, options: options.clone(), state, control };
+        starting.is_over();
+        copy.run(job, self.wish.mode, self.wish.digests.as_deref())
+    }
+
+    /// The target is here.
+    fn pull(
+        &self,
+        keys: &Keys,
+        begun: Begun,
+        (way, dial): Ways,
+        incoming: Receiver<Incoming>,
+        starting: &Starting,
+    ) -> anyhow::Result<ExitCode> {
+        let options = &self.wish.options;
+        let facts: SourceFacts =
+            begun.facts.ok_or_else(|| failure(missing("what the source is")))?;
+        let apart = |to: &Path| ends::check_apart(&begun.trace, to);
+        let place = TargetPlace::find(&self.wish.target, &facts, &apart)?;
+        let from = PathBuf::from(self.wish.remote.to_string());
+        let mut state = State::open(&from, &place.path, options)?;
+        let mut opened = self.open_scan(&state, dial.clone())?;
+        if state.resumed && !opened.known {
+            // The pages are lost, and a new scan may cut others than the ledger knows.
+            state.remove();
+            state = State::open(&from, &place.path, options)?;
+            opened = self.open_scan(&state, dial)?;
+        }
+        let kind = opened.kind.ok_or_else(|| failure(missing("what the source is")))?;
+        check_kind(kind, options)?;
+        let control = Arc::new(RunControl::default());
+        let parts = TargetParts {
+            place: &place,
+            state: &state,
+            options,
+            keys,
+            link: &self.link,
+            way,
+            rtt: self.rtt,
+            capability: &opened.capability,
+            control: &control,
+        };
+        let (input, target) = parts.input().map_err(failure)?;
+        let (link, watched) = (Arc::clone(&self.link), Arc::clone(&control));
+        let (leaving, journal) = (Arc::clone(&self.link), input.journal.clone());
+        let store = target_store().map_err(failure)?;
+        let job = Job {
+            run: Box::new(move || run_here(input, &link, &watched, incoming)),
+            journal,
+            leave: Box::new(move || {
+                target.leave(&store);
+                leave(&leaving);
+            }),
+        };
+        let to = place.path.clone();
+        let copy = Copy { from, to, options: options.clone(), state, control };
+        starting.is_over();
+        copy.run(job, self.wish.mode, self.wish.digests.as_deref())
+    }
+
+    fn open_scan(&self, state: &State, dial: Option<Door>) -> anyhow::Result<Opened> {
+        let store = source_name().map_err(failure)?;
+        let request = scan_request(state, store, PathText::default(), &self.wish.options);
+        let scan = Some(OpenScan::from(&request));
+        self.open(state, dial, scan, String::new())
+    }
+}
+
+/// Runs the target's end here; ends it when the far end is gone.
+fn run_here(
+    input: runner::RunInput,
+    link: &Link,
+    control: &Arc<RunControl>,
+    incoming: Receiver<Incoming>,
+) -> RunOutcome {
+    let cut = Arc::new(AtomicBool::new(false));
+    let (stopping, told) = (Arc::clone(control), Arc::clone(&cut));
+    let watch = move || {
+        // A source says nothing but that it is gone.
+        while let Ok(Incoming::Said(_)) = incoming.recv() {}
+        if !stopping.is_asked_to_stop() {
+            told.store(true, Ordering::Release);
+            stopping.pause();
+        }
+    };
+    if let Err(cause) = std::thread::Builder::new().name("ssh".to_owned()).spawn(watch) {
+        let problem = Problem::new(Exit::Temporary, "threads", "cannot start a thread");
+        return RunOutcome::Failed(problem.because(cause));
+    }
+    match runner::run(input) {
+        RunOutcome::Paused if cut.load(Ordering::Acquire) => lost(link),
+        outcome => outcome,
+    }
+}
+
+fn lost(link: &Link) -> RunOutcome {
+    let unknown = || Problem::new(Exit::Temporary, "ssh-lost", "the ssh connection was lost");
+    RunOutcome::Failed(link.lost().unwrap_or_else(unknown))
+}
+
+/// A problem of the far end, with where that is.
+fn at(remote: &Remote, problem: Problem) -> Problem {
+    if problem.code == "ssh-lost" {
+        return problem;
+    }
+    Problem { title: format!("at {}: {}", remote.destination, problem.title), ..problem }
+}
+
+/// Has the far end remove what it keeps for a resume.
+fn leave(link: &Link) {
+    if let Err(problem) = link.ask(&Message::Leave, ANSWER_MAX) {
+        tracing::warn!(%problem, "state is left at the far end");
+    }
+}
+
+/// Serves and watches a run at the far end.
+struct Follower {
+    link: Arc<Link>,
+    server: SourceServer,
+    control: Arc<RunControl>,
+    /// Where the lists of the run go.
+    journal: PathBuf,
+    remote: Remote,
+}
+
+impl Follower {
+    fn follow(&self, incoming: &Receiver<Incoming>) -> RunOutcome {
+        let mut pausing: Option<Instant> = None;
+        loop {
+            let message = match incoming.recv_timeout(Duration::from_millis(50)) {
+                Ok(Incoming::Said(message)) => self.server.handle(message),
+                Ok(Incoming::Lost) | Err(RecvTimeoutError::Disconnected) => {
+                    return if pausing.is_some() { RunOutcome::Paused } else { lost(&self.link) };
+                }
+                Err(RecvTimeoutError::Timeout) => None,
+            };
+            match message {
+                None => {}
+                Some(Message::View(view)) => self.show(*view),
+                Some(Message::Ended { view, outcome }) => {
+                    self.show(*view);
+                    return self.end(outcome);
+                }
+                Some(other) => return RunOutcome::Failed(unexpected(&other)),
+            }
+            match pausing {
+                None if self.control.is_asked_to_stop() => {
+                    pausing = Some(Instant::now());
+                    if self.link.say(&Message::Pause).is_err() {
+                        return RunOutcome::Paused;
+                    }
+                }
+                // It stops all the same when the channel closes.
+                Some(since) if since.elapsed() >= PAUSE_MAX => return RunOutcome::Paused,
+                _ => {}
+            }
+        }
+    }
+
+    fn show(&self, view: View) {
+        let View { progress, reason, durable_by, failures } = view;
+        self.control.show(RunView { progress, reason, durable_by, failures });
+    }
+
+    fn end(&self, outcome: Outcome) -> RunOutcome {
+        let outcome = match outcome {
+            Outcome::Paused => return RunOutcome::Paused,
+            Outcome::Done => RunOutcome::Done,
+            Outcome::Failed(problem) => RunOutcome::Failed(at(&self.remote, problem)),
+        };
+        let files = RunFiles::of(&self.journal);
+        let fetched = self
+            .fetch(RunFile::Failures, &files.failures)
+            .and_then(|()| self.fetch(RunFile::Digests, &files.digests));
+        match fetched {
+            Ok(()) => outcome,
+            Err(problem) => RunOutcome::Failed(problem),
+        }
+    }
+
+    /// Fetches a list of the run; one that is not there is empty.
+    fn fetch(&self, which: RunFile, to: &Path) -> Result<(), Problem> {
+        let failed = |error: std::io::Error| {
+            let title = format!("cannot write `{}`", to.display());
+            Problem::new(Exit::Fatal, "state", title).because(error)
+        };
+        fs::create_dir_all(&self.journal).map_err(failed)?;
+        let mut file = File::create(to).map_err(failed)?;
+        let mut offset = 0;
+        loop {
+            match self.link.ask(&Message::File { which, offset }, ANSWER_MAX)? {
+                (Message::Part, part) if part.is_empty() => return Ok(()),
+                (Message::Part, part) => {
+                    offset += part.len() as u64;
+                    file.write_all(&part).map_err(failed)?;
+                }
+                (other, _) => return Err(unexpected(&other)),
+            }
+        }
+    }
+}

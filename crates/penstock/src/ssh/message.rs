@@ -1,0 +1,305 @@
+//! What the two ends of a copy over ssh say to each other, and its bytes on the ssh channel.
+//!
+//! The far end's standard output begins with a line that says it is there ([`READY`]): what a
+//! shell's start-up files print before it is skipped. After it, each direction is a sequence of
+//! frames: one byte (0: said unasked or asked, 1: an answer), the length of the JSON, the length
+//! of the bytes behind it (both 32 bits, big-endian), the JSON, the bytes. The lengths are bounded
+//! before memory is taken.
+
+use std::io::{self, Read, Write};
+use std::net::{IpAddr, SocketAddr};
+
+use penstock_api::problem::Problem;
+use penstock_api::scan::{RootKind, ScanSummary};
+use penstock_api::site::OpenScan;
+use penstock_api::transfer::{FailedItem, PathText, Progress, TransferOptions};
+use penstock_proto::id::TransferId;
+use serde::{Deserialize, Serialize};
+
+use crate::copy::SourceFacts;
+
+/// Version of all that is said here; both ends must be of the same, and of the same release.
+pub(super) const SSH_PROTOCOL: u32 = 1;
+/// How a line of the far end begins that is meant for us.
+pub(super) const MAGIC: &str = "penstock-ssh ";
+/// What such a line says when messages follow.
+pub(super) const READY: &str = "ready";
+
+/// Longest JSON of a message: the longest is a list of paths.
+const JSON_BYTES_MAX: u32 = 256 << 20;
+/// Longest body: a page, or a part of a file.
+const BODY_BYTES_MAX: u32 = 16 << 20;
+/// Part of a file that is sent at once.
+pub(super) const PART_BYTES: usize = 256 << 10;
+
+/// Release and protocol, as compared by the two ends.
+pub(super) fn version() -> String {
+    format!("{}/{SSH_PROTOCOL}", env!("CARGO_PKG_VERSION"))
+}
+
+/// What the far end is to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Role {
+    Source,
+    Target,
+}
+
+/// The local end's first words.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Begin {
+    /// What the far end is to be.
+    pub(super) far: Role,
+    /// The path at the far end, as it was written.
+    pub(super) path: PathText,
+    /// What the source is, if it is here.
+    pub(super) facts: Option<SourceFacts>,
+    /// Where the source's directories are, if it is here.
+    pub(super) trace: Vec<Place>,
+    /// The local end's authority, for this copy only, in hex.
+    pub(super) authority: String,
+    /// Ports on which the far end may listen; any free one if there are none.
+    pub(super) ports: Option<(u16, u16)>,
+}
+
+/// A directory, as any process of the same host knows it: boot id, device, inode.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Place {
+    pub(super) boot: String,
+    pub(super) device: u64,
+    pub(super) inode: u64,
+}
+
+/// The far end's answer to [`Begin`].
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Begun {
+    /// The far end's authority, for this copy only, in hex.
+    pub(super) authority: String,
+    /// The path at the far end, as it was understood.
+    pub(super) path: PathText,
+    /// What the source is, if it is there.
+    pub(super) facts: Option<SourceFacts>,
+    /// Where the source's directories are, if it is there.
+    pub(super) trace: Vec<Place>,
+    /// Where it listens for lanes.
+    pub(super) door: Option<Door>,
+    /// Why it does not, if so.
+    pub(super) no_door: String,
+    /// Where the ssh connection came from.
+    pub(super) client: Option<IpAddr>,
+}
+
+/// Where an end listens for lanes of this copy.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Door {
+    /// The addresses.
+    pub(super) addresses: Vec<SocketAddr>,
+    /// What a connection must begin with, in hex: 32 bytes.
+    pub(super) token: String,
+}
+
+/// Begins the copy, or goes on with it.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Open {
+    /// Its id, chosen by the local end and kept with the local state.
+    pub(super) id: TransferId,
+    /// How it is to be done.
+    pub(super) options: TransferOptions,
+    /// Whether the local end has begun it before.
+    pub(super) resumed: bool,
+    /// Where the far end dials for lanes; if there is none, the local end dials.
+    pub(super) dial: Option<Door>,
+    /// The round trip, where lanes lead through ssh and cannot know it.
+    pub(super) rtt_ms: Option<u64>,
+    /// If the far end is the source: what to scan.
+    pub(super) scan: Option<OpenScan>,
+    /// If the far end is the target: the right to read, in hex.
+    pub(super) capability: String,
+}
+
+/// The far end's answer to [`Open`].
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Opened {
+    /// Whether the far end has state of it.
+    pub(super) known: bool,
+    /// If the far end is the source: what its root is.
+    pub(super) kind: Option<RootKind>,
+    /// If the far end is the source: the right to read, in hex.
+    pub(super) capability: String,
+}
+
+/// How the run at the far end stands.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(super) struct View {
+    pub(super) progress: Progress,
+    pub(super) reason: String,
+    pub(super) durable_by: String,
+    pub(super) failures: Vec<FailedItem>,
+}
+
+/// How the run at the far end ended.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Outcome {
+    Done,
+    Paused,
+    Failed(Problem),
+}
+
+/// A file of a run that has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum RunFile {
+    Failures,
+    Digests,
+}
+
+/// All that can be said.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(tag = "say", rename_all = "kebab-case")]
+pub(super) enum Message {
+    /// Nothing: the other end lives.
+    Ping,
+    /// Local: what is wanted. Answered by `Begun`.
+    Begin(Box<Begin>),
+    Begun(Box<Begun>),
+    /// Local: listen on the loopback address as well, for lanes through ssh. Answered by `Door`.
+    ListenInside,
+    Door(Door),
+    /// Local: try whether one of these can be reached. Answered by `Probed`.
+    Probe(Door),
+    Probed {
+        address: Option<SocketAddr>,
+        why: String,
+    },
+    /// Local: begin. Answered by `Opened`.
+    Open(Box<Open>),
+    Opened(Box<Opened>),
+    /// Target: a page of the list. Answered by one of the next three.
+    Page {
+        number: u32,
+        wait_ms: u32,
+    },
+    /// The page is in the body.
+    PageIs,
+    NotYet,
+    PageEnd(ScanSummary),
+    /// Target: dial one more lane.
+    Lane,
+    /// Far target: how it stands.
+    View(Box<View>),
+    /// Far target: how it ended.
+    Ended {
+        view: Box<View>,
+        outcome: Outcome,
+    },
+    /// Local: stop and keep the ledger.
+    Pause,
+    /// Local: a part of a file of a run that has ended. Answered by `Part`.
+    File {
+        which: RunFile,
+        offset: u64,
+    },
+    /// The part is in the body; an empty one is the end.
+    Part,
+    /// Local: nothing will be resumed; remove all state. Answered by `Left`.
+    Leave,
+    Left,
+    /// It cannot be done.
+    Failed(Problem),
+}
+
+/// A message as it came.
+#[derive(Debug)]
+pub(super) struct Said {
+    pub(super) answer: bool,
+    pub(super) message: Message,
+    pub(super) body: Vec<u8>,
+}
+
+/// Writes one frame.
+///
+/// # Errors
+/// The channel is gone.
+pub(super) fn write(
+    out: &mut impl Write,
+    answer: bool,
+    message: &Message,
+    body: &[u8],
+) -> io::Result<()> {
+    let json = serde_json::to_vec(message).map_err(io::Error::other)?;
+    let too_long = || io::Error::other("a message is too long");
+    let json_bytes = u32::try_from(json.len()).map_err(|_| too_long())?;
+    let body_bytes = u32::try_from(body.len()).map_err(|_| too_long())?;
+    if json_bytes > JSON_BYTES_MAX || body_bytes > BODY_BYTES_MAX {
+        return Err(too_long());
+    }
+    let mut frame = Vec::with_capacity(9 + json.len() + body.len());
+    frame.push(u8::from(answer));
+    frame.extend_from_slice(&json_bytes.to_be_bytes());
+    frame.extend_from_slice(&body_bytes.to_be_bytes());
+    frame.extend_from_slice(&json);
+    frame.extend_from_slice(body);
+    out.write_all(&frame)?;
+    out.flush()
+}
+
+/// Reads one frame; `None` at the end of the channel, between two frames.
+///
+/// # Errors
+/// The channel broke, or what came is no message.
+pub(super) fn read(input: &mut impl Read) -> io::Result<Option<Said>> {
+    let mut head = [0; 9];
+    if input.read(&mut head[..1])? == 0 {
+        return Ok(None);
+    }
+    input.read_exact(&mut head[1..])?;
+    let [answer, a, b, c, d, e, f, g, h] = head;
+    let (json_bytes, body_bytes) =
+        (u32::from_be_bytes([a, b, c, d]), u32::from_be_bytes([e, f, g, h]));
+    if answer > 1 || json_bytes > JSON_BYTES_MAX || body_bytes > BODY_BYTES_MAX {
+        return Err(io::Error::new(io::ErrorKind::InvalidData, "this is no message of penstock"));
+    }
+    let json = take(input, json_bytes)?;
+    let body = take(input, body_bytes)?;
+    let message = serde_json::from_slice(&json).map_err(|error| {
+        io::Error::new(io::ErrorKind::InvalidData, format!("a message cannot be read: {error}"))
+    })?;
+    Ok(Some(Said { answer: answer == 1, message, body }))
+}
+
+/// Reads so many bytes; memory is taken as they come.
+fn take(input: &mut impl Read, bytes: u32) -> io::Result<Vec<u8>> {
+    let mut taken = Vec::new();
+    if input.take(u64::from(bytes)).read_to_end(&mut taken)? < bytes as usize {
+        return Err(io::ErrorKind::UnexpectedEof.into());
+    }
+    Ok(taken)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Promise: what one end says the other reads, and what is cut or damaged is an error, never a
+    /// message or an allocation of its size.
+    #[test]
+    fn messages_arrive_whole_or_not_at_all() {
+        let mut bytes = Vec::new();
+        write(&mut bytes, false, &Message::Page { number: 7, wait_ms: 9 }, &[]).unwrap();
+        write(&mut bytes, true, &Message::PageIs, b"page").unwrap();
+        let mut input = bytes.as_slice();
+        let first = read(&mut input).unwrap().unwrap();
+        assert!(matches!(first.message, Message::Page { number: 7, wait_ms: 9 }));
+        let second = read(&mut input).unwrap().unwrap();
+        assert!(second.answer && second.body == b"page");
+        assert!(read(&mut input).unwrap().is_none());
+        for cut in 1..bytes.len() {
+            let mut input = &bytes[..cut];
+            while let Ok(Some(_)) = read(&mut input) {}
+        }
+        for damaged in [[2; 9], [0xff; 9], [0, 0xff, 0, 0, 0, 0, 0, 0, 0]] {
+            assert!(read(&mut damaged.as_slice()).is_err());
+        }
+    }
+}

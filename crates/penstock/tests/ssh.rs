@@ -1,0 +1,345 @@
+//! Copies over ssh, by a real sshd that each test starts: no daemon, no account, no configuration.
+
+// What is skipped is told to whoever reads the test's output.
+#![allow(clippy::print_stdout, clippy::print_stderr)]
+
+mod common_crash;
+mod common_ssh;
+
+use std::fs;
+use std::net::TcpListener;
+use std::os::unix::fs::PermissionsExt as _;
+use std::time::{Duration, Instant};
+
+use common_crash::{Ended, Run, Slowly, figure, is_root, tool};
+use common_ssh::{Host, Special, assert_same_tree, make_tree};
+use rustix::process::{Pid, Signal, kill_process};
+
+/// Enough that a run can be broken in its middle.
+const LARGE: &str = "mem:files=24,size=32M";
+
+fn installed() -> Host {
+    let host = Host::start(&Special::default());
+    host.install();
+    host
+}
+
+/// The last words are the summary of a copy that is done.
+fn assert_done(ended: Ended) -> Ended {
+    let ended = ended.expect(0);
+    assert_eq!(ended.last["state"], "done", "{}", ended.last);
+    ended
+}
+
+/// Runs a copy until some of it is durable at the target, slowly, so that much is left to break.
+fn begin(host: &Host, arguments: &[&str]) -> Run {
+    let mut run = host.spawn(arguments);
+    let _slowly = Slowly::with_stops(run.id(), Duration::from_millis(20));
+    run.wait_for(|event| event["bytes_durable"].as_u64().unwrap_or(0) > 0)
+        .expect("it ended before anything was durable");
+    run
+}
+
+/// Promise: a tree or a file arrives whole, pushed or pulled, under the rules about slashes that
+/// hold on one host; relative paths are relative to the home directory; nothing is left at either
+/// end but the data.
+#[test]
+fn trees_and_files_go_both_ways() {
+    let host = installed();
+    make_tree(&host.path("local/tree"));
+    assert_done(host.run(&["tree", "127.0.0.1:in/"]));
+    assert_same_tree(&host.path("local/tree"), &host.path("home/in/tree"));
+    assert_done(host.run(&["tree/", &host.remote("contents")]));
+    assert_same_tree(&host.path("local/tree"), &host.path("contents"));
+    assert_done(host.run(&["127.0.0.1:~/in/tree/", "back"]));
+    assert_same_tree(&host.path("local/tree"), &host.path("local/back"));
+    assert_done(host.run(&["tree/large", &host.remote("renamed")]));
+    assert_done(host.run(&["127.0.0.1:in/tree/sub/file7", "."]));
+    assert_eq!(fs::read(host.path("local/file7")).unwrap(), b"7\n");
+    tool("cmp", &[&host.path("local/tree/large"), &host.path("renamed")]);
+    host.assert_nothing_left();
+}
+
+/// Promise: names are bytes, also through two shells and JSON.
+#[test]
+fn j_odd_paths_are_taken_as_they_are() {
+    let host = installed();
+    let name = "a 'b' \"c\" $(x) `y` \\ ; *\n";
+    fs::write(host.path("local/file"), "data").unwrap();
+    assert_done(host.run(&["./file", &host.remote(&format!("{name}/"))]));
+    assert_done(host.run(&[&host.remote(&format!("{name}/file")), "./a:b"]));
+    assert_eq!(fs::read(host.path("local/a:b")).unwrap(), b"data");
+}
+
+/// Promise: where no port is open, lanes go through ssh, and the user is told what it costs.
+#[test]
+fn closed_ports_lead_through_ssh() {
+    let host = installed();
+    make_tree(&host.path("local/tree"));
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = taken.local_addr().unwrap().port().to_string();
+    let ended = assert_done(host.run(&["--ports", &port, "tree/", &host.remote("there")]));
+    assert!(ended.errors.contains("moving through ssh"), "{}", ended.errors);
+    assert_same_tree(&host.path("local/tree"), &host.path("there"));
+    let ended = assert_done(host.run(&["--ports", &port, &host.remote("there/"), "back"]));
+    assert!(ended.errors.contains("moving through ssh"), "{}", ended.errors);
+    assert_same_tree(&host.path("local/tree"), &host.path("local/back"));
+    host.assert_nothing_left();
+}
+
+/// Promise: where not even ssh may forward, the error says what was tried and what to do.
+#[test]
+fn no_way_for_lanes_is_a_clear_error() {
+    let special = Special { sshd: "AllowTcpForwarding no", ..Special::default() };
+    let host = Host::start(&special);
+    host.install();
+    fs::write(host.path("local/file"), "data").unwrap();
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = taken.local_addr().unwrap().port().to_string();
+    let ended = host.run(&["--ports", &port, "file", &host.remote("there")]).expect(7);
+    assert!(ended.errors.contains("no lane leads to"), "{}", ended.errors);
+    assert!(ended.errors.contains("--ports"), "{}", ended.errors);
+    host.assert_nothing_runs();
+}
+
+/// Promise (d): the local end may be killed at any moment; the far end goes with it in seconds, and
+/// the same command again sends only what was not there.
+#[test]
+fn d_a_killed_local_end_is_resumed() {
+    let host = installed();
+    for (from, to) in [(LARGE.to_owned(), host.remote("t")), (host.remote("t/"), "p".to_owned())] {
+        let arguments = [from.as_str(), to.as_str()];
+        let run = begin(&host, &arguments);
+        run.kill();
+        host.assert_nothing_runs();
+        let ended = assert_done(host.run(&arguments));
+        assert!(ended.errors.contains("resuming"), "{}", ended.errors);
+        assert!(figure(&ended.last, "bytes_resumed") > 0, "{}", ended.last);
+    }
+    assert_same_tree(&host.path("t"), &host.path("local/p"));
+    host.assert_nothing_runs();
+}
+
+/// Promise (d): so may the far end; the local end says that it is lost, that trying again helps
+/// (exit 5) and how.
+#[test]
+fn d_a_killed_far_end_is_resumed() {
+    let host = installed();
+    for (from, to) in [(LARGE.to_owned(), host.remote("t")), (host.remote("t/"), "p".to_owned())] {
+        let arguments = [from.as_str(), to.as_str()];
+        let run = begin(&host, &arguments);
+        let far = Pid::from_raw(host.wait_for_process("penstock ssh-serve") as i32).unwrap();
+        kill_process(far, Signal::KILL).unwrap();
+        let ended = run.end().expect(5);
+        assert!(ended.errors.contains("the same command again"), "{}", ended.errors);
+        host.assert_nothing_runs();
+        let ended = assert_done(host.run(&arguments));
+        assert!(figure(&ended.last, "bytes_resumed") > 0, "{}", ended.last);
+    }
+    assert_same_tree(&host.path("t"), &host.path("local/p"));
+    host.assert_nothing_left();
+}
+
+/// Promise (d): the connection itself may go: both ends stop within seconds and keep their state.
+#[test]
+fn d_a_lost_connection_stops_both_ends() {
+    let host = installed();
+    let to = host.remote("t");
+    let run = begin(&host, &[LARGE, &to]);
+    let ssh = host.processes("ControlPersist");
+    let cut = Instant::now();
+    for id in ssh {
+        // One may have ended with the other.
+        let _ = kill_process(Pid::from_raw(id as i32).unwrap(), Signal::KILL);
+    }
+    let ended = run.end().expect(5);
+    assert!(ended.errors.contains("ssh connection was lost"), "{}", ended.errors);
+    host.assert_nothing_runs();
+    assert!(cut.elapsed() < Duration::from_secs(20), "{:?}", cut.elapsed());
+    assert_done(host.run(&[LARGE, &to]));
+    host.assert_nothing_left();
+}
+
+/// Promise: at Ctrl-C both ends stop in order, the ledger is kept, and how to go on is said.
+#[test]
+fn an_interrupt_stops_both_ends_in_order() {
+    let host = installed();
+    let to = host.remote("t");
+    let run = begin(&host, &[LARGE, &to]);
+    run.signal(Signal::INT);
+    let ended = run.end().expect(130);
+    assert!(ended.errors.contains("the same command again"), "{}", ended.errors);
+    host.assert_nothing_runs();
+    let ended = assert_done(host.run(&[LARGE, &to]));
+    assert_eq!(figure(&ended.last, "bytes_resent"), 0, "{}", ended.last);
+    host.assert_nothing_left();
+}
+
+/// Promise: Ctrl-C while ssh still logs in ends both, at once.
+#[test]
+fn an_interrupt_ends_a_login() {
+    let special = Special { sshd: "ForceCommand sleep 600", profile: "" };
+    let host = Host::start(&special);
+    fs::write(host.path("local/file"), "data").unwrap();
+    let run = host.spawn(&["file", &host.remote("there")]);
+    host.wait_for_process("ControlPersist");
+    run.signal(Signal::INT);
+    run.end().expect(130);
+    host.assert_nothing_runs();
+}
+
+/// Promise: where there is no penstock, or another release of it, this very program is sent, once,
+/// and its digest is compared; a damaged one is sent again.
+#[test]
+fn the_program_is_sent_where_it_is_missing() {
+    let host = Host::start(&Special::default());
+    fs::write(host.path("local/file"), "data").unwrap();
+    let to = host.remote("there/");
+    let ended = assert_done(host.run(&["file", &to]));
+    assert!(ended.errors.contains("sending this one"), "{}", ended.errors);
+    let cache = host.path("home/.cache/penstock/bin");
+    let names = || -> Vec<_> { fs::read_dir(&cache).unwrap().flatten().collect() };
+    assert_eq!(names().len(), 1);
+    let program = names().remove(0).path();
+    assert_eq!(fs::metadata(&program).unwrap().permissions().mode() & 0o777, 0o700);
+    let ended = assert_done(host.run(&["file", &to]));
+    assert!(!ended.errors.contains("sending"), "{}", ended.errors);
+    // It still runs, and is not what was sent.
+    let mut bytes = fs::read(&program).unwrap();
+    bytes.push(0);
+    fs::write(&program, bytes).unwrap();
+    let ended = assert_done(host.run(&["file", &to]));
+    assert!(ended.errors.contains("sending this one"), "{}", ended.errors);
+    assert_eq!(names().len(), 1);
+    host.assert_nothing_left();
+}
+
+/// Promise: another release in the PATH is not used; `--no-bootstrap` and `--remote-penstock` mean
+/// what they say, and the errors tell what to do.
+#[test]
+fn another_release_is_not_used() {
+    let host = Host::start(&Special::default());
+    let other = host.path("bin/penstock");
+    fs::write(&other, "#!/bin/sh\necho penstock 9.9.9\nexit 2\n").unwrap();
+    fs::set_permissions(&other, fs::Permissions::from_mode(0o755)).unwrap();
+    fs::write(host.path("local/file"), "data").unwrap();
+    let to = host.remote("there/");
+    let ended = host.run(&["--no-bootstrap", "file", &to]).expect(7);
+    assert!(ended.errors.contains("is not penstock"), "{}", ended.errors);
+    let named = other.display().to_string();
+    let ended = host.run(&["--remote-penstock", &named, "file", &to]).expect(7);
+    assert!(ended.errors.contains("is not penstock"), "{}", ended.errors);
+    assert!(!host.path("home/.cache").exists());
+    let ended = assert_done(host.run(&["file", &to]));
+    assert!(ended.errors.contains("sending this one"), "{}", ended.errors);
+    let binary = common_crash::BINARY;
+    assert_done(host.run(&["--no-bootstrap", "--remote-penstock", binary, "file", &to]));
+    host.assert_nothing_left();
+}
+
+/// Promise: what a shell's start-up files print does no harm.
+#[test]
+fn a_chatty_profile_is_skipped() {
+    let profile = "echo welcome to this host; printf 'no newline at the end'; echo oops >&2\n";
+    let host = Host::start(&Special { profile, ..Special::default() });
+    host.install();
+    make_tree(&host.path("local/tree"));
+    assert_done(host.run(&["tree/", &host.remote("there")]));
+    assert_same_tree(&host.path("local/tree"), &host.path("there"));
+}
+
+/// Promise: a shell that runs no commands is told from an ssh that fails, with what it printed.
+#[test]
+fn a_shell_that_runs_nothing_is_reported() {
+    let special = Special { sshd: "ForceCommand echo This account is closed.", profile: "" };
+    let host = Host::start(&special);
+    fs::write(host.path("local/file"), "data").unwrap();
+    let ended = host.run(&["file", &host.remote("there")]).expect(7);
+    assert!(ended.errors.contains("This account is closed"), "{}", ended.errors);
+}
+
+/// Promise: who may not log in gets ssh's own words and exit 12; a host that does not answer may
+/// answer later (exit 5).
+#[test]
+fn a_failed_login_is_not_authorised() {
+    let host = installed();
+    fs::write(host.path("local/file"), "data").unwrap();
+    let to = host.remote("there");
+    let run = |ssh: &str| {
+        let mut command = std::process::Command::new(common_crash::BINARY);
+        command.args(["copy", "--json", "--ssh", ssh, "file", &to]);
+        host.place(&mut command);
+        Run::spawn(&mut command).end()
+    };
+    let ended = run(&host.ssh_with("other", "known")).expect(12);
+    assert!(ended.errors.contains("Permission denied"), "{}", ended.errors);
+    fs::write(host.path("unknown"), "").unwrap();
+    let ended = run(&host.ssh_with("user", "unknown")).expect(12);
+    assert!(ended.errors.contains("Host key verification failed"), "{}", ended.errors);
+    let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let ended = run(&format!("{} -o Port={closed}", host.ssh().replace(" -p ", " -o X=")));
+    assert_ne!(ended.code, 0);
+    run(&format!("ssh -F none -p {closed} -o BatchMode=yes")).expect(5);
+    host.assert_nothing_runs();
+}
+
+/// Promise: what is wrong at the other host is told with the host: a missing source, a target that
+/// cannot be made, a target within its source (B8), and a usage that makes no sense.
+#[test]
+fn b8_errors_at_the_other_host_name_it() {
+    let host = installed();
+    make_tree(&host.path("local/tree"));
+    let ended = host.run(&[&host.remote("missing"), "."]).expect(7);
+    assert!(ended.errors.contains("at 127.0.0.1: look at the source"), "{}", ended.errors);
+    let ended = host.run(&["tree", "127.0.0.1:/proc/version/x"]).expect(7);
+    assert!(ended.errors.contains("at 127.0.0.1: make"), "{}", ended.errors);
+    for (from, to) in [("tree", "local/tree/sub"), ("tree", "local"), ("tree/", "local")] {
+        let ended = host.run(&[from, &host.remote(to)]).expect(6);
+        assert!(ended.errors.contains("overlap"), "{}", ended.errors);
+    }
+    host.run(&[&host.remote("local/tree"), "tree/sub"]).expect(6);
+    host.run(&["127.0.0.1:a", "127.0.0.1:b"]).expect(2);
+    host.run(&["missing", &host.remote("x")]).expect(7);
+    host.assert_nothing_left();
+}
+
+/// Promise: a target that fills up ends the copy in order, exit 5; once there is room, the same
+/// command goes on.
+#[test]
+fn a_full_target_is_said_and_resumed() {
+    if !is_root("a_full_target_is_said_and_resumed") {
+        return;
+    }
+    let host = installed();
+    let small = host.path("small");
+    fs::create_dir(&small).unwrap();
+    tool("mount", &[&"-t", &"tmpfs", &"-o", &"size=16m", &"none", &small]);
+    let to = host.remote("small/t");
+    let ended = host.run(&["mem:files=8,size=4M", &to]);
+    assert_eq!(ended.code, 5, "{}", ended.errors);
+    assert!(ended.errors.contains("at 127.0.0.1: the target is full"), "{}", ended.errors);
+    tool("mount", &[&"-o", &"remount,size=64m", &small]);
+    let again = host.run(&["mem:files=8,size=4M", &to]);
+    host.assert_nothing_runs();
+    let again_code = again.code;
+    tool("umount", &[&small]);
+    assert_eq!(again_code, 0, "{}", again.errors);
+}
+
+/// Promise: failed items and digest lists of a run at the other host come here.
+#[test]
+fn lists_of_the_far_end_come_here() {
+    let host = installed();
+    make_tree(&host.path("local/tree"));
+    let arguments = ["tree/", &host.remote("there"), "--write-digests", "list"];
+    assert_done(host.run(&arguments));
+    let list = fs::read_to_string(host.path("local/list")).unwrap();
+    assert_eq!(list.lines().count(), 202, "{list}");
+    let missing = "large\nno such file\n";
+    fs::write(host.path("local/some"), missing).unwrap();
+    let ended = host.run(&["tree/", &host.remote("some"), "--files-from", "some"]);
+    assert_ne!(ended.code, 0);
+    assert!(ended.errors.contains("no such file"), "{}", ended.errors);
+    tool("cmp", &[&host.path("local/tree/large"), &host.path("some/large")]);
+    host.assert_nothing_left();
+}
