@@ -31,6 +31,7 @@ mod local;
 mod prove;
 
 mod publish;
+mod ramp;
 mod read;
 mod scan;
 mod serve;

@@ -4,6 +4,8 @@
 //! is in memory at a time: it is read, hashed, handed on, forgotten. Small files are read behind
 //! each other into the same buffer, with a record each, and leave in one frame.
 //!
+//! A lane over distance begins with small frames (`ramp`).
+//!
 //! Every file is looked at once more after its bytes were read (C1): if size, time or inode are
 //! not what the scan saw, the entry is *changed*, whatever was read. Only a newer ctime with the
 //! same size, mtime and inode is no change of data (C2).
@@ -16,6 +18,8 @@ use penstock_proto::digest::{Digest, DigestKind};
 use penstock_proto::frame::{EntryStatus, Fetch, RECORDS_MAX, RUNS_MAX, Record};
 use penstock_proto::manifest::{Entry, EntryKind, Page};
 use penstock_proto::name;
+
+use crate::ramp::{FIRST_FRAME_BYTES, may_part, part_bytes};
 
 /// Takes the frames of a reply.
 pub(crate) trait FrameSink {
@@ -34,6 +38,8 @@ pub(crate) struct PieceReader {
     dirs: DirCache,
     pool: BufferPool,
     records: Vec<Record>,
+    /// Payload that the next frame may have, if that is less than a stride.
+    ramp: Option<usize>,
 }
 
 /// The request does not fit the page: only a peer that breaks the protocol sends such.
@@ -57,6 +63,8 @@ struct Fill<'a, S: FrameSink> {
     buffer: Buffer,
     used: usize,
     stride: usize,
+    /// Payload that this frame may have: less than a stride while the lane begins.
+    frame_bytes: usize,
 }
 
 impl<S: FrameSink> Fill<'_, S> {
@@ -67,6 +75,7 @@ impl<S: FrameSink> Fill<'_, S> {
         self.sink.frame(self.records, &self.buffer[..self.used], last)?;
         self.records.clear();
         self.used = 0;
+        self.frame_bytes = (self.frame_bytes * 2).min(self.stride);
         Ok(())
     }
 
@@ -75,12 +84,24 @@ impl<S: FrameSink> Fill<'_, S> {
         self.records.push(record);
         if self.records.len() >= RECORDS_MAX { self.flush(false) } else { Ok(()) }
     }
+
+    /// Makes room for `bytes`: what does not fit goes into the next frame.
+    fn make_room(&mut self, bytes: usize) -> Result<(), S::Error> {
+        let room = self.frame_bytes.saturating_sub(self.used);
+        if bytes > room { self.flush(false) } else { Ok(()) }
+    }
 }
 
 impl PieceReader {
     /// A reader of the data set below `root` of `source`.
     pub(crate) fn new(source: Source, root: Vec<u8>, kind: DigestKind, pool: BufferPool) -> Self {
-        Self { source, root, kind, dirs: DirCache::default(), pool, records: Vec::new() }
+        let dirs = DirCache::default();
+        Self { source, root, kind, dirs, pool, records: Vec::new(), ramp: None }
+    }
+
+    /// Begins with small frames: for a lane over distance.
+    pub(crate) fn begin_small(&mut self) {
+        self.ramp = Some(FIRST_FRAME_BYTES);
     }
 
     /// Answers one request.
@@ -93,15 +114,18 @@ impl PieceReader {
         check(page, fetch).map_err(ServeError::Request)?;
         let mut records = std::mem::take(&mut self.records);
         records.clear();
+        let stride = page.slicing.stride_bytes as usize;
         let mut fill = Fill {
             sink,
             records: &mut records,
             buffer: self.pool.take(),
             used: 0,
-            stride: page.slicing.stride_bytes as usize,
+            stride,
+            frame_bytes: self.ramp.map_or(stride, |bytes| bytes.min(stride)),
         };
         let outcome = self.read_entries(page, fetch, &mut fill);
         let outcome = outcome.and_then(|()| fill.flush(true));
+        self.ramp = Some(fill.frame_bytes).filter(|bytes| *bytes < stride);
         drop(fill);
         self.records = records;
         outcome.map_err(ServeError::Sink)
@@ -122,9 +146,7 @@ impl PieceReader {
             if !travels_whole(&page.slicing, entry) {
                 continue;
             }
-            if entry.size as usize > fill.stride - fill.used {
-                fill.flush(false)?;
-            }
+            fill.make_room(entry.size as usize)?;
             self.read_file(page, index, 0..entry.size, fill)?;
         }
         Ok(())
@@ -164,9 +186,8 @@ impl PieceReader {
                     Err(error) => return fill.push(failure_of(index, &error)),
                 }
             }
-            if (end - at) as usize > fill.stride - fill.used {
-                fill.flush(false)?;
-            }
+            let end = self.part_end(entry, at, &range, fill).unwrap_or(end);
+            fill.make_room((end - at) as usize)?;
             let record = self.read_stride(index, entry, &file, at..end, range.end, fill);
             let ended = record.end;
             fill.push(record)?;
@@ -175,6 +196,22 @@ impl PieceReader {
                 return Ok(());
             }
         }
+    }
+
+    /// Where the part of a stride ends that begins at `at`, if that stride travels in parts.
+    fn part_end<S: FrameSink>(
+        &self,
+        entry: &Entry,
+        at: u64,
+        range: &std::ops::Range<u64>,
+        fill: &Fill<'_, S>,
+    ) -> Option<u64> {
+        let stride = fill.stride as u64;
+        let into = at % stride;
+        let begun = into > 0 || fill.frame_bytes < fill.stride;
+        let full = at - into + stride <= range.end;
+        let parts = begun && full && !entry.sparse && may_part(self.kind, entry.size, stride);
+        parts.then(|| at + part_bytes(into, fill.frame_bytes as u64))
     }
 
     fn read_stride<S: FrameSink>(

@@ -19,6 +19,7 @@ use penstock_proto::frame::{
 };
 use penstock_proto::manifest::{Page, page_digest};
 
+use crate::ramp::FAR;
 use crate::read::{FrameSink, PieceReader, ServeError};
 use crate::source::{OpenScan, SourceService};
 
@@ -150,10 +151,14 @@ impl Server {
             .source(&open.store)
             .map_err(|problem| LaneError::Io(std::io::Error::other(problem.to_string())))?;
         let root = open.scan.root().to_vec();
+        let mut reader = PieceReader::new(source, root, kind, service.pool.clone());
+        if lane.rtt().is_ok_and(|rtt| rtt.min >= FAR) {
+            reader.begin_small();
+        }
         Ok(Self {
             lane,
             open,
-            reader: PieceReader::new(source, root, kind, service.pool.clone()),
+            reader,
             body: Vec::new(),
             interrupt: sys::EventFd::new().map_err(LaneError::Io)?,
         })

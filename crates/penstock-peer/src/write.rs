@@ -23,6 +23,7 @@ use penstock_proto::manifest::Entry;
 
 use penstock_api::task::TaskPage;
 
+use crate::ramp::{self, Parts};
 use crate::read::place;
 use crate::task::is_of_store;
 
@@ -162,6 +163,8 @@ struct OpenFile {
     file: FileHandle,
     next: u64,
     digests: Vec<Digest>,
+    /// Of a stride that comes in parts.
+    parts: Parts,
     sparse: bool,
     /// Whether bytes were left out, at the end perhaps: the file gets its length by itself.
     holes: bool,
@@ -346,8 +349,10 @@ impl PieceWriter {
         if record.offset != expected || end > range.end || !ends || !whole || !moves {
             return wrong;
         }
-        let aligned = end == entry.size || end.is_multiple_of(stride);
-        if !aligned {
+        let sound = !ramp::is_part(record, entry.size, stride)
+            || (ramp::may_part(self.tree.kind, entry.size, stride)
+                && ramp::is_sound_part(record, stride, range.end));
+        if !sound {
             return wrong;
         }
         if self.checks && !record.hole {
@@ -442,6 +447,7 @@ impl PieceWriter {
             file,
             next: range_of(item, entry).start,
             digests: Vec::new(),
+            parts: Parts::default(),
             sparse: false,
             holes: false,
         })
@@ -532,7 +538,12 @@ fn note_digests(
     zeros: &mut Vec<u8>,
 ) {
     if !record.hole {
-        open.digests.push(record.digest);
+        let whole = if ramp::is_part(record, entry.size, stride) {
+            open.parts.add(record.length, record.digest, stride)
+        } else {
+            Some(record.digest)
+        };
+        open.digests.extend(whole);
         return;
     }
     if !tree.digest_list {

@@ -263,9 +263,12 @@ fn c_pieces_in_parts_arrive_whole_and_with_the_same_digests() {
         sparse.write_all_at(b"island", offset).unwrap();
     }
     let (mut near, mut far) = (Site::new(base.path(), "a", &data_a), None);
-    near.start();
     let mut lists = Vec::new();
     for way in ["0", "40"] {
+        // The source sends small frames first over distance, and strides in parts.
+        near.kill();
+        near.environment = vec![("PENSTOCK_TEST_RTT_MS".to_owned(), way.to_owned())];
+        near.start();
         let mut b = Site::new(base.path(), if way == "0" { "b" } else { "c" }, &data_b);
         b.environment.push(("PENSTOCK_TEST_RTT_MS".to_owned(), way.to_owned()));
         b.start();
