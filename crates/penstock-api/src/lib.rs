@@ -6,6 +6,7 @@
 //! |---|---|
 //! | [`transfer`] | users and the controller: requests, options, states, progress, summaries |
 //! | [`update`] | the same: how what is at the target already is treated |
+//! | [`limits`] | users, and who moves their data: how much of the world it may use |
 //! | [`select`] | users and a source site: what of a source belongs to a data set |
 //! | [`scan`] | a target's controller and a source site: open a data set, pull its pages |
 //! | [`task`] | a target's controller and its peers: grants, reports, sync epochs |
@@ -18,6 +19,7 @@
 #![forbid(unsafe_code)]
 
 pub mod heads;
+pub mod limits;
 pub mod problem;
 pub mod proof;
 pub mod rest;

@@ -26,6 +26,8 @@ pub struct ScanRequest {
     pub files_from: Vec<PathText>,
     /// What of them is wanted; an age in it is settled.
     pub select: Selection,
+    /// Most names that are looked up per second.
+    pub metadata_ops_per_s: Option<u32>,
 }
 
 /// What the root of a data set is.

@@ -91,6 +91,9 @@ pub struct OpenScan {
     /// What of them is wanted; an age in it is settled.
     #[serde(default)]
     pub select: Selection,
+    /// Most names that are looked up per second.
+    #[serde(default)]
+    pub metadata_ops_per_s: Option<u32>,
 }
 
 fn sound_slicing<'de, D: Deserializer<'de>>(input: D) -> Result<SlicingText, D::Error> {
@@ -108,6 +111,7 @@ impl From<&ScanRequest> for OpenScan {
             slicing: request.slicing.into(),
             files_from: request.files_from.clone(),
             select: request.select.clone(),
+            metadata_ops_per_s: request.metadata_ops_per_s,
         }
     }
 }
@@ -121,6 +125,7 @@ impl From<OpenScan> for ScanRequest {
             slicing: open.slicing.into(),
             files_from: open.files_from,
             select: open.select,
+            metadata_ops_per_s: open.metadata_ops_per_s,
         }
     }
 }
@@ -179,6 +184,7 @@ mod tests {
             slicing: Slicing::default().into(),
             files_from: Vec::new(),
             select: Selection::default(),
+            metadata_ops_per_s: None,
         };
         let text = serde_json::to_string(&open).unwrap();
         assert_eq!(serde_json::from_str::<OpenScan>(&text).unwrap(), open);

@@ -15,6 +15,7 @@ use penstock_proto::journal::Incarnation;
 use penstock_proto::manifest::Page;
 pub use penstock_proto::task::{Report, Work, WorkReply};
 
+use crate::limits::Limits;
 use crate::problem::{Exit, Problem};
 use crate::proof::{PageProof, ProofRequest};
 use crate::transfer::{Durability, PathText};
@@ -71,6 +72,8 @@ pub struct TaskSpec {
     pub lanes_max: u32,
     /// Exactly so many lanes; 0 lets the engine decide.
     pub lanes: u32,
+    /// How much of the world it may use.
+    pub limits: Limits,
     /// How it treats what is there already.
     pub update: UpdateOptions,
 }
@@ -131,6 +134,9 @@ pub trait Task: Send + Sync {
 
     /// Everything that the ledger knows has been looked at again: epochs mark the store from now.
     fn doubt_is_over(&self);
+
+    /// Another limit of the rate from now on, in bits per second; `None` for no limit.
+    fn set_rate(&self, rate_bits_per_s: Option<u64>);
 
     /// Stops fetching, ends what is in progress, hands over its last reports, joins its threads.
     /// With `discard` the temporary files it knows are removed.

@@ -10,6 +10,7 @@ use penstock_proto::slicing::Slicing;
 use penstock_proto::wire::DecodeError;
 use serde::{Deserialize, Serialize};
 
+use crate::limits::Limits;
 use crate::problem::Exit;
 use crate::proof::Proof;
 use crate::select::Selection;
@@ -147,6 +148,8 @@ pub struct TransferOptions {
     pub select: Selection,
     /// Which proofs to give beyond the digests.
     pub proof: Proof,
+    /// How much of the world it may use.
+    pub limits: Limits,
 }
 
 impl TransferOptions {

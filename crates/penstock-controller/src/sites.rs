@@ -4,6 +4,7 @@ use std::io::Write;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use penstock_api::limits::LimitRequest;
 use penstock_api::problem::Problem;
 use penstock_api::proof::Document;
 use penstock_api::rest::Action;
@@ -61,6 +62,17 @@ pub trait SiteClient: Send + Sync {
     /// # Errors
     /// What the site answers.
     fn act(&self, site: &Name, id: TransferId, action: Action) -> Result<TransferView, Problem>;
+
+    /// Sets another limit of the rate of such a transfer.
+    ///
+    /// # Errors
+    /// What the site answers.
+    fn limit(
+        &self,
+        site: &Name,
+        id: TransferId,
+        limit: LimitRequest,
+    ) -> Result<TransferView, Problem>;
 
     /// Writes a list or the receipt of such a transfer to `out`.
     ///

@@ -118,6 +118,15 @@ impl LaneMachine {
         }
     }
 
+    /// Another bound from now on: what is above it is drained.
+    pub fn handle_lanes_max(&mut self, most: u32) {
+        let most = most.max(1);
+        // Where there was no room before, begin again as a new task would.
+        let begin = self.limits.workers.clamp(1, most);
+        self.limits.lanes_max = most;
+        self.wanted = self.wanted.max(begin).min(most);
+    }
+
     /// A dialled lane is open.
     pub fn handle_up(&mut self, now: Instant, lane: LaneId) {
         self.backoff.reset();

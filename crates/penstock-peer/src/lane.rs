@@ -70,6 +70,7 @@ pub(crate) fn run(
         pinged: false,
         body: Vec::new(),
         tally: ByteTally::new(lane),
+        unpaid: 0,
     };
     let outcome = worker.run(waker);
     let carried = worker.stream.bytes_received();
@@ -135,6 +136,8 @@ struct Worker<'a> {
     pinged: bool,
     body: Vec<u8>,
     tally: ByteTally,
+    /// Bytes of the last frame, for which the limit of the rate is still to be waited.
+    unpaid: u64,
 }
 
 impl Worker<'_> {
@@ -204,6 +207,8 @@ impl Worker<'_> {
         }
         self.body = body;
         self.shared.worked_ns.fetch_add(began.elapsed().as_nanos() as u64, Ordering::Relaxed);
+        // What has come is written and reported; only then it is slept for.
+        self.shared.pace.take(std::mem::take(&mut self.unpaid));
         Ok(())
     }
 
@@ -221,6 +226,7 @@ impl Worker<'_> {
         self.writer.frame(&pieces.page, &request.item, &data.records, payload);
         let bytes = u64::from(header.payload_bytes);
         self.tally.add(self.shared, bytes, self.stream.bytes_received());
+        self.unpaid = bytes;
         if header.last
             && let Some((request, pieces)) = self.current.take()
         {

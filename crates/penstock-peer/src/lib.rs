@@ -17,6 +17,7 @@
 //! | `task` | one task: its machines, its threads, its reports |
 //! | `lane` | one lane at the target |
 //! | `write` | checks what arrives and writes it under temporary names |
+//! | `pacer` | puts threads to sleep so that a limit is held |
 //! | `publish` | syncs, renames, links, attributes, re-checks |
 //! | `prove` | reads what was published again, for checksums and `--readback` |
 //! | `hashing` | reads files and hashes them, where no transfer does |
@@ -30,6 +31,7 @@ mod lane;
 mod local;
 mod prove;
 
+mod pacer;
 mod publish;
 mod ramp;
 mod read;

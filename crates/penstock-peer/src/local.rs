@@ -93,7 +93,9 @@ impl FrameSink for LocalSink<'_> {
             return Err(Stopped);
         }
         self.writer.frame(&self.pieces.page, &self.request.item, records, payload);
-        self.tally.add(self.shared, payload.len() as u64, 0);
+        let bytes = payload.len() as u64;
+        self.tally.add(self.shared, bytes, 0);
+        self.shared.pace.take(bytes);
         Ok(())
     }
 }

@@ -288,6 +288,7 @@ impl Publisher<'_> {
                 Err(error) => return Err(error),
             }
         }
+        tree.names.take(1);
         let named_in = match tree.target.publish(&dir, &temporary, &leaf, true) {
             Ok(()) => dir,
             Err(error) if error.is_vanished() => {
@@ -500,6 +501,7 @@ impl Publisher<'_> {
                 _ if pieces.page.left.contains(index as u32) => continue,
                 EntryKind::File => continue,
                 EntryKind::Directory => {
+                    self.shared.tree.names.take(1);
                     let path = name::join(&self.shared.tree.root, &pieces.page.page.path(entry));
                     self.dir(&path).map(|_| ())
                 }
@@ -519,6 +521,8 @@ impl Publisher<'_> {
         let (parent, leaf) = place(&tree.root, &page.page, entry);
         let dir = self.dir(&parent)?;
         let temporary = self.shared.tree.temporary(page, index, 0);
+        // It is made, and it is named.
+        tree.names.take(2);
         let target = &self.shared.tree.target;
         target.make_symlink(&dir, &temporary, page.page.link(entry))?;
         target.set_link_times(&dir, &temporary, entry.mtime)?;

@@ -35,6 +35,7 @@ use penstock_proto::name;
 use penstock_proto::select::{Selector, Verdict};
 use penstock_proto::slicing::Slicing;
 
+use crate::pacer::Pacer;
 use crate::stores::chain;
 
 /// Entries of one directory that are handed to the builder at a time.
@@ -55,6 +56,8 @@ pub struct ScanOptions {
     pub files_from: Vec<Vec<u8>>,
     /// What of them is wanted.
     pub selector: Selector,
+    /// Most names looked up per second; 0 for no limit.
+    pub lookups_per_s: u32,
     /// Threads that list.
     pub workers: usize,
 }
@@ -62,6 +65,7 @@ pub struct ScanOptions {
 /// One scan: its pages so far, and who waits for more.
 pub(crate) struct Scan {
     directory: PathBuf,
+    lookups: Pacer,
     options: ScanOptions,
     state: Mutex<State>,
     wake: Condvar,
@@ -103,6 +107,7 @@ impl Scan {
         let state = State::default();
         let scan = Self {
             directory: directory.to_owned(),
+            lookups: Pacer::new(options.lookups_per_s.into()),
             options,
             state: Mutex::new(state),
             wake: Condvar::new(),
@@ -445,6 +450,7 @@ impl Scan {
                 return None;
             }
         }
+        self.lookups.take(1);
         let found = Found::look(source, dir, entry.name);
         let Ok(meta) = &found.meta else { return Some(found) };
         let chosen = match told {
@@ -602,6 +608,7 @@ impl Scan {
     /// Asks the workers to stop; what is sealed stays.
     pub(crate) fn stop(&self) {
         self.lock().stopped = true;
+        self.lookups.end();
         self.wake.notify_all();
     }
 

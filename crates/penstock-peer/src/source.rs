@@ -69,6 +69,8 @@ struct Kept {
     files_from: Vec<PathText>,
     #[serde(default)]
     select: Selection,
+    #[serde(default)]
+    metadata_ops_per_s: Option<u32>,
     stride_bytes: u32,
     extent_bytes: u64,
     pack_bytes: u64,
@@ -149,6 +151,7 @@ impl SourceService {
             },
             files_from: kept.files_from,
             select: kept.select,
+            metadata_ops_per_s: kept.metadata_ops_per_s,
         };
         let open = self.begin(&request)?;
         scans.insert(transfer, Arc::clone(&open));
@@ -164,6 +167,7 @@ impl SourceService {
             slicing: request.slicing,
             files_from: request.files_from.iter().map(|path| path.0.clone()).collect(),
             selector: selector_of(request)?,
+            lookups_per_s: request.metadata_ops_per_s.unwrap_or(0),
             workers: self.workers,
         };
         let open = Arc::new(OpenScan {
@@ -194,6 +198,7 @@ impl SourceService {
             root: request.root.clone(),
             files_from: request.files_from.clone(),
             select: request.select.clone(),
+            metadata_ops_per_s: request.metadata_ops_per_s,
             stride_bytes: request.slicing.stride_bytes,
             extent_bytes: request.slicing.extent_bytes,
             pack_bytes: request.slicing.pack_bytes,
@@ -296,6 +301,7 @@ mod tests {
             slicing: Slicing::default(),
             files_from: Vec::new(),
             select: Selection::default(),
+            metadata_ops_per_s: None,
         };
         service.open_scan(&request("secret")).unwrap();
         assert_eq!(service.open_scan(&request("secret")), Ok(RootKind::Directory));

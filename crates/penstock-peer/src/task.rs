@@ -15,6 +15,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use penstock_api::limits::Limits;
 use penstock_api::problem::{Exit, Problem};
 use penstock_api::task::{Report, Task, TaskControl, TaskFigures, TaskPage, TaskSpec, Work};
 use penstock_api::transfer::{Durability, LANES_MAX};
@@ -28,9 +29,10 @@ use penstock_io::store::{Source, StoreError, StoreIdentity, Target};
 use penstock_io::sys::{self, EventFd};
 use penstock_proto::id::LaneId;
 use penstock_proto::journal::{EntryDigest, EntryFailure};
-use penstock_proto::slicing::PieceRef;
+use penstock_proto::slicing::{PieceRef, STRIDE_BYTES_MAX};
 use penstock_proto::units::Instant;
 
+use crate::pacer::Pacer;
 use crate::stores::chain;
 use crate::write::{LargeFiles, TargetTree, Written, extent_digest};
 use crate::{lane, local, publish};
@@ -46,6 +48,8 @@ const HUNG_PATIENCE: Duration = Duration::from_secs(20);
 /// Without any byte, answer or successful dial for this long the task gives up; the controller
 /// tries again later (promise (f)).
 const NOTHING_MAX: Duration = Duration::from_secs(300);
+/// Under a limit of the rate there are so few lanes that each may receive a stride in this time.
+const TURN: Duration = Duration::from_secs(4);
 /// A silence that is shown to the user.
 const SILENCE_SHOWN: Duration = Duration::from_secs(3);
 
@@ -121,7 +125,8 @@ impl ByteTally {
 impl State {
     fn new(spec: &TaskSpec, parts: &TaskParts) -> Self {
         let mut fetch = FetchMachine::new();
-        let mut lanes = LaneMachine::new(lane_limits(spec, &parts.reach), rand::random());
+        let mut lanes =
+            LaneMachine::new(lane_limits(spec, &spec.limits, &parts.reach), rand::random());
         if let Reach::Remote { peers, dialer } = &parts.reach
             && let Some(rtt) = dialer.known_rtt(peers)
         {
@@ -181,6 +186,8 @@ pub(crate) struct Shared {
     pub(crate) large: Arc<LargeFiles>,
     /// Whether a request may ask for a part of a piece.
     cuts_pieces: bool,
+    /// Holds the rate that the user set.
+    pub(crate) pace: Pacer,
     pub(crate) pool: BufferPool,
     state: Mutex<State>,
     wake: Condvar,
@@ -247,7 +254,13 @@ impl Shared {
         self.control.broken(problem);
         self.stopping.store(true, Ordering::Release);
         self.stop_until.store(sys::boottime_now().plus(STOP_PATIENCE).0, Ordering::Release);
+        self.end_pacing();
         self.notify_all();
+    }
+
+    fn end_pacing(&self) {
+        self.pace.end();
+        self.tree.names.end();
     }
 
     fn notify_all(&self) {
@@ -493,9 +506,10 @@ impl Shared {
 }
 
 /// What a task waits for: what was said last, or since when nothing has come (promise (f)).
-fn waiting_of(state: &State, local: bool) -> String {
+fn waiting_of(shared: &Shared, state: &State, local: bool) -> String {
     let silent = sys::boottime_now().since(state.moved);
-    if !state.waiting.is_empty() || state.fetch.is_idle() || silent < SILENCE_SHOWN {
+    let paced = shared.pace.is_in_debt();
+    if !state.waiting.is_empty() || state.fetch.is_idle() || paced || silent < SILENCE_SHOWN {
         return state.waiting.clone();
     }
     let seconds = silent.as_secs();
@@ -647,7 +661,8 @@ fn cut_silent_lanes(shared: &Shared, now: Instant) {
         let mut state = shared.lock();
         let Some(closer) = state.closers.get(&lane) else { continue };
         let silence = closer.silence();
-        if silence >= LANE_SILENCE_MAX {
+        // Who waits for the limit does not read: the silence is our own.
+        if silence >= LANE_SILENCE_MAX && !shared.pace.is_in_debt() {
             tracing::warn!(?lane, "a lane is silent and is cut");
             closer.shutdown();
         } else {
@@ -674,7 +689,7 @@ fn spawn_lane(
 }
 
 /// How many lanes a task begins with and may have.
-fn lane_limits(spec: &TaskSpec, reach: &Reach) -> LaneLimits {
+fn lane_limits(spec: &TaskSpec, limits: &Limits, reach: &Reach) -> LaneLimits {
     let workers = sys::available_cpus().clamp(1, 16) as u32;
     let lanes_max = if spec.lanes_max == 0 { LANES_MAX } else { spec.lanes_max };
     let lanes_max = match reach {
@@ -683,6 +698,13 @@ fn lane_limits(spec: &TaskSpec, reach: &Reach) -> LaneLimits {
     };
     let (workers, lanes_max) =
         if spec.lanes == 0 { (workers, lanes_max) } else { (spec.lanes, spec.lanes) };
+    // Each lane gets its turn within a time in which nobody takes it for dead.
+    let held = match limits.rate_bytes_per_s() {
+        0 => u64::MAX,
+        rate => (rate * TURN.as_secs() / u64::from(STRIDE_BYTES_MAX)).max(1),
+    };
+    let held = u32::try_from(held).unwrap_or(u32::MAX);
+    let (workers, lanes_max) = (workers.min(held), lanes_max.min(held));
     LaneLimits { workers, lanes_max, ..LaneLimits::default() }
 }
 
@@ -719,6 +741,7 @@ impl RunningTask {
                 Reach::Local { .. } => 0o7777,
                 Reach::Remote { .. } => 0o1777,
             },
+            names: Arc::new(Pacer::new(spec.limits.metadata_ops_per_s.unwrap_or(0).into())),
         };
         let shared = Arc::new(Shared {
             spec: spec.clone(),
@@ -728,6 +751,7 @@ impl RunningTask {
             reach: parts.reach,
             large: Arc::new(LargeFiles::default()),
             cuts_pieces,
+            pace: Pacer::new(spec.limits.rate_bytes_per_s()),
             pool: parts.pool,
             state: Mutex::new(state),
             wake: Condvar::new(),
@@ -764,12 +788,18 @@ impl Task for RunningTask {
         let shared = &self.shared;
         let waited = shared.waited_ns.swap(0, Ordering::Relaxed) as f64;
         let worked = shared.worked_ns.swap(0, Ordering::Relaxed) as f64;
+        let named = shared.tree.names.take_waited().as_nanos() as f64;
+        let held = shared.pace.take_waited().as_nanos() as f64 + named;
+        // Lanes make names while they work, and wait for that limit.
+        let worked = (worked - named).max(0.0);
         let state = shared.lock();
         let local = matches!(shared.reach, Reach::Local { .. });
         let limit = if !state.epochs.is_clean() && state.fetch.is_idle() {
             "making it durable at the target"
         } else if state.fetch.is_idle() {
             "the scan"
+        } else if held > waited + worked {
+            "the limit that was set"
         } else if local {
             "reading and writing"
         } else if waited > worked {
@@ -783,9 +813,19 @@ impl Task for RunningTask {
             repairs: state.repairs,
             lanes: if local { 0 } else { state.lanes.up() },
             limit: limit.to_owned(),
-            waiting: waiting_of(&state, local),
+            waiting: waiting_of(shared, &state, local),
             cpu_seconds: sys::cpu_seconds() - shared.cpu_before,
         }
+    }
+
+    fn set_rate(&self, rate_bits_per_s: Option<u64>) {
+        let limits = Limits { rate_bits_per_s, ..self.shared.spec.limits };
+        self.shared.pace.set_rate(limits.rate_bytes_per_s());
+        let most = lane_limits(&self.shared.spec, &limits, &self.shared.reach).lanes_max;
+        let mut state = self.shared.lock();
+        state.lanes.handle_lanes_max(most);
+        state.news = true;
+        self.shared.wake.notify_all();
     }
 
     fn doubt_is_over(&self) {
@@ -798,6 +838,7 @@ impl Task for RunningTask {
             self.shared.stop_until.store(until.0, Ordering::Release);
         }
         self.shared.lock().epochs.handle_flush();
+        self.shared.end_pacing();
         self.shared.notify_all();
         let threads =
             std::mem::take(&mut *self.threads.lock().unwrap_or_else(PoisonError::into_inner));

@@ -23,6 +23,7 @@ use penstock_proto::manifest::Entry;
 
 use penstock_api::task::TaskPage;
 
+use crate::pacer::Pacer;
 use crate::ramp::{self, Parts};
 use crate::read::place;
 use crate::task::is_of_store;
@@ -42,6 +43,8 @@ pub(crate) struct TargetTree {
     /// The permission bits that are kept: those of another site never make a program that runs
     /// with its owner's rights here (D7).
     pub(crate) mode_mask: u32,
+    /// Holds the rate at which names are made.
+    pub(crate) names: Arc<Pacer>,
 }
 
 impl TargetTree {
@@ -425,6 +428,9 @@ impl PieceWriter {
         index: u32,
     ) -> Result<OpenFile, StoreError> {
         let entry = &page.page.entries()[index as usize];
+        if item.offset == 0 {
+            self.tree.names.take(1);
+        }
         let file = if item.length > 0 {
             FileHandle::Shared(self.large.get(&self.tree, page, item)?)
         } else {

@@ -130,6 +130,49 @@ pub fn parse_size(text: &str) -> Result<u64, ParseSizeError> {
     Ok(bytes.round() as u64)
 }
 
+/// Why a rate that a person typed was not understood.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "`{0}` is not a rate: give a number and its unit, bits as in 500Mbit/s (kbit/s, Gbit/s) or bytes \
+     as in 60MB/s (kB/s, GB/s; binary KiB/s, MiB/s, GiB/s)"
+)]
+pub struct ParseRateError(String);
+
+/// Reads a rate as a person types it, in bits per second: `500Mbit/s`, `60MB/s`, `1.5 Gbit/s`.
+///
+/// `bit` and `bps` are bits, `B` is bytes; `/s` may be left out. A number alone is refused, and so is
+/// `b`, which people write for both. `k`, `M`, `G`, `T` are decimal, `Ki`, `Mi`, `Gi` binary.
+pub fn parse_rate(text: &str) -> Result<u64, ParseRateError> {
+    let error = || ParseRateError(text.to_owned());
+    let trimmed = text.trim();
+    let split = trimmed.find(|c: char| !c.is_ascii_digit() && c != '.').ok_or_else(error)?;
+    let (number, unit) = trimmed.split_at(split);
+    let unit = unit.trim_start();
+    let unit = unit.strip_suffix("/s").unwrap_or(unit);
+    let (scale, bits) = match (unit.strip_suffix("bit"), unit.strip_suffix("bps")) {
+        (Some(scale), _) | (None, Some(scale)) => (scale, 1.0),
+        (None, None) => (unit.strip_suffix('B').ok_or_else(error)?, 8.0),
+    };
+    let factor = match scale {
+        "" => 1.0,
+        "k" | "K" => 1e3,
+        "M" => 1e6,
+        "G" => 1e9,
+        "T" => 1e12,
+        "Ki" => KIB as f64,
+        "Mi" => MIB as f64,
+        "Gi" => GIB as f64,
+        _ => return Err(error()),
+    };
+    let value: f64 = number.parse().map_err(|_| error())?;
+    let rate = value * factor * bits;
+    // Up to 10^15 bit/s every whole number of bits is a floating-point number.
+    if !(0.0..1e15).contains(&rate) {
+        return Err(error());
+    }
+    Ok(rate.round() as u64)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -143,6 +186,21 @@ mod tests {
         assert_eq!(parse_size("2GB"), Ok(2_000_000_000));
         for bad in ["", "K", "12Q", "-1", "1e400", "99999999999P"] {
             assert!(parse_size(bad).is_err(), "`{bad}` must be refused");
+        }
+    }
+
+    /// Promise: a limit is what its unit says; without one, or with one that may mean both, it is
+    /// refused, and the message names units.
+    #[test]
+    fn rates_are_read_with_their_unit_only() {
+        assert_eq!(parse_rate("500Mbit/s"), Ok(500_000_000));
+        assert_eq!(parse_rate("60MB/s"), Ok(480_000_000));
+        assert_eq!(parse_rate("1.5 Gbit"), Ok(1_500_000_000));
+        assert_eq!(parse_rate("10MiB/s"), Ok(83_886_080));
+        assert_eq!(parse_rate("800kbps"), Ok(800_000));
+        for bad in ["", "60", "60M", "60Mb/s", "Mbit/s", "-1Mbit/s", "1e3MB/s", "9999999TB/s"] {
+            let error = parse_rate(bad).expect_err(bad);
+            assert!(error.to_string().contains("500Mbit/s"), "{error}");
         }
     }
 

@@ -110,6 +110,7 @@ fn make(directory: &Path, init: InitArgs) -> anyhow::Result<()> {
         listen: init.listen.unwrap_or_else(|| SocketAddr::from(([0, 0, 0, 0], PORT_DEFAULT))),
         advertise: init.advertise,
         running_max: penstock_controller::manager::RUNNING_MAX_DEFAULT,
+        cpus: None,
         cipher_suites: Vec::new(),
         stores,
     };

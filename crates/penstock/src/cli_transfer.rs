@@ -4,6 +4,7 @@ use std::fs;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
+use penstock_api::limits::LimitRequest;
 use penstock_api::problem::Exit;
 use penstock_api::proof::Document;
 use penstock_api::rest::{
@@ -22,6 +23,7 @@ use penstock_proto::units::{format_bytes, format_rate, parse_size};
 use crate::client::{Client, Next, exit_code};
 use crate::config::DirectoryArgs;
 use crate::exit::{self, ExitCode, Failure};
+use crate::options::limits::{LimitArgs, RateWish, rate_or_none};
 use crate::options::proof::{ProofArgs, list_beside};
 use crate::options::select::SelectArgs;
 use crate::options::update::UpdateArgs;
@@ -82,6 +84,14 @@ enum TransferCommand {
     Cancel(IdArgs),
     /// Begins a failed transfer again, with what is missing
     Retry(IdArgs),
+    /// Limits the rate of a transfer, while it runs too
+    Limit {
+        /// Its id, or the first digits of it
+        id: String,
+        /// The new limit, as in 500Mbit/s or 60MB/s, or `none`
+        #[arg(long, value_name = "RATE|none", value_parser = rate_or_none)]
+        bwlimit: RateWish,
+    },
     /// Prints the digest list of a transfer that was submitted with --write-digests
     Digests {
         /// Its id, or the first digits of it
@@ -157,11 +167,10 @@ struct SubmitArgs {
     select: SelectArgs,
     #[command(flatten)]
     proof: ProofArgs,
-    /// Most lanes at a time; 0 lets the engine decide
-    #[arg(long, default_value_t = 0)]
-    lanes_max: u32,
+    #[command(flatten)]
+    limits: LimitArgs,
     /// For experts, automatic is right for nearly all: exactly so many lanes, 1 to 1024
-    #[arg(long, value_name = "N", conflicts_with = "lanes_max",
+    #[arg(long, value_name = "N", conflicts_with = "max_lanes",
         value_parser = clap::value_parser!(u32).range(1..=i64::from(LANES_MAX)))]
     lanes: Option<u32>,
     /// For experts, automatic is right for nearly all: bytes of the pieces that large files are cut
@@ -213,6 +222,7 @@ pub(crate) fn run(args: TransferArgs) -> anyhow::Result<ExitCode> {
         TransferCommand::Resume(args) => act(&client, &args.id, Action::Resume)?,
         TransferCommand::Cancel(args) => act(&client, &args.id, Action::Cancel)?,
         TransferCommand::Retry(args) => act(&client, &args.id, Action::Retry)?,
+        TransferCommand::Limit { id, bwlimit } => limit(&client, &id, bwlimit)?,
         TransferCommand::Digests { id, output } => {
             let view: TransferView = client.get(&format!("/transfers/{id}"))?;
             write_digests(&client, &id, &output, &view.options.proof.also_digests)?;
@@ -266,13 +276,14 @@ fn request_of(args: &SubmitArgs) -> anyhow::Result<TransferRequest> {
             },
             durability: args.durability.into(),
             digest_list: args.write_digests.is_some(),
-            lanes_max: args.lanes_max,
+            lanes_max: args.limits.max_lanes.unwrap_or(0),
             lanes: args.lanes.unwrap_or(0),
             piece_bytes: args.piece_size.unwrap_or(0),
             update: args.update.options()?,
             files_from: chosen.files_from,
             select: chosen.select,
             proof: args.proof.read()?,
+            limits: args.limits.limits(),
         },
     })
 }
@@ -406,6 +417,17 @@ fn act(client: &Client, id: &str, action: Action) -> anyhow::Result<()> {
     Ok(())
 }
 
+fn limit(client: &Client, id: &str, rate: RateWish) -> anyhow::Result<()> {
+    let request = LimitRequest { rate_bits_per_s: rate.0 };
+    let view: TransferView = client.post(&format!("/transfers/{id}/limits"), &request)?;
+    exit::warn(&format!("{} limited to {}", view.id.short(), rate_words(rate.0)));
+    Ok(())
+}
+
+fn rate_words(rate: Option<u64>) -> String {
+    rate.map_or("no rate".to_owned(), |rate| format_rate(rate as f64))
+}
+
 fn list(client: &Client, json: bool) -> anyhow::Result<()> {
     let mut path = "/transfers".to_owned();
     loop {
@@ -460,6 +482,13 @@ fn show(client: &Client, id: &str, json: bool) -> anyhow::Result<()> {
         ("rate", now(format_rate(progress.rate_bits_per_s))),
         ("limited by", now(progress.limit.clone())),
         ("lanes", progress.lanes.to_string()),
+        (
+            "rate limit",
+            view.options
+                .limits
+                .rate_bits_per_s
+                .map_or(String::new(), |rate| format_rate(rate as f64)),
+        ),
         ("failed", progress.errors.to_string()),
         ("durable by", view.durable_by.clone()),
         ("protection", protection(&view.options)),

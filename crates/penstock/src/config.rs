@@ -49,6 +49,10 @@ pub(crate) struct Config {
     /// Transfers that run at a time. Default: 4; more wait for their turn.
     #[serde(default = "running_max_default")]
     pub(crate) running_max: usize,
+    /// CPUs that the daemon keeps busy at most. Default: all that its cgroup (`cpu.max`) and its
+    /// affinity mask allow.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) cpus: Option<u32>,
     /// TLS 1.3 suites that are spoken, the one to be preferred first; no others are. Default: all,
     /// in the order of their speed on this CPU.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -202,6 +206,9 @@ impl Config {
         }
         if self.running_max == 0 {
             return Err("`running_max` must be at least 1".to_owned());
+        }
+        if self.cpus == Some(0) {
+            return Err("`cpus` must be at least 1".to_owned());
         }
         self.suites().map(drop)
     }

@@ -14,6 +14,7 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::Context as _;
+use penstock_api::limits::Limits;
 use penstock_api::problem::{Exit, Problem};
 use penstock_api::rest::Event;
 use penstock_api::scan::{PageReply, PageSource, RootKind, ScanRequest, SourcePeer};
@@ -36,6 +37,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use crate::cli_transfer::{DurabilityArg, parse_digest, write_failures, xxh3_warning};
 use crate::client::{exit_code, failure};
 use crate::exit::{self, ExitCode, Failure};
+use crate::options::limits::{CpuArgs, LimitArgs};
 use crate::options::proof::{ProofArgs, list_beside};
 use crate::options::select::SelectArgs;
 use crate::options::update::UpdateArgs;
@@ -75,6 +77,10 @@ pub(crate) struct CopyArgs {
     ssh: SshArgs,
     #[command(flatten)]
     proof: ProofArgs,
+    #[command(flatten)]
+    limits: LimitArgs,
+    #[command(flatten)]
+    cpus: CpuArgs,
     /// Show progress though standard error is no terminal: a line every 10 s
     #[arg(short = 'P', long)]
     progress: bool,
@@ -85,6 +91,7 @@ pub(crate) struct CopyArgs {
 
 /// Runs the command; blocks until the copy has ended or is interrupted.
 pub(crate) fn run(args: CopyArgs) -> anyhow::Result<ExitCode> {
+    args.cpus.apply(None)?;
     if args.digest == DigestKind::Xxh3 {
         if args.write_digests.is_some() {
             let message = "--write-digests needs --digest blake3: XXH3-128 gives no file digests";
@@ -101,6 +108,8 @@ pub(crate) fn run(args: CopyArgs) -> anyhow::Result<ExitCode> {
         files_from: chosen.files_from,
         select: chosen.select,
         proof: args.proof.read()?,
+        lanes_max: args.limits.max_lanes.unwrap_or(0),
+        limits: args.limits.limits(),
         ..TransferOptions::default()
     };
     let mode = Mode::choose(args.json, args.progress);
@@ -304,7 +313,9 @@ impl State {
     /// # Errors
     /// The same copy is running, or the state cannot be kept.
     pub(crate) fn open(from: &Path, to: &Path, options: &TransferOptions) -> anyhow::Result<Self> {
-        let wish = serde_json::to_vec(options).context("write the options")?;
+        // The same copy under other limits is the same copy.
+        let wish = TransferOptions { limits: Limits::default(), lanes_max: 0, ..options.clone() };
+        let wish = serde_json::to_vec(&wish).context("write the options")?;
         let parts = [from.as_os_str().as_bytes(), to.as_os_str().as_bytes(), &wish];
         let key = penstock_proto::manifest::page_digest(&parts.join(&0)).to_hex();
         Self::open_at(state_home()?.join("copy").join(&key[..32]), None)
@@ -410,6 +421,7 @@ pub(crate) fn scan_request(
         slicing: Slicing::default(),
         files_from: options.files_from.clone(),
         select: options.select.settled(state.created),
+        metadata_ops_per_s: options.limits.metadata_ops_per_s,
     }
 }
 

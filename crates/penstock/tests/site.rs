@@ -466,6 +466,7 @@ fn c4_a_scan_is_for_the_site_that_opened_it() {
             slicing: Slicing::default().into(),
             files_from: Vec::new(),
             select: Default::default(),
+            metadata_ops_per_s: None,
         };
         serde_json::to_string(&open).unwrap()
     };

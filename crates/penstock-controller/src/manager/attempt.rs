@@ -117,6 +117,7 @@ impl Inner {
             slicing: record.request.options.slicing().unwrap_or_default(),
             files_from: record.request.options.files_from.clone(),
             select: record.request.options.select.settled(record.created),
+            metadata_ops_per_s: record.request.options.limits.metadata_ops_per_s,
         };
         if source.site == self.config.site {
             let kind = self.parts.source.open_scan(&request)?;

@@ -63,6 +63,7 @@ impl Inner {
             digest_list: request.options.digest_list,
             lanes_max: request.options.lanes_max,
             lanes: request.options.lanes,
+            limits: request.options.limits,
             update: request.options.update.clone(),
         };
         let generation_max = generation_max(&journal.join("logs"));

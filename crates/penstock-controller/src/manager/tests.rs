@@ -6,6 +6,7 @@ use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use penstock_api::limits::LimitRequest;
 use penstock_api::problem::{Exit, Problem};
 use penstock_api::proof::Document;
 use penstock_api::rest::{Action, OrphanKind};
@@ -114,6 +115,12 @@ impl SiteClient for FakeSites {
 
     fn act(&self, _: &Name, id: TransferId, _: Action) -> Result<TransferView, Problem> {
         self.show(&"lab".parse().unwrap(), id)
+    }
+
+    fn limit(&self, _: &Name, id: TransferId, rate: LimitRequest) -> Result<TransferView, Problem> {
+        let mut view = self.show(&"lab".parse().unwrap(), id)?;
+        view.options.limits.rate_bits_per_s = rate.rate_bits_per_s;
+        Ok(view)
     }
 
     fn document(

@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io::Seek as _;
 
 use penstock_api::heads::HeadStore as _;
+use penstock_api::limits::{LimitRequest, Limits};
 use penstock_api::problem::{Exit, Problem};
 use penstock_api::proof::Document;
 use penstock_api::rest::{Action, Event, FAILURES_MAX, FailureList, LIST_MAX, TransferList};
@@ -167,6 +168,34 @@ impl Manager {
         }
     }
 
+    /// Sets another limit of a transfer's rate, here or at the site that owns it; stored durably
+    /// when this returns, and followed within a fraction of a second by one that runs.
+    ///
+    /// # Errors
+    /// It is not known, or has ended; the limit is too low.
+    pub fn limit(
+        &self,
+        id: TransferId,
+        limit: LimitRequest,
+        caller: &Caller,
+    ) -> Result<TransferView, Problem> {
+        let inner = &self.inner;
+        let known = inner.parts.state.transfer(id)?.filter(|record| caller.may_see(record));
+        if known.is_some() {
+            let view = inner.limit(id, limit)?;
+            inner.tell(Event::of(&view));
+            return Ok(view);
+        }
+        match (caller, inner.parts.state.stub(id)?) {
+            (Caller::User, Some(stub)) => {
+                let view = inner.parts.sites.limit(&stub.owner, id, limit)?;
+                inner.remember(&stub.owner, id, &view)?;
+                Ok(view)
+            }
+            _ => Err(unknown(id)),
+        }
+    }
+
     /// The failed items of a transfer, as far as this site knows them.
     ///
     /// # Errors
@@ -228,7 +257,7 @@ impl Inner {
     ) -> Result<(TransferView, bool), Problem> {
         let _admission = self.admission.lock();
         if let Some(known) = self.parts.state.transfer(request.id)? {
-            if known.request != *request {
+            if !is_same_wish(&known.request, request) {
                 let title = format!("the id {} is of another transfer", request.id);
                 return Err(Problem::new(Exit::Refused, "id-taken", title));
             }
@@ -381,6 +410,26 @@ impl Inner {
         }
     }
 
+    fn limit(&self, id: TransferId, limit: LimitRequest) -> Result<TransferView, Problem> {
+        let limits = Limits { rate_bits_per_s: limit.rate_bits_per_s, ..Limits::default() };
+        limits.check().map_err(|title| Problem::new(Exit::Usage, "request", title))?;
+        let _admission = self.admission.lock();
+        let mut table = self.lock();
+        let live = table.live.get_mut(&id).filter(|live| !live.record.state.is_ended());
+        let Some(live) = live else {
+            let title = format!("transfer {} has ended: there is nothing to limit", id.short());
+            return Err(Problem::new(Exit::Refused, "wrong-state", title));
+        };
+        let mut record = live.record.clone();
+        record.request.options.limits.rate_bits_per_s = limit.rate_bits_per_s;
+        self.parts.state.put_transfer(&record)?;
+        live.record = record;
+        if let Some(run) = &live.run {
+            run.set_rate(limit.rate_bits_per_s);
+        }
+        Ok(live.view())
+    }
+
     fn act_on_live(&self, live: &mut Live, action: Action) -> Result<TransferView, Problem> {
         let state = live.record.state;
         let mut record = live.record.clone();
@@ -462,6 +511,13 @@ impl Table {
     }
 }
 
+/// Whether a request means the same transfer. Its limits may have been changed since.
+fn is_same_wish(known: &TransferRequest, request: &TransferRequest) -> bool {
+    let mut known = known.clone();
+    known.options.limits = request.options.limits;
+    known == *request
+}
+
 /// A request that came over the network is not trusted to be one that our own types would make.
 fn check(request: &TransferRequest) -> Result<(), Problem> {
     let usage = |title: String| Problem::new(Exit::Usage, "request", title);
@@ -482,6 +538,7 @@ fn check(request: &TransferRequest) -> Result<(), Problem> {
         return Err(usage("XXH3 gives no digests of files: no digest list".to_owned())
             .hint("leave out `--digest xxh3-128`, or the digest list"));
     }
+    request.options.limits.check().map_err(usage)?;
     if request.options.lanes > LANES_MAX {
         return Err(usage(format!("a transfer has at most {LANES_MAX} lanes")));
     }

@@ -14,6 +14,7 @@ use axum::extract::{DefaultBodyLimit, FromRequest, Json, Path, Query, Request, S
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{delete, get, post};
+use penstock_api::limits::LimitRequest;
 use penstock_api::problem::{Exit, Problem};
 use penstock_api::proof::Document;
 use penstock_api::rest::{
@@ -166,6 +167,7 @@ pub fn router(parts: RestParts) -> Router {
         .route("/transfers", get(list).post(submit))
         .route("/transfers/{id}", get(show))
         .route("/transfers/{id}/{action}", post(act))
+        .route("/transfers/{id}/limits", post(limit))
         .route("/transfers/{id}/failures", get(failures))
         .route("/transfers/{id}/digests", get(digests))
         .route("/transfers/{id}/checksums/{kind}", get(checksums))
@@ -231,6 +233,16 @@ async fn act(
     })
     .await
     .map(Json)
+}
+
+async fn limit(
+    State(parts): State<RestParts>,
+    Path(id): Path<String>,
+    Body(limit): Body<LimitRequest>,
+) -> Reply<TransferView> {
+    blocking(move || parts.manager.limit(parts.manager.resolve(&id)?, limit, &Caller::User))
+        .await
+        .map(Json)
 }
 
 async fn failures(State(parts): State<RestParts>, Path(id): Path<String>) -> Reply<FailureList> {

@@ -93,6 +93,8 @@ pub enum RunOutcome {
 #[derive(Debug, Default)]
 pub struct RunControl {
     wish: AtomicU8,
+    /// A rate that was set since the run looked last.
+    rate: Mutex<Option<Option<u64>>>,
     view: Mutex<RunView>,
 }
 
@@ -131,6 +133,15 @@ impl RunControl {
     /// Shows a run that goes on elsewhere.
     pub fn show(&self, seen: RunView) {
         self.update(|view| *view = seen);
+    }
+
+    /// Sets another limit of the rate, in bits per second; `None` for none.
+    pub fn set_rate(&self, rate_bits_per_s: Option<u64>) {
+        *self.rate.lock().unwrap_or_else(PoisonError::into_inner) = Some(rate_bits_per_s);
+    }
+
+    fn take_rate(&self) -> Option<Option<u64>> {
+        self.rate.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
     /// What is to be seen of the run now.
@@ -324,6 +335,9 @@ impl Run {
             }
             if self.viewed_at.elapsed() >= VIEW_INTERVAL {
                 self.show();
+            }
+            if let Some(rate) = self.control.take_rate() {
+                self.task.set_rate(rate);
             }
             match self.control.wish.load(Ordering::Acquire) {
                 WISH_PAUSE => return self.pause().map(Some),
@@ -626,6 +640,7 @@ fn spec_of(input: &RunInput, head: &LedgerHead) -> TaskSpec {
         digest_list: input.options.digest_list || input.options.proof.reads_again(),
         lanes_max: input.options.lanes_max,
         lanes: input.options.lanes,
+        limits: input.options.limits,
         update: input.options.update.clone(),
     }
 }

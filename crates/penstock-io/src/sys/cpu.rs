@@ -33,6 +33,25 @@ pub fn pin_thread(cpu: usize) -> io::Result<()> {
     Ok(sched_setaffinity(None, &set)?)
 }
 
+/// Binds the calling thread, and all threads that it starts from now on, to at most `most` of the
+/// processors that it may run on. [`available_cpus`] follows. Which ones depends on the process
+/// number, so that several bound processes do not share one and leave the others idle.
+///
+/// # Errors
+/// As of sched_setaffinity(2).
+pub fn bind_to_cpus(most: usize) -> io::Result<()> {
+    let allowed = allowed_cpus();
+    if allowed.len() <= most.max(1) {
+        return Ok(());
+    }
+    let first = std::process::id() as usize % allowed.len();
+    let mut set = CpuSet::new();
+    for cpu in allowed.iter().cycle().skip(first).take(most.max(1)) {
+        set.set(*cpu);
+    }
+    Ok(sched_setaffinity(None, &set)?)
+}
+
 /// Processor time that this process has used in all its threads, user and system, in seconds.
 pub fn cpu_seconds() -> f64 {
     let mut usage = MaybeUninit::<libc::rusage>::zeroed();
@@ -60,6 +79,17 @@ mod tests {
         });
         assert_eq!(pinned.join().unwrap(), [cpu]);
         assert!(pin_thread(CpuSet::MAX_CPU).is_err());
+    }
+
+    /// Promise: a process that is to keep to some processors counts on no more of them, in the
+    /// threads that it starts too.
+    #[test]
+    fn bound_threads_count_on_fewer_processors() {
+        let bound = std::thread::spawn(|| {
+            bind_to_cpus(1).unwrap();
+            std::thread::spawn(|| (allowed_cpus().len(), available_cpus())).join().unwrap()
+        });
+        assert_eq!(bound.join().unwrap(), (1, 1));
     }
 
     /// Promise: reported CPU seconds grow with work done.

@@ -8,7 +8,7 @@ mod event;
 mod host;
 mod lock;
 
-pub use cpu::{allowed_cpus, available_cpus, cpu_seconds, pin_thread};
+pub use cpu::{allowed_cpus, available_cpus, bind_to_cpus, cpu_seconds, pin_thread};
 pub use event::EventFd;
 pub use host::{
     boot_id, boottime_now, kernel_version, mount_identity, peak_memory_bytes, raise_file_limit,

@@ -17,6 +17,7 @@ fn scan_of(directory: &Path, files_from: &[&str]) -> Scan {
         slicing: Slicing::default(),
         files_from: files_from.iter().map(|path| path.as_bytes().to_vec()).collect(),
         selector: Selector::default(),
+        lookups_per_s: 0,
         workers: 1,
     };
     Scan::open(directory, options).unwrap()

@@ -34,6 +34,7 @@ use tokio::task::JoinHandle;
 
 use crate::config::{Config, DirectoryArgs};
 use crate::exit::{self, ExitCode, Failure};
+use crate::options::limits::CpuArgs;
 use crate::wiring;
 use port::{Limits, Port};
 use site::Site;
@@ -55,6 +56,8 @@ pub(crate) struct DaemonArgs {
     /// Listen here instead of where the configuration says; port 0 takes a free one
     #[arg(long, value_name = "ADDRESS")]
     listen: Option<SocketAddr>,
+    #[command(flatten)]
+    cpus: CpuArgs,
 }
 
 /// Seconds since 1970.
@@ -73,6 +76,7 @@ pub(crate) fn run(args: DaemonArgs) -> anyhow::Result<ExitCode> {
     if let Some(listen) = args.listen {
         config.listen = listen;
     }
+    args.cpus.apply(config.cpus)?;
     let _lock = lock(&directory)?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .thread_name("control")

@@ -17,6 +17,7 @@ use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{delete, get, post};
 use axum::{RequestPartsExt as _, Router};
+use penstock_api::limits::LimitRequest;
 use penstock_api::problem::{Exit, Problem};
 use penstock_api::proof::Document;
 use penstock_api::scan::{PageReply, ScanRequest, SourcePeer};
@@ -78,6 +79,7 @@ pub(crate) fn router(parts: SiteParts) -> Router {
         .route("/transfers/{id}/digests", get(digests))
         .route("/transfers/{id}/checksums/{kind}", get(checksums))
         .route("/transfers/{id}/receipt", get(receipt))
+        .route("/transfers/{id}/limits", post(limit))
         .route("/transfers/{id}/{action}", post(act))
         .route("/scans", post(open_scan).layer(long()))
         .route("/scans/{id}", delete(release))
@@ -239,6 +241,15 @@ async fn act(
     blocking(move || parts.manager.act(id_of(&id)?, action.parse()?, &Caller::Site(site)))
         .await
         .map(Json)
+}
+
+async fn limit(
+    State(parts): State<SiteParts>,
+    Calling(site): Calling,
+    Path(id): Path<String>,
+    Body(limit): Body<LimitRequest>,
+) -> Reply<TransferView> {
+    blocking(move || parts.manager.limit(id_of(&id)?, limit, &Caller::Site(site))).await.map(Json)
 }
 
 async fn open_scan(

@@ -7,6 +7,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use penstock_api::limits::LimitRequest;
 use penstock_api::problem::{Exit, Problem};
 use penstock_api::proof::Document;
 use penstock_api::rest::Action;
@@ -318,6 +319,17 @@ impl SiteClient for Sites {
     fn act(&self, site: &Name, id: TransferId, action: Action) -> Result<TransferView, Problem> {
         let path = format!("/transfers/{id}/{}", action.as_str());
         self.get(&Call::new(site, Method::POST, path))
+    }
+
+    fn limit(
+        &self,
+        site: &Name,
+        id: TransferId,
+        limit: LimitRequest,
+    ) -> Result<TransferView, Problem> {
+        let path = format!("/transfers/{id}/limits");
+        let body = Some(http::encode(&limit)?);
+        self.get(&Call { body, ..Call::new(site, Method::POST, path) })
     }
 
     fn document(

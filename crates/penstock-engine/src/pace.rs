@@ -1,0 +1,157 @@
+//! Holds a rate: a token bucket that lets its users fall into debt and tells them how long to wait
+//! until it is paid.
+//!
+//! A user takes what it has just done (bytes read, names made) and waits for its ticket to be paid
+//! before it does more. Whoever comes first is served first. Nothing is rounded: over any time the
+//! units that were paid are at most the rate times that time, and [`BURST`] more after a pause.
+//! In debt is no more than each user has taken once.
+
+use std::time::Duration;
+
+use penstock_proto::units::Instant;
+
+/// What an idle time may be worth: after a pause this much of the rate comes at once. A store that
+/// stalls for less loses nothing of the rate by it.
+pub const BURST: Duration = Duration::from_millis(100);
+
+const NANOS: i128 = 1_000_000_000;
+
+/// What somebody took.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ticket(u64);
+
+/// A rate in units per second, or none.
+#[derive(Debug)]
+pub struct Pace {
+    /// Units per second; 0 holds nobody.
+    rate: u64,
+    /// Units times 10^9 that may still be taken; below zero the debt. 10^12 units a second for
+    /// 584 years fit in.
+    credit: i128,
+    /// Units taken in all.
+    taken: u64,
+    at: Instant,
+}
+
+impl Pace {
+    /// A pace without credit; `rate` is in units per second, and 0 holds nobody.
+    pub fn new(now: Instant, rate: u64) -> Self {
+        Self { rate, credit: 0, taken: 0, at: now }
+    }
+
+    /// Another rate from now on. A debt stays, and is paid at the new rate.
+    pub fn set_rate(&mut self, now: Instant, rate: u64) {
+        self.settle(now);
+        self.rate = rate;
+        if rate == 0 {
+            self.credit = 0;
+        }
+    }
+
+    /// Takes units that were just used, or are about to be.
+    pub fn take(&mut self, now: Instant, units: u64) -> Ticket {
+        self.settle(now);
+        self.taken = self.taken.wrapping_add(units);
+        if self.rate > 0 {
+            self.credit -= i128::from(units) * NANOS;
+        }
+        Ticket(self.taken)
+    }
+
+    /// How long it takes until what a ticket stands for is paid; zero if it is.
+    pub fn wait(&mut self, now: Instant, ticket: Ticket) -> Duration {
+        self.settle(now);
+        if self.rate == 0 {
+            return Duration::ZERO;
+        }
+        let since = self.taken.wrapping_sub(ticket.0);
+        let debt = -(self.credit + i128::from(since) * NANOS);
+        let nanos = debt.max(0).unsigned_abs().div_ceil(u128::from(self.rate));
+        Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
+    }
+
+    /// Whether more was taken than is paid: whoever takes now has to wait.
+    pub fn is_in_debt(&mut self, now: Instant) -> bool {
+        self.settle(now);
+        self.rate > 0 && self.credit < 0
+    }
+
+    fn settle(&mut self, now: Instant) {
+        let passed = now.since(self.at).as_nanos();
+        self.at = self.at.max(now);
+        let paid = i128::try_from(passed).unwrap_or(i128::MAX).saturating_mul(self.rate.into());
+        let most = i128::try_from(BURST.as_nanos()).unwrap_or(0) * i128::from(self.rate);
+        self.credit = self.credit.saturating_add(paid).min(most);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const SECOND: u64 = 1_000_000_000;
+
+    /// Promise: a limit that is set while somebody waits counts from then on, for them too.
+    #[test]
+    fn another_rate_counts_at_once() {
+        let mut pace = Pace::new(Instant(0), 100);
+        let ticket = pace.take(Instant(0), 1000);
+        assert_eq!(pace.wait(Instant(0), ticket), Duration::from_secs(10));
+        pace.set_rate(Instant(5 * SECOND), 1000);
+        assert_eq!(pace.wait(Instant(5 * SECOND), ticket), Duration::from_millis(500));
+        pace.set_rate(Instant(5 * SECOND), 0);
+        assert_eq!(pace.wait(Instant(5 * SECOND), ticket), Duration::ZERO);
+        assert!(!pace.is_in_debt(Instant(5 * SECOND)));
+    }
+
+    proptest! {
+        /// Promise: users that wait as they are told reach the rate exactly, and never pass it by
+        /// more than what each of them takes at a time and one burst, over any time.
+        #[test]
+        fn the_rate_is_held_exactly(
+            rate in 1_000u64..20_000_000_000,
+            units in proptest::collection::vec(1u64..2_000_000, 1..8),
+            idle_ms in proptest::collection::vec(0u64..400, 1..6),
+        ) {
+            let mut pace = Pace::new(Instant(0), rate);
+            let mut now = Instant(0);
+            let mut log: Vec<(Instant, u64)> = Vec::new();
+            let most: u64 = units.iter().sum();
+            for idle in idle_ms {
+                now = now.plus(Duration::from_millis(idle));
+                let begun = now;
+                let mut taken = 0;
+                // All users at once, each waits for its own ticket, in the order they came.
+                for _ in 0..20 {
+                    let tickets: Vec<_> = units.iter().map(|&units| {
+                        log.push((now, units));
+                        taken += units;
+                        pace.take(now, units)
+                    }).collect();
+                    for ticket in tickets {
+                        now = now.plus(pace.wait(now, ticket));
+                        prop_assert_eq!(pace.wait(now, ticket), Duration::ZERO);
+                    }
+                }
+                let burst = (u128::from(rate) * BURST.as_nanos() / 1_000_000_000) as u64;
+                let ideal = u128::from(taken.saturating_sub(burst)) * 1_000_000_000
+                    / u128::from(rate);
+                let passed = now.since(begun).as_nanos();
+                prop_assert!(passed >= ideal, "too fast");
+                let latest = u128::from(taken) * 1_000_000_000 / u128::from(rate) + 1_000;
+                prop_assert!(passed <= latest, "too slow: {passed} ns of {latest}");
+            }
+            for (at, (from, _)) in log.iter().enumerate() {
+                let mut sum = 0u128;
+                for (when, units) in &log[at..] {
+                    sum += u128::from(*units);
+                    let time = when.since(*from) + BURST;
+                    let allowed = u128::from(rate) * time.as_nanos() / 1_000_000_000 + 1;
+                    prop_assert!(sum <= allowed + u128::from(most), "more than the rate");
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,78 @@
+//! A pace that threads hold: they take, and are put to sleep until it is paid.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use penstock_engine::pace::Pace;
+use penstock_io::sys;
+
+/// What threads share of a [`Pace`]. Without a rate, taking is one look at a flag.
+pub(crate) struct Pacer {
+    pace: Mutex<Pace>,
+    wake: Condvar,
+    held: AtomicBool,
+    ended: AtomicBool,
+    waited_ns: AtomicU64,
+}
+
+impl Pacer {
+    /// Holds `rate` units per second; 0 holds nobody.
+    pub(crate) fn new(rate: u64) -> Self {
+        Self {
+            pace: Mutex::new(Pace::new(sys::boottime_now(), rate)),
+            wake: Condvar::new(),
+            held: AtomicBool::new(rate > 0),
+            ended: AtomicBool::new(false),
+            waited_ns: AtomicU64::new(0),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Pace> {
+        self.pace.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Another rate, for those who wait too.
+    pub(crate) fn set_rate(&self, rate: u64) {
+        self.lock().set_rate(sys::boottime_now(), rate);
+        self.held.store(rate > 0, Ordering::Release);
+        self.wake.notify_all();
+    }
+
+    /// Holds nobody any more: what is paced is to end.
+    pub(crate) fn end(&self) {
+        self.ended.store(true, Ordering::Release);
+        // Under the lock, or somebody who has just looked would sleep on.
+        drop(self.lock());
+        self.wake.notify_all();
+    }
+
+    /// Takes units, and sleeps until they are paid.
+    pub(crate) fn take(&self, units: u64) {
+        if units == 0 || !self.held.load(Ordering::Acquire) {
+            return;
+        }
+        let begun = sys::boottime_now();
+        let mut pace = self.lock();
+        let ticket = pace.take(begun, units);
+        while !self.ended.load(Ordering::Acquire) {
+            let wait = pace.wait(sys::boottime_now(), ticket);
+            if wait.is_zero() {
+                break;
+            }
+            pace = self.wake.wait_timeout(pace, wait).unwrap_or_else(PoisonError::into_inner).0;
+        }
+        let waited = sys::boottime_now().since(begun).as_nanos() as u64;
+        self.waited_ns.fetch_add(waited, Ordering::Relaxed);
+    }
+
+    /// Whether whoever takes now has to wait.
+    pub(crate) fn is_in_debt(&self) -> bool {
+        self.held.load(Ordering::Acquire) && self.lock().is_in_debt(sys::boottime_now())
+    }
+
+    /// How long all threads together have slept since this was asked last.
+    pub(crate) fn take_waited(&self) -> Duration {
+        Duration::from_nanos(self.waited_ns.swap(0, Ordering::Relaxed))
+    }
+}
