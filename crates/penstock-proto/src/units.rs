@@ -133,15 +133,15 @@ pub fn parse_size(text: &str) -> Result<u64, ParseSizeError> {
 /// Why a rate that a person typed was not understood.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "`{0}` is not a rate: give a number and its unit, bits as in 500Mbit/s (kbit/s, Gbit/s) or bytes \
-     as in 60MB/s (kB/s, GB/s; binary KiB/s, MiB/s, GiB/s)"
+    "`{0}` is not a rate: give a number and its unit, bits as in 500Mbit/s (kbit/s, Gbit/s) or \
+     bytes as in 60MB/s (kB/s, GB/s; binary KiB/s, MiB/s, GiB/s)"
 )]
 pub struct ParseRateError(String);
 
 /// Reads a rate as a person types it, in bits per second: `500Mbit/s`, `60MB/s`, `1.5 Gbit/s`.
 ///
-/// `bit` and `bps` are bits, `B` is bytes; `/s` may be left out. A number alone is refused, and so is
-/// `b`, which people write for both. `k`, `M`, `G`, `T` are decimal, `Ki`, `Mi`, `Gi` binary.
+/// `bit` and `bps` are bits, `B` is bytes; `/s` may be left out. A number alone is refused, and so
+/// is `b`, which people write for both. `k`, `M`, `G`, `T` are decimal, `Ki`, `Mi`, `Gi` binary.
 pub fn parse_rate(text: &str) -> Result<u64, ParseRateError> {
     let error = || ParseRateError(text.to_owned());
     let trimmed = text.trim();

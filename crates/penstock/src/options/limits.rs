@@ -19,7 +19,8 @@ pub(crate) struct LimitArgs {
     bwlimit: Option<u64>,
     /// Most lanes at a time; on one host, threads that read and write. Default: as the path, the
     /// peers and their CPUs need
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(LANES_MAX)))]
+    #[arg(long, value_name = "N",
+        value_parser = clap::value_parser!(u32).range(1..=i64::from(LANES_MAX)))]
     pub(crate) max_lanes: Option<u32>,
     /// At most so many metadata operations per second: names looked up by the scan at the source;
     /// files, directories and links made, and names given, at the target
