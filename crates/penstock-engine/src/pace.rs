@@ -135,7 +135,7 @@ mod tests {
                         prop_assert_eq!(pace.wait(now, ticket), Duration::ZERO);
                     }
                 }
-                let burst = (u128::from(rate) * BURST.as_nanos() / 1_000_000_000) as u64;
+                let burst = (u128::from(rate) * BURST.as_nanos() / 1_000_000_000) as u64 + 1;
                 let ideal = u128::from(taken.saturating_sub(burst)) * 1_000_000_000
                     / u128::from(rate);
                 let passed = now.since(begun).as_nanos();
