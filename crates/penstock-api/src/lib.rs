@@ -12,6 +12,7 @@
 //! | [`task`] | a target's controller and its peers: grants, reports, sync epochs |
 //! | [`heads`] | the controller and its state database: what of a ledger is committed |
 //! | [`proof`] | users, controller and peers: reading again, checksums, receipts |
+//! | [`receipt`] | sites, and whoever checks later: what was moved and proved, signed |
 //! | [`rest`] | users and the daemon: events, sites, pairing, stores |
 //! | [`site`] | sites with each other: open a data set, pair |
 //! | [`problem`] | every API and its client: RFC 9457 problem details |
@@ -22,6 +23,7 @@ pub mod heads;
 pub mod limits;
 pub mod problem;
 pub mod proof;
+pub mod receipt;
 pub mod rest;
 pub mod scan;
 pub mod select;

@@ -7,6 +7,7 @@
 //! | [`state`] | the state database |
 //! | [`manager`] | all transfers of the site: queue, retries, pause and cancel, events |
 //! | [`runner`] | one running transfer: pages, grants, ledger |
+//! | [`root`] | the root digest of a data set |
 //! | [`sites`] | what the manager asks of other sites |
 //! | [`rest`] | the local API `/api/v1` |
 
@@ -14,6 +15,7 @@
 
 pub mod manager;
 pub mod rest;
+pub mod root;
 pub mod runner;
 pub mod sites;
 pub mod state;

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use penstock_api::limits::LimitRequest;
 use penstock_api::problem::Problem;
 use penstock_api::proof::Document;
+use penstock_api::receipt::{ReceiptBody, ReceiptSignature};
 use penstock_api::rest::Action;
 use penstock_api::scan::{PageReply, PageSource, RootKind, ScanRequest};
 use penstock_api::transfer::{TransferRequest, TransferState, TransferView};
@@ -85,6 +86,14 @@ pub trait SiteClient: Send + Sync {
         document: Document,
         out: &mut dyn Write,
     ) -> Result<(), Problem>;
+
+    /// Asks the source of a transfer to countersign its receipt. The signature that it gives is
+    /// sound, and by the authority that is pinned for the site.
+    ///
+    /// # Errors
+    /// Code [`SCAN_UNKNOWN`]: the scan is to be opened again first. What else the site answers, or
+    /// that its signature is not good.
+    fn countersign(&self, site: &Name, body: &ReceiptBody) -> Result<ReceiptSignature, Problem>;
 
     /// Asks the site to scan a data set for us.
     ///

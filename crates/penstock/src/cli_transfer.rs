@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use penstock_api::limits::LimitRequest;
 use penstock_api::problem::Exit;
-use penstock_api::proof::Document;
+use penstock_api::proof::{Document, Proof};
 use penstock_api::rest::{
     Action, Event, FailureList, OrphanKind, OrphanList, TransferEvent, TransferList,
 };
@@ -99,6 +99,14 @@ enum TransferCommand {
         /// Write it to this file
         #[arg(short, long, value_name = "FILE")]
         output: PathBuf,
+    },
+    /// Prints the signed receipt of a transfer that has ended
+    Receipt {
+        /// Its id, or the first digits of it
+        id: String,
+        /// Write it to this file instead
+        #[arg(short, long, value_name = "FILE")]
+        output: Option<PathBuf>,
     },
     /// Lists what is left over of transfers that nobody will go on with
     Orphans {
@@ -227,6 +235,14 @@ pub(crate) fn run(args: TransferArgs) -> anyhow::Result<ExitCode> {
             let view: TransferView = client.get(&format!("/transfers/{id}"))?;
             write_digests(&client, &id, &output, &view.options.proof.also_digests)?;
         }
+        TransferCommand::Receipt { id, output: Some(path) } => {
+            write_document(&client, &id, Document::Receipt, &path)?;
+        }
+        TransferCommand::Receipt { id, output: None } => {
+            let mut text = Vec::new();
+            client.get_into(&format!("/transfers/{id}/receipt"), &mut text)?;
+            exit::print(String::from_utf8_lossy(&text).trim_end())?;
+        }
         TransferCommand::Orphans { remove, json } => orphans(&client, remove, json)?,
     }
     Ok(ExitCode::Done)
@@ -249,6 +265,9 @@ fn run_submit(client: &Client, args: SubmitArgs) -> anyhow::Result<ExitCode> {
         && matches!(code, ExitCode::Done | ExitCode::SomeFailed)
     {
         write_digests(client, &id, path, &request.options.proof.also_digests)?;
+    }
+    if let Some(path) = args.proof.receipt() {
+        write_document(client, &id, Document::Receipt, path)?;
     }
     Ok(code)
 }
@@ -282,7 +301,8 @@ fn request_of(args: &SubmitArgs) -> anyhow::Result<TransferRequest> {
             update: args.update.options()?,
             files_from: chosen.files_from,
             select: chosen.select,
-            proof: args.proof.read()?,
+            // Every transfer has one: it costs what hashing a line for each file does.
+            proof: Proof { receipt: true, ..args.proof.read()? },
             limits: args.limits.limits(),
         },
     })

@@ -42,6 +42,7 @@ use crate::options::proof::{ProofArgs, list_beside};
 use crate::options::select::SelectArgs;
 use crate::options::update::UpdateArgs;
 use crate::progress::{Mode, Reporter};
+use crate::receipt;
 use crate::ssh::{self, SshArgs};
 
 /// How often the figures are shown.
@@ -112,6 +113,10 @@ pub(crate) fn run(args: CopyArgs) -> anyhow::Result<ExitCode> {
         limits: args.limits.limits(),
         ..TransferOptions::default()
     };
+    let papers = Papers {
+        digests: args.write_digests.clone(),
+        receipt: args.proof.receipt().map(Path::to_owned),
+    };
     let mode = Mode::choose(args.json, args.progress);
     let (source, target) = (ssh::parse(&args.source)?, ssh::parse(&args.target)?);
     let push = target.is_some();
@@ -124,16 +129,15 @@ pub(crate) fn run(args: CopyArgs) -> anyhow::Result<ExitCode> {
         }
         (source, target) => source.or(target),
     } {
-        let digests = args.write_digests;
         let (source, target, ssh) = (args.source, args.target, args.ssh);
-        return ssh::run(ssh::Wish { source, target, remote, push, options, ssh, mode, digests });
+        return ssh::run(ssh::Wish { source, target, remote, push, options, ssh, mode, papers });
     }
     let places = Places::find(&args.source, &args.target)?;
     let (from, to) = (places.source.path.clone(), places.target.path.clone());
     let state = State::open(&from, &to, &options)?;
     let copy = Copy { from, to, options, state, control: Arc::default() };
     let job = copy.local_job(&places)?;
-    copy.run(job, mode, args.write_digests.as_deref())
+    copy.run(job, mode, &papers)
 }
 
 /// What is copied where on this host.
@@ -397,6 +401,15 @@ pub(crate) struct Copy {
     pub(crate) control: Arc<RunControl>,
 }
 
+/// What is written for the user when a copy has ended.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Papers {
+    /// Where the digest list goes, and the lists of other checksums beside it.
+    pub(crate) digests: Option<PathBuf>,
+    /// Where the receipt goes.
+    pub(crate) receipt: Option<PathBuf>,
+}
+
 /// The work of a copy, done in this process or at another host.
 pub(crate) struct Job {
     /// Does it; blocks until it has ended.
@@ -459,12 +472,7 @@ impl Copy {
     ///
     /// # Errors
     /// How it ended, if not well.
-    pub(crate) fn run(
-        self,
-        job: Job,
-        mode: Mode,
-        digests: Option<&Path>,
-    ) -> anyhow::Result<ExitCode> {
+    pub(crate) fn run(self, job: Job, mode: Mode, papers: &Papers) -> anyhow::Result<ExitCode> {
         sys::raise_file_limit();
         let interrupted = watch_signals(&self.control)?;
         let (ended, end) = mpsc::channel();
@@ -488,7 +496,7 @@ impl Copy {
                 }
             }
         };
-        let done = self.finish(outcome, &job.journal, &mut reporter, digests, &interrupted);
+        let done = self.finish(outcome, &job.journal, &mut reporter, papers, &interrupted);
         if !self.state.directory.exists() {
             // Only now: until the state is gone, the copy may be taken up again, and needs it.
             (job.leave)();
@@ -568,16 +576,15 @@ impl Copy {
         outcome: RunOutcome,
         journal: &Path,
         reporter: &mut Reporter,
-        digests: Option<&Path>,
+        papers: &Papers,
         interrupted: &AtomicBool,
     ) -> anyhow::Result<ExitCode> {
-        let files = RunFiles::of(journal);
         match outcome {
             RunOutcome::Done => {
                 let mut view = self.view(TransferState::Done);
                 view.exit = Some(Exit::Done);
                 reporter.show(&Event::of(&view))?;
-                self.hand_over_digests(&files, digests)?;
+                self.hand_over(&view, journal, papers)?;
                 self.state.remove();
                 Ok(ExitCode::Done)
             }
@@ -596,7 +603,7 @@ impl Copy {
                 view.exit = Some(problem.exit);
                 view.reason = problem.to_string();
                 reporter.show(&Event::of(&view))?;
-                self.fail(&problem, &files, digests)
+                self.fail(&problem, &view, journal, papers)
             }
         }
     }
@@ -604,9 +611,11 @@ impl Copy {
     fn fail(
         &self,
         problem: &Problem,
-        files: &RunFiles,
-        digests: Option<&Path>,
+        view: &TransferView,
+        journal: &Path,
+        papers: &Papers,
     ) -> anyhow::Result<ExitCode> {
+        let files = RunFiles::of(journal);
         let text = fs::read_to_string(&files.failures).unwrap_or_default();
         let items: Vec<FailedItem> =
             text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
@@ -618,22 +627,33 @@ impl Copy {
         }
         let paths: Vec<_> = items.iter().map(|item| &item.path).collect();
         let list = write_failures(&self.state.id.short(), &paths)?;
-        self.hand_over_digests(files, digests)?;
+        self.hand_over(view, journal, papers)?;
         self.state.remove();
         let message = problem.to_string();
         let hint = format!("`{}` lists the failed items, for --files-from", list.display());
         Err(Failure::new(exit_code(problem.exit), message).hint(hint).into())
     }
 
-    fn hand_over_digests(&self, files: &RunFiles, to: Option<&Path>) -> anyhow::Result<()> {
-        let Some(to) = to else { return Ok(()) };
+    /// Writes what was asked for: lists, and the receipt.
+    fn hand_over(
+        &self,
+        view: &TransferView,
+        journal: &Path,
+        papers: &Papers,
+    ) -> anyhow::Result<()> {
+        let files = RunFiles::of(journal);
         let write = |from: &Path, to: &Path| {
             fs::copy(from, to)
                 .map_err(|error| Failure::io(format!("write `{}`", to.display()), error))
         };
-        write(&files.digests, to)?;
-        for kind in &self.options.proof.also_digests {
-            write(&files.checksums(*kind), &list_beside(to, *kind))?;
+        if let Some(to) = &papers.digests {
+            write(&files.digests, to)?;
+            for kind in &self.options.proof.also_digests {
+                write(&files.checksums(*kind), &list_beside(to, *kind))?;
+            }
+        }
+        if let Some(to) = &papers.receipt {
+            receipt::write_own(to, journal, &state_home()?, view)?;
         }
         Ok(())
     }

@@ -14,6 +14,7 @@ mod exit;
 mod http;
 mod options;
 mod progress;
+mod receipt;
 mod ssh;
 mod verify;
 mod wiring;
@@ -42,6 +43,7 @@ enum Command {
     /// Makes test data sets of published shapes, and counts the sizes of existing ones
     Dataset(dataset::DatasetArgs),
     Verify(verify::VerifyArgs),
+    Receipt(receipt::ReceiptArgs),
 }
 
 fn main() -> process::ExitCode {
@@ -54,6 +56,7 @@ fn main() -> process::ExitCode {
         Command::SshServe(args) => ssh::serve(&args),
         Command::Dataset(args) => dataset::run(args),
         Command::Verify(args) => verify::run(&args),
+        Command::Receipt(args) => receipt::run(&args),
     };
     exit::finish(result)
 }

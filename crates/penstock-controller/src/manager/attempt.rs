@@ -5,11 +5,12 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use penstock_api::problem::{Exit, Problem};
-use penstock_api::scan::{PageReply, PageSource, RootKind, ScanRequest, SourcePeer};
+use penstock_api::scan::{PageReply, PageSource, RootKind, SourcePeer};
 use penstock_api::task::SourceAccess;
 use penstock_api::transfer::TransferState;
 use penstock_proto::id::TransferId;
 
+use super::receipt::scan_request;
 use super::{Inner, Live, TransferRecord, journal_of, place};
 use crate::runner::{RunControl, RunInput, RunOutcome};
 use crate::sites::RemotePages;
@@ -109,16 +110,7 @@ impl Inner {
 
     fn open_source(&self, record: &TransferRecord) -> Result<Opened, Problem> {
         let (id, source) = (record.id(), &record.request.source);
-        let request = ScanRequest {
-            transfer: id,
-            store: source.store.clone(),
-            root: source.path.clone(),
-            // What was accepted is sound.
-            slicing: record.request.options.slicing().unwrap_or_default(),
-            files_from: record.request.options.files_from.clone(),
-            select: record.request.options.select.settled(record.created),
-            metadata_ops_per_s: record.request.options.limits.metadata_ops_per_s,
-        };
+        let request = scan_request(&record.request, record.created);
         if source.site == self.config.site {
             let kind = self.parts.source.open_scan(&request)?;
             let pages = Box::new(LocalPages { source: Arc::clone(&self.parts.source), id });
@@ -138,6 +130,7 @@ impl Inner {
     /// its ledger for a retry, a done one for as long as its digest list may be asked for.
     fn settle(&self, id: TransferId, control: &RunControl, outcome: RunOutcome) {
         self.discard_cancelled(id, &outcome);
+        self.make_receipt(id, &outcome, &control.view());
         let mut table = self.lock();
         let Some(live) = table.live.get_mut(&id) else { return };
         let seen = control.view();

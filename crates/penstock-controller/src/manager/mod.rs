@@ -17,9 +17,11 @@ mod attempt;
 mod clean;
 mod orphans;
 mod place;
+mod receipt;
 mod stubs;
 mod users;
 
+pub use receipt::{ReceiptParts, check_as_source, receipt_body, write_receipt};
 pub use users::{Caller, LIVE_MAX};
 
 use std::collections::HashMap;
@@ -29,6 +31,7 @@ use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
 use penstock_api::problem::{Exit, Problem};
+use penstock_api::receipt::ReceiptSigner;
 use penstock_api::rest::{EVENT_VERSION, ErrorEvent, Event};
 use penstock_api::scan::SourcePeer;
 use penstock_api::task::TargetPeer;
@@ -97,6 +100,8 @@ pub struct ManagerParts {
     pub target: Arc<dyn TargetPeer>,
     /// Other sites.
     pub sites: Arc<dyn SiteClient>,
+    /// Signs receipts.
+    pub signer: Arc<dyn ReceiptSigner>,
     /// What runs a transfer.
     pub run: Arc<Run>,
     /// Where stores lie.

@@ -9,6 +9,7 @@ use std::time::Duration;
 use penstock_api::limits::LimitRequest;
 use penstock_api::problem::{Exit, Problem};
 use penstock_api::proof::Document;
+use penstock_api::receipt::{ReceiptBody, ReceiptSignature, ReceiptSigner, Role};
 use penstock_api::rest::{Action, OrphanKind};
 use penstock_api::scan::{PageReply, RootKind, ScanRequest, SourcePeer};
 use penstock_api::task::{TargetPeer, Task, TaskControl, TaskPage, TaskSpec, TaskStart};
@@ -76,6 +77,14 @@ struct FakeSites {
     owned: Mutex<BTreeMap<TransferId, TransferView>>,
 }
 
+struct FakeSigner;
+
+impl ReceiptSigner for FakeSigner {
+    fn sign(&self, _: &ReceiptBody, _: Role) -> Result<ReceiptSignature, Problem> {
+        unused()
+    }
+}
+
 impl SiteClient for FakeSites {
     fn is_paired(&self, site: &Name) -> bool {
         site.as_str() == "lab"
@@ -133,6 +142,10 @@ impl SiteClient for FakeSites {
         unused()
     }
 
+    fn countersign(&self, _: &Name, _: &ReceiptBody) -> Result<ReceiptSignature, Problem> {
+        unused()
+    }
+
     fn open_scan(&self, _: &Name, _: &ScanRequest) -> Result<RemoteScan, Problem> {
         Ok(RemoteScan { root: RootKind::Directory, capability: vec![1], peers: Vec::new() })
     }
@@ -177,6 +190,7 @@ fn start(
         source: Arc::clone(peer) as _,
         target: Arc::clone(peer) as _,
         sites: Arc::clone(sites) as _,
+        signer: Arc::new(FakeSigner),
         run: Arc::new(move |input| {
             let (end, ended) = mpsc::channel();
             // A test that is over wants no more runs.

@@ -11,6 +11,7 @@
 //! unless the store's sync marker says that the store itself went back in time (A5).
 
 mod control;
+mod facts;
 mod journal;
 mod outcome;
 mod pages;
@@ -163,6 +164,8 @@ pub struct RunFiles {
     pub failures: PathBuf,
     /// The digest list.
     pub digests: PathBuf,
+    /// What a receipt is to say of the run, as JSON of [`penstock_api::receipt::ReceiptFacts`].
+    pub facts: PathBuf,
     journal: PathBuf,
 }
 
@@ -172,6 +175,7 @@ impl RunFiles {
         Self {
             failures: journal.join("failures.jsonl"),
             digests: journal.join("digests"),
+            facts: journal.join("facts.json"),
             journal: journal.to_owned(),
         }
     }
@@ -549,6 +553,9 @@ impl Run {
             proving::write_checksums(&self.shared, &head.pages, &self.spec.root, options, *kind)?;
         }
         self.show();
+        if self.options.proof.receipt {
+            self.keep_facts(&head, &scan)?;
+        }
         Ok(Some(match tally.problem() {
             Some(problem) => RunOutcome::Failed(problem),
             None => RunOutcome::Done,

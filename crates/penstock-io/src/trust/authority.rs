@@ -120,6 +120,14 @@ impl SiteAuthority {
         &self.capability_key
     }
 
+    /// Signs the statement that a key signs the site's receipts: ECDSA P-256 with SHA-256, DER.
+    ///
+    /// # Errors
+    /// `Make` if the cryptographic library fails, which it does not in practice.
+    pub fn certify_receipt_key(&self, statement: &[u8]) -> Result<Vec<u8>, TrustError> {
+        Ok(rcgen::SigningKey::sign(self.issuer.key(), statement)?)
+    }
+
     /// Issues a certificate and a fresh key to one peer of the site, valid for
     /// [`PEER_CERTIFICATE_DAYS`].
     ///
@@ -261,17 +269,17 @@ fn name_constraint(site: &Name) -> CustomExtension {
     extension
 }
 
-fn write_key(path: &Path, pkcs8: &[u8]) -> Result<(), TrustError> {
+pub(super) fn write_key(path: &Path, pkcs8: &[u8]) -> Result<(), TrustError> {
     files::write_file(path, 0o600, files::pem("PRIVATE KEY", pkcs8).as_bytes())
 }
 
-fn read_key(path: &Path) -> Result<PrivatePkcs8KeyDer<'static>, TrustError> {
+pub(super) fn read_key(path: &Path) -> Result<PrivatePkcs8KeyDer<'static>, TrustError> {
     let text = files::read_private(path)?;
     PrivatePkcs8KeyDer::from_pem_slice(&text)
         .map_err(|_| TrustError::Content { path: path.to_owned(), what: "private key" })
 }
 
-fn read_chain(path: &Path) -> Result<Vec<CertificateDer<'static>>, TrustError> {
+pub(super) fn read_chain(path: &Path) -> Result<Vec<CertificateDer<'static>>, TrustError> {
     let text = files::read_public(path)?;
     let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&text).collect();
     match chain {

@@ -30,6 +30,7 @@ mod capability;
 mod config;
 mod files;
 mod pairing;
+mod receipt;
 mod store;
 mod verify;
 
@@ -46,6 +47,7 @@ pub use pairing::{
     PAIRING_SECONDS, PAIRING_TRIES, PairingOffer, PairingRefused, PairingToken, ParseTokenError,
     issuing_authority, pairing_client_config, pairing_exporter, pairing_proof,
 };
+pub use receipt::{ReceiptKey, read_authorities, verify_certification, verify_receipt_signature};
 pub use store::{AuthorityFacts, Fingerprint, TrustStore, inspect_authority, peer_id_of};
 
 use std::path::PathBuf;

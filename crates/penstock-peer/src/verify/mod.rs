@@ -7,6 +7,7 @@
 //! What is found is told as it is found, in no order, to one closure.
 
 mod content;
+mod hash;
 mod jobs;
 mod list;
 mod tree;
@@ -18,6 +19,7 @@ use penstock_io::store::StoreError;
 
 use crate::stores::chain;
 
+pub use hash::{Hashed, hash_tree};
 pub use list::{ListProblem, verify_list};
 pub use tree::{TreeEnd, TreeOptions, verify_trees};
 

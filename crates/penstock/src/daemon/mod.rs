@@ -21,6 +21,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use anyhow::Context as _;
+use penstock_api::receipt::ReceiptSigner;
 use penstock_api::rest::SOCKET_NAME;
 use penstock_controller::manager::{Manager, ManagerConfig, ManagerParts};
 use penstock_controller::rest::{self, RestParts};
@@ -35,6 +36,7 @@ use tokio::task::JoinHandle;
 use crate::config::{Config, DirectoryArgs};
 use crate::exit::{self, ExitCode, Failure};
 use crate::options::limits::CpuArgs;
+use crate::receipt::Signer;
 use crate::wiring;
 use port::{Limits, Port};
 use site::Site;
@@ -165,6 +167,11 @@ fn load_keys(
     Ok((authority, identity))
 }
 
+fn receipt_signer(site: &Site) -> anyhow::Result<Arc<dyn ReceiptSigner>> {
+    let trust = site.directory.join(TRUST_DIRECTORY);
+    Ok(Arc::new(Signer::of_site(&site.authority, &trust)?))
+}
+
 async fn serve(config: Config, directory: &Path) -> anyhow::Result<ExitCode> {
     let (authority, identity) = load_keys(&config, directory)?;
     let state = SqliteState::open(&directory.join("state.db")).map_err(|error| {
@@ -178,7 +185,7 @@ async fn serve(config: Config, directory: &Path) -> anyhow::Result<ExitCode> {
     let parts = wiring::peer(&site)?;
     let runtime = tokio::runtime::Handle::current();
     let sites = Arc::new(Sites::new(Arc::clone(&site), runtime.clone()));
-    let exports = site.exports.clone();
+    let (exports, signer) = (site.exports.clone(), receipt_signer(&site)?);
     let manager_config = ManagerConfig {
         running_max: site.config.running_max,
         ..ManagerConfig::new(site.config.site.clone(), directory.join("journal"))
@@ -190,6 +197,7 @@ async fn serve(config: Config, directory: &Path) -> anyhow::Result<ExitCode> {
             source: Arc::clone(&parts.source),
             target: Arc::clone(&parts.target),
             sites: Arc::clone(&sites) as _,
+            signer: Arc::clone(&signer),
             run: Arc::new(penstock_controller::runner::run),
             directory: Arc::new(move |store| exports.directory(store)),
         },
@@ -201,6 +209,7 @@ async fn serve(config: Config, directory: &Path) -> anyhow::Result<ExitCode> {
         site: Arc::clone(&site),
         manager: Arc::clone(&manager),
         source: parts.source,
+        signer,
         scans: Arc::default(),
     };
     let tls = |purpose| server_config(purpose, &site.identity, &site.trust, &site.suites);

@@ -20,13 +20,14 @@ use axum::{RequestPartsExt as _, Router};
 use penstock_api::limits::LimitRequest;
 use penstock_api::problem::{Exit, Problem};
 use penstock_api::proof::Document;
+use penstock_api::receipt::{ReceiptBody, ReceiptSignature, ReceiptSigner, Role};
 use penstock_api::scan::{PageReply, ScanRequest, SourcePeer};
 use penstock_api::site::{
     OpenScan, OpenedScan, PAGE_WAIT_MS_MAX, PairHalf, SITE_API_VERSION, SiteHealth, VERSION_HEADER,
     check_version,
 };
 use penstock_api::transfer::{TransferRequest, TransferState, TransferView};
-use penstock_controller::manager::{Caller, Manager};
+use penstock_controller::manager::{Caller, Manager, check_as_source};
 use penstock_controller::rest::{
     BODY_BYTES_MAX, Body, ProblemReply, another_state, blocking, checksum_kind, not_found,
     stream_file,
@@ -57,6 +58,7 @@ pub(crate) struct SiteParts {
     pub(crate) site: Arc<Site>,
     pub(crate) manager: Arc<Manager>,
     pub(crate) source: Arc<dyn SourcePeer>,
+    pub(crate) signer: Arc<dyn ReceiptSigner>,
     /// Which site opened which scan, since the daemon started. Scans that the own controller opened
     /// are not among them: nobody else may use those.
     pub(crate) scans: Arc<Mutex<HashMap<TransferId, Name>>>,
@@ -83,6 +85,7 @@ pub(crate) fn router(parts: SiteParts) -> Router {
         .route("/transfers/{id}/{action}", post(act))
         .route("/scans", post(open_scan).layer(long()))
         .route("/scans/{id}", delete(release))
+        .route("/scans/{id}/receipt", post(countersign).layer(long()))
         .route("/scans/{id}/pages/{number}", get(page))
         .method_not_allowed_fallback(not_found);
     Router::new()
@@ -353,6 +356,28 @@ async fn release(
     })
     .await?;
     Ok(StatusCode::NO_CONTENT)
+}
+
+/// Countersigns a receipt of a transfer that reads from here, as far as it was seen from here.
+async fn countersign(
+    State(parts): State<SiteParts>,
+    Calling(site): Calling,
+    Path(id): Path<String>,
+    Body(body): Body<ReceiptBody>,
+) -> Reply<ReceiptSignature> {
+    blocking(move || {
+        let id = id_of(&id)?;
+        check_opener(&parts, &site, id)?;
+        let own = &parts.site.config.site;
+        if body.id != id || body.source.site != *own || body.target.site != site {
+            let title = "the receipt is not one of a transfer from here to the caller";
+            return Err(Problem::new(Exit::NotAuthorised, "receipt-differs", title));
+        }
+        check_as_source(&*parts.source, &body)?;
+        parts.signer.sign(&body, Role::Source)
+    })
+    .await
+    .map(Json)
 }
 
 /// Only the site that opened a scan gets its pages and may drop it. After a restart it has to open

@@ -10,6 +10,7 @@ use std::time::Duration;
 use penstock_api::limits::LimitRequest;
 use penstock_api::problem::{Exit, Problem};
 use penstock_api::proof::Document;
+use penstock_api::receipt::{ReceiptBody, ReceiptSignature};
 use penstock_api::rest::Action;
 use penstock_api::scan::{PageReply, ScanRequest};
 use penstock_api::site::{
@@ -27,6 +28,7 @@ use tokio_rustls::TlsConnector;
 
 use super::site::Site;
 use crate::http;
+use crate::receipt::check_countersignature;
 
 /// How long a connection may take.
 const CONNECT_DEADLINE: Duration = Duration::from_secs(5);
@@ -40,6 +42,8 @@ const SCAN_DEADLINE: Duration = Duration::from_secs(45);
 const WINDOW_BYTES: u32 = 8 << 20;
 /// How often an idle connection is asked whether it still lives, and how long it may take.
 const KEEP_ALIVE: Duration = Duration::from_secs(10);
+/// How long a source may take to compare a receipt with its pages: some 10 ms for each of them.
+const COUNTERSIGN_DEADLINE: Duration = Duration::from_secs(600);
 /// How long a digest list may take.
 const DIGESTS_DEADLINE: Duration = Duration::from_secs(3600);
 /// Longest error reply.
@@ -343,6 +347,22 @@ impl SiteClient for Sites {
         let call = Call { deadline: DIGESTS_DEADLINE, ..Call::new(site, Method::GET, path) };
         self.call_into(&call, out)?;
         Ok(())
+    }
+
+    fn countersign(&self, site: &Name, body: &ReceiptBody) -> Result<ReceiptSignature, Problem> {
+        let call = Call {
+            body: Some(http::encode(body)?),
+            deadline: COUNTERSIGN_DEADLINE,
+            ..Call::new(site, Method::POST, format!("/scans/{}/receipt", body.id))
+        };
+        let signature: ReceiptSignature = self.get(&call)?;
+        let pinned = self.site.trust.sites().into_iter().find(|(name, _)| name == site);
+        let (_, pinned) = pinned.ok_or_else(|| {
+            let title = format!("site `{site}` is not paired with this one");
+            Problem::new(Exit::NotAuthorised, "not-paired", title)
+        })?;
+        check_countersignature(body, &signature, pinned)?;
+        Ok(signature)
     }
 
     fn open_scan(&self, site: &Name, request: &ScanRequest) -> Result<RemoteScan, Problem> {

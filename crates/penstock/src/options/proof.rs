@@ -20,9 +20,17 @@ pub(crate) struct ProofArgs {
     /// crc32c, adler32. Costs one more read of all data at the target, mostly from memory
     #[arg(long, value_name = "LIST", value_delimiter = ',', requires = "write_digests")]
     also_digest: Vec<ChecksumKind>,
+    /// When it has ended, write its signed receipt here
+    #[arg(long, value_name = "FILE")]
+    receipt: Option<PathBuf>,
 }
 
 impl ProofArgs {
+    /// Where the receipt goes.
+    pub(crate) fn receipt(&self) -> Option<&Path> {
+        self.receipt.as_deref()
+    }
+
     /// What is asked for.
     ///
     /// # Errors
@@ -39,7 +47,7 @@ impl ProofArgs {
             let message = "--also-digest blake3: BLAKE3 is what --write-digests writes anyway";
             return Err(Failure::new(ExitCode::Usage, message).into());
         }
-        Ok(Proof { readback: self.readback, also_digests, receipt: false })
+        Ok(Proof { readback: self.readback, also_digests, receipt: self.receipt.is_some() })
     }
 }
 

@@ -13,6 +13,7 @@ use penstock_api::problem::{Exit, Problem};
 use penstock_api::site::OpenScan;
 use penstock_api::transfer::{PathText, TransferOptions};
 use penstock_controller::runner::{self, RunControl, RunFiles, RunOutcome, RunView};
+use penstock_proto::checksum::ChecksumKind;
 
 use super::client::{Ssh, Starting, note};
 use super::ends::{self, SourceEnd, SourceServer, TargetParts};
@@ -24,7 +25,7 @@ use super::message::{Begin, Begun, Door, Message, Open, Opened, Outcome, Role, R
 use super::{Remote, SshArgs};
 use crate::client::failure;
 use crate::copy::{
-    Copy, Job, SourceFacts, SourcePlace, State, TargetPlace, check_kind, scan_request,
+    Copy, Job, Papers, SourceFacts, SourcePlace, State, TargetPlace, check_kind, scan_request,
 };
 use crate::exit::{ExitCode, Failure};
 use crate::progress::Mode;
@@ -47,7 +48,7 @@ pub(crate) struct Wish {
     pub(crate) options: TransferOptions,
     pub(crate) ssh: SshArgs,
     pub(crate) mode: Mode,
-    pub(crate) digests: Option<PathBuf>,
+    pub(crate) papers: Papers,
 }
 
 /// Copies; blocks until it has ended or is interrupted.
@@ -281,6 +282,7 @@ impl Session {
             server,
             control: Arc::clone(&control),
             journal: journal.clone(),
+            also_digests: options.proof.also_digests.clone(),
             remote: self.wish.remote.clone(),
         };
         let link = Arc::clone(&self.link);
@@ -292,7 +294,7 @@ impl Session {
         let from = place.path.clone();
         let copy = Copy { from, to, options: options.clone(), state, control };
         starting.is_over();
-        copy.run(job, self.wish.mode, self.wish.digests.as_deref())
+        copy.run(job, self.wish.mode, &self.wish.papers)
     }
 
     /// The target is here.
@@ -347,7 +349,7 @@ impl Session {
         let to = place.path.clone();
         let copy = Copy { from, to, options: options.clone(), state, control };
         starting.is_over();
-        copy.run(job, self.wish.mode, self.wish.digests.as_deref())
+        copy.run(job, self.wish.mode, &self.wish.papers)
     }
 
     fn open_scan(&self, state: &State, dial: Option<Door>) -> anyhow::Result<Opened> {
@@ -412,6 +414,8 @@ struct Follower {
     control: Arc<RunControl>,
     /// Where the lists of the run go.
     journal: PathBuf,
+    /// Lists that the run makes besides that of digests.
+    also_digests: Vec<ChecksumKind>,
     remote: Remote,
 }
 
@@ -463,7 +467,14 @@ impl Follower {
         let files = RunFiles::of(&self.journal);
         let fetched = self
             .fetch(RunFile::Failures, &files.failures)
-            .and_then(|()| self.fetch(RunFile::Digests, &files.digests));
+            .and_then(|()| self.fetch(RunFile::Digests, &files.digests))
+            .and_then(|()| self.fetch(RunFile::Facts, &files.facts))
+            .and_then(|()| {
+                let mut kinds = self.also_digests.iter();
+                kinds.try_for_each(|kind| {
+                    self.fetch(RunFile::Checksums(*kind), &files.checksums(*kind))
+                })
+            });
         match fetched {
             Ok(()) => outcome,
             Err(problem) => RunOutcome::Failed(problem),

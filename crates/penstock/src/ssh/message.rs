@@ -13,6 +13,7 @@ use penstock_api::problem::Problem;
 use penstock_api::scan::{RootKind, ScanSummary};
 use penstock_api::site::OpenScan;
 use penstock_api::transfer::{FailedItem, PathText, Progress, TransferOptions};
+use penstock_proto::checksum::ChecksumKind;
 use penstock_proto::id::TransferId;
 use serde::{Deserialize, Serialize};
 
@@ -152,6 +153,8 @@ pub(super) enum Outcome {
 pub(super) enum RunFile {
     Failures,
     Digests,
+    Facts,
+    Checksums(ChecksumKind),
 }
 
 /// All that can be said.

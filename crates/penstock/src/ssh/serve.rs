@@ -321,6 +321,8 @@ impl Far {
         let path = match which {
             RunFile::Failures => files.failures,
             RunFile::Digests => files.digests,
+            RunFile::Facts => files.facts,
+            RunFile::Checksums(kind) => files.checksums(kind),
         };
         let part = read_part(&path, offset, PART_BYTES).unwrap_or_default();
         let _ = self.link.answer(&Message::Part, &part);

@@ -1,0 +1,228 @@
+//! Receipts: makes those of own transfers, and looks at what it is asked to countersign.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::Write as _;
+use std::path::Path;
+
+use penstock_api::problem::{Exit, Problem};
+use penstock_api::receipt::{
+    RECEIPT_VERSION, Receipt, ReceiptBody, ReceiptFacts, ReceiptSignature, Role, cannot_write,
+};
+use penstock_api::scan::{PageReply, ScanRequest, SourcePeer};
+use penstock_api::transfer::{FailedItem, PathText, Progress, TransferRequest, TransferState};
+use penstock_proto::id::TransferId;
+use penstock_proto::manifest::page_digest;
+
+use super::{Inner, TransferRecord, journal_of, now_seconds};
+use crate::runner::{RunFiles, RunOutcome, RunView};
+use crate::sites::SCAN_UNKNOWN;
+
+/// What a receipt says besides the ledger's facts.
+#[derive(Debug)]
+pub struct ReceiptParts<'a> {
+    /// What was asked for.
+    pub request: &'a TransferRequest,
+    /// Root of the data set within the target's store.
+    pub root: PathText,
+    /// How it ended.
+    pub state: TransferState,
+    /// How the command ends.
+    pub exit: Exit,
+    /// Seconds since 1970 of its submission.
+    pub submitted: u64,
+    /// Figures.
+    pub progress: &'a Progress,
+    /// The first failed items.
+    pub failures: &'a [FailedItem],
+    /// How the data was made durable, in words.
+    pub durable_by: &'a str,
+}
+
+/// What is to be signed of a run whose facts are in the journal at `journal`; `None` if it has left
+/// none, having ended before everything was tried.
+///
+/// # Errors
+/// The facts cannot be read.
+pub fn receipt_body(
+    journal: &Path,
+    parts: &ReceiptParts<'_>,
+) -> Result<Option<ReceiptBody>, Problem> {
+    let path = RunFiles::of(journal).facts;
+    let Ok(text) = fs::read(&path) else { return Ok(None) };
+    if text.is_empty() {
+        return Ok(None);
+    }
+    let facts: ReceiptFacts = serde_json::from_slice(&text).map_err(|cause| {
+        let title = format!("{} cannot be understood", path.display());
+        Problem::new(Exit::Fatal, "receipt", title).because(cause)
+    })?;
+    Ok(Some(ReceiptBody {
+        version: RECEIPT_VERSION,
+        program: format!("penstock {}", env!("CARGO_PKG_VERSION")),
+        id: parts.request.id,
+        state: parts.state,
+        exit: parts.exit,
+        source: parts.request.source.clone(),
+        target: parts.request.target.clone(),
+        root: parts.root.clone(),
+        options: serde_json::to_value(&parts.request.options)
+            .map_err(|error| cannot_write(&error))?,
+        submitted: parts.submitted,
+        ended: now_seconds(),
+        milliseconds: (parts.progress.seconds * 1000.0) as u64,
+        durable_by: parts.durable_by.to_owned(),
+        facts,
+        failures: parts.failures.to_vec(),
+        withheld: BTreeMap::new(),
+    }))
+}
+
+/// Writes a receipt for people to read and programs to check, whole or not at all.
+///
+/// # Errors
+/// The file cannot be written.
+pub fn write_receipt(path: &Path, receipt: &Receipt) -> Result<(), Problem> {
+    let mut text = serde_json::to_vec_pretty(receipt).map_err(|error| cannot_write(&error))?;
+    text.push(b'\n');
+    let temporary = path.with_extension("new");
+    let write = || -> std::io::Result<()> {
+        if let Some(parent) = path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
+            fs::create_dir_all(parent)?;
+        }
+        let mut file = File::create(&temporary)?;
+        file.write_all(&text)?;
+        file.sync_all()?;
+        fs::rename(&temporary, path)
+    };
+    write().map_err(|cause| {
+        let title = format!("the receipt `{}` cannot be written", path.display());
+        Problem::new(Exit::Fatal, "receipt", title).because(cause)
+    })
+}
+
+/// The scan that belongs to a request, submitted so many seconds after 1970.
+pub(super) fn scan_request(request: &TransferRequest, submitted: u64) -> ScanRequest {
+    ScanRequest {
+        transfer: request.id,
+        store: request.source.store.clone(),
+        root: request.source.path.clone(),
+        // What was accepted is sound.
+        slicing: request.options.slicing().unwrap_or_default(),
+        files_from: request.options.files_from.clone(),
+        select: request.options.select.settled(submitted),
+        metadata_ops_per_s: request.options.limits.metadata_ops_per_s,
+    }
+}
+
+/// Compares what a receipt says of a scan with the scan itself: the data set it names, and every
+/// page that was served. Reads all pages; blocks.
+///
+/// # Errors
+/// Code `receipt-differs`: it says something else; the scan is not known, or not complete.
+pub fn check_as_source(source: &dyn SourcePeer, body: &ReceiptBody) -> Result<(), Problem> {
+    let differs = |what: &str| {
+        let title = format!("the receipt of transfer {} names another {what}", body.id.short());
+        Problem::new(Exit::Refused, "receipt-differs", title)
+    };
+    let request = TransferRequest {
+        id: body.id,
+        source: body.source.clone(),
+        target: body.target.clone(),
+        options: serde_json::from_value(body.options.clone())
+            .map_err(|cause| differs("set of options than is known here").because(cause))?,
+    };
+    source
+        .open_scan(&scan_request(&request, body.submitted))
+        .map_err(|problem| differs("data set than was read").because(problem))?;
+    let mut manifest = blake3::Hasher::new();
+    for number in 0.. {
+        match source.page(body.id, number, 0)? {
+            PageReply::Page(encoded) => drop(manifest.update(&page_digest(&encoded).0)),
+            PageReply::NotYet => return Err(differs("scan: this one is not complete")),
+            PageReply::End(summary) => {
+                let same = body.facts.pages == number
+                    && summary.pages == number
+                    && body.facts.entries_found == summary.entries
+                    && body.facts.files_found == summary.files
+                    && body.facts.bytes_found == summary.bytes
+                    && body.facts.manifest_digest == manifest.finalize().to_hex().as_str();
+                return if same { Ok(()) } else { Err(differs("manifest than was served")) };
+            }
+        }
+    }
+    Ok(())
+}
+
+impl Inner {
+    /// Makes the receipt of a run that has ended for good, before anybody hears of its end. A
+    /// receipt that cannot be made is told in the log: the data is where it is all the same.
+    pub(super) fn make_receipt(&self, id: TransferId, outcome: &RunOutcome, seen: &RunView) {
+        let ended = match outcome {
+            RunOutcome::Done => (TransferState::Done, Exit::Done),
+            RunOutcome::Failed(problem) if problem.exit != Exit::Temporary => {
+                (TransferState::Failed, problem.exit)
+            }
+            _ => return,
+        };
+        let Some(record) = self.lock().live.get(&id).map(|live| live.record.clone()) else {
+            return;
+        };
+        if !record.request.options.proof.receipt {
+            return;
+        }
+        if let Err(problem) = self.sign_receipt(&record, ended, seen) {
+            tracing::error!(transfer = %id, %problem, "no receipt");
+        }
+    }
+
+    fn sign_receipt(
+        &self,
+        record: &TransferRecord,
+        (state, exit): (TransferState, Exit),
+        seen: &RunView,
+    ) -> Result<(), Problem> {
+        let parts = ReceiptParts {
+            request: &record.request,
+            root: record.root.clone().unwrap_or_default(),
+            state,
+            exit,
+            submitted: record.created,
+            progress: &seen.progress,
+            failures: &seen.failures,
+            durable_by: &seen.durable_by,
+        };
+        let journal = journal_of(&self.config.journal, record.id());
+        let Some(body) = receipt_body(&journal, &parts)? else { return Ok(()) };
+        let mut signatures = vec![self.parts.signer.sign(&body, Role::Target)?];
+        match self.sign_as_source(record, &body) {
+            Ok(signature) => signatures.push(signature),
+            Err(problem) => {
+                tracing::warn!(
+                    transfer = %record.id(), %problem,
+                    "the source did not countersign: the receipt has the target's signature alone"
+                );
+            }
+        }
+        write_receipt(&self.receipt_path(record.id()), &Receipt { receipt: body, signatures })
+    }
+
+    fn sign_as_source(
+        &self,
+        record: &TransferRecord,
+        body: &ReceiptBody,
+    ) -> Result<ReceiptSignature, Problem> {
+        let site = &record.request.source.site;
+        if *site == self.config.site {
+            return self.parts.signer.sign(body, Role::Source);
+        }
+        match self.parts.sites.countersign(site, body) {
+            // The source was restarted: it goes on with the same scan once it is opened again.
+            Err(problem) if problem.code == SCAN_UNKNOWN => {
+                self.parts.sites.open_scan(site, &scan_request(&record.request, record.created))?;
+                self.parts.sites.countersign(site, body)
+            }
+            reply => reply,
+        }
+    }
+}

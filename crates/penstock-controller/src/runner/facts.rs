@@ -1,0 +1,121 @@
+//! What a receipt says of a run: gathered from the ledger when it ends, page by page.
+
+use std::io::Read as _;
+use std::path::Path;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use penstock_api::heads::LedgerHead;
+use penstock_api::problem::Problem;
+use penstock_api::receipt::{CatalogueList, ReceiptFacts, Verified};
+use penstock_api::scan::ScanSummary;
+use penstock_api::transfer::Progress;
+use penstock_proto::digest::DigestKind;
+use penstock_proto::journal::DigestForm;
+
+use super::Run;
+use super::journal::{failed, write_lines};
+use super::outcome::{digests_of, listed_name};
+use crate::root::RootHasher;
+
+impl Run {
+    /// Gathers the facts and keeps them in the journal, for whoever signs the receipt.
+    pub(super) fn keep_facts(&self, head: &LedgerHead, scan: &ScanSummary) -> Result<(), Problem> {
+        let progress = self.control.view().progress;
+        let mut facts = ReceiptFacts {
+            pages: scan.pages,
+            entries_found: scan.entries,
+            files_found: scan.files,
+            bytes_found: scan.bytes,
+            files: progress.files,
+            bytes: progress.bytes,
+            skipped: progress.skipped,
+            failed: progress.errors,
+            verified: self.verified(&progress),
+            ..ReceiptFacts::default()
+        };
+        self.add_digests(head, &mut facts)?;
+        for kind in &self.options.proof.also_digests {
+            let path = self.files().checksums(*kind);
+            let (lines, list_digest) =
+                digest_of_list(&path).map_err(|cause| failed("read", &path, &cause))?;
+            facts.catalogue.push(CatalogueList { kind: *kind, lines, list_digest });
+        }
+        let path = self.files().facts;
+        write_lines(&path, |out| {
+            let text = serde_json::to_string(&facts).unwrap_or_default();
+            out.write_all(text.as_bytes()).map_err(|cause| failed("write", &path, &cause))
+        })
+    }
+
+    fn files(&self) -> super::RunFiles {
+        super::RunFiles::of(self.shared.journal().directory())
+    }
+
+    fn verified(&self, progress: &Progress) -> Vec<Verified> {
+        let (digest, until) = (self.options.digest, now_seconds());
+        let verified = |what: &str, bytes, bytes_direct| Verified {
+            what: what.to_owned(),
+            digest,
+            bytes,
+            bytes_direct,
+            until,
+        };
+        let mut all = vec![verified("arrival", progress.bytes, 0)];
+        if self.options.proof.reads_again() {
+            let what = if self.options.proof.readback { "readback" } else { "again" };
+            all.push(verified(what, self.proved.bytes, self.proved.bytes_direct));
+        }
+        all
+    }
+
+    fn add_digests(&self, head: &LedgerHead, facts: &mut ReceiptFacts) -> Result<(), Problem> {
+        let mut manifest = blake3::Hasher::new();
+        let mut root = RootHasher::new(self.shared.journal().directory());
+        let cannot = |cause: std::io::Error| {
+            failed("keep leaves in", self.shared.journal().directory(), &cause)
+        };
+        for page_head in &head.pages {
+            manifest.update(&page_head.digest.0);
+            if self.options.digest == DigestKind::Xxh3 {
+                continue;
+            }
+            let page = self.shared.read_page(page_head.page)?;
+            let log = self.shared.journal().read_log(page_head.page, page_head.log_bytes)?.0;
+            for digest in digests_of(&page, &log) {
+                let Ok(entry) = page.page.entry(digest.entry) else { continue };
+                if digest.form == DigestForm::Sparse {
+                    facts.sparse_files += 1;
+                    continue;
+                }
+                facts.root_bytes = facts.root_bytes.saturating_add(entry.size);
+                let name = listed_name(&page.page, entry, &self.spec.root);
+                root.add(digest.digest, &name).map_err(cannot)?;
+            }
+        }
+        facts.manifest_digest = manifest.finalize().to_hex().to_string();
+        facts.root_files = root.count();
+        if self.options.digest == DigestKind::Blake3 {
+            facts.root_digest = Some(root.finish().map_err(cannot)?.to_hex());
+        }
+        Ok(())
+    }
+}
+
+/// Lines and BLAKE3 of a list.
+fn digest_of_list(path: &Path) -> std::io::Result<(u64, String)> {
+    let mut list = std::fs::File::open(path)?;
+    let (mut hasher, mut lines) = (blake3::Hasher::new(), 0);
+    let mut buffer = vec![0; 64 << 10];
+    loop {
+        let length = list.read(&mut buffer)?;
+        if length == 0 {
+            return Ok((lines, hasher.finalize().to_hex().to_string()));
+        }
+        hasher.update(&buffer[..length]);
+        lines += buffer[..length].iter().filter(|byte| **byte == b'\n').count() as u64;
+    }
+}
+
+fn now_seconds() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}

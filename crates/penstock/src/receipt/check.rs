@@ -1,0 +1,275 @@
+//! `penstock receipt check`: what a receipt says holds, or it says what does not.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use penstock_api::receipt::{
+    RECEIPT_BYTES_MAX, RECEIPT_VERSION, Receipt, ReceiptBody, ReceiptSignature, Role,
+};
+use penstock_controller::root::RootHasher;
+use penstock_io::sys;
+use penstock_io::trust::{AuthorityFacts, read_authorities};
+use penstock_peer::verify::{Hashed, hash_tree};
+use penstock_proto::name;
+use penstock_proto::units::format_bytes;
+
+use super::{Signed, check_signature};
+use crate::exit::{self, ExitCode, Failure};
+
+/// Arguments of `penstock receipt check`.
+#[derive(clap::Args)]
+#[command(after_help = exit::help(&[
+    ExitCode::Done,
+    ExitCode::Usage,
+    ExitCode::SomeFailed,
+    ExitCode::Fatal,
+    ExitCode::Integrity,
+]))]
+pub(crate) struct CheckArgs {
+    /// The receipt
+    file: PathBuf,
+    /// Read this directory (or single file) and compare it with the root digest
+    #[arg(long, value_name = "DIR")]
+    against: Option<PathBuf>,
+    /// Believe only sites whose authority is in this file (`trust/authority.pem` of a site), or a
+    /// user's key given as 64 hexadecimal digits; may be given several times
+    #[arg(long, value_name = "CERT")]
+    trust: Vec<PathBuf>,
+}
+
+/// What is said of each thing that was checked.
+struct Findings {
+    wrong: u64,
+}
+
+impl Findings {
+    fn good(&self, what: &str) -> Result<(), Failure> {
+        exit::print(&format!("ok      {what}"))
+    }
+
+    fn note(&self, what: &str) -> Result<(), Failure> {
+        exit::print(&format!("note    {what}"))
+    }
+
+    fn wrong(&mut self, what: &str) -> Result<(), Failure> {
+        self.wrong += 1;
+        exit::print(&format!("WRONG   {what}"))
+    }
+}
+
+/// Runs the command; blocks until everything is checked.
+pub(super) fn run(args: &CheckArgs) -> anyhow::Result<ExitCode> {
+    let mut findings = Findings { wrong: 0 };
+    let trusted = Trusted::read(&args.trust)?;
+    let (receipt, body) = match read(&args.file)? {
+        Ok(read) => read,
+        Err(why) => {
+            findings.wrong(&format!("form: {why}"))?;
+            return Ok(ExitCode::Integrity);
+        }
+    };
+    let said = &receipt.receipt;
+    findings.good(&format!(
+        "form: receipt of transfer {}, {} -> {}: {} files, {}, {} failed",
+        said.id.short(),
+        said.source,
+        said.target,
+        said.facts.files,
+        format_bytes(said.facts.bytes),
+        said.facts.failed
+    ))?;
+    for signature in &receipt.signatures {
+        signature_of(&mut findings, &trusted, said, &body, signature)?;
+    }
+    who_signed(&mut findings, said, &receipt.signatures)?;
+    if let Some(directory) = &args.against {
+        against(&mut findings, said, directory)?;
+    }
+    Ok(if findings.wrong == 0 { ExitCode::Done } else { ExitCode::Integrity })
+}
+
+/// The receipt, and its body as it stands in the JSON; or why it is none.
+type Read = Result<(Receipt, serde_json::Value), String>;
+
+fn read(path: &Path) -> anyhow::Result<Read> {
+    let failed = |error| Failure::io(format!("read `{}`", path.display()), error);
+    if fs::metadata(path).map_err(failed)?.len() > RECEIPT_BYTES_MAX as u64 {
+        return Ok(Err("it is too long".to_owned()));
+    }
+    let text = fs::read(path).map_err(failed)?;
+    let value: serde_json::Value = match serde_json::from_slice(&text) {
+        Ok(value) => value,
+        Err(error) => return Ok(Err(format!("it is not JSON: {error}"))),
+    };
+    let body = value.get("receipt").cloned().unwrap_or_default();
+    let receipt: Receipt = match serde_json::from_value(value) {
+        Ok(receipt) => receipt,
+        Err(error) => return Ok(Err(format!("it is not a receipt: {error}"))),
+    };
+    if receipt.receipt.version != RECEIPT_VERSION {
+        return Ok(Err(format!("version {} is not known here", receipt.receipt.version)));
+    }
+    // What is signed is what stands there, not what we would read into it.
+    match serde_json::to_value(&receipt.receipt) {
+        Ok(said) if said == body => Ok(Ok((receipt, body))),
+        _ => Ok(Err("it holds values that receipts do not hold".to_owned())),
+    }
+}
+
+/// Whom to believe.
+struct Trusted {
+    authorities: Vec<AuthorityFacts>,
+    keys: Vec<String>,
+}
+
+impl Trusted {
+    fn read(given: &[PathBuf]) -> anyhow::Result<Self> {
+        let mut trusted = Self { authorities: Vec::new(), keys: Vec::new() };
+        for path in given {
+            let text = path.to_string_lossy();
+            if text.len() == 64 && text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+                trusted.keys.push(text.to_lowercase());
+                continue;
+            }
+            let authorities = read_authorities(path).map_err(|error| {
+                let message = format!("`{}` holds no site's authority", path.display());
+                Failure::new(ExitCode::Usage, message).caused_by(error)
+            })?;
+            trusted.authorities.extend(authorities);
+        }
+        Ok(trusted)
+    }
+
+    fn is_empty(&self) -> bool {
+        self.authorities.is_empty() && self.keys.is_empty()
+    }
+
+    fn covers(&self, signature: &ReceiptSignature, signed: &Signed) -> bool {
+        match signed.authority {
+            Some(fingerprint) => self
+                .authorities
+                .iter()
+                .any(|facts| facts.site == signature.site && facts.fingerprint == fingerprint),
+            None => self.keys.contains(&signature.key),
+        }
+    }
+}
+
+fn signature_of(
+    findings: &mut Findings,
+    trusted: &Trusted,
+    said: &ReceiptBody,
+    body: &serde_json::Value,
+    signature: &ReceiptSignature,
+) -> Result<(), Failure> {
+    let role = match signature.role {
+        Role::Source => "source",
+        Role::Target => "target",
+    };
+    let who = format!("signature of the {role}, site `{}`", signature.site);
+    let expected = match signature.role {
+        Role::Source => &said.source.site,
+        Role::Target => &said.target.site,
+    };
+    if signature.site != *expected {
+        return findings.wrong(&format!("{who}: the {role} is site `{expected}`"));
+    }
+    let signed = match check_signature(body, signature) {
+        Ok(signed) => signed,
+        Err(why) => return findings.wrong(&format!("{who}: {why}")),
+    };
+    let by = match &signed.authority {
+        Some(fingerprint) => format!("certified by the authority {fingerprint}"),
+        None => format!("by a user's key {} that no site certifies", signature.key),
+    };
+    if trusted.is_empty() {
+        findings.good(&format!("{who}: sound, {by}"))?;
+        return findings.note(&format!(
+            "whether that is `{}`, you must know: give its certificate with --trust",
+            signature.site
+        ));
+    }
+    if trusted.covers(signature, &signed) {
+        findings.good(&format!("{who}: sound, {by}, which you trust"))
+    } else {
+        findings.wrong(&format!("{who}: {by}, which is not among those of --trust"))
+    }
+}
+
+/// Whether both sides have signed.
+fn who_signed(
+    findings: &mut Findings,
+    said: &ReceiptBody,
+    signatures: &[ReceiptSignature],
+) -> Result<(), Failure> {
+    let signed = |role: Role| signatures.iter().any(|signature| signature.role == role);
+    if !signed(Role::Target) {
+        findings.wrong(&format!("the target, site `{}`, has not signed", said.target.site))?;
+    }
+    if !signed(Role::Source) {
+        findings.note(&format!(
+            "the source, site `{}`, has not signed: what was sent is the target's word",
+            said.source.site
+        ))?;
+    }
+    let mut keys = signatures.iter().map(|signature| &signature.key);
+    if signatures.len() == 2 && keys.next() == keys.next() {
+        findings.note("both signatures are by one key: source and target were one hand")?;
+    }
+    Ok(())
+}
+
+/// Computes the root digest of what is there now.
+fn against(findings: &mut Findings, said: &ReceiptBody, path: &Path) -> anyhow::Result<()> {
+    let Some(expected) = &said.facts.root_digest else {
+        findings.wrong("content: the receipt has no root digest, for XXH3 gives none of files")?;
+        return Ok(());
+    };
+    if said.facts.sparse_files > 0 {
+        findings.note(&format!(
+            "content: {} files with holes have no standard digest and are not in the root digest",
+            said.facts.sparse_files
+        ))?;
+    }
+    let mut root = RootHasher::new(&std::env::temp_dir());
+    let mut bytes = 0;
+    let mut problem = None;
+    let workers = sys::available_cpus().clamp(2, 32);
+    let hashed = hash_tree(path, workers, &mut |found: Hashed<'_>| match found {
+        Hashed::File { path, digest, size } => {
+            bytes += size;
+            if let Err(error) = root.add(digest, path) {
+                problem.get_or_insert(error);
+            }
+        }
+        Hashed::Unreadable { path, why } => {
+            let message = format!("`{}`: {why}", name::escape(path));
+            problem.get_or_insert(std::io::Error::other(message));
+        }
+    });
+    hashed.map_err(|error| {
+        Failure::new(ExitCode::Fatal, format!("cannot read `{}`", path.display())).caused_by(error)
+    })?;
+    if let Some(error) = problem {
+        let message = format!("`{}` could not be read whole", path.display());
+        return Err(Failure::new(ExitCode::SomeFailed, message).caused_by(error).into());
+    }
+    let files = root.count();
+    let found = root.finish().map_err(|error| Failure::io("sort the leaves", error))?.to_hex();
+    let there = format!("{files} files, {}", format_bytes(bytes));
+    if found == *expected {
+        findings.good(&format!("content: `{}` has the root digest: {there}", path.display()))?;
+        return Ok(());
+    }
+    findings.wrong(&format!(
+        "content: `{}` is not what was received: {there}, root digest {found}; the receipt says {} \
+         files, {}, {expected}",
+        path.display(),
+        said.facts.root_files,
+        format_bytes(said.facts.root_bytes)
+    ))?;
+    if said.facts.skipped > 0 {
+        findings.note("content: what --sync left as it was is not in the root digest")?;
+    }
+    Ok(())
+}
