@@ -1,5 +1,5 @@
-//! The one door to the project's own checks: `cargo xtask verify | fix | tidy | fuzz | bench |
-//! lab`.
+//! The one door to the project's own checks: `cargo xtask verify | fix | reference | man | tidy |
+//! fuzz | bench | lab`.
 //!
 //! `verify` writes nothing but build products and is what every gate runs; `fix` repairs what a
 //! machine can repair. Each step says its name before and its duration after; all steps run, and
@@ -11,6 +11,7 @@ mod bench;
 mod fuzz;
 mod lab;
 mod layers;
+mod reference;
 mod source;
 mod step;
 mod tidy;
@@ -25,9 +26,11 @@ use step::Steps;
 const HELP: &str = "\
 Usage: cargo xtask <COMMAND>
 
-  verify [STEP...]  checks everything, or the steps named: format tidy clippy test docs deny fuzz
-                    bench
+  verify [STEP...]  checks everything, or the steps named: format tidy clippy test reference docs
+                    deny fuzz bench
   fix               formats, and applies what clippy suggests
+  reference         writes docs/reference.md from the program
+  man DIR           writes a man page for each command into DIR
   tidy              only the limits on sizes of lines, functions and files, and on who uses whom
   fuzz [SECONDS]    runs every fuzz target for so many seconds each (default 10)
   bench [ARG...]    builds a release, and compares it with the rivals that are installed;
@@ -38,7 +41,8 @@ Usage: cargo xtask <COMMAND>
 Exit codes: 0 all steps passed, 1 a step failed, 2 wrong command line";
 
 /// The steps of `verify`, in the order they run.
-const STEPS: [&str; 8] = ["format", "tidy", "clippy", "test", "docs", "deny", "fuzz", "bench"];
+const STEPS: [&str; 9] =
+    ["format", "tidy", "clippy", "test", "reference", "docs", "deny", "fuzz", "bench"];
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -46,6 +50,8 @@ fn main() -> ExitCode {
     let result = match words.as_slice() {
         ["verify", steps @ ..] => verify(steps),
         ["fix"] => fix(),
+        ["reference"] => reference::write(&root()),
+        ["man", directory] => reference::man(&root(), directory),
         ["tidy"] => Steps::all().run("tidy", || tidy::check(&root())).finish(),
         ["fuzz"] => Steps::all().run("fuzz", || fuzz::smoke(&root(), 10)).finish(),
         ["fuzz", seconds] => match seconds.parse() {
@@ -86,6 +92,7 @@ fn verify(steps: &[&str]) -> anyhow::Result<()> {
             cargo(&[&clippy[..], &deny_warnings].concat(), &[])
         })
         .run("test", || cargo(&["test", "--workspace", "--locked", "--no-fail-fast"], &[]))
+        .run("reference", || reference::check(&root))
         .run("docs", || {
             let doc = ["doc", "--workspace", "--no-deps", "--locked"];
             cargo(&doc, &[("RUSTDOCFLAGS", "-D warnings")])

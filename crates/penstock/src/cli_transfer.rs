@@ -169,14 +169,6 @@ struct SubmitArgs {
     /// When it has ended, write the digests of all files here, for `b3sum --check`
     #[arg(long, value_name = "FILE", requires = "wait")]
     write_digests: Option<PathBuf>,
-    #[command(flatten)]
-    update: UpdateArgs,
-    #[command(flatten)]
-    select: SelectArgs,
-    #[command(flatten)]
-    proof: ProofArgs,
-    #[command(flatten)]
-    limits: LimitArgs,
     /// For experts, automatic is right for nearly all: exactly so many lanes, 1 to 1024
     #[arg(long, value_name = "N", conflicts_with = "max_lanes",
         value_parser = clap::value_parser!(u32).range(1..=i64::from(LANES_MAX)))]
@@ -194,6 +186,15 @@ struct SubmitArgs {
     /// Print JSON Lines
     #[arg(long)]
     json: bool,
+    // Groups with headings of their own, behind all that have none.
+    #[command(flatten)]
+    update: UpdateArgs,
+    #[command(flatten)]
+    select: SelectArgs,
+    #[command(flatten)]
+    proof: ProofArgs,
+    #[command(flatten)]
+    limits: LimitArgs,
 }
 
 pub(crate) fn parse_digest(text: &str) -> Result<DigestKind, String> {

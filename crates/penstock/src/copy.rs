@@ -70,6 +70,13 @@ pub(crate) struct CopyArgs {
     /// Write the digests of all files here, for `b3sum --check`
     #[arg(long, value_name = "FILE")]
     write_digests: Option<PathBuf>,
+    /// Show progress though standard error is no terminal: a line every 10 s
+    #[arg(short = 'P', long)]
+    progress: bool,
+    /// Print JSON Lines
+    #[arg(long)]
+    json: bool,
+    // Groups with headings of their own, behind all that have none.
     #[command(flatten)]
     update: UpdateArgs,
     #[command(flatten)]
@@ -82,12 +89,6 @@ pub(crate) struct CopyArgs {
     limits: LimitArgs,
     #[command(flatten)]
     cpus: CpuArgs,
-    /// Show progress though standard error is no terminal: a line every 10 s
-    #[arg(short = 'P', long)]
-    progress: bool,
-    /// Print JSON Lines
-    #[arg(long)]
-    json: bool,
 }
 
 /// Runs the command; blocks until the copy has ended or is interrupted.

@@ -15,13 +15,14 @@ mod http;
 mod options;
 mod progress;
 mod receipt;
+mod reference;
 mod ssh;
 mod verify;
 mod wiring;
 
 use std::process;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory as _, Parser, Subcommand};
 
 /// Moves data sets between sites: fast, always verified, resumable.
 #[derive(Parser)]
@@ -44,6 +45,14 @@ enum Command {
     Dataset(dataset::DatasetArgs),
     Verify(verify::VerifyArgs),
     Receipt(receipt::ReceiptArgs),
+    Completions(reference::CompletionsArgs),
+    #[command(hide = true)]
+    Reference(reference::ReferenceArgs),
+}
+
+/// The whole command line, to be described.
+fn command() -> clap::Command {
+    Cli::command()
 }
 
 fn main() -> process::ExitCode {
@@ -57,6 +66,8 @@ fn main() -> process::ExitCode {
         Command::Dataset(args) => dataset::run(args),
         Command::Verify(args) => verify::run(&args),
         Command::Receipt(args) => receipt::run(&args),
+        Command::Completions(args) => reference::completions(&args, command()),
+        Command::Reference(args) => reference::run(&args, command()),
     };
     exit::finish(result)
 }

@@ -10,6 +10,7 @@ use crate::exit::{ExitCode, Failure};
 
 /// What `copy` and `transfer submit` are asked to prove.
 #[derive(clap::Args)]
+#[command(next_help_heading = "Proof")]
 pub(crate) struct ProofArgs {
     /// When all is durable, read every file again from storage, past the page cache, and compare it
     /// with its digest; what is not right is fetched again

@@ -1,0 +1,249 @@
+//! What is written from the command line's own definition: the reference, man pages, completions.
+
+use std::fs;
+use std::io::Write as _;
+use std::path::PathBuf;
+
+use clap::{Arg, Command};
+use clap_complete::Shell;
+
+use crate::exit::{self, ExitCode, Failure};
+
+/// Prints a script that completes commands and options in a shell
+///
+/// Bash: `penstock completions bash > /etc/bash_completion.d/penstock`, or below
+/// `~/.local/share/bash-completion/completions/`. Zsh: into a directory of `$fpath`, as
+/// `_penstock`. Fish: `~/.config/fish/completions/penstock.fish`.
+#[derive(clap::Args)]
+pub(crate) struct CompletionsArgs {
+    /// The shell
+    #[arg(value_enum)]
+    shell: Shell,
+}
+
+/// Writes the reference, or man pages, for `cargo xtask reference` and packages
+#[derive(clap::Args)]
+pub(crate) struct ReferenceArgs {
+    /// Write a man page for each command into this directory, instead of printing the reference
+    #[arg(long, value_name = "DIR")]
+    man: Option<PathBuf>,
+}
+
+/// Prints the completions of a shell.
+///
+/// # Errors
+/// Standard output cannot be written.
+pub(crate) fn completions(
+    args: &CompletionsArgs,
+    mut command: Command,
+) -> anyhow::Result<ExitCode> {
+    let mut script = Vec::new();
+    clap_complete::generate(args.shell, &mut command, "penstock", &mut script);
+    exit::print(String::from_utf8_lossy(&script).trim_end())?;
+    Ok(ExitCode::Done)
+}
+
+/// Prints the reference, or writes man pages.
+///
+/// # Errors
+/// The output cannot be written.
+pub(crate) fn run(args: &ReferenceArgs, mut command: Command) -> anyhow::Result<ExitCode> {
+    // Options that hold for all commands are then at each of them.
+    command.build();
+    match &args.man {
+        Some(directory) => {
+            fs::create_dir_all(directory)
+                .map_err(|error| Failure::io(format!("make `{}`", directory.display()), error))?;
+            for (names, command) in commands(&command) {
+                let name = names.join("-");
+                let path = directory.join(format!("{name}.1"));
+                let man = clap_mangen::Man::new(command.clone());
+                let mut page = Vec::new();
+                man.render(&mut page)?;
+                fs::File::create(&path)
+                    .and_then(|mut file| file.write_all(&page))
+                    .map_err(|error| Failure::io(format!("write `{}`", path.display()), error))?;
+            }
+        }
+        None => exit::print(markdown(&command).trim_end())?,
+    }
+    Ok(ExitCode::Done)
+}
+
+/// A command and all below it that people use, each with its name from the program on.
+fn commands(root: &Command) -> Vec<(Vec<String>, &Command)> {
+    fn collect<'a>(
+        command: &'a Command,
+        above: &[String],
+        all: &mut Vec<(Vec<String>, &'a Command)>,
+    ) {
+        let names = [above, &[command.get_name().to_owned()]].concat();
+        all.push((names.clone(), command));
+        for inner in command.get_subcommands() {
+            if !inner.is_hide_set() && inner.get_name() != "help" {
+                collect(inner, &names, all);
+            }
+        }
+    }
+    let mut all = Vec::new();
+    collect(root, &[], &mut all);
+    all
+}
+
+/// The reference of every command as Markdown.
+fn markdown(root: &Command) -> String {
+    let mut text = String::from(
+        "# Reference\n\n\
+         Every command and option, written from the program by `cargo xtask reference`: change the \
+         code, not\nthis file. `docs/guide.md` explains with examples; `penstock COMMAND --help` \
+         prints the same.\n",
+    );
+    for (names, command) in commands(root) {
+        text.push_str(&format!("\n## `{}`\n", names.join(" ")));
+        let about = command.get_long_about().or_else(|| command.get_about());
+        if let Some(about) = about {
+            text.push_str(&format!("\n{about}\n"));
+        }
+        let usage = command.clone().render_usage().to_string();
+        let usage = usage.trim_start_matches("Usage:").trim();
+        text.push_str(&format!("\n```\n{usage}\n```\n"));
+        arguments(command, &mut text);
+        // The codes are the same for all.
+        if names.len() == 1
+            && let Some(after) = command.get_after_help()
+        {
+            text.push_str(&format!("\n```\n{after}\n```\n"));
+        }
+    }
+    text
+}
+
+fn arguments(command: &Command, text: &mut String) {
+    let shown =
+        |arg: &&Arg| !arg.is_hide_set() && !matches!(arg.get_id().as_str(), "help" | "version");
+    let (places, options): (Vec<&Arg>, Vec<&Arg>) =
+        command.get_arguments().filter(shown).partition(|arg| arg.is_positional());
+    let mut headings: Vec<&str> = Vec::new();
+    for arg in &options {
+        let heading = arg.get_help_heading().unwrap_or("Options");
+        if !headings.contains(&heading) {
+            headings.push(heading);
+        }
+    }
+    headings.sort_by_key(|heading| *heading != "Options");
+    table("Arguments", &places, text);
+    for heading in headings {
+        let of = |arg: &&&Arg| arg.get_help_heading().unwrap_or("Options") == heading;
+        let group: Vec<&Arg> = options.iter().filter(of).copied().collect();
+        table(heading, &group, text);
+    }
+}
+
+fn table(heading: &str, args: &[&Arg], text: &mut String) {
+    if args.is_empty() {
+        return;
+    }
+    text.push_str(&format!("\n| {heading} | default | what |\n|---|---|---|\n"));
+    for arg in args {
+        let defaults: Vec<_> =
+            arg.get_default_values().iter().map(|value| value.to_string_lossy()).collect();
+        let switch = !arg.get_action().takes_values();
+        let default = if switch || defaults.is_empty() {
+            String::new()
+        } else {
+            format!("`{}`", defaults.join(" "))
+        };
+        let line = format!("| `{}` | {default} | {} |\n", cell(&name_of(arg)), cell(&what(arg)));
+        text.push_str(&line);
+    }
+}
+
+/// As it is typed: `-P, --progress`, `--digest DIGEST`, `<SRC>`.
+fn name_of(arg: &Arg) -> String {
+    if arg.is_positional() {
+        return arg.to_string();
+    }
+    let short = arg.get_short().map(|short| format!("-{short}"));
+    let long = arg.get_long().map(|long| format!("--{long}"));
+    let names: Vec<_> = short.into_iter().chain(long).collect();
+    let mut text = names.join(", ");
+    if arg.get_action().takes_values() {
+        for value in arg.get_value_names().unwrap_or_default() {
+            text.push_str(&format!(" {value}"));
+        }
+    }
+    text
+}
+
+fn what(arg: &Arg) -> String {
+    let help = arg.get_long_help().or_else(|| arg.get_help());
+    let mut text = help.map(ToString::to_string).unwrap_or_default().replace('\n', " ");
+    let values: Vec<_> = arg
+        .get_possible_values()
+        .iter()
+        .filter(|value| !value.is_hide_set())
+        .map(|value| match value.get_help() {
+            Some(help) => format!("`{}`: {help}", value.get_name()),
+            None => format!("`{}`", value.get_name()),
+        })
+        .collect();
+    if arg.get_action().takes_values() && !values.is_empty() {
+        let described = arg.get_possible_values().iter().any(|value| value.get_help().is_some());
+        text.push_str(&format!(". One of {}", values.join(if described { "; " } else { ", " })));
+    }
+    if let Some(variable) = arg.get_env() {
+        text.push_str(&format!(". Environment: `{}`", variable.to_string_lossy()));
+    }
+    text
+}
+
+/// A bar would end the cell.
+fn cell(text: &str) -> String {
+    text.replace('|', "\\|")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Promise: each command and option that people may use has its line in the reference and its
+    /// man page, with what it is for; hidden ones have none.
+    #[test]
+    fn every_option_has_a_line_and_a_text() {
+        let mut command = crate::command();
+        command.build();
+        let text = markdown(&command);
+        for (names, command) in commands(&command) {
+            assert!(text.contains(&format!("\n## `{}`\n", names.join(" "))), "{names:?}");
+            assert!(command.get_about().is_some(), "{names:?} says nothing of itself");
+            for arg in command.get_arguments().filter(|arg| !arg.is_hide_set()) {
+                assert!(arg.get_help().is_some(), "{names:?}: `{arg}` says nothing of itself");
+                // A heading holds for all that stands behind it in a struct.
+                let common = matches!(arg.get_id().as_str(), "json" | "progress" | "wait");
+                assert!(!common || arg.get_help_heading().is_none(), "{names:?}: `{arg}`");
+            }
+        }
+        for option in ["--bwlimit RATE", "--exclude GLOB", "-x, --one-file-system"] {
+            assert!(text.contains(option), "{option}");
+        }
+        assert!(!text.contains("penstock ssh-serve"));
+        let work = tempfile::tempdir().unwrap();
+        let args = ReferenceArgs { man: Some(work.path().to_owned()) };
+        run(&args, crate::command()).unwrap();
+        let page = fs::read_to_string(work.path().join("penstock-transfer-submit.1")).unwrap();
+        assert!(
+            page.contains(".TH penstock-transfer-submit 1") && page.contains("bwlimit"),
+            "{page}"
+        );
+    }
+
+    /// Promise: a completion script knows the options.
+    #[test]
+    fn completions_know_the_options() {
+        for shell in [Shell::Bash, Shell::Zsh, Shell::Fish] {
+            let mut script = Vec::new();
+            clap_complete::generate(shell, &mut crate::command(), "penstock", &mut script);
+            assert!(String::from_utf8(script).unwrap().contains("bwlimit"), "{shell}");
+        }
+    }
+}
