@@ -14,7 +14,7 @@ build: ## Builds target/release/penstock
 static: ## Builds a penstock that needs no C library of its host, for copies over ssh
 	@scripts/setup.sh build
 	@. scripts/env.sh; host=$$(rustc -vV | sed -n 's/^host: //p'); \
-		RUSTFLAGS='-C target-feature=+crt-static' \
+		RUSTFLAGS='-C target-feature=+crt-static' CARGO_PROFILE_RELEASE_STRIP=symbols \
 		cargo build --release --locked --package penstock --target "$$host" && \
 		echo "target/$$host/release/penstock"
 

@@ -331,8 +331,11 @@ fn a_full_target_is_said_and_resumed() {
 fn lists_of_the_far_end_come_here() {
     let host = installed();
     make_tree(&host.path("local/tree"));
-    let arguments = ["tree/", &host.remote("there"), "--write-digests", "list"];
+    let digests = ["--write-digests", "list", "--also-digest", "md5"];
+    let arguments = [["tree/", &host.remote("there")].as_slice(), &digests].concat();
     assert_done(host.run(&arguments));
+    let sums = fs::read_to_string(host.path("local/list.md5")).unwrap();
+    assert_eq!(sums.lines().count(), 202, "{sums}");
     let list = fs::read_to_string(host.path("local/list")).unwrap();
     assert_eq!(list.lines().count(), 202, "{list}");
     let missing = "large\nno such file\n";

@@ -454,4 +454,58 @@ mod tests {
         assert_eq!(lane.peer_addr().unwrap(), dialled.local_addr().unwrap());
         assert!(listening.connections.try_recv().is_err());
     }
+
+    /// Whether a lane opens from `target` to `source`, each with the keys given, over a connection
+    /// that the source dials.
+    fn opens(source: &Keys, target: &Keys) -> bool {
+        use penstock_proto::digest::DigestKind;
+        use penstock_proto::frame::{Framing, Hello, PROTOCOL_VERSION, PROTOCOL_VERSION_MIN};
+        let options = SocketOptions::default();
+        let listening = Listening::new();
+        let door = listening.open(IpAddr::from(Ipv4Addr::LOCALHOST), None).unwrap();
+        let (address, token) = (door.addresses[0], token_of(&door).unwrap());
+        let config = source.server_config().unwrap();
+        let peer = source.peer().clone();
+        let served = std::thread::spawn(move || {
+            let options = SocketOptions::default();
+            let tcp = dial(address, &token, PROBE_MAX, &options).unwrap().into_tcp();
+            let pending = net::accept_blocking(tcp, &config, HELLO_MAX, &options);
+            pending.and_then(|pending| pending.welcome(PROTOCOL_VERSION, &peer)).is_ok()
+        });
+        let hello = Hello {
+            protocol: (PROTOCOL_VERSION_MIN, PROTOCOL_VERSION),
+            lane: penstock_proto::id::LaneId(1),
+            transfer: TransferId([1; 16]),
+            framing: Framing::Tls,
+            digest: DigestKind::Blake3,
+            capability: Vec::new(),
+        };
+        let tcp = listening.connections.recv_timeout(TOKEN_MAX).unwrap();
+        let config = (target.lane_config().unwrap())(&target.other).unwrap();
+        let lane = Dialled::over(tcp, address, HELLO_MAX, &options).unwrap().open(
+            &config,
+            &target.other,
+            &hello,
+        );
+        served.join().unwrap() && lane.is_ok()
+    }
+
+    /// D4: the name of an end is nothing: only the authority that came over ssh counts, at either
+    /// end, also where the source dials.
+    #[test]
+    fn d4_an_impostor_of_the_same_name_is_refused() {
+        let end = |own: fn() -> Result<Name, Problem>, other: fn() -> Result<Name, Problem>| {
+            Keys::new(own().unwrap(), other().unwrap()).unwrap()
+        };
+        let (here, there) = (end(local, far), end(far, local));
+        here.trust(&there.certificate()).unwrap();
+        there.trust(&here.certificate()).unwrap();
+        assert!(opens(&here, &there));
+        assert!(opens(&there, &here));
+        let impostor = end(far, local);
+        impostor.trust(&here.certificate()).unwrap();
+        assert!(!opens(&here, &impostor), "as the target");
+        assert!(!opens(&impostor, &here), "as the source");
+        here.trust(&impostor.certificate()).unwrap_err();
+    }
 }
