@@ -332,7 +332,8 @@ fn lists_of_the_far_end_come_here() {
     let host = installed();
     make_tree(&host.path("local/tree"));
     let digests = ["--write-digests", "list", "--also-digest", "md5"];
-    let arguments = [["tree/", &host.remote("there")].as_slice(), &digests].concat();
+    let there = host.remote("there");
+    let arguments = [["tree/", &there].as_slice(), &digests].concat();
     assert_done(host.run(&arguments));
     let sums = fs::read_to_string(host.path("local/list.md5")).unwrap();
     assert_eq!(sums.lines().count(), 202, "{sums}");
