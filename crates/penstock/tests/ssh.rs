@@ -347,3 +347,27 @@ fn lists_of_the_far_end_come_here() {
     tool("cmp", &[&host.path("local/tree/large"), &host.path("some/large")]);
     host.assert_nothing_left();
 }
+
+/// Promise: options mean the same over ssh: what is chosen at the source, what is left alone at the
+/// target, and a receipt that can be checked.
+#[test]
+fn options_go_with_the_copy() {
+    let host = installed();
+    make_tree(&host.path("local/tree"));
+    let to = host.remote("there");
+    let receipt = ["--receipt", "receipt.json", "--sync"];
+    for (from, to) in [("tree/", to.as_str()), (&format!("{to}/"), "back")] {
+        assert_done(host.run(&[from, to, "--exclude", "sub"]));
+        let ended = assert_done(host.run(&[[from, to].as_slice(), &receipt].concat()));
+        assert_eq!((ended.figure("files"), ended.figure("skipped")), (200, 2), "{}", ended.last);
+        let again = assert_done(host.run(&[[from, to].as_slice(), &receipt].concat()));
+        assert_eq!(again.figure("bytes_verified"), 0, "{}", again.last);
+        let mut check = std::process::Command::new(common_crash::BINARY);
+        check.args(["receipt", "check", "receipt.json"]);
+        host.place(&mut check);
+        Run::spawn(&mut check).end().expect(0);
+    }
+    assert!(!host.path("there/sub/nothing").exists());
+    assert_same_tree(&host.path("local/tree"), &host.path("local/back"));
+    host.assert_nothing_runs();
+}
