@@ -75,12 +75,17 @@ want_packages() {
     if [ "$1" != build ]; then
         want mkfs.xfs xfsprogs
         want mkfs.ext4 e2fsprogs
+        want mkfs.btrfs btrfs-progs
         want losetup mount
         want mount mount
         want ip iproute2
         want sshd openssh-server
         want ssh openssh-client
         want find findutils
+        want rsync rsync
+        want setfacl acl
+        want setfattr attr
+        want getcap libcap2-bin
         want python3 python3
         want diff diffutils
         want rsync rsync

@@ -5,9 +5,10 @@
 use libfuzzer_sys::fuzz_target;
 use penstock_engine::page::PageLedger;
 use penstock_engine::slice::{Piece, slice};
+use penstock_proto::attributes::{XATTRS_BYTES_MAX, class_of};
 use penstock_proto::digest::DigestKind;
 use penstock_proto::journal::Incarnation;
-use penstock_proto::manifest::{PAGE_PIECES_MAX, Page, page_digest};
+use penstock_proto::manifest::{EntryKind, PAGE_PIECES_MAX, Page, page_digest};
 use penstock_proto::name;
 
 fuzz_target!(|bytes: &[u8]| {
@@ -15,7 +16,14 @@ fuzz_target!(|bytes: &[u8]| {
     assert_eq!(page.encode(), bytes);
     for entry in page.entries() {
         name::check_relative(&page.path(entry)).unwrap();
-        assert!(!page.link(entry).contains(&0));
+        match entry.kind {
+            EntryKind::HardLink => name::check_relative(page.link(entry)).unwrap(),
+            _ => assert!(!page.link(entry).contains(&0)),
+        }
+        for (name, value) in page.xattrs(entry) {
+            assert!(class_of(name).is_some() && value.len() <= XATTRS_BYTES_MAX);
+        }
+        assert!(page.user(entry.owner.uid).is_none_or(|name| !name.is_empty()));
     }
     let pieces = slice(&page);
     // A large file has a finish piece beside its extents.

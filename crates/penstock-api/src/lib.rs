@@ -8,6 +8,7 @@
 //! | [`update`] | the same: how what is at the target already is treated |
 //! | [`limits`] | users, and who moves their data: how much of the world it may use |
 //! | [`select`] | users and a source site: what of a source belongs to a data set |
+//! | [`preserve`] | all of them: which attributes are kept, and which were not |
 //! | [`scan`] | a target's controller and a source site: open a data set, pull its pages |
 //! | [`task`] | a target's controller and its peers: grants, reports, sync epochs |
 //! | [`heads`] | the controller and its state database: what of a ledger is committed |
@@ -21,6 +22,7 @@
 
 pub mod heads;
 pub mod limits;
+pub mod preserve;
 pub mod problem;
 pub mod proof;
 pub mod receipt;

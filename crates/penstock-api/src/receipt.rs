@@ -67,7 +67,10 @@ pub struct ReceiptBody {
     pub facts: ReceiptFacts,
     /// The first failed items.
     pub failures: Vec<FailedItem>,
-    /// What a site did not let through, by class of attribute, and how many entries.
+    /// Attributes that were not kept, by class and reason ([`NotKept::key`]), and of how many
+    /// entries.
+    ///
+    /// [`NotKept::key`]: crate::preserve::NotKept::key
     pub withheld: std::collections::BTreeMap<String, u64>,
 }
 

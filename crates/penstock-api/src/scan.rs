@@ -7,6 +7,7 @@ use penstock_proto::id::{Name, TransferId};
 use penstock_proto::slicing::Slicing;
 use serde::{Deserialize, Serialize};
 
+use crate::preserve::Preserve;
 use crate::problem::Problem;
 use crate::select::Selection;
 use crate::transfer::PathText;
@@ -28,6 +29,10 @@ pub struct ScanRequest {
     pub select: Selection,
     /// Most names that are looked up per second.
     pub metadata_ops_per_s: Option<u32>,
+    /// What is to be read of the entries beside their bytes.
+    pub preserve: Preserve,
+    /// Whether the names of owners travel too: to another site.
+    pub owner_names: bool,
 }
 
 /// What the root of a data set is.
@@ -51,11 +56,17 @@ pub struct ScanSummary {
     pub files: u64,
     /// Bytes of the files.
     pub bytes: u64,
-    /// Entries that are neither file, directory nor link: left out and counted.
+    /// Entries that were left out: sockets, and kinds that are not wished for.
     pub skipped: u64,
     /// Entries that were not chosen; an excluded directory counts as one.
     #[serde(default)]
     pub excluded: u64,
+    /// Sockets among these.
+    #[serde(default)]
+    pub sockets: u64,
+    /// Items with extended attributes that were too large or could not be read.
+    #[serde(default)]
+    pub xattrs_left_out: u64,
     /// What could not be listed or looked at. While there is any, nothing is ever deleted
     /// (promise (e)).
     pub errors: Vec<ScanFailure>,

@@ -10,6 +10,7 @@ use penstock_proto::id::{Name, TransferId};
 use penstock_proto::slicing::Slicing;
 use serde::{Deserialize, Deserializer, Serialize};
 
+use crate::preserve::Preserve;
 use crate::problem::{Exit, Problem};
 use crate::scan::{RootKind, ScanRequest};
 use crate::select::Selection;
@@ -94,6 +95,9 @@ pub struct OpenScan {
     /// Most names that are looked up per second.
     #[serde(default)]
     pub metadata_ops_per_s: Option<u32>,
+    /// What is to be read of the entries beside their bytes.
+    #[serde(default)]
+    pub preserve: Preserve,
 }
 
 fn sound_slicing<'de, D: Deserializer<'de>>(input: D) -> Result<SlicingText, D::Error> {
@@ -112,6 +116,8 @@ impl From<&ScanRequest> for OpenScan {
             files_from: request.files_from.clone(),
             select: request.select.clone(),
             metadata_ops_per_s: request.metadata_ops_per_s,
+            // Who owns it at the target is the target's own affair.
+            preserve: Preserve { owner_map: Vec::new(), ..request.preserve.clone() },
         }
     }
 }
@@ -126,6 +132,8 @@ impl From<OpenScan> for ScanRequest {
             files_from: open.files_from,
             select: open.select,
             metadata_ops_per_s: open.metadata_ops_per_s,
+            preserve: open.preserve,
+            owner_names: true,
         }
     }
 }
@@ -185,6 +193,7 @@ mod tests {
             files_from: Vec::new(),
             select: Selection::default(),
             metadata_ops_per_s: None,
+            preserve: Preserve::default(),
         };
         let text = serde_json::to_string(&open).unwrap();
         assert_eq!(serde_json::from_str::<OpenScan>(&text).unwrap(), open);

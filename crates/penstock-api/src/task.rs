@@ -16,6 +16,7 @@ use penstock_proto::manifest::Page;
 pub use penstock_proto::task::{Report, Work, WorkReply};
 
 use crate::limits::Limits;
+use crate::preserve::{NotKept, Preserve};
 use crate::problem::{Exit, Problem};
 use crate::proof::{PageProof, ProofRequest};
 use crate::transfer::{Durability, PathText};
@@ -68,6 +69,8 @@ pub struct TaskSpec {
     pub durability: Durability,
     /// Whether standard digests are wanted of files with holes too (D2).
     pub digest_list: bool,
+    /// Which attributes are kept.
+    pub preserve: Preserve,
     /// Most lanes at a time; 0 lets the engine decide.
     pub lanes_max: u32,
     /// Exactly so many lanes; 0 lets the engine decide.
@@ -123,6 +126,8 @@ pub struct TaskFigures {
     pub limit: String,
     /// What the task waits for and until when; empty if it moves.
     pub waiting: String,
+    /// Attributes that were not kept, in this run.
+    pub not_kept: Vec<NotKept>,
     /// CPU seconds of the whole process since the task began.
     pub cpu_seconds: f64,
 }

@@ -11,6 +11,7 @@ use penstock_proto::wire::DecodeError;
 use serde::{Deserialize, Serialize};
 
 use crate::limits::Limits;
+use crate::preserve::{NotKept, Preserve};
 use crate::problem::Exit;
 use crate::proof::Proof;
 use crate::select::Selection;
@@ -150,6 +151,8 @@ pub struct TransferOptions {
     pub proof: Proof,
     /// How much of the world it may use.
     pub limits: Limits,
+    /// Which attributes are kept.
+    pub preserve: Preserve,
 }
 
 impl TransferOptions {
@@ -242,6 +245,12 @@ pub struct Progress {
     /// Items that were not chosen; an excluded directory counts as one.
     #[serde(default)]
     pub excluded: u64,
+    /// Sockets among these.
+    #[serde(default)]
+    pub sockets: u64,
+    /// Attributes that were not kept; no item has failed by that.
+    #[serde(default)]
+    pub not_kept: Vec<NotKept>,
     /// Items that failed.
     pub errors: u64,
     /// Lanes that are open now.
@@ -264,7 +273,7 @@ pub struct FailedItem {
     /// Path relative to the data set's root.
     pub path: PathText,
     /// Stable code: `vanished`, `changed`, `denied`, `read`, `write`, `digest`, `publish`,
-    /// `exists`, `readback`, `scan`.
+    /// `exists`, `link`, `readback`, `scan`.
     pub code: String,
     /// For people: what and why.
     pub message: String,

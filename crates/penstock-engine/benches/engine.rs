@@ -12,10 +12,10 @@ use penstock_proto::compared::Comparison;
 use penstock_proto::digest::{Digest, DigestKind};
 use penstock_proto::id::{LaneId, TransferId};
 use penstock_proto::journal::{DigestForm, EntryDigest, Incarnation, JournalRecord};
-use penstock_proto::manifest::{EntryDraft, EntryKind, Identity, Page, PageBuilder};
+use penstock_proto::manifest::{EntryDraft, Page, PageBuilder};
 use penstock_proto::slicing::{PieceRef, Slicing};
 use penstock_proto::task::{Report, Work};
-use penstock_proto::units::{FileTime, GIB, Instant, KIB, MIB};
+use penstock_proto::units::{GIB, Instant, KIB, MIB};
 use penstock_proto::wire::Reader;
 
 /// A data set, page by page: how many files a page has, and how large each is.
@@ -46,13 +46,8 @@ fn page(number: u32, files: usize, bytes: u64) -> Page {
         let name = format!("event-{index:012}.dat.gz");
         let draft = EntryDraft {
             name: name.as_bytes(),
-            kind: EntryKind::File,
-            sparse: false,
-            mode: 0o644,
             size: bytes,
-            mtime: FileTime::default(),
-            identity: Identity::default(),
-            link: b"",
+            ..EntryDraft::default()
         };
         builder.push(b"run/detector", &draft);
     }

@@ -123,8 +123,8 @@ fn push_extents(entry: u32, size: u64, slicing: &Slicing, pieces: &mut Vec<Piece
 pub(crate) mod tests {
     use super::*;
     use penstock_proto::id::TransferId;
-    use penstock_proto::manifest::{EntryDraft, Identity, PageBuilder};
-    use penstock_proto::units::{FileTime, MIB};
+    use penstock_proto::manifest::{EntryDraft, PageBuilder};
+    use penstock_proto::units::MIB;
     use proptest::prelude::*;
 
     pub(crate) fn page_of(number: u32, slicing: Slicing, sizes: &[u64]) -> Page {
@@ -133,13 +133,8 @@ pub(crate) mod tests {
             let name = format!("p{number}-f{index}");
             let draft = EntryDraft {
                 name: name.as_bytes(),
-                kind: EntryKind::File,
-                sparse: false,
-                mode: 0o644,
                 size: *size,
-                mtime: FileTime::default(),
-                identity: Identity::default(),
-                link: b"",
+                ..EntryDraft::default()
             };
             builder.push(b"", &draft);
         }

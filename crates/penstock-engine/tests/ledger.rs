@@ -8,10 +8,10 @@ use penstock_proto::id::TransferId;
 use penstock_proto::journal::{
     DigestForm, EntryDigest, EntryFailure, FailurePhase, Incarnation, JournalRecord,
 };
-use penstock_proto::manifest::{EntryDraft, EntryKind, Identity, Page, PageBuilder};
+use penstock_proto::manifest::{EntryDraft, Page, PageBuilder};
 use penstock_proto::slicing::{PieceRef, Slicing};
 use penstock_proto::task::{Report, Work};
-use penstock_proto::units::{FileTime, MIB};
+use penstock_proto::units::MIB;
 use penstock_proto::wire::Reader;
 
 fn page_of(sizes: &[u64]) -> Page {
@@ -21,13 +21,8 @@ fn page_of(sizes: &[u64]) -> Page {
         let name = format!("f{index}");
         let draft = EntryDraft {
             name: name.as_bytes(),
-            kind: EntryKind::File,
-            sparse: false,
-            mode: 0o644,
             size: *size,
-            mtime: FileTime::default(),
-            identity: Identity::default(),
-            link: b"",
+            ..EntryDraft::default()
         };
         builder.push(b"", &draft);
     }

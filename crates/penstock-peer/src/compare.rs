@@ -2,7 +2,7 @@
 //!
 //! One stat for each entry decides, by size and time of last modification (of links, by their
 //! text); a few threads share a page, because on a network file system a stat is a round trip. What
-//! stays as it is gets the mode and the time of the source where those differ: that is all of it
+//! stays as it is gets the attributes of the source where those differ: that is all of it
 //! that is ever touched.
 
 use std::ops::Range;
@@ -17,6 +17,7 @@ use penstock_proto::compared::{Comparison, refused};
 use penstock_proto::journal::EntryFailure;
 use penstock_proto::manifest::{Entry, EntryKind, Page};
 
+use crate::keep::Keeper;
 use crate::read::place;
 use crate::stores::chain;
 use crate::task::{full_problem, is_of_store};
@@ -45,21 +46,21 @@ pub(crate) struct Comparer {
     pub(crate) target: Target,
     root: Vec<u8>,
     update: UpdateOptions,
-    mode_mask: u32,
+    keeper: Arc<Keeper>,
     /// Whether what stays gets its attributes: not if nothing may be touched.
     pub(crate) touches: bool,
 }
 
 impl Comparer {
-    pub(crate) fn new(target: Target, spec: &TaskSpec, touches: bool) -> Self {
+    pub(crate) fn new(
+        target: Target,
+        spec: &TaskSpec,
+        touches: bool,
+        allow_privileged: bool,
+    ) -> Self {
         let own = matches!(spec.source, SourceAccess::Local { .. });
-        Self {
-            target,
-            root: spec.root.0.clone(),
-            update: spec.update.clone(),
-            mode_mask: if own { 0o7777 } else { 0o777 },
-            touches,
-        }
+        let keeper = Arc::new(Keeper::new(&spec.preserve, own, allow_privileged));
+        Self { target, root: spec.root.0.clone(), update: spec.update.clone(), keeper, touches }
     }
 
     /// Compares a whole page. Blocks; see the module's story.
@@ -139,7 +140,7 @@ impl Comparer {
         let Some(there) = self.target.meta(&dir, &leaf)? else { return Ok((Verdict::New, None)) };
         let verdict = self.verdict(page, entry, &dir, &leaf, &there)?;
         if verdict == Verdict::Keep && self.touches {
-            self.refresh(entry, &dir, &leaf, &there)?;
+            self.refresh(page, entry, &dir, &leaf, &there)?;
         }
         Ok((verdict, Some(there)))
     }
@@ -183,33 +184,52 @@ impl Comparer {
                 let text = page.link(entry);
                 Ok(there.size == text.len() as u64 && self.target.read_link(dir, leaf)? == text)
             }
+            (EntryKind::Fifo, Kind::Fifo) => Ok(entry.mtime == there.mtime),
+            (EntryKind::CharDevice, Kind::CharDevice)
+            | (EntryKind::BlockDevice, Kind::BlockDevice) => {
+                Ok(entry.mtime == there.mtime && entry.device == there.special)
+            }
+            // A further name is made last, if it is not there by then.
             _ => Ok(false),
         }
     }
 
-    /// Gives what is the same the source's mode and time, where they differ. What stays for
+    /// Gives what is the same the source's attributes, where they differ. What stays for
     /// another reason is not the source's, and stays as it is.
     fn refresh(
         &self,
+        page: &Page,
         entry: &Entry,
         dir: &Dir,
         leaf: &[u8],
         there: &Meta,
     ) -> Result<(), StoreError> {
-        let mode = entry.mode & self.mode_mask;
-        match (entry.kind, there.kind) {
-            (EntryKind::Symlink, Kind::Symlink) if there.mtime != entry.mtime => {
-                self.target.set_link_times(dir, leaf, entry.mtime)
+        let link = match (entry.kind, there.kind) {
+            (EntryKind::Symlink, Kind::Symlink) => true,
+            (EntryKind::File, Kind::File) => {
+                if (there.size, there.mtime) != (entry.size, entry.mtime) {
+                    return Ok(());
+                }
+                false
             }
-            (EntryKind::File, Kind::File)
-                if there.size == entry.size
-                    && there.mtime == entry.mtime
-                    && there.mode & 0o7777 != mode =>
-            {
-                self.target.open_written(dir, leaf)?.finish(mode, entry.mtime, false)
-            }
-            _ => Ok(()),
+            _ => return Ok(()),
+        };
+        let wanted = self.keeper.attributes(page, entry);
+        let owner = there.owner;
+        let as_wanted = (link || wanted.mode.is_none_or(|mode| mode == there.mode))
+            && wanted.uid.is_none_or(|uid| uid == owner.uid)
+            && wanted.gid.is_none_or(|gid| gid == owner.gid)
+            && wanted.mtime.is_none_or(|mtime| mtime == there.mtime)
+            && self.target.has_xattrs(dir, leaf, &wanted)?;
+        if as_wanted {
+            return Ok(());
         }
+        let not_set = if link {
+            self.target.set_node_attributes(dir, leaf, &wanted)?
+        } else {
+            self.target.open_written(dir, leaf)?.finish(&wanted, false)?
+        };
+        self.keeper.settle(&page.path(entry), &not_set)
     }
 }
 

@@ -27,6 +27,7 @@
 
 mod compare;
 mod hashing;
+mod keep;
 mod lane;
 mod local;
 mod prove;

@@ -12,7 +12,7 @@ use std::time::Duration;
 use penstock_api::task::{Report, TaskPage, Work};
 use penstock_engine::epoch::{EpochAction, Publication};
 use penstock_engine::slice::{Piece, travels_whole};
-use penstock_io::store::{Dir, DirCache, ReadFile, StoreError};
+use penstock_io::store::{Dir, DirCache, Kind, Meta, ReadFile, StoreError};
 use penstock_io::sys;
 use penstock_proto::journal::{DigestForm, EntryDigest, EntryFailure, FailurePhase};
 use penstock_proto::manifest::{Entry, EntryKind};
@@ -56,6 +56,25 @@ enum Named {
     Yes,
     /// Neither the temporary nor the final name leads to it.
     Gone,
+}
+
+/// Why a further name was not made.
+enum LinkError {
+    Store(StoreError),
+    /// The first name is not there, or is not what the source has.
+    NoPrimary,
+}
+
+impl LinkError {
+    fn of_primary(error: StoreError) -> Self {
+        if error.is_vanished() { Self::NoPrimary } else { Self::Store(error) }
+    }
+}
+
+impl From<StoreError> for LinkError {
+    fn from(error: StoreError) -> Self {
+        Self::Store(error)
+    }
 }
 
 impl Publisher<'_> {
@@ -255,8 +274,7 @@ impl Publisher<'_> {
         let name = self.shared.tree.temporary(page, index, generation);
         match self.shared.tree.target.open_written(&dir, &name) {
             Ok(file) => {
-                let sync = self.shared.tree.syncs(&file);
-                file.finish(self.shared.tree.mode(entry), entry.mtime, sync)?;
+                self.shared.tree.finish(file, &page.page, entry)?;
             }
             Err(error) if error.is_vanished() => {}
             Err(error) => return Err(error),
@@ -297,7 +315,7 @@ impl Publisher<'_> {
                 let there = tree.target.meta(&dir, &leaf)?;
                 let same =
                     there.is_some_and(|meta| meta.size == entry.size && meta.mtime == entry.mtime);
-                if !same || !found {
+                if !tree.keeper.sets_times() || !same || !found {
                     return Ok(Named::Gone);
                 }
                 dir
@@ -425,10 +443,17 @@ impl Publisher<'_> {
             Err(error) => return Err(error),
         }
         let there = tree.target.meta(&dir, &leaf)?;
+        // Special bits are not compared: they go where an owner could not be set.
+        let mode = tree.keeper.mode(&page.page, entry).map(|mode| mode & 0o777);
         let same = there.is_some_and(|meta| {
-            meta.size == entry.size && meta.mtime == entry.mtime && meta.mode == tree.mode(entry)
+            let fits = mode.is_none_or(|mode| mode == meta.mode & 0o777);
+            meta.size == entry.size && meta.mtime == entry.mtime && fits
         });
-        if same { tree.target.open_read(&dir, &leaf).map(Some) } else { Ok(None) }
+        if same && tree.keeper.sets_times() {
+            tree.target.open_read(&dir, &leaf).map(Some)
+        } else {
+            Ok(None)
+        }
     }
 
     /// Reads back what a digest is of, and compares; a whole file if `length` is 0.
@@ -477,8 +502,7 @@ impl Publisher<'_> {
             let dir = self.dir(&parent)?;
             let name = self.shared.tree.temporary(page, expected.entry, generation);
             if let Ok(file) = self.shared.tree.target.open_written(&dir, &name) {
-                let sync = self.shared.tree.syncs(&file);
-                file.finish(self.shared.tree.mode(&entry), entry.mtime, sync)?;
+                self.shared.tree.finish(file, &page.page, &entry)?;
             }
         }
         Ok(true)
@@ -499,13 +523,17 @@ impl Publisher<'_> {
         for (index, entry) in pieces.page.page.entries().iter().enumerate() {
             let outcome = match entry.kind {
                 _ if pieces.page.left.contains(index as u32) => continue,
-                EntryKind::File => continue,
+                // Further names come last, when all first names are there (B6).
+                EntryKind::File | EntryKind::HardLink => continue,
                 EntryKind::Directory => {
                     self.shared.tree.names.take(1);
                     let path = name::join(&self.shared.tree.root, &pieces.page.page.path(entry));
                     self.dir(&path).map(|_| ())
                 }
-                EntryKind::Symlink => self.link(&pieces.page, index as u32, entry),
+                EntryKind::Symlink
+                | EntryKind::Fifo
+                | EntryKind::CharDevice
+                | EntryKind::BlockDevice => self.node(&pieces.page, index as u32, entry),
             };
             made += 1;
             if let Err(error) = outcome {
@@ -516,17 +544,42 @@ impl Publisher<'_> {
         self.tail_done(made, |epoch| Report::LinksDone { page: number, failures, epoch });
     }
 
-    fn link(&mut self, page: &TaskPage, index: u32, entry: &Entry) -> Result<(), StoreError> {
+    /// Makes a symbolic link, pipe or device.
+    fn node(&mut self, page: &TaskPage, index: u32, entry: &Entry) -> Result<(), StoreError> {
         let tree = &self.shared.tree;
+        if !tree.keeper.makes(entry) {
+            return Ok(());
+        }
         let (parent, leaf) = place(&tree.root, &page.page, entry);
         let dir = self.dir(&parent)?;
-        let temporary = self.shared.tree.temporary(page, index, 0);
+        let tree = &self.shared.tree;
+        let target = &tree.target;
         // It is made, and it is named.
         tree.names.take(2);
-        let target = &self.shared.tree.target;
-        target.make_symlink(&dir, &temporary, page.page.link(entry))?;
-        target.set_link_times(&dir, &temporary, entry.mtime)?;
-        let published = target.publish(&dir, &temporary, &leaf, true);
+        let temporary = tree.temporary(page, index, 0);
+        let made = match entry.kind {
+            EntryKind::Symlink => target.make_symlink(&dir, &temporary, page.page.link(entry)),
+            EntryKind::Fifo => target.make_node(&dir, &temporary, Kind::Fifo, entry.device),
+            EntryKind::CharDevice => {
+                target.make_node(&dir, &temporary, Kind::CharDevice, entry.device)
+            }
+            _ => target.make_node(&dir, &temporary, Kind::BlockDevice, entry.device),
+        };
+        match made {
+            Err(error)
+                if entry.kind != EntryKind::Symlink
+                    && error.is_denied()
+                    && tree.keeper.settle_node() =>
+            {
+                return Ok(());
+            }
+            made => made?,
+        }
+        let wanted = tree.keeper.attributes(&page.page, entry);
+        let published = target
+            .set_node_attributes(&dir, &temporary, &wanted)
+            .and_then(|not_set| tree.keeper.settle(&page.page.path(entry), &not_set))
+            .and_then(|()| target.publish(&dir, &temporary, &leaf, true));
         if published.is_err() {
             // The name is taken by a directory: what was made for it goes again.
             let _ = target.remove(&dir, &temporary);
@@ -534,21 +587,97 @@ impl Publisher<'_> {
         published
     }
 
-    /// Sets the attributes of the directories of a page, children before parents (B5).
+    fn directory(&self, page: &TaskPage, entry: &Entry) -> Result<(), StoreError> {
+        let tree = &self.shared.tree;
+        let path = page.page.path(entry);
+        let wanted = tree.keeper.attributes(&page.page, entry);
+        let not_set = tree.target.set_dir_attributes(&name::join(&tree.root, &path), &wanted)?;
+        tree.keeper.settle(&path, &not_set)
+    }
+
+    /// Makes a further name of a file, if the first one is there as the source has it (B6).
+    fn hard_link(&mut self, page: &TaskPage, index: u32, entry: &Entry) -> Result<(), LinkError> {
+        let keeper = &self.shared.tree.keeper;
+        if !keeper.makes(entry) {
+            return Ok(());
+        }
+        match self.make_hard_link(page, index, entry) {
+            // Its first name was not made, and that was counted.
+            Err(LinkError::NoPrimary) if entry.special && keeper.settle_node() => Ok(()),
+            outcome => outcome,
+        }
+    }
+
+    fn make_hard_link(
+        &mut self,
+        page: &TaskPage,
+        index: u32,
+        entry: &Entry,
+    ) -> Result<(), LinkError> {
+        let tree = &self.shared.tree;
+        let primary = name::join(&tree.root, page.page.link(entry));
+        let (parent, primary) = name::split(&primary).unwrap_or_default();
+        let of = self.dirs.get(sys::boottime_now(), parent, |path| tree.target.open_dir(path));
+        let of = of.map_err(LinkError::of_primary)?;
+        let there = tree.target.meta(&of, primary)?.ok_or(LinkError::NoPrimary)?;
+        let keeper = &tree.keeper;
+        let same = !keeper.sets_times() || there.mtime == entry.mtime;
+        let same = same && (there.kind != Kind::File || there.size == entry.size);
+        if there.kind == Kind::Directory || !same {
+            return Err(LinkError::NoPrimary);
+        }
+        let (parent, leaf) = place(&tree.root, &page.page, entry);
+        let dir =
+            self.dirs.get(sys::boottime_now(), &parent, |path| tree.target.make_dirs(path))?;
+        let is_it = |meta: Meta| (meta.inode, meta.device) == (there.inode, there.device);
+        if tree.target.meta(&dir, &leaf)?.is_some_and(is_it) {
+            return Ok(());
+        }
+        let temporary = tree.temporary(page, index, 0);
+        tree.names.take(2);
+        tree.target.make_hard_link(&of, primary, &dir, &temporary)?;
+        let published = tree.target.publish(&dir, &temporary, &leaf, true);
+        // If somebody has just made the same name, rename(2) has done nothing and left ours.
+        let removed = tree.target.remove(&dir, &temporary);
+        published?;
+        removed?;
+        Ok(())
+    }
+
+    fn link_failure(&self, entry: u32, error: LinkError) -> Option<EntryFailure> {
+        match error {
+            LinkError::Store(error) => self.failure(entry, &error),
+            LinkError::NoPrimary => {
+                tracing::warn!(entry, "a hard link's first name is not at the target");
+                Some(EntryFailure { entry, phase: FailurePhase::Link, errno: 0 })
+            }
+        }
+    }
+
+    /// Sets the attributes of the directories of a page, children before parents (B5), after its
+    /// further names of files were made: all first names are there by then (B6).
     fn directories(&mut self, number: u32) {
         let Some(pieces) = self.page(PieceRef { page: number, piece: 0 }) else { return };
         self.dirs.clear();
+        self.shared.tree.keeper.count_withheld(&pieces.page.page);
         let mut failures = Vec::new();
         let mut set = 0;
+        for (index, entry) in pieces.page.page.entries().iter().enumerate() {
+            if entry.kind != EntryKind::HardLink || pieces.page.left.contains(index as u32) {
+                continue;
+            }
+            set += 1;
+            if let Err(error) = self.hard_link(&pieces.page, index as u32, entry) {
+                let Some(failure) = self.link_failure(index as u32, error) else { return };
+                failures.push(failure);
+            }
+        }
         for (index, entry) in pieces.page.page.entries().iter().enumerate().rev() {
             if entry.kind != EntryKind::Directory || pieces.page.left.contains(index as u32) {
                 continue;
             }
-            let path = name::join(&self.shared.tree.root, &pieces.page.page.path(entry));
-            let target = &self.shared.tree.target;
             set += 1;
-            let mode = self.shared.tree.mode(entry);
-            if let Err(error) = target.set_dir_attributes(&path, mode, entry.mtime) {
+            if let Err(error) = self.directory(&pieces.page, entry) {
                 let Some(failure) = self.failure(index as u32, &error) else { return };
                 failures.push(failure);
             }

@@ -4,6 +4,7 @@
 //! DIR/pages/00000000.page   sealed pages, each synced before it counts
 //! DIR/done                  directories whose entries are all in sealed pages, one a line: what
 //!                           was excluded and skipped in it, and its escaped path
+//! DIR/links                 files with several names, while it runs; see [`links`]
 //! DIR/end                   the summary, written when the scan is complete
 //! ```
 //! Workers take directories from a stack (depth first, so that it stays short), look at each name
@@ -17,6 +18,9 @@
 //! **What is not chosen** ([`Selector`]) costs its place in the listing of its directory and, where
 //! that does not tell enough, a look: it is not handed over, and an excluded directory not listed.
 
+mod found;
+mod links;
+
 use std::collections::HashSet;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufRead as _, Write as _};
@@ -25,10 +29,12 @@ use std::path::{Path, PathBuf};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use penstock_api::preserve::Preserve;
 use penstock_api::problem::{Exit, Problem};
 use penstock_api::scan::{PageReply, RootKind, ScanFailure, ScanSummary};
 use penstock_api::transfer::PathText;
-use penstock_io::store::{Dir, DirEntry, Kind, ListBuffer, Meta, Source, StoreError};
+use penstock_io::store::{Dir, DirCache, DirEntry, Kind, ListBuffer, Meta, Source, StoreError};
+use penstock_io::sys;
 use penstock_proto::id::TransferId;
 use penstock_proto::manifest::{EntryDraft, EntryKind, Page, PageBuilder};
 use penstock_proto::name;
@@ -37,6 +43,9 @@ use penstock_proto::slicing::Slicing;
 
 use crate::pacer::Pacer;
 use crate::stores::chain;
+
+use found::{Found, Wants};
+use links::LinkTable;
 
 /// Entries of one directory that are handed to the builder at a time.
 const BATCH_ENTRIES: usize = 512;
@@ -58,6 +67,10 @@ pub struct ScanOptions {
     pub selector: Selector,
     /// Most names looked up per second; 0 for no limit.
     pub lookups_per_s: u32,
+    /// What is to be learnt of the entries.
+    pub preserve: Preserve,
+    /// Whether the names of owners are among that.
+    pub owner_names: bool,
     /// Threads that list.
     pub workers: usize,
 }
@@ -67,6 +80,7 @@ pub(crate) struct Scan {
     directory: PathBuf,
     lookups: Pacer,
     options: ScanOptions,
+    wants: Wants,
     state: Mutex<State>,
     wake: Condvar,
 }
@@ -82,6 +96,8 @@ struct Passed {
 struct State {
     builder: Option<PageBuilder>,
     sealed: u32,
+    /// Files with several names, once there was one.
+    links: Option<LinkTable>,
     /// Directories to be listed, last first.
     stack: Vec<Vec<u8>>,
     listing: usize,
@@ -108,6 +124,7 @@ impl Scan {
         let scan = Self {
             directory: directory.to_owned(),
             lookups: Pacer::new(options.lookups_per_s.into()),
+            wants: Wants::of(&options.preserve, options.owner_names),
             options,
             state: Mutex::new(state),
             wake: Condvar::new(),
@@ -254,20 +271,28 @@ impl Scan {
                 .map_err(|error| root_problem(&self.options.root, &error))?;
             state.device = Some(meta.device);
         }
+        if resumed {
+            self.note_sealed_links(source, &mut state)?;
+        }
         if resumed && self.options.files_from.is_empty() {
             return Ok(());
         }
         let root = &self.options.root;
         let (dir, leaf, meta) = look(source, root).map_err(|error| root_problem(root, &error))?;
         let single = meta.kind != Kind::Directory;
-        let link = link_of(source, &dir, &leaf, &meta).unwrap_or_default();
         // A single file is chosen by its own name.
         if single && !self.is_chosen(&leaf, &meta) {
             state.summary.excluded = 1;
             return Ok(());
         }
-        if !resumed && let Some(draft) = draft_of(b"", &meta, &link) {
-            self.push(&mut state, b"", &draft)?;
+        if !resumed {
+            let found = Found::with(source, &dir, &leaf, Ok(meta), &self.wants);
+            if let Err(error) = &found.meta {
+                return Err(root_problem(root, error));
+            }
+            let mut skipped = 0;
+            self.take(&mut state, b"", b"", &found, &mut skipped)?;
+            state.summary.skipped += skipped;
         }
         if single {
             return Ok(());
@@ -319,11 +344,11 @@ impl Scan {
                     break;
                 }
                 Ok((dir, leaf, meta)) => {
-                    let link = link_of(source, &dir, &leaf, &meta).unwrap_or_default();
+                    let found = Found::with(source, &dir, &leaf, Ok(meta), &self.wants);
                     let (parent, leaf) = name::split(part).unwrap_or((b"", b""));
-                    if let Some(draft) = draft_of(leaf, &meta, &link) {
-                        self.push(state, parent, &draft)?;
-                    }
+                    let mut skipped = 0;
+                    self.take(state, parent, leaf, &found, &mut skipped)?;
+                    state.summary.skipped += skipped;
                     if whole && meta.kind == Kind::Directory {
                         state.stack.push(part.to_vec());
                     }
@@ -451,13 +476,15 @@ impl Scan {
             }
         }
         self.lookups.take(1);
-        let found = Found::look(source, dir, entry.name);
-        let Ok(meta) = &found.meta else { return Some(found) };
-        let chosen = match told {
-            Some(_) => meta.kind != Kind::File || selector.takes_file(meta.size, meta.mtime),
-            None => self.is_chosen(&path, meta),
+        let meta = source.stat(dir, entry.name);
+        let chosen = match (&meta, told) {
+            (Err(_), _) => true,
+            (Ok(meta), Some(_)) => {
+                meta.kind != Kind::File || selector.takes_file(meta.size, meta.mtime)
+            }
+            (Ok(meta), None) => self.is_chosen(&path, meta),
         };
-        chosen.then_some(found)
+        chosen.then(|| Found::with(source, dir, entry.name, meta, &self.wants))
     }
 
     /// Whether rules and limits take what lies at a path, whose directories they take.
@@ -485,30 +512,95 @@ impl Scan {
         let state = &mut *guard;
         for found in batch.drain(..) {
             let path = name::join(directory, &found.name);
-            let meta = match &found.meta {
-                Ok(meta) => meta,
-                Err(error) => {
-                    // What vanished while the directory was listed was never part of the set.
-                    if !error.is_vanished() {
-                        state.fail(&path, error);
-                    }
-                    continue;
-                }
-            };
-            let Some(draft) = draft_of(&found.name, meta, &found.link) else {
-                *skipped += 1;
-                continue;
-            };
             let known = !state.emitted.is_empty() && state.emitted.contains(&hash(&path));
-            if !known {
-                self.push(state, directory, &draft)?;
-                if draft.kind == EntryKind::Directory {
-                    state.stack.push(path);
-                }
+            if !known && self.take(state, directory, &found.name, &found, skipped)? {
+                state.stack.push(path);
             }
         }
         self.wake.notify_all();
         Ok(!state.stopped)
+    }
+
+    /// Adds what was found to the manifest, as `leaf` of `directory`; gives whether it is a
+    /// directory that is to be listed. What cannot be looked at is noted.
+    fn take(
+        &self,
+        state: &mut State,
+        directory: &[u8],
+        leaf: &[u8],
+        found: &Found,
+        skipped: &mut u64,
+    ) -> Result<bool, Problem> {
+        let meta = match &found.meta {
+            Ok(meta) => meta,
+            Err(error) => {
+                // What vanished while the directory was listed was never part of the set.
+                if !error.is_vanished() {
+                    state.fail(&name::join(directory, leaf), error);
+                }
+                return Ok(false);
+            }
+        };
+        let Some(mut draft) = found.draft(leaf, meta, &self.wants) else {
+            *skipped += 1;
+            state.summary.sockets += u64::from(meta.kind == Kind::Other);
+            return Ok(false);
+        };
+        state.summary.xattrs_left_out += u64::from(found.left_out > 0);
+        let path = name::join(directory, leaf);
+        let several = meta.links > 1 && meta.kind != Kind::Directory && !path.is_empty();
+        let primary = if several && self.options.preserve.hardlinks {
+            draft.linked = true;
+            self.note_link(state, meta, &path)?
+        } else {
+            None
+        };
+        if let Some(primary) = &primary {
+            draft.kind = EntryKind::HardLink;
+            draft.size = if meta.kind == Kind::File { meta.size } else { 0 };
+            draft.sparse = false;
+            draft.special = !matches!(meta.kind, Kind::File | Kind::Symlink);
+            draft.device = Default::default();
+            draft.link = primary;
+            draft.xattrs = b"";
+        }
+        self.push(state, directory, &draft)?;
+        Ok(meta.kind == Kind::Directory)
+    }
+
+    /// Notes a name of a file with several; gives the first name of it, if this is another (B6).
+    fn note_link(
+        &self,
+        state: &mut State,
+        meta: &Meta,
+        path: &[u8],
+    ) -> Result<Option<Vec<u8>>, Problem> {
+        let table_path = self.directory.join("links");
+        let failed = |cause: rusqlite::Error| kept(&table_path, &io::Error::other(cause));
+        let table = match &mut state.links {
+            Some(table) => table,
+            none => none.insert(LinkTable::open(&table_path).map_err(failed)?),
+        };
+        table.note(meta, path).map_err(failed)
+    }
+
+    /// Fills the table of links from the pages that an earlier process sealed. Devices may have
+    /// other numbers since, so each file is looked at again; one that is gone is no primary.
+    fn note_sealed_links(&self, source: &Source, state: &mut State) -> Result<(), Problem> {
+        let mut dirs = DirCache::default();
+        for number in 0..state.sealed {
+            let Some(page) = self.read_sealed(number)? else { break };
+            for entry in page.entries().iter().filter(|entry| entry.linked) {
+                let parent = name::join(&self.options.root, page.directory(entry));
+                let dir = dirs.get(sys::boottime_now(), &parent, |path| source.open_dir(path));
+                if let Ok(meta) = dir.and_then(|dir| source.stat(&dir, page.name(entry)))
+                    && meta.links > 1
+                {
+                    self.note_link(state, &meta, &page.path(entry))?;
+                }
+            }
+        }
+        Ok(())
     }
 
     fn push(
@@ -563,6 +655,7 @@ impl Scan {
         let text = serde_json::to_vec(&state.summary).unwrap_or_default();
         write_synced(&path, &text).map_err(|cause| kept(&path, &cause))?;
         state.complete = true;
+        state.links = None;
         Ok(())
     }
 
@@ -638,31 +731,6 @@ impl State {
     }
 }
 
-/// One name of a directory and what it is.
-struct Found {
-    name: Vec<u8>,
-    meta: Result<Meta, StoreError>,
-    link: Vec<u8>,
-}
-
-impl Found {
-    fn look(source: &Source, dir: &Dir, name: &[u8]) -> Self {
-        let meta = source.stat(dir, name);
-        let (meta, link) = match meta {
-            Ok(meta) => match link_of(source, dir, name, &meta) {
-                Ok(link) => (Ok(meta), link),
-                Err(error) => (Err(error), Vec::new()),
-            },
-            Err(error) => (Err(error), Vec::new()),
-        };
-        Self { name: name.to_vec(), meta, link }
-    }
-}
-
-fn link_of(source: &Source, dir: &Dir, name: &[u8], meta: &Meta) -> Result<Vec<u8>, StoreError> {
-    if meta.kind == Kind::Symlink { source.read_link(dir, name) } else { Ok(Vec::new()) }
-}
-
 /// Finds a path: its directory, its name there, and what it is.
 pub(crate) fn look(source: &Source, path: &[u8]) -> Result<(Dir, Vec<u8>, Meta), StoreError> {
     let (parent, leaf) = name::split(path).unwrap_or((b"", b""));
@@ -676,9 +744,11 @@ pub(crate) fn root_kind(source: &Source, root: &[u8]) -> Result<RootKind, Proble
     let (_, _, meta) = look(source, root).map_err(|error| root_problem(root, &error))?;
     match meta.kind {
         Kind::Directory => Ok(RootKind::Directory),
-        Kind::File | Kind::Symlink => Ok(RootKind::Single),
+        Kind::File | Kind::Symlink | Kind::Fifo | Kind::CharDevice | Kind::BlockDevice => {
+            Ok(RootKind::Single)
+        }
         Kind::Other => {
-            let title = format!("`{}` is a device, pipe or socket", name::escape(root));
+            let title = format!("`{}` is a socket", name::escape(root));
             Err(Problem::new(Exit::Usage, "source-kind", title))
         }
     }
@@ -694,20 +764,6 @@ fn root_problem(root: &[u8], error: &StoreError) -> Problem {
         (Exit::Fatal, "source")
     };
     Problem::new(exit, code, title).because(chain(error)).status(404)
-}
-
-fn draft_of<'a>(name: &'a [u8], meta: &Meta, link: &'a [u8]) -> Option<EntryDraft<'a>> {
-    let kind = meta.kind.entry_kind()?;
-    Some(EntryDraft {
-        name,
-        kind,
-        sparse: kind == EntryKind::File && meta.is_sparse(),
-        mode: meta.mode,
-        size: if kind == EntryKind::File { meta.size } else { 0 },
-        mtime: meta.mtime,
-        identity: meta.identity(),
-        link,
-    })
 }
 
 /// Whether a directory that `path` lies in is wanted as a whole.

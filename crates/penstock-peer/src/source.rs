@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use penstock_api::preserve::Preserve;
 use penstock_api::problem::{Exit, Problem};
 use penstock_api::scan::{PageReply, RootKind, ScanRequest, SourcePeer};
 use penstock_api::select::Selection;
@@ -50,6 +51,7 @@ pub(crate) struct OpenScan {
     pub(crate) pages: PageCache,
     files_from: Vec<PathText>,
     select: Selection,
+    preserve: Preserve,
 }
 
 impl OpenScan {
@@ -59,6 +61,7 @@ impl OpenScan {
             && self.scan.root() == request.root.0
             && self.files_from == request.files_from
             && self.select == request.select
+            && self.preserve == request.preserve
     }
 }
 
@@ -71,6 +74,8 @@ struct Kept {
     select: Selection,
     #[serde(default)]
     metadata_ops_per_s: Option<u32>,
+    preserve: Preserve,
+    owner_names: bool,
     stride_bytes: u32,
     extent_bytes: u64,
     pack_bytes: u64,
@@ -152,6 +157,8 @@ impl SourceService {
             files_from: kept.files_from,
             select: kept.select,
             metadata_ops_per_s: kept.metadata_ops_per_s,
+            preserve: kept.preserve,
+            owner_names: kept.owner_names,
         };
         let open = self.begin(&request)?;
         scans.insert(transfer, Arc::clone(&open));
@@ -168,6 +175,8 @@ impl SourceService {
             files_from: request.files_from.iter().map(|path| path.0.clone()).collect(),
             selector: selector_of(request)?,
             lookups_per_s: request.metadata_ops_per_s.unwrap_or(0),
+            preserve: request.preserve.clone(),
+            owner_names: request.owner_names,
             workers: self.workers,
         };
         let open = Arc::new(OpenScan {
@@ -176,6 +185,7 @@ impl SourceService {
             pages: PageCache::default(),
             files_from: request.files_from.clone(),
             select: request.select.clone(),
+            preserve: request.preserve.clone(),
         });
         let running = Arc::clone(&open);
         std::thread::Builder::new()
@@ -199,6 +209,8 @@ impl SourceService {
             files_from: request.files_from.clone(),
             select: request.select.clone(),
             metadata_ops_per_s: request.metadata_ops_per_s,
+            preserve: request.preserve.clone(),
+            owner_names: request.owner_names,
             stride_bytes: request.slicing.stride_bytes,
             extent_bytes: request.slicing.extent_bytes,
             pack_bytes: request.slicing.pack_bytes,
@@ -289,6 +301,7 @@ mod tests {
                 kind: StoreKind::Posix(path),
                 read_only: false,
                 ephemeral: false,
+                allow_privileged: false,
             }
         };
         let stores = Arc::new(Stores::new([spec("secret"), spec("open")]));
@@ -302,6 +315,8 @@ mod tests {
             files_from: Vec::new(),
             select: Selection::default(),
             metadata_ops_per_s: None,
+            preserve: Preserve::default(),
+            owner_names: false,
         };
         service.open_scan(&request("secret")).unwrap();
         assert_eq!(service.open_scan(&request("secret")), Ok(RootKind::Directory));

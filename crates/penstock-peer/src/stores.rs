@@ -37,6 +37,9 @@ pub struct StoreSpec {
     /// [`crate::TargetService::leave`] removes `.penstock`: for `copy`, whose target is a user's
     /// directory and no store for ever.
     pub ephemeral: bool,
+    /// Whether data sets of other sites may bring owners, special modes, devices, ACLs, trusted and
+    /// security attributes with them: who may write there can then become any user here (D7).
+    pub allow_privileged: bool,
 }
 
 /// All stores of this host.

@@ -16,7 +16,7 @@ use penstock_io::buffer::BufferPool;
 use penstock_io::net::{
     self, ConnectError, Dialled, LaneStream, LocalBind, SocketOptions, Welcome,
 };
-use penstock_io::store::{Kind, StoreIdentity, Target, TemporaryKey, temporary_name};
+use penstock_io::store::{Kind, StoreError, StoreIdentity, Target, TemporaryKey, temporary_name};
 use penstock_io::sys;
 use penstock_proto::compared::Comparison;
 use penstock_proto::frame::{Hello, PROTOCOL_VERSION, PROTOCOL_VERSION_MIN};
@@ -152,7 +152,14 @@ impl TargetService {
             store_offline(&spec.store, why)
         };
         if spec.store_id == 0 {
-            return target.open_or_init_identity().map_err(|error| {
+            let mut identity = target.open_or_init_identity();
+            // The root may have the mode of a source that was copied here before, as 0555; it is
+            // set again at the end.
+            let denied = identity.as_ref().is_err_and(StoreError::is_denied);
+            if denied && spec.root.0.is_empty() && target.unlock_root() {
+                identity = target.open_or_init_identity();
+            }
+            return identity.map_err(|error| {
                 if error.is_read_only() || error.is_denied() {
                     let title = format!("cannot write to store `{}`", spec.store);
                     return Problem::new(Exit::Fatal, "target-read-only", title)
@@ -249,7 +256,8 @@ impl TargetPeer for TargetService {
     fn compare(&self, spec: &TaskSpec, page: &Page) -> Result<Comparison, Problem> {
         // Once a page: what is not mounted would look as if nothing were there (A5).
         self.identify(spec)?;
-        Comparer::new(self.stores.target(&spec.store)?, spec, true).compare(page)
+        let allowed = self.stores.spec(&spec.store)?.allow_privileged;
+        Comparer::new(self.stores.target(&spec.store)?, spec, true, allowed).compare(page)
     }
 
     fn start(
@@ -269,6 +277,7 @@ impl TargetPeer for TargetService {
             identity: self.identify(spec)?,
             reach: self.reach(spec)?,
             pool: self.pool.clone(),
+            allow_privileged: self.stores.spec(&spec.store)?.allow_privileged,
         };
         Ok(Arc::new(RunningTask::start(spec, control, parts)?))
     }

@@ -32,6 +32,7 @@ use penstock_proto::journal::{EntryDigest, EntryFailure};
 use penstock_proto::slicing::{PieceRef, STRIDE_BYTES_MAX};
 use penstock_proto::units::Instant;
 
+use crate::keep::Keeper;
 use crate::pacer::Pacer;
 use crate::stores::chain;
 use crate::write::{LargeFiles, TargetTree, Written, extent_digest};
@@ -716,6 +717,8 @@ pub(crate) struct TaskParts {
     pub(crate) marker: u64,
     pub(crate) reach: Reach,
     pub(crate) pool: BufferPool,
+    /// Whether other sites may bring owners and the like (D7).
+    pub(crate) allow_privileged: bool,
 }
 
 impl RunningTask {
@@ -729,19 +732,18 @@ impl RunningTask {
         let per_file = parts.target.durability().iter().any(|method| method.is_per_file());
         let cuts_pieces = !per_file && spec.durability != Durability::Fsync;
         let state = State::new(spec, &parts);
+        let own_site = matches!(parts.reach, Reach::Local { .. });
+        let keeper = Keeper::new(&spec.preserve, own_site, parts.allow_privileged);
         let tree = TargetTree {
-            target: parts.target,
+            target: parts.target.for_data_set(&spec.root.0, keeper.sets_modes()),
             transfer: spec.transfer,
             root: spec.root.0.clone(),
             kind: spec.digest,
             sync_files: spec.durability == Durability::Fsync,
             sync_nothing: spec.durability == Durability::None,
             digest_list: spec.digest_list,
-            mode_mask: match parts.reach {
-                Reach::Local { .. } => 0o7777,
-                Reach::Remote { .. } => 0o1777,
-            },
             names: Arc::new(Pacer::new(spec.limits.metadata_ops_per_s.unwrap_or(0).into())),
+            keeper: Arc::new(keeper),
         };
         let shared = Arc::new(Shared {
             spec: spec.clone(),
@@ -814,6 +816,7 @@ impl Task for RunningTask {
             lanes: if local { 0 } else { state.lanes.up() },
             limit: limit.to_owned(),
             waiting: waiting_of(shared, &state, local),
+            not_kept: shared.tree.keeper.not_kept(),
             cpu_seconds: sys::cpu_seconds() - shared.cpu_before,
         }
     }

@@ -19,10 +19,11 @@ use penstock_proto::digest::{Digest, DigestKind};
 use penstock_proto::frame::{EntryStatus, Record};
 use penstock_proto::id::TransferId;
 use penstock_proto::journal::{DigestForm, EntryDigest, EntryFailure, FailurePhase};
-use penstock_proto::manifest::Entry;
+use penstock_proto::manifest::{Entry, Page};
 
 use penstock_api::task::TaskPage;
 
+use crate::keep::Keeper;
 use crate::pacer::Pacer;
 use crate::ramp::{self, Parts};
 use crate::read::place;
@@ -40,11 +41,10 @@ pub(crate) struct TargetTree {
     /// Whether nothing is synced at all.
     pub(crate) sync_nothing: bool,
     pub(crate) digest_list: bool,
-    /// The permission bits that are kept: those of another site never make a program that runs
-    /// with its owner's rights here (D7).
-    pub(crate) mode_mask: u32,
     /// Holds the rate at which names are made.
     pub(crate) names: Arc<Pacer>,
+    /// What entries get beside their bytes.
+    pub(crate) keeper: Arc<Keeper>,
 }
 
 impl TargetTree {
@@ -67,9 +67,16 @@ impl TargetTree {
         })
     }
 
-    /// The mode that an entry gets.
-    pub(crate) fn mode(&self, entry: &Entry) -> u32 {
-        entry.mode & self.mode_mask
+    /// Gives a file whose bytes are all there its attributes, and closes it.
+    pub(crate) fn finish(
+        &self,
+        file: WriteFile,
+        page: &Page,
+        entry: &Entry,
+    ) -> Result<(), StoreError> {
+        let sync = self.syncs(&file);
+        let not_set = file.finish(&self.keeper.attributes(page, entry), sync)?;
+        self.keeper.settle(&page.path(entry), &not_set)
     }
 
     /// Whether a file in the directory of `file` is to be synced by its writer (A3).
@@ -416,7 +423,7 @@ impl PieceWriter {
         note_digests(open, &self.tree, &entry, record, stride, &mut self.zeros);
         open.next = record.offset + record.length;
         if record.end {
-            self.end_file(&entry, item, stride)?;
+            self.end_file(page, &entry, item, stride)?;
         }
         Ok(())
     }
@@ -438,7 +445,8 @@ impl PieceWriter {
             let target = &self.tree.target;
             let dir = self.dirs.get(sys::boottime_now(), &parent, |path| target.make_dirs(path))?;
             let name = self.tree.temporary(page, index, item.generation);
-            let made = target.create_whole(&dir, &name, self.tree.mode(entry));
+            let mode = self.tree.keeper.mode(&page.page, entry);
+            let made = target.create_whole(&dir, &name, mode);
             if made.is_err() {
                 self.dirs.forget(&parent);
             }
@@ -460,7 +468,13 @@ impl PieceWriter {
     }
 
     /// All bytes of a file, or of an extent, are there.
-    fn end_file(&mut self, entry: &Entry, item: &Item, stride: u64) -> Result<(), StoreError> {
+    fn end_file(
+        &mut self,
+        page: &TaskPage,
+        entry: &Entry,
+        item: &Item,
+        stride: u64,
+    ) -> Result<(), StoreError> {
         let Some(open) = self.open.take() else { return Ok(()) };
         let range = range_of(item, entry);
         let whole = item.length == 0;
@@ -470,8 +484,7 @@ impl PieceWriter {
                 if open.holes {
                     file.set_len(entry.size)?;
                 }
-                let sync = self.tree.syncs(&file);
-                file.finish(self.tree.mode(entry), entry.mtime, sync)?;
+                self.tree.finish(file, &page.page, entry)?;
             }
             FileHandle::Shared(file) => {
                 if self.tree.syncs(&file) {

@@ -9,7 +9,7 @@ use penstock_proto::frame::{Data, EntryStatus, Fetch, FrameKind, Header, Record}
 use penstock_proto::id::TransferId;
 use penstock_proto::journal::{DigestForm, EntryDigest, JournalRecord};
 use penstock_proto::manifest::{
-    EntryDraft, EntryKind, Identity, PAGE_ENTRIES_MAX, Page, PageBuilder, page_digest,
+    EntryDraft, PAGE_ENTRIES_MAX, Page, PageBuilder, page_digest,
 };
 use penstock_proto::slicing::Slicing;
 use penstock_proto::units::{FileTime, KIB};
@@ -93,13 +93,9 @@ fn page() -> Page {
         let name = format!("event-{index:012}.dat.gz");
         let draft = EntryDraft {
             name: name.as_bytes(),
-            kind: EntryKind::File,
-            sparse: false,
-            mode: 0o644,
             size: FILE_BYTES,
             mtime: FileTime { seconds: 1_790_000_000, nanoseconds: 5 },
-            identity: Identity::default(),
-            link: b"",
+            ..EntryDraft::default()
         };
         builder.push(directory.as_bytes(), &draft);
     }

@@ -68,6 +68,8 @@ pub enum FailurePhase {
     ReadBack,
     /// Something has its name at the target already, and the user wants that to be a failure.
     Exists,
+    /// It is another name of a file that is not at the target as the source has it (B6).
+    Link,
 }
 
 /// One failed entry (the ledger's exceptions).
@@ -249,6 +251,7 @@ fn encode_failure(failure: &EntryFailure, out: &mut Writer) {
         FailurePhase::Publish => 6,
         FailurePhase::ReadBack => 7,
         FailurePhase::Exists => 8,
+        FailurePhase::Link => 9,
     });
     out.u16(failure.errno);
 }
@@ -266,6 +269,7 @@ fn decode_failure(input: &mut Reader<'_>) -> Result<EntryFailure, DecodeError> {
             6 => FailurePhase::Publish,
             7 => FailurePhase::ReadBack,
             8 => FailurePhase::Exists,
+            9 => FailurePhase::Link,
             _ => return Err(DecodeError::Invalid("failure phase")),
         },
         errno: input.u16("errno")?,

@@ -9,6 +9,7 @@
 //! | [`units`] | byte counts, rates, points in time of a file system |
 //! | [`id`] | transfers, sites, peers, stores, lanes |
 //! | [`name`] | paths and names, which are bytes |
+//! | [`attributes`] | owners, devices, extended attributes of entries |
 //! | [`manifest`] | entries and pages of a data set |
 //! | [`slicing`] | how a page is cut into pieces, stored in the page itself |
 //! | [`digest`] | stride digests and how they merge into the BLAKE3 of a file |
@@ -21,6 +22,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod attributes;
 pub mod capability;
 pub mod checksum;
 pub mod compared;

@@ -151,7 +151,8 @@ pub(crate) fn check_done(journal: &Journal, out: &mut Outside, totals: &Totals) 
                     let done = out.disk.stable.directories_done.contains(&name);
                     (node == Some(&Node::Directory) && done, false)
                 }
-                EntryKind::Symlink => (node == Some(&Node::Link), node.is_none()),
+                // Links of all sorts, pipes and devices: made last, and there is nothing in them.
+                _ => (node == Some(&Node::Link), node.is_none()),
             };
             let says_failed = failed.contains(&entry);
             let excused = out.excused.contains(&(page, entry));

@@ -586,10 +586,12 @@ impl Peer {
             match (kind, links) {
                 (EntryKind::Directory, true) => out.disk.make(name, Node::Directory),
                 (EntryKind::Directory, false) => out.disk.finish_directory(name),
-                (EntryKind::Symlink, true) if unnameable => {
+                (EntryKind::Symlink, true) | (EntryKind::HardLink, false) if unnameable => {
                     failures.push(EntryFailure { entry, phase: FailurePhase::Publish, errno: 1 });
                 }
-                (EntryKind::Symlink, true) => out.disk.make(name, Node::Link),
+                (EntryKind::Symlink, true) | (EntryKind::HardLink, false) => {
+                    out.disk.make(name, Node::Link);
+                }
                 _ => continue,
             }
             made += 1;

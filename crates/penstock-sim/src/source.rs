@@ -72,16 +72,18 @@ impl DataSet {
                 let entry = Self::entry(rng, id, trouble);
                 id += 1;
                 let name = format!("n{}", entry.id);
-                let link: &[u8] = if entry.kind == EntryKind::Symlink { b"away" } else { b"" };
+                let link: &[u8] = match entry.kind {
+                    EntryKind::Symlink | EntryKind::HardLink => b"away",
+                    _ => b"",
+                };
                 let draft = EntryDraft {
                     name: name.as_bytes(),
                     kind: entry.kind,
-                    sparse: false,
-                    mode: 0o644,
                     size: entry.size,
                     mtime: FileTime { seconds: i64::from(SCANNED), nanoseconds: 0 },
                     identity: Identity { inode: u64::from(entry.id), ..Identity::default() },
                     link,
+                    ..EntryDraft::default()
                 };
                 builder.push(b"", &draft);
                 entries.push(entry);
@@ -98,6 +100,7 @@ impl DataSet {
         let kind = match rng.random_range(0..12) {
             0 => EntryKind::Directory,
             1 => EntryKind::Symlink,
+            2 => EntryKind::HardLink,
             _ => EntryKind::File,
         };
         let size = match (kind, rng.random_range(0..10)) {

@@ -5,11 +5,10 @@ use penstock_proto::digest::DigestKind;
 use penstock_proto::id::TransferId;
 use penstock_proto::journal::Incarnation;
 use penstock_proto::manifest::{
-    EntryDraft, EntryKind, Identity, PAGE_ENTRIES_MAX, Page, PageBuilder, page_digest,
+    EntryDraft, PAGE_ENTRIES_MAX, Page, PageBuilder, page_digest,
 };
 use penstock_proto::slicing::Slicing;
 use penstock_proto::task::{Report, Work};
-use penstock_proto::units::FileTime;
 
 const ENTRIES: usize = 1_000_000;
 /// Open pages at a time.
@@ -21,13 +20,8 @@ fn page(number: u32) -> Page {
         let name = format!("f{at}");
         let draft = EntryDraft {
             name: name.as_bytes(),
-            kind: EntryKind::File,
-            sparse: false,
-            mode: 0o644,
             size: 4096,
-            mtime: FileTime::default(),
-            identity: Identity::default(),
-            link: b"",
+            ..EntryDraft::default()
         };
         builder.push(b"", &draft);
     }

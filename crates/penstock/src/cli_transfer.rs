@@ -24,6 +24,7 @@ use crate::client::{Client, Next, exit_code};
 use crate::config::DirectoryArgs;
 use crate::exit::{self, ExitCode, Failure};
 use crate::options::limits::{LimitArgs, RateWish, rate_or_none};
+use crate::options::preserve::PreserveArgs;
 use crate::options::proof::{ProofArgs, list_beside};
 use crate::options::select::SelectArgs;
 use crate::options::update::UpdateArgs;
@@ -195,6 +196,8 @@ struct SubmitArgs {
     proof: ProofArgs,
     #[command(flatten)]
     limits: LimitArgs,
+    #[command(flatten)]
+    preserve: PreserveArgs,
 }
 
 pub(crate) fn parse_digest(text: &str) -> Result<DigestKind, String> {
@@ -305,6 +308,7 @@ fn request_of(args: &SubmitArgs) -> anyhow::Result<TransferRequest> {
             // Every transfer has one: it costs what hashing a line for each file does.
             proof: Proof { receipt: true, ..args.proof.read()? },
             limits: args.limits.limits(),
+            preserve: args.preserve.preserve()?,
         },
     })
 }

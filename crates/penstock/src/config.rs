@@ -79,6 +79,11 @@ pub(crate) struct StoreConfig {
     /// Sites whose data may be written on their own request. Default: `["*"]`.
     #[serde(default = "everybody")]
     pub(crate) write: Vec<String>,
+    /// Let data sets of other sites bring owners, setuid, setgid and sticky bits, devices, ACLs,
+    /// trusted and security attributes with them. Who may write to the store can then become any
+    /// user of this host. Default: false.
+    #[serde(default)]
+    pub(crate) allow_privileged: bool,
 }
 
 fn listen_default() -> SocketAddr {
@@ -96,7 +101,8 @@ fn everybody() -> Vec<String> {
 impl StoreConfig {
     /// A store of that place with the defaults.
     pub(crate) fn new(name: Name, path: String) -> Self {
-        Self { name, path, read_only: false, read: everybody(), write: everybody() }
+        let (read, write) = (everybody(), everybody());
+        Self { name, path, read_only: false, read, write, allow_privileged: false }
     }
 
     /// Its directory, if it is one.

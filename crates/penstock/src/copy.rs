@@ -15,6 +15,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::Context as _;
 use penstock_api::limits::Limits;
+use penstock_api::preserve::Preserve;
 use penstock_api::problem::{Exit, Problem};
 use penstock_api::rest::Event;
 use penstock_api::scan::{PageReply, PageSource, RootKind, ScanRequest, SourcePeer};
@@ -38,6 +39,7 @@ use crate::cli_transfer::{DurabilityArg, parse_digest, write_failures, xxh3_warn
 use crate::client::{exit_code, failure};
 use crate::exit::{self, ExitCode, Failure};
 use crate::options::limits::{CpuArgs, LimitArgs};
+use crate::options::preserve::PreserveArgs;
 use crate::options::proof::{ProofArgs, list_beside};
 use crate::options::select::SelectArgs;
 use crate::options::update::UpdateArgs;
@@ -89,6 +91,8 @@ pub(crate) struct CopyArgs {
     limits: LimitArgs,
     #[command(flatten)]
     cpus: CpuArgs,
+    #[command(flatten)]
+    preserve: PreserveArgs,
 }
 
 /// Runs the command; blocks until the copy has ended or is interrupted.
@@ -112,6 +116,7 @@ pub(crate) fn run(args: CopyArgs) -> anyhow::Result<ExitCode> {
         proof: args.proof.read()?,
         lanes_max: args.limits.max_lanes.unwrap_or(0),
         limits: args.limits.limits(),
+        preserve: args.preserve.preserve()?,
         ..TransferOptions::default()
     };
     let papers = Papers {
@@ -427,6 +432,7 @@ pub(crate) fn scan_request(
     store: Name,
     root: PathText,
     options: &TransferOptions,
+    owner_names: bool,
 ) -> ScanRequest {
     ScanRequest {
         transfer: state.id,
@@ -436,6 +442,9 @@ pub(crate) fn scan_request(
         files_from: options.files_from.clone(),
         select: options.select.settled(state.created),
         metadata_ops_per_s: options.limits.metadata_ops_per_s,
+        // Who owns it at the target is the target's own affair.
+        preserve: Preserve { owner_map: Vec::new(), ..options.preserve.clone() },
+        owner_names,
     }
 }
 
@@ -513,6 +522,7 @@ impl Copy {
             kind: kind.clone(),
             read_only,
             ephemeral: true,
+            allow_privileged: true,
         };
         let stores = Arc::new(Stores::new([
             store(&source_store, &places.source.kind, true),
@@ -523,7 +533,8 @@ impl Copy {
         let kept = directory.join("source");
         let source = Arc::new(SourceService::new(Arc::clone(&stores), &kept, peer, None));
         let root = PathText(places.source.root.clone());
-        let request = scan_request(&self.state, source_store.clone(), root.clone(), &self.options);
+        let request =
+            scan_request(&self.state, source_store.clone(), root.clone(), &self.options, false);
         let kind = source.open_scan(&request).map_err(failure)?;
         check_kind(kind, &self.options)?;
         let heads = SqliteState::open(&directory.join("state.sqlite"))?;

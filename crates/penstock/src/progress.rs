@@ -248,14 +248,16 @@ fn summary_text(event: &TransferEvent) -> String {
     }
     for (count, what) in [
         (progress.repairs, "pieces repaired"),
-        (progress.skipped, "items skipped"),
+        (progress.skipped.saturating_sub(progress.sockets), "items skipped"),
         (progress.excluded, "items not chosen"),
+        (progress.sockets, "sockets skipped"),
         (progress.errors, "items failed"),
     ] {
         if count > 0 {
             more.push(format!("{count} {what}"));
         }
     }
+    more.extend(progress.not_kept.iter().map(ToString::to_string));
     if !event.durable_by.is_empty() {
         more.push(format!("durable by {}", event.durable_by));
     }

@@ -73,7 +73,13 @@ pub(crate) fn store_spec(store: &StoreConfig) -> anyhow::Result<StoreSpec> {
         })?),
         path => StoreKind::Posix(PathBuf::from(path)),
     };
-    Ok(StoreSpec { name: store.name.clone(), kind, read_only: store.read_only, ephemeral: false })
+    Ok(StoreSpec {
+        name: store.name.clone(),
+        kind,
+        read_only: store.read_only,
+        ephemeral: false,
+        allow_privileged: store.allow_privileged,
+    })
 }
 
 /// Checks capabilities with this site's own key: it issued them (C4). Their owner must still be

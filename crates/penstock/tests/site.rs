@@ -467,6 +467,7 @@ fn c4_a_scan_is_for_the_site_that_opened_it() {
             files_from: Vec::new(),
             select: Default::default(),
             metadata_ops_per_s: None,
+            preserve: Default::default(),
         };
         serde_json::to_string(&open).unwrap()
     };

@@ -1,10 +1,10 @@
 //! Receipts: makes those of own transfers, and looks at what it is asked to countersign.
 
-use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::Write as _;
 use std::path::Path;
 
+use penstock_api::preserve::Preserve;
 use penstock_api::problem::{Exit, Problem};
 use penstock_api::receipt::{
     RECEIPT_VERSION, Receipt, ReceiptBody, ReceiptFacts, ReceiptSignature, Role, cannot_write,
@@ -74,7 +74,7 @@ pub fn receipt_body(
         durable_by: parts.durable_by.to_owned(),
         facts,
         failures: parts.failures.to_vec(),
-        withheld: BTreeMap::new(),
+        withheld: parts.progress.not_kept.iter().map(|told| (told.key(), told.items)).collect(),
     }))
 }
 
@@ -112,6 +112,9 @@ pub(super) fn scan_request(request: &TransferRequest, submitted: u64) -> ScanReq
         files_from: request.options.files_from.clone(),
         select: request.options.select.settled(submitted),
         metadata_ops_per_s: request.options.limits.metadata_ops_per_s,
+        // Who owns it at the target is the target's own affair.
+        preserve: Preserve { owner_map: Vec::new(), ..request.options.preserve.clone() },
+        owner_names: request.source.site != request.target.site,
     }
 }
 

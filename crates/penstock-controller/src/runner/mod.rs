@@ -552,6 +552,7 @@ impl Run {
             let options = &self.options.proof;
             proving::write_checksums(&self.shared, &head.pages, &self.spec.root, options, *kind)?;
         }
+        self.show_failures();
         self.show();
         if self.options.proof.receipt {
             self.keep_facts(&head, &scan)?;
@@ -607,6 +608,8 @@ impl Run {
             skipped: totals.kept + scan.map_or(0, |scan| scan.skipped),
             bytes_skipped: totals.kept_bytes,
             excluded: scan.map_or(0, |scan| scan.excluded),
+            sockets: scan.map_or(0, |scan| scan.sockets),
+            not_kept: outcome::not_kept(figures.not_kept, scan),
             errors: totals.failures
                 + scan.map_or(0, |scan| scan.errors.len() as u64 + scan.errors_more),
             lanes: figures.lanes,
@@ -645,6 +648,7 @@ fn spec_of(input: &RunInput, head: &LedgerHead) -> TaskSpec {
         durability: input.options.durability,
         // What is read again is compared with standard digests.
         digest_list: input.options.digest_list || input.options.proof.reads_again(),
+        preserve: input.options.preserve.clone(),
         lanes_max: input.options.lanes_max,
         lanes: input.options.lanes,
         limits: input.options.limits,

@@ -1,12 +1,14 @@
 //! How a run ended: the lists of what failed and of digests, and the exit code.
 
 use penstock_api::heads::LedgerHead;
+use penstock_api::preserve::{NotKept, NotKeptWhy, add_not_kept};
 use penstock_api::problem::{Exit, Problem};
 use penstock_api::scan::ScanSummary;
 use penstock_api::task::TaskPage;
 use penstock_api::transfer::{FailedItem, PathText};
 use penstock_engine::slice::{Piece, slice_without};
 use penstock_engine::transfer::compared_of;
+use penstock_proto::attributes::AttributeClass;
 use penstock_proto::checksum::format_line;
 use penstock_proto::journal::{DigestForm, EntryDigest, EntryFailure, FailurePhase, JournalRecord};
 use penstock_proto::manifest::{Entry, Page};
@@ -52,6 +54,16 @@ impl Tally {
     }
 }
 
+/// All attributes that were not kept: at the target, and already at the source.
+pub(crate) fn not_kept(mut told: Vec<NotKept>, scan: Option<&ScanSummary>) -> Vec<NotKept> {
+    let items = scan.map_or(0, |scan| scan.xattrs_left_out);
+    if items > 0 {
+        let (class, why) = (AttributeClass::UserXattrs, NotKeptWhy::Unfit);
+        add_not_kept(&mut told, &[NotKept { class, why, items }]);
+    }
+    told
+}
+
 /// A failure in words.
 pub(crate) fn failed_item(page: &Page, failure: &EntryFailure) -> Option<FailedItem> {
     let entry = page.entry(failure.entry).ok()?;
@@ -80,6 +92,7 @@ fn words(phase: FailurePhase) -> (&'static str, &'static str) {
             ("readback", "read again at the target it is not what was written")
         }
         FailurePhase::Exists => ("exists", "exists at the target already"),
+        FailurePhase::Link => ("link", "is another name of a file that is not at the target"),
     }
 }
 

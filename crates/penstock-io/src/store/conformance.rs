@@ -111,23 +111,29 @@ pub(super) fn check_target(target: &Target, keeps: bool) {
     file.write_at(0, b"hello").unwrap();
     file.set_len(12).unwrap();
     let per_file = dir.durability().is_per_file();
-    file.finish(0o640, mtime, per_file).unwrap();
+    file.finish(&Attributes::plain(0o640, mtime), per_file).unwrap();
     assert_eq!(target.meta(&dir, b"final").unwrap(), None, "no final name before publication");
     target.sync().unwrap();
     target.publish(&dir, b".pst-1", b"final", false).unwrap();
     target.sync_dir(&dir).unwrap();
     target.make_symlink(&dir, b".pst-2", b"/no/where").unwrap();
     target.make_symlink(&dir, b".pst-2", b"/else/where").unwrap();
-    target.set_link_times(&dir, b".pst-2", mtime).unwrap();
+    target
+        .set_node_attributes(
+            &dir,
+            b".pst-2",
+            &Attributes { mtime: Some(mtime), ..Attributes::default() },
+        )
+        .unwrap();
     target.publish(&dir, b".pst-2", b"link", true).unwrap();
-    target.set_dir_attributes(b"a/b", 0o750, mtime).unwrap();
+    target.set_dir_attributes(b"a/b", &Attributes::plain(0o750, mtime)).unwrap();
     target.sync().unwrap();
     if keeps {
         check_kept(target, &dir, mtime);
     }
     for bad in [&b".."[..], b"x/y", b"", b".", b"a\0b"] {
         assert!(target.create_temporary(&dir, bad, LeftOver::Replace).is_err());
-        assert!(target.create_whole(&dir, bad, 0o644).is_err());
+        assert!(target.create_whole(&dir, bad, Some(0o644)).is_err());
         assert!(target.publish(&dir, b".pst-1", bad, true).is_err());
     }
     for bad in [&b"../x"[..], b"/x", b"x//y", b".penstock/x"] {

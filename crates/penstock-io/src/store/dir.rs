@@ -5,8 +5,11 @@ use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use penstock_proto::attributes::Owner;
 use penstock_proto::name;
 use penstock_proto::units::Instant;
+use rustix::fs::fstat;
+use rustix::io::Errno;
 
 use super::durability::{DurabilityMethod, Mount};
 use super::error::StoreError;
@@ -29,11 +32,13 @@ struct Handle {
     mount: Arc<Mount>,
     /// Whether new files get the mode that is asked for; asked once.
     plain: OnceLock<bool>,
+    /// User and group that new files get, as the first one that was made here told.
+    gives_owner: OnceLock<Owner>,
 }
 
 impl Dir {
     pub(super) fn posix(path: &[u8], fd: OwnedFd, mount: Arc<Mount>) -> Self {
-        let handle = Handle { fd, mount, plain: OnceLock::new() };
+        let handle = Handle { fd, mount, plain: OnceLock::new(), gives_owner: OnceLock::new() };
         Self(Arc::new(Inner { path: path.into(), handle: Some(handle) }))
     }
 
@@ -59,18 +64,43 @@ impl Dir {
 
     /// Whether a file made here with `mode` has just that mode. Blocks the first time.
     pub(super) fn gives_mode(&self, mode: u32) -> bool {
-        mode::is_exact(mode)
-            && self.0.handle.as_ref().is_some_and(|Handle { fd, mount, plain }| {
-                *plain.get_or_init(|| mode::inherits_nothing(fd.as_fd(), mount.kind()))
-            })
+        mode::is_exact(mode) && self.inherits_nothing()
+    }
+
+    /// Whether a file made here takes nothing from the directory but its group. Blocks the first
+    /// time.
+    pub(super) fn inherits_nothing(&self) -> bool {
+        self.0.handle.as_ref().is_some_and(|Handle { fd, mount, plain, .. }| {
+            *plain.get_or_init(|| mode::inherits_nothing(fd.as_fd(), mount.kind()))
+        })
+    }
+
+    /// The owner of `made`, a file that was made here and not touched since: asked of the first
+    /// one, as setgid directories, mount options and servers have a say in it.
+    pub(super) fn owner_given(&self, made: BorrowedFd<'_>) -> Result<Owner, Errno> {
+        let known = self.0.handle.as_ref().and_then(|handle| handle.gives_owner.get());
+        if let Some(owner) = known {
+            return Ok(*owner);
+        }
+        let told = fstat(made)?;
+        let owner = Owner { uid: told.st_uid, gid: told.st_gid };
+        if let Some(handle) = &self.0.handle {
+            let _ = handle.gives_owner.set(owner);
+        }
+        Ok(owner)
     }
 
     /// The descriptor, or an error if this directory is of another kind of store.
     pub(super) fn fd(&self) -> Result<BorrowedFd<'_>, StoreError> {
         match &self.0.handle {
             Some(handle) => Ok(handle.fd.as_fd()),
-            None => Err(StoreError::io("open", self.path(), rustix::io::Errno::BADF)),
+            None => Err(StoreError::io("open", self.path(), Errno::BADF)),
         }
+    }
+
+    /// As [`Dir::fd`], for what is repeated on an error of the system.
+    pub(super) fn fd_raw(&self) -> Result<BorrowedFd<'_>, Errno> {
+        self.fd().map_err(|_| Errno::BADF)
     }
 
     pub(super) fn error(

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use rustix::fs::{AtFlags, Mode, OFlags, StatxFlags, fstatfs, makedev, openat, statx, syncfs};
 use rustix::io::Errno;
 
+use super::attributes::Refusals;
 use super::writeback::Writeback;
 use crate::sys::kernel_version;
 
@@ -151,6 +152,7 @@ pub(super) struct Mount {
     method: DurabilityMethod,
     writeback: Writeback,
     sync_fd: OwnedFd,
+    refusals: Refusals,
 }
 
 /// Device number and, where the kernel tells it (5.8), mount id: unique among open mounts.
@@ -162,7 +164,8 @@ impl Mount {
         let sync_fd = openat(dir, c".", flags, Mode::empty())?;
         let kind = FileSystemKind::of(&sync_fd)?;
         let writeback = forced.unwrap_or_else(|| Writeback::of(kind));
-        Ok(Self { key, kind, method: kind.method(kernel_version()), writeback, sync_fd })
+        let (method, refusals) = (kind.method(kernel_version()), Refusals::default());
+        Ok(Self { key, kind, method, writeback, sync_fd, refusals })
     }
 
     pub(super) fn kind(&self) -> FileSystemKind {
@@ -175,6 +178,11 @@ impl Mount {
 
     pub(super) fn writeback(&self) -> Writeback {
         self.writeback
+    }
+
+    /// What it refuses to hold, or us to set.
+    pub(super) fn refusals(&self) -> &Refusals {
+        &self.refusals
     }
 }
 

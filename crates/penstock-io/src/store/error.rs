@@ -2,6 +2,7 @@
 
 use std::io;
 
+use penstock_proto::attributes::AttributeClass;
 use penstock_proto::name;
 use rustix::io::Errno;
 
@@ -55,6 +56,17 @@ pub enum StoreError {
         operation: &'static str,
         /// The path, escaped.
         path: String,
+    },
+    /// An attribute that was to be kept could not be set. Tells nothing of the store as a whole,
+    /// whatever the error number.
+    #[error("set {} of `{path}`", class.words())]
+    NotSet {
+        /// Which.
+        class: AttributeClass,
+        /// The path, escaped.
+        path: String,
+        /// What the system said.
+        source: io::Error,
     },
     /// The store itself is not what or where it should be.
     #[error(transparent)]
@@ -115,10 +127,16 @@ impl StoreError {
         Self::BadPath { path: name::escape(path) }
     }
 
+    /// An attribute of the entry at `path` that could not be set, with errno(3).
+    pub fn not_set(path: &[u8], class: AttributeClass, errno: i32) -> Self {
+        let source = io::Error::from_raw_os_error(errno);
+        Self::NotSet { class, path: name::escape(path), source }
+    }
+
     /// The system's error number: for the kinds without one, the closest.
     pub fn errno(&self) -> Option<i32> {
         let errno = match self {
-            Self::Io { source, .. } => return source.raw_os_error(),
+            Self::Io { source, .. } | Self::NotSet { source, .. } => return source.raw_os_error(),
             Self::BadPath { .. } => Errno::INVAL,
             Self::NotDirectory { .. } => Errno::NOTDIR,
             Self::WrongKind { .. } => return None,
@@ -130,7 +148,9 @@ impl StoreError {
     }
 
     fn is_one_of(&self, errnos: &[Errno]) -> bool {
-        self.errno().is_some_and(|number| errnos.iter().any(|e| e.raw_os_error() == number))
+        let tells = !matches!(self, Self::NotSet { .. });
+        tells
+            && self.errno().is_some_and(|number| errnos.iter().any(|e| e.raw_os_error() == number))
     }
 
     /// Disk or quota is full: stop starting files, finish what fits (E3).

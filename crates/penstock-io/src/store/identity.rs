@@ -16,8 +16,8 @@ use data_encoding::{HEXLOWER, HEXLOWER_PERMISSIVE};
 use penstock_proto::id::TransferId;
 use penstock_proto::name::{self, STORE_PRIVATE_NAME};
 use rustix::fs::{
-    AtFlags, CWD, Mode, OFlags, RenameFlags, fstat, fstatfs, fstatvfs, fsync, linkat, mkdirat,
-    openat, renameat_with, unlinkat,
+    AtFlags, CWD, Mode, OFlags, RenameFlags, fchmod, fstat, fstatfs, fstatvfs, fsync, linkat,
+    mkdirat, openat, renameat_with, unlinkat,
 };
 use rustix::io::{Errno, pread, pwrite};
 
@@ -318,7 +318,11 @@ impl PosixStore {
             return;
         }
         let _ = unlinkat(&directory, IDENTITY_NAME, AtFlags::empty());
-        let removed = unlinkat(root, STORE_PRIVATE_NAME, AtFlags::REMOVEDIR);
+        let mut removed = unlinkat(root, STORE_PRIVATE_NAME, AtFlags::REMOVEDIR);
+        if removed == Err(Errno::ACCESS) && self.unlock_root() {
+            removed = unlinkat(root, STORE_PRIVATE_NAME, AtFlags::REMOVEDIR);
+            let _ = fchmod(root, Mode::from_raw_mode(before.st_mode & 0o7777));
+        }
         if removed.is_ok() {
             let modified = rustix::fs::Timespec {
                 tv_sec: before.st_mtime,

@@ -10,6 +10,7 @@ use std::ops::ControlFlow;
 use std::str::FromStr;
 use std::sync::Arc;
 
+use penstock_proto::attributes::{DeviceNumber, Owner};
 use penstock_proto::name;
 use penstock_proto::units::{FileTime, parse_size};
 use rustix::io::Errno;
@@ -141,6 +142,8 @@ fn generated(inode: u64) -> Meta {
         kind: Kind::File,
         size: 0,
         mode: 0o644,
+        owner: Owner { uid: crate::sys::own_numbers().0, gid: crate::sys::own_numbers().1 },
+        special: DeviceNumber::default(),
         mtime: MTIME,
         ctime: MTIME,
         inode,

@@ -18,6 +18,7 @@
 //! its sync markers and its fingerprint tell later whether it is the same store ([`StoreIdentity`],
 //! [`StoreFingerprint`]).
 
+mod attributes;
 mod dir;
 mod durability;
 mod error;
@@ -25,6 +26,7 @@ mod identity;
 mod inspect;
 mod mem;
 mod mode;
+mod nodes;
 mod posix;
 mod read;
 mod read_back;
@@ -32,6 +34,7 @@ mod sandbox;
 mod source;
 mod target;
 mod temporary;
+mod unlock;
 mod write;
 mod writeback;
 
@@ -40,10 +43,12 @@ mod conformance;
 #[cfg(test)]
 mod tests;
 
+use penstock_proto::attributes::{DeviceNumber, Owner};
 use penstock_proto::manifest::{EntryKind, Identity};
 use penstock_proto::name;
 use penstock_proto::units::FileTime;
 
+pub use attributes::{Attributes, NotSet};
 pub use dir::{Dir, DirCache};
 pub use durability::{DurabilityMethod, FileSystemKind};
 pub use error::{StoreError, StoreOffline};
@@ -69,7 +74,13 @@ pub enum Kind {
     Directory,
     /// A symbolic link.
     Symlink,
-    /// A device, pipe or socket: counted and passed over.
+    /// A named pipe.
+    Fifo,
+    /// A character device.
+    CharDevice,
+    /// A block device.
+    BlockDevice,
+    /// A socket, which is never carried; or a device or pipe, where only that much is known.
     Other,
 }
 
@@ -80,6 +91,9 @@ impl Kind {
             Self::File => Some(EntryKind::File),
             Self::Directory => Some(EntryKind::Directory),
             Self::Symlink => Some(EntryKind::Symlink),
+            Self::Fifo => Some(EntryKind::Fifo),
+            Self::CharDevice => Some(EntryKind::CharDevice),
+            Self::BlockDevice => Some(EntryKind::BlockDevice),
             Self::Other => None,
         }
     }
@@ -89,6 +103,8 @@ impl Kind {
             Self::File => "a file",
             Self::Directory => "a directory",
             Self::Symlink => "a link",
+            Self::Fifo => "a pipe",
+            Self::CharDevice | Self::BlockDevice => "a device",
             Self::Other => "a device, pipe or socket",
         }
     }
@@ -103,6 +119,10 @@ pub struct Meta {
     pub size: u64,
     /// Permission bits, `0o7777` at most.
     pub mode: u32,
+    /// User and group.
+    pub owner: Owner,
+    /// Which device it is, if it is one; zeros for all else.
+    pub special: DeviceNumber,
     /// Time of last modification of the content.
     pub mtime: FileTime,
     /// Time of last change of content or attributes.
@@ -113,7 +133,8 @@ pub struct Meta {
     pub blocks: u64,
     /// Number of names.
     pub links: u32,
-    /// Device number; differs between hosts, so it is no part of an identity (C1).
+    /// Number of the device that it lies on; differs between hosts, so it is no part of an identity
+    /// (C1).
     pub device: u64,
 }
 

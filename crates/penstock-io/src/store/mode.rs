@@ -20,9 +20,18 @@ const CREATION_BITS: u32 = 0o777;
 /// Whether open(2) gives a new file exactly `mode` (`0o7777` at most) in a directory that inherits
 /// nothing ([`inherits_nothing`]).
 pub(super) fn is_exact(mode: u32) -> bool {
+    mode & !CREATION_BITS == 0 && umask().is_some_and(|umask| mode & umask == 0)
+}
+
+/// What a new file has where nobody says more: all may read and write it but for the umask, which
+/// is taken to be 0077 where it cannot be read.
+pub(super) fn of_new_file() -> u32 {
+    0o666 & !umask().unwrap_or(0o077)
+}
+
+fn umask() -> Option<u32> {
     static UMASK: OnceLock<Option<u32>> = OnceLock::new();
-    let umask = *UMASK.get_or_init(|| umask_of(&fs::read_to_string("/proc/self/status").ok()?));
-    mode & !CREATION_BITS == 0 && umask.is_some_and(|umask| mode & umask == 0)
+    *UMASK.get_or_init(|| umask_of(&fs::read_to_string("/proc/self/status").ok()?))
 }
 
 /// The bits that the process takes from the mode of each file it makes, by proc_pid_status(5)

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use penstock_proto::attributes::{DeviceNumber, Owner};
 use penstock_proto::name;
 use penstock_proto::units::FileTime;
 use rustix::fs::{
@@ -20,6 +21,7 @@ use super::durability::{DurabilityMethod, FileSystemKind, Mounts};
 use super::error::StoreError;
 use super::read::ReadFile;
 use super::sandbox::{Resolution, open_component};
+use super::unlock::WriteRules;
 use super::writeback::Writeback;
 use super::{Kind, Meta, check_item_name, check_item_path};
 
@@ -28,6 +30,8 @@ use super::{Kind, Meta, check_item_name, check_item_path};
 const META_MASK: StatxFlags = StatxFlags::TYPE
     .union(StatxFlags::MODE)
     .union(StatxFlags::NLINK)
+    .union(StatxFlags::UID)
+    .union(StatxFlags::GID)
     .union(StatxFlags::MTIME)
     .union(StatxFlags::CTIME)
     .union(StatxFlags::INO)
@@ -64,6 +68,8 @@ pub struct Space {
 #[derive(Clone)]
 pub struct PosixStore {
     pub(super) shared: Arc<Shared>,
+    /// What is special about one data set that is written to it.
+    pub(super) rules: Arc<WriteRules>,
 }
 
 pub(super) struct Shared {
@@ -100,7 +106,7 @@ impl PosixStore {
             resolution,
             leaves_access_times: AtomicBool::new(true),
         };
-        Ok(Self { shared: Arc::new(shared) })
+        Ok(Self { shared: Arc::new(shared), rules: Arc::default() })
     }
 
     /// Path of the root on this host, absolute, as it was given.
@@ -295,6 +301,8 @@ fn meta_of(told: &Statx) -> Meta {
         kind: kind_of(FileType::from_raw_mode(mode)).unwrap_or(Kind::Other),
         size: told.stx_size,
         mode: mode & 0o7777,
+        owner: Owner { uid: told.stx_uid, gid: told.stx_gid },
+        special: DeviceNumber { major: told.stx_rdev_major, minor: told.stx_rdev_minor },
         mtime: time(told.stx_mtime),
         ctime: time(told.stx_ctime),
         inode: told.stx_ino,
@@ -310,6 +318,9 @@ pub(super) fn kind_of(file_type: FileType) -> Option<Kind> {
         FileType::RegularFile => Kind::File,
         FileType::Directory => Kind::Directory,
         FileType::Symlink => Kind::Symlink,
+        FileType::Fifo => Kind::Fifo,
+        FileType::CharacterDevice => Kind::CharDevice,
+        FileType::BlockDevice => Kind::BlockDevice,
         FileType::Unknown => return None,
         _ => Kind::Other,
     })

@@ -2,6 +2,7 @@
 
 use std::ops::ControlFlow;
 
+use penstock_proto::attributes::ClassSet;
 use rustix::io::Errno;
 
 use super::dir::Dir;
@@ -77,6 +78,22 @@ impl Source {
         match self {
             Self::Posix(store) => store.read_link(dir, name),
             Self::Mem(_) => Err(dir.error("read link", name, Errno::INVAL)),
+        }
+    }
+
+    /// See [`PosixStore::xattrs`]; generated entries have none.
+    ///
+    /// # Errors
+    /// `BadPath`; `Io`.
+    pub fn xattrs(
+        &self,
+        dir: &Dir,
+        name: &[u8],
+        classes: ClassSet,
+    ) -> Result<(Vec<u8>, usize), StoreError> {
+        match self {
+            Self::Posix(store) => store.xattrs(dir, name, classes),
+            Self::Mem(_) => Ok((Vec::new(), 0)),
         }
     }
 

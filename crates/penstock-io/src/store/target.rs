@@ -1,10 +1,11 @@
 //! The stores that a data set can go to, behind one set of operations.
 
+use penstock_proto::attributes::DeviceNumber;
 use penstock_proto::id::TransferId;
 use penstock_proto::name;
-use penstock_proto::units::FileTime;
 use rustix::io::Errno;
 
+use super::attributes::{Attributes, NotSet};
 use super::dir::Dir;
 use super::durability::DurabilityMethod;
 use super::error::{StoreError, StoreOffline};
@@ -13,7 +14,7 @@ use super::posix::{PosixStore, Space};
 use super::read::ReadFile;
 use super::read_back::ReadBackFile;
 use super::write::{LeftOver, WriteFile};
-use super::{Meta, check_item_name, check_item_path};
+use super::{Kind, Meta, check_item_name, check_item_path};
 
 /// A store that is written. Clones are the same store; all methods block, and may be called from
 /// many threads at once.
@@ -29,6 +30,22 @@ pub enum Target {
 const NULL_IDENTITY: StoreIdentity = StoreIdentity { id: [0; 16], created_seconds: 0 };
 
 impl Target {
+    /// See [`PosixStore::for_data_set`].
+    pub fn for_data_set(&self, root: &[u8], sets_modes: bool) -> Self {
+        match self {
+            Self::Posix(store) => Self::Posix(store.for_data_set(root, sets_modes)),
+            Self::Null => Self::Null,
+        }
+    }
+
+    /// See [`PosixStore::unlock_root`].
+    pub fn unlock_root(&self) -> bool {
+        match self {
+            Self::Posix(store) => store.unlock_root(),
+            Self::Null => false,
+        }
+    }
+
     /// See [`PosixStore::make_dirs`].
     ///
     /// # Errors
@@ -116,7 +133,12 @@ impl Target {
     ///
     /// # Errors
     /// `BadPath`; `ReadOnly`; `WrongKind`; `Io`.
-    pub fn create_whole(&self, dir: &Dir, name: &[u8], mode: u32) -> Result<WriteFile, StoreError> {
+    pub fn create_whole(
+        &self,
+        dir: &Dir,
+        name: &[u8],
+        mode: Option<u32>,
+    ) -> Result<WriteFile, StoreError> {
         match self {
             Self::Posix(store) => store.create_whole(dir, name, mode),
             Self::Null => null_file(dir, name),
@@ -156,19 +178,69 @@ impl Target {
         }
     }
 
-    /// See [`PosixStore::set_link_times`].
+    /// See [`PosixStore::make_node`].
     ///
     /// # Errors
     /// `BadPath`; `ReadOnly`; `Io`.
-    pub fn set_link_times(
+    pub fn make_node(
         &self,
         dir: &Dir,
         name: &[u8],
-        mtime: FileTime,
+        kind: Kind,
+        number: DeviceNumber,
     ) -> Result<(), StoreError> {
         match self {
-            Self::Posix(store) => store.set_link_times(dir, name, mtime),
+            Self::Posix(store) => store.make_node(dir, name, kind, number),
             Self::Null => check_item_name(dir, name),
+        }
+    }
+
+    /// See [`PosixStore::make_hard_link`].
+    ///
+    /// # Errors
+    /// `BadPath`; `ReadOnly`; `Io`.
+    pub fn make_hard_link(
+        &self,
+        of: &Dir,
+        primary: &[u8],
+        dir: &Dir,
+        name: &[u8],
+    ) -> Result<(), StoreError> {
+        match self {
+            Self::Posix(store) => store.make_hard_link(of, primary, dir, name),
+            Self::Null => check_item_name(dir, name),
+        }
+    }
+
+    /// See [`PosixStore::has_xattrs`].
+    ///
+    /// # Errors
+    /// `BadPath`; `Io`.
+    pub fn has_xattrs(
+        &self,
+        dir: &Dir,
+        name: &[u8],
+        wanted: &Attributes<'_>,
+    ) -> Result<bool, StoreError> {
+        match self {
+            Self::Posix(store) => store.has_xattrs(dir, name, wanted),
+            Self::Null => Ok(true),
+        }
+    }
+
+    /// See [`PosixStore::set_node_attributes`].
+    ///
+    /// # Errors
+    /// `BadPath`; `ReadOnly`; `Io`.
+    pub fn set_node_attributes(
+        &self,
+        dir: &Dir,
+        name: &[u8],
+        wanted: &Attributes<'_>,
+    ) -> Result<NotSet, StoreError> {
+        match self {
+            Self::Posix(store) => store.set_node_attributes(dir, name, wanted),
+            Self::Null => check_item_name(dir, name).map(|()| NotSet::default()),
         }
     }
 
@@ -207,12 +279,11 @@ impl Target {
     pub fn set_dir_attributes(
         &self,
         path: &[u8],
-        mode: u32,
-        mtime: FileTime,
-    ) -> Result<(), StoreError> {
+        wanted: &Attributes<'_>,
+    ) -> Result<NotSet, StoreError> {
         match self {
-            Self::Posix(store) => store.set_dir_attributes(path, mode, mtime),
-            Self::Null => check_item_path(path),
+            Self::Posix(store) => store.set_dir_attributes(path, wanted),
+            Self::Null => check_item_path(path).map(|()| NotSet::default()),
         }
     }
 

@@ -6,15 +6,17 @@ use std::os::fd::{AsFd as _, IntoRawFd as _, OwnedFd};
 use std::thread;
 use std::time::Duration;
 
+use penstock_proto::attributes::Owner;
 use penstock_proto::name;
 use penstock_proto::units::FileTime;
 use rustix::fs::{
     AtFlags, FallocateFlags, Mode, OFlags, RenameFlags, Timespec, Timestamps, UTIME_OMIT,
-    fallocate, fchmod, fsync, ftruncate, futimens, linkat, mkdirat, renameat, renameat_with,
-    symlinkat, unlinkat, utimensat,
+    fallocate, fstat, fsync, ftruncate, futimens, linkat, mkdirat, renameat, renameat_with,
+    unlinkat,
 };
 use rustix::io::{Errno, pwrite};
 
+use super::attributes::{Attributes, Node, NodeKind, NotSet};
 use super::dir::Dir;
 use super::error::StoreError;
 use super::posix::{PosixStore, directory_error, stat_open, wrong_kind};
@@ -24,8 +26,8 @@ use super::{Kind, Meta, check_item_name, check_item_path, is_temporary_name};
 
 /// Mode of a temporary file until it is finished, unless it is made with its final one.
 const TEMPORARY_MODE: u32 = 0o600;
-/// Mode of a new directory until its own attributes are set at the end (B5).
-const NEW_DIRECTORY_MODE: Mode = Mode::RWXU;
+/// What a file is made with whose mode the umask decides.
+const ANY_MODE: u32 = 0o666;
 /// How often a parent that is not there (yet, any more, or in this host's cache) is opened again.
 const REOPEN_TRIES: u32 = 8;
 /// Wait before the second of these tries; doubled each time: 1.3 s in all.
@@ -43,7 +45,8 @@ pub enum LeftOver {
 }
 
 impl PosixStore {
-    /// Makes the directory `path` and all its parents, mode 0700, where they are not there yet;
+    /// Makes the directory `path` and all its parents, where they are not there yet, mode 0700 (but
+    /// see [`PosixStore::for_data_set`]);
     /// what is there stays as it is. Several peers may do so at once.
     ///
     /// # Errors
@@ -54,9 +57,14 @@ impl PosixStore {
             return Err(StoreError::bad_path(path));
         }
         self.check_writable("make directory", path)?;
-        retry_vanished(|| match self.open_dir(path) {
+        retry_vanished(|| match self.open_dir_unlocked(path) {
             Err(error) if error.is_vanished() => {
-                self.make_path(path)?;
+                match self.make_path(path) {
+                    Err(error) if error.is_denied() && self.unlock_path(path) => {
+                        self.make_path(path)?;
+                    }
+                    outcome => outcome?,
+                }
                 self.open_dir(path)
             }
             outcome => outcome,
@@ -72,7 +80,7 @@ impl PosixStore {
             let flags = OFlags::PATH | OFlags::DIRECTORY;
             let mut next = open_component(from, component, flags);
             if next.as_ref().is_err_and(|errno| *errno == Errno::NOENT) {
-                match mkdirat(from, component, NEW_DIRECTORY_MODE) {
+                match mkdirat(from, component, self.rules.new_directory_mode) {
                     Ok(()) | Err(Errno::EXIST) => {}
                     Err(errno) => return Err(failed(errno)),
                 }
@@ -94,17 +102,23 @@ impl PosixStore {
         name: &[u8],
         left_over: LeftOver,
     ) -> Result<WriteFile, StoreError> {
-        self.create(dir, name, left_over, TEMPORARY_MODE)
+        self.create(dir, name, left_over, Some(TEMPORARY_MODE))
     }
 
     /// As [`PosixStore::create_temporary`] with [`LeftOver::Replace`], for a file that this handle
-    /// alone writes and finishes with `mode`. Where that is exact, the file has that mode from the
+    /// alone writes and finishes with `mode`, or, if that is `None`, with the mode that the system
+    /// gives to a new file. Where that is exact, the file has that mode from the
     /// start, which saves a call for each file: nobody may read more of it than when it is
     /// finished, and this handle writes to it whatever its mode.
     ///
     /// # Errors
     /// Those of [`PosixStore::create_temporary`].
-    pub fn create_whole(&self, dir: &Dir, name: &[u8], mode: u32) -> Result<WriteFile, StoreError> {
+    pub fn create_whole(
+        &self,
+        dir: &Dir,
+        name: &[u8],
+        mode: Option<u32>,
+    ) -> Result<WriteFile, StoreError> {
         self.create(dir, name, LeftOver::Replace, mode)
     }
 
@@ -113,7 +127,7 @@ impl PosixStore {
         dir: &Dir,
         name: &[u8],
         left_over: LeftOver,
-        mode: u32,
+        mode: Option<u32>,
     ) -> Result<WriteFile, StoreError> {
         check_item_name(dir, name)?;
         self.check_writable("create", &name::join(dir.path(), name))?;
@@ -132,14 +146,17 @@ impl PosixStore {
         dir: &Dir,
         name: &[u8],
         left_over: LeftOver,
-        mode: u32,
+        mode: Option<u32>,
     ) -> Result<WriteFile, StoreError> {
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL;
-        let exact = dir.gives_mode(mode).then_some(mode);
-        let mode = Mode::from_raw_mode(exact.unwrap_or(TEMPORARY_MODE));
+        let exact = mode.filter(|mode| dir.gives_mode(*mode));
+        let raw = if mode.is_none() { ANY_MODE } else { exact.unwrap_or(TEMPORARY_MODE) };
+        let given = if mode.is_none() { Some(ANY_MODE) } else { exact };
+        let mode = Mode::from_raw_mode(raw);
         for _ in 0..RACE_TRIES {
-            match create_component(dir.fd()?, name, flags, mode) {
-                Ok(fd) => return Ok(WriteFile::posix(dir.clone(), name, fd, true, exact)),
+            let parent = dir.fd()?;
+            match self.unlocked(dir, || create_component(parent, name, flags, mode)) {
+                Ok(fd) => return Ok(WriteFile::posix(dir.clone(), name, fd, true, given)),
                 Err(Errno::EXIST) => {}
                 Err(errno) => return Err(dir.error("create", name, errno)),
             }
@@ -193,39 +210,6 @@ impl PosixStore {
         }
     }
 
-    /// Makes the symbolic link `name` in `dir`, pointing to `target`, whatever that is; a left-over
-    /// of that name is replaced. Then set its time and publish it.
-    ///
-    /// # Errors
-    /// `BadPath`; `ReadOnly`; `Io`.
-    pub fn make_symlink(&self, dir: &Dir, name: &[u8], target: &[u8]) -> Result<(), StoreError> {
-        check_item_name(dir, name)?;
-        self.check_writable("make link", &name::join(dir.path(), name))?;
-        for _ in 0..RACE_TRIES {
-            match symlinkat(target, dir.fd()?, name) {
-                Err(Errno::EXIST) => self.remove(dir, name)?,
-                outcome => return outcome.map_err(|errno| dir.error("make link", name, errno)),
-            };
-        }
-        Err(dir.error("make link", name, Errno::EXIST))
-    }
-
-    /// Sets the modification time of the link `name` itself.
-    ///
-    /// # Errors
-    /// `BadPath`; `ReadOnly`; `Io`.
-    pub fn set_link_times(
-        &self,
-        dir: &Dir,
-        name: &[u8],
-        mtime: FileTime,
-    ) -> Result<(), StoreError> {
-        check_item_name(dir, name)?;
-        self.check_writable("set times", &name::join(dir.path(), name))?;
-        utimensat(dir.fd()?, name, &modified_at(mtime), AtFlags::SYMLINK_NOFOLLOW)
-            .map_err(|errno| dir.error("set times", name, errno))
-    }
-
     /// Gives the finished temporary file or link `temporary` its final `name`, in one step, in the
     /// same directory. With `replace`, a file or link of that name goes; a directory never does.
     ///
@@ -248,11 +232,11 @@ impl PosixStore {
             return Err(StoreError::bad_path(&name::join(dir.path(), name)));
         }
         self.check_writable("rename", &name::join(dir.path(), name))?;
-        let mut outcome = rename(dir, temporary, name, replace);
+        let mut outcome = self.unlocked(dir, || rename(dir, temporary, name, replace));
         if matches!(outcome, Err(Errno::NOENT | Errno::STALE)) {
             // The handle may be of a directory that was replaced; its path is what counts.
-            let reopened = self.open_dir(dir.path())?;
-            outcome = rename(&reopened, temporary, name, replace);
+            let reopened = self.open_dir_unlocked(dir.path())?;
+            outcome = self.unlocked(&reopened, || rename(&reopened, temporary, name, replace));
         }
         outcome.map_err(|errno| match errno {
             Errno::EXIST if !replace => {
@@ -270,30 +254,13 @@ impl PosixStore {
     pub fn remove(&self, dir: &Dir, name: &[u8]) -> Result<bool, StoreError> {
         check_item_name(dir, name)?;
         self.check_writable("remove", &name::join(dir.path(), name))?;
-        match unlinkat(dir.fd()?, name, AtFlags::empty()) {
+        let parent = dir.fd()?;
+        match self.unlocked(dir, || unlinkat(parent, name, AtFlags::empty())) {
             Ok(()) => Ok(true),
             Err(Errno::NOENT) => Ok(false),
             Err(Errno::ISDIR) => Err(wrong_kind(dir, name, Kind::Directory)),
             Err(errno) => Err(dir.error("remove", name, errno)),
         }
-    }
-
-    /// Sets mode and modification time of the directory at `path`, after all within it is done.
-    ///
-    /// # Errors
-    /// `BadPath`; `NotDirectory`; `ReadOnly`; `Io`.
-    pub fn set_dir_attributes(
-        &self,
-        path: &[u8],
-        mode: u32,
-        mtime: FileTime,
-    ) -> Result<(), StoreError> {
-        self.check_writable("set attributes", path)?;
-        let dir = self.open_dir(path)?;
-        let fd = dir.fd()?;
-        fchmod(fd, Mode::from_raw_mode(mode & 0o7777))
-            .and_then(|()| futimens(fd, &modified_at(mtime)))
-            .map_err(|errno| dir.error("set attributes", b"", errno))
     }
 
     /// Makes everything durable that was written before, on all mounts where syncfs serves; the
@@ -356,7 +323,7 @@ fn rename(dir: &Dir, from: &[u8], to: &[u8], replace: bool) -> Result<(), Errno>
     }
 }
 
-fn modified_at(mtime: FileTime) -> Timestamps {
+pub(super) fn modified_at(mtime: FileTime) -> Timestamps {
     Timestamps {
         last_access: Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT },
         last_modification: Timespec { tv_sec: mtime.seconds, tv_nsec: mtime.nanoseconds.into() },
@@ -373,7 +340,7 @@ pub struct WriteFile {
     /// `None` in a store that keeps nothing.
     fd: Option<OwnedFd>,
     created: bool,
-    /// The mode that the file was made with, if that is known.
+    /// The mode that the file was made with, if that is known; also if the umask has decided it.
     mode: Option<u32>,
     /// With early write-back, what was written.
     window: Option<Window>,
@@ -478,27 +445,52 @@ impl WriteFile {
         }
     }
 
-    /// Sets mode and modification time, in this order after the data, and closes the file. With
-    /// `sync`, all of it is on stable storage before: pass [`DurabilityMethod::is_per_file`] of the
-    /// directory unless no durability is wanted. Publish the file then.
+    /// Sets what `wanted` says, after the data and in the order of B2, and closes the file; gives
+    /// what was refused. With `sync`, all of it is on stable storage before: pass
+    /// [`DurabilityMethod::is_per_file`] of the directory unless no durability is wanted. Publish
+    /// the file then.
     ///
     /// [`DurabilityMethod::is_per_file`]: super::DurabilityMethod::is_per_file
     ///
     /// # Errors
     /// `Io`: the file is to be written again, from the start (A4); an error from close counts.
-    pub fn finish(self, mode: u32, mtime: FileTime, sync: bool) -> Result<(), StoreError> {
-        let Some(fd) = &self.fd else { return Ok(()) };
-        let mode = mode & 0o7777;
+    pub fn finish(self, wanted: &Attributes<'_>, sync: bool) -> Result<NotSet, StoreError> {
+        let Some(fd) = &self.fd else { return Ok(NotSet::default()) };
         let network = self.dir.mount().is_some_and(|mount| mount.kind().is_network());
         if sync && network {
             // The flush of data would move the time that is set below (B2).
             fsync(fd).map_err(|errno| self.error("sync", errno))?;
         }
-        if self.mode != Some(mode) {
-            fchmod(fd, Mode::from_raw_mode(mode)).map_err(|errno| self.error("set mode", errno))?;
+        let owner = self.owner(wanted).map_err(|errno| self.error("stat", errno))?;
+        let mut node = Node {
+            fd: fd.as_fd(),
+            path_only: false,
+            mount: self.dir.mount(),
+            owner,
+            mode: self.mode,
+            inherits: !self.dir.inherits_nothing(),
+            existed: !self.created,
+            kind: NodeKind::File,
+        };
+        let not_set = node.set(wanted).map_err(|errno| self.error("set attributes", errno))?;
+        if let Some(mtime) = wanted.mtime {
+            let times = modified_at(mtime);
+            futimens(fd, &times).map_err(|errno| self.error("set times", errno))?;
         }
-        futimens(fd, &modified_at(mtime)).map_err(|errno| self.error("set times", errno))?;
-        self.close(sync)
+        self.close(sync).map(|()| not_set)
+    }
+
+    /// The owner that the file has, if it matters.
+    fn owner(&self, wanted: &Attributes<'_>) -> Result<Owner, Errno> {
+        let Some(fd) = &self.fd else { return Ok(Owner::default()) };
+        if wanted.uid.is_none() && wanted.gid.is_none() {
+            return Ok(Owner::default());
+        }
+        if self.created {
+            return self.dir.owner_given(fd.as_fd());
+        }
+        let told = fstat(fd)?;
+        Ok(Owner { uid: told.st_uid, gid: told.st_gid })
     }
 
     /// Closes the file without finishing it; with `sync`, its data is on stable storage before.

@@ -7,6 +7,7 @@ mod cpu;
 mod event;
 mod host;
 mod lock;
+mod users;
 
 pub use cpu::{allowed_cpus, available_cpus, bind_to_cpus, cpu_seconds, pin_thread};
 pub use event::EventFd;
@@ -15,3 +16,4 @@ pub use host::{
     wall_clock_now,
 };
 pub use lock::{LockError, LockFile};
+pub use users::{group_name, group_number, own_numbers, user_name, user_number};

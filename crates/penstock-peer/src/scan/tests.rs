@@ -18,6 +18,8 @@ fn scan_of(directory: &Path, files_from: &[&str]) -> Scan {
         files_from: files_from.iter().map(|path| path.as_bytes().to_vec()).collect(),
         selector: Selector::default(),
         lookups_per_s: 0,
+        preserve: Preserve::default(),
+        owner_names: false,
         workers: 1,
     };
     Scan::open(directory, options).unwrap()

@@ -29,7 +29,9 @@ use crate::exit::{ExitCode, Failure};
 const PAGE_MAX: Duration = Duration::from_secs(60);
 
 fn stores(name: Name, kind: StoreKind, read_only: bool) -> Arc<Stores> {
-    Arc::new(Stores::new([StoreSpec { name, kind, read_only, ephemeral: true }]))
+    // Who copies has chosen both ends, and writes with no more than his own rights there.
+    let (ephemeral, allow_privileged) = (true, true);
+    Arc::new(Stores::new([StoreSpec { name, kind, read_only, ephemeral, allow_privileged }]))
 }
 
 /// Where a source keeps its pages.

@@ -268,7 +268,7 @@ impl Session {
             state = State::open(&place.path, &to, options)?;
         }
         let store = source_name().map_err(failure)?;
-        let request = scan_request(&state, store, PathText::default(), options);
+        let request = scan_request(&state, store, PathText::default(), options, true);
         let end = SourceEnd::open(place, &state, keys, request).map_err(failure)?;
         check_kind(end.kind, options)?;
         let server = end.serve(keys, way, &self.link).map_err(failure)?;
@@ -353,7 +353,7 @@ impl Session {
 
     fn open_scan(&self, state: &State, dial: Option<Door>) -> anyhow::Result<Opened> {
         let store = source_name().map_err(failure)?;
-        let request = scan_request(state, store, PathText::default(), &self.wish.options);
+        let request = scan_request(state, store, PathText::default(), &self.wish.options, true);
         let scan = Some(OpenScan::from(&request));
         self.open(state, dial, scan, String::new())
     }

@@ -14,13 +14,14 @@ pub(crate) struct Mount {
 }
 
 impl Mount {
-    /// A new `kind` (`ext4` or `xfs`) of `megabytes` in an image file below `base`.
+    /// A new `kind` (`ext4`, `xfs` or `btrfs`) of `megabytes` in an image file below `base`.
     pub(crate) fn on_loop(base: &Path, name: &str, kind: &str, megabytes: u64) -> Self {
         let image = base.join(format!("{name}.img"));
         File::create(&image).unwrap().set_len(megabytes << 20).unwrap();
         let mkfs = format!("mkfs.{kind}");
         match kind {
             "xfs" => tool(&mkfs, &[&"-q", &image]),
+            "btrfs" => tool(&mkfs, &[&"-q", &image]),
             _ => tool(&mkfs, &[&"-q", &"-F", &"-m", &"0", &image]),
         };
         let mut mount = Self { path: base.join(name), image: Some(image), mounted: false };

@@ -26,7 +26,7 @@ fn open(root: &Path, resolution: Resolution) -> PosixStore {
 fn put(store: &PosixStore, dir: &Dir, item: &[u8], bytes: &[u8]) {
     let file = store.create_temporary(dir, b".pst-put", LeftOver::Replace).unwrap();
     file.write_at(0, bytes).unwrap();
-    file.finish(0o644, FileTime { seconds: 1, nanoseconds: 0 }, false).unwrap();
+    file.finish(&Attributes::plain(0o644, FileTime { seconds: 1, nanoseconds: 0 }), false).unwrap();
     store.publish(dir, b".pst-put", item, false).unwrap();
 }
 
@@ -83,7 +83,7 @@ fn every_source_conforms() {
             let sparse = store.create_temporary(&dir, b".pst-s", LeftOver::Replace).unwrap();
             sparse.write_at(1 << 20, &[1; 4096]).unwrap();
             sparse.set_len(3 << 20).unwrap();
-            sparse.finish(0o644, FileTime::default(), false).unwrap();
+            sparse.finish(&Attributes::plain(0o644, FileTime::default()), false).unwrap();
             store.publish(&dir, b".pst-s", b"sparse", false).unwrap();
             check_source(&Source::Posix(store));
         }

@@ -21,10 +21,10 @@ fn mode_at(path: &Path) -> u32 {
 /// with.
 fn made_with(store: &PosixStore, dir: &Dir, mode: u32) -> u32 {
     let place = store.root_path().join(str::from_utf8(dir.path()).unwrap());
-    let file = store.create_whole(dir, b".pst-1", mode).unwrap();
+    let file = store.create_whole(dir, b".pst-1", Some(mode)).unwrap();
     let made = mode_at(&place.join(".pst-1"));
     file.write_at(0, b"bytes").unwrap();
-    file.finish(mode, MTIME, false).unwrap();
+    file.finish(&Attributes::plain(mode, MTIME), false).unwrap();
     store.publish(dir, b".pst-1", b"final", true).unwrap();
     let path = place.join("final");
     assert_eq!(fs::read(&path).unwrap(), b"bytes");
@@ -63,16 +63,16 @@ fn b1_a_left_over_with_its_final_mode_is_replaced() {
     let tree = tempfile::tempdir().unwrap();
     let store = open(tree.path(), Resolution::Kernel);
     let root = store.root().clone();
-    let left = store.create_whole(&root, b".pst-1", 0o444).unwrap();
+    let left = store.create_whole(&root, b".pst-1", Some(0o444)).unwrap();
     left.write_at(0, b"half").unwrap();
     let before = left.meta().unwrap().unwrap().inode;
-    let again = store.create_whole(&root, b".pst-1", 0o444).unwrap();
+    let again = store.create_whole(&root, b".pst-1", Some(0o444)).unwrap();
     assert!(again.was_created());
     assert_ne!(again.meta().unwrap().unwrap().inode, before);
-    again.finish(0o640, MTIME, false).unwrap();
+    again.finish(&Attributes::plain(0o640, MTIME), false).unwrap();
     assert_eq!(store.stat(&root, b".pst-1").unwrap().mode, 0o640);
     let kept = store.create_temporary(&root, b".pst-1", LeftOver::Keep).unwrap();
-    kept.finish(0o600, MTIME, false).unwrap();
+    kept.finish(&Attributes::plain(0o600, MTIME), false).unwrap();
     assert_eq!(store.stat(&root, b".pst-1").unwrap().mode, 0o600);
 }
 

@@ -32,7 +32,7 @@ fn check_large_file(store: &PosixStore) {
         }
     });
     file.write_at(1000, &bytes[1000..STRIDE + 1000]).unwrap();
-    file.finish(0o644, FileTime { seconds: 1, nanoseconds: 0 }, false).unwrap();
+    file.finish(&Attributes::plain(0o644, FileTime { seconds: 1, nanoseconds: 0 }), false).unwrap();
     store.sync().unwrap();
     store.publish(root, b".pst-1", b"final", true).unwrap();
     assert!(std::fs::read(store.root_path().join("final")).unwrap() == bytes);

@@ -28,7 +28,7 @@ fn b1_one_inode_one_generation() {
     assert_ne!(new.meta().unwrap().unwrap().inode, late.meta().unwrap().unwrap().inode);
     late.write_at(0, b"late").unwrap();
     new.write_at(0, b"new").unwrap();
-    new.finish(0o444, MTIME, true).unwrap();
+    new.finish(&Attributes::plain(0o444, MTIME), true).unwrap();
     store.publish(&root, b".pst-1", b"final", false).unwrap();
     assert_eq!(fs::read(tree.path().join("final")).unwrap(), b"new");
     let gone = store.open_temporary(&root, b".pst-1").unwrap_err();
@@ -47,16 +47,16 @@ fn attributes_are_set_when_finished_and_not_before() {
         let file = store.create_temporary(&root, b".pst-1", LeftOver::Replace).unwrap();
         file.write_at(0, b"x").unwrap();
         assert_eq!(fs::metadata(tree.path().join(".pst-1")).unwrap().mode() & 0o7777, 0o600);
-        file.finish(mode, MTIME, false).unwrap();
+        file.finish(&Attributes::plain(mode, MTIME), false).unwrap();
         store.publish(&root, b".pst-1", b"final", true).unwrap();
         let meta = store.stat(&root, b"final").unwrap();
         assert_eq!((meta.mode, meta.mtime), (mode, MTIME));
     }
     // A file kept from an earlier run may have had its mode set already.
     let file = store.create_temporary(&root, b".pst-1", LeftOver::Replace).unwrap();
-    file.finish(0o644, MTIME, false).unwrap();
+    file.finish(&Attributes::plain(0o644, MTIME), false).unwrap();
     let file = store.create_temporary(&root, b".pst-1", LeftOver::Keep).unwrap();
-    file.finish(0o600, MTIME, false).unwrap();
+    file.finish(&Attributes::plain(0o600, MTIME), false).unwrap();
     assert_eq!(store.stat(&root, b".pst-1").unwrap().mode, 0o600);
 }
 
@@ -70,7 +70,7 @@ fn publication_replaces_only_when_told() {
     let temporary = |bytes: &[u8]| {
         let file = store.create_temporary(&root, b".pst-1", LeftOver::Replace).unwrap();
         file.write_at(0, bytes).unwrap();
-        file.finish(0o600, MTIME, false).unwrap();
+        file.finish(&Attributes::plain(0o600, MTIME), false).unwrap();
     };
     temporary(b"new");
     let refused = store.publish(&root, b".pst-1", b"final", false);
@@ -102,7 +102,7 @@ fn b5_parents_are_made_again() {
         let file = store.create_temporary(&stale, b".pst-1", LeftOver::Replace).unwrap();
         file.write_at(0, b"x").unwrap();
         let dir = file.dir().clone();
-        file.finish(0o600, MTIME, false).unwrap();
+        file.finish(&Attributes::plain(0o600, MTIME), false).unwrap();
         // The stale handle serves too: its path is what counts.
         store.publish(&stale, b".pst-1", b"final", false).unwrap();
         assert!(store.stat(&dir, b"final").is_ok());
@@ -130,13 +130,19 @@ fn a_read_only_store_refuses_every_change() {
     let refusals = [
         store.make_dirs(b"d").err(),
         store.create_temporary(root, b".pst-1", LeftOver::Replace).err(),
-        store.create_whole(root, b".pst-1", 0o644).err(),
+        store.create_whole(root, b".pst-1", Some(0o644)).err(),
         store.open_temporary(root, b"file").err(),
         store.make_symlink(root, b".pst-1", b"x").err(),
-        store.set_link_times(root, b"file", MTIME).err(),
+        store
+            .set_node_attributes(
+                root,
+                b"file",
+                &Attributes { mtime: Some(MTIME), ..Attributes::default() },
+            )
+            .err(),
         store.publish(root, b"file", b"other", true).err(),
         store.remove(root, b"file").err(),
-        store.set_dir_attributes(b"", 0o777, MTIME).err(),
+        store.set_dir_attributes(b"", &Attributes::plain(0o777, MTIME)).err(),
         store.open_or_init_identity().err(),
         store.write_marker(transfer, 1).err(),
         store.remove_marker(transfer).err(),

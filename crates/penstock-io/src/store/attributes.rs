@@ -1,0 +1,520 @@
+//! Owner, mode, extended attributes, ACLs and times: setting them, in the order in which none
+//! undoes another, and reading what an entry has.
+//!
+//! The order is B2's: data, chown (which takes setuid bits and capabilities away), chmod, extended
+//! attributes and ACLs (whose mask is part of the mode), times. Nothing is set that a new file has
+//! anyway, so that a plain tree of the process's own user costs no call more than its times.
+//!
+//! What the system refuses is told as [`NotSet`] rather than as an error: whether that fails an
+//! item is for the caller to say. A class that a file system or the process's rights refuse as a
+//! whole is asked for once per mount ([`Refusals`]).
+
+use std::collections::BTreeSet;
+use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd};
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use penstock_proto::attributes::{
+    ACL_ACCESS, AttributeClass, ClassSet, Owner, Xattrs, class_of, encode_xattrs,
+};
+use penstock_proto::name;
+use penstock_proto::units::FileTime;
+use rustix::fs::{
+    AtFlags, Gid, Mode, OFlags, Uid, XattrFlags, chmod, chownat, fremovexattr, fsetxattr, fstat,
+    futimens, lgetxattr, listxattr, llistxattr, removexattr, setxattr, utimensat,
+};
+use rustix::io::Errno;
+
+use super::check_item_name;
+use super::dir::Dir;
+use super::durability::Mount;
+use super::error::StoreError;
+use super::mode;
+use super::posix::PosixStore;
+use super::sandbox::open_component;
+use super::write::modified_at;
+
+/// First guess at the bytes of a list of names, or of a value.
+const GUESS_BYTES: usize = 1024;
+/// Linux gives no longer list or value (`XATTR_LIST_MAX`, `XATTR_SIZE_MAX`, linux/limits.h).
+const SYSTEM_BYTES_MAX: usize = 64 * 1024;
+/// Groups that are remembered as refused to us, at most.
+const GROUPS_MAX: usize = 1024;
+const SETUID: u32 = 0o4000;
+const SETGID: u32 = 0o2000;
+
+/// What an entry is to have.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Attributes<'a> {
+    /// Permission bits, `0o7777` at most; `None` leaves those that the system gives.
+    pub mode: Option<u32>,
+    /// Time of last modification; `None` leaves it.
+    pub mtime: Option<FileTime>,
+    /// User, if it is to be set.
+    pub uid: Option<u32>,
+    /// Group, if it is to be set.
+    pub gid: Option<u32>,
+    /// Extended attributes, ACLs among them.
+    pub xattrs: Xattrs<'a>,
+    /// Those classes of them that are wanted; the others are neither set nor removed.
+    pub classes: ClassSet,
+}
+
+impl Attributes<'_> {
+    /// Mode and time alone.
+    pub fn plain(mode: u32, mtime: FileTime) -> Self {
+        Self { mode: Some(mode & 0o7777), mtime: Some(mtime), ..Self::default() }
+    }
+
+    fn wants(&self, class: AttributeClass) -> bool {
+        self.classes.contains(class)
+    }
+}
+
+/// Classes that could not be set, with errno(3); empty if all is as it was wanted.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NotSet(Vec<(AttributeClass, i32)>);
+
+impl NotSet {
+    /// Each class once, with the first error.
+    pub fn iter(&self) -> impl Iterator<Item = (AttributeClass, i32)> + '_ {
+        self.0.iter().copied()
+    }
+
+    fn add(&mut self, class: AttributeClass, errno: Errno) {
+        if self.0.iter().all(|(known, _)| *known != class) {
+            self.0.push((class, errno.raw_os_error()));
+        }
+    }
+}
+
+/// What a mount, or our rights on it, refuse as a whole: asked for once.
+#[derive(Debug, Default)]
+pub(super) struct Refusals {
+    classes: [AtomicI32; AttributeClass::COUNT],
+    /// There are no extended attributes at all, so that nothing need be asked for them.
+    nothing_listed: AtomicBool,
+    groups: Mutex<BTreeSet<u32>>,
+}
+
+impl Refusals {
+    fn of(&self, class: AttributeClass) -> Option<Errno> {
+        match self.classes[class as usize].load(Ordering::Relaxed) {
+            0 => None,
+            errno => Some(Errno::from_raw_os_error(errno)),
+        }
+    }
+
+    fn note(&self, class: AttributeClass, errno: Errno) {
+        self.classes[class as usize].store(errno.raw_os_error(), Ordering::Relaxed);
+    }
+
+    fn refuses_group(&self, gid: u32) -> bool {
+        self.groups.lock().unwrap_or_else(PoisonError::into_inner).contains(&gid)
+    }
+
+    fn note_group(&self, gid: u32) {
+        let mut groups = self.groups.lock().unwrap_or_else(PoisonError::into_inner);
+        if groups.len() < GROUPS_MAX {
+            groups.insert(gid);
+        }
+    }
+}
+
+/// One entry whose attributes are set.
+pub(super) struct Node<'a> {
+    /// Open for reading or writing, or with `O_PATH` if `path_only`.
+    pub(super) fd: BorrowedFd<'a>,
+    pub(super) path_only: bool,
+    pub(super) mount: Option<&'a Mount>,
+    /// User and group that it has.
+    pub(super) owner: Owner,
+    /// The mode that it has, if that is known.
+    pub(super) mode: Option<u32>,
+    /// Whether it may have inherited an ACL of its directory.
+    pub(super) inherits: bool,
+    /// Whether it was there before, perhaps with attributes that the source's has not.
+    pub(super) existed: bool,
+    pub(super) kind: NodeKind,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum NodeKind {
+    File,
+    Directory,
+    Symlink,
+    Other,
+}
+
+impl Node<'_> {
+    /// Sets all but the times. An error is one of the store; what is refused is in the answer.
+    pub(super) fn set(&mut self, wanted: &Attributes<'_>) -> Result<NotSet, Errno> {
+        let mut not_set = NotSet::default();
+        self.set_owner(wanted, &mut not_set)?;
+        if self.kind != NodeKind::Symlink {
+            self.set_mode(wanted, &mut not_set)?;
+        }
+        if self.existed {
+            self.remove_others(wanted, &mut not_set);
+        } else if self.inherits && wanted.wants(AttributeClass::Acls) {
+            let kept = wanted.xattrs.get(ACL_ACCESS).is_some();
+            if !kept && self.kind != NodeKind::Symlink {
+                let _ = self.remove_xattr(ACL_ACCESS);
+            }
+        }
+        for (name, value) in wanted.xattrs {
+            let Some(class) = class_of(name).filter(|class| wanted.wants(*class)) else { continue };
+            self.set_class(class, name, value, &mut not_set)?;
+        }
+        Ok(not_set)
+    }
+
+    fn refused(&self, class: AttributeClass) -> Option<Errno> {
+        self.mount.and_then(|mount| mount.refusals().of(class))
+    }
+
+    fn set_owner(&mut self, wanted: &Attributes<'_>, not_set: &mut NotSet) -> Result<(), Errno> {
+        let uid = wanted.uid.filter(|uid| *uid != self.owner.uid);
+        let gid = wanted.gid.filter(|gid| *gid != self.owner.gid);
+        if uid.is_none() && gid.is_none() {
+            return Ok(());
+        }
+        let class = AttributeClass::Owner;
+        if let (Some(uid), None) = (uid, self.refused(class)) {
+            match self.chown(Some(uid), gid) {
+                Ok(()) => {
+                    self.owner = Owner { uid, gid: gid.unwrap_or(self.owner.gid) };
+                    self.mode = self.mode.map(|mode| mode & !(SETUID | SETGID));
+                    return Ok(());
+                }
+                Err(errno @ (Errno::PERM | Errno::OPNOTSUPP | Errno::NOSYS)) => {
+                    if let Some(mount) = self.mount {
+                        mount.refusals().note(class, errno);
+                    }
+                    not_set.add(class, errno);
+                }
+                Err(Errno::INVAL) => not_set.add(class, Errno::INVAL),
+                Err(errno) => return Err(errno),
+            }
+        } else if uid.is_some() {
+            not_set.add(class, self.refused(class).unwrap_or(Errno::PERM));
+        }
+        let Some(gid) = gid else { return Ok(()) };
+        if self.mount.is_some_and(|mount| mount.refusals().refuses_group(gid)) {
+            not_set.add(class, Errno::PERM);
+            return Ok(());
+        }
+        match self.chown(None, Some(gid)) {
+            Ok(()) => {
+                self.owner.gid = gid;
+                self.mode = self.mode.map(|mode| mode & !(SETUID | SETGID));
+            }
+            Err(errno @ (Errno::PERM | Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL)) => {
+                if let Some(mount) = self.mount {
+                    mount.refusals().note_group(gid);
+                }
+                not_set.add(class, errno);
+            }
+            Err(errno) => return Err(errno),
+        }
+        Ok(())
+    }
+
+    fn chown(&self, uid: Option<u32>, gid: Option<u32>) -> Result<(), Errno> {
+        let (uid, gid) = (uid.map(Uid::from_raw), gid.map(Gid::from_raw));
+        chownat(self.fd, c"", uid, gid, AtFlags::EMPTY_PATH)
+    }
+
+    /// A program that would run with its owner's rights never runs with those of another one: where
+    /// the owner could not be set, the bits that say so are not (as in cp(1)).
+    fn set_mode(&mut self, wanted: &Attributes<'_>, not_set: &mut NotSet) -> Result<(), Errno> {
+        let Some(mut mode) = wanted.mode else {
+            let given = mode::of_new_file();
+            return if self.mode.is_some() || self.kind == NodeKind::Directory {
+                Ok(())
+            } else {
+                self.chmod(given)
+            };
+        };
+        if self.kind == NodeKind::File {
+            let before = mode;
+            if wanted.uid.is_some_and(|uid| uid != self.owner.uid) {
+                mode &= !SETUID;
+            }
+            if wanted.gid.is_some_and(|gid| gid != self.owner.gid) {
+                mode &= !SETGID;
+            }
+            if mode != before {
+                not_set.add(AttributeClass::SpecialMode, Errno::PERM);
+            }
+        }
+        if self.mode == Some(mode) { Ok(()) } else { self.chmod(mode) }
+    }
+
+    fn chmod(&self, mode: u32) -> Result<(), Errno> {
+        let mode = Mode::from_raw_mode(mode & 0o7777);
+        if self.path_only {
+            return chmod(self.by_proc().as_slice(), mode);
+        }
+        rustix::fs::fchmod(self.fd, mode)
+    }
+
+    fn by_proc(&self) -> Vec<u8> {
+        format!("/proc/self/fd/{}", self.fd.as_raw_fd()).into_bytes()
+    }
+
+    fn set_class(
+        &self,
+        class: AttributeClass,
+        name: &[u8],
+        value: &[u8],
+        not_set: &mut NotSet,
+    ) -> Result<(), Errno> {
+        if let Some(errno) = self.refused(class) {
+            not_set.add(class, errno);
+            return Ok(());
+        }
+        let flags = XattrFlags::empty();
+        let outcome = if self.path_only {
+            setxattr(self.by_proc().as_slice(), name, value, flags)
+        } else {
+            fsetxattr(self.fd, name, value, flags)
+        };
+        match outcome {
+            Ok(()) => return Ok(()),
+            // A pipe or a link takes no user attributes anywhere: that says nothing of the mount.
+            Err(errno @ Errno::OPNOTSUPP) if !self.path_only => self.note(class, errno, not_set),
+            Err(errno @ Errno::PERM) if class == AttributeClass::TrustedXattrs => {
+                self.note(class, errno, not_set);
+            }
+            // The inode has no room for it, or the value is not for this file system.
+            Err(
+                errno @ (Errno::OPNOTSUPP
+                | Errno::PERM
+                | Errno::ACCESS
+                | Errno::INVAL
+                | Errno::RANGE
+                | Errno::TOOBIG
+                | Errno::NOSPC),
+            ) => not_set.add(class, errno),
+            Err(errno) => return Err(errno),
+        }
+        Ok(())
+    }
+
+    fn note(&self, class: AttributeClass, errno: Errno, not_set: &mut NotSet) {
+        if let Some(mount) = self.mount {
+            mount.refusals().note(class, errno);
+        }
+        not_set.add(class, errno);
+    }
+
+    fn remove_xattr(&self, name: &[u8]) -> Result<(), Errno> {
+        if self.path_only {
+            removexattr(self.by_proc().as_slice(), name)
+        } else {
+            fremovexattr(self.fd, name)
+        }
+    }
+
+    /// Takes from what was there before what the source's has not.
+    fn remove_others(&self, wanted: &Attributes<'_>, not_set: &mut NotSet) {
+        if wanted.classes.is_empty() {
+            return;
+        }
+        let path = self.by_proc();
+        let Ok(names) = whole(|buffer| listxattr(path.as_slice(), buffer)) else { return };
+        for name in names.split(|&byte| byte == 0).filter(|name| !name.is_empty()) {
+            let Some(class) = class_of(name).filter(|class| wanted.wants(*class)) else { continue };
+            if wanted.xattrs.get(name).is_none()
+                && let Err(errno) = self.remove_xattr(name)
+                && errno != Errno::NODATA
+            {
+                not_set.add(class, errno);
+            }
+        }
+    }
+}
+
+impl PosixStore {
+    /// The extended attributes of `name` in `dir` (the empty name is `dir` itself), encoded, as far
+    /// as they are in `classes` and fit; and how many were left out because they do not fit or may
+    /// not be read. Links are not followed. One call for an entry that has none; none at all on a
+    /// file system that has no attributes.
+    ///
+    /// # Errors
+    /// `BadPath`; `Io`.
+    /// # Sources
+    /// xattr(7); proc_pid_fd(5): a descriptor's path leads to what it is open on, so that only the
+    /// last component is looked up, and `l*xattr` do not follow that.
+    pub fn xattrs(
+        &self,
+        dir: &Dir,
+        name: &[u8],
+        classes: ClassSet,
+    ) -> Result<(Vec<u8>, usize), StoreError> {
+        let refusals = dir.mount().map(Mount::refusals);
+        let listless = |known: &Refusals| known.nothing_listed.load(Ordering::Relaxed);
+        if classes.is_empty() || refusals.is_some_and(listless) {
+            return Ok((Vec::new(), 0));
+        }
+        let mut path = format!("/proc/self/fd/{}", dir.fd()?.as_raw_fd()).into_bytes();
+        if !name.is_empty() {
+            check_item_name(dir, name)?;
+            path.push(b'/');
+            path.extend_from_slice(name);
+        }
+        let of_dir = name.is_empty();
+        let listed = whole(|buffer| match of_dir {
+            true => listxattr(path.as_slice(), buffer),
+            false => llistxattr(path.as_slice(), buffer),
+        });
+        let names = match listed {
+            Ok(names) if names.is_empty() => return Ok((Vec::new(), 0)),
+            Ok(names) => names,
+            Err(Errno::OPNOTSUPP | Errno::NOSYS) => {
+                if let Some(refusals) = refusals {
+                    refusals.nothing_listed.store(true, Ordering::Relaxed);
+                }
+                return Ok((Vec::new(), 0));
+            }
+            Err(errno) => return Err(dir.error("list attributes", name, errno)),
+        };
+        let mut found = Vec::new();
+        let mut left_out = 0;
+        for key in names.split(|&byte| byte == 0).filter(|key| !key.is_empty()) {
+            if !class_of(key).is_some_and(|class| classes.contains(class)) {
+                continue;
+            }
+            let value = whole(|buffer| match of_dir {
+                true => rustix::fs::getxattr(path.as_slice(), key, buffer),
+                false => lgetxattr(path.as_slice(), key, buffer),
+            });
+            match value {
+                Ok(value) => found.push((key, value)),
+                Err(Errno::NODATA) => {}
+                Err(Errno::NOENT | Errno::STALE) => {
+                    return Err(dir.error("read attributes", name, Errno::NOENT));
+                }
+                Err(_) => left_out += 1,
+            }
+        }
+        let pairs = found.iter().map(|(key, value)| (*key, value.as_slice()));
+        let (encoded, too_large) = encode_xattrs(pairs);
+        Ok((encoded, left_out + too_large))
+    }
+
+    /// Whether `name` in `dir` has just the extended attributes that are wanted, of the classes that
+    /// are; one call for an entry that has none.
+    ///
+    /// # Errors
+    /// `BadPath`; `Io`.
+    pub fn has_xattrs(
+        &self,
+        dir: &Dir,
+        name: &[u8],
+        wanted: &Attributes<'_>,
+    ) -> Result<bool, StoreError> {
+        let is_xattr = |class: &AttributeClass| {
+            wanted.wants(*class)
+                && !matches!(
+                    class,
+                    AttributeClass::Owner | AttributeClass::SpecialMode | AttributeClass::Devices
+                )
+        };
+        let classes = ClassSet::of(AttributeClass::ALL.into_iter().filter(is_xattr));
+        let (there, left_out) = self.xattrs(dir, name, classes)?;
+        let there = Xattrs::of(&there);
+        let carried = |(name, _): &(&[u8], &[u8])| {
+            class_of(name).is_some_and(|class| classes.contains(class))
+        };
+        let count = wanted.xattrs.into_iter().filter(carried).count();
+        let all = wanted.xattrs.into_iter().filter(carried);
+        Ok(left_out == 0
+            && there.into_iter().count() == count
+            && all.into_iter().all(|(name, value)| there.get(name) == Some(value)))
+    }
+
+    /// Gives the link, pipe or device `name` in `dir`, which was just made there under a temporary
+    /// name, what it is to have. Then publish it.
+    ///
+    /// # Errors
+    /// `BadPath`; `ReadOnly`; `Io`.
+    pub fn set_node_attributes(
+        &self,
+        dir: &Dir,
+        name: &[u8],
+        wanted: &Attributes<'_>,
+    ) -> Result<NotSet, StoreError> {
+        check_item_name(dir, name)?;
+        self.check_writable("set attributes", &name::join(dir.path(), name))?;
+        let failed = |errno| dir.error("set attributes", name, errno);
+        let fd = open_component(dir.fd()?, name, OFlags::PATH).map_err(failed)?;
+        let told = fstat(&fd).map_err(failed)?;
+        let kind = match rustix::fs::FileType::from_raw_mode(told.st_mode) {
+            rustix::fs::FileType::Symlink => NodeKind::Symlink,
+            _ => NodeKind::Other,
+        };
+        let mut node = Node {
+            fd: fd.as_fd(),
+            path_only: true,
+            mount: dir.mount(),
+            owner: Owner { uid: told.st_uid, gid: told.st_gid },
+            mode: Some(told.st_mode & 0o7777),
+            inherits: !dir.inherits_nothing(),
+            existed: false,
+            kind,
+        };
+        let not_set = node.set(wanted).map_err(failed)?;
+        if let Some(mtime) = wanted.mtime {
+            let flags = AtFlags::SYMLINK_NOFOLLOW;
+            utimensat(dir.fd()?, name, &modified_at(mtime), flags).map_err(failed)?;
+        }
+        Ok(not_set)
+    }
+
+    /// Gives the directory at `path` what it is to have, after all within it is done.
+    ///
+    /// # Errors
+    /// `BadPath`; `NotDirectory`; `ReadOnly`; `Io`.
+    pub fn set_dir_attributes(
+        &self,
+        path: &[u8],
+        wanted: &Attributes<'_>,
+    ) -> Result<NotSet, StoreError> {
+        self.check_writable("set attributes", path)?;
+        let dir = self.open_dir_unlocked(path)?;
+        let failed = |errno| dir.error("set attributes", b"", errno);
+        let fd = dir.fd()?;
+        let told = fstat(fd).map_err(failed)?;
+        let mut node = Node {
+            fd,
+            path_only: false,
+            mount: dir.mount(),
+            owner: Owner { uid: told.st_uid, gid: told.st_gid },
+            mode: Some(told.st_mode & 0o7777),
+            inherits: true,
+            existed: true,
+            kind: NodeKind::Directory,
+        };
+        let not_set = node.set(wanted).map_err(failed)?;
+        if let Some(mtime) = wanted.mtime {
+            futimens(fd, &modified_at(mtime)).map_err(failed)?;
+        }
+        Ok(not_set)
+    }
+}
+
+/// Fills a buffer that is large enough, however large the answer is.
+fn whole(mut ask: impl FnMut(&mut [u8]) -> Result<usize, Errno>) -> Result<Vec<u8>, Errno> {
+    let mut first = [0; GUESS_BYTES];
+    match ask(&mut first) {
+        Ok(length) => return Ok(first[..length].to_vec()),
+        Err(Errno::RANGE) => {}
+        Err(errno) => return Err(errno),
+    }
+    let mut buffer = vec![0; SYSTEM_BYTES_MAX];
+    let length = ask(&mut buffer)?;
+    buffer.truncate(length);
+    Ok(buffer)
+}

@@ -1,0 +1,90 @@
+//! Making what has no bytes: symbolic links, pipes, devices, further names.
+//!
+//! Each is made under a temporary name, given its attributes, and published, like a file.
+
+use penstock_proto::attributes::DeviceNumber;
+use penstock_proto::name;
+use rustix::fs::{AtFlags, FileType, Mode, linkat, makedev, mknodat, symlinkat};
+use rustix::io::Errno;
+
+use super::dir::Dir;
+use super::error::StoreError;
+use super::posix::PosixStore;
+use super::{Kind, check_item_name};
+
+/// How often a name taken by somebody between two calls is tried again.
+const RACE_TRIES: u32 = 16;
+/// Mode of a pipe or device until it has its attributes.
+const NEW_NODE_MODE: Mode = Mode::RUSR.union(Mode::WUSR);
+
+impl PosixStore {
+    /// Makes the symbolic link `name` in `dir`, pointing to `target`, whatever that is; a left-over
+    /// of that name is replaced. Then set its attributes and publish it.
+    ///
+    /// # Errors
+    /// `BadPath`; `ReadOnly`; `Io`.
+    pub fn make_symlink(&self, dir: &Dir, name: &[u8], target: &[u8]) -> Result<(), StoreError> {
+        self.make_anew("make link", dir, name, || symlinkat(target, dir.fd_raw()?, name))
+    }
+
+    /// Makes the pipe or device `name` in `dir`, mode 0600; a left-over of that name is replaced.
+    /// Then set its attributes and publish it.
+    ///
+    /// # Errors
+    /// `BadPath`, also for a kind that is neither; `ReadOnly`; `Io`, with `EPERM` for devices
+    /// without the right to make them (mknod(2), `CAP_MKNOD`).
+    pub fn make_node(
+        &self,
+        dir: &Dir,
+        name: &[u8],
+        kind: Kind,
+        number: DeviceNumber,
+    ) -> Result<(), StoreError> {
+        let (file_type, device) = match kind {
+            Kind::Fifo => (FileType::Fifo, 0),
+            Kind::CharDevice => (FileType::CharacterDevice, makedev(number.major, number.minor)),
+            Kind::BlockDevice => (FileType::BlockDevice, makedev(number.major, number.minor)),
+            _ => return Err(StoreError::bad_path(&name::join(dir.path(), name))),
+        };
+        self.make_anew("make node", dir, name, || {
+            mknodat(dir.fd_raw()?, name, file_type, NEW_NODE_MODE, device)
+        })
+    }
+
+    /// Makes `name` in `dir` another name of `primary` in `of`, which is not
+    /// followed if it is a link; a left-over is replaced. Then publish it.
+    ///
+    /// # Errors
+    /// `BadPath`; `ReadOnly`; `Io`: `ENOENT` if there is no primary, `EMLINK` if it has as many
+    /// names as its file system allows, `EXDEV` if it lies on another.
+    pub fn make_hard_link(
+        &self,
+        of: &Dir,
+        primary: &[u8],
+        dir: &Dir,
+        name: &[u8],
+    ) -> Result<(), StoreError> {
+        check_item_name(of, primary)?;
+        self.make_anew("make hard link", dir, name, || {
+            linkat(of.fd_raw()?, primary, dir.fd_raw()?, name, AtFlags::empty())
+        })
+    }
+
+    fn make_anew(
+        &self,
+        operation: &'static str,
+        dir: &Dir,
+        name: &[u8],
+        mut make: impl FnMut() -> Result<(), Errno>,
+    ) -> Result<(), StoreError> {
+        check_item_name(dir, name)?;
+        self.check_writable(operation, &name::join(dir.path(), name))?;
+        for _ in 0..RACE_TRIES {
+            match self.unlocked(dir, &mut make) {
+                Err(Errno::EXIST) => self.remove(dir, name)?,
+                outcome => return outcome.map_err(|errno| dir.error(operation, name, errno)),
+            };
+        }
+        Err(dir.error(operation, name, Errno::EXIST))
+    }
+}

@@ -1,0 +1,109 @@
+//! Writing into directories of our own that refuse it.
+//!
+//! A tree that was copied once has the modes of its source, 0555 among them. To write there again,
+//! a user who is not root has to give the directory more rights for the while; its attributes are
+//! set at the end in any case (B5). Only directories of the data set are touched, only those that
+//! belong to this process's user, and only when the system has refused.
+
+use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd};
+
+use penstock_proto::name;
+use rustix::fs::{Mode, OFlags, chmod, fchmod, fstat};
+use rustix::io::Errno;
+
+use super::dir::Dir;
+use super::error::StoreError;
+use super::posix::PosixStore;
+use super::sandbox::open_component;
+
+/// What is special about one data set that is written.
+#[derive(Debug)]
+pub(super) struct WriteRules {
+    /// Its root: directories there and below may be unlocked. `None`: none may.
+    root: Option<Vec<u8>>,
+    /// Mode of a new directory until its own attributes are set at the end (B5).
+    pub(super) new_directory_mode: Mode,
+}
+
+impl Default for WriteRules {
+    fn default() -> Self {
+        Self { root: None, new_directory_mode: Mode::RWXU }
+    }
+}
+
+impl PosixStore {
+    /// The same store, for writing the data set whose root is at `root`: its directories are
+    /// unlocked where they refuse to be written. Without `sets_modes` nobody sets the modes of new
+    /// directories later: they get what the umask leaves.
+    pub fn for_data_set(&self, root: &[u8], sets_modes: bool) -> Self {
+        let new_directory_mode =
+            if sets_modes { Mode::RWXU } else { Mode::RWXU | Mode::RWXG | Mode::RWXO };
+        let rules = WriteRules { root: Some(root.to_vec()), new_directory_mode };
+        Self { shared: self.shared.clone(), rules: rules.into() }
+    }
+
+    /// Gives this process's user the right to write to the root, if it has refused and is ours.
+    /// Its mode is to be set again by [`PosixStore::set_dir_attributes`].
+    pub fn unlock_root(&self) -> bool {
+        self.root().fd().is_ok_and(unlock)
+    }
+
+    /// Repeats what `dir` has refused, after unlocking it.
+    pub(super) fn unlocked<T>(
+        &self,
+        dir: &Dir,
+        mut attempt: impl FnMut() -> Result<T, Errno>,
+    ) -> Result<T, Errno> {
+        match attempt() {
+            Err(Errno::ACCESS) if self.may_unlock(dir.path()) && dir.fd().is_ok_and(unlock) => {
+                attempt()
+            }
+            outcome => outcome,
+        }
+    }
+
+    /// As [`PosixStore::open_dir`], unlocking what refuses on the way.
+    pub(super) fn open_dir_unlocked(&self, path: &[u8]) -> Result<Dir, StoreError> {
+        match self.open_dir(path) {
+            Err(error) if error.is_denied() && self.unlock_path(path) => self.open_dir(path),
+            outcome => outcome,
+        }
+    }
+
+    /// Unlocks the directories on the way to `path` and itself, as far as they are there; gives
+    /// whether any was.
+    pub(super) fn unlock_path(&self, path: &[u8]) -> bool {
+        let Ok(root) = self.root().fd() else { return false };
+        let mut any = self.may_unlock(b"") && unlock(root);
+        let mut reached: Option<OwnedFd> = None;
+        let mut walked = Vec::new();
+        for component in path.split(|&byte| byte == b'/') {
+            let from = reached.as_ref().map_or(root, |fd| fd.as_fd());
+            let flags = OFlags::PATH | OFlags::DIRECTORY;
+            let Ok(next) = open_component(from, component, flags) else { break };
+            walked = name::join(&walked, component);
+            any |= self.may_unlock(&walked) && unlock(next.as_fd());
+            reached = Some(next);
+        }
+        any
+    }
+
+    fn may_unlock(&self, path: &[u8]) -> bool {
+        let Some(root) = &self.rules.root else { return false };
+        let below = path.strip_prefix(root.as_slice());
+        below.is_some_and(|rest| rest.is_empty() || root.is_empty() || rest.starts_with(b"/"))
+    }
+}
+
+/// Gives the owner all rights to the directory `fd`, if this process is the owner and lacks some.
+fn unlock(fd: BorrowedFd<'_>) -> bool {
+    let Ok(told) = fstat(fd) else { return false };
+    let own = told.st_uid == rustix::process::geteuid().as_raw();
+    let mode = told.st_mode & 0o7777;
+    if !own || mode & 0o700 == 0o700 {
+        return false;
+    }
+    let mode = Mode::from_raw_mode(mode | 0o700);
+    // A descriptor opened with O_PATH is changed by its path only.
+    fchmod(fd, mode).is_ok() || chmod(format!("/proc/self/fd/{}", fd.as_raw_fd()), mode).is_ok()
+}

@@ -1,0 +1,303 @@
+//! What an entry gets at the target beside its bytes: what the user wishes, as far as the target
+//! allows it (D7); and a count of what it did not get.
+//!
+//! Data sets of the own host and site keep all. Between sites, owners, special modes, devices,
+//! ACLs, trusted and security attributes come in only where the target's store says so; owners are
+//! then mapped by rules, by name, and last by number.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Mutex, PoisonError};
+
+use penstock_api::preserve::{NotKept, NotKeptWhy, OwnerRule, Preserve};
+use penstock_io::store::{Attributes, NotSet, StoreError};
+use penstock_io::sys;
+use penstock_proto::attributes::{
+    ACL_ACCESS, AttributeClass, ClassSet, Owner, acl_group_bits, class_of,
+};
+use penstock_proto::manifest::{Entry, EntryKind, Page};
+
+/// Owners that are remembered; beyond that all are mapped again.
+const OWNERS_MAX: usize = 64 * 1024;
+const SPECIAL_BITS: u32 = 0o7000;
+
+/// Decides what entries get. One per task, shared by its threads.
+pub(crate) struct Keeper {
+    preserve: Preserve,
+    /// What is wished for and allowed.
+    kept: ClassSet,
+    /// What is wished for and not allowed.
+    withheld: ClassSet,
+    /// How owners of another site are mapped; those of the own keep their numbers.
+    owners: Option<OwnerMap>,
+    /// The user and group of this process.
+    own: Owner,
+    counts: Mutex<Counts>,
+}
+
+#[derive(Default)]
+struct Counts {
+    not_kept: BTreeMap<(AttributeClass, NotKeptWhy), u64>,
+    /// Pages from this number on are counted: directories are set from the last page to the first,
+    /// and all over again after a failed sync.
+    counted_from: Option<u32>,
+}
+
+impl Keeper {
+    /// For a data set of the own host or site (`own_site`), or of another.
+    pub(crate) fn new(preserve: &Preserve, own_site: bool, allow_privileged: bool) -> Self {
+        use AttributeClass::UserXattrs;
+        let wished = preserve.classes();
+        let allowed =
+            |class: &AttributeClass| own_site || allow_privileged || matches!(class, UserXattrs);
+        let set_of = |allows: bool| {
+            let classes = AttributeClass::ALL.into_iter();
+            ClassSet::of(classes.filter(|c| wished.contains(*c) && allowed(c) == allows))
+        };
+        let (uid, gid) = sys::own_numbers();
+        Self {
+            preserve: preserve.clone(),
+            kept: set_of(true),
+            withheld: set_of(false),
+            owners: (!own_site).then(|| OwnerMap::new(&preserve.owner_map)),
+            own: Owner { uid, gid },
+            counts: Mutex::default(),
+        }
+    }
+
+    /// Whether modes are set, or left to the umask.
+    pub(crate) fn sets_modes(&self) -> bool {
+        self.preserve.mode
+    }
+
+    /// Whether times are set, so that they tell one version from another.
+    pub(crate) fn sets_times(&self) -> bool {
+        self.preserve.times
+    }
+
+    /// Whether an entry is made at all: devices and pipes may be withheld.
+    pub(crate) fn makes(&self, entry: &Entry) -> bool {
+        !is_device(entry) || self.kept.contains(AttributeClass::Devices)
+    }
+
+    /// The mode that an entry gets; `None` leaves it to the system.
+    pub(crate) fn mode(&self, page: &Page, entry: &Entry) -> Option<u32> {
+        if !self.preserve.mode {
+            return None;
+        }
+        let mut mode = entry.mode & 0o7777;
+        if !self.kept.contains(AttributeClass::SpecialMode) {
+            mode &= !SPECIAL_BITS;
+        }
+        if entry.kind == EntryKind::File && !self.kept.contains(AttributeClass::Owner) {
+            // A program that ran with its owner's rights would run with ours (as in cp(1)).
+            mode &= if entry.owner.uid == self.own.uid { !0 } else { !0o4000 };
+            mode &= if entry.owner.gid == self.own.gid { !0 } else { !0o2000 };
+        }
+        let acl = page.xattrs(entry).get(ACL_ACCESS);
+        if let Some(acl) = acl.filter(|_| !self.kept.contains(AttributeClass::Acls))
+            && let Some(group) = acl_group_bits(acl)
+        {
+            mode = mode & !0o070 | group << 3;
+        }
+        Some(mode)
+    }
+
+    /// All that an entry gets.
+    pub(crate) fn attributes<'p>(&self, page: &'p Page, entry: &Entry) -> Attributes<'p> {
+        let owner = self.kept.contains(AttributeClass::Owner).then(|| match &self.owners {
+            None => entry.owner,
+            Some(map) => map.owner(page, entry.owner),
+        });
+        Attributes {
+            mode: self.mode(page, entry),
+            mtime: self.preserve.times.then_some(entry.mtime),
+            uid: owner.map(|owner| owner.uid),
+            gid: owner.map(|owner| owner.gid),
+            xattrs: page.xattrs(entry),
+            classes: self.kept,
+        }
+    }
+
+    /// Counts what could not be set of the entry at `path`; an error if that is to fail it.
+    pub(crate) fn settle(&self, path: &[u8], not_set: &NotSet) -> Result<(), StoreError> {
+        for (class, errno) in not_set.iter() {
+            if self.preserve.strict {
+                return Err(StoreError::not_set(path, class, errno));
+            }
+            let why = match std::io::Error::from_raw_os_error(errno).kind() {
+                std::io::ErrorKind::PermissionDenied => NotKeptWhy::NotPermitted,
+                std::io::ErrorKind::Unsupported => NotKeptWhy::NotSupported,
+                _ => NotKeptWhy::Unfit,
+            };
+            let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
+            *counts.not_kept.entry((class, why)).or_default() += 1;
+        }
+        Ok(())
+    }
+
+    /// Whether a device or pipe that the system does not let us make is only counted.
+    pub(crate) fn settle_node(&self) -> bool {
+        if self.preserve.strict {
+            return false;
+        }
+        let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
+        let key = (AttributeClass::Devices, NotKeptWhy::NotPermitted);
+        *counts.not_kept.entry(key).or_default() += 1;
+        true
+    }
+
+    /// Counts what is withheld of the entries of a page, once.
+    pub(crate) fn count_withheld(&self, page: &Page) {
+        if self.withheld.is_empty() {
+            return;
+        }
+        let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
+        if counts.counted_from.is_some_and(|from| page.number >= from) {
+            return;
+        }
+        counts.counted_from = Some(page.number);
+        for entry in page.entries() {
+            for class in AttributeClass::ALL {
+                if self.withheld.contains(class) && self.has(page, entry, class) {
+                    *counts.not_kept.entry((class, NotKeptWhy::Withheld)).or_default() += 1;
+                }
+            }
+        }
+    }
+
+    /// Whether an entry has something of a class that a new one of ours would not have.
+    fn has(&self, page: &Page, entry: &Entry, class: AttributeClass) -> bool {
+        match class {
+            AttributeClass::Devices => is_device(entry),
+            // What its first name has is counted there.
+            _ if entry.kind == EntryKind::HardLink => false,
+            AttributeClass::Owner => entry.owner != self.own,
+            AttributeClass::SpecialMode => entry.mode & SPECIAL_BITS != 0,
+            _ => page.xattrs(entry).into_iter().any(|(name, _)| class_of(name) == Some(class)),
+        }
+    }
+
+    /// What was not kept so far.
+    pub(crate) fn not_kept(&self) -> Vec<NotKept> {
+        let counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
+        let told = counts.not_kept.iter();
+        told.map(|((class, why), items)| NotKept { class: *class, why: *why, items: *items })
+            .collect()
+    }
+}
+
+/// Whether an entry is a pipe or device, or a further name of one.
+fn is_device(entry: &Entry) -> bool {
+    let node =
+        matches!(entry.kind, EntryKind::Fifo | EntryKind::CharDevice | EntryKind::BlockDevice);
+    node || entry.special
+}
+
+/// Numbers at this site for the users and groups of another.
+struct OwnerMap {
+    users: Mapping,
+    groups: Mapping,
+}
+
+struct Mapping {
+    rules: Vec<OwnerRule>,
+    number_of: fn(&[u8]) -> Option<u32>,
+    known: Mutex<HashMap<u32, u32>>,
+}
+
+impl OwnerMap {
+    fn new(rules: &[OwnerRule]) -> Self {
+        let mapping = |group: bool, number_of| Mapping {
+            rules: rules.iter().filter(|rule| rule.group == group).cloned().collect(),
+            number_of,
+            known: Mutex::default(),
+        };
+        Self { users: mapping(false, sys::user_number), groups: mapping(true, sys::group_number) }
+    }
+
+    fn owner(&self, page: &Page, owner: Owner) -> Owner {
+        Owner {
+            uid: self.users.map(owner.uid, page.user(owner.uid)),
+            gid: self.groups.map(owner.gid, page.group(owner.gid)),
+        }
+    }
+}
+
+impl Mapping {
+    fn map(&self, number: u32, name: Option<&[u8]>) -> u32 {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if known.len() >= OWNERS_MAX {
+            known.clear();
+        }
+        *known.entry(number).or_insert_with(|| self.look_up(number, name))
+    }
+
+    fn look_up(&self, number: u32, name: Option<&[u8]>) -> u32 {
+        let names = |rule: &&OwnerRule| {
+            Some(rule.from.as_bytes()) == name || rule.from.parse() == Ok(number)
+        };
+        let rule = self.rules.iter().find(names);
+        let rule = rule.or_else(|| self.rules.iter().find(|rule| rule.from == "*"));
+        let ruled = rule
+            .and_then(|rule| rule.to.parse().ok().or_else(|| (self.number_of)(rule.to.as_bytes())));
+        // A name that is not known here: the number, as tar(1) and rsync(1) do.
+        ruled.or_else(|| (self.number_of)(name?)).unwrap_or(number)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use penstock_proto::id::TransferId;
+    use penstock_proto::manifest::{EntryDraft, PageBuilder};
+    use penstock_proto::slicing::Slicing;
+
+    fn page(draft: &EntryDraft<'_>) -> Page {
+        let mut builder = PageBuilder::new(TransferId([1; 16]), 0, Slicing::default());
+        builder.push(b"", draft);
+        builder.seal()
+    }
+
+    /// D7: from another site nothing comes in that could make its sender root here, unless the
+    /// store says so; and what is withheld is counted once.
+    #[test]
+    fn d7_another_site_brings_no_privilege_unless_it_is_allowed() {
+        let draft = EntryDraft {
+            name: b"a",
+            mode: 0o6755,
+            owner: Owner { uid: 12_345, gid: 12_345 },
+            ..EntryDraft::default()
+        };
+        let page = page(&draft);
+        let entry = &page.entries()[0];
+        let wish = Preserve::default();
+        let closed = Keeper::new(&wish, false, false);
+        let given = closed.attributes(&page, entry);
+        assert_eq!((given.mode, given.uid, given.gid), (Some(0o755), None, None));
+        assert!(!given.classes.contains(AttributeClass::SecurityXattrs));
+        assert!(given.classes.contains(AttributeClass::UserXattrs));
+        closed.count_withheld(&page);
+        closed.count_withheld(&page);
+        let items: Vec<_> = closed.not_kept().iter().map(|told| (told.class, told.items)).collect();
+        assert_eq!(items, [(AttributeClass::Owner, 1), (AttributeClass::SpecialMode, 1)]);
+        for open in [Keeper::new(&wish, true, false), Keeper::new(&wish, false, true)] {
+            let given = open.attributes(&page, entry);
+            assert_eq!((given.mode, given.uid), (Some(0o6755), Some(12_345)));
+        }
+        let no_owner = Preserve { owner: false, ..Preserve::default() };
+        let given = Keeper::new(&no_owner, true, false).attributes(&page, entry);
+        assert_eq!(given.mode, Some(0o755), "it would run with our rights");
+    }
+
+    /// D7: owners are mapped by rule, by name, and last by number.
+    #[test]
+    fn d7_owners_are_mapped_by_rule_then_name_then_number() {
+        let rules = ["alice:root", "77:78", "@*:@0"].map(|rule| rule.parse().unwrap());
+        let map = OwnerMap::new(&rules);
+        assert_eq!(map.users.map(5, Some(b"alice")), 0);
+        assert_eq!(map.users.map(77, None), 78);
+        assert_eq!(map.users.map(1234, Some(b"root")), 0);
+        assert_eq!(map.users.map(4321, Some(b"no such user")), 4321);
+        assert_eq!(map.groups.map(4321, None), 0);
+    }
+}

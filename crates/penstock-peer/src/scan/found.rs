@@ -1,0 +1,158 @@
+//! What a scan learns of one name: its attributes, as far as they are wished for.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use penstock_api::preserve::Preserve;
+use penstock_io::store::{Dir, Kind, Meta, Source, StoreError};
+use penstock_io::sys;
+use penstock_proto::attributes::{AttributeClass, ClassSet};
+use penstock_proto::manifest::{EntryDraft, EntryKind};
+
+/// Names of owners that are remembered; beyond that all are asked for again.
+const NAMES_MAX: usize = 16 * 1024;
+
+/// What is to be learnt of each entry.
+pub(super) struct Wants {
+    xattrs: ClassSet,
+    links: bool,
+    devices: bool,
+    sparse: bool,
+    names: Option<OwnerNames>,
+}
+
+/// The names of a user and a group; empty where there is none.
+type Names = [Arc<[u8]>; 2];
+
+#[derive(Default)]
+struct OwnerNames {
+    users: Mutex<HashMap<u32, Arc<[u8]>>>,
+    groups: Mutex<HashMap<u32, Arc<[u8]>>>,
+}
+
+impl Wants {
+    pub(super) fn of(preserve: &Preserve, owner_names: bool) -> Self {
+        let is_xattr = |class: &AttributeClass| {
+            use AttributeClass::{Acls, SecurityXattrs, TrustedXattrs, UserXattrs};
+            matches!(class, Acls | SecurityXattrs | TrustedXattrs | UserXattrs)
+                && preserve.classes().contains(*class)
+        };
+        Self {
+            xattrs: ClassSet::of(AttributeClass::ALL.into_iter().filter(is_xattr)),
+            links: preserve.links,
+            devices: preserve.devices,
+            sparse: preserve.sparse,
+            names: (owner_names && preserve.owner).then(OwnerNames::default),
+        }
+    }
+
+    /// Whether entries of that kind belong to the data set.
+    fn takes(&self, kind: EntryKind) -> bool {
+        match kind {
+            EntryKind::Symlink => self.links,
+            EntryKind::Fifo | EntryKind::CharDevice | EntryKind::BlockDevice => self.devices,
+            EntryKind::File | EntryKind::Directory | EntryKind::HardLink => true,
+        }
+    }
+}
+
+impl OwnerNames {
+    fn of(&self, meta: &Meta) -> Names {
+        [
+            name_of(&self.users, meta.owner.uid, sys::user_name),
+            name_of(&self.groups, meta.owner.gid, sys::group_name),
+        ]
+    }
+}
+
+fn name_of(
+    known: &Mutex<HashMap<u32, Arc<[u8]>>>,
+    number: u32,
+    ask: fn(u32) -> Option<Vec<u8>>,
+) -> Arc<[u8]> {
+    let mut known = known.lock().unwrap_or_else(PoisonError::into_inner);
+    if known.len() >= NAMES_MAX {
+        known.clear();
+    }
+    Arc::clone(known.entry(number).or_insert_with(|| ask(number).unwrap_or_default().into()))
+}
+
+/// One name of a directory and what it is.
+pub(super) struct Found {
+    pub(super) name: Vec<u8>,
+    pub(super) meta: Result<Meta, StoreError>,
+    link: Vec<u8>,
+    xattrs: Vec<u8>,
+    /// Extended attributes that are too large, or may not be read.
+    pub(super) left_out: usize,
+    owner_names: Names,
+}
+
+impl Found {
+    /// Learns the rest of `name` in `dir`, which was looked at; the empty name is `dir` itself.
+    pub(super) fn with(
+        source: &Source,
+        dir: &Dir,
+        name: &[u8],
+        meta: Result<Meta, StoreError>,
+        wants: &Wants,
+    ) -> Self {
+        let none: Arc<[u8]> = Arc::default();
+        let mut found = Self {
+            name: name.to_vec(),
+            meta,
+            link: Vec::new(),
+            xattrs: Vec::new(),
+            left_out: 0,
+            owner_names: [Arc::clone(&none), none],
+        };
+        if let Err(error) = found.complete(source, dir, wants) {
+            found.meta = Err(error);
+        }
+        found
+    }
+
+    fn complete(&mut self, source: &Source, dir: &Dir, wants: &Wants) -> Result<(), StoreError> {
+        let Ok(meta) = &self.meta else { return Ok(()) };
+        if meta.kind == Kind::Symlink && wants.links {
+            self.link = source.read_link(dir, &self.name)?;
+        }
+        if meta.kind.entry_kind().is_some_and(|kind| wants.takes(kind)) {
+            (self.xattrs, self.left_out) = source.xattrs(dir, &self.name, wants.xattrs)?;
+        }
+        if let Some(names) = &wants.names {
+            self.owner_names = names.of(meta);
+        }
+        Ok(())
+    }
+
+    /// What the manifest is to hold of it under `name`; `None` if it is not part of the data set.
+    pub(super) fn draft<'a>(
+        &'a self,
+        name: &'a [u8],
+        meta: &Meta,
+        wants: &Wants,
+    ) -> Option<EntryDraft<'a>> {
+        let kind = meta.kind.entry_kind().filter(|kind| wants.takes(*kind))?;
+        let [user, group] = &self.owner_names;
+        Some(EntryDraft {
+            name,
+            kind,
+            sparse: kind == EntryKind::File && wants.sparse && meta.is_sparse(),
+            linked: false,
+            special: false,
+            mode: meta.mode,
+            owner: meta.owner,
+            owner_names: [user, group],
+            size: if kind == EntryKind::File { meta.size } else { 0 },
+            mtime: meta.mtime,
+            identity: meta.identity(),
+            device: match kind {
+                EntryKind::CharDevice | EntryKind::BlockDevice => meta.special,
+                _ => Default::default(),
+            },
+            link: &self.link,
+            xattrs: &self.xattrs,
+        })
+    }
+}

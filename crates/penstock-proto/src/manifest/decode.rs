@@ -1,0 +1,188 @@
+//! Reading a page that may be hostile: everything that later code relies on is checked here.
+
+use std::collections::{BTreeMap, HashSet};
+
+use super::{
+    Entry, EntryKind, Identity, LINK_BYTES_MAX, LINKED, OwnerName, PAGE_BYTES_MAX,
+    PAGE_ENTRIES_MAX, PAGE_MAGIC, PAGE_PIECES_MAX, Page, PageBuilder, SPARSE, SPECIAL,
+};
+use crate::attributes::{
+    DeviceNumber, OWNER_NAME_BYTES_MAX, Owner, XATTRS_BYTES_MAX, check_xattrs,
+};
+use crate::id::TransferId;
+use crate::name;
+use crate::slicing::Slicing;
+use crate::units::FileTime;
+use crate::wire::{DecodeError, Reader};
+
+impl Page {
+    /// Reads a page and checks everything that later code relies on: bounds, paths that stay
+    /// inside the root, names that are one component, no name twice in a directory.
+    ///
+    /// # Errors
+    /// [`DecodeError`] for anything else; a hostile page costs no more memory than its own length.
+    pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
+        if bytes.len() > PAGE_BYTES_MAX {
+            return Err(DecodeError::Invalid("page length"));
+        }
+        let mut input = Reader::new(bytes);
+        if input.array::<8>("page magic")? != *PAGE_MAGIC {
+            return Err(DecodeError::Invalid("page magic"));
+        }
+        let transfer = TransferId::decode(&mut input)?;
+        let number = input.u32("page number")?;
+        let slicing = Slicing::decode(&mut input)?;
+        let mut builder = PageBuilder::new(transfer, number, slicing);
+        let directory_count = input.u32("directory count")?;
+        for _ in 0..directory_count {
+            let path = input.bytes(name::PATH_BYTES_MAX, "directory")?;
+            if builder.page.directories.len() >= PAGE_ENTRIES_MAX {
+                return Err(DecodeError::Invalid("directory count"));
+            }
+            name::check_relative(path)?;
+            let span = builder.push_text(path);
+            builder.page.directories.push(span);
+        }
+        builder.page.users = decode_owners(&mut input, &mut builder)?;
+        builder.page.groups = decode_owners(&mut input, &mut builder)?;
+        let entry_count = input.u32("entry count")?;
+        if entry_count as usize > PAGE_ENTRIES_MAX {
+            return Err(DecodeError::Invalid("entry count"));
+        }
+        for _ in 0..entry_count {
+            decode_entry(&mut input, &mut builder, directory_count)?;
+        }
+        input.finish()?;
+        let (page, pieces) = (builder.page, builder.pieces);
+        if pieces > PAGE_PIECES_MAX {
+            return Err(DecodeError::Invalid("size"));
+        }
+        page.check_names_once()?;
+        Ok(page)
+    }
+
+    /// A name that stands twice would let one entry be written through another (C5).
+    fn check_names_once(&self) -> Result<(), DecodeError> {
+        let mut seen = HashSet::with_capacity(self.entries.len());
+        for entry in &self.entries {
+            if !seen.insert((self.directory(entry), self.name(entry))) {
+                return Err(DecodeError::Invalid("name twice"));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The names of users or groups, in ascending order of their numbers.
+fn decode_owners(
+    input: &mut Reader<'_>,
+    builder: &mut PageBuilder,
+) -> Result<BTreeMap<u32, OwnerName>, DecodeError> {
+    let count = input.u32("owner count")?;
+    if count as usize > PAGE_ENTRIES_MAX {
+        return Err(DecodeError::Invalid("owner count"));
+    }
+    let mut owners = BTreeMap::new();
+    for _ in 0..count {
+        let number = input.u32("owner")?;
+        let text = input.bytes(OWNER_NAME_BYTES_MAX, "owner name")?;
+        let ascends = owners.last_key_value().is_none_or(|(last, _)| *last < number);
+        if !ascends || text.is_empty() || text.contains(&0) {
+            return Err(DecodeError::Invalid("owner name"));
+        }
+        owners.insert(number, OwnerName(builder.push_text(text)));
+    }
+    Ok(owners)
+}
+
+fn decode_entry(
+    input: &mut Reader<'_>,
+    builder: &mut PageBuilder,
+    directory_count: u32,
+) -> Result<(), DecodeError> {
+    let kind = decode_kind(input)?;
+    let flags = input.u8("flags")?;
+    let file = kind == EntryKind::File;
+    let hard_link = kind == EntryKind::HardLink;
+    let unfit = (flags & SPARSE != 0 && !file) || (flags & SPECIAL != 0 && !hard_link);
+    if flags & !(SPARSE | LINKED | SPECIAL) != 0 || unfit {
+        return Err(DecodeError::Invalid("flags"));
+    }
+    let directory = input.u32("directory")?;
+    if directory >= directory_count {
+        return Err(DecodeError::Invalid("directory"));
+    }
+    let name_bytes = input.bytes(name::NAME_BYTES_MAX, "name")?;
+    let is_root = name_bytes.is_empty() && builder.page.directories[directory as usize].length == 0;
+    if !is_root && !name::is_component(name_bytes) {
+        return Err(DecodeError::Invalid("name"));
+    }
+    let mode = input.u32("mode")?;
+    if mode > 0o7777 {
+        return Err(DecodeError::Invalid("mode"));
+    }
+    let owner = Owner { uid: input.u32("uid")?, gid: input.u32("gid")? };
+    let size = input.u64("size")?;
+    if size > i64::MAX as u64 || (!file && !hard_link && size != 0) {
+        return Err(DecodeError::Invalid("size"));
+    }
+    let mtime = FileTime::decode(input)?;
+    let identity = Identity { inode: input.u64("inode")?, ctime: FileTime::decode(input)? };
+    let device = match kind {
+        EntryKind::CharDevice | EntryKind::BlockDevice => {
+            DeviceNumber { major: input.u32("major")?, minor: input.u32("minor")? }
+        }
+        _ => DeviceNumber::default(),
+    };
+    let link_bytes = decode_link(input, kind)?;
+    let xattr_bytes = input.bytes(XATTRS_BYTES_MAX, "attributes")?;
+    check_xattrs(xattr_bytes)?;
+    if file {
+        builder.pieces += builder.page.slicing.extent_count(size);
+    }
+    let name = builder.push_text(name_bytes);
+    let link = builder.push_text(link_bytes);
+    let xattrs = builder.push_text(xattr_bytes);
+    let (sparse, linked) = (flags & SPARSE != 0, flags & LINKED != 0);
+    let special = flags & SPECIAL != 0;
+    builder.page.entries.push(Entry {
+        kind,
+        sparse,
+        linked,
+        special,
+        mode,
+        owner,
+        size,
+        mtime,
+        identity,
+        device,
+        directory,
+        name,
+        link,
+        xattrs,
+    });
+    Ok(())
+}
+
+fn decode_kind(input: &mut Reader<'_>) -> Result<EntryKind, DecodeError> {
+    let number = input.u8("entry kind")?;
+    let known = EntryKind::ALL.into_iter().find(|kind| kind.number() == number);
+    known.ok_or(DecodeError::Invalid("entry kind"))
+}
+
+/// The text of a symbolic link, or the path of a hard link's primary, which stays inside the root.
+fn decode_link<'a>(input: &mut Reader<'a>, kind: EntryKind) -> Result<&'a [u8], DecodeError> {
+    match kind {
+        EntryKind::Symlink => {
+            let text = input.bytes(LINK_BYTES_MAX, "link")?;
+            let sound = !text.is_empty() && !text.contains(&0);
+            if sound { Ok(text) } else { Err(DecodeError::Invalid("link")) }
+        }
+        EntryKind::HardLink => {
+            let path = input.bytes(name::PATH_BYTES_MAX, "primary")?;
+            name::check_relative(path)?;
+            if path.is_empty() { Err(DecodeError::Invalid("primary")) } else { Ok(path) }
+        }
+        _ => Ok(&[]),
+    }
+}
