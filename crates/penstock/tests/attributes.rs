@@ -74,7 +74,7 @@ fn make_tree(root: &Path) {
             root,
             r"
             for at in $(seq 20); do setfattr -n user.number$at -v $at dir/third; done
-            setfattr -n user.large -v 0x$(printf '%02000d' 7) large
+            setfattr -n user.large -v 0x$(printf '%0400d' 7) large
             setfattr -n user.on-a-directory -v yes dir
             setfattr -n user.empty owned
             ",
@@ -197,6 +197,33 @@ fn j_a_copy_keeps_all_that_a_file_system_holds() {
         };
         copy_of_all(base.path(), &disk, kind);
     }
+}
+
+/// Promise: attributes that the target's file system has no room for, or no notion of, are counted
+/// and fail nothing, nor is the disk taken for a full one.
+#[test]
+fn attributes_that_do_not_fit_are_counted() {
+    if !is_root("mounts") {
+        return;
+    }
+    let base = scratch();
+    let roomy = Mount::on_loop(base.path(), "roomy", "xfs", 400);
+    // Blocks of 1 KiB, of which one is all that attributes may fill.
+    let narrow = Mount::on_loop(base.path(), "narrow", "ext4", 100);
+    let source = roomy.path.join("src");
+    fs::create_dir(&source).unwrap();
+    script(
+        &source,
+        r"for at in 1 2 3; do echo $at > $at; done; setfattr -n user.small -v s 1 2
+        setfattr -n user.wide -v 0x$(printf '%08000d' 7) 2",
+    );
+    let (copy, target) = (Copy::new(base.path()), narrow.path.join("dst"));
+    let ended = copy.run(format!("{}/", source.display()), &target).expect(0);
+    let told = &ended.last["not_kept"];
+    assert_eq!(told[0]["class"], "user-xattrs", "{told}");
+    assert_eq!((&told[0]["why"], &told[0]["items"]), (&"unfit".into(), &1.into()), "{told}");
+    let small = tool("getfattr", &[&"-d", &"--absolute-names", &target.join("2")]);
+    assert!(String::from_utf8_lossy(&small).contains("user.small=\"s\""));
 }
 
 /// Promise: a socket is no part of a data set, and is said to be left out.
