@@ -249,7 +249,7 @@ mod tests {
         }
         assert_eq!(all, Preserve::default());
         assert!(!all.set("colour", true));
-        assert!(!all.strict && all.set("strict", true) && all.strict);
+        assert!(all.set("strict", true) && all.strict);
         let read: Preserve = serde_json::from_str("{\"acls\":false}").unwrap();
         assert!(!read.acls && read.mode);
     }

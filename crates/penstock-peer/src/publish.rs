@@ -12,7 +12,7 @@ use std::time::Duration;
 use penstock_api::task::{Report, TaskPage, Work};
 use penstock_engine::epoch::{EpochAction, Publication};
 use penstock_engine::slice::{Piece, travels_whole};
-use penstock_io::store::{Dir, DirCache, Kind, Meta, ReadFile, StoreError};
+use penstock_io::store::{Dir, DirCache, Kind, Meta, ReadFile, StoreError, Target};
 use penstock_io::sys;
 use penstock_proto::journal::{DigestForm, EntryDigest, EntryFailure, FailurePhase};
 use penstock_proto::manifest::{Entry, EntryKind};
@@ -615,6 +615,9 @@ impl Publisher<'_> {
         entry: &Entry,
     ) -> Result<(), LinkError> {
         let tree = &self.shared.tree;
+        if matches!(tree.target, Target::Null) {
+            return Ok(());
+        }
         let primary = name::join(&tree.root, page.page.link(entry));
         let (parent, primary) = name::split(&primary).unwrap_or_default();
         let of = self.dirs.get(sys::boottime_now(), parent, |path| tree.target.open_dir(path));

@@ -319,16 +319,16 @@ fn g_memory_does_not_grow_with_hard_links() {
     let peak = |files: usize| {
         let base = scratch_in_memory(2 << 30);
         let source = base.path().join("src");
-        script(
-            base.path(),
-            &format!(
-                r"mkdir src; cd src; for dir in $(seq 0 99); do mkdir a$dir; done
-                seq 0 {} | sed 's,.*,a&/f&,' | sed -E 's,a[0-9]*([0-9][0-9])/,a\1/,;s,a0([0-9])/,a\1/,' |
-                    xargs touch
-                cp -al ../src/. ../other; mv ../other zz",
-                files - 1
-            ),
-        );
+        for at in 0..files {
+            let (first, further) = (source.join(format!("a{}", at % 100)), source.join("zz"));
+            if at < 100 {
+                fs::create_dir_all(&first).unwrap();
+                fs::create_dir_all(&further).unwrap();
+            }
+            let path = first.join(format!("f{at}"));
+            fs::write(&path, b"").unwrap();
+            fs::hard_link(&path, further.join(format!("f{at}"))).unwrap();
+        }
         let copy = Copy::new(base.path());
         let target = base.path().join("dst");
         let mut command = copy.command(format!("{}/", source.display()), &target);

@@ -404,8 +404,8 @@ impl PosixStore {
         Ok((encoded, left_out + too_large))
     }
 
-    /// Whether `name` in `dir` has just the extended attributes that are wanted, of the classes that
-    /// are; one call for an entry that has none.
+    /// Whether `name` in `dir` has just the extended attributes that are wanted, as far as their
+    /// classes are; one call for an entry that has none.
     ///
     /// # Errors
     /// `BadPath`; `Io`.
