@@ -121,6 +121,9 @@ fn j_a_transfer_keeps_every_odd_name_mode_and_hole() {
     let mode = fs::metadata(setuid(&data_b)).unwrap().mode() & 0o7777;
     assert_eq!(mode, 0o755, "{mode:o}");
     fs::set_permissions(setuid(&data_a), fs::Permissions::from_mode(0o755)).unwrap();
+    let sticky = |data: &Path| data.join("set/sticky");
+    assert_eq!(fs::metadata(sticky(&data_b)).unwrap().mode() & 0o7777, 0o777);
+    fs::set_permissions(sticky(&data_a), fs::Permissions::from_mode(0o777)).unwrap();
     assert_same(&data_a.join("set"), &data_b.join("set"));
     assert_still_sparse(&data_b.join("set"));
 }
