@@ -34,7 +34,7 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    Copy(copy::CopyArgs),
+    Copy(Box<copy::CopyArgs>),
     Daemon(daemon::DaemonArgs),
     Transfer(cli_transfer::TransferArgs),
     Site(cli_site::SiteArgs),
@@ -57,7 +57,7 @@ fn command() -> clap::Command {
 
 fn main() -> process::ExitCode {
     let result = match Cli::parse().command {
-        Command::Copy(args) => copy::run(args),
+        Command::Copy(args) => copy::run(*args),
         Command::Daemon(args) => daemon::run(args),
         Command::Transfer(args) => cli_transfer::run(args),
         Command::Site(args) => cli_site::run(args),
