@@ -11,6 +11,7 @@
 //! | [`name`] | paths and names, which are bytes |
 //! | [`attributes`] | owners, devices, extended attributes of entries |
 //! | [`manifest`] | entries and pages of a data set |
+//! | [`select`] | which paths of a data set are wanted: patterns and rules |
 //! | [`slicing`] | how a page is cut into pieces, stored in the page itself |
 //! | [`digest`] | stride digests and how they merge into the BLAKE3 of a file |
 //! | [`frame`] | the messages of a lane (normative text: `docs/protocol.md`) |
