@@ -87,6 +87,22 @@ fn closed_ports_lead_through_ssh() {
     host.assert_nothing_left();
 }
 
+/// Promise: where the far end cannot be dialled but can dial, lanes are direct all the same,
+/// whichever end is the source.
+#[test]
+fn the_far_end_dials_where_it_cannot_be_dialled() {
+    // 192.0.2.0/24 is for documentation (RFC 5737): nobody can listen there.
+    let profile = "export SSH_CONNECTION='127.0.0.1 5 192.0.2.1 22'\n";
+    let host = Host::start(&Special { profile, sshd: "AllowTcpForwarding no" });
+    host.install();
+    make_tree(&host.path("local/tree"));
+    assert_done(host.run(&["tree/", &host.remote("there")]));
+    assert_same_tree(&host.path("local/tree"), &host.path("there"));
+    assert_done(host.run(&[&host.remote("there/"), "back"]));
+    assert_same_tree(&host.path("local/tree"), &host.path("local/back"));
+    host.assert_nothing_left();
+}
+
 /// Promise: where not even ssh may forward, the error says what was tried and what to do.
 #[test]
 fn no_way_for_lanes_is_a_clear_error() {

@@ -433,6 +433,9 @@ mod tests {
         probe(&wrong).unwrap_err();
         let taken = door.addresses[0].port();
         assert!(listening.open(here, Some((taken, taken))).is_err());
+        let free = TcpListener::bind((here, 0)).unwrap().local_addr().unwrap().port();
+        let chosen = listening.open(here, Some((free, free))).unwrap();
+        assert_eq!(chosen.addresses[0].port(), free);
         let closed = TcpListener::bind((here, 0)).unwrap().local_addr().unwrap();
         let why = probe(&Door { addresses: vec![closed], ..door }).unwrap_err();
         assert!(why.contains("refused"), "{why}");

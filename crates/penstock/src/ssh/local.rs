@@ -128,7 +128,9 @@ impl Session {
     fn find_way(&mut self, begun: &Begun) -> anyhow::Result<Ways> {
         let direct = match &begun.door {
             Some(door) => self.find_direct(door, begun.client),
-            None => Err(begun.no_door.clone()),
+            None => self
+                .find_back(begun.client)
+                .map_err(|back| format!("{}; from there to {back}", begun.no_door)),
         };
         let why = match direct {
             Ok(ways) => return Ok(ways),
