@@ -107,6 +107,8 @@ pub struct ReceiptFacts {
     pub failed: u64,
     /// What was verified, how and when.
     pub verified: Vec<Verified>,
+    /// Over which addresses the lanes of the last run went, and what protected them, in words.
+    pub paths: Vec<String>,
     /// Lists of checksums that were made.
     pub catalogue: Vec<CatalogueList>,
 }

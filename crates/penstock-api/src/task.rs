@@ -130,6 +130,9 @@ pub struct TaskFigures {
     pub not_kept: Vec<NotKept>,
     /// CPU seconds of the whole process since the task began.
     pub cpu_seconds: f64,
+    /// Over which addresses its lanes went and what protected them, in words: some of them, if they
+    /// are many. None where source and target are one host.
+    pub paths: Vec<String>,
 }
 
 /// A running task.

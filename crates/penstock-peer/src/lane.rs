@@ -59,6 +59,7 @@ pub(crate) fn run(
     };
     let rtt = dialer.rtt_of(&stream).unwrap_or_else(|| begun.elapsed() / 3);
     let closer = stream.closer().ok();
+    shared.note_path(&stream);
     shared.lane_up(lane, rtt, closer);
     let mut worker = Worker {
         shared,

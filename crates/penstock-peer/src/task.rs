@@ -24,7 +24,7 @@ use penstock_engine::fetch::{FetchMachine, FetchedPiece, Item, LANE_SILENCE_MAX,
 use penstock_engine::lanes::{LaneAction, LaneLimits, LaneMachine};
 use penstock_engine::slice::{Piece, slice_without};
 use penstock_io::buffer::BufferPool;
-use penstock_io::net::{LANE_STACK_BYTES, LaneCloser};
+use penstock_io::net::{LANE_STACK_BYTES, LaneCloser, LaneStream};
 use penstock_io::store::{Source, StoreError, StoreIdentity, Target};
 use penstock_io::sys::{self, EventFd};
 use penstock_proto::id::LaneId;
@@ -42,6 +42,8 @@ use crate::{lane, local, publish};
 const PAGES_KEPT: usize = 32;
 /// The coordinator looks around at least this often while there is work.
 const TICK: Duration = Duration::from_millis(20);
+/// Paths of lanes that are noted for the receipt; further ones are not.
+const PATHS_MAX: usize = 64;
 /// A stopping task gives what is written this long to become durable.
 const STOP_PATIENCE: Duration = Duration::from_secs(10);
 /// A thread that is still in a system call this long after that is left behind (E2).
@@ -203,6 +205,8 @@ pub(crate) struct Shared {
     pub(crate) waited_ns: AtomicU64,
     pub(crate) worked_ns: AtomicU64,
     cpu_before: f64,
+    /// See [`TaskFigures::paths`].
+    paths: Mutex<BTreeSet<String>>,
 }
 
 /// A running task.
@@ -385,6 +389,20 @@ impl Shared {
     }
 
     /// A lane is open.
+    fn paths(&self) -> std::sync::MutexGuard<'_, BTreeSet<String>> {
+        self.paths.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes where a lane goes and what protects it, for the receipt.
+    pub(crate) fn note_path(&self, stream: &LaneStream) {
+        let Ok((here, there)) = stream.addresses() else { return };
+        let (peer, protection) = (stream.peer(), stream.protection());
+        let mut paths = self.paths();
+        if paths.len() < PATHS_MAX {
+            paths.insert(format!("{there} of {peer} to {}, {protection}", here.ip()));
+        }
+    }
+
     pub(crate) fn lane_up(&self, lane: LaneId, rtt: Duration, closer: Option<LaneCloser>) {
         let now = sys::boottime_now();
         let mut state = self.lock();
@@ -767,6 +785,7 @@ impl RunningTask {
             waited_ns: AtomicU64::new(0),
             worked_ns: AtomicU64::new(0),
             cpu_before: sys::cpu_seconds(),
+            paths: Mutex::default(),
         });
         let task = Self { shared: Arc::clone(&shared), threads: Mutex::new(Vec::new()) };
         let publisher = Arc::clone(&shared);
@@ -818,6 +837,7 @@ impl Task for RunningTask {
             waiting: waiting_of(shared, &state, local),
             not_kept: shared.tree.keeper.not_kept(),
             cpu_seconds: sys::cpu_seconds() - shared.cpu_before,
+            paths: shared.paths().iter().cloned().collect(),
         }
     }
 

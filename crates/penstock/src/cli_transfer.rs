@@ -298,7 +298,9 @@ fn request_of(args: &SubmitArgs) -> anyhow::Result<TransferRequest> {
                 EncryptionArg::Off => Encryption::Off,
             },
             durability: args.durability.into(),
-            digest_list: args.write_digests.is_some(),
+            // A receipt that is asked for names every file: holes are hashed too (D2).
+            digest_list: args.write_digests.is_some()
+                || (args.proof.receipt().is_some() && args.digest == DigestKind::Blake3),
             lanes_max: args.limits.max_lanes.unwrap_or(0),
             lanes: args.lanes.unwrap_or(0),
             piece_bytes: args.piece_size.unwrap_or(0),

@@ -109,7 +109,9 @@ pub(crate) fn run(args: CopyArgs) -> anyhow::Result<ExitCode> {
     let options = TransferOptions {
         digest: args.digest,
         durability: args.durability.into(),
-        digest_list: args.write_digests.is_some(),
+        // A receipt is to name every file: holes are hashed too (D2).
+        digest_list: args.write_digests.is_some()
+            || (args.proof.receipt().is_some() && args.digest == DigestKind::Blake3),
         update: args.update.options()?,
         files_from: chosen.files_from,
         select: chosen.select,

@@ -140,6 +140,32 @@ fn checksums_of_a_transfer_are_to_be_had_at_both_sites() {
     judge(&other, &data_b.join("set"), files);
 }
 
+/// Promise (d): a kill while files are read again costs no correctness: the same command goes on,
+/// sends nothing again, and the lists are whole.
+#[test]
+fn d_reading_again_goes_on_after_a_kill() {
+    let base = scratch();
+    let (source, target) = (base.path().join("src"), base.path().join("dst"));
+    let list = base.path().join("list");
+    make_files(&mut rng("killed"), &source, 5, 1000, &[200 << 20]);
+    let copy = Copy::new(base.path());
+    let command = || {
+        let mut command = copy.command(format!("{}/", source.display()), &target);
+        command.arg("--write-digests").arg(&list).args(["--also-digest", "md5,sha512"]);
+        command
+    };
+    let mut first = Run::spawn(&mut command());
+    let reading = first.wait_for(|line| line["limit"] == "reading again at the target");
+    assert!(reading.is_some(), "it was never seen to read again");
+    first.kill();
+    let ended = Run::spawn(&mut command()).end().expect(0);
+    assert_eq!(ended.figure("bytes_verified"), 0, "{}", ended.last);
+    let mut judge = Command::new("md5sum");
+    judge.args(["--check", "--strict", "--quiet"]).arg(beside(&list, "md5")).current_dir(&target);
+    assert!(judge.status().unwrap().success());
+    assert_same(&source, &target);
+}
+
 /// A4, and "in transit" is not "at rest": a byte that storage gives wrong after the sync is found
 /// by `--readback`, fetched again and right at the end. The byte is changed below the file system,
 /// where the page cache does not see it; only a read from storage does.

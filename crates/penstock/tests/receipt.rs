@@ -139,6 +139,8 @@ fn a_receipt_is_true_and_cannot_be_altered() {
     assert_eq!(facts["files"], lines);
     assert_eq!(facts["catalogue"][0]["kind"], "md5");
     assert_eq!(facts["verified"][0]["what"], "arrival");
+    let path = facts["paths"][0].as_str().unwrap();
+    assert!(path.contains("of a/") && path.contains("TLS 1.3 with "), "{path}");
     assert_eq!(receipt["signatures"].as_array().unwrap().len(), 2, "both have signed");
     match root_of(&list) {
         Some(root) => assert_eq!(facts["root_digest"], root, "recomputed from the digest list"),
@@ -207,6 +209,33 @@ fn a_copy_has_a_receipt_of_its_user() {
     }
     tool("cp", &[&"-a", &source.join("plain"), &target.join("plain")]);
     assert_check(&file, &against, 0);
+}
+
+/// D2: a file with holes is in the root digest where the receipt was asked for; where it was not,
+/// and where something was left as it was, `check` says that it cannot judge, not that it is wrong.
+#[test]
+fn d2_what_a_receipt_cannot_judge_it_calls_unknown() {
+    let base = scratch();
+    let (data_a, data_b) = (base.path().join("data-a"), base.path().join("data-b"));
+    fs::create_dir_all(data_a.join("set")).unwrap();
+    fs::write(data_a.join("set/plain"), b"plain").unwrap();
+    fs::File::create(data_a.join("set/sparse")).unwrap().set_len(30 << 20).unwrap();
+    let (_a, b) = pair(base.path(), &data_a, &data_b);
+    let file = base.path().join("receipt.json");
+    let text = file.to_str().unwrap();
+    for (target, options, exit) in [
+        ("one", &[][..], 3),
+        ("two", &["--receipt", text][..], 0),
+        ("two", &["--receipt", text, "--sync"][..], 3),
+    ] {
+        let place = format!("b:data/{target}/");
+        let submit = ["transfer", "submit", "a:data/set/", &place, "--wait"];
+        let id = b.ok(&[&submit[..], options].concat()).lines().next().unwrap().to_owned();
+        b.ok(&["transfer", "receipt", id.trim(), "--output", text]);
+        let directory = data_b.join(target);
+        let said = assert_check(&file, &["--against", directory.to_str().unwrap()], exit);
+        assert_eq!(said.contains("UNKNOWN"), exit == 3, "{target}: {said}");
+    }
 }
 
 /// Promise (c): a transfer that has failed items has a receipt that says so.

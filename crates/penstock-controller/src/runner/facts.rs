@@ -31,6 +31,7 @@ impl Run {
             skipped: progress.skipped,
             failed: progress.errors,
             verified: self.verified(&progress),
+            paths: self.task.figures().paths,
             ..ReceiptFacts::default()
         };
         self.add_digests(head, &mut facts)?;

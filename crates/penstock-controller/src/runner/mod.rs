@@ -269,6 +269,8 @@ struct Run {
 impl Run {
     fn begin(input: RunInput, round: u32, carried: Progress) -> Result<Self, Problem> {
         let head = input.heads.load(input.id)?;
+        // What an earlier run has said of itself does not hold for this one.
+        let _ = std::fs::remove_file(RunFiles::of(&input.journal).facts);
         let journal = Journal::open(&input.journal)?;
         let mut spec = spec_of(&input, &head);
         let start = input.peer.prepare(&spec)?;

@@ -230,6 +230,14 @@ impl LaneStream {
         }
     }
 
+    /// What protects the frames, in words: `TLS 1.3 with AES-256-GCM`, or authenticated clear.
+    pub fn protection(&self) -> String {
+        match &self.protection {
+            Protection::Tls(both) => format!("TLS 1.3 with {}", both.0.cipher()),
+            Protection::Clear(_) => "not encrypted, authenticated".to_owned(),
+        }
+    }
+
     /// Bytes received since the hello, with frames and TLS records. Plain numbers of the owning
     /// thread: no cache line is shared per stride.
     pub fn bytes_received(&self) -> u64 {

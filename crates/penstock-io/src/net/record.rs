@@ -87,6 +87,18 @@ impl RecordKey {
         Ok(Self { key: LessSafeKey::new(key), iv, sequence })
     }
 
+    /// The cipher's name.
+    fn cipher(&self) -> &'static str {
+        let algorithm = self.key.algorithm();
+        if *algorithm == AES_128_GCM {
+            "AES-128-GCM"
+        } else if *algorithm == AES_256_GCM {
+            "AES-256-GCM"
+        } else {
+            "ChaCha20-Poly1305"
+        }
+    }
+
     /// The nonce of the next record (RFC 8446, section 5.3); each is given once.
     fn next_nonce(&mut self) -> Result<Nonce, LaneError> {
         if self.sequence >= KEY_RECORDS_MAX {
@@ -137,6 +149,11 @@ impl Outbox {
 }
 
 impl Sealer {
+    /// The name of the cipher that seals.
+    pub(super) fn cipher(&self) -> &'static str {
+        self.key.cipher()
+    }
+
     pub(super) fn new(
         secrets: (u64, ConnectionTrafficSecrets),
         record_batch: usize,

@@ -40,6 +40,7 @@ pub(crate) struct CheckArgs {
 /// What is said of each thing that was checked.
 struct Findings {
     wrong: u64,
+    unknown: u64,
 }
 
 impl Findings {
@@ -51,6 +52,11 @@ impl Findings {
         exit::print(&format!("note    {what}"))
     }
 
+    fn unknown(&mut self, what: &str) -> Result<(), Failure> {
+        self.unknown += 1;
+        exit::print(&format!("UNKNOWN {what}"))
+    }
+
     fn wrong(&mut self, what: &str) -> Result<(), Failure> {
         self.wrong += 1;
         exit::print(&format!("WRONG   {what}"))
@@ -59,7 +65,7 @@ impl Findings {
 
 /// Runs the command; blocks until everything is checked.
 pub(super) fn run(args: &CheckArgs) -> anyhow::Result<ExitCode> {
-    let mut findings = Findings { wrong: 0 };
+    let mut findings = Findings { wrong: 0, unknown: 0 };
     let trusted = Trusted::read(&args.trust)?;
     let (receipt, body) = match read(&args.file)? {
         Ok(read) => read,
@@ -85,7 +91,11 @@ pub(super) fn run(args: &CheckArgs) -> anyhow::Result<ExitCode> {
     if let Some(directory) = &args.against {
         against(&mut findings, said, directory)?;
     }
-    Ok(if findings.wrong == 0 { ExitCode::Done } else { ExitCode::Integrity })
+    Ok(match findings {
+        Findings { wrong: 1.., .. } => ExitCode::Integrity,
+        Findings { unknown: 1.., .. } => ExitCode::SomeFailed,
+        _ => ExitCode::Done,
+    })
 }
 
 /// The receipt, and its body as it stands in the JSON; or why it is none.
@@ -222,14 +232,17 @@ fn who_signed(
 /// Computes the root digest of what is there now.
 fn against(findings: &mut Findings, said: &ReceiptBody, path: &Path) -> anyhow::Result<()> {
     let Some(expected) = &said.facts.root_digest else {
-        findings.wrong("content: the receipt has no root digest, for XXH3 gives none of files")?;
+        findings
+            .unknown("content: the receipt has no root digest, for XXH3 gives none of files")?;
         return Ok(());
     };
     if said.facts.sparse_files > 0 {
-        findings.note(&format!(
-            "content: {} files with holes have no standard digest and are not in the root digest",
+        findings.unknown(&format!(
+            "content: the digests of {} files with holes are not standard ones, and not in the \
+             root digest; with --receipt or --write-digests they would be",
             said.facts.sparse_files
         ))?;
+        return Ok(());
     }
     let mut root = RootHasher::new(&std::env::temp_dir());
     let mut bytes = 0;
@@ -261,6 +274,15 @@ fn against(findings: &mut Findings, said: &ReceiptBody, path: &Path) -> anyhow::
         findings.good(&format!("content: `{}` has the root digest: {there}", path.display()))?;
         return Ok(());
     }
+    if said.facts.skipped > 0 && files > said.facts.root_files {
+        let skipped = said.facts.skipped;
+        findings.unknown(&format!(
+            "content: `{}` holds more than what was moved, {there}: {skipped} items were passed \
+             over or left as they were, and are not in the root digest",
+            path.display()
+        ))?;
+        return Ok(());
+    }
     findings.wrong(&format!(
         "content: `{}` is not what was received: {there}, root digest {found}; the receipt says {} \
          files, {}, {expected}",
@@ -268,8 +290,5 @@ fn against(findings: &mut Findings, said: &ReceiptBody, path: &Path) -> anyhow::
         said.facts.root_files,
         format_bytes(said.facts.root_bytes)
     ))?;
-    if said.facts.skipped > 0 {
-        findings.note("content: what --sync left as it was is not in the root digest")?;
-    }
     Ok(())
 }
