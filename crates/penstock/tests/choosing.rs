@@ -6,6 +6,7 @@
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::fs;
+use std::io::{BufRead as _, BufReader};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -48,7 +49,7 @@ impl Bed {
             .arg("copy")
             .arg(self.source.join(""))
             .arg(&self.target)
-            .args(["--json", "--durability", "none"])
+            .arg("--json")
             .args(arguments)
             .current_dir(self.source.parent().unwrap())
             .env("PENSTOCK_STATE_HOME", &self.state);
@@ -57,7 +58,8 @@ impl Bed {
 
     /// Copies what is chosen; gives the summary and what has arrived, and begins anew.
     fn chosen(&self, arguments: &[&str]) -> (Value, Vec<String>) {
-        let summary = summary(&self.command(arguments).output().unwrap());
+        let mut command = self.command(arguments);
+        let summary = summary(&command.args(["--durability", "none"]).output().unwrap());
         let found = tree(&self.target).into_iter().map(|path| path.escape_ascii().to_string());
         let found = found.collect();
         fs::remove_dir_all(&self.target).unwrap();
@@ -212,6 +214,31 @@ fn an_unreadable_pattern_is_a_wrong_command_line() {
     assert!(!bed.target.exists());
 }
 
+/// Promise (d): a copy that chooses goes on where it was; an age does not move meanwhile. Another
+/// choice is another copy.
+#[test]
+fn d_the_same_choice_resumes_and_another_begins_anew() {
+    let bed = Bed::new(&["a.tmp"]);
+    for at in 0..4 {
+        bed.file(format!("large{at}").as_bytes(), 20 << 20);
+    }
+    let choice = ["--exclude", "*.tmp", "--newer-than", "1h", "--max-lanes", "1"];
+    let mut command = bed.command(&[&choice[..], &["--bwlimit", "160Mbit/s"]].concat());
+    let mut copy = command.stdout(Stdio::piped()).spawn().unwrap();
+    let events = BufReader::new(copy.stdout.take().unwrap()).lines();
+    let mut events = events.map(|line| serde_json::from_str::<Value>(&line.unwrap()).unwrap());
+    assert!(events.any(|event| event["bytes_durable"].as_u64() > Some(20 << 20)));
+    let interrupted = Command::new("kill").args(["-INT", &copy.id().to_string()]).status();
+    assert!(interrupted.unwrap().success());
+    assert_eq!(copy.wait().unwrap().code(), Some(130));
+    let again = |choice: &[&str]| summary(&bed.command(choice).output().unwrap());
+    let other = again(&["--exclude", "*.tm?", "--newer-than", "1h"]);
+    assert_eq!(other["bytes_resumed"], 0, "{other}");
+    let same = again(&choice);
+    assert!(same["bytes_resumed"].as_u64() >= Some(20 << 20), "{same}");
+    assert_eq!((&same["files"], &same["excluded"]), (&4.into(), &1.into()), "{same}");
+}
+
 /// Promise: a transfer between sites chooses as a copy does, at the source, and counts what was not
 /// chosen.
 #[test]
@@ -289,7 +316,7 @@ fn random_rules_choose_what_rsync_chooses() {
         let bed = Bed::new(&[]);
         random_tree(&bed, &mut random);
         let judged = bed.source.parent().unwrap().join("judged");
-        let mut ours = bed.command(&[]);
+        let mut ours = bed.command(&["--durability", "none"]);
         let mut rsync = Command::new("rsync");
         rsync.arg("-r");
         for _ in 0..random.random_range(1..6) {

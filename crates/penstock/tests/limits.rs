@@ -153,6 +153,20 @@ fn metadata_operations_are_bounded() {
     assert_same(&base.path().join("src"), &base.path().join("dst"));
 }
 
+/// Promise: a daemon keeps to the CPUs that its configuration grants it.
+#[test]
+fn a_daemon_keeps_to_its_cpus() {
+    let base = scratch();
+    let mut site = Site::new(base.path(), "a", &base.path().join("data"));
+    let file = site.directory.join("penstock.toml");
+    let text = fs::read_to_string(&file).unwrap();
+    fs::write(&file, format!("cpus = 1\n{text}")).unwrap();
+    site.start();
+    let status = fs::read_to_string(format!("/proc/{}/status", site.daemon_id())).unwrap();
+    let allowed = status.lines().find(|line| line.starts_with("Cpus_allowed_list")).unwrap();
+    assert!(!allowed.contains(['-', ',']), "more than one CPU: {allowed}");
+}
+
 fn submit(b: &Site, arguments: &[&str]) -> String {
     let submit = ["transfer", "submit", "a:data/set", "b:data/"];
     b.ok(&[&submit[..], arguments].concat()).trim().to_owned()
