@@ -44,11 +44,7 @@ fn page(number: u32, files: usize, bytes: u64) -> Page {
     let mut builder = PageBuilder::new(TransferId([1; 16]), number, Slicing::default());
     for index in 0..files {
         let name = format!("event-{index:012}.dat.gz");
-        let draft = EntryDraft {
-            name: name.as_bytes(),
-            size: bytes,
-            ..EntryDraft::default()
-        };
+        let draft = EntryDraft { name: name.as_bytes(), size: bytes, ..EntryDraft::default() };
         builder.push(b"run/detector", &draft);
     }
     builder.seal()

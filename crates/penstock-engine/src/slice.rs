@@ -131,11 +131,7 @@ pub(crate) mod tests {
         let mut builder = PageBuilder::new(TransferId([1; 16]), number, slicing);
         for (index, size) in sizes.iter().enumerate() {
             let name = format!("p{number}-f{index}");
-            let draft = EntryDraft {
-                name: name.as_bytes(),
-                size: *size,
-                ..EntryDraft::default()
-            };
+            let draft = EntryDraft { name: name.as_bytes(), size: *size, ..EntryDraft::default() };
             builder.push(b"", &draft);
         }
         builder.seal()

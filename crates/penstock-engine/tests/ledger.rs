@@ -19,11 +19,7 @@ fn page_of(sizes: &[u64]) -> Page {
     let mut builder = PageBuilder::new(TransferId([1; 16]), 0, slicing);
     for (index, size) in sizes.iter().enumerate() {
         let name = format!("f{index}");
-        let draft = EntryDraft {
-            name: name.as_bytes(),
-            size: *size,
-            ..EntryDraft::default()
-        };
+        let draft = EntryDraft { name: name.as_bytes(), size: *size, ..EntryDraft::default() };
         builder.push(b"", &draft);
     }
     builder.seal()

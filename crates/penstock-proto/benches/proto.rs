@@ -8,9 +8,7 @@ use penstock_proto::digest::{Digest, DigestKind};
 use penstock_proto::frame::{Data, EntryStatus, Fetch, FrameKind, Header, Record};
 use penstock_proto::id::TransferId;
 use penstock_proto::journal::{DigestForm, EntryDigest, JournalRecord};
-use penstock_proto::manifest::{
-    EntryDraft, PAGE_ENTRIES_MAX, Page, PageBuilder, page_digest,
-};
+use penstock_proto::manifest::{EntryDraft, PAGE_ENTRIES_MAX, Page, PageBuilder, page_digest};
 use penstock_proto::slicing::Slicing;
 use penstock_proto::units::{FileTime, KIB};
 use penstock_proto::wire::Reader;

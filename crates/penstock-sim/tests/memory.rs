@@ -4,9 +4,7 @@ use penstock_engine::transfer::{Phase, TransferMachine, WindowLimits};
 use penstock_proto::digest::DigestKind;
 use penstock_proto::id::TransferId;
 use penstock_proto::journal::Incarnation;
-use penstock_proto::manifest::{
-    EntryDraft, PAGE_ENTRIES_MAX, Page, PageBuilder, page_digest,
-};
+use penstock_proto::manifest::{EntryDraft, PAGE_ENTRIES_MAX, Page, PageBuilder, page_digest};
 use penstock_proto::slicing::Slicing;
 use penstock_proto::task::{Report, Work};
 
@@ -18,11 +16,7 @@ fn page(number: u32) -> Page {
     let mut builder = PageBuilder::new(TransferId([1; 16]), number, Slicing::default());
     for at in 0..PAGE_ENTRIES_MAX {
         let name = format!("f{at}");
-        let draft = EntryDraft {
-            name: name.as_bytes(),
-            size: 4096,
-            ..EntryDraft::default()
-        };
+        let draft = EntryDraft { name: name.as_bytes(), size: 4096, ..EntryDraft::default() };
         builder.push(b"", &draft);
     }
     builder.seal()
