@@ -6,12 +6,13 @@ use std::sync::OnceLock;
 
 use libfuzzer_sys::fuzz_target;
 use penstock_engine::page::PageLedger;
+use penstock_proto::compared::Comparison;
 use penstock_proto::digest::{Digest, DigestKind};
 use penstock_proto::id::TransferId;
 use penstock_proto::journal::{Incarnation, JournalRecord};
-use penstock_proto::manifest::{EntryDraft, EntryKind, Identity, Page, PageBuilder};
+use penstock_proto::manifest::{EntryDraft, EntryKind, Page, PageBuilder};
 use penstock_proto::slicing::Slicing;
-use penstock_proto::units::{FileTime, MIB};
+use penstock_proto::units::MIB;
 use penstock_proto::wire::Reader;
 
 fuzz_target!(|bytes: &[u8]| {
@@ -23,8 +24,8 @@ fuzz_target!(|bytes: &[u8]| {
     let sealed = seal(bytes);
     let records = take_all(&sealed);
     for doubt_all in [false, true] {
-        let mut ledger =
-            PageLedger::new(page(), Digest([1; 32]), DigestKind::Blake3, Incarnation::default());
+        let (digest, kind, nothing) = (Digest([1; 32]), DigestKind::Blake3, Comparison::default());
+        let mut ledger = PageLedger::new(page(), digest, kind, Incarnation::default(), &nothing);
         ledger.replay(records.clone(), sealed.len() as u64, doubt_all);
         ledger.counts();
         ledger.is_settled();
@@ -47,7 +48,7 @@ fn seal(mut bytes: &[u8]) -> Vec<u8> {
         let (payload, rest) = rest.split_at(rest.len().min(usize::from(length)));
         bytes = rest;
         // With checksums only a record of another type or shape would end the log here.
-        let mut record = vec![1 + kind % 6];
+        let mut record = vec![1 + kind % 7];
         record.extend_from_slice(&(payload.len() as u32).to_le_bytes());
         record.extend_from_slice(payload);
         let checksum = *page_checksum(&record);
@@ -81,9 +82,7 @@ fn page() -> &'static Page {
         ];
         for (name, kind, size) in entries {
             let link: &[u8] = if kind == EntryKind::Symlink { b"a" } else { b"" };
-            let (mtime, identity) = (FileTime::default(), Identity::default());
-            let draft =
-                EntryDraft { name, kind, sparse: false, mode: 0o644, size, mtime, identity, link };
+            let draft = EntryDraft { name, kind, size, link, ..EntryDraft::default() };
             builder.push(b"", &draft);
         }
         builder.seal()

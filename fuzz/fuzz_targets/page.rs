@@ -6,6 +6,7 @@ use libfuzzer_sys::fuzz_target;
 use penstock_engine::page::PageLedger;
 use penstock_engine::slice::{Piece, slice};
 use penstock_proto::attributes::{XATTRS_BYTES_MAX, class_of};
+use penstock_proto::compared::Comparison;
 use penstock_proto::digest::DigestKind;
 use penstock_proto::journal::Incarnation;
 use penstock_proto::manifest::{EntryKind, PAGE_PIECES_MAX, Page, page_digest};
@@ -41,6 +42,7 @@ fuzz_target!(|bytes: &[u8]| {
     }
     if pieces.len() < 10_000 {
         let digest = page_digest(bytes);
-        PageLedger::new(&page, digest, DigestKind::Blake3, Incarnation::default());
+        let nothing = Comparison::default();
+        PageLedger::new(&page, digest, DigestKind::Blake3, Incarnation::default(), &nothing);
     }
 });
