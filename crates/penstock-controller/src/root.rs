@@ -48,7 +48,15 @@ impl RootHasher {
     /// # Errors
     /// A file cannot be written below the directory.
     pub fn add(&mut self, digest: Digest, name: &[u8]) -> io::Result<()> {
-        self.leaves.push(*blake3::hash(&format_line(&digest.to_hex(), name)).as_bytes());
+        self.add_line(&format_line(&digest.to_hex(), name))
+    }
+
+    /// Takes one line of a digest list, with its line break.
+    ///
+    /// # Errors
+    /// As [`RootHasher::add`].
+    pub fn add_line(&mut self, line: &[u8]) -> io::Result<()> {
+        self.leaves.push(*blake3::hash(line).as_bytes());
         self.count += 1;
         if self.leaves.len() < self.leaves_max {
             return Ok(());

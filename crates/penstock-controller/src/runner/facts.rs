@@ -8,13 +8,16 @@ use penstock_api::heads::LedgerHead;
 use penstock_api::problem::Problem;
 use penstock_api::receipt::{CatalogueList, ReceiptFacts, Verified};
 use penstock_api::scan::ScanSummary;
+use penstock_api::task::TaskPage;
 use penstock_api::transfer::Progress;
+use penstock_proto::checksum::format_line;
 use penstock_proto::digest::DigestKind;
-use penstock_proto::journal::DigestForm;
+use penstock_proto::journal::{DigestForm, JournalRecord};
 
 use super::Run;
 use super::journal::{failed, write_lines};
-use super::outcome::{digests_of, listed_name};
+use super::lines::each_line;
+use super::outcome::{digests_of, standard_digests};
 use crate::root::RootHasher;
 
 impl Run {
@@ -77,25 +80,24 @@ impl Run {
         };
         for page_head in &head.pages {
             manifest.update(&page_head.digest.0);
-            if self.options.digest == DigestKind::Xxh3 {
-                continue;
-            }
-            let page = self.shared.read_page(page_head.page)?;
-            let log = self.shared.journal().read_log(page_head.page, page_head.log_bytes)?.0;
-            for digest in digests_of(&page, &log) {
-                let Ok(entry) = page.page.entry(digest.entry) else { continue };
-                if digest.form == DigestForm::Sparse {
-                    facts.sparse_files += 1;
-                    continue;
-                }
-                facts.root_bytes = facts.root_bytes.saturating_add(entry.size);
-                let name = listed_name(&page.page, entry, &self.spec.root);
-                root.add(digest.digest, &name).map_err(cannot)?;
-            }
         }
+        let blake3 = self.options.digest == DigestKind::Blake3;
+        let (mut sparse_files, mut bytes) = (0, 0_u64);
+        let values = |_: &_, page: &TaskPage, log: &[JournalRecord]| {
+            let digests = digests_of(page, log);
+            sparse_files +=
+                digests.iter().filter(|digest| digest.form == DigestForm::Sparse).count() as u64;
+            standard_digests(page, log)
+        };
+        let pages = if blake3 { &head.pages[..] } else { &[] };
+        each_line(&self.shared, pages, &self.spec.root, values, |entry, name, digest| {
+            bytes = bytes.saturating_add(entry.size);
+            root.add_line(&format_line(digest, name)).map_err(cannot)
+        })?;
+        (facts.sparse_files, facts.root_bytes) = (sparse_files, bytes);
         facts.manifest_digest = manifest.finalize().to_hex().to_string();
         facts.root_files = root.count();
-        if self.options.digest == DigestKind::Blake3 {
+        if blake3 {
             facts.root_digest = Some(root.finish().map_err(cannot)?.to_hex());
         }
         Ok(())

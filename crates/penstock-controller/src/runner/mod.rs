@@ -13,6 +13,7 @@
 mod control;
 mod facts;
 mod journal;
+mod lines;
 mod outcome;
 mod pages;
 mod proving;

@@ -16,6 +16,7 @@ use penstock_proto::name;
 
 use super::control::Shared;
 use super::journal::{failed, write_lines};
+use super::lines::{Values, each_line};
 
 /// What failed, by how it matters.
 #[derive(Debug, Default)]
@@ -134,12 +135,12 @@ pub(crate) fn write_lists(
     })?;
     if digest_list {
         write_lines(&digests_path, |out| {
-            for page_head in &head.pages {
-                let page = shared.read_page(page_head.page)?;
-                let log = shared.journal().read_log(page_head.page, page_head.log_bytes)?.0;
-                write_digests(out, &digests_path, root, &page, &log)?;
-            }
-            Ok(())
+            let values =
+                |_: &_, page: &TaskPage, log: &[JournalRecord]| standard_digests(page, log);
+            each_line(shared, &head.pages, root, values, |_, name, digest| {
+                let line = format_line(digest, name);
+                out.write_all(&line).map_err(|cause| failed("write", &digests_path, &cause))
+            })
         })?;
     }
     Ok(tally)
@@ -226,22 +227,22 @@ pub(super) fn listed_name(page: &Page, entry: &Entry, root: &PathText) -> Vec<u8
     name
 }
 
-fn write_digests(
-    out: &mut dyn std::io::Write,
-    path: &std::path::Path,
-    root: &PathText,
+/// Entries of a page that its log ends with as failed.
+pub(super) fn failed_entries(
     page: &TaskPage,
     log: &[JournalRecord],
-) -> Result<(), Problem> {
-    for digest in digests_of(page, log) {
-        let Ok(entry) = page.page.entry(digest.entry) else { continue };
-        if digest.form == DigestForm::Sparse {
-            continue;
-        }
-        let line = format_line(&digest.digest.to_hex(), &listed_name(&page.page, entry, root));
-        out.write_all(&line).map_err(|cause| failed("write", path, &cause))?;
-    }
-    Ok(())
+) -> std::collections::BTreeSet<u32> {
+    let pieces = slice_without(&page.page, &page.left);
+    failures_of(log, &pieces).iter().map(|failure| failure.entry).collect()
+}
+
+/// The standard digests of a page's files, as lists write them.
+pub(super) fn standard_digests(page: &TaskPage, log: &[JournalRecord]) -> Values {
+    digests_of(page, log)
+        .into_iter()
+        .filter(|digest| digest.form == DigestForm::Standard)
+        .map(|digest| (digest.entry, digest.digest.to_hex()))
+        .collect()
 }
 
 #[cfg(test)]

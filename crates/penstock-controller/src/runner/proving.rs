@@ -22,7 +22,8 @@ use serde::{Deserialize, Serialize};
 
 use super::control::Shared;
 use super::journal::{failed, write_lines};
-use super::outcome::{digests_of, listed_name};
+use super::lines::each_line;
+use super::outcome::digests_of;
 use super::{Run, WISH_CANCEL};
 
 /// How often what is damaged is fetched again before it has failed.
@@ -256,17 +257,13 @@ pub(super) fn write_checksums(
     };
     let path = super::RunFiles::of(shared.journal().directory()).checksums(kind);
     write_lines(&path, |out| {
-        for head in pages {
-            let Some(proof) = kept_proof(shared, head, options) else { continue };
-            let page = shared.read_page(head.page)?;
-            for (entry, texts) in &proof.checksums {
-                let (Ok(entry), Some(text)) = (page.page.entry(*entry), texts.get(at)) else {
-                    continue;
-                };
-                let line = format_line(text, &listed_name(&page.page, entry, root));
-                out.write_all(&line).map_err(|cause| failed("write", &path, &cause))?;
-            }
-        }
-        Ok(())
+        let values = |head: &PageHead, _: &TaskPage, _: &[JournalRecord]| {
+            let proof = kept_proof(shared, head, options).unwrap_or_default();
+            let text = |(entry, texts): (u32, Vec<String>)| Some((entry, texts.get(at)?.clone()));
+            proof.checksums.into_iter().filter_map(text).collect()
+        };
+        each_line(shared, pages, root, values, |_, name, text| {
+            out.write_all(&format_line(text, name)).map_err(|cause| failed("write", &path, &cause))
+        })
     })
 }
