@@ -87,10 +87,10 @@ fn closed_ports_lead_through_ssh() {
     host.assert_nothing_left();
 }
 
-/// Promise: where the far end cannot be dialled but can dial, lanes are direct all the same,
+/// E5: where the far end cannot be dialled but can dial, it is asked to over ssh: lanes are direct,
 /// whichever end is the source.
 #[test]
-fn the_far_end_dials_where_it_cannot_be_dialled() {
+fn e5_the_far_end_dials_where_it_cannot_be_dialled() {
     // 192.0.2.0/24 is for documentation (RFC 5737): nobody can listen there.
     let profile = "export SSH_CONNECTION='127.0.0.1 5 192.0.2.1 22'\n";
     let host = Host::start(&Special { profile, sshd: "AllowTcpForwarding no" });
