@@ -71,7 +71,6 @@ pub(crate) fn run(
         pinged: false,
         body: Vec::new(),
         tally: ByteTally::new(lane),
-        unpaid: 0,
     };
     let outcome = worker.run(waker);
     let carried = worker.stream.bytes_received();
@@ -137,8 +136,6 @@ struct Worker<'a> {
     pinged: bool,
     body: Vec<u8>,
     tally: ByteTally,
-    /// Bytes of the last frame, for which the limit of the rate is still to be waited.
-    unpaid: u64,
 }
 
 impl Worker<'_> {
@@ -195,10 +192,14 @@ impl Worker<'_> {
     }
 
     fn receive(&mut self) -> Result<(), LaneError> {
-        let began = Instant::now();
         let mut body = std::mem::take(&mut self.body);
         let header = self.stream.recv_header(&mut body)?;
         self.pinged = false;
+        if header.kind == FrameKind::Data {
+            // Slept for before it is taken from the socket: what is reported was paid.
+            self.shared.pace.take(header.payload_bytes.into());
+        }
+        let began = Instant::now();
         match header.kind {
             FrameKind::Data => self.data(&header, &body)?,
             FrameKind::Refusal => self.refusal(&header, &body)?,
@@ -208,8 +209,6 @@ impl Worker<'_> {
         }
         self.body = body;
         self.shared.worked_ns.fetch_add(began.elapsed().as_nanos() as u64, Ordering::Relaxed);
-        // What has come is written and reported; only then it is slept for.
-        self.shared.pace.take(std::mem::take(&mut self.unpaid));
         Ok(())
     }
 
@@ -227,7 +226,6 @@ impl Worker<'_> {
         self.writer.frame(&pieces.page, &request.item, &data.records, payload);
         let bytes = u64::from(header.payload_bytes);
         self.tally.add(self.shared, bytes, self.stream.bytes_received());
-        self.unpaid = bytes;
         if header.last
             && let Some((request, pieces)) = self.current.take()
         {

@@ -92,10 +92,10 @@ impl FrameSink for LocalSink<'_> {
         if self.shared.is_stopping() {
             return Err(Stopped);
         }
-        self.writer.frame(&self.pieces.page, &self.request.item, records, payload);
         let bytes = payload.len() as u64;
-        self.tally.add(self.shared, bytes, 0);
         self.shared.pace.take(bytes);
+        self.writer.frame(&self.pieces.page, &self.request.item, records, payload);
+        self.tally.add(self.shared, bytes, 0);
         Ok(())
     }
 }

@@ -7,6 +7,9 @@ use std::time::Duration;
 use penstock_engine::pace::Pace;
 use penstock_io::sys;
 
+/// A sleep is told in parts no longer than this, so that it shows while it lasts.
+const TELL_INTERVAL: Duration = Duration::from_millis(100);
+
 /// What threads share of a [`Pace`]. Without a rate, taking is one look at a flag.
 pub(crate) struct Pacer {
     pace: Mutex<Pace>,
@@ -52,18 +55,23 @@ impl Pacer {
         if units == 0 || !self.held.load(Ordering::Acquire) {
             return;
         }
-        let begun = sys::boottime_now();
+        let mut since = sys::boottime_now();
         let mut pace = self.lock();
-        let ticket = pace.take(begun, units);
+        let ticket = pace.take(since, units);
         while !self.ended.load(Ordering::Acquire) {
             let wait = pace.wait(sys::boottime_now(), ticket);
             if wait.is_zero() {
                 break;
             }
-            pace = self.wake.wait_timeout(pace, wait).unwrap_or_else(PoisonError::into_inner).0;
+            let (held, _) = self
+                .wake
+                .wait_timeout(pace, wait.min(TELL_INTERVAL))
+                .unwrap_or_else(PoisonError::into_inner);
+            pace = held;
+            let now = sys::boottime_now();
+            self.waited_ns.fetch_add(now.since(since).as_nanos() as u64, Ordering::Relaxed);
+            since = now;
         }
-        let waited = sys::boottime_now().since(begun).as_nanos() as u64;
-        self.waited_ns.fetch_add(waited, Ordering::Relaxed);
     }
 
     /// Whether whoever takes now has to wait.
