@@ -92,7 +92,6 @@ impl Prover<'_> {
                 scope.spawn(|| {
                     while let Some(unit) = units.get(next.fetch_add(1, Ordering::Relaxed)) {
                         if request.progress.is_stopped() {
-                            lock(&proof).stopped = true;
                             return;
                         }
                         self.unit(request, unit, &splits, &proof);
@@ -101,6 +100,8 @@ impl Prover<'_> {
             }
         });
         let mut proof = proof.into_inner().unwrap_or_else(PoisonError::into_inner);
+        // A file that was left in its middle may have been the last.
+        proof.stopped |= request.progress.is_stopped();
         proof.checksums.sort_unstable_by_key(|(entry, _)| *entry);
         proof.damaged.sort_unstable();
         proof

@@ -121,6 +121,33 @@ fn checksums_of_a_copy_are_those_of_other_programs() {
     }
 }
 
+/// What is interrupted while it is read again is not called done, and its lists hold every file
+/// after the same command has gone on.
+#[test]
+fn a_proof_that_was_interrupted_is_no_proof() {
+    let base = scratch();
+    let (target, list) = (base.path().join("dst"), base.path().join("list"));
+    let copy = Copy::new(base.path());
+    let spawn = || {
+        let mut command = copy.command("mem:files=1,size=384M", &target);
+        command.arg("--write-digests").arg(&list).args(["--also-digest", &all_kinds()]);
+        Run::spawn(&mut command)
+    };
+    let mut run = spawn();
+    let reads = |event: &serde_json::Value| event["bytes_read_back"].as_u64().unwrap_or(0) > 0;
+    run.wait_for(reads).expect("it ended before it read anything again");
+    run.signal(rustix::process::Signal::INT);
+    run.end().expect(130);
+    assert!(!list.exists(), "no list of what is not proved");
+    let ended = spawn().end().expect(0);
+    assert_eq!(ended.figure("bytes_resumed"), 384 << 20, "{}", ended.last);
+    assert_eq!(ended.figure("bytes_read_back"), 384 << 20, "{}", ended.last);
+    for (kind, _) in JUDGES {
+        let lines = fs::read_to_string(beside(&list, kind)).unwrap();
+        assert_eq!(lines.lines().count(), 1, "{kind}: {lines}");
+    }
+}
+
 /// The same between sites; the source's site gets the lists too.
 #[test]
 fn checksums_of_a_transfer_are_to_be_had_at_both_sites() {
