@@ -297,6 +297,28 @@ fn lists_of_other_programs_are_checked() {
     expect(&verify(&[&"--digest-list", &list, &source]), 8, &expected);
 }
 
+/// An empty file has one value as CRC-32 and as CRC-32C: it does not settle which of them a list
+/// holds.
+#[test]
+fn an_empty_file_does_not_settle_a_kind() {
+    let base = scratch();
+    let directory = base.path().join("tree");
+    fs::create_dir(&directory).unwrap();
+    let mut lines = String::new();
+    for number in 0..40 {
+        fs::write(directory.join(format!("empty{number}")), "").unwrap();
+        lines += &format!("00000000  empty{number}\n");
+    }
+    for (kind, value) in [("crc32c", "9a71bb4c"), ("crc32", "3610a686")] {
+        fs::write(directory.join("hello"), "hello").unwrap();
+        let list = base.path().join(kind);
+        fs::write(&list, format!("{lines}{value}  hello\n")).unwrap();
+        let verified = verify(&[&"--digest-list", &list, &directory]);
+        expect(&verified, 0, &[]);
+        assert_eq!(verified.summary["digest"], kind);
+    }
+}
+
 /// Promise (i): a list that names something outside of the directory leads nowhere.
 #[test]
 fn i_a_list_leads_nowhere_else() {

@@ -166,6 +166,11 @@ fn relative(name: &[u8]) -> Option<Vec<u8>> {
     (!path.is_empty() && name::check_relative(&path).is_ok()).then_some(path)
 }
 
+/// Whether one checksum alone has this value.
+fn is_one(value: &[u8], found: &[Checksum]) -> bool {
+    found.iter().filter(|checksum| checksum.value() == value).count() == 1
+}
+
 /// Device and inode of the list, which may lie in the tree and is no part of it.
 fn own_identity(list: &File) -> Option<(u64, u64)> {
     use std::os::unix::fs::MetadataExt as _;
@@ -300,7 +305,8 @@ impl Check<'_> {
         self.told.add(|figures| &figures.files, 1);
         self.told.add(|figures| &figures.bytes, before.size);
         match found.iter().find(|checksum| checksum.value() == line.value) {
-            Some(checksum) if line.kind.is_none() => {
+            // An empty file has one value as CRC-32 and as CRC-32C: that settles nothing.
+            Some(checksum) if line.kind.is_none() && is_one(&line.value, found) => {
                 self.settled.get_or_init(|| checksum.kind);
             }
             Some(_) => {}
