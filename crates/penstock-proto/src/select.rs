@@ -11,7 +11,7 @@
 //! | `cache/` | with a slash at its end: directories only |
 //! | `*` `?` | any bytes, one byte, but never `/` |
 //! | `[a-z]` `[!a-z]` `[[:digit:]]` | one byte of a set, or not of it; never `/` |
-//! | `**/x` `a/**/b` `a/**` | any number of directories; all that lies in `a` |
+//! | `**/x` `a/**/b` `a/**` | any number of directories; all that lies in `a`; `/**`: everything |
 //! | `\*` | the byte after the backslash as it is |
 //!
 //! Matching takes time of at most the product of both lengths, whatever the pattern: it may come
@@ -106,7 +106,7 @@ impl Glob {
             match text {
                 b"" => return Err(error("it has two slashes in a row")),
                 b"." | b".." => return Err(error("`.` and `..` are no names, it never matches")),
-                b"**" if texts.len() > 1 => {
+                b"**" if !any_depth => {
                     if components.last() != Some(&Component::Deep) {
                         components.push(Component::Deep);
                     }
