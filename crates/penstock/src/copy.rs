@@ -7,6 +7,7 @@
 
 use std::fs;
 use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -271,7 +272,8 @@ impl TargetPlace {
     }
 }
 
-fn ends_in_slash(path: &Path) -> bool {
+/// Whether the contents of a directory are meant, not the directory itself.
+pub(crate) fn ends_in_slash(path: &Path) -> bool {
     let bytes = path.as_os_str().as_bytes();
     bytes.ends_with(b"/") || bytes.ends_with(b"/.") || bytes == b"."
 }
@@ -346,7 +348,9 @@ impl State {
             Failure::io(format!("keep state in `{}`", directory.display()), error)
                 .hint("set PENSTOCK_STATE_HOME to a directory that can be written")
         };
-        fs::create_dir_all(&directory).map_err(failed)?;
+        // What is copied, by name, is nobody else's to read.
+        let mut private = fs::DirBuilder::new();
+        private.recursive(true).mode(0o700).create(&directory).map_err(failed)?;
         // What a copy that was killed at its very end has left.
         let _ = fs::remove_dir_all(directory.with_extension("gone"));
         let lock = LockFile::acquire(&directory.join("lock")).map_err(|error| {

@@ -299,6 +299,37 @@ fn a_failed_login_is_not_authorised() {
     host.assert_nothing_runs();
 }
 
+/// Promise: `~user` means another user's home for every shell, so it never becomes a directory of
+/// that name; one may still be asked for.
+#[test]
+fn another_users_home_is_not_guessed() {
+    let host = installed();
+    fs::write(host.path("local/file"), "data").unwrap();
+    let ended = host.run(&["file", "127.0.0.1:~nobody/x/"]).expect(2);
+    assert!(ended.errors.contains("is not looked up"), "{}", ended.errors);
+    assert!(!host.path("home/~nobody").exists());
+    assert_done(host.run(&["file", "127.0.0.1:./~nobody/x/"]));
+    assert_eq!(fs::read(host.path("home/~nobody/x/file")).unwrap(), b"data");
+    host.assert_nothing_left();
+}
+
+/// Promise: the control socket has a place where `XDG_RUNTIME_DIR` is long, or not for this user.
+#[test]
+fn any_runtime_directory_will_do() {
+    let host = installed();
+    fs::write(host.path("local/file"), "data").unwrap();
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = taken.local_addr().unwrap().port().to_string();
+    let base = host.path("local").display().to_string();
+    for runtime in ["/proc/nothing".to_owned(), format!("{base}/{}", "x".repeat(70))] {
+        // It cannot be made in the first case.
+        let _ = fs::create_dir(&runtime);
+        let mut command = host.command(&["--ports", &port, "file", &host.remote("there/")]);
+        assert_done(Run::spawn(command.env("XDG_RUNTIME_DIR", &runtime)).end());
+    }
+    host.assert_nothing_left();
+}
+
 /// Promise: what is wrong at the other host is told with the host: a missing source, a target that
 /// cannot be made, a target within its source (B8), and a usage that makes no sense.
 #[test]
@@ -347,14 +378,15 @@ fn a_full_target_is_said_and_resumed() {
 fn lists_of_the_far_end_come_here() {
     let host = installed();
     make_tree(&host.path("local/tree"));
-    let digests = ["--write-digests", "list", "--also-digest", "md5"];
-    let there = host.remote("there");
-    let arguments = [["tree/", &there].as_slice(), &digests].concat();
-    assert_done(host.run(&arguments));
-    let sums = fs::read_to_string(host.path("local/list.md5")).unwrap();
-    assert_eq!(sums.lines().count(), 202, "{sums}");
-    let list = fs::read_to_string(host.path("local/list")).unwrap();
-    assert_eq!(list.lines().count(), 202, "{list}");
+    for (from, to) in [("tree/", host.remote("there")), (&host.remote("there/"), "back".into())] {
+        let lists = ["--write-digests", "list", "--also-digest", "sha256,crc32c"];
+        assert_done(host.run(&[&[from, &to], &lists[..]].concat()));
+        for list in ["list", "list.sha256", "list.crc32c"] {
+            let text = fs::read_to_string(host.path("local").join(list)).unwrap();
+            assert_eq!(text.lines().count(), 202, "{list}: {text}");
+            fs::remove_file(host.path("local").join(list)).unwrap();
+        }
+    }
     let missing = "large\nno such file\n";
     fs::write(host.path("local/some"), missing).unwrap();
     let ended = host.run(&["tree/", &host.remote("some"), "--files-from", "some"]);

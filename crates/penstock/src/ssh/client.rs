@@ -34,6 +34,10 @@ const NOISE_BYTES_MAX: u64 = 1 << 20;
 /// What is kept of ssh's own messages, to tell why it failed.
 const SAID_BYTES_MAX: usize = 8 << 10;
 
+/// Longest directory for the control socket. A socket's path has 107 bytes at most, unix(7); below
+/// the directory there are 32 of ours, and ssh first makes the socket with 17 more behind its name.
+const PARENT_BYTES_MAX: usize = 107 - 32 - 17;
+
 /// A running ssh.
 pub(super) struct Ssh {
     child: Arc<Mutex<Child>>,
@@ -89,8 +93,11 @@ impl Starting {
     }
 
     fn started(&self, child: &Arc<Mutex<Child>>) {
-        let mut slot = self.child.lock().unwrap_or_else(PoisonError::into_inner);
-        *slot = Some(Arc::clone(child));
+        *self.child.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(child));
+        // The interrupt may have come before there was anything to end.
+        if self.interrupted.load(Ordering::Acquire) {
+            let _ = child.lock().unwrap_or_else(PoisonError::into_inner).kill();
+        }
     }
 
     /// Why it ended: what was found, unless that is only what the interrupt has caused.
@@ -119,16 +126,20 @@ impl Drop for ControlDirectory {
 
 impl ControlDirectory {
     fn make() -> anyhow::Result<Self> {
-        // A socket's path has 108 bytes at most, unix(7).
         let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
-        let parent = runtime.filter(|path| path.is_dir() && path.as_os_str().len() < 60);
-        let parent = parent.unwrap_or_else(|| PathBuf::from("/tmp"));
-        let path = parent.join(format!("penstock-ssh-{:016x}", rand::random::<u64>()));
-        fs::DirBuilder::new()
-            .mode(0o700)
-            .create(&path)
-            .map_err(|error| Failure::io(format!("make `{}`", path.display()), error))?;
-        Ok(Self(path))
+        let make = |parent: &Path| {
+            let path = parent.join(format!("penstock-ssh-{:016x}", rand::random::<u64>()));
+            match fs::DirBuilder::new().mode(0o700).create(&path) {
+                Ok(()) => Ok(Self(path)),
+                Err(error) => Err(Failure::io(format!("make `{}`", path.display()), error)),
+            }
+        };
+        // The directory may be that of the user who became this one with su(1).
+        let runtime = runtime.filter(|path| path.as_os_str().len() <= PARENT_BYTES_MAX);
+        match runtime.map(|parent| make(&parent)) {
+            Some(Ok(made)) => Ok(made),
+            _ => Ok(make(Path::new("/tmp"))?),
+        }
     }
 
     fn socket(&self) -> PathBuf {

@@ -1,7 +1,9 @@
 //! The two ends of a copy over ssh, wherever they are: the source scans and serves lanes, the
 //! target runs the transfer and keeps the ledger.
 
+use std::ffi::OsStr;
 use std::fs;
+use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -18,11 +20,12 @@ use penstock_io::net::SocketOptions;
 use penstock_io::sys;
 use penstock_peer::{SourceService, StoreKind, StoreSpec, Stores, TargetService};
 use penstock_proto::id::{Name, TransferId};
+use penstock_proto::name;
 
 use super::lanes::{Keys, Server, Way, source_name, target_store};
 use super::link::{Link, unexpected};
 use super::message::{Message, Place};
-use crate::copy::{SourcePlace, State, TargetPlace};
+use crate::copy::{SourceFacts, SourcePlace, State, TargetPlace, ends_in_slash};
 use crate::exit::{ExitCode, Failure};
 
 /// How long a page may take beyond the wait that was asked for.
@@ -251,9 +254,64 @@ pub(super) fn check_apart(source: &[Place], to: &Path) -> anyhow::Result<()> {
         .into())
 }
 
+/// Refuses what the other end says that its source is, if that is not what was asked for with
+/// `path`: the name becomes one here, and whoever is copied from must not choose it.
+///
+/// # Errors
+/// Refused.
+pub(super) fn check_asked(path: &[u8], facts: &SourceFacts) -> Result<(), Problem> {
+    let (asked, name) = (Path::new(OsStr::from_bytes(path)), &facts.name.0);
+    let named = !name.contains(&b'/') && !name.is_empty() && name::check_relative(name).is_ok();
+    let sound = if path.is_empty() || path == b"~" || ends_in_slash(asked) {
+        facts.directory && facts.contents
+    } else {
+        match asked.file_name() {
+            Some(asked) => asked.as_bytes() == name && !facts.contents,
+            // After `..`, only the other end knows the name; the root directory has none.
+            None if name.is_empty() => facts.directory && facts.contents,
+            None => named && facts.directory && !facts.contents,
+        }
+    };
+    if sound {
+        return Ok(());
+    }
+    let title = format!("the other end offers `{}`, which was not asked for", name::escape(name));
+    Err(Problem::new(Exit::Fatal, "ssh-protocol", title))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn facts(name: &str, directory: bool, contents: bool) -> SourceFacts {
+        SourceFacts { name: PathText(name.as_bytes().to_vec()), directory, contents }
+    }
+
+    /// Promise: a hostile host does not choose where its files go: neither beside what was asked
+    /// for, nor out of the target, nor straight into it.
+    #[test]
+    fn what_was_not_asked_for_is_refused() {
+        let asked = |path: &str, facts| check_asked(path.as_bytes(), &facts).is_ok();
+        for (path, name) in [("a/b", "b"), ("~/b", "b"), ("/b", "b"), ("a/..", "x"), ("..", "x")] {
+            assert!(asked(path, facts(name, true, false)), "{path}");
+        }
+        assert!(asked("a/file", facts("file", false, false)));
+        for path in ["", "~", "~/", "a/", "a/.", ".", "/", "a/../"] {
+            assert!(asked(path, facts("x", true, true)), "{path}");
+            assert!(!asked(path, facts(".ssh", true, false)), "{path}");
+            assert!(!asked(path, facts(".bashrc", false, true)), "{path}");
+        }
+        assert!(asked("..", facts("", true, true)));
+        for name in [".ssh", "../b", "/b", "b/", "b/c", ".", "..", ""] {
+            assert!(!asked("a/b", facts(name, true, false)), "{name}");
+        }
+        assert!(!asked("a/b", facts("b", true, true)));
+        for name in ["../b", "/b", "b/c", "..", ".", ""] {
+            assert!(!asked("..", facts(name, true, false)), "{name}");
+        }
+        assert!(!asked("..", facts("b", false, false)));
+        assert!(!asked("..", facts("b", true, true)));
+    }
 
     /// B8: a tree is not copied into itself by way of ssh to the own host.
     #[test]

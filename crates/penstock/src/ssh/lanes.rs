@@ -36,6 +36,8 @@ use crate::daemon::now_seconds;
 
 /// How long a probe may take: on any path on which a copy makes sense it is far less.
 pub(super) const PROBE_MAX: Duration = Duration::from_secs(3);
+/// Most addresses of a door that are tried, whatever the other end says.
+const ADDRESSES_MAX: usize = 16;
 /// How long a connection may take to say its token.
 const TOKEN_MAX: Duration = Duration::from_secs(10);
 /// Connections that have not said their token yet; more are closed.
@@ -271,7 +273,7 @@ pub(super) fn probe(door: &Door) -> Result<SocketAddr, String> {
     let token = token_of(door).map_err(|problem| problem.to_string())?;
     let (found, first) = mpsc::channel();
     let mut failed: Vec<String> = Vec::new();
-    for address in door.addresses.clone() {
+    for address in door.addresses.iter().take(ADDRESSES_MAX).copied() {
         let found = found.clone();
         let tried = std::thread::Builder::new()
             .name("probe".to_owned())

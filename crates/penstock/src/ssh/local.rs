@@ -310,6 +310,7 @@ impl Session {
         let options = &self.wish.options;
         let facts: SourceFacts =
             begun.facts.ok_or_else(|| failure(missing("what the source is")))?;
+        ends::check_asked(&self.wish.remote.path, &facts).map_err(failure)?;
         let apart = |to: &Path| ends::check_apart(&begun.trace, to);
         let place = TargetPlace::find(&self.wish.target, &facts, &apart)?;
         let from = PathBuf::from(self.wish.remote.to_string());
@@ -472,30 +473,28 @@ impl Follower {
 
     /// Fetches the lists that are wanted: each costs a round trip.
     fn fetch_lists(&self, failed: bool) -> Result<(), Problem> {
-        let files = RunFiles::of(&self.journal);
         if failed {
-            self.fetch(RunFile::Failures, &files.failures)?;
+            self.fetch(RunFile::Failures)?;
         }
         if self.options.digest_list {
-            self.fetch(RunFile::Digests, &files.digests)?;
+            self.fetch(RunFile::Digests)?;
         }
         if self.options.proof.receipt {
-            self.fetch(RunFile::Facts, &files.facts)?;
+            self.fetch(RunFile::Facts)?;
         }
-        for kind in &self.options.proof.also_digests {
-            self.fetch(RunFile::Checksums(*kind), &files.checksums(*kind))?;
-        }
-        Ok(())
+        let mut kinds = self.options.proof.also_digests.iter();
+        kinds.try_for_each(|kind| self.fetch(RunFile::Checksums(*kind)))
     }
 
     /// Fetches a list of the run; one that is not there is empty.
-    fn fetch(&self, which: RunFile, to: &Path) -> Result<(), Problem> {
+    fn fetch(&self, which: RunFile) -> Result<(), Problem> {
+        let to = which.path(&RunFiles::of(&self.journal));
         let failed = |error: std::io::Error| {
             let title = format!("cannot write `{}`", to.display());
             Problem::new(Exit::Fatal, "state", title).because(error)
         };
         fs::create_dir_all(&self.journal).map_err(failed)?;
-        let mut file = File::create(to).map_err(failed)?;
+        let mut file = File::create(&to).map_err(failed)?;
         let mut offset = 0;
         loop {
             match self.link.ask(&Message::File { which, offset }, ANSWER_MAX)? {

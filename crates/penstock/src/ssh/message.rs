@@ -8,11 +8,13 @@
 
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
 
 use penstock_api::problem::Problem;
 use penstock_api::scan::{RootKind, ScanSummary};
 use penstock_api::site::OpenScan;
 use penstock_api::transfer::{FailedItem, PathText, Progress, TransferOptions};
+use penstock_controller::runner::RunFiles;
 use penstock_proto::checksum::ChecksumKind;
 use penstock_proto::id::TransferId;
 use serde::{Deserialize, Serialize};
@@ -20,7 +22,7 @@ use serde::{Deserialize, Serialize};
 use crate::copy::SourceFacts;
 
 /// Version of all that is said here; both ends must be of the same, and of the same release.
-pub(super) const SSH_PROTOCOL: u32 = 1;
+pub(super) const SSH_PROTOCOL: u32 = 2;
 /// How a line of the far end begins that is meant for us.
 pub(super) const MAGIC: &str = "penstock-ssh ";
 /// What such a line says when messages follow.
@@ -155,6 +157,18 @@ pub(super) enum RunFile {
     Digests,
     Facts,
     Checksums(ChecksumKind),
+}
+
+impl RunFile {
+    /// Where it is among the files of a run.
+    pub(super) fn path(self, files: &RunFiles) -> PathBuf {
+        match self {
+            Self::Failures => files.failures.clone(),
+            Self::Digests => files.digests.clone(),
+            Self::Facts => files.facts.clone(),
+            Self::Checksums(kind) => files.checksums(kind),
+        }
+    }
 }
 
 /// All that can be said.

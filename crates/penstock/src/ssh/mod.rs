@@ -210,7 +210,10 @@ fn problem_of(error: &anyhow::Error) -> Problem {
 
 /// Up to `bytes_max` bytes of a file; none at its end or if there is no such file.
 fn read_part(path: &Path, offset: u64, bytes_max: usize) -> std::io::Result<Vec<u8>> {
-    let mut file = File::open(path)?;
+    let mut file = match File::open(path) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+        opened => opened?,
+    };
     file.seek(SeekFrom::Start(offset))?;
     let mut part = Vec::new();
     file.take(bytes_max as u64).read_to_end(&mut part)?;

@@ -13,6 +13,7 @@ use penstock_api::problem::{Exit, Problem};
 use penstock_controller::runner::{self, RunControl, RunFiles, RunOutcome};
 use penstock_io::sys;
 use penstock_peer::TargetService;
+use penstock_proto::name;
 
 use super::ends::{self, SourceEnd, SourceServer, TargetParts};
 use super::lanes::{self, Keys, Listening, Way, probe, target_store, token_of};
@@ -164,7 +165,7 @@ impl Far {
     fn begin(&mut self, begin: Begin) -> Result<Begun, Problem> {
         let keys = Keys::new(lanes::far()?, lanes::local()?)?;
         keys.trust(&begin.authority)?;
-        let path = expand(begin.path.0);
+        let path = expand(begin.path.0)?;
         let (place, shown, facts, trace) = match (begin.far, &begin.facts) {
             (Role::Source, _) => {
                 let place = SourcePlace::find(&path).map_err(|error| problem_of(&error))?;
@@ -316,16 +317,21 @@ impl Far {
     }
 
     fn give_file(&self, which: RunFile, offset: u64) {
-        let End::Target { state, .. } = &self.end else { return };
-        let files = RunFiles::of(&ends::journal(state));
-        let path = match which {
-            RunFile::Failures => files.failures,
-            RunFile::Digests => files.digests,
-            RunFile::Facts => files.facts,
-            RunFile::Checksums(kind) => files.checksums(kind),
+        let part = match &self.end {
+            End::Target { state, .. } => {
+                let path = which.path(&RunFiles::of(&ends::journal(state)));
+                read_part(&path, offset, PART_BYTES).map_err(|error| {
+                    let title = format!("cannot read `{}`", path.display());
+                    Problem::new(Exit::Fatal, "state", title).because(error)
+                })
+            }
+            _ => Err(unexpected(&Message::File { which, offset })),
         };
-        let part = read_part(&path, offset, PART_BYTES).unwrap_or_default();
-        let _ = self.link.answer(&Message::Part, &part);
+        // If the local end is gone, the main loop hears of it next.
+        let _ = match part {
+            Ok(part) => self.link.answer(&Message::Part, &part),
+            Err(problem) => self.link.answer(&Message::Failed(problem), &[]),
+        };
     }
 
     /// Nothing will be resumed any more.
@@ -363,19 +369,27 @@ fn claim(open: &Open) -> Result<State, Problem> {
 
 /// The path at this host that was meant: relative to the home directory, where ssh starts
 /// programs, with `~` for it as shells have it.
-fn expand(path: Vec<u8>) -> PathBuf {
+///
+/// # Errors
+/// It begins with `~user`, which only a shell looks up.
+fn expand(path: Vec<u8>) -> Result<PathBuf, Problem> {
     let home = || std::env::var_os("HOME").map(PathBuf::from).unwrap_or_default();
     let path = PathBuf::from(std::ffi::OsString::from_vec(path));
-    match path.strip_prefix("~") {
+    let bytes = path.as_os_str().as_encoded_bytes();
+    Ok(match path.strip_prefix("~") {
         Ok(rest) if rest.as_os_str().is_empty() => home().join(""),
         // Taken apart and put together, a path loses the slash at its end.
-        Ok(rest) if path.as_os_str().as_encoded_bytes().ends_with(b"/") => {
-            home().join(rest).join("")
-        }
+        Ok(rest) if bytes.ends_with(b"/") => home().join(rest).join(""),
         Ok(rest) => home().join(rest),
-        Err(_) if path.as_os_str().is_empty() => PathBuf::from("."),
+        Err(_) if bytes.is_empty() => PathBuf::from("."),
+        Err(_) if bytes.starts_with(b"~") => {
+            let title = format!("the home directory in `{}` is not looked up", name::escape(bytes));
+            return Err(Problem::new(Exit::Usage, "ssh-path", title).hint(
+                "give the path from `/`; put `./` in front if the name does begin with a tilde",
+            ));
+        }
         Err(_) => path,
-    }
+    })
 }
 
 /// The addresses of the ssh connection at this host and at the other, from sshd(8):
