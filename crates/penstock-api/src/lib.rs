@@ -11,6 +11,7 @@
 //! | [`preserve`] | all of them: which attributes are kept, and which were not |
 //! | [`scan`] | a target's controller and a source site: open a data set, pull its pages |
 //! | [`task`] | a target's controller and its peers: grants, reports, sync epochs |
+//! | [`delete`] | the same: deleting what is not at the source |
 //! | [`heads`] | the controller and its state database: what of a ledger is committed |
 //! | [`proof`] | users, controller and peers: reading again, checksums, receipts |
 //! | [`receipt`] | sites, and whoever checks later: what was moved and proved, signed |
@@ -20,6 +21,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod delete;
 pub mod heads;
 pub mod limits;
 pub mod preserve;

@@ -15,6 +15,7 @@ use penstock_proto::journal::Incarnation;
 use penstock_proto::manifest::Page;
 pub use penstock_proto::task::{Report, Work, WorkReply};
 
+use crate::delete::{DeleteOrder, SurplusQuery};
 use crate::limits::Limits;
 use crate::preserve::{NotKept, Preserve};
 use crate::problem::{Exit, Problem};
@@ -187,6 +188,21 @@ pub trait TargetPeer: Send + Sync {
     /// # Errors
     /// The store is offline, or another than `spec` says.
     fn compare(&self, spec: &TaskSpec, page: &Page) -> Result<Comparison, Problem>;
+
+    /// Lists what is at the target below the data set's root and not in the data set, our own
+    /// names and the backup directory left out; gives how many items. Blocks for a walk of it.
+    ///
+    /// # Errors
+    /// The target cannot be listed completely, or is another than `spec` says: nothing may be
+    /// deleted then.
+    fn find_surplus(&self, spec: &TaskSpec, query: SurplusQuery<'_>) -> Result<u64, Problem>;
+
+    /// Deletes what was found, or moves it to the backup directory; what has changed since stays,
+    /// and is handed over as failed.
+    ///
+    /// # Errors
+    /// The store is offline, or another than `spec` says; it was stopped.
+    fn delete(&self, spec: &TaskSpec, order: DeleteOrder<'_>) -> Result<(), Problem>;
 
     /// Starts the threads of a task.
     ///

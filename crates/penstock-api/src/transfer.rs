@@ -251,6 +251,9 @@ pub struct Progress {
     /// Attributes that were not kept; no item has failed by that.
     #[serde(default)]
     pub not_kept: Vec<NotKept>,
+    /// Items deleted at the target.
+    #[serde(default)]
+    pub deleted: u64,
     /// Items that failed.
     pub errors: u64,
     /// Lanes that are open now.

@@ -1,5 +1,6 @@
 //! How a transfer treats what is at the target already.
 
+use penstock_proto::name;
 use serde::{Deserialize, Serialize};
 
 use crate::transfer::PathText;
@@ -51,6 +52,25 @@ pub struct UpdateOptions {
 }
 
 impl UpdateOptions {
+    /// Whether the options fit each other and a data set that is only a part of its root's, as
+    /// `partial` says.
+    ///
+    /// # Errors
+    /// Why they do not, for people.
+    pub fn check(&self, partial: bool) -> Result<(), &'static str> {
+        if self.delete && partial {
+            return Err("--delete needs the whole source: it does not go with a choice of items");
+        }
+        if self.max_delete.is_some() && !self.delete {
+            return Err("--max-delete says how much --delete may delete");
+        }
+        let sound = |path: &PathText| name::check_relative(&path.0).is_ok() && !path.0.is_empty();
+        if !self.backup_dir.as_ref().is_none_or(sound) {
+            return Err("--backup-dir is a path relative to the target, without `.` or `..`");
+        }
+        Ok(())
+    }
+
     /// Whether the target looks at what it has before it takes anything.
     pub fn compares(&self) -> bool {
         self.sync || self.delete || self.if_exists != IfExists::Replace

@@ -2,15 +2,16 @@
 //!
 //! The edge feeds pages (new ones, or pages with their logs after a restart), asks for work on
 //! behalf of a peer, hands in the peer's reports, and commits what [`TransferMachine::take_commit`]
-//! gives at least once a second. A transfer passes through four phases:
+//! gives at least once a second. A transfer passes through five phases:
 //!
 //! 1. *moving*: pieces are fetched in random order within a window of open pages (E3); packs are
 //!    renamed by their writer after its sync, large files once all their extents are durable *and
 //!    committed* (A6);
 //! 2. *links*: directories that are empty and symbolic links are made, page by page, when all files
 //!    are final (C5: links come last, so that nothing is ever written through one);
-//! 3. *directories*: modes and times, children before parents (B5);
-//! 4. *done*: after the last sync.
+//! 3. *deleting*, where it is asked for: what is not in the data set goes;
+//! 4. *directories*: modes and times, children before parents (B5);
+//! 5. *done*: after the last sync.
 //!
 //! Memory follows the open pages, whose number is bounded; a page that is durable and committed is
 //! reduced to a few counts.
@@ -123,6 +124,8 @@ pub enum Phase {
     Moving,
     /// Links are made.
     Links,
+    /// The edge deletes at the target what is not in the data set.
+    Deleting,
     /// Attributes of directories are set.
     Directories,
     /// Everything is durable.
@@ -211,6 +214,7 @@ pub struct TransferMachine {
     failures_news: Vec<(u32, EntryFailure)>,
     /// Pages wait for what was decided of them to be committed.
     compared_news: bool,
+    deletes: bool,
 }
 
 impl LedgerCommit {
@@ -268,6 +272,7 @@ impl TransferMachine {
             bytes_resumed,
             failures_news: Vec::new(),
             compared_news: false,
+            deletes: false,
         }
     }
 
@@ -411,7 +416,7 @@ impl TransferMachine {
         match self.phase {
             Phase::Moving => self.poll_moving(bytes, &mut reply),
             Phase::Links | Phase::Directories => self.poll_tail(&mut reply),
-            Phase::Done => {}
+            Phase::Deleting | Phase::Done => {}
         }
         reply
     }
@@ -704,7 +709,10 @@ impl TransferMachine {
             }
             Phase::Links => {
                 if self.tail_next >= total && self.tail_out.is_empty() && self.tail_synced() {
-                    self.begin_tail(Phase::Directories);
+                    match self.deletes {
+                        true => self.phase = Phase::Deleting,
+                        false => self.begin_tail(Phase::Directories),
+                    }
                 }
             }
             Phase::Directories => {
@@ -712,7 +720,21 @@ impl TransferMachine {
                     self.phase = Phase::Done;
                 }
             }
-            Phase::Done => {}
+            Phase::Deleting | Phase::Done => {}
+        }
+    }
+
+    /// When all files and links are durable, the machine waits until the edge has deleted what is
+    /// not in the data set: the attributes of directories come after.
+    pub fn wait_for_deletion(&mut self) {
+        self.deletes = true;
+    }
+
+    /// What was to be deleted is, or nothing will be.
+    pub fn handle_deleted(&mut self) {
+        if self.phase == Phase::Deleting {
+            self.begin_tail(Phase::Directories);
+            self.advance();
         }
     }
 

@@ -14,6 +14,7 @@
 //! | `serve` | one lane at the source |
 //! | `target` | the target side: tasks by transfer |
 //! | `compare` | looks at what stands at the target before a page is opened |
+//! | `surplus` | finds and deletes what is at the target and not in the data set |
 //! | `task` | one task: its machines, its threads, its reports |
 //! | `lane` | one lane at the target |
 //! | `write` | checks what arrives and writes it under temporary names |
@@ -40,6 +41,7 @@ mod scan;
 mod serve;
 mod source;
 mod stores;
+mod surplus;
 mod target;
 mod task;
 pub mod verify;

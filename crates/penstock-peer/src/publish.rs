@@ -307,6 +307,7 @@ impl Publisher<'_> {
             }
         }
         tree.names.take(1);
+        tree.back_up(&dir, &temporary, &leaf)?;
         let named_in = match tree.target.publish(&dir, &temporary, &leaf, true) {
             Ok(()) => dir,
             Err(error) if error.is_vanished() => {
@@ -579,6 +580,7 @@ impl Publisher<'_> {
         let published = target
             .set_node_attributes(&dir, &temporary, &wanted)
             .and_then(|not_set| tree.keeper.settle(&page.page.path(entry), &not_set))
+            .and_then(|()| tree.back_up(&dir, &temporary, &leaf))
             .and_then(|()| target.publish(&dir, &temporary, &leaf, true));
         if published.is_err() {
             // The name is taken by a directory: what was made for it goes again.
@@ -639,6 +641,7 @@ impl Publisher<'_> {
         let temporary = tree.temporary(page, index, 0);
         tree.names.take(2);
         tree.target.make_hard_link(&of, primary, &dir, &temporary)?;
+        tree.back_up(&dir, &temporary, &leaf)?;
         let published = tree.target.publish(&dir, &temporary, &leaf, true);
         // If somebody has just made the same name, rename(2) has done nothing and left ours.
         let removed = tree.target.remove(&dir, &temporary);

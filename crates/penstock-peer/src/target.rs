@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use penstock_api::delete::{DeleteOrder, SurplusQuery};
 use penstock_api::problem::{Exit, Problem};
 use penstock_api::proof::{PageProof, ProofRequest};
 use penstock_api::scan::RootKind;
@@ -30,6 +31,7 @@ use crate::compare::Comparer;
 use crate::prove::Prover;
 use crate::read::place;
 use crate::stores::{Stores, chain, store_offline};
+use crate::surplus;
 use crate::task::{Reach, RunningTask, TaskParts, full_problem};
 
 /// Longest that opening one lane may take: three round trips and a slow start.
@@ -258,6 +260,16 @@ impl TargetPeer for TargetService {
         self.identify(spec)?;
         let allowed = self.stores.spec(&spec.store)?.allow_privileged;
         Comparer::new(self.stores.target(&spec.store)?, spec, true, allowed).compare(page)
+    }
+
+    fn find_surplus(&self, spec: &TaskSpec, query: SurplusQuery<'_>) -> Result<u64, Problem> {
+        self.identify(spec)?;
+        surplus::find(&self.stores.target(&spec.store)?, spec, query)
+    }
+
+    fn delete(&self, spec: &TaskSpec, order: DeleteOrder<'_>) -> Result<(), Problem> {
+        let check = || self.identify(spec).map(drop);
+        surplus::delete(&self.stores.target(&spec.store)?, spec, order, &check)
     }
 
     fn start(

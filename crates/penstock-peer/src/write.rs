@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use penstock_engine::fetch::{Item, Part};
 use penstock_engine::slice::travels_whole;
 use penstock_io::store::{
-    DirCache, LeftOver, StoreError, TEMPORARY_NAME_BYTES, Target, TemporaryKey, WriteFile,
+    Dir, DirCache, LeftOver, StoreError, TEMPORARY_NAME_BYTES, Target, TemporaryKey, WriteFile,
     temporary_name,
 };
 use penstock_io::sys;
@@ -20,6 +20,7 @@ use penstock_proto::frame::{EntryStatus, Record};
 use penstock_proto::id::TransferId;
 use penstock_proto::journal::{DigestForm, EntryDigest, EntryFailure, FailurePhase};
 use penstock_proto::manifest::{Entry, Page};
+use penstock_proto::name;
 
 use penstock_api::task::TaskPage;
 
@@ -27,6 +28,7 @@ use crate::keep::Keeper;
 use crate::pacer::Pacer;
 use crate::ramp::{self, Parts};
 use crate::read::place;
+use crate::surplus::backup_path;
 use crate::task::is_of_store;
 
 /// Where the files of a task go.
@@ -45,6 +47,8 @@ pub(crate) struct TargetTree {
     pub(crate) names: Arc<Pacer>,
     /// What entries get beside their bytes.
     pub(crate) keeper: Arc<Keeper>,
+    /// Where what is replaced goes, relative to the root.
+    pub(crate) backup_dir: Option<Vec<u8>>,
 }
 
 impl TargetTree {
@@ -77,6 +81,34 @@ impl TargetTree {
         let sync = self.syncs(&file);
         let not_set = file.finish(&self.keeper.attributes(page, entry), sync)?;
         self.keeper.settle(&page.path(entry), &not_set)
+    }
+
+    /// Keeps what stands at the place of an entry in the backup directory, if there is one, as
+    /// long as its successor is there to take the name: a crash may have come after that.
+    pub(crate) fn back_up(
+        &self,
+        dir: &Dir,
+        temporary: &[u8],
+        leaf: &[u8],
+    ) -> Result<(), StoreError> {
+        let Some(backup) = &self.backup_dir else { return Ok(()) };
+        let target = &self.target;
+        let replaces = target.meta(dir, temporary)?.is_some() && target.meta(dir, leaf)?.is_some();
+        if !replaces {
+            return Ok(());
+        }
+        let path = name::join(dir.path(), leaf);
+        let below = path.strip_prefix(self.root.as_slice()).unwrap_or(&path);
+        let below = below.strip_prefix(b"/").unwrap_or(below);
+        // A data set that is one file has its backups beside itself.
+        let (root, below) = match below {
+            [] => (dir.path(), leaf),
+            below => (self.root.as_slice(), below),
+        };
+        let kept = backup_path(root, backup, below);
+        let Some((kept_in, kept_as)) = name::split(&kept) else { return Ok(()) };
+        let to = target.make_dirs(kept_in)?;
+        target.keep_aside(dir, leaf, (&to, kept_as))
     }
 
     /// Whether a file in the directory of `file` is to be synced by its writer (A3).

@@ -304,7 +304,7 @@ fn request_of(args: &SubmitArgs) -> anyhow::Result<TransferRequest> {
             lanes_max: args.limits.max_lanes.unwrap_or(0),
             lanes: args.lanes.unwrap_or(0),
             piece_bytes: args.piece_size.unwrap_or(0),
-            update: args.update.options()?,
+            update: args.update.options(chosen.is_partial())?,
             files_from: chosen.files_from,
             select: chosen.select,
             // Every transfer has one: it costs what hashing a line for each file does.

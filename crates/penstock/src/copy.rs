@@ -113,7 +113,7 @@ pub(crate) fn run(args: CopyArgs) -> anyhow::Result<ExitCode> {
         // A receipt is to name every file: holes are hashed too (D2).
         digest_list: args.write_digests.is_some()
             || (args.proof.receipt().is_some() && args.digest == DigestKind::Blake3),
-        update: args.update.options()?,
+        update: args.update.options(chosen.is_partial())?,
         files_from: chosen.files_from,
         select: chosen.select,
         proof: args.proof.read()?,
@@ -638,6 +638,10 @@ impl Copy {
         let items: Vec<FailedItem> =
             text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
         if items.is_empty() {
+            if problem.code == "delete-refused" {
+                // All else is done; what is asked for next is another copy.
+                self.state.remove();
+            }
             return Err(failure(problem.clone()).into());
         }
         for item in items.iter().take(5) {

@@ -251,6 +251,7 @@ fn summary_text(event: &TransferEvent) -> String {
         (progress.skipped.saturating_sub(progress.sockets), "items skipped"),
         (progress.excluded, "items not chosen"),
         (progress.sockets, "sockets skipped"),
+        (progress.deleted, "items deleted"),
         (progress.errors, "items failed"),
     ] {
         if count > 0 {

@@ -6,6 +6,7 @@ use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use penstock_api::delete::{DeleteOrder, SurplusQuery};
 use penstock_api::limits::LimitRequest;
 use penstock_api::problem::{Exit, Problem};
 use penstock_api::proof::Document;
@@ -55,6 +56,14 @@ impl TargetPeer for FakePeer {
     }
 
     fn prepare(&self, _: &TaskSpec) -> Result<TaskStart, Problem> {
+        unused()
+    }
+
+    fn find_surplus(&self, _: &TaskSpec, _: SurplusQuery<'_>) -> Result<u64, Problem> {
+        unused()
+    }
+
+    fn delete(&self, _: &TaskSpec, _: DeleteOrder<'_>) -> Result<(), Problem> {
         unused()
     }
 

@@ -8,6 +8,7 @@ use penstock_api::limits::{LimitRequest, Limits};
 use penstock_api::problem::{Exit, Problem};
 use penstock_api::proof::Document;
 use penstock_api::rest::{Action, Event, FAILURES_MAX, FailureList, LIST_MAX, TransferList};
+use penstock_api::select::Selection;
 use penstock_api::transfer::{
     FailedItem, LANES_MAX, Location, PathText, Progress, TransferRequest, TransferState,
     TransferView,
@@ -542,6 +543,9 @@ fn check(request: &TransferRequest) -> Result<(), Problem> {
     if request.options.lanes > LANES_MAX {
         return Err(usage(format!("a transfer has at most {LANES_MAX} lanes")));
     }
+    let options = &request.options;
+    let partial = !options.files_from.is_empty() || options.select != Selection::default();
+    request.options.update.check(partial).map_err(|why| usage(why.to_owned()))?;
     if request.options.slicing().is_err() {
         let title = "the piece size is no power of two from 1 MiB to 1 GiB";
         return Err(usage(title.to_owned()));

@@ -11,6 +11,7 @@
 //! unless the store's sync marker says that the store itself went back in time (A5).
 
 mod control;
+mod deletion;
 mod facts;
 mod journal;
 mod lines;
@@ -41,6 +42,7 @@ use penstock_proto::journal::JournalRecord;
 use penstock_proto::manifest::{Page, page_digest};
 
 use control::Shared;
+use deletion::{Deletion, DeletionParts, undeleted_path};
 use journal::Journal;
 use pages::{Compare, Pulled, Puller};
 use proving::{ProofTotals, Proved};
@@ -215,6 +217,9 @@ pub fn run(input: RunInput) -> RunOutcome {
         };
         let ended = run.drive();
         run.puller.stop();
+        if let Some(deletion) = &mut run.deletion {
+            deletion.stop();
+        }
         match ended {
             Ok(Some(outcome)) => return outcome,
             // What was read again was not what was written: the ledger misses it again.
@@ -248,6 +253,10 @@ struct Run {
     task: Arc<dyn Task>,
     puller: Puller,
     compare: Option<Compare>,
+    journal: PathBuf,
+    deletion: Option<Deletion>,
+    /// Why nothing was deleted.
+    refused: Option<Problem>,
     /// Heads of an earlier run that are not opened yet.
     known: BTreeMap<u32, PageHead>,
     doubt_all: bool,
@@ -288,15 +297,17 @@ impl Run {
                 "the store is older than the ledger: everything is checked again"
             );
         }
-        let machine = machine_of(&input.options, &head, &start.incarnation, doubt_all, input.id);
+        spec.store_id = start.incarnation.store;
+        let mut machine =
+            machine_of(&input.options, &head, &start.incarnation, doubt_all, input.id);
+        if spec.update.delete {
+            machine.wait_for_deletion();
+        }
         let shared = Arc::new(Shared::new(machine, journal, spec.update.compares()));
         input.control.update(|view| view.durable_by.clone_from(&start.durable_by));
         let compares = spec.update.compares();
         let (known, found) = open_earlier(&shared, head.pages, doubt_all, compares)?;
-        let compare = compare_of(
-            &input.peer,
-            &TaskSpec { store_id: start.incarnation.store, ..spec.clone() },
-        );
+        let compare = compare_of(&input.peer, &spec);
         let task = input.peer.start(&spec, Arc::clone(&shared) as _)?;
         let now = Instant::now();
         let scan_committed = head.scan.is_some();
@@ -312,6 +323,9 @@ impl Run {
             control: input.control,
             puller: Puller::start(input.pages, Arc::clone(&shared), compare.clone()),
             compare,
+            journal: input.journal,
+            deletion: None,
+            refused: None,
             shared,
             task,
             known,
@@ -359,6 +373,9 @@ impl Run {
                 self.doubt_all = false;
                 self.task.doubt_is_over();
             }
+            if phase == Phase::Deleting {
+                self.delete()?;
+            }
             if phase == Phase::Done {
                 return self.finish();
             }
@@ -366,6 +383,30 @@ impl Run {
                 self.shared.wait(Duration::from_millis(50));
             }
         }
+    }
+
+    /// Begins to delete what is not in the data set, or takes over how that ended.
+    fn delete(&mut self) -> Result<(), Problem> {
+        let Some(deletion) = &mut self.deletion else {
+            let parts = DeletionParts {
+                peer: Arc::clone(&self.peer),
+                spec: self.spec.clone(),
+                shared: Arc::clone(&self.shared),
+                scan: self.scan.clone().unwrap_or_default(),
+                journal: self.journal.clone(),
+            };
+            self.deletion = Some(Deletion::start(parts));
+            return Ok(());
+        };
+        match deletion.poll() {
+            None => return Ok(()),
+            Some(Ok(())) => {}
+            // Nothing was deleted; what was moved is finished in order.
+            Some(Err(problem)) if problem.exit == Exit::Refused => self.refused = Some(problem),
+            Some(Err(problem)) => return Err(problem),
+        }
+        self.shared.machine().handle_deleted();
+        Ok(())
     }
 
     /// Opens what the window asks for; gives whether anything was opened.
@@ -550,6 +591,7 @@ impl Run {
             &scan,
             &self.spec.root,
             self.options.digest_list,
+            &undeleted_path(&self.journal),
         )?;
         for kind in &self.options.proof.also_digests {
             let options = &self.options.proof;
@@ -560,7 +602,8 @@ impl Run {
         if self.options.proof.receipt {
             self.keep_facts(&head, &scan)?;
         }
-        Ok(Some(match tally.problem() {
+        let refused = self.refused.take();
+        Ok(Some(match refused.or_else(|| tally.problem()) {
             Some(problem) => RunOutcome::Failed(problem),
             None => RunOutcome::Done,
         }))
@@ -613,6 +656,10 @@ impl Run {
             excluded: scan.map_or(0, |scan| scan.excluded),
             sockets: scan.map_or(0, |scan| scan.sockets),
             not_kept: outcome::not_kept(figures.not_kept, scan),
+            deleted: self
+                .deletion
+                .as_ref()
+                .map_or(0, |deletion| deletion.deleted.load(Ordering::Relaxed)),
             errors: totals.failures
                 + scan.map_or(0, |scan| scan.errors.len() as u64 + scan.errors_more),
             lanes: figures.lanes,
@@ -623,7 +670,12 @@ impl Run {
             limit: if bytes_read_back > 0 { READING_AGAIN.to_owned() } else { figures.limit },
         };
         let pulling = self.puller.waiting();
-        let reason = if figures.waiting.is_empty() { pulling } else { figures.waiting };
+        let deleting = self.deletion.is_some() && self.shared.machine().phase() == Phase::Deleting;
+        let reason = match () {
+            () if deleting => "deleting what is not at the source".to_owned(),
+            () if figures.waiting.is_empty() => pulling,
+            () => figures.waiting,
+        };
         let failures = self.failures_shown.clone();
         self.control.update(|view| {
             view.progress = progress;

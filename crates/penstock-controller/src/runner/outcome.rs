@@ -1,5 +1,9 @@
 //! How a run ended: the lists of what failed and of digests, and the exit code.
 
+use std::fs::File;
+use std::io::{BufRead as _, BufReader};
+use std::path::Path;
+
 use penstock_api::heads::LedgerHead;
 use penstock_api::preserve::{NotKept, NotKeptWhy, add_not_kept};
 use penstock_api::problem::{Exit, Problem};
@@ -105,6 +109,7 @@ pub(crate) fn write_lists(
     scan: &ScanSummary,
     root: &PathText,
     digest_list: bool,
+    undeleted: &Path,
 ) -> Result<Tally, Problem> {
     let mut tally = Tally { files: scan.entries, ..Tally::default() };
     let (failures_path, digests_path) = {
@@ -131,6 +136,7 @@ pub(crate) fn write_lists(
                 }
             }
         }
+        tally.other += append_lines(out, &failures_path, undeleted)?;
         Ok(())
     })?;
     if digest_list {
@@ -144,6 +150,22 @@ pub(crate) fn write_lists(
         })?;
     }
     Ok(tally)
+}
+
+/// Appends the lines of a file, if it is there; gives how many.
+fn append_lines(out: &mut dyn std::io::Write, to: &Path, from: &Path) -> Result<u64, Problem> {
+    let file = match File::open(from) {
+        Ok(file) => file,
+        Err(cause) if cause.kind() == std::io::ErrorKind::NotFound => return Ok(0),
+        Err(cause) => return Err(failed("read", from, &cause)),
+    };
+    let mut count = 0;
+    for line in BufReader::new(file).lines() {
+        let line = line.map_err(|cause| failed("read", from, &cause))?;
+        writeln!(out, "{line}").map_err(|cause| failed("write", to, &cause))?;
+        count += 1;
+    }
+    Ok(count)
 }
 
 fn write_item(

@@ -60,6 +60,13 @@ pub(crate) struct Chosen {
     pub(crate) select: Selection,
 }
 
+impl Chosen {
+    /// Whether only some of the source is meant.
+    pub(crate) fn is_partial(&self) -> bool {
+        !self.files_from.is_empty() || self.select != Selection::default()
+    }
+}
+
 impl SelectArgs {
     /// Reads the files that are named, and checks every pattern.
     ///

@@ -1,6 +1,9 @@
 //! The options that say how what is at the target already is treated.
 
+use penstock_api::transfer::PathText;
 use penstock_api::update::{IfExists, UpdateOptions};
+
+use crate::exit::{ExitCode, Failure};
 
 /// How what is at the target already is treated.
 #[derive(clap::Args, Clone, Debug, Default)]
@@ -12,6 +15,23 @@ pub(crate) struct UpdateArgs {
     /// What happens where a name is taken by something that is not the same
     #[arg(long, value_enum, default_value = "replace")]
     if_exists: IfExistsArg,
+    /// When all is done, delete at the target what is not at the source: not after an error of the
+    /// scan, not for an empty source, and not more than half of what was there
+    #[arg(long)]
+    delete: bool,
+    /// Delete this many items at most, and nothing at all if it would be more; more than half of
+    /// the target may go then
+    #[arg(long, value_name = "N", requires = "delete")]
+    max_delete: Option<u64>,
+    /// Move what is replaced or deleted into this directory below the target
+    #[arg(long, value_name = "DIR", value_parser = parse_backup_dir)]
+    backup_dir: Option<PathText>,
+}
+
+fn parse_backup_dir(text: &str) -> Result<PathText, String> {
+    let path = PathText(text.trim_end_matches('/').as_bytes().to_vec());
+    let options = UpdateOptions { backup_dir: Some(path.clone()), ..UpdateOptions::default() };
+    options.check(false).map(|()| path).map_err(str::to_owned)
 }
 
 #[derive(Clone, Copy, Debug, Default, clap::ValueEnum)]
@@ -28,12 +48,15 @@ enum IfExistsArg {
 }
 
 impl UpdateArgs {
-    /// The options as a transfer has them.
+    /// The options as a transfer has them; `partial` says that only some of the source is meant.
     ///
     /// # Errors
     /// Options that exclude each other: a usage error.
-    pub(crate) fn options(&self) -> anyhow::Result<UpdateOptions> {
-        Ok(UpdateOptions {
+    pub(crate) fn options(&self, partial: bool) -> anyhow::Result<UpdateOptions> {
+        let options = UpdateOptions {
+            delete: self.delete,
+            max_delete: self.max_delete,
+            backup_dir: self.backup_dir.clone(),
             sync: self.sync,
             if_exists: match self.if_exists {
                 IfExistsArg::Replace => IfExists::Replace,
@@ -42,6 +65,8 @@ impl UpdateArgs {
                 IfExistsArg::Fail => IfExists::Fail,
             },
             ..UpdateOptions::default()
-        })
+        };
+        options.check(partial).map_err(|why| Failure::new(ExitCode::Usage, why))?;
+        Ok(options)
     }
 }

@@ -1,0 +1,200 @@
+//! Deletes at the target what is not at the source, when all else is done and all guards agree.
+//!
+//! The guards (C3, promise (e)): the scan is complete and met no error; the source holds something;
+//! the target is the store it was; and no more would go than the user said, or without a word of
+//! theirs, than half of what stood there before. If one of them says no, nothing is deleted, what
+//! was moved stays, and the transfer ends as refused. A crash in the middle costs another look:
+//! what is gone is not found again.
+
+use std::fs::File;
+use std::io::{BufWriter, Write as _};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::JoinHandle;
+
+use penstock_api::delete::{DeleteOrder, SurplusQuery};
+use penstock_api::problem::{Exit, Problem};
+use penstock_api::scan::ScanSummary;
+use penstock_api::task::{TargetPeer, TaskPage, TaskSpec};
+use penstock_proto::manifest::EntryKind;
+
+use super::control::Shared;
+use super::journal::failed;
+
+/// What finding the surplus needs.
+pub(super) struct DeletionParts {
+    pub(super) peer: Arc<dyn TargetPeer>,
+    pub(super) spec: TaskSpec,
+    pub(super) shared: Arc<Shared>,
+    pub(super) scan: ScanSummary,
+    /// Directory of the transfer in the journal store.
+    pub(super) journal: PathBuf,
+}
+
+/// A deletion at work.
+pub(super) struct Deletion {
+    thread: Option<JoinHandle<Result<(), Problem>>>,
+    stop: Arc<AtomicBool>,
+    pub(super) deleted: Arc<AtomicU64>,
+}
+
+impl Deletion {
+    pub(super) fn start(parts: DeletionParts) -> Self {
+        let (stop, deleted) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
+        let (stopping, counting, shared) =
+            (Arc::clone(&stop), Arc::clone(&deleted), Arc::clone(&parts.shared));
+        let thread = std::thread::Builder::new()
+            .name("delete".to_owned())
+            .spawn(move || {
+                let outcome = parts.run(&stopping, &counting);
+                shared.notify();
+                outcome
+            })
+            .ok();
+        Self { thread, stop, deleted }
+    }
+
+    /// How it ended, if it has.
+    pub(super) fn poll(&mut self) -> Option<Result<(), Problem>> {
+        self.thread.as_ref().is_none_or(JoinHandle::is_finished).then(|| self.join())
+    }
+
+    /// Ends it early and waits for that.
+    pub(super) fn stop(&mut self) {
+        self.stop.store(true, Ordering::Release);
+        let _ = self.join();
+    }
+
+    fn join(&mut self) -> Result<(), Problem> {
+        let broken = |what: &str| Problem::new(Exit::Unclassified, "internal", what);
+        let thread = self.thread.take().ok_or_else(|| broken("a thread could not be started"))?;
+        thread.join().unwrap_or_else(|_| Err(broken("deleting broke an assumption of ours")))
+    }
+}
+
+/// Where what could not be deleted is listed.
+pub(super) fn undeleted_path(journal: &Path) -> PathBuf {
+    journal.join("undeleted.jsonl")
+}
+
+/// Where the surplus is listed.
+pub(super) fn surplus_path(journal: &Path) -> PathBuf {
+    journal.join("surplus.jsonl")
+}
+
+/// A refusal: nothing was deleted.
+fn refused(title: impl Into<String>) -> Problem {
+    Problem::new(Exit::Refused, "delete-refused", title)
+}
+
+impl DeletionParts {
+    fn run(&self, stop: &AtomicBool, deleted: &AtomicU64) -> Result<(), Problem> {
+        self.find(stop)?;
+        let (list, undeleted) = (surplus_path(&self.journal), undeleted_path(&self.journal));
+        let lost = |cause: std::io::Error| failed("write", &undeleted, &cause);
+        let mut out = BufWriter::new(File::create(&undeleted).map_err(lost)?);
+        let mut write = |item| -> Result<(), Problem> {
+            let line = serde_json::to_string(&item).unwrap_or_default();
+            writeln!(out, "{line}").map_err(lost)
+        };
+        let order = DeleteOrder { list: &list, deleted, stop, failed: &mut write };
+        self.peer.delete(&self.spec, order)?;
+        out.flush().map_err(lost)
+    }
+
+    /// Lists the surplus and asks the guards; gives how much it is.
+    ///
+    /// # Errors
+    /// A guard says no; the target cannot be listed.
+    pub(super) fn find(&self, stop: &AtomicBool) -> Result<u64, Problem> {
+        let Some(first) = self.check_scan()? else { return self.find_nothing() };
+        let scratch = self.journal.join("surplus");
+        let prepare = |path: &Path| {
+            let _ = std::fs::remove_dir_all(path);
+            std::fs::create_dir_all(path).map_err(|cause| failed("make", path, &cause))
+        };
+        prepare(&scratch)?;
+        let mut existed = u64::from(first.existed);
+        let mut later = (1..self.scan.pages).map(|number| {
+            existed += u64::from(self.shared.journal().read_compared(number)?.existed);
+            self.shared.read_page(number)
+        });
+        let mut pages = std::iter::once(Ok(first.page)).chain(&mut later);
+        let list = surplus_path(&self.journal);
+        let query = SurplusQuery {
+            pages: &mut pages,
+            entries: self.scan.entries,
+            scratch: &scratch,
+            list: &list,
+            stop,
+        };
+        let found = self.peer.find_surplus(&self.spec, query)?;
+        let _ = std::fs::remove_dir_all(&scratch);
+        self.check_amount(found, existed)?;
+        Ok(found)
+    }
+
+    fn find_nothing(&self) -> Result<u64, Problem> {
+        let list = surplus_path(&self.journal);
+        File::create(&list).map_err(|cause| failed("write", &list, &cause)).map(|_| 0)
+    }
+
+    /// The first page, if the data set is a directory; the guards that need no look at the target.
+    fn check_scan(&self) -> Result<Option<First>, Problem> {
+        let errors = self.scan.errors.len() as u64 + self.scan.errors_more;
+        if errors > 0 {
+            let title =
+                format!("nothing is deleted: {errors} items could not be listed at the source");
+            return Err(refused(title).hint("make them readable, and run it again"));
+        }
+        let empty = || {
+            refused("nothing is deleted: the source is empty")
+                .hint("is it mounted? to empty the target, delete there by hand")
+        };
+        if self.scan.excluded > 0 {
+            return Err(refused("nothing is deleted: only some of the source was chosen"));
+        }
+        if self.scan.pages == 0 {
+            return Err(empty());
+        }
+        let page = self.shared.read_page(0)?;
+        let existed = self.shared.journal().read_compared(0)?.existed;
+        let single =
+            page.page.entries().first().is_some_and(|root| root.kind != EntryKind::Directory);
+        if single {
+            return Ok(None);
+        }
+        if self.scan.entries <= 1 {
+            return Err(empty());
+        }
+        Ok(Some(First { page, existed }))
+    }
+
+    fn check_amount(&self, found: u64, existed: u64) -> Result<(), Problem> {
+        match self.spec.update.max_delete {
+            Some(most) if found > most => {
+                let title = format!(
+                    "nothing is deleted: {found} items would go, more than the {most} that \
+                     --max-delete allows"
+                );
+                Err(refused(title))
+            }
+            None if found > existed => {
+                let title = format!(
+                    "nothing is deleted: {found} of the {} items at the target would go, more \
+                     than half",
+                    found + existed
+                );
+                let hint = format!("if that is right, say so: --max-delete {found}");
+                Err(refused(title).hint(hint))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+struct First {
+    page: TaskPage,
+    existed: u32,
+}

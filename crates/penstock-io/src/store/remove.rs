@@ -1,0 +1,283 @@
+//! Removing what was looked at before, and nothing that took its place meanwhile (B4, C3, C6).
+
+use penstock_proto::name;
+use rustix::fs::{AtFlags, RenameFlags, linkat, renameat, renameat_with, unlinkat};
+use rustix::io::Errno;
+
+use super::dir::Dir;
+use super::error::StoreError;
+use super::posix::PosixStore;
+use super::target::Target;
+use super::{Kind, Meta, check_item_name, is_temporary_name};
+
+/// What became of something that was to go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Removal {
+    /// It is gone from its name.
+    Done,
+    /// There was nothing of its name any more.
+    Vanished,
+    /// It is not what was looked at: it stays.
+    Changed,
+    /// It is a directory that still holds something: it stays.
+    NotEmpty,
+}
+
+/// Whether `now` is what was `seen`. A directory stays the same whatever comes and goes in it, and
+/// a file with several names when one of the others goes: that changes its change time.
+fn is_still(seen: &Meta, now: &Meta) -> bool {
+    let same = seen.kind == now.kind && seen.inode == now.inode;
+    match seen.kind {
+        Kind::Directory => same,
+        _ if seen.links > 1 => same && seen.size == now.size && seen.mtime == now.mtime,
+        _ => same && seen.ctime == now.ctime && seen.size == now.size,
+    }
+}
+
+impl PosixStore {
+    /// Removes `name` in `dir` if it is still what was `seen`; a directory only if it is empty.
+    /// Between the look and the removal is a moment, as short as two calls.
+    ///
+    /// # Errors
+    /// `BadPath`, also for our own temporary names; `ReadOnly`; `Io`.
+    pub fn remove_seen(&self, dir: &Dir, name: &[u8], seen: &Meta) -> Result<Removal, StoreError> {
+        if let Some(known) = self.look_again(dir, name, seen)? {
+            return Ok(known);
+        }
+        let flags =
+            if seen.kind == Kind::Directory { AtFlags::REMOVEDIR } else { AtFlags::empty() };
+        match unlinkat(dir.fd()?, name, flags) {
+            Ok(()) => Ok(Removal::Done),
+            Err(Errno::NOENT) => Ok(Removal::Vanished),
+            Err(Errno::NOTEMPTY | Errno::EXIST) => Ok(Removal::NotEmpty),
+            Err(Errno::ISDIR | Errno::NOTDIR) => Ok(Removal::Changed),
+            Err(errno) => Err(dir.error("remove", name, errno)),
+        }
+    }
+
+    /// As [`PosixStore::remove_seen`] for what is no directory, but moves it to `to`, replacing
+    /// what has that name there.
+    ///
+    /// # Errors
+    /// As [`PosixStore::remove_seen`]; `Io` with `EXDEV` if `to` is on another file system.
+    pub fn move_seen(
+        &self,
+        dir: &Dir,
+        name: &[u8],
+        seen: &Meta,
+        to: (&Dir, &[u8]),
+    ) -> Result<Removal, StoreError> {
+        check_item_name(to.0, to.1)?;
+        if let Some(known) = self.look_again(dir, name, seen)? {
+            return Ok(known);
+        }
+        match renameat(dir.fd()?, name, to.0.fd()?, to.1) {
+            Ok(()) => Ok(Removal::Done),
+            Err(Errno::NOENT) => Ok(Removal::Vanished),
+            Err(errno) => Err(dir.error("move away", name, errno)),
+        }
+    }
+
+    fn look_again(
+        &self,
+        dir: &Dir,
+        name: &[u8],
+        seen: &Meta,
+    ) -> Result<Option<Removal>, StoreError> {
+        check_item_name(dir, name)?;
+        let path = name::join(dir.path(), name);
+        self.check_writable("remove", &path)?;
+        if is_temporary_name(name) {
+            return Err(StoreError::bad_path(&path));
+        }
+        Ok(match self.stat_if_exists(dir, name)? {
+            None => Some(Removal::Vanished),
+            Some(now) if !is_still(seen, &now) => Some(Removal::Changed),
+            Some(_) => None,
+        })
+    }
+
+    /// Gives what is at `name`, unless it is a directory, the further name `to`, so that it stays
+    /// when `name` is replaced; what was at `to` goes. Where a file system has no hard links it is
+    /// moved, and for a moment nothing has its name.
+    ///
+    /// # Errors
+    /// `BadPath`; `ReadOnly`; `Io`.
+    pub fn keep_aside(&self, dir: &Dir, name: &[u8], to: (&Dir, &[u8])) -> Result<(), StoreError> {
+        check_item_name(dir, name)?;
+        check_item_name(to.0, to.1)?;
+        self.check_writable("keep", &name::join(dir.path(), name))?;
+        let Some(there) = self.stat_if_exists(dir, name)? else { return Ok(()) };
+        if there.kind == Kind::Directory {
+            return Ok(());
+        }
+        if let Some(kept) = self.stat_if_exists(to.0, to.1)? {
+            if kept.inode == there.inode && kept.device == there.device {
+                return Ok(());
+            }
+            self.remove(to.0, to.1)?;
+        }
+        match linkat(dir.fd()?, name, to.0.fd()?, to.1, AtFlags::empty()) {
+            Ok(()) => Ok(()),
+            Err(Errno::PERM | Errno::OPNOTSUPP | Errno::MLINK | Errno::NOSYS) => {
+                renameat(dir.fd()?, name, to.0.fd()?, to.1)
+                    .map_err(|errno| dir.error("move away", name, errno))
+            }
+            Err(errno) => Err(dir.error("keep", name, errno)),
+        }
+    }
+
+    /// Removes a file or link of a source once its copy is durable (C6): it is renamed to
+    /// `aside`, one of our temporary names, in its directory; only there, where nobody else
+    /// replaces it, `is_same` looks at it; then it is unlinked, or gets its name back, unless that
+    /// is taken meanwhile: then it stays under `aside`, and that is an error.
+    ///
+    /// # Errors
+    /// `BadPath`; `ReadOnly`; `Exists`; `Io`.
+    pub fn take_away(
+        &self,
+        dir: &Dir,
+        name: &[u8],
+        aside: &[u8],
+        is_same: impl FnOnce(&Meta) -> bool,
+    ) -> Result<Removal, StoreError> {
+        check_item_name(dir, name)?;
+        check_item_name(dir, aside)?;
+        self.check_writable("remove", &name::join(dir.path(), name))?;
+        let fd = dir.fd()?;
+        match renameat(fd, name, fd, aside) {
+            Ok(()) => {}
+            // An earlier attempt may have ended between its two steps.
+            Err(Errno::NOENT) => {}
+            Err(errno) => return Err(dir.error("move away", name, errno)),
+        }
+        let Some(there) = self.stat_if_exists(dir, aside)? else { return Ok(Removal::Vanished) };
+        if there.kind != Kind::Directory && is_same(&there) {
+            return match unlinkat(fd, aside, AtFlags::empty()) {
+                Ok(()) => Ok(Removal::Done),
+                Err(errno) => Err(dir.error("remove", name, errno)),
+            };
+        }
+        match renameat_with(fd, aside, fd, name, RenameFlags::NOREPLACE) {
+            Ok(()) => Ok(Removal::Changed),
+            Err(Errno::EXIST) => {
+                Err(StoreError::Exists { path: name::escape(&name::join(dir.path(), name)) })
+            }
+            Err(errno) => Err(dir.error("give back its name to", name, errno)),
+        }
+    }
+}
+
+impl Target {
+    /// See [`PosixStore::remove_seen`].
+    ///
+    /// # Errors
+    /// `BadPath`; `ReadOnly`; `Io`.
+    pub fn remove_seen(&self, dir: &Dir, name: &[u8], seen: &Meta) -> Result<Removal, StoreError> {
+        match self {
+            Self::Posix(store) => store.remove_seen(dir, name, seen),
+            Self::Null => Ok(Removal::Vanished),
+        }
+    }
+
+    /// See [`PosixStore::move_seen`].
+    ///
+    /// # Errors
+    /// `BadPath`; `ReadOnly`; `Io`.
+    pub fn move_seen(
+        &self,
+        dir: &Dir,
+        name: &[u8],
+        seen: &Meta,
+        to: (&Dir, &[u8]),
+    ) -> Result<Removal, StoreError> {
+        match self {
+            Self::Posix(store) => store.move_seen(dir, name, seen, to),
+            Self::Null => Ok(Removal::Vanished),
+        }
+    }
+
+    /// See [`PosixStore::keep_aside`].
+    ///
+    /// # Errors
+    /// `BadPath`; `ReadOnly`; `Io`.
+    pub fn keep_aside(&self, dir: &Dir, name: &[u8], to: (&Dir, &[u8])) -> Result<(), StoreError> {
+        match self {
+            Self::Posix(store) => store.keep_aside(dir, name, to),
+            Self::Null => Ok(()),
+        }
+    }
+
+    /// As [`super::Source::list`]; `null:` holds nothing.
+    ///
+    /// # Errors
+    /// `Io`: the listing is not complete, and nothing may be deleted on its word (promise (e)).
+    pub fn list(
+        &self,
+        dir: &Dir,
+        buffer: &mut super::ListBuffer,
+        visit: &mut dyn FnMut(super::DirEntry<'_>) -> std::ops::ControlFlow<()>,
+    ) -> Result<(), StoreError> {
+        match self {
+            Self::Posix(store) => store.list(dir, buffer, visit),
+            Self::Null => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::PosixOptions;
+    use std::fs;
+
+    fn store() -> (tempfile::TempDir, PosixStore) {
+        let root = tempfile::tempdir().unwrap();
+        let store = PosixStore::open(root.path(), PosixOptions::default()).unwrap();
+        (root, store)
+    }
+
+    /// B4, C3: what took the place of the thing that was looked at stays.
+    #[test]
+    fn b4_only_what_was_seen_goes() {
+        let (root, store) = store();
+        let dir = store.root().clone();
+        let path = |name: &str| root.path().join(name);
+        fs::write(path("a"), "old").unwrap();
+        let seen = store.stat(&dir, b"a").unwrap();
+        fs::write(path("b"), "new").unwrap();
+        fs::rename(path("b"), path("a")).unwrap();
+        assert_eq!(store.remove_seen(&dir, b"a", &seen).unwrap(), Removal::Changed);
+        assert_eq!(fs::read(path("a")).unwrap(), b"new");
+        let seen = store.stat(&dir, b"a").unwrap();
+        assert_eq!(store.remove_seen(&dir, b"a", &seen).unwrap(), Removal::Done);
+        assert_eq!(store.remove_seen(&dir, b"a", &seen).unwrap(), Removal::Vanished);
+        fs::create_dir_all(path("d/e")).unwrap();
+        let seen = store.stat(&dir, b"d").unwrap();
+        assert_eq!(store.remove_seen(&dir, b"d", &seen).unwrap(), Removal::NotEmpty);
+        fs::write(path(".pst-other"), "").unwrap();
+        let seen = store.stat(&dir, b".pst-other").unwrap();
+        assert!(store.remove_seen(&dir, b".pst-other", &seen).is_err(), "never ours to delete");
+    }
+
+    /// C6: a source that was replaced after it was copied gets its name back, whole.
+    #[test]
+    fn c6_a_replaced_source_gets_its_name_back() {
+        let (root, store) = store();
+        let dir = store.root().clone();
+        let path = |name: &str| root.path().join(name);
+        fs::write(path("a"), "copied").unwrap();
+        let copied = store.stat(&dir, b"a").unwrap();
+        fs::write(path("b"), "another").unwrap();
+        fs::rename(path("b"), path("a")).unwrap();
+        let same = |meta: &Meta| meta.inode == copied.inode;
+        let taken = store.take_away(&dir, b"a", b".pst-aside", same).unwrap();
+        assert_eq!(taken, Removal::Changed);
+        assert_eq!(fs::read(path("a")).unwrap(), b"another");
+        let taken = store.take_away(&dir, b"a", b".pst-aside", |_| true).unwrap();
+        assert_eq!(taken, Removal::Done);
+        assert!(!path("a").exists() && !path(".pst-aside").exists());
+        let taken = store.take_away(&dir, b"a", b".pst-aside", |_| true).unwrap();
+        assert_eq!(taken, Removal::Vanished);
+    }
+}

@@ -1,0 +1,432 @@
+//! Finds what is at the target and not in the data set, and deletes it.
+//!
+//! Finding joins two lists of paths: those of the manifest, as hashes, and those of a walk of the
+//! target. Up to [`HASHES_MAX`] paths the hashes are in memory; beyond, both lists are spilled into
+//! files by the first byte of the hash, and each pair of files is joined by itself (a grace hash
+//! join), so that memory does not grow with the number of files (promise (g)). Two paths would have
+//! to share 128 bits of BLAKE3 for one to be taken for the other, and then it would stay.
+//!
+//! Deleting goes by the list that finding has made: files, then directories from the deepest up,
+//! each looked at once more before it goes (B4, C3).
+
+use std::collections::{BTreeMap, HashSet};
+use std::fs::{self, File};
+use std::io::{self, BufRead as _, BufReader, BufWriter, Read as _, Write as _};
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
+
+use penstock_api::delete::{DeleteOrder, Surplus, SurplusKind, SurplusQuery, stamp};
+use penstock_api::problem::{Exit, Problem};
+use penstock_api::task::TaskSpec;
+use penstock_api::transfer::{FailedItem, PathText};
+use penstock_io::store::{
+    DirCache, Kind, ListBuffer, Meta, Removal, StoreError, Target, is_temporary_name,
+};
+use penstock_io::sys;
+use penstock_proto::name;
+use penstock_proto::units::FileTime;
+
+use crate::stores::chain;
+use crate::task::{full_problem, is_of_store};
+
+/// Hashes of paths that are kept in memory at a time: some 48 MiB.
+const HASHES_MAX: u64 = 1 << 20;
+/// Files that each list is spilled into.
+const PARTS: usize = 256;
+/// Depths of directories that have a file of their own; deeper ones share the last.
+const DEPTHS: usize = 200;
+/// The store's identity is checked again after so many deletions.
+const CHECK_EVERY: u64 = 1024;
+
+type PathHash = [u8; 16];
+
+fn hash_of(path: &[u8]) -> PathHash {
+    let mut hash = [0; 16];
+    hash.copy_from_slice(&blake3::hash(path).as_bytes()[..16]);
+    hash
+}
+
+fn spill_failed(path: &Path, cause: &io::Error) -> Problem {
+    let title = format!("cannot keep `{}`", path.display());
+    Problem::new(Exit::Temporary, "journal", title).because(cause)
+}
+
+fn stopped() -> Problem {
+    Problem::new(Exit::Interrupted, "stopped", "stopped while looking at the target")
+}
+
+/// Files that a list is spilled into by hash.
+struct Parts {
+    files: Vec<(PathBuf, BufWriter<File>)>,
+}
+
+impl Parts {
+    fn create(scratch: &Path, what: &str) -> Result<Self, Problem> {
+        let create = |part: usize| {
+            let path = scratch.join(format!("{what}-{part:03}"));
+            let file = File::create(&path).map_err(|cause| spill_failed(&path, &cause))?;
+            Ok((path, BufWriter::new(file)))
+        };
+        Ok(Self { files: (0..PARTS).map(create).collect::<Result<_, Problem>>()? })
+    }
+
+    fn write(&mut self, hash: &PathHash, bytes: &[u8]) -> Result<(), Problem> {
+        let (path, file) = &mut self.files[hash[0] as usize];
+        file.write_all(bytes).map_err(|cause| spill_failed(path, &cause))
+    }
+
+    fn end(self) -> Result<Vec<PathBuf>, Problem> {
+        let end = |(path, mut file): (PathBuf, BufWriter<File>)| match file.flush() {
+            Ok(()) => Ok(path),
+            Err(cause) => Err(spill_failed(&path, &cause)),
+        };
+        self.files.into_iter().map(end).collect()
+    }
+}
+
+/// The paths of the manifest.
+enum Known {
+    Memory(HashSet<PathHash>),
+    Spilled(Vec<PathBuf>, Parts),
+}
+
+/// The list that is made: files first, directories by their depth.
+struct List {
+    path: PathBuf,
+    scratch: PathBuf,
+    out: BufWriter<File>,
+    depths: BTreeMap<usize, BufWriter<File>>,
+    found: u64,
+}
+
+impl List {
+    fn create(path: &Path, scratch: &Path) -> Result<Self, Problem> {
+        let file = File::create(path).map_err(|cause| spill_failed(path, &cause))?;
+        Ok(Self {
+            path: path.to_owned(),
+            scratch: scratch.to_owned(),
+            out: BufWriter::new(file),
+            depths: BTreeMap::new(),
+            found: 0,
+        })
+    }
+
+    fn depth_path(&self, depth: usize) -> PathBuf {
+        self.scratch.join(format!("depth-{depth:03}"))
+    }
+
+    fn add(&mut self, surplus: &Surplus) -> Result<(), Problem> {
+        self.found += 1;
+        let path = self.path.clone();
+        let failed = |cause: io::Error| spill_failed(&path, &cause);
+        let mut line = serde_json::to_vec(surplus).unwrap_or_default();
+        line.push(b'\n');
+        if surplus.kind != SurplusKind::Directory {
+            return self.out.write_all(&line).map_err(failed);
+        }
+        let depth = surplus.path.0.iter().filter(|byte| **byte == b'/').count().min(DEPTHS);
+        if !self.depths.contains_key(&depth) {
+            let file = File::create(self.depth_path(depth)).map_err(failed)?;
+            self.depths.insert(depth, BufWriter::new(file));
+        }
+        match self.depths.get_mut(&depth) {
+            Some(out) => out.write_all(&line).map_err(failed),
+            None => Ok(()),
+        }
+    }
+
+    /// Appends the directories, deepest first.
+    fn end(mut self) -> Result<u64, Problem> {
+        let path = self.path.clone();
+        let failed = |cause: io::Error| spill_failed(&path, &cause);
+        for (depth, mut file) in std::mem::take(&mut self.depths).into_iter().rev() {
+            file.flush().map_err(failed)?;
+            drop(file);
+            let mut spilled = File::open(self.depth_path(depth)).map_err(failed)?;
+            if depth < DEPTHS {
+                io::copy(&mut spilled, &mut self.out).map_err(failed)?;
+                continue;
+            }
+            // A child is listed after its parent.
+            let mut text = String::new();
+            spilled.read_to_string(&mut text).map_err(failed)?;
+            for line in text.lines().rev() {
+                writeln!(self.out, "{line}").map_err(failed)?;
+            }
+        }
+        self.out.flush().map_err(failed)?;
+        Ok(self.found)
+    }
+}
+
+/// Finds what is below the data set's root at the target and not in the data set; gives how many.
+///
+/// # Errors
+/// The target cannot be listed completely: nothing may be deleted then.
+pub(crate) fn find(
+    target: &Target,
+    spec: &TaskSpec,
+    query: SurplusQuery<'_>,
+) -> Result<u64, Problem> {
+    let mut known = read_known(query.pages, query.entries, query.scratch)?;
+    let mut list = List::create(query.list, query.scratch)?;
+    let protected = spec.update.backup_dir.as_ref().map(|path| path.0.as_slice());
+    let mut walk = Walk { target, root: &spec.root.0, protected, buffer: ListBuffer::new() };
+    walk.run(&mut |surplus| {
+        if query.stop.load(Ordering::Acquire) {
+            return Err(stopped());
+        }
+        let hash = hash_of(&surplus.path.0);
+        match &mut known {
+            Known::Memory(hashes) if hashes.contains(&hash) => Ok(()),
+            Known::Memory(_) => list.add(&surplus),
+            Known::Spilled(_, there) => {
+                let mut line = serde_json::to_vec(&surplus).unwrap_or_default();
+                line.push(b'\n');
+                there.write(&hash, &line)
+            }
+        }
+    })?;
+    if let Known::Spilled(known, there) = known {
+        for (known, there) in known.iter().zip(there.end()?) {
+            join(known, &there, &mut list)?;
+        }
+    }
+    list.end()
+}
+
+fn read_known(
+    pages: &mut dyn Iterator<Item = Result<penstock_api::task::TaskPage, Problem>>,
+    entries: u64,
+    scratch: &Path,
+) -> Result<Known, Problem> {
+    let spills = entries > HASHES_MAX;
+    let mut memory = HashSet::new();
+    let mut spilled = if spills { Some(Parts::create(scratch, "known")?) } else { None };
+    for page in pages {
+        let page = page?.page;
+        for entry in page.entries() {
+            let hash = hash_of(&page.path(entry));
+            match &mut spilled {
+                Some(parts) => parts.write(&hash, &hash)?,
+                None => drop(memory.insert(hash)),
+            }
+        }
+    }
+    Ok(match spilled {
+        Some(parts) => Known::Spilled(parts.end()?, Parts::create(scratch, "there")?),
+        None => Known::Memory(memory),
+    })
+}
+
+/// Adds what is in `there` and not in `known`.
+fn join(known: &Path, there: &Path, list: &mut List) -> Result<(), Problem> {
+    let bytes = fs::read(known).map_err(|cause| spill_failed(known, &cause))?;
+    let hashes: HashSet<&[u8]> = bytes.chunks_exact(16).collect();
+    let file = File::open(there).map_err(|cause| spill_failed(there, &cause))?;
+    for line in BufReader::new(file).lines() {
+        let line = line.map_err(|cause| spill_failed(there, &cause))?;
+        let surplus = read_line(&line, there)?;
+        if !hashes.contains(&hash_of(&surplus.path.0)[..]) {
+            list.add(&surplus)?;
+        }
+    }
+    Ok(())
+}
+
+fn read_line(line: &str, path: &Path) -> Result<Surplus, Problem> {
+    serde_json::from_str(line).map_err(|cause| {
+        let title = format!("`{}` is damaged", path.display());
+        Problem::new(Exit::Fatal, "journal", title).because(cause)
+    })
+}
+
+/// A walk of everything below the data set's root at the target.
+struct Walk<'a> {
+    target: &'a Target,
+    root: &'a [u8],
+    /// A directory, relative to the root, that is passed over.
+    protected: Option<&'a [u8]>,
+    buffer: ListBuffer,
+}
+
+impl Walk<'_> {
+    fn run(
+        &mut self,
+        visit: &mut dyn FnMut(Surplus) -> Result<(), Problem>,
+    ) -> Result<(), Problem> {
+        let mut stack = vec![Vec::new()];
+        while let Some(directory) = stack.pop() {
+            self.list(&directory, &mut stack, visit)?;
+        }
+        Ok(())
+    }
+
+    fn list(
+        &mut self,
+        directory: &[u8],
+        stack: &mut Vec<Vec<u8>>,
+        visit: &mut dyn FnMut(Surplus) -> Result<(), Problem>,
+    ) -> Result<(), Problem> {
+        let failed = |error: &StoreError| {
+            let title = "the target cannot be listed, so nothing is deleted";
+            Problem::new(Exit::Refused, "delete-refused", title).because(chain(error))
+        };
+        let dir = match self.target.open_dir(&name::join(self.root, directory)) {
+            Ok(dir) => dir,
+            Err(error) if error.is_vanished() => return Ok(()),
+            // The root itself is a file or link: there is nothing below it.
+            Err(StoreError::NotDirectory { .. }) if directory.is_empty() => return Ok(()),
+            Err(error) => return Err(failed(&error)),
+        };
+        let mut outcome = Ok(());
+        let (target, protected) = (self.target, self.protected);
+        let listed = target.list(&dir, &mut self.buffer, &mut |entry| {
+            let path = name::join(directory, entry.name);
+            if protected == Some(path.as_slice()) {
+                return ControlFlow::Continue(());
+            }
+            let meta = match target.meta(&dir, entry.name) {
+                Ok(Some(meta)) => meta,
+                Ok(None) => return ControlFlow::Continue(()),
+                Err(error) => {
+                    outcome = Err(failed(&error));
+                    return ControlFlow::Break(());
+                }
+            };
+            if meta.kind == Kind::Directory {
+                stack.push(path.clone());
+            }
+            outcome = visit(surplus_of(path, &meta));
+            if outcome.is_err() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        });
+        outcome?;
+        listed.map_err(|error| failed(&error))
+    }
+}
+
+fn surplus_of(path: Vec<u8>, meta: &Meta) -> Surplus {
+    Surplus {
+        path: PathText(path),
+        kind: match meta.kind {
+            Kind::File => SurplusKind::File,
+            Kind::Directory => SurplusKind::Directory,
+            Kind::Symlink => SurplusKind::Symlink,
+            Kind::Fifo => SurplusKind::Fifo,
+            Kind::CharDevice => SurplusKind::CharDevice,
+            Kind::BlockDevice => SurplusKind::BlockDevice,
+            Kind::Other => SurplusKind::Other,
+        },
+        size: meta.size,
+        inode: meta.inode,
+        ctime: stamp(meta.ctime),
+        mtime: stamp(meta.mtime),
+        links: meta.links,
+    }
+}
+
+/// As much of what was seen as decides whether it is still the same.
+fn seen_of(surplus: &Surplus, like: &Meta) -> Meta {
+    let time = |(seconds, nanoseconds): (i64, u32)| FileTime { seconds, nanoseconds };
+    Meta {
+        kind: match surplus.kind {
+            SurplusKind::File => Kind::File,
+            SurplusKind::Directory => Kind::Directory,
+            SurplusKind::Symlink => Kind::Symlink,
+            SurplusKind::Fifo => Kind::Fifo,
+            SurplusKind::CharDevice => Kind::CharDevice,
+            SurplusKind::BlockDevice => Kind::BlockDevice,
+            SurplusKind::Other => Kind::Other,
+        },
+        size: surplus.size,
+        inode: surplus.inode,
+        ctime: time(surplus.ctime),
+        mtime: time(surplus.mtime),
+        links: surplus.links,
+        ..*like
+    }
+}
+
+/// Deletes what the list says, or moves it to the backup directory.
+///
+/// # Errors
+/// The store is at fault; the list cannot be read. What fails by itself is handed over.
+pub(crate) fn delete(
+    target: &Target,
+    spec: &TaskSpec,
+    order: DeleteOrder<'_>,
+    check_store: &dyn Fn() -> Result<(), Problem>,
+) -> Result<(), Problem> {
+    let file = File::open(order.list).map_err(|cause| spill_failed(order.list, &cause))?;
+    let mut remover = Remover { target, spec, dirs: DirCache::default() };
+    for (at, line) in BufReader::new(file).lines().enumerate() {
+        if order.stop.load(Ordering::Acquire) {
+            return Err(stopped());
+        }
+        if (at as u64).is_multiple_of(CHECK_EVERY) {
+            check_store()?;
+        }
+        let line = line.map_err(|cause| spill_failed(order.list, &cause))?;
+        let surplus = read_line(&line, order.list)?;
+        let why = match remover.remove(&surplus) {
+            Ok(Removal::Done) => {
+                order.deleted.fetch_add(1, Ordering::Relaxed);
+                continue;
+            }
+            Ok(Removal::Vanished) => continue,
+            Ok(Removal::Changed) => "it changed after it was looked at".to_owned(),
+            // Something of ours or of others is in it, that was not to be deleted.
+            Ok(Removal::NotEmpty) => continue,
+            Err(error) if is_of_store(target, &error) => return Err(full_problem(&error)),
+            Err(error) => chain(&error),
+        };
+        (order.failed)(FailedItem {
+            path: surplus.path,
+            code: "delete".to_owned(),
+            message: format!("was not deleted at the target: {why}"),
+        })?;
+    }
+    Ok(())
+}
+
+struct Remover<'a> {
+    target: &'a Target,
+    spec: &'a TaskSpec,
+    dirs: DirCache,
+}
+
+impl Remover<'_> {
+    fn remove(&mut self, surplus: &Surplus) -> Result<Removal, StoreError> {
+        let root = &self.spec.root.0;
+        let path = name::join(root, &surplus.path.0);
+        let Some((parent, leaf)) = name::split(&path) else { return Ok(Removal::Vanished) };
+        if is_temporary_name(leaf) {
+            return Ok(Removal::Changed);
+        }
+        let target = self.target;
+        let opened = self.dirs.get(sys::boottime_now(), parent, |path| target.open_dir(path));
+        let dir = match opened {
+            Ok(dir) => dir,
+            Err(error) if error.is_vanished() => return Ok(Removal::Vanished),
+            Err(error) => return Err(error),
+        };
+        let Some(now) = target.meta(&dir, leaf)? else { return Ok(Removal::Vanished) };
+        let seen = seen_of(surplus, &now);
+        let Some(backup) = &self.spec.update.backup_dir else {
+            return target.remove_seen(&dir, leaf, &seen);
+        };
+        if surplus.kind == SurplusKind::Directory {
+            return target.remove_seen(&dir, leaf, &seen);
+        }
+        let kept = backup_path(root, &backup.0, &surplus.path.0);
+        let Some((kept_in, kept_as)) = name::split(&kept) else { return Ok(Removal::Vanished) };
+        let to = self.dirs.get(sys::boottime_now(), kept_in, |path| target.make_dirs(path))?;
+        target.move_seen(&dir, leaf, &seen, (&to, kept_as))
+    }
+}
+
+/// Where the old version of something goes: the same path below the backup directory.
+pub(crate) fn backup_path(root: &[u8], backup: &[u8], path: &[u8]) -> Vec<u8> {
+    name::join(&name::join(root, backup), path)
+}
