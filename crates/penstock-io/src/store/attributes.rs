@@ -33,6 +33,7 @@ use super::mode;
 use super::posix::PosixStore;
 use super::sandbox::open_component;
 use super::write::modified_at;
+use crate::sys::list_xattrs_at;
 
 /// First guess at the bytes of a list of names, or of a value.
 const GUESS_BYTES: usize = 1024;
@@ -345,7 +346,7 @@ impl PosixStore {
     /// # Errors
     /// `BadPath`; `Io`.
     /// # Sources
-    /// xattr(7); proc_pid_fd(5): a descriptor's path leads to what it is open on, so that only the
+    /// xattr(7); listxattrat since Linux 6.13, before that proc_pid_fd(5): a descriptor's path leads to what it is open on, so that only the
     /// last component is looked up, and `l*xattr` do not follow that.
     pub fn xattrs(
         &self,
@@ -358,16 +359,16 @@ impl PosixStore {
         if classes.is_empty() || refusals.is_some_and(listless) {
             return Ok((Vec::new(), 0));
         }
-        let mut path = format!("/proc/self/fd/{}", dir.fd()?.as_raw_fd()).into_bytes();
         if !name.is_empty() {
             check_item_name(dir, name)?;
-            path.push(b'/');
-            path.extend_from_slice(name);
         }
+        let fd = dir.fd()?;
         let of_dir = name.is_empty();
-        let listed = whole(|buffer| match of_dir {
-            true => listxattr(path.as_slice(), buffer),
-            false => llistxattr(path.as_slice(), buffer),
+        let path = path_below(fd, name);
+        let listed = whole(|buffer| match (list_xattrs_at(fd, name, buffer), of_dir) {
+            (Some(told), _) => told,
+            (None, true) => listxattr(path().as_slice(), buffer),
+            (None, false) => llistxattr(path().as_slice(), buffer),
         });
         let names = match listed {
             Ok(names) if names.is_empty() => return Ok((Vec::new(), 0)),
@@ -380,6 +381,7 @@ impl PosixStore {
             }
             Err(errno) => return Err(dir.error("list attributes", name, errno)),
         };
+        let path = path();
         let mut found = Vec::new();
         let mut left_out = 0;
         for key in names.split(|&byte| byte == 0).filter(|key| !key.is_empty()) {
@@ -502,6 +504,18 @@ impl PosixStore {
             futimens(fd, &modified_at(mtime)).map_err(failed)?;
         }
         Ok(not_set)
+    }
+}
+
+/// A path to `name` in the directory that `fd` is open on; to that itself if the name is empty.
+fn path_below<'a>(fd: BorrowedFd<'a>, name: &'a [u8]) -> impl Fn() -> Vec<u8> + 'a {
+    move || {
+        let mut path = format!("/proc/self/fd/{}", fd.as_raw_fd()).into_bytes();
+        if !name.is_empty() {
+            path.push(b'/');
+            path.extend_from_slice(name);
+        }
+        path
     }
 }
 

@@ -8,6 +8,7 @@ mod event;
 mod host;
 mod lock;
 mod users;
+mod xattr;
 
 pub use cpu::{allowed_cpus, available_cpus, bind_to_cpus, cpu_seconds, pin_thread};
 pub use event::EventFd;
@@ -17,3 +18,4 @@ pub use host::{
 };
 pub use lock::{LockError, LockFile};
 pub use users::{group_name, group_number, own_numbers, user_name, user_number};
+pub use xattr::list_xattrs_at;
