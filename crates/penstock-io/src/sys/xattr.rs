@@ -59,6 +59,8 @@ pub fn list_xattrs_at(
 }
 
 #[cfg(test)]
+// What is skipped is told to whoever reads the test's output.
+#[allow(clippy::print_stderr)]
 mod tests {
     use super::*;
     use rustix::fs::{XattrFlags, setxattr};
