@@ -138,34 +138,29 @@ impl Comparer {
         let (parent, leaf) = place(&self.root, page, entry);
         let Some(dir) = dirs.get(&self.target, &parent)? else { return Ok((Verdict::New, None)) };
         let Some(there) = self.target.meta(&dir, &leaf)? else { return Ok((Verdict::New, None)) };
-        let verdict = self.verdict(page, entry, &dir, &leaf, &there)?;
-        if verdict == Verdict::Keep && self.touches {
+        let asks = self.update.sync || self.touches && self.update.if_exists != IfExists::Replace;
+        let same = asks && self.is_same(page, entry, &dir, &leaf, &there)?;
+        let verdict = self.verdict(entry, &there, same);
+        if verdict == Verdict::Keep && same && self.touches {
             self.refresh(page, entry, &dir, &leaf, &there)?;
         }
         Ok((verdict, Some(there)))
     }
 
-    fn verdict(
-        &self,
-        page: &Page,
-        entry: &Entry,
-        dir: &Dir,
-        leaf: &[u8],
-        there: &Meta,
-    ) -> Result<Verdict, StoreError> {
+    fn verdict(&self, entry: &Entry, there: &Meta, same: bool) -> Verdict {
         if entry.kind == EntryKind::Directory {
-            return Ok(Verdict::Replace);
+            return Verdict::Replace;
         }
-        if self.update.sync && self.is_same(page, entry, dir, leaf, there)? {
-            return Ok(Verdict::Keep);
+        if self.update.sync && same {
+            return Verdict::Keep;
         }
-        Ok(match self.update.if_exists {
+        match self.update.if_exists {
             IfExists::Replace => Verdict::Replace,
             IfExists::Skip => Verdict::Keep,
             IfExists::Newer if entry.mtime > there.mtime => Verdict::Replace,
             IfExists::Newer => Verdict::Keep,
             IfExists::Fail => Verdict::Refuse,
-        })
+        }
     }
 
     fn is_same(
@@ -204,30 +199,30 @@ impl Comparer {
         leaf: &[u8],
         there: &Meta,
     ) -> Result<(), StoreError> {
-        let link = match (entry.kind, there.kind) {
-            (EntryKind::Symlink, Kind::Symlink) => true,
-            (EntryKind::File, Kind::File) => {
-                if (there.size, there.mtime) != (entry.size, entry.mtime) {
-                    return Ok(());
-                }
-                false
-            }
-            _ => return Ok(()),
-        };
-        let wanted = self.keeper.attributes(page, entry);
-        let owner = there.owner;
+        let link = entry.kind == EntryKind::Symlink;
+        let mut wanted = self.keeper.attributes(page, entry);
+        let owner_stays = wanted.uid.is_none_or(|uid| uid == there.owner.uid)
+            && wanted.gid.is_none_or(|gid| gid == there.owner.gid);
+        // Where modes are not to be set, that which is there stays; but no program runs with the
+        // rights of another owner.
+        let left = if owner_stays { there.mode } else { there.mode & !0o6000 };
+        wanted.mode = wanted.mode.or(Some(left));
         let as_wanted = (link || wanted.mode.is_none_or(|mode| mode == there.mode))
-            && wanted.uid.is_none_or(|uid| uid == owner.uid)
-            && wanted.gid.is_none_or(|gid| gid == owner.gid)
+            && owner_stays
             && wanted.mtime.is_none_or(|mtime| mtime == there.mtime)
             && self.target.has_xattrs(dir, leaf, &wanted)?;
         if as_wanted {
             return Ok(());
         }
-        let not_set = if link {
-            self.target.set_node_attributes(dir, leaf, &wanted)?
+        let not_set = if entry.kind == EntryKind::File {
+            let file = self.target.open_written(dir, leaf)?;
+            if file.meta()?.is_none_or(|meta| meta.inode != there.inode) {
+                // Somebody has put another one there meanwhile.
+                return Ok(());
+            }
+            file.finish(&wanted, false)?
         } else {
-            self.target.open_written(dir, leaf)?.finish(&wanted, false)?
+            self.target.set_node_attributes(dir, leaf, &wanted)?
         };
         self.keeper.settle(&page.path(entry), &not_set)
     }

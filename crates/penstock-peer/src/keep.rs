@@ -93,21 +93,30 @@ impl Keeper {
             mode &= if entry.owner.uid == self.own.uid { !0 } else { !0o4000 };
             mode &= if entry.owner.gid == self.own.gid { !0 } else { !0o2000 };
         }
-        let acl = page.xattrs(entry).get(ACL_ACCESS);
-        if let Some(acl) = acl.filter(|_| !self.kept.contains(AttributeClass::Acls))
-            && let Some(group) = acl_group_bits(acl)
-        {
-            mode = mode & !0o070 | group << 3;
-        }
-        Some(mode)
+        Some(if self.kept.contains(AttributeClass::Acls) {
+            mode
+        } else {
+            without_acl(mode, page, entry)
+        })
+    }
+
+    /// What a file may be made with, so that nobody reads more of it before it has its group and
+    /// ACL: the mode, if that is to be set, and the group that it will have.
+    pub(crate) fn made_with(&self, page: &Page, entry: &Entry) -> (Option<u32>, Option<u32>) {
+        let mode = self.mode(page, entry).map(|mode| without_acl(mode, page, entry));
+        (mode, self.owner(page, entry).map(|owner| owner.gid))
+    }
+
+    fn owner(&self, page: &Page, entry: &Entry) -> Option<Owner> {
+        self.kept.contains(AttributeClass::Owner).then(|| match &self.owners {
+            None => entry.owner,
+            Some(map) => map.owner(page, entry.owner),
+        })
     }
 
     /// All that an entry gets.
     pub(crate) fn attributes<'p>(&self, page: &'p Page, entry: &Entry) -> Attributes<'p> {
-        let owner = self.kept.contains(AttributeClass::Owner).then(|| match &self.owners {
-            None => entry.owner,
-            Some(map) => map.owner(page, entry.owner),
-        });
+        let owner = self.owner(page, entry);
         Attributes {
             mode: self.mode(page, entry),
             mtime: self.preserve.times.then_some(entry.mtime),
@@ -184,6 +193,12 @@ impl Keeper {
         told.map(|((class, why), items)| NotKept { class: *class, why: *why, items: *items })
             .collect()
     }
+}
+
+/// The mode without the access ACL: the group bits are its mask, and the group itself may have less.
+fn without_acl(mode: u32, page: &Page, entry: &Entry) -> u32 {
+    let group = page.xattrs(entry).get(ACL_ACCESS).and_then(acl_group_bits);
+    group.map_or(mode, |group| mode & !0o070 | group << 3)
 }
 
 /// Whether an entry is a pipe or device, or a further name of one.

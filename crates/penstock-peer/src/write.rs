@@ -477,8 +477,8 @@ impl PieceWriter {
             let target = &self.tree.target;
             let dir = self.dirs.get(sys::boottime_now(), &parent, |path| target.make_dirs(path))?;
             let name = self.tree.temporary(page, index, item.generation);
-            let mode = self.tree.keeper.mode(&page.page, entry);
-            let made = target.create_whole(&dir, &name, mode);
+            let (mode, gid) = self.tree.keeper.made_with(&page.page, entry);
+            let made = target.create_whole(&dir, &name, mode, gid);
             if made.is_err() {
                 self.dirs.forget(&parent);
             }

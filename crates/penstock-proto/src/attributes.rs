@@ -129,11 +129,15 @@ pub fn class_of(name: &[u8]) -> Option<AttributeClass> {
     if NEVER_CARRIED.iter().any(is) {
         return None;
     }
-    match name.split(|&byte| byte == b'.').next() {
-        _ if name == ACL_ACCESS || name == ACL_DEFAULT => Some(AttributeClass::Acls),
-        Some(b"user") => Some(AttributeClass::UserXattrs),
-        Some(b"trusted") => Some(AttributeClass::TrustedXattrs),
-        Some(b"security") => Some(AttributeClass::SecurityXattrs),
+    if name == ACL_ACCESS || name == ACL_DEFAULT {
+        return Some(AttributeClass::Acls);
+    }
+    // A prefix alone is no name, and what Linux says of it sounds as if it had none of the class.
+    let at = name.iter().position(|&byte| byte == b'.').filter(|at| at + 1 < name.len())?;
+    match &name[..at] {
+        b"user" => Some(AttributeClass::UserXattrs),
+        b"trusted" => Some(AttributeClass::TrustedXattrs),
+        b"security" => Some(AttributeClass::SecurityXattrs),
         _ => None,
     }
 }
@@ -275,6 +279,9 @@ mod tests {
             (b"system.nfs4_acl", None),
             (b"btrfs.compression", None),
             (b"userx.a", None),
+            (b"user", None),
+            (b"user.", None),
+            (b"security", None),
         ] {
             assert_eq!(class_of(name), class, "{}", crate::name::escape(name));
         }

@@ -14,7 +14,7 @@ use std::time::{Duration, SystemTime};
 use common_crash::sites::pair;
 use common_crash::{
     Copy, Ended, Run, Slowly, assert_no_leftovers, assert_same, figure, files_below, make_files,
-    rng, scratch,
+    rng, scratch, tool,
 };
 use rand::RngExt as _;
 
@@ -220,4 +220,30 @@ fn sites_sync_too() {
     let refused = sync(&["--sync", "--if-exists", "fail"]).expect(3);
     assert_eq!(refused.figure("errors"), 1, "{}", refused.last);
     drop(a);
+}
+
+/// Promise: a pipe that stays gets the mode of the source's; what `--if-exists skip` leaves though
+/// it is another thing gets nothing of it.
+#[test]
+fn what_stays_gets_attributes_only_if_it_is_the_same() {
+    let base = scratch();
+    let (source, target) = (base.path().join("src"), base.path().join("dst"));
+    fs::create_dir(&source).unwrap();
+    tool("mkfifo", &[&"-m", &"0600", &source.join("pipe")]);
+    symlink("one", source.join("link")).unwrap();
+    let copy = Copy::new(base.path());
+    copy_with(&copy, &source, &target, &[]).expect(0);
+    tool("chmod", &[&"0622", &source.join("pipe")]);
+    copy_with(&copy, &source, &target, &["--sync"]).expect(0);
+    let pipe = fs::metadata(target.join("pipe")).unwrap();
+    assert_eq!(pipe.mode() & 0o777, 0o622, "the source's mode");
+
+    fs::remove_file(source.join("link")).unwrap();
+    symlink("two", source.join("link")).unwrap();
+    tool("touch", &[&"-h", &"-d", &"2001-01-01", &source.join("link")]);
+    let before = fs::symlink_metadata(target.join("link")).unwrap();
+    copy_with(&copy, &source, &target, &["--sync", "--if-exists", "skip"]).expect(0);
+    let after = fs::symlink_metadata(target.join("link")).unwrap();
+    assert_eq!(fs::read_link(target.join("link")).unwrap(), Path::new("one"));
+    assert_eq!((after.mtime(), after.ctime_nsec()), (before.mtime(), before.ctime_nsec()));
 }

@@ -85,7 +85,9 @@ pub fn receipt_body(
 pub fn write_receipt(path: &Path, receipt: &Receipt) -> Result<(), Problem> {
     let mut text = serde_json::to_vec_pretty(receipt).map_err(|error| cannot_write(&error))?;
     text.push(b'\n');
-    let temporary = path.with_extension("new");
+    // Not a name that somebody else would have given to a file of his beside it.
+    let mut temporary = path.as_os_str().to_owned();
+    temporary.push(".penstock-new");
     let write = || -> std::io::Result<()> {
         if let Some(parent) = path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
             fs::create_dir_all(parent)?;

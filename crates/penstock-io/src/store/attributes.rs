@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use penstock_proto::attributes::{
-    ACL_ACCESS, AttributeClass, ClassSet, Owner, Xattrs, class_of, encode_xattrs,
+    ACL_ACCESS, AttributeClass, ClassSet, Owner, Xattrs, acl_group_bits, class_of, encode_xattrs,
 };
 use penstock_proto::name;
 use penstock_proto::units::FileTime;
@@ -25,14 +25,14 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
-use super::check_item_name;
 use super::dir::Dir;
 use super::durability::Mount;
 use super::error::StoreError;
 use super::mode;
-use super::posix::PosixStore;
+use super::posix::{PosixStore, wrong_kind};
 use super::sandbox::open_component;
 use super::write::modified_at;
+use super::{Kind, check_item_name};
 use crate::sys::list_xattrs_at;
 
 /// First guess at the bytes of a list of names, or of a value.
@@ -153,15 +153,14 @@ impl Node<'_> {
         let mut not_set = NotSet::default();
         self.set_owner(wanted, &mut not_set)?;
         if self.kind != NodeKind::Symlink {
+            if !self.existed && self.inherits && wanted.wants(AttributeClass::Acls) {
+                // Before the mode, whose group bits would let in all whom this ACL names.
+                let _ = self.remove_xattr(ACL_ACCESS);
+            }
             self.set_mode(wanted, &mut not_set)?;
         }
         if self.existed {
             self.remove_others(wanted, &mut not_set);
-        } else if self.inherits && wanted.wants(AttributeClass::Acls) {
-            let kept = wanted.xattrs.get(ACL_ACCESS).is_some();
-            if !kept && self.kind != NodeKind::Symlink {
-                let _ = self.remove_xattr(ACL_ACCESS);
-            }
         }
         for (name, value) in wanted.xattrs {
             let Some(class) = class_of(name).filter(|class| wanted.wants(*class)) else { continue };
@@ -185,14 +184,13 @@ impl Node<'_> {
             match self.chown(Some(uid), gid) {
                 Ok(()) => {
                     self.owner = Owner { uid, gid: gid.unwrap_or(self.owner.gid) };
-                    self.mode = self.mode.map(|mode| mode & !(SETUID | SETGID));
+                    self.forget_special_mode();
                     return Ok(());
                 }
+                // What was there before may be immutable (chattr(1)): that is its own affair.
+                Err(errno @ Errno::PERM) if self.existed => not_set.add(class, errno),
                 Err(errno @ (Errno::PERM | Errno::OPNOTSUPP | Errno::NOSYS)) => {
-                    if let Some(mount) = self.mount {
-                        mount.refusals().note(class, errno);
-                    }
-                    not_set.add(class, errno);
+                    self.note(class, errno, not_set);
                 }
                 Err(Errno::INVAL) => not_set.add(class, Errno::INVAL),
                 Err(errno) => return Err(errno),
@@ -208,8 +206,9 @@ impl Node<'_> {
         match self.chown(None, Some(gid)) {
             Ok(()) => {
                 self.owner.gid = gid;
-                self.mode = self.mode.map(|mode| mode & !(SETUID | SETGID));
+                self.forget_special_mode();
             }
+            Err(errno @ Errno::PERM) if self.existed => not_set.add(class, errno),
             Err(errno @ (Errno::PERM | Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL)) => {
                 if let Some(mount) = self.mount {
                     mount.refusals().note_group(gid);
@@ -219,6 +218,11 @@ impl Node<'_> {
             Err(errno) => return Err(errno),
         }
         Ok(())
+    }
+
+    /// After a chown(2) nobody knows these bits: a file may have lost them, a directory has not.
+    fn forget_special_mode(&mut self) {
+        self.mode = self.mode.filter(|mode| mode & (SETUID | SETGID) == 0);
     }
 
     fn chown(&self, uid: Option<u32>, gid: Option<u32>) -> Result<(), Errno> {
@@ -248,6 +252,14 @@ impl Node<'_> {
             if mode != before {
                 not_set.add(AttributeClass::SpecialMode, Errno::PERM);
             }
+        }
+        // With an ACL the group bits are its mask. Until it is set, and where it cannot be, the
+        // group gets what the ACL gives to it.
+        let acl = wanted.xattrs.get(ACL_ACCESS);
+        if let Some(group) =
+            acl.filter(|_| wanted.wants(AttributeClass::Acls)).and_then(acl_group_bits)
+        {
+            mode = mode & !0o070 | group << 3;
         }
         if self.mode == Some(mode) { Ok(()) } else { self.chmod(mode) }
     }
@@ -283,9 +295,15 @@ impl Node<'_> {
         };
         match outcome {
             Ok(()) => return Ok(()),
-            // A pipe or a link takes no user attributes anywhere: that says nothing of the mount.
-            Err(errno @ Errno::OPNOTSUPP) if !self.path_only => self.note(class, errno, not_set),
-            Err(errno @ Errno::PERM) if class == AttributeClass::TrustedXattrs => {
+            // A pipe or a link takes no user attributes anywhere, and an ACL of another version
+            // none at all: that says nothing of the mount.
+            Err(errno @ Errno::OPNOTSUPP)
+                if !self.path_only
+                    && (class != AttributeClass::Acls || acl_group_bits(value).is_some()) =>
+            {
+                self.note(class, errno, not_set);
+            }
+            Err(errno @ Errno::PERM) if class == AttributeClass::TrustedXattrs && !self.existed => {
                 self.note(class, errno, not_set);
             }
             // The inode has no room for it, or the value is not for this file system.
@@ -441,7 +459,7 @@ impl PosixStore {
     /// name, what it is to have. Then publish it.
     ///
     /// # Errors
-    /// `BadPath`; `ReadOnly`; `Io`.
+    /// `BadPath`; `ReadOnly`; `WrongKind` if a file or directory is there; `Io`.
     pub fn set_node_attributes(
         &self,
         dir: &Dir,
@@ -455,6 +473,9 @@ impl PosixStore {
         let told = fstat(&fd).map_err(failed)?;
         let kind = match rustix::fs::FileType::from_raw_mode(told.st_mode) {
             rustix::fs::FileType::Symlink => NodeKind::Symlink,
+            // Somebody has put another thing there: what a link may have is not for it.
+            rustix::fs::FileType::RegularFile => return Err(wrong_kind(dir, name, Kind::File)),
+            rustix::fs::FileType::Directory => return Err(wrong_kind(dir, name, Kind::Directory)),
             _ => NodeKind::Other,
         };
         let mut node = Node {

@@ -133,7 +133,7 @@ pub(super) fn check_target(target: &Target, keeps: bool) {
     }
     for bad in [&b".."[..], b"x/y", b"", b".", b"a\0b"] {
         assert!(target.create_temporary(&dir, bad, LeftOver::Replace).is_err());
-        assert!(target.create_whole(&dir, bad, Some(0o644)).is_err());
+        assert!(target.create_whole(&dir, bad, Some(0o644), None).is_err());
         assert!(target.publish(&dir, b".pst-1", bad, true).is_err());
     }
     for bad in [&b"../x"[..], b"/x", b"x//y", b".penstock/x"] {

@@ -75,6 +75,12 @@ impl Dir {
         })
     }
 
+    /// The group of new files here, once one was made.
+    pub(super) fn gives_group(&self) -> Option<u32> {
+        let known = self.0.handle.as_ref().and_then(|handle| handle.gives_owner.get());
+        known.map(|owner| owner.gid)
+    }
+
     /// The owner of `made`, a file that was made here and not touched since: asked of the first
     /// one, as setgid directories, mount options and servers have a say in it.
     pub(super) fn owner_given(&self, made: BorrowedFd<'_>) -> Result<Owner, Errno> {

@@ -138,9 +138,10 @@ impl Target {
         dir: &Dir,
         name: &[u8],
         mode: Option<u32>,
+        gid: Option<u32>,
     ) -> Result<WriteFile, StoreError> {
         match self {
-            Self::Posix(store) => store.create_whole(dir, name, mode),
+            Self::Posix(store) => store.create_whole(dir, name, mode, gid),
             Self::Null => null_file(dir, name),
         }
     }

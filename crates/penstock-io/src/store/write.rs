@@ -109,7 +109,8 @@ impl PosixStore {
     /// alone writes and finishes with `mode`, or, if that is `None`, with the mode that the system
     /// gives to a new file. Where that is exact, the file has that mode from the
     /// start, which saves a call for each file: nobody may read more of it than when it is
-    /// finished, and this handle writes to it whatever its mode.
+    /// finished, and this handle writes to it whatever its mode. If it is to get the group `gid`
+    /// then, that is so only where it has that group at once, or its group may do what all may.
     ///
     /// # Errors
     /// Those of [`PosixStore::create_temporary`].
@@ -118,7 +119,12 @@ impl PosixStore {
         dir: &Dir,
         name: &[u8],
         mode: Option<u32>,
+        gid: Option<u32>,
     ) -> Result<WriteFile, StoreError> {
+        let groups_differ = mode.is_some_and(|mode| (mode >> 3) & 7 != mode & 7);
+        if groups_differ && gid.is_some() && dir.gives_group() != gid {
+            return self.create(dir, name, LeftOver::Replace, Some(TEMPORARY_MODE));
+        }
         self.create(dir, name, LeftOver::Replace, mode)
     }
 

@@ -13,7 +13,7 @@ use penstock_peer::verify::{Hashed, hash_tree};
 use penstock_proto::name;
 use penstock_proto::units::format_bytes;
 
-use super::{Signed, check_signature};
+use super::{Signed, check_signature, json};
 use crate::exit::{self, ExitCode, Failure};
 
 /// Arguments of `penstock receipt check`.
@@ -107,7 +107,7 @@ fn read(path: &Path) -> anyhow::Result<Read> {
         return Ok(Err("it is too long".to_owned()));
     }
     let text = fs::read(path).map_err(failed)?;
-    let value: serde_json::Value = match serde_json::from_slice(&text) {
+    let value = match json::read(&text) {
         Ok(value) => value,
         Err(error) => return Ok(Err(format!("it is not JSON: {error}"))),
     };

@@ -2,6 +2,7 @@
 //! daemon nor a network.
 
 mod check;
+mod json;
 
 use std::path::Path;
 
@@ -23,6 +24,8 @@ pub(crate) use check::CheckArgs;
 
 /// File of the key, in a site's trust directory and in a user's state directory.
 pub(crate) const KEY_FILE: &str = "receipt.key";
+/// The site of a user's own copies.
+const USER_SITE: &str = "local";
 
 /// Receipts: checks what they say, without a daemon or a network
 #[derive(clap::Args)]
@@ -81,7 +84,7 @@ impl Signer {
     pub(crate) fn of_user(state_home: &Path) -> anyhow::Result<Self> {
         let key = ReceiptKey::load_or_create(&state_home.join(KEY_FILE))?;
         let (authority, certification) = (String::new(), String::new());
-        Ok(Self { key, site: "local".parse()?, authority, certification })
+        Ok(Self { key, site: USER_SITE.parse()?, authority, certification })
     }
 }
 
@@ -138,6 +141,9 @@ pub(crate) fn check_signature(
         return Err("it does not fit what is signed: something was altered".to_owned());
     }
     if signature.authority.is_empty() && signature.certification.is_empty() {
+        if signature.site.as_str() != USER_SITE {
+            return Err("no authority certifies its key".to_owned());
+        }
         return Ok(Signed { authority: None });
     }
     let authority = data_encoding::BASE64

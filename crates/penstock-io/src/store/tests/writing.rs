@@ -130,7 +130,7 @@ fn a_read_only_store_refuses_every_change() {
     let refusals = [
         store.make_dirs(b"d").err(),
         store.create_temporary(root, b".pst-1", LeftOver::Replace).err(),
-        store.create_whole(root, b".pst-1", Some(0o644)).err(),
+        store.create_whole(root, b".pst-1", Some(0o644), None).err(),
         store.open_temporary(root, b"file").err(),
         store.make_symlink(root, b".pst-1", b"x").err(),
         store
