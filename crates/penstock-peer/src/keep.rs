@@ -195,7 +195,7 @@ impl Keeper {
     }
 }
 
-/// The mode without the access ACL: the group bits are its mask, and the group itself may have less.
+/// The mode without the access ACL: its group bits are the ACL's mask, the group may have less.
 fn without_acl(mode: u32, page: &Page, entry: &Entry) -> u32 {
     let group = page.xattrs(entry).get(ACL_ACCESS).and_then(acl_group_bits);
     group.map_or(mode, |group| mode & !0o070 | group << 3)

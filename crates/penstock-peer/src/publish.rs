@@ -10,6 +10,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use penstock_api::task::{Report, TaskPage, Work};
+use penstock_api::update::IfExists;
 use penstock_engine::epoch::{EpochAction, Publication};
 use penstock_engine::slice::{Piece, travels_whole};
 use penstock_io::store::{Dir, DirCache, Kind, Meta, ReadFile, StoreError, Target};
@@ -626,7 +627,8 @@ impl Publisher<'_> {
         let of = of.map_err(LinkError::of_primary)?;
         let there = tree.target.meta(&of, primary)?.ok_or(LinkError::NoPrimary)?;
         let keeper = &tree.keeper;
-        let same = !keeper.sets_times() || there.mtime == entry.mtime;
+        let same = there.mtime == entry.mtime
+            || (!keeper.sets_times() && self.replaces_primary(page, entry));
         let same = same && (there.kind != Kind::File || there.size == entry.size);
         if there.kind == Kind::Directory || !same {
             return Err(LinkError::NoPrimary);
@@ -648,6 +650,19 @@ impl Publisher<'_> {
         published?;
         removed?;
         Ok(())
+    }
+
+    /// Whether the first name of a hard link is moved in any case. Where times are not set, none
+    /// tells it from an older file of its size that was left there (promise (c)).
+    fn replaces_primary(&self, page: &TaskPage, entry: &Entry) -> bool {
+        let (parent, leaf) = name::split(page.page.link(entry)).unwrap_or_default();
+        let first = page.page.entries().iter().position(|other| {
+            page.page.name(other) == leaf && page.page.directory(other) == parent
+        });
+        match first {
+            Some(index) => !page.left.contains(index as u32),
+            None => self.shared.spec.update.if_exists == IfExists::Replace,
+        }
     }
 
     fn link_failure(&self, entry: u32, error: LinkError) -> Option<EntryFailure> {

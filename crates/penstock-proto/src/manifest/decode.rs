@@ -121,7 +121,7 @@ fn decode_entry(
     if mode > 0o7777 {
         return Err(DecodeError::Invalid("mode"));
     }
-    let owner = Owner { uid: input.u32("uid")?, gid: input.u32("gid")? };
+    let owner = decode_owner(input)?;
     let size = input.u64("size")?;
     if size > i64::MAX as u64 || (!file && !hard_link && size != 0) {
         return Err(DecodeError::Invalid("size"));
@@ -162,6 +162,15 @@ fn decode_entry(
         xattrs,
     });
     Ok(())
+}
+
+fn decode_owner(input: &mut Reader<'_>) -> Result<Owner, DecodeError> {
+    let owner = Owner { uid: input.u32("uid")?, gid: input.u32("gid")? };
+    // To chown(2) that number means "as it is".
+    if owner.uid == u32::MAX || owner.gid == u32::MAX {
+        return Err(DecodeError::Invalid("owner"));
+    }
+    Ok(owner)
 }
 
 fn decode_kind(input: &mut Reader<'_>) -> Result<EntryKind, DecodeError> {

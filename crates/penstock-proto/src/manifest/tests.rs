@@ -118,3 +118,14 @@ fn c5_a_hard_link_out_of_the_root_is_refused() {
     let bytes = builder.seal().encode();
     assert_eq!(Page::decode(&bytes), Err(DecodeError::Invalid("attribute twice")));
 }
+
+/// D7: the number that chown(2) takes for "no change" is no owner: it would leave ours.
+#[test]
+fn d7_an_owner_that_is_none_is_refused() {
+    for owner in [Owner { uid: u32::MAX, gid: 0 }, Owner { uid: 0, gid: u32::MAX }] {
+        let mut builder = PageBuilder::new(TransferId([3; 16]), 0, Slicing::default());
+        builder.push(b"", &EntryDraft { owner, ..draft(b"a", EntryKind::File, 0) });
+        let bytes = builder.seal().encode();
+        assert_eq!(Page::decode(&bytes), Err(DecodeError::Invalid("owner")));
+    }
+}
