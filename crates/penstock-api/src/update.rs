@@ -5,17 +5,6 @@ use serde::{Deserialize, Serialize};
 
 use crate::transfer::PathText;
 
-/// When a file at the target counts as the same as the source's.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Compare {
-    /// Same size and same time of last modification, to the nanosecond.
-    #[default]
-    SizeTime,
-    /// Same size and same digest: both sides read and hash every file that has the same size.
-    Digest,
-}
-
 /// What happens to an item whose name is taken at the target by something that is not the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -35,10 +24,9 @@ pub enum IfExists {
 #[derive(Clone, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct UpdateOptions {
-    /// Leave what is the same as at the source.
+    /// Leave what is the same as at the source: files of the same size and the same time of last
+    /// modification, to the nanosecond, and links with the same text.
     pub sync: bool,
-    /// When it is the same.
-    pub compare: Compare,
     /// What happens where it is not.
     pub if_exists: IfExists,
     /// Delete at the target what is not at the source, once everything else is done (C3).

@@ -64,7 +64,6 @@ impl UpdateArgs {
                 IfExistsArg::Newer => IfExists::Newer,
                 IfExistsArg::Fail => IfExists::Fail,
             },
-            ..UpdateOptions::default()
         };
         options.check(partial).map_err(|why| Failure::new(ExitCode::Usage, why))?;
         Ok(options)
