@@ -364,9 +364,9 @@ impl PosixStore {
     /// # Errors
     /// `BadPath`; `Io`.
     /// # Sources
-    /// xattr(7); listxattrat since Linux 6.13, before that proc_pid_fd(5): a descriptor's path leads
-    /// to what it is open on, so that only the last component is looked up, and `l*xattr` do not
-    /// follow that.
+    /// xattr(7); listxattrat since Linux 6.13. Before that proc_pid_fd(5): a descriptor's path
+    /// leads to what it is open on, so that only the last component is looked up, and `l*xattr` do
+    /// not follow that.
     pub fn xattrs(
         &self,
         dir: &Dir,
