@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::{Mutex, PoisonError};
 
 use penstock_api::preserve::{NotKept, NotKeptWhy, OwnerRule, Preserve};
+use penstock_api::problem::{Exit, Problem};
 use penstock_io::store::{Attributes, NotSet, StoreError};
 use penstock_io::sys;
 use penstock_proto::attributes::{
@@ -260,6 +261,24 @@ impl Mapping {
     }
 }
 
+/// Checks that each rule leads to an owner that is known here: one that does not would hand its
+/// files to whoever has the source's number, which may be root.
+///
+/// # Errors
+/// Names the first rule that does not.
+pub(crate) fn check_rules(rules: &[OwnerRule]) -> Result<(), Problem> {
+    let is_known = |rule: &&OwnerRule| {
+        let name = rule.to.as_bytes();
+        let number = if rule.group { sys::group_number(name) } else { sys::user_number(name) };
+        rule.to.parse::<u32>().is_ok() || number.is_some()
+    };
+    let Some(rule) = rules.iter().find(|rule| !is_known(rule)) else { return Ok(()) };
+    let kind = if rule.group { "group" } else { "user" };
+    let title = format!("--owner-map: the target's host knows no {kind} `{}`", rule.to);
+    Err(Problem::new(Exit::Usage, "owner-map", title)
+        .hint("name an account that is there, or give its number"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -271,6 +290,21 @@ mod tests {
         let mut builder = PageBuilder::new(TransferId([1; 16]), 0, Slicing::default());
         builder.push(b"", draft);
         builder.seal()
+    }
+
+    /// D7: a rule of the owner map that leads to nobody is refused, rather than passed over: the
+    /// source's number, which then counted, may be root's.
+    #[test]
+    fn d7_a_rule_that_leads_to_nobody_is_refused() {
+        let rule = |group, to: &str| OwnerRule { group, from: "*".to_owned(), to: to.to_owned() };
+        assert!(
+            check_rules(&[rule(false, "root"), rule(true, "root"), rule(false, "4321")]).is_ok()
+        );
+        for group in [false, true] {
+            let problem = check_rules(&[rule(group, "no-such-account")]).unwrap_err();
+            assert_eq!(problem.exit, Exit::Usage);
+            assert!(problem.to_string().contains("no-such-account"), "{problem}");
+        }
     }
 
     /// D7: from another site nothing comes in that could make its sender root here, unless the

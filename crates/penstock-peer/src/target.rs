@@ -28,6 +28,7 @@ use penstock_proto::name;
 use penstock_proto::slicing::STRIDE_BYTES_MAX;
 
 use crate::compare::Comparer;
+use crate::keep::check_rules;
 use crate::prove::Prover;
 use crate::read::place;
 use crate::stores::{Stores, chain, store_offline};
@@ -234,6 +235,7 @@ impl TargetPeer for TargetService {
     }
 
     fn prepare(&self, spec: &TaskSpec) -> Result<TaskStart, Problem> {
+        check_rules(&spec.preserve.owner_map)?;
         let identity = self.identify(spec)?;
         let target = self.stores.target(&spec.store)?;
         let fail = |error| store_offline(&spec.store, chain(&error));
