@@ -3,7 +3,7 @@
 //!
 //! A leaf is the BLAKE3 of a file's line in the digest list. The leaves are sorted, and the root is
 //! the BLAKE3 of all of them behind each other, which is itself a binary tree. Up to
-//! [`LEAVES_MAX`] leaves are sorted in memory; more go to files of 32 bytes a leaf that have no
+//! `LEAVES_MAX` leaves are sorted in memory; more go to files of 32 bytes a leaf that have no
 //! name, and are merged at the end.
 
 use std::cmp::Reverse;
