@@ -9,6 +9,8 @@
 //! Deleting goes by the list that finding has made: files, then directories from the deepest up,
 //! each looked at once more before it goes (B4, C3).
 
+mod line;
+
 use std::collections::{BTreeMap, HashSet};
 use std::fs::{self, File};
 use std::io::{self, BufRead as _, BufReader, BufWriter, Read as _, Write as _};
@@ -16,19 +18,20 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 
-use penstock_api::delete::{DeleteOrder, Surplus, SurplusKind, SurplusQuery, stamp};
+use penstock_api::delete::{DeleteOrder, SurplusQuery};
 use penstock_api::problem::{Exit, Problem};
 use penstock_api::task::TaskSpec;
-use penstock_api::transfer::{FailedItem, PathText};
+use penstock_api::transfer::FailedItem;
 use penstock_io::store::{
-    DirCache, Kind, ListBuffer, Meta, Removal, StoreError, Target, is_temporary_name,
+    DirCache, Kind, ListBuffer, Removal, StoreError, Target, is_temporary_name,
 };
 use penstock_io::sys;
 use penstock_proto::name;
-use penstock_proto::units::FileTime;
 
 use crate::stores::chain;
 use crate::task::{full_problem, is_of_store};
+
+use line::{Surplus, SurplusKind, read_line};
 
 /// Hashes of paths that are kept in memory at a time: some 48 MiB.
 const HASHES_MAX: u64 = 1 << 20;
@@ -235,13 +238,6 @@ fn join(known: &Path, there: &Path, list: &mut List) -> Result<(), Problem> {
     Ok(())
 }
 
-fn read_line(line: &str, path: &Path) -> Result<Surplus, Problem> {
-    serde_json::from_str(line).map_err(|cause| {
-        let title = format!("`{}` is damaged", path.display());
-        Problem::new(Exit::Fatal, "journal", title).because(cause)
-    })
-}
-
 /// A walk of everything below the data set's root at the target.
 struct Walk<'a> {
     target: &'a Target,
@@ -298,53 +294,11 @@ impl Walk<'_> {
             if meta.kind == Kind::Directory {
                 stack.push(path.clone());
             }
-            outcome = visit(surplus_of(path, &meta));
+            outcome = visit(Surplus::of(path, &meta));
             if outcome.is_err() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         });
         outcome?;
         listed.map_err(|error| failed(&error))
-    }
-}
-
-fn surplus_of(path: Vec<u8>, meta: &Meta) -> Surplus {
-    Surplus {
-        path: PathText(path),
-        kind: match meta.kind {
-            Kind::File => SurplusKind::File,
-            Kind::Directory => SurplusKind::Directory,
-            Kind::Symlink => SurplusKind::Symlink,
-            Kind::Fifo => SurplusKind::Fifo,
-            Kind::CharDevice => SurplusKind::CharDevice,
-            Kind::BlockDevice => SurplusKind::BlockDevice,
-            Kind::Other => SurplusKind::Other,
-        },
-        size: meta.size,
-        inode: meta.inode,
-        ctime: stamp(meta.ctime),
-        mtime: stamp(meta.mtime),
-        links: meta.links,
-    }
-}
-
-/// As much of what was seen as decides whether it is still the same.
-fn seen_of(surplus: &Surplus, like: &Meta) -> Meta {
-    let time = |(seconds, nanoseconds): (i64, u32)| FileTime { seconds, nanoseconds };
-    Meta {
-        kind: match surplus.kind {
-            SurplusKind::File => Kind::File,
-            SurplusKind::Directory => Kind::Directory,
-            SurplusKind::Symlink => Kind::Symlink,
-            SurplusKind::Fifo => Kind::Fifo,
-            SurplusKind::CharDevice => Kind::CharDevice,
-            SurplusKind::BlockDevice => Kind::BlockDevice,
-            SurplusKind::Other => Kind::Other,
-        },
-        size: surplus.size,
-        inode: surplus.inode,
-        ctime: time(surplus.ctime),
-        mtime: time(surplus.mtime),
-        links: surplus.links,
-        ..*like
     }
 }
 
@@ -412,7 +366,7 @@ impl Remover<'_> {
             Err(error) => return Err(error),
         };
         let Some(now) = target.meta(&dir, leaf)? else { return Ok(Removal::Vanished) };
-        let seen = seen_of(surplus, &now);
+        let seen = surplus.seen(&now);
         let Some(backup) = &self.spec.update.backup_dir else {
             return target.remove_seen(&dir, leaf, &seen);
         };

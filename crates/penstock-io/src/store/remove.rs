@@ -1,7 +1,7 @@
-//! Removing what was looked at before, and nothing that took its place meanwhile (B4, C3, C6).
+//! Removing what was looked at before, and nothing that took its place meanwhile (B4, C3).
 
 use penstock_proto::name;
-use rustix::fs::{AtFlags, RenameFlags, linkat, renameat, renameat_with, unlinkat};
+use rustix::fs::{AtFlags, linkat, renameat, unlinkat};
 use rustix::io::Errno;
 
 use super::dir::Dir;
@@ -126,46 +126,6 @@ impl PosixStore {
             Err(errno) => Err(dir.error("keep", name, errno)),
         }
     }
-
-    /// Removes a file or link of a source once its copy is durable (C6): it is renamed to
-    /// `aside`, one of our temporary names, in its directory; only there, where nobody else
-    /// replaces it, `is_same` looks at it; then it is unlinked, or gets its name back, unless that
-    /// is taken meanwhile: then it stays under `aside`, and that is an error.
-    ///
-    /// # Errors
-    /// `BadPath`; `ReadOnly`; `Exists`; `Io`.
-    pub fn take_away(
-        &self,
-        dir: &Dir,
-        name: &[u8],
-        aside: &[u8],
-        is_same: impl FnOnce(&Meta) -> bool,
-    ) -> Result<Removal, StoreError> {
-        check_item_name(dir, name)?;
-        check_item_name(dir, aside)?;
-        self.check_writable("remove", &name::join(dir.path(), name))?;
-        let fd = dir.fd()?;
-        match renameat(fd, name, fd, aside) {
-            Ok(()) => {}
-            // An earlier attempt may have ended between its two steps.
-            Err(Errno::NOENT) => {}
-            Err(errno) => return Err(dir.error("move away", name, errno)),
-        }
-        let Some(there) = self.stat_if_exists(dir, aside)? else { return Ok(Removal::Vanished) };
-        if there.kind != Kind::Directory && is_same(&there) {
-            return match unlinkat(fd, aside, AtFlags::empty()) {
-                Ok(()) => Ok(Removal::Done),
-                Err(errno) => Err(dir.error("remove", name, errno)),
-            };
-        }
-        match renameat_with(fd, aside, fd, name, RenameFlags::NOREPLACE) {
-            Ok(()) => Ok(Removal::Changed),
-            Err(Errno::EXIST) => {
-                Err(StoreError::Exists { path: name::escape(&name::join(dir.path(), name)) })
-            }
-            Err(errno) => Err(dir.error("give back its name to", name, errno)),
-        }
-    }
 }
 
 impl Target {
@@ -258,26 +218,5 @@ mod tests {
         fs::write(path(".pst-other"), "").unwrap();
         let seen = store.stat(&dir, b".pst-other").unwrap();
         assert!(store.remove_seen(&dir, b".pst-other", &seen).is_err(), "never ours to delete");
-    }
-
-    /// C6: a source that was replaced after it was copied gets its name back, whole.
-    #[test]
-    fn c6_a_replaced_source_gets_its_name_back() {
-        let (root, store) = store();
-        let dir = store.root().clone();
-        let path = |name: &str| root.path().join(name);
-        fs::write(path("a"), "copied").unwrap();
-        let copied = store.stat(&dir, b"a").unwrap();
-        fs::write(path("b"), "another").unwrap();
-        fs::rename(path("b"), path("a")).unwrap();
-        let same = |meta: &Meta| meta.inode == copied.inode;
-        let taken = store.take_away(&dir, b"a", b".pst-aside", same).unwrap();
-        assert_eq!(taken, Removal::Changed);
-        assert_eq!(fs::read(path("a")).unwrap(), b"another");
-        let taken = store.take_away(&dir, b"a", b".pst-aside", |_| true).unwrap();
-        assert_eq!(taken, Removal::Done);
-        assert!(!path("a").exists() && !path(".pst-aside").exists());
-        let taken = store.take_away(&dir, b"a", b".pst-aside", |_| true).unwrap();
-        assert_eq!(taken, Removal::Vanished);
     }
 }
