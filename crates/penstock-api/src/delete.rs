@@ -25,6 +25,9 @@ pub struct SurplusQuery<'a> {
 pub struct DeleteOrder<'a> {
     /// The list that [`crate::task::TargetPeer::find_surplus`] has made.
     pub list: &'a Path,
+    /// Delete only what is in the way of the data set: what is a directory where that has
+    /// something else, with all that is in it, or something else where that has a directory.
+    pub only_in_the_way: bool,
     /// Counts what is deleted.
     pub deleted: &'a AtomicU64,
     /// Set when it is to end early.

@@ -38,6 +38,9 @@ pub(crate) enum Verdict {
     Keep,
     /// It stays, and has failed.
     Refuse,
+    /// It cannot be made before what is in its way is taken away: a directory of its name, or
+    /// something else where a directory has to be.
+    Blocked,
 }
 
 /// What a comparison needs to know.
@@ -70,16 +73,18 @@ impl Comparer {
     pub(crate) fn compare(&self, page: &Page) -> Result<Comparison, Problem> {
         let mut kept = Vec::new();
         let mut failed: Vec<EntryFailure> = Vec::new();
-        let mut existed = 0;
+        let (mut existed, mut in_the_way) = (0, 0);
         for (index, (verdict, there)) in self.verdicts(page)?.into_iter().enumerate() {
-            existed += u32::from(there.is_some());
+            // What is in the way counts among what would go, not among what stays.
+            existed += u32::from(there.is_some() && verdict != Verdict::Blocked);
             match verdict {
                 Verdict::Keep => kept.push(index as u32),
                 Verdict::Refuse => failed.push(refused(index as u32)),
+                Verdict::Blocked => in_the_way += 1,
                 Verdict::New | Verdict::Replace => {}
             }
         }
-        Ok(Comparison { kept: kept.into_iter().collect(), failed, existed })
+        Ok(Comparison { kept: kept.into_iter().collect(), failed, existed, in_the_way })
     }
 
     /// The verdict of every entry, and what is there.
@@ -113,7 +118,7 @@ impl Comparer {
         page: &Page,
         range: Range<usize>,
     ) -> Result<Vec<(Verdict, Option<Meta>)>, Problem> {
-        let mut dirs = Dirs { cache: DirCache::default(), absent: None };
+        let mut dirs = Dirs { cache: DirCache::default(), missing: None };
         let entries = &page.entries()[range];
         entries
             .iter()
@@ -136,7 +141,11 @@ impl Comparer {
         dirs: &mut Dirs,
     ) -> Result<(Verdict, Option<Meta>), StoreError> {
         let (parent, leaf) = place(&self.root, page, entry);
-        let Some(dir) = dirs.get(&self.target, &parent)? else { return Ok((Verdict::New, None)) };
+        let dir = match dirs.get(&self.target, &parent)? {
+            Place::Directory(dir) => dir,
+            Place::Absent => return Ok((Verdict::New, None)),
+            Place::Blocked => return Ok((Verdict::Blocked, None)),
+        };
         let Some(there) = self.target.meta(&dir, &leaf)? else { return Ok((Verdict::New, None)) };
         let asks = self.update.sync || self.touches && self.update.if_exists != IfExists::Replace;
         let same = asks && self.is_same(page, entry, &dir, &leaf, &there)?;
@@ -149,15 +158,22 @@ impl Comparer {
 
     fn verdict(&self, entry: &Entry, there: &Meta, same: bool) -> Verdict {
         if entry.kind == EntryKind::Directory {
-            return Verdict::Replace;
+            // What may not be replaced by a file may not be replaced by a directory.
+            let free = there.kind == Kind::Directory
+                || matches!(self.update.if_exists, IfExists::Skip | IfExists::Fail);
+            return if free { Verdict::Replace } else { Verdict::Blocked };
         }
         if self.update.sync && same {
             return Verdict::Keep;
         }
+        let replace = match there.kind {
+            Kind::Directory => Verdict::Blocked,
+            _ => Verdict::Replace,
+        };
         match self.update.if_exists {
-            IfExists::Replace => Verdict::Replace,
+            IfExists::Replace => replace,
             IfExists::Skip => Verdict::Keep,
-            IfExists::Newer if entry.mtime > there.mtime => Verdict::Replace,
+            IfExists::Newer if entry.mtime > there.mtime => replace,
             IfExists::Newer => Verdict::Keep,
             IfExists::Fail => Verdict::Refuse,
         }
@@ -228,26 +244,36 @@ impl Comparer {
     }
 }
 
+/// A directory that an entry belongs in.
+#[derive(Clone)]
+enum Place {
+    Directory(Dir),
+    /// It is not there.
+    Absent,
+    /// Something else has its name, or that of one above it.
+    Blocked,
+}
+
 /// The directories of a page, and the last one that is not there: all that is in it is new.
 struct Dirs {
     cache: DirCache,
-    absent: Option<Arc<[u8]>>,
+    missing: Option<(Arc<[u8]>, Place)>,
 }
 
 impl Dirs {
-    fn get(&mut self, target: &Target, path: &[u8]) -> Result<Option<Dir>, StoreError> {
-        if self.absent.as_deref() == Some(path) {
-            return Ok(None);
+    fn get(&mut self, target: &Target, path: &[u8]) -> Result<Place, StoreError> {
+        if let Some((missing, place)) = &self.missing
+            && **missing == *path
+        {
+            return Ok(place.clone());
         }
-        match self.cache.get(sys::boottime_now(), path, |path| target.open_dir(path)) {
-            Ok(dir) => Ok(Some(dir)),
-            Err(error)
-                if error.is_vanished() || matches!(error, StoreError::NotDirectory { .. }) =>
-            {
-                self.absent = Some(path.into());
-                Ok(None)
-            }
-            Err(error) => Err(error),
-        }
+        let place = match self.cache.get(sys::boottime_now(), path, |path| target.open_dir(path)) {
+            Ok(dir) => return Ok(Place::Directory(dir)),
+            Err(StoreError::NotDirectory { .. }) => Place::Blocked,
+            Err(error) if error.is_vanished() => Place::Absent,
+            Err(error) => return Err(error),
+        };
+        self.missing = Some((path.into(), place.clone()));
+        Ok(place)
     }
 }

@@ -8,8 +8,12 @@
 //!
 //! Deleting goes by the list that finding has made: files, then directories from the deepest up,
 //! each looked at once more before it goes (B4, C3).
+//!
+//! A path that is a directory on one side only is two paths to the join: what is at the target is
+//! surplus, and is in the way of what is to come.
 
 mod line;
+mod way;
 
 use std::collections::{BTreeMap, HashSet};
 use std::fs::{self, File};
@@ -26,12 +30,14 @@ use penstock_io::store::{
     DirCache, Kind, ListBuffer, Removal, StoreError, Target, is_temporary_name,
 };
 use penstock_io::sys;
+use penstock_proto::manifest::EntryKind;
 use penstock_proto::name;
 
 use crate::stores::chain;
 use crate::task::{full_problem, is_of_store};
 
 use line::{Surplus, SurplusKind, read_line};
+use way::InTheWay;
 
 /// Hashes of paths that are kept in memory at a time: some 48 MiB.
 const HASHES_MAX: u64 = 1 << 20;
@@ -44,9 +50,17 @@ const CHECK_EVERY: u64 = 1024;
 
 type PathHash = [u8; 16];
 
-fn hash_of(path: &[u8]) -> PathHash {
+/// The hash of a path as a directory's, or as that of anything else: they differ in one bit.
+fn hash_of(path: &[u8], directory: bool) -> PathHash {
     let mut hash = [0; 16];
     hash.copy_from_slice(&blake3::hash(path).as_bytes()[..16]);
+    hash[15] = hash[15] & !1 | u8::from(directory);
+    hash
+}
+
+/// The hash of the same path as the other kind of thing.
+fn other_kind(mut hash: PathHash) -> PathHash {
+    hash[15] ^= 1;
     hash
 }
 
@@ -180,10 +194,12 @@ pub(crate) fn find(
         if query.stop.load(Ordering::Acquire) {
             return Err(stopped());
         }
-        let hash = hash_of(&surplus.path.0);
+        let hash = surplus.hash();
         match &mut known {
             Known::Memory(hashes) if hashes.contains(&hash) => Ok(()),
-            Known::Memory(_) => list.add(&surplus),
+            Known::Memory(hashes) => {
+                list.add(&surplus.in_the_way_if(hashes.contains(&other_kind(hash))))
+            }
             Known::Spilled(_, there) => {
                 let mut line = serde_json::to_vec(&surplus).unwrap_or_default();
                 line.push(b'\n');
@@ -210,7 +226,7 @@ fn read_known(
     for page in pages {
         let page = page?.page;
         for entry in page.entries() {
-            let hash = hash_of(&page.path(entry));
+            let hash = hash_of(&page.path(entry), entry.kind == EntryKind::Directory);
             match &mut spilled {
                 Some(parts) => parts.write(&hash, &hash)?,
                 None => drop(memory.insert(hash)),
@@ -231,8 +247,9 @@ fn join(known: &Path, there: &Path, list: &mut List) -> Result<(), Problem> {
     for line in BufReader::new(file).lines() {
         let line = line.map_err(|cause| spill_failed(there, &cause))?;
         let surplus = read_line(&line, there)?;
-        if !hashes.contains(&hash_of(&surplus.path.0)[..]) {
-            list.add(&surplus)?;
+        let hash = surplus.hash();
+        if !hashes.contains(&hash[..]) {
+            list.add(&surplus.in_the_way_if(hashes.contains(&other_kind(hash)[..])))?;
         }
     }
     Ok(())
@@ -314,6 +331,7 @@ pub(crate) fn delete(
 ) -> Result<(), Problem> {
     let file = File::open(order.list).map_err(|cause| spill_failed(order.list, &cause))?;
     let mut remover = Remover { target, spec, dirs: DirCache::default() };
+    let chosen = if order.only_in_the_way { Some(InTheWay::read(order.list)?) } else { None };
     for (at, line) in BufReader::new(file).lines().enumerate() {
         if order.stop.load(Ordering::Acquire) {
             return Err(stopped());
@@ -323,6 +341,9 @@ pub(crate) fn delete(
         }
         let line = line.map_err(|cause| spill_failed(order.list, &cause))?;
         let surplus = read_line(&line, order.list)?;
+        if chosen.as_ref().is_some_and(|chosen| !chosen.holds(&surplus)) {
+            continue;
+        }
         let why = match remover.remove(&surplus) {
             Ok(Removal::Done) => {
                 order.deleted.fetch_add(1, Ordering::Relaxed);

@@ -82,6 +82,10 @@ pub struct Comparison {
     pub failed: Vec<EntryFailure>,
     /// Entries with something under their name at the target.
     pub existed: u32,
+    /// Entries that cannot be made because a directory has their name, or something else the name
+    /// of a directory that they need. Never logged: the page is not opened before `--delete` has
+    /// taken that away, or has been refused.
+    pub in_the_way: u32,
 }
 
 impl Comparison {
@@ -114,7 +118,7 @@ impl Comparison {
         let failed = (0..count)
             .map(|_| Ok(refused(input.u32("entry")?)))
             .collect::<Result<_, DecodeError>>()?;
-        Ok(Self { kept, failed, existed })
+        Ok(Self { kept, failed, existed, in_the_way: 0 })
     }
 }
 
@@ -140,6 +144,7 @@ mod tests {
                 kept: kept.iter().copied().collect(),
                 failed: failed.iter().map(|entry| refused(*entry)).collect(),
                 existed,
+                in_the_way: 0,
             };
             prop_assert_eq!(comparison.kept.iter().collect::<Vec<_>>(),
                 kept.iter().copied().collect::<Vec<_>>());

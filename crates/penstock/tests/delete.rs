@@ -14,19 +14,14 @@ use std::time::{Duration, SystemTime};
 
 use common_crash::sites::pair;
 use common_crash::{
-    Copy, Ended, Run, Slowly, assert_no_leftovers, assert_same, figure, is_root, make_files, rng,
-    scratch, tool,
+    Copy, Run, Slowly, assert_no_leftovers, assert_same, copy_with, figure, is_root, make_files,
+    rng, rsync_would, scratch, tool,
 };
 use rand::RngExt as _;
 use rand::seq::IndexedRandom as _;
 use rand_chacha::ChaCha8Rng;
 
 const MIB: usize = 1 << 20;
-
-fn copy_with(copy: &Copy, source: &Path, target: &Path, options: &[&str]) -> Ended {
-    let contents = format!("{}/", source.display());
-    Run::spawn(copy.command(contents, target).args(options)).end()
-}
 
 /// A source of 8 files in two directories, and a copy of it with `more` things in it.
 fn copied(base: &Path, more: usize) -> (PathBuf, PathBuf, Copy) {
@@ -242,16 +237,6 @@ fn mutate(rng: &mut ChaCha8Rng, root: &Path, changes: usize) {
     }
 }
 
-/// What rsync would still change.
-fn rsync_would(source: &Path, target: &Path) -> String {
-    let (from, to) = (format!("{}/", source.display()), format!("{}/", target.display()));
-    let mut command = Command::new("rsync");
-    command.args(["-aHn", "--checksum", "--delete", "-i"]).arg(from).arg(to);
-    let output = command.output().unwrap();
-    assert!(output.status.success(), "{output:?}");
-    String::from_utf8_lossy(&output.stdout).into_owned()
-}
-
 /// Promise: whatever becomes of a tree between two runs, `--sync --delete` makes the target the
 /// same; the judge is `rsync`.
 #[test]
@@ -271,7 +256,7 @@ fn random_trees_stay_the_same_by_sync_and_delete() {
         let options = ["--sync", "--delete", "--max-delete", "1000000"];
         let ended = copy_with(&copy, &source, &target, &options);
         assert_eq!(ended.code, 0, "round {round}: {}\n{}", ended.last, ended.errors);
-        assert_eq!(rsync_would(&source, &target), "", "round {round}");
+        assert_eq!(rsync_would(&source, &target, &["--delete"]), "", "round {round}");
         assert_no_leftovers(&target);
     }
     copy.assert_no_state();

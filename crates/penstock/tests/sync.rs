@@ -13,18 +13,12 @@ use std::time::{Duration, SystemTime};
 
 use common_crash::sites::pair;
 use common_crash::{
-    Copy, Ended, Run, Slowly, assert_no_leftovers, assert_same, figure, files_below, make_files,
-    rng, scratch, tool,
+    Copy, Run, Slowly, assert_no_leftovers, assert_same, copy_with, figure, files_below,
+    make_files, rng, scratch, tool,
 };
 use rand::RngExt as _;
 
 const MIB: usize = 1 << 20;
-
-/// Copies the contents of `source` with more options.
-fn copy_with(copy: &Copy, source: &Path, target: &Path, options: &[&str]) -> Ended {
-    let contents = format!("{}/", source.display());
-    Run::spawn(copy.command(contents, target).args(options)).end()
-}
 
 fn inodes(root: &Path) -> Vec<(PathBuf, u64, i64)> {
     let mut found: Vec<_> = files_below(root)

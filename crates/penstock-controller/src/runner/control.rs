@@ -1,6 +1,7 @@
 //! What the run and its peer share: the machine, the journal, and a few pages in memory.
 
 use std::collections::VecDeque;
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -26,6 +27,10 @@ pub(crate) struct Shared {
     broken: Mutex<Option<Problem>>,
     news: Mutex<bool>,
     wake: Condvar,
+    /// What was in the way of the data set and is taken away.
+    pub(crate) cleared: AtomicU64,
+    /// Why nothing is deleted, if a guard has said so before the end.
+    pub(crate) refused: Mutex<Option<Problem>>,
 }
 
 impl Shared {
@@ -38,6 +43,8 @@ impl Shared {
             broken: Mutex::new(None),
             news: Mutex::new(false),
             wake: Condvar::new(),
+            cleared: AtomicU64::new(0),
+            refused: Mutex::new(None),
         }
     }
 
@@ -95,6 +102,23 @@ impl Shared {
         page
     }
 
+    /// A page as the journal store has it, whether it was opened or not: what stays of it at the
+    /// target is not said, and memory does not keep it.
+    pub(crate) fn peek_page(&self, number: u32) -> Result<TaskPage, Problem> {
+        let (page, digest) = self.decode_page(number)?;
+        Ok(TaskPage { page: Arc::new(page), digest, left: Arc::default() })
+    }
+
+    fn decode_page(&self, number: u32) -> Result<(Page, Digest), Problem> {
+        let gone = || {
+            let title = format!("page {number} is not in the journal store");
+            Problem::new(Exit::Fatal, "journal", title)
+        };
+        let encoded = self.journal().read_page(number)?.ok_or_else(gone)?;
+        let page = Page::decode(&encoded).map_err(|cause| gone().because(cause))?;
+        Ok((page, page_digest(&encoded)))
+    }
+
     /// A page, from memory or from the journal store.
     pub(crate) fn read_page(&self, number: u32) -> Result<TaskPage, Problem> {
         {
@@ -106,17 +130,12 @@ impl Shared {
                 return Ok(page);
             }
         }
-        let gone = || {
-            let title = format!("page {number} is not in the journal store");
-            Problem::new(Exit::Fatal, "journal", title)
-        };
-        let encoded = self.journal().read_page(number)?.ok_or_else(gone)?;
-        let page = Page::decode(&encoded).map_err(|cause| gone().because(cause))?;
+        let (page, digest) = self.decode_page(number)?;
         let left = match self.compares {
             true => self.journal().read_compared(number)?.left(),
             false => EntrySet::default(),
         };
-        Ok(self.remember(page, page_digest(&encoded), left))
+        Ok(self.remember(page, digest, left))
     }
 }
 

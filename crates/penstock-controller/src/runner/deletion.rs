@@ -5,22 +5,28 @@
 //! theirs, than half of what stood there before. If one of them says no, nothing is deleted, what
 //! was moved stays, and the transfer ends as refused. A crash in the middle costs another look:
 //! what is gone is not found again.
+//!
+//! What is in the way of the data set, a directory where that has a file or the reverse, cannot
+//! wait for the end. The first page that meets such a thing is not opened before all guards have
+//! agreed to all that would go, and just what is in the way has gone ([`clearing`]).
 
 use std::fs::File;
 use std::io::{BufWriter, Write as _};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
 use penstock_api::delete::{DeleteOrder, SurplusQuery};
 use penstock_api::problem::{Exit, Problem};
 use penstock_api::scan::ScanSummary;
 use penstock_api::task::{TargetPeer, TaskPage, TaskSpec};
+use penstock_api::transfer::FailedItem;
 use penstock_proto::manifest::EntryKind;
 
 use super::control::Shared;
 use super::journal::failed;
+use super::pages::{Clear, Compare};
 
 /// What finding the surplus needs.
 pub(super) struct DeletionParts {
@@ -30,6 +36,32 @@ pub(super) struct DeletionParts {
     pub(super) scan: ScanSummary,
     /// Directory of the transfer in the journal store.
     pub(super) journal: PathBuf,
+    /// Looks at pages that were not opened yet; at the end there are none.
+    pub(super) compare: Option<Compare>,
+}
+
+/// How what is in the way is taken away, given how the scan has ended: all its pages are in the
+/// journal store. A guard that says no is noted, and the run goes on.
+pub(super) fn clearing(
+    peer: &Arc<dyn TargetPeer>,
+    spec: &TaskSpec,
+    shared: &Arc<Shared>,
+    journal: &Path,
+    compare: &Compare,
+) -> Clear {
+    let parts = Mutex::new(DeletionParts {
+        peer: Arc::clone(peer),
+        spec: spec.clone(),
+        shared: Arc::clone(shared),
+        scan: ScanSummary::default(),
+        journal: journal.to_owned(),
+        compare: Some(Arc::clone(compare)),
+    });
+    Box::new(move |scan, stop| {
+        let mut parts = parts.lock().unwrap_or_else(PoisonError::into_inner);
+        parts.scan = scan.clone();
+        parts.clear(stop)
+    })
 }
 
 /// A deletion at work.
@@ -98,9 +130,50 @@ impl DeletionParts {
             let line = serde_json::to_string(&item).unwrap_or_default();
             writeln!(out, "{line}").map_err(lost)
         };
-        let order = DeleteOrder { list: &list, deleted, stop, failed: &mut write };
+        let failed = &mut write;
+        let order = DeleteOrder { list: &list, only_in_the_way: false, deleted, stop, failed };
         self.peer.delete(&self.spec, order)?;
         out.flush().map_err(lost)
+    }
+
+    /// Takes away what is in the way, if all guards agree to all that would go.
+    fn clear(&self, stop: &AtomicBool) -> Result<(), Problem> {
+        match self.find(stop) {
+            Ok(_) => {}
+            Err(problem) if problem.exit == Exit::Refused => {
+                let mut refused =
+                    self.shared.refused.lock().unwrap_or_else(PoisonError::into_inner);
+                *refused = Some(problem);
+                return Ok(());
+            }
+            Err(problem) => return Err(problem),
+        }
+        // What stays fails with what it is in the way of, and is tried again at the end.
+        let mut stays = |item: FailedItem| -> Result<(), Problem> {
+            tracing::warn!(path = %item.path, why = item.message, "in the way, and it stays");
+            Ok(())
+        };
+        let order = DeleteOrder {
+            list: &surplus_path(&self.journal),
+            only_in_the_way: true,
+            deleted: &self.shared.cleared,
+            stop,
+            failed: &mut stays,
+        };
+        self.peer.delete(&self.spec, order)
+    }
+
+    /// How many entries of a page stood at the target before anything of it was made.
+    fn existed(&self, page: &TaskPage) -> Result<u32, Problem> {
+        let number = page.page.number;
+        let logged = || self.shared.journal().find_compared(number);
+        if let Some(compared) = logged()? {
+            return Ok(compared.existed);
+        }
+        let Some(compare) = &self.compare else { return Ok(0) };
+        let looked = compare(&page.page)?.existed;
+        // If it was opened meanwhile, some of it may have been made while we looked.
+        Ok(logged()?.map_or(looked, |compared| compared.existed))
     }
 
     /// Lists the surplus and asks the guards; gives how much it is.
@@ -115,12 +188,14 @@ impl DeletionParts {
             std::fs::create_dir_all(path).map_err(|cause| failed("make", path, &cause))
         };
         prepare(&scratch)?;
-        let mut existed = u64::from(first.existed);
-        let mut later = (1..self.scan.pages).map(|number| {
-            existed += u64::from(self.shared.journal().read_compared(number)?.existed);
-            self.shared.read_page(number)
+        let mut existed = 0;
+        let first = std::iter::once(Ok(first));
+        let later = (1..self.scan.pages).map(|number| self.shared.peek_page(number));
+        let mut pages = first.chain(later).map(|page: Result<TaskPage, Problem>| {
+            let page = page?;
+            existed += u64::from(self.existed(&page)?);
+            Ok(page)
         });
-        let mut pages = std::iter::once(Ok(first.page)).chain(&mut later);
         let list = surplus_path(&self.journal);
         let query = SurplusQuery {
             pages: &mut pages,
@@ -141,7 +216,7 @@ impl DeletionParts {
     }
 
     /// The first page, if the data set is a directory; the guards that need no look at the target.
-    fn check_scan(&self) -> Result<Option<First>, Problem> {
+    fn check_scan(&self) -> Result<Option<TaskPage>, Problem> {
         let errors = self.scan.errors.len() as u64 + self.scan.errors_more;
         if errors > 0 {
             let title =
@@ -158,8 +233,7 @@ impl DeletionParts {
         if self.scan.pages == 0 {
             return Err(empty());
         }
-        let page = self.shared.read_page(0)?;
-        let existed = self.shared.journal().read_compared(0)?.existed;
+        let page = self.shared.peek_page(0)?;
         let single =
             page.page.entries().first().is_some_and(|root| root.kind != EntryKind::Directory);
         if single {
@@ -168,10 +242,11 @@ impl DeletionParts {
         if self.scan.entries <= 1 {
             return Err(empty());
         }
-        Ok(Some(First { page, existed }))
+        Ok(Some(page))
     }
 
     fn check_amount(&self, found: u64, existed: u64) -> Result<(), Problem> {
+        let found = found + self.shared.cleared.load(Ordering::Relaxed);
         match self.spec.update.max_delete {
             Some(most) if found > most => {
                 let title = format!(
@@ -192,9 +267,4 @@ impl DeletionParts {
             _ => Ok(()),
         }
     }
-}
-
-struct First {
-    page: TaskPage,
-    existed: u32,
 }

@@ -120,8 +120,13 @@ impl Journal {
     /// What the log of a page says of how it was compared with the target; nothing stays if it does
     /// not say. It is committed before anything of the page is handed out.
     pub(crate) fn read_compared(&self, page: u32) -> Result<Comparison, Problem> {
+        Ok(self.find_compared(page)?.unwrap_or_default())
+    }
+
+    /// The same, and `None` if it does not say.
+    pub(crate) fn find_compared(&self, page: u32) -> Result<Option<Comparison>, Problem> {
         let log = self.read_log(page, u64::MAX)?.0;
-        Ok(compared_of(&log).cloned().unwrap_or_default())
+        Ok(compared_of(&log).cloned())
     }
 
     /// Appends to a page's log, so that it is `log_bytes` long afterwards; an uncommitted tail of

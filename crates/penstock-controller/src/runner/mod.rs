@@ -44,7 +44,7 @@ use penstock_proto::manifest::{Page, page_digest};
 use control::Shared;
 use deletion::{Deletion, DeletionParts, undeleted_path};
 use journal::Journal;
-use pages::{Compare, Pulled, Puller};
+use pages::{Compare, Pulled, Puller, Treatment};
 use proving::{ProofTotals, Proved};
 
 /// Longest time between two commits of the ledger (A7).
@@ -308,6 +308,10 @@ impl Run {
         let compares = spec.update.compares();
         let (known, found) = open_earlier(&shared, head.pages, doubt_all, compares)?;
         let compare = compare_of(&input.peer, &spec);
+        let clear = compare.as_ref().filter(|_| spec.update.delete).map(|compare| {
+            deletion::clearing(&input.peer, &spec, &shared, &input.journal, compare)
+        });
+        let treatment = Treatment { compare: compare.clone(), clear };
         let task = input.peer.start(&spec, Arc::clone(&shared) as _)?;
         let now = Instant::now();
         let scan_committed = head.scan.is_some();
@@ -321,7 +325,7 @@ impl Run {
             peer: input.peer,
             heads: input.heads,
             control: input.control,
-            puller: Puller::start(input.pages, Arc::clone(&shared), compare.clone()),
+            puller: Puller::start(input.pages, Arc::clone(&shared), treatment),
             compare,
             journal: input.journal,
             deletion: None,
@@ -387,6 +391,13 @@ impl Run {
 
     /// Begins to delete what is not in the data set, or takes over how that ended.
     fn delete(&mut self) -> Result<(), Problem> {
+        // What a guard has said before the end holds at the end.
+        let said = self.shared.refused.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(problem) = said {
+            self.refused = Some(problem);
+            self.shared.machine().handle_deleted();
+            return Ok(());
+        }
         let Some(deletion) = &mut self.deletion else {
             let parts = DeletionParts {
                 peer: Arc::clone(&self.peer),
@@ -394,6 +405,7 @@ impl Run {
                 shared: Arc::clone(&self.shared),
                 scan: self.scan.clone().unwrap_or_default(),
                 journal: self.journal.clone(),
+                compare: None,
             };
             self.deletion = Some(Deletion::start(parts));
             return Ok(());
@@ -573,6 +585,13 @@ impl Run {
         (pages, self.shared.generation_max())
     }
 
+    /// What this round has deleted.
+    fn deleted(&self) -> u64 {
+        let cleared = self.shared.cleared.load(Ordering::Relaxed);
+        let last = self.deletion.as_ref().map(|last| last.deleted.load(Ordering::Relaxed));
+        cleared + last.unwrap_or(0)
+    }
+
     /// Everything is durable: write the lists, clean up, say how it went.
     fn finish(&mut self) -> Result<Option<RunOutcome>, Problem> {
         self.task.stop(false);
@@ -656,10 +675,7 @@ impl Run {
             excluded: scan.map_or(0, |scan| scan.excluded),
             sockets: scan.map_or(0, |scan| scan.sockets),
             not_kept: outcome::not_kept(figures.not_kept, scan),
-            deleted: self
-                .deletion
-                .as_ref()
-                .map_or(0, |deletion| deletion.deleted.load(Ordering::Relaxed)),
+            deleted: self.carried.deleted + self.deleted(),
             errors: totals.failures
                 + scan.map_or(0, |scan| scan.errors.len() as u64 + scan.errors_more),
             lanes: figures.lanes,

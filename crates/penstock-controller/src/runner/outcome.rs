@@ -1,7 +1,7 @@
 //! How a run ended: the lists of what failed and of digests, and the exit code.
 
 use std::fs::File;
-use std::io::{BufRead as _, BufReader};
+use std::io::{BufRead as _, BufReader, ErrorKind};
 use std::path::Path;
 
 use penstock_api::heads::LedgerHead;
@@ -75,13 +75,24 @@ pub(crate) fn failed_item(page: &Page, failure: &EntryFailure) -> Option<FailedI
     let (code, what) = words(failure.phase);
     let why = match failure.errno {
         0 => String::new(),
-        errno => format!(": {}", std::io::Error::from_raw_os_error(i32::from(errno))),
+        errno => why_at_target(failure.phase, std::io::Error::from_raw_os_error(i32::from(errno))),
     };
     Some(FailedItem {
         path: PathText(page.path(entry)),
         code: code.to_owned(),
         message: format!("{what}{why}"),
     })
+}
+
+/// The system's words, and what helps.
+fn why_at_target(phase: FailurePhase, error: std::io::Error) -> String {
+    let at_target = matches!(phase, FailurePhase::Write | FailurePhase::Publish);
+    let in_the_way = match error.kind() {
+        ErrorKind::IsADirectory if at_target => "a directory of its name is in the way",
+        ErrorKind::NotADirectory if at_target => "in the way of its directory is something else",
+        _ => return format!(": {error}"),
+    };
+    format!(": {in_the_way}; `--delete` removes it")
 }
 
 fn words(phase: FailurePhase) -> (&'static str, &'static str) {

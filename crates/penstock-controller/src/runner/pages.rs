@@ -1,7 +1,13 @@
 //! Pulls pages from the source ahead of their need, and compares them with the target, on a thread
 //! of its own.
+//!
+//! A page of which something cannot be made, because something else is in the way, waits until that
+//! has gone. It goes when the whole list of the source is known and all guards agree: so the pages
+//! behind are gathered in the journal store, what is in the way is taken away, and pulling begins
+//! again where it stopped. What was opened before goes on all the while.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -27,6 +33,17 @@ const AGAIN_MAX: Duration = Duration::from_secs(30);
 /// Compares a page with the target.
 pub(crate) type Compare = Arc<dyn Fn(&Page) -> Result<Comparison, Problem> + Send + Sync>;
 
+/// Takes away what is in the way, given how the scan has ended; stops early if it is told to.
+pub(crate) type Clear = Box<dyn Fn(&ScanSummary, &AtomicBool) -> Result<(), Problem> + Send>;
+
+/// What is done with pages besides pulling them.
+pub(crate) struct Treatment {
+    /// Compares each with the target.
+    pub(crate) compare: Option<Compare>,
+    /// Makes room for what cannot be made otherwise: only where deleting is allowed.
+    pub(crate) clear: Option<Clear>,
+}
+
 /// What was pulled.
 pub(crate) enum Pulled {
     /// An encoded page, and what comparing it with the target has decided.
@@ -50,11 +67,27 @@ struct State {
     problem: Option<Problem>,
     waiting: String,
     stopped: bool,
+    /// The first page that something was in the way of, and the next that is gathered.
+    gathering: Option<(u32, u32)>,
+    /// Once it is done, what is still in the way stays there, and its items fail.
+    cleared: bool,
 }
 
+#[derive(Default)]
 struct Inner {
     state: Mutex<State>,
     wake: Condvar,
+    /// Ends the clearing.
+    stop: AtomicBool,
+}
+
+/// What is asked of the source.
+struct Wanted {
+    number: u32,
+    /// It was pulled before, and is lost.
+    again: Option<Digest>,
+    /// It is only gathered.
+    gathered: bool,
 }
 
 /// The puller's handle.
@@ -68,14 +101,14 @@ impl Puller {
     pub(crate) fn start(
         source: Box<dyn PageSource>,
         shared: Arc<Shared>,
-        compare: Option<Compare>,
+        treatment: Treatment,
     ) -> Self {
-        let inner = Arc::new(Inner { state: Mutex::new(State::default()), wake: Condvar::new() });
+        let inner = Arc::new(Inner::default());
         let thread = {
             let inner = Arc::clone(&inner);
             std::thread::Builder::new()
                 .name("pages".to_owned())
-                .spawn(move || inner.pull(source, &shared, compare.as_ref()))
+                .spawn(move || inner.pull(source, &shared, &treatment))
                 .ok()
         };
         Self { inner, thread }
@@ -134,6 +167,7 @@ impl Puller {
 
     /// Ends the thread, after the request that it may be in.
     pub(crate) fn stop(&mut self) {
+        self.inner.stop.store(true, Ordering::Release);
         self.inner.lock().stopped = true;
         self.inner.wake.notify_all();
         if let Some(thread) = self.thread.take() {
@@ -147,23 +181,14 @@ impl Inner {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn pull(&self, mut source: Box<dyn PageSource>, shared: &Shared, compare: Option<&Compare>) {
+    fn pull(&self, mut source: Box<dyn PageSource>, shared: &Shared, treatment: &Treatment) {
         let mut delay = RETRY.0;
         loop {
             let Some(wanted) = self.next_wanted() else { return };
-            let (number, again) = wanted;
-            let pulled = source.page(number, WAIT_MS).and_then(|reply| {
-                let compared = compare.filter(|_| again.is_none()).map(|compare| match &reply {
-                    PageReply::Page(encoded) => compare_encoded(compare, encoded),
-                    _ => Ok(Comparison::default()),
-                });
-                Ok((reply, compared.transpose()?.unwrap_or_default()))
-            });
-            match pulled {
-                Ok((reply, compared)) => {
-                    delay = RETRY.0;
-                    self.take(number, again, reply, compared);
-                }
+            let again = wanted.again;
+            let pulled = source.page(wanted.number, WAIT_MS);
+            match pulled.and_then(|reply| self.treat(&wanted, reply, shared, treatment)) {
+                Ok(()) => delay = RETRY.0,
                 Err(problem) if problem.exit == Exit::Temporary => {
                     let seconds = delay.as_secs_f64();
                     self.lock().waiting = format!("{problem}; next try in {seconds:.1} s");
@@ -183,21 +208,86 @@ impl Inner {
         }
     }
 
+    fn treat(
+        &self,
+        wanted: &Wanted,
+        reply: PageReply,
+        shared: &Shared,
+        treatment: &Treatment,
+    ) -> Result<(), Problem> {
+        let Treatment { compare, clear } = treatment;
+        let number = wanted.number;
+        if let Some(clear) = clear.as_ref().filter(|_| wanted.gathered) {
+            return self.gather(number, reply, shared, clear);
+        }
+        let compared = match (&reply, compare) {
+            (PageReply::Page(encoded), Some(compare)) if wanted.again.is_none() => {
+                let compared = compare_encoded(compare, encoded)?;
+                if compared.in_the_way > 0 && clear.is_some() && !self.lock().cleared {
+                    tracing::info!(number, items = compared.in_the_way, "something is in the way");
+                    shared.journal().write_page(number, encoded)?;
+                    self.lock().gathering = Some((number, number + 1));
+                    return Ok(());
+                }
+                compared
+            }
+            _ => Comparison::default(),
+        };
+        self.take(number, wanted.again, reply, compared);
+        Ok(())
+    }
+
+    /// Keeps a page that is only gathered; at the end of the scan makes room, so that pulling can
+    /// go on where it stopped.
+    fn gather(
+        &self,
+        number: u32,
+        reply: PageReply,
+        shared: &Shared,
+        clear: &Clear,
+    ) -> Result<(), Problem> {
+        let waiting = "the whole list of the source: something at the target is in the way";
+        match reply {
+            PageReply::Page(encoded) => {
+                shared.journal().write_page(number, &encoded)?;
+                let mut state = self.lock();
+                waiting.clone_into(&mut state.waiting);
+                state.gathering = state.gathering.map(|(first, next)| (first, next + 1));
+            }
+            PageReply::NotYet => waiting.clone_into(&mut self.lock().waiting),
+            PageReply::End(summary) => {
+                for (number, (encoded, _)) in &self.lock().pulled {
+                    shared.journal().write_page(*number, encoded)?;
+                }
+                "taking away what is in the way at the target".clone_into(&mut self.lock().waiting);
+                clear(&summary, &self.stop)?;
+                let mut state = self.lock();
+                state.waiting.clear();
+                state.cleared = true;
+                state.next = state.gathering.take().map(|(first, _)| first);
+            }
+        }
+        Ok(())
+    }
+
     /// Waits until a page is wanted; `None` when the puller is to end.
-    fn next_wanted(&self) -> Option<(u32, Option<Digest>)> {
+    fn next_wanted(&self) -> Option<Wanted> {
         let mut state = self.lock();
         loop {
             if state.stopped {
                 return None;
             }
             if let Some((number, digest)) = state.again {
-                return Some((number, Some(digest)));
+                return Some(Wanted { number, again: Some(digest), gathered: false });
+            }
+            if let Some((_, number)) = state.gathering {
+                return Some(Wanted { number, again: None, gathered: true });
             }
             let room = state.pulled.len() < AHEAD && state.end.is_none();
             if let Some(next) = state.next
                 && room
             {
-                return Some((next, None));
+                return Some(Wanted { number: next, again: None, gathered: false });
             }
             state = self.wake.wait(state).unwrap_or_else(PoisonError::into_inner);
         }

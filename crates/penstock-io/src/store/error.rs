@@ -6,6 +6,8 @@ use penstock_proto::attributes::AttributeClass;
 use penstock_proto::name;
 use rustix::io::Errno;
 
+use super::Kind;
+
 /// Why an operation on a store failed. Paths are escaped for people ([`name::escape`]).
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -139,6 +141,9 @@ impl StoreError {
             Self::Io { source, .. } | Self::NotSet { source, .. } => return source.raw_os_error(),
             Self::BadPath { .. } => Errno::INVAL,
             Self::NotDirectory { .. } => Errno::NOTDIR,
+            Self::WrongKind { found, .. } if *found == Kind::Directory.with_article() => {
+                Errno::ISDIR
+            }
             Self::WrongKind { .. } => return None,
             Self::Exists { .. } => Errno::EXIST,
             Self::ReadOnly { .. } => Errno::ROFS,

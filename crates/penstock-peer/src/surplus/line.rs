@@ -9,6 +9,8 @@ use penstock_io::store::{Kind, Meta};
 use penstock_proto::units::FileTime;
 use serde::{Deserialize, Serialize};
 
+use super::{PathHash, hash_of};
+
 /// Something at the target that is not in the data set, as it was when it was found.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Surplus {
@@ -26,6 +28,10 @@ pub(super) struct Surplus {
     pub(super) mtime: (i64, u32),
     /// Number of names.
     pub(super) links: u32,
+    /// Whether the data set has something of its path: a directory where this is none, or
+    /// something else where this is one.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(super) in_the_way: bool,
 }
 
 /// What a surplus thing is.
@@ -68,7 +74,23 @@ impl Surplus {
             ctime: stamp(meta.ctime),
             mtime: stamp(meta.mtime),
             links: meta.links,
+            in_the_way: false,
         }
+    }
+
+    pub(super) fn is_directory(&self) -> bool {
+        self.kind == SurplusKind::Directory
+    }
+
+    /// What the join knows it by.
+    pub(super) fn hash(&self) -> PathHash {
+        hash_of(&self.path.0, self.is_directory())
+    }
+
+    /// The same, in the way of something or not.
+    pub(super) fn in_the_way_if(mut self, in_the_way: bool) -> Self {
+        self.in_the_way = in_the_way;
+        self
     }
 
     /// As much of what was seen as decides whether it is still the same.

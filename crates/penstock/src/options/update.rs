@@ -16,7 +16,8 @@ pub(crate) struct UpdateArgs {
     #[arg(long, value_enum, default_value = "replace")]
     if_exists: IfExistsArg,
     /// When all is done, delete at the target what is not at the source: not after an error of the
-    /// scan, not for an empty source, and not more than half of what was there
+    /// scan, not for an empty source, and not more than half of what was there. What is in the way
+    /// of a directory, or a directory in the way of something else, goes before
     #[arg(long)]
     delete: bool,
     /// Delete this many items at most, and nothing at all if it would be more; more than half of

@@ -139,6 +139,22 @@ pub(crate) fn assert_same(source: &Path, target: &Path) {
     }
 }
 
+/// Copies the contents of `source` with more options.
+pub(crate) fn copy_with(copy: &Copy, source: &Path, target: &Path, options: &[&str]) -> Ended {
+    let contents = format!("{}/", source.display());
+    Run::spawn(copy.command(contents, target).args(options)).end()
+}
+
+/// What rsync would still change at the target, with more options; a line for each item.
+pub(crate) fn rsync_would(source: &Path, target: &Path, options: &[&str]) -> String {
+    let (from, to) = (format!("{}/", source.display()), format!("{}/", target.display()));
+    let mut command = Command::new("rsync");
+    command.args(["-aHn", "--checksum", "-i"]).args(options).arg(from).arg(to);
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
 /// Every final name below `target` is complete and right: its bytes and times are those of the
 /// same name below `source` (promise (b)). Gives the number of files looked at.
 pub(crate) fn assert_finals_right(source: &Path, target: &Path) -> usize {

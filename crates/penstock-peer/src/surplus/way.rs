@@ -1,0 +1,56 @@
+//! Which of the surplus is in the way of what is to come: it has to go before that can be made.
+
+use std::collections::HashSet;
+use std::fs::File;
+use std::io::{BufRead as _, BufReader};
+use std::path::Path;
+
+use penstock_api::problem::{Exit, Problem};
+
+use super::line::{Surplus, read_line};
+use super::{HASHES_MAX, PathHash, hash_of, spill_failed};
+
+/// The part of a list that is in the way: the items that the list says are, and what lies in the
+/// directories among them.
+pub(super) struct InTheWay {
+    /// The directories: [`HASHES_MAX`] at most.
+    directories: HashSet<PathHash>,
+}
+
+impl InTheWay {
+    /// Learns from the list which directories are in the way.
+    ///
+    /// # Errors
+    /// The list cannot be read; the directories are too many to be kept in mind.
+    pub(super) fn read(list: &Path) -> Result<Self, Problem> {
+        let file = File::open(list).map_err(|cause| spill_failed(list, &cause))?;
+        let mut directories = HashSet::new();
+        for line in BufReader::new(file).lines() {
+            let line = line.map_err(|cause| spill_failed(list, &cause))?;
+            let surplus = read_line(&line, list)?;
+            if !surplus.in_the_way || !surplus.is_directory() {
+                continue;
+            }
+            directories.insert(surplus.hash());
+            if directories.len() as u64 > HASHES_MAX {
+                let title = format!("more than {HASHES_MAX} directories are in the way of files");
+                return Err(Problem::new(Exit::Refused, "delete-refused", title)
+                    .hint("is that the right target? remove them by hand"));
+            }
+        }
+        Ok(Self { directories })
+    }
+
+    /// Whether a surplus thing is in the way, or lies in a directory that is.
+    pub(super) fn holds(&self, surplus: &Surplus) -> bool {
+        if surplus.in_the_way {
+            return true;
+        }
+        let path = &surplus.path.0;
+        let slashes = path.iter().enumerate().filter(|(_, byte)| **byte == b'/');
+        !self.directories.is_empty()
+            && slashes
+                .map(|(at, _)| hash_of(&path[..at], true))
+                .any(|parent| self.directories.contains(&parent))
+    }
+}
