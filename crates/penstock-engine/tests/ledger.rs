@@ -267,6 +267,7 @@ fn c_a_compared_page_is_cut_the_same_after_a_restart() {
         kept: [1, 3].into_iter().collect(),
         failed: vec![penstock_proto::compared::refused(4)],
         existed: 3,
+        in_the_way: 0,
     };
     machine.handle_compared_page(&page, Digest::default(), compared.clone());
     machine.handle_scan_end(1);

@@ -159,21 +159,18 @@ impl Comparer {
     fn verdict(&self, entry: &Entry, there: &Meta, same: bool) -> Verdict {
         if entry.kind == EntryKind::Directory {
             // What may not be replaced by a file may not be replaced by a directory.
-            let free = there.kind == Kind::Directory
-                || matches!(self.update.if_exists, IfExists::Skip | IfExists::Fail);
-            return if free { Verdict::Replace } else { Verdict::Blocked };
+            let blocked =
+                there.kind != Kind::Directory && self.update.if_exists == IfExists::Replace;
+            return if blocked { Verdict::Blocked } else { Verdict::Replace };
         }
         if self.update.sync && same {
             return Verdict::Keep;
         }
-        let replace = match there.kind {
-            Kind::Directory => Verdict::Blocked,
-            _ => Verdict::Replace,
-        };
         match self.update.if_exists {
-            IfExists::Replace => replace,
+            IfExists::Replace if there.kind == Kind::Directory => Verdict::Blocked,
+            IfExists::Replace => Verdict::Replace,
             IfExists::Skip => Verdict::Keep,
-            IfExists::Newer if entry.mtime > there.mtime => replace,
+            IfExists::Newer if entry.mtime > there.mtime => Verdict::Replace,
             IfExists::Newer => Verdict::Keep,
             IfExists::Fail => Verdict::Refuse,
         }

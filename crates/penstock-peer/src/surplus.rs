@@ -26,6 +26,7 @@ use penstock_api::delete::{DeleteOrder, SurplusQuery};
 use penstock_api::problem::{Exit, Problem};
 use penstock_api::task::TaskSpec;
 use penstock_api::transfer::FailedItem;
+use penstock_api::update::IfExists;
 use penstock_io::store::{
     DirCache, Kind, ListBuffer, Removal, StoreError, Target, is_temporary_name,
 };
@@ -186,7 +187,7 @@ pub(crate) fn find(
     spec: &TaskSpec,
     query: SurplusQuery<'_>,
 ) -> Result<u64, Problem> {
-    let mut known = read_known(query.pages, query.entries, query.scratch)?;
+    let mut known = read_known(spec, query.pages, query.entries, query.scratch)?;
     let mut list = List::create(query.list, query.scratch)?;
     let protected = spec.update.backup_dir.as_ref().map(|path| path.0.as_slice());
     let mut walk = Walk { target, root: &spec.root.0, protected, buffer: ListBuffer::new() };
@@ -216,6 +217,7 @@ pub(crate) fn find(
 }
 
 fn read_known(
+    spec: &TaskSpec,
     pages: &mut dyn Iterator<Item = Result<penstock_api::task::TaskPage, Problem>>,
     entries: u64,
     scratch: &Path,
@@ -227,9 +229,13 @@ fn read_known(
         let page = page?.page;
         for entry in page.entries() {
             let hash = hash_of(&page.path(entry), entry.kind == EntryKind::Directory);
-            match &mut spilled {
-                Some(parts) => parts.write(&hash, &hash)?,
-                None => drop(memory.insert(hash)),
+            // What is in the way and may not be replaced is not surplus; what is in it is.
+            let stays = spec.update.if_exists != IfExists::Replace;
+            for hash in std::iter::once(hash).chain(stays.then(|| other_kind(hash))) {
+                match &mut spilled {
+                    Some(parts) => parts.write(&hash, &hash)?,
+                    None => drop(memory.insert(hash)),
+                }
             }
         }
     }

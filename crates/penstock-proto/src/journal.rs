@@ -330,6 +330,7 @@ mod tests {
                 kept: [2, 3, 5].into_iter().collect(),
                 failed: vec![crate::compared::refused(7)],
                 existed: 4,
+                in_the_way: 0,
             }),
         ]
     }
