@@ -24,6 +24,7 @@ use penstock_api::task::{TargetPeer, TaskPage, TaskSpec};
 use penstock_api::transfer::FailedItem;
 use penstock_proto::manifest::EntryKind;
 
+use super::RunInput;
 use super::control::Shared;
 use super::journal::failed;
 use super::pages::{Clear, Compare};
@@ -41,27 +42,27 @@ pub(super) struct DeletionParts {
 }
 
 /// How what is in the way is taken away, given how the scan has ended: all its pages are in the
-/// journal store. A guard that says no is noted, and the run goes on.
+/// journal store. A guard that says no is noted, and the run goes on. `None` if nothing is deleted.
 pub(super) fn clearing(
-    peer: &Arc<dyn TargetPeer>,
+    input: &RunInput,
     spec: &TaskSpec,
     shared: &Arc<Shared>,
-    journal: &Path,
-    compare: &Compare,
-) -> Clear {
+    compare: Option<&Compare>,
+) -> Option<Clear> {
+    let compare = compare.filter(|_| spec.update.delete)?;
     let parts = Mutex::new(DeletionParts {
-        peer: Arc::clone(peer),
+        peer: Arc::clone(&input.peer),
         spec: spec.clone(),
         shared: Arc::clone(shared),
         scan: ScanSummary::default(),
-        journal: journal.to_owned(),
+        journal: input.journal.clone(),
         compare: Some(Arc::clone(compare)),
     });
-    Box::new(move |scan, stop| {
+    Some(Box::new(move |scan, stop| {
         let mut parts = parts.lock().unwrap_or_else(PoisonError::into_inner);
         parts.scan = scan.clone();
         parts.clear(stop)
-    })
+    }))
 }
 
 /// A deletion at work.

@@ -308,9 +308,7 @@ impl Run {
         let compares = spec.update.compares();
         let (known, found) = open_earlier(&shared, head.pages, doubt_all, compares)?;
         let compare = compare_of(&input.peer, &spec);
-        let clear = compare.as_ref().filter(|_| spec.update.delete).map(|compare| {
-            deletion::clearing(&input.peer, &spec, &shared, &input.journal, compare)
-        });
+        let clear = deletion::clearing(&input, &spec, &shared, compare.as_ref());
         let treatment = Treatment { compare: compare.clone(), clear };
         let task = input.peer.start(&spec, Arc::clone(&shared) as _)?;
         let now = Instant::now();
