@@ -33,7 +33,7 @@ pub enum Newer {
 /// Rules decide on files, directories and links; sizes and times on files only. A directory that
 /// is not excluded is kept, though nothing in it may be wanted. What is not chosen costs the
 /// source a look, and is counted as `excluded`, never as skipped. It is not deleted at a target
-/// either: who deletes there asks [`Selector::verdict`], and [`Selector::has_limits`].
+/// either: who deletes there asks [`Selector::verdict`], and [`Selection::leaves_unknown`] forbids it.
 #[derive(Clone, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Selection {
@@ -76,6 +76,13 @@ impl Selection {
             settled.newer_than = Some(Newer::Time(FileTime { seconds, nanoseconds: 0 }));
         }
         settled
+    }
+
+    /// Whether files are left out for what they are at the source, their size or time. A target
+    /// that holds an older version of one cannot know that it is not gone. What is left out by
+    /// name is protected there by the same name, and mounts are marked in the manifest.
+    pub fn leaves_unknown(&self) -> bool {
+        self.size_min_bytes.is_some() || self.size_max_bytes.is_some() || self.newer_than.is_some()
     }
 
     /// The form that decides. The age must be settled.

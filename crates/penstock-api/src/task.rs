@@ -20,6 +20,7 @@ use crate::limits::Limits;
 use crate::preserve::{NotKept, Preserve};
 use crate::problem::{Exit, Problem};
 use crate::proof::{PageProof, ProofRequest};
+use crate::select::Selection;
 use crate::transfer::{Durability, PathText};
 use crate::update::UpdateOptions;
 
@@ -80,6 +81,8 @@ pub struct TaskSpec {
     pub limits: Limits,
     /// How it treats what is there already.
     pub update: UpdateOptions,
+    /// What of the source was chosen: what was not is not deleted.
+    pub select: Selection,
 }
 
 /// A page as a peer needs it.

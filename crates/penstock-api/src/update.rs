@@ -40,14 +40,19 @@ pub struct UpdateOptions {
 }
 
 impl UpdateOptions {
-    /// Whether the options fit each other and a data set that is only a part of its root's, as
-    /// `partial` says.
+    /// Whether the options fit each other, and a data set of which `partial` says that more was
+    /// left out than can be told by the names at the target: see [`Selection::leaves_unknown`] and
+    /// lists of paths.
+    ///
+    /// [`Selection::leaves_unknown`]: crate::select::Selection::leaves_unknown
     ///
     /// # Errors
     /// Why they do not, for people.
     pub fn check(&self, partial: bool) -> Result<(), &'static str> {
         if self.delete && partial {
-            return Err("--delete needs the whole source: it does not go with a choice of items");
+            return Err("--delete does not go with --files-from, --min-size, --max-size and \
+                        --newer-than: the target cannot tell what these leave out from what is \
+                        gone");
         }
         if self.max_delete.is_some() && !self.delete {
             return Err("--max-delete says how much --delete may delete");

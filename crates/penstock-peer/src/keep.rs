@@ -206,7 +206,7 @@ fn without_acl(mode: u32, page: &Page, entry: &Entry) -> u32 {
 fn is_device(entry: &Entry) -> bool {
     let node =
         matches!(entry.kind, EntryKind::Fifo | EntryKind::CharDevice | EntryKind::BlockDevice);
-    node || entry.special
+    node || entry.kind == EntryKind::HardLink && entry.special
 }
 
 /// Numbers at this site for the users and groups of another.

@@ -45,6 +45,7 @@ mod surplus;
 mod target;
 mod task;
 pub mod verify;
+mod waiting;
 mod write;
 
 pub use scan::ScanOptions;

@@ -548,6 +548,9 @@ impl Scan {
         };
         state.summary.xattrs_left_out += u64::from(found.left_out > 0);
         let path = name::join(directory, leaf);
+        if meta.kind == Kind::Directory {
+            draft.special = state.device.is_some_and(|device| meta.device != device);
+        }
         let several = meta.links > 1 && meta.kind != Kind::Directory && !path.is_empty();
         let primary = if several && self.options.preserve.hardlinks {
             draft.linked = true;

@@ -24,18 +24,21 @@ use std::sync::atomic::Ordering;
 
 use penstock_api::delete::{DeleteOrder, SurplusQuery};
 use penstock_api::problem::{Exit, Problem};
-use penstock_api::task::TaskSpec;
+use penstock_api::select::Selection;
+use penstock_api::task::{TaskPage, TaskSpec};
 use penstock_api::transfer::FailedItem;
-use penstock_api::update::IfExists;
+use penstock_api::update::{IfExists, UpdateOptions};
 use penstock_io::store::{
-    DirCache, Kind, ListBuffer, Removal, StoreError, Target, is_temporary_name,
+    DirCache, Kind, ListBuffer, Meta, Removal, StoreError, Target, is_temporary_name,
 };
 use penstock_io::sys;
 use penstock_proto::manifest::EntryKind;
 use penstock_proto::name;
+use penstock_proto::select::{Selector, Verdict};
 
 use crate::stores::chain;
 use crate::task::{full_problem, is_of_store};
+use crate::waiting::PathStack;
 
 use line::{Surplus, SurplusKind, read_line};
 use way::InTheWay;
@@ -107,6 +110,14 @@ impl Parts {
 enum Known {
     Memory(HashSet<PathHash>),
     Spilled(Vec<PathBuf>, Parts),
+}
+
+/// What is known of the data set.
+struct DataSet {
+    paths: Known,
+    /// Its directories in which nobody has looked, as something is mounted there: [`HASHES_MAX`]
+    /// at most.
+    unlisted: HashSet<PathHash>,
 }
 
 /// The list that is made: files first, directories by their depth.
@@ -187,16 +198,37 @@ pub(crate) fn find(
     spec: &TaskSpec,
     query: SurplusQuery<'_>,
 ) -> Result<u64, Problem> {
-    let mut known = read_known(spec, query.pages, query.entries, query.scratch)?;
+    let wish = Wish { root: &spec.root.0, update: &spec.update, select: &spec.select };
+    find_with(target, wish, query, HASHES_MAX)
+}
+
+/// What finding has to know of a task.
+#[derive(Clone, Copy)]
+struct Wish<'a> {
+    root: &'a [u8],
+    update: &'a UpdateOptions,
+    select: &'a Selection,
+}
+
+/// As [`find`], with so many hashes in memory.
+fn find_with(
+    target: &Target,
+    wish: Wish<'_>,
+    query: SurplusQuery<'_>,
+    hashes_max: u64,
+) -> Result<u64, Problem> {
+    let spills = query.entries > hashes_max;
+    // What is in the way and may not be replaced is not surplus; what is in it is.
+    let both_kinds = wish.update.if_exists != IfExists::Replace;
+    let mut known = read_known(query.pages, spills.then_some(query.scratch), both_kinds)?;
     let mut list = List::create(query.list, query.scratch)?;
-    let protected = spec.update.backup_dir.as_ref().map(|path| path.0.as_slice());
-    let mut walk = Walk { target, root: &spec.root.0, protected, buffer: ListBuffer::new() };
-    walk.run(&mut |surplus| {
+    let mut walk = Walk::new(target, wish, std::mem::take(&mut known.unlisted))?;
+    walk.run(query.scratch, &mut |surplus| {
         if query.stop.load(Ordering::Acquire) {
             return Err(stopped());
         }
         let hash = surplus.hash();
-        match &mut known {
+        match &mut known.paths {
             Known::Memory(hashes) if hashes.contains(&hash) => Ok(()),
             Known::Memory(hashes) => {
                 list.add(&surplus.in_the_way_if(hashes.contains(&other_kind(hash))))
@@ -208,7 +240,7 @@ pub(crate) fn find(
             }
         }
     })?;
-    if let Known::Spilled(known, there) = known {
+    if let Known::Spilled(known, there) = known.paths {
         for (known, there) in known.iter().zip(there.end()?) {
             join(known, &there, &mut list)?;
         }
@@ -216,22 +248,26 @@ pub(crate) fn find(
     list.end()
 }
 
+/// Reads the paths of the data set into memory, or into files in a directory; with `both_kinds`
+/// as if each were a directory and something else too.
 fn read_known(
-    spec: &TaskSpec,
-    pages: &mut dyn Iterator<Item = Result<penstock_api::task::TaskPage, Problem>>,
-    entries: u64,
-    scratch: &Path,
-) -> Result<Known, Problem> {
-    let spills = entries > HASHES_MAX;
-    let mut memory = HashSet::new();
-    let mut spilled = if spills { Some(Parts::create(scratch, "known")?) } else { None };
+    pages: &mut dyn Iterator<Item = Result<TaskPage, Problem>>,
+    spill_in: Option<&Path>,
+    both_kinds: bool,
+) -> Result<DataSet, Problem> {
+    let (mut memory, mut unlisted) = (HashSet::new(), HashSet::new());
+    let mut spilled = spill_in.map(|scratch| Parts::create(scratch, "known")).transpose()?;
     for page in pages {
         let page = page?.page;
         for entry in page.entries() {
             let hash = hash_of(&page.path(entry), entry.kind == EntryKind::Directory);
-            // What is in the way and may not be replaced is not surplus; what is in it is.
-            let stays = spec.update.if_exists != IfExists::Replace;
-            for hash in std::iter::once(hash).chain(stays.then(|| other_kind(hash))) {
+            if entry.special && entry.kind == EntryKind::Directory {
+                unlisted.insert(hash);
+                if unlisted.len() as u64 > HASHES_MAX {
+                    return Err(too_many_mounts());
+                }
+            }
+            for hash in std::iter::once(hash).chain(both_kinds.then(|| other_kind(hash))) {
                 match &mut spilled {
                     Some(parts) => parts.write(&hash, &hash)?,
                     None => drop(memory.insert(hash)),
@@ -239,10 +275,18 @@ fn read_known(
             }
         }
     }
-    Ok(match spilled {
-        Some(parts) => Known::Spilled(parts.end()?, Parts::create(scratch, "there")?),
-        None => Known::Memory(memory),
-    })
+    let paths = match (spilled, spill_in) {
+        (Some(parts), Some(scratch)) => {
+            Known::Spilled(parts.end()?, Parts::create(scratch, "there")?)
+        }
+        _ => Known::Memory(memory),
+    };
+    Ok(DataSet { paths, unlisted })
+}
+
+fn too_many_mounts() -> Problem {
+    let title = format!("more than {HASHES_MAX} mounts were left out at the source");
+    Problem::new(Exit::Refused, "delete-refused", title)
 }
 
 /// Adds what is in `there` and not in `known`.
@@ -261,23 +305,53 @@ fn join(known: &Path, there: &Path, list: &mut List) -> Result<(), Problem> {
     Ok(())
 }
 
-/// A walk of everything below the data set's root at the target.
+/// A walk of everything below the data set's root at the target, but for what is protected there:
+/// what the user's rules exclude, at either side; what lies where something was mounted that was
+/// left out at the source; with `--one-file-system`, what is mounted here; the backup directory.
 struct Walk<'a> {
     target: &'a Target,
     root: &'a [u8],
-    /// A directory, relative to the root, that is passed over.
-    protected: Option<&'a [u8]>,
-    buffer: ListBuffer,
+    backup: Option<&'a [u8]>,
+    selector: Selector,
+    unlisted: HashSet<PathHash>,
+    /// The root's file system.
+    device: Option<u64>,
 }
 
-impl Walk<'_> {
+impl<'a> Walk<'a> {
+    fn new(
+        target: &'a Target,
+        wish: Wish<'a>,
+        unlisted: HashSet<PathHash>,
+    ) -> Result<Self, Problem> {
+        let Wish { root, update, select } = wish;
+        let selector = select.compile().map_err(|cause| {
+            Problem::new(Exit::Usage, "select", "what to choose cannot be read").because(cause)
+        })?;
+        let backup = update.backup_dir.as_ref().map(|path| path.0.as_slice());
+        Ok(Self { target, root, backup, selector, unlisted, device: None })
+    }
+
+    /// Whether something is to be passed over, with all that is in it.
+    fn is_protected(&self, path: &[u8], meta: &Meta) -> bool {
+        let directory = meta.kind == Kind::Directory;
+        self.backup == Some(path)
+            || self.selector.verdict_here(path, directory) == Verdict::Excluded
+            || self.device.is_some_and(|device| directory && device != meta.device)
+    }
+
+    /// Shows all that is not protected; directories that wait are kept in `scratch` if they are
+    /// many.
     fn run(
         &mut self,
+        scratch: &Path,
         visit: &mut dyn FnMut(Surplus) -> Result<(), Problem>,
     ) -> Result<(), Problem> {
-        let mut stack = vec![Vec::new()];
-        while let Some(directory) = stack.pop() {
-            self.list(&directory, &mut stack, visit)?;
+        let mut buffer = ListBuffer::new();
+        let mut stack = PathStack::new(scratch);
+        stack.push(Vec::new());
+        while let Some(directory) = stack.pop().map_err(|cause| spill_failed(scratch, &cause))? {
+            self.list(&directory, &mut buffer, &mut stack, visit)?;
         }
         Ok(())
     }
@@ -285,27 +359,29 @@ impl Walk<'_> {
     fn list(
         &mut self,
         directory: &[u8],
-        stack: &mut Vec<Vec<u8>>,
+        buffer: &mut ListBuffer,
+        stack: &mut PathStack,
         visit: &mut dyn FnMut(Surplus) -> Result<(), Problem>,
     ) -> Result<(), Problem> {
         let failed = |error: &StoreError| {
             let title = "the target cannot be listed, so nothing is deleted";
             Problem::new(Exit::Refused, "delete-refused", title).because(chain(error))
         };
-        let dir = match self.target.open_dir(&name::join(self.root, directory)) {
+        let target = self.target;
+        let dir = match target.open_dir(&name::join(self.root, directory)) {
             Ok(dir) => dir,
             Err(error) if error.is_vanished() => return Ok(()),
             // The root itself is a file or link: there is nothing below it.
             Err(StoreError::NotDirectory { .. }) if directory.is_empty() => return Ok(()),
             Err(error) => return Err(failed(&error)),
         };
+        if self.selector.one_file_system && directory.is_empty() {
+            let root = target.meta(&dir, b"").map_err(|error| failed(&error))?;
+            self.device = root.map(|root| root.device);
+        }
         let mut outcome = Ok(());
-        let (target, protected) = (self.target, self.protected);
-        let listed = target.list(&dir, &mut self.buffer, &mut |entry| {
+        let listed = target.list(&dir, buffer, &mut |entry| {
             let path = name::join(directory, entry.name);
-            if protected == Some(path.as_slice()) {
-                return ControlFlow::Continue(());
-            }
             let meta = match target.meta(&dir, entry.name) {
                 Ok(Some(meta)) => meta,
                 Ok(None) => return ControlFlow::Continue(()),
@@ -314,7 +390,12 @@ impl Walk<'_> {
                     return ControlFlow::Break(());
                 }
             };
-            if meta.kind == Kind::Directory {
+            if self.is_protected(&path, &meta) {
+                return ControlFlow::Continue(());
+            }
+            let unknown =
+                !self.unlisted.is_empty() && self.unlisted.contains(&hash_of(&path, true));
+            if meta.kind == Kind::Directory && !unknown {
                 stack.push(path.clone());
             }
             outcome = visit(Surplus::of(path, &meta));
@@ -411,3 +492,6 @@ impl Remover<'_> {
 pub(crate) fn backup_path(root: &[u8], backup: &[u8], path: &[u8]) -> Vec<u8> {
     name::join(&name::join(root, backup), path)
 }
+
+#[cfg(test)]
+mod tests;

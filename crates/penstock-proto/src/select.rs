@@ -369,16 +369,6 @@ impl Selector {
             && self.size_max.is_none_or(|max| size <= max)
             && self.newer_than.is_none_or(|time| mtime > time)
     }
-
-    /// Whether files are left out for their size or time, or mounts for being mounts. The target
-    /// cannot see these at its own items: what it has and the data set lacks may well be at the
-    /// source.
-    pub fn has_limits(&self) -> bool {
-        self.size_min.is_some()
-            || self.size_max.is_some()
-            || self.newer_than.is_some()
-            || self.one_file_system
-    }
 }
 
 #[cfg(test)]

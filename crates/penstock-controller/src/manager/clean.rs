@@ -66,6 +66,7 @@ impl Inner {
             lanes: request.options.lanes,
             limits: request.options.limits,
             update: request.options.update.clone(),
+            select: request.options.select.clone(),
         };
         let generation_max = generation_max(&journal.join("logs"));
         let mut pages = files(&journal.join("pages")).into_iter().filter_map(|path| page(&path));

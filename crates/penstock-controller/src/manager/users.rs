@@ -544,7 +544,7 @@ fn check(request: &TransferRequest) -> Result<(), Problem> {
         return Err(usage(format!("a transfer has at most {LANES_MAX} lanes")));
     }
     let options = &request.options;
-    let partial = !options.files_from.is_empty() || options.select != Selection::default();
+    let partial = !options.files_from.is_empty() || options.select.leaves_unknown();
     request.options.update.check(partial).map_err(|why| usage(why.to_owned()))?;
     if request.options.slicing().is_err() {
         let title = "the piece size is no power of two from 1 MiB to 1 GiB";

@@ -228,9 +228,6 @@ impl DeletionParts {
             refused("nothing is deleted: the source is empty")
                 .hint("is it mounted? to empty the target, delete there by hand")
         };
-        if self.scan.excluded > 0 {
-            return Err(refused("nothing is deleted: only some of the source was chosen"));
-        }
         if self.scan.pages == 0 {
             return Err(empty());
         }

@@ -722,6 +722,7 @@ fn spec_of(input: &RunInput, head: &LedgerHead) -> TaskSpec {
         lanes: input.options.lanes,
         limits: input.options.limits,
         update: input.options.update.clone(),
+        select: input.options.select.clone(),
     }
 }
 

@@ -1,18 +1,50 @@
 //! Work for several threads that makes more work, in bounded memory.
 
+use std::marker::PhantomData;
+use std::os::unix::ffi::OsStrExt as _;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
-/// Most jobs that wait; see [`Jobs::offer`] and [`Jobs::put`] for what happens at the limit.
-const WAITING_MAX: usize = 512;
+use penstock_io::store::StoreError;
+use penstock_proto::name;
 
-/// Jobs that wait to be done, newest first, so that few directories are open at a time.
-pub(super) struct Jobs<J> {
-    state: Mutex<State<J>>,
-    wake: Condvar,
+use crate::waiting::PathStack;
+
+/// Most jobs that wait; see [`Jobs::offer`] and [`Jobs::put`] for what happens at the limit.
+pub(super) const WAITING_MAX: usize = 512;
+
+/// Where jobs wait: the newest is taken first.
+pub(super) trait Waiting<J> {
+    /// Leaves one.
+    fn push(&mut self, job: J);
+    /// Takes the newest.
+    fn pop(&mut self) -> Option<J>;
+    /// How many are in memory.
+    fn in_memory(&self) -> usize;
 }
 
-struct State<J> {
-    waiting: Vec<J>,
+impl<J> Waiting<J> for Vec<J> {
+    fn push(&mut self, job: J) {
+        self.push(job);
+    }
+
+    fn pop(&mut self) -> Option<J> {
+        self.pop()
+    }
+
+    fn in_memory(&self) -> usize {
+        self.len()
+    }
+}
+
+/// Jobs that wait to be done, newest first, so that few directories are open at a time.
+pub(super) struct Jobs<J, W = Vec<J>> {
+    state: Mutex<State<W>>,
+    wake: Condvar,
+    job: PhantomData<fn(J)>,
+}
+
+struct State<W> {
+    waiting: W,
     /// Jobs that are being done, and producers: either may bring more.
     busy: usize,
 }
@@ -20,11 +52,18 @@ struct State<J> {
 impl<J> Jobs<J> {
     /// None yet. Until [`Jobs::produced`], more may come from outside.
     pub(super) fn new() -> Self {
-        let state = State { waiting: Vec::new(), busy: 1 };
-        Self { state: Mutex::new(state), wake: Condvar::new() }
+        Self::waiting_in(Vec::new())
+    }
+}
+
+impl<J, W: Waiting<J>> Jobs<J, W> {
+    /// None yet; they wait in `waiting`.
+    pub(super) fn waiting_in(waiting: W) -> Self {
+        let state = Mutex::new(State { waiting, busy: 1 });
+        Self { state, wake: Condvar::new(), job: PhantomData }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State<J>> {
+    fn lock(&self) -> MutexGuard<'_, State<W>> {
         // A panic elsewhere ends the scope of the threads; until then the others go on.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -32,7 +71,7 @@ impl<J> Jobs<J> {
     /// Leaves a job for whoever is free. Where too many wait it is given back: do it now.
     pub(super) fn offer(&self, job: J) -> Option<J> {
         let mut state = self.lock();
-        if state.waiting.len() >= WAITING_MAX {
+        if state.waiting.in_memory() >= WAITING_MAX {
             return Some(job);
         }
         state.waiting.push(job);
@@ -41,7 +80,8 @@ impl<J> Jobs<J> {
         None
     }
 
-    /// Leaves a job, however many wait.
+    /// Leaves a job, however many wait: only where those beyond the limit are few, or are not in
+    /// memory.
     pub(super) fn force(&self, job: J) {
         self.lock().waiting.push(job);
         self.wake.notify_one();
@@ -50,7 +90,7 @@ impl<J> Jobs<J> {
     /// Leaves a job from outside; blocks while too many wait.
     pub(super) fn put(&self, job: J) {
         let mut state = self.lock();
-        while state.waiting.len() >= WAITING_MAX {
+        while state.waiting.in_memory() >= WAITING_MAX {
             state = self.wake.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
         state.waiting.push(job);
@@ -67,8 +107,8 @@ impl<J> Jobs<J> {
     /// Does jobs until there are none and none can come.
     pub(super) fn work(&self, mut work: impl FnMut(J)) {
         /// Ends a job however it ended, so that nobody waits for it for ever.
-        struct Busy<'a, J>(&'a Jobs<J>);
-        impl<J> Drop for Busy<'_, J> {
+        struct Busy<'a, J, W: Waiting<J>>(&'a Jobs<J, W>);
+        impl<J, W: Waiting<J>> Drop for Busy<'_, J, W> {
             fn drop(&mut self) {
                 self.0.lock().busy -= 1;
                 self.0.wake.notify_all();
@@ -91,5 +131,39 @@ impl<J> Jobs<J> {
             let _busy = Busy(self);
             work(job);
         }
+    }
+}
+
+/// Directories of a walk, of which any number may wait.
+pub(super) struct WaitingPaths(pub(super) PathStack);
+
+/// A directory; or why those that waited are lost.
+pub(super) type WaitingPath = Result<Vec<u8>, StoreError>;
+
+impl WaitingPaths {
+    /// They wait in memory, and beyond its bound in a file of the directory for temporary files.
+    pub(super) fn new() -> Self {
+        Self(PathStack::new(&std::env::temp_dir()))
+    }
+}
+
+impl Waiting<WaitingPath> for WaitingPaths {
+    fn push(&mut self, path: WaitingPath) {
+        if let Ok(path) = path {
+            self.0.push(path);
+        }
+    }
+
+    fn pop(&mut self) -> Option<WaitingPath> {
+        let lost = |source| StoreError::Io {
+            operation: "read again directories that waited in",
+            path: name::escape(std::env::temp_dir().as_os_str().as_bytes()),
+            source,
+        };
+        self.0.pop().map_err(lost).transpose()
+    }
+
+    fn in_memory(&self) -> usize {
+        0
     }
 }

@@ -24,10 +24,13 @@ use penstock_proto::digest::DigestKind;
 use penstock_proto::name;
 use penstock_proto::slicing::{STRIDE_BYTES_MAX, Slicing};
 
-use super::jobs::Jobs;
+use super::jobs::{Jobs, WaitingPath, WaitingPaths};
 use super::{Finding, Teller, Told, VerifyFigures};
 use crate::hashing::{CHUNK_BYTES, TreeHash, feed};
 use crate::stores::chain;
+
+/// Directories of a walk that wait to be listed.
+type Directories = Jobs<WaitingPath, WaitingPaths>;
 
 /// Most names of a list that are in memory at a time, as 16 bytes each.
 const NAMES_MAX: u128 = 4 << 20;
@@ -329,26 +332,29 @@ impl Check<'_> {
 
     /// Walks the tree and tells the files that the list lacks.
     fn walk(&self, known: &Known) {
-        let jobs = Jobs::new();
-        jobs.force(Vec::new());
+        let jobs = Jobs::waiting_in(WaitingPaths::new());
+        jobs.force(Ok(Vec::new()));
         jobs.produced();
         std::thread::scope(|scope| {
             for _ in 0..self.workers {
                 scope.spawn(|| {
                     let mut buffer = ListBuffer::new();
-                    jobs.work(|path: Vec<u8>| self.list(&path, known, &jobs, &mut buffer));
+                    jobs.work(|path: WaitingPath| match path {
+                        Ok(path) => self.list(&path, known, &jobs, &mut buffer),
+                        Err(error) => self.failed(b"", &error),
+                    });
                 });
             }
         });
     }
 
-    /// Directories wait without a limit, as in a scan: newest first, which keeps them few.
-    fn list(&self, path: &[u8], known: &Known, jobs: &Jobs<Vec<u8>>, buffer: &mut ListBuffer) {
+    /// Directories wait without a limit, but not in memory (promise (g)).
+    fn list(&self, path: &[u8], known: &Known, jobs: &Directories, buffer: &mut ListBuffer) {
         let listed = self.store.open_dir(path).and_then(|dir| {
             self.store.list(&dir, buffer, &mut |entry| {
                 let path = name::join(path, entry.name);
                 match self.kind_of(&dir, entry.name, entry.kind) {
-                    Some(Kind::Directory) => jobs.force(path),
+                    Some(Kind::Directory) => jobs.force(Ok(path)),
                     Some(Kind::File) if known.lacks(&path) => self.extra(&dir, entry.name, &path),
                     _ => {}
                 }

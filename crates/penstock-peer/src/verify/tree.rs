@@ -17,7 +17,7 @@ use penstock_io::store::{
 use penstock_proto::name;
 
 use super::content::{Buffers, FilePair, SideError, Verdict};
-use super::jobs::Jobs;
+use super::jobs::{Jobs, WAITING_MAX, Waiting, WaitingPaths};
 use super::{Finding, Teller, Told, VerifyFigures};
 
 /// Names that one thread looks at before another may take some.
@@ -65,7 +65,7 @@ pub fn verify_trees(
         source: open(source)?,
         target: open(target)?,
         options,
-        jobs: Jobs::new(),
+        jobs: Jobs::waiting_in(TreeJobs { waiting: Vec::new(), directories: WaitingPaths::new() }),
         told: Told::new(figures, tell),
     };
     let single = !source.name.is_empty() || !target.name.is_empty();
@@ -101,6 +101,35 @@ enum Job {
     Directory(Vec<u8>),
     Names(Arc<DirPair>, Vec<Box<[u8]>>),
     Extent(Arc<FilePair>, Range<u64>),
+    /// Directories that waited cannot be read again.
+    Lost(StoreError),
+}
+
+/// What waits: directories beyond the limit not in memory (promise (g)).
+struct TreeJobs {
+    waiting: Vec<Job>,
+    directories: WaitingPaths,
+}
+
+impl Waiting<Job> for TreeJobs {
+    fn push(&mut self, job: Job) {
+        match job {
+            Job::Directory(path) if self.waiting.len() >= WAITING_MAX => {
+                self.directories.push(Ok(path));
+            }
+            job => self.waiting.push(job),
+        }
+    }
+
+    fn pop(&mut self) -> Option<Job> {
+        self.waiting.pop().or_else(|| {
+            self.directories.pop().map(|path| path.map_or_else(Job::Lost, Job::Directory))
+        })
+    }
+
+    fn in_memory(&self) -> usize {
+        self.waiting.len()
+    }
 }
 
 struct Worker {
@@ -112,7 +141,7 @@ struct Trees<'a> {
     source: PosixStore,
     target: PosixStore,
     options: TreeOptions,
-    jobs: Jobs<Job>,
+    jobs: Jobs<Job, TreeJobs>,
     told: Told<'a>,
 }
 
@@ -138,6 +167,7 @@ impl Trees<'_> {
                 self.end_part(&pair);
             }
             Job::Extent(pair, range) => self.extent(&pair, range, worker),
+            Job::Lost(error) => self.told.failed(b"", "source", &error),
         }
     }
 

@@ -114,7 +114,8 @@ pub struct Entry {
     /// Whether the source has other names of it, so that entries to come may be hard links to it.
     pub linked: bool,
     /// Whether a hard link is to a pipe or device, so that a target that takes none of these takes
-    /// no further names of them either.
+    /// no further names of them either. Of a directory: whether another file system is mounted
+    /// there that was left out, so that nobody knows what is in it.
     pub special: bool,
     /// Permission bits, `0o7777` at most.
     pub mode: u32,

@@ -72,7 +72,7 @@ fn the_first_rule_decides_and_excluded_directories_are_whole() {
     assert_eq!(selector.verdict(b"a/cache/keep.tmp", false), Verdict::Excluded);
     assert_eq!(selector.verdict_here(b"a/cache/keep.tmp", false), Verdict::Included);
     assert_eq!(selector.verdict(b"", true), Verdict::Included);
-    assert!(selector.asks_for_kind() && !selector.has_limits());
+    assert!(selector.asks_for_kind());
     let limits = Selector { size_min: Some(2), size_max: Some(4), ..Selector::default() };
     let sizes = (1..=5).filter(|&size| limits.takes_file(size, FileTime::default()));
     assert_eq!(sizes.collect::<Vec<_>>(), [2, 3, 4]);

@@ -61,9 +61,9 @@ pub(crate) struct Chosen {
 }
 
 impl Chosen {
-    /// Whether only some of the source is meant.
+    /// Whether more is left out than the names at the target can tell.
     pub(crate) fn is_partial(&self) -> bool {
-        !self.files_from.is_empty() || self.select != Selection::default()
+        !self.files_from.is_empty() || self.select.leaves_unknown()
     }
 }
 

@@ -1,0 +1,119 @@
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use penstock_api::select::SelectRule;
+use penstock_api::transfer::PathText;
+use penstock_io::store::{PosixOptions, PosixStore};
+use penstock_proto::id::TransferId;
+use penstock_proto::manifest::{EntryDraft, PageBuilder};
+use penstock_proto::slicing::Slicing;
+use rand::rngs::StdRng;
+use rand::{RngExt as _, SeedableRng as _};
+
+use super::*;
+
+/// Lists the surplus of `root` with so many hashes in memory: path, and whether it is in the way.
+fn surplus_of(
+    root: &Path,
+    entries: &[(String, bool)],
+    rules: Vec<SelectRule>,
+    hashes_max: u64,
+) -> BTreeSet<(Vec<u8>, bool)> {
+    let store = PosixStore::open(root, PosixOptions::default()).unwrap();
+    let mut builder = PageBuilder::new(TransferId([7; 16]), 0, Slicing::default());
+    let dir = EntryDraft { kind: EntryKind::Directory, ..EntryDraft::default() };
+    builder.push(b"", &dir);
+    for (path, directory) in entries {
+        let (parent, leaf) = name::split(path.as_bytes()).unwrap();
+        let kind = if *directory { EntryKind::Directory } else { EntryKind::File };
+        builder.push(parent, &EntryDraft { name: leaf, kind, ..EntryDraft::default() });
+    }
+    let page = TaskPage {
+        page: Arc::new(builder.seal()),
+        digest: Default::default(),
+        left: Arc::default(),
+    };
+    let scratch = tempfile::tempdir().unwrap();
+    let list = scratch.path().join("list");
+    let query = SurplusQuery {
+        pages: &mut std::iter::once(Ok(page)),
+        entries: entries.len() as u64 + 1,
+        scratch: scratch.path(),
+        list: &list,
+        stop: &AtomicBool::new(false),
+    };
+    let update = UpdateOptions { delete: true, ..UpdateOptions::default() };
+    let select = Selection { rules, ..Selection::default() };
+    let wish = Wish { root: b"", update: &update, select: &select };
+    let found = find_with(&Target::Posix(store), wish, query, hashes_max).unwrap();
+    let text = fs::read_to_string(&list).unwrap();
+    let lines: Vec<_> = text.lines().map(|line| read_line(line, &list).unwrap()).collect();
+    assert_eq!(lines.len() as u64, found);
+    let directories = lines.iter().position(Surplus::is_directory).unwrap_or(lines.len());
+    assert!(lines[directories..].iter().all(Surplus::is_directory), "files come first");
+    let depths: Vec<_> = lines[directories..]
+        .iter()
+        .map(|line| line.path.0.iter().filter(|byte| **byte == b'/').count())
+        .collect();
+    assert!(depths.is_sorted_by(|a, b| a >= b), "the deepest come first: {depths:?}");
+    lines.into_iter().map(|line| (line.path.0, line.in_the_way)).collect()
+}
+
+/// Promise (g), C3: what is surplus, and what of it is in the way, is the same whether the paths are
+/// kept in memory or in files, which is what millions of them are; and it is what a comparison of
+/// two sets says. What the rules exclude is never surplus.
+#[test]
+fn g_surplus_beyond_memory_is_the_same() {
+    let seed = rand::random::<u64>();
+    println!("seed {seed}");
+    let mut rng = StdRng::seed_from_u64(seed);
+    for _ in 0..5 {
+        let root = tempfile::tempdir().unwrap();
+        let (mut entries, mut there) = (Vec::new(), BTreeSet::new());
+        for at in 0..20 {
+            let directory = format!("d{at}");
+            let at_target = rng.random_range(0..4);
+            // 0: not at the target, 1: a file there, else a directory there.
+            let at_source = rng.random_range(0..4);
+            match at_source {
+                0 => {}
+                1 => entries.push((directory.clone(), false)),
+                _ => entries.push((directory.clone(), true)),
+            }
+            match at_target {
+                0 => {}
+                1 => {
+                    fs::write(root.path().join(&directory), "x").unwrap();
+                    there.insert((directory.clone(), false));
+                }
+                _ => {
+                    fs::create_dir(root.path().join(&directory)).unwrap();
+                    there.insert((directory.clone(), true));
+                }
+            }
+            for file in 0..10 {
+                let path = format!("{directory}/f{file}{}", if file == 9 { ".tmp" } else { "" });
+                if at_source > 1 && rng.random_bool(0.7) && file != 9 {
+                    entries.push((path.clone(), false));
+                }
+                if at_target > 1 && rng.random_bool(0.7) {
+                    fs::write(root.path().join(&path), "x").unwrap();
+                    there.insert((path, false));
+                }
+            }
+        }
+        let known: BTreeSet<_> = entries.iter().cloned().collect();
+        let expected: BTreeSet<_> = there
+            .iter()
+            .filter(|(path, _)| !path.ends_with(".tmp"))
+            .filter(|item| !known.contains(*item))
+            .map(|(path, kind)| (path.clone().into_bytes(), known.contains(&(path.clone(), !kind))))
+            .collect();
+        let rules = vec![SelectRule { include: false, glob: PathText(b"*.tmp".to_vec()) }];
+        for hashes_max in [HASHES_MAX, 10] {
+            let found = surplus_of(root.path(), &entries, rules.clone(), hashes_max);
+            assert_eq!(found, expected, "with {hashes_max} in memory");
+        }
+    }
+}
