@@ -138,8 +138,9 @@ pub(crate) fn run(args: CopyArgs) -> anyhow::Result<ExitCode> {
         }
         (source, target) => source.or(target),
     } {
-        let (source, target, ssh) = (args.source, args.target, args.ssh);
-        return ssh::run(ssh::Wish { source, target, remote, push, options, ssh, mode, papers });
+        let (source, target, ssh, cpus) = (args.source, args.target, args.ssh, args.cpus.most());
+        let wish = ssh::Wish { source, target, remote, push, options, ssh, cpus, mode, papers };
+        return ssh::run(wish);
     }
     let places = Places::find(&args.source, &args.target)?;
     let (from, to) = (places.source.path.clone(), places.target.path.clone());

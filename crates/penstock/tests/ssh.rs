@@ -230,6 +230,33 @@ fn the_program_is_sent_where_it_is_missing() {
     host.assert_nothing_left();
 }
 
+/// Promise: programs of earlier releases do not pile up at the other host: the two that were used
+/// last stay, what is not ours is not touched.
+#[test]
+fn old_programs_are_removed_when_one_is_sent() {
+    let host = Host::start(&Special::default());
+    fs::write(host.path("local/file"), "data").unwrap();
+    let cache = host.path("home/.cache/penstock/bin");
+    fs::create_dir_all(&cache).unwrap();
+    for age in 0..6_u64 {
+        let old = cache.join(format!("penstock-0.0.{age}-abc"));
+        let file = fs::File::create(&old).unwrap();
+        let time = std::time::SystemTime::now() - std::time::Duration::from_secs(1000 * (age + 1));
+        file.set_modified(time).unwrap();
+    }
+    fs::write(cache.join("notes"), "of the user").unwrap();
+    let ended = assert_done(host.run(&["file", &host.remote("there/")]));
+    assert!(ended.errors.contains("sending this one"), "{}", ended.errors);
+    let mut names: Vec<_> = fs::read_dir(&cache)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    names.sort();
+    assert_eq!(names[..3], ["notes", "penstock-0.0.0-abc", "penstock-0.0.1-abc"], "{names:?}");
+    assert_eq!(names.len(), 4, "{names:?}");
+    host.assert_nothing_left();
+}
+
 /// Promise: another release in the PATH is not used; `--no-bootstrap` and `--remote-penstock` mean
 /// what they say, and the errors tell what to do.
 #[test]

@@ -57,8 +57,8 @@ pub(crate) struct RateWish(pub(crate) Option<u64>);
 #[derive(clap::Args)]
 #[command(next_help_heading = HEADING)]
 pub(crate) struct CpuArgs {
-    /// Keep at most so many CPUs busy. Default: all that its cgroup (cpu.max) and its affinity mask
-    /// allow
+    /// Keep at most so many CPUs busy, over ssh at each end. Default: all that its cgroup (cpu.max)
+    /// and its affinity mask allow
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     cpus: Option<u32>,
 }
@@ -70,11 +70,24 @@ impl CpuArgs {
     /// # Errors
     /// The kernel refuses; exit 7.
     pub(crate) fn apply(&self, configured: Option<u32>) -> Result<(), Failure> {
-        let Some(cpus) = self.cpus.or(configured) else { return Ok(()) };
-        sys::bind_to_cpus(cpus as usize).map_err(|error| {
-            Failure::new(ExitCode::Fatal, format!("cannot keep to {cpus} CPUs"))
-                .caused_by(error)
-                .hint("leave out --cpus, and limit the CPUs by a cgroup or taskset(1)")
-        })
+        bind_to_cpus(self.cpus.or(configured))
     }
+
+    /// The number that was given.
+    pub(crate) fn most(&self) -> Option<u32> {
+        self.cpus
+    }
+}
+
+/// Binds this thread, and those that it will start, to so many CPUs, if there is a limit.
+///
+/// # Errors
+/// The kernel refuses; exit 7.
+pub(crate) fn bind_to_cpus(most: Option<u32>) -> Result<(), Failure> {
+    let Some(cpus) = most else { return Ok(()) };
+    sys::bind_to_cpus(cpus as usize).map_err(|error| {
+        Failure::new(ExitCode::Fatal, format!("cannot keep to {cpus} CPUs"))
+            .caused_by(error)
+            .hint("leave out --cpus, and limit the CPUs by a cgroup or taskset(1)")
+    })
 }

@@ -1,8 +1,7 @@
 //! Sends this very program to a host that has none of its release.
 
 use std::fs::{self, File};
-use std::io::{Read as _, Write as _};
-use std::process::ChildStdin;
+use std::io::{self, Read as _};
 
 use penstock_proto::units::format_bytes;
 
@@ -54,16 +53,16 @@ fn own_kind() -> String {
 }
 
 /// Answers the far shell, which has said in `words` that it has no program of this release: why,
-/// system, machine.
+/// system, machine. Blocks until the program is taken.
 ///
 /// # Errors
-/// It is not to be sent, or would not run there. Exit 7.
+/// It is not to be sent, or would not run there: exit 7. It is not taken: exit 5.
 pub(super) fn send(
     args: &SshArgs,
     destination: &Destination,
     words: &str,
     digest: &str,
-    input: &mut ChildStdin,
+    input: &mut impl io::Write,
 ) -> anyhow::Result<()> {
     let mut parts = words.rsplitn(3, ' ');
     let (machine, system) = (parts.next().unwrap_or(""), parts.next().unwrap_or(""));

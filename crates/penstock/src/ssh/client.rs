@@ -8,11 +8,11 @@
 //! later without another login.
 
 use std::fs;
-use std::io::{BufRead as _, BufReader, Read, Write as _};
+use std::io::{self, BufRead as _, BufReader, Read, Write as _};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Output, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -25,8 +25,15 @@ use super::message::{MAGIC, READY, version};
 use super::{Destination, SshArgs};
 use crate::exit::{self, ExitCode, Failure};
 
-/// How long a login may take, with a person who types a password, and the sending of the program.
+/// How long a login may take, with a person who types a password; and again, once the program was
+/// sent, until that has answered.
 const START_MAX: Duration = Duration::from_secs(600);
+/// How long the sending of the program may stand still.
+const SEND_SILENCE_MAX: Duration = Duration::from_secs(60);
+/// Bytes of the program that are written at a time: at 2 kB/s they take half of that.
+const SEND_BYTES: usize = 64 << 10;
+/// How long ssh may take to forward a port: a few round trips.
+const FORWARD_MAX: Duration = Duration::from_secs(30);
 /// How long ssh is given to end once the far end has been told to.
 const END_MAX: Duration = Duration::from_secs(5);
 /// What a shell's start-up files may print before the far end's first line.
@@ -208,7 +215,7 @@ impl Ssh {
         greetings: &Receiver<Greeting>,
         digest: &str,
     ) -> anyhow::Result<BufReader<ChildStdout>> {
-        let until = Instant::now() + START_MAX;
+        let mut until = Instant::now() + START_MAX;
         loop {
             let left = until.saturating_duration_since(Instant::now());
             let Ok(greeting) = greetings.recv_timeout(left) else {
@@ -219,7 +226,10 @@ impl Ssh {
             match greeting {
                 Greeting::Ready(output) => return Ok(output),
                 Greeting::Absent(words) => {
-                    super::bootstrap::send(args, &self.destination, &words, digest, input)?
+                    let mut watched = Watched::start(input, Arc::clone(&self.child))?;
+                    let to = &self.destination;
+                    super::bootstrap::send(args, to, &words, digest, &mut watched)?;
+                    until = Instant::now() + START_MAX;
                 }
                 Greeting::Unfit(words) => {
                     return Err(super::bootstrap::unfit(&self.destination, &words).into());
@@ -279,7 +289,7 @@ impl Ssh {
             command.args(&self.words[1..]).arg("-S").arg(self.control.socket());
             command.args(["-O", "forward", "-L", &way]);
             self.destination.add_to(&mut command);
-            let done = command.stdin(Stdio::null()).output().map_err(|error| error.to_string())?;
+            let done = output_within(command.stdin(Stdio::null()), FORWARD_MAX)?;
             if done.status.success() {
                 return Ok(free);
             }
@@ -334,6 +344,65 @@ impl Ssh {
             self.kill();
         }
     }
+}
+
+/// ssh's input while much is written to it: ssh is ended if nothing is taken for
+/// [`SEND_SILENCE_MAX`], so that the write fails.
+struct Watched<'a> {
+    input: &'a mut ChildStdin,
+    tell: mpsc::SyncSender<()>,
+}
+
+impl<'a> Watched<'a> {
+    fn start(input: &'a mut ChildStdin, child: Arc<Mutex<Child>>) -> anyhow::Result<Self> {
+        let (tell, told) = mpsc::sync_channel(1);
+        let watch = move || loop {
+            match told.recv_timeout(SEND_SILENCE_MAX) {
+                Ok(()) => {}
+                // All was sent, or the sending has failed.
+                Err(mpsc::RecvTimeoutError::Disconnected) => return,
+                Err(mpsc::RecvTimeoutError::Timeout) => {
+                    let mut child = child.lock().unwrap_or_else(PoisonError::into_inner);
+                    // It may have ended already.
+                    let _ = child.kill();
+                    return;
+                }
+            }
+        };
+        let spawned = std::thread::Builder::new().name("ssh-send".to_owned()).spawn(watch);
+        spawned.context("start a thread")?;
+        Ok(Self { input, tell })
+    }
+}
+
+impl io::Write for Watched<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let count = self.input.write(&bytes[..bytes.len().min(SEND_BYTES)])?;
+        // If something is told already, that will do.
+        let _ = self.tell.try_send(());
+        Ok(count)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.input.flush()
+    }
+}
+
+/// Runs a command that says little, and ends it if it takes longer than `most`.
+fn output_within(command: &mut Command, most: Duration) -> Result<Output, String> {
+    let words = |error: io::Error| error.to_string();
+    let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().map_err(words)?;
+    let until = Instant::now() + most;
+    while child.try_wait().map_err(words)?.is_none() {
+        if Instant::now() >= until {
+            // It may have ended at this moment.
+            let _ = child.kill();
+            let _ = child.wait();
+            return Err(format!("ssh has not answered in {} s", most.as_secs()));
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    child.wait_with_output().map_err(words)
 }
 
 /// Passes ssh's messages on to standard error, and keeps the last of them.
@@ -416,7 +485,7 @@ fn script(digest: &str, named: Option<&Path>) -> String {
         // A named one or none.
         r#"case "$r" in "~/"*) r="$HOME/${r#??}";; esac"#,
         r#"if [ -n "$r" ]; then s "$r" ssh-serve --check "$v"; say absent named "$m"; exit 0; fi"#,
-        r#"[ -x "$f" ] && s "$f" ssh-serve --check "$v" --digest "$d""#,
+        r#"[ -x "$f" ] && { touch -c "$f" 2>/dev/null; s "$f" ssh-serve --check "$v" --digest "$d"; }"#,
         r#"p=$(command -v penstock) && s "$p" ssh-serve --check "$v""#,
         r#"say absent "${p:-none}" "$m""#,
         // The program, as many bytes as the line before it says.
@@ -425,6 +494,8 @@ fn script(digest: &str, named: Option<&Path>) -> String {
         r#"w() { mkdir -p "$c" && head -c "$n" > "$t" && [ "$(wc -c < "$t")" -eq "$n" ]; }"#,
         r#"k() { chmod 700 "$t" && mv -f "$t" "$f"; }"#,
         r#"w && k || { rm -f "$t"; say unfit unwritten "$c"; exit 0; }"#,
+        // Of the programs that were sent before, the two that were used last stay.
+        r#"o() { cd "$c" && ls -t | grep "^penstock-" | tail -n +4 | xargs rm -f; }; (o) 2>/dev/null"#,
         r#"s "$f" ssh-serve --check "$v" --digest "$d""#,
         r#"w=$("$f" --version 2>&1 </dev/null | head -n 1); rm -f "$f"; say unfit "$m" "$w""#,
     ];
@@ -477,6 +548,18 @@ mod tests {
         for bad in ["", "  ", "ssh 'x"] {
             assert!(split(bad).is_err(), "{bad}");
         }
+    }
+
+    /// Promise (f): a command that does not answer is ended, and one that does is heard.
+    #[test]
+    fn f_a_command_that_hangs_is_ended() {
+        let mut hangs = Command::new("sleep");
+        let began = Instant::now();
+        let ended = output_within(hangs.arg("100"), Duration::from_millis(50));
+        assert!(ended.is_err() && began.elapsed() < Duration::from_secs(50));
+        let mut says = Command::new("sh");
+        let output = output_within(says.args(["-c", "echo no >&2; exit 3"]), FORWARD_MAX).unwrap();
+        assert_eq!((output.status.code(), output.stderr.as_slice()), (Some(3), &b"no\n"[..]));
     }
 
     /// Promise: the script survives any login shell's idea of quoting.

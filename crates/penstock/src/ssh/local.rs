@@ -46,6 +46,8 @@ pub(crate) struct Wish {
     pub(crate) push: bool,
     pub(crate) options: TransferOptions,
     pub(crate) ssh: SshArgs,
+    /// Most CPUs that each end may keep busy.
+    pub(crate) cpus: Option<u32>,
     pub(crate) mode: Mode,
     pub(crate) papers: Papers,
 }
@@ -114,6 +116,7 @@ impl Session {
             trace: place.map(|place| ends::trace(&place.path)).unwrap_or_default(),
             authority: keys.certificate(),
             ports: self.wish.ssh.ports,
+            cpus: self.wish.cpus,
         };
         match self.ask(&Message::Begin(Box::new(begin)), ANSWER_MAX)?.0 {
             Message::Begun(begun) => {

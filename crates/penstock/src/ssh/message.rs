@@ -22,14 +22,16 @@ use serde::{Deserialize, Serialize};
 use crate::copy::SourceFacts;
 
 /// Version of all that is said here; both ends must be of the same, and of the same release.
-pub(super) const SSH_PROTOCOL: u32 = 2;
+pub(super) const SSH_PROTOCOL: u32 = 3;
 /// How a line of the far end begins that is meant for us.
 pub(super) const MAGIC: &str = "penstock-ssh ";
 /// What such a line says when messages follow.
 pub(super) const READY: &str = "ready";
 
-/// Longest JSON of a message: the longest is a list of paths.
-const JSON_BYTES_MAX: u32 = 256 << 20;
+/// Longest JSON of a message: the longest is a list of paths, a million of 60 bytes. Either end
+/// holds it in memory once as text and once as paths: with more the promise of some 256 MiB is gone.
+const JSON_BYTES_MAX: u32 = 64 << 20;
+const TOO_LONG: &str = "a message is too long: split the list of --files-from";
 /// Longest body: a page, or a part of a file.
 const BODY_BYTES_MAX: u32 = 16 << 20;
 /// Part of a file that is sent at once.
@@ -63,6 +65,8 @@ pub(super) struct Begin {
     pub(super) authority: String,
     /// Ports on which the far end may listen; any free one if there are none.
     pub(super) ports: Option<(u16, u16)>,
+    /// Most CPUs that the far end may keep busy.
+    pub(super) cpus: Option<u32>,
 }
 
 /// A directory, as any process of the same host knows it: boot id, device, inode.
@@ -245,12 +249,12 @@ pub(super) fn write(
     body: &[u8],
 ) -> io::Result<()> {
     let json = serde_json::to_vec(message).map_err(io::Error::other)?;
-    let too_long = || io::Error::other("a message is too long");
-    let json_bytes = u32::try_from(json.len()).map_err(|_| too_long())?;
-    let body_bytes = u32::try_from(body.len()).map_err(|_| too_long())?;
-    if json_bytes > JSON_BYTES_MAX || body_bytes > BODY_BYTES_MAX {
-        return Err(too_long());
-    }
+    let within = |bytes: usize, most: u32| {
+        let bytes = u32::try_from(bytes).ok().filter(|bytes| *bytes <= most);
+        bytes.ok_or_else(|| io::Error::new(io::ErrorKind::FileTooLarge, TOO_LONG))
+    };
+    let json_bytes = within(json.len(), JSON_BYTES_MAX)?;
+    let body_bytes = within(body.len(), BODY_BYTES_MAX)?;
     let mut frame = Vec::with_capacity(9 + json.len() + body.len());
     frame.push(u8::from(answer));
     frame.extend_from_slice(&json_bytes.to_be_bytes());

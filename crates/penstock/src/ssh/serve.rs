@@ -25,6 +25,7 @@ use super::message::{
 use super::{problem_of, read_part};
 use crate::copy::{SourcePlace, State, TargetPlace};
 use crate::exit::{ExitCode, Failure};
+use crate::options::limits::bind_to_cpus;
 
 /// How often the local end is told how it stands.
 const VIEW: Duration = Duration::from_millis(200);
@@ -163,6 +164,8 @@ impl Far {
     }
 
     fn begin(&mut self, begin: Begin) -> Result<Begun, Problem> {
+        // All that will work hard is started by this thread, later.
+        bind_to_cpus(begin.cpus).map_err(|failure| problem_of(&anyhow::Error::from(failure)))?;
         let keys = Keys::new(lanes::far()?, lanes::local()?)?;
         keys.trust(&begin.authority)?;
         let path = expand(begin.path.0)?;
