@@ -69,8 +69,12 @@ pub struct TaskSpec {
     pub framing: Framing,
     /// When a file counts as durable.
     pub durability: Durability,
-    /// Whether standard digests are wanted of files with holes too (D2).
+    /// Whether standard digests are wanted of files with holes too, unless they are nearly all
+    /// holes (D2).
     pub digest_list: bool,
+    /// Whether files are read again in the end, and compared with their standard digests: those
+    /// that are nearly all holes too.
+    pub proves: bool,
     /// Which attributes are kept.
     pub preserve: Preserve,
     /// Most lanes at a time; 0 lets the engine decide.

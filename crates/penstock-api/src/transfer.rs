@@ -251,6 +251,9 @@ pub struct Progress {
     /// Attributes that were not kept; no item has failed by that.
     #[serde(default)]
     pub not_kept: Vec<NotKept>,
+    /// Files that a digest list lacks, because nearly all of each is holes (D2).
+    #[serde(default)]
+    pub not_listed: u64,
     /// Items deleted at the target.
     #[serde(default)]
     pub deleted: u64,

@@ -561,7 +561,7 @@ impl Scan {
         if let Some(primary) = &primary {
             draft.kind = EntryKind::HardLink;
             draft.size = if meta.kind == Kind::File { meta.size } else { 0 };
-            draft.sparse = false;
+            (draft.sparse, draft.hollow) = (false, false);
             draft.special = !matches!(meta.kind, Kind::File | Kind::Symlink);
             draft.device = Default::default();
             draft.link = primary;

@@ -760,6 +760,7 @@ impl RunningTask {
             sync_files: spec.durability == Durability::Fsync,
             sync_nothing: spec.durability == Durability::None,
             digest_list: spec.digest_list,
+            proves: spec.proves,
             names: Arc::new(Pacer::new(spec.limits.metadata_ops_per_s.unwrap_or(0).into())),
             keeper: Arc::new(keeper),
             backup_dir: spec.update.backup_dir.as_ref().map(|path| path.0.clone()),

@@ -42,7 +42,10 @@ pub(crate) struct TargetTree {
     pub(crate) sync_files: bool,
     /// Whether nothing is synced at all.
     pub(crate) sync_nothing: bool,
+    /// Whether standard digests are wanted of files with holes too.
     pub(crate) digest_list: bool,
+    /// Whether of those that are nearly all holes as well.
+    pub(crate) proves: bool,
     /// Holds the rate at which names are made.
     pub(crate) names: Arc<Pacer>,
     /// What entries get beside their bytes.
@@ -52,6 +55,11 @@ pub(crate) struct TargetTree {
 }
 
 impl TargetTree {
+    /// Whether the holes of a file are hashed as zeros, so that its digest is the standard one (D2).
+    fn hashes_holes(&self, entry: &Entry) -> bool {
+        self.proves || self.digest_list && !entry.hollow
+    }
+
     /// The temporary name of an attempt at an entry (B1).
     pub(crate) fn temporary(
         &self,
@@ -510,7 +518,7 @@ impl PieceWriter {
         let Some(open) = self.open.take() else { return Ok(()) };
         let range = range_of(item, entry);
         let whole = item.length == 0;
-        let sparse = open.sparse && !self.tree.digest_list;
+        let sparse = open.sparse && !self.tree.hashes_holes(entry);
         match open.file {
             FileHandle::Own(file) => {
                 if open.holes {
@@ -597,7 +605,7 @@ fn note_digests(
         open.digests.extend(whole);
         return;
     }
-    if !tree.digest_list {
+    if !tree.hashes_holes(entry) {
         return;
     }
     zeros.resize(stride as usize, 0);

@@ -252,6 +252,7 @@ fn summary_text(event: &TransferEvent) -> String {
         (progress.excluded, "items not chosen"),
         (progress.sockets, "sockets skipped"),
         (progress.deleted, "items deleted"),
+        (progress.not_listed, "files of holes without a standard digest"),
         (progress.errors, "items failed"),
     ] {
         if count > 0 {

@@ -61,6 +61,7 @@ impl Inner {
             },
             durability: request.options.durability,
             digest_list: request.options.digest_list,
+            proves: false,
             preserve: request.options.preserve.clone(),
             lanes_max: request.options.lanes_max,
             lanes: request.options.lanes,

@@ -274,6 +274,8 @@ struct Run {
     carried: Progress,
     proving: Arc<ProofProgress>,
     proved: ProofTotals,
+    /// Files that the digest list lacks for their holes.
+    not_listed: u64,
 }
 
 impl Run {
@@ -344,6 +346,7 @@ impl Run {
             carried,
             proving: Arc::default(),
             proved: ProofTotals::default(),
+            not_listed: 0,
         })
     }
 
@@ -614,6 +617,7 @@ impl Run {
             let options = &self.options.proof;
             proving::write_checksums(&self.shared, &head.pages, &self.spec.root, options, *kind)?;
         }
+        self.not_listed = tally.not_listed;
         self.show_failures();
         self.show();
         if self.options.proof.receipt {
@@ -673,6 +677,7 @@ impl Run {
             excluded: scan.map_or(0, |scan| scan.excluded),
             sockets: scan.map_or(0, |scan| scan.sockets),
             not_kept: outcome::not_kept(figures.not_kept, scan),
+            not_listed: self.not_listed,
             deleted: self.carried.deleted + self.deleted(),
             errors: totals.failures
                 + scan.map_or(0, |scan| scan.errors.len() as u64 + scan.errors_more),
@@ -715,8 +720,8 @@ fn spec_of(input: &RunInput, head: &LedgerHead) -> TaskSpec {
             Encryption::Off => Framing::Clear,
         },
         durability: input.options.durability,
-        // What is read again is compared with standard digests.
-        digest_list: input.options.digest_list || input.options.proof.reads_again(),
+        digest_list: input.options.digest_list,
+        proves: input.options.proof.reads_again(),
         preserve: input.options.preserve.clone(),
         lanes_max: input.options.lanes_max,
         lanes: input.options.lanes,

@@ -29,6 +29,8 @@ pub(crate) struct Tally {
     source: u64,
     other: u64,
     files: u64,
+    /// Files that the digest list lacks, because nearly all of each is holes (D2).
+    pub(crate) not_listed: u64,
 }
 
 impl Tally {
@@ -152,8 +154,13 @@ pub(crate) fn write_lists(
     })?;
     if digest_list {
         write_lines(&digests_path, |out| {
-            let values =
-                |_: &_, page: &TaskPage, log: &[JournalRecord]| standard_digests(page, log);
+            let not_listed = &mut tally.not_listed;
+            let values = |_: &_, page: &TaskPage, log: &[JournalRecord]| {
+                let digests = digests_of(page, log);
+                let sparse = digests.iter().filter(|digest| digest.form == DigestForm::Sparse);
+                *not_listed += sparse.count() as u64;
+                listed(&digests)
+            };
             each_line(shared, &head.pages, root, values, |_, name, digest| {
                 let line = format_line(digest, name);
                 out.write_all(&line).map_err(|cause| failed("write", &digests_path, &cause))
@@ -271,8 +278,13 @@ pub(super) fn failed_entries(
 
 /// The standard digests of a page's files, as lists write them.
 pub(super) fn standard_digests(page: &TaskPage, log: &[JournalRecord]) -> Values {
-    digests_of(page, log)
-        .into_iter()
+    listed(&digests_of(page, log))
+}
+
+/// Digests as lists write them.
+fn listed(digests: &[EntryDigest]) -> Values {
+    digests
+        .iter()
         .filter(|digest| digest.form == DigestForm::Standard)
         .map(|digest| (digest.entry, digest.digest.to_hex()))
         .collect()

@@ -151,7 +151,19 @@ impl Meta {
     pub fn is_sparse(&self) -> bool {
         self.kind == Kind::File && self.blocks.saturating_mul(512) < self.size
     }
+
+    /// Whether it is larger than [`HOLLOW_BYTES_MIN`] and not a hundredth of its holes is
+    /// allocated: hashing zeros for these would take more than a hundred times as long as its data
+    /// (D2).
+    pub fn is_hollow(&self) -> bool {
+        let data = self.blocks.saturating_mul(512);
+        let holes = self.size.saturating_sub(data);
+        self.is_sparse() && self.size > HOLLOW_BYTES_MIN && holes > data.saturating_mul(100)
+    }
 }
+
+/// Below this hashing all of a file takes a tenth of a second at most, and its holes do not matter.
+pub const HOLLOW_BYTES_MIN: u64 = 64 << 20;
 
 /// One entry of a directory, as listing tells it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -139,6 +139,7 @@ impl Found {
             name,
             kind,
             sparse: kind == EntryKind::File && wants.sparse && meta.is_sparse(),
+            hollow: kind == EntryKind::File && wants.sparse && meta.is_hollow(),
             linked: false,
             special: false,
             mode: meta.mode,

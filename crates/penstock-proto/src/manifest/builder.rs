@@ -22,6 +22,8 @@ pub struct EntryDraft<'a> {
     pub kind: EntryKind,
     /// See [`Entry::sparse`].
     pub sparse: bool,
+    /// See [`Entry::hollow`].
+    pub hollow: bool,
     /// See [`Entry::linked`].
     pub linked: bool,
     /// See [`Entry::special`].
@@ -53,6 +55,7 @@ impl Default for EntryDraft<'_> {
             name: b"",
             kind: EntryKind::File,
             sparse: false,
+            hollow: false,
             linked: false,
             special: false,
             mode: 0o644,
@@ -141,6 +144,7 @@ impl PageBuilder {
         self.page.entries.push(Entry {
             kind: entry.kind,
             sparse: entry.sparse,
+            hollow: entry.hollow,
             linked: entry.linked,
             special: entry.special,
             mode: entry.mode,

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashSet};
 
 use super::{
-    Entry, EntryKind, Identity, LINK_BYTES_MAX, LINKED, OwnerName, PAGE_BYTES_MAX,
+    Entry, EntryKind, HOLLOW, Identity, LINK_BYTES_MAX, LINKED, OwnerName, PAGE_BYTES_MAX,
     PAGE_ENTRIES_MAX, PAGE_MAGIC, PAGE_PIECES_MAX, Page, PageBuilder, SPARSE, SPECIAL,
 };
 use crate::attributes::{
@@ -104,8 +104,10 @@ fn decode_entry(
     let flags = input.u8("flags")?;
     let file = kind == EntryKind::File;
     let hard_link = kind == EntryKind::HardLink;
-    let unfit = (flags & SPARSE != 0 && !file) || (flags & SPECIAL != 0 && !hard_link);
-    if flags & !(SPARSE | LINKED | SPECIAL) != 0 || unfit {
+    let may_be_special = matches!(kind, EntryKind::HardLink | EntryKind::Directory);
+    let unfit =
+        (flags & (SPARSE | HOLLOW) != 0 && !file) || (flags & SPECIAL != 0 && !may_be_special);
+    if flags & !(SPARSE | LINKED | SPECIAL | HOLLOW) != 0 || unfit {
         return Err(DecodeError::Invalid("flags"));
     }
     let directory = input.u32("directory")?;
@@ -144,10 +146,11 @@ fn decode_entry(
     let link = builder.push_text(link_bytes);
     let xattrs = builder.push_text(xattr_bytes);
     let (sparse, linked) = (flags & SPARSE != 0, flags & LINKED != 0);
-    let special = flags & SPECIAL != 0;
+    let (special, hollow) = (flags & SPECIAL != 0, flags & HOLLOW != 0);
     builder.page.entries.push(Entry {
         kind,
         sparse,
+        hollow,
         linked,
         special,
         mode,

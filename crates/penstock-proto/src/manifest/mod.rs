@@ -48,6 +48,8 @@ const SPARSE: u8 = 1;
 const LINKED: u8 = 2;
 /// Flag of an entry: see [`Entry::special`].
 const SPECIAL: u8 = 4;
+/// Flag of an entry: see [`Entry::hollow`].
+const HOLLOW: u8 = 8;
 
 /// What an entry is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -111,6 +113,9 @@ pub struct Entry {
     pub kind: EntryKind,
     /// Whether the scan saw fewer blocks allocated than the size needs, so that holes are likely.
     pub sparse: bool,
+    /// Whether it is large and its holes are more than a hundred times its data, so that hashing them
+    /// would cost more than all else (D2).
+    pub hollow: bool,
     /// Whether the source has other names of it, so that entries to come may be hard links to it.
     pub linked: bool,
     /// Whether a hard link is to a pipe or device, so that a target that takes none of these takes
@@ -261,7 +266,8 @@ impl Page {
         out.u8(entry.kind.number());
         let sparse = if entry.sparse { SPARSE } else { 0 };
         let linked = if entry.linked { LINKED } else { 0 };
-        out.u8(sparse | linked | if entry.special { SPECIAL } else { 0 });
+        let hollow = if entry.hollow { HOLLOW } else { 0 };
+        out.u8(sparse | linked | hollow | if entry.special { SPECIAL } else { 0 });
         out.u32(entry.directory);
         out.bytes(self.slice(entry.name));
         out.u32(entry.mode);
