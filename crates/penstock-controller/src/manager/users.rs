@@ -8,7 +8,6 @@ use penstock_api::limits::{LimitRequest, Limits};
 use penstock_api::problem::{Exit, Problem};
 use penstock_api::proof::Document;
 use penstock_api::rest::{Action, Event, FAILURES_MAX, FailureList, LIST_MAX, TransferList};
-use penstock_api::select::Selection;
 use penstock_api::transfer::{
     FailedItem, LANES_MAX, Location, PathText, Progress, TransferRequest, TransferState,
     TransferView,

@@ -64,6 +64,8 @@ fn surplus_of(
 /// kept in memory or in files, which is what millions of them are; and it is what a comparison of
 /// two sets says. What the rules exclude is never surplus.
 #[test]
+// Its seed is told to whoever reads the output.
+#[allow(clippy::print_stdout)]
 fn g_surplus_beyond_memory_is_the_same() {
     let seed = rand::random::<u64>();
     println!("seed {seed}");
