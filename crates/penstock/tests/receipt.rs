@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 use common_crash::sites::{Site, pair};
-use common_crash::{BINARY, Copy, Run, make_files, rng, scratch, tool};
+use common_crash::{BINARY, Copy, Run, copy_with, make_files, rng, scratch, tool};
 use serde_json::{Value, json};
 
 fn check(receipt: &Path, more: &[&str]) -> Output {
@@ -257,6 +257,41 @@ fn d2_what_a_receipt_cannot_judge_it_calls_unknown() {
         let said = assert_check(&file, &["--against", directory.to_str().unwrap()], exit);
         assert_eq!(said.contains("UNKNOWN"), exit == 3, "{target}: {said}");
     }
+}
+
+/// Promise: where a directory holds more than was moved, the digest list, proved by the receipt,
+/// tells exactly which files it covers, and whether these are as they were; another list is wrong.
+#[test]
+fn a_list_that_the_receipt_proves_tells_what_is_covered() {
+    let base = scratch();
+    let (source, target) = (base.path().join("src"), base.path().join("dst"));
+    for name in ["a", "b", "kept"] {
+        fs::create_dir_all(&source).unwrap();
+        fs::write(source.join(name), name).unwrap();
+    }
+    let copy = Copy::new(base.path());
+    copy_with(&copy, &source, &target, &[]).expect(0);
+    for name in ["a", "b"] {
+        fs::write(source.join(name), format!("{name} is new")).unwrap();
+    }
+    let (file, list) = (base.path().join("receipt.json"), base.path().join("list"));
+    let text = list.to_str().unwrap();
+    let options = ["--sync", "--receipt", file.to_str().unwrap(), "--write-digests", text];
+    copy_with(&copy, &source, &target, &options).expect(0);
+    let against = ["--against", target.to_str().unwrap()];
+    let said = assert_check(&file, &against, 3);
+    assert!(said.contains("UNKNOWN") && said.contains("--digest-list"), "{said}");
+    let with_list = [&against[..], &["--digest-list", text]].concat();
+    let said = assert_check(&file, &with_list, 0);
+    assert!(said.contains("not covered: `kept`") && said.contains("2 of 2 files"), "{said}");
+    assert_check(&file, &["--digest-list", text], 0);
+    fs::write(target.join("b"), "b is bad").unwrap();
+    let said = assert_check(&file, &with_list, 8);
+    assert!(said.contains("differs `b`"), "{said}");
+    let lines = fs::read_to_string(&list).unwrap();
+    fs::write(&list, lines.lines().next().unwrap()).unwrap();
+    let said = assert_check(&file, &with_list, 8);
+    assert!(said.contains("is not the list of what was moved"), "{said}");
 }
 
 /// Promise (c): a transfer that has failed items has a receipt that says so.

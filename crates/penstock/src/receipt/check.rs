@@ -13,6 +13,7 @@ use penstock_peer::verify::{Hashed, hash_tree};
 use penstock_proto::name;
 use penstock_proto::units::format_bytes;
 
+use super::listed::against_list;
 use super::{Signed, check_signature, json};
 use crate::exit::{self, ExitCode, Failure};
 
@@ -31,6 +32,11 @@ pub(crate) struct CheckArgs {
     /// Read this directory (or single file) and compare it with the root digest
     #[arg(long, value_name = "DIR")]
     against: Option<PathBuf>,
+    /// The digest list of the transfer (--write-digests, `transfer digests`): it must have the root
+    /// digest. With --against the directory may hold more than was moved: what the receipt does not
+    /// cover is named
+    #[arg(long, value_name = "FILE")]
+    digest_list: Option<PathBuf>,
     /// Believe only sites whose authority is in this file (`trust/authority.pem` of a site), or a
     /// user's key given as 64 hexadecimal digits; may be given several times
     #[arg(long, value_name = "CERT")]
@@ -38,26 +44,26 @@ pub(crate) struct CheckArgs {
 }
 
 /// What is said of each thing that was checked.
-struct Findings {
+pub(super) struct Findings {
     wrong: u64,
     unknown: u64,
 }
 
 impl Findings {
-    fn good(&self, what: &str) -> Result<(), Failure> {
+    pub(super) fn good(&self, what: &str) -> Result<(), Failure> {
         exit::print(&format!("ok      {what}"))
     }
 
-    fn note(&self, what: &str) -> Result<(), Failure> {
+    pub(super) fn note(&self, what: &str) -> Result<(), Failure> {
         exit::print(&format!("note    {what}"))
     }
 
-    fn unknown(&mut self, what: &str) -> Result<(), Failure> {
+    pub(super) fn unknown(&mut self, what: &str) -> Result<(), Failure> {
         self.unknown += 1;
         exit::print(&format!("UNKNOWN {what}"))
     }
 
-    fn wrong(&mut self, what: &str) -> Result<(), Failure> {
+    pub(super) fn wrong(&mut self, what: &str) -> Result<(), Failure> {
         self.wrong += 1;
         exit::print(&format!("WRONG   {what}"))
     }
@@ -88,7 +94,9 @@ pub(super) fn run(args: &CheckArgs) -> anyhow::Result<ExitCode> {
         signature_of(&mut findings, &trusted, said, &body, signature)?;
     }
     who_signed(&mut findings, said, &receipt.signatures)?;
-    if let Some(directory) = &args.against {
+    if let Some(list) = &args.digest_list {
+        against_list(&mut findings, said, list, args.against.as_deref())?;
+    } else if let Some(directory) = &args.against {
         against(&mut findings, said, directory)?;
     }
     Ok(match findings {
@@ -281,6 +289,7 @@ fn against(findings: &mut Findings, said: &ReceiptBody, path: &Path) -> anyhow::
              over or left as they were, and are not in the root digest",
             path.display()
         ))?;
+        findings.note("--digest-list with the transfer's digest list tells which")?;
         return Ok(());
     }
     findings.wrong(&format!(

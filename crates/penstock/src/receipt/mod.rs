@@ -3,6 +3,7 @@
 
 mod check;
 mod json;
+mod listed;
 
 use std::path::Path;
 
