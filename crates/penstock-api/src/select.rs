@@ -33,7 +33,7 @@ pub enum Newer {
 /// Rules decide on files, directories and links; sizes and times on files only. A directory that
 /// is not excluded is kept, though nothing in it may be wanted. What is not chosen costs the
 /// source a look, and is counted as `excluded`, never as skipped. It is not deleted at a target
-/// either: who deletes there asks [`Selector::verdict`], and [`Selection::leaves_unknown`] forbids it.
+/// either: who deletes there asks [`Selector::verdict`], and [`Selection::leaves_unknown`].
 #[derive(Clone, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Selection {

@@ -55,7 +55,7 @@ pub(crate) struct TargetTree {
 }
 
 impl TargetTree {
-    /// Whether the holes of a file are hashed as zeros, so that its digest is the standard one (D2).
+    /// Whether holes of a file are hashed as zeros, so that its digest is the standard one (D2).
     fn hashes_holes(&self, entry: &Entry) -> bool {
         self.proves || self.digest_list && !entry.hollow
     }

@@ -43,7 +43,7 @@ fn would_change(source: &Path, target: &Path, options: &[&str]) -> Vec<String> {
 }
 
 /// Promise: what is excluded is not deleted at the target, whether the source has it or not, nor is
-/// a directory that holds such a thing; all else that is not at the source goes. The judge is rsync.
+/// a directory that holds such a thing; what else is not at the source goes. The judge is rsync.
 #[test]
 fn what_is_excluded_is_protected() {
     let base = scratch();
@@ -145,8 +145,8 @@ fn c3_a_choice_that_names_do_not_tell_is_refused() {
     }
 }
 
-/// C3: with `--one-file-system` what lies at the target where something is mounted at the source, in
-/// which nobody has looked, stays; and what is mounted at the target is not entered. Needs root.
+/// C3: with `--one-file-system` what lies at the target where something is mounted at the source,
+/// in which nobody has looked, stays; and what is mounted at the target is not entered. Needs root.
 #[test]
 fn c3_mounts_are_not_crossed_to_delete() {
     if !is_root("mounts at both sides") {

@@ -60,7 +60,7 @@ fn surplus_of(
     lines.into_iter().map(|line| (line.path.0, line.in_the_way)).collect()
 }
 
-/// Promise (g), C3: what is surplus, and what of it is in the way, is the same whether the paths are
+/// Promise (g), C3: what is surplus, and what of it is in the way, is the same whether paths are
 /// kept in memory or in files, which is what millions of them are; and it is what a comparison of
 /// two sets says. What the rules exclude is never surplus.
 #[test]

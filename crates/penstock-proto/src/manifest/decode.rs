@@ -102,8 +102,7 @@ fn decode_entry(
 ) -> Result<(), DecodeError> {
     let kind = decode_kind(input)?;
     let flags = input.u8("flags")?;
-    let file = kind == EntryKind::File;
-    let hard_link = kind == EntryKind::HardLink;
+    let (file, hard_link) = (kind == EntryKind::File, kind == EntryKind::HardLink);
     let may_be_special = matches!(kind, EntryKind::HardLink | EntryKind::Directory);
     let unfit =
         (flags & (SPARSE | HOLLOW) != 0 && !file) || (flags & SPECIAL != 0 && !may_be_special);

@@ -113,8 +113,8 @@ pub struct Entry {
     pub kind: EntryKind,
     /// Whether the scan saw fewer blocks allocated than the size needs, so that holes are likely.
     pub sparse: bool,
-    /// Whether it is large and its holes are more than a hundred times its data, so that hashing them
-    /// would cost more than all else (D2).
+    /// Whether it is large and its holes are more than a hundred times its data, so that hashing
+    /// them would cost more than all else (D2).
     pub hollow: bool,
     /// Whether the source has other names of it, so that entries to come may be hard links to it.
     pub linked: bool,

@@ -485,7 +485,8 @@ fn script(digest: &str, named: Option<&Path>) -> String {
         // A named one or none.
         r#"case "$r" in "~/"*) r="$HOME/${r#??}";; esac"#,
         r#"if [ -n "$r" ]; then s "$r" ssh-serve --check "$v"; say absent named "$m"; exit 0; fi"#,
-        r#"[ -x "$f" ] && { touch -c "$f" 2>/dev/null; s "$f" ssh-serve --check "$v" --digest "$d"; }"#,
+        r#"u() { touch -c "$f" 2>/dev/null; s "$f" ssh-serve --check "$v" --digest "$d"; }"#,
+        r#"[ -x "$f" ] && u"#,
         r#"p=$(command -v penstock) && s "$p" ssh-serve --check "$v""#,
         r#"say absent "${p:-none}" "$m""#,
         // The program, as many bytes as the line before it says.
@@ -495,7 +496,8 @@ fn script(digest: &str, named: Option<&Path>) -> String {
         r#"k() { chmod 700 "$t" && mv -f "$t" "$f"; }"#,
         r#"w && k || { rm -f "$t"; say unfit unwritten "$c"; exit 0; }"#,
         // Of the programs that were sent before, the two that were used last stay.
-        r#"o() { cd "$c" && ls -t | grep "^penstock-" | tail -n +4 | xargs rm -f; }; (o) 2>/dev/null"#,
+        r#"o() { cd "$c" && ls -t | grep "^penstock-" | tail -n +4 | xargs rm -f; }"#,
+        r#"(o) 2>/dev/null"#,
         r#"s "$f" ssh-serve --check "$v" --digest "$d""#,
         r#"w=$("$f" --version 2>&1 </dev/null | head -n 1); rm -f "$f"; say unfit "$m" "$w""#,
     ];

@@ -29,7 +29,7 @@ pub(super) const MAGIC: &str = "penstock-ssh ";
 pub(super) const READY: &str = "ready";
 
 /// Longest JSON of a message: the longest is a list of paths, a million of 60 bytes. Either end
-/// holds it in memory once as text and once as paths: with more the promise of some 256 MiB is gone.
+/// holds it once as text and once as paths: with more, memory would not stay within 256 MiB.
 const JSON_BYTES_MAX: u32 = 64 << 20;
 const TOO_LONG: &str = "a message is too long: split the list of --files-from";
 /// Longest body: a page, or a part of a file.
