@@ -10,9 +10,9 @@ use std::time::Duration;
 
 use penstock_proto::units::Instant;
 
-/// What an idle time may be worth: after a pause this much of the rate comes at once. A store that
-/// stalls for less loses nothing of the rate by it.
-pub const BURST: Duration = Duration::from_millis(100);
+/// What an idle time may be worth: after a pause this much of the rate comes at once. A store or
+/// a busy host that stalls for less loses nothing of the rate by it.
+pub const BURST: Duration = Duration::from_millis(250);
 
 const NANOS: i128 = 1_000_000_000;
 
