@@ -111,6 +111,11 @@ pub trait TaskControl: Send + Sync {
     /// It cannot be read from the journal store.
     fn page(&self, number: u32) -> Result<TaskPage, Problem>;
 
+    /// Whether what has other names, and stands under this path in the data set, has failed: no
+    /// further name may be given to what is there instead (B6). To be asked when all files are
+    /// durable; costs no more than a look where nothing has failed.
+    fn has_failed(&self, path: &[u8]) -> bool;
+
     /// Takes over reports, in order. They count from then on as long as the controller lives; they
     /// are committed within a second.
     fn report(&self, reports: Vec<Report>);

@@ -13,7 +13,9 @@ use penstock_api::task::{Report, TaskPage, Work};
 use penstock_api::update::IfExists;
 use penstock_engine::epoch::{EpochAction, Publication};
 use penstock_engine::slice::{Piece, travels_whole};
-use penstock_io::store::{Dir, DirCache, Kind, Meta, ReadFile, StoreError, Target};
+use penstock_io::store::{
+    Dir, DirCache, Kind, Meta, ReadFile, StoreError, Target, is_temporary_name,
+};
 use penstock_io::sys;
 use penstock_proto::journal::{DigestForm, EntryDigest, EntryFailure, FailurePhase};
 use penstock_proto::manifest::{Entry, EntryKind};
@@ -623,6 +625,11 @@ impl Publisher<'_> {
         }
         let primary = name::join(&tree.root, page.page.link(entry));
         let (parent, primary) = name::split(&primary).unwrap_or_default();
+        // What stands under a name that was to be replaced is something else; what is not finished
+        // has no name yet.
+        if is_temporary_name(primary) || self.shared.control.has_failed(page.page.link(entry)) {
+            return Err(LinkError::NoPrimary);
+        }
         let of = self.dirs.get(sys::boottime_now(), parent, |path| tree.target.open_dir(path));
         let of = of.map_err(LinkError::of_primary)?;
         let there = tree.target.meta(&of, primary)?.ok_or(LinkError::NoPrimary)?;

@@ -2,16 +2,17 @@
 
 use std::collections::VecDeque;
 use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use penstock_api::problem::{Exit, Problem};
 use penstock_api::task::{Report, TaskControl, TaskPage, WorkReply};
-use penstock_engine::transfer::TransferMachine;
+use penstock_engine::transfer::{Phase, TransferMachine};
 use penstock_proto::compared::EntrySet;
 use penstock_proto::digest::Digest;
 use penstock_proto::manifest::{Page, page_digest};
 
+use super::failed_links::FailedLinks;
 use super::journal::Journal;
 
 /// Decoded pages kept in memory, some 400 KiB each at most; others are read again when needed.
@@ -31,6 +32,8 @@ pub(crate) struct Shared {
     pub(crate) cleared: AtomicU64,
     /// Why nothing is deleted, if a guard has said so before the end.
     pub(crate) refused: Mutex<Option<Problem>>,
+    /// What has other names and has failed: known before the first of these is made.
+    pub(crate) failed_links: OnceLock<FailedLinks>,
 }
 
 impl Shared {
@@ -45,6 +48,7 @@ impl Shared {
             wake: Condvar::new(),
             cleared: AtomicU64::new(0),
             refused: Mutex::new(None),
+            failed_links: OnceLock::new(),
         }
     }
 
@@ -141,7 +145,14 @@ impl Shared {
 
 impl TaskControl for Shared {
     fn want(&self, bytes: u64) -> WorkReply {
-        let reply = self.machine().poll_work(bytes);
+        let reply = {
+            let mut machine = self.machine();
+            if machine.phase() == Phase::Directories && self.failed_links.get().is_none() {
+                // The run is about to find them out; the peer asks again.
+                return WorkReply::default();
+            }
+            machine.poll_work(bytes)
+        };
         if !reply.work.is_empty() {
             // The window may have room for another page now.
             self.notify();
@@ -151,6 +162,10 @@ impl TaskControl for Shared {
 
     fn page(&self, number: u32) -> Result<TaskPage, Problem> {
         self.read_page(number)
+    }
+
+    fn has_failed(&self, path: &[u8]) -> bool {
+        self.failed_links.get().is_some_and(|failed| failed.hold(path))
     }
 
     fn report(&self, reports: Vec<Report>) {

@@ -13,6 +13,7 @@
 mod control;
 mod deletion;
 mod facts;
+mod failed_links;
 mod journal;
 mod lines;
 mod outcome;
@@ -43,6 +44,7 @@ use penstock_proto::manifest::{Page, page_digest};
 
 use control::Shared;
 use deletion::{Deletion, DeletionParts, undeleted_path};
+use failed_links::FailedLinks;
 use journal::Journal;
 use pages::{Compare, Pulled, Puller, Treatment};
 use proving::{ProofTotals, Proved};
@@ -381,6 +383,9 @@ impl Run {
             if phase == Phase::Deleting {
                 self.delete()?;
             }
+            if phase == Phase::Directories && self.shared.failed_links.get().is_none() {
+                self.find_failed_links()?;
+            }
             if phase == Phase::Done {
                 return self.finish();
             }
@@ -419,6 +424,16 @@ impl Run {
             Some(Err(problem)) => return Err(problem),
         }
         self.shared.machine().handle_deleted();
+        Ok(())
+    }
+
+    /// Finds out which files have failed that have further names: these are made next.
+    fn find_failed_links(&mut self) -> Result<(), Problem> {
+        self.commit()?;
+        let pages = self.heads.load(self.id)?.pages;
+        let failed = FailedLinks::read(&self.shared, &pages)?;
+        // Nobody else sets it.
+        let _ = self.shared.failed_links.set(failed);
         Ok(())
     }
 
