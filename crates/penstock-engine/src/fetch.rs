@@ -24,28 +24,14 @@ use penstock_proto::journal::{EntryDigest, EntryFailure, FailurePhase};
 use penstock_proto::slicing::PieceRef;
 use penstock_proto::units::{Instant, MIB};
 
+use crate::flow::Flow;
+use crate::paths::PathId;
+
 /// Attempts at one entry before it has failed for good.
 pub const ATTEMPTS_MAX: u8 = 4;
-/// Least that may be asked for at a time where nothing is known of the path, or it is short.
-const ASKED_BYTES_FLOOR: u64 = 32 * MIB;
-/// The same over distance: what half a round trip at 1 Gbit/s and 90 ms carries.
-const FAR_ASKED_BYTES_FLOOR: u64 = 6 * MIB;
-/// What is asked for over distance, in bandwidth-delay products, beside one request per lane: while
-/// the rate still follows, and when it does not. Measured: docs/design/0007.
-const FAR_GAIN_GROWING: f64 = 1.6;
-const FAR_GAIN: f64 = 1.5;
-/// All that together, however many lanes there are: with the path's queue as deep as a path should
-/// have it (one product), nothing is dropped below 2.
-const FAR_GAIN_MOST: f64 = 1.8;
-/// From this round trip on, asking is measured.
-const FAR: Duration = Duration::from_millis(2);
-/// Requests into which a lane's share is cut over distance, if they are not too small then.
-const SHARE_CUTS: u64 = 8;
 /// Least that is asked for in one request over distance, until that is told: whole strides of any
 /// slicing.
 const CUT_BYTES: u64 = MIB;
-/// Most that may be asked for at a time: twice 400 Gbit/s over 200 ms.
-const ASKED_BYTES_CEILING: u64 = 20_000 * MIB;
 /// Most requests in flight on one lane. A request is 68 bytes, so that all of them fit in the
 /// smallest socket buffers (4 KiB) of both ends twice over, and neither end blocks on the other.
 const LANE_REQUESTS_MAX: usize = 64;
@@ -135,6 +121,7 @@ struct Asked {
 
 #[derive(Debug)]
 struct LaneLoad {
+    path: PathId,
     requests: usize,
     bytes: u64,
     /// Bytes that have come of the reply that is not complete yet.
@@ -150,13 +137,12 @@ pub struct FetchMachine {
     later: Vec<(Instant, Item)>,
     later_bytes: u64,
     asked: BTreeMap<u32, Asked>,
-    asked_bytes: u64,
     queued_bytes: u64,
     lanes: BTreeMap<LaneId, LaneLoad>,
     pieces: BTreeMap<PieceRef, PieceProgress>,
     next_request: u32,
-    rtt: Option<Duration>,
-    rate: RateMeter,
+    /// What flows over each path; there is always one.
+    flows: BTreeMap<PathId, Flow>,
     resent_bytes: u64,
     /// Least that is asked for in one request over distance.
     cut_bytes: u64,
@@ -176,13 +162,11 @@ impl FetchMachine {
             later: Vec::new(),
             later_bytes: 0,
             asked: BTreeMap::new(),
-            asked_bytes: 0,
             queued_bytes: 0,
             lanes: BTreeMap::new(),
             pieces: BTreeMap::new(),
             next_request: 1,
-            rtt: None,
-            rate: RateMeter::default(),
+            flows: BTreeMap::from([(PathId::default(), Flow::default())]),
             resent_bytes: 0,
             cut_bytes: CUT_BYTES,
         }
@@ -216,10 +200,22 @@ impl FetchMachine {
         self.queue.push_back(item);
     }
 
-    /// A lane is open and may be used.
+    /// A lane is open and may be used, where there is one path only.
     pub fn handle_lane_up(&mut self, now: Instant, lane: LaneId) {
-        let load = LaneLoad { requests: 0, bytes: 0, arrived: 0, heard: now, draining: false };
+        self.handle_lane_up_on(now, lane, PathId::default());
+    }
+
+    /// A lane is open over a path and may be used.
+    pub fn handle_lane_up_on(&mut self, now: Instant, lane: LaneId, path: PathId) {
+        let (requests, bytes, arrived) = (0, 0, 0);
+        let load = LaneLoad { path, requests, bytes, arrived, heard: now, draining: false };
         self.lanes.insert(lane, load);
+        self.flows.entry(path).or_default().lanes += 1;
+    }
+
+    /// Whether a path is on trial: what is asked of it is kept small.
+    pub fn handle_trial(&mut self, path: PathId, on_trial: bool) {
+        self.flows.entry(path).or_default().on_trial = on_trial;
     }
 
     /// A lane is to finish what it was asked and nothing more.
@@ -232,7 +228,12 @@ impl FetchMachine {
     /// A lane is gone: what it had in hand is asked for again, first of all. Only what had come of
     /// a reply is sent twice by that; requests that had no answer yet cost nothing.
     pub fn handle_lane_down(&mut self, lane: LaneId) {
-        self.resent_bytes += self.lanes.remove(&lane).map_or(0, |load| load.arrived);
+        if let Some(load) = self.lanes.remove(&lane) {
+            self.resent_bytes += load.arrived;
+            if let Some(flow) = self.flows.get_mut(&load.path) {
+                flow.handle_lane_down(load.bytes, load.requests);
+            }
+        }
         let lost: Vec<u32> = self
             .asked
             .iter()
@@ -241,7 +242,6 @@ impl FetchMachine {
             .collect();
         for request in lost {
             if let Some(asked) = self.asked.remove(&request) {
-                self.asked_bytes -= asked.item.bytes;
                 if asked.forgotten {
                     continue;
                 }
@@ -253,10 +253,12 @@ impl FetchMachine {
 
     /// Bytes have arrived on a lane: called per frame or more seldom.
     pub fn handle_bytes(&mut self, now: Instant, lane: LaneId, bytes: u64) {
-        self.rate.add(now, bytes, self.rtt.unwrap_or_default());
         if let Some(load) = self.lanes.get_mut(&lane) {
             load.heard = now;
             load.arrived += bytes;
+            if let Some(flow) = self.flows.get_mut(&load.path) {
+                flow.handle_bytes(now, bytes);
+            }
         }
     }
 
@@ -268,9 +270,14 @@ impl FetchMachine {
         }
     }
 
-    /// A round trip was measured; the least one counts.
+    /// A round trip was measured, where there is one path only; the least one counts.
     pub fn handle_rtt(&mut self, rtt: Duration) {
-        self.rtt = Some(self.rtt.map_or(rtt, |known| known.min(rtt)));
+        self.handle_rtt_of(PathId::default(), rtt);
+    }
+
+    /// A round trip over a path was measured; the least one counts.
+    pub fn handle_rtt_of(&mut self, path: PathId, rtt: Duration) {
+        self.flows.entry(path).or_default().handle_rtt(rtt);
     }
 
     /// What a request for an extent, or a part of one, has brought; to be told before
@@ -322,12 +329,14 @@ impl FetchMachine {
 
     fn take_asked(&mut self, now: Instant, request: u32) -> Option<Item> {
         let asked = self.asked.remove(&request)?;
-        self.asked_bytes -= asked.item.bytes;
         if let Some(load) = self.lanes.get_mut(&asked.lane) {
             load.requests -= 1;
             load.bytes -= asked.item.bytes;
             load.arrived = 0;
             load.heard = now;
+            if let Some(flow) = self.flows.get_mut(&load.path) {
+                flow.handle_answered(asked.item.bytes);
+            }
         }
         (!asked.forgotten).then_some(asked.item)
     }
@@ -402,16 +411,16 @@ impl FetchMachine {
     /// What to ask for on `lane` now, if anything. Call again until it gives nothing.
     pub fn poll_request(&mut self, now: Instant, lane: LaneId) -> Option<Request> {
         self.wake_later(now);
-        let (share, far) = (self.lane_share(), self.is_far());
         let floor = self.cut_bytes;
-        let cut = if far { (share / SHARE_CUTS / floor * floor).max(floor) } else { u64::MAX };
-        let bytes = self.queue.front()?.bytes.min(cut);
+        let bytes = self.queue.front()?.bytes;
+        let path = self.lanes.get(&lane)?.path;
+        let of_path = |load: &&LaneLoad| load.path == path && !load.draining;
+        let lanes = self.lanes.values().filter(of_path).count().max(1) as u64;
+        let flows = self.flows_in_use();
+        let flow = self.flows.get_mut(&path)?;
+        let (share, cut) = flow.share_of_lane(lanes, flows, floor);
         let load = self.lanes.get_mut(&lane)?;
-        let deep = if far {
-            load.requests >= 1 && load.bytes + bytes / 2 > share
-        } else {
-            load.requests >= 2 && load.bytes >= share
-        };
+        let deep = flow.is_deep(load.requests, load.bytes, bytes.min(cut), share);
         if load.draining || load.requests >= LANE_REQUESTS_MAX || deep {
             return None;
         }
@@ -428,8 +437,8 @@ impl FetchMachine {
         }
         load.requests += 1;
         load.bytes += item.bytes;
+        flow.handle_asked(item.bytes);
         self.queued_bytes -= item.bytes;
-        self.asked_bytes += item.bytes;
         let request = self.next_request;
         self.next_request = self.next_request.wrapping_add(1).max(1);
         self.asked.insert(request, Asked { item, lane, forgotten: false });
@@ -459,42 +468,30 @@ impl FetchMachine {
         }
     }
 
-    /// Bytes that may be asked for at a time over all lanes; over distance what the path holds and
-    /// one request per lane, or twice as much while the rate still follows.
+    /// Bytes that may be asked for at a time over all lanes of all paths.
     pub fn asked_bytes_max(&self) -> u64 {
-        if !self.is_far() {
-            return (ASKED_BYTES_FLOOR + self.path_bytes(2.0, self.rate.greatest()))
-                .min(ASKED_BYTES_CEILING);
-        }
-        let gain = if self.rate.follows() { FAR_GAIN_GROWING } else { FAR_GAIN };
-        let path = |gain| self.path_bytes(gain, self.rate.held());
-        // While a lane receives one answer, the request for the next is on its way.
-        let request = self.asked_bytes / (self.asked.len() as u64).max(1);
-        let ahead = path(gain) + request * self.lanes.len() as u64;
-        let ahead = ahead.min(path(FAR_GAIN_MOST));
-        ahead.clamp(FAR_ASKED_BYTES_FLOOR, ASKED_BYTES_CEILING)
+        let flows = self.flows_in_use();
+        self.flows_with_lanes().map(|flow| flow.asked_bytes_max(flows)).sum()
     }
 
-    fn path_bytes(&self, gain: f64, rate: f64) -> u64 {
-        (gain * rate * self.rtt.unwrap_or_default().as_secs_f64()) as u64
+    /// The flows of paths that have lanes; all of them before there is any lane.
+    fn flows_with_lanes(&self) -> impl Iterator<Item = &Flow> {
+        let none = self.lanes.is_empty();
+        self.flows.values().filter(move |flow| none || flow.lanes > 0)
     }
 
-    fn is_far(&self) -> bool {
-        self.rtt.is_some_and(|rtt| rtt >= FAR)
-    }
-
-    fn lane_share(&self) -> u64 {
-        let lanes = self.lanes.values().filter(|load| !load.draining).count().max(1) as u64;
-        self.asked_bytes_max() / lanes
+    fn flows_in_use(&self) -> u64 {
+        self.flows_with_lanes().count().max(1) as u64
     }
 
     /// How many bytes of further pieces the machine would like to hold; 0 if it has enough. What
     /// waits to be tried again is held, too: a source that is away does not make the heap grow.
     pub fn wanted_bytes(&self) -> u64 {
-        let most = (ASKED_BYTES_FLOOR + self.path_bytes(2.0, self.rate.greatest()))
-            .min(ASKED_BYTES_CEILING);
+        let flows = self.flows_in_use();
+        let most: u64 = self.flows_with_lanes().map(|flow| flow.held_bytes_max(flows)).sum();
         let aim = most + most / 2;
-        aim.saturating_sub(self.asked_bytes + self.queued_bytes + self.later_bytes)
+        let asked: u64 = self.flows.values().map(|flow| flow.asked_bytes).sum();
+        aim.saturating_sub(asked + self.queued_bytes + self.later_bytes)
     }
 
     /// Lanes that owe an answer and have given nothing for [`LANE_SILENCE_MAX`]: the edge cuts
@@ -531,15 +528,25 @@ impl FetchMachine {
         !self.queue.is_empty()
     }
 
-    /// Bytes per second, mean over the last two seconds, or twenty round trips: what bursts do not
-    /// change.
+    /// Bytes per second over all paths that have lanes, mean over the last two seconds, or twenty
+    /// round trips: what bursts do not change.
     pub fn rate(&self) -> f64 {
-        self.rate.mean()
+        self.flows_with_lanes().map(Flow::rate).sum()
+    }
+
+    /// The same of one path.
+    pub fn rate_of(&self, path: PathId) -> f64 {
+        self.flows.get(&path).map_or(0.0, Flow::rate)
+    }
+
+    /// Bytes that were asked for over a path and have not come.
+    pub fn asked_bytes_of(&self, path: PathId) -> u64 {
+        self.flows.get(&path).map_or(0, |flow| flow.asked_bytes)
     }
 
     /// The least round trip seen.
     pub fn rtt(&self) -> Option<Duration> {
-        self.rtt
+        self.flows.values().filter_map(Flow::rtt).min()
     }
 
     /// Bytes that came and had to be sent once more: the lane died within the reply, or they did
@@ -590,71 +597,6 @@ fn cut_item(item: Item, bytes: u64, floor: u64) -> (Item, Option<Item>) {
     let bytes = item.bytes * count / entries;
     let first = Item { end_entry: middle, bytes, ..item };
     (first, Some(Item { first_entry: middle, bytes: item.bytes - bytes, ..item }))
-}
-
-/// The greatest rate of the last windows, each of 100 ms, one round trip or more.
-#[derive(Debug, Default)]
-struct RateMeter {
-    since: Option<Instant>,
-    bytes: u64,
-    windows: VecDeque<f64>,
-    /// The rate that a later one must beat by a quarter to be called growth.
-    base: f64,
-    /// Windows in a row without growth.
-    level: u32,
-}
-
-impl RateMeter {
-    const WINDOW: Duration = Duration::from_millis(100);
-    const WINDOWS: usize = 20;
-    /// Growth by less than this is none (as in BBR's start-up, draft-ietf-ccwg-bbr, section
-    /// 5.3.1.2); three windows without it end the start.
-    const GROWTH: f64 = 1.25;
-    const LEVEL: u32 = 3;
-
-    fn add(&mut self, now: Instant, bytes: u64, rtt: Duration) {
-        let since = *self.since.get_or_insert(now);
-        self.bytes += bytes;
-        let passed = now.since(since);
-        if passed < Self::WINDOW.max(rtt) {
-            return;
-        }
-        self.windows.push_back(self.bytes as f64 / passed.as_secs_f64());
-        if self.windows.len() > Self::WINDOWS {
-            self.windows.pop_front();
-        }
-        let held = self.held();
-        if held >= self.base * Self::GROWTH {
-            (self.base, self.level) = (held, 0);
-        } else {
-            self.level += 1;
-        }
-        self.since = Some(now);
-        self.bytes = 0;
-    }
-
-    fn greatest(&self) -> f64 {
-        self.windows.iter().copied().fold(0.0, f64::max)
-    }
-
-    fn mean(&self) -> f64 {
-        self.windows.iter().sum::<f64>() / self.windows.len().max(1) as f64
-    }
-
-    /// The greatest rate that held: for two windows while it grows, for ten once it is level. What
-    /// waits behind a lost packet comes all at once when that is there; a single window would take
-    /// it for a faster path, and with losses in each round trip so would two.
-    fn held(&self) -> f64 {
-        let known = self.windows.len();
-        let length = if self.follows() { 2 } else { Self::WINDOWS / 2 }.min(known).max(1);
-        let sum = |at: usize| self.windows.range(at..at + length).sum::<f64>();
-        (0..(known + 1).saturating_sub(length)).map(sum).fold(0.0, f64::max) / length as f64
-    }
-
-    /// Whether the rate still grows with what is asked.
-    fn follows(&self) -> bool {
-        self.level < Self::LEVEL
-    }
 }
 
 #[cfg(test)]

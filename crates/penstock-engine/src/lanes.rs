@@ -60,6 +60,9 @@ const FIRST_PROBE: Duration = Duration::from_secs(5);
 const PROBE: Duration = Duration::from_secs(2);
 /// An added lane must bring this much more rate to be kept.
 const GAIN: f64 = 1.04;
+/// Pauses between failed dials.
+const BACKOFF_LEAST: Duration = Duration::from_millis(100);
+const BACKOFF_MOST: Duration = Duration::from_secs(15);
 
 #[derive(Debug)]
 struct Lane {
@@ -99,7 +102,7 @@ impl LaneMachine {
             next: 0,
             wanted: limits.workers.clamp(1, limits.lanes_max.max(1)),
             rtt: None,
-            backoff: Backoff::new(Duration::from_millis(100), Duration::from_secs(15)),
+            backoff: Backoff::new(BACKOFF_LEAST, BACKOFF_MOST),
             dial_after: Instant(0),
             rng: ChaCha8Rng::seed_from_u64(seed),
             probe_at: None,
@@ -114,7 +117,7 @@ impl LaneMachine {
         let least = self.rtt.map_or(rtt, |known| known.min(rtt));
         self.rtt = Some(least);
         if least >= NEAR && !far_before {
-            self.wanted = self.wanted.max(FAR_LANES).min(self.limits.lanes_max.max(1));
+            self.wanted = self.wanted.max(FAR_LANES).min(self.limits.lanes_max);
         }
     }
 
@@ -125,6 +128,28 @@ impl LaneMachine {
         let begin = self.limits.workers.clamp(1, most);
         self.limits.lanes_max = most;
         self.wanted = self.wanted.max(begin).min(most);
+    }
+
+    /// Other bounds from now on, for a path that gets another share of the lanes; none at all if
+    /// `lanes_max` is 0.
+    pub(crate) fn handle_limits(&mut self, limits: LaneLimits) {
+        let (before, most) = (self.limits, limits.lanes_max);
+        if (before.workers, before.lanes_max) == (limits.workers, most) {
+            return;
+        }
+        self.limits = limits;
+        let begin = limits.workers.min(most);
+        let far = self.rtt.is_some_and(|rtt| rtt >= NEAR);
+        // What was found out about a path by adding lanes to it stays.
+        let found = if far && before.lanes_max > 1 { self.wanted.max(FAR_LANES) } else { 0 };
+        let begin = if far { begin.max(FAR_LANES) } else { begin };
+        self.wanted = begin.max(found).min(most);
+        self.probe = None;
+    }
+
+    /// Failed dials are repeated after at most this long.
+    pub(crate) fn set_patience(&mut self, most: Duration) {
+        self.backoff = Backoff::new(BACKOFF_LEAST, most);
     }
 
     /// A dialled lane is open.
@@ -177,11 +202,19 @@ impl LaneMachine {
 
     /// What to do next, if anything. Call again until it gives nothing.
     pub fn poll_action(&mut self, now: Instant) -> Option<LaneAction> {
+        let mut next = self.next;
+        let action = self.poll_with(now, &mut next);
+        self.next = next;
+        action
+    }
+
+    /// The same, with the numbers of lanes drawn from `next`.
+    pub(crate) fn poll_with(&mut self, now: Instant, next: &mut u32) -> Option<LaneAction> {
         let carrying = |lane: &&Lane| !lane.draining && !self.is_old(now, lane);
         let fresh = self.lanes.values().filter(carrying).count() as u32;
         if fresh < self.wanted && now >= self.dial_after {
-            let lane = LaneId(self.next);
-            self.next += 1;
+            let lane = LaneId(*next);
+            *next += 1;
             self.lanes.insert(lane, Lane { up_since: None, bytes: 0, draining: false });
             return Some(LaneAction::Dial(lane));
         }
@@ -205,6 +238,21 @@ impl LaneMachine {
     /// When a lane may be dialled again, if dialling is held back.
     pub fn dial_after(&self, now: Instant) -> Option<Instant> {
         (self.dial_after > now).then_some(self.dial_after)
+    }
+
+    /// Whether `lane` is one of its lanes.
+    pub(crate) fn has(&self, lane: LaneId) -> bool {
+        self.lanes.contains_key(&lane)
+    }
+
+    /// Whether it has no lane, open or being dialled.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.lanes.is_empty()
+    }
+
+    /// Its lanes that are open.
+    pub(crate) fn open(&self) -> impl Iterator<Item = LaneId> {
+        self.lanes.iter().filter(|(_, lane)| lane.up_since.is_some()).map(|(lane, _)| *lane)
     }
 
     /// Lanes that are open and not draining.

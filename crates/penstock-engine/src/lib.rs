@@ -12,6 +12,7 @@
 //! | [`fetch`] | which piece is asked for on which lane, how far ahead, what is tried again | a target peer |
 //! | [`epoch`] | when to sync, what may be renamed after it | a target peer |
 //! | [`lanes`] | how many lanes there are, when one is replaced | a target peer |
+//! | [`paths`] | which pairs of addresses are paths, which of them carry, when one is given up and taken back | a target peer |
 //! | [`pace`] | how long to wait so that a limit is held | everywhere |
 //! | [`retry`] | how long to wait before trying again | everywhere |
 
@@ -19,9 +20,11 @@
 
 pub mod epoch;
 pub mod fetch;
+mod flow;
 pub mod lanes;
 pub mod pace;
 pub mod page;
+pub mod paths;
 pub mod retry;
 pub mod slice;
 pub mod transfer;

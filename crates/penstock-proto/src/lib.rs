@@ -8,6 +8,7 @@
 //! |---|---|
 //! | [`units`] | byte counts, rates, points in time of a file system |
 //! | [`id`] | transfers, sites, peers, stores, lanes |
+//! | [`network`] | what networks are for, where peers take lanes |
 //! | [`name`] | paths and names, which are bytes |
 //! | [`attributes`] | owners, devices, extended attributes of entries |
 //! | [`manifest`] | entries and pages of a data set |
@@ -33,6 +34,7 @@ pub mod id;
 pub mod journal;
 pub mod manifest;
 pub mod name;
+pub mod network;
 pub mod select;
 pub mod slicing;
 pub mod task;

@@ -33,7 +33,8 @@ use rustls::{
 use super::clear::mac_keys;
 use super::error::{ConnectError, LaneError};
 use super::lane::LaneStream;
-use super::socket::{SocketError, SocketOptions, bind_to_device, rtt_of};
+use super::bind::bind_to_device_or_tell;
+use super::socket::{SocketError, SocketOptions, rtt_of};
 use crate::trust::{TrustError, peer_id_of, peer_server_name};
 
 /// Longest hello: a capability and 64 bytes, of which 29 are used.
@@ -218,7 +219,7 @@ pub fn dial(
         let socket = rustix::net::socket_with(family, SocketType::STREAM, flags, None)
             .map_err(|source| SocketError::new("make a socket", source))?;
         if let Some(device) = &bind.device {
-            bind_to_device(socket.as_fd(), device)?;
+            bind_to_device_or_tell(socket.as_fd(), device, bind.address)?;
         }
         if let Some(local) = bind.address {
             rustix::net::bind(&socket, &SocketAddr::new(local, 0))

@@ -14,7 +14,7 @@ use rustls::ExtractedSecrets;
 use super::clear::{ClearReceiver, ClearSender, MacKey};
 use super::error::LaneError;
 use super::record::{Opener, Sealer};
-use super::socket::{LaneRtt, SocketOptions, rtt_of, silence_of};
+use super::socket::{LaneRtt, SocketOptions, rtt_of, silence_of, unheard_of};
 use super::wire::Wire;
 
 /// Stack of a thread that owns a lane: handshake, records, file system calls, nothing recursive.
@@ -299,5 +299,17 @@ impl LaneCloser {
     /// dead all the while. A lane that cannot be asked has been silent for ever.
     pub fn silence(&self) -> Duration {
         silence_of(&self.tcp).unwrap_or(Duration::MAX)
+    }
+
+    /// How long TCP has heard nothing, not even the acknowledgement of a probe: with
+    /// `SocketOptions::probe_after` a path that lives is heard that often, whatever the other end
+    /// does.
+    pub fn unheard(&self) -> Duration {
+        unheard_of(&self.tcp).unwrap_or(Duration::MAX)
+    }
+
+    /// Whether bytes have come that nobody has read yet.
+    pub fn has_unread(&self) -> bool {
+        rustix::io::ioctl_fionread(&self.tcp).is_ok_and(|bytes| bytes > 0)
     }
 }

@@ -22,6 +22,7 @@
 //! is hostile until proven otherwise: lengths are bounded before memory is taken, and every
 //! damaged, repeated, reordered or cut byte ends in a [`LaneError`].
 
+mod bind;
 mod clear;
 mod error;
 #[cfg(fuzzing)]
@@ -35,6 +36,7 @@ mod wire;
 #[cfg(test)]
 mod tests;
 
+pub use bind::{InterfaceAddress, device_is_bindable, interface_addresses, listen};
 pub use error::{ConnectError, LaneError};
 pub use handshake::{
     Dialled, LocalBind, PendingLane, Welcome, accept, accept_blocking, connect, dial,

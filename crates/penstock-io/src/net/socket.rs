@@ -46,6 +46,9 @@ pub struct SocketOptions {
     pub congestion: Option<String>,
     /// Data that stays unacknowledged for this long, or probes of an idle lane, end it.
     pub dead_after: Duration,
+    /// Where another lane could take over: TCP asks the other end after so much silence, and as
+    /// often again, so that [`super::LaneCloser::unheard`] tells a dead path from a quiet one.
+    pub probe_after: Option<Duration>,
     /// No single send or receive takes longer without moving a byte.
     pub io_timeout: Duration,
     /// TLS records that are sealed or opened per system call, 1 to 32. A lane holds that many times
@@ -61,6 +64,7 @@ impl Default for SocketOptions {
             receive_low_water: true,
             congestion: None,
             dead_after: Duration::from_secs(30),
+            probe_after: None,
             io_timeout: Duration::from_secs(30),
             record_batch: 16,
         }
@@ -120,16 +124,19 @@ impl SocketOptions {
         }
     }
 
-    /// Four probes over half of `dead_after` when idle; TCP_USER_TIMEOUT when not (tcp(7)).
+    /// Four probes over half of `dead_after` when idle, or as often as `probe_after` says;
+    /// TCP_USER_TIMEOUT ends both (tcp(7)).
     fn apply_dead_after(&self, socket: BorrowedFd<'_>) -> rustix::io::Result<()> {
         const PROBES: u32 = 4;
         let dead_ms = u32::try_from(self.dead_after.as_millis()).unwrap_or(u32::MAX);
-        let interval = (self.dead_after / (2 * PROBES)).max(Duration::from_secs(1));
+        let interval = self.probe_after.unwrap_or(self.dead_after / (2 * PROBES));
+        let idle = self.probe_after.unwrap_or(self.dead_after / 2);
+        let second = Duration::from_secs(1);
         sockopt::set_tcp_nodelay(socket, true)?;
         sockopt::set_tcp_user_timeout(socket, dead_ms)?;
         sockopt::set_socket_keepalive(socket, true)?;
-        sockopt::set_tcp_keepidle(socket, (self.dead_after / 2).max(Duration::from_secs(1)))?;
-        sockopt::set_tcp_keepintvl(socket, interval)?;
+        sockopt::set_tcp_keepidle(socket, idle.max(second))?;
+        sockopt::set_tcp_keepintvl(socket, interval.max(second))?;
         sockopt::set_tcp_keepcnt(socket, PROBES)
     }
 }
@@ -180,6 +187,8 @@ pub struct LaneRtt {
 const TCP_INFO_BYTES: usize = 152;
 /// Offset of `tcpi_last_data_recv`, milliseconds since then.
 const TCP_INFO_LAST_RECEIVED: usize = 52;
+/// Offset of `tcpi_last_ack_recv`, likewise of the last acknowledgement.
+const TCP_INFO_LAST_ACKNOWLEDGED: usize = 56;
 /// Offset of `tcpi_rtt`, microseconds (linux/tcp.h; the layout is ABI).
 const TCP_INFO_RTT: usize = 68;
 /// Offset of `tcpi_min_rtt`, microseconds.
@@ -211,6 +220,17 @@ pub fn rtt_of(socket: impl AsFd) -> io::Result<LaneRtt> {
 pub(super) fn silence_of(socket: impl AsFd) -> io::Result<Duration> {
     let info = tcp_info(socket.as_fd())?;
     Ok(Duration::from_millis(u64::from(word_of(&info, TCP_INFO_LAST_RECEIVED))))
+}
+
+/// How long ago TCP received anything of a connection, acknowledgements of its probes included.
+///
+/// # Errors
+/// The kernel's, if this is not a TCP socket.
+pub(super) fn unheard_of(socket: impl AsFd) -> io::Result<Duration> {
+    let info = tcp_info(socket.as_fd())?;
+    let milliseconds =
+        word_of(&info, TCP_INFO_LAST_RECEIVED).min(word_of(&info, TCP_INFO_LAST_ACKNOWLEDGED));
+    Ok(Duration::from_millis(u64::from(milliseconds)))
 }
 
 fn word_of(info: &[u8; TCP_INFO_BYTES], at: usize) -> u32 {

@@ -1,0 +1,209 @@
+//! What flows over one path: how fast, and how much may be asked for ahead of it.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use penstock_proto::units::{Instant, MIB};
+
+/// Least that may be asked for at a time where nothing is known of the path, or it is short.
+const ASKED_BYTES_FLOOR: u64 = 32 * MIB;
+/// The same over distance: what half a round trip at 1 Gbit/s and 90 ms carries.
+const FAR_ASKED_BYTES_FLOOR: u64 = 6 * MIB;
+/// What is asked for over distance, in bandwidth-delay products, beside one request per lane: while
+/// the rate still follows, and when it does not. Measured: docs/design/0007.
+const FAR_GAIN_GROWING: f64 = 1.6;
+const FAR_GAIN: f64 = 1.5;
+/// All that together, however many lanes there are: with the path's queue as deep as a path should
+/// have it (one product), nothing is dropped below 2.
+const FAR_GAIN_MOST: f64 = 1.8;
+/// From this round trip on, asking is measured.
+const FAR: Duration = Duration::from_millis(2);
+/// Requests into which a lane's share is cut over distance, if they are not too small then.
+const SHARE_CUTS: u64 = 8;
+/// Most that may be asked for at a time: twice 400 Gbit/s over 200 ms.
+const ASKED_BYTES_CEILING: u64 = 20_000 * MIB;
+/// Where there are several near paths, a request is for what its path carries in this time, so that
+/// none is left with a long one at the end.
+const NEAR_CUT: Duration = Duration::from_millis(100);
+/// And so much is asked ahead there, at least [`NEAR_AHEAD_BYTES`].
+const NEAR_AHEAD: Duration = Duration::from_millis(400);
+const NEAR_AHEAD_BYTES: u64 = 4 * MIB;
+/// Requests at a time on a path that is on trial.
+const TRIAL_REQUESTS: usize = 2;
+
+/// One path, as what is asked over it sees it.
+#[derive(Debug, Default)]
+pub(crate) struct Flow {
+    rtt: Option<Duration>,
+    rate: RateMeter,
+    /// Bytes that are asked for and have not come.
+    pub(crate) asked_bytes: u64,
+    asked: u64,
+    /// Lanes that are open.
+    pub(crate) lanes: u64,
+    pub(crate) on_trial: bool,
+}
+
+impl Flow {
+    pub(crate) fn handle_rtt(&mut self, rtt: Duration) {
+        self.rtt = Some(self.rtt.map_or(rtt, |known| known.min(rtt)));
+    }
+
+    pub(crate) fn handle_bytes(&mut self, now: Instant, bytes: u64) {
+        self.rate.add(now, bytes, self.rtt.unwrap_or_default());
+    }
+
+    pub(crate) fn handle_asked(&mut self, bytes: u64) {
+        self.asked_bytes += bytes;
+        self.asked += 1;
+    }
+
+    pub(crate) fn handle_answered(&mut self, bytes: u64) {
+        self.asked_bytes -= bytes;
+        self.asked -= 1;
+    }
+
+    /// A lane is gone with what was asked of it.
+    pub(crate) fn handle_lane_down(&mut self, bytes: u64, requests: usize) {
+        self.lanes = self.lanes.saturating_sub(1);
+        self.asked_bytes -= bytes;
+        self.asked -= requests as u64;
+        if self.lanes == 0 {
+            // What it carried before says nothing of what it will carry.
+            self.rate = RateMeter::default();
+        }
+    }
+
+    pub(crate) fn rtt(&self) -> Option<Duration> {
+        self.rtt
+    }
+
+    /// Bytes per second, mean over the last windows.
+    pub(crate) fn rate(&self) -> f64 {
+        self.rate.mean()
+    }
+
+    /// Bytes that may be asked for at a time over this path, one of `flows`; over distance what the
+    /// path holds and one request per lane, or twice as much while the rate still follows.
+    pub(crate) fn asked_bytes_max(&self, flows: u64) -> u64 {
+        if !self.is_far() {
+            return self.held_bytes_max(flows);
+        }
+        let gain = if self.rate.follows() { FAR_GAIN_GROWING } else { FAR_GAIN };
+        let path = |gain| self.path_bytes(gain, self.rate.held());
+        // While a lane receives one answer, the request for the next is on its way.
+        let request = self.asked_bytes / self.asked.max(1);
+        let ahead = path(gain) + request * self.lanes;
+        let ahead = ahead.min(path(FAR_GAIN_MOST));
+        ahead.clamp(FAR_ASKED_BYTES_FLOOR, ASKED_BYTES_CEILING)
+    }
+
+    /// Bytes worth of pieces that are held for this path, asked for or not yet.
+    pub(crate) fn held_bytes_max(&self, flows: u64) -> u64 {
+        (ASKED_BYTES_FLOOR / flows + self.path_bytes(2.0, self.rate.greatest()))
+            .min(ASKED_BYTES_CEILING)
+    }
+
+    /// What each of `lanes` may be asked at a time, and in requests of how many bytes at most.
+    /// Requests are multiples of `floor`, or whole pieces.
+    pub(crate) fn share_of_lane(&self, lanes: u64, flows: u64, floor: u64) -> (u64, u64) {
+        let whole = |bytes: u64| (bytes / floor * floor).max(floor);
+        let share = self.asked_bytes_max(flows) / lanes;
+        if self.on_trial {
+            return (share, floor);
+        }
+        if self.is_far() {
+            return (share, whole(share / SHARE_CUTS));
+        }
+        if flows == 1 {
+            return (share, u64::MAX);
+        }
+        let carries = |time: Duration| (self.rate.greatest() * time.as_secs_f64()) as u64 / lanes;
+        (carries(NEAR_AHEAD).max(NEAR_AHEAD_BYTES / lanes).min(share), whole(carries(NEAR_CUT)))
+    }
+
+    /// Whether a lane with `requests` for `bytes` in hand has enough, if the next is for `next`.
+    pub(crate) fn is_deep(&self, requests: usize, bytes: u64, next: u64, share: u64) -> bool {
+        if self.on_trial {
+            requests >= TRIAL_REQUESTS
+        } else if self.is_far() {
+            requests >= 1 && bytes + next / 2 > share
+        } else {
+            requests >= 2 && bytes >= share
+        }
+    }
+
+    fn path_bytes(&self, gain: f64, rate: f64) -> u64 {
+        (gain * rate * self.rtt.unwrap_or_default().as_secs_f64()) as u64
+    }
+
+    fn is_far(&self) -> bool {
+        self.rtt.is_some_and(|rtt| rtt >= FAR)
+    }
+}
+
+/// The greatest rate of the last windows, each of 100 ms, one round trip or more.
+#[derive(Debug, Default)]
+pub(crate) struct RateMeter {
+    since: Option<Instant>,
+    bytes: u64,
+    windows: VecDeque<f64>,
+    /// The rate that a later one must beat by a quarter to be called growth.
+    base: f64,
+    /// Windows in a row without growth.
+    level: u32,
+}
+
+impl RateMeter {
+    const WINDOW: Duration = Duration::from_millis(100);
+    const WINDOWS: usize = 20;
+    /// Growth by less than this is none (as in BBR's start-up, draft-ietf-ccwg-bbr, section
+    /// 5.3.1.2); three windows without it end the start.
+    const GROWTH: f64 = 1.25;
+    const LEVEL: u32 = 3;
+
+    pub(crate) fn add(&mut self, now: Instant, bytes: u64, rtt: Duration) {
+        let since = *self.since.get_or_insert(now);
+        self.bytes += bytes;
+        let passed = now.since(since);
+        if passed < Self::WINDOW.max(rtt) {
+            return;
+        }
+        self.windows.push_back(self.bytes as f64 / passed.as_secs_f64());
+        if self.windows.len() > Self::WINDOWS {
+            self.windows.pop_front();
+        }
+        let held = self.held();
+        if held >= self.base * Self::GROWTH {
+            (self.base, self.level) = (held, 0);
+        } else {
+            self.level += 1;
+        }
+        self.since = Some(now);
+        self.bytes = 0;
+    }
+
+    pub(crate) fn greatest(&self) -> f64 {
+        self.windows.iter().copied().fold(0.0, f64::max)
+    }
+
+    pub(crate) fn mean(&self) -> f64 {
+        self.windows.iter().sum::<f64>() / self.windows.len().max(1) as f64
+    }
+
+    /// The greatest rate that held: for two windows while it grows, for ten once it is level. What
+    /// waits behind a lost packet comes all at once when that is there; a single window would take
+    /// it for a faster path, and with losses in each round trip so would two.
+    pub(crate) fn held(&self) -> f64 {
+        let known = self.windows.len();
+        let length = if self.follows() { 2 } else { Self::WINDOWS / 2 }.min(known).max(1);
+        let sum = |at: usize| self.windows.range(at..at + length).sum::<f64>();
+        (0..(known + 1).saturating_sub(length)).map(sum).fold(0.0, f64::max) / length as f64
+    }
+
+    /// Whether the rate still grows with what is asked.
+    pub(crate) fn follows(&self) -> bool {
+        self.level < Self::LEVEL
+    }
+}
+

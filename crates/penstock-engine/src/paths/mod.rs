@@ -1,0 +1,623 @@
+//! Which paths carry a task's lanes, and what becomes of one that does not.
+//!
+//! A path is a pair of addresses ([`pair()`]). Each has a [`LaneMachine`] of its own, which decides
+//! how many lanes it has; requests are pulled by lanes as they drain, so that a faster path carries
+//! more without being told to.
+//!
+//! - *Dead* is a path that cannot be dialled, or whose TCP has heard nothing, not even the
+//!   acknowledgement of a probe, while another path is heard. Its lanes are cut, so that what they
+//!   had in hand is asked for elsewhere, and it is dialled again now and then: with one lane, with
+//!   growing, jittered pauses.
+//! - *Crawling* is one that is heard but brings a small share of what it did, or hardly anything
+//!   compared with another one, while others do bring what they did: where all slow down, the
+//!   source or the target is slow. Its lanes are cut, too; later it gets one lane and small requests
+//!   *on trial*, since that it can be dialled says nothing of its rate.
+//! - *Standby* is a path whose link another path carries already.
+//!
+//! Where there is one path only nothing is cut: there is no better place for what is in hand.
+//! All limits have a margin of some round trips, so that a long path with losses is left alone.
+//!
+//! This module reads no clock, opens no socket and knows no addresses beyond [`pair()`].
+
+mod pair;
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use penstock_proto::id::LaneId;
+use penstock_proto::units::{Instant, MIB};
+use rand::SeedableRng as _;
+use rand_chacha::ChaCha8Rng;
+
+pub use self::pair::{LocalEnd, PATHS_MAX, PathEnds, pair};
+use crate::lanes::{LaneAction, LaneLimits, LaneMachine};
+use crate::retry::Backoff;
+
+/// Number of a path within its task: the place in the list that the task was given.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PathId(pub u16);
+
+/// How a path stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PathState {
+    /// No lane was open over it yet.
+    Untried,
+    /// Lanes are open over it.
+    Carrying,
+    /// Another path of its link carries.
+    Standby,
+    /// It was crawling; one lane tries whether it still does.
+    Trial,
+    /// It brought next to nothing.
+    Crawling,
+    /// It cannot be dialled, or nothing is heard over it.
+    Dead,
+}
+
+impl PathState {
+    /// In a word.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Untried => "untried",
+            Self::Carrying => "carrying",
+            Self::Standby => "standby",
+            Self::Trial => "on trial",
+            Self::Crawling => "crawling",
+            Self::Dead => "dead",
+        }
+    }
+}
+
+/// What the edge is to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PathAction {
+    /// Dial a new lane over a path, then tell [`PathMachine::handle_up`] or
+    /// [`PathMachine::handle_down`].
+    Dial(LaneId, PathId),
+    /// Let a lane finish what it was asked, then close it.
+    Drain(LaneId),
+    /// End a lane at once; what it had in hand is to be asked for elsewhere.
+    Cut(LaneId),
+}
+
+/// What the edge sees of a path with open lanes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PathSight {
+    /// How long TCP has heard nothing on any lane, acknowledgements of probes included.
+    pub silence: Duration,
+    /// Bytes that were asked for and have not come.
+    pub owed_bytes: u64,
+    /// Whether bytes have come that this host has not read: the path is not what it waits for.
+    pub unread: bool,
+}
+
+/// What is known of a path before anything is tried.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PathSpec {
+    /// See [`PathEnds::link`].
+    pub link: u16,
+    /// What it carries, as far as somebody said so.
+    pub rate_bits_per_s: Option<u64>,
+}
+
+/// Without a word from TCP for this long, and some round trips, a path is dead. TCP asks once a
+/// second where nothing else is on its way.
+const SILENT: Duration = Duration::from_secs(2);
+const SILENT_RTTS: u32 = 4;
+/// No more than this in all: what it had in hand is to be elsewhere within three seconds.
+const SILENT_MOST: Duration = Duration::from_millis(2700);
+/// A path that was heard within this time is alive.
+const ALIVE: Duration = Duration::from_millis(1600);
+/// Rates are compared over this time and some round trips.
+const COMPARED: Duration = Duration::from_millis(1500);
+const COMPARED_RTTS: u32 = 4;
+const COMPARED_MOST: Duration = Duration::from_millis(2300);
+/// A path that starts gets so many more round trips until it is compared with others.
+const START_RTTS: u32 = 20;
+/// Crawling: less than this share of what the path did ...
+const CRAWL_OF_OWN: f64 = 0.1;
+/// ... or of what the fastest other one does ...
+const CRAWL_OF_BEST: f64 = 0.01;
+/// ... while the others do at least this share of what they did ...
+const OTHERS_GO_ON: f64 = 0.5;
+/// ... and what it owes would take it longer than this.
+const CRAWL_OWED: Duration = Duration::from_secs(3);
+/// A trial is passed with this many bytes, or this share of what the path did.
+const TRIAL_BYTES: u64 = 4 * MIB;
+const TRIAL_SHARE: f64 = 0.3;
+/// It is failed after this time, and some round trips, in which bytes were owed.
+const TRIAL: Duration = Duration::from_secs(2);
+const TRIAL_RTTS: u32 = 10;
+/// Pauses between dials of a dead path, and between trials of a crawling one.
+const DEAD_PAUSE: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(5));
+const CRAWL_PAUSE: (Duration, Duration) = (Duration::from_secs(4), Duration::from_secs(60));
+/// Lanes are shared out anew by measured rates this often.
+const SHARE_OUT: Duration = Duration::from_secs(5);
+/// What a path once did counts for half after some minutes.
+const FADING: f64 = 0.999;
+
+/// Bytes of the last seconds, in slots.
+#[derive(Debug, Default)]
+struct Meter(VecDeque<(Instant, u64)>);
+
+impl Meter {
+    const SLOT: Duration = Duration::from_millis(100);
+    const SLOTS: usize = 32;
+
+    fn add(&mut self, now: Instant, bytes: u64) {
+        match self.0.back_mut() {
+            Some((at, sum)) if now.since(*at) < Self::SLOT => *sum += bytes,
+            _ => self.0.push_back((now, bytes)),
+        }
+        if self.0.len() > Self::SLOTS {
+            self.0.pop_front();
+        }
+    }
+
+    /// Bytes per second over the last `time`.
+    fn rate(&self, now: Instant, time: Duration) -> f64 {
+        let slots = self.0.iter().rev().take_while(|(at, _)| now.since(*at) < time);
+        slots.map(|(_, bytes)| bytes).sum::<u64>() as f64 / time.as_secs_f64()
+    }
+}
+
+#[derive(Debug)]
+struct Path {
+    spec: PathSpec,
+    lanes: LaneMachine,
+    state: PathState,
+    rtt: Duration,
+    meter: Meter,
+    /// The greatest rate that it held, fading.
+    usual: f64,
+    /// Since when it has owed bytes without a break.
+    owing: Option<Instant>,
+    /// What came while on trial, and for how long bytes were owed then.
+    tried: (u64, Duration),
+    retry_at: Instant,
+    dead_pause: Backoff,
+    crawl_pause: Backoff,
+    /// Lanes to be cut, and those that are and have not ended.
+    to_cut: Vec<LaneId>,
+    cut: Vec<LaneId>,
+}
+
+impl Path {
+    fn new(spec: PathSpec, limits: LaneLimits, seed: u64) -> Self {
+        Self {
+            spec,
+            lanes: LaneMachine::new(limits, seed),
+            state: PathState::Untried,
+            rtt: Duration::ZERO,
+            meter: Meter::default(),
+            usual: 0.0,
+            owing: None,
+            tried: (0, Duration::ZERO),
+            retry_at: Instant(0),
+            dead_pause: Backoff::new(DEAD_PAUSE.0, DEAD_PAUSE.1),
+            crawl_pause: Backoff::new(CRAWL_PAUSE.0, CRAWL_PAUSE.1),
+            to_cut: Vec::new(),
+            cut: Vec::new(),
+        }
+    }
+
+    fn compared_over(&self) -> Duration {
+        (COMPARED + self.rtt * COMPARED_RTTS).min(COMPARED_MOST)
+    }
+
+    fn rate(&self, now: Instant) -> f64 {
+        self.meter.rate(now, self.compared_over())
+    }
+
+    fn is_given_up(&self) -> bool {
+        matches!(self.state, PathState::Dead | PathState::Crawling | PathState::Trial)
+    }
+
+    fn carries(&self) -> bool {
+        self.state == PathState::Carrying && self.lanes.open().next().is_some()
+    }
+}
+
+/// Decides over which paths lanes go.
+#[derive(Debug)]
+pub struct PathMachine {
+    limits: LaneLimits,
+    paths: Vec<Path>,
+    next: u32,
+    rng: ChaCha8Rng,
+    told: Option<Instant>,
+    share_at: Instant,
+    news: VecDeque<(PathId, PathState)>,
+}
+
+impl PathMachine {
+    /// A machine for these paths, of which there is at least one; `limits` are of all together.
+    pub fn new(limits: LaneLimits, paths: &[PathSpec], seed: u64) -> Self {
+        let mut rng = ChaCha8Rng::seed_from_u64(seed);
+        let one = [PathSpec::default()];
+        let specs = if paths.is_empty() { &one } else { paths };
+        let several = specs.len() > 1;
+        let paths = specs.iter().map(|spec| {
+            let mut path = Path::new(*spec, limits, rand::RngExt::random(&mut rng));
+            if several {
+                path.lanes.set_patience(DEAD_PAUSE.1);
+            }
+            path
+        });
+        let paths = paths.collect();
+        let (next, told, share_at) = (0, None, Instant(0));
+        let mut machine = Self { limits, paths, next, rng, told, share_at, news: VecDeque::new() };
+        machine.share_out();
+        machine.news.clear();
+        machine
+    }
+
+    /// A round trip over a path was measured.
+    pub fn handle_rtt(&mut self, path: PathId, rtt: Duration) {
+        if let Some(path) = self.paths.get_mut(usize::from(path.0)) {
+            path.rtt = if path.rtt.is_zero() { rtt } else { path.rtt.min(rtt) };
+            path.lanes.handle_rtt(rtt);
+        }
+    }
+
+    /// Another bound of the number of lanes from now on: what is above it is drained.
+    pub fn handle_lanes_max(&mut self, most: u32) {
+        self.limits.lanes_max = most.max(1);
+        if let [only] = self.paths.as_mut_slice() {
+            only.lanes.handle_lanes_max(most);
+            return;
+        }
+        self.share_out();
+    }
+
+    /// A dialled lane is open.
+    pub fn handle_up(&mut self, now: Instant, lane: LaneId) {
+        let Some(at) = self.path_of(lane) else { return };
+        let path = &mut self.paths[at];
+        path.lanes.handle_up(now, lane);
+        match path.state {
+            PathState::Crawling => path.to_cut.push(lane),
+            PathState::Trial | PathState::Carrying => {}
+            PathState::Untried | PathState::Standby | PathState::Dead => {
+                path.dead_pause.reset();
+                path.owing = None;
+                self.set_state(at, PathState::Carrying);
+                self.share_out();
+            }
+        }
+    }
+
+    /// A lane could not be opened, or is closed. After a failure its path is not dialled for a
+    /// while.
+    pub fn handle_down(&mut self, now: Instant, lane: LaneId, failed: bool) {
+        let Some(at) = self.path_of(lane) else { return };
+        let several = self.paths.len() > 1;
+        let path = &mut self.paths[at];
+        path.to_cut.retain(|known| *known != lane);
+        let ours = path.cut.iter().position(|known| *known == lane);
+        if let Some(ours) = ours {
+            path.cut.swap_remove(ours);
+        }
+        let last = path.lanes.open().all(|open| open == lane);
+        if several && failed && ours.is_none() && last {
+            path.lanes.handle_down(now, lane, false);
+            // Of several that were dialled at once, the last one counts.
+            if path.state != PathState::Dead || path.lanes.is_empty() {
+                self.give_up(now, at, PathState::Dead);
+            }
+        } else {
+            path.lanes.handle_down(now, lane, failed && ours.is_none());
+        }
+    }
+
+    /// So many bytes of payload have come on a lane, which has carried `carried` bytes in all.
+    pub fn handle_bytes(&mut self, now: Instant, lane: LaneId, bytes: u64, carried: u64) {
+        let Some(at) = self.path_of(lane) else { return };
+        let path = &mut self.paths[at];
+        path.lanes.handle_bytes(lane, carried);
+        path.meter.add(now, bytes);
+        path.tried.0 += bytes;
+    }
+
+    /// See [`LaneMachine::handle_rate`]; `rate` is that of the path.
+    pub fn handle_rate(&mut self, now: Instant, path: PathId, rate: f64) {
+        if let Some(path) = self.paths.get_mut(usize::from(path.0))
+            && path.state == PathState::Carrying
+        {
+            path.lanes.handle_rate(now, rate);
+        }
+    }
+
+    /// Looks at all paths; call it some times a second where there are several of them. `sight`
+    /// tells what is seen of one that has open lanes. `held` says that this host itself holds lanes
+    /// back, for a limit of the rate.
+    pub fn handle_tick(
+        &mut self,
+        now: Instant,
+        held: bool,
+        mut sight: impl FnMut(PathId) -> PathSight,
+    ) {
+        if self.paths.len() < 2 {
+            return;
+        }
+        let passed = self.told.map_or(Duration::ZERO, |told| now.since(told));
+        self.told = Some(now);
+        let sights: Vec<Option<PathSight>> = (0..self.paths.len())
+            .map(|at| {
+                let open = self.paths[at].lanes.open().next().is_some();
+                open.then(|| sight(PathId(at as u16)))
+            })
+            .collect();
+        for at in 0..self.paths.len() {
+            match sights[at] {
+                Some(seen) => self.judge(now, at, &seen, &sights, held, passed),
+                None => self.paths[at].owing = None,
+            }
+            self.settle_for_less(now, at);
+        }
+        if now >= self.share_at {
+            self.share_at = now.plus(SHARE_OUT);
+            self.share_out();
+        }
+    }
+
+    fn judge(
+        &mut self,
+        now: Instant,
+        at: usize,
+        seen: &PathSight,
+        sights: &[Option<PathSight>],
+        held: bool,
+        passed: Duration,
+    ) {
+        let path = &mut self.paths[at];
+        if seen.owed_bytes == 0 || held || seen.unread {
+            path.owing = None;
+        } else {
+            path.owing.get_or_insert(now);
+        }
+        let silent = (SILENT + path.rtt * SILENT_RTTS).min(SILENT_MOST);
+        let heard = |(other, seen): (usize, &Option<PathSight>)| {
+            other != at
+                && self.paths[other].carries()
+                && seen.is_some_and(|seen| seen.silence < ALIVE)
+        };
+        if seen.silence >= silent && sights.iter().enumerate().any(heard) {
+            self.give_up(now, at, PathState::Dead);
+            return;
+        }
+        let path = &mut self.paths[at];
+        if path.state == PathState::Trial {
+            if path.owing.is_some() {
+                path.tried.1 += passed;
+            }
+            let enough = (path.usual * TRIAL.as_secs_f64() * TRIAL_SHARE) as u64;
+            if path.tried.0 >= TRIAL_BYTES.min(enough).max(1) {
+                self.set_state(at, PathState::Carrying);
+                self.share_out();
+            } else if path.tried.1 >= TRIAL + path.rtt * TRIAL_RTTS {
+                self.give_up(now, at, PathState::Crawling);
+            }
+            return;
+        }
+        let over = path.compared_over();
+        let Some(owing) = path.owing.map(|since| now.since(since)).filter(|time| *time >= over)
+        else {
+            return;
+        };
+        let rate = path.rate(now);
+        if path.state == PathState::Carrying && self.crawls(now, at, rate, owing, seen.owed_bytes) {
+            self.give_up(now, at, PathState::Crawling);
+            return;
+        }
+        let path = &mut self.paths[at];
+        path.usual = (path.usual * FADING).max(rate);
+    }
+
+    fn crawls(&self, now: Instant, at: usize, rate: f64, owing: Duration, owed: u64) -> bool {
+        let path = &self.paths[at];
+        let others = || {
+            let others = self.paths.iter().enumerate().filter(|(other, _)| *other != at);
+            others.map(|(_, path)| path).filter(|path| path.carries())
+        };
+        let best = others().map(|other| other.rate(now)).fold(0.0, f64::max);
+        let usual: f64 = others().map(|other| other.usual).sum();
+        let sum: f64 = others().map(|other| other.rate(now)).sum();
+        let mut least = path.usual * CRAWL_OF_OWN;
+        if owing >= path.compared_over() + path.rtt * START_RTTS {
+            least = least.max(best * CRAWL_OF_BEST);
+        }
+        sum > 0.0
+            && sum >= usual * OTHERS_GO_ON
+            && rate < least
+            && owed as f64 > rate * CRAWL_OWED.as_secs_f64()
+    }
+
+    /// Where nothing else carries, a crawling path is better than none.
+    fn settle_for_less(&mut self, now: Instant, at: usize) {
+        if self.paths.iter().any(Path::carries) {
+            return;
+        }
+        let path = &mut self.paths[at];
+        match path.state {
+            PathState::Crawling => path.retry_at = now,
+            PathState::Trial if path.lanes.open().next().is_some() => {
+                self.set_state(at, PathState::Carrying);
+                self.share_out();
+            }
+            _ => {}
+        }
+    }
+
+    fn give_up(&mut self, now: Instant, at: usize, state: PathState) {
+        let path = &mut self.paths[at];
+        let pause = match state {
+            PathState::Crawling => &mut path.crawl_pause,
+            _ => &mut path.dead_pause,
+        };
+        path.retry_at = now.plus(pause.next(&mut self.rng));
+        path.owing = None;
+        path.tried = (0, Duration::ZERO);
+        path.to_cut = path.lanes.open().filter(|lane| !path.cut.contains(lane)).collect();
+        self.set_state(at, state);
+        self.share_out();
+    }
+
+    fn set_state(&mut self, at: usize, state: PathState) {
+        let path = &mut self.paths[at];
+        if path.state != state {
+            path.state = state;
+            self.news.push_back((PathId(at as u16), state));
+        }
+    }
+
+    /// Gives each path its share of the lanes: one by which to try it if it was given up, none if
+    /// another one of its link carries.
+    fn share_out(&mut self) {
+        if self.paths.len() < 2 {
+            return;
+        }
+        let mut links = Vec::new();
+        for at in 0..self.paths.len() {
+            let path = &self.paths[at];
+            let (link, state) = (path.spec.link, path.state);
+            if path.is_given_up() {
+                continue;
+            }
+            if links.contains(&link) {
+                self.set_state(at, PathState::Standby);
+            } else {
+                links.push(link);
+                if state == PathState::Standby {
+                    self.set_state(at, PathState::Untried);
+                }
+            }
+        }
+        let mut usable: Vec<usize> = (0..self.paths.len())
+            .filter(|at| {
+                matches!(self.paths[*at].state, PathState::Untried | PathState::Carrying)
+            })
+            .collect();
+        let weights = self.weights(&usable);
+        let weight = |at: usize| weights.get(at).copied().unwrap_or(0.0);
+        // Where there are fewer lanes than paths, the fastest get them.
+        usable.sort_by(|a, b| weight(*b).total_cmp(&weight(*a)));
+        let sum: f64 = usable.iter().map(|at| weight(*at)).sum();
+        let LaneLimits { workers, lanes_max, .. } = self.limits;
+        let count = usable.len().max(1) as u32;
+        for at in 0..self.paths.len() {
+            let place = usable.iter().position(|known| *known == at);
+            let (workers, lanes_max) = match place {
+                Some(place) => {
+                    let extra = u32::from((place as u32) < lanes_max % count);
+                    let most = lanes_max / count + extra;
+                    let share = (f64::from(workers) * weight(at) / sum).round() as u32;
+                    // Both bounds the same: their number is fixed.
+                    let share = if workers == lanes_max { most } else { share.max(1) };
+                    (share.min(most), most)
+                }
+                None if self.paths[at].state == PathState::Standby => (0, 0),
+                None => (1, 1),
+            };
+            let limits = LaneLimits { workers, lanes_max, ..self.limits };
+            self.paths[at].lanes.handle_limits(limits);
+        }
+    }
+
+    /// How lanes are to be shared: by what was said of the rates, or by what was measured where
+    /// that differs by so much that it is not the number of lanes that makes it.
+    fn weights(&self, usable: &[usize]) -> Vec<f64> {
+        let said: Option<Vec<f64>> =
+            self.paths.iter().map(|path| path.spec.rate_bits_per_s.map(|rate| rate as f64)).collect();
+        let per_lane = |path: &Path| path.usual / f64::from(path.lanes.up().max(1));
+        let measured = || usable.iter().map(|at| per_lane(&self.paths[*at]));
+        let (least, most) =
+            measured().fold((f64::MAX, 0.0_f64), |(a, b), rate| (a.min(rate), b.max(rate)));
+        if least > 0.0 && most >= 2.0 * least && most.is_finite() {
+            return self.paths.iter().map(|path| path.usual.max(1.0)).collect();
+        }
+        said.unwrap_or_else(|| vec![1.0; self.paths.len()])
+    }
+
+    /// What to do next, if anything. Call again until it gives nothing.
+    pub fn poll_action(&mut self, now: Instant) -> Option<PathAction> {
+        for at in 0..self.paths.len() {
+            let path = &mut self.paths[at];
+            if let Some(lane) = path.to_cut.pop() {
+                path.cut.push(lane);
+                return Some(PathAction::Cut(lane));
+            }
+            let resting = matches!(path.state, PathState::Dead | PathState::Crawling);
+            if resting && (now < path.retry_at || !path.cut.is_empty()) {
+                continue;
+            }
+            match path.lanes.poll_with(now, &mut self.next) {
+                Some(LaneAction::Dial(lane)) => {
+                    if path.state == PathState::Crawling {
+                        path.tried = (0, Duration::ZERO);
+                        self.set_state(at, PathState::Trial);
+                    }
+                    return Some(PathAction::Dial(lane, PathId(at as u16)));
+                }
+                Some(LaneAction::Drain(lane)) => return Some(PathAction::Drain(lane)),
+                None => {}
+            }
+        }
+        None
+    }
+
+    /// What has become of a path, if there is news.
+    pub fn poll_news(&mut self) -> Option<(PathId, PathState)> {
+        self.news.pop_front()
+    }
+
+    /// When a lane may be dialled again, if dialling is held back everywhere.
+    pub fn dial_after(&self, now: Instant) -> Option<Instant> {
+        let after = |path: &Path| {
+            if matches!(path.state, PathState::Dead | PathState::Crawling) {
+                return (path.retry_at > now).then_some(path.retry_at);
+            }
+            path.lanes.dial_after(now)
+        };
+        let all: Option<Vec<Instant>> = self.paths.iter().map(after).collect();
+        all.and_then(|all| all.into_iter().min())
+    }
+
+    /// Whether a lane is open over any path but this one.
+    pub fn has_other(&self, path: PathId) -> bool {
+        let other = |(at, _): &(usize, &Path)| *at != usize::from(path.0);
+        self.paths.iter().enumerate().filter(other).any(|(_, path)| path.carries())
+    }
+
+    /// Whether there are several paths.
+    pub fn has_several(&self) -> bool {
+        self.paths.len() > 1
+    }
+
+    /// How a path stands.
+    pub fn state(&self, path: PathId) -> PathState {
+        self.paths.get(usize::from(path.0)).map_or(PathState::Dead, |path| path.state)
+    }
+
+    /// Number of the path that a lane goes over, while it lives.
+    pub fn path_of_lane(&self, lane: LaneId) -> Option<PathId> {
+        self.path_of(lane).map(|at| PathId(at as u16))
+    }
+
+    /// Lanes that are open and not draining.
+    pub fn up(&self) -> u32 {
+        self.paths.iter().map(|path| path.lanes.up()).sum()
+    }
+
+    /// All paths, as numbers.
+    pub fn ids(&self) -> impl Iterator<Item = PathId> + use<> {
+        (0..self.paths.len() as u16).map(PathId)
+    }
+
+    fn path_of(&self, lane: LaneId) -> Option<usize> {
+        self.paths.iter().position(|path| path.lanes.has(lane))
+    }
+}
+
+#[cfg(test)]
+mod tests;

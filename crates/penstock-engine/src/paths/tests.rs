@@ -1,0 +1,289 @@
+//! Paths of a small world: what they carry changes with time, and lanes share it.
+
+use std::collections::BTreeMap;
+
+use proptest::prelude::*;
+use rand::RngExt as _;
+
+use super::*;
+
+const TICK: Duration = Duration::from_millis(50);
+const MB: f64 = 1e6;
+
+/// What a path is like at a moment.
+#[derive(Clone, Copy, Debug)]
+struct Weather {
+    /// Bytes per second that it carries.
+    rate: f64,
+    /// Whether packets get through.
+    open: bool,
+}
+
+const fn fair(rate: f64) -> Weather {
+    Weather { rate, open: true }
+}
+
+const CUT: Weather = Weather { rate: 0.0, open: false };
+
+struct World {
+    machine: PathMachine,
+    rtts: Vec<Duration>,
+    now: Instant,
+    /// Path of each lane, since when it is dialled, and whether it is open.
+    lanes: BTreeMap<LaneId, (usize, Instant, bool)>,
+    silent_since: Vec<Instant>,
+    carried: Vec<f64>,
+    cuts: Vec<(Instant, usize)>,
+    news: Vec<(Instant, PathId, PathState)>,
+}
+
+impl World {
+    fn new(limits: LaneLimits, paths: &[(u16, u64)], seed: u64) -> Self {
+        let specs: Vec<PathSpec> =
+            paths.iter().map(|(link, _)| PathSpec { link: *link, rate_bits_per_s: None }).collect();
+        let count = paths.len();
+        Self {
+            machine: PathMachine::new(limits, &specs, seed),
+            rtts: paths.iter().map(|(_, us)| Duration::from_micros(*us)).collect(),
+            now: Instant(0),
+            lanes: BTreeMap::new(),
+            silent_since: vec![Instant(0); count],
+            carried: vec![0.0; count],
+            cuts: Vec::new(),
+            news: Vec::new(),
+        }
+    }
+
+    fn act(&mut self) {
+        while let Some(action) = self.machine.poll_action(self.now) {
+            match action {
+                PathAction::Dial(lane, path) => {
+                    self.lanes.insert(lane, (usize::from(path.0), self.now, false));
+                }
+                PathAction::Drain(lane) => {
+                    self.lanes.remove(&lane);
+                    self.machine.handle_down(self.now, lane, false);
+                }
+                PathAction::Cut(lane) => {
+                    let (path, ..) = self.lanes.remove(&lane).unwrap();
+                    self.cuts.push((self.now, path));
+                    self.machine.handle_down(self.now, lane, true);
+                }
+            }
+        }
+        while let Some((path, state)) = self.machine.poll_news() {
+            self.news.push((self.now, path, state));
+        }
+    }
+
+    /// One step; `weather` of each path, and whether the source is awake.
+    fn step(&mut self, weather: &[Weather], awake: bool) {
+        self.now = self.now.plus(TICK);
+        self.act();
+        for (lane, (path, since, open)) in self.lanes.clone() {
+            let sky = weather[path];
+            let waited = self.now.since(since);
+            if open {
+                continue;
+            }
+            if sky.open && waited >= self.rtts[path] * 3 {
+                self.lanes.get_mut(&lane).unwrap().2 = true;
+                self.machine.handle_rtt(PathId(path as u16), self.rtts[path]);
+                self.machine.handle_up(self.now, lane);
+            } else if !sky.open && waited >= Duration::from_secs(3) {
+                self.lanes.remove(&lane);
+                self.machine.handle_down(self.now, lane, true);
+            }
+        }
+        for (path, sky) in weather.iter().enumerate() {
+            if sky.open {
+                self.silent_since[path] = self.now;
+            }
+            let of_path = |(_, lane): &(&LaneId, &(usize, Instant, bool))| lane.0 == path && lane.2;
+            let lanes: Vec<LaneId> =
+                self.lanes.iter().filter(of_path).map(|(lane, _)| *lane).collect();
+            let share = sky.rate * TICK.as_secs_f64() / lanes.len().max(1) as f64;
+            for lane in lanes {
+                if awake && sky.open {
+                    self.carried[path] += share;
+                    self.machine.handle_bytes(self.now, lane, share as u64, share as u64);
+                }
+            }
+        }
+        let (now, silent) = (self.now, self.silent_since.clone());
+        self.machine.handle_tick(now, false, |path| PathSight {
+            // What is asked hears of a silence only when the next probe is not answered.
+            silence: now.since(silent[usize::from(path.0)]) + Duration::from_millis(900),
+            owed_bytes: 32 * MIB,
+            unread: false,
+        });
+        for path in 0..weather.len() {
+            let rate = if awake { weather[path].rate } else { 0.0 };
+            self.machine.handle_rate(self.now, PathId(path as u16), rate);
+        }
+        self.act();
+    }
+
+    fn run(&mut self, time: Duration, weather: &[Weather]) {
+        let until = self.now.plus(time);
+        while self.now < until {
+            self.step(weather, true);
+        }
+    }
+
+    fn lanes_of(&self, path: usize) -> usize {
+        self.lanes.values().filter(|lane| lane.0 == path).count()
+    }
+}
+
+const fn seconds(seconds: u64) -> Duration {
+    Duration::from_secs(seconds)
+}
+
+/// Promise: a path that is cut holds no lane after three seconds, the other one carries on with all
+/// of its own, and a healed path carries again within some seconds.
+#[test]
+fn a_cut_path_is_emptied_within_three_seconds_and_taken_back() {
+    for rtt_us in [200, 90_000, 200_000] {
+        let paths = [(0, rtt_us), (1, rtt_us)];
+        let mut world = World::new(LaneLimits::default(), &paths, rtt_us);
+        world.run(seconds(10), &[fair(25.0 * MB); 2]);
+        let lanes = world.lanes_of(0);
+        assert!(lanes >= 1 && world.lanes_of(1) >= 1);
+        world.run(seconds(3), &[fair(25.0 * MB), CUT]);
+        let open = world.lanes.values().filter(|lane| lane.0 == 1 && lane.2).count();
+        assert_eq!(open, 0, "round trip {rtt_us} us");
+        assert_eq!(world.machine.state(PathId(1)), PathState::Dead);
+        world.run(seconds(60), &[fair(25.0 * MB), CUT]);
+        assert!(world.lanes_of(1) <= 1, "it is dialled by one lane at a time");
+        assert!(world.cuts.iter().all(|(_, path)| *path == 1), "{:?}", world.cuts);
+        assert!(world.lanes_of(0) >= lanes);
+        let before = world.carried[1];
+        world.run(seconds(9), &[fair(25.0 * MB); 2]);
+        assert!(world.carried[1] > before, "not taken back, round trip {rtt_us} us");
+    }
+}
+
+/// Promise: a path that still lives but brings next to nothing is emptied within three seconds, is
+/// not tried in a storm, and is taken back when it has healed.
+#[test]
+fn a_crawling_path_is_emptied_and_taken_back() {
+    for rtt_us in [200, 90_000] {
+        let paths = [(0, rtt_us), (1, rtt_us)];
+        let mut world = World::new(LaneLimits::default(), &paths, 7);
+        world.run(seconds(20), &[fair(25.0 * MB); 2]);
+        let slow = [fair(25.0 * MB), fair(0.05 * MB)];
+        world.run(seconds(3), &slow);
+        assert_eq!(world.machine.state(PathId(1)), PathState::Crawling);
+        assert_eq!(world.lanes_of(1), 0);
+        world.news.clear();
+        world.run(seconds(120), &slow);
+        let trials = world.news.iter().filter(|(.., state)| *state == PathState::Trial).count();
+        assert!((2..20).contains(&trials), "{trials} trials");
+        assert!(world.news.iter().all(|(.., state)| *state != PathState::Carrying));
+        world.run(seconds(90), &[fair(25.0 * MB); 2]);
+        assert_eq!(world.machine.state(PathId(1)), PathState::Carrying);
+        assert!(world.cuts.iter().all(|(_, path)| *path == 1), "{:?}", world.cuts);
+    }
+}
+
+/// Promise: a source that sleeps, so that no path brings anything, costs no lane; nor does a site
+/// that is gone as a whole.
+#[test]
+fn what_all_paths_suffer_is_no_paths_fault() {
+    let mut world = World::new(LaneLimits::default(), &[(0, 200), (1, 90_000)], 3);
+    world.run(seconds(10), &[fair(25.0 * MB); 2]);
+    for _ in 0..400 {
+        world.step(&[fair(25.0 * MB); 2], false);
+    }
+    world.run(seconds(5), &[fair(25.0 * MB); 2]);
+    assert_eq!(world.cuts, []);
+    world.run(seconds(10), &[CUT; 2]);
+    assert_eq!(world.cuts, []);
+}
+
+/// Promise: where there is one path only, nothing is ever cut.
+#[test]
+fn a_single_path_is_never_cut() {
+    let mut world = World::new(LaneLimits::default(), &[(0, 90_000)], 3);
+    world.run(seconds(10), &[fair(25.0 * MB)]);
+    world.run(seconds(30), &[CUT]);
+    world.run(seconds(30), &[fair(1000.0)]);
+    assert_eq!(world.cuts, []);
+}
+
+/// Promise: of the addresses of one link one carries, and another takes over when it cannot.
+#[test]
+fn the_second_address_of_a_link_stands_by() {
+    let mut world = World::new(LaneLimits::default(), &[(0, 200), (1, 200), (1, 200)], 3);
+    world.run(seconds(5), &[fair(25.0 * MB); 3]);
+    assert!(world.lanes_of(1) > 0 && world.lanes_of(2) == 0);
+    assert_eq!(world.machine.state(PathId(2)), PathState::Standby);
+    let without = [fair(25.0 * MB), CUT, fair(25.0 * MB)];
+    world.run(seconds(6), &without);
+    assert!(world.lanes_of(2) > 0, "{:?}", world.news);
+    world.run(seconds(12), &[fair(25.0 * MB); 3]);
+    assert!(world.lanes_of(1) > 0 && world.lanes_of(2) == 0, "{:?}", world.news);
+}
+
+/// Promise: the number of lanes that a user has fixed is that of all paths together, and each path
+/// has one at least where they suffice.
+#[test]
+fn bounds_are_of_all_paths_together() {
+    for lanes in [1, 2, 3, 7, 40] {
+        let limits = LaneLimits { workers: lanes, lanes_max: lanes, ..LaneLimits::default() };
+        let mut world = World::new(limits, &[(0, 90_000), (1, 200), (2, 200)], 3);
+        world.run(seconds(30), &[fair(25.0 * MB); 3]);
+        assert_eq!(world.machine.up(), lanes);
+        assert_eq!(world.lanes.len() as u32, lanes);
+        if lanes >= 3 {
+            assert!((0..3).all(|path| world.lanes_of(path) > 0));
+        }
+    }
+}
+
+proptest! {
+    /// Promise: a long path whose rate goes up and down, as losses make it, is left alone, beside
+    /// one that is much faster as well as beside one that is much slower.
+    #[test]
+    fn a_shaky_healthy_path_is_left_alone(
+        seed in any::<u64>(), other in 1.0..1000.0f64, rtt_ms in 60..220u64
+    ) {
+        let mut rng = ChaCha8Rng::seed_from_u64(seed);
+        let mut world = World::new(LaneLimits::default(), &[(0, rtt_ms * 1000), (1, 300)], seed);
+        let mut rate = 0.1 * MB;
+        for _ in 0..1200 {
+            // It doubles each round trip at first; losses halve it, and it recovers.
+            rate = (rate * 1.1).min(25.0 * MB);
+            if rng.random_bool(0.02) {
+                rate = (rate / 2.0).max(4.0 * MB.min(rate));
+            }
+            let stalled = rng.random_bool(0.05);
+            let now = if stalled { 0.0 } else { rate };
+            world.step(&[fair(now), fair(other * MB)], true);
+        }
+        let bad: Vec<_> = world
+            .news
+            .iter()
+            .filter(|(.., state)| matches!(state, PathState::Dead | PathState::Crawling))
+            .collect();
+        prop_assert!(bad.is_empty() && world.cuts.is_empty(), "{bad:?}");
+    }
+
+    /// Promise (f): whatever paths do, as soon as one is open lanes are dialled over it within some
+    /// seconds, and cuts never leave a lane twice.
+    #[test]
+    fn a_task_never_starves_beside_an_open_path(
+        seed in any::<u64>(), skies in prop::collection::vec((any::<bool>(), any::<bool>()), 1..6)
+    ) {
+        let mut world = World::new(LaneLimits::default(), &[(0, 300), (1, 50_000)], seed);
+        for (first, second) in skies {
+            let sky = |open| if open { fair(20.0 * MB) } else { CUT };
+            world.run(seconds(20), &[sky(first), sky(second)]);
+            for (path, open) in [first, second].into_iter().enumerate() {
+                let opened = world.lanes.values().any(|lane| lane.0 == path && lane.2);
+                prop_assert!(!open || opened, "path {path} is open and unused: {:?}", world.news);
+            }
+        }
+    }
+}

@@ -1,0 +1,186 @@
+//! Which interfaces this host has, and sockets that keep to one of them.
+
+use std::ffi::CStr;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
+use std::os::fd::{AsFd as _, BorrowedFd};
+use std::sync::Once;
+
+use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
+
+use super::socket::{SocketError, bind_to_device};
+
+/// Connections that the kernel holds until they are accepted, as tokio has it.
+const BACKLOG: i32 = 1024;
+
+/// One address of one interface.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InterfaceAddress {
+    /// Name of the interface.
+    pub device: String,
+    /// The address.
+    pub address: IpAddr,
+    /// Whether the interface is up and has a carrier.
+    pub running: bool,
+    /// Whether it leads nowhere but to this host.
+    pub loopback: bool,
+}
+
+/// The addresses of this host, in the kernel's order, without those of one link only (fe80::/10).
+///
+/// # Errors
+/// The kernel's: no memory or no descriptor is left.
+pub fn interface_addresses() -> io::Result<Vec<InterfaceAddress>> {
+    let mut list: *mut libc::ifaddrs = std::ptr::null_mut();
+    // SAFETY: getifaddrs(3) stores a list there, which is freed below and not kept beyond that.
+    if unsafe { libc::getifaddrs(&raw mut list) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    let mut found = Vec::new();
+    let mut next = list;
+    while !next.is_null() {
+        // SAFETY: the list is sound until it is freed, and ends with a null pointer.
+        let entry = unsafe { &*next };
+        next = entry.ifa_next;
+        let Some(address) = address_of(entry.ifa_addr) else { continue };
+        // SAFETY: a name of the list is a C string that lives as long as the list.
+        let device = unsafe { CStr::from_ptr(entry.ifa_name) }.to_string_lossy().into_owned();
+        let has = |flag: libc::c_int| entry.ifa_flags & flag as u32 != 0;
+        let running = has(libc::IFF_UP) && has(libc::IFF_RUNNING);
+        let loopback = has(libc::IFF_LOOPBACK);
+        found.push(InterfaceAddress { device, address, running, loopback });
+    }
+    // SAFETY: `list` is what getifaddrs gave, freed once.
+    unsafe { libc::freeifaddrs(list) };
+    Ok(found)
+}
+
+fn address_of(address: *const libc::sockaddr) -> Option<IpAddr> {
+    if address.is_null() {
+        return None;
+    }
+    // SAFETY: every socket address begins with its family, and one of a list of interfaces is as
+    // long as its family says (getifaddrs(3)); it may be less aligned than the type it is read as.
+    unsafe {
+        match libc::c_int::from((*address).sa_family) {
+            libc::AF_INET => {
+                let address = address.cast::<libc::sockaddr_in>().read_unaligned();
+                Some(Ipv4Addr::from(u32::from_be(address.sin_addr.s_addr)).into())
+            }
+            libc::AF_INET6 => {
+                let address = address.cast::<libc::sockaddr_in6>().read_unaligned();
+                let address = Ipv6Addr::from(address.sin6_addr.s6_addr);
+                (!address.is_unicast_link_local()).then_some(address.into())
+            }
+            _ => None,
+        }
+    }
+}
+
+/// Listens at an address. With a `device`, what is accepted sends by that interface whatever the
+/// routes say (hard case E5); without the right to that it is bound to the address only, and that
+/// is logged. Such a listener may stand beside one of ours at all addresses, which must have been
+/// made by this function, too.
+///
+/// # Errors
+/// The address is taken, or not of this host.
+pub fn listen(address: SocketAddr, device: Option<&str>) -> Result<TcpListener, SocketError> {
+    let failed = |what: &str, error: rustix::io::Errno| {
+        SocketError::new(format!("{what} at {address}"), error)
+    };
+    let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = rustix::net::socket_with(family, SocketType::STREAM, flags, None)
+        .map_err(|error| failed("make a socket", error))?;
+    sockopt::set_socket_reuseaddr(&socket, true)
+        .map_err(|error| failed("set SO_REUSEADDR", error))?;
+    let share = || {
+        sockopt::set_socket_reuseport(&socket, true)
+            .map_err(|error| failed("set SO_REUSEPORT", error))
+    };
+    if let Some(device) = device {
+        bind_to_device_or_tell(socket.as_fd(), device, Some(address.ip()))?;
+        share()?;
+    }
+    if address.is_ipv6() && device.is_some() {
+        sockopt::set_ipv6_v6only(&socket, true)
+            .map_err(|error| failed("set IPV6_V6ONLY", error))?;
+    }
+    rustix::net::bind(&socket, &address).map_err(|error| failed("listen", error))?;
+    if device.is_none() {
+        // Only now: a second daemon's first listener must find the port taken.
+        share()?;
+    }
+    rustix::net::listen(&socket, BACKLOG).map_err(|error| failed("listen", error))?;
+    Ok(socket.into())
+}
+
+/// Binds a socket to an interface. A kernel before 5.7 allows that with CAP_NET_RAW only: then the
+/// address has to do, if there is one, and the log says so once.
+pub(super) fn bind_to_device_or_tell(
+    socket: BorrowedFd<'_>,
+    device: &str,
+    address: Option<IpAddr>,
+) -> Result<(), SocketError> {
+    static TOLD: Once = Once::new();
+    match bind_to_device(socket, device) {
+        Err(error)
+            if address.is_some() && error.source.kind() == io::ErrorKind::PermissionDenied =>
+        {
+            TOLD.call_once(|| {
+                tracing::warn!(
+                    device,
+                    "lanes are bound to addresses only, not to interfaces: that needs CAP_NET_RAW \
+                     or Linux 5.7; several interfaces in one subnet then all use the first one"
+                );
+            });
+            Ok(())
+        }
+        result => result,
+    }
+}
+
+/// Whether sockets of this process may be bound to an interface.
+///
+/// # Errors
+/// There is no such interface, or no right to it.
+pub fn device_is_bindable(device: &str) -> Result<(), SocketError> {
+    let socket = rustix::net::socket_with(
+        AddressFamily::INET,
+        SocketType::STREAM,
+        SocketFlags::CLOEXEC,
+        None,
+    )
+    .map_err(|error| SocketError::new("make a socket", error))?;
+    bind_to_device(socket.as_fd(), device)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Promise: the host's own addresses are found, and the loopback is told from the others.
+    #[test]
+    fn the_loopback_is_found() {
+        let found = interface_addresses().unwrap();
+        let local = found.iter().find(|entry| entry.address == IpAddr::from([127, 0, 0, 1]));
+        assert!(local.is_some_and(|entry| entry.loopback && entry.running), "{found:?}");
+        assert!(device_is_bindable("no-such-if").is_err());
+    }
+
+    /// E5: a listener of one interface stands beside that at all addresses and takes what comes to
+    /// its address; a second daemon finds the port taken all the same.
+    #[test]
+    fn e5_listeners_of_interfaces_stand_beside_the_general_one() {
+        let general = listen("0.0.0.0:0".parse().unwrap(), None).unwrap();
+        let port = general.local_addr().unwrap().port();
+        let own = SocketAddr::from(([127, 0, 0, 1], port));
+        let special = listen(own, Some("lo")).unwrap();
+        assert!(listen(SocketAddr::from(([0, 0, 0, 0], port)), None).is_err());
+        let _here = std::net::TcpStream::connect(own).unwrap();
+        special.set_nonblocking(false).unwrap();
+        assert!(special.accept().is_ok());
+        let refused = general.accept().map(drop).unwrap_err();
+        assert_eq!(refused.kind(), io::ErrorKind::WouldBlock);
+    }
+}
