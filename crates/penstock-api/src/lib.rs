@@ -16,6 +16,7 @@
 //! | [`proof`] | users, controller and peers: reading again, checksums, receipts |
 //! | [`receipt`] | sites, and whoever checks later: what was moved and proved, signed |
 //! | [`rest`] | users and the daemon: events, sites, pairing, stores |
+//! | [`paths`] | users and the daemon, and sites: which addresses reach each other |
 //! | [`site`] | sites with each other: open a data set, pair |
 //! | [`problem`] | every API and its client: RFC 9457 problem details |
 
@@ -24,6 +25,7 @@
 pub mod delete;
 pub mod heads;
 pub mod limits;
+pub mod paths;
 pub mod preserve;
 pub mod problem;
 pub mod proof;

@@ -7,6 +7,7 @@
 use std::net::SocketAddr;
 
 use penstock_proto::id::{Name, TransferId};
+use penstock_proto::network::{ADDRESSES_MAX, DataAddress};
 use penstock_proto::slicing::Slicing;
 use serde::{Deserialize, Deserializer, Serialize};
 
@@ -146,7 +147,7 @@ pub struct OpenedScan {
     /// The signed capability (C4), in hex.
     pub capability: String,
     /// Where the source's peers listen for lanes.
-    pub peers: Vec<SocketAddr>,
+    pub peers: Vec<DataAddress>,
 }
 
 /// What a site tells of itself when two are paired (D5).
@@ -163,6 +164,26 @@ pub struct PairHalf {
     pub addresses: Vec<SocketAddr>,
     /// Proof of the token's secret over this TLS connection and both CAs, in hex.
     pub proof: String,
+}
+
+/// Where a site is reached at this moment: what the sites tell each other whenever that changes.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SiteAddresses {
+    /// Where its controller takes requests.
+    pub addresses: Vec<SocketAddr>,
+    /// Where its peers take lanes.
+    pub data: Vec<DataAddress>,
+}
+
+impl SiteAddresses {
+    /// No more of each than another site looks at.
+    #[must_use]
+    pub fn bounded(mut self) -> Self {
+        self.addresses.truncate(ADDRESSES_MAX);
+        self.data.truncate(ADDRESSES_MAX);
+        self
+    }
 }
 
 /// Says which release answers.

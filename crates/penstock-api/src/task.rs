@@ -4,7 +4,6 @@
 //! that the same words serve a peer in the same process and one across the network. A peer keeps a
 //! report until the controller has committed it (hard case A7).
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 
 use penstock_proto::compared::{Comparison, EntrySet};
@@ -13,6 +12,7 @@ use penstock_proto::frame::Framing;
 use penstock_proto::id::{Name, TransferId};
 use penstock_proto::journal::Incarnation;
 use penstock_proto::manifest::Page;
+use penstock_proto::network::DataAddress;
 pub use penstock_proto::task::{Report, Work, WorkReply};
 
 use crate::delete::{DeleteOrder, SurplusQuery};
@@ -39,7 +39,7 @@ pub enum SourceAccess {
         /// The site; its certificates must say so.
         site: Name,
         /// Where its peers listen for lanes.
-        peers: Vec<SocketAddr>,
+        peers: Vec<DataAddress>,
         /// Signed capability, see [`penstock_proto::capability`].
         capability: Vec<u8>,
     },

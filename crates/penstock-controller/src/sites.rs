@@ -1,7 +1,6 @@
 //! Other sites, as the manager asks them. The binary implements it over HTTP and TLS.
 
 use std::io::Write;
-use std::net::SocketAddr;
 use std::sync::Arc;
 
 use penstock_api::limits::LimitRequest;
@@ -12,6 +11,7 @@ use penstock_api::rest::Action;
 use penstock_api::scan::{PageReply, PageSource, RootKind, ScanRequest};
 use penstock_api::transfer::{TransferRequest, TransferState, TransferView};
 use penstock_proto::id::{Name, TransferId};
+use penstock_proto::network::DataAddress;
 
 /// Code of a source's answer that a scan is not open there.
 pub const SCAN_UNKNOWN: &str = "scan-unknown";
@@ -24,7 +24,7 @@ pub struct RemoteScan {
     /// The signed capability (C4).
     pub capability: Vec<u8>,
     /// Where the source's peers listen for lanes.
-    pub peers: Vec<SocketAddr>,
+    pub peers: Vec<DataAddress>,
 }
 
 /// Asks other sites. All methods block, each no longer than its own deadline; a site that cannot

@@ -206,4 +206,3 @@ impl RateMeter {
         self.level < Self::LEVEL
     }
 }
-

@@ -7,7 +7,6 @@
 //! the lane breaks, what it had in hand is asked for again over another lane.
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
 use std::os::fd::AsFd as _;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -15,6 +14,7 @@ use std::time::{Duration, Instant};
 
 use penstock_api::problem::{Exit, Problem};
 use penstock_engine::fetch::Request;
+use penstock_engine::paths::PathId;
 use penstock_io::net::{ConnectError, LaneError, LaneStream, Wake};
 use penstock_io::sys::EventFd;
 use penstock_io::trust::is_distrust;
@@ -22,8 +22,8 @@ use penstock_proto::frame::{self, Data, FrameKind, Header, Refusal, RefusalCode}
 use penstock_proto::id::LaneId;
 
 use crate::local::fetch_of;
+use crate::paths::{Dialer, note_failure};
 use crate::stores::chain;
-use crate::target::Dialer;
 use crate::task::{ByteTally, Pieces, Shared};
 use crate::write::PieceWriter;
 
@@ -35,22 +35,27 @@ const PING: Duration = Duration::from_secs(5);
 /// Runs one lane from dialling to its end.
 pub(crate) fn run(
     shared: &Arc<Shared>,
-    lane: LaneId,
-    peers: &[SocketAddr],
+    (lane, path): (LaneId, PathId),
     dialer: &Dialer,
     waker: &EventFd,
 ) {
-    let Some(address) = peers.get(lane.0 as usize % peers.len().max(1)) else {
+    let Some(ends) = dialer.ends(path) else {
         shared.lane_down(lane, Some("the source has no peer to dial".to_owned()));
         return;
     };
+    let beside = shared.has_other_path(path);
     let begun = Instant::now();
-    let (stream, _) = match dialer.dial(&shared.spec, lane, *address, |rtt| shared.path_known(rtt))
-    {
+    let say_rtt = |rtt| shared.path_known(path, rtt);
+    let (stream, _) = match dialer.dial(&shared.spec, lane, ends, beside, say_rtt) {
         Ok(open) => open,
         Err(error) => {
             let why = chain(&error);
-            if let Some(problem) = verdict(&error, &why) {
+            note_failure(dialer, ends, &why);
+            // Who answers at one address of several says nothing of the site.
+            let stranger =
+                matches!(error, ConnectError::WrongPeer { .. } | ConnectError::Lane { .. });
+            let verdict = verdict(&error, &why);
+            if let Some(problem) = verdict.filter(|_| !(stranger && shared.has_other_path(path))) {
                 shared.broken(problem);
             }
             shared.lane_down(lane, Some(why));
@@ -59,8 +64,8 @@ pub(crate) fn run(
     };
     let rtt = dialer.rtt_of(&stream).unwrap_or_else(|| begun.elapsed() / 3);
     let closer = stream.closer().ok();
-    shared.note_path(&stream);
-    shared.lane_up(lane, rtt, closer);
+    shared.note_path(&stream, ends);
+    shared.lane_up((lane, path), rtt, closer);
     let mut worker = Worker {
         shared,
         lane,
@@ -79,7 +84,8 @@ pub(crate) fn run(
         Ok(()) => shared.lane_down(lane, None),
         Err(_) if shared.is_stopping() => shared.lane_down(lane, None),
         Err(error) => {
-            let why = format!("lane to {address}: {}", chain(&error));
+            let why = format!("lane from {ends}: {}", chain(&error));
+            note_failure(dialer, ends, &why);
             tracing::info!(lane = lane.0, carried, %why, "lane lost");
             shared.lane_down(lane, Some(why));
         }

@@ -18,6 +18,7 @@
 //! | `task` | one task: its machines, its threads, its reports |
 //! | `lane` | one lane at the target |
 //! | `write` | checks what arrives and writes it under temporary names |
+//! | `paths` | which addresses lanes go between, and what is known of them |
 //! | `pacer` | puts threads to sleep so that a limit is held |
 //! | `publish` | syncs, renames, links, attributes, re-checks |
 //! | `prove` | reads what was published again, for checksums and `--readback` |
@@ -34,6 +35,7 @@ mod local;
 mod prove;
 
 mod pacer;
+mod paths;
 mod publish;
 mod ramp;
 mod read;
@@ -48,6 +50,8 @@ pub mod verify;
 mod waiting;
 mod write;
 
+pub use paths::{LocalEnds, PathNote};
+pub use penstock_engine::paths::{LocalEnd, PathEnds, pair};
 pub use scan::ScanOptions;
 pub use source::{LaneVerifier, SourceService};
 pub use stores::{StoreKind, StoreSpec, Stores};

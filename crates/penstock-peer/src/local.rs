@@ -6,6 +6,7 @@
 use std::time::Duration;
 
 use penstock_engine::fetch::Request;
+use penstock_engine::paths::PathId;
 use penstock_io::store::Source;
 use penstock_proto::frame::{Fetch, Record};
 use penstock_proto::id::LaneId;
@@ -20,7 +21,7 @@ pub(crate) fn run(shared: &Shared, lane: LaneId, source: Source, root: Vec<u8>) 
     let mut reader = PieceReader::new(source, root, kind, shared.pool.clone());
     let mut writer = PieceWriter::new(shared.tree.clone(), shared.large.clone(), false);
     let mut tally = ByteTally::new(lane);
-    shared.lane_up(lane, Duration::ZERO, None);
+    shared.lane_up((lane, PathId::default()), Duration::ZERO, None);
     while !shared.is_stopping() {
         let Some(request) = shared.next_request(lane) else {
             shared.wait_for_request();

@@ -1,8 +1,7 @@
 //! The target side of this host: checks stores, starts tasks, cleans up after them.
 
-use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use penstock_api::delete::{DeleteOrder, SurplusQuery};
@@ -13,30 +12,28 @@ use penstock_api::task::{
     SourceAccess, TargetPeer, Task, TaskControl, TaskPage, TaskSpec, TaskStart,
 };
 use penstock_api::transfer::{Durability, PathText};
+use penstock_engine::paths::{LocalEnd, pair};
 use penstock_io::buffer::BufferPool;
-use penstock_io::net::{
-    self, ConnectError, Dialled, LaneStream, LocalBind, SocketOptions, Welcome,
-};
+use penstock_io::net::{ConnectError, Dialled, SocketOptions};
 use penstock_io::store::{Kind, StoreError, StoreIdentity, Target, TemporaryKey, temporary_name};
 use penstock_io::sys;
 use penstock_proto::compared::Comparison;
-use penstock_proto::frame::{Hello, PROTOCOL_VERSION, PROTOCOL_VERSION_MIN};
-use penstock_proto::id::{LaneId, Name};
+use penstock_proto::id::Name;
 use penstock_proto::journal::Incarnation;
 use penstock_proto::manifest::{EntryKind, Page};
 use penstock_proto::name;
+use penstock_proto::network::DataAddress;
 use penstock_proto::slicing::STRIDE_BYTES_MAX;
 
 use crate::compare::Comparer;
 use crate::keep::check_rules;
+use crate::paths::{Dialer, LocalEnds, PathBook, PathNote};
 use crate::prove::Prover;
 use crate::read::place;
 use crate::stores::{Stores, chain, store_offline};
 use crate::surplus;
 use crate::task::{Reach, RunningTask, TaskParts, full_problem};
 
-/// Longest that opening one lane may take: three round trips and a slow start.
-const DIAL_MAX: Duration = Duration::from_secs(15);
 /// Buffers that the lanes of one host may hold at a time; see `docs/design/0003`.
 const BUFFERS_MAX: usize = 192;
 
@@ -49,70 +46,6 @@ pub type LaneConnect = Arc<
     dyn Fn(SocketAddr, Duration, &SocketOptions) -> Result<Dialled, ConnectError> + Send + Sync,
 >;
 
-/// Dials lanes to one site.
-pub(crate) struct Dialer {
-    connect: Option<LaneConnect>,
-    /// The round trip, where connections lead through a tunnel and their TCP does not know it.
-    rtt: Option<Duration>,
-    config: Arc<rustls::ClientConfig>,
-    site: Name,
-    options: SocketOptions,
-    capability: Vec<u8>,
-    paths: Arc<Paths>,
-}
-
-/// The least round trip to each address that was ever dialled: the next transfer over a long path
-/// opens all its lanes at once.
-type Paths = Mutex<BTreeMap<SocketAddr, Duration>>;
-
-impl Dialer {
-    /// The least round trip to any of `peers`, if one was dialled before.
-    pub(crate) fn known_rtt(&self, peers: &[SocketAddr]) -> Option<Duration> {
-        if self.rtt.is_some() {
-            return self.rtt;
-        }
-        let paths = self.paths.lock().unwrap_or_else(PoisonError::into_inner);
-        peers.iter().filter_map(|peer| paths.get(peer)).min().copied()
-    }
-
-    /// The round trip of an open lane.
-    pub(crate) fn rtt_of(&self, stream: &LaneStream) -> Option<Duration> {
-        self.rtt.or_else(|| stream.rtt().ok().map(|rtt| rtt.min))
-    }
-
-    /// Opens one lane; blocks for [`DIAL_MAX`] at most. Says the round trip as soon as it is known:
-    /// over distance more lanes are wanted, and need not wait until this one is open.
-    pub(crate) fn dial(
-        &self,
-        spec: &TaskSpec,
-        lane: LaneId,
-        address: SocketAddr,
-        say_rtt: impl FnOnce(Duration),
-    ) -> Result<(LaneStream, Welcome), ConnectError> {
-        let hello = Hello {
-            protocol: (PROTOCOL_VERSION_MIN, PROTOCOL_VERSION),
-            lane,
-            transfer: spec.transfer,
-            framing: spec.framing,
-            digest: spec.digest,
-            capability: self.capability.clone(),
-        };
-        let dialled = match &self.connect {
-            Some(connect) => connect(address, DIAL_MAX, &self.options)?,
-            None => net::dial(address, &LocalBind::default(), DIAL_MAX, &self.options)?,
-        };
-        if let Some(rtt) = self.rtt {
-            say_rtt(rtt);
-        } else if let Ok(rtt) = dialled.rtt() {
-            let mut paths = self.paths.lock().unwrap_or_else(PoisonError::into_inner);
-            paths.entry(address).and_modify(|least| *least = rtt.min(*least)).or_insert(rtt);
-            drop(paths);
-            say_rtt(rtt);
-        }
-        dialled.open(&self.config, &self.site, &hello)
-    }
-}
-
 /// This host's target side.
 pub struct TargetService {
     stores: Arc<Stores>,
@@ -120,14 +53,16 @@ pub struct TargetService {
     connect: Option<(LaneConnect, Option<Duration>)>,
     options: SocketOptions,
     pool: BufferPool,
-    paths: Arc<Paths>,
+    local_ends: Option<LocalEnds>,
+    book: Arc<PathBook>,
 }
 
 impl TargetService {
     /// A target that writes to `stores`. Without `lanes` it can fetch from its own host only.
     pub fn new(stores: Arc<Stores>, lanes: Option<LaneConfig>, options: SocketOptions) -> Self {
         let pool = BufferPool::new(STRIDE_BYTES_MAX as usize, BUFFERS_MAX);
-        Self { stores, lanes, connect: None, options, pool, paths: Arc::default() }
+        let (connect, local_ends, book) = (None, None, Arc::default());
+        Self { stores, lanes, connect, options, pool, local_ends, book }
     }
 
     /// The same, with connections made by `connect`. If they lead through a tunnel, so that their
@@ -136,6 +71,18 @@ impl TargetService {
     pub fn with_connect(mut self, connect: LaneConnect, rtt: Option<Duration>) -> Self {
         self.connect = Some((connect, rtt));
         self
+    }
+
+    /// The same, with lanes that leave from where `local_ends` says; without it the routes choose.
+    #[must_use]
+    pub fn with_local_ends(mut self, local_ends: LocalEnds) -> Self {
+        self.local_ends = Some(local_ends);
+        self
+    }
+
+    /// What is known of the paths to a site, from transfers since the daemon started.
+    pub fn known_paths(&self, site: &Name) -> Vec<PathNote> {
+        self.book.of_site(site)
     }
 
     /// Removes what makes a directory a store, if it is one for a single transfer only. Call it
@@ -193,6 +140,15 @@ impl TargetService {
                 let lanes =
                     self.lanes.as_ref().ok_or_else(|| refuse("no certificate here".to_owned()))?;
                 let (connect, rtt) = self.connect.clone().unzip();
+                let locals = self.local_ends.as_ref().map(|ends| ends());
+                let locals = locals.unwrap_or_else(|| vec![LocalEnd::default()]);
+                let paths = pair(&locals, peers);
+                if paths.is_empty() {
+                    let title = format!("there is no path to site `{site}`");
+                    return Err(Problem::new(Exit::Temporary, "no-path", title)
+                        .because(no_pair(&locals, peers))
+                        .hint("`penstock site paths` shows the addresses of both ends"));
+                }
                 let dialer = Dialer {
                     connect,
                     rtt: rtt.flatten(),
@@ -200,12 +156,24 @@ impl TargetService {
                     site: site.clone(),
                     options: self.options.clone(),
                     capability: capability.clone(),
-                    paths: Arc::clone(&self.paths),
+                    paths,
+                    book: Arc::clone(&self.book),
                 };
-                Ok(Reach::Remote { peers: peers.clone(), dialer: Arc::new(dialer) })
+                Ok(Reach::Remote { dialer: Arc::new(dialer) })
             }
         }
     }
+}
+
+/// Why no local address can be paired with one of a site.
+fn no_pair(locals: &[LocalEnd], peers: &[DataAddress]) -> String {
+    if peers.is_empty() {
+        return "it has told no address for data".to_owned();
+    }
+    if locals.is_empty() {
+        return "this host has no address on a network for data".to_owned();
+    }
+    "no address for data here is of the family of one there".to_owned()
 }
 
 /// The part of a store's identity that ledgers keep.

@@ -9,7 +9,6 @@
 //! A report is made under the lock, so that reports leave in the order in which things happened.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -21,7 +20,8 @@ use penstock_api::task::{Report, Task, TaskControl, TaskFigures, TaskPage, TaskS
 use penstock_api::transfer::{Durability, LANES_MAX};
 use penstock_engine::epoch::{EpochLimits, EpochMachine, Publication};
 use penstock_engine::fetch::{FetchMachine, FetchedPiece, Item, LANE_SILENCE_MAX, Request};
-use penstock_engine::lanes::{LaneAction, LaneLimits, LaneMachine};
+use penstock_engine::lanes::LaneLimits;
+use penstock_engine::paths::{PathAction, PathEnds, PathId, PathMachine};
 use penstock_engine::slice::{Piece, slice_without};
 use penstock_io::buffer::BufferPool;
 use penstock_io::net::{LANE_STACK_BYTES, LaneCloser, LaneStream};
@@ -34,6 +34,7 @@ use penstock_proto::units::Instant;
 
 use crate::keep::Keeper;
 use crate::pacer::Pacer;
+use crate::paths::{self, Dialer};
 use crate::stores::chain;
 use crate::write::{LargeFiles, TargetTree, Written, extent_digest};
 use crate::{lane, local, publish};
@@ -61,7 +62,7 @@ pub(crate) enum Reach {
     /// This host reads the source's store itself.
     Local { source: Source, root: Vec<u8> },
     /// Over lanes.
-    Remote { peers: Vec<SocketAddr>, dialer: Arc<crate::target::Dialer> },
+    Remote { dialer: Arc<Dialer> },
 }
 
 /// A page and its pieces.
@@ -73,7 +74,7 @@ pub(crate) struct Pieces {
 /// What is behind the lock.
 pub(crate) struct State {
     pub(crate) fetch: FetchMachine,
-    pub(crate) lanes: LaneMachine,
+    pub(crate) lanes: PathMachine,
     pub(crate) epochs: EpochMachine,
     pub(crate) chores: VecDeque<Work>,
     /// Entries of written packs that failed: they get no name.
@@ -82,7 +83,9 @@ pub(crate) struct State {
     pub(crate) found: BTreeSet<PieceRef>,
     reports: Vec<Report>,
     wakers: BTreeMap<LaneId, Arc<EventFd>>,
-    closers: BTreeMap<LaneId, LaneCloser>,
+    pub(crate) closers: BTreeMap<LaneId, LaneCloser>,
+    /// When paths were last looked at.
+    pub(crate) looked: Instant,
     waiting: String,
     moved: Instant,
     news: bool,
@@ -128,13 +131,15 @@ impl ByteTally {
 impl State {
     fn new(spec: &TaskSpec, parts: &TaskParts) -> Self {
         let mut fetch = FetchMachine::new();
-        let mut lanes =
-            LaneMachine::new(lane_limits(spec, &spec.limits, &parts.reach), rand::random());
-        if let Reach::Remote { peers, dialer } = &parts.reach
-            && let Some(rtt) = dialer.known_rtt(peers)
-        {
-            fetch.handle_rtt(rtt);
-            lanes.handle_rtt(rtt);
+        let limits = lane_limits(spec, &spec.limits, &parts.reach);
+        let (specs, known) = match &parts.reach {
+            Reach::Remote { dialer } => (dialer.specs(), dialer.known_rtts()),
+            Reach::Local { .. } => Default::default(),
+        };
+        let mut lanes = PathMachine::new(limits, &specs, rand::random());
+        for (path, rtt) in known {
+            fetch.handle_rtt_of(path, rtt);
+            lanes.handle_rtt(path, rtt);
         }
         Self {
             fetch,
@@ -146,6 +151,7 @@ impl State {
             reports: Vec::new(),
             wakers: BTreeMap::new(),
             closers: BTreeMap::new(),
+            looked: Instant(0),
             waiting: String::new(),
             moved: sys::boottime_now(),
             news: false,
@@ -380,35 +386,52 @@ impl Shared {
     }
 
     /// A connection has measured its path.
-    pub(crate) fn path_known(&self, rtt: Duration) {
+    pub(crate) fn path_known(&self, path: PathId, rtt: Duration) {
         let mut state = self.lock();
-        state.fetch.handle_rtt(rtt);
-        state.lanes.handle_rtt(rtt);
+        state.fetch.handle_rtt_of(path, rtt);
+        state.lanes.handle_rtt(path, rtt);
         state.news = true;
         self.wake.notify_all();
     }
 
-    /// A lane is open.
+    /// Whether another path than this one carries.
+    pub(crate) fn has_other_path(&self, path: PathId) -> bool {
+        self.lock().lanes.has_other(path)
+    }
+
     fn paths(&self) -> std::sync::MutexGuard<'_, BTreeSet<String>> {
         self.paths.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Notes where a lane goes and what protects it, for the receipt.
-    pub(crate) fn note_path(&self, stream: &LaneStream) {
+    pub(crate) fn note_path(&self, stream: &LaneStream, ends: &PathEnds) {
         let Ok((here, there)) = stream.addresses() else { return };
         let (peer, protection) = (stream.peer(), stream.protection());
         let mut paths = self.paths();
         if paths.len() < PATHS_MAX {
-            paths.insert(format!("{there} of {peer} to {}, {protection}", here.ip()));
+            let device =
+                ends.local.device.as_ref().map_or(String::new(), |name| format!("%{name}"));
+            let network = match ends.network() {
+                name if name.is_empty() => name,
+                name => format!(" on network {name}"),
+            };
+            let here = here.ip();
+            paths.insert(format!("{there} of {peer} to {here}{device}{network}, {protection}"));
         }
     }
 
-    pub(crate) fn lane_up(&self, lane: LaneId, rtt: Duration, closer: Option<LaneCloser>) {
+    /// A lane is open over a path.
+    pub(crate) fn lane_up(
+        &self,
+        (lane, path): (LaneId, PathId),
+        rtt: Duration,
+        closer: Option<LaneCloser>,
+    ) {
         let now = sys::boottime_now();
         let mut state = self.lock();
-        state.fetch.handle_lane_up(now, lane);
-        state.fetch.handle_rtt(rtt);
-        state.lanes.handle_rtt(rtt);
+        state.fetch.handle_lane_up_on(now, lane, path);
+        state.fetch.handle_rtt_of(path, rtt);
+        state.lanes.handle_rtt(path, rtt);
         state.lanes.handle_up(now, lane);
         state.moved = now;
         state.waiting.clear();
@@ -424,11 +447,13 @@ impl Shared {
         let now = sys::boottime_now();
         let mut guard = self.lock();
         let state = &mut *guard;
+        let beside = state.lanes.path_of_lane(lane).is_some_and(|path| state.lanes.has_other(path));
         state.fetch.handle_lane_down(lane);
         state.lanes.handle_down(now, lane, why.is_some());
         state.wakers.remove(&lane);
         state.closers.remove(&lane);
-        if let Some(why) = why {
+        // Nothing waits for one path while another carries.
+        if let Some(why) = why.filter(|_| !beside) {
             let next = state.lanes.dial_after(now).map_or(Duration::ZERO, |at| at.since(now));
             state.waiting = format!("{why}; next try in {:.1} s", next.as_secs_f64());
         }
@@ -449,7 +474,7 @@ impl Shared {
         let now = sys::boottime_now();
         let mut state = self.lock();
         state.fetch.handle_bytes(now, lane, bytes);
-        state.lanes.handle_bytes(lane, carried);
+        state.lanes.handle_bytes(now, lane, bytes, carried);
         state.moved = now;
     }
 
@@ -616,6 +641,9 @@ fn hand_over(shared: &Shared) {
 fn tend_lanes(shared: &Arc<Shared>, threads: &Mutex<Vec<JoinHandle<()>>>) {
     let now = sys::boottime_now();
     cut_silent_lanes(shared, now);
+    if let Reach::Remote { dialer } = &shared.reach {
+        paths::look(shared, dialer, now);
+    }
     let nothing_for = now.since(shared.lock().moved);
     let idle = shared.lock().fetch.is_idle();
     if nothing_for >= NOTHING_MAX && !idle {
@@ -628,7 +656,7 @@ fn tend_lanes(shared: &Arc<Shared>, threads: &Mutex<Vec<JoinHandle<()>>>) {
         let mut state = shared.lock();
         let idle = state.fetch.is_idle();
         match state.lanes.poll_action(now) {
-            Some(LaneAction::Dial(lane)) => {
+            Some(PathAction::Dial(lane, path)) => {
                 let waker = match EventFd::new() {
                     Ok(waker) => Arc::new(waker),
                     Err(cause) => {
@@ -639,7 +667,7 @@ fn tend_lanes(shared: &Arc<Shared>, threads: &Mutex<Vec<JoinHandle<()>>>) {
                 };
                 state.wakers.insert(lane, Arc::clone(&waker));
                 drop(state);
-                let spawned = spawn_lane(shared, lane, waker);
+                let spawned = spawn_lane(shared, (lane, path), waker);
                 match spawned {
                     Ok(thread) => {
                         let mut threads = threads.lock().unwrap_or_else(PoisonError::into_inner);
@@ -649,10 +677,15 @@ fn tend_lanes(shared: &Arc<Shared>, threads: &Mutex<Vec<JoinHandle<()>>>) {
                     Err(cause) => shared.lane_down(lane, Some(format!("no thread: {cause}"))),
                 }
             }
-            Some(LaneAction::Drain(lane)) => {
+            Some(PathAction::Drain(lane)) => {
                 state.fetch.handle_lane_draining(lane);
                 if let Some(waker) = state.wakers.get(&lane) {
                     waker.signal();
+                }
+            }
+            Some(PathAction::Cut(lane)) => {
+                if let Some(closer) = state.closers.get(&lane) {
+                    closer.shutdown();
                 }
             }
             None => {
@@ -671,8 +704,10 @@ fn cut_silent_lanes(shared: &Shared, now: Instant) {
     let silent = {
         let mut state = shared.lock();
         if state.fetch.has_queue() {
-            let rate = state.fetch.rate();
-            state.lanes.handle_rate(now, rate);
+            for path in state.lanes.ids() {
+                let rate = state.fetch.rate_of(path);
+                state.lanes.handle_rate(now, path, rate);
+            }
         }
         state.fetch.poll_silent_lanes(now)
     };
@@ -694,7 +729,7 @@ fn cut_silent_lanes(shared: &Shared, now: Instant) {
 
 fn spawn_lane(
     shared: &Arc<Shared>,
-    lane: LaneId,
+    (lane, path): (LaneId, PathId),
     waker: Arc<EventFd>,
 ) -> std::io::Result<JoinHandle<()>> {
     let shared = Arc::clone(shared);
@@ -703,7 +738,7 @@ fn spawn_lane(
         Reach::Local { source, root } => {
             local::run(&shared, lane, source.clone(), root.clone());
         }
-        Reach::Remote { peers, dialer } => lane::run(&shared, lane, peers, dialer, &waker),
+        Reach::Remote { dialer } => lane::run(&shared, (lane, path), dialer, &waker),
     })
 }
 

@@ -10,6 +10,7 @@ use penstock_api::rest::{JoinReply, JoinRequest, SiteView, StatusView, TokenRepl
 use penstock_io::trust::SiteAuthority;
 use penstock_proto::id::{Name, PeerId};
 
+use crate::cli_paths;
 use crate::client::Client;
 use crate::config::{Config, DirectoryArgs, PORT_DEFAULT, StoreConfig};
 use crate::daemon::TRUST_DIRECTORY;
@@ -35,6 +36,14 @@ enum SiteCommand {
     },
     /// Lists this site and those it is paired with
     List {
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Tries each path to a paired site, from both ends, and shows what it carries
+    Paths {
+        /// Its name; without it, all that are paired
+        site: Option<Name>,
         /// Print JSON
         #[arg(long)]
         json: bool,
@@ -83,6 +92,7 @@ pub(crate) fn run(args: SiteArgs) -> anyhow::Result<ExitCode> {
         SiteCommand::Pair { token: None } => offer(&client()?)?,
         SiteCommand::Pair { token: Some(token) } => join(&client()?, token)?,
         SiteCommand::List { json } => list(&client()?, json)?,
+        SiteCommand::Paths { site, json } => cli_paths::show(&client()?, site, json)?,
         SiteCommand::Unpair { site } => {
             client()?.delete(&format!("/sites/{site}"))?;
             exit::warn(&format!("site `{site}` is no longer trusted here; unpair there as well"));
@@ -112,6 +122,7 @@ fn make(directory: &Path, init: InitArgs) -> anyhow::Result<()> {
         running_max: penstock_controller::manager::RUNNING_MAX_DEFAULT,
         cpus: None,
         cipher_suites: Vec::new(),
+        networks: Vec::new(),
         stores,
     };
     config.check().map_err(|why| Failure::new(ExitCode::Usage, why))?;
@@ -176,6 +187,10 @@ fn join(client: &Client, token: String) -> anyhow::Result<()> {
         "paired with site {}\n  its fingerprint  {}\n  our fingerprint  {}",
         reply.site.name, reply.site.fingerprint, reply.own_fingerprint
     ))?;
+    // The sites are paired whatever comes of this.
+    if let Err(error) = cli_paths::show(client, Some(reply.site.name), false) {
+        exit::warn(&format!("the paths between the sites could not be tried: {error:#}"));
+    }
     Ok(())
 }
 

@@ -15,6 +15,7 @@ use penstock_proto::id::Name;
 use serde::{Deserialize, Serialize};
 
 use crate::exit::{ExitCode, Failure};
+use crate::networks::{self, NetworkConfig};
 
 /// Where a site's state lies unless `--dir` or `PENSTOCK_DIR` says otherwise.
 pub(crate) const DIRECTORY_DEFAULT: &str = "/var/lib/penstock";
@@ -42,8 +43,9 @@ pub(crate) struct Config {
     /// Where the daemon listens for peers and data. Default: port 7444 of all addresses.
     #[serde(default = "listen_default")]
     pub(crate) listen: SocketAddr,
-    /// Addresses told to paired sites. Default: `listen`, or where that is all addresses, the one
-    /// that the default route uses.
+    /// Addresses told to paired sites for requests, and where no network is configured for data.
+    /// Default: those of the networks; else `listen`, or where that is all addresses, the one that
+    /// the default route uses.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) advertise: Vec<SocketAddr>,
     /// Transfers that run at a time. Default: 4; more wait for their turn.
@@ -57,6 +59,9 @@ pub(crate) struct Config {
     /// in the order of their speed on this CPU.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) cipher_suites: Vec<String>,
+    /// Which networks are for data and which are not. Default: data goes over what is advertised.
+    #[serde(default, rename = "network", skip_serializing_if = "Vec::is_empty")]
+    pub(crate) networks: Vec<NetworkConfig>,
     /// The stores: only what is listed here can be read or written by anybody.
     #[serde(default, rename = "store")]
     pub(crate) stores: Vec<StoreConfig>,
@@ -216,6 +221,7 @@ impl Config {
         if self.cpus == Some(0) {
             return Err("`cpus` must be at least 1".to_owned());
         }
+        networks::check(&self.networks)?;
         self.suites().map(drop)
     }
 

@@ -2,6 +2,7 @@
 //! does lives in the modules below and in the crates they call.
 #![forbid(unsafe_code)]
 
+mod cli_paths;
 mod cli_site;
 mod cli_store;
 mod cli_transfer;
@@ -12,6 +13,7 @@ mod daemon;
 mod dataset;
 mod exit;
 mod http;
+mod networks;
 mod options;
 mod progress;
 mod receipt;

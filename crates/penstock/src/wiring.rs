@@ -13,7 +13,9 @@ use penstock_io::trust::{Purpose, client_config, verify_capability};
 use penstock_peer::{
     LaneConfig, LaneVerifier, SourceService, StoreKind, StoreSpec, Stores, TargetService,
 };
+use penstock_proto::frame::{Refusal, RefusalCode};
 use penstock_proto::id::Name;
+use penstock_proto::network::Role;
 use rustls::ServerConnection;
 
 use crate::config::StoreConfig;
@@ -31,6 +33,8 @@ pub(crate) struct PeerParts {
     pub(crate) source: Arc<dyn SourcePeer>,
     pub(crate) target: Arc<dyn TargetPeer>,
     pub(crate) lane: LaneHandler,
+    /// The same as `target`, for what is known of paths.
+    pub(crate) lanes_target: Arc<TargetService>,
 }
 
 /// Makes the data plane for a site's stores and keys.
@@ -48,16 +52,42 @@ pub(crate) fn peer(site: &Arc<Site>) -> anyhow::Result<PeerParts> {
         site.identity.peer().clone(),
         Some(verifier(site)),
     ));
-    let target = TargetService::new(stores, Some(lane_config(site)), SocketOptions::default());
+    let own = Arc::clone(site);
+    let target = TargetService::new(stores, Some(lane_config(site)), SocketOptions::default())
+        .with_local_ends(Arc::new(move || own.networks().local_ends()));
+    let target = Arc::new(target);
+    let own = Arc::clone(site);
     let served = Arc::clone(&source);
     let lane: LaneHandler = Arc::new(move |tcp, connection| {
         let options = SocketOptions::default();
+        let refusal = refusal_of(&own, &tcp);
         match net::accept(tcp, connection, HELLO_DEADLINE, &options) {
-            Ok(pending) => served.serve(pending),
+            Ok(pending) => match refusal {
+                Some(refusal) => pending.refuse(refusal),
+                None => served.serve(pending),
+            },
             Err(error) => tracing::info!(%error, "a lane did not open"),
         }
     });
-    Ok(PeerParts { source, target: Arc::new(target), lane })
+    Ok(PeerParts { source, target: Arc::clone(&target) as _, lane, lanes_target: target })
+}
+
+/// Why a lane is not taken that has come to this address: it is not for data.
+fn refusal_of(site: &Site, tcp: &TcpStream) -> Option<Refusal> {
+    if site.config.networks.is_empty() {
+        return None;
+    }
+    let address = tcp.local_addr().ok()?.ip();
+    let (role, network) = match site.networks().role_of(address) {
+        (Role::Data, _) => return None,
+        other => other,
+    };
+    let network = network.map_or("no network".to_owned(), |name| format!("network `{name}`"));
+    let role = role.as_str();
+    let text = format!("{address} is on {network}, which is not for data (role {role})");
+    tracing::info!(%text, "lane refused");
+    // Another address may do: the target tries its other paths.
+    Some(Refusal { code: RefusalCode::Busy, retry_after_ms: 0, text })
 }
 
 /// What a configured store is to the peer crate.

@@ -15,6 +15,7 @@ use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{delete, get, post};
 use penstock_api::limits::LimitRequest;
+use penstock_api::paths::PathsView;
 use penstock_api::problem::{Exit, Problem};
 use penstock_api::proof::Document;
 use penstock_api::rest::{
@@ -67,6 +68,12 @@ pub trait SiteAdmin: Send + Sync {
     /// # Errors
     /// There is none.
     fn unpair(&self, site: &Name) -> Result<(), Problem>;
+
+    /// Tries the paths between this site and another, from both ends. Blocks for some seconds.
+    ///
+    /// # Errors
+    /// The site is not paired, or does not answer.
+    fn paths(&self, site: &Name) -> Result<PathsView, Problem>;
 
     /// The stores of this site.
     fn stores(&self) -> Vec<StoreView>;
@@ -181,6 +188,7 @@ pub fn router(parts: RestParts) -> Router {
         .route("/sites/token", post(token))
         .route("/sites/join", post(join))
         .route("/sites/{site}", delete(unpair))
+        .route("/sites/{site}/paths", get(paths))
         .method_not_allowed_fallback(not_found);
     Router::new()
         .nest("/api/v1", api)
@@ -327,14 +335,22 @@ async fn join(
     blocking(move || parts.admin.join(&request)).await.map(Json)
 }
 
+fn site_of(text: &str) -> Result<Name, Problem> {
+    text.parse().map_err(|error: penstock_proto::id::ParseIdError| {
+        Problem::new(Exit::Usage, "name", error.to_string())
+    })
+}
+
+async fn paths(State(parts): State<RestParts>, Path(site): Path<String>) -> Reply<PathsView> {
+    blocking(move || parts.admin.paths(&site_of(&site)?)).await.map(Json)
+}
+
 async fn unpair(
     State(parts): State<RestParts>,
     Path(site): Path<String>,
 ) -> Result<StatusCode, ProblemReply> {
     blocking(move || {
-        let site = site.parse().map_err(|error: penstock_proto::id::ParseIdError| {
-            Problem::new(Exit::Usage, "name", error.to_string())
-        })?;
+        let site = site_of(&site)?;
         parts.admin.unpair(&site)
     })
     .await?;

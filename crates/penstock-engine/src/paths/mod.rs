@@ -494,9 +494,7 @@ impl PathMachine {
             }
         }
         let mut usable: Vec<usize> = (0..self.paths.len())
-            .filter(|at| {
-                matches!(self.paths[*at].state, PathState::Untried | PathState::Carrying)
-            })
+            .filter(|at| matches!(self.paths[*at].state, PathState::Untried | PathState::Carrying))
             .collect();
         let weights = self.weights(&usable);
         let weight = |at: usize| weights.get(at).copied().unwrap_or(0.0);
@@ -527,8 +525,11 @@ impl PathMachine {
     /// How lanes are to be shared: by what was said of the rates, or by what was measured where
     /// that differs by so much that it is not the number of lanes that makes it.
     fn weights(&self, usable: &[usize]) -> Vec<f64> {
-        let said: Option<Vec<f64>> =
-            self.paths.iter().map(|path| path.spec.rate_bits_per_s.map(|rate| rate as f64)).collect();
+        let said: Option<Vec<f64>> = self
+            .paths
+            .iter()
+            .map(|path| path.spec.rate_bits_per_s.map(|rate| rate as f64))
+            .collect();
         let per_lane = |path: &Path| path.usual / f64::from(path.lanes.up().max(1));
         let measured = || usable.iter().map(|at| per_lane(&self.paths[*at]));
         let (least, most) =

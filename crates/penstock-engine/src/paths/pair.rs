@@ -156,8 +156,11 @@ mod tests {
             local("fd00:1::1", "eth1", "fast0"),
             local("10.0.2.1", "eth2", "fast1"),
         ];
-        let remotes =
-            [remote("10.9.1.1:1", "fast0"), remote("10.9.2.1:1", "wan"), remote("[fd09::1]:1", "fast0")];
+        let remotes = [
+            remote("10.9.1.1:1", "fast0"),
+            remote("10.9.2.1:1", "wan"),
+            remote("[fd09::1]:1", "fast0"),
+        ];
         let expected = [
             "10.0.1.1%eth1 to 10.9.1.1:1 0",
             "10.0.2.1%eth2 to 10.9.2.1:1 1",

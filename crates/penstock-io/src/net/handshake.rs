@@ -30,10 +30,10 @@ use rustls::{
     ClientConfig, ClientConnection, ConnectionCommon, ServerConfig, ServerConnection, SideData,
 };
 
+use super::bind::bind_to_device_or_tell;
 use super::clear::mac_keys;
 use super::error::{ConnectError, LaneError};
 use super::lane::LaneStream;
-use super::bind::bind_to_device_or_tell;
 use super::socket::{SocketError, SocketOptions, rtt_of};
 use crate::trust::{TrustError, peer_id_of, peer_server_name};
 

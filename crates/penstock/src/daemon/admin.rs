@@ -2,13 +2,16 @@
 
 use std::sync::Arc;
 
+use penstock_api::paths::PathsView;
 use penstock_api::problem::{Exit, Problem};
 use penstock_api::rest::{JoinReply, JoinRequest, SiteView, StatusView, StoreView, TokenReply};
 use penstock_controller::rest::SiteAdmin;
 use penstock_io::trust::PairingOffer;
+use penstock_peer::TargetService;
 use penstock_proto::id::Name;
 use tokio::runtime::Handle;
 
+use super::probe;
 use super::site::Site;
 use super::site_client::Sites;
 use super::{now_seconds, pairing};
@@ -19,6 +22,7 @@ pub(crate) struct Admin {
     pub(crate) site: Arc<Site>,
     pub(crate) sites: Arc<Sites>,
     pub(crate) runtime: Handle,
+    pub(crate) target: Arc<TargetService>,
 }
 
 impl SiteAdmin for Admin {
@@ -41,7 +45,8 @@ impl SiteAdmin for Admin {
     }
 
     fn offer(&self) -> Result<TokenReply, Problem> {
-        let address = self.site.advertised.first().ok_or_else(|| {
+        let advertised = self.site.advertised();
+        let address = advertised.first().ok_or_else(|| {
             let title = "there is no address to put into a pairing token";
             Problem::new(Exit::Usage, "address", title).hint("set `advertise` in penstock.toml")
         })?;
@@ -74,6 +79,10 @@ impl SiteAdmin for Admin {
         }
         let title = format!("site `{site}` is not paired with this one");
         Err(Problem::new(Exit::Usage, "not-paired", title).status(404))
+    }
+
+    fn paths(&self, site: &Name) -> Result<PathsView, Problem> {
+        probe::paths(&self.site, &self.sites, &self.target, site)
     }
 
     fn stores(&self) -> Vec<StoreView> {

@@ -5,9 +5,11 @@
 //! database and the journal store; `kill -9` at any moment costs what was in flight and the last
 //! second's reports.
 
+mod addresses;
 mod admin;
 mod pairing;
 mod port;
+mod probe;
 pub(crate) mod site;
 mod site_api;
 mod site_client;
@@ -26,11 +28,12 @@ use penstock_api::rest::SOCKET_NAME;
 use penstock_controller::manager::{Manager, ManagerConfig, ManagerParts};
 use penstock_controller::rest::{self, RestParts};
 use penstock_controller::state::SqliteState;
+use penstock_io::net;
 use penstock_io::sys::{LockError, LockFile};
 use penstock_io::trust::{PeerCertificate, Purpose, SiteAuthority, server_config};
 use tokio::net::{TcpListener, UnixListener};
 use tokio::signal::unix::{Signal, SignalKind, signal};
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinHandle;
 
 use crate::config::{Config, DirectoryArgs};
@@ -115,8 +118,10 @@ fn lock(directory: &Path) -> anyhow::Result<LockFile> {
     })
 }
 
-async fn bind(listen: SocketAddr) -> anyhow::Result<TcpListener> {
-    TcpListener::bind(listen).await.map_err(|error| {
+fn bind(config: &Config) -> anyhow::Result<TcpListener> {
+    let listen = config.listen;
+    let listener = net::listen(listen, None).map_err(|error| error.source);
+    listener.and_then(TcpListener::from_std).map_err(|error| {
         let message = format!("cannot listen on {listen}");
         let failure = Failure::new(ExitCode::Fatal, message);
         let taken = error.kind() == std::io::ErrorKind::AddrInUse;
@@ -178,7 +183,7 @@ async fn serve(config: Config, directory: &Path) -> anyhow::Result<ExitCode> {
         Failure::new(ExitCode::Fatal, "the site's state cannot be used").caused_by(error)
     })?;
     let state = Arc::new(state);
-    let listener = bind(config.listen).await?;
+    let listener = bind(&config)?;
     let bound = listener.local_addr().context("look at the own address")?;
     let directory = directory.to_path_buf();
     let site = Arc::new(Site::new(config, directory.clone(), authority, identity, state, bound)?);
@@ -211,6 +216,8 @@ async fn serve(config: Config, directory: &Path) -> anyhow::Result<ExitCode> {
         source: parts.source,
         signer,
         scans: Arc::default(),
+        target: Arc::clone(&parts.lanes_target),
+        probes: Arc::new(Semaphore::new(site_api::PROBES_MAX)),
     };
     let tls = |purpose| server_config(purpose, &site.identity, &site.trust, &site.suites);
     let port = Port {
@@ -219,9 +226,12 @@ async fn serve(config: Config, directory: &Path) -> anyhow::Result<ExitCode> {
         router: site_api::router(site_parts),
         lane: parts.lane,
         limits: Limits::default(),
+        site: Arc::clone(&site),
     };
     let socket = bind_socket(&directory)?;
-    let admin = Arc::new(admin::Admin { site: Arc::clone(&site), sites, runtime });
+    let target = parts.lanes_target;
+    let told = Arc::clone(&sites);
+    let admin = Arc::new(admin::Admin { site: Arc::clone(&site), sites, runtime, target });
     let router = rest::router(RestParts { manager: Arc::clone(&manager), admin });
     let own_user = rustix::process::getuid().as_raw();
     let mut socket_stopped = stopped.clone();
@@ -229,6 +239,7 @@ async fn serve(config: Config, directory: &Path) -> anyhow::Result<ExitCode> {
         // Either it was told, or the daemon is gone.
         let _ = socket_stopped.changed().await;
     }));
+    tokio::spawn(addresses::keep(Arc::clone(&site), told, port.clone(), stopped.clone()));
     tokio::spawn(port.serve(listener, stopped));
     let (name, peer) = (&site.config.site, &site.config.peer);
     exit::print(&format!("ready: site {name} peer {peer} listening on {bound}"))?;

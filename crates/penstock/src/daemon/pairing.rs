@@ -76,7 +76,7 @@ pub(crate) fn half_of(site: &Site, proof: Option<[u8; 32]>) -> PairHalf {
         site: site.config.site.clone(),
         ca: hex(site.authority.certificate()),
         capability_key: hex(&site.authority.capability_key().public_key()),
-        addresses: site.advertised.clone(),
+        addresses: site.advertised(),
         proof: proof.map_or_else(String::new, |proof| hex(&proof)),
     }
 }

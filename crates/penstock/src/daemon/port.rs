@@ -18,6 +18,7 @@ use hyper_util::service::TowerToHyperService;
 use penstock_io::net::LANE_STACK_BYTES;
 use penstock_io::trust::{ALPN_LANE, explain, pairing_exporter, peer_id_of};
 use penstock_proto::id::{Name, PeerId};
+use penstock_proto::network::Role;
 use rustls::ServerConfig;
 use rustls::server::Acceptor;
 use tokio::net::{TcpListener, TcpStream};
@@ -25,6 +26,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio_rustls::LazyConfigAcceptor;
 use tokio_rustls::server::TlsStream;
 
+use super::site::Site;
 use crate::wiring::LaneHandler;
 
 /// How long a client may take for its TLS handshake.
@@ -77,6 +79,7 @@ pub(crate) struct Port {
     pub(crate) router: Router,
     pub(crate) lane: LaneHandler,
     pub(crate) limits: Limits,
+    pub(crate) site: Arc<Site>,
 }
 
 impl Port {
@@ -98,6 +101,10 @@ impl Port {
                     continue;
                 }
             };
+            if self.is_never(&tcp) {
+                tracing::info!(%from, "connection dropped: it came over a network for `never`");
+                continue;
+            }
             let (port, stop) = (self.clone(), stop.clone());
             tokio::spawn(async move {
                 let greeted = tokio::time::timeout(HANDSHAKE_DEADLINE, port.greet(tcp)).await;
@@ -114,6 +121,12 @@ impl Port {
                 }
             });
         }
+    }
+
+    /// Whether a connection has come over a network on which nothing of ours is wanted.
+    fn is_never(&self, tcp: &TcpStream) -> bool {
+        let local = tcp.local_addr().ok().filter(|_| !self.site.config.networks.is_empty());
+        local.is_some_and(|local| self.site.networks().role_of(local.ip()).0 == Role::Never)
     }
 
     async fn greet(&self, tcp: TcpStream) -> std::io::Result<(TlsStream<TcpStream>, bool)> {

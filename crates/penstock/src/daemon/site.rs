@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use penstock_api::problem::{Exit, Problem};
 use penstock_api::rest::SiteView;
+use penstock_api::site::SiteAddresses;
 use penstock_controller::state::{Pairing, SqliteState};
 use penstock_io::trust::{
     CipherSuite, PairingOffer, PeerCertificate, SiteAuthority, TrustStore, inspect_authority,
@@ -14,6 +15,7 @@ use penstock_proto::id::Name;
 use rustls::pki_types::CertificateDer;
 
 use crate::config::{Config, Exports};
+use crate::networks::Networks;
 
 /// Pairing tokens that are outstanding at a time; the oldest is void when more are made.
 const OFFERS_MAX: usize = 16;
@@ -28,7 +30,6 @@ pub(crate) struct Site {
     pub(crate) trust: Arc<TrustStore>,
     pub(crate) state: Arc<SqliteState>,
     pub(crate) listen: SocketAddr,
-    pub(crate) advertised: Vec<SocketAddr>,
     pub(crate) suites: Vec<CipherSuite>,
     offers: Mutex<Vec<PairingOffer>>,
 }
@@ -53,7 +54,6 @@ impl Site {
         let suites = config.suites().map_err(anyhow::Error::msg)?;
         Ok(Self {
             exports: Exports::of(&config),
-            advertised: config.advertised(listen),
             config,
             directory,
             authority,
@@ -64,6 +64,41 @@ impl Site {
             suites,
             offers: Mutex::default(),
         })
+    }
+
+    /// The networks of this host as they are now.
+    pub(crate) fn networks(&self) -> Networks<'_> {
+        Networks::now(&self.config.networks)
+    }
+
+    /// Where this site takes requests of others: what is configured, or follows from the networks.
+    pub(crate) fn advertised(&self) -> Vec<SocketAddr> {
+        if self.config.networks.is_empty() || !self.config.advertise.is_empty() {
+            return self.config.advertised(self.listen);
+        }
+        self.networks().control_addresses(self.listen.port())
+    }
+
+    /// Where this site takes requests and lanes now.
+    pub(crate) fn addresses(&self) -> SiteAddresses {
+        let addresses = self.advertised();
+        let (peer, port) = (&self.config.peer, self.listen.port());
+        let data = self.networks().data_addresses(peer, port, &addresses);
+        SiteAddresses { addresses, data }.bounded()
+    }
+
+    /// Another site says where it takes requests now.
+    ///
+    /// # Errors
+    /// The database cannot be read or written.
+    pub(crate) fn learn(&self, site: &Name, theirs: &SiteAddresses) -> Result<(), Problem> {
+        let Some(mut pairing) = self.state.pairing(site)? else { return Ok(()) };
+        if theirs.addresses.is_empty() || pairing.addresses == theirs.addresses {
+            return Ok(());
+        }
+        tracing::info!(%site, addresses = ?theirs.addresses, "a site is reached elsewhere now");
+        pairing.addresses.clone_from(&theirs.addresses);
+        Ok(self.state.pair(&pairing)?)
     }
 
     /// Whether a site is paired with this one now.
@@ -77,7 +112,7 @@ impl Site {
             name: self.config.site.clone(),
             own: true,
             fingerprint: self.authority.fingerprint().to_string(),
-            addresses: self.advertised.clone(),
+            addresses: self.advertised(),
             paired: 0,
         }
     }

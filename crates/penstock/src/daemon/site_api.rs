@@ -18,13 +18,14 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{delete, get, post};
 use axum::{RequestPartsExt as _, Router};
 use penstock_api::limits::LimitRequest;
+use penstock_api::paths::PathView;
 use penstock_api::problem::{Exit, Problem};
 use penstock_api::proof::Document;
 use penstock_api::receipt::{ReceiptBody, ReceiptSignature, ReceiptSigner, Role};
 use penstock_api::scan::{PageReply, ScanRequest, SourcePeer};
 use penstock_api::site::{
-    OpenScan, OpenedScan, PAGE_WAIT_MS_MAX, PairHalf, SITE_API_VERSION, SiteHealth, VERSION_HEADER,
-    check_version,
+    OpenScan, OpenedScan, PAGE_WAIT_MS_MAX, PairHalf, SITE_API_VERSION, SiteAddresses, SiteHealth,
+    VERSION_HEADER, check_version,
 };
 use penstock_api::transfer::{TransferRequest, TransferState, TransferView};
 use penstock_controller::manager::{Caller, Manager, check_as_source};
@@ -33,14 +34,17 @@ use penstock_controller::rest::{
     stream_file,
 };
 use penstock_controller::sites::SCAN_UNKNOWN;
+use penstock_peer::TargetService;
 use penstock_proto::capability::Capability;
 use penstock_proto::id::{Name, TransferId};
 use penstock_proto::name;
 use serde::Deserialize;
+use tokio::sync::Semaphore;
 
 use super::now_seconds;
 use super::pairing;
 use super::port::Connection;
+use super::probe;
 use super::site::Site;
 
 /// How long a capability is good. A transfer that takes longer opens its scan again.
@@ -48,6 +52,9 @@ const CAPABILITY_SECONDS: u64 = 7 * 24 * 3600;
 
 /// Scans that other sites may have open at a time; more are refused for a while.
 const SCANS_MAX: usize = 10_000;
+
+/// Sites for which paths are tried at a time.
+pub(crate) const PROBES_MAX: usize = 4;
 
 /// Longest body of a request to pair, which anybody may send.
 const PAIR_BYTES_MAX: usize = 64 << 10;
@@ -62,6 +69,9 @@ pub(crate) struct SiteParts {
     /// Which site opened which scan, since the daemon started. Scans that the own controller opened
     /// are not among them: nobody else may use those.
     pub(crate) scans: Arc<Mutex<HashMap<TransferId, Name>>>,
+    pub(crate) target: Arc<TargetService>,
+    /// Paths are tried for so many sites at a time.
+    pub(crate) probes: Arc<Semaphore>,
 }
 
 impl SiteParts {
@@ -76,6 +86,8 @@ pub(crate) fn router(parts: SiteParts) -> Router {
     let api = Router::new()
         .route("/health", get(health))
         .route("/pair", post(pair).layer(DefaultBodyLimit::max(PAIR_BYTES_MAX)))
+        .route("/addresses", post(addresses))
+        .route("/paths", post(probe_back))
         .route("/transfers", post(submit).layer(long()))
         .route("/transfers/{id}", get(show))
         .route("/transfers/{id}/digests", get(digests))
@@ -157,6 +169,35 @@ async fn pair(
     })
     .await
     .map(Json)
+}
+
+/// A site tells where it is reached now, and is told the same.
+async fn addresses(
+    State(parts): State<SiteParts>,
+    Calling(site): Calling,
+    Body(theirs): Body<SiteAddresses>,
+) -> Reply<SiteAddresses> {
+    blocking(move || {
+        parts.site.learn(&site, &theirs.bounded())?;
+        Ok(parts.site.addresses())
+    })
+    .await
+    .map(Json)
+}
+
+/// A site asks whether its addresses can be reached from here.
+async fn probe_back(
+    State(parts): State<SiteParts>,
+    Calling(site): Calling,
+    Body(theirs): Body<SiteAddresses>,
+) -> Reply<Vec<PathView>> {
+    let Ok(_turn) = parts.probes.clone().try_acquire_owned() else {
+        let title = "other paths are being tried";
+        return Err(Problem::new(Exit::Temporary, "busy", title).into());
+    };
+    blocking(move || Ok(probe::probe(&parts.site, &parts.target, &site, &theirs.bounded().data)))
+        .await
+        .map(Json)
 }
 
 async fn submit(
@@ -309,7 +350,7 @@ fn open_for(parts: &SiteParts, site: &Name, request: ScanRequest) -> Result<Open
     };
     let signed = own.authority.capability_key().sign(&capability);
     let capability = data_encoding::HEXLOWER.encode(&signed);
-    Ok(OpenedScan { root, capability, peers: own.advertised.clone() })
+    Ok(OpenedScan { root, capability, peers: own.addresses().data })
 }
 
 #[derive(Deserialize)]

@@ -8,13 +8,15 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use penstock_api::limits::LimitRequest;
+use penstock_api::paths::PathView;
 use penstock_api::problem::{Exit, Problem};
 use penstock_api::proof::Document;
 use penstock_api::receipt::{ReceiptBody, ReceiptSignature};
 use penstock_api::rest::Action;
 use penstock_api::scan::{PageReply, ScanRequest};
 use penstock_api::site::{
-    OpenScan, OpenedScan, PAGE_WAIT_MS_MAX, SITE_API_VERSION, VERSION_HEADER, check_version,
+    OpenScan, OpenedScan, PAGE_WAIT_MS_MAX, SITE_API_VERSION, SiteAddresses, VERSION_HEADER,
+    check_version,
 };
 use penstock_api::transfer::{TransferRequest, TransferState, TransferView};
 use penstock_controller::sites::{RemoteScan, SiteClient};
@@ -182,6 +184,28 @@ impl Sites {
         let expected = Some(site.clone());
         client_config(Purpose::SiteApi, &own.identity, &own.trust, expected, &own.suites)
             .map_err(tls_failed)
+    }
+
+    /// Tells a site where this one is reached now, and learns the same of it. Blocks for as long as
+    /// any request.
+    ///
+    /// # Errors
+    /// The site is not paired, or cannot be reached.
+    pub(crate) fn exchange_addresses(&self, site: &Name) -> Result<SiteAddresses, Problem> {
+        let body = Some(http::encode(&self.site.addresses())?);
+        let call = Call { body, ..Call::new(site, Method::POST, "/addresses".to_owned()) };
+        let theirs = self.get::<SiteAddresses>(&call)?.bounded();
+        self.site.learn(site, &theirs)?;
+        Ok(theirs)
+    }
+
+    /// Has a site try the paths to this one.
+    ///
+    /// # Errors
+    /// As [`Sites::exchange_addresses`]; it tries other paths already.
+    pub(crate) fn ask_for_probe(&self, site: &Name) -> Result<Vec<PathView>, Problem> {
+        let body = Some(http::encode(&self.site.addresses())?);
+        self.get(&Call { body, ..Call::new(site, Method::POST, "/paths".to_owned()) })
     }
 
     fn get<T: serde::de::DeserializeOwned>(&self, call: &Call<'_>) -> Result<T, Problem> {

@@ -21,6 +21,7 @@ use penstock_io::sys;
 use penstock_peer::{SourceService, StoreKind, StoreSpec, Stores, TargetService};
 use penstock_proto::id::{Name, TransferId};
 use penstock_proto::name;
+use penstock_proto::network::DataAddress;
 
 use super::lanes::{Keys, Server, Way, source_name, target_store};
 use super::link::{Link, unexpected};
@@ -188,13 +189,15 @@ impl TargetParts<'_> {
                 .because(error)
         })?;
         let site = self.keys.other.clone();
+        let (peer, network, rate_bits_per_s) = (site.clone(), None, None);
+        let peers = vec![DataAddress { peer, address, network, rate_bits_per_s }];
         let input = RunInput {
             id: self.state.id,
             options: self.options.clone(),
             store,
             root: PathText(self.place.root.clone()),
             pages: Box::new(LinkPages { link: Arc::clone(self.link) }),
-            source: SourceAccess::Remote { site, peers: vec![address], capability },
+            source: SourceAccess::Remote { site, peers, capability },
             peer: Arc::clone(&target) as _,
             heads: Arc::new(heads),
             journal: journal(self.state),

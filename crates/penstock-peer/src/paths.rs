@@ -1,0 +1,249 @@
+//! The paths of a host: what is known of each, what its lanes show of it, and dialling over it.
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use penstock_api::task::TaskSpec;
+use penstock_engine::paths::{LocalEnd, PathEnds, PathId, PathSight, PathSpec, PathState};
+use penstock_io::net::{
+    self, ConnectError, LaneCloser, LaneStream, LocalBind, SocketOptions, Welcome,
+};
+use penstock_io::sys;
+use penstock_proto::frame::{Hello, PROTOCOL_VERSION, PROTOCOL_VERSION_MIN};
+use penstock_proto::id::{LaneId, Name};
+use penstock_proto::units::{Instant, format_rate};
+
+use crate::target::LaneConnect;
+use crate::task::{Shared, State};
+
+/// Longest that opening one lane may take: three round trips and a slow start.
+const DIAL_MAX: Duration = Duration::from_secs(15);
+/// The same where another path carries meanwhile: four seconds are twenty of the longest round
+/// trips, or a lost SYN and what follows it.
+const DIAL_BESIDE_MAX: Duration = Duration::from_secs(4);
+/// Where there are several paths, TCP asks this often whether each still lives.
+const PROBE: Duration = Duration::from_secs(1);
+/// Paths are looked at this often.
+const LOOK: Duration = Duration::from_millis(200);
+/// Paths of which something is remembered; beyond that all is forgotten and learnt anew.
+const REMEMBERED_MAX: usize = 4096;
+
+/// Gives where lanes may leave from at this moment: interfaces come and go.
+pub type LocalEnds = Arc<dyn Fn() -> Vec<LocalEnd> + Send + Sync>;
+
+/// What is known of a path since the daemon started.
+#[derive(Clone, Debug)]
+pub struct PathNote {
+    /// Between which addresses.
+    pub ends: PathEnds,
+    /// Least round trip that was seen.
+    pub rtt: Option<Duration>,
+    /// What it carried when that was last looked at, in bytes per second.
+    pub rate: f64,
+    /// How it stood in the last transfer that used it.
+    pub state: PathState,
+    /// Since when, in seconds since 1970.
+    pub since: u64,
+    /// Why it does not carry, if it does not.
+    pub why: String,
+}
+
+type Key = (Name, Option<IpAddr>, Option<String>, SocketAddr);
+
+/// Remembers paths from one transfer to the next: one over a long path opens all its lanes at once.
+#[derive(Default)]
+pub(crate) struct PathBook(Mutex<BTreeMap<Key, PathNote>>);
+
+impl PathBook {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<Key, PathNote>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn note(&self, site: &Name, ends: &PathEnds, change: impl FnOnce(&mut PathNote)) {
+        let mut notes = self.lock();
+        if notes.len() >= REMEMBERED_MAX {
+            notes.clear();
+        }
+        let fresh = || PathNote {
+            ends: ends.clone(),
+            rtt: None,
+            rate: 0.0,
+            state: PathState::Untried,
+            since: now_seconds(),
+            why: String::new(),
+        };
+        change(notes.entry(key_of(site, ends)).or_insert_with(fresh));
+    }
+
+    fn rtt(&self, site: &Name, ends: &PathEnds) -> Option<Duration> {
+        self.lock().get(&key_of(site, ends))?.rtt
+    }
+
+    /// All that is known of paths to a site.
+    pub(crate) fn of_site(&self, site: &Name) -> Vec<PathNote> {
+        let notes = self.lock();
+        notes.iter().filter(|((of, ..), _)| of == site).map(|(_, note)| note.clone()).collect()
+    }
+}
+
+fn key_of(site: &Name, ends: &PathEnds) -> Key {
+    let PathEnds { local, remote, .. } = ends;
+    (site.clone(), local.address, local.device.clone(), remote.address)
+}
+
+fn now_seconds() -> u64 {
+    u64::try_from(sys::wall_clock_now().seconds).unwrap_or(0)
+}
+
+/// Dials lanes to one site.
+pub(crate) struct Dialer {
+    pub(crate) connect: Option<LaneConnect>,
+    /// The round trip, where connections lead through a tunnel and their TCP does not know it.
+    pub(crate) rtt: Option<Duration>,
+    pub(crate) config: Arc<rustls::ClientConfig>,
+    pub(crate) site: Name,
+    pub(crate) options: SocketOptions,
+    pub(crate) capability: Vec<u8>,
+    pub(crate) paths: Vec<PathEnds>,
+    pub(crate) book: Arc<PathBook>,
+}
+
+impl Dialer {
+    /// What the engine is to know of the paths.
+    pub(crate) fn specs(&self) -> Vec<PathSpec> {
+        let spec =
+            |ends: &PathEnds| PathSpec { link: ends.link, rate_bits_per_s: ends.rate_bits_per_s() };
+        self.paths.iter().map(spec).collect()
+    }
+
+    /// The addresses of a path.
+    pub(crate) fn ends(&self, path: PathId) -> Option<&PathEnds> {
+        self.paths.get(usize::from(path.0))
+    }
+
+    /// The least round trip of each path that was dialled before.
+    pub(crate) fn known_rtts(&self) -> Vec<(PathId, Duration)> {
+        let known = |ends: &PathEnds| self.rtt.or_else(|| self.book.rtt(&self.site, ends));
+        let paths = self.paths.iter().enumerate();
+        paths.filter_map(|(at, ends)| Some((PathId(at as u16), known(ends)?))).collect()
+    }
+
+    /// The round trip of an open lane.
+    pub(crate) fn rtt_of(&self, stream: &LaneStream) -> Option<Duration> {
+        self.rtt.or_else(|| stream.rtt().ok().map(|rtt| rtt.min))
+    }
+
+    /// Opens one lane over a path; blocks for [`DIAL_MAX`] at most, less `beside` another path that
+    /// carries. Says the round trip as soon as it is known: over distance more lanes are wanted,
+    /// and need not wait until this one is open.
+    pub(crate) fn dial(
+        &self,
+        spec: &TaskSpec,
+        lane: LaneId,
+        ends: &PathEnds,
+        beside: bool,
+        say_rtt: impl FnOnce(Duration),
+    ) -> Result<(LaneStream, Welcome), ConnectError> {
+        let hello = Hello {
+            protocol: (PROTOCOL_VERSION_MIN, PROTOCOL_VERSION),
+            lane,
+            transfer: spec.transfer,
+            framing: spec.framing,
+            digest: spec.digest,
+            capability: self.capability.clone(),
+        };
+        let most = if beside { DIAL_BESIDE_MAX } else { DIAL_MAX };
+        let mut options = self.options.clone();
+        if self.paths.len() > 1 {
+            options.probe_after = Some(PROBE);
+        }
+        let address = ends.remote.address;
+        let dialled = match &self.connect {
+            Some(connect) => connect(address, most, &options)?,
+            None => net::dial(address, &bind_of(&ends.local), most, &options)?,
+        };
+        if let Some(rtt) = self.rtt {
+            say_rtt(rtt);
+        } else if let Ok(rtt) = dialled.rtt() {
+            self.book.note(&self.site, ends, |note| {
+                note.rtt = Some(note.rtt.map_or(rtt, |least| least.min(rtt)));
+            });
+            say_rtt(rtt);
+        }
+        dialled.open(&self.config, &self.site, &hello)
+    }
+}
+
+/// Where a socket is to be bound to leave from there.
+pub(crate) fn bind_of(local: &LocalEnd) -> LocalBind {
+    LocalBind { address: local.address, device: local.device.clone() }
+}
+
+/// Looks at the paths of a task: what TCP hears, what they owe, what has become of them.
+pub(crate) fn look(shared: &Shared, dialer: &Dialer, now: Instant) {
+    let mut guard = shared.lock();
+    let state = &mut *guard;
+    if now.since(state.looked) < LOOK {
+        return;
+    }
+    state.looked = now;
+    if !state.lanes.has_several() {
+        return;
+    }
+    let held = shared.pace.is_in_debt();
+    let State { lanes, fetch, closers, .. } = &mut *state;
+    let mut open: BTreeMap<PathId, Vec<&LaneCloser>> = BTreeMap::new();
+    for (lane, closer) in closers.iter() {
+        if let Some(path) = lanes.path_of_lane(*lane) {
+            open.entry(path).or_default().push(closer);
+        }
+    }
+    lanes.handle_tick(now, held, |path| {
+        let closers = open.get(&path).map_or(&[][..], Vec::as_slice);
+        PathSight {
+            silence: closers.iter().map(|closer| closer.unheard()).min().unwrap_or_default(),
+            owed_bytes: fetch.asked_bytes_of(path),
+            unread: closers.iter().any(|closer| closer.has_unread()),
+        }
+    });
+    for path in lanes.ids() {
+        if let (PathState::Carrying, Some(ends)) = (lanes.state(path), dialer.ends(path)) {
+            let rate = fetch.rate_of(path);
+            dialer.book.note(&dialer.site, ends, |note| note.rate = rate);
+        }
+    }
+    tell_news(state, dialer);
+}
+
+/// Tells the log and the book what has become of paths.
+pub(crate) fn tell_news(state: &mut State, dialer: &Dialer) {
+    while let Some((path, news)) = state.lanes.poll_news() {
+        state.fetch.handle_trial(path, news == PathState::Trial);
+        let Some(ends) = dialer.ends(path) else { continue };
+        let (site, rate) = (&dialer.site, format_rate(state.fetch.rate_of(path) * 8.0));
+        match news {
+            PathState::Dead | PathState::Crawling => {
+                tracing::warn!(%site, %ends, %rate, state = news.as_str(), "path given up");
+            }
+            _ => tracing::info!(%site, %ends, state = news.as_str(), "path"),
+        }
+        dialer.book.note(site, ends, |note| {
+            (note.state, note.since) = (news, now_seconds());
+            match news {
+                PathState::Carrying => note.why.clear(),
+                PathState::Crawling => "it brought next to nothing".clone_into(&mut note.why),
+                PathState::Dead if note.why.is_empty() => {
+                    "nothing was heard over it".clone_into(&mut note.why);
+                }
+                _ => {}
+            }
+        });
+    }
+}
+
+/// Notes why a lane over a path was lost or did not open.
+pub(crate) fn note_failure(dialer: &Dialer, ends: &PathEnds, why: &str) {
+    dialer.book.note(&dialer.site, ends, |note| why.clone_into(&mut note.why));
+}
