@@ -22,7 +22,7 @@ use penstock_proto::frame::{self, Data, FrameKind, Header, Refusal, RefusalCode}
 use penstock_proto::id::LaneId;
 
 use crate::local::fetch_of;
-use crate::paths::{Dialer, note_failure};
+use crate::paths::{Dialer, LaneHandle, Working, note_failure};
 use crate::stores::chain;
 use crate::task::{ByteTally, Pieces, Shared};
 use crate::write::PieceWriter;
@@ -63,7 +63,8 @@ pub(crate) fn run(
         }
     };
     let rtt = dialer.rtt_of(&stream).unwrap_or_else(|| begun.elapsed() / 3);
-    let closer = stream.closer().ok();
+    let working = Working::default();
+    let closer = LaneHandle::new(&stream, &working).ok();
     shared.note_path(&stream, ends);
     shared.lane_up((lane, path), rtt, closer);
     let mut worker = Worker {
@@ -76,6 +77,7 @@ pub(crate) fn run(
         pinged: false,
         body: Vec::new(),
         tally: ByteTally::new(lane),
+        working,
     };
     let outcome = worker.run(waker);
     let carried = worker.stream.bytes_received();
@@ -142,6 +144,7 @@ struct Worker<'a> {
     pinged: bool,
     body: Vec<u8>,
     tally: ByteTally,
+    working: Working,
 }
 
 impl Worker<'_> {
@@ -229,6 +232,7 @@ impl Worker<'_> {
         let Some((request, pieces)) = self.current.as_ref() else {
             return Err(LaneError::OutOfTurn(FrameKind::Data));
         };
+        self.working.begin();
         self.writer.frame(&pieces.page, &request.item, &data.records, payload);
         let bytes = u64::from(header.payload_bytes);
         self.tally.add(self.shared, bytes, self.stream.bytes_received());
@@ -240,6 +244,7 @@ impl Worker<'_> {
             let written = self.writer.finish(&pieces.page, &request.item);
             self.shared.handle_answered(request, &pieces, written);
         }
+        self.working.end();
         Ok(())
     }
 

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -13,7 +14,7 @@ use penstock_io::net::{
 use penstock_io::sys;
 use penstock_proto::frame::{Hello, PROTOCOL_VERSION, PROTOCOL_VERSION_MIN};
 use penstock_proto::id::{LaneId, Name};
-use penstock_proto::units::{Instant, format_rate};
+use penstock_proto::units::Instant;
 
 use crate::target::LaneConnect;
 use crate::task::{Shared, State};
@@ -27,6 +28,8 @@ const DIAL_BESIDE_MAX: Duration = Duration::from_secs(4);
 const PROBE: Duration = Duration::from_secs(1);
 /// Paths are looked at this often.
 const LOOK: Duration = Duration::from_millis(200);
+/// A lane that takes longer than this for one stride waits for this host's storage.
+const STUCK: Duration = Duration::from_millis(500);
 /// Paths of which something is remembered; beyond that all is forgotten and learnt anew.
 const REMEMBERED_MAX: usize = 4096;
 
@@ -176,6 +179,53 @@ impl Dialer {
     }
 }
 
+/// What other threads see of an open lane, and may do to it.
+pub(crate) struct LaneHandle {
+    closer: LaneCloser,
+    working: Arc<AtomicU64>,
+}
+
+impl LaneHandle {
+    /// Of an open lane, whose thread tells by `working` when it works.
+    ///
+    /// # Errors
+    /// If the process has no descriptor left.
+    pub(crate) fn new(stream: &LaneStream, working: &Working) -> std::io::Result<Self> {
+        Ok(Self { closer: stream.closer()?, working: Arc::clone(&working.0) })
+    }
+
+    /// See [`LaneCloser::shutdown`].
+    pub(crate) fn shutdown(&self) {
+        self.closer.shutdown();
+    }
+
+    /// See [`LaneCloser::silence`].
+    pub(crate) fn silence(&self) -> Duration {
+        self.closer.silence()
+    }
+
+    fn is_stuck(&self, now: Instant) -> bool {
+        let since = self.working.load(Ordering::Relaxed);
+        since > 0 && now.since(Instant(since)) >= STUCK
+    }
+}
+
+/// Since when the thread of a lane works on what has come; 0 while it waits for more.
+#[derive(Default)]
+pub(crate) struct Working(Arc<AtomicU64>);
+
+impl Working {
+    /// It begins.
+    pub(crate) fn begin(&self) {
+        self.0.store(sys::boottime_now().0, Ordering::Relaxed);
+    }
+
+    /// It has ended.
+    pub(crate) fn end(&self) {
+        self.0.store(0, Ordering::Relaxed);
+    }
+}
+
 /// Where a socket is to be bound to leave from there.
 pub(crate) fn bind_of(local: &LocalEnd) -> LocalBind {
     LocalBind { address: local.address, device: local.device.clone() }
@@ -194,7 +244,7 @@ pub(crate) fn look(shared: &Shared, dialer: &Dialer, now: Instant) {
     }
     let held = shared.pace.is_in_debt();
     let State { lanes, fetch, closers, .. } = &mut *state;
-    let mut open: BTreeMap<PathId, Vec<&LaneCloser>> = BTreeMap::new();
+    let mut open: BTreeMap<PathId, Vec<&LaneHandle>> = BTreeMap::new();
     for (lane, closer) in closers.iter() {
         if let Some(path) = lanes.path_of_lane(*lane) {
             open.entry(path).or_default().push(closer);
@@ -203,9 +253,9 @@ pub(crate) fn look(shared: &Shared, dialer: &Dialer, now: Instant) {
     lanes.handle_tick(now, held, |path| {
         let closers = open.get(&path).map_or(&[][..], Vec::as_slice);
         PathSight {
-            silence: closers.iter().map(|closer| closer.unheard()).min().unwrap_or_default(),
+            silence: closers.iter().map(|lane| lane.closer.unheard()).min().unwrap_or_default(),
             owed_bytes: fetch.asked_bytes_of(path),
-            unread: closers.iter().any(|closer| closer.has_unread()),
+            stuck: closers.iter().any(|lane| lane.is_stuck(now)),
         }
     });
     for path in lanes.ids() {
@@ -222,10 +272,10 @@ pub(crate) fn tell_news(state: &mut State, dialer: &Dialer) {
     while let Some((path, news)) = state.lanes.poll_news() {
         state.fetch.handle_trial(path, news == PathState::Trial);
         let Some(ends) = dialer.ends(path) else { continue };
-        let (site, rate) = (&dialer.site, format_rate(state.fetch.rate_of(path) * 8.0));
+        let site = &dialer.site;
         match news {
             PathState::Dead | PathState::Crawling => {
-                tracing::warn!(%site, %ends, %rate, state = news.as_str(), "path given up");
+                tracing::warn!(%site, %ends, state = news.as_str(), "path given up");
             }
             _ => tracing::info!(%site, %ends, state = news.as_str(), "path"),
         }

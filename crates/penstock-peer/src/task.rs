@@ -24,7 +24,7 @@ use penstock_engine::lanes::LaneLimits;
 use penstock_engine::paths::{PathAction, PathEnds, PathId, PathMachine};
 use penstock_engine::slice::{Piece, slice_without};
 use penstock_io::buffer::BufferPool;
-use penstock_io::net::{LANE_STACK_BYTES, LaneCloser, LaneStream};
+use penstock_io::net::{LANE_STACK_BYTES, LaneStream};
 use penstock_io::store::{Source, StoreError, StoreIdentity, Target};
 use penstock_io::sys::{self, EventFd};
 use penstock_proto::id::LaneId;
@@ -34,7 +34,7 @@ use penstock_proto::units::Instant;
 
 use crate::keep::Keeper;
 use crate::pacer::Pacer;
-use crate::paths::{self, Dialer};
+use crate::paths::{self, Dialer, LaneHandle};
 use crate::stores::chain;
 use crate::write::{LargeFiles, TargetTree, Written, extent_digest};
 use crate::{lane, local, publish};
@@ -83,7 +83,7 @@ pub(crate) struct State {
     pub(crate) found: BTreeSet<PieceRef>,
     reports: Vec<Report>,
     wakers: BTreeMap<LaneId, Arc<EventFd>>,
-    pub(crate) closers: BTreeMap<LaneId, LaneCloser>,
+    pub(crate) closers: BTreeMap<LaneId, LaneHandle>,
     /// When paths were last looked at.
     pub(crate) looked: Instant,
     waiting: String,
@@ -425,7 +425,7 @@ impl Shared {
         &self,
         (lane, path): (LaneId, PathId),
         rtt: Duration,
-        closer: Option<LaneCloser>,
+        closer: Option<LaneHandle>,
     ) {
         let now = sys::boottime_now();
         let mut state = self.lock();

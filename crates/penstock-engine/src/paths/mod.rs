@@ -87,8 +87,8 @@ pub struct PathSight {
     pub silence: Duration,
     /// Bytes that were asked for and have not come.
     pub owed_bytes: u64,
-    /// Whether bytes have come that this host has not read: the path is not what it waits for.
-    pub unread: bool,
+    /// Whether this host is slow in taking what has come: the path is not what is waited for.
+    pub stuck: bool,
 }
 
 /// What is known of a path before anything is tried.
@@ -108,6 +108,9 @@ const SILENT_RTTS: u32 = 4;
 const SILENT_MOST: Duration = Duration::from_millis(2700);
 /// A path that was heard within this time is alive.
 const ALIVE: Duration = Duration::from_millis(1600);
+/// One that was not heard within this time and some round trips may be dead, and does not crawl.
+const HEARD: Duration = Duration::from_millis(1200);
+const HEARD_RTTS: u32 = 2;
 /// Rates are compared over this time and some round trips.
 const COMPARED: Duration = Duration::from_millis(1500);
 const COMPARED_RTTS: u32 = 4;
@@ -175,6 +178,8 @@ struct Path {
     /// What came while on trial, and for how long bytes were owed then.
     tried: (u64, Duration),
     retry_at: Instant,
+    /// It crawled, and has passed no trial since.
+    crawled: bool,
     dead_pause: Backoff,
     crawl_pause: Backoff,
     /// Lanes to be cut, and those that are and have not ended.
@@ -194,6 +199,7 @@ impl Path {
             owing: None,
             tried: (0, Duration::ZERO),
             retry_at: Instant(0),
+            crawled: false,
             dead_pause: Backoff::new(DEAD_PAUSE.0, DEAD_PAUSE.1),
             crawl_pause: Backoff::new(CRAWL_PAUSE.0, CRAWL_PAUSE.1),
             to_cut: Vec::new(),
@@ -248,7 +254,6 @@ impl PathMachine {
         let (next, told, share_at) = (0, None, Instant(0));
         let mut machine = Self { limits, paths, next, rng, told, share_at, news: VecDeque::new() };
         machine.share_out();
-        machine.news.clear();
         machine
     }
 
@@ -278,6 +283,7 @@ impl PathMachine {
         match path.state {
             PathState::Crawling => path.to_cut.push(lane),
             PathState::Trial | PathState::Carrying => {}
+            PathState::Dead if path.crawled => self.set_state(at, PathState::Trial),
             PathState::Untried | PathState::Standby | PathState::Dead => {
                 path.dead_pause.reset();
                 path.owing = None;
@@ -371,7 +377,7 @@ impl PathMachine {
         passed: Duration,
     ) {
         let path = &mut self.paths[at];
-        if seen.owed_bytes == 0 || held || seen.unread {
+        if seen.owed_bytes == 0 || held {
             path.owing = None;
         } else {
             path.owing.get_or_insert(now);
@@ -388,11 +394,12 @@ impl PathMachine {
         }
         let path = &mut self.paths[at];
         if path.state == PathState::Trial {
-            if path.owing.is_some() {
+            if path.owing.is_some() && !seen.stuck {
                 path.tried.1 += passed;
             }
             let enough = (path.usual * TRIAL.as_secs_f64() * TRIAL_SHARE) as u64;
             if path.tried.0 >= TRIAL_BYTES.min(enough).max(1) {
+                path.crawled = false;
                 self.set_state(at, PathState::Carrying);
                 self.share_out();
             } else if path.tried.1 >= TRIAL + path.rtt * TRIAL_RTTS {
@@ -406,6 +413,9 @@ impl PathMachine {
             return;
         };
         let rate = path.rate(now);
+        if seen.stuck || seen.silence > HEARD + path.rtt * HEARD_RTTS {
+            return;
+        }
         if path.state == PathState::Carrying && self.crawls(now, at, rate, owing, seen.owed_bytes) {
             self.give_up(now, at, PathState::Crawling);
             return;
@@ -451,10 +461,8 @@ impl PathMachine {
 
     fn give_up(&mut self, now: Instant, at: usize, state: PathState) {
         let path = &mut self.paths[at];
-        let pause = match state {
-            PathState::Crawling => &mut path.crawl_pause,
-            _ => &mut path.dead_pause,
-        };
+        path.crawled |= state == PathState::Crawling;
+        let pause = if path.crawled { &mut path.crawl_pause } else { &mut path.dead_pause };
         path.retry_at = now.plus(pause.next(&mut self.rng));
         path.owing = None;
         path.tried = (0, Duration::ZERO);

@@ -9,6 +9,8 @@ use super::*;
 
 const TICK: Duration = Duration::from_millis(50);
 const MB: f64 = 1e6;
+/// A path that brings nothing is heard by probes, one a second.
+const LAG: Duration = Duration::from_millis(500);
 
 /// What a path is like at a moment.
 #[derive(Clone, Copy, Debug)]
@@ -112,10 +114,9 @@ impl World {
         }
         let (now, silent) = (self.now, self.silent_since.clone());
         self.machine.handle_tick(now, false, |path| PathSight {
-            // What is asked hears of a silence only when the next probe is not answered.
-            silence: now.since(silent[usize::from(path.0)]) + Duration::from_millis(900),
+            silence: now.since(silent[usize::from(path.0)]) + LAG.min(now.since(Instant(0))),
             owed_bytes: 32 * MIB,
-            unread: false,
+            stuck: false,
         });
         for path in 0..weather.len() {
             let rate = if awake { weather[path].rate } else { 0.0 };
@@ -243,6 +244,8 @@ fn bounds_are_of_all_paths_together() {
 }
 
 proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
     /// Promise: a long path whose rate goes up and down, as losses make it, is left alone, beside
     /// one that is much faster as well as beside one that is much slower.
     #[test]

@@ -307,9 +307,4 @@ impl LaneCloser {
     pub fn unheard(&self) -> Duration {
         unheard_of(&self.tcp).unwrap_or(Duration::MAX)
     }
-
-    /// Whether bytes have come that nobody has read yet.
-    pub fn has_unread(&self) -> bool {
-        rustix::io::ioctl_fionread(&self.tcp).is_ok_and(|bytes| bytes > 0)
-    }
 }

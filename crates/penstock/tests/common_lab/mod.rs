@@ -1,0 +1,241 @@
+//! Two real sites in network namespaces, with several interfaces each, joined by the laboratory.
+
+use std::fs::{self, File};
+use std::io::{BufRead as _, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdout, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::common_net::{PATIENCE, penstock, scratch, told};
+
+/// Whether such a test can run here; says loudly if not.
+pub fn can_run(test: &str) -> bool {
+    let able = rustix::process::geteuid().is_root()
+        && Path::new("/dev/net/tun").exists()
+        && Command::new("ip").arg("-V").output().is_ok();
+    if !able {
+        println!("SKIPPED: {test} needs root, iproute2 and /dev/net/tun");
+    }
+    able
+}
+
+/// A lab that is taken down at the end, whatever happens.
+pub struct Lab {
+    pub name: String,
+    program: PathBuf,
+}
+
+impl Lab {
+    /// Brings one up; `options` are those of `penstock-lab up`.
+    pub fn up(test: &str, options: &[&str]) -> Self {
+        let program = Path::new(env!("CARGO_BIN_EXE_penstock")).with_file_name("penstock-lab");
+        if !program.exists() {
+            let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+            let built = Command::new(cargo).args(["build", "-p", "penstock-lab"]).output().unwrap();
+            assert!(built.status.success(), "{}", told(&built));
+        }
+        let lab = Self { name: format!("t{}-{test}", std::process::id()), program };
+        let output = lab.run("up", options);
+        assert!(output.status.success(), "{}", told(&output));
+        lab
+    }
+
+    fn run(&self, verb: &str, options: &[&str]) -> Output {
+        let mut lab = Command::new(&self.program);
+        lab.args([verb, "--name", &self.name]).args(options).output().unwrap()
+    }
+
+    /// Runs a command of the lab, which must succeed.
+    pub fn ok(&self, verb: &str, options: &[&str]) {
+        let output = self.run(verb, options);
+        assert!(output.status.success(), "{verb} {options:?}: {}", told(&output));
+    }
+
+    /// A program inside the namespace of a host.
+    pub fn inside(&self, host: &str, program: &str) -> Command {
+        let mut command = Command::new("ip");
+        command.args(["netns", "exec", &format!("{}-{host}", self.name), program]);
+        command
+    }
+
+    /// Bytes that an interface of a host has received and sent, by its own counters.
+    pub fn bytes(&self, host: &str, device: &str) -> u64 {
+        let count = |what: &str| -> u64 {
+            let path = format!("/sys/class/net/{device}/statistics/{what}_bytes");
+            let output = self.inside(host, "cat").arg(path).output().unwrap();
+            String::from_utf8(output.stdout).unwrap().trim().parse().unwrap()
+        };
+        count("rx") + count("tx")
+    }
+}
+
+impl Drop for Lab {
+    fn drop(&mut self) {
+        self.run("down", &[]);
+    }
+}
+
+/// A site whose daemon runs at a host of a lab.
+pub struct LabSite {
+    pub name: &'static str,
+    pub dir: PathBuf,
+    pub store: PathBuf,
+    host: String,
+    daemon: Option<(Child, BufReader<ChildStdout>)>,
+}
+
+impl LabSite {
+    /// Makes the site, with `networks` as the rest of its configuration.
+    fn init(root: &Path, name: &'static str, networks: &str) -> Self {
+        let (dir, store) = (root.join(format!("site-{name}")), root.join(format!("store-{name}")));
+        fs::create_dir(&store).unwrap();
+        let mut command = penstock();
+        command.args(["site", "init", "--name", name, "--dir"]).arg(&dir);
+        let output = command.arg(format!("--store=data={}", store.display())).output().unwrap();
+        assert!(output.status.success(), "{}", told(&output));
+        let site = Self { name, dir, store, host: format!("{name}0"), daemon: None };
+        let config = site.config() + networks;
+        fs::write(site.dir.join("penstock.toml"), config).unwrap();
+        site
+    }
+
+    /// The text of its configuration.
+    pub fn config(&self) -> String {
+        fs::read_to_string(self.dir.join("penstock.toml")).unwrap()
+    }
+
+    /// Starts the daemon in its namespace, and waits until it listens.
+    pub fn start(&mut self, lab: &Lab) {
+        let log = File::options().create(true).append(true).open(self.log()).unwrap();
+        let mut command = lab.inside(&self.host, env!("CARGO_BIN_EXE_penstock"));
+        command.arg("daemon").arg("--dir").arg(&self.dir).env_remove("PENSTOCK_DIR");
+        let mut child = command.stdout(Stdio::piped()).stderr(log).spawn().unwrap();
+        let mut out = BufReader::new(child.stdout.take().unwrap());
+        let mut line = String::new();
+        out.read_line(&mut line).unwrap();
+        assert!(line.starts_with("ready"), "site {}: {line}", self.name);
+        self.daemon = Some((child, out));
+    }
+
+    /// Kills the daemon, as a crash would.
+    pub fn kill(&mut self) {
+        if let Some((mut child, _)) = self.daemon.take() {
+            child.kill().unwrap();
+            child.wait().unwrap();
+        }
+    }
+
+    fn log(&self) -> PathBuf {
+        self.dir.join("daemon.log")
+    }
+
+    /// What the daemon has said.
+    pub fn log_text(&self) -> String {
+        fs::read_to_string(self.log()).unwrap_or_default()
+    }
+
+    /// Runs a command for this site to its end.
+    pub fn run(&self, args: &[&str]) -> Output {
+        penstock().args(args).arg("--dir").arg(&self.dir).output().unwrap()
+    }
+
+    /// Runs a command that must succeed, and gives its standard output.
+    pub fn ok(&self, args: &[&str]) -> String {
+        let output = self.run(args);
+        assert!(output.status.success(), "{args:?} at {}: {}", self.name, told(&output));
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    /// Submits a transfer here, and gives its id.
+    pub fn submit(&self, args: &[&str]) -> String {
+        let args: Vec<_> = ["transfer", "submit"].iter().chain(args).copied().collect();
+        self.ok(&args).trim().to_owned()
+    }
+
+    /// How a transfer stands.
+    pub fn show(&self, id: &str) -> Value {
+        serde_json::from_str(&self.ok(&["transfer", "show", id, "--json"])).unwrap()
+    }
+
+    /// Waits until `is` holds of a transfer.
+    pub fn until(&self, id: &str, is: impl Fn(&Value) -> bool) -> Value {
+        wait_for(|| Some(self.show(id)).filter(|view| is(view)), || self.show(id).to_string())
+    }
+
+    /// Waits until a transfer has verified so many bytes.
+    pub fn until_bytes(&self, id: &str, bytes: u64) {
+        self.until(id, |view| view["progress"]["bytes_verified"].as_u64().unwrap_or(0) >= bytes);
+    }
+
+    /// Waits until a transfer is done.
+    pub fn until_done(&self, id: &str) -> Value {
+        let view = self.until(id, |view| {
+            ["done", "failed", "cancelled"].iter().any(|state| view["state"] == *state)
+        });
+        assert_eq!(view["state"], "done", "{view}");
+        view
+    }
+
+    /// The paths to `other` as the site sees them.
+    pub fn paths(&self, other: &str) -> Value {
+        serde_json::from_str(&self.ok(&["site", "paths", other, "--json"])).unwrap()
+    }
+}
+
+impl Drop for LabSite {
+    fn drop(&mut self) {
+        self.kill();
+        if std::thread::panicking() || std::env::var_os("PENSTOCK_TEST_LOG").is_some() {
+            let log = self.log_text();
+            let lines: Vec<_> = log.lines().collect();
+            let tail = lines[lines.len().saturating_sub(60)..].join("\n");
+            println!("--- log of site {}\n{tail}", self.name);
+        }
+    }
+}
+
+/// Waits until `look` gives something; `last` says what was seen if it never does.
+pub fn wait_for<T>(mut look: impl FnMut() -> Option<T>, last: impl Fn() -> String) -> T {
+    let began = Instant::now();
+    loop {
+        if let Some(found) = look() {
+            return found;
+        }
+        assert!(began.elapsed() < PATIENCE, "waited in vain: {}", last());
+        // What is waited for is progress of other processes, which tell nobody.
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// A lab with one host at each of two sites, `a` and `b`, which run and are paired. Of the fields
+/// the sites end first, then the lab.
+pub struct LabWorld {
+    pub a: LabSite,
+    pub b: LabSite,
+    pub lab: Lab,
+    _root: TempDir,
+}
+
+impl LabWorld {
+    /// Brings all of it up; both sites have the same networks.
+    pub fn new(test: &str, options: &[&str], networks: &str) -> Self {
+        Self::with(test, options, [networks, networks])
+    }
+
+    /// The same, with other networks at each site.
+    pub fn with(test: &str, options: &[&str], networks: [&str; 2]) -> Self {
+        let lab = Lab::up(test, options);
+        let root = scratch();
+        let mut a = LabSite::init(root.path(), "a", networks[0]);
+        let mut b = LabSite::init(root.path(), "b", networks[1]);
+        a.start(&lab);
+        b.start(&lab);
+        let token = a.ok(&["site", "pair"]);
+        let paired = b.ok(&["site", "pair", token.trim()]);
+        println!("{paired}");
+        Self { a, b, lab, _root: root }
+    }
+}
