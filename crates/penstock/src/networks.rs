@@ -1,6 +1,6 @@
 //! Networks of this host: which interfaces and addresses are for data, which are not.
 //!
-//! Without any `[[network]]` data goes over what is advertised, and the routes choose the interface.
+//! Without any `[[network]]` data goes over what is advertised, and the routes choose how.
 //! With some, lanes leave from and arrive at addresses of data networks only, each bound to its
 //! interface. Where only other networks are listed, every other address is for data.
 

@@ -36,8 +36,8 @@ rate = "1Gbit/s"
 
 const MIB: u64 = 1 << 20;
 
-/// Makes a data set of some files of 16 MiB and `small` of some KiB, quickly: each block of a MiB is
-/// the same but for its number.
+/// Makes a data set of some files of 16 MiB and `small` of some KiB, quickly: each block of a MiB
+/// is the same but for its number.
 fn make_set(root: &Path, large_mib: u64, small: u64, seed: u64) {
     let mut block = vec![0; MIB as usize];
     ChaCha8Rng::seed_from_u64(seed).fill_bytes(&mut block);

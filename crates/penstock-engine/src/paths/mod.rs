@@ -10,8 +10,8 @@
 //!   growing, jittered pauses.
 //! - *Crawling* is one that is heard but brings a small share of what it did, or hardly anything
 //!   compared with another one, while others do bring what they did: where all slow down, the
-//!   source or the target is slow. Its lanes are cut, too; later it gets one lane and small requests
-//!   *on trial*, since that it can be dialled says nothing of its rate.
+//!   source or the target is slow. Its lanes are cut, too; later it gets one lane and small
+//!   requests *on trial*, since that it can be dialled says nothing of its rate.
 //! - *Standby* is a path whose link another path carries already.
 //!
 //! Where there is one path only nothing is cut: there is no better place for what is in hand.

@@ -31,32 +31,34 @@ struct Told {
     pause: Duration,
 }
 
-/// Listens at the addresses for data and tells other sites, until `stop` says so.
-pub(crate) async fn keep(
-    site: Arc<Site>,
+/// The listeners beside the general one, by address and interface.
+type Listeners = BTreeMap<(SocketAddr, Option<String>), JoinHandle<()>>;
+
+/// Listens at the addresses for data from now on, and tells other sites, until `stop` says so.
+pub(crate) fn start(
+    site: &Arc<Site>,
     sites: Arc<Sites>,
-    port: Port,
-    mut stop: watch::Receiver<bool>,
+    port: &Port,
+    stop: &watch::Receiver<bool>,
 ) {
-    let mut listeners: BTreeMap<(SocketAddr, Option<String>), JoinHandle<()>> = BTreeMap::new();
-    let mut told: BTreeMap<Name, Told> = BTreeMap::new();
-    loop {
-        listen(&site, &port, &stop, &mut listeners);
-        tell(&site, &sites, &mut told).await;
-        tokio::select! {
-            () = tokio::time::sleep(LOOK) => {}
-            _ = stop.changed() => return,
+    let mut listeners = Listeners::new();
+    listen(site, port, stop, &mut listeners);
+    let (site, port, mut stop) = (Arc::clone(site), port.clone(), stop.clone());
+    tokio::spawn(async move {
+        let mut told: BTreeMap<Name, Told> = BTreeMap::new();
+        loop {
+            tell(&site, &sites, &mut told).await;
+            tokio::select! {
+                () = tokio::time::sleep(LOOK) => {}
+                _ = stop.changed() => return,
+            }
+            listen(&site, &port, &stop, &mut listeners);
         }
-    }
+    });
 }
 
 /// Listens at what is new and no longer at what is gone.
-fn listen(
-    site: &Site,
-    port: &Port,
-    stop: &watch::Receiver<bool>,
-    listeners: &mut BTreeMap<(SocketAddr, Option<String>), JoinHandle<()>>,
-) {
+fn listen(site: &Site, port: &Port, stop: &watch::Receiver<bool>, listeners: &mut Listeners) {
     let wanted = site.networks().listeners(site.listen);
     listeners.retain(|key, task| {
         let keep = wanted.contains(key);

@@ -40,7 +40,7 @@ use crate::config::{Config, DirectoryArgs};
 use crate::exit::{self, ExitCode, Failure};
 use crate::options::limits::CpuArgs;
 use crate::receipt::Signer;
-use crate::wiring;
+use crate::wiring::{self, PeerParts};
 use port::{Limits, Port};
 use site::Site;
 use site_api::SiteParts;
@@ -177,6 +177,29 @@ fn receipt_signer(site: &Site) -> anyhow::Result<Arc<dyn ReceiptSigner>> {
     Ok(Arc::new(Signer::of_site(&site.authority, &trust)?))
 }
 
+fn start_manager(
+    site: &Arc<Site>,
+    parts: &PeerParts,
+    sites: &Arc<Sites>,
+    signer: &Arc<dyn ReceiptSigner>,
+) -> anyhow::Result<Manager> {
+    let exports = site.exports.clone();
+    let config = ManagerConfig {
+        running_max: site.config.running_max,
+        ..ManagerConfig::new(site.config.site.clone(), site.directory.join("journal"))
+    };
+    let parts = ManagerParts {
+        state: Arc::clone(&site.state),
+        source: Arc::clone(&parts.source),
+        target: Arc::clone(&parts.target),
+        sites: Arc::clone(sites) as _,
+        signer: Arc::clone(signer),
+        run: Arc::new(penstock_controller::runner::run),
+        directory: Arc::new(move |store| exports.directory(store)),
+    };
+    Ok(Manager::start(config, parts)?)
+}
+
 async fn serve(config: Config, directory: &Path) -> anyhow::Result<ExitCode> {
     let (authority, identity) = load_keys(&config, directory)?;
     let state = SqliteState::open(&directory.join("state.db")).map_err(|error| {
@@ -190,24 +213,8 @@ async fn serve(config: Config, directory: &Path) -> anyhow::Result<ExitCode> {
     let parts = wiring::peer(&site)?;
     let runtime = tokio::runtime::Handle::current();
     let sites = Arc::new(Sites::new(Arc::clone(&site), runtime.clone()));
-    let (exports, signer) = (site.exports.clone(), receipt_signer(&site)?);
-    let manager_config = ManagerConfig {
-        running_max: site.config.running_max,
-        ..ManagerConfig::new(site.config.site.clone(), directory.join("journal"))
-    };
-    let manager = Manager::start(
-        manager_config,
-        ManagerParts {
-            state: Arc::clone(&site.state),
-            source: Arc::clone(&parts.source),
-            target: Arc::clone(&parts.target),
-            sites: Arc::clone(&sites) as _,
-            signer: Arc::clone(&signer),
-            run: Arc::new(penstock_controller::runner::run),
-            directory: Arc::new(move |store| exports.directory(store)),
-        },
-    )?;
-    let manager = Arc::new(manager);
+    let signer = receipt_signer(&site)?;
+    let manager = Arc::new(start_manager(&site, &parts, &sites, &signer)?);
     let mut signals = Signals::watch()?;
     let (stop, stopped) = watch::channel(false);
     let site_parts = SiteParts {
@@ -239,7 +246,7 @@ async fn serve(config: Config, directory: &Path) -> anyhow::Result<ExitCode> {
         // Either it was told, or the daemon is gone.
         let _ = socket_stopped.changed().await;
     }));
-    tokio::spawn(addresses::keep(Arc::clone(&site), told, port.clone(), stopped.clone()));
+    addresses::start(&site, told, &port, &stopped);
     tokio::spawn(port.serve(listener, stopped));
     let (name, peer) = (&site.config.site, &site.config.peer);
     exit::print(&format!("ready: site {name} peer {peer} listening on {bound}"))?;
