@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;
-use rand::RngExt as _;
 
 use super::*;
 
@@ -118,8 +117,8 @@ impl World {
             owed_bytes: 32 * MIB,
             stuck: false,
         });
-        for path in 0..weather.len() {
-            let rate = if awake { weather[path].rate } else { 0.0 };
+        for (path, sky) in weather.iter().enumerate() {
+            let rate = if awake { sky.rate } else { 0.0 };
             self.machine.handle_rate(self.now, PathId(path as u16), rate);
         }
         self.act();

@@ -4,12 +4,16 @@ use std::fs::{self, File};
 use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::common_net::{PATIENCE, penstock, scratch, told};
+
+/// Labs of one test binary run one at a time: links are to limit, not the processors.
+static TURN: Mutex<()> = Mutex::new(());
 
 /// Whether such a test can run here; says loudly if not.
 pub fn can_run(test: &str) -> bool {
@@ -217,6 +221,7 @@ pub struct LabWorld {
     pub b: LabSite,
     pub lab: Lab,
     _root: TempDir,
+    _turn: MutexGuard<'static, ()>,
 }
 
 impl LabWorld {
@@ -227,6 +232,7 @@ impl LabWorld {
 
     /// The same, with other networks at each site.
     pub fn with(test: &str, options: &[&str], networks: [&str; 2]) -> Self {
+        let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
         let lab = Lab::up(test, options);
         let root = scratch();
         let mut a = LabSite::init(root.path(), "a", networks[0]);
@@ -236,6 +242,6 @@ impl LabWorld {
         let token = a.ok(&["site", "pair"]);
         let paired = b.ok(&["site", "pair", token.trim()]);
         println!("{paired}");
-        Self { a, b, lab, _root: root }
+        Self { a, b, lab, _root: root, _turn: turn }
     }
 }
