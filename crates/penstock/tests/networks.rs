@@ -76,9 +76,9 @@ fn e5_every_data_interface_carries_and_management_is_silent() {
     if !can_run("e5_every_data_interface_carries_and_management_is_silent") {
         return;
     }
-    let options = ["--nics", "3", "--rate", "0,100m,100m", "--rtt", "1ms"];
+    let options = ["--nics", "3", "--rate", "0,40m,40m", "--rtt", "1ms"];
     let world = LabWorld::new("two", &options, TWO);
-    make_set(&world.a.store.join("src"), 64, 300, seed());
+    make_set(&world.a.store.join("src"), 32, 300, seed());
     let interfaces = ["net0", "net1", "net2"];
     let before = interfaces.map(|device| world.lab.bytes("b0", device));
     let id = world.b.submit(&["a:data/src/", "b:data/dst"]);
