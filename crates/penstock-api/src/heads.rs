@@ -31,6 +31,8 @@ pub struct PageHead {
     pub kept: u64,
     /// Bytes of these.
     pub kept_bytes: u64,
+    /// Whether the source is to be asked about entries of it that have changed, or may have.
+    pub asks: bool,
 }
 
 /// What is committed of a whole ledger.

@@ -5,6 +5,7 @@
 
 use penstock_proto::id::{Name, TransferId};
 use penstock_proto::slicing::Slicing;
+use penstock_proto::units::FileTime;
 use serde::{Deserialize, Serialize};
 
 use crate::preserve::Preserve;
@@ -72,6 +73,43 @@ pub struct ScanSummary {
     pub errors: Vec<ScanFailure>,
     /// Errors beyond those in the list.
     pub errors_more: u64,
+    /// The last of the pages, which amend earlier ones (see [`AskedPage`]). What they hold is in none
+    /// of the other counts.
+    #[serde(default)]
+    pub amending: u32,
+}
+
+/// Most entries that one question about changed ones names.
+pub const ASKED_ENTRIES_MAX: usize = 4096;
+
+/// What the target asks about entries that have changed since the scan, or may have (C1, C2).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Question {
+    /// Pages that the target knows: what further ones amend was asked before, and the answer got
+    /// lost.
+    pub pages: u32,
+    /// The entries, [`ASKED_ENTRIES_MAX`] of them at most.
+    pub asked: Vec<AskedPage>,
+}
+
+/// Entries of one page that the source is asked about.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AskedPage {
+    /// Number of the page.
+    pub page: u32,
+    /// Entries that could not be read as they are in the page.
+    pub changed: Vec<u32>,
+    /// Entries that were read, and are to be looked at again.
+    pub seen: Vec<SeenEntry>,
+}
+
+/// An entry that was read, and is to be looked at again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SeenEntry {
+    /// Its index in the page.
+    pub entry: u32,
+    /// The change time under which it was read.
+    pub ctime: FileTime,
 }
 
 /// One thing that could not be listed or looked at.
@@ -109,6 +147,15 @@ pub trait SourcePeer: Send + Sync {
     /// The scan is not known here, or it cannot go on (the store went away).
     fn page(&self, transfer: TransferId, number: u32, wait_ms: u32) -> Result<PageReply, Problem>;
 
+    /// Looks at changed entries again. Those that are files still, and other ones than before, are
+    /// the entries of further pages, which amend the earlier ones; what was asked before is not
+    /// added again. Gives how many pages there are now. Blocks for a look at each of them, and for
+    /// a second if one is being written to just now.
+    ///
+    /// # Errors
+    /// The scan is not known here or not complete; the pages cannot be kept.
+    fn ask(&self, transfer: TransferId, question: &Question) -> Result<u32, Problem>;
+
     /// Forgets a transfer and removes its pages; unknown ones are no error.
     fn release(&self, transfer: TransferId);
 }
@@ -122,4 +169,10 @@ pub trait PageSource: Send {
     /// With [`crate::problem::Exit::Temporary`] the caller tries again after a while and shows the
     /// problem as the reason; any other ends the transfer.
     fn page(&mut self, number: u32, wait_ms: u32) -> Result<PageReply, Problem>;
+
+    /// As [`SourcePeer::ask`], for one transfer.
+    ///
+    /// # Errors
+    /// As [`PageSource::page`].
+    fn ask(&mut self, question: &Question) -> Result<u32, Problem>;
 }

@@ -8,7 +8,7 @@ use penstock_api::problem::Problem;
 use penstock_api::proof::Document;
 use penstock_api::receipt::{ReceiptBody, ReceiptSignature};
 use penstock_api::rest::Action;
-use penstock_api::scan::{PageReply, PageSource, RootKind, ScanRequest};
+use penstock_api::scan::{PageReply, PageSource, Question, RootKind, ScanRequest};
 use penstock_api::transfer::{TransferRequest, TransferState, TransferView};
 use penstock_proto::id::{Name, TransferId};
 use penstock_proto::network::DataAddress;
@@ -113,6 +113,12 @@ pub trait SiteClient: Send + Sync {
         wait_ms: u32,
     ) -> Result<PageReply, Problem>;
 
+    /// As [`PageSource::ask`].
+    ///
+    /// # Errors
+    /// What the site answers.
+    fn ask(&self, site: &Name, id: TransferId, question: &Question) -> Result<u32, Problem>;
+
     /// Tells the site that its pages are needed no more.
     ///
     /// # Errors
@@ -135,6 +141,17 @@ impl PageSource for RemotePages {
             Err(problem) if problem.code == SCAN_UNKNOWN => {
                 self.sites.open_scan(&self.site, &self.request)?;
                 self.sites.page(&self.site, id, number, wait_ms)
+            }
+            reply => reply,
+        }
+    }
+
+    fn ask(&mut self, question: &Question) -> Result<u32, Problem> {
+        let id = self.request.transfer;
+        match self.sites.ask(&self.site, id, question) {
+            Err(problem) if problem.code == SCAN_UNKNOWN => {
+                self.sites.open_scan(&self.site, &self.request)?;
+                self.sites.ask(&self.site, id, question)
             }
             reply => reply,
         }

@@ -128,7 +128,7 @@ impl Run {
         let files = if whole { pack as u32 } else { 1 };
         let digest = |at| {
             let (form, digest) = (DigestForm::Standard, Digest([5; 32]));
-            EntryDigest { entry: if whole { piece.piece * files + at } else { 0 }, form, digest }
+            EntryDigest { entry: if whole { piece.piece * files + at } else { 0 }, form, digest, seen: None }
         };
         (0..files).map(digest).collect()
     }
@@ -256,6 +256,7 @@ fn requests(criterion: &mut Criterion) {
                         entry: 0,
                         form: DigestForm::Standard,
                         digest: Digest([1; 32]),
+                        seen: None,
                     }];
                     black_box(machine.handle_answered(now, request, digests, vec![], 16 * MIB));
                 }

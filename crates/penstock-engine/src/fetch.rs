@@ -22,7 +22,7 @@ use penstock_proto::digest::Digest;
 use penstock_proto::id::LaneId;
 use penstock_proto::journal::{EntryDigest, EntryFailure, FailurePhase};
 use penstock_proto::slicing::PieceRef;
-use penstock_proto::units::{Instant, MIB};
+use penstock_proto::units::{FileTime, Instant, MIB};
 
 use crate::flow::Flow;
 use crate::paths::PathId;
@@ -99,6 +99,8 @@ pub struct Part {
     pub strides: Vec<Digest>,
     /// Whether holes were left out.
     pub sparse: bool,
+    /// The change time under which it was read, if the file is to be looked at again (C1, C2).
+    pub seen: Option<FileTime>,
 }
 
 #[derive(Debug, Default)]
@@ -803,6 +805,7 @@ mod tests {
             offset: request.item.offset,
             strides: vec![Digest([request.item.offset as u8; 32])],
             sparse: false,
+            seen: None,
         };
         for request in &asked {
             machine.handle_part(request.request, part(request));

@@ -14,10 +14,13 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use penstock_proto::compared::Comparison;
 use penstock_proto::digest::{Digest, DigestKind};
-use penstock_proto::journal::{DigestForm, EntryDigest, EntryFailure, Incarnation, JournalRecord};
+use penstock_proto::journal::{
+    Amendment, DigestForm, EntryDigest, EntryFailure, FailurePhase, Incarnation, JournalRecord,
+};
 use penstock_proto::manifest::{EntryKind, Page};
 use penstock_proto::slicing::PieceRef;
 use penstock_proto::task::Work;
+use penstock_proto::units::FileTime;
 
 use crate::slice::{Piece, slice_without};
 
@@ -51,11 +54,23 @@ struct LargeFile {
     failed: bool,
     durable: u32,
     digests: Vec<Option<EntryDigest>>,
+    /// Change time in the page.
+    ctime: FileTime,
+    /// The change time under which the extents that are there were read.
+    seen: Option<FileTime>,
 }
 
 impl LargeFile {
     fn extents(&self) -> std::ops::Range<u32> {
         self.first..self.finish
+    }
+
+    /// Notes the change time under which an extent was read; gives whether it is that of the others:
+    /// all extents of a file carry one identity (C1).
+    fn note_seen(&mut self, digest: Option<&EntryDigest>) -> bool {
+        let Some(digest) = digest else { return true };
+        let seen = digest.seen.unwrap_or(self.ctime);
+        *self.seen.get_or_insert(seen) == seen
     }
 }
 
@@ -75,6 +90,11 @@ pub(crate) enum Outcome {
     Ignored,
     /// The file failed: its temporary file is to be discarded.
     Discard { entry: u32, generation: u32 },
+}
+
+/// The failure of a file whose extents are not all of one version (C1).
+fn changed(entry: u32) -> EntryFailure {
+    EntryFailure { entry, phase: FailurePhase::Changed, errno: 0 }
 }
 
 /// Files among what stays as it is, and their bytes.
@@ -108,6 +128,9 @@ pub struct PageLedger {
     bytes_durable: u64,
     failures: u64,
     kept: (u64, u64),
+    /// Whether the source is to be asked about entries that have changed, or may have.
+    asks: bool,
+    amended: Amendment,
 }
 
 impl PageLedger {
@@ -143,6 +166,8 @@ impl PageLedger {
                         failed: false,
                         durable: 0,
                         digests: vec![None; count],
+                        ctime: page.entries()[entry as usize].identity.ctime,
+                        seen: None,
                     };
                     large.insert(entry, file);
                 }
@@ -168,7 +193,9 @@ impl PageLedger {
             bytes: 0,
             bytes_durable: 0,
             failures: compared.failed.len() as u64,
-            kept: kept_of(page, compared),
+            kept: if page.round == 0 { kept_of(page, compared) } else { (0, 0) },
+            asks: false,
+            amended: Amendment::default(),
         }
     }
 
@@ -188,10 +215,12 @@ impl PageLedger {
     ) -> VecDeque<Work> {
         let mut written_under = Incarnation::default();
         let mut found: BTreeMap<u32, Found> = BTreeMap::new();
+        let mut asked = false;
         for record in records {
             match record {
                 JournalRecord::Incarnation(incarnation) => written_under = incarnation,
                 JournalRecord::Written { piece, digests, failures, .. } => {
+                    self.note_asks(&digests, &failures);
                     if self.states.get(piece as usize).is_some() {
                         let doubt = doubt_all || written_under != self.incarnation;
                         found.insert(piece, Found { doubt, digests, failures });
@@ -210,10 +239,35 @@ impl PageLedger {
                 }
                 // The page was cut by it.
                 JournalRecord::Compared(_) => {}
+                JournalRecord::Asked => asked = true,
+                JournalRecord::Amended(amendment) => self.amended.add(amendment),
             }
         }
         self.log_bytes = log_bytes;
+        self.asks &= !asked;
+        // What a later page has taken the place of is not to be found here any more.
+        for found in found.values_mut() {
+            let amended = &self.amended.entries;
+            found.digests.retain(|digest| !amended.contains(&digest.entry));
+        }
         self.settle_replay(&found, doubt_all)
+    }
+
+    /// Whether something is to be asked about at the source.
+    fn note_asks(&mut self, digests: &[EntryDigest], failures: &[EntryFailure]) {
+        self.asks |= digests.iter().any(|digest| digest.seen.is_some())
+            || failures.iter().any(EntryFailure::may_be_mended);
+    }
+
+    /// Whether the source is to be asked about entries that have changed, or may have.
+    pub fn asks(&self) -> bool {
+        self.asks
+    }
+
+    /// Later pages have newer versions of entries.
+    pub(crate) fn amend(&mut self, amendment: Amendment) {
+        self.append(JournalRecord::Amended(amendment.clone()));
+        self.amended.add(amendment);
     }
 
     fn replay_state(&mut self, pieces: &[u32], state: PieceState) {
@@ -225,6 +279,7 @@ impl PageLedger {
     /// A large file has failed as a whole; a file of a pack that could not get its name belongs to
     /// its pack, which must not try again. Links and directories are tried again, and tell again.
     fn replay_failure(&mut self, failure: EntryFailure, found: &mut BTreeMap<u32, Found>) {
+        self.note_asks(&[], &[failure]);
         if let Some(file) = self.large.get_mut(&failure.entry) {
             self.failures += u64::from(!std::mem::replace(&mut file.failed, true));
             for piece in file.first..=file.finish {
@@ -313,6 +368,7 @@ impl PageLedger {
         {
             file.durable += 1;
             file.digests[(piece - file.first) as usize] = digests.first().copied();
+            file.note_seen(digests.first());
         }
     }
 
@@ -348,7 +404,13 @@ impl PageLedger {
 
     /// Files written, their bytes, the durable ones of these, and failed entries.
     pub fn counts(&self) -> (u64, u64, u64, u64) {
-        (self.files, self.bytes, self.bytes_durable, self.failures)
+        let amended = &self.amended;
+        (
+            self.files.saturating_sub(amended.files.into()),
+            self.bytes.saturating_sub(amended.bytes),
+            self.bytes_durable,
+            self.failures.saturating_sub(amended.failures.into()),
+        )
     }
 
     /// Whether a peer has something of this page in hand.
@@ -465,10 +527,14 @@ impl PageLedger {
                 return self.except_file(entry, *failure);
             }
             if let Some(file) = self.large.get_mut(&entry) {
+                if !file.note_seen(digests.first()) {
+                    return self.except_file(entry, changed(entry));
+                }
                 let slot = (piece - file.first) as usize;
                 file.digests[slot] = digests.first().copied();
             }
         }
+        self.note_asks(&digests, &failures);
         self.set(piece, PieceState::Written);
         self.count_written(piece, &failures);
         self.append(JournalRecord::Written { piece, generation, epoch, digests, failures });
@@ -521,6 +587,7 @@ impl PageLedger {
             self.set(piece, PieceState::Excepted);
         }
         self.failures += 1;
+        self.note_asks(&[], &[failure]);
         self.append(JournalRecord::Failed(failure));
         Outcome::Discard { entry, generation }
     }
@@ -572,7 +639,8 @@ impl PageLedger {
         let standard = parts.iter().all(|part| part.form == DigestForm::Standard);
         let form = if standard { DigestForm::Standard } else { DigestForm::Sparse };
         let digest = self.kind.merge(&values, file.extent_bytes, file.bytes, standard);
-        Some(EntryDigest { entry, form, digest })
+        // That of each extent is in the log already, if they are to be looked at again.
+        Some(EntryDigest { entry, form, digest, seen: None })
     }
 
     /// Pieces have become durable by a sync. Gives whether that changed anything.
@@ -635,6 +703,7 @@ impl PageLedger {
         file.started = false;
         file.durable = 0;
         file.digests.fill(None);
+        file.seen = None;
         let (generation, pieces) = (file.generation, (file.first..=file.finish));
         for piece in pieces.clone() {
             self.uncount(piece);

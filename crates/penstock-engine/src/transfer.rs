@@ -16,6 +16,8 @@
 //! Memory follows the open pages, whose number is bounded; a page that is durable and committed is
 //! reduced to a few counts.
 
+mod asking;
+
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use penstock_proto::compared::Comparison;
@@ -86,6 +88,8 @@ pub struct PageCommit {
     pub kept: u64,
     /// Bytes of these.
     pub kept_bytes: u64,
+    /// Whether the source is to be asked about entries that have changed, or may have.
+    pub asks: bool,
 }
 
 /// One commit of the ledger: append to the logs, then commit the heads.
@@ -115,6 +119,8 @@ pub struct PageStanding {
     pub kept: u64,
     /// Bytes of these.
     pub kept_bytes: u64,
+    /// Whether the source is to be asked about entries that have changed, or may have.
+    pub asks: bool,
 }
 
 /// Where a transfer stands as a whole.
@@ -122,6 +128,8 @@ pub struct PageStanding {
 pub enum Phase {
     /// Pieces are fetched.
     Moving,
+    /// The edge asks the source about entries that have changed: see [`TransferMachine::asking`].
+    Asking,
     /// Links are made.
     Links,
     /// The edge deletes at the target what is not in the data set.
@@ -215,6 +223,7 @@ pub struct TransferMachine {
     /// Pages wait for what was decided of them to be committed.
     compared_news: bool,
     deletes: bool,
+    asks: bool,
 }
 
 impl LedgerCommit {
@@ -273,6 +282,7 @@ impl TransferMachine {
             failures_news: Vec::new(),
             compared_news: false,
             deletes: false,
+            asks: false,
         }
     }
 
@@ -416,7 +426,7 @@ impl TransferMachine {
         match self.phase {
             Phase::Moving => self.poll_moving(bytes, &mut reply),
             Phase::Links | Phase::Directories => self.poll_tail(&mut reply),
-            Phase::Deleting | Phase::Done => {}
+            Phase::Asking | Phase::Deleting | Phase::Done => {}
         }
         reply
     }
@@ -703,7 +713,9 @@ impl TransferMachine {
             Phase::Moving => {
                 let all_closed =
                     self.open.is_empty() && self.closed.len() as u64 >= u64::from(total);
-                if all_closed {
+                if all_closed && self.has_to_ask() {
+                    self.phase = Phase::Asking;
+                } else if all_closed {
                     self.begin_tail(Phase::Links);
                 }
             }
@@ -720,7 +732,7 @@ impl TransferMachine {
                     self.phase = Phase::Done;
                 }
             }
-            Phase::Deleting | Phase::Done => {}
+            Phase::Asking | Phase::Deleting | Phase::Done => {}
         }
     }
 
@@ -773,6 +785,7 @@ impl TransferMachine {
             let (files, bytes, _, failures) = page.ledger.counts();
             let (kept, kept_bytes) = page.ledger.kept();
             let digest = page.ledger.digest();
+            let asks = page.ledger.asks();
             let page = *number;
             pages.push(PageCommit {
                 page,
@@ -785,6 +798,7 @@ impl TransferMachine {
                 failures,
                 kept,
                 kept_bytes,
+                asks,
             });
         }
         for (number, page) in &mut self.closed {
@@ -804,6 +818,7 @@ impl TransferMachine {
                 failures: page.standing.failures,
                 kept: page.standing.kept,
                 kept_bytes: page.standing.kept_bytes,
+                asks: page.standing.asks,
             });
         }
         self.compared_news = false;
@@ -845,6 +860,7 @@ impl TransferMachine {
                 failures: done.failures,
                 kept: done.kept,
                 kept_bytes: done.kept_bytes,
+                asks: done.asks,
             };
             self.open.remove(&done.page);
             self.closed.insert(done.page, ClosedPage { standing, log: Vec::new() });

@@ -40,7 +40,7 @@ fn piece(piece: u32) -> PieceRef {
 }
 
 fn digest(entry: u32) -> EntryDigest {
-    EntryDigest { entry, form: DigestForm::Standard, digest: Digest::default() }
+    EntryDigest { entry, form: DigestForm::Standard, digest: Digest::default(), seen: None }
 }
 
 fn written(index: u32, generation: u32, epoch: u64) -> Report {
@@ -243,6 +243,7 @@ fn a_link_that_fails_again_is_counted_once() {
         failures: 1,
         kept: 0,
         kept_bytes: 0,
+        asks: false,
     };
     let limits = WindowLimits::default();
     let (kind, incarnation) = (DigestKind::Blake3, Incarnation::default());

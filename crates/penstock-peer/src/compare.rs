@@ -87,6 +87,44 @@ impl Comparer {
         Ok(Comparison { kept: kept.into_iter().collect(), failed, existed, in_the_way })
     }
 
+    /// What stays of a page that amends earlier ones: files whose bytes are at the target already,
+    /// under an older change time at the source (C2). They get the attributes that they have there
+    /// now. Blocks.
+    ///
+    /// # Errors
+    /// The store is at fault.
+    pub(crate) fn compare_amending(&self, page: &Page) -> Result<Comparison, Problem> {
+        let mut dirs = Dirs { cache: DirCache::default(), absent: None };
+        let mut kept = Vec::new();
+        for (index, (entry, amends)) in (0..).zip(page.entries().iter().zip(page.amends())) {
+            if !amends.same_bytes {
+                continue;
+            }
+            match self.is_kept(page, entry, &mut dirs) {
+                Ok(true) => kept.push(index),
+                Ok(false) => {}
+                Err(error) if is_of_store(&self.target, &error) => {
+                    return Err(full_problem(&error));
+                }
+                Err(error) => {
+                    tracing::debug!(error = %chain(&error), "an entry could not be compared");
+                }
+            }
+        }
+        Ok(Comparison { kept: kept.into_iter().collect(), ..Comparison::default() })
+    }
+
+    fn is_kept(&self, page: &Page, entry: &Entry, dirs: &mut Dirs) -> Result<bool, StoreError> {
+        let (parent, leaf) = place(&self.root, page, entry);
+        let Some(dir) = dirs.get(&self.target, &parent)? else { return Ok(false) };
+        let Some(there) = self.target.meta(&dir, &leaf)? else { return Ok(false) };
+        if !self.is_same(page, entry, &dir, &leaf, &there)? {
+            return Ok(false);
+        }
+        self.refresh(page, entry, &dir, &leaf, &there)?;
+        Ok(true)
+    }
+
     /// The verdict of every entry, and what is there.
     pub(crate) fn verdicts(&self, page: &Page) -> Result<Vec<(Verdict, Option<Meta>)>, Problem> {
         let count = page.entries().len();

@@ -27,6 +27,7 @@
 
 #![forbid(unsafe_code)]
 
+mod again;
 mod compare;
 mod hashing;
 mod keep;

@@ -81,7 +81,7 @@ mod tests {
         let digest = Digest::default();
         let status = penstock_proto::frame::EntryStatus::Ok;
         let (entry, errno, end, hole, runs) = (0, 0, false, false, Vec::new());
-        Record { entry, status, errno, end, hole, offset, length, digest, runs }
+        Record { entry, status, errno, end, hole, offset, length, digest, runs, seen: None }
     }
 
     /// Decision 5: a stride that came in parts, whatever their lengths, has the digest that it has

@@ -6,19 +6,19 @@
 //!
 //! A lane over distance begins with small frames (`ramp`).
 //!
-//! Every file is looked at once more after its bytes were read (C1): if size, time or inode are
-//! not what the scan saw, the entry is *changed*, whatever was read. Only a newer ctime with the
-//! same size, mtime and inode is no change of data (C2).
+//! Every file is looked at once more after its bytes were read (C1, C2): see `again`.
 
 use penstock_engine::slice::travels_whole;
 use penstock_io::buffer::{Buffer, BufferPool};
-use penstock_io::store::{Dir, DirCache, Meta, ReadFile, Source, StoreError};
+use penstock_io::store::{Dir, DirCache, ReadFile, Source, StoreError};
 use penstock_io::sys;
 use penstock_proto::digest::{Digest, DigestKind};
 use penstock_proto::frame::{EntryStatus, Fetch, RECORDS_MAX, RUNS_MAX, Record};
 use penstock_proto::manifest::{Entry, EntryKind, Page};
 use penstock_proto::name;
+use penstock_proto::units::FileTime;
 
+use crate::again::{Fit, Served};
 use crate::ramp::{FIRST_FRAME_BYTES, may_part, part_bytes};
 
 /// Takes the frames of a reply.
@@ -38,6 +38,7 @@ pub(crate) struct PieceReader {
     dirs: DirCache,
     pool: BufferPool,
     records: Vec<Record>,
+    served: Served,
     /// Payload that the next frame may have, if that is less than a stride.
     ramp: Option<usize>,
 }
@@ -96,7 +97,8 @@ impl PieceReader {
     /// A reader of the data set below `root` of `source`.
     pub(crate) fn new(source: Source, root: Vec<u8>, kind: DigestKind, pool: BufferPool) -> Self {
         let dirs = DirCache::default();
-        Self { source, root, kind, dirs, pool, records: Vec::new(), ramp: None }
+        let (records, served) = (Vec::new(), Served::default());
+        Self { source, root, kind, dirs, pool, records, served, ramp: None }
     }
 
     /// Begins with small frames: for a lane over distance.
@@ -165,6 +167,7 @@ impl PieceReader {
             Ok(file) => file,
             Err(error) => return fill.push(failure_of(index, &error)),
         };
+        self.served.clear();
         let mut at = range.start;
         loop {
             let end = (at + fill.stride as u64).min(range.end);
@@ -172,10 +175,12 @@ impl PieceReader {
                 match hole_end(&file, at, range.end, fill.stride as u64) {
                     Ok(end) if end > at => {
                         let last = end >= range.end;
-                        if last && let Some(record) = unfit(index, entry, &file) {
-                            return fill.push(record);
-                        }
-                        fill.push(hole(index, at, end - at, last))?;
+                        self.served.note_hole();
+                        let seen = match self.fit(index, entry, &file, last) {
+                            Ok(seen) => seen,
+                            Err(record) => return fill.push(record),
+                        };
+                        fill.push(Record { seen, ..hole(index, at, end - at, last) })?;
                         at = end;
                         if last {
                             return Ok(());
@@ -215,7 +220,7 @@ impl PieceReader {
     }
 
     fn read_stride<S: FrameSink>(
-        &self,
+        &mut self,
         index: u32,
         entry: &Entry,
         file: &ReadFile,
@@ -233,10 +238,12 @@ impl PieceReader {
             Err(error) => return failure_of(index, &error),
         }
         let end = range.end >= last;
-        if end && let Some(record) = unfit(index, entry, file) {
-            return record;
-        }
         let digest = self.kind.stride(entry.size, range.start, bytes);
+        self.served.note(range.start, length, digest);
+        let seen = match self.fit(index, entry, file, end) {
+            Ok(seen) => seen,
+            Err(record) => return record,
+        };
         let runs = if entry.sparse { data_runs(file, &range) } else { Vec::new() };
         if !runs.is_empty() {
             compact(bytes, &runs);
@@ -251,6 +258,27 @@ impl PieceReader {
             length: length as u64,
             digest,
             runs,
+            seen,
+        }
+    }
+
+    /// Looks at a file whose last byte was read: the change time under which that was, if it is to
+    /// be looked at again; a record that says what is wrong with it.
+    fn fit(
+        &self,
+        index: u32,
+        entry: &Entry,
+        file: &ReadFile,
+        end: bool,
+    ) -> Result<Option<FileTime>, Record> {
+        if !end {
+            return Ok(None);
+        }
+        match self.served.fit(entry, file, self.kind) {
+            Ok(Fit::Same) => Ok(None),
+            Ok(Fit::LookAgain(ctime)) => Ok(Some(ctime)),
+            Ok(Fit::Changed) => Err(Record::failure(index, EntryStatus::Changed, 0)),
+            Err(error) => Err(failure_of(index, &error)),
         }
     }
 
@@ -306,20 +334,6 @@ fn check(page: &Page, fetch: &Fetch) -> Result<(), BadRequest> {
     Ok(())
 }
 
-/// A record that says the file is not what the scan saw; `None` if it is.
-fn unfit(index: u32, entry: &Entry, file: &ReadFile) -> Option<Record> {
-    match file.meta() {
-        Ok(meta) if is_same(entry, &meta) => None,
-        Ok(_) => Some(Record::failure(index, EntryStatus::Changed, 0)),
-        Err(error) => Some(failure_of(index, &error)),
-    }
-}
-
-fn is_same(entry: &Entry, meta: &Meta) -> bool {
-    let inode = entry.identity.inode;
-    entry.size == meta.size && entry.mtime == meta.mtime && (inode == 0 || inode == meta.inode)
-}
-
 fn failure_of(index: u32, error: &StoreError) -> Record {
     let errno = error.errno().and_then(|errno| u16::try_from(errno).ok()).unwrap_or(0);
     let status = if error.is_vanished() {
@@ -346,6 +360,7 @@ fn hole(index: u32, offset: u64, length: u64, end: bool) -> Record {
         length,
         digest: Digest::default(),
         runs: Vec::new(),
+        seen: None,
     }
 }
 

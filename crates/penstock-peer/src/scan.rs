@@ -5,7 +5,8 @@
 //! DIR/done                  directories whose entries are all in sealed pages, one a line: what
 //!                           was excluded and skipped in it, and its escaped path
 //! DIR/links                 files with several names, while it runs; see [`links`]
-//! DIR/end                   the summary, written when the scan is complete
+//! DIR/end                   the summary, written when the scan is complete, and when further pages
+//!                           amend what it found; see [`again`]
 //! ```
 //! Workers take directories from a stack (depth first, so that it stays short), look at each name
 //! and hand batches to one builder, which seals a page when it is full. A directory's own entry is
@@ -18,6 +19,7 @@
 //! **What is not chosen** ([`Selector`]) costs its place in the listing of its directory and, where
 //! that does not tell enough, a look: it is not handed over, and an excluded directory not listed.
 
+mod again;
 mod found;
 mod links;
 
@@ -82,6 +84,8 @@ pub(crate) struct Scan {
     options: ScanOptions,
     wants: Wants,
     state: Mutex<State>,
+    /// Held while a question about changed entries is answered.
+    asking: Mutex<()>,
     wake: Condvar,
 }
 
@@ -127,6 +131,7 @@ impl Scan {
             wants: Wants::of(&options.preserve, options.owner_names),
             options,
             state: Mutex::new(state),
+            asking: Mutex::new(()),
             wake: Condvar::new(),
         };
         scan.restore()?;
@@ -654,9 +659,7 @@ impl Scan {
     fn end(&self, state: &mut State) -> Result<(), Problem> {
         self.seal(state)?;
         state.summary.pages = state.sealed;
-        let path = self.directory.join("end");
-        let text = serde_json::to_vec(&state.summary).unwrap_or_default();
-        write_synced(&path, &text).map_err(|cause| kept(&path, &cause))?;
+        self.write_end(&state.summary)?;
         state.complete = true;
         state.links = None;
         Ok(())

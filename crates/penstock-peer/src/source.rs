@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use penstock_api::preserve::Preserve;
 use penstock_api::problem::{Exit, Problem};
-use penstock_api::scan::{PageReply, RootKind, ScanRequest, SourcePeer};
+use penstock_api::scan::{PageReply, Question, RootKind, ScanRequest, SourcePeer};
 use penstock_api::select::Selection;
 use penstock_api::transfer::PathText;
 use penstock_io::buffer::BufferPool;
@@ -237,6 +237,11 @@ fn selector_of(request: &ScanRequest) -> Result<Selector, Problem> {
     })
 }
 
+fn unknown_scan(transfer: TransferId) -> Problem {
+    let title = format!("the scan of transfer {} is not known here", transfer.short());
+    Problem::new(Exit::Fatal, "scan-unknown", title).status(404)
+}
+
 impl SourcePeer for SourceService {
     fn open_scan(&self, request: &ScanRequest) -> Result<RootKind, Problem> {
         // First, whether the store is still the one that was listed: else its root is missing.
@@ -262,11 +267,13 @@ impl SourcePeer for SourceService {
     }
 
     fn page(&self, transfer: TransferId, number: u32, wait_ms: u32) -> Result<PageReply, Problem> {
-        let open = self.scan(transfer)?.ok_or_else(|| {
-            let title = format!("the scan of transfer {} is not known here", transfer.short());
-            Problem::new(Exit::Fatal, "scan-unknown", title).status(404)
-        })?;
+        let open = self.scan(transfer)?.ok_or_else(|| unknown_scan(transfer))?;
         open.scan.page(number, Duration::from_millis(u64::from(wait_ms)))
+    }
+
+    fn ask(&self, transfer: TransferId, question: &Question) -> Result<u32, Problem> {
+        let open = self.scan(transfer)?.ok_or_else(|| unknown_scan(transfer))?;
+        open.scan.ask(&self.stores.source(&open.store)?, question)
     }
 
     fn release(&self, transfer: TransferId) {

@@ -229,7 +229,8 @@ impl TargetPeer for TargetService {
         // Once a page: what is not mounted would look as if nothing were there (A5).
         self.identify(spec)?;
         let allowed = self.stores.spec(&spec.store)?.allow_privileged;
-        Comparer::new(self.stores.target(&spec.store)?, spec, true, allowed).compare(page)
+        let comparer = Comparer::new(self.stores.target(&spec.store)?, spec, true, allowed);
+        if page.round > 0 { comparer.compare_amending(page) } else { comparer.compare(page) }
     }
 
     fn find_surplus(&self, spec: &TaskSpec, query: SurplusQuery<'_>) -> Result<u64, Problem> {

@@ -37,7 +37,7 @@ use crate::pacer::Pacer;
 use crate::paths::{self, Dialer, LaneHandle};
 use crate::stores::chain;
 use crate::write::{LargeFiles, TargetTree, Written, extent_digest};
-use crate::{lane, local, publish};
+use crate::{again, lane, local, publish};
 
 /// Pages with their pieces that a task keeps in memory.
 const PAGES_KEPT: usize = 32;
@@ -354,7 +354,7 @@ impl Shared {
     }
 
     fn handle_fetched(&self, state: &mut State, now: Instant, pieces: &Pieces, done: FetchedPiece) {
-        let FetchedPiece { piece, generation, mut digests, failures, bytes, parts } = done;
+        let FetchedPiece { piece, generation, mut digests, mut failures, bytes, parts } = done;
         let known = pieces.pieces.get(piece.piece as usize);
         let extent = match known {
             Some(Piece::Extent { entry, length, .. }) => Some((*entry, *length)),
@@ -362,8 +362,14 @@ impl Shared {
         };
         if let Some((entry, length)) = extent.filter(|_| failures.is_empty()) {
             let stride = u64::from(pieces.page.page.slicing.stride_bytes);
-            let (form, digest) = extent_digest(self.tree.kind, parts, stride, length);
-            digests.push(EntryDigest { entry, form, digest });
+            let ctime = pieces.page.page.entries()[entry as usize].identity.ctime;
+            match again::seen_of(&parts, ctime) {
+                Ok(seen) => {
+                    let (form, digest) = extent_digest(self.tree.kind, parts, stride, length);
+                    digests.push(EntryDigest { entry, form, digest, seen });
+                }
+                Err(again::Mixed) => failures.push(again::changed(entry)),
+            }
         }
         let pack = extent.is_none();
         state.except(piece, pack, &failures);

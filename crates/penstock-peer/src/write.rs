@@ -21,6 +21,7 @@ use penstock_proto::id::TransferId;
 use penstock_proto::journal::{DigestForm, EntryDigest, EntryFailure, FailurePhase};
 use penstock_proto::manifest::{Entry, Page};
 use penstock_proto::name;
+use penstock_proto::units::FileTime;
 
 use penstock_api::task::TaskPage;
 
@@ -463,7 +464,7 @@ impl PieceWriter {
         note_digests(open, &self.tree, &entry, record, stride, &mut self.zeros);
         open.next = record.offset + record.length;
         if record.end {
-            self.end_file(page, &entry, item, stride)?;
+            self.end_file(page, &entry, item, stride, record.seen)?;
         }
         Ok(())
     }
@@ -514,6 +515,7 @@ impl PieceWriter {
         entry: &Entry,
         item: &Item,
         stride: u64,
+        seen: Option<FileTime>,
     ) -> Result<(), StoreError> {
         let Some(open) = self.open.take() else { return Ok(()) };
         let range = range_of(item, entry);
@@ -540,9 +542,10 @@ impl PieceWriter {
         if whole {
             let (form, digest) =
                 digest_of(self.tree.kind, &open.digests, sparse, stride, entry.size, whole);
-            self.outcome.digests.push(EntryDigest { entry: open.index, form, digest });
+            self.outcome.digests.push(EntryDigest { entry: open.index, form, digest, seen });
         } else {
-            self.outcome.part = Some(Part { offset: range.start, strides: open.digests, sparse });
+            let strides = open.digests;
+            self.outcome.part = Some(Part { offset: range.start, strides, sparse, seen });
         }
         Ok(())
     }

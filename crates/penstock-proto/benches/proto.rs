@@ -41,6 +41,7 @@ fn records(count: u32, bytes: u64) -> Vec<Record> {
         length: bytes,
         digest: Digest([7; 32]),
         runs: Vec::new(),
+        seen: None,
     };
     (0..count).map(record).collect()
 }
@@ -139,7 +140,7 @@ fn journal(criterion: &mut Criterion) {
     for files in [1, 1024] {
         let digest = |entry| {
             let (form, digest) = (DigestForm::Standard, Digest([1; 32]));
-            EntryDigest { entry, form, digest }
+            EntryDigest { entry, form, digest, seen: None }
         };
         let record = JournalRecord::Written {
             piece: 1,

@@ -14,6 +14,7 @@ use crate::capability;
 use crate::digest::{Digest, DigestKind};
 use crate::id::{LaneId, PeerId, TransferId};
 use crate::slicing::{PACK_FILES_MAX, STRIDE_BYTES_MAX};
+use crate::units::FileTime;
 use crate::wire::{DecodeError, Reader, Writer};
 
 /// The newest version of the lane protocol that this build speaks.
@@ -451,6 +452,9 @@ pub struct Record {
     /// The data within a stride that also has holes, as (start within the record, length),
     /// ascending; empty if all of it is data. The payload holds the data runs alone.
     pub runs: Vec<(u32, u32)>,
+    /// In the last record of an entry: it is to be looked at again before the transfer ends, because
+    /// this change time is not the page's (C2), or is so young that a write may hide behind it (C1).
+    pub seen: Option<FileTime>,
 }
 
 impl Record {
@@ -466,6 +470,7 @@ impl Record {
             length: 0,
             digest: Digest::default(),
             runs: Vec::new(),
+            seen: None,
         }
     }
 
@@ -487,7 +492,8 @@ impl Record {
             EntryStatus::Denied => 3,
             EntryStatus::Failed => 4,
         });
-        out.u8(u8::from(self.end) | u8::from(self.hole) << 1);
+        let seen = self.seen.is_some();
+        out.u8(u8::from(self.end) | u8::from(self.hole) << 1 | u8::from(seen) << 2);
         out.u16(self.errno);
         out.u64(self.offset);
         out.u64(self.length);
@@ -496,6 +502,9 @@ impl Record {
         for &(start, length) in &self.runs {
             out.u32(start);
             out.u32(length);
+        }
+        if let Some(seen) = self.seen {
+            seen.encode(out);
         }
     }
 
@@ -510,7 +519,8 @@ impl Record {
             _ => return Err(DecodeError::Invalid("entry status")),
         };
         let flags = input.u8("record flags")?;
-        if flags > 3 {
+        let unfit = flags & 4 != 0 && (flags & 1 == 0 || status != EntryStatus::Ok);
+        if flags > 7 || unfit {
             return Err(DecodeError::Invalid("record flags"));
         }
         let mut record = Self {
@@ -523,6 +533,7 @@ impl Record {
             length: input.u64("length")?,
             digest: Digest::decode(input)?,
             runs: Vec::new(),
+            seen: None,
         };
         let run_count = usize::from(input.u16("run count")?);
         if run_count > RUNS_MAX || (run_count > 0 && record.hole) {
@@ -537,6 +548,9 @@ impl Record {
             }
             behind = end;
             record.runs.push((start, length));
+        }
+        if flags & 4 != 0 {
+            record.seen = Some(FileTime::decode(input)?);
         }
         let too_long = !record.hole && record.length > u64::from(STRIDE_BYTES_MAX);
         if too_long || record.offset.checked_add(record.length).is_none() {
@@ -615,6 +629,7 @@ mod tests {
             length: 4096,
             digest: Digest([9; 32]),
             runs: vec![(0, 512), (1024, 100)],
+            seen: Some(FileTime { seconds: 7, nanoseconds: 999_999_999 }),
         }
     }
 

@@ -9,6 +9,7 @@
 
 use crate::compared::Comparison;
 use crate::digest::Digest;
+use crate::units::FileTime;
 use crate::wire::{DecodeError, Reader, Writer};
 
 /// Most bytes of one record's payload.
@@ -45,6 +46,8 @@ pub struct EntryDigest {
     pub form: DigestForm,
     /// Its value.
     pub digest: Digest,
+    /// The change time under which it was read, if it is to be looked at again (C1, C2).
+    pub seen: Option<FileTime>,
 }
 
 /// Where an entry failed for good.
@@ -81,6 +84,13 @@ pub struct EntryFailure {
     pub phase: FailurePhase,
     /// errno(3), 0 if there is none.
     pub errno: u16,
+}
+
+impl EntryFailure {
+    /// Whether a newer version at the source may be had instead (C1).
+    pub fn may_be_mended(&self) -> bool {
+        matches!(self.phase, FailurePhase::Changed | FailurePhase::Vanished)
+    }
 }
 
 /// One record of a page log.
@@ -122,6 +132,35 @@ pub enum JournalRecord {
     },
     /// What comparing the page with the target has decided; comes before anything of its pieces.
     Compared(Comparison),
+    /// The source was asked about all entries of the page that had changed, or were to be looked at
+    /// again: it is not asked again about this page.
+    Asked,
+    /// Later pages hold newer versions of some entries.
+    Amended(Amendment),
+}
+
+/// What newer versions of a page's entries, in a later page, take the place of.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct Amendment {
+    /// The entries whose outcome no longer counts, ascending.
+    pub entries: Vec<u32>,
+    /// Of these, those that had failed.
+    pub failures: u32,
+    /// Of these, those that were moved.
+    pub files: u32,
+    /// Bytes of the latter.
+    pub bytes: u64,
+}
+
+impl Amendment {
+    /// Adds what a further page takes the place of.
+    pub fn add(&mut self, other: Self) {
+        self.entries.extend(other.entries);
+        self.entries.sort_unstable();
+        self.failures += other.failures;
+        self.files += other.files;
+        self.bytes += other.bytes;
+    }
 }
 
 impl JournalRecord {
@@ -143,8 +182,12 @@ impl JournalRecord {
                 payload.u32(digests.len() as u32);
                 for digest in digests {
                     payload.u32(digest.entry);
-                    payload.u8(u8::from(digest.form == DigestForm::Sparse));
+                    let sparse = u8::from(digest.form == DigestForm::Sparse);
+                    payload.u8(sparse | u8::from(digest.seen.is_some()) << 1);
                     digest.digest.encode(&mut payload);
+                    if let Some(seen) = digest.seen {
+                        seen.encode(&mut payload);
+                    }
                 }
                 payload.u32(failures.len() as u32);
                 for failure in failures {
@@ -172,6 +215,14 @@ impl JournalRecord {
             Self::Compared(comparison) => {
                 comparison.encode(&mut payload);
                 7
+            }
+            Self::Asked => 8,
+            Self::Amended(amendment) => {
+                encode_pieces(&amendment.entries, &mut payload);
+                payload.u32(amendment.failures);
+                payload.u32(amendment.files);
+                payload.u64(amendment.bytes);
+                9
             }
         };
         let payload = payload.into_bytes();
@@ -211,6 +262,13 @@ impl JournalRecord {
                 generation: payload.u32("generation")?,
             },
             7 => Self::Compared(Comparison::decode(&mut payload)?),
+            8 => Self::Asked,
+            9 => Self::Amended(Amendment {
+                entries: decode_pieces(&mut payload)?,
+                failures: payload.u32("failures")?,
+                files: payload.u32("files")?,
+                bytes: payload.u64("bytes")?,
+            }),
             _ => return Err(DecodeError::Invalid("record type")),
         };
         payload.finish()?;
@@ -285,15 +343,15 @@ fn decode_written(input: &mut Reader<'_>) -> Result<JournalRecord, DecodeError> 
     }
     let mut digests = Vec::with_capacity(digest_count);
     for _ in 0..digest_count {
-        digests.push(EntryDigest {
-            entry: input.u32("entry")?,
-            form: match input.u8("digest form")? {
-                0 => DigestForm::Standard,
-                1 => DigestForm::Sparse,
-                _ => return Err(DecodeError::Invalid("digest form")),
-            },
-            digest: Digest::decode(input)?,
-        });
+        let entry = input.u32("entry")?;
+        let flags = input.u8("digest form")?;
+        if flags > 3 {
+            return Err(DecodeError::Invalid("digest form"));
+        }
+        let form = if flags & 1 == 0 { DigestForm::Standard } else { DigestForm::Sparse };
+        let digest = Digest::decode(input)?;
+        let seen = (flags & 2 != 0).then(|| FileTime::decode(input)).transpose()?;
+        digests.push(EntryDigest { entry, form, digest, seen });
     }
     let failure_count = input.u32("failure count")? as usize;
     if failure_count > input.remaining() / 7 {
@@ -315,11 +373,20 @@ mod tests {
                 piece: 4,
                 generation: 1,
                 epoch: 5,
-                digests: vec![EntryDigest {
-                    entry: 1,
-                    form: DigestForm::Sparse,
-                    digest: Digest([6; 32]),
-                }],
+                digests: vec![
+                    EntryDigest {
+                        entry: 1,
+                        form: DigestForm::Sparse,
+                        digest: Digest([6; 32]),
+                        seen: None,
+                    },
+                    EntryDigest {
+                        entry: 2,
+                        form: DigestForm::Standard,
+                        digest: Digest([7; 32]),
+                        seen: Some(FileTime { seconds: -1, nanoseconds: 9 }),
+                    },
+                ],
                 failures: vec![failure],
             },
             JournalRecord::Durable { pieces: vec![4, 9] },
@@ -331,6 +398,13 @@ mod tests {
                 failed: vec![crate::compared::refused(7)],
                 existed: 4,
                 in_the_way: 0,
+            }),
+            JournalRecord::Asked,
+            JournalRecord::Amended(Amendment {
+                entries: vec![1, 3],
+                failures: 1,
+                files: 1,
+                bytes: 7,
             }),
         ]
     }

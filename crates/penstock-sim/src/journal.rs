@@ -156,6 +156,7 @@ fn head_of(page: &PageCommit) -> Head {
         failures: page.failures,
         kept: page.kept,
         kept_bytes: page.kept_bytes,
+        asks: page.asks,
     };
     Head { standing, complete: page.complete }
 }

@@ -19,7 +19,7 @@ use penstock_api::limits::Limits;
 use penstock_api::preserve::Preserve;
 use penstock_api::problem::{Exit, Problem};
 use penstock_api::rest::Event;
-use penstock_api::scan::{PageReply, PageSource, RootKind, ScanRequest, SourcePeer};
+use penstock_api::scan::{PageReply, PageSource, Question, RootKind, ScanRequest, SourcePeer};
 use penstock_api::task::SourceAccess;
 use penstock_api::transfer::{
     FailedItem, Location, PathText, TransferOptions, TransferState, TransferView,
@@ -481,6 +481,10 @@ struct OwnPages {
 impl PageSource for OwnPages {
     fn page(&mut self, number: u32, wait_ms: u32) -> Result<PageReply, Problem> {
         self.source.page(self.transfer, number, wait_ms)
+    }
+
+    fn ask(&mut self, question: &Question) -> Result<u32, Problem> {
+        self.source.ask(self.transfer, question)
     }
 }
 

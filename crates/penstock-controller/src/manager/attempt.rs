@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use penstock_api::problem::{Exit, Problem};
-use penstock_api::scan::{PageReply, PageSource, RootKind, SourcePeer};
+use penstock_api::scan::{PageReply, PageSource, Question, RootKind, SourcePeer};
 use penstock_api::task::SourceAccess;
 use penstock_api::transfer::TransferState;
 use penstock_proto::id::TransferId;
@@ -25,6 +25,10 @@ struct LocalPages {
 impl PageSource for LocalPages {
     fn page(&mut self, number: u32, wait_ms: u32) -> Result<PageReply, Problem> {
         self.source.page(self.id, number, wait_ms)
+    }
+
+    fn ask(&mut self, question: &Question) -> Result<u32, Problem> {
+        self.source.ask(self.id, question)
     }
 }
 

@@ -12,7 +12,7 @@ use penstock_api::problem::{Exit, Problem};
 use penstock_api::proof::Document;
 use penstock_api::receipt::{ReceiptBody, ReceiptSignature, ReceiptSigner, Role};
 use penstock_api::rest::{Action, OrphanKind};
-use penstock_api::scan::{PageReply, RootKind, ScanRequest, SourcePeer};
+use penstock_api::scan::{PageReply, Question, RootKind, ScanRequest, SourcePeer};
 use penstock_api::task::{TargetPeer, Task, TaskControl, TaskPage, TaskSpec, TaskStart};
 use penstock_api::transfer::{
     LANES_MAX, PathText, TransferOptions, TransferRequest, TransferState, TransferView,
@@ -42,6 +42,10 @@ impl SourcePeer for FakePeer {
     }
 
     fn page(&self, _: TransferId, _: u32, _: u32) -> Result<PageReply, Problem> {
+        unused()
+    }
+
+    fn ask(&self, _: TransferId, _: &Question) -> Result<u32, Problem> {
         unused()
     }
 
@@ -160,6 +164,10 @@ impl SiteClient for FakeSites {
     }
 
     fn page(&self, _: &Name, _: TransferId, _: u32, _: u32) -> Result<PageReply, Problem> {
+        unused()
+    }
+
+    fn ask(&self, _: &Name, _: TransferId, _: &Question) -> Result<u32, Problem> {
         unused()
     }
 

@@ -10,7 +10,7 @@ use penstock_api::task::{Report, TaskControl, TaskPage, WorkReply};
 use penstock_engine::transfer::{Phase, TransferMachine};
 use penstock_proto::compared::EntrySet;
 use penstock_proto::digest::Digest;
-use penstock_proto::manifest::{Page, page_digest};
+use penstock_proto::manifest::{Page, is_amending, page_digest};
 
 use super::failed_links::FailedLinks;
 use super::journal::Journal;
@@ -95,6 +95,16 @@ impl Shared {
         self.wake.notify_all();
     }
 
+    /// Whether a page is compared with the target before it is opened.
+    pub(crate) fn is_compared(&self, page: &Page) -> bool {
+        self.compares || page.round > 0
+    }
+
+    /// The same of an encoded page.
+    pub(crate) fn is_compared_encoded(&self, encoded: &[u8]) -> bool {
+        self.compares || is_amending(encoded)
+    }
+
     /// Keeps a decoded page in memory.
     pub(crate) fn remember(&self, page: Page, digest: Digest, left: EntrySet) -> TaskPage {
         let page = TaskPage { page: Arc::new(page), digest, left: Arc::new(left) };
@@ -135,7 +145,7 @@ impl Shared {
             }
         }
         let (page, digest) = self.decode_page(number)?;
-        let left = match self.compares {
+        let left = match self.is_compared(&page) {
             true => self.journal().read_compared(number)?.left(),
             false => EntrySet::default(),
         };

@@ -47,9 +47,11 @@ pub(super) fn clearing(
     input: &RunInput,
     spec: &TaskSpec,
     shared: &Arc<Shared>,
-    compare: Option<&Compare>,
+    compare: &Compare,
 ) -> Option<Clear> {
-    let compare = compare.filter(|_| spec.update.delete)?;
+    if !spec.update.delete {
+        return None;
+    }
     let parts = Mutex::new(DeletionParts {
         peer: Arc::clone(&input.peer),
         spec: spec.clone(),

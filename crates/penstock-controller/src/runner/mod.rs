@@ -10,6 +10,7 @@
 //! the pages that were not complete and goes on. Nothing that is complete is looked at again,
 //! unless the store's sync marker says that the store itself went back in time (A5).
 
+mod again;
 mod control;
 mod deletion;
 mod facts;
@@ -29,7 +30,7 @@ use std::time::{Duration, Instant};
 use penstock_api::heads::{HeadCommit, HeadStore, LedgerHead, PageHead};
 use penstock_api::problem::{Exit, Problem};
 use penstock_api::proof::ProofProgress;
-use penstock_api::scan::{PageReply, PageSource, ScanSummary};
+use penstock_api::scan::{PageReply, PageSource, Question, ScanSummary};
 use penstock_api::task::{SourceAccess, TargetPeer, Task, TaskSpec};
 use penstock_api::transfer::{Encryption, FailedItem, PathText, Progress, TransferOptions};
 use penstock_engine::transfer::{
@@ -55,6 +56,8 @@ const COMMIT_INTERVAL: Duration = Duration::from_millis(900);
 const VIEW_INTERVAL: Duration = Duration::from_millis(200);
 /// What limits a run while its files are read again.
 const READING_AGAIN: &str = "reading again at the target";
+/// What a run waits for while the source looks again at what has changed.
+const ASKING_AGAIN: &str = "the source looks again at files that have changed";
 /// Failed items that are kept for `show`; the list has all.
 const FAILURES_SHOWN: usize = 20;
 
@@ -242,6 +245,10 @@ impl PageSource for SamePages {
     fn page(&mut self, number: u32, wait_ms: u32) -> Result<PageReply, Problem> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).page(number, wait_ms)
     }
+
+    fn ask(&mut self, question: &Question) -> Result<u32, Problem> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).ask(question)
+    }
 }
 
 struct Run {
@@ -254,7 +261,9 @@ struct Run {
     shared: Arc<Shared>,
     task: Arc<dyn Task>,
     puller: Puller,
-    compare: Option<Compare>,
+    compare: Compare,
+    /// Pages that the source is being asked about.
+    asking: Option<Vec<u32>>,
     journal: PathBuf,
     deletion: Option<Deletion>,
     /// Why nothing was deleted.
@@ -307,13 +316,13 @@ impl Run {
         if spec.update.delete {
             machine.wait_for_deletion();
         }
+        machine.wait_for_answers();
         let shared = Arc::new(Shared::new(machine, journal, spec.update.compares()));
         input.control.update(|view| view.durable_by.clone_from(&start.durable_by));
-        let compares = spec.update.compares();
-        let (known, found) = open_earlier(&shared, head.pages, doubt_all, compares)?;
+        let (known, found) = open_earlier(&shared, head.pages, doubt_all)?;
         let compare = compare_of(&input.peer, &spec);
-        let clear = deletion::clearing(&input, &spec, &shared, compare.as_ref());
-        let treatment = Treatment { compare: compare.clone(), clear };
+        let clear = deletion::clearing(&input, &spec, &shared, &compare);
+        let treatment = Treatment { compare: Arc::clone(&compare), clear };
         let task = input.peer.start(&spec, Arc::clone(&shared) as _)?;
         let now = Instant::now();
         let scan_committed = head.scan.is_some();
@@ -329,6 +338,7 @@ impl Run {
             control: input.control,
             puller: Puller::start(input.pages, Arc::clone(&shared), treatment),
             compare,
+            asking: None,
             journal: input.journal,
             deletion: None,
             refused: None,
@@ -376,9 +386,12 @@ impl Run {
                 return self.break_off(problem).map(Some);
             }
             let phase = self.shared.machine().phase();
-            if self.doubt_all && phase != Phase::Moving {
+            if self.doubt_all && !matches!(phase, Phase::Moving | Phase::Asking) {
                 self.doubt_all = false;
                 self.task.doubt_is_over();
+            }
+            if phase == Phase::Asking {
+                self.ask_again()?;
             }
             if phase == Phase::Deleting {
                 self.delete()?;
@@ -477,12 +490,16 @@ impl Run {
         self.shared.journal().write_page(number, encoded)?;
         let digest = page_digest(encoded);
         count_found(&mut self.found, &page);
+        let amendments = self.amendments(&page, &compared)?;
         let page = self.shared.remember(page, digest, compared.left()).page;
         let mut machine = self.shared.machine();
-        if self.compare.is_some() {
+        if self.shared.is_compared(&page) {
             machine.handle_compared_page(&page, digest, compared);
         } else {
             machine.handle_page(&page, digest, Vec::new(), 0, false);
+        }
+        for (number, amendment) in amendments {
+            machine.handle_amended(number, amendment);
         }
         Ok(())
     }
@@ -495,11 +512,9 @@ impl Run {
         };
         let page = self.check_page(head.page, &encoded)?;
         let (log, log_bytes) = self.shared.journal().read_log(head.page, head.log_bytes)?;
-        if compared_of(&log).is_none()
-            && let Some(compare) = &self.compare
-        {
+        if compared_of(&log).is_none() && self.shared.is_compared(&page) {
             // Nothing of it was handed out before what was decided of it was committed.
-            let compared = compare(&page)?;
+            let compared = (self.compare)(&page)?;
             return self.open_new(head.page, &encoded, compared);
         }
         let compared = compared_of(&log).cloned().unwrap_or_default();
@@ -555,6 +570,7 @@ impl Run {
             failures: page.failures,
             kept: page.kept,
             kept_bytes: page.kept_bytes,
+            asks: page.asks,
         });
         let heads = HeadCommit {
             pages: pages.collect(),
@@ -705,7 +721,9 @@ impl Run {
         };
         let pulling = self.puller.waiting();
         let deleting = self.deletion.is_some() && self.shared.machine().phase() == Phase::Deleting;
+        let asking = self.asking.is_some();
         let reason = match () {
+            () if asking && pulling.is_empty() => ASKING_AGAIN.to_owned(),
             () if deleting => "deleting what is not at the source".to_owned(),
             () if figures.waiting.is_empty() => pulling,
             () => figures.waiting,
@@ -746,10 +764,10 @@ fn spec_of(input: &RunInput, head: &LedgerHead) -> TaskSpec {
     }
 }
 
-/// How pages are compared with the target, if they are.
-fn compare_of(peer: &Arc<dyn TargetPeer>, spec: &TaskSpec) -> Option<Compare> {
+/// How pages are compared with the target, where they are.
+fn compare_of(peer: &Arc<dyn TargetPeer>, spec: &TaskSpec) -> Compare {
     let (peer, spec) = (Arc::clone(peer), spec.clone());
-    spec.update.compares().then(|| Arc::new(move |page: &Page| peer.compare(&spec, page)) as _)
+    Arc::new(move |page: &Page| peer.compare(&spec, page))
 }
 
 /// Entries, files and bytes that a scan has found.
@@ -761,7 +779,6 @@ fn open_earlier(
     shared: &Shared,
     heads: Vec<PageHead>,
     doubt_all: bool,
-    compares: bool,
 ) -> Result<(BTreeMap<u32, PageHead>, Found), Problem> {
     let complete = |page: &PageHead| page.complete && !doubt_all;
     let (done, open): (Vec<_>, Vec<_>) = heads.into_iter().partition(complete);
@@ -772,7 +789,7 @@ fn open_earlier(
     for page in open {
         // What an earlier run wrote is looked at before anything else is synced: a sync that fails
         // must find all that it may have lost (A4).
-        let opened = if doubt_all { None } else { open_kept(shared, &page, compares)? };
+        let opened = if doubt_all { None } else { open_kept(shared, &page)? };
         match opened {
             Some(opened) => count_found(&mut found, &opened),
             None => drop(known.insert(page.page, page)),
@@ -782,14 +799,14 @@ fn open_earlier(
 }
 
 /// Opens a page of an earlier run from the journal store; `None` if it is not there whole.
-fn open_kept(shared: &Shared, head: &PageHead, compares: bool) -> Result<Option<Page>, Problem> {
+fn open_kept(shared: &Shared, head: &PageHead) -> Result<Option<Page>, Problem> {
     let kept = shared.journal().read_page(head.page)?;
     let whole = kept.filter(|encoded| page_digest(encoded) == head.digest);
     let Some(page) = whole.and_then(|encoded| Page::decode(&encoded).ok()) else {
         return Ok(None);
     };
     let (log, log_bytes) = shared.journal().read_log(head.page, head.log_bytes)?;
-    if compares && compared_of(&log).is_none() {
+    if shared.is_compared(&page) && compared_of(&log).is_none() {
         return Ok(None);
     }
     shared.machine().handle_page(&page, head.digest, log, log_bytes, false);
@@ -798,6 +815,9 @@ fn open_kept(shared: &Shared, head: &PageHead, compares: bool) -> Result<Option<
 
 /// Adds a page to the entries, files and bytes that the scan has found so far.
 fn count_found(found: &mut Found, page: &Page) {
+    if page.round > 0 {
+        return;
+    }
     found.0 += page.entries().len() as u64;
     found.1 += page.file_count();
     found.2 += page.file_bytes();
@@ -835,6 +855,7 @@ fn machine_of(
             failures: page.failures,
             kept: page.kept,
             kept_bytes: page.kept_bytes,
+            asks: page.asks,
         };
         (page.page, standing)
     });

@@ -198,7 +198,7 @@ fn write_item(
 /// The failures that a log ends with. What a later record says of a piece takes the place of what
 /// an earlier one said: an entry of a pack that was fetched again has failed only if it did then.
 /// Large files lie between the entries of packs, and are not theirs; nor is what was refused.
-fn failures_of(log: &[JournalRecord], pieces: &[Piece]) -> Vec<EntryFailure> {
+pub(super) fn failures_of(log: &[JournalRecord], pieces: &[Piece]) -> Vec<EntryFailure> {
     let mut failed = std::collections::BTreeMap::new();
     let mut apart: std::collections::BTreeSet<u32> = pieces
         .iter()
@@ -231,10 +231,22 @@ fn failures_of(log: &[JournalRecord], pieces: &[Piece]) -> Vec<EntryFailure> {
             JournalRecord::Failed(failure) => {
                 failed.insert(failure.entry, *failure);
             }
+            JournalRecord::Amended(amendment) => {
+                failed.retain(|entry, _| !amendment.entries.contains(entry));
+            }
             _ => {}
         }
     }
     failed.into_values().collect()
+}
+
+/// Entries of which a later page has a newer version.
+pub(super) fn amended_entries(log: &[JournalRecord]) -> impl Iterator<Item = u32> + '_ {
+    let entries = log.iter().filter_map(|record| match record {
+        JournalRecord::Amended(amendment) => Some(&amendment.entries),
+        _ => None,
+    });
+    entries.flatten().copied()
 }
 
 /// The digests that a page's log ends with: of whole files, in the order of the entries, without
@@ -253,6 +265,9 @@ pub(super) fn digests_of(page: &TaskPage, log: &[JournalRecord]) -> Vec<EntryDig
     }
     for failure in failures_of(log, &pieces) {
         digests.remove(&failure.entry);
+    }
+    for entry in amended_entries(log) {
+        digests.remove(&entry);
     }
     digests.into_values().collect()
 }

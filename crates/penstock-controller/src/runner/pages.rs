@@ -13,7 +13,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use penstock_api::problem::{Exit, Problem};
-use penstock_api::scan::{PageReply, PageSource, ScanSummary};
+use penstock_api::scan::{PageReply, PageSource, Question, ScanSummary};
 use penstock_proto::compared::Comparison;
 use penstock_proto::digest::Digest;
 use penstock_proto::manifest::{Page, page_digest};
@@ -38,8 +38,8 @@ pub(crate) type Clear = Box<dyn Fn(&ScanSummary, &AtomicBool) -> Result<(), Prob
 
 /// What is done with pages besides pulling them.
 pub(crate) struct Treatment {
-    /// Compares each with the target.
-    pub(crate) compare: Option<Compare>,
+    /// Compares those with the target of which [`Shared::is_compared`] says so.
+    pub(crate) compare: Compare,
     /// Makes room for what cannot be made otherwise: only where deleting is allowed.
     pub(crate) clear: Option<Clear>,
 }
@@ -65,6 +65,8 @@ struct State {
     pulled: BTreeMap<u32, (Vec<u8>, Comparison)>,
     end: Option<ScanSummary>,
     problem: Option<Problem>,
+    question: Option<Question>,
+    answer: Option<Result<u32, Problem>>,
     waiting: String,
     stopped: bool,
     /// The first page that something was in the way of, and the next that is gathered.
@@ -82,7 +84,14 @@ struct Inner {
 }
 
 /// What is asked of the source.
-struct Wanted {
+enum Wanted {
+    Page(WantedPage),
+    /// What has become of entries that have changed.
+    Answer(Question),
+}
+
+/// A page that is asked for.
+struct WantedPage {
     number: u32,
     /// It was pulled before, and is lost.
     again: Option<Digest>,
@@ -155,6 +164,18 @@ impl Puller {
         })
     }
 
+    /// Asks the source about entries that have changed: see [`Puller::answer`].
+    pub(crate) fn ask(&self, question: Question) {
+        self.inner.lock().question = Some(question);
+        self.inner.wake.notify_all();
+    }
+
+    /// How many pages the source has after what it was asked last; `None` while it has not
+    /// answered. Never blocks.
+    pub(crate) fn answer(&self) -> Option<Result<u32, Problem>> {
+        self.inner.lock().answer.take()
+    }
+
     /// How the scan ended, if it has; it may be known long before the last page is wanted.
     pub(crate) fn end(&self) -> Option<ScanSummary> {
         self.inner.lock().end.clone()
@@ -184,16 +205,21 @@ impl Inner {
     fn pull(&self, mut source: Box<dyn PageSource>, shared: &Shared, treatment: &Treatment) {
         let mut delay = RETRY.0;
         loop {
-            let Some(wanted) = self.next_wanted() else { return };
+            let wanted = match self.next_wanted() {
+                None => return,
+                Some(Wanted::Page(wanted)) => wanted,
+                Some(Wanted::Answer(question)) => {
+                    self.take_answer(source.ask(&question), &mut delay);
+                    shared.notify();
+                    continue;
+                }
+            };
             let again = wanted.again;
             let pulled = source.page(wanted.number, WAIT_MS);
             match pulled.and_then(|reply| self.treat(&wanted, reply, shared, treatment)) {
                 Ok(()) => delay = RETRY.0,
                 Err(problem) if problem.exit == Exit::Temporary => {
-                    let seconds = delay.as_secs_f64();
-                    self.lock().waiting = format!("{problem}; next try in {seconds:.1} s");
-                    self.sleep(delay);
-                    delay = (delay * 2).min(RETRY.1);
+                    self.wait_after(&problem, &mut delay);
                 }
                 Err(problem) => {
                     let mut state = self.lock();
@@ -210,7 +236,7 @@ impl Inner {
 
     fn treat(
         &self,
-        wanted: &Wanted,
+        wanted: &WantedPage,
         reply: PageReply,
         shared: &Shared,
         treatment: &Treatment,
@@ -220,8 +246,10 @@ impl Inner {
         if let Some(clear) = clear.as_ref().filter(|_| wanted.gathered) {
             return self.gather(number, reply, shared, clear);
         }
-        let compared = match (&reply, compare) {
-            (PageReply::Page(encoded), Some(compare)) if wanted.again.is_none() => {
+        let compared = match &reply {
+            PageReply::Page(encoded)
+                if wanted.again.is_none() && shared.is_compared_encoded(encoded) =>
+            {
                 let compared = compare_encoded(compare, encoded)?;
                 if compared.in_the_way > 0 && clear.is_some() && !self.lock().cleared {
                     tracing::info!(number, items = compared.in_the_way, "something is in the way");
@@ -270,6 +298,29 @@ impl Inner {
         Ok(())
     }
 
+    fn wait_after(&self, problem: &Problem, delay: &mut Duration) {
+        let seconds = delay.as_secs_f64();
+        self.lock().waiting = format!("{problem}; next try in {seconds:.1} s");
+        self.sleep(*delay);
+        *delay = (*delay * 2).min(RETRY.1);
+    }
+
+    /// The source has answered, or is to be asked once more.
+    fn take_answer(&self, answer: Result<u32, Problem>, delay: &mut Duration) {
+        match answer {
+            Err(problem) if problem.exit == Exit::Temporary => self.wait_after(&problem, delay),
+            answer => {
+                *delay = RETRY.0;
+                let mut state = self.lock();
+                state.waiting.clear();
+                state.question = None;
+                // There may be pages behind what was the end.
+                state.end = None;
+                state.answer = Some(answer);
+            }
+        }
+    }
+
     /// Waits until a page is wanted; `None` when the puller is to end.
     fn next_wanted(&self) -> Option<Wanted> {
         let mut state = self.lock();
@@ -278,16 +329,21 @@ impl Inner {
                 return None;
             }
             if let Some((number, digest)) = state.again {
-                return Some(Wanted { number, again: Some(digest), gathered: false });
+                let again = Some(digest);
+                return Some(Wanted::Page(WantedPage { number, again, gathered: false }));
+            }
+            if let Some(question) = &state.question {
+                return Some(Wanted::Answer(question.clone()));
             }
             if let Some((_, number)) = state.gathering {
-                return Some(Wanted { number, again: None, gathered: true });
+                return Some(Wanted::Page(WantedPage { number, again: None, gathered: true }));
             }
             let room = state.pulled.len() < AHEAD && state.end.is_none();
             if let Some(next) = state.next
                 && room
             {
-                return Some(Wanted { number: next, again: None, gathered: false });
+                let page = WantedPage { number: next, again: None, gathered: false };
+                return Some(Wanted::Page(page));
             }
             state = self.wake.wait(state).unwrap_or_else(PoisonError::into_inner);
         }

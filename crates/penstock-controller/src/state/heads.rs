@@ -75,7 +75,7 @@ fn write(
         .map_err(&failed)?;
     let mut statement = transaction
         .prepare_cached(
-            "INSERT OR REPLACE INTO page VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
+            "INSERT OR REPLACE INTO page VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)",
         )
         .map_err(&failed)?;
     for head in &commit.pages {
@@ -91,6 +91,7 @@ fn write(
                 to_sql(head.failures),
                 to_sql(head.kept),
                 to_sql(head.kept_bytes),
+                head.asks,
             ])
             .map_err(&failed)?;
     }
@@ -112,7 +113,8 @@ fn load(reader: &Connection, transfer: TransferId) -> Result<LedgerHead, StateEr
     let Some((scan, epoch, store)) = row else { return Ok(LedgerHead::default()) };
     let mut query = snapshot
         .prepare_cached(
-            "SELECT page, digest, log_bytes, complete, files, bytes, failures, kept, kept_bytes
+            "SELECT page, digest, log_bytes, complete, files, bytes, failures, kept, kept_bytes,
+                 asks
              FROM page WHERE transfer = ?1 ORDER BY page",
         )
         .map_err(&failed)?;
@@ -135,6 +137,7 @@ fn page_of(row: &Row<'_>) -> rusqlite::Result<PageHead> {
         failures: from_sql(row.get(6)?),
         kept: from_sql(row.get(7)?),
         kept_bytes: from_sql(row.get(8)?),
+        asks: row.get(9)?,
     })
 }
 
@@ -158,6 +161,7 @@ mod tests {
             failures: 1,
             kept: 2,
             kept_bytes: 7,
+            asks: page == 2,
         }
     }
 

@@ -27,7 +27,8 @@ CREATE TABLE page (
     transfer BLOB NOT NULL, page INTEGER NOT NULL, digest BLOB NOT NULL,
     log_bytes INTEGER NOT NULL, complete INTEGER NOT NULL, files INTEGER NOT NULL,
     bytes INTEGER NOT NULL, failures INTEGER NOT NULL,
-    kept INTEGER NOT NULL, kept_bytes INTEGER NOT NULL, PRIMARY KEY (transfer, page)
+    kept INTEGER NOT NULL, kept_bytes INTEGER NOT NULL,
+    asks INTEGER NOT NULL, PRIMARY KEY (transfer, page)
 ) WITHOUT ROWID;
 CREATE TABLE pairing (
     site TEXT PRIMARY KEY, ca BLOB NOT NULL, capability_key BLOB NOT NULL,

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Entry, EntryKind, Identity, OwnerName, Page, Span};
+use super::{Amends, Entry, EntryKind, Identity, OwnerName, Page, Span};
 use super::{PAGE_BYTES_MAX, PAGE_ENTRIES_MAX, PAGE_PIECES_SOFT_MAX};
 use crate::attributes::{DeviceNumber, Owner};
 use crate::id::TransferId;
@@ -86,16 +86,34 @@ impl PageBuilder {
             page: Page {
                 transfer,
                 number,
+                round: 0,
                 slicing,
                 directories: Vec::new(),
                 users: BTreeMap::new(),
                 groups: BTreeMap::new(),
                 entries: Vec::new(),
+                amends: Vec::new(),
                 text: Vec::new(),
             },
             pieces: 0,
             encoded_bytes: 64,
         }
+    }
+
+    /// An empty page of a round beyond the first: give it entries by [`PageBuilder::push_amending`].
+    pub fn amending(transfer: TransferId, number: u32, round: u8, slicing: Slicing) -> Self {
+        let mut builder = Self::new(transfer, number, slicing);
+        builder.page.round = round;
+        builder
+    }
+
+    /// Adds a newer version of an entry of an earlier page.
+    ///
+    /// # Panics
+    /// As [`PageBuilder::push`].
+    pub fn push_amending(&mut self, directory: &[u8], entry: &EntryDraft<'_>, amends: Amends) {
+        self.push(directory, entry);
+        self.page.amends.push(amends);
     }
 
     /// Whether nothing was added.

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashSet};
 
 use super::{
-    Entry, EntryKind, HOLLOW, Identity, LINK_BYTES_MAX, LINKED, OwnerName, PAGE_BYTES_MAX,
+    Amends, Entry, EntryKind, HOLLOW, Identity, LINK_BYTES_MAX, LINKED, OwnerName, PAGE_BYTES_MAX,
     PAGE_ENTRIES_MAX, PAGE_MAGIC, PAGE_PIECES_MAX, Page, PageBuilder, SPARSE, SPECIAL,
 };
 use crate::attributes::{
@@ -31,8 +31,9 @@ impl Page {
         }
         let transfer = TransferId::decode(&mut input)?;
         let number = input.u32("page number")?;
+        let round = input.u8("round")?;
         let slicing = Slicing::decode(&mut input)?;
-        let mut builder = PageBuilder::new(transfer, number, slicing);
+        let mut builder = PageBuilder::amending(transfer, number, round, slicing);
         let directory_count = input.u32("directory count")?;
         for _ in 0..directory_count {
             let path = input.bytes(name::PATH_BYTES_MAX, "directory")?;
@@ -51,6 +52,11 @@ impl Page {
         }
         for _ in 0..entry_count {
             decode_entry(&mut input, &mut builder, directory_count)?;
+        }
+        if round > 0 {
+            for entry in &builder.page.entries {
+                builder.page.amends.push(decode_amends(&mut input, number, entry.kind)?);
+            }
         }
         input.finish()?;
         let (page, pieces) = (builder.page, builder.pieces);
@@ -164,6 +170,24 @@ fn decode_entry(
         xattrs,
     });
     Ok(())
+}
+
+/// What an entry is a newer version of: of a file in an earlier page, and it is one itself.
+fn decode_amends(
+    input: &mut Reader<'_>,
+    number: u32,
+    kind: EntryKind,
+) -> Result<Amends, DecodeError> {
+    let (page, entry) = (input.u32("amended page")?, input.u32("amended entry")?);
+    let same_bytes = match input.u8("amends flags")? {
+        0 => false,
+        1 => true,
+        _ => return Err(DecodeError::Invalid("amends flags")),
+    };
+    if page >= number || entry as usize >= PAGE_ENTRIES_MAX || kind != EntryKind::File {
+        return Err(DecodeError::Invalid("amends"));
+    }
+    Ok(Amends { page, entry, same_bytes })
 }
 
 fn decode_owner(input: &mut Reader<'_>) -> Result<Owner, DecodeError> {

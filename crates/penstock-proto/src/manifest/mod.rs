@@ -10,6 +10,9 @@
 //! directory's own entry always stands before the entries inside it, in the same or an earlier
 //! page: walked backwards, children come before their parents.
 //!
+//! A page of a later *round* amends earlier ones: each of its entries is a newer version of an entry
+//! of an earlier page that had changed when it was to be read, or was seen to change after that.
+//!
 //! The entry with an empty directory and an empty name is the root of the data set itself; when it
 //! is a file or a link, it is the only entry.
 
@@ -41,7 +44,9 @@ pub const PAGE_PIECES_MAX: u64 = PAGE_PIECES_SOFT_MAX + EXTENTS_PER_FILE_MAX;
 /// Longest target of a symbolic link (PATH_MAX, limits.h).
 pub const LINK_BYTES_MAX: usize = 4096;
 
-const PAGE_MAGIC: &[u8; 8] = b"PSTPAGE2";
+const PAGE_MAGIC: &[u8; 8] = b"PSTPAGE3";
+/// Where the round is in an encoded page: behind magic, transfer and number.
+const ROUND_AT: usize = 8 + 16 + 4;
 /// Flag of an entry: see [`Entry::sparse`].
 const SPARSE: u8 = 1;
 /// Flag of an entry: see [`Entry::linked`].
@@ -150,6 +155,17 @@ struct Span {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct OwnerName(Span);
 
+/// Which entry of an earlier page an entry is a newer version of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Amends {
+    /// Number of the earlier page.
+    pub page: u32,
+    /// Index of its entry.
+    pub entry: u32,
+    /// Whether its bytes are those that were served: only what else there is to it has changed (C2).
+    pub same_bytes: bool,
+}
+
 /// One immutable, bounded page of a manifest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Page {
@@ -157,6 +173,8 @@ pub struct Page {
     pub transfer: TransferId,
     /// Its number, from 0, in the order in which pages were sealed.
     pub number: u32,
+    /// 0 for what the scan has found; else one more than the round of the entries that it amends.
+    pub round: u8,
     /// How it is cut.
     pub slicing: Slicing,
     directories: Vec<Span>,
@@ -164,6 +182,8 @@ pub struct Page {
     users: BTreeMap<u32, OwnerName>,
     groups: BTreeMap<u32, OwnerName>,
     entries: Vec<Entry>,
+    /// One for each entry, or none in round 0.
+    amends: Vec<Amends>,
     text: Vec<u8>,
 }
 
@@ -179,6 +199,11 @@ impl Page {
     /// `Invalid` if there is none: an index from outside must be checked by this.
     pub fn entry(&self, index: u32) -> Result<&Entry, DecodeError> {
         self.entries.get(index as usize).ok_or(DecodeError::Invalid("entry"))
+    }
+
+    /// What each of the entries is a newer version of; empty in round 0.
+    pub fn amends(&self) -> &[Amends] {
+        &self.amends
     }
 
     /// The relative path of the directory that holds `entry`; empty for the root's own entries.
@@ -243,6 +268,7 @@ impl Page {
         out.raw(PAGE_MAGIC);
         self.transfer.encode(&mut out);
         out.u32(self.number);
+        out.u8(self.round);
         self.slicing.encode(&mut out);
         out.u32(self.directories.len() as u32);
         for span in &self.directories {
@@ -258,6 +284,11 @@ impl Page {
         out.u32(self.entries.len() as u32);
         for entry in &self.entries {
             self.encode_entry(entry, &mut out);
+        }
+        for amends in &self.amends {
+            out.u32(amends.page);
+            out.u32(amends.entry);
+            out.u8(u8::from(amends.same_bytes));
         }
         out.into_bytes()
     }
@@ -286,6 +317,12 @@ impl Page {
         }
         out.bytes(self.slice(entry.xattrs));
     }
+}
+
+/// Whether an encoded page amends earlier ones, as far as its head tells: whether it is sound is
+/// for [`Page::decode`] to say.
+pub fn is_amending(encoded: &[u8]) -> bool {
+    encoded.get(ROUND_AT).is_some_and(|round| *round > 0)
 }
 
 /// The name of a page: the BLAKE3 of its encoded bytes.

@@ -55,6 +55,28 @@ fn a_page_survives_encoding() {
     assert_eq!(read.link(&read.entries()[5]), b"caf\xff\n/-rf");
 }
 
+/// C1: a page that amends earlier ones says which of their entries it has newer versions of, and one
+/// that amends itself, a later page, or anything but files is refused.
+#[test]
+fn c1_a_page_says_what_it_amends() {
+    let (transfer, slicing) = (TransferId([3; 16]), Slicing::default());
+    let amends = Amends { page: 2, entry: 17, same_bytes: true };
+    let page = |kind, amends| {
+        let mut builder = PageBuilder::amending(transfer, 9, 1, slicing);
+        builder.push_amending(b"d", &draft(b"f", kind, 0), amends);
+        builder.seal().encode()
+    };
+    let encoded = page(EntryKind::File, amends);
+    let read = Page::decode(&encoded).unwrap();
+    assert_eq!((read.round, read.amends()), (1, &[amends][..]));
+    assert_eq!(read.encode(), encoded);
+    assert!(is_amending(&encoded) && !is_amending(&sample().encode()));
+    let wrong = Err(DecodeError::Invalid("amends"));
+    assert_eq!(Page::decode(&page(EntryKind::Directory, amends)), wrong);
+    assert_eq!(Page::decode(&page(EntryKind::File, Amends { page: 9, ..amends })), wrong);
+    assert_eq!(Page::decode(&page(EntryKind::File, Amends { entry: 4096, ..amends })), wrong);
+}
+
 /// C5: a manifest with a name twice could write through a link that it planted before.
 #[test]
 fn c5_a_name_twice_is_refused() {

@@ -22,7 +22,7 @@ use penstock_api::paths::PathView;
 use penstock_api::problem::{Exit, Problem};
 use penstock_api::proof::Document;
 use penstock_api::receipt::{ReceiptBody, ReceiptSignature, ReceiptSigner, Role};
-use penstock_api::scan::{PageReply, ScanRequest, SourcePeer};
+use penstock_api::scan::{PageReply, Question, ScanRequest, SourcePeer};
 use penstock_api::site::{
     OpenScan, OpenedScan, PAGE_WAIT_MS_MAX, PairHalf, SITE_API_VERSION, SiteAddresses, SiteHealth,
     VERSION_HEADER, check_version,
@@ -99,6 +99,7 @@ pub(crate) fn router(parts: SiteParts) -> Router {
         .route("/scans/{id}", delete(release))
         .route("/scans/{id}/receipt", post(countersign).layer(long()))
         .route("/scans/{id}/pages/{number}", get(page))
+        .route("/scans/{id}/asked", post(ask))
         .method_not_allowed_fallback(not_found);
     Router::new()
         .nest("/site/v1", api)
@@ -378,6 +379,22 @@ async fn page(
         PageReply::NotYet => StatusCode::NO_CONTENT.into_response(),
         PageReply::End(summary) => Json(summary).into_response(),
     })
+}
+
+/// Looks again at entries that have changed: the number of pages that there are now.
+async fn ask(
+    State(parts): State<SiteParts>,
+    Calling(site): Calling,
+    Path(id): Path<String>,
+    Body(question): Body<Question>,
+) -> Reply<u32> {
+    blocking(move || {
+        let id = id_of(&id)?;
+        check_opener(&parts, &site, id)?;
+        parts.source.ask(id, &question)
+    })
+    .await
+    .map(Json)
 }
 
 async fn release(

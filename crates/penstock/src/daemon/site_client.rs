@@ -13,7 +13,7 @@ use penstock_api::problem::{Exit, Problem};
 use penstock_api::proof::Document;
 use penstock_api::receipt::{ReceiptBody, ReceiptSignature};
 use penstock_api::rest::Action;
-use penstock_api::scan::{PageReply, ScanRequest};
+use penstock_api::scan::{PageReply, Question, ScanRequest};
 use penstock_api::site::{
     OpenScan, OpenedScan, PAGE_WAIT_MS_MAX, SITE_API_VERSION, SiteAddresses, VERSION_HEADER,
     check_version,
@@ -423,6 +423,16 @@ impl SiteClient for Sites {
             Answer { json: true, body, .. } => PageReply::End(http::decode(&body)?),
             Answer { body, .. } => PageReply::Page(body),
         })
+    }
+
+    fn ask(&self, site: &Name, id: TransferId, question: &Question) -> Result<u32, Problem> {
+        let body = Some(http::encode(question)?);
+        let call = Call {
+            body,
+            deadline: SCAN_DEADLINE,
+            ..Call::new(site, Method::POST, format!("/scans/{id}/asked"))
+        };
+        self.get(&call)
     }
 
     fn release(&self, site: &Name, id: TransferId) -> Result<(), Problem> {

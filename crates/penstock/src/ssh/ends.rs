@@ -11,7 +11,7 @@ use std::sync::mpsc::{self, Sender};
 use std::time::Duration;
 
 use penstock_api::problem::{Exit, Problem};
-use penstock_api::scan::{PageReply, PageSource, RootKind, ScanRequest, SourcePeer as _};
+use penstock_api::scan::{PageReply, PageSource, Question, RootKind, ScanRequest, SourcePeer as _};
 use penstock_api::task::SourceAccess;
 use penstock_api::transfer::{PathText, TransferOptions};
 use penstock_controller::runner::{RunControl, RunInput};
@@ -95,17 +95,13 @@ impl SourceEnd {
         };
         let service = Arc::clone(&self.service);
         let lanes = Server::start(service, keys.server_config()?, way).map_err(threads)?;
-        let (pages, wanted) = mpsc::channel::<(u32, u32)>();
+        let (pages, wanted) = mpsc::channel::<PageWish>();
         let (service, link, transfer) =
             (Arc::clone(&self.service), Arc::clone(link), self.transfer);
         let serve = move || {
-            for (number, wait_ms) in wanted {
-                let answered = match service.page(transfer, number, wait_ms) {
-                    Ok(PageReply::Page(page)) => link.answer(&Message::PageIs, &page),
-                    Ok(PageReply::NotYet) => link.answer(&Message::NotYet, &[]),
-                    Ok(PageReply::End(end)) => link.answer(&Message::PageEnd(end), &[]),
-                    Err(problem) => link.answer(&Message::Failed(problem), &[]),
-                };
+            for wish in wanted {
+                let (answer, body) = answer_of(&service, transfer, wish);
+                let answered = link.answer(&answer, &body);
                 if answered.is_err() {
                     return;
                 }
@@ -116,11 +112,34 @@ impl SourceEnd {
     }
 }
 
+/// What a target wants of the scan.
+enum PageWish {
+    /// A page, and how long it may be waited for in ms.
+    Page(u32, u32),
+    Ask(Question),
+}
+
+fn answer_of(
+    service: &SourceService,
+    transfer: TransferId,
+    wish: PageWish,
+) -> (Message, Vec<u8>) {
+    let answer = match wish {
+        PageWish::Ask(question) => service.ask(transfer, &question).map(Message::Asked),
+        PageWish::Page(number, wait_ms) => match service.page(transfer, number, wait_ms) {
+            Ok(PageReply::Page(page)) => return (Message::PageIs, page),
+            Ok(PageReply::NotYet) => Ok(Message::NotYet),
+            Ok(PageReply::End(end)) => Ok(Message::PageEnd(end)),
+            Err(problem) => Err(problem),
+        },
+    };
+    (answer.unwrap_or_else(Message::Failed), Vec::new())
+}
+
 /// Takes the target's wishes.
 pub(super) struct SourceServer {
     lanes: Arc<Server>,
-    /// Number of a page, and how long it may be waited for in ms.
-    pages: Sender<(u32, u32)>,
+    pages: Sender<PageWish>,
 }
 
 impl SourceServer {
@@ -129,7 +148,10 @@ impl SourceServer {
         match message {
             Message::Lane => self.lanes.handle_wanted(),
             // The thread ends with the channel only, and then nobody waits for the answer.
-            Message::Page { number, wait_ms } => drop(self.pages.send((number, wait_ms))),
+            Message::Page { number, wait_ms } => {
+                drop(self.pages.send(PageWish::Page(number, wait_ms)));
+            }
+            Message::Ask(question) => drop(self.pages.send(PageWish::Ask(question))),
             other => return Some(other),
         }
         None
@@ -149,6 +171,13 @@ impl PageSource for LinkPages {
             Message::PageIs => Ok(PageReply::Page(body)),
             Message::NotYet => Ok(PageReply::NotYet),
             Message::PageEnd(end) => Ok(PageReply::End(end)),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    fn ask(&mut self, question: &Question) -> Result<u32, Problem> {
+        match self.link.ask(&Message::Ask(question.clone()), PAGE_MAX)?.0 {
+            Message::Asked(pages) => Ok(pages),
             other => Err(unexpected(&other)),
         }
     }

@@ -11,7 +11,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
 use penstock_api::problem::Problem;
-use penstock_api::scan::{RootKind, ScanSummary};
+use penstock_api::scan::{Question, RootKind, ScanSummary};
 use penstock_api::site::OpenScan;
 use penstock_api::transfer::{FailedItem, PathText, Progress, TransferOptions};
 use penstock_controller::runner::RunFiles;
@@ -205,6 +205,10 @@ pub(super) enum Message {
     PageIs,
     NotYet,
     PageEnd(ScanSummary),
+    /// Target: what entries that have changed are now. Answered by `Asked`.
+    Ask(Question),
+    /// So many pages there are now.
+    Asked(u32),
     /// Target: dial one more lane.
     Lane,
     /// Far target: how it stands.

@@ -1,0 +1,164 @@
+//! Entries that changed under our feet: what the source is asked about them, and what its answers take
+//! the place of (C1, C2).
+//!
+//! When all pages are closed, the logs of those that say so are read for entries that had changed when
+//! they were to be read, and for those that are to be looked at again. The source puts newer versions of
+//! them into further pages, which are moved like all others. That no page is asked about twice, and
+//! that there are further pages, is committed at once; a crash before costs the same question, which
+//! the source answers with the same pages.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use penstock_api::problem::{Exit, Problem};
+use penstock_api::scan::{ASKED_ENTRIES_MAX, AskedPage, Question, SeenEntry};
+use penstock_api::task::TaskPage;
+use penstock_engine::slice::slice_without;
+use penstock_proto::compared::Comparison;
+use penstock_proto::journal::{Amendment, JournalRecord};
+use penstock_proto::manifest::{EntryKind, Page};
+
+use super::Run;
+use super::outcome::{amended_entries, failures_of};
+
+/// Rounds of newer versions of a file that are tried; then it is listed as changed.
+const ROUNDS_MAX: u8 = 3;
+/// Pages that are read for one question.
+const PAGES_MAX: usize = 256;
+
+impl Run {
+    /// Asks the source about the next pages with changed entries, or takes over its answer.
+    pub(super) fn ask_again(&mut self) -> Result<(), Problem> {
+        if let Some(asked) = self.asking.take() {
+            match self.puller.answer() {
+                None => self.asking = Some(asked),
+                Some(pages) => self.take_answer(asked, pages?),
+            }
+            return Ok(());
+        }
+        let mut question = Question { pages: self.pages_known(), asked: Vec::new() };
+        let (mut numbers, mut count) = (Vec::new(), 0);
+        let asking = self.shared.machine().asking(PAGES_MAX);
+        for (number, log_bytes) in asking {
+            let page = self.shared.read_page(number)?;
+            let log = self.shared.journal().read_log(number, log_bytes)?.0;
+            let asked = asked_of(&page, &log);
+            let entries = asked.changed.len() + asked.seen.len();
+            if count + entries > ASKED_ENTRIES_MAX {
+                break;
+            }
+            numbers.push(number);
+            // After the last round what has changed again is a failure.
+            if entries > 0 && page.page.round < ROUNDS_MAX {
+                count += entries;
+                question.asked.push(asked);
+            }
+        }
+        if question.asked.is_empty() {
+            let pages = question.pages;
+            self.shared.machine().handle_asked(numbers, pages);
+        } else {
+            self.puller.ask(question);
+            self.asking = Some(numbers);
+        }
+        Ok(())
+    }
+
+    fn pages_known(&self) -> u32 {
+        self.scan.as_ref().map_or(0, |scan| scan.pages)
+    }
+
+    fn take_answer(&mut self, asked: Vec<u32>, pages: u32) {
+        let pages = pages.max(self.pages_known());
+        if let Some(scan) = &mut self.scan
+            && scan.pages < pages
+        {
+            scan.amending += pages - scan.pages;
+            scan.pages = pages;
+            // Committed with the word that these pages were asked about.
+            self.scan_committed = false;
+        }
+        self.shared.machine().handle_asked(asked, pages);
+    }
+
+    /// What the entries of a further page take the place of, by page.
+    ///
+    /// # Errors
+    /// The source amends what is not there, or under another path; the journal cannot be read.
+    pub(super) fn amendments(
+        &self,
+        page: &Page,
+        compared: &Comparison,
+    ) -> Result<BTreeMap<u32, Amendment>, Problem> {
+        let mut by_page: BTreeMap<u32, Vec<(u32, u32)>> = BTreeMap::new();
+        for (index, amends) in (0..).zip(page.amends()) {
+            by_page.entry(amends.page).or_default().push((amends.entry, index));
+        }
+        let mut amendments = BTreeMap::new();
+        for (number, pairs) in by_page {
+            let older = self.shared.read_page(number)?;
+            let log = self.shared.journal().read_log(number, u64::MAX)?.0;
+            let pieces = slice_without(&older.page, &older.left);
+            let failed: BTreeSet<u32> =
+                failures_of(&log, &pieces).iter().map(|failure| failure.entry).collect();
+            let known: BTreeSet<u32> = amended_entries(&log).collect();
+            let mut amendment = Amendment::default();
+            for (entry, index) in pairs {
+                let (was, is) = (older.page.entry(entry), page.entry(index));
+                let (Ok(was), Ok(is)) = (was, is) else { return Err(wrong_page(page.number)) };
+                if was.kind != EntryKind::File || older.page.path(was) != page.path(is) {
+                    return Err(wrong_page(page.number));
+                }
+                // What stays as it is was moved under the older version.
+                if compared.kept.contains(index) || known.contains(&entry) {
+                    continue;
+                }
+                amendment.entries.push(entry);
+                if failed.contains(&entry) {
+                    amendment.failures += 1;
+                } else {
+                    amendment.files += 1;
+                    amendment.bytes += was.size;
+                }
+            }
+            amendment.entries.sort_unstable();
+            if !amendment.entries.is_empty() {
+                amendments.insert(number, amendment);
+            }
+        }
+        Ok(amendments)
+    }
+}
+
+fn wrong_page(number: u32) -> Problem {
+    let title = format!("page {number} of the data set amends what is not in it");
+    Problem::new(Exit::Fatal, "manifest", title)
+}
+
+/// The entries of a page that the source is to look at again.
+fn asked_of(page: &TaskPage, log: &[JournalRecord]) -> AskedPage {
+    let pieces = slice_without(&page.page, &page.left);
+    let failures = failures_of(log, &pieces);
+    let failed: BTreeSet<u32> = failures.iter().map(|failure| failure.entry).collect();
+    let amended: BTreeSet<u32> = amended_entries(log).collect();
+    let is_file = |entry: u32| {
+        page.page.entry(entry).is_ok_and(|entry| entry.kind == EntryKind::File)
+    };
+    let mended = failures.iter().filter(|failure| failure.may_be_mended());
+    let changed = mended.map(|failure| failure.entry).filter(|entry| is_file(*entry)).collect();
+    let mut seen = BTreeMap::new();
+    for record in log {
+        if let JournalRecord::Written { digests, .. } = record {
+            for digest in digests {
+                if let Some(ctime) = digest.seen {
+                    seen.insert(digest.entry, ctime);
+                }
+            }
+        }
+    }
+    let seen = seen
+        .into_iter()
+        .filter(|(entry, _)| !failed.contains(entry) && !amended.contains(entry))
+        .map(|(entry, ctime)| SeenEntry { entry, ctime })
+        .collect();
+    AskedPage { page: page.page.number, changed, seen }
+}

@@ -1,0 +1,60 @@
+//! Asking the source about entries that have changed under our feet (C1, C2).
+//!
+//! A page is immutable: what has changed at the source comes as an entry of a further page, whose
+//! temporary names are others (B1). When all pages are closed and some of them hold entries that had
+//! changed when they were to be read, or are to be looked at again, the machine waits in
+//! [`Phase::Asking`]. The edge asks the source about a batch of them, and says how many pages there
+//! are then; the further ones are moved like all others. Each page is asked about once, so the
+//! rounds end: the edge asks nothing about pages of the last round.
+
+use penstock_proto::journal::{Amendment, JournalRecord};
+
+use super::{Phase, TransferMachine};
+
+impl TransferMachine {
+    /// The edge asks the source about what has changed before the last phases begin.
+    pub fn wait_for_answers(&mut self) {
+        self.asks = true;
+    }
+
+    pub(super) fn has_to_ask(&self) -> bool {
+        self.asks && self.closed.values().any(|page| page.standing.asks)
+    }
+
+    /// At most `pages_max` pages that the source is to be asked about now, with the lengths of
+    /// their logs, all of which are committed.
+    pub fn asking(&self, pages_max: usize) -> Vec<(u32, u64)> {
+        if self.phase != Phase::Asking {
+            return Vec::new();
+        }
+        let asking = self.closed.iter().filter(|(_, page)| page.standing.asks);
+        asking.map(|(number, page)| (*number, page.standing.log_bytes)).take(pages_max).collect()
+    }
+
+    /// The source has answered about `asked`, and has `pages` pages now. That number is to be
+    /// committed together with what this notes.
+    pub fn handle_asked(&mut self, asked: impl IntoIterator<Item = u32>, pages: u32) {
+        for number in asked {
+            let Some(page) = self.closed.get_mut(&number) else { continue };
+            if std::mem::replace(&mut page.standing.asks, false) {
+                JournalRecord::Asked.append_to(&mut page.log);
+            }
+        }
+        self.phase = Phase::Moving;
+        self.pages_total = Some(pages);
+        self.advance();
+    }
+
+    /// A further page, opened just now, has newer versions of entries of `page`.
+    pub fn handle_amended(&mut self, page: u32, amendment: Amendment) {
+        if let Some(open) = self.open.get_mut(&page) {
+            open.ledger.amend(amendment);
+        } else if let Some(closed) = self.closed.get_mut(&page) {
+            let standing = &mut closed.standing;
+            standing.failures = standing.failures.saturating_sub(amendment.failures.into());
+            standing.files = standing.files.saturating_sub(amendment.files.into());
+            standing.bytes = standing.bytes.saturating_sub(amendment.bytes);
+            JournalRecord::Amended(amendment).append_to(&mut closed.log);
+        }
+    }
+}

@@ -1,0 +1,128 @@
+//! Whether a file is still what its page says when it was read (C1, C2), and what is to be looked at
+//! again before the transfer ends.
+//!
+//! Size, time of last modification and inode tell versions apart. The change time tells more than
+//! data: a chmod, or a backup that makes a hard link, moves it as well. So where it alone differs, the
+//! bytes just served are read once more: the same digests, and a change time that stands still
+//! meanwhile, prove that they are of one version; else the file has changed. All of this costs a file
+//! that nobody touches nothing beyond the one look at its end.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use penstock_engine::fetch::Part;
+use penstock_io::store::{Meta, ReadFile, StoreError};
+use penstock_proto::digest::{Digest, DigestKind};
+use penstock_proto::journal::{EntryFailure, FailurePhase};
+use penstock_proto::manifest::Entry;
+use penstock_proto::units::FileTime;
+
+/// A change time younger than this may be moved again without being told apart: clocks of file
+/// systems are coarse, those of some servers by a second or two.
+const YOUNG_SECONDS: i64 = 2;
+
+/// What a file was found to be after it was read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fit {
+    /// As the page says.
+    Same,
+    /// As the page says, but for a change time that is another, or very young.
+    LookAgain(FileTime),
+    /// Another version.
+    Changed,
+}
+
+/// Strides that were served of a file, to be compared with what is read once more.
+#[derive(Debug, Default)]
+pub(crate) struct Served {
+    strides: Vec<(u64, usize, Digest)>,
+    holes: bool,
+}
+
+impl Served {
+    /// Another file begins.
+    pub(crate) fn clear(&mut self) {
+        self.strides.clear();
+        self.holes = false;
+    }
+
+    pub(crate) fn note(&mut self, offset: u64, length: usize, digest: Digest) {
+        self.strides.push((offset, length, digest));
+    }
+
+    pub(crate) fn note_hole(&mut self) {
+        self.holes = true;
+    }
+
+    /// Compares a file that was read with its entry; reads it once more where only its change time
+    /// tells of something.
+    ///
+    /// # Errors
+    /// It can be looked at or read no more.
+    pub(crate) fn fit(
+        &self,
+        entry: &Entry,
+        file: &ReadFile,
+        kind: DigestKind,
+    ) -> Result<Fit, StoreError> {
+        let meta = file.meta()?;
+        if !is_same(entry, &meta) {
+            return Ok(Fit::Changed);
+        }
+        let ctime = meta.identity().ctime;
+        if ctime == entry.identity.ctime {
+            return Ok(if is_young(ctime) { Fit::LookAgain(ctime) } else { Fit::Same });
+        }
+        // Where holes were served, there is no digest that could tell whether they are holes still.
+        if self.holes {
+            return Ok(Fit::Changed);
+        }
+        // Of its own: who waits for a further one of the pool while he holds one may wait for ever.
+        let longest = self.strides.iter().map(|(_, length, _)| *length).max().unwrap_or(0);
+        let mut buffer = vec![0; longest];
+        for (offset, length, digest) in &self.strides {
+            let bytes = &mut buffer[..*length];
+            let read = file.read_at(*offset, bytes)?;
+            if read < *length || kind.stride(entry.size, *offset, bytes) != *digest {
+                return Ok(Fit::Changed);
+            }
+        }
+        let after = file.meta()?;
+        let stands = is_same(entry, &after) && after.identity().ctime == ctime;
+        Ok(if stands { Fit::LookAgain(ctime) } else { Fit::Changed })
+    }
+}
+
+/// Whether size, time of last modification and inode are those of an entry.
+pub(crate) fn is_same(entry: &Entry, meta: &Meta) -> bool {
+    let inode = entry.identity.inode;
+    entry.size == meta.size && entry.mtime == meta.mtime && (inode == 0 || inode == meta.inode)
+}
+
+/// Seconds since a change time, by the clock of this host.
+pub(crate) fn age_seconds(ctime: FileTime) -> f64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |now| now.as_secs_f64());
+    now - ctime.seconds as f64 - f64::from(ctime.nanoseconds) * 1e-9
+}
+
+fn is_young(ctime: FileTime) -> bool {
+    age_seconds(ctime) < YOUNG_SECONDS as f64
+}
+
+/// The parts of an extent were read under several change times: they may be of several versions.
+#[derive(Debug)]
+pub(crate) struct Mixed;
+
+/// The change time under which all parts of an extent were read, if the file is to be looked at
+/// again; `ctime` is the one of the page.
+pub(crate) fn seen_of(parts: &[Part], ctime: FileTime) -> Result<Option<FileTime>, Mixed> {
+    let seen = parts.iter().find_map(|part| part.seen);
+    let all = |time| parts.iter().all(|part| part.seen.unwrap_or(ctime) == time);
+    match seen {
+        Some(time) if !all(time) => Err(Mixed),
+        seen => Ok(seen),
+    }
+}
+
+pub(crate) fn changed(entry: u32) -> EntryFailure {
+    EntryFailure { entry, phase: FailurePhase::Changed, errno: 0 }
+}

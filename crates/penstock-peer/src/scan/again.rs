@@ -1,0 +1,214 @@
+//! What entries that have changed since they were listed are now: further pages (C1, C2).
+//!
+//! Pages never change, so a newer version of an entry is an entry of a new page behind the last one,
+//! which says what it amends; requests, temporary names and ledgers tell it from the older version
+//! without a word more. What is being written to this very moment is given a little time to come to
+//! rest, once for a question.
+
+use std::collections::HashSet;
+use std::sync::PoisonError;
+use std::time::Duration;
+
+use penstock_api::problem::{Exit, Problem};
+use penstock_api::scan::{ASKED_ENTRIES_MAX, AskedPage, Question, ScanSummary};
+use penstock_io::store::{DirCache, Kind, Meta, Source};
+use penstock_io::sys;
+use penstock_proto::manifest::{Amends, EntryKind, Page, PageBuilder};
+use penstock_proto::units::FileTime;
+
+use super::found::Found;
+use super::{Scan, kept, write_synced};
+use crate::again::{age_seconds, is_same};
+use crate::read::place;
+
+/// A file that was written to more recently than this is perhaps still being written.
+const REST_SECONDS: f64 = 1.0;
+
+/// An entry that is asked about.
+struct Asked<'a> {
+    page: &'a Page,
+    index: u32,
+    /// The change time under which it was read; `None` if it was not.
+    seen: Option<FileTime>,
+}
+
+impl Asked<'_> {
+    fn pair(&self) -> (u32, u32) {
+        (self.page.number, self.index)
+    }
+}
+
+/// A newer version of an entry, to be put into a page.
+struct Newer {
+    directory: Vec<u8>,
+    name: Vec<u8>,
+    found: Found,
+    amends: Amends,
+    linked: bool,
+}
+
+impl Scan {
+    /// See [`penstock_api::scan::SourcePeer::ask`]. One question at a time.
+    pub(crate) fn ask(&self, source: &Source, question: &Question) -> Result<u32, Problem> {
+        let _alone = self.asking.lock().unwrap_or_else(PoisonError::into_inner);
+        let asked = &question.asked;
+        if !self.lock().complete {
+            let title = "the scan is not complete: nothing can be said of what has changed since";
+            return Err(Problem::new(Exit::Temporary, "scan-incomplete", title));
+        }
+        let amended = self.read_amended(question.pages)?;
+        let pages = self.asked_pages(asked)?;
+        let all: Vec<Asked<'_>> = pages
+            .iter()
+            .zip(asked)
+            .flat_map(|(page, asked)| {
+                let changed = asked.changed.iter().map(|index| (*index, None));
+                let seen = asked.seen.iter().map(|seen| (seen.entry, Some(seen.ctime)));
+                changed.chain(seen).map(|(index, seen)| Asked { page, index, seen })
+            })
+            .filter(|asked| !amended.contains(&asked.pair()))
+            .collect();
+        self.let_rest(source, &all);
+        let round = pages.iter().map(|page| page.round).max().unwrap_or(0).saturating_add(1);
+        let mut dirs = DirCache::default();
+        let newer = all.iter().filter_map(|asked| self.newer(source, asked, &mut dirs));
+        self.seal_amending(newer, round)
+    }
+
+    /// The pages that are asked about.
+    fn asked_pages(&self, asked: &[AskedPage]) -> Result<Vec<Page>, Problem> {
+        let refused = |title: &str| Problem::new(Exit::Usage, "asked", title).status(400);
+        let count: usize = asked.iter().map(|asked| asked.changed.len() + asked.seen.len()).sum();
+        if count > ASKED_ENTRIES_MAX || asked.len() > ASKED_ENTRIES_MAX {
+            return Err(refused("too many entries are asked about at a time"));
+        }
+        let sealed = self.lock().sealed;
+        let mut pages = Vec::with_capacity(asked.len());
+        for asked in asked {
+            let page = self.read_sealed(asked.page)?.filter(|page| page.number < sealed);
+            let page = page.ok_or_else(|| refused("a page that is asked about is not known"))?;
+            let seen = asked.seen.iter().map(|seen| seen.entry);
+            for index in asked.changed.iter().copied().chain(seen) {
+                let entry = page.entry(index);
+                if entry.is_err() || entry.is_ok_and(|entry| entry.kind != EntryKind::File) {
+                    return Err(refused("what is asked about is no file of its page"));
+                }
+            }
+            pages.push(page);
+        }
+        Ok(pages)
+    }
+
+    /// What pages amend that the target does not know: the same question came before.
+    fn read_amended(&self, known: u32) -> Result<HashSet<(u32, u32)>, Problem> {
+        let (sealed, listed) = {
+            let state = self.lock();
+            (state.sealed, state.sealed.saturating_sub(state.summary.amending))
+        };
+        let mut amended = HashSet::new();
+        for number in known.max(listed)..sealed {
+            if let Some(page) = self.read_sealed(number)? {
+                amended.extend(page.amends().iter().map(|amends| (amends.page, amends.entry)));
+            }
+        }
+        Ok(amended)
+    }
+
+    /// Gives files that were written to this very moment the time to come to rest, [`REST_SECONDS`]
+    /// at most for all of them.
+    fn let_rest(&self, source: &Source, all: &[Asked<'_>]) {
+        let mut dirs = DirCache::default();
+        let changed = all.iter().filter(|asked| asked.seen.is_none());
+        let ages = changed.filter_map(|asked| self.look(source, asked, &mut dirs)).map(|meta| {
+            // A clock that is ahead tells nothing.
+            age_seconds(meta.identity().ctime).max(0.0)
+        });
+        let youngest = ages.fold(REST_SECONDS, f64::min);
+        if youngest < REST_SECONDS {
+            std::thread::sleep(Duration::from_secs_f64(REST_SECONDS - youngest));
+        }
+    }
+
+    fn look(&self, source: &Source, asked: &Asked<'_>, dirs: &mut DirCache) -> Option<Meta> {
+        let entry = asked.page.entry(asked.index).ok()?;
+        let (parent, leaf) = place(&self.options.root, asked.page, entry);
+        self.lookups.take(1);
+        let dir = dirs.get(sys::boottime_now(), &parent, |path| source.open_dir(path)).ok()?;
+        source.stat(&dir, &leaf).ok()
+    }
+
+    /// What an entry is now, if that is a file still, and not as it was served.
+    fn newer(&self, source: &Source, asked: &Asked<'_>, dirs: &mut DirCache) -> Option<Newer> {
+        let entry = asked.page.entry(asked.index).ok()?;
+        let meta = self.look(source, asked, dirs)?;
+        if meta.kind != Kind::File {
+            return None;
+        }
+        let ctime = meta.identity().ctime;
+        let same_bytes = is_same(entry, &meta) && asked.seen == Some(ctime);
+        if same_bytes && ctime == entry.identity.ctime {
+            return None;
+        }
+        let (parent, leaf) = place(&self.options.root, asked.page, entry);
+        let dir = dirs.get(sys::boottime_now(), &parent, |path| source.open_dir(path)).ok()?;
+        let linked = meta.links > 1 && entry.linked;
+        let found = Found::with(source, &dir, &leaf, Ok(meta), &self.wants);
+        let (page, entry_index) = asked.pair();
+        Some(Newer {
+            directory: asked.page.directory(entry).to_vec(),
+            name: asked.page.name(entry).to_vec(),
+            found,
+            amends: Amends { page, entry: entry_index, same_bytes },
+            linked,
+        })
+    }
+
+    /// Puts newer versions into pages, and notes durably that there are more; gives how many there
+    /// are in all.
+    fn seal_amending(
+        &self,
+        newer: impl Iterator<Item = Newer>,
+        round: u8,
+    ) -> Result<u32, Problem> {
+        let before = self.lock().sealed;
+        let mut pages: Vec<PageBuilder> = Vec::new();
+        for newer in newer {
+            let Ok(meta) = &newer.found.meta else { continue };
+            let Some(mut draft) = newer.found.draft(&newer.name, meta, &self.wants) else {
+                continue;
+            };
+            draft.linked = newer.linked;
+            let full = |page: &PageBuilder| page.is_full_for(&newer.directory, &draft);
+            if pages.last().is_none_or(full) {
+                let number = before + pages.len() as u32;
+                let (transfer, slicing) = (self.options.transfer, self.options.slicing);
+                pages.push(PageBuilder::amending(transfer, number, round, slicing));
+            }
+            if let Some(page) = pages.last_mut() {
+                page.push_amending(&newer.directory, &draft, newer.amends);
+            }
+        }
+        let added = pages.len() as u32;
+        for (number, page) in (before..).zip(pages) {
+            let path = self.page_path(number);
+            write_synced(&path, &page.seal().encode()).map_err(|cause| kept(&path, &cause))?;
+        }
+        let mut state = self.lock();
+        if added > 0 {
+            let mut summary = state.summary.clone();
+            summary.pages = before + added;
+            summary.amending += added;
+            self.write_end(&summary)?;
+            state.sealed = summary.pages;
+            state.summary = summary;
+        }
+        Ok(state.sealed)
+    }
+
+    /// Notes durably that the scan is complete, and what it has found.
+    pub(super) fn write_end(&self, summary: &ScanSummary) -> Result<(), Problem> {
+        let path = self.directory.join("end");
+        let text = serde_json::to_vec(summary).unwrap_or_default();
+        write_synced(&path, &text).map_err(|cause| kept(&path, &cause))
+    }
+}
