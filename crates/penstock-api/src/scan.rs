@@ -104,12 +104,16 @@ pub struct AskedPage {
 }
 
 /// An entry that was read, and is to be looked at again.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SeenEntry {
     /// Its index in the page.
     pub entry: u32,
     /// The change time under which it was read.
     pub ctime: FileTime,
+    /// The standard digest of what arrived, in hex, if there is one: where the change time alone has
+    /// moved since, the source may read the file once more and say that it is the same.
+    #[serde(default)]
+    pub blake3: Option<String>,
 }
 
 /// One thing that could not be listed or looked at.

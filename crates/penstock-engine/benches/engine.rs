@@ -128,7 +128,12 @@ impl Run {
         let files = if whole { pack as u32 } else { 1 };
         let digest = |at| {
             let (form, digest) = (DigestForm::Standard, Digest([5; 32]));
-            EntryDigest { entry: if whole { piece.piece * files + at } else { 0 }, form, digest, seen: None }
+            EntryDigest {
+                entry: if whole { piece.piece * files + at } else { 0 },
+                form,
+                digest,
+                seen: None,
+            }
         };
         (0..files).map(digest).collect()
     }

@@ -68,7 +68,7 @@ impl Served {
         if !is_same(entry, &meta) {
             return Ok(Fit::Changed);
         }
-        let ctime = meta.identity().ctime;
+        let ctime = meta.ctime;
         if ctime == entry.identity.ctime {
             return Ok(if is_young(ctime) { Fit::LookAgain(ctime) } else { Fit::Same });
         }
@@ -87,7 +87,7 @@ impl Served {
             }
         }
         let after = file.meta()?;
-        let stands = is_same(entry, &after) && after.identity().ctime == ctime;
+        let stands = is_same(entry, &after) && after.ctime == ctime;
         Ok(if stands { Fit::LookAgain(ctime) } else { Fit::Changed })
     }
 }

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use penstock_io::checksum::Checksums;
-use penstock_io::store::{ReadFile, StoreError};
+use penstock_io::store::{Meta, ReadFile, StoreError};
 use penstock_proto::digest::{Digest, DigestKind};
 use penstock_proto::slicing::Slicing;
 
@@ -40,6 +40,27 @@ pub(crate) fn feed(
         }
     }
     Ok(at)
+}
+
+/// The BLAKE3 of an open file and what that is; `None` if it changed while it was read. `buffer` holds
+/// a stride.
+pub(crate) fn digest_of_file(
+    file: &ReadFile,
+    buffer: &mut [u8],
+) -> Result<Option<(Digest, Meta)>, StoreError> {
+    let before = file.meta()?;
+    let hash = TreeHash::new(DigestKind::Blake3, &Slicing::default(), before.size);
+    let mut digest = None;
+    for extent in 0..hash.count() {
+        let read = |at, length, buffer: &mut [u8]| file.read_at(at, &mut buffer[..length]);
+        if !hash.hash(extent, buffer, read, |_| {})? {
+            return Ok(None);
+        }
+        digest = hash.end_extent();
+    }
+    let after = file.meta()?;
+    let same = (after.size, after.mtime, after.ctime) == (before.size, before.mtime, before.ctime);
+    Ok(digest.filter(|_| same).map(|digest| (digest, before)))
 }
 
 /// The digest of a file as transfers make it: strides merge to extents, extents to the file. For

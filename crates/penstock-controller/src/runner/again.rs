@@ -14,11 +14,12 @@ use penstock_api::scan::{ASKED_ENTRIES_MAX, AskedPage, Question, SeenEntry};
 use penstock_api::task::TaskPage;
 use penstock_engine::slice::slice_without;
 use penstock_proto::compared::Comparison;
+use penstock_proto::digest::DigestKind;
 use penstock_proto::journal::{Amendment, JournalRecord};
 use penstock_proto::manifest::{EntryKind, Page};
 
 use super::Run;
-use super::outcome::{amended_entries, failures_of};
+use super::outcome::{amended_entries, failures_of, standard_digests};
 
 /// Rounds of newer versions of a file that are tried; then it is listed as changed.
 const ROUNDS_MAX: u8 = 3;
@@ -41,7 +42,7 @@ impl Run {
         for (number, log_bytes) in asking {
             let page = self.shared.read_page(number)?;
             let log = self.shared.journal().read_log(number, log_bytes)?.0;
-            let asked = asked_of(&page, &log);
+            let asked = asked_of(&page, &log, self.spec.digest);
             let entries = asked.changed.len() + asked.seen.len();
             if count + entries > ASKED_ENTRIES_MAX {
                 break;
@@ -135,14 +136,13 @@ fn wrong_page(number: u32) -> Problem {
 }
 
 /// The entries of a page that the source is to look at again.
-fn asked_of(page: &TaskPage, log: &[JournalRecord]) -> AskedPage {
+fn asked_of(page: &TaskPage, log: &[JournalRecord], kind: DigestKind) -> AskedPage {
     let pieces = slice_without(&page.page, &page.left);
     let failures = failures_of(log, &pieces);
     let failed: BTreeSet<u32> = failures.iter().map(|failure| failure.entry).collect();
     let amended: BTreeSet<u32> = amended_entries(log).collect();
-    let is_file = |entry: u32| {
-        page.page.entry(entry).is_ok_and(|entry| entry.kind == EntryKind::File)
-    };
+    let is_file =
+        |entry: u32| page.page.entry(entry).is_ok_and(|entry| entry.kind == EntryKind::File);
     let mended = failures.iter().filter(|failure| failure.may_be_mended());
     let changed = mended.map(|failure| failure.entry).filter(|entry| is_file(*entry)).collect();
     let mut seen = BTreeMap::new();
@@ -155,10 +155,17 @@ fn asked_of(page: &TaskPage, log: &[JournalRecord]) -> AskedPage {
             }
         }
     }
+    let standard = match kind {
+        DigestKind::Blake3 => standard_digests(page, log),
+        DigestKind::Xxh3 => Default::default(),
+    };
     let seen = seen
         .into_iter()
         .filter(|(entry, _)| !failed.contains(entry) && !amended.contains(entry))
-        .map(|(entry, ctime)| SeenEntry { entry, ctime })
+        .map(|(entry, ctime)| {
+            let blake3 = standard.get(&entry).cloned();
+            SeenEntry { entry, ctime, blake3 }
+        })
         .collect();
     AskedPage { page: page.page.number, changed, seen }
 }

@@ -10,26 +10,30 @@ use std::sync::PoisonError;
 use std::time::Duration;
 
 use penstock_api::problem::{Exit, Problem};
-use penstock_api::scan::{ASKED_ENTRIES_MAX, AskedPage, Question, ScanSummary};
-use penstock_io::store::{DirCache, Kind, Meta, Source};
+use penstock_api::scan::{ASKED_ENTRIES_MAX, AskedPage, Question, ScanSummary, SeenEntry};
+use penstock_io::store::{Dir, DirCache, Kind, Meta, Source};
 use penstock_io::sys;
 use penstock_proto::manifest::{Amends, EntryKind, Page, PageBuilder};
-use penstock_proto::units::FileTime;
+use penstock_proto::slicing::STRIDE_BYTES_MAX;
 
 use super::found::Found;
 use super::{Scan, kept, write_synced};
 use crate::again::{age_seconds, is_same};
+use crate::hashing::digest_of_file;
 use crate::read::place;
 
 /// A file that was written to more recently than this is perhaps still being written.
 const REST_SECONDS: f64 = 1.0;
+/// Most bytes that are read once more for one question: the answer must not take too long. What is
+/// beyond is sent again.
+const REREAD_BYTES_MAX: u64 = 2 << 30;
 
 /// An entry that is asked about.
 struct Asked<'a> {
     page: &'a Page,
     index: u32,
-    /// The change time under which it was read; `None` if it was not.
-    seen: Option<FileTime>,
+    /// How it was read; `None` if it was not.
+    seen: Option<&'a SeenEntry>,
 }
 
 impl Asked<'_> {
@@ -63,7 +67,7 @@ impl Scan {
             .zip(asked)
             .flat_map(|(page, asked)| {
                 let changed = asked.changed.iter().map(|index| (*index, None));
-                let seen = asked.seen.iter().map(|seen| (seen.entry, Some(seen.ctime)));
+                let seen = asked.seen.iter().map(|seen| (seen.entry, Some(seen)));
                 changed.chain(seen).map(|(index, seen)| Asked { page, index, seen })
             })
             .filter(|asked| !amended.contains(&asked.pair()))
@@ -71,7 +75,9 @@ impl Scan {
         self.let_rest(source, &all);
         let round = pages.iter().map(|page| page.round).max().unwrap_or(0).saturating_add(1);
         let mut dirs = DirCache::default();
-        let newer = all.iter().filter_map(|asked| self.newer(source, asked, &mut dirs));
+        let mut bytes_left = REREAD_BYTES_MAX;
+        let newer =
+            all.iter().filter_map(|asked| self.newer(source, asked, &mut dirs, &mut bytes_left));
         self.seal_amending(newer, round)
     }
 
@@ -121,7 +127,7 @@ impl Scan {
         let changed = all.iter().filter(|asked| asked.seen.is_none());
         let ages = changed.filter_map(|asked| self.look(source, asked, &mut dirs)).map(|meta| {
             // A clock that is ahead tells nothing.
-            age_seconds(meta.identity().ctime).max(0.0)
+            age_seconds(meta.ctime).max(0.0)
         });
         let youngest = ages.fold(REST_SECONDS, f64::min);
         if youngest < REST_SECONDS {
@@ -138,19 +144,32 @@ impl Scan {
     }
 
     /// What an entry is now, if that is a file still, and not as it was served.
-    fn newer(&self, source: &Source, asked: &Asked<'_>, dirs: &mut DirCache) -> Option<Newer> {
+    fn newer(
+        &self,
+        source: &Source,
+        asked: &Asked<'_>,
+        dirs: &mut DirCache,
+        bytes_left: &mut u64,
+    ) -> Option<Newer> {
         let entry = asked.page.entry(asked.index).ok()?;
-        let meta = self.look(source, asked, dirs)?;
+        let mut meta = self.look(source, asked, dirs)?;
         if meta.kind != Kind::File {
-            return None;
-        }
-        let ctime = meta.identity().ctime;
-        let same_bytes = is_same(entry, &meta) && asked.seen == Some(ctime);
-        if same_bytes && ctime == entry.identity.ctime {
             return None;
         }
         let (parent, leaf) = place(&self.options.root, asked.page, entry);
         let dir = dirs.get(sys::boottime_now(), &parent, |path| source.open_dir(path)).ok()?;
+        let seen = asked.seen.filter(|_| is_same(entry, &meta));
+        let same_bytes = seen.is_some_and(|seen| {
+            seen.ctime == meta.ctime
+                || take(bytes_left, meta.size)
+                    && is_as_served(source, &dir, &leaf, seen).is_some_and(|now| {
+                        meta = now;
+                        is_same(entry, &meta)
+                    })
+        });
+        if same_bytes && meta.ctime == entry.identity.ctime {
+            return None;
+        }
         let linked = meta.links > 1 && entry.linked;
         let found = Found::with(source, &dir, &leaf, Ok(meta), &self.wants);
         let (page, entry_index) = asked.pair();
@@ -165,11 +184,7 @@ impl Scan {
 
     /// Puts newer versions into pages, and notes durably that there are more; gives how many there
     /// are in all.
-    fn seal_amending(
-        &self,
-        newer: impl Iterator<Item = Newer>,
-        round: u8,
-    ) -> Result<u32, Problem> {
+    fn seal_amending(&self, newer: impl Iterator<Item = Newer>, round: u8) -> Result<u32, Problem> {
         let before = self.lock().sealed;
         let mut pages: Vec<PageBuilder> = Vec::new();
         for newer in newer {
@@ -211,4 +226,20 @@ impl Scan {
         let text = serde_json::to_vec(summary).unwrap_or_default();
         write_synced(&path, &text).map_err(|cause| kept(&path, &cause))
     }
+}
+
+/// Whether so many bytes may still be read for this question.
+fn take(bytes_left: &mut u64, bytes: u64) -> bool {
+    let enough = bytes <= *bytes_left;
+    *bytes_left = bytes_left.saturating_sub(bytes);
+    enough
+}
+
+/// What a file is, if its bytes are those that were served.
+fn is_as_served(source: &Source, dir: &Dir, leaf: &[u8], seen: &SeenEntry) -> Option<Meta> {
+    let served = seen.blake3.as_ref()?;
+    let file = source.open_read(dir, leaf).ok()?;
+    let mut buffer = vec![0; STRIDE_BYTES_MAX as usize];
+    let (digest, meta) = digest_of_file(&file, &mut buffer).ok()??;
+    (digest.to_hex() == *served).then_some(meta)
 }

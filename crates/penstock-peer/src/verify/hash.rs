@@ -6,12 +6,12 @@ use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
 use penstock_io::store::{Kind, ListBuffer, PosixOptions, PosixStore, StoreError};
-use penstock_proto::digest::{Digest, DigestKind};
+use penstock_proto::digest::Digest;
 use penstock_proto::name;
-use penstock_proto::slicing::{STRIDE_BYTES_MAX, Slicing};
+use penstock_proto::slicing::STRIDE_BYTES_MAX;
 
 use super::jobs::Jobs;
-use crate::hashing::TreeHash;
+use crate::hashing::digest_of_file;
 use crate::stores::chain;
 
 /// What is found of one file.
@@ -127,19 +127,6 @@ impl Tree<'_> {
     fn hash(&self, path: &[u8], buffer: &mut [u8]) -> Result<Option<(Digest, u64)>, StoreError> {
         let (parent, leaf) = name::split(path).unwrap_or((b"", b""));
         let file = self.store.open_read(&self.store.open_dir(parent)?, leaf)?;
-        let before = file.meta()?;
-        let hash = TreeHash::new(DigestKind::Blake3, &Slicing::default(), before.size);
-        let mut digest = None;
-        for extent in 0..hash.count() {
-            let read = |at, length, buffer: &mut [u8]| file.read_at(at, &mut buffer[..length]);
-            if !hash.hash(extent, buffer, read, |_| {})? {
-                return Ok(None);
-            }
-            digest = hash.end_extent();
-        }
-        let after = file.meta()?;
-        let same =
-            (after.size, after.mtime, after.ctime) == (before.size, before.mtime, before.ctime);
-        Ok(digest.filter(|_| same).map(|digest| (digest, before.size)))
+        Ok(digest_of_file(&file, buffer)?.map(|(digest, meta)| (digest, meta.size)))
     }
 }

@@ -119,11 +119,7 @@ enum PageWish {
     Ask(Question),
 }
 
-fn answer_of(
-    service: &SourceService,
-    transfer: TransferId,
-    wish: PageWish,
-) -> (Message, Vec<u8>) {
+fn answer_of(service: &SourceService, transfer: TransferId, wish: PageWish) -> (Message, Vec<u8>) {
     let answer = match wish {
         PageWish::Ask(question) => service.ask(transfer, &question).map(Message::Asked),
         PageWish::Page(number, wait_ms) => match service.page(transfer, number, wait_ms) {
