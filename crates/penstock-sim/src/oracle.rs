@@ -58,6 +58,8 @@ fn told(journal: &Journal, out: &Outside, page: u32) -> Told {
             }
             // The worlds of the simulator begin with empty targets.
             JournalRecord::Compared(_) => {}
+            // Its sources are not asked about newer versions.
+            JournalRecord::Asked | JournalRecord::Amended(_) => {}
         }
     }
     told

@@ -367,7 +367,8 @@ impl Peer {
         if frame.end {
             if item.length > 0 {
                 let strides = arriving.cells.iter().map(|cell| stride_of(*cell)).collect();
-                arriving.part = Some(Part { offset: item.offset, strides, sparse: false });
+                let offset = item.offset;
+                arriving.part = Some(Part { offset, strides, sparse: false, seen: None });
             } else {
                 arriving.digests.push(digest_of(entry, &arriving.cells));
             }

@@ -149,7 +149,7 @@ impl DataSet {
 /// Stands for the digest of these cells.
 pub(crate) fn digest_of(entry: u32, cells: &[u64]) -> EntryDigest {
     let bytes: Vec<u8> = cells.iter().flat_map(|cell| cell.to_le_bytes()).collect();
-    EntryDigest { entry, form: DigestForm::Standard, digest: page_digest(&bytes) }
+    EntryDigest { entry, form: DigestForm::Standard, digest: page_digest(&bytes), seen: None }
 }
 
 /// Stands for the digest of a stride: the cell itself.
