@@ -73,8 +73,8 @@ pub struct ScanSummary {
     pub errors: Vec<ScanFailure>,
     /// Errors beyond those in the list.
     pub errors_more: u64,
-    /// The last of the pages, which amend earlier ones (see [`AskedPage`]). What they hold is in none
-    /// of the other counts.
+    /// The last of the pages, which amend earlier ones (see [`AskedPage`]). What they hold is in
+    /// none of the other counts.
     #[serde(default)]
     pub amending: u32,
 }
@@ -110,8 +110,8 @@ pub struct SeenEntry {
     pub entry: u32,
     /// The change time under which it was read.
     pub ctime: FileTime,
-    /// The standard digest of what arrived, in hex, if there is one: where the change time alone has
-    /// moved since, the source may read the file once more and say that it is the same.
+    /// The standard digest of what arrived, in hex, if there is one: where the change time alone
+    /// has moved since, the source may read the file once more and say that it is the same.
     #[serde(default)]
     pub blake3: Option<String>,
 }

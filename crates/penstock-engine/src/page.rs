@@ -65,8 +65,8 @@ impl LargeFile {
         self.first..self.finish
     }
 
-    /// Notes the change time under which an extent was read; gives whether it is that of the others:
-    /// all extents of a file carry one identity (C1).
+    /// Notes the change time under which an extent was read; gives whether it is that of the
+    /// others: all extents of a file carry one identity (C1).
     fn note_seen(&mut self, digest: Option<&EntryDigest>) -> bool {
         let Some(digest) = digest else { return true };
         let seen = digest.seen.unwrap_or(self.ctime);

@@ -94,7 +94,7 @@ impl Comparer {
     /// # Errors
     /// The store is at fault.
     pub(crate) fn compare_amending(&self, page: &Page) -> Result<Comparison, Problem> {
-        let mut dirs = Dirs { cache: DirCache::default(), absent: None };
+        let mut dirs = Dirs { cache: DirCache::default(), missing: None };
         let mut kept = Vec::new();
         for (index, (entry, amends)) in (0..).zip(page.entries().iter().zip(page.amends())) {
             if !amends.same_bytes {
@@ -116,7 +116,7 @@ impl Comparer {
 
     fn is_kept(&self, page: &Page, entry: &Entry, dirs: &mut Dirs) -> Result<bool, StoreError> {
         let (parent, leaf) = place(&self.root, page, entry);
-        let Some(dir) = dirs.get(&self.target, &parent)? else { return Ok(false) };
+        let Place::Directory(dir) = dirs.get(&self.target, &parent)? else { return Ok(false) };
         let Some(there) = self.target.meta(&dir, &leaf)? else { return Ok(false) };
         if !self.is_same(page, entry, &dir, &leaf, &there)? {
             return Ok(false);

@@ -42,8 +42,8 @@ pub(crate) fn feed(
     Ok(at)
 }
 
-/// The BLAKE3 of an open file and what that is; `None` if it changed while it was read. `buffer` holds
-/// a stride.
+/// The BLAKE3 of an open file and what that is; `None` if it changed while it was read. `buffer`
+/// holds a stride.
 pub(crate) fn digest_of_file(
     file: &ReadFile,
     buffer: &mut [u8],

@@ -452,8 +452,9 @@ pub struct Record {
     /// The data within a stride that also has holes, as (start within the record, length),
     /// ascending; empty if all of it is data. The payload holds the data runs alone.
     pub runs: Vec<(u32, u32)>,
-    /// In the last record of an entry: it is to be looked at again before the transfer ends, because
-    /// this change time is not the page's (C2), or is so young that a write may hide behind it (C1).
+    /// In the last record of an entry: it is to be looked at again before the transfer ends,
+    /// because this change time is not the page's (C2), or is so young that a write may hide
+    /// behind it (C1).
     pub seen: Option<FileTime>,
 }
 

@@ -1,5 +1,5 @@
-//! Sources that change under our feet (C1, C2): the newer version arrives, or the file is listed and
-//! what was at the target stays; what changes in its attributes alone is not sent again.
+//! Sources that change under our feet (C1, C2): the newer version arrives, or the file is listed
+//! and what was at the target stays; what changes in its attributes alone is not sent again.
 
 // Seeds, figures and what is skipped are told to whoever reads the test's output.
 #![allow(clippy::print_stdout, clippy::print_stderr)]

@@ -164,8 +164,8 @@ fn copy_while_changing(how: Change) {
     }
 }
 
-/// What was read before it changed may have arrived as it was; all else is as it is now, and nothing
-/// is old and new at once.
+/// What was read before it changed may have arrived as it was; all else is as it is now, and
+/// nothing is old and new at once.
 fn assert_old_or_new(source: &Path, before: &Path, target: &Path, victims: &[PathBuf]) {
     let mut newer = 0;
     for path in files_below(source) {

@@ -1,11 +1,11 @@
-//! Entries that changed under our feet: what the source is asked about them, and what its answers take
-//! the place of (C1, C2).
+//! Entries that changed under our feet: what the source is asked about them, and what its answers
+//! take the place of (C1, C2).
 //!
-//! When all pages are closed, the logs of those that say so are read for entries that had changed when
-//! they were to be read, and for those that are to be looked at again. The source puts newer versions of
-//! them into further pages, which are moved like all others. That no page is asked about twice, and
-//! that there are further pages, is committed at once; a crash before costs the same question, which
-//! the source answers with the same pages.
+//! When all pages are closed, the logs of those that say so are read for entries that had changed
+//! when they were to be read, and for those that are to be looked at again. The source puts newer
+//! versions of them into further pages, which are moved like all others. That no page is asked
+//! about twice, and that there are further pages, is committed at once; a crash before costs the
+//! same question, which the source answers with the same pages.
 
 use std::collections::{BTreeMap, BTreeSet};
 

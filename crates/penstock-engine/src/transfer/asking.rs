@@ -1,8 +1,8 @@
 //! Asking the source about entries that have changed under our feet (C1, C2).
 //!
 //! A page is immutable: what has changed at the source comes as an entry of a further page, whose
-//! temporary names are others (B1). When all pages are closed and some of them hold entries that had
-//! changed when they were to be read, or are to be looked at again, the machine waits in
+//! temporary names are others (B1). When all pages are closed and some of them hold entries that
+//! had changed when they were to be read, or are to be looked at again, the machine waits in
 //! [`Phase::Asking`]. The edge asks the source about a batch of them, and says how many pages there
 //! are then; the further ones are moved like all others. Each page is asked about once, so the
 //! rounds end: the edge asks nothing about pages of the last round.

@@ -100,7 +100,8 @@ impl PageBuilder {
         }
     }
 
-    /// An empty page of a round beyond the first: give it entries by [`PageBuilder::push_amending`].
+    /// An empty page of a round beyond the first: give it entries by
+    /// [`PageBuilder::push_amending`].
     pub fn amending(transfer: TransferId, number: u32, round: u8, slicing: Slicing) -> Self {
         let mut builder = Self::new(transfer, number, slicing);
         builder.page.round = round;

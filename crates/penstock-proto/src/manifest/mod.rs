@@ -10,8 +10,9 @@
 //! directory's own entry always stands before the entries inside it, in the same or an earlier
 //! page: walked backwards, children come before their parents.
 //!
-//! A page of a later *round* amends earlier ones: each of its entries is a newer version of an entry
-//! of an earlier page that had changed when it was to be read, or was seen to change after that.
+//! A page of a later *round* amends earlier ones: each of its entries is a newer version of an
+//! entry of an earlier page that had changed when it was to be read, or was seen to change after
+//! that.
 //!
 //! The entry with an empty directory and an empty name is the root of the data set itself; when it
 //! is a file or a link, it is the only entry.
@@ -162,7 +163,8 @@ pub struct Amends {
     pub page: u32,
     /// Index of its entry.
     pub entry: u32,
-    /// Whether its bytes are those that were served: only what else there is to it has changed (C2).
+    /// Whether its bytes are those that were served: only what else there is to it has changed
+    /// (C2).
     pub same_bytes: bool,
 }
 

@@ -55,8 +55,8 @@ fn a_page_survives_encoding() {
     assert_eq!(read.link(&read.entries()[5]), b"caf\xff\n/-rf");
 }
 
-/// C1: a page that amends earlier ones says which of their entries it has newer versions of, and one
-/// that amends itself, a later page, or anything but files is refused.
+/// C1: a page that amends earlier ones says which of their entries it has newer versions of, and
+/// one that amends itself, a later page, or anything but files is refused.
 #[test]
 fn c1_a_page_says_what_it_amends() {
     let (transfer, slicing) = (TransferId([3; 16]), Slicing::default());
