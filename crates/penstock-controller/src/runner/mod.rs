@@ -316,7 +316,6 @@ impl Run {
         if spec.update.delete {
             machine.wait_for_deletion();
         }
-        machine.wait_for_answers();
         let shared = Arc::new(Shared::new(machine, journal, spec.update.compares()));
         input.control.update(|view| view.durable_by.clone_from(&start.durable_by));
         let (known, found) = open_earlier(&shared, head.pages, doubt_all)?;
@@ -862,7 +861,10 @@ fn machine_of(
     let [a, b, c, d, e, f, g, h, ..] = id.0;
     let seed = u64::from_le_bytes([a, b, c, d, e, f, g, h]);
     let limits = WindowLimits::default();
-    TransferMachine::new(options.digest, *incarnation, head.epoch, complete, limits, seed)
+    let mut machine =
+        TransferMachine::new(options.digest, *incarnation, head.epoch, complete, limits, seed);
+    machine.wait_for_answers();
+    machine
 }
 
 /// The rate over the last second or so, and the greatest such rate.
