@@ -45,6 +45,7 @@ use penstock_proto::slicing::Slicing;
 
 use crate::pacer::Pacer;
 use crate::stores::chain;
+use crate::waiting::PathStack;
 
 use found::{Found, Wants};
 use links::LinkTable;
@@ -103,7 +104,7 @@ struct State {
     /// Files with several names, once there was one.
     links: Option<LinkTable>,
     /// Directories to be listed, last first.
-    stack: Vec<Vec<u8>>,
+    stack: PathStack,
     listing: usize,
     /// Directories completed since the last page was sealed.
     done: Vec<(Vec<u8>, Passed)>,
@@ -124,7 +125,7 @@ impl Scan {
     pub(crate) fn open(directory: &Path, options: ScanOptions) -> Result<Self, Problem> {
         let pages = directory.join("pages");
         fs::create_dir_all(&pages).map_err(|cause| kept(&pages, &cause))?;
-        let state = State::default();
+        let state = State { stack: PathStack::new(directory), ..State::default() };
         let scan = Self {
             directory: directory.to_owned(),
             lookups: Pacer::new(options.lookups_per_s.into()),
@@ -160,7 +161,6 @@ impl Scan {
         }
         let (done, passed) = self.read_done()?;
         state.pass(passed);
-        let mut directories = Vec::new();
         while let Some(page) = self.read_sealed(state.sealed)? {
             for entry in page.entries() {
                 state.summary.entries += 1;
@@ -170,8 +170,10 @@ impl Scan {
                         state.summary.files += 1;
                         state.summary.bytes += entry.size;
                     }
-                    EntryKind::Directory if !done.contains(&hash(&path)) => {
-                        directories.push(path.clone());
+                    EntryKind::Directory
+                        if !done.contains(&hash(&path)) && self.is_wanted(&path) =>
+                    {
+                        state.stack.push(path.clone());
                     }
                     _ => {}
                 }
@@ -181,8 +183,6 @@ impl Scan {
             }
             state.sealed += 1;
         }
-        directories.retain(|directory| self.is_wanted(directory));
-        state.stack = directories;
         Ok(())
     }
 
@@ -377,9 +377,17 @@ impl Scan {
                     if state.stopped || state.problem.is_some() {
                         return;
                     }
-                    if let Some(directory) = state.stack.pop() {
-                        state.listing += 1;
-                        break directory;
+                    match state.stack.pop() {
+                        Ok(Some(directory)) => {
+                            state.listing += 1;
+                            break directory;
+                        }
+                        Ok(None) => {}
+                        Err(cause) => {
+                            state.problem.get_or_insert(kept(&self.directory, &cause));
+                            self.wake.notify_all();
+                            return;
+                        }
                     }
                     if state.listing == 0 {
                         self.wake.notify_all();

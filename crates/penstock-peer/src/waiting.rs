@@ -21,6 +21,13 @@ pub(crate) struct PathStack {
     kept_max: usize,
 }
 
+impl Default for PathStack {
+    /// With the directory for temporary files.
+    fn default() -> Self {
+        Self::new(&std::env::temp_dir())
+    }
+}
+
 impl PathStack {
     /// Nothing waits; if too much ever does, a file in `directory` takes it.
     pub(crate) fn new(directory: &Path) -> Self {

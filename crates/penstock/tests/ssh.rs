@@ -230,6 +230,30 @@ fn the_program_is_sent_where_it_is_missing() {
     host.assert_nothing_left();
 }
 
+/// Promise: `--cpus` holds at the far end too: all that works hard there runs on so many.
+#[test]
+fn cpus_are_bounded_at_the_far_end() {
+    let host = installed();
+    let run = begin(&host, &[LARGE, &host.remote("t"), "--cpus", "1", "--bwlimit", "400Mbit/s"]);
+    let mut lanes = 0;
+    for process in host.processes("ssh-serve") {
+        for task in fs::read_dir(format!("/proc/{process}/task")).unwrap().flatten() {
+            // A thread may end while we look.
+            let read = |what| fs::read_to_string(task.path().join(what)).unwrap_or_default();
+            if !read("comm").starts_with("lane") {
+                continue;
+            }
+            let status = read("status");
+            let allowed = status.lines().find(|line| line.starts_with("Cpus_allowed_list"));
+            lanes += usize::from(allowed.is_some());
+            assert!(allowed.is_none_or(|list| !list.contains(['-', ','])), "{allowed:?}");
+        }
+    }
+    assert!(lanes > 0, "no lane was looked at");
+    run.kill();
+    host.assert_nothing_runs();
+}
+
 /// Promise: programs of earlier releases do not pile up at the other host: the two that were used
 /// last stay, what is not ours is not touched.
 #[test]

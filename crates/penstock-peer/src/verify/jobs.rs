@@ -143,7 +143,7 @@ pub(super) type WaitingPath = Result<Vec<u8>, StoreError>;
 impl WaitingPaths {
     /// They wait in memory, and beyond its bound in a file of the directory for temporary files.
     pub(super) fn new() -> Self {
-        Self(PathStack::new(&std::env::temp_dir()))
+        Self(PathStack::default())
     }
 }
 
