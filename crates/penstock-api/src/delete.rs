@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 
+use crate::plan::PlanItem;
 use crate::problem::Problem;
 use crate::task::TaskPage;
 use crate::transfer::FailedItem;
@@ -15,6 +16,8 @@ pub struct SurplusQuery<'a> {
     pub entries: u64,
     /// An empty directory for files that take the place of memory.
     pub scratch: &'a Path,
+    /// Told of each thing that is found; says whether it is to be listed.
+    pub choose: &'a mut dyn FnMut(PlanItem) -> Result<bool, Problem>,
     /// Where the peer lists the surplus, in a form of its own.
     pub list: &'a Path,
     /// Set when it is to end early.

@@ -8,6 +8,7 @@
 //! | [`update`] | the same: how what is at the target already is treated |
 //! | [`limits`] | users, and who moves their data: how much of the world it may use |
 //! | [`select`] | users and a source site: what of a source belongs to a data set |
+//! | [`plan`] | users, controller and peers: what a transfer would do, and a transfer that does just that |
 //! | [`preserve`] | all of them: which attributes are kept, and which were not |
 //! | [`scan`] | a target's controller and a source site: open a data set, pull its pages |
 //! | [`task`] | a target's controller and its peers: grants, reports, sync epochs |
@@ -26,6 +27,7 @@ pub mod delete;
 pub mod heads;
 pub mod limits;
 pub mod paths;
+pub mod plan;
 pub mod preserve;
 pub mod problem;
 pub mod proof;

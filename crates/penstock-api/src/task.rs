@@ -17,6 +17,7 @@ pub use penstock_proto::task::{Report, Work, WorkReply};
 
 use crate::delete::{DeleteOrder, SurplusQuery};
 use crate::limits::Limits;
+use crate::plan::PlanItem;
 use crate::preserve::{NotKept, Preserve};
 use crate::problem::{Exit, Problem};
 use crate::proof::{PageProof, ProofRequest};
@@ -194,15 +195,32 @@ pub trait TargetPeer: Send + Sync {
     fn prepare(&self, spec: &TaskSpec) -> Result<TaskStart, Problem>;
 
     /// Looks at what stands under the names of a page's entries, and decides by `spec.update`
-    /// what stays as it is. Attributes of what stays are brought up to date. Called from several
-    /// threads, before the page is opened in the ledger; blocks for about a stat of each entry.
+    /// what stays as it is; the entries `left` stay whatever they are, and are not looked at.
+    /// Attributes of what stays are brought up to date. Called from several threads, before the
+    /// page is opened in the ledger; blocks for about a stat of each entry.
     ///
     /// # Errors
     /// The store is offline, or another than `spec` says.
-    fn compare(&self, spec: &TaskSpec, page: &Page) -> Result<Comparison, Problem>;
+    fn compare(&self, spec: &TaskSpec, page: &Page, left: &EntrySet)
+    -> Result<Comparison, Problem>;
+
+    /// The id of a store, as [`TaskSpec::store_id`]; `None` if it has none yet. Nothing is written.
+    ///
+    /// # Errors
+    /// The store is not known, or offline.
+    fn store_id(&self, store: &Name) -> Result<Option<u64>, Problem>;
+
+    /// Says of each entry of a page, in order, what a transfer would do with it now: what
+    /// [`TargetPeer::compare`] would decide, and what follows from that. Nothing is written; a
+    /// `spec` without the id of a store is of one that has none yet.
+    ///
+    /// # Errors
+    /// The store is offline, or another than `spec` says.
+    fn look(&self, spec: &TaskSpec, page: &Page) -> Result<Vec<PlanItem>, Problem>;
 
     /// Lists what is at the target below the data set's root and not in the data set, our own
-    /// names and the backup directory left out; gives how many items. Blocks for a walk of it.
+    /// names, the backup directory and what the query does not choose left out; gives how many
+    /// items. Blocks for a walk of it. Nothing is written at the target.
     ///
     /// # Errors
     /// The target cannot be listed completely, or is another than `spec` says: nothing may be

@@ -11,6 +11,7 @@ use penstock_proto::wire::DecodeError;
 use serde::{Deserialize, Serialize};
 
 use crate::limits::Limits;
+use crate::plan::PlanUse;
 use crate::preserve::{NotKept, Preserve};
 use crate::problem::Exit;
 use crate::proof::Proof;
@@ -153,6 +154,9 @@ pub struct TransferOptions {
     pub limits: Limits,
     /// Which attributes are kept.
     pub preserve: Preserve,
+    /// Whether it makes a plan only, or does what one says.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub plan: Option<PlanUse>,
 }
 
 impl TransferOptions {

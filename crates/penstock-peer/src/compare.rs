@@ -11,9 +11,9 @@ use std::sync::Arc;
 use penstock_api::problem::Problem;
 use penstock_api::task::{SourceAccess, TaskSpec};
 use penstock_api::update::{IfExists, UpdateOptions};
-use penstock_io::store::{Dir, DirCache, Kind, Meta, StoreError, Target};
+use penstock_io::store::{Attributes, Dir, DirCache, Kind, Meta, StoreError, Target};
 use penstock_io::sys;
-use penstock_proto::compared::{Comparison, refused};
+use penstock_proto::compared::{Comparison, EntrySet, refused};
 use penstock_proto::journal::EntryFailure;
 use penstock_proto::manifest::{Entry, EntryKind, Page};
 
@@ -43,13 +43,32 @@ pub(crate) enum Verdict {
     Blocked,
 }
 
+/// What was decided of an entry, and by what.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Compared {
+    pub(crate) verdict: Verdict,
+    /// What is there.
+    pub(crate) there: Option<Meta>,
+    /// Whether that is the same as at the source, as far as anybody asked.
+    pub(crate) same: bool,
+    /// Whether its attributes are others than the source's: of what is the same and stays, and of
+    /// directories, and only where nothing may be touched.
+    pub(crate) stale: bool,
+}
+
+impl Compared {
+    fn of(verdict: Verdict, there: Option<Meta>) -> Self {
+        Self { verdict, there, same: false, stale: false }
+    }
+}
+
 /// What a comparison needs to know.
 #[derive(Clone)]
 pub(crate) struct Comparer {
     pub(crate) target: Target,
-    root: Vec<u8>,
-    update: UpdateOptions,
-    keeper: Arc<Keeper>,
+    pub(crate) root: Vec<u8>,
+    pub(crate) update: UpdateOptions,
+    pub(crate) keeper: Arc<Keeper>,
     /// Whether what stays gets its attributes: not if nothing may be touched.
     pub(crate) touches: bool,
 }
@@ -66,18 +85,20 @@ impl Comparer {
         Self { target, root: spec.root.0.clone(), update: spec.update.clone(), keeper, touches }
     }
 
-    /// Compares a whole page. Blocks; see the module's story.
+    /// Compares a whole page but for the entries `left`, which stay. Blocks; see the module's
+    /// story.
     ///
     /// # Errors
     /// The store is at fault.
-    pub(crate) fn compare(&self, page: &Page) -> Result<Comparison, Problem> {
+    pub(crate) fn compare(&self, page: &Page, left: &EntrySet) -> Result<Comparison, Problem> {
         let mut kept = Vec::new();
         let mut failed: Vec<EntryFailure> = Vec::new();
         let (mut existed, mut in_the_way) = (0, 0);
-        for (index, (verdict, there)) in self.verdicts(page)?.into_iter().enumerate() {
+        for (index, compared) in self.verdicts(page, left)?.into_iter().enumerate() {
             // What is in the way counts among what would go, not among what stays.
-            existed += u32::from(there.is_some() && verdict != Verdict::Blocked);
-            match verdict {
+            let stands = compared.there.is_some() && compared.verdict != Verdict::Blocked;
+            existed += u32::from(stands);
+            match compared.verdict {
                 Verdict::Keep => kept.push(index as u32),
                 Verdict::Refuse => failed.push(refused(index as u32)),
                 Verdict::Blocked => in_the_way += 1,
@@ -125,18 +146,18 @@ impl Comparer {
         Ok(true)
     }
 
-    /// The verdict of every entry, and what is there.
-    pub(crate) fn verdicts(&self, page: &Page) -> Result<Vec<(Verdict, Option<Meta>)>, Problem> {
+    /// The verdict of every entry, and what is there; those `left` are not looked at.
+    pub(crate) fn verdicts(&self, page: &Page, left: &EntrySet) -> Result<Vec<Compared>, Problem> {
         let count = page.entries().len();
         let threads = (count / ENTRIES_PER_THREAD).clamp(1, THREADS);
         let share = count.div_ceil(threads).max(1);
         if threads == 1 {
-            return self.part(page, 0..count);
+            return self.part(page, 0..count, left);
         }
         let parts: Vec<_> = std::thread::scope(|scope| {
             let spawn = |first: usize| {
                 let range = first..(first + share).min(count);
-                scope.spawn(move || self.part(page, range))
+                scope.spawn(move || self.part(page, range, left))
             };
             let handles: Vec<_> = (0..count).step_by(share).map(spawn).collect();
             handles.into_iter().map(std::thread::ScopedJoinHandle::join).collect()
@@ -155,43 +176,62 @@ impl Comparer {
         &self,
         page: &Page,
         range: Range<usize>,
-    ) -> Result<Vec<(Verdict, Option<Meta>)>, Problem> {
+        left: &EntrySet,
+    ) -> Result<Vec<Compared>, Problem> {
         let mut dirs = Dirs { cache: DirCache::default(), missing: None };
-        let entries = &page.entries()[range];
-        entries
-            .iter()
-            .map(|entry| match self.entry(page, entry, &mut dirs) {
+        let look = |(index, entry): (usize, &Entry)| {
+            if left.contains(index as u32) {
+                return Ok(Compared::of(Verdict::Keep, None));
+            }
+            match self.entry(page, entry, &mut dirs) {
                 Err(error) if is_of_store(&self.target, &error) => Err(full_problem(&error)),
                 Err(error) => {
                     // Moving it will fail in the same way, and tell.
                     tracing::debug!(error = %chain(&error), "an entry could not be compared");
-                    Ok((Verdict::New, None))
+                    Ok(Compared::of(Verdict::New, None))
                 }
-                Ok(found) => Ok(found),
-            })
-            .collect()
+                Ok(compared) => Ok(compared),
+            }
+        };
+        range.clone().zip(&page.entries()[range]).map(look).collect()
     }
 
-    fn entry(
-        &self,
-        page: &Page,
-        entry: &Entry,
-        dirs: &mut Dirs,
-    ) -> Result<(Verdict, Option<Meta>), StoreError> {
+    fn entry(&self, page: &Page, entry: &Entry, dirs: &mut Dirs) -> Result<Compared, StoreError> {
         let (parent, leaf) = place(&self.root, page, entry);
         let dir = match dirs.get(&self.target, &parent)? {
             Place::Directory(dir) => dir,
-            Place::Absent => return Ok((Verdict::New, None)),
-            Place::Blocked => return Ok((Verdict::Blocked, None)),
+            Place::Absent => return Ok(Compared::of(Verdict::New, None)),
+            Place::Blocked => return Ok(Compared::of(Verdict::Blocked, None)),
         };
-        let Some(there) = self.target.meta(&dir, &leaf)? else { return Ok((Verdict::New, None)) };
-        let asks = self.update.sync || self.touches && self.update.if_exists != IfExists::Replace;
+        let Some(there) = self.target.meta(&dir, &leaf)? else {
+            return Ok(Compared::of(Verdict::New, None));
+        };
+        let asks = self.update.sync || self.update.if_exists != IfExists::Replace;
         let same = asks && self.is_same(page, entry, &dir, &leaf, &there)?;
         let verdict = self.verdict(entry, &there, same);
-        if verdict == Verdict::Keep && same && self.touches {
+        let mut compared = Compared { same, ..Compared::of(verdict, Some(there)) };
+        let keeps = verdict == Verdict::Keep && same;
+        if self.touches && keeps {
             self.refresh(page, entry, &dir, &leaf, &there)?;
         }
-        Ok((verdict, Some(there)))
+        let directory = entry.kind == EntryKind::Directory && there.kind == Kind::Directory;
+        if !self.touches && (keeps || directory) {
+            let wanted = self.wanted(page, entry, &there);
+            compared.stale = !self.is_as_wanted(entry, &dir, &leaf, &there, &wanted)?;
+        }
+        Ok(compared)
+    }
+
+    /// The verdict of the first name of `link`, a further one, by what is there under it.
+    pub(crate) fn first_name_verdict(&self, link: &Entry, there: &Meta) -> Verdict {
+        let mut first = *link;
+        first.kind = EntryKind::File;
+        let same = match there.kind {
+            Kind::File => link.size == there.size && link.mtime == there.mtime,
+            Kind::Directory => false,
+            _ => link.mtime == there.mtime,
+        };
+        self.verdict(&first, there, same)
     }
 
     fn verdict(&self, entry: &Entry, there: &Meta, same: bool) -> Verdict {
@@ -240,6 +280,31 @@ impl Comparer {
         }
     }
 
+    /// The attributes that what stays is to have.
+    fn wanted<'p>(&self, page: &'p Page, entry: &Entry, there: &Meta) -> Attributes<'p> {
+        let mut wanted = self.keeper.attributes(page, entry);
+        // Where modes are not to be set, that which is there stays; but no program runs with the
+        // rights of another owner.
+        let left = if owner_stays(&wanted, there) { there.mode } else { there.mode & !0o6000 };
+        wanted.mode = wanted.mode.or(Some(left));
+        wanted
+    }
+
+    fn is_as_wanted(
+        &self,
+        entry: &Entry,
+        dir: &Dir,
+        leaf: &[u8],
+        there: &Meta,
+        wanted: &Attributes<'_>,
+    ) -> Result<bool, StoreError> {
+        let link = entry.kind == EntryKind::Symlink;
+        Ok((link || wanted.mode.is_none_or(|mode| mode == there.mode))
+            && owner_stays(wanted, there)
+            && wanted.mtime.is_none_or(|mtime| mtime == there.mtime)
+            && self.target.has_xattrs(dir, leaf, wanted)?)
+    }
+
     /// Gives what is the same the source's attributes, where they differ. What stays for
     /// another reason is not the source's, and stays as it is.
     fn refresh(
@@ -250,19 +315,8 @@ impl Comparer {
         leaf: &[u8],
         there: &Meta,
     ) -> Result<(), StoreError> {
-        let link = entry.kind == EntryKind::Symlink;
-        let mut wanted = self.keeper.attributes(page, entry);
-        let owner_stays = wanted.uid.is_none_or(|uid| uid == there.owner.uid)
-            && wanted.gid.is_none_or(|gid| gid == there.owner.gid);
-        // Where modes are not to be set, that which is there stays; but no program runs with the
-        // rights of another owner.
-        let left = if owner_stays { there.mode } else { there.mode & !0o6000 };
-        wanted.mode = wanted.mode.or(Some(left));
-        let as_wanted = (link || wanted.mode.is_none_or(|mode| mode == there.mode))
-            && owner_stays
-            && wanted.mtime.is_none_or(|mtime| mtime == there.mtime)
-            && self.target.has_xattrs(dir, leaf, &wanted)?;
-        if as_wanted {
+        let wanted = self.wanted(page, entry, there);
+        if self.is_as_wanted(entry, dir, leaf, there, &wanted)? {
             return Ok(());
         }
         let not_set = if entry.kind == EntryKind::File {
@@ -277,6 +331,11 @@ impl Comparer {
         };
         self.keeper.settle(&page.path(entry), &not_set)
     }
+}
+
+fn owner_stays(wanted: &Attributes<'_>, there: &Meta) -> bool {
+    wanted.uid.is_none_or(|uid| uid == there.owner.uid)
+        && wanted.gid.is_none_or(|gid| gid == there.owner.gid)
 }
 
 /// A directory that an entry belongs in.

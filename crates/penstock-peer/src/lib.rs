@@ -14,6 +14,7 @@
 //! | `serve` | one lane at the source |
 //! | `target` | the target side: tasks by transfer |
 //! | `compare` | looks at what stands at the target before a page is opened |
+//! | `look` | says what a transfer would do with a page |
 //! | `surplus` | finds and deletes what is at the target and not in the data set |
 //! | `task` | one task: its machines, its threads, its reports |
 //! | `lane` | one lane at the target |
@@ -33,6 +34,7 @@ mod hashing;
 mod keep;
 mod lane;
 mod local;
+mod look;
 mod prove;
 
 mod pacer;

@@ -23,6 +23,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 
 use penstock_api::delete::{DeleteOrder, SurplusQuery};
+use penstock_api::plan::PlanItem;
 use penstock_api::problem::{Exit, Problem};
 use penstock_api::select::Selection;
 use penstock_api::task::{TaskPage, TaskSpec};
@@ -121,7 +122,8 @@ struct DataSet {
 }
 
 /// The list that is made: files first, directories by their depth.
-struct List {
+struct List<'a> {
+    choose: &'a mut dyn FnMut(PlanItem) -> Result<bool, Problem>,
     path: PathBuf,
     scratch: PathBuf,
     out: BufWriter<File>,
@@ -129,10 +131,15 @@ struct List {
     found: u64,
 }
 
-impl List {
-    fn create(path: &Path, scratch: &Path) -> Result<Self, Problem> {
+impl<'a> List<'a> {
+    fn create(
+        path: &Path,
+        scratch: &Path,
+        choose: &'a mut dyn FnMut(PlanItem) -> Result<bool, Problem>,
+    ) -> Result<Self, Problem> {
         let file = File::create(path).map_err(|cause| spill_failed(path, &cause))?;
         Ok(Self {
+            choose,
             path: path.to_owned(),
             scratch: scratch.to_owned(),
             out: BufWriter::new(file),
@@ -146,6 +153,9 @@ impl List {
     }
 
     fn add(&mut self, surplus: &Surplus) -> Result<(), Problem> {
+        if !(self.choose)(surplus.planned())? {
+            return Ok(());
+        }
         self.found += 1;
         let path = self.path.clone();
         let failed = |cause: io::Error| spill_failed(&path, &cause);
@@ -221,7 +231,7 @@ fn find_with(
     // What is in the way and may not be replaced is not surplus; what is in it is.
     let both_kinds = wish.update.if_exists != IfExists::Replace;
     let mut known = read_known(query.pages, spills.then_some(query.scratch), both_kinds)?;
-    let mut list = List::create(query.list, query.scratch)?;
+    let mut list = List::create(query.list, query.scratch, query.choose)?;
     let mut walk = Walk::new(target, wish, std::mem::take(&mut known.unlisted))?;
     walk.run(query.scratch, &mut |surplus| {
         if query.stop.load(Ordering::Acquire) {
@@ -290,7 +300,7 @@ fn too_many_mounts() -> Problem {
 }
 
 /// Adds what is in `there` and not in `known`.
-fn join(known: &Path, there: &Path, list: &mut List) -> Result<(), Problem> {
+fn join(known: &Path, there: &Path, list: &mut List<'_>) -> Result<(), Problem> {
     let bytes = fs::read(known).map_err(|cause| spill_failed(known, &cause))?;
     let hashes: HashSet<&[u8]> = bytes.chunks_exact(16).collect();
     let file = File::open(there).map_err(|cause| spill_failed(there, &cause))?;

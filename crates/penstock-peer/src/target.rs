@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use penstock_api::delete::{DeleteOrder, SurplusQuery};
+use penstock_api::plan::PlanItem;
 use penstock_api::problem::{Exit, Problem};
 use penstock_api::proof::{PageProof, ProofRequest};
 use penstock_api::scan::RootKind;
@@ -15,9 +16,11 @@ use penstock_api::transfer::{Durability, PathText};
 use penstock_engine::paths::{LocalEnd, pair};
 use penstock_io::buffer::BufferPool;
 use penstock_io::net::{ConnectError, Dialled, SocketOptions};
-use penstock_io::store::{Kind, StoreError, StoreIdentity, Target, TemporaryKey, temporary_name};
+use penstock_io::store::{
+    Kind, StoreError, StoreIdentity, StoreOffline, Target, TemporaryKey, temporary_name,
+};
 use penstock_io::sys;
-use penstock_proto::compared::Comparison;
+use penstock_proto::compared::{Comparison, EntrySet};
 use penstock_proto::id::Name;
 use penstock_proto::journal::Incarnation;
 use penstock_proto::manifest::{EntryKind, Page};
@@ -27,6 +30,7 @@ use penstock_proto::slicing::STRIDE_BYTES_MAX;
 
 use crate::compare::Comparer;
 use crate::keep::check_rules;
+use crate::look::look;
 use crate::paths::{Dialer, LocalEnds, PathBook, PathNote};
 use crate::prove::Prover;
 use crate::read::place;
@@ -124,6 +128,11 @@ impl TargetService {
             return Err(offline(why.to_owned()));
         }
         Ok(identity)
+    }
+
+    /// As [`Self::identify`], but a store that has no identity yet gets none: nothing is written.
+    fn identify_if_known(&self, spec: &TaskSpec) -> Result<(), Problem> {
+        if spec.store_id == 0 { Ok(()) } else { self.identify(spec).map(drop) }
     }
 
     fn reach(&self, spec: &TaskSpec) -> Result<Reach, Problem> {
@@ -225,16 +234,40 @@ impl TargetPeer for TargetService {
         Ok(TaskStart { incarnation, marker, durable_by })
     }
 
-    fn compare(&self, spec: &TaskSpec, page: &Page) -> Result<Comparison, Problem> {
+    fn compare(
+        &self,
+        spec: &TaskSpec,
+        page: &Page,
+        left: &EntrySet,
+    ) -> Result<Comparison, Problem> {
         // Once a page: what is not mounted would look as if nothing were there (A5).
         self.identify(spec)?;
         let allowed = self.stores.spec(&spec.store)?.allow_privileged;
         let comparer = Comparer::new(self.stores.target(&spec.store)?, spec, true, allowed);
-        if page.round > 0 { comparer.compare_amending(page) } else { comparer.compare(page) }
+        if page.round > 0 { comparer.compare_amending(page) } else { comparer.compare(page, left) }
+    }
+
+    fn store_id(&self, store: &Name) -> Result<Option<u64>, Problem> {
+        match self.stores.target(store)?.identity() {
+            // What keeps nothing is nobody.
+            Ok(identity) => Ok(Some(id_of(&identity)).filter(|id| *id != 0)),
+            Err(StoreOffline::IdentityMissing { .. }) => Ok(None),
+            Err(error) => {
+                self.stores.reopen(store);
+                Err(store_offline(store, chain(&error)))
+            }
+        }
+    }
+
+    fn look(&self, spec: &TaskSpec, page: &Page) -> Result<Vec<PlanItem>, Problem> {
+        check_rules(&spec.preserve.owner_map)?;
+        self.identify_if_known(spec)?;
+        let allowed = self.stores.spec(&spec.store)?.allow_privileged;
+        look(&Comparer::new(self.stores.target(&spec.store)?, spec, false, allowed), page)
     }
 
     fn find_surplus(&self, spec: &TaskSpec, query: SurplusQuery<'_>) -> Result<u64, Problem> {
-        self.identify(spec)?;
+        self.identify_if_known(spec)?;
         surplus::find(&self.stores.target(&spec.store)?, spec, query)
     }
 

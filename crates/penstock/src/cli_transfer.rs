@@ -311,6 +311,7 @@ fn request_of(args: &SubmitArgs) -> anyhow::Result<TransferRequest> {
             proof: Proof { receipt: true, ..args.proof.read()? },
             limits: args.limits.limits(),
             preserve: args.preserve.preserve()?,
+            plan: None,
         },
     })
 }

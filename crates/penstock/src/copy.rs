@@ -5,6 +5,7 @@
 //! while a copy is not complete, in a directory named by what is copied where: the same command
 //! again finds it and goes on.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::DirBuilderExt as _;
@@ -16,6 +17,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::Context as _;
 use penstock_api::limits::Limits;
+use penstock_api::plan::{PlanHead, PlanUse};
 use penstock_api::preserve::Preserve;
 use penstock_api::problem::{Exit, Problem};
 use penstock_api::rest::Event;
@@ -40,10 +42,12 @@ use crate::cli_transfer::{DurabilityArg, parse_digest, write_failures, xxh3_warn
 use crate::client::{exit_code, failure};
 use crate::exit::{self, ExitCode, Failure};
 use crate::options::limits::{CpuArgs, LimitArgs};
+use crate::options::plan::{PlanArgs, planned_options, read_plan};
 use crate::options::preserve::PreserveArgs;
 use crate::options::proof::{ProofArgs, list_beside};
 use crate::options::select::SelectArgs;
 use crate::options::update::UpdateArgs;
+use crate::plan;
 use crate::progress::{Mode, Reporter};
 use crate::receipt;
 use crate::ssh::{self, SshArgs};
@@ -58,12 +62,12 @@ pub(crate) struct CopyArgs {
     /// A file or directory; with a slash at its end, the contents of the directory. At another host
     /// it is `[user@]host:path` or `ssh://[user@]host[:port]/path`. `mem:` makes data up, as in
     /// `mem:files=1000,size=1M`
-    #[arg(value_name = "SRC")]
-    source: PathBuf,
+    #[arg(value_name = "SRC", required_unless_present = "plan", conflicts_with = "plan")]
+    source: Option<PathBuf>,
     /// Where to: a directory that SRC is put into, or the new name of a single file, here or at
     /// another host. `null:` keeps nothing
-    #[arg(value_name = "DST")]
-    target: PathBuf,
+    #[arg(value_name = "DST", required_unless_present = "plan", conflicts_with = "plan")]
+    target: Option<PathBuf>,
     /// Which hash verifies the data: blake3, or xxh3-128, which finds accidents only
     #[arg(long, default_value = "blake3", value_parser = parse_digest)]
     digest: DigestKind,
@@ -94,6 +98,8 @@ pub(crate) struct CopyArgs {
     cpus: CpuArgs,
     #[command(flatten)]
     preserve: PreserveArgs,
+    #[command(flatten)]
+    plans: PlanArgs,
 }
 
 /// Runs the command; blocks until the copy has ended or is interrupted.
@@ -107,7 +113,7 @@ pub(crate) fn run(args: CopyArgs) -> anyhow::Result<ExitCode> {
         exit::warn(&xxh3_warning(false));
     }
     let chosen = args.select.read()?;
-    let options = TransferOptions {
+    let mut options = TransferOptions {
         digest: args.digest,
         durability: args.durability.into(),
         // A receipt is to name every file: holes are hashed too (D2).
@@ -125,9 +131,23 @@ pub(crate) fn run(args: CopyArgs) -> anyhow::Result<ExitCode> {
     let papers = Papers {
         digests: args.write_digests.clone(),
         receipt: args.proof.receipt().map(Path::to_owned),
+        plan: plan::Show::choose(args.json, args.plans.verbose()),
     };
-    let mode = Mode::choose(args.json, args.progress);
-    let (source, target) = (ssh::parse(&args.source)?, ssh::parse(&args.target)?);
+    // A plan is what standard output gets then, and no events.
+    let mode = Mode::choose(args.json && !args.plans.makes(), args.progress);
+    let (from, to) = match args.plans.file() {
+        Some(file) => {
+            let (head, digest) = read_plan(file)?;
+            options = planned_options(&head, digest, options)?;
+            planned_places(&head)?
+        }
+        None => (args.source.unwrap_or_default(), args.target.unwrap_or_default()),
+    };
+    if args.plans.makes() {
+        options.plan = Some(PlanUse::Make);
+        options.select = options.select.settled(now_seconds());
+    }
+    let (source, target) = (ssh::parse(&from)?, ssh::parse(&to)?);
     let push = target.is_some();
     if let Some(remote) = match (source, target) {
         (Some(_), Some(_)) => {
@@ -138,16 +158,53 @@ pub(crate) fn run(args: CopyArgs) -> anyhow::Result<ExitCode> {
         }
         (source, target) => source.or(target),
     } {
-        let (source, target, ssh, cpus) = (args.source, args.target, args.ssh, args.cpus.most());
+        let (source, target, ssh, cpus) = (from, to, args.ssh, args.cpus.most());
         let wish = ssh::Wish { source, target, remote, push, options, ssh, cpus, mode, papers };
         return ssh::run(wish);
     }
-    let places = Places::find(&args.source, &args.target)?;
+    let places = Places::find(&from, &to, options.plan != Some(PlanUse::Make))?;
+    let asked = (asked(&from)?, asked(&to)?);
     let (from, to) = (places.source.path.clone(), places.target.path.clone());
     let state = State::open(&from, &to, &options)?;
+    if let Some(file) = args.plans.file() {
+        state.put_plan(file)?;
+    }
     let copy = Copy { from, to, options, state, control: Arc::default() };
-    let job = copy.local_job(&places)?;
+    let job = copy.local_job(&places, asked)?;
     copy.run(job, mode, &papers)
+}
+
+/// The places that a plan names, on this host.
+fn planned_places(head: &PlanHead) -> anyhow::Result<(PathBuf, PathBuf)> {
+    let path = |text: &PathText| PathBuf::from(OsStr::from_bytes(&text.0).to_owned());
+    let (from, to) = (path(&head.source), path(&head.target));
+    let special = |text: &[u8]| text.starts_with(b"mem:") || text == b"null:";
+    let here = |path: &Path| path.is_absolute() || special(path.as_os_str().as_bytes());
+    if here(&from) && here(&to) {
+        return Ok((from, to));
+    }
+    let message =
+        format!("the plan is none of a copy on this host: {} to {}", head.source, head.target);
+    Err(Failure::new(ExitCode::Usage, message)
+        .hint("`penstock transfer submit --plan FILE` follows plans of transfers between sites")
+        .into())
+}
+
+/// A place as a plan names it: whole, with the slash at its end that it was written with.
+fn asked(path: &Path) -> anyhow::Result<PathText> {
+    let special = |text: &str| text.starts_with("mem:") || text == "null:";
+    if path.to_str().is_some_and(special) {
+        return Ok(PathText(path.as_os_str().as_bytes().to_vec()));
+    }
+    let mut whole = std::path::absolute(path).context("find the working directory")?;
+    if ends_in_slash(path) {
+        whole.push("");
+    }
+    Ok(PathText(whole.into_os_string().into_encoded_bytes()))
+}
+
+fn now_seconds() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
 }
 
 /// What is copied where on this host.
@@ -157,11 +214,11 @@ struct Places {
 }
 
 impl Places {
-    fn find(source: &Path, target: &Path) -> anyhow::Result<Self> {
+    fn find(source: &Path, target: &Path, make: bool) -> anyhow::Result<Self> {
         let source = SourcePlace::find(source)?;
         let from = source.path.clone();
         let apart = move |to: &Path| check_apart(&from, to);
-        let target = TargetPlace::find(target, &source.facts(), &apart)?;
+        let target = TargetPlace::find(target, &source.facts(), &apart, make)?;
         Ok(Self { source, target })
     }
 }
@@ -217,7 +274,7 @@ impl SourcePlace {
         let parent = source.parent().filter(|path| !path.as_os_str().is_empty());
         let parent = canonical(parent.unwrap_or(Path::new(".")))?;
         let root = source.file_name().map(|name| name.as_bytes().to_vec()).unwrap_or_default();
-        let path = parent.join(std::ffi::OsStr::from_bytes(&root));
+        let path = parent.join(OsStr::from_bytes(&root));
         Ok(Self { kind: StoreKind::Posix(parent), root, path, directory: false, slash })
     }
 
@@ -239,8 +296,9 @@ pub(crate) struct TargetPlace {
 }
 
 impl TargetPlace {
-    /// Finds, and where it is missing makes, the directory that is written to. `apart` refuses a
-    /// target that overlaps its source (B8).
+    /// Finds the directory that is written to. Where it is missing it is made, unless `make` says
+    /// that nothing may be: then all that is looked for there is missing. `apart` refuses a target
+    /// that overlaps its source (B8).
     ///
     /// # Errors
     /// It cannot be made, or is refused.
@@ -248,6 +306,7 @@ impl TargetPlace {
         target: &Path,
         source: &SourceFacts,
         apart: &dyn Fn(&Path) -> anyhow::Result<()>,
+        make: bool,
     ) -> anyhow::Result<Self> {
         if target.as_os_str() == "null:" {
             let path = PathBuf::from("null:");
@@ -263,11 +322,15 @@ impl TargetPlace {
                 (parent.unwrap_or(Path::new(".")).to_owned(), leaf.unwrap_or_default())
             }
         };
-        apart(&absolute(&directory)?.join(std::ffi::OsStr::from_bytes(&root)))?;
+        let whole = absolute(&directory)?.join(OsStr::from_bytes(&root));
+        apart(&whole)?;
+        if !make && !directory.exists() {
+            return Ok(Self { kind: StoreKind::Null, root, path: whole });
+        }
         fs::create_dir_all(&directory)
             .map_err(|error| Failure::io(format!("make `{}`", directory.display()), error))?;
         let directory = canonical(&directory)?;
-        let path = directory.join(std::ffi::OsStr::from_bytes(&root));
+        let path = directory.join(OsStr::from_bytes(&root));
         apart(&path)?;
         Ok(Self { kind: StoreKind::Posix(directory), root, path })
     }
@@ -363,9 +426,8 @@ impl State {
             Some((id.parse().ok()?, created.parse().ok()?))
         });
         let resumed = known.is_some();
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
-        let (id, created) =
-            known.unwrap_or_else(|| (id.unwrap_or_else(|| TransferId(rand::random())), now));
+        let (id, created) = known
+            .unwrap_or_else(|| (id.unwrap_or_else(|| TransferId(rand::random())), now_seconds()));
         if !resumed {
             let temporary = path.with_extension("new");
             fs::write(&temporary, format!("{id} {created}\n"))
@@ -374,6 +436,24 @@ impl State {
                 .map_err(failed)?;
         }
         Ok(Self { directory, id, created, resumed, _lock: lock })
+    }
+
+    /// Where the journal is.
+    fn journal(&self) -> PathBuf {
+        self.directory.join("journal")
+    }
+
+    /// Keeps the plan that the copy is to follow; it may have been resumed with it.
+    fn put_plan(&self, file: &Path) -> anyhow::Result<()> {
+        let to = RunFiles::of(&self.journal()).plan;
+        let put = || {
+            fs::create_dir_all(self.journal())?;
+            let temporary = to.with_extension("new");
+            fs::copy(file, &temporary)?;
+            fs::rename(&temporary, &to)
+        };
+        Ok(put()
+            .map_err(|error| Failure::io(format!("keep the plan in `{}`", to.display()), error))?)
     }
 
     /// Removes the state: at once as far as the next command can see, for half of it would be a
@@ -421,6 +501,8 @@ pub(crate) struct Papers {
     pub(crate) digests: Option<PathBuf>,
     /// Where the receipt goes.
     pub(crate) receipt: Option<PathBuf>,
+    /// How a plan is shown, if that is all that is made.
+    pub(crate) plan: plan::Show,
 }
 
 /// The work of a copy, done in this process or at another host.
@@ -503,7 +585,7 @@ impl Copy {
             .spawn(move || ended.send(work()))
             .context("start a thread")?;
         let mut reporter = Reporter::new(mode);
-        if self.state.resumed {
+        if self.state.resumed && !self.makes_plan() {
             exit::warn(&format!("resuming {}", self.to.display()));
         }
         let outcome = loop {
@@ -517,7 +599,12 @@ impl Copy {
                 }
             }
         };
-        let done = self.finish(outcome, &job.journal, &mut reporter, papers, &interrupted);
+        let done = if self.makes_plan() {
+            drop(reporter);
+            self.finish_plan(outcome, &job.journal, papers.plan)
+        } else {
+            self.finish(outcome, &job.journal, &mut reporter, papers, &interrupted)
+        };
         if !self.state.directory.exists() {
             // Only now: until the state is gone, the copy may be taken up again, and needs it.
             (job.leave)();
@@ -526,7 +613,7 @@ impl Copy {
     }
 
     /// Both ends in this process.
-    fn local_job(&self, places: &Places) -> anyhow::Result<Job> {
+    fn local_job(&self, places: &Places, asked: (PathText, PathText)) -> anyhow::Result<Job> {
         let (source_store, target_store): (Name, Name) = ("source".parse()?, target_name()?);
         let store = |name: &Name, kind: &StoreKind, read_only| StoreSpec {
             name: name.clone(),
@@ -559,15 +646,23 @@ impl Copy {
             source: SourceAccess::Local { store: source_store, root },
             peer: Arc::clone(&target) as _,
             heads: Arc::new(heads),
-            journal: directory.join("journal"),
+            journal: self.state.journal(),
             control: Arc::clone(&self.control),
+            places: asked,
+            known_rate: None,
         };
+        let makes_plan = self.makes_plan();
         let journal = input.journal.clone();
         let name = target_name()?;
         Ok(Job {
             run: Box::new(move || runner::run(input)),
             journal,
-            leave: Box::new(move || target.leave(&name)),
+            leave: Box::new(move || {
+                // A plan has left nothing there; what is there is another copy's.
+                if !makes_plan {
+                    target.leave(&name);
+                }
+            }),
         })
     }
 
@@ -592,6 +687,28 @@ impl Copy {
             failures: run.failures,
             durable_by: run.durable_by,
         }
+    }
+
+    fn makes_plan(&self) -> bool {
+        self.options.plan == Some(PlanUse::Make)
+    }
+
+    /// Shows the plan that was made; nothing of it is kept.
+    fn finish_plan(
+        &self,
+        outcome: RunOutcome,
+        journal: &Path,
+        show: plan::Show,
+    ) -> anyhow::Result<ExitCode> {
+        let shown = match outcome {
+            RunOutcome::Done => plan::show(&RunFiles::of(journal).plan, show),
+            RunOutcome::Paused | RunOutcome::Cancelled => {
+                Err(Failure::new(ExitCode::Interrupted, "interrupted").into())
+            }
+            RunOutcome::Failed(problem) => Err(failure(problem).into()),
+        };
+        self.state.remove();
+        shown
     }
 
     fn finish(
@@ -643,8 +760,8 @@ impl Copy {
         let items: Vec<FailedItem> =
             text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
         if items.is_empty() {
-            if problem.code == "delete-refused" {
-                // All else is done; what is asked for next is another copy.
+            if problem.code == "delete-refused" || problem.code == "plan-stale" {
+                // All else is done, or nothing; what is asked for next is another copy.
                 self.state.remove();
             }
             return Err(failure(problem.clone()).into());
@@ -654,10 +771,15 @@ impl Copy {
         }
         let paths: Vec<_> = items.iter().map(|item| &item.path).collect();
         let list = write_failures(&self.state.id.short(), &paths)?;
-        self.hand_over(view, journal, papers)?;
+        if problem.code != "plan-stale" {
+            self.hand_over(view, journal, papers)?;
+        }
         self.state.remove();
         let message = problem.to_string();
-        let hint = format!("`{}` lists the failed items, for --files-from", list.display());
+        let hint = match problem.code.as_str() {
+            "plan-stale" => format!("`{}` lists them; make another plan", list.display()),
+            _ => format!("`{}` lists the failed items, for --files-from", list.display()),
+        };
         Err(Failure::new(exit_code(problem.exit), message).hint(hint).into())
     }
 

@@ -15,6 +15,7 @@ mod exit;
 mod http;
 mod networks;
 mod options;
+mod plan;
 mod progress;
 mod receipt;
 mod reference;

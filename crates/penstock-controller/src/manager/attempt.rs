@@ -4,10 +4,11 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Instant;
 
+use penstock_api::plan::location_text;
 use penstock_api::problem::{Exit, Problem};
 use penstock_api::scan::{PageReply, PageSource, Question, RootKind, SourcePeer};
 use penstock_api::task::SourceAccess;
-use penstock_api::transfer::TransferState;
+use penstock_api::transfer::{PathText, TransferRequest, TransferState};
 use penstock_proto::id::TransferId;
 
 use super::receipt::scan_request;
@@ -109,6 +110,8 @@ impl Inner {
             heads: Arc::clone(&self.parts.state) as _,
             journal: journal_of(&self.config.journal, id),
             control: Arc::clone(control),
+            places: places_of(&record.request),
+            known_rate: None,
         })
     }
 
@@ -193,6 +196,11 @@ impl Inner {
         drop(table);
         self.discard(&record);
     }
+}
+
+/// From where and to where, as a plan says it.
+pub(super) fn places_of(request: &TransferRequest) -> (PathText, PathText) {
+    (location_text(&request.source), location_text(&request.target))
 }
 
 fn reason_of_failure(problem: &Problem) -> String {

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use penstock_api::delete::{DeleteOrder, SurplusQuery};
 use penstock_api::limits::LimitRequest;
+use penstock_api::plan::PlanItem;
 use penstock_api::problem::{Exit, Problem};
 use penstock_api::proof::Document;
 use penstock_api::receipt::{ReceiptBody, ReceiptSignature, ReceiptSigner, Role};
@@ -17,7 +18,7 @@ use penstock_api::task::{TargetPeer, Task, TaskControl, TaskPage, TaskSpec, Task
 use penstock_api::transfer::{
     LANES_MAX, PathText, TransferOptions, TransferRequest, TransferState, TransferView,
 };
-use penstock_proto::compared::Comparison;
+use penstock_proto::compared::{Comparison, EntrySet};
 use penstock_proto::id::{Name, TransferId};
 use penstock_proto::manifest::Page;
 
@@ -71,7 +72,15 @@ impl TargetPeer for FakePeer {
         unused()
     }
 
-    fn compare(&self, _: &TaskSpec, _: &Page) -> Result<Comparison, Problem> {
+    fn compare(&self, _: &TaskSpec, _: &Page, _: &EntrySet) -> Result<Comparison, Problem> {
+        unused()
+    }
+
+    fn store_id(&self, _: &Name) -> Result<Option<u64>, Problem> {
+        unused()
+    }
+
+    fn look(&self, _: &TaskSpec, _: &Page) -> Result<Vec<PlanItem>, Problem> {
         unused()
     }
 

@@ -48,8 +48,10 @@ impl Run {
                 break;
             }
             numbers.push(number);
-            // After the last round what has changed again is a failure.
-            if entries > 0 && page.page.round < ROUNDS_MAX {
+            // After the last round what has changed again is a failure; to a plan, any other
+            // version is one.
+            let newer = page.page.round < ROUNDS_MAX && self.followed.is_none();
+            if entries > 0 && newer {
                 count += entries;
                 question.asked.push(asked);
             }

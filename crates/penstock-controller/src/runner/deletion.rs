@@ -22,12 +22,14 @@ use penstock_api::problem::{Exit, Problem};
 use penstock_api::scan::ScanSummary;
 use penstock_api::task::{TargetPeer, TaskPage, TaskSpec};
 use penstock_api::transfer::FailedItem;
+use penstock_api::update::UpdateOptions;
 use penstock_proto::manifest::EntryKind;
 
 use super::RunInput;
 use super::control::Shared;
 use super::journal::failed;
 use super::pages::{Clear, Compare};
+use super::plan::Followed;
 
 /// What finding the surplus needs.
 pub(super) struct DeletionParts {
@@ -35,6 +37,8 @@ pub(super) struct DeletionParts {
     pub(super) spec: TaskSpec,
     pub(super) shared: Arc<Shared>,
     pub(super) scan: ScanSummary,
+    /// The plan that says what may be deleted, if one is followed.
+    pub(super) followed: Option<Arc<Followed>>,
     /// Directory of the transfer in the journal store.
     pub(super) journal: PathBuf,
     /// Looks at pages that were not opened yet; at the end there are none.
@@ -48,6 +52,7 @@ pub(super) fn clearing(
     spec: &TaskSpec,
     shared: &Arc<Shared>,
     compare: &Compare,
+    followed: Option<&Arc<Followed>>,
 ) -> Option<Clear> {
     if !spec.update.delete {
         return None;
@@ -57,6 +62,7 @@ pub(super) fn clearing(
         spec: spec.clone(),
         shared: Arc::clone(shared),
         scan: ScanSummary::default(),
+        followed: followed.cloned(),
         journal: input.journal.clone(),
         compare: Some(Arc::clone(compare)),
     });
@@ -200,16 +206,19 @@ impl DeletionParts {
             Ok(page)
         });
         let list = surplus_path(&self.journal);
+        let mut choose = |item| self.followed.as_ref().map_or(Ok(true), |plan| plan.deletes(&item));
         let query = SurplusQuery {
             pages: &mut pages,
             entries: self.scan.entries,
             scratch: &scratch,
+            choose: &mut choose,
             list: &list,
             stop,
         };
         let found = self.peer.find_surplus(&self.spec, query)?;
         let _ = std::fs::remove_dir_all(&scratch);
-        self.check_amount(found, existed)?;
+        let cleared = self.shared.cleared.load(Ordering::Relaxed);
+        check_amount(&self.spec.update, found + cleared, existed)?;
         Ok(found)
     }
 
@@ -220,51 +229,73 @@ impl DeletionParts {
 
     /// The first page, if the data set is a directory; the guards that need no look at the target.
     fn check_scan(&self) -> Result<Option<TaskPage>, Problem> {
-        let errors = self.scan.errors.len() as u64 + self.scan.errors_more;
-        if errors > 0 {
-            let title =
-                format!("nothing is deleted: {errors} items could not be listed at the source");
-            return Err(refused(title).hint("make them readable, and run it again"));
-        }
-        let empty = || {
-            refused("nothing is deleted: the source is empty")
-                .hint("is it mounted? to empty the target, delete there by hand")
+        let mut first = None;
+        let directory = || {
+            let page = first.insert(self.shared.peek_page(0)?);
+            let root = page.page.entries().first();
+            Ok(root.is_none_or(|root| root.kind == EntryKind::Directory))
         };
-        if self.scan.pages == 0 {
-            return Err(empty());
-        }
-        let page = self.shared.peek_page(0)?;
-        let single =
-            page.page.entries().first().is_some_and(|root| root.kind != EntryKind::Directory);
-        if single {
-            return Ok(None);
-        }
-        if self.scan.entries <= 1 {
-            return Err(empty());
-        }
-        Ok(Some(page))
+        let directory = check_scan(&self.scan, directory)?;
+        Ok(first.filter(|_| directory))
     }
+}
 
-    fn check_amount(&self, found: u64, existed: u64) -> Result<(), Problem> {
-        let found = found + self.shared.cleared.load(Ordering::Relaxed);
-        match self.spec.update.max_delete {
-            Some(most) if found > most => {
-                let title = format!(
-                    "nothing is deleted: {found} items would go, more than the {most} that \
-                     --max-delete allows"
-                );
-                Err(refused(title))
-            }
-            None if found > existed => {
-                let title = format!(
-                    "nothing is deleted: {found} of the {} items at the target would go, more \
-                     than half",
-                    found + existed
-                );
-                let hint = format!("if that is right, say so: --max-delete {found}");
-                Err(refused(title).hint(hint))
-            }
-            _ => Ok(()),
+/// The guards that need no look at the target: of what a scan found. Whether its root is a
+/// directory, as `directory` says: else there is nothing that could be deleted.
+///
+/// # Errors
+/// Code `delete-refused`.
+pub(super) fn check_scan(
+    scan: &ScanSummary,
+    directory: impl FnOnce() -> Result<bool, Problem>,
+) -> Result<bool, Problem> {
+    let errors = scan.errors.len() as u64 + scan.errors_more;
+    if errors > 0 {
+        let title = format!("nothing is deleted: {errors} items could not be listed at the source");
+        return Err(refused(title).hint("make them readable, and run it again"));
+    }
+    let empty = || {
+        refused("nothing is deleted: the source is empty")
+            .hint("is it mounted? to empty the target, delete there by hand")
+    };
+    if scan.pages == 0 {
+        return Err(empty());
+    }
+    if !directory()? {
+        return Ok(false);
+    }
+    if scan.entries <= 1 {
+        return Err(empty());
+    }
+    Ok(true)
+}
+
+/// The guard that counts: `found` would go, and `existed` of what is at the target would stay.
+///
+/// # Errors
+/// Code `delete-refused`.
+pub(super) fn check_amount(
+    update: &UpdateOptions,
+    found: u64,
+    existed: u64,
+) -> Result<(), Problem> {
+    match update.max_delete {
+        Some(most) if found > most => {
+            let title = format!(
+                "nothing is deleted: {found} items would go, more than the {most} that \
+                 --max-delete allows"
+            );
+            Err(refused(title))
         }
+        None if found > existed => {
+            let title = format!(
+                "nothing is deleted: {found} of the {} items at the target would go, more \
+                 than half",
+                found + existed
+            );
+            let hint = format!("if that is right, say so: --max-delete {found}");
+            Err(refused(title).hint(hint))
+        }
+        _ => Ok(()),
     }
 }

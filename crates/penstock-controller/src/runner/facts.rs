@@ -119,6 +119,6 @@ fn digest_of_list(path: &Path) -> std::io::Result<(u64, String)> {
     }
 }
 
-fn now_seconds() -> u64 {
+pub(super) fn now_seconds() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }

@@ -19,6 +19,7 @@ mod journal;
 mod lines;
 mod outcome;
 mod pages;
+mod plan;
 mod proving;
 
 use std::collections::BTreeMap;
@@ -28,16 +29,17 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use penstock_api::heads::{HeadCommit, HeadStore, LedgerHead, PageHead};
+use penstock_api::plan::PlanUse;
 use penstock_api::problem::{Exit, Problem};
 use penstock_api::proof::ProofProgress;
 use penstock_api::scan::{PageReply, PageSource, Question, ScanSummary};
-use penstock_api::task::{SourceAccess, TargetPeer, Task, TaskSpec};
+use penstock_api::task::{SourceAccess, TargetPeer, Task, TaskSpec, TaskStart};
 use penstock_api::transfer::{Encryption, FailedItem, PathText, Progress, TransferOptions};
 use penstock_engine::transfer::{
     LedgerCommit, PageStanding, Phase, TransferMachine, WindowLimits, compared_of,
 };
 use penstock_proto::checksum::ChecksumKind;
-use penstock_proto::compared::Comparison;
+use penstock_proto::compared::{Comparison, EntrySet};
 use penstock_proto::frame::Framing;
 use penstock_proto::id::{Name, TransferId};
 use penstock_proto::journal::JournalRecord;
@@ -48,6 +50,7 @@ use deletion::{Deletion, DeletionParts, undeleted_path};
 use failed_links::FailedLinks;
 use journal::Journal;
 use pages::{Compare, Pulled, Puller, Treatment};
+use plan::{Followed, PLAN_STALE};
 use proving::{ProofTotals, Proved};
 
 /// Longest time between two commits of the ledger (A7).
@@ -83,6 +86,10 @@ pub struct RunInput {
     pub journal: PathBuf,
     /// How others steer and watch the run.
     pub control: Arc<RunControl>,
+    /// From where and to where, in a user's words: for the head of a plan.
+    pub places: (PathText, PathText),
+    /// Bits per second that were measured between these stores, if they were: for a forecast.
+    pub known_rate: Option<f64>,
 }
 
 /// How a run ended.
@@ -139,6 +146,10 @@ impl RunControl {
         self.wish.load(Ordering::Acquire) != 0
     }
 
+    fn is_asked_to_cancel(&self) -> bool {
+        self.wish.load(Ordering::Acquire) == WISH_CANCEL
+    }
+
     /// Shows a run that goes on elsewhere.
     pub fn show(&self, seen: RunView) {
         self.update(|view| *view = seen);
@@ -174,6 +185,8 @@ pub struct RunFiles {
     pub digests: PathBuf,
     /// What a receipt is to say of the run, as JSON of [`penstock_api::receipt::ReceiptFacts`].
     pub facts: PathBuf,
+    /// The plan that it makes, or that is put here for it to follow.
+    pub plan: PathBuf,
     journal: PathBuf,
 }
 
@@ -184,6 +197,7 @@ impl RunFiles {
             failures: journal.join("failures.jsonl"),
             digests: journal.join("digests"),
             facts: journal.join("facts.json"),
+            plan: plan::plan_path(journal),
             journal: journal.to_owned(),
         }
     }
@@ -194,8 +208,19 @@ impl RunFiles {
     }
 }
 
-/// Runs a transfer until it ends, or is stopped. Blocks all the while: give it a thread.
-pub fn run(input: RunInput) -> RunOutcome {
+/// Runs a transfer until it ends, or is stopped; or makes a plan of it, if that is all it is to
+/// do. Blocks all the while: give it a thread.
+pub fn run(mut input: RunInput) -> RunOutcome {
+    if input.options.plan == Some(PlanUse::Make) {
+        return plan::make(input);
+    }
+    let followed = match Followed::begin(&mut input) {
+        Ok(followed) => followed,
+        Err(RunOutcome::Paused) if input.control.is_asked_to_cancel() => {
+            return RunOutcome::Cancelled;
+        }
+        Err(outcome) => return outcome,
+    };
     let RunInput { pages, control, .. } = input;
     let pages = Arc::new(Mutex::new(pages));
     let mut carried = Progress::default();
@@ -212,8 +237,10 @@ pub fn run(input: RunInput) -> RunOutcome {
             heads: Arc::clone(&input.heads),
             journal: input.journal.clone(),
             control: Arc::clone(&control),
+            places: input.places.clone(),
+            known_rate: input.known_rate,
         };
-        let mut run = match Run::begin(input, round, carried.clone()) {
+        let mut run = match Run::begin(input, followed.clone(), round, carried.clone()) {
             Ok(run) => run,
             Err(problem) => {
                 control.update(|view| view.reason = problem.to_string());
@@ -229,6 +256,12 @@ pub fn run(input: RunInput) -> RunOutcome {
             Ok(Some(outcome)) => return outcome,
             // What was read again was not what was written: the ledger misses it again.
             Ok(None) => carried = run.carry(),
+            Err(problem) if problem.code == PLAN_STALE => {
+                // No later run can go on with it: nothing temporary is left.
+                let given_up = run.cancel();
+                let _ = std::fs::remove_file(plan::checked_path(&run.journal));
+                return RunOutcome::Failed(given_up.err().unwrap_or(problem));
+            }
             Err(problem) => {
                 run.task.stop(false);
                 return RunOutcome::Failed(problem);
@@ -262,6 +295,8 @@ struct Run {
     task: Arc<dyn Task>,
     puller: Puller,
     compare: Compare,
+    /// The plan that is followed, if one is.
+    followed: Option<Arc<Followed>>,
     /// Pages that the source is being asked about.
     asking: Option<Vec<u32>>,
     journal: PathBuf,
@@ -290,37 +325,30 @@ struct Run {
 }
 
 impl Run {
-    fn begin(input: RunInput, round: u32, carried: Progress) -> Result<Self, Problem> {
+    fn begin(
+        input: RunInput,
+        followed: Option<Arc<Followed>>,
+        round: u32,
+        carried: Progress,
+    ) -> Result<Self, Problem> {
         let head = input.heads.load(input.id)?;
         // What an earlier run has said of itself does not hold for this one.
         let _ = std::fs::remove_file(RunFiles::of(&input.journal).facts);
         let journal = Journal::open(&input.journal)?;
         let mut spec = spec_of(&input, &head);
-        let start = input.peer.prepare(&spec)?;
-        if head.store == 0 {
-            let commit =
-                HeadCommit { store: Some(start.incarnation.store), ..HeadCommit::default() };
-            input.heads.commit(input.id, &commit)?;
-        }
-        let doubt_all = start.marker < head.epoch;
-        spec.doubt = doubt_all;
-        if doubt_all {
-            tracing::warn!(
-                transfer = %input.id, marker = start.marker, epoch = head.epoch,
-                "the store is older than the ledger: everything is checked again"
-            );
-        }
-        spec.store_id = start.incarnation.store;
+        let start = prepare(&input, &head, &mut spec)?;
+        let doubt_all = spec.doubt;
         let mut machine =
             machine_of(&input.options, &head, &start.incarnation, doubt_all, input.id);
         if spec.update.delete {
             machine.wait_for_deletion();
         }
-        let shared = Arc::new(Shared::new(machine, journal, spec.update.compares()));
+        let compare = compare_of(&input.peer, &spec, followed.as_ref());
+        let compares = spec.update.compares() || followed.is_some();
+        let shared = Arc::new(Shared::new(machine, journal, compares));
         input.control.update(|view| view.durable_by.clone_from(&start.durable_by));
         let (known, found) = open_earlier(&shared, head.pages, doubt_all)?;
-        let compare = compare_of(&input.peer, &spec);
-        let clear = deletion::clearing(&input, &spec, &shared, &compare);
+        let clear = deletion::clearing(&input, &spec, &shared, &compare, followed.as_ref());
         let treatment = Treatment { compare: Arc::clone(&compare), clear };
         let task = input.peer.start(&spec, Arc::clone(&shared) as _)?;
         let now = Instant::now();
@@ -337,6 +365,7 @@ impl Run {
             control: input.control,
             puller: Puller::start(input.pages, Arc::clone(&shared), treatment),
             compare,
+            followed,
             asking: None,
             journal: input.journal,
             deletion: None,
@@ -422,6 +451,7 @@ impl Run {
                 spec: self.spec.clone(),
                 shared: Arc::clone(&self.shared),
                 scan: self.scan.clone().unwrap_or_default(),
+                followed: self.followed.clone(),
                 journal: self.journal.clone(),
                 compare: None,
             };
@@ -432,7 +462,9 @@ impl Run {
             None => return Ok(()),
             Some(Ok(())) => {}
             // Nothing was deleted; what was moved is finished in order.
-            Some(Err(problem)) if problem.exit == Exit::Refused => self.refused = Some(problem),
+            Some(Err(problem)) if problem.exit == Exit::Refused || problem.code == PLAN_STALE => {
+                self.refused = Some(problem);
+            }
             Some(Err(problem)) => return Err(problem),
         }
         self.shared.machine().handle_deleted();
@@ -485,7 +517,7 @@ impl Run {
         encoded: &[u8],
         compared: Comparison,
     ) -> Result<(), Problem> {
-        let page = self.check_page(number, encoded)?;
+        let page = checked_page(self.id, number, encoded)?;
         self.shared.journal().write_page(number, encoded)?;
         let digest = page_digest(encoded);
         count_found(&mut self.found, &page);
@@ -509,7 +541,7 @@ impl Run {
             Some(encoded) => encoded,
             None => self.puller.page_again(head.page, head.digest)?,
         };
-        let page = self.check_page(head.page, &encoded)?;
+        let page = checked_page(self.id, head.page, &encoded)?;
         let (log, log_bytes) = self.shared.journal().read_log(head.page, head.log_bytes)?;
         if compared_of(&log).is_none() && self.shared.is_compared(&page) {
             // Nothing of it was handed out before what was decided of it was committed.
@@ -522,22 +554,6 @@ impl Run {
         let mut machine = self.shared.machine();
         machine.handle_page(&page, head.digest, log, log_bytes, self.doubt_all);
         Ok(())
-    }
-
-    fn check_page(&self, number: u32, encoded: &[u8]) -> Result<Page, Problem> {
-        let page = Page::decode(encoded).map_err(|cause| {
-            Problem::new(
-                Exit::Fatal,
-                "manifest",
-                format!("page {number} of the data set is broken"),
-            )
-            .because(cause)
-        })?;
-        if page.transfer != self.id || page.number != number {
-            let title = format!("the source gave another page than number {number}");
-            return Err(Problem::new(Exit::Fatal, "manifest", title));
-        }
-        Ok(page)
     }
 
     /// Commits what is new: logs, then heads.
@@ -763,10 +779,49 @@ fn spec_of(input: &RunInput, head: &LedgerHead) -> TaskSpec {
     }
 }
 
+/// Has the peer look at the store before anything is written, and notes what it says of it.
+fn prepare(input: &RunInput, head: &LedgerHead, spec: &mut TaskSpec) -> Result<TaskStart, Problem> {
+    let start = input.peer.prepare(spec)?;
+    if head.store == 0 {
+        let commit = HeadCommit { store: Some(start.incarnation.store), ..HeadCommit::default() };
+        input.heads.commit(input.id, &commit)?;
+    }
+    spec.doubt = start.marker < head.epoch;
+    if spec.doubt {
+        tracing::warn!(
+            transfer = %input.id, marker = start.marker, epoch = head.epoch,
+            "the store is older than the ledger: everything is checked again"
+        );
+    }
+    spec.store_id = start.incarnation.store;
+    Ok(start)
+}
+
 /// How pages are compared with the target, where they are.
-fn compare_of(peer: &Arc<dyn TargetPeer>, spec: &TaskSpec) -> Compare {
+fn compare_of(
+    peer: &Arc<dyn TargetPeer>,
+    spec: &TaskSpec,
+    followed: Option<&Arc<Followed>>,
+) -> Compare {
     let (peer, spec) = (Arc::clone(peer), spec.clone());
-    Arc::new(move |page: &Page| peer.compare(&spec, page))
+    if let Some(followed) = followed.cloned() {
+        return Arc::new(move |page: &Page| followed.compare(&*peer, &spec, page));
+    }
+    let all = EntrySet::default();
+    Arc::new(move |page: &Page| peer.compare(&spec, page, &all))
+}
+
+/// Decodes a page, and checks that it is the one that was asked for.
+fn checked_page(id: TransferId, number: u32, encoded: &[u8]) -> Result<Page, Problem> {
+    let page = Page::decode(encoded).map_err(|cause| {
+        let title = format!("page {number} of the data set is broken");
+        Problem::new(Exit::Fatal, "manifest", title).because(cause)
+    })?;
+    if page.transfer != id || page.number != number {
+        let title = format!("the source gave another page than number {number}");
+        return Err(Problem::new(Exit::Fatal, "manifest", title));
+    }
+    Ok(page)
 }
 
 /// Entries, files and bytes that a scan has found.

@@ -3,6 +3,7 @@
 
 use std::path::Path;
 
+use penstock_api::plan::{ItemKind, PlanAction, PlanItem, ThereItem};
 use penstock_api::problem::{Exit, Problem};
 use penstock_api::transfer::PathText;
 use penstock_io::store::{Kind, Meta};
@@ -91,6 +92,36 @@ impl Surplus {
     pub(super) fn in_the_way_if(mut self, in_the_way: bool) -> Self {
         self.in_the_way = in_the_way;
         self
+    }
+
+    /// The same as an item of a plan.
+    pub(super) fn planned(&self) -> PlanItem {
+        let kind = match self.kind {
+            SurplusKind::File => ItemKind::File,
+            SurplusKind::Directory => ItemKind::Directory,
+            SurplusKind::Symlink => ItemKind::Symlink,
+            SurplusKind::Fifo => ItemKind::Fifo,
+            SurplusKind::CharDevice => ItemKind::CharDevice,
+            SurplusKind::BlockDevice => ItemKind::BlockDevice,
+            SurplusKind::Other => ItemKind::Other,
+        };
+        PlanItem {
+            action: PlanAction::Delete,
+            path: self.path.clone(),
+            kind,
+            size: self.size,
+            mtime: self.mtime,
+            link: None,
+            why: String::new(),
+            there: Some(ThereItem {
+                kind,
+                size: self.size,
+                mtime: self.mtime,
+                inode: self.inode,
+                ctime: self.ctime,
+                links: self.links,
+            }),
+        }
     }
 
     /// As much of what was seen as decides whether it is still the same.

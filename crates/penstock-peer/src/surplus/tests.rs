@@ -37,6 +37,7 @@ fn surplus_of(
     let scratch = tempfile::tempdir().unwrap();
     let list = scratch.path().join("list");
     let query = SurplusQuery {
+        choose: &mut |_| Ok(true),
         pages: &mut std::iter::once(Ok(page)),
         entries: entries.len() as u64 + 1,
         scratch: scratch.path(),

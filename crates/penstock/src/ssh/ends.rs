@@ -192,6 +192,8 @@ pub(super) struct TargetParts<'a> {
     /// In hex.
     pub(super) capability: &'a str,
     pub(super) control: &'a Arc<RunControl>,
+    /// From where and to where, as it was written.
+    pub(super) places: (PathText, PathText),
 }
 
 impl TargetParts<'_> {
@@ -227,6 +229,8 @@ impl TargetParts<'_> {
             heads: Arc::new(heads),
             journal: journal(self.state),
             control: Arc::clone(self.control),
+            places: self.places,
+            known_rate: None,
         };
         Ok((input, target))
     }

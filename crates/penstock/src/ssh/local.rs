@@ -9,6 +9,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
+use penstock_api::plan::PlanUse;
 use penstock_api::problem::{Exit, Problem};
 use penstock_api::site::OpenScan;
 use penstock_api::transfer::{PathText, TransferOptions};
@@ -50,6 +51,19 @@ pub(crate) struct Wish {
     pub(crate) cpus: Option<u32>,
     pub(crate) mode: Mode,
     pub(crate) papers: Papers,
+}
+
+impl Wish {
+    /// Whether only a plan is wanted.
+    fn dry_run(&self) -> bool {
+        self.options.plan == Some(PlanUse::Make)
+    }
+
+    /// From where and to where, as it was written.
+    fn places(&self) -> (PathText, PathText) {
+        let text = |path: &Path| PathText(path.as_os_str().as_encoded_bytes().to_vec());
+        (text(&self.source), text(&self.target))
+    }
 }
 
 /// Copies; blocks until it has ended or is interrupted.
@@ -117,6 +131,7 @@ impl Session {
             authority: keys.certificate(),
             ports: self.wish.ssh.ports,
             cpus: self.wish.cpus,
+            dry_run: self.wish.dry_run(),
         };
         match self.ask(&Message::Begin(Box::new(begin)), ANSWER_MAX)?.0 {
             Message::Begun(begun) => {
@@ -247,6 +262,7 @@ impl Session {
             rtt_ms: self.rtt.map(|rtt| rtt.as_millis().try_into().unwrap_or(u64::MAX)),
             scan,
             capability,
+            places: self.wish.places(),
         };
         match self.ask(&Message::Open(Box::new(open)), OPEN_MAX)?.0 {
             Message::Opened(opened) => Ok(*opened),
@@ -315,7 +331,7 @@ impl Session {
             begun.facts.ok_or_else(|| failure(missing("what the source is")))?;
         ends::check_asked(&self.wish.remote.path, &facts).map_err(failure)?;
         let apart = |to: &Path| ends::check_apart(&begun.trace, to);
-        let place = TargetPlace::find(&self.wish.target, &facts, &apart)?;
+        let place = TargetPlace::find(&self.wish.target, &facts, &apart, !self.wish.dry_run())?;
         let from = PathBuf::from(self.wish.remote.to_string());
         let mut state = State::open(&from, &place.path, options)?;
         let mut opened = self.open_scan(&state, dial.clone())?;
@@ -338,16 +354,20 @@ impl Session {
             rtt: self.rtt,
             capability: &opened.capability,
             control: &control,
+            places: self.wish.places(),
         };
         let (input, target) = parts.input().map_err(failure)?;
         let (link, watched) = (Arc::clone(&self.link), Arc::clone(&control));
         let (leaving, journal) = (Arc::clone(&self.link), input.journal.clone());
         let store = target_store().map_err(failure)?;
+        let dry_run = self.wish.dry_run();
         let job = Job {
             run: Box::new(move || run_here(input, &link, &watched, incoming)),
             journal,
             leave: Box::new(move || {
-                target.leave(&store);
+                if !dry_run {
+                    target.leave(&store);
+                }
                 leave(&leaving);
             }),
         };
@@ -476,6 +496,9 @@ impl Follower {
 
     /// Fetches the lists that are wanted: each costs a round trip.
     fn fetch_lists(&self, failed: bool) -> Result<(), Problem> {
+        if self.options.plan == Some(PlanUse::Make) {
+            return self.fetch(RunFile::Plan);
+        }
         if failed {
             self.fetch(RunFile::Failures)?;
         }

@@ -67,6 +67,8 @@ pub(super) struct Begin {
     pub(super) ports: Option<(u16, u16)>,
     /// Most CPUs that the far end may keep busy.
     pub(super) cpus: Option<u32>,
+    /// Whether nothing may be written at the target: it is only looked at.
+    pub(super) dry_run: bool,
 }
 
 /// A directory, as any process of the same host knows it: boot id, device, inode.
@@ -122,6 +124,8 @@ pub(super) struct Open {
     pub(super) scan: Option<OpenScan>,
     /// If the far end is the target: the right to read, in hex.
     pub(super) capability: String,
+    /// From where and to where, as it was written.
+    pub(super) places: (PathText, PathText),
 }
 
 /// The far end's answer to [`Open`].
@@ -160,6 +164,7 @@ pub(super) enum RunFile {
     Failures,
     Digests,
     Facts,
+    Plan,
     Checksums(ChecksumKind),
 }
 
@@ -170,6 +175,7 @@ impl RunFile {
             Self::Failures => files.failures.clone(),
             Self::Digests => files.digests.clone(),
             Self::Facts => files.facts.clone(),
+            Self::Plan => files.plan.clone(),
             Self::Checksums(kind) => files.checksums(kind),
         }
     }

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
+use penstock_api::plan::PlanUse;
 use penstock_api::problem::{Exit, Problem};
 use penstock_controller::runner::{self, RunControl, RunFiles, RunOutcome};
 use penstock_io::sys;
@@ -93,7 +94,7 @@ enum FarPlace {
 enum End {
     Nothing,
     Source { server: SourceServer, state: State },
-    Target { running: Running, target: Arc<TargetService>, state: State },
+    Target { running: Running, target: Option<Arc<TargetService>>, state: State },
 }
 
 /// A run on a thread of its own.
@@ -178,8 +179,8 @@ impl Far {
             }
             (Role::Target, Some(facts)) => {
                 let apart = |to: &std::path::Path| ends::check_apart(&begin.trace, to);
-                let place =
-                    TargetPlace::find(&path, facts, &apart).map_err(|error| problem_of(&error))?;
+                let place = TargetPlace::find(&path, facts, &apart, !begin.dry_run)
+                    .map_err(|error| problem_of(&error))?;
                 let shown = place.path.clone();
                 (FarPlace::Target(place), shown, None, Vec::new())
             }
@@ -267,7 +268,9 @@ impl Far {
                     rtt: open.rtt_ms.map(Duration::from_millis),
                     capability: &open.capability,
                     control: &self.control,
+                    places: open.places,
                 };
+                let dry_run = open.options.plan == Some(PlanUse::Make);
                 let (input, target) = parts.input()?;
                 let (tell, ended) = mpsc::channel();
                 std::thread::Builder::new()
@@ -278,6 +281,8 @@ impl Far {
                             .because(cause)
                     })?;
                 let running = Running { ended, over: false, shown: Instant::now() };
+                // A plan has left nothing there; what is there is another copy's.
+                let target = (!dry_run).then_some(target);
                 self.end = End::Target { running, target, state };
             }
             (FarPlace::Source(_), None) => return Err(missing("what to scan")),
@@ -344,7 +349,7 @@ impl Far {
             End::Source { state, .. } => state.remove(),
             End::Target { target, state, .. } => {
                 state.remove();
-                if let Ok(store) = target_store() {
+                if let (Ok(store), Some(target)) = (target_store(), target) {
                     target.leave(&store);
                 }
             }

@@ -1,0 +1,210 @@
+//! Follows a plan: nothing is done before all of it was found to be as the plan says, and nothing
+//! but what it says.
+
+use std::fs::{self, File};
+use std::io::{self, BufWriter, Write as _};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use penstock_api::plan::{PlanItem, PlanUse};
+use penstock_api::problem::{Exit, Problem};
+use penstock_api::task::{TargetPeer, TaskSpec};
+use penstock_api::transfer::{FailedItem, PathText, TransferOptions};
+use penstock_proto::compared::{Comparison, EntrySet};
+use penstock_proto::manifest::Page;
+
+use super::super::journal::failed;
+use super::super::{FAILURES_SHOWN, RunFiles, RunInput, RunOutcome};
+use super::index::{Index, Side};
+use super::{Looker, plan_path};
+
+/// Code: the world is not as a plan says.
+pub(in super::super) const PLAN_STALE: &str = "plan-stale";
+
+fn stale(title: String) -> Problem {
+    Problem::new(Exit::SourceChanged, PLAN_STALE, title)
+        .hint("make another plan; what that says can be compared with this one")
+}
+
+/// A plan that is followed.
+pub(in super::super) struct Followed {
+    index: Index,
+}
+
+impl Followed {
+    /// Opens the plan that a run is to follow, if it is to, and compares all of it with the world,
+    /// unless an earlier run has done that.
+    ///
+    /// # Errors
+    /// How the run ends instead.
+    pub(in super::super) fn begin(input: &mut RunInput) -> Result<Option<Arc<Self>>, RunOutcome> {
+        let Some(PlanUse::Follow { digest }) = input.options.plan.clone() else { return Ok(None) };
+        let followed = Self::open(input, &digest).map_err(RunOutcome::Failed)?;
+        let checked = checked_path(&input.journal);
+        if fs::read_to_string(&checked).is_ok_and(|known| known == digest) {
+            return Ok(Some(Arc::new(followed)));
+        }
+        match followed.check(input) {
+            Ok(true) => {}
+            Ok(false) => return Err(RunOutcome::Paused),
+            Err(problem) => return Err(RunOutcome::Failed(problem)),
+        }
+        let kept = fs::write(&checked, &digest)
+            .and_then(|()| File::open(&checked)?.sync_all())
+            .map_err(|cause| RunOutcome::Failed(failed("write", &checked, &cause)));
+        kept.map(|()| Some(Arc::new(followed)))
+    }
+
+    fn open(input: &RunInput, digest: &str) -> Result<Self, Problem> {
+        let path = plan_path(&input.journal);
+        if !path.exists() {
+            let title = "the plan that is to be followed is not here";
+            return Err(Problem::new(Exit::Usage, "plan-missing", title)
+                .hint("submit it with `penstock transfer submit --plan FILE`"));
+        }
+        let (index, head) = Index::build(&path, digest)?;
+        if !decides_alike(&head.options, &input.options) {
+            let title = "the options are not those that the plan was made with";
+            return Err(Problem::new(Exit::Usage, "plan-options", title));
+        }
+        if head.root != input.root {
+            let title = format!(
+                "the data set would become `{}` at the target, not `{}` as the plan says",
+                input.root, head.root
+            );
+            return Err(stale(title));
+        }
+        let store = input.peer.store_id(&input.store)?.map(|id| format!("{id:016x}"));
+        if head.store.is_some() && head.store != store {
+            return Err(stale(format!("store `{}` is another than the plan says", input.store)));
+        }
+        Ok(Self { index })
+    }
+
+    /// Compares all of the plan with the world; `false` if it was asked to stop meanwhile.
+    fn check(&self, input: &mut RunInput) -> Result<bool, Problem> {
+        let store = input.peer.store_id(&input.store)?;
+        let mut failures = Failures::create(RunFiles::of(&input.journal).failures)?;
+        let mut looker = Looker::new(input, store)?;
+        let meet = |side, item: &PlanItem, failures: &mut Failures| {
+            let Some((record, planned)) = self.index.find(side, &item.path.0)? else {
+                return Ok(());
+            };
+            self.index.meet(record)?;
+            planned.check(item).map_or_else(|why| failures.add(&item.path, why), Ok)
+        };
+        let looked = looker.entries(&mut |item| meet(Side::Source, &item, &mut failures))?;
+        let Some(scan) = looked else { return Ok(false) };
+        if looker.spec.update.delete {
+            looker.surplus(&scan, &mut |item| {
+                meet(Side::Target, &item, &mut failures).map(|()| false)
+            })?;
+        }
+        self.index.unmet(&mut |item| {
+            let why = match Side::of(&item) {
+                Side::Source => "vanished from the source since the plan was made",
+                Side::Target => "vanished from the target since the plan was made",
+            };
+            failures.add(&item.path, why)
+        })?;
+        failures.end(looker.input).map(|()| true)
+    }
+
+    /// Compares a page with the target as a run does, but for what the plan does not name: that
+    /// stays as it is.
+    ///
+    /// # Errors
+    /// Code [`PLAN_STALE`]; what the peer says.
+    pub(in super::super) fn compare(
+        &self,
+        peer: &dyn TargetPeer,
+        spec: &TaskSpec,
+        page: &Page,
+    ) -> Result<Comparison, Problem> {
+        let mut unplanned = Vec::new();
+        for (index, item) in peer.look(spec, page)?.iter().enumerate() {
+            match self.index.find(Side::Source, &item.path.0)? {
+                Some((_, planned)) => planned.check(item).map_err(|why| changed(item, why))?,
+                None => unplanned.push(index as u32),
+            }
+        }
+        let unplanned: EntrySet = unplanned.into_iter().collect();
+        peer.compare(spec, page, &unplanned)
+    }
+
+    /// Whether something that is at the target alone is to be deleted.
+    ///
+    /// # Errors
+    /// Code [`PLAN_STALE`].
+    pub(in super::super) fn deletes(&self, item: &PlanItem) -> Result<bool, Problem> {
+        let Some((_, planned)) = self.index.find(Side::Target, &item.path.0)? else {
+            return Ok(false);
+        };
+        planned.check(item).map_err(|why| changed(item, why)).map(|()| true)
+    }
+}
+
+fn changed(item: &PlanItem, why: &str) -> Problem {
+    stale(format!("`{}` {why}: the transfer stops", item.path))
+}
+
+/// Where it is kept that all of a plan was compared.
+pub(in super::super) fn checked_path(journal: &Path) -> PathBuf {
+    journal.join("plan.checked")
+}
+
+/// Whether two transfers decide alike what becomes of an item.
+fn decides_alike(planned: &TransferOptions, options: &TransferOptions) -> bool {
+    planned.files_from == options.files_from
+        && planned.update == options.update
+        && planned.select == options.select
+        && planned.preserve == options.preserve
+}
+
+/// What is not as a plan says.
+struct Failures {
+    path: PathBuf,
+    out: BufWriter<File>,
+    count: u64,
+    first: Vec<FailedItem>,
+}
+
+impl Failures {
+    fn create(path: PathBuf) -> Result<Self, Problem> {
+        let make = || {
+            path.parent().map_or(Ok(()), fs::create_dir_all)?;
+            File::create(&path)
+        };
+        let file = make().map_err(|cause: io::Error| failed("write", &path, &cause))?;
+        Ok(Self { path, out: BufWriter::new(file), count: 0, first: Vec::new() })
+    }
+
+    fn add(&mut self, path: &PathText, why: &str) -> Result<(), Problem> {
+        let (code, message) = ("planned".to_owned(), why.to_owned());
+        let item = FailedItem { path: path.clone(), code, message };
+        let line = serde_json::to_string(&item).unwrap_or_default();
+        writeln!(self.out, "{line}").map_err(|cause| failed("write", &self.path, &cause))?;
+        self.count += 1;
+        if self.first.len() < FAILURES_SHOWN {
+            self.first.push(item);
+        }
+        Ok(())
+    }
+
+    fn end(mut self, input: &RunInput) -> Result<(), Problem> {
+        self.out.flush().map_err(|cause| failed("write", &self.path, &cause))?;
+        let Some(first) = self.first.first() else {
+            return fs::remove_file(&self.path)
+                .map_err(|cause| failed("remove", &self.path, &cause));
+        };
+        let title = match self.count {
+            1 => format!("nothing was done: `{}` {}", first.path, first.message),
+            count => format!("nothing was done: {count} items are not as the plan says"),
+        };
+        input.control.update(|view| {
+            view.progress.errors = self.count;
+            view.failures = self.first;
+        });
+        Err(stale(title))
+    }
+}

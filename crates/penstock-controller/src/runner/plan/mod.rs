@@ -1,0 +1,140 @@
+//! Plans: making one, and following one.
+//!
+//! Both look at the world in the same way: pages are pulled as for a run, a peer says of each entry
+//! what a run would do with it ([`penstock_api::task::TargetPeer::look`]), and what is at the
+//! target alone is found as before a deletion. Making writes that down; following compares it with
+//! what was written down, all of it before anything is done, and page by page once more while it
+//! is done. Neither holds more than a page in memory.
+
+mod follow;
+mod index;
+mod make;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use penstock_api::delete::SurplusQuery;
+use penstock_api::heads::LedgerHead;
+use penstock_api::plan::PlanItem;
+use penstock_api::problem::{Exit, Problem};
+use penstock_api::scan::{PageReply, ScanSummary};
+use penstock_api::task::{TaskPage, TaskSpec};
+use penstock_api::update::IfExists;
+use penstock_proto::compared::EntrySet;
+use penstock_proto::manifest::{EntryKind, Page, page_digest};
+
+use super::deletion::check_scan;
+use super::journal::{Journal, failed};
+use super::{RunInput, checked_page, count_found, spec_of};
+
+pub(super) use follow::{Followed, PLAN_STALE, checked_path};
+pub(super) use make::make;
+
+/// How long one request for a page may wait at the source.
+const WAIT_MS: u32 = 1_000;
+
+/// Where the plan of a transfer is, that it makes or follows.
+pub(super) fn plan_path(journal: &Path) -> PathBuf {
+    journal.join("plan.jsonl")
+}
+
+/// Looks at a data set and at its target, and touches neither.
+struct Looker<'a> {
+    input: &'a mut RunInput,
+    spec: TaskSpec,
+    journal: Journal,
+    /// Entries with something under their name at the target.
+    existed: u64,
+    found: super::Found,
+}
+
+impl<'a> Looker<'a> {
+    /// Begins; `store` is the id of the target's store, if it has one.
+    fn new(input: &'a mut RunInput, store: Option<u64>) -> Result<Self, Problem> {
+        let head = LedgerHead { store: store.unwrap_or(0), ..LedgerHead::default() };
+        let spec = spec_of(input, &head);
+        let journal = Journal::open(&input.journal)?;
+        Ok(Self { input, spec, journal, existed: 0, found: (0, 0, 0) })
+    }
+
+    /// Looks at all that is at the source; `None` if it was asked to stop.
+    fn entries(
+        &mut self,
+        visit: &mut dyn FnMut(PlanItem) -> Result<(), Problem>,
+    ) -> Result<Option<ScanSummary>, Problem> {
+        let mut number = 0;
+        loop {
+            if self.input.control.is_asked_to_stop() {
+                return Ok(None);
+            }
+            let encoded = match self.input.pages.page(number, WAIT_MS)? {
+                PageReply::NotYet => continue,
+                PageReply::End(scan) => return Ok(Some(scan)),
+                PageReply::Page(encoded) => encoded,
+            };
+            let page = checked_page(self.input.id, number, &encoded)?;
+            self.journal.write_page(number, &encoded)?;
+            for item in self.input.peer.look(&self.spec, &page)? {
+                let replaces = self.spec.update.if_exists == IfExists::Replace;
+                let stands = item.there.is_some() && !(replaces && item.is_blocked());
+                self.existed += u64::from(stands);
+                visit(item)?;
+            }
+            count_found(&mut self.found, &page);
+            let (entries, files, bytes) = self.found;
+            self.input.control.update(|view| {
+                view.progress.entries_found = entries;
+                view.progress.files_found = files;
+                view.progress.bytes_found = bytes;
+                "looking at source and target".clone_into(&mut view.reason);
+            });
+            number += 1;
+        }
+    }
+
+    fn page(&self, number: u32) -> Result<TaskPage, Problem> {
+        let gone = || {
+            let title = format!("page {number} is not in the journal store");
+            Problem::new(Exit::Fatal, "journal", title)
+        };
+        let encoded = self.journal.read_page(number)?.ok_or_else(gone)?;
+        let page = Page::decode(&encoded).map_err(|cause| gone().because(cause))?;
+        let left = Arc::new(EntrySet::default());
+        Ok(TaskPage { page: Arc::new(page), digest: page_digest(&encoded), left })
+    }
+
+    /// Looks for what is at the target and not in the data set, once [`Self::entries`] is through.
+    ///
+    /// # Errors
+    /// Code `delete-refused`: nothing may be deleted. The target cannot be looked at.
+    fn surplus(
+        &self,
+        scan: &ScanSummary,
+        choose: &mut dyn FnMut(PlanItem) -> Result<bool, Problem>,
+    ) -> Result<(), Problem> {
+        let directory = || {
+            let first = self.page(0)?;
+            let root = first.page.entries().first();
+            Ok(root.is_none_or(|root| root.kind == EntryKind::Directory))
+        };
+        if !check_scan(scan, directory)? {
+            return Ok(());
+        }
+        let scratch = self.journal.directory().join("surplus");
+        let _ = std::fs::remove_dir_all(&scratch);
+        std::fs::create_dir_all(&scratch).map_err(|cause| failed("make", &scratch, &cause))?;
+        let mut pages = (0..scan.pages).map(|number| self.page(number));
+        let query = SurplusQuery {
+            pages: &mut pages,
+            entries: scan.entries,
+            scratch: &scratch,
+            choose,
+            list: &scratch.join("list"),
+            stop: &AtomicBool::new(false),
+        };
+        self.input.peer.find_surplus(&self.spec, query)?;
+        let _ = std::fs::remove_dir_all(&scratch);
+        Ok(())
+    }
+}

@@ -1,0 +1,145 @@
+//! Says what a transfer would do with the entries of a page, for a plan: what [`crate::compare`]
+//! decides, and what follows from that further on. Touches nothing.
+
+use penstock_api::plan::{ItemKind, PlanAction, PlanItem, ThereItem, plan_time};
+use penstock_api::problem::Problem;
+use penstock_api::transfer::PathText;
+use penstock_api::update::IfExists;
+use penstock_io::store::{DirCache, Kind, Meta, StoreError, Target};
+use penstock_io::sys;
+use penstock_proto::compared::EntrySet;
+use penstock_proto::manifest::{Entry, EntryKind, Page};
+use penstock_proto::name;
+
+use crate::compare::{Compared, Comparer, Verdict};
+use crate::stores::chain;
+
+/// Looks at a whole page; the comparer must be one that touches nothing. Blocks for about a stat
+/// of each entry.
+///
+/// # Errors
+/// The store is at fault.
+pub(crate) fn look(comparer: &Comparer, page: &Page) -> Result<Vec<PlanItem>, Problem> {
+    let mut first_names = DirCache::default();
+    let compared = comparer.verdicts(page, &EntrySet::default())?;
+    let items = page.entries().iter().zip(compared).map(|(entry, compared)| {
+        let (action, why) = match entry.kind {
+            _ if !comparer.keeper.makes(entry) => (PlanAction::Skip, "not carried"),
+            EntryKind::HardLink => link(comparer, page, entry, &compared, &mut first_names),
+            _ => action(comparer, entry, &compared),
+        };
+        item(page, entry, &compared, action, why)
+    });
+    Ok(items.collect())
+}
+
+fn item(
+    page: &Page,
+    entry: &Entry,
+    compared: &Compared,
+    action: PlanAction,
+    why: &str,
+) -> PlanItem {
+    let link = matches!(entry.kind, EntryKind::Symlink | EntryKind::HardLink);
+    PlanItem {
+        action,
+        path: PathText(page.path(entry)),
+        kind: match entry.kind {
+            EntryKind::File => ItemKind::File,
+            EntryKind::Directory => ItemKind::Directory,
+            EntryKind::Symlink => ItemKind::Symlink,
+            EntryKind::Fifo => ItemKind::Fifo,
+            EntryKind::CharDevice => ItemKind::CharDevice,
+            EntryKind::BlockDevice => ItemKind::BlockDevice,
+            EntryKind::HardLink => ItemKind::HardLink,
+        },
+        size: entry.size,
+        mtime: plan_time(entry.mtime),
+        link: link.then(|| PathText(page.link(entry).to_vec())),
+        why: why.to_owned(),
+        there: compared.there.as_ref().map(there_item),
+    }
+}
+
+/// What stands at the target, as plans tell it.
+fn there_item(meta: &Meta) -> ThereItem {
+    ThereItem {
+        kind: match meta.kind {
+            Kind::File => ItemKind::File,
+            Kind::Directory => ItemKind::Directory,
+            Kind::Symlink => ItemKind::Symlink,
+            Kind::Fifo => ItemKind::Fifo,
+            Kind::CharDevice => ItemKind::CharDevice,
+            Kind::BlockDevice => ItemKind::BlockDevice,
+            Kind::Other => ItemKind::Other,
+        },
+        size: meta.size,
+        mtime: plan_time(meta.mtime),
+        inode: meta.inode,
+        ctime: plan_time(meta.ctime),
+        links: meta.links,
+    }
+}
+
+/// What becomes of an entry that is no further name of another, and why.
+fn action(comparer: &Comparer, entry: &Entry, compared: &Compared) -> (PlanAction, &'static str) {
+    let update = &comparer.update;
+    let clears = update.delete && update.if_exists == IfExists::Replace;
+    let directory = entry.kind == EntryKind::Directory;
+    let there = compared.there.as_ref().map(|there| there.kind == Kind::Directory);
+    match (compared.verdict, there) {
+        (Verdict::Refuse, _) => (PlanAction::Fail, "exists at the target already"),
+        (Verdict::Keep, _) if compared.stale => (PlanAction::Attributes, ""),
+        (Verdict::Keep, _) if compared.same => (PlanAction::Skip, "the same"),
+        (Verdict::Keep, _) => (PlanAction::Skip, "exists at the target already"),
+        // What is in the way is deleted before.
+        (Verdict::Blocked, Some(_)) if clears => (PlanAction::Replace, ""),
+        (Verdict::Blocked, None) if clears => (PlanAction::Copy, ""),
+        (Verdict::Blocked, Some(true)) => (PlanAction::Fail, "a directory is in the way"),
+        (Verdict::Blocked, _) => {
+            (PlanAction::Fail, "in the way of its directory is something else")
+        }
+        (Verdict::New, _) | (_, None) => (PlanAction::Copy, ""),
+        (Verdict::Replace, Some(false)) if directory => {
+            (PlanAction::Fail, "something else is in the way")
+        }
+        (Verdict::Replace, Some(false)) => (PlanAction::Replace, ""),
+        (Verdict::Replace, Some(true)) if compared.stale => (PlanAction::Attributes, ""),
+        (Verdict::Replace, Some(true)) => (PlanAction::Skip, "the same"),
+    }
+}
+
+/// What becomes of a further name: it is made anew if its first name is, or is another file.
+fn link(
+    comparer: &Comparer,
+    page: &Page,
+    entry: &Entry,
+    compared: &Compared,
+    dirs: &mut DirCache,
+) -> (PlanAction, &'static str) {
+    let known = action(comparer, entry, compared);
+    let (PlanAction::Replace, Some(there)) = (known.0, &compared.there) else {
+        return if known.0.moves() { (PlanAction::Link, "") } else { known };
+    };
+    let path = name::join(&comparer.root, page.link(entry));
+    match meta_of(&comparer.target, &path, dirs) {
+        Ok(Some(first))
+            if (first.inode, first.device) == (there.inode, there.device)
+                && comparer.first_name_verdict(entry, &first) == Verdict::Keep =>
+        {
+            (PlanAction::Skip, "the same")
+        }
+        Ok(_) => (PlanAction::Link, ""),
+        Err(error) => {
+            // Making it will fail in the same way, and tell.
+            tracing::debug!(error = %chain(&error), "a first name could not be looked at");
+            (PlanAction::Link, "")
+        }
+    }
+}
+
+fn meta_of(target: &Target, path: &[u8], dirs: &mut DirCache) -> Result<Option<Meta>, StoreError> {
+    let (parent, leaf) = name::split(path).unwrap_or_default();
+    let dir = dirs.get(sys::boottime_now(), parent, |path| target.open_dir(path))?;
+    target.meta(&dir, leaf)
+}
