@@ -292,6 +292,8 @@ impl SourcePeer for SourceService {
 
 #[cfg(test)]
 mod tests {
+    use penstock_io::store::IoMode;
+
     use super::*;
     use crate::stores::{StoreKind, StoreSpec};
 
@@ -309,6 +311,7 @@ mod tests {
                 read_only: false,
                 ephemeral: false,
                 allow_privileged: false,
+                io: IoMode::Auto,
             }
         };
         let stores = Arc::new(Stores::new([spec("secret"), spec("open")]));

@@ -10,7 +10,8 @@ use std::sync::{Mutex, PoisonError};
 
 use penstock_api::problem::{Exit, Problem};
 use penstock_io::store::{
-    MemSpec, MemStore, PosixOptions, PosixStore, Source, StoreError, StoreFingerprint, Target,
+    IoMode, MemSpec, MemStore, PosixOptions, PosixStore, Source, StoreError, StoreFingerprint,
+    Target,
 };
 use penstock_proto::id::Name;
 
@@ -40,6 +41,8 @@ pub struct StoreSpec {
     /// Whether data sets of other sites may bring owners, special modes, devices, ACLs, trusted and
     /// security attributes with them: who may write there can then become any user here (D7).
     pub allow_privileged: bool,
+    /// How large files are written to it.
+    pub io: IoMode,
 }
 
 /// All stores of this host.
@@ -138,7 +141,8 @@ impl Stores {
         }
         let target = match &entry.spec.kind {
             StoreKind::Posix(root) => {
-                let store = PosixStore::open(root, PosixOptions::default());
+                let options = PosixOptions { io: entry.spec.io, ..PosixOptions::default() };
+                let store = PosixStore::open(root, options);
                 Target::Posix(store.map_err(|error| store_unreachable(name, &error))?)
             }
             StoreKind::Null => Target::Null,

@@ -221,8 +221,11 @@ impl TargetPeer for TargetService {
             Problem::new(Exit::Fatal, "boot-id", "cannot read this host's boot id").because(cause)
         })?;
         let mount = target.mount_identity().map_err(fail)?;
-        let methods: Vec<String> =
+        let mut methods: Vec<String> =
             target.durability().iter().map(|method| method.to_string()).collect();
+        if target.writes_directly() {
+            methods.push("large files past the page cache".to_owned());
+        }
         let durable_by = match spec.durability {
             Durability::None => "nothing: no sync was asked for".to_owned(),
             Durability::Batch => methods.join(", "),

@@ -131,7 +131,7 @@ impl ByteTally {
 impl State {
     fn new(spec: &TaskSpec, parts: &TaskParts) -> Self {
         let mut fetch = FetchMachine::new();
-        let limits = lane_limits(spec, &spec.limits, &parts.reach);
+        let limits = lane_limits(spec, &spec.limits, &parts.reach, &parts.target);
         let (specs, known) = match &parts.reach {
             Reach::Remote { dialer } => (dialer.specs(), dialer.known_rtts()),
             Reach::Local { .. } => Default::default(),
@@ -748,9 +748,15 @@ fn spawn_lane(
     })
 }
 
-/// How many lanes a task begins with and may have.
-fn lane_limits(spec: &TaskSpec, limits: &Limits, reach: &Reach) -> LaneLimits {
+/// Least number of lanes where large files are written past the page cache (docs/design/0016).
+const LANES_DIRECT: u32 = 4;
+
+/// How many lanes a task begins with and may have. A lane waits while the disk takes a stride that
+/// is written past the page cache: too few of them would leave both cores and disk idle.
+fn lane_limits(spec: &TaskSpec, limits: &Limits, reach: &Reach, target: &Target) -> LaneLimits {
     let workers = sys::available_cpus().clamp(1, 16) as u32;
+    let direct = spec.durability != Durability::None && target.writes_directly();
+    let workers = if direct { workers.max(LANES_DIRECT) } else { workers };
     let lanes_max = if spec.lanes_max == 0 { LANES_MAX } else { spec.lanes_max };
     let lanes_max = match reach {
         Reach::Local { .. } => lanes_max.min(workers),
@@ -887,7 +893,8 @@ impl Task for RunningTask {
     fn set_rate(&self, rate_bits_per_s: Option<u64>) {
         let limits = Limits { rate_bits_per_s, ..self.shared.spec.limits };
         self.shared.pace.set_rate(limits.rate_bytes_per_s());
-        let most = lane_limits(&self.shared.spec, &limits, &self.shared.reach).lanes_max;
+        let (spec, reach) = (&self.shared.spec, &self.shared.reach);
+        let most = lane_limits(spec, &limits, reach, &self.shared.tree.target).lanes_max;
         let mut state = self.shared.lock();
         state.lanes.handle_lanes_max(most);
         state.news = true;

@@ -174,6 +174,8 @@ impl LargeFiles {
         };
         if tree.sync_nothing {
             file.make_lazy();
+        } else {
+            file.make_direct()?;
         }
         let open = Arc::new(file);
         let generation = item.generation;

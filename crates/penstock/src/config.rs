@@ -10,6 +10,7 @@ use std::path::{Component, Path, PathBuf};
 
 use anyhow::Context as _;
 use penstock_api::rest::StoreView;
+use penstock_io::store::IoMode;
 use penstock_io::trust::CipherSuite;
 use penstock_proto::id::Name;
 use serde::{Deserialize, Serialize};
@@ -89,6 +90,34 @@ pub(crate) struct StoreConfig {
     /// user of this host. Default: false.
     #[serde(default)]
     pub(crate) allow_privileged: bool,
+    /// How files of more than 16 MiB (`--piece-size`) are written: `auto`, `buffered` or `direct`.
+    /// For experts, automatic is right for nearly all: past the page cache on ext4 and XFS, but
+    /// for arrays with parity and disks that rotate. Default: auto.
+    #[serde(default)]
+    pub(crate) io: Io,
+}
+
+/// How large files are written to a store.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Io {
+    /// As is best for its file system.
+    #[default]
+    Auto,
+    /// Through the page cache.
+    Buffered,
+    /// Past the page cache wherever the file system takes that.
+    Direct,
+}
+
+impl From<Io> for IoMode {
+    fn from(io: Io) -> Self {
+        match io {
+            Io::Auto => Self::Auto,
+            Io::Buffered => Self::Buffered,
+            Io::Direct => Self::Direct,
+        }
+    }
 }
 
 fn listen_default() -> SocketAddr {
@@ -107,7 +136,7 @@ impl StoreConfig {
     /// A store of that place with the defaults.
     pub(crate) fn new(name: Name, path: String) -> Self {
         let (read, write) = (everybody(), everybody());
-        Self { name, path, read_only: false, read, write, allow_privileged: false }
+        Self { name, path, read_only: false, read, write, allow_privileged: false, io: Io::Auto }
     }
 
     /// Its directory, if it is one.

@@ -29,7 +29,7 @@ use penstock_api::transfer::{
 use penstock_controller::runner::{self, RunControl, RunFiles, RunInput, RunOutcome};
 use penstock_controller::state::SqliteState;
 use penstock_io::net::SocketOptions;
-use penstock_io::store::MemSpec;
+use penstock_io::store::{IoMode, MemSpec};
 use penstock_io::sys::{self, LockFile};
 use penstock_peer::{SourceService, StoreKind, StoreSpec, Stores, TargetService};
 use penstock_proto::digest::DigestKind;
@@ -621,6 +621,7 @@ impl Copy {
             read_only,
             ephemeral: true,
             allow_privileged: true,
+            io: IoMode::Auto,
         };
         let stores = Arc::new(Stores::new([
             store(&source_store, &places.source.kind, true),

@@ -109,6 +109,7 @@ pub(crate) fn store_spec(store: &StoreConfig) -> anyhow::Result<StoreSpec> {
         read_only: store.read_only,
         ephemeral: false,
         allow_privileged: store.allow_privileged,
+        io: store.io.into(),
     })
 }
 

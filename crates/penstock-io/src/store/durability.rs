@@ -3,12 +3,14 @@
 use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use rustix::fs::{AtFlags, Mode, OFlags, StatxFlags, fstatfs, makedev, openat, statx, syncfs};
 use rustix::io::Errno;
 
 use super::attributes::Refusals;
+use super::direct::IoMode;
 use super::writeback::Writeback;
 use crate::sys::kernel_version;
 
@@ -151,21 +153,32 @@ pub(super) struct Mount {
     kind: FileSystemKind,
     method: DurabilityMethod,
     writeback: Writeback,
+    /// Whether large files are written past the page cache; cleared when it is refused.
+    direct: AtomicBool,
     sync_fd: OwnedFd,
     refusals: Refusals,
+}
+
+/// What an operator or a test has said about the ways of writing.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Ways {
+    /// `None` for what is best for each file system.
+    pub(super) writeback: Option<Writeback>,
+    pub(super) io: IoMode,
 }
 
 /// Device number and, where the kernel tells it (5.8), mount id: unique among open mounts.
 type MountKey = (u64, u64);
 
 impl Mount {
-    fn open(dir: impl AsFd, key: MountKey, forced: Option<Writeback>) -> io::Result<Self> {
+    fn open(dir: impl AsFd, key: MountKey, ways: Ways) -> io::Result<Self> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let sync_fd = openat(dir, c".", flags, Mode::empty())?;
         let kind = FileSystemKind::of(&sync_fd)?;
-        let writeback = forced.unwrap_or_else(|| Writeback::of(kind));
+        let writeback = ways.writeback.unwrap_or_else(|| Writeback::of(kind));
+        let direct = AtomicBool::new(ways.io.tries_direct(kind, key.0));
         let (method, refusals) = (kind.method(kernel_version()), Refusals::default());
-        Ok(Self { key, kind, method, writeback, sync_fd, refusals })
+        Ok(Self { key, kind, method, writeback, direct, sync_fd, refusals })
     }
 
     pub(super) fn kind(&self) -> FileSystemKind {
@@ -178,6 +191,18 @@ impl Mount {
 
     pub(super) fn writeback(&self) -> Writeback {
         self.writeback
+    }
+
+    /// Whether large files are written past the page cache here, as far as is known.
+    pub(super) fn is_direct(&self) -> bool {
+        self.direct.load(Ordering::Relaxed)
+    }
+
+    /// The file system does not take direct writes: nobody is to try again.
+    pub(super) fn refuse_direct(&self) {
+        if self.direct.swap(false, Ordering::Relaxed) {
+            tracing::info!(kind = %self.kind, "no direct writes here: the page cache is used");
+        }
     }
 
     /// What it refuses to hold, or us to set.
@@ -199,16 +224,15 @@ pub(super) struct Mounts {
     root: Arc<Mount>,
     /// Mounts below the root; most stores have none.
     nested: Mutex<Vec<Arc<Mount>>>,
-    /// When all of them write back, whatever their kind.
-    forced: Option<Writeback>,
+    ways: Ways,
     /// One sync at a time: two on one descriptor would share one report of an error.
     syncing: Mutex<()>,
 }
 
 impl Mounts {
-    pub(super) fn open(root: impl AsFd, forced: Option<Writeback>) -> io::Result<Self> {
-        let root = Arc::new(Mount::open(&root, mount_key(&root)?, forced)?);
-        Ok(Self { root, nested: Mutex::default(), forced, syncing: Mutex::default() })
+    pub(super) fn open(root: impl AsFd, ways: Ways) -> io::Result<Self> {
+        let root = Arc::new(Mount::open(&root, mount_key(&root)?, ways)?);
+        Ok(Self { root, nested: Mutex::default(), ways, syncing: Mutex::default() })
     }
 
     pub(super) fn root(&self) -> &Arc<Mount> {
@@ -225,7 +249,7 @@ impl Mounts {
         if let Some(known) = nested.iter().find(|mount| mount.key == key) {
             return Ok(Arc::clone(known));
         }
-        let mount = Arc::new(Mount::open(dir, key, self.forced)?);
+        let mount = Arc::new(Mount::open(dir, key, self.ways)?);
         nested.push(Arc::clone(&mount));
         Ok(mount)
     }

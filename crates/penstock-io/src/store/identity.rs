@@ -26,7 +26,7 @@ use super::posix::PosixStore;
 use super::sandbox::{create_component, open_component};
 use crate::sys::mount_identity;
 
-const IDENTITY_NAME: &[u8] = b"store";
+pub(super) const IDENTITY_NAME: &[u8] = b"store";
 const IDENTITY_HEADING: &str = "penstock-store 1";
 /// Longest identity file that is read.
 const IDENTITY_BYTES_MAX: u64 = 4096;
@@ -353,7 +353,7 @@ impl PosixStore {
         Err(StoreOffline::OtherMount { root: self.root_text(), found })
     }
 
-    fn open_private(&self) -> Result<Option<OwnedFd>, StoreError> {
+    pub(super) fn open_private(&self) -> Result<Option<OwnedFd>, StoreError> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY;
         match open_component(self.root().fd()?, STORE_PRIVATE_NAME, flags) {
             Ok(fd) => Ok(Some(fd)),

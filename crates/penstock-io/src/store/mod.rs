@@ -19,7 +19,9 @@
 //! [`StoreFingerprint`]).
 
 mod attributes;
+mod device;
 mod dir;
+mod direct;
 mod durability;
 mod error;
 mod identity;
@@ -51,6 +53,7 @@ use penstock_proto::units::FileTime;
 
 pub use attributes::{Attributes, NotSet};
 pub use dir::{Dir, DirCache};
+pub use direct::IoMode;
 pub use durability::{DurabilityMethod, FileSystemKind};
 pub use error::{StoreError, StoreOffline};
 pub use identity::{ParseFingerprintError, StoreFingerprint, StoreIdentity};

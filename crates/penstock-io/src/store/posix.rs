@@ -17,7 +17,8 @@ use rustix::fs::{
 use rustix::io::Errno;
 
 use super::dir::Dir;
-use super::durability::{DurabilityMethod, FileSystemKind, Mounts};
+use super::direct::IoMode;
+use super::durability::{DurabilityMethod, FileSystemKind, Mounts, Ways};
 use super::error::StoreError;
 use super::read::ReadFile;
 use super::sandbox::{Resolution, open_component};
@@ -49,6 +50,8 @@ pub struct PosixOptions {
     pub resolution: Option<Resolution>,
     /// When large files are written back; `None` takes what is best for each file system.
     pub writeback: Option<Writeback>,
+    /// How the bytes of large files are written.
+    pub io: IoMode,
 }
 
 /// Room in a file system, as statvfs(2) tells it to users without privilege.
@@ -96,7 +99,8 @@ impl PosixStore {
         })?;
         let failed = |error| StoreError::io("open store", text, error);
         let root_path = std::path::absolute(root).map_err(failed)?;
-        let mounts = Mounts::open(&fd, options.writeback).map_err(failed)?;
+        let ways = Ways { writeback: options.writeback, io: options.io };
+        let mounts = Mounts::open(&fd, ways).map_err(failed)?;
         let resolution = options.resolution.unwrap_or_else(|| Resolution::probe(fd.as_fd()));
         let shared = Shared {
             root_path,

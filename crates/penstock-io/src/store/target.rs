@@ -318,6 +318,14 @@ impl Target {
         }
     }
 
+    /// See [`PosixStore::writes_directly`].
+    pub fn writes_directly(&self) -> bool {
+        match self {
+            Self::Posix(store) => store.writes_directly(),
+            Self::Null => false,
+        }
+    }
+
     /// See [`PosixStore::space`]; `null:` has all the room there is.
     ///
     /// # Errors

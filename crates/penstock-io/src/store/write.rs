@@ -18,6 +18,7 @@ use rustix::io::{Errno, pwrite};
 
 use super::attributes::{Attributes, Node, NodeKind, NotSet};
 use super::dir::Dir;
+use super::direct::DirectFile;
 use super::error::StoreError;
 use super::posix::{PosixStore, directory_error, stat_open, wrong_kind};
 use super::sandbox::{create_component, open_component};
@@ -350,18 +351,21 @@ pub struct WriteFile {
     mode: Option<u32>,
     /// With early write-back, what was written.
     window: Option<Window>,
+    /// A second descriptor, if whole blocks pass the page cache by.
+    pub(super) direct: Option<DirectFile>,
 }
 
 impl WriteFile {
     fn posix(dir: Dir, name: &[u8], fd: OwnedFd, created: bool, mode: Option<u32>) -> Self {
         let early = dir.mount().is_some_and(|mount| mount.writeback() == Writeback::Early);
         let window = early.then(Window::default);
-        Self { dir, name: name.into(), fd: Some(fd), created, mode, window }
+        Self { dir, name: name.into(), fd: Some(fd), created, mode, window, direct: None }
     }
 
     /// A file whose bytes go nowhere.
     pub(super) fn null(dir: Dir, name: &[u8]) -> Self {
-        Self { dir, name: name.into(), fd: None, created: true, mode: None, window: None }
+        let name = name.into();
+        Self { dir, name, fd: None, created: true, mode: None, window: None, direct: None }
     }
 
     fn error(&self, operation: &'static str, errno: impl Into<io::Error>) -> StoreError {
@@ -372,6 +376,39 @@ impl WriteFile {
     /// wants.
     pub fn make_lazy(&mut self) {
         self.window = None;
+    }
+
+    /// Has whole blocks written past the page cache from now on, where the store's [`IoMode`] and
+    /// its file system allow it. For a large file, before its first byte is written: it costs two
+    /// or three calls, and what is small is better off in the cache.
+    ///
+    /// [`IoMode`]: super::IoMode
+    ///
+    /// # Errors
+    /// `Io`. That direct writes are refused is no error.
+    pub fn make_direct(&mut self) -> Result<(), StoreError> {
+        let Some(fd) = &self.fd else { return Ok(()) };
+        let Some(mount) = self.dir.mount().filter(|mount| mount.is_direct()) else { return Ok(()) };
+        match open_component(self.dir.fd()?, &self.name, OFlags::WRONLY | OFlags::DIRECT) {
+            Ok(direct) => {
+                let same = |told: &rustix::fs::Stat| (told.st_dev, told.st_ino);
+                let ours = fstat(fd).map_err(|errno| self.error("stat", errno))?;
+                let theirs = fstat(&direct).map_err(|errno| self.error("stat", errno))?;
+                // The name may have gone to a later attempt: this handle keeps to its own file.
+                if same(&ours) == same(&theirs) {
+                    self.direct = DirectFile::new(direct);
+                }
+            }
+            Err(Errno::INVAL | Errno::OPNOTSUPP) => mount.refuse_direct(),
+            Err(Errno::NOENT) => {}
+            Err(errno) => return Err(self.error("open", errno)),
+        }
+        Ok(())
+    }
+
+    /// Whether whole blocks are written past the page cache.
+    pub fn is_direct(&self) -> bool {
+        self.direct.as_ref().is_some_and(|direct| !direct.is_refused())
     }
 
     /// The directory that holds it: publish it there.
@@ -410,7 +447,8 @@ impl WriteFile {
     /// `Io`; see [`StoreError::is_out_of_space`]. Some of the bytes may have been written.
     pub fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<(), StoreError> {
         let Some(fd) = &self.fd else { return Ok(()) };
-        let mut written = 0;
+        let direct = self.write_direct(offset, bytes)?;
+        let mut written = direct;
         while written < bytes.len() {
             match pwrite(fd, &bytes[written..], offset + written as u64) {
                 Ok(0) => return Err(self.error("write", io::ErrorKind::WriteZero)),
@@ -420,9 +458,21 @@ impl WriteFile {
             }
         }
         if let Some(window) = &self.window {
-            window.note(fd, written as u64);
+            window.note(fd, (written - direct) as u64);
         }
         Ok(())
+    }
+
+    /// Writes what may pass the page cache by; how much that was of the begin of `bytes`.
+    fn write_direct(&self, offset: u64, bytes: &[u8]) -> Result<usize, StoreError> {
+        let Some(direct) = &self.direct else { return Ok(0) };
+        let written = direct.write_at(offset, bytes).map_err(|errno| self.error("write", errno))?;
+        if direct.is_refused()
+            && let Some(mount) = self.dir.mount()
+        {
+            mount.refuse_direct();
+        }
+        Ok(written)
     }
 
     /// Sets the size to `bytes`: a hole is added, or the end is cut off.

@@ -17,6 +17,7 @@ use penstock_api::transfer::{PathText, TransferOptions};
 use penstock_controller::runner::{RunControl, RunInput};
 use penstock_controller::state::SqliteState;
 use penstock_io::net::SocketOptions;
+use penstock_io::store::IoMode;
 use penstock_io::sys;
 use penstock_peer::{SourceService, StoreKind, StoreSpec, Stores, TargetService};
 use penstock_proto::id::{Name, TransferId};
@@ -35,7 +36,8 @@ const PAGE_MAX: Duration = Duration::from_secs(60);
 fn stores(name: Name, kind: StoreKind, read_only: bool) -> Arc<Stores> {
     // Who copies has chosen both ends, and writes with no more than his own rights there.
     let (ephemeral, allow_privileged) = (true, true);
-    Arc::new(Stores::new([StoreSpec { name, kind, read_only, ephemeral, allow_privileged }]))
+    let io = IoMode::Auto;
+    Arc::new(Stores::new([StoreSpec { name, kind, read_only, ephemeral, allow_privileged, io }]))
 }
 
 /// Where a source keeps its pages.

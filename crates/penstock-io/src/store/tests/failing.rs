@@ -69,3 +69,20 @@ fn a4_a_lost_write_fails_the_sync() {
         assert!(file.close(true).is_err(), "{way:?}: the file's own sync tells it as well");
     }
 }
+
+/// Promise (A4): a disk that fails a direct write tells its writer at once, or the sync: nothing is
+/// taken for written. Needs root and a loop device.
+#[test]
+fn a4_a_lost_direct_write_is_told() {
+    let place = tempfile::tempdir().unwrap();
+    let Some(disk) = LyingDisk::below(place.path()) else { return };
+    let options = PosixOptions { io: IoMode::Direct, ..PosixOptions::default() };
+    let store = PosixStore::open(&disk.mount_point, options).unwrap();
+    let mut file = store.create_temporary(store.root(), b".pst-1", LeftOver::Replace).unwrap();
+    file.make_direct().unwrap();
+    assert!(file.is_direct());
+    let buffer = crate::buffer::BufferPool::new(1 << 20, 1).take();
+    let written = (0..20u64).try_for_each(|at| file.write_at(at << 20, &buffer));
+    let outcome = written.and_then(|()| store.sync());
+    assert!(outcome.unwrap_err().errno().is_some());
+}

@@ -1,5 +1,6 @@
 //! Stores against hostile trees, crashes of others, full disks and missing mounts.
 
+mod direct;
 mod failing;
 mod identity;
 mod modes;
@@ -10,6 +11,7 @@ mod writing;
 
 use std::path::Path;
 
+use rustix::fs::{Mode, OFlags};
 use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
 
 use super::conformance::{check_source, check_target};

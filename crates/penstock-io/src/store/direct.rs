@@ -1,0 +1,137 @@
+//! Writing large files past the page cache (docs/design/0015).
+//!
+//! Bytes that are whole blocks, in memory and in the file, go to the disk from the buffer they are
+//! in: nothing is copied into the page cache, and no page has to be found for it and written back
+//! later. What is not, as the last partial block of a file, goes through the cache, on the same
+//! file by a second descriptor: the kernel keeps the two apart by blocks, and no block is written
+//! in both ways (B7).
+//!
+//! It makes nothing durable by itself: the disk's own cache is flushed, and the blocks are made
+//! part of the file for good, by the sync that ends an epoch (A1).
+
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use rustix::fs::{AtFlags, Dev, OFlags, Statx, StatxFlags, statx};
+use rustix::io::{Errno, pwrite};
+
+use super::device::wants_collecting;
+use super::durability::FileSystemKind;
+use super::identity::IDENTITY_NAME;
+use super::posix::PosixStore;
+use super::sandbox::open_component;
+
+/// Least multiple of which offsets, lengths and addresses of direct writes are: what disks with
+/// sectors of 4 KiB ask for (open(2), O_DIRECT), and a page of most machines.
+const ALIGNMENT_BYTES: u64 = 4096;
+
+/// How the bytes of large files reach a store.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum IoMode {
+    /// Past the page cache where that is known to be good: on ext4 and XFS, but for arrays with
+    /// parity and disks that rotate.
+    #[default]
+    Auto,
+    /// Through the page cache.
+    Buffered,
+    /// Past the page cache wherever the file system takes that.
+    Direct,
+}
+
+impl IoMode {
+    /// Whether direct writes are tried on a file system of this kind on that device.
+    pub(super) fn tries_direct(self, kind: FileSystemKind, device: Dev) -> bool {
+        match self {
+            Self::Auto => {
+                matches!(kind, FileSystemKind::Ext4 | FileSystemKind::Xfs)
+                    && !wants_collecting(device)
+            }
+            Self::Buffered => false,
+            Self::Direct => true,
+        }
+    }
+}
+
+impl PosixStore {
+    /// Whether large files below the root are written past the page cache, as far as the file
+    /// system tells before the first of them. It is asked by opening what makes a store of the
+    /// directory, so call it after [`PosixStore::open_or_init_identity`]. Blocks shortly.
+    pub fn writes_directly(&self) -> bool {
+        let mount = self.shared.mounts.root();
+        if mount.is_direct()
+            && let Ok(Some(private)) = self.open_private()
+        {
+            let flags = OFlags::RDONLY | OFlags::DIRECT;
+            match open_component(private.as_fd(), IDENTITY_NAME, flags).map(DirectFile::new) {
+                Ok(None) | Err(Errno::INVAL | Errno::OPNOTSUPP) => mount.refuse_direct(),
+                // Somebody else's file, or none: the first large file will tell.
+                Ok(Some(_)) | Err(_) => {}
+            }
+        }
+        mount.is_direct()
+    }
+}
+
+/// A descriptor that writes past the page cache.
+#[derive(Debug)]
+pub(super) struct DirectFile {
+    fd: OwnedFd,
+    alignment: u64,
+    /// The file system took the flag and refused a write.
+    refused: AtomicBool,
+}
+
+impl DirectFile {
+    /// For a file opened with `O_DIRECT`; `None` if the kernel says that this file cannot do it,
+    /// as one that is encrypted or journalled.
+    pub(super) fn new(fd: OwnedFd) -> Option<Self> {
+        let told = statx(&fd, c"", AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN).ok();
+        let alignment = told.map_or(Some(ALIGNMENT_BYTES), |told| alignment_of(&told))?;
+        Some(Self::aligned(fd, alignment))
+    }
+
+    /// For a file opened with `O_DIRECT` that takes multiples of `alignment` bytes.
+    pub(super) fn aligned(fd: OwnedFd, alignment: u64) -> Self {
+        Self { fd, alignment, refused: AtomicBool::new(false) }
+    }
+
+    /// Writes what is whole blocks at the begin of `bytes`, and tells how much that was: the rest
+    /// is to go through the page cache. Blocks until the disk has it.
+    pub(super) fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<usize, Errno> {
+        let aligned = |value: u64| value.is_multiple_of(self.alignment);
+        if self.refused.load(Ordering::Relaxed)
+            || !aligned(offset)
+            || !aligned(bytes.as_ptr() as u64)
+        {
+            return Ok(0);
+        }
+        let end = bytes.len() - bytes.len() % self.alignment as usize;
+        let mut written = 0;
+        while written < end && aligned(written as u64) {
+            match pwrite(&self.fd, &bytes[written..end], offset + written as u64) {
+                Ok(0) => break,
+                Ok(count) => written += count,
+                Err(Errno::INTR) => {}
+                Err(Errno::INVAL | Errno::OPNOTSUPP) => {
+                    self.refused.store(true, Ordering::Relaxed);
+                    break;
+                }
+                Err(errno) => return Err(errno),
+            }
+        }
+        Ok(written)
+    }
+
+    pub(super) fn is_refused(&self) -> bool {
+        self.refused.load(Ordering::Relaxed)
+    }
+}
+
+/// What the kernel asks for (Linux 6.1); `None` if the file cannot be written directly.
+fn alignment_of(told: &Statx) -> Option<u64> {
+    if told.stx_mask & StatxFlags::DIOALIGN.bits() == 0 {
+        return Some(ALIGNMENT_BYTES);
+    }
+    let asked = u64::from(told.stx_dio_offset_align.max(told.stx_dio_mem_align));
+    (asked > 0).then_some(asked.max(ALIGNMENT_BYTES))
+}
