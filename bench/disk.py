@@ -3,12 +3,18 @@
 
     bench/disk.py --penstock target/release/penstock [--reps 5] [--size 4G] [--out DIR]
                   [--systems ext4,xfs,root] [--sets one,large] [--place /var/tmp/pst-disk]
+                  [--movers 'NAME;...'] [--plain target/release/examples/disk]
 
 The source is on tmpfs, the daemons speak over loopback, and the target is a directory of the disk
 that holds --place ("root") or an ext4 or XFS file system in an image there (loop device with direct
 I/O; needs root). fio writes the same number of bytes in 1 MiB blocks by two jobs with end_fsync,
 through the page cache, directly, and directly with a queue of 8; its own runtime counts, which
 leaves out its start, while the whole command counts for Penstock.
+
+"plain" is the plainest mover there can be (examples/disk.rs of penstock-io: read, hash, send,
+receive, hash, write directly, sync; no frames, requests, ledger or names), with four lanes, and by
+its own clock: what two cores and this disk allow for that data path. "buffered" is Penstock with
+`io = "buffered"` for its store.
 
 Runs are interleaved in an order that turns by one each round, the first round (rep 0) is a
 warm-up that only raw.jsonl keeps, and the table gives medians and the ratio to the fastest and to each fio. What arrived is
@@ -37,6 +43,13 @@ PENSTOCK = {
     "penstock clear xxh3": ["--encryption", "off", "--digest", "xxh3-128"],
     "penstock clear blake3": ["--encryption", "off"],
     "penstock tls blake3": [],
+    "penstock buffered, clear xxh3": ["--encryption", "off", "--digest", "xxh3-128"],
+    "penstock buffered, tls blake3": [],
+}
+PLAIN = {
+    "plain clear xxh3": "xxh3",
+    "plain clear blake3": "blake3",
+    "plain tls blake3": "tls-blake3",
 }
 FIO = {
     "fio buffered": ["--ioengine=psync"],
@@ -108,6 +121,7 @@ class Sites:
             directory = self.directories[name]
             call(binary, "site", "init", "--name", name, "--dir", directory,
                  "--listen", "127.0.0.1:0", "--store", f"data={store}")
+            self.add_buffered(directory, store)
             daemon = subprocess.Popen([binary, "daemon", "--dir", directory],
                                       stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
             daemon.stdout.readline()
@@ -115,14 +129,20 @@ class Sites:
         token = call(binary, "site", "pair", "--dir", self.directories["a"]).strip()
         call(binary, "site", "pair", "--dir", self.directories["b"], token)
 
+    @staticmethod
+    def add_buffered(directory, store):
+        """The same directory as a second store, which is written through the page cache."""
+        with open(os.path.join(directory, "penstock.toml"), "a") as config:
+            config.write(f'\n[[store]]\nname = "buffered"\npath = "{store}"\nio = "buffered"\n')
+
     def cpu(self):
         return sum(process_cpu(daemon.pid) for daemon in self.daemons.values())
 
-    def move(self, source, target, options):
+    def move(self, source, target, options, store="data"):
         """Seconds of the whole command; None if it failed."""
         begun = time.monotonic()
         done = subprocess.run(
-            [self.binary, "transfer", "submit", f"a:data/{source}/", f"b:data/{target}", "--wait",
+            [self.binary, "transfer", "submit", f"a:data/{source}/", f"b:{store}/{target}", "--wait",
              "--json", "--dir", self.directories["b"], *options],
             stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, timeout=LIMIT_SECONDS)
         wall = time.monotonic() - begun
@@ -151,6 +171,17 @@ def run_fio(directory, size, options):
     return job["write"]["runtime"] / 1000, children_cpu() - before
 
 
+def run_plain(binary, source, directory, care):
+    """Seconds by its own clock, the final sync included, and its CPU seconds."""
+    done = subprocess.run([binary, source, directory, care], capture_output=True, text=True,
+                          timeout=LIMIT_SECONDS)
+    if done.returncode != 0:
+        sys.stderr.write(done.stderr)
+        return None, 0.0
+    told = json.loads(done.stdout)
+    return told["wall_s"], told["cpu_s"]
+
+
 def one_run(mover, system, sites, source, arguments):
     """One timed run; the row without its place in the series."""
     name = os.path.basename(source)
@@ -161,12 +192,15 @@ def one_run(mover, system, sites, source, arguments):
     if mover in FIO:
         wall, cpu = run_fio(out, arguments.size, FIO[mover])
         same = wall is not None
+    elif mover in PLAIN:
+        wall, cpu = run_plain(arguments.plain, source, out, PLAIN[mover])
     else:
         before = sites.cpu() + children_cpu()
-        wall = sites.move(name, "out", PENSTOCK[mover])
+        store = "buffered" if "buffered" in mover else "data"
+        wall = sites.move(name, "out", PENSTOCK[mover], store)
         cpu = sites.cpu() + children_cpu() - before
     busy = machine_busy() - busy
-    if mover in PENSTOCK:
+    if mover not in FIO:
         same = wall is not None and subprocess.run(["diff", "-rq", source, out]).returncode == 0
     shutil.rmtree(out)
     return {"mover": mover, "wall_s": wall, "cpu_s": cpu, "machine_s": busy, "verified": same}
@@ -180,7 +214,7 @@ def measure(system, arguments, source_root):
     try:
         for name in arguments.sets:
             source = os.path.join(source_root, "data", "set-" + name)
-            movers = [*PENSTOCK, *FIO]
+            movers = arguments.movers
             for rep in range(arguments.reps + 1):
                 turn = rep % len(movers)
                 for mover in movers[turn:] + movers[:turn]:
@@ -203,24 +237,26 @@ def table(rows, peaks):
         part = [row for row in rows if row["set"] == name]
         size = part[0]["bytes"] / GIB
         good = {mover: [row for row in part if row["mover"] == mover and row["verified"]]
-                for mover in [*PENSTOCK, *FIO]}
+                for mover in dict.fromkeys(row["mover"] for row in part)}
         median = {mover: statistics.median(row["wall_s"] for row in runs)
                   for mover, runs in good.items() if runs}
         fios = [mover for mover in FIO if mover in median]
         fastest = min((median[mover] for mover in fios), default=None)
         lines += [f"\n### {part[0]['system']}: {SETS[name]} file(s), {size:.2f} GiB\n",
                   "| mover | wall s (range) | GB/s | CPU s/GiB | machine s/GiB | x fastest fio (0.95) | "
-                  + " | ".join("x " + mover for mover in fios) + " | ok |",
-                  "|---" * (7 + len(fios)) + "|"]
+                  + " | ".join("x " + mover for mover in fios) + " | x plain (0.9) | ok |",
+                  "|---" * (8 + len(fios)) + "|"]
         for mover, runs in good.items():
             if not runs:
-                lines.append(f"| {mover} | failed" + " | -" * (5 + len(fios)) + " |")
+                lines.append(f"| {mover} | failed" + " | -" * (6 + len(fios)) + " |")
                 continue
             walls = [row["wall_s"] for row in runs]
             cpu, machine = (statistics.median(row[key] for row in runs) / size
                             for key in ("cpu_s", "machine_s"))
             ratios = [f"{wall / median[mover]:.2f}"
                       for wall in [fastest, *(median[other] for other in fios)] if wall]
+            plain = median.get(mover.replace("penstock ", "plain "))
+            ratios.append(f"{plain / median[mover]:.2f}" if plain and mover in PENSTOCK else "-")
             lines.append(
                 f"| {mover} | {median[mover]:.2f} ({min(walls):.2f}-{max(walls):.2f}) | "
                 f"{size * GIB / median[mover] / 1e9:.2f} | {cpu:.2f} | {machine:.2f} | "
@@ -241,6 +277,9 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--penstock", default="target/release/penstock")
+    parser.add_argument("--plain", default="target/release/examples/disk")
+    parser.add_argument("--movers", type=lambda text: text.split(";"), help="separated by `;`",
+                        default=[*PENSTOCK, *PLAIN, *FIO])
     parser.add_argument("--reps", type=int, default=5, help="counted rounds, after one warm-up")
     parser.add_argument("--size", type=bytes_of, default=4 * GIB, help="bytes of each set, as 4G")
     parser.add_argument("--systems", type=lambda text: text.split(","), default=["ext4", "xfs", "root"])
@@ -250,6 +289,7 @@ def main():
     parser.add_argument("--out", help="directory for raw.jsonl and table.md")
     arguments = parser.parse_args()
     arguments.penstock = os.path.abspath(arguments.penstock)
+    arguments.plain = os.path.abspath(arguments.plain)
     # A run that is cut short by `timeout` cleans up behind itself too.
     end_on_signals()
     for directory in (arguments.place, arguments.tmpfs):

@@ -1,0 +1,165 @@
+//! The plainest mover from memory to a disk: the bound that `bench/disk.py` holds Penstock against.
+//!
+//! ```text
+//! cargo run --release -p penstock-io --example disk SOURCE TARGET xxh3|blake3|tls-blake3 [LANES]
+//! ```
+//! Files of SOURCE go over loopback connections, one for each lane, into new files of TARGET: read,
+//! hashed, sealed; opened, hashed, written past the page cache, all synced at the end. There is
+//! nothing else in it: no frames, no requests, no ledger, no resume. One JSON object goes to
+//! stdout: seconds, and CPU seconds of this process. Files are whole strides.
+
+use std::error::Error;
+use std::fs::{self, File, OpenOptions};
+use std::io::{Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
+use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use aws_lc_rs::aead::{AES_128_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
+use penstock_io::buffer::BufferPool;
+use penstock_io::sys;
+use penstock_proto::digest::DigestKind;
+use rustix::fs::{OFlags, syncfs};
+use rustix::net::sockopt;
+
+type Outcome<T> = Result<T, Box<dyn Error + Send + Sync>>;
+
+const STRIDE: usize = 512 * 1024;
+const RECORD: usize = 16 * 1024;
+const TAG: usize = 16;
+const USAGE: &str = "usage: disk SOURCE TARGET xxh3|blake3|tls-blake3 [LANES]";
+
+/// What is done to every stride beside moving it.
+#[derive(Clone, Copy)]
+struct Care {
+    digest: DigestKind,
+    sealed: bool,
+}
+
+fn main() -> Outcome<()> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let [source, target, care, rest @ ..] = arguments.as_slice() else { return Err(USAGE.into()) };
+    let care = match care.as_str() {
+        "xxh3" => Care { digest: DigestKind::Xxh3, sealed: false },
+        "blake3" => Care { digest: DigestKind::Blake3, sealed: false },
+        "tls-blake3" => Care { digest: DigestKind::Blake3, sealed: true },
+        _ => return Err(USAGE.into()),
+    };
+    let lanes = rest.first().map_or(Ok(4), |text| text.parse())?;
+    let mut files = Vec::new();
+    for entry in fs::read_dir(source)? {
+        files.push(entry?.path());
+    }
+    files.sort();
+    let (cpu, begun) = (sys::cpu_seconds(), Instant::now());
+    move_all(&files, Path::new(target), care, lanes)?;
+    syncfs(File::open(target)?)?;
+    let (wall, cpu) = (begun.elapsed().as_secs_f64(), sys::cpu_seconds() - cpu);
+    writeln!(std::io::stdout(), "{{\"wall_s\": {wall:.3}, \"cpu_s\": {cpu:.3}}}")?;
+    Ok(())
+}
+
+fn move_all(files: &[PathBuf], target: &Path, care: Care, lanes: usize) -> Outcome<()> {
+    let listener = TcpListener::bind("127.0.0.1:0")?;
+    let pool = &BufferPool::new(2 * STRIDE, 3 * lanes);
+    std::thread::scope(|scope| {
+        let mut ends = Vec::new();
+        for lane in 0..lanes {
+            let sender = TcpStream::connect(listener.local_addr()?)?;
+            let (receiver, _) = listener.accept()?;
+            for end in [&sender, &receiver] {
+                sockopt::set_socket_send_buffer_size(end, STRIDE)?;
+                sockopt::set_socket_recv_buffer_size(end, STRIDE)?;
+                // The host's own will do where it is not there.
+                let _ = sockopt::set_tcp_congestion(end, "cubic");
+            }
+            let mine = move || files.iter().skip(lane).step_by(lanes);
+            ends.push(scope.spawn(move || send(sender, mine(), care, pool)));
+            ends.push(scope.spawn(move || receive(receiver, mine(), target, care, pool)));
+        }
+        ends.into_iter().try_for_each(|end| end.join().map_err(|_| "a thread died")?)
+    })
+}
+
+fn send<'a>(
+    mut stream: TcpStream,
+    files: impl Iterator<Item = &'a PathBuf>,
+    care: Care,
+    pool: &BufferPool,
+) -> Outcome<()> {
+    let key = key()?;
+    for path in files {
+        let (file, size) = (File::open(path)?, fs::metadata(path)?.len());
+        for at in (0..size).step_by(STRIDE) {
+            let mut buffer = pool.take();
+            let (stride, tags) = buffer.split_at_mut(STRIDE);
+            file.read_exact_at(stride, at)?;
+            std::hint::black_box(care.digest.stride(size, at, stride));
+            if care.sealed {
+                for (record, tag) in stride.chunks_mut(RECORD).zip(tags.chunks_mut(TAG)) {
+                    let sealed = key.seal_in_place_separate_tag(nonce(at), Aad::empty(), record);
+                    tag.copy_from_slice(sealed.map_err(|_| "cannot seal")?.as_ref());
+                }
+            }
+            stream.write_all(&buffer[..STRIDE + tag_bytes(care)])?;
+        }
+    }
+    Ok(())
+}
+
+fn receive<'a>(
+    mut stream: TcpStream,
+    files: impl Iterator<Item = &'a PathBuf>,
+    target: &Path,
+    care: Care,
+    pool: &BufferPool,
+) -> Outcome<()> {
+    let key = key()?;
+    for path in files {
+        let size = fs::metadata(path)?.len();
+        let direct = i32::try_from(OFlags::DIRECT.bits())?;
+        let mut options = OpenOptions::new();
+        options.write(true).create_new(true).custom_flags(direct);
+        let file = options.open(target.join(path.file_name().ok_or("a file has a name")?))?;
+        file.set_len(size)?;
+        for at in (0..size).step_by(STRIDE) {
+            let mut buffer = pool.take();
+            stream.read_exact(&mut buffer[..STRIDE + tag_bytes(care)])?;
+            if care.sealed {
+                let mut opened = pool.take();
+                open(&key, &nonce(at), &buffer, &mut opened)?;
+                buffer = opened;
+            }
+            std::hint::black_box(care.digest.stride(size, at, &buffer[..STRIDE]));
+            file.write_all_at(&buffer[..STRIDE], at)?;
+        }
+    }
+    Ok(())
+}
+
+fn open(key: &LessSafeKey, nonce: &Nonce, sealed: &[u8], opened: &mut [u8]) -> Outcome<()> {
+    let (stride, tags) = sealed.split_at(STRIDE);
+    let records = stride.chunks(RECORD).zip(tags.chunks(TAG)).zip(opened.chunks_mut(RECORD));
+    for ((record, tag), into) in records {
+        let nonce = Nonce::assume_unique_for_key(*nonce.as_ref());
+        key.open_separate_gather(nonce, Aad::empty(), record, tag, into)
+            .map_err(|_| "cannot open")?;
+    }
+    Ok(())
+}
+
+fn tag_bytes(care: Care) -> usize {
+    if care.sealed { STRIDE / RECORD * TAG } else { 0 }
+}
+
+fn key() -> Outcome<LessSafeKey> {
+    let key = UnboundKey::new(&AES_128_GCM, &[7; 16]).map_err(|_| "no AES-128-GCM here")?;
+    Ok(LessSafeKey::new(key))
+}
+
+fn nonce(at: u64) -> Nonce {
+    let mut nonce = [0; NONCE_LEN];
+    nonce[..8].copy_from_slice(&at.to_le_bytes());
+    Nonce::assume_unique_for_key(nonce)
+}
