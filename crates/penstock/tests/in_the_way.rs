@@ -15,7 +15,7 @@ use std::time::Duration;
 use common_crash::sites::pair;
 use common_crash::{
     Copy, Run, Slowly, assert_no_leftovers, assert_same, copy_with, figure, make_files, rng,
-    rsync_would, scratch,
+    rsync_would, scratch, scratch_in_memory,
 };
 use rand::RngExt as _;
 use rand::seq::IndexedRandom as _;
@@ -130,6 +130,41 @@ fn what_is_in_the_way_goes_to_the_backup_directory() {
     fs::remove_dir_all(&old).unwrap();
     copy_with(&copy, &source, &target, &["--sync"]).expect(0);
     assert_same(&source, &target);
+}
+
+/// Promise: where the list of the source has many pages, those behind the one that something is in
+/// the way of are gathered and follow; what stood there before is counted over all of them, so that
+/// a target of which more than half would go is refused whatever page the conflict is on (C3).
+#[test]
+fn c3_pages_behind_wait_and_follow() {
+    let base = scratch_in_memory(1 << 30);
+    let (source, target) = (base.path().join("src"), base.path().join("dst"));
+    for directory in 0..12 {
+        fs::create_dir_all(source.join(format!("d{directory:02}"))).unwrap();
+        for file in 0..1000 {
+            fs::write(source.join(format!("d{directory:02}/f{file}")), b"").unwrap();
+        }
+    }
+    let copy = Copy::new(base.path());
+    let block = |directory: usize| {
+        let path = target.join(format!("d{directory:02}"));
+        let _ = fs::remove_dir_all(&path);
+        fs::create_dir_all(&target).unwrap();
+        fs::write(&path, "in the way").unwrap();
+    };
+    // Of five things at the target four would go: what this run makes meanwhile does not count.
+    [0, 5, 11].into_iter().for_each(block);
+    fs::write(target.join("surplus"), "x").unwrap();
+    fs::create_dir(target.join("d07")).unwrap();
+    let ended = copy_with(&copy, &source, &target, &["--delete"]).expect(6);
+    assert!(ended.errors.contains("more than half"), "{}", ended.errors);
+    assert!(target.join("d05").is_file() && target.join("surplus").exists());
+    assert!(target.join("d03/f999").exists(), "what nothing is in the way of is there");
+    let ended = copy_with(&copy, &source, &target, &["--sync", "--delete"]).expect(0);
+    assert_eq!(ended.figure("deleted"), 4, "{}", ended.last);
+    assert_eq!(ended.figure("files"), 3000, "{}", ended.last);
+    assert_same(&source, &target);
+    copy.assert_no_state();
 }
 
 /// Turns some things below `root` into the other kind, at random.
