@@ -54,7 +54,8 @@ impl Served {
     }
 
     /// Compares a file that was read with its entry; reads it once more where only its change time
-    /// tells of something.
+    /// tells of something. `held` are the bytes of a whole file that is hashed later, and of which
+    /// no stride was noted.
     ///
     /// # Errors
     /// It can be looked at or read no more.
@@ -63,6 +64,7 @@ impl Served {
         entry: &Entry,
         file: &ReadFile,
         kind: DigestKind,
+        held: Option<&[u8]>,
     ) -> Result<Fit, StoreError> {
         let meta = file.meta()?;
         if !is_same(entry, &meta) {
@@ -75,6 +77,12 @@ impl Served {
         // Where holes were served, there is no digest that could tell whether they are holes still.
         if self.holes {
             return Ok(Fit::Changed);
+        }
+        if let Some(held) = held {
+            let mut bytes = vec![0; held.len()];
+            if file.read_at(0, &mut bytes)? < held.len() || bytes != held {
+                return Ok(Fit::Changed);
+            }
         }
         // Of its own: who waits for a further one of the pool while he holds one may wait for ever.
         let longest = self.strides.iter().map(|(_, length, _)| *length).max().unwrap_or(0);

@@ -2,7 +2,8 @@
 //!
 //! Used by the source's lanes, and by local lanes where source and target are one host. One stride
 //! is in memory at a time: it is read, hashed, handed on, forgotten. Small files are read behind
-//! each other into the same buffer, with a record each, and leave in one frame.
+//! each other into the same buffer, with a record each, are hashed several at a time, and leave in
+//! one frame.
 //!
 //! A lane over distance begins with small frames (`ramp`).
 //!
@@ -12,7 +13,7 @@ use penstock_engine::slice::travels_whole;
 use penstock_io::buffer::{Buffer, BufferPool};
 use penstock_io::store::{Dir, DirCache, ReadFile, Source, StoreError};
 use penstock_io::sys;
-use penstock_proto::digest::{Digest, DigestKind};
+use penstock_proto::digest::{Digest, DigestKind, TOGETHER_BYTES_MAX};
 use penstock_proto::frame::{EntryStatus, Fetch, RECORDS_MAX, RUNS_MAX, Record};
 use penstock_proto::manifest::{Entry, EntryKind, Page};
 use penstock_proto::name;
@@ -37,7 +38,7 @@ pub(crate) struct PieceReader {
     kind: DigestKind,
     dirs: DirCache,
     pool: BufferPool,
-    records: Vec<Record>,
+    records: Records,
     served: Served,
     /// Payload that the next frame may have, if that is less than a stride.
     ramp: Option<usize>,
@@ -57,10 +58,34 @@ pub(crate) enum ServeError<E> {
     Sink(E),
 }
 
+/// The records of a frame, kept from frame to frame for their memory.
+#[derive(Default)]
+struct Records {
+    all: Vec<Record>,
+    /// Those of whole small files, which have no digest yet, and where their bytes begin.
+    unhashed: Vec<(usize, usize)>,
+    digests: Vec<Digest>,
+}
+
+impl Records {
+    /// Gives the small files their digests, together.
+    fn hash(&mut self, kind: DigestKind, payload: &[u8]) {
+        let bytes = |(record, start): &(usize, usize)| {
+            let length = self.all[*record].length as usize;
+            &payload[*start..*start + length]
+        };
+        kind.whole_files(self.unhashed.iter().map(bytes), &mut self.digests);
+        for ((record, _), digest) in self.unhashed.drain(..).zip(self.digests.drain(..)) {
+            self.all[record].digest = digest;
+        }
+    }
+}
+
 /// The buffer of a frame that is being filled.
 struct Fill<'a, S: FrameSink> {
     sink: &'a mut S,
-    records: &'a mut Vec<Record>,
+    kind: DigestKind,
+    records: Records,
     buffer: Buffer,
     used: usize,
     stride: usize,
@@ -70,11 +95,13 @@ struct Fill<'a, S: FrameSink> {
 
 impl<S: FrameSink> Fill<'_, S> {
     fn flush(&mut self, last: bool) -> Result<(), S::Error> {
-        if self.records.is_empty() && !last {
+        if self.records.all.is_empty() && !last {
             return Ok(());
         }
-        self.sink.frame(self.records, &self.buffer[..self.used], last)?;
-        self.records.clear();
+        let payload = &self.buffer[..self.used];
+        self.records.hash(self.kind, payload);
+        self.sink.frame(&self.records.all, payload, last)?;
+        self.records.all.clear();
         self.used = 0;
         self.frame_bytes = (self.frame_bytes * 2).min(self.stride);
         Ok(())
@@ -82,8 +109,8 @@ impl<S: FrameSink> Fill<'_, S> {
 
     fn push(&mut self, record: Record) -> Result<(), S::Error> {
         self.used += record.payload_bytes() as usize;
-        self.records.push(record);
-        if self.records.len() >= RECORDS_MAX { self.flush(false) } else { Ok(()) }
+        self.records.all.push(record);
+        if self.records.all.len() >= RECORDS_MAX { self.flush(false) } else { Ok(()) }
     }
 
     /// Makes room for `bytes`: what does not fit goes into the next frame.
@@ -97,7 +124,7 @@ impl PieceReader {
     /// A reader of the data set below `root` of `source`.
     pub(crate) fn new(source: Source, root: Vec<u8>, kind: DigestKind, pool: BufferPool) -> Self {
         let dirs = DirCache::default();
-        let (records, served) = (Vec::new(), Served::default());
+        let (records, served) = (Records::default(), Served::default());
         Self { source, root, kind, dirs, pool, records, served, ramp: None }
     }
 
@@ -115,11 +142,13 @@ impl PieceReader {
     ) -> Result<(), ServeError<S::Error>> {
         check(page, fetch).map_err(ServeError::Request)?;
         let mut records = std::mem::take(&mut self.records);
-        records.clear();
+        records.all.clear();
+        records.unhashed.clear();
         let stride = page.slicing.stride_bytes as usize;
         let mut fill = Fill {
             sink,
-            records: &mut records,
+            kind: self.kind,
+            records,
             buffer: self.pool.take(),
             used: 0,
             stride,
@@ -128,8 +157,7 @@ impl PieceReader {
         let outcome = self.read_entries(page, fetch, &mut fill);
         let outcome = outcome.and_then(|()| fill.flush(true));
         self.ramp = Some(fill.frame_bytes).filter(|bytes| *bytes < stride);
-        drop(fill);
-        self.records = records;
+        self.records = fill.records;
         outcome.map_err(ServeError::Sink)
     }
 
@@ -176,7 +204,7 @@ impl PieceReader {
                     Ok(end) if end > at => {
                         let last = end >= range.end;
                         self.served.note_hole();
-                        let seen = match self.fit(index, entry, &file, last) {
+                        let seen = match self.fit(index, entry, &file, last, None) {
                             Ok(seen) => seen,
                             Err(record) => return fill.push(record),
                         };
@@ -238,12 +266,24 @@ impl PieceReader {
             Err(error) => return failure_of(index, &error),
         }
         let end = range.end >= last;
-        let digest = self.kind.stride(entry.size, range.start, bytes);
-        self.served.note(range.start, length, digest);
-        let seen = match self.fit(index, entry, file, end) {
+        let whole = length as u64 == entry.size;
+        let together = whole && entry.size <= TOGETHER_BYTES_MAX && !entry.sparse;
+        let digest = if together {
+            Digest::default()
+        } else {
+            self.kind.stride(entry.size, range.start, bytes)
+        };
+        if !together {
+            self.served.note(range.start, length, digest);
+        }
+        let held = together.then_some(&*bytes);
+        let seen = match self.fit(index, entry, file, end, held) {
             Ok(seen) => seen,
             Err(record) => return record,
         };
+        if together {
+            fill.records.unhashed.push((fill.records.all.len(), fill.used));
+        }
         let runs = if entry.sparse { data_runs(file, &range) } else { Vec::new() };
         if !runs.is_empty() {
             compact(bytes, &runs);
@@ -263,18 +303,20 @@ impl PieceReader {
     }
 
     /// Looks at a file whose last byte was read: the change time under which that was, if it is to
-    /// be looked at again; a record that says what is wrong with it.
+    /// be looked at again; a record that says what is wrong with it. `held` are the bytes of a
+    /// whole file that was not hashed yet.
     fn fit(
         &self,
         index: u32,
         entry: &Entry,
         file: &ReadFile,
         end: bool,
+        held: Option<&[u8]>,
     ) -> Result<Option<FileTime>, Record> {
         if !end {
             return Ok(None);
         }
-        match self.served.fit(entry, file, self.kind) {
+        match self.served.fit(entry, file, self.kind, held) {
             Ok(Fit::Same) => Ok(None),
             Ok(Fit::LookAgain(ctime)) => Ok(Some(ctime)),
             Ok(Fit::Changed) => Err(Record::failure(index, EntryStatus::Changed, 0)),

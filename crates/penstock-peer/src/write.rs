@@ -5,7 +5,7 @@
 //! all lanes of the task, through a table of open handles. Bytes that do not match their digest
 //! never reach the disk.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use penstock_engine::fetch::{Item, Part};
@@ -15,7 +15,7 @@ use penstock_io::store::{
     temporary_name,
 };
 use penstock_io::sys;
-use penstock_proto::digest::{Digest, DigestKind};
+use penstock_proto::digest::{Digest, DigestKind, TOGETHER_BYTES_MAX};
 use penstock_proto::frame::{EntryStatus, Record};
 use penstock_proto::id::TransferId;
 use penstock_proto::journal::{DigestForm, EntryDigest, EntryFailure, FailurePhase};
@@ -249,6 +249,7 @@ pub(crate) struct PieceWriter {
     outcome: Written,
     scratch: Vec<u8>,
     zeros: Vec<u8>,
+    digests: Vec<Digest>,
     /// Whether records are compared with their digests: not where they were hashed in this very
     /// buffer a moment ago.
     checks: bool,
@@ -266,6 +267,7 @@ impl PieceWriter {
             outcome: Written::default(),
             scratch: Vec::new(),
             zeros: Vec::new(),
+            digests: Vec::new(),
             checks,
         }
     }
@@ -286,14 +288,29 @@ impl PieceWriter {
         records: &[Record],
         payload: &[u8],
     ) {
-        let mut rest = payload;
-        for record in records {
-            let (bytes, behind) = rest.split_at(record.payload_bytes() as usize);
-            rest = behind;
+        let with_bytes = || {
+            let mut rest = payload;
+            records.iter().map(move |record| {
+                let (bytes, behind) = rest.split_at(record.payload_bytes() as usize);
+                rest = behind;
+                (record, bytes)
+            })
+        };
+        let mut digests = std::mem::take(&mut self.digests);
+        digests.clear();
+        if self.checks {
+            let small = with_bytes().filter(|(record, _)| is_small_file(page, record));
+            self.tree.kind.whole_files(small.map(|(_, bytes)| bytes), &mut digests);
+        }
+        let mut known = digests.iter().copied();
+        for (record, bytes) in with_bytes() {
+            let digest = if is_small_file(page, record) { known.next() } else { None };
             if self.outcome.fatal.is_none() && !self.outcome.lost {
-                self.record(page, item, record, bytes);
+                self.record(page, item, (record, digest), bytes);
             }
         }
+        drop(known);
+        self.digests = digests;
     }
 
     /// The reply is over: what became of it.
@@ -307,11 +324,16 @@ impl PieceWriter {
         // An entry that the source passed over without a word has failed too: nothing may be
         // missing from what was asked for (promise (c)).
         if outcome.fatal.is_none() && !outcome.lost {
-            let mut told = BTreeSet::new();
-            told.extend(outcome.digests.iter().map(|digest| digest.entry));
-            told.extend(outcome.failures.iter().map(|failure| failure.entry));
+            let mut told = vec![false; (item.end_entry - item.first_entry) as usize];
+            let digests = outcome.digests.iter().map(|digest| digest.entry);
+            for entry in digests.chain(outcome.failures.iter().map(|failure| failure.entry)) {
+                let place = entry.checked_sub(item.first_entry).map(|at| at as usize);
+                if let Some(told) = place.and_then(|at| told.get_mut(at)) {
+                    *told = true;
+                }
+            }
             for index in asked(page, item) {
-                if outcome.part.is_none() && !told.contains(&index) {
+                if outcome.part.is_none() && !told[(index - item.first_entry) as usize] {
                     outcome.failures.push(failure(index, FailurePhase::Digest, 0));
                 }
             }
@@ -319,7 +341,14 @@ impl PieceWriter {
         outcome
     }
 
-    fn record(&mut self, page: &TaskPage, item: &Item, record: &Record, bytes: &[u8]) {
+    /// Takes one record; with its digest, if that was computed together with others.
+    fn record(
+        &mut self,
+        page: &TaskPage,
+        item: &Item,
+        (record, known): (&Record, Option<Digest>),
+        bytes: &[u8],
+    ) {
         if self.failed == Some(record.entry) {
             return;
         }
@@ -331,7 +360,7 @@ impl PieceWriter {
             self.fail(record.entry, phase_of(record.status), record.errno);
             return;
         }
-        if let Err(phase) = self.check(page, item, record, bytes) {
+        if let Err(phase) = self.check(page, item, (record, known), bytes) {
             self.drop_open();
             self.outcome.repairs += 1;
             self.fail(record.entry, phase, 0);
@@ -377,7 +406,7 @@ impl PieceWriter {
         &mut self,
         page: &TaskPage,
         item: &Item,
-        record: &Record,
+        (record, known): (&Record, Option<Digest>),
         bytes: &[u8],
     ) -> Result<(), FailurePhase> {
         let wrong = Err(FailurePhase::Digest);
@@ -409,7 +438,7 @@ impl PieceWriter {
             return wrong;
         }
         if self.checks && !record.hole {
-            let digest = self.digest_of(entry, record, bytes);
+            let digest = known.unwrap_or_else(|| self.digest_of(entry, record, bytes));
             if digest != record.digest {
                 return wrong;
             }
@@ -589,6 +618,15 @@ fn asked<'a>(page: &'a TaskPage, item: &'a Item) -> impl Iterator<Item = u32> + 
         item.length > 0 || travels_whole(&page.page.slicing, entry)
     };
     (item.first_entry..item.end_entry).filter(wanted)
+}
+
+/// Whether a record holds all bytes of a file that is small enough to be hashed with others.
+fn is_small_file(page: &TaskPage, record: &Record) -> bool {
+    let plain = record.status == EntryStatus::Ok && !record.hole && record.runs.is_empty();
+    plain
+        && record.offset == 0
+        && record.length <= TOGETHER_BYTES_MAX
+        && page.page.entry(record.entry).is_ok_and(|entry| entry.size == record.length)
 }
 
 /// Adds the digests of a record's strides. Those of a hole are of zeros, if they are wanted at all:

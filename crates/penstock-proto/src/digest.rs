@@ -14,6 +14,8 @@ use std::fmt;
 
 use blake3::hazmat::{self, HasherExt as _, Mode};
 
+mod many;
+
 use crate::wire::{DecodeError, Reader, Writer};
 
 /// A 256-bit digest; XXH3-128 fills the first half, the rest is zero.
@@ -55,6 +57,10 @@ pub enum DigestKind {
     Xxh3,
 }
 
+/// Files of at most so many bytes gain by [`DigestKind::whole_files`]; larger ones are better hashed
+/// as soon as they were read, while they are in the nearest cache.
+pub const TOGETHER_BYTES_MAX: u64 = many::MESSAGE_BYTES_MAX as u64;
+
 impl DigestKind {
     pub(crate) fn encode(self, out: &mut Writer) {
         out.u8(match self {
@@ -92,6 +98,19 @@ impl DigestKind {
                 Digest(hasher.finalize_non_root())
             }
             Self::Xxh3 => xxh3(bytes),
+        }
+    }
+
+    /// Adds the digests of whole files to `digests`, each as [`DigestKind::stride`] gives it. Small
+    /// files are hashed several at a time, which takes half the time where vectors are wide.
+    pub fn whole_files<'a>(
+        self,
+        files: impl IntoIterator<Item = &'a [u8]>,
+        digests: &mut Vec<Digest>,
+    ) {
+        match self {
+            Self::Blake3 => many::hash_many(files, digests),
+            Self::Xxh3 => digests.extend(files.into_iter().map(xxh3)),
         }
     }
 
