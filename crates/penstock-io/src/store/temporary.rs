@@ -34,24 +34,32 @@ pub struct TemporaryKey {
 /// The name under which the bytes of `key` gather, in the directory of the final name: `.pst-` and
 /// 26 characters of BLAKE3 in base 32 (lower case, digits and a to v).
 ///
+/// The page's digest is the key of the hash, and the rest fills just one block of it: a name costs
+/// one compression, and each file asks for its name twice.
+///
 /// Any difference in the key gives another name, but for 128-bit collisions. A final name of 255
 /// bytes leaves no room for a suffix, so the final name is no part of it.
 pub fn temporary_name(key: &TemporaryKey) -> [u8; TEMPORARY_NAME_BYTES] {
-    let mut hasher = blake3::Hasher::new_derive_key("penstock 2026 temporary file name");
-    hasher.update(&key.transfer.0);
-    hasher.update(&key.page.0);
-    hasher.update(&key.entry.to_le_bytes());
-    hasher.update(&key.size.to_le_bytes());
+    let mut input = [0; 64];
+    let mut at = 0;
+    let mut put = |bytes: &[u8]| {
+        input[at..at + bytes.len()].copy_from_slice(bytes);
+        at += bytes.len();
+    };
+    put(&key.transfer.0);
+    put(&key.entry.to_le_bytes());
+    put(&key.size.to_le_bytes());
     for time in [key.mtime, key.identity.ctime] {
-        hasher.update(&time.seconds.to_le_bytes());
-        hasher.update(&time.nanoseconds.to_le_bytes());
+        put(&time.seconds.to_le_bytes());
+        put(&time.nanoseconds.to_le_bytes());
     }
-    hasher.update(&key.identity.inode.to_le_bytes());
-    hasher.update(&key.generation.to_le_bytes());
+    put(&key.identity.inode.to_le_bytes());
+    put(&key.generation.to_le_bytes());
+    let hash = blake3::keyed_hash(&key.page.0, &input);
     let mut name = [0; TEMPORARY_NAME_BYTES];
-    let (prefix, hash) = name.split_at_mut(TEMPORARY_PREFIX.len());
+    let (prefix, characters) = name.split_at_mut(TEMPORARY_PREFIX.len());
     prefix.copy_from_slice(TEMPORARY_PREFIX);
-    BASE32_DNSSEC.encode_mut(&hasher.finalize().as_bytes()[..HASH_BYTES], hash);
+    BASE32_DNSSEC.encode_mut(&hash.as_bytes()[..HASH_BYTES], characters);
     name
 }
 
