@@ -17,7 +17,7 @@ use penstock_proto::journal::{DigestForm, JournalRecord};
 use super::Run;
 use super::journal::{failed, write_lines};
 use super::lines::each_line;
-use super::outcome::{digests_of, standard_digests};
+use super::outcome::{digests_of, listed};
 use crate::root::RootHasher;
 
 impl Run {
@@ -87,7 +87,7 @@ impl Run {
             let digests = digests_of(page, log);
             sparse_files +=
                 digests.iter().filter(|digest| digest.form == DigestForm::Sparse).count() as u64;
-            standard_digests(page, log)
+            listed(&digests)
         };
         let pages = if blake3 { &head.pages[..] } else { &[] };
         each_line(&self.shared, pages, &self.spec.root, values, |entry, name, digest| {

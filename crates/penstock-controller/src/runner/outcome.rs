@@ -253,23 +253,27 @@ pub(super) fn amended_entries(log: &[JournalRecord]) -> impl Iterator<Item = u32
 /// those that failed.
 pub(super) fn digests_of(page: &TaskPage, log: &[JournalRecord]) -> Vec<EntryDigest> {
     let pieces = slice_without(&page.page, &page.left);
-    let mut digests: std::collections::BTreeMap<u32, EntryDigest> =
-        std::collections::BTreeMap::new();
+    let mut digests: Vec<EntryDigest> = Vec::new();
     for record in log {
         if let JournalRecord::Written { piece, digests: found, .. } = record {
             let of_extent = matches!(pieces.get(*piece as usize), Some(Piece::Extent { .. }));
             if !of_extent {
-                digests.extend(found.iter().map(|digest| (digest.entry, *digest)));
+                digests.extend(found);
             }
         }
     }
-    for failure in failures_of(log, &pieces) {
-        digests.remove(&failure.entry);
+    // The last that was said of an entry counts: behind each other by entry, the first to come is.
+    digests.reverse();
+    digests.sort_by_key(|digest| digest.entry);
+    digests.dedup_by_key(|digest| digest.entry);
+    let failed = failures_of(log, &pieces);
+    let mut out: std::collections::BTreeSet<u32> =
+        failed.iter().map(|failure| failure.entry).collect();
+    out.extend(amended_entries(log));
+    if !out.is_empty() {
+        digests.retain(|digest| !out.contains(&digest.entry));
     }
-    for entry in amended_entries(log) {
-        digests.remove(&entry);
-    }
-    digests.into_values().collect()
+    digests
 }
 
 /// The name of an entry in lists. A data set that is one file has the name that it got at the
@@ -291,13 +295,8 @@ pub(super) fn failed_entries(
     failures_of(log, &pieces).iter().map(|failure| failure.entry).collect()
 }
 
-/// The standard digests of a page's files, as lists write them.
-pub(super) fn standard_digests(page: &TaskPage, log: &[JournalRecord]) -> Values {
-    listed(&digests_of(page, log))
-}
-
-/// Digests as lists write them.
-fn listed(digests: &[EntryDigest]) -> Values {
+/// Those digests of files that are standard, as lists write them.
+pub(super) fn listed(digests: &[EntryDigest]) -> Values {
     digests
         .iter()
         .filter(|digest| digest.form == DigestForm::Standard)

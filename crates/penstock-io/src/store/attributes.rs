@@ -17,7 +17,6 @@ use std::sync::{Mutex, PoisonError};
 use penstock_proto::attributes::{
     ACL_ACCESS, AttributeClass, ClassSet, Owner, Xattrs, acl_group_bits, class_of, encode_xattrs,
 };
-use penstock_proto::name;
 use penstock_proto::units::FileTime;
 use rustix::fs::{
     AtFlags, Gid, Mode, OFlags, Uid, XattrFlags, chmod, chownat, fremovexattr, fsetxattr, fstat,
@@ -468,7 +467,7 @@ impl PosixStore {
         wanted: &Attributes<'_>,
     ) -> Result<NotSet, StoreError> {
         check_item_name(dir, name)?;
-        self.check_writable("set attributes", &name::join(dir.path(), name))?;
+        self.check_item_writable("set attributes", dir, name)?;
         let failed = |errno| dir.error("set attributes", name, errno);
         let fd = open_component(dir.fd()?, name, OFlags::PATH).map_err(failed)?;
         let told = fstat(&fd).map_err(failed)?;

@@ -78,7 +78,7 @@ impl PosixStore {
         mut make: impl FnMut() -> Result<(), Errno>,
     ) -> Result<(), StoreError> {
         check_item_name(dir, name)?;
-        self.check_writable(operation, &name::join(dir.path(), name))?;
+        self.check_item_writable(operation, dir, name)?;
         for _ in 0..RACE_TRIES {
             match self.unlocked(dir, &mut make) {
                 Err(Errno::EXIST) => self.remove(dir, name)?,

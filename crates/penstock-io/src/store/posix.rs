@@ -247,6 +247,19 @@ impl PosixStore {
         })
     }
 
+    /// As [`PosixStore::check_writable`] for `name` in `dir`, whose path only an error needs.
+    pub(super) fn check_item_writable(
+        &self,
+        operation: &'static str,
+        dir: &Dir,
+        name: &[u8],
+    ) -> Result<(), StoreError> {
+        if self.shared.read_only {
+            return self.check_writable(operation, &name::join(dir.path(), name));
+        }
+        Ok(())
+    }
+
     pub(super) fn check_writable(
         &self,
         operation: &'static str,

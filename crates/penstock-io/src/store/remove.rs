@@ -106,7 +106,7 @@ impl PosixStore {
     pub fn keep_aside(&self, dir: &Dir, name: &[u8], to: (&Dir, &[u8])) -> Result<(), StoreError> {
         check_item_name(dir, name)?;
         check_item_name(to.0, to.1)?;
-        self.check_writable("keep", &name::join(dir.path(), name))?;
+        self.check_item_writable("keep", dir, name)?;
         let Some(there) = self.stat_if_exists(dir, name)? else { return Ok(()) };
         if there.kind == Kind::Directory {
             return Ok(());

@@ -137,7 +137,7 @@ impl PosixStore {
         mode: Option<u32>,
     ) -> Result<WriteFile, StoreError> {
         check_item_name(dir, name)?;
-        self.check_writable("create", &name::join(dir.path(), name))?;
+        self.check_item_writable("create", dir, name)?;
         let mut parent = Some(dir.clone());
         retry_vanished(|| {
             let dir = match parent.take() {
@@ -204,7 +204,7 @@ impl PosixStore {
 
     fn open_as(&self, dir: &Dir, name: &[u8], access: OFlags) -> Result<WriteFile, StoreError> {
         check_item_name(dir, name)?;
-        self.check_writable("open", &name::join(dir.path(), name))?;
+        self.check_item_writable("open", dir, name)?;
         match open_component(dir.fd()?, name, access) {
             Ok(fd) => {
                 let file = WriteFile::posix(dir.clone(), name, fd, false, None);
@@ -238,7 +238,7 @@ impl PosixStore {
         if is_temporary_name(name) {
             return Err(StoreError::bad_path(&name::join(dir.path(), name)));
         }
-        self.check_writable("rename", &name::join(dir.path(), name))?;
+        self.check_item_writable("rename", dir, name)?;
         let mut outcome = self.unlocked(dir, || rename(dir, temporary, name, replace));
         if matches!(outcome, Err(Errno::NOENT | Errno::STALE)) {
             // The handle may be of a directory that was replaced; its path is what counts.
@@ -260,7 +260,7 @@ impl PosixStore {
     /// `BadPath`; `ReadOnly`; `WrongKind` for a directory; `Io`.
     pub fn remove(&self, dir: &Dir, name: &[u8]) -> Result<bool, StoreError> {
         check_item_name(dir, name)?;
-        self.check_writable("remove", &name::join(dir.path(), name))?;
+        self.check_item_writable("remove", dir, name)?;
         let parent = dir.fd()?;
         match self.unlocked(dir, || unlinkat(parent, name, AtFlags::empty())) {
             Ok(()) => Ok(true),
