@@ -686,3 +686,6 @@ fn phase_of(status: EntryStatus) -> FailurePhase {
         _ => FailurePhase::Read,
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,93 @@
+use super::*;
+use penstock_api::preserve::Preserve;
+use penstock_io::store::{PosixOptions, PosixStore};
+use penstock_proto::manifest::{EntryDraft, PageBuilder};
+use penstock_proto::slicing::{PieceRef, Slicing};
+
+const FILES: u32 = 40;
+
+fn tree(target: Target) -> TargetTree {
+    TargetTree {
+        target,
+        transfer: TransferId([1; 16]),
+        root: Vec::new(),
+        kind: DigestKind::Blake3,
+        sync_files: false,
+        sync_nothing: false,
+        digest_list: false,
+        names: Arc::new(Pacer::new(0)),
+        keeper: Arc::new(Keeper::new(&Preserve::default(), true, false)),
+        backup_dir: None,
+    }
+}
+
+fn page(sizes: &[u64]) -> TaskPage {
+    let mut builder = PageBuilder::new(TransferId([1; 16]), 0, Slicing::default());
+    for (index, size) in sizes.iter().enumerate() {
+        let name = format!("f{index}");
+        let draft =
+            EntryDraft { name: name.as_bytes(), size: *size, mode: 0o644, ..EntryDraft::default() };
+        builder.push(b"", &draft);
+    }
+    let page = Arc::new(builder.seal());
+    TaskPage { page, digest: Digest([7; 32]), left: Arc::default() }
+}
+
+fn bytes_of(index: u32, size: u64) -> Vec<u8> {
+    (0..size).map(|at| (at as u32 % 251 + index) as u8).collect()
+}
+
+/// Promise (c), D1: files that are hashed together are judged one by one. Of one whose bytes are
+/// not those of its digest, nothing is left at the target, wherever it stands among the others;
+/// these are all there, with their own standard digests.
+#[test]
+fn c_of_files_hashed_together_only_the_damaged_one_fails() {
+    let sizes: Vec<u64> =
+        (0..FILES).map(|n| [4096, 5000, 1024, 0, 15 * 1024, 20_000][n as usize % 6]).collect();
+    let page = page(&sizes);
+    let item = Item {
+        piece: PieceRef { page: 0, piece: 0 },
+        generation: 0,
+        fresh: true,
+        first_entry: 0,
+        end_entry: FILES,
+        offset: 0,
+        length: 0,
+        bytes: sizes.iter().sum(),
+        attempt: 1,
+    };
+    for damaged in [0, 1, 14, 16, 17, 38] {
+        let base = tempfile::tempdir().unwrap();
+        let store = PosixStore::open(base.path(), PosixOptions::default()).unwrap();
+        let mut writer = PieceWriter::new(tree(Target::Posix(store)), Arc::default(), true);
+        let (mut records, mut payload) = (Vec::new(), Vec::new());
+        for (index, size) in (0..).zip(&sizes) {
+            let mut bytes = bytes_of(index, *size);
+            records.push(Record {
+                entry: index,
+                status: EntryStatus::Ok,
+                errno: 0,
+                end: true,
+                hole: false,
+                offset: 0,
+                length: *size,
+                digest: DigestKind::Blake3.stride(*size, 0, &bytes),
+                runs: Vec::new(),
+            });
+            if index == damaged {
+                bytes[*size as usize / 2] ^= 1;
+            }
+            payload.extend(bytes);
+        }
+        writer.frame(&page, &item, &records, &payload);
+        let written = writer.finish(&page, &item);
+        let failure = EntryFailure { entry: damaged, phase: FailurePhase::Digest, errno: 0 };
+        assert_eq!(written.failures, [failure]);
+        let digests: Vec<_> =
+            written.digests.iter().map(|told| (told.entry, told.digest)).collect();
+        let others = records.iter().filter(|record| record.entry != damaged);
+        let expected: Vec<_> = others.map(|record| (record.entry, record.digest)).collect();
+        assert_eq!(digests, expected);
+        assert_eq!(std::fs::read_dir(base.path()).unwrap().count() as u32, FILES - 1);
+    }
+}
