@@ -15,6 +15,7 @@ fn tree(target: Target) -> TargetTree {
         sync_files: false,
         sync_nothing: false,
         digest_list: false,
+        proves: false,
         names: Arc::new(Pacer::new(0)),
         keeper: Arc::new(Keeper::new(&Preserve::default(), true, false)),
         backup_dir: None,
