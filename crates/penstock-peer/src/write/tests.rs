@@ -74,6 +74,7 @@ fn c_of_files_hashed_together_only_the_damaged_one_fails() {
                 length: *size,
                 digest: DigestKind::Blake3.stride(*size, 0, &bytes),
                 runs: Vec::new(),
+                seen: None,
             });
             if index == damaged {
                 bytes[*size as usize / 2] ^= 1;
