@@ -57,8 +57,8 @@ pub enum DigestKind {
     Xxh3,
 }
 
-/// Files of at most so many bytes gain by [`DigestKind::whole_files`]; larger ones are better hashed
-/// as soon as they were read, while they are in the nearest cache.
+/// Files of at most so many bytes gain by [`DigestKind::whole_files`]; larger ones are better
+/// hashed as soon as they were read, while they are in the nearest cache.
 pub const TOGETHER_BYTES_MAX: u64 = many::MESSAGE_BYTES_MAX as u64;
 
 impl DigestKind {
