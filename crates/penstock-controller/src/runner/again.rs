@@ -19,7 +19,7 @@ use penstock_proto::journal::{Amendment, JournalRecord};
 use penstock_proto::manifest::{EntryKind, Page};
 
 use super::Run;
-use super::outcome::{amended_entries, failures_of, standard_digests};
+use super::outcome::{amended_entries, digests_of, failures_of, listed};
 
 /// Rounds of newer versions of a file that are tried; then it is listed as changed.
 const ROUNDS_MAX: u8 = 3;
@@ -158,7 +158,7 @@ fn asked_of(page: &TaskPage, log: &[JournalRecord], kind: DigestKind) -> AskedPa
         }
     }
     let standard = match kind {
-        DigestKind::Blake3 => standard_digests(page, log),
+        DigestKind::Blake3 => listed(&digests_of(page, log)),
         DigestKind::Xxh3 => Default::default(),
     };
     let seen = seen
