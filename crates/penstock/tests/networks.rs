@@ -105,6 +105,48 @@ fn e5_every_data_interface_carries_and_management_is_silent() {
     assert_eq!(states, ["carrying", "carrying", "standby"], "{view}");
 }
 
+/// E5: an address does not choose the interface. Where all routes lead out by one interface, as
+/// with two in one subnet, both carry all the same: lanes are bound to interfaces at both ends.
+#[test]
+fn e5_routes_do_not_choose_the_interface() {
+    if !can_run("e5_routes_do_not_choose_the_interface") {
+        return;
+    }
+    let options = ["--nics", "3", "--rate", "0,40m,40m", "--rtt", "1ms"];
+    let world = LabWorld::new("routes", &options, TWO);
+    for host in ["a0", "b0"] {
+        // Loose: what comes by another interface than the route says is taken.
+        for device in ["all", "net1", "net2"] {
+            let file = format!("/proc/sys/net/ipv4/conf/{device}/rp_filter");
+            world
+                .lab
+                .inside(host, "sh")
+                .args(["-c", &format!("echo 0 > {file}")])
+                .output()
+                .unwrap();
+        }
+        let replace = ["route", "replace", "10.52.0.0/16", "dev", "net1"];
+        let output = world.lab.inside(host, "ip").args(replace).output().unwrap();
+        assert!(output.status.success(), "{}", told(&output));
+        let delete = ["route", "del", "10.52.0.0/16", "dev", "net2"];
+        world.lab.inside(host, "ip").args(delete).output().unwrap();
+        let get =
+            world.lab.inside(host, "ip").args(["route", "get", "10.52.9.9"]).output().unwrap();
+        let route = String::from_utf8_lossy(&get.stdout).into_owned();
+        assert!(route.contains("dev net1"), "the routes do not lead elsewhere: {route}");
+    }
+    make_set(&world.a.store.join("src"), 32, 50, seed());
+    let before = ["net1", "net2"].map(|device| world.lab.bytes("b0", device));
+    let id = world.b.submit(&["a:data/src/", "b:data/dst"]);
+    world.b.until_done(&id);
+    let after = ["net1", "net2"].map(|device| world.lab.bytes("b0", device));
+    let carried = [after[0] - before[0], after[1] - before[1]];
+    println!("{carried:?} bytes over net1 and net2");
+    let data: u64 = carried.iter().sum();
+    assert!(carried.iter().all(|bytes| bytes * 10 >= data * 3), "{carried:?}");
+    assert_same(&world.a.store.join("src"), &world.b.store.join("dst"));
+}
+
 /// Promise (d): an interface that is cut in the middle costs what was in flight on it: the transfer
 /// goes on over the other one, and over both again once it is restored; nothing is missing.
 #[test]

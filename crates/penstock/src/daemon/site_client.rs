@@ -58,6 +58,9 @@ pub(crate) struct Sites {
     site: Arc<Site>,
     runtime: Handle,
     clients: Mutex<HashMap<Name, reqwest::Client>>,
+    /// The address at which a site has answered last: asked first, so that a dead one costs its
+    /// deadline once, not with each request.
+    answered: Mutex<HashMap<Name, SocketAddr>>,
 }
 
 struct Call<'a> {
@@ -86,12 +89,13 @@ struct Answer {
 impl Sites {
     /// A client for the sites that `site` is paired with, at any time.
     pub(crate) fn new(site: Arc<Site>, runtime: Handle) -> Self {
-        Self { site, runtime, clients: Mutex::default() }
+        Self { site, runtime, clients: Mutex::default(), answered: Mutex::default() }
     }
 
     /// Forgets the connections to a site that is not paired any more.
     pub(crate) fn forget(&self, site: &Name) {
         self.clients.lock().unwrap_or_else(PoisonError::into_inner).remove(site);
+        self.answered.lock().unwrap_or_else(PoisonError::into_inner).remove(site);
     }
 
     fn client(&self, site: &Name) -> Result<reqwest::Client, Problem> {
@@ -134,7 +138,10 @@ impl Sites {
         })?;
         let client = self.client(call.site)?;
         let mut last = None;
-        for address in &pairing.addresses {
+        let answered = || self.answered.lock().unwrap_or_else(PoisonError::into_inner);
+        let (mut addresses, first) = (pairing.addresses, answered().get(call.site).copied());
+        addresses.sort_by_key(|address| Some(*address) != first);
+        for address in &addresses {
             let url = format!("https://{address}/site/v1{}", call.path);
             let mut result = self.runtime.block_on(send(&client, call, &url, out));
             if matches!(&result, Err(problem) if problem.code == BROKEN) {
@@ -147,7 +154,10 @@ impl Sites {
                 Err(problem) if [UNREACHABLE, BROKEN].contains(&problem.code.as_str()) => {
                     last = Some(problem);
                 }
-                result => return result,
+                result => {
+                    answered().insert(call.site.clone(), *address);
+                    return result;
+                }
             }
         }
         Err(last.unwrap_or_else(|| {
