@@ -233,9 +233,10 @@ impl<'a> Networks<'a> {
             return Vec::new();
         }
         let port = bound.port();
+        // A socket at `[::]` takes IPv4 as well (ipv6(7)).
         let covered = |address: IpAddr| {
             bound.ip() == address
-                || (bound.ip().is_unspecified() && bound.is_ipv4() == address.is_ipv4())
+                || (bound.ip().is_unspecified() && (bound.is_ipv6() || address.is_ipv4()))
         };
         let data = self
             .with_role(Role::Data)
@@ -313,6 +314,13 @@ mod tests {
         assert_eq!(first, "192.168.7.4:7444".parse().unwrap());
 
         assert_eq!(ends(&here(&[])), "any address");
+
+        // What the general listener takes already is not listened for again.
+        let beside = |bound: &str| rest.listeners(bound.parse().unwrap());
+        assert!(beside("0.0.0.0:1").iter().all(|(_, device)| device.is_some()));
+        assert!(beside("[::]:1").iter().all(|(_, device)| device.is_some()));
+        let mgmt = ("192.168.7.4:1".parse().unwrap(), None);
+        assert!(beside("127.0.0.1:1").contains(&mgmt));
     }
 
     /// Promise: a network that cannot work is refused before anything is started.

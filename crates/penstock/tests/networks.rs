@@ -12,6 +12,7 @@ mod common_net;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
+use std::time::{Duration, Instant};
 
 use common_lab::{LabWorld, can_run, wait_for};
 use common_net::{seed, told};
@@ -56,6 +57,13 @@ fn make_set(root: &Path, large_mib: u64, small: u64, seed: u64) {
         let length = 1 + number as usize * 37 % 20_000;
         fs::write(dir.join(format!("{number}.bin")), &block[number as usize..][..length]).unwrap();
     }
+}
+
+/// How long it takes from now until a path of site b is given up and said to be `state`.
+fn given_up(world: &LabWorld, state: &str) -> Duration {
+    let (begun, words) = (Instant::now(), format!("state=\"{state}\""));
+    let said = || world.b.log_text().contains(&words).then(|| begun.elapsed());
+    wait_for(said, || format!("no path is {state}"))
 }
 
 /// Two trees must hold the same.
@@ -156,10 +164,11 @@ fn d_a_cut_interface_is_survived_and_taken_back() {
     }
     let options = ["--nics", "3", "--rate", "0,80m,80m", "--rtt", "2ms"];
     let world = LabWorld::new("cut", &options, TWO);
-    make_set(&world.a.store.join("src"), 192, 100, seed());
+    make_set(&world.a.store.join("src"), 320, 100, seed());
     let id = world.b.submit(&["a:data/src/", "b:data/dst"]);
     world.b.until_bytes(&id, 20 * MIB);
     world.lab.ok("cut", &["b0.net1"]);
+    println!("given up {:.1} s after the cut", given_up(&world, "dead").as_secs_f64());
     world.b.until_bytes(&id, 60 * MIB);
     let path = |view: &Value| paths_of(view)[0].clone();
     let dead = path(&world.b.paths("a"));
@@ -168,8 +177,10 @@ fn d_a_cut_interface_is_survived_and_taken_back() {
     assert!(why.contains("no SYN-ACK from a 10.51.1.1:7444 within 3 s: firewall at a"), "{why}");
     let before = world.lab.bytes("b0", "net1");
     world.lab.ok("restore", &["b0.net1"]);
+    let restored = Instant::now();
     let flowed = || world.lab.bytes("b0", "net1") - before;
     wait_for(|| (flowed() > 8 * MIB).then_some(()), || format!("{} bytes flow again", flowed()));
+    println!("8 MiB over it {:.1} s after it was restored", restored.elapsed().as_secs_f64());
     let view = world.b.until_done(&id);
     let resent = view["progress"]["bytes_resent"].as_u64().unwrap();
     println!("{resent} bytes sent twice");
@@ -190,6 +201,7 @@ fn f_a_crawling_interface_is_emptied() {
     let id = world.b.submit(&["a:data/src/", "b:data/dst"]);
     world.b.until_bytes(&id, 50 * MIB);
     world.lab.ok("set", &["net1", "rate=100k"]);
+    println!("given up {:.1} s after it slowed down", given_up(&world, "crawling").as_secs_f64());
     let view = world.b.until_done(&id);
     // At 100 kbit/s a single MiB takes 84 s.
     let seconds = view["progress"]["seconds"].as_f64().unwrap();
@@ -197,7 +209,6 @@ fn f_a_crawling_interface_is_emptied() {
     println!("{seconds} s; {view}");
     // That its queue is full of what nobody waits for any more makes dials time out, too.
     assert_ne!(paths_of(&view)[0]["state"], "carrying", "{view}");
-    assert!(world.b.log_text().contains("state=\"crawling\""), "nobody has said that it crawls");
     assert!(seconds < 60.0, "{seconds} s");
     assert_same(&world.a.store.join("src"), &world.b.store.join("dst"));
 }

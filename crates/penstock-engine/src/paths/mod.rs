@@ -132,7 +132,9 @@ const TRIAL_SHARE: f64 = 0.3;
 const TRIAL: Duration = Duration::from_secs(2);
 const TRIAL_RTTS: u32 = 10;
 /// Pauses between dials of a dead path, and between trials of a crawling one.
-const DEAD_PAUSE: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(5));
+const DEAD_PAUSE: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(2));
+/// The former are so many times as long where no path carries: nothing is known to be open then.
+const NONE_CARRIES: u32 = 4;
 const CRAWL_PAUSE: (Duration, Duration) = (Duration::from_secs(4), Duration::from_secs(60));
 /// Lanes are shared out anew by measured rates this often.
 const SHARE_OUT: Duration = Duration::from_secs(5);
@@ -246,7 +248,7 @@ impl PathMachine {
         let paths = specs.iter().map(|spec| {
             let mut path = Path::new(*spec, limits, rand::RngExt::random(&mut rng));
             if several {
-                path.lanes.set_patience(DEAD_PAUSE.1);
+                path.lanes.set_patience(DEAD_PAUSE.1 * NONE_CARRIES);
             }
             path
         });
@@ -460,10 +462,13 @@ impl PathMachine {
     }
 
     fn give_up(&mut self, now: Instant, at: usize, state: PathState) {
+        let others =
+            self.paths.iter().enumerate().any(|(other, path)| other != at && path.carries());
         let path = &mut self.paths[at];
         path.crawled |= state == PathState::Crawling;
         let pause = if path.crawled { &mut path.crawl_pause } else { &mut path.dead_pause };
-        path.retry_at = now.plus(pause.next(&mut self.rng));
+        let factor = if others || path.crawled { 1 } else { NONE_CARRIES };
+        path.retry_at = now.plus(pause.next(&mut self.rng) * factor);
         path.owing = None;
         path.tried = (0, Duration::ZERO);
         path.to_cut = path.lanes.open().filter(|lane| !path.cut.contains(lane)).collect();

@@ -1,7 +1,7 @@
 //! Keeps up with the addresses of this host: listens at those for data, and tells paired sites
 //! whenever they change, so that nobody has to pair again.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -32,7 +32,12 @@ struct Told {
 }
 
 /// The listeners beside the general one, by address and interface.
-type Listeners = BTreeMap<(SocketAddr, Option<String>), JoinHandle<()>>;
+#[derive(Default)]
+struct Listeners {
+    open: BTreeMap<(SocketAddr, Option<String>), JoinHandle<()>>,
+    /// Where one could not be made, which was said once.
+    failed: BTreeSet<SocketAddr>,
+}
 
 /// Listens at the addresses for data from now on, and tells other sites, until `stop` says so.
 pub(crate) fn start(
@@ -41,7 +46,7 @@ pub(crate) fn start(
     port: &Port,
     stop: &watch::Receiver<bool>,
 ) {
-    let mut listeners = Listeners::new();
+    let mut listeners = Listeners::default();
     listen(site, port, stop, &mut listeners);
     let (site, port, mut stop) = (Arc::clone(site), port.clone(), stop.clone());
     tokio::spawn(async move {
@@ -60,7 +65,7 @@ pub(crate) fn start(
 /// Listens at what is new and no longer at what is gone.
 fn listen(site: &Site, port: &Port, stop: &watch::Receiver<bool>, listeners: &mut Listeners) {
     let wanted = site.networks().listeners(site.listen);
-    listeners.retain(|key, task| {
+    listeners.open.retain(|key, task| {
         let keep = wanted.contains(key);
         if !keep {
             tracing::info!(address = %key.0, "no longer listening: the address is gone");
@@ -69,7 +74,7 @@ fn listen(site: &Site, port: &Port, stop: &watch::Receiver<bool>, listeners: &mu
         keep
     });
     for (address, device) in wanted {
-        if listeners.contains_key(&(address, device.clone())) {
+        if listeners.open.contains_key(&(address, device.clone())) {
             continue;
         }
         let listener = net::listen(address, device.as_deref())
@@ -79,9 +84,13 @@ fn listen(site: &Site, port: &Port, stop: &watch::Receiver<bool>, listeners: &mu
             Ok(listener) => {
                 tracing::info!(%address, device, "listening");
                 let task = tokio::spawn(port.clone().serve(listener, stop.clone()));
-                listeners.insert((address, device), task);
+                listeners.failed.remove(&address);
+                listeners.open.insert((address, device), task);
             }
-            Err(error) => tracing::warn!(%address, device, error, "cannot listen"),
+            Err(error) if listeners.failed.insert(address) => {
+                tracing::warn!(%address, device, error, "cannot listen; it is tried again");
+            }
+            Err(_) => {}
         }
     }
 }
