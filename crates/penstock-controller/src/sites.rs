@@ -39,6 +39,30 @@ pub trait SiteClient: Send + Sync {
     /// What the site answers, or that it cannot be reached.
     fn submit(&self, site: &Name, request: &TransferRequest) -> Result<TransferView, Problem>;
 
+    /// Has the site that would own a transfer make its plan, and writes that to `out`.
+    ///
+    /// # Errors
+    /// What the site answers, or that `out` cannot be written.
+    fn plan(
+        &self,
+        site: &Name,
+        request: &TransferRequest,
+        out: &mut dyn Write,
+    ) -> Result<(), Problem>;
+
+    /// Hands over a part of the plan that a transfer to `store` is to follow.
+    ///
+    /// # Errors
+    /// What the site answers.
+    fn put_plan(
+        &self,
+        site: &Name,
+        store: &Name,
+        id: TransferId,
+        offset: u64,
+        part: &[u8],
+    ) -> Result<(), Problem>;
+
     /// One transfer that the site owns and that concerns this one.
     ///
     /// # Errors

@@ -20,14 +20,17 @@ use penstock_proto::id::TransferId;
 use penstock_proto::slicing::Slicing;
 use penstock_proto::units::{format_bytes, format_rate, parse_size};
 
+use crate::cli_plan;
 use crate::client::{Client, Next, exit_code};
 use crate::config::DirectoryArgs;
 use crate::exit::{self, ExitCode, Failure};
 use crate::options::limits::{LimitArgs, RateWish, rate_or_none};
+use crate::options::plan::PlanArgs;
 use crate::options::preserve::PreserveArgs;
 use crate::options::proof::{ProofArgs, list_beside};
 use crate::options::select::SelectArgs;
 use crate::options::update::UpdateArgs;
+use crate::plan::Show;
 use crate::progress::{Mode, Reporter, state_name};
 
 /// Moves data sets between sites: submits, shows and steers transfers
@@ -44,6 +47,14 @@ pub(crate) struct TransferArgs {
 enum TransferCommand {
     /// Submits a transfer, and prints its id
     Submit(Box<SubmitArgs>),
+    /// Lists what a transfer would do, and does nothing
+    Plan {
+        #[command(flatten)]
+        submit: Box<SubmitArgs>,
+        /// Write the plan here, for `transfer submit --plan`, and print its totals only
+        #[arg(long, value_name = "FILE")]
+        out: Option<PathBuf>,
+    },
     /// Lists transfers, newest first
     List {
         /// Print JSON Lines
@@ -152,9 +163,11 @@ impl From<DurabilityArg> for Durability {
 #[derive(clap::Args)]
 struct SubmitArgs {
     /// From where: SITE:STORE/PATH; with a slash at its end its contents are meant
-    source: Location,
+    #[arg(required_unless_present = "plan", conflicts_with = "plan")]
+    source: Option<Location>,
     /// To where: SITE:STORE/PATH
-    target: Location,
+    #[arg(required_unless_present = "plan", conflicts_with = "plan")]
+    target: Option<Location>,
     /// Wait until it ends; exit as it does
     #[arg(long)]
     wait: bool,
@@ -198,6 +211,8 @@ struct SubmitArgs {
     limits: LimitArgs,
     #[command(flatten)]
     preserve: PreserveArgs,
+    #[command(flatten)]
+    plans: PlanArgs,
 }
 
 pub(crate) fn parse_digest(text: &str) -> Result<DigestKind, String> {
@@ -222,6 +237,9 @@ pub(crate) fn run(args: TransferArgs) -> anyhow::Result<ExitCode> {
     let client = Client::new(&args.directory.directory)?;
     match args.command {
         TransferCommand::Submit(submit) => return run_submit(&client, *submit),
+        TransferCommand::Plan { submit, out } => {
+            return run_plan(&client, &submit, out.as_deref());
+        }
         TransferCommand::List { json } => list(&client, json)?,
         TransferCommand::Show { id, json } => show(&client, &id, json)?,
         TransferCommand::Watch { id, json } => {
@@ -253,8 +271,17 @@ pub(crate) fn run(args: TransferArgs) -> anyhow::Result<ExitCode> {
 }
 
 fn run_submit(client: &Client, args: SubmitArgs) -> anyhow::Result<ExitCode> {
-    let request = request_of(&args)?;
-    let view: TransferView = client.post("/transfers", &request)?;
+    if args.plans.makes() {
+        return run_plan(client, &args, None);
+    }
+    let (request, view) = match args.plans.file() {
+        Some(file) => cli_plan::follow(client, file, request_of(&args)?)?,
+        None => {
+            let request = request_of(&args)?;
+            let view = client.post("/transfers", &request)?;
+            (request, view)
+        }
+    };
     let id = view.id.to_string();
     if args.json {
         exit::print(&serde_json::to_string(&Event::of(&view))?)?;
@@ -276,6 +303,17 @@ fn run_submit(client: &Client, args: SubmitArgs) -> anyhow::Result<ExitCode> {
     Ok(code)
 }
 
+fn run_plan(client: &Client, args: &SubmitArgs, out: Option<&Path>) -> anyhow::Result<ExitCode> {
+    if args.plans.file().is_some() {
+        let message = "a plan is there already";
+        return Err(Failure::new(ExitCode::Usage, message)
+            .hint("`penstock transfer submit --plan FILE` follows it")
+            .into());
+    }
+    let show = Show::choose(args.json, args.plans.verbose());
+    cli_plan::make(client, &request_of(args)?, out, show)
+}
+
 fn request_of(args: &SubmitArgs) -> anyhow::Result<TransferRequest> {
     if args.digest == DigestKind::Xxh3 {
         if args.write_digests.is_some() {
@@ -289,8 +327,8 @@ fn request_of(args: &SubmitArgs) -> anyhow::Result<TransferRequest> {
     let chosen = args.select.read()?;
     Ok(TransferRequest {
         id: args.id.unwrap_or_else(|| TransferId(rand::random())),
-        source: args.source.clone(),
-        target: args.target.clone(),
+        source: args.source.clone().map_or_else(no_place, Ok)?,
+        target: args.target.clone().map_or_else(no_place, Ok)?,
         options: TransferOptions {
             digest: args.digest,
             encryption: match args.encryption {
@@ -314,6 +352,11 @@ fn request_of(args: &SubmitArgs) -> anyhow::Result<TransferRequest> {
             plan: None,
         },
     })
+}
+
+/// What stands for a place that a plan names.
+fn no_place() -> anyhow::Result<Location> {
+    Ok("planned:planned".parse()?)
 }
 
 /// What `--digest xxh3-128` does not protect against (hard case D3).

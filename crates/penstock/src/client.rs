@@ -58,8 +58,40 @@ impl Client {
     /// # Errors
     /// As [`Client::get`]; `out` cannot be written.
     pub(crate) fn get_into(&self, path: &str, out: &mut dyn Write) -> anyhow::Result<()> {
+        self.call_into(Method::GET, path, None, out)
+    }
+
+    /// POSTs an object, and writes the bytes that are answered to `out`, however long they take.
+    ///
+    /// # Errors
+    /// As [`Client::get_into`].
+    pub(crate) fn post_into(
+        &self,
+        path: &str,
+        body: &impl Serialize,
+        out: &mut dyn Write,
+    ) -> anyhow::Result<()> {
+        let body = http::encode(body).map_err(failure)?;
+        self.call_into(Method::POST, path, Some(body), out)
+    }
+
+    /// POSTs bytes as they are.
+    ///
+    /// # Errors
+    /// As [`Client::get`].
+    pub(crate) fn post_bytes(&self, path: &str, body: Vec<u8>) -> anyhow::Result<()> {
+        self.call(Method::POST, path, Some(body)).map(drop)
+    }
+
+    fn call_into(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<Vec<u8>>,
+        out: &mut dyn Write,
+    ) -> anyhow::Result<()> {
         self.runtime.block_on(async {
-            let mut body = self.send(Method::GET, path, None).await.map_err(failure)?.into_body();
+            let mut body = self.send(method, path, body).await.map_err(failure)?.into_body();
             while let Some(frame) = body.frame().await {
                 let frame = frame.map_err(|error| {
                     Failure::new(ExitCode::Temporary, "the reply was cut short").caused_by(error)

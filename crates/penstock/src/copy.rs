@@ -702,7 +702,12 @@ impl Copy {
         show: plan::Show,
     ) -> anyhow::Result<ExitCode> {
         let shown = match outcome {
-            RunOutcome::Done => plan::show(&RunFiles::of(journal).plan, show),
+            RunOutcome::Done => {
+                let path = RunFiles::of(journal).plan;
+                let opened = fs::File::open(&path)
+                    .map_err(|error| Failure::io(format!("read `{}`", path.display()), error));
+                opened.map_err(Into::into).and_then(|file| plan::show(file, show))
+            }
             RunOutcome::Paused | RunOutcome::Cancelled => {
                 Err(Failure::new(ExitCode::Interrupted, "interrupted").into())
             }

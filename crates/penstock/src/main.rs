@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 mod cli_paths;
+mod cli_plan;
 mod cli_site;
 mod cli_store;
 mod cli_transfer;

@@ -2,7 +2,6 @@
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, BufWriter, Write};
-use std::path::Path;
 
 use penstock_api::plan::{ItemKind, PlanAction, PlanCount, PlanEnd, PlanItem, PlanLine};
 use penstock_proto::units::{format_bytes, format_rate};
@@ -33,14 +32,14 @@ impl Show {
     }
 }
 
-/// Shows the plan in a file; gives how the transfer would end, as far as that is known.
+/// Shows a plan; gives how the transfer would end, as far as that is known.
 ///
 /// # Errors
 /// The plan cannot be read; standard output cannot be written; nothing would be deleted, though
 /// that was asked for.
-pub(crate) fn show(path: &Path, show: Show) -> anyhow::Result<ExitCode> {
-    let lost = |error| Failure::io(format!("read the plan `{}`", path.display()), error);
-    let mut input = BufReader::with_capacity(1 << 18, File::open(path).map_err(lost)?);
+pub(crate) fn show(plan: File, show: Show) -> anyhow::Result<ExitCode> {
+    let lost = |error| Failure::io("read the plan", error);
+    let mut input = BufReader::with_capacity(1 << 18, plan);
     let mut out = BufWriter::new(io::stdout().lock());
     let mut end = None;
     let mut text = Vec::new();

@@ -15,6 +15,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::time::{Duration, SystemTime};
 
+use common_crash::sites::pair;
 use common_crash::{BINARY, Copy, Run, Slowly, assert_same, make_files, rng, scratch, tool};
 use rand::RngExt as _;
 use rand_chacha::ChaCha8Rng;
@@ -545,4 +546,56 @@ fn d_a_plan_is_followed_on_after_kill() {
     }
     assert_same(&source, &target);
     copy.assert_no_state();
+}
+
+/// Promise: between sites a plan is made by either, without a trace at the target, and followed
+/// when it is submitted at either; where the world has changed, the transfer ends with exit 4 and
+/// has done nothing.
+#[test]
+fn plans_between_sites_are_made_and_followed() {
+    let mut rng = rng("sites plan");
+    let base = scratch();
+    let (data_a, data_b) = (base.path().join("a"), base.path().join("b"));
+    let (source, target) = (data_a.join("set"), data_b.join("set"));
+    make_files(&mut rng, &source, 200, 20_000, &[17 << 20]);
+    let (a, b) = pair(base.path(), &data_a, &data_b);
+    let told = b.ok(&["transfer", "submit", "-n", "a:data/set", "b:data/"]);
+    assert!(told.contains("copy       dir0/small0"), "{told}");
+    assert!(told.contains("nothing is known of the rate"), "{told}");
+    assert_eq!(fs::read_dir(&data_b).unwrap().count(), 0, "a plan writes nothing");
+    let first = b.submit("a:data/set", "b:data/");
+    b.wait(&first).expect(0);
+    fs::write(source.join("dir1/small1"), b"changed").unwrap();
+    fs::remove_file(source.join("dir2/small2")).unwrap();
+    fs::write(source.join("dir3/new"), vec![7; 1000]).unwrap();
+    let before = everything(&data_b);
+    let plan = base.path().join("plan");
+    let wish = ["a:data/set", "b:data/", "--sync", "--delete", "--max-delete", "9"];
+    for site in [&b, &a] {
+        let mut args = vec!["transfer", "plan", "--out", plan.to_str().unwrap()];
+        args.extend(wish);
+        site.ok(&args);
+        let (items, end) = items(&fs::read(&plan).unwrap());
+        let action = |path: &str| items[path]["action"].as_str().unwrap();
+        assert_eq!((action("dir1/small1"), action("dir2/small2")), ("replace", "delete"));
+        assert_eq!((action("dir3/new"), action("dir0/large0")), ("copy", "skip"));
+        assert_eq!(end["totals"]["copy"]["items"], 1);
+        assert!(end["forecast"]["basis"].as_str().unwrap().contains("last transfer"), "{end}");
+        assert_eq!(everything(&data_b), before, "a plan writes nothing");
+    }
+    fs::write(source.join("dir3/appeared"), b"since").unwrap();
+    let follow = ["transfer", "submit", "--wait", "--plan", plan.to_str().unwrap()];
+    a.ok(&follow);
+    assert_eq!(fs::read(target.join("dir1/small1")).unwrap(), b"changed");
+    assert!(target.join("dir3/new").exists() && !target.join("dir2/small2").exists());
+    assert!(!target.join("dir3/appeared").exists());
+    let before = everything(&target);
+    let again = b.run(&follow);
+    let errors = expect(&again, 4);
+    assert!(errors.contains("since the plan was made"), "{errors}");
+    assert_eq!(everything(&target), before);
+    // Whoever has no plan sends none.
+    let text = fs::read_to_string(&plan).unwrap();
+    fs::write(&plan, &text[..text.len() - 10]).unwrap();
+    expect(&b.run(&follow), 2);
 }

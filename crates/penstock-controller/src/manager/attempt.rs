@@ -33,10 +33,10 @@ impl PageSource for LocalPages {
     }
 }
 
-struct Opened {
-    kind: RootKind,
-    pages: Box<dyn PageSource>,
-    access: SourceAccess,
+pub(super) struct Opened {
+    pub(super) kind: RootKind,
+    pub(super) pages: Box<dyn PageSource>,
+    pub(super) access: SourceAccess,
 }
 
 impl Inner {
@@ -115,7 +115,7 @@ impl Inner {
         })
     }
 
-    fn open_source(&self, record: &TransferRecord) -> Result<Opened, Problem> {
+    pub(super) fn open_source(&self, record: &TransferRecord) -> Result<Opened, Problem> {
         let (id, source) = (record.id(), &record.request.source);
         let request = scan_request(&record.request, record.created);
         if source.site == self.config.site {

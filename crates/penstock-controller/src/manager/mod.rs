@@ -17,6 +17,7 @@ mod attempt;
 mod clean;
 mod orphans;
 mod place;
+mod plans;
 mod receipt;
 mod stubs;
 mod users;
@@ -26,6 +27,7 @@ pub use users::{Caller, LIVE_MAX};
 
 use std::collections::HashMap;
 use std::path::PathBuf;
+use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
@@ -121,6 +123,8 @@ struct Inner {
     changed: Condvar,
     /// Held while a transfer is admitted, so that two cannot claim one place.
     admission: Mutex<()>,
+    /// Plans that are being made.
+    plans: AtomicUsize,
     events: broadcast::Sender<Event>,
 }
 
@@ -195,6 +199,7 @@ impl Manager {
             table: Mutex::new(table),
             changed: Condvar::new(),
             admission: Mutex::new(()),
+            plans: AtomicUsize::new(0),
             events: broadcast::channel(EVENTS_MAX).0,
         });
         let scheduler = Arc::clone(&inner);

@@ -164,6 +164,14 @@ impl SiteClient for FakeSites {
         unused()
     }
 
+    fn plan(&self, _: &Name, _: &TransferRequest, _: &mut dyn Write) -> Result<(), Problem> {
+        unused()
+    }
+
+    fn put_plan(&self, _: &Name, _: &Name, _: TransferId, _: u64, _: &[u8]) -> Result<(), Problem> {
+        unused()
+    }
+
     fn countersign(&self, _: &Name, _: &ReceiptBody) -> Result<ReceiptSignature, Problem> {
         unused()
     }

@@ -5,6 +5,7 @@ use std::io::Seek as _;
 
 use penstock_api::heads::HeadStore as _;
 use penstock_api::limits::{LimitRequest, Limits};
+use penstock_api::plan::PlanUse;
 use penstock_api::problem::{Exit, Problem};
 use penstock_api::proof::Document;
 use penstock_api::rest::{Action, Event, FAILURES_MAX, FailureList, LIST_MAX, TransferList};
@@ -56,12 +57,10 @@ impl Manager {
         check(request)?;
         let inner = &self.inner;
         let own = &inner.config.site;
-        if let Caller::Site(site) = caller
-            && (request.target.site != *own || request.source.site != *site)
-        {
-            let title = format!("site `{site}` may only submit transfers from itself to `{own}`");
-            let hint = format!("submit it at site `{own}`");
-            return Err(Problem::new(Exit::NotAuthorised, "not-authorised", title).hint(hint));
+        inner.check_caller(request, caller)?;
+        if request.options.plan == Some(PlanUse::Make) {
+            let title = "a transfer that only makes a plan is none";
+            return Err(Problem::new(Exit::Usage, "request", title));
         }
         if request.target.site != *own {
             return inner.forward(request);
@@ -249,6 +248,23 @@ impl Manager {
 }
 
 impl Inner {
+    /// Another site submits, and plans, only what reads from it and is written here.
+    pub(super) fn check_caller(
+        &self,
+        request: &TransferRequest,
+        caller: &Caller,
+    ) -> Result<(), Problem> {
+        let own = &self.config.site;
+        if let Caller::Site(site) = caller
+            && (request.target.site != *own || request.source.site != *site)
+        {
+            let title = format!("site `{site}` may only submit transfers from itself to `{own}`");
+            let hint = format!("submit it at site `{own}`");
+            return Err(Problem::new(Exit::NotAuthorised, "not-authorised", title).hint(hint));
+        }
+        Ok(())
+    }
+
     fn admit(
         &self,
         request: &TransferRequest,
@@ -274,20 +290,14 @@ impl Inner {
         let claim = place::claim(&request.source, target, there);
         self.check_same_place(request, &claim)?;
         self.check_overlap(request, &claim, caller)?;
-        let record = TransferRecord {
-            request: request.clone(),
-            submitter,
-            created: now_seconds(),
-            state: TransferState::Queued,
-            wish: Wish::None,
-            reason: String::new(),
-            claim,
-            root: None,
-            progress: Progress::default(),
-            exit: None,
-            failures: Vec::new(),
-            durable_by: String::new(),
-        };
+        if matches!(request.options.plan, Some(PlanUse::Follow { .. }))
+            && !RunFiles::of(&journal_of(&self.config.journal, request.id)).plan.exists()
+        {
+            let title = "the plan that the transfer is to follow was not sent";
+            return Err(Problem::new(Exit::Usage, "plan-missing", title)
+                .hint("submit it with `penstock transfer submit --plan FILE`"));
+        }
+        let record = record_of(request, submitter, claim);
         self.parts.state.put_transfer(&record)?;
         let view = self.enqueue(record);
         self.tell(Event::of(&view));
@@ -300,17 +310,12 @@ impl Inner {
         id: TransferId,
         document: Document,
     ) -> Result<File, Problem> {
-        let path = self.config.journal.join(format!("fetched-{id}-{:016x}", rand::random::<u64>()));
-        let failed = |error: std::io::Error| {
-            let title = format!("`{}` cannot be written", path.display());
-            Problem::new(Exit::Fatal, "journal", title).because(error)
-        };
-        std::fs::create_dir_all(&self.config.journal).map_err(failed)?;
-        let mut file =
-            File::options().read(true).write(true).create_new(true).open(&path).map_err(failed)?;
-        std::fs::remove_file(&path).map_err(failed)?;
+        let mut file = self.nameless()?;
         self.parts.sites.document(site, id, document, &mut file)?;
-        file.rewind().map_err(failed)?;
+        file.rewind().map_err(|error| {
+            let title = "the journal store cannot be written";
+            Problem::new(Exit::Fatal, "journal", title).because(error)
+        })?;
         Ok(file)
     }
 
@@ -333,7 +338,11 @@ impl Inner {
     }
 
     /// B8: a data set is never moved into itself, or over what it is read from.
-    fn check_same_place(&self, request: &TransferRequest, claim: &PathText) -> Result<(), Problem> {
+    pub(super) fn check_same_place(
+        &self,
+        request: &TransferRequest,
+        claim: &PathText,
+    ) -> Result<(), Problem> {
         let source = &request.source;
         if source.site != request.target.site {
             return Ok(());
@@ -480,6 +489,12 @@ impl Inner {
         if paths.is_empty() {
             return Ok(record);
         }
+        if record.request.options.plan.is_some() {
+            let title =
+                format!("transfer {} followed a plan, and not all was as that says", id.short());
+            return Err(Problem::new(Exit::Refused, "plan-stale", title)
+                .hint("make another plan, and submit that"));
+        }
         // The root itself failed: then there is nothing narrower than the whole.
         if !paths.iter().any(|path| path.0.is_empty()) {
             record.request.options.files_from = paths;
@@ -511,6 +526,28 @@ impl Table {
     }
 }
 
+/// A transfer as it is when it is accepted.
+pub(super) fn record_of(
+    request: &TransferRequest,
+    submitter: Name,
+    claim: PathText,
+) -> TransferRecord {
+    TransferRecord {
+        request: request.clone(),
+        submitter,
+        created: now_seconds(),
+        state: TransferState::Queued,
+        wish: Wish::None,
+        reason: String::new(),
+        claim,
+        root: None,
+        progress: Progress::default(),
+        exit: None,
+        failures: Vec::new(),
+        durable_by: String::new(),
+    }
+}
+
 /// Whether a request means the same transfer. Its limits may have been changed since.
 fn is_same_wish(known: &TransferRequest, request: &TransferRequest) -> bool {
     let mut known = known.clone();
@@ -519,7 +556,7 @@ fn is_same_wish(known: &TransferRequest, request: &TransferRequest) -> bool {
 }
 
 /// A request that came over the network is not trusted to be one that our own types would make.
-fn check(request: &TransferRequest) -> Result<(), Problem> {
+pub(super) fn check(request: &TransferRequest) -> Result<(), Problem> {
     let usage = |title: String| Problem::new(Exit::Usage, "request", title);
     let relative = |path: &PathText| {
         name::check_relative(&path.0)

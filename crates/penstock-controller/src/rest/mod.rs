@@ -181,6 +181,8 @@ pub fn router(parts: RestParts) -> Router {
         .route("/transfers/{id}/receipt", get(receipt))
         .route("/transfers/{id}/events", get(events::one))
         .route("/events", get(events::all))
+        .route("/plans", post(plan))
+        .route("/plans/{id}", post(put_plan))
         .route("/orphans", get(orphans).delete(orphans_remove))
         .route("/status", get(status))
         .route("/stores", get(stores))
@@ -225,6 +227,42 @@ async fn submit(
 ) -> Result<(StatusCode, Json<TransferView>), ProblemReply> {
     let (view, new) = blocking(move || parts.manager.submit(&request, &Caller::User)).await?;
     Ok((if new { StatusCode::CREATED } else { StatusCode::OK }, Json(view)))
+}
+
+async fn plan(
+    State(parts): State<RestParts>,
+    Body(request): Body<TransferRequest>,
+) -> Result<Response, ProblemReply> {
+    let file = blocking(move || parts.manager.plan(&request, &Caller::User)).await?;
+    Ok(stream_file(file))
+}
+
+/// Where a part of a plan belongs.
+#[derive(Clone, Debug, Deserialize)]
+pub struct PlanQuery {
+    /// The site that will own the transfer; this one if it is not said.
+    pub site: Option<Name>,
+    /// The store that the transfer writes to.
+    pub store: Name,
+    /// Bytes of the plan before this part.
+    pub offset: u64,
+}
+
+async fn put_plan(
+    State(parts): State<RestParts>,
+    Path(id): Path<String>,
+    Query(query): Query<PlanQuery>,
+    part: axum::body::Bytes,
+) -> Result<StatusCode, ProblemReply> {
+    blocking(move || {
+        let id = id.parse().map_err(|error: penstock_proto::id::ParseIdError| {
+            Problem::new(Exit::Usage, "id", error.to_string())
+        })?;
+        let site = query.site.unwrap_or_else(|| parts.manager.site().clone());
+        parts.manager.put_plan(&site, &query.store, id, query.offset, &part)
+    })
+    .await?;
+    Ok(StatusCode::NO_CONTENT)
 }
 
 async fn show(State(parts): State<RestParts>, Path(id): Path<String>) -> Reply<TransferView> {

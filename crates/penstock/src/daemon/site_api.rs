@@ -30,8 +30,8 @@ use penstock_api::site::{
 use penstock_api::transfer::{TransferRequest, TransferState, TransferView};
 use penstock_controller::manager::{Caller, Manager, check_as_source};
 use penstock_controller::rest::{
-    BODY_BYTES_MAX, Body, ProblemReply, another_state, blocking, checksum_kind, not_found,
-    stream_file,
+    BODY_BYTES_MAX, Body, PlanQuery, ProblemReply, another_state, blocking, checksum_kind,
+    not_found, stream_file,
 };
 use penstock_controller::sites::SCAN_UNKNOWN;
 use penstock_peer::TargetService;
@@ -89,6 +89,8 @@ pub(crate) fn router(parts: SiteParts) -> Router {
         .route("/addresses", post(addresses))
         .route("/paths", post(probe_back))
         .route("/transfers", post(submit).layer(long()))
+        .route("/plans", post(plan).layer(long()))
+        .route("/plans/{id}", post(put_plan).layer(long()))
         .route("/transfers/{id}", get(show))
         .route("/transfers/{id}/digests", get(digests))
         .route("/transfers/{id}/checksums/{kind}", get(checksums))
@@ -212,6 +214,38 @@ async fn submit(
     }
     let (view, new) = blocking(move || parts.manager.submit(&request, &Caller::Site(site))).await?;
     Ok((if new { StatusCode::CREATED } else { StatusCode::OK }, Json(view)))
+}
+
+async fn plan(
+    State(parts): State<SiteParts>,
+    Calling(site): Calling,
+    Body(request): Body<TransferRequest>,
+) -> Result<Response, ProblemReply> {
+    let store = &request.target.store;
+    if !parts.site.exports.may_write(&site, store) {
+        return Err(not_exported(&parts.site, &site, store, "write to").into());
+    }
+    let caller = Caller::Site(site);
+    let file = blocking(move || parts.manager.plan(&request, &caller)).await?;
+    Ok(stream_file(file))
+}
+
+async fn put_plan(
+    State(parts): State<SiteParts>,
+    Calling(site): Calling,
+    Path(id): Path<String>,
+    Query(query): Query<PlanQuery>,
+    part: axum::body::Bytes,
+) -> Result<StatusCode, ProblemReply> {
+    if !parts.site.exports.may_write(&site, &query.store) {
+        return Err(not_exported(&parts.site, &site, &query.store, "write to").into());
+    }
+    blocking(move || {
+        let own = parts.manager.site();
+        parts.manager.put_plan(own, &query.store, id_of(&id)?, query.offset, &part)
+    })
+    .await?;
+    Ok(StatusCode::NO_CONTENT)
 }
 
 #[derive(Deserialize)]

@@ -336,6 +336,34 @@ impl SiteClient for Sites {
         self.get(&Call { body, ..Call::new(site, Method::POST, "/transfers".to_owned()) })
     }
 
+    fn plan(
+        &self,
+        site: &Name,
+        request: &TransferRequest,
+        out: &mut dyn Write,
+    ) -> Result<(), Problem> {
+        let call = Call {
+            body: Some(http::encode(request)?),
+            deadline: DIGESTS_DEADLINE,
+            ..Call::new(site, Method::POST, "/plans".to_owned())
+        };
+        self.call_into(&call, out)?;
+        Ok(())
+    }
+
+    fn put_plan(
+        &self,
+        site: &Name,
+        store: &Name,
+        id: TransferId,
+        offset: u64,
+        part: &[u8],
+    ) -> Result<(), Problem> {
+        let path = format!("/plans/{id}?store={store}&offset={offset}");
+        let call = Call { body: Some(part.to_vec()), ..Call::new(site, Method::POST, path) };
+        self.call(&call).map(drop)
+    }
+
     fn show(&self, site: &Name, id: TransferId) -> Result<TransferView, Problem> {
         self.get(&Call::new(site, Method::GET, format!("/transfers/{id}")))
     }

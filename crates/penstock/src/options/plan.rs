@@ -21,8 +21,8 @@ pub(crate) struct PlanArgs {
     /// nothing is written at the target
     #[arg(short = 'n', long)]
     dry_run: bool,
-    /// With --dry-run, list what would stay as it is too, and why
-    #[arg(short, long, requires = "dry_run")]
+    /// In a dry run or plan, list what would stay as it is too, and why
+    #[arg(short, long)]
     verbose: bool,
     /// Do just what this plan says, and nothing at all if anything is not as it says (exit code
     /// 4). The plan names source, target and all options that decide what is done

@@ -1,0 +1,92 @@
+//! `penstock transfer plan`, and `transfer submit` with `--dry-run` or `--plan`.
+
+use std::fs::{self, File};
+use std::io::{self, Read as _, Seek as _, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::Path;
+
+use penstock_api::plan::{PlanReader, location_of};
+use penstock_api::transfer::{TransferRequest, TransferView};
+
+use crate::client::{Client, failure};
+use crate::exit::{self, ExitCode, Failure};
+use crate::options::plan::{planned_options, read_plan};
+use crate::plan::{self, Show};
+
+/// Bytes of a plan that are sent at a time.
+const PART_BYTES: u64 = 4 << 20;
+
+/// Has a plan made: writes it to `out`, or shows it.
+///
+/// # Errors
+/// What the daemon answers; the plan cannot be written.
+pub(crate) fn make(
+    client: &Client,
+    request: &TransferRequest,
+    out: Option<&Path>,
+    show: Show,
+) -> anyhow::Result<ExitCode> {
+    let Some(path) = out else {
+        let mut file =
+            nameless().map_err(|error| Failure::io("make a file for the plan", error))?;
+        client.post_into("/plans", request, &mut file)?;
+        file.rewind().map_err(|error| Failure::io("read the plan", error))?;
+        return plan::show(file, show);
+    };
+    let failed = |error| Failure::io(format!("write `{}`", path.display()), error);
+    let mut file = File::create(path).map_err(failed)?;
+    client.post_into("/plans", request, &mut file)?;
+    file.flush().map_err(failed)?;
+    let file = std::io::BufReader::new(File::open(path).map_err(failed)?);
+    let (reader, _) = PlanReader::open(file).map_err(failure)?;
+    let end = reader.finish().map_err(failure)?;
+    let mut text = Vec::new();
+    plan::write_end(&mut text, &end)?;
+    exit::warn(String::from_utf8_lossy(&text).trim());
+    plan::outcome(&end)
+}
+
+/// A file for a while: nobody else can open it.
+fn nameless() -> io::Result<File> {
+    let path = std::env::temp_dir().join(format!("penstock-plan-{:032x}", rand::random::<u128>()));
+    let file = File::options().read(true).write(true).create_new(true).mode(0o600).open(&path)?;
+    fs::remove_file(&path)?;
+    Ok(file)
+}
+
+/// Submits a transfer that does what the plan in `file` says; `request` says how.
+///
+/// # Errors
+/// The plan is not whole, or none of a transfer; what the daemon answers.
+pub(crate) fn follow(
+    client: &Client,
+    file: &Path,
+    mut request: TransferRequest,
+) -> anyhow::Result<(TransferRequest, TransferView)> {
+    let (head, digest) = read_plan(file)?;
+    let place = |text| {
+        location_of(text).map_err(|cause| {
+            let message = format!("`{}` is a plan of a copy", file.display());
+            let hint = "follow it with `penstock copy --plan FILE`";
+            Failure::new(ExitCode::Usage, message).caused_by(cause).hint(hint)
+        })
+    };
+    (request.source, request.target) = (place(&head.source)?, place(&head.target)?);
+    request.options = planned_options(&head, digest, request.options)?;
+    let failed = |error| Failure::io(format!("read the plan `{}`", file.display()), error);
+    let mut input = File::open(file).map_err(failed)?;
+    let mut offset = 0;
+    loop {
+        let mut part = Vec::new();
+        (&mut input).take(PART_BYTES).read_to_end(&mut part).map_err(failed)?;
+        if part.is_empty() {
+            break;
+        }
+        let (site, store) = (&request.target.site, &request.target.store);
+        let path = format!("/plans/{}?site={site}&store={store}&offset={offset}", request.id);
+        offset += part.len() as u64;
+        client.post_bytes(&path, part)?;
+    }
+    let view = client.post("/transfers", &request)?;
+    Ok((request, view))
+}
