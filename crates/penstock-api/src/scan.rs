@@ -79,6 +79,19 @@ pub struct ScanSummary {
     pub amending: u32,
 }
 
+/// Files of a page that the source is to hash.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DigestWish {
+    /// Number of the page.
+    pub page: u32,
+    /// Indices of its entries, ascending.
+    pub entries: Vec<u32>,
+}
+
+/// The BLAKE3 of each file of a [`DigestWish`], in hex; `None` for one that cannot be read, or is
+/// not what its page says.
+pub type WishedDigests = Vec<Option<String>>;
+
 /// Most entries that one question about changed ones names.
 pub const ASKED_ENTRIES_MAX: usize = 4096;
 
@@ -160,6 +173,18 @@ pub trait SourcePeer: Send + Sync {
     /// The scan is not known here or not complete; the pages cannot be kept.
     fn ask(&self, transfer: TransferId, question: &Question) -> Result<u32, Problem>;
 
+    /// Hashes files of a page, as [`WishedDigests`]; `None` if that takes longer than `wait_ms`:
+    /// then the same wish is to be said again, within a minute.
+    ///
+    /// # Errors
+    /// The scan or the page is not known here; the store is not there.
+    fn digests(
+        &self,
+        transfer: TransferId,
+        wish: &DigestWish,
+        wait_ms: u32,
+    ) -> Result<Option<WishedDigests>, Problem>;
+
     /// Forgets a transfer and removes its pages; unknown ones are no error.
     fn release(&self, transfer: TransferId);
 }
@@ -179,4 +204,14 @@ pub trait PageSource: Send {
     /// # Errors
     /// As [`PageSource::page`].
     fn ask(&mut self, question: &Question) -> Result<u32, Problem>;
+
+    /// As [`SourcePeer::digests`], for one transfer.
+    ///
+    /// # Errors
+    /// As [`PageSource::page`].
+    fn digests(
+        &mut self,
+        wish: &DigestWish,
+        wait_ms: u32,
+    ) -> Result<Option<WishedDigests>, Problem>;
 }

@@ -20,7 +20,7 @@ use crate::limits::Limits;
 use crate::plan::PlanItem;
 use crate::preserve::{NotKept, Preserve};
 use crate::problem::{Exit, Problem};
-use crate::proof::{PageProof, ProofRequest};
+use crate::proof::{PageProof, ProofProgress, ProofRequest};
 use crate::select::Selection;
 use crate::transfer::{Durability, PathText};
 use crate::update::UpdateOptions;
@@ -217,6 +217,32 @@ pub trait TargetPeer: Send + Sync {
     /// # Errors
     /// The store is offline, or another than `spec` says.
     fn look(&self, spec: &TaskSpec, page: &Page) -> Result<Vec<PlanItem>, Problem>;
+
+    /// Files of a page that have the size of their entries at the target, whatever is in them:
+    /// ascending.
+    ///
+    /// # Errors
+    /// As [`TargetPeer::compare`].
+    fn same_size(&self, spec: &TaskSpec, page: &Page) -> Result<Vec<u32>, Problem> {
+        let _ = (spec, page);
+        Ok(Vec::new())
+    }
+
+    /// As [`TargetPeer::compare`], where files of one size are the same if their BLAKE3 is that of
+    /// `digests`. Reads these files; `progress` stops it.
+    ///
+    /// # Errors
+    /// As [`TargetPeer::compare`]; it was stopped.
+    fn compare_contents(
+        &self,
+        spec: &TaskSpec,
+        page: &Page,
+        digests: &[(u32, String)],
+        progress: &ProofProgress,
+    ) -> Result<Comparison, Problem> {
+        let _ = (digests, progress);
+        self.compare(spec, page, &EntrySet::default())
+    }
 
     /// Lists what is at the target below the data set's root and not in the data set, our own
     /// names, the backup directory and what the query does not choose left out; gives how many

@@ -20,6 +20,17 @@ pub enum IfExists {
     Fail,
 }
 
+/// By what files that have one size are told apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum CompareBy {
+    /// By the time of last modification.
+    #[default]
+    Time,
+    /// By the BLAKE3 of what is in them: both sides read all of them.
+    Digest,
+}
+
 /// How a transfer treats what is at the target already. The default replaces everything.
 #[derive(Clone, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -27,6 +38,8 @@ pub struct UpdateOptions {
     /// Leave what is the same as at the source: files of the same size and the same time of last
     /// modification, to the nanosecond, and links with the same text.
     pub sync: bool,
+    /// By what `sync` tells files of one size apart.
+    pub compare: CompareBy,
     /// What happens where it is not.
     pub if_exists: IfExists,
     /// Delete at the target what is not at the source, once everything else is done (C3).
@@ -56,6 +69,9 @@ impl UpdateOptions {
         }
         if self.max_delete.is_some() && !self.delete {
             return Err("--max-delete says how much --delete may delete");
+        }
+        if self.compare != CompareBy::Time && !self.sync {
+            return Err("--compare says how --sync compares");
         }
         let sound = |path: &PathText| name::check_relative(&path.0).is_ok() && !path.0.is_empty();
         if !self.backup_dir.as_ref().is_none_or(sound) {

@@ -8,7 +8,9 @@ use penstock_api::problem::Problem;
 use penstock_api::proof::Document;
 use penstock_api::receipt::{ReceiptBody, ReceiptSignature};
 use penstock_api::rest::Action;
-use penstock_api::scan::{PageReply, PageSource, Question, RootKind, ScanRequest};
+use penstock_api::scan::{
+    DigestWish, PageReply, PageSource, Question, RootKind, ScanRequest, WishedDigests,
+};
 use penstock_api::transfer::{TransferRequest, TransferState, TransferView};
 use penstock_proto::id::{Name, TransferId};
 use penstock_proto::network::DataAddress;
@@ -143,6 +145,18 @@ pub trait SiteClient: Send + Sync {
     /// What the site answers.
     fn ask(&self, site: &Name, id: TransferId, question: &Question) -> Result<u32, Problem>;
 
+    /// As [`PageSource::digests`].
+    ///
+    /// # Errors
+    /// What the site answers.
+    fn digests(
+        &self,
+        site: &Name,
+        id: TransferId,
+        wish: &DigestWish,
+        wait_ms: u32,
+    ) -> Result<Option<WishedDigests>, Problem>;
+
     /// Tells the site that its pages are needed no more.
     ///
     /// # Errors
@@ -176,6 +190,21 @@ impl PageSource for RemotePages {
             Err(problem) if problem.code == SCAN_UNKNOWN => {
                 self.sites.open_scan(&self.site, &self.request)?;
                 self.sites.ask(&self.site, id, question)
+            }
+            reply => reply,
+        }
+    }
+
+    fn digests(
+        &mut self,
+        wish: &DigestWish,
+        wait_ms: u32,
+    ) -> Result<Option<WishedDigests>, Problem> {
+        let id = self.request.transfer;
+        match self.sites.digests(&self.site, id, wish, wait_ms) {
+            Err(problem) if problem.code == SCAN_UNKNOWN => {
+                self.sites.open_scan(&self.site, &self.request)?;
+                self.sites.digests(&self.site, id, wish, wait_ms)
             }
             reply => reply,
         }

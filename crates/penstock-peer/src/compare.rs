@@ -71,6 +71,8 @@ pub(crate) struct Comparer {
     pub(crate) keeper: Arc<Keeper>,
     /// Whether what stays gets its attributes: not if nothing may be touched.
     pub(crate) touches: bool,
+    /// Files whose contents are the same, where these were compared.
+    same: Option<Arc<EntrySet>>,
 }
 
 impl Comparer {
@@ -82,7 +84,48 @@ impl Comparer {
     ) -> Self {
         let own = matches!(spec.source, SourceAccess::Local { .. });
         let keeper = Arc::new(Keeper::new(&spec.preserve, own, allow_privileged));
-        Self { target, root: spec.root.0.clone(), update: spec.update.clone(), keeper, touches }
+        Self {
+            target,
+            root: spec.root.0.clone(),
+            update: spec.update.clone(),
+            keeper,
+            touches,
+            same: None,
+        }
+    }
+
+    /// Takes these files of a page, and no other, for the same.
+    pub(crate) fn with_same(self, same: EntrySet) -> Self {
+        Self { same: Some(Arc::new(same)), ..self }
+    }
+
+    /// Files of a page that have the size of their entries: one stat for each.
+    ///
+    /// # Errors
+    /// The store is at fault.
+    pub(crate) fn same_size(&self, page: &Page) -> Result<Vec<u32>, Problem> {
+        let mut dirs = Dirs { cache: DirCache::default(), missing: None };
+        let mut found = Vec::new();
+        for (index, entry) in (0..).zip(page.entries()) {
+            if entry.kind != EntryKind::File {
+                continue;
+            }
+            let (parent, leaf) = place(&self.root, page, entry);
+            let there = dirs.get(&self.target, &parent).and_then(|place| match place {
+                Place::Directory(dir) => self.target.meta(&dir, &leaf),
+                _ => Ok(None),
+            });
+            match there {
+                Ok(Some(meta)) if meta.kind == Kind::File && meta.size == entry.size => {
+                    found.push(index);
+                }
+                Err(error) if is_of_store(&self.target, &error) => {
+                    return Err(full_problem(&error));
+                }
+                _ => {}
+            }
+        }
+        Ok(found)
     }
 
     /// Compares a whole page but for the entries `left`, which stay. Blocks; see the module's
@@ -179,11 +222,12 @@ impl Comparer {
         left: &EntrySet,
     ) -> Result<Vec<Compared>, Problem> {
         let mut dirs = Dirs { cache: DirCache::default(), missing: None };
-        let look = |(index, entry): (usize, &Entry)| {
-            if left.contains(index as u32) {
+        let look = |index: usize| {
+            let index = index as u32;
+            if left.contains(index) {
                 return Ok(Compared::of(Verdict::Keep, None));
             }
-            match self.entry(page, entry, &mut dirs) {
+            match self.entry(page, index, &mut dirs) {
                 Err(error) if is_of_store(&self.target, &error) => Err(full_problem(&error)),
                 Err(error) => {
                     // Moving it will fail in the same way, and tell.
@@ -193,10 +237,11 @@ impl Comparer {
                 Ok(compared) => Ok(compared),
             }
         };
-        range.clone().zip(&page.entries()[range]).map(look).collect()
+        range.map(look).collect()
     }
 
-    fn entry(&self, page: &Page, entry: &Entry, dirs: &mut Dirs) -> Result<Compared, StoreError> {
+    fn entry(&self, page: &Page, index: u32, dirs: &mut Dirs) -> Result<Compared, StoreError> {
+        let entry = &page.entries()[index as usize];
         let (parent, leaf) = place(&self.root, page, entry);
         let dir = match dirs.get(&self.target, &parent)? {
             Place::Directory(dir) => dir,
@@ -207,7 +252,12 @@ impl Comparer {
             return Ok(Compared::of(Verdict::New, None));
         };
         let asks = self.update.sync || self.update.if_exists != IfExists::Replace;
-        let same = asks && self.is_same(page, entry, &dir, &leaf, &there)?;
+        let same = match &self.same {
+            Some(same) if entry.kind == EntryKind::File && there.kind == Kind::File => {
+                same.contains(index)
+            }
+            _ => asks && self.is_same(page, entry, &dir, &leaf, &there)?,
+        };
         let verdict = self.verdict(entry, &there, same);
         let mut compared = Compared { same, ..Compared::of(verdict, Some(there)) };
         let keeps = verdict == Verdict::Keep && same;

@@ -51,6 +51,7 @@ mod target;
 mod task;
 pub mod verify;
 mod waiting;
+mod wished;
 mod write;
 
 pub use paths::{LocalEnds, PathNote};

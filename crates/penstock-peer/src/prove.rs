@@ -5,17 +5,20 @@
 //! were verified. It runs when all is durable, page by page, with a few threads for each page;
 //! files of a page that are split are shared by them, unless checksums want them in order.
 
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use penstock_api::proof::{PageProof, ProofRequest};
+use penstock_api::proof::{PageProof, ProofProgress, ProofRequest};
+use penstock_api::task::TaskPage;
 use penstock_io::buffer::BufferPool;
 use penstock_io::checksum::Checksums;
 use penstock_io::store::{ReadBackFile, ReadFile, StoreError, Target};
 use penstock_io::sys;
+use penstock_proto::compared::EntrySet;
 use penstock_proto::digest::{Digest, DigestKind};
 use penstock_proto::journal::{DigestForm, EntryDigest, EntryFailure, FailurePhase};
-use penstock_proto::manifest::Entry;
+use penstock_proto::manifest::{Entry, Page};
 
 use crate::hashing::TreeHash;
 use crate::read::place;
@@ -105,6 +108,36 @@ impl Prover<'_> {
         proof.checksums.sort_unstable_by_key(|(entry, _)| *entry);
         proof.damaged.sort_unstable();
         proof
+    }
+
+    /// The files of a page whose BLAKE3 is the given one, in hex; `None` if it was stopped. Blocks
+    /// for a read of all of them.
+    pub(crate) fn same_contents(
+        &self,
+        page: &Page,
+        digests: &[(u32, String)],
+        progress: &ProofProgress,
+    ) -> Option<EntrySet> {
+        let of_hex = |(entry, hex): &(u32, String)| {
+            let digest = Digest::from_hex(hex)?;
+            Some(EntryDigest { entry: *entry, form: DigestForm::Standard, digest, seen: None })
+        };
+        let digests: Vec<EntryDigest> = digests.iter().filter_map(of_hex).collect();
+        let page = TaskPage {
+            page: Arc::new(page.clone()),
+            digest: Digest::default(),
+            left: Arc::default(),
+        };
+        let (digests, also) = (digests.as_slice(), &[][..]);
+        let request = ProofRequest { page: &page, digests, readback: false, also, progress };
+        let proof = self.prove(&request);
+        if proof.stopped {
+            return None;
+        }
+        let other = proof.failures.iter().map(|failure| failure.entry);
+        let other: BTreeSet<u32> = other.chain(proof.damaged.iter().copied()).collect();
+        let all = digests.iter().map(|digest| digest.entry);
+        Some(all.filter(|entry| !other.contains(entry)).collect())
     }
 
     fn units(&self, request: &ProofRequest<'_>) -> Vec<Unit> {

@@ -12,7 +12,9 @@ use std::time::Duration;
 
 use penstock_api::preserve::Preserve;
 use penstock_api::problem::{Exit, Problem};
-use penstock_api::scan::{PageReply, Question, RootKind, ScanRequest, SourcePeer};
+use penstock_api::scan::{
+    DigestWish, PageReply, Question, RootKind, ScanRequest, SourcePeer, WishedDigests,
+};
 use penstock_api::select::Selection;
 use penstock_api::transfer::PathText;
 use penstock_io::buffer::BufferPool;
@@ -21,6 +23,7 @@ use penstock_io::store::Source;
 use penstock_io::sys;
 use penstock_proto::capability::Capability;
 use penstock_proto::id::{Name, PeerId, TransferId};
+use penstock_proto::manifest::Page;
 use penstock_proto::select::Selector;
 use penstock_proto::slicing::{STRIDE_BYTES_MAX, Slicing};
 use serde::{Deserialize, Serialize};
@@ -28,6 +31,7 @@ use serde::{Deserialize, Serialize};
 use crate::scan::{Scan, ScanOptions, look, root_kind};
 use crate::serve::{self, PageCache};
 use crate::stores::{Stores, store_offline};
+use crate::wished::Wishes;
 
 /// Checks the signature of a capability that a lane shows, and says what it allows.
 pub type LaneVerifier = Arc<dyn Fn(&[u8]) -> Result<Capability, String> + Send + Sync>;
@@ -49,6 +53,7 @@ pub(crate) struct OpenScan {
     pub(crate) scan: Scan,
     pub(crate) store: Name,
     pub(crate) pages: PageCache,
+    wishes: Wishes,
     files_from: Vec<PathText>,
     select: Selection,
     preserve: Preserve,
@@ -183,6 +188,7 @@ impl SourceService {
             scan: Scan::open(&directory, options)?,
             store: request.store.clone(),
             pages: PageCache::default(),
+            wishes: Wishes::default(),
             files_from: request.files_from.clone(),
             select: request.select.clone(),
             preserve: request.preserve.clone(),
@@ -274,6 +280,23 @@ impl SourcePeer for SourceService {
     fn ask(&self, transfer: TransferId, question: &Question) -> Result<u32, Problem> {
         let open = self.scan(transfer)?.ok_or_else(|| unknown_scan(transfer))?;
         open.scan.ask(&self.stores.source(&open.store)?, question)
+    }
+
+    fn digests(
+        &self,
+        transfer: TransferId,
+        wish: &DigestWish,
+        wait_ms: u32,
+    ) -> Result<Option<WishedDigests>, Problem> {
+        let open = self.scan(transfer)?.ok_or_else(|| unknown_scan(transfer))?;
+        let page = open.scan.sealed_page(wish.page).and_then(|bytes| Page::decode(&bytes).ok());
+        let page = page.ok_or_else(|| {
+            let title = format!("page {} is not known here", wish.page);
+            Problem::new(Exit::Temporary, "page-unknown", title).status(404)
+        })?;
+        let source = self.stores.source(&open.store)?;
+        let wait = Duration::from_millis(u64::from(wait_ms));
+        open.wishes.get(source, open.scan.root(), page, wish, wait)
     }
 
     fn release(&self, transfer: TransferId) {

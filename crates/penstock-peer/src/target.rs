@@ -7,7 +7,7 @@ use std::time::Duration;
 use penstock_api::delete::{DeleteOrder, SurplusQuery};
 use penstock_api::plan::PlanItem;
 use penstock_api::problem::{Exit, Problem};
-use penstock_api::proof::{PageProof, ProofRequest};
+use penstock_api::proof::{PageProof, ProofProgress, ProofRequest};
 use penstock_api::scan::RootKind;
 use penstock_api::task::{
     SourceAccess, TargetPeer, Task, TaskControl, TaskPage, TaskSpec, TaskStart,
@@ -21,6 +21,7 @@ use penstock_io::store::{
 };
 use penstock_io::sys;
 use penstock_proto::compared::{Comparison, EntrySet};
+use penstock_proto::digest::DigestKind;
 use penstock_proto::id::Name;
 use penstock_proto::journal::Incarnation;
 use penstock_proto::manifest::{EntryKind, Page};
@@ -267,6 +268,31 @@ impl TargetPeer for TargetService {
         self.identify_if_known(spec)?;
         let allowed = self.stores.spec(&spec.store)?.allow_privileged;
         look(&Comparer::new(self.stores.target(&spec.store)?, spec, false, allowed), page)
+    }
+
+    fn same_size(&self, spec: &TaskSpec, page: &Page) -> Result<Vec<u32>, Problem> {
+        self.identify(spec)?;
+        Comparer::new(self.stores.target(&spec.store)?, spec, false, false).same_size(page)
+    }
+
+    fn compare_contents(
+        &self,
+        spec: &TaskSpec,
+        page: &Page,
+        digests: &[(u32, String)],
+        progress: &ProofProgress,
+    ) -> Result<Comparison, Problem> {
+        self.identify(spec)?;
+        let target = self.stores.target(&spec.store)?;
+        let (root, kind) = (spec.root.0.as_slice(), DigestKind::Blake3);
+        let prover = Prover { target: &target, root, kind, pool: &self.pool };
+        let same = prover.same_contents(page, digests, progress).ok_or_else(|| {
+            Problem::new(Exit::Temporary, "stopped", "comparing contents was stopped")
+        })?;
+        let allowed = self.stores.spec(&spec.store)?.allow_privileged;
+        Comparer::new(target.clone(), spec, true, allowed)
+            .with_same(same)
+            .compare(page, &EntrySet::default())
     }
 
     fn find_surplus(&self, spec: &TaskSpec, query: SurplusQuery<'_>) -> Result<u64, Problem> {

@@ -28,6 +28,12 @@ impl Digest {
         data_encoding::HEXLOWER.encode(&self.0)
     }
 
+    /// Reads what [`Digest::to_hex`] gives; `None` for anything else.
+    pub fn from_hex(text: &str) -> Option<Self> {
+        let bytes = data_encoding::HEXLOWER.decode(text.as_bytes()).ok()?;
+        bytes.try_into().ok().map(Self)
+    }
+
     pub(crate) fn encode(self, out: &mut Writer) {
         out.raw(&self.0);
     }

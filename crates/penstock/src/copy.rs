@@ -21,7 +21,9 @@ use penstock_api::plan::{PlanHead, PlanUse};
 use penstock_api::preserve::Preserve;
 use penstock_api::problem::{Exit, Problem};
 use penstock_api::rest::Event;
-use penstock_api::scan::{PageReply, PageSource, Question, RootKind, ScanRequest, SourcePeer};
+use penstock_api::scan::{
+    DigestWish, PageReply, PageSource, Question, RootKind, ScanRequest, SourcePeer, WishedDigests,
+};
 use penstock_api::task::SourceAccess;
 use penstock_api::transfer::{
     FailedItem, Location, PathText, TransferOptions, TransferState, TransferView,
@@ -567,6 +569,14 @@ impl PageSource for OwnPages {
 
     fn ask(&mut self, question: &Question) -> Result<u32, Problem> {
         self.source.ask(self.transfer, question)
+    }
+
+    fn digests(
+        &mut self,
+        wish: &DigestWish,
+        wait_ms: u32,
+    ) -> Result<Option<WishedDigests>, Problem> {
+        self.source.digests(self.transfer, wish, wait_ms)
     }
 }
 

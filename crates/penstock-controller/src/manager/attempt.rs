@@ -6,7 +6,9 @@ use std::time::Instant;
 
 use penstock_api::plan::location_text;
 use penstock_api::problem::{Exit, Problem};
-use penstock_api::scan::{PageReply, PageSource, Question, RootKind, SourcePeer};
+use penstock_api::scan::{
+    DigestWish, PageReply, PageSource, Question, RootKind, SourcePeer, WishedDigests,
+};
 use penstock_api::task::SourceAccess;
 use penstock_api::transfer::{PathText, TransferRequest, TransferState};
 use penstock_proto::id::TransferId;
@@ -30,6 +32,14 @@ impl PageSource for LocalPages {
 
     fn ask(&mut self, question: &Question) -> Result<u32, Problem> {
         self.source.ask(self.id, question)
+    }
+
+    fn digests(
+        &mut self,
+        wish: &DigestWish,
+        wait_ms: u32,
+    ) -> Result<Option<WishedDigests>, Problem> {
+        self.source.digests(self.id, wish, wait_ms)
     }
 }
 

@@ -13,7 +13,9 @@ use penstock_api::problem::{Exit, Problem};
 use penstock_api::proof::Document;
 use penstock_api::receipt::{ReceiptBody, ReceiptSignature, ReceiptSigner, Role};
 use penstock_api::rest::{Action, OrphanKind};
-use penstock_api::scan::{PageReply, Question, RootKind, ScanRequest, SourcePeer};
+use penstock_api::scan::{
+    DigestWish, PageReply, Question, RootKind, ScanRequest, SourcePeer, WishedDigests,
+};
 use penstock_api::task::{TargetPeer, Task, TaskControl, TaskPage, TaskSpec, TaskStart};
 use penstock_api::transfer::{
     LANES_MAX, PathText, TransferOptions, TransferRequest, TransferState, TransferView,
@@ -47,6 +49,15 @@ impl SourcePeer for FakePeer {
     }
 
     fn ask(&self, _: TransferId, _: &Question) -> Result<u32, Problem> {
+        unused()
+    }
+
+    fn digests(
+        &self,
+        _: TransferId,
+        _: &DigestWish,
+        _: u32,
+    ) -> Result<Option<WishedDigests>, Problem> {
         unused()
     }
 
@@ -185,6 +196,16 @@ impl SiteClient for FakeSites {
     }
 
     fn ask(&self, _: &Name, _: TransferId, _: &Question) -> Result<u32, Problem> {
+        unused()
+    }
+
+    fn digests(
+        &self,
+        _: &Name,
+        _: TransferId,
+        _: &DigestWish,
+        _: u32,
+    ) -> Result<Option<WishedDigests>, Problem> {
         unused()
     }
 

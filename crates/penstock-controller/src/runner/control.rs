@@ -12,6 +12,7 @@ use penstock_proto::compared::EntrySet;
 use penstock_proto::digest::Digest;
 use penstock_proto::manifest::{Page, is_amending, page_digest};
 
+use super::contents::Comparing;
 use super::failed_links::FailedLinks;
 use super::journal::Journal;
 
@@ -22,6 +23,8 @@ const PAGES_KEPT: usize = 48;
 pub(crate) struct Shared {
     /// Whether pages are compared with the target, so that logs begin with what was decided.
     compares: bool,
+    /// How far files are compared by what is in them.
+    pub(super) comparing: Comparing,
     machine: Mutex<TransferMachine>,
     journal: Mutex<Journal>,
     pages: Mutex<VecDeque<TaskPage>>,
@@ -40,6 +43,7 @@ impl Shared {
     pub(crate) fn new(machine: TransferMachine, journal: Journal, compares: bool) -> Self {
         Self {
             compares,
+            comparing: Comparing::default(),
             machine: Mutex::new(machine),
             journal: Mutex::new(journal),
             pages: Mutex::new(VecDeque::new()),

@@ -11,6 +11,7 @@
 //! unless the store's sync marker says that the store itself went back in time (A5).
 
 mod again;
+mod contents;
 mod control;
 mod deletion;
 mod facts;
@@ -32,14 +33,14 @@ use penstock_api::heads::{HeadCommit, HeadStore, LedgerHead, PageHead};
 use penstock_api::plan::PlanUse;
 use penstock_api::problem::{Exit, Problem};
 use penstock_api::proof::ProofProgress;
-use penstock_api::scan::{PageReply, PageSource, Question, ScanSummary};
+use penstock_api::scan::{DigestWish, PageReply, PageSource, Question, ScanSummary, WishedDigests};
 use penstock_api::task::{SourceAccess, TargetPeer, Task, TaskSpec, TaskStart};
 use penstock_api::transfer::{Encryption, FailedItem, PathText, Progress, TransferOptions};
 use penstock_engine::transfer::{
     LedgerCommit, PageStanding, Phase, TransferMachine, WindowLimits, compared_of,
 };
 use penstock_proto::checksum::ChecksumKind;
-use penstock_proto::compared::{Comparison, EntrySet};
+use penstock_proto::compared::Comparison;
 use penstock_proto::frame::Framing;
 use penstock_proto::id::{Name, TransferId};
 use penstock_proto::journal::JournalRecord;
@@ -211,6 +212,9 @@ impl RunFiles {
 /// Runs a transfer until it ends, or is stopped; or makes a plan of it, if that is all it is to
 /// do. Blocks all the while: give it a thread.
 pub fn run(mut input: RunInput) -> RunOutcome {
+    if let Some(refused) = contents::refuses(&input.options) {
+        return RunOutcome::Failed(refused);
+    }
     if input.options.plan == Some(PlanUse::Make) {
         return plan::make(input);
     }
@@ -240,7 +244,13 @@ pub fn run(mut input: RunInput) -> RunOutcome {
             places: input.places.clone(),
             known_rate: input.known_rate,
         };
-        let mut run = match Run::begin(input, followed.clone(), round, carried.clone()) {
+        let now = Round {
+            number: round,
+            carried: carried.clone(),
+            pages: SamePages(Arc::clone(&pages)),
+            followed: followed.clone(),
+        };
+        let mut run = match Run::begin(input, now) {
             Ok(run) => run,
             Err(problem) => {
                 control.update(|view| view.reason = problem.to_string());
@@ -248,6 +258,7 @@ pub fn run(mut input: RunInput) -> RunOutcome {
             }
         };
         let ended = run.drive();
+        run.shared.comparing.progress.stop.store(true, Ordering::Release);
         run.puller.stop();
         if let Some(deletion) = &mut run.deletion {
             deletion.stop();
@@ -271,6 +282,15 @@ pub fn run(mut input: RunInput) -> RunOutcome {
     }
 }
 
+/// One round of a run.
+struct Round {
+    number: u32,
+    /// What earlier rounds have done.
+    carried: Progress,
+    pages: SamePages,
+    followed: Option<Arc<Followed>>,
+}
+
 /// The pages of one source for several rounds of a run.
 struct SamePages(Arc<Mutex<Box<dyn PageSource>>>);
 
@@ -281,6 +301,14 @@ impl PageSource for SamePages {
 
     fn ask(&mut self, question: &Question) -> Result<u32, Problem> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).ask(question)
+    }
+
+    fn digests(
+        &mut self,
+        wish: &DigestWish,
+        wait_ms: u32,
+    ) -> Result<Option<WishedDigests>, Problem> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).digests(wish, wait_ms)
     }
 }
 
@@ -325,12 +353,7 @@ struct Run {
 }
 
 impl Run {
-    fn begin(
-        input: RunInput,
-        followed: Option<Arc<Followed>>,
-        round: u32,
-        carried: Progress,
-    ) -> Result<Self, Problem> {
+    fn begin(input: RunInput, round: Round) -> Result<Self, Problem> {
         let head = input.heads.load(input.id)?;
         // What an earlier run has said of itself does not hold for this one.
         let _ = std::fs::remove_file(RunFiles::of(&input.journal).facts);
@@ -343,11 +366,12 @@ impl Run {
         if spec.update.delete {
             machine.wait_for_deletion();
         }
-        let compare = compare_of(&input.peer, &spec, followed.as_ref());
-        let compares = spec.update.compares() || followed.is_some();
+        let compares = spec.update.compares() || round.followed.is_some();
         let shared = Arc::new(Shared::new(machine, journal, compares));
         input.control.update(|view| view.durable_by.clone_from(&start.durable_by));
         let (known, found) = open_earlier(&shared, head.pages, doubt_all)?;
+        let followed = round.followed;
+        let compare = contents::compare_of(&input, &spec, &shared, round.pages, followed.as_ref());
         let clear = deletion::clearing(&input, &spec, &shared, &compare, followed.as_ref());
         let treatment = Treatment { compare: Arc::clone(&compare), clear };
         let task = input.peer.start(&spec, Arc::clone(&shared) as _)?;
@@ -382,8 +406,8 @@ impl Run {
             found,
             failures_shown: Vec::new(),
             rate: RateView::default(),
-            round,
-            carried,
+            round: round.number,
+            carried: round.carried,
             proving: Arc::default(),
             proved: ProofTotals::default(),
             not_listed: 0,
@@ -734,7 +758,7 @@ impl Run {
             cpu_seconds: self.carried.cpu_seconds + figures.cpu_seconds,
             limit: if bytes_read_back > 0 { READING_AGAIN.to_owned() } else { figures.limit },
         };
-        let pulling = self.puller.waiting();
+        let pulling = self.pulling();
         let deleting = self.deletion.is_some() && self.shared.machine().phase() == Phase::Deleting;
         let asking = self.asking.is_some();
         let reason = match () {
@@ -795,20 +819,6 @@ fn prepare(input: &RunInput, head: &LedgerHead, spec: &mut TaskSpec) -> Result<T
     }
     spec.store_id = start.incarnation.store;
     Ok(start)
-}
-
-/// How pages are compared with the target, where they are.
-fn compare_of(
-    peer: &Arc<dyn TargetPeer>,
-    spec: &TaskSpec,
-    followed: Option<&Arc<Followed>>,
-) -> Compare {
-    let (peer, spec) = (Arc::clone(peer), spec.clone());
-    if let Some(followed) = followed.cloned() {
-        return Arc::new(move |page: &Page| followed.compare(&*peer, &spec, page));
-    }
-    let all = EntrySet::default();
-    Arc::new(move |page: &Page| peer.compare(&spec, page, &all))
 }
 
 /// Decodes a page, and checks that it is the one that was asked for.

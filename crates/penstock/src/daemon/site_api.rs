@@ -22,7 +22,7 @@ use penstock_api::paths::PathView;
 use penstock_api::problem::{Exit, Problem};
 use penstock_api::proof::Document;
 use penstock_api::receipt::{ReceiptBody, ReceiptSignature, ReceiptSigner, Role};
-use penstock_api::scan::{PageReply, Question, ScanRequest, SourcePeer};
+use penstock_api::scan::{DigestWish, PageReply, Question, ScanRequest, SourcePeer, WishedDigests};
 use penstock_api::site::{
     OpenScan, OpenedScan, PAGE_WAIT_MS_MAX, PairHalf, SITE_API_VERSION, SiteAddresses, SiteHealth,
     VERSION_HEADER, check_version,
@@ -102,6 +102,7 @@ pub(crate) fn router(parts: SiteParts) -> Router {
         .route("/scans/{id}/receipt", post(countersign).layer(long()))
         .route("/scans/{id}/pages/{number}", get(page))
         .route("/scans/{id}/asked", post(ask))
+        .route("/scans/{id}/hashed", post(hash))
         .method_not_allowed_fallback(not_found);
     Router::new()
         .nest("/site/v1", api)
@@ -426,6 +427,23 @@ async fn ask(
         let id = id_of(&id)?;
         check_opener(&parts, &site, id)?;
         parts.source.ask(id, &question)
+    })
+    .await
+    .map(Json)
+}
+
+/// Hashes files of a page; null if that takes longer.
+async fn hash(
+    State(parts): State<SiteParts>,
+    Calling(site): Calling,
+    Path(id): Path<String>,
+    Query(query): Query<PageQuery>,
+    Body(wish): Body<DigestWish>,
+) -> Reply<Option<WishedDigests>> {
+    blocking(move || {
+        let id = id_of(&id)?;
+        check_opener(&parts, &site, id)?;
+        parts.source.digests(id, &wish, query.wait_ms.min(PAGE_WAIT_MS_MAX))
     })
     .await
     .map(Json)

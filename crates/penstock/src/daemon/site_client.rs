@@ -13,7 +13,7 @@ use penstock_api::problem::{Exit, Problem};
 use penstock_api::proof::Document;
 use penstock_api::receipt::{ReceiptBody, ReceiptSignature};
 use penstock_api::rest::Action;
-use penstock_api::scan::{PageReply, Question, ScanRequest};
+use penstock_api::scan::{DigestWish, PageReply, Question, ScanRequest, WishedDigests};
 use penstock_api::site::{
     OpenScan, OpenedScan, PAGE_WAIT_MS_MAX, SITE_API_VERSION, SiteAddresses, VERSION_HEADER,
     check_version,
@@ -469,6 +469,22 @@ impl SiteClient for Sites {
             body,
             deadline: SCAN_DEADLINE,
             ..Call::new(site, Method::POST, format!("/scans/{id}/asked"))
+        };
+        self.get(&call)
+    }
+
+    fn digests(
+        &self,
+        site: &Name,
+        id: TransferId,
+        wish: &DigestWish,
+        wait_ms: u32,
+    ) -> Result<Option<WishedDigests>, Problem> {
+        let wait_ms = wait_ms.min(PAGE_WAIT_MS_MAX);
+        let call = Call {
+            body: Some(http::encode(wish)?),
+            deadline: DEADLINE + Duration::from_millis(wait_ms.into()),
+            ..Call::new(site, Method::POST, format!("/scans/{id}/hashed?wait_ms={wait_ms}"))
         };
         self.get(&call)
     }

@@ -1,7 +1,7 @@
 //! The options that say how what is at the target already is treated.
 
 use penstock_api::transfer::PathText;
-use penstock_api::update::{IfExists, UpdateOptions};
+use penstock_api::update::{CompareBy, IfExists, UpdateOptions};
 
 use crate::exit::{ExitCode, Failure};
 
@@ -12,6 +12,10 @@ pub(crate) struct UpdateArgs {
     /// Leave files that have the same size and time of modification, and links with the same text
     #[arg(long)]
     sync: bool,
+    /// By what --sync tells files of the same size apart; those that are the same get the source's
+    /// time of modification
+    #[arg(long, value_enum, requires = "sync", value_name = "BY")]
+    compare: Option<CompareArg>,
     /// What happens where a name is taken by something that is not the same
     #[arg(long, value_enum, default_value = "replace")]
     if_exists: IfExistsArg,
@@ -33,6 +37,14 @@ fn parse_backup_dir(text: &str) -> Result<PathText, String> {
     let path = PathText(text.trim_end_matches('/').as_bytes().to_vec());
     let options = UpdateOptions { backup_dir: Some(path.clone()), ..UpdateOptions::default() };
     options.check(false).map(|()| path).map_err(str::to_owned)
+}
+
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+enum CompareArg {
+    /// By the time of modification
+    Time,
+    /// By their BLAKE3: both sides read all files that have the same size, and only digests travel
+    Digest,
 }
 
 #[derive(Clone, Copy, Debug, Default, clap::ValueEnum)]
@@ -59,6 +71,10 @@ impl UpdateArgs {
             max_delete: self.max_delete,
             backup_dir: self.backup_dir.clone(),
             sync: self.sync,
+            compare: match self.compare {
+                Some(CompareArg::Digest) => CompareBy::Digest,
+                Some(CompareArg::Time) | None => CompareBy::Time,
+            },
             if_exists: match self.if_exists {
                 IfExistsArg::Replace => IfExists::Replace,
                 IfExistsArg::Skip => IfExists::Skip,

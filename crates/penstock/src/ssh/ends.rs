@@ -11,7 +11,10 @@ use std::sync::mpsc::{self, Sender};
 use std::time::Duration;
 
 use penstock_api::problem::{Exit, Problem};
-use penstock_api::scan::{PageReply, PageSource, Question, RootKind, ScanRequest, SourcePeer as _};
+use penstock_api::scan::{
+    DigestWish, PageReply, PageSource, Question, RootKind, ScanRequest, SourcePeer as _,
+    WishedDigests,
+};
 use penstock_api::task::SourceAccess;
 use penstock_api::transfer::{PathText, TransferOptions};
 use penstock_controller::runner::{RunControl, RunInput};
@@ -119,11 +122,15 @@ enum PageWish {
     /// A page, and how long it may be waited for in ms.
     Page(u32, u32),
     Ask(Question),
+    Hash(DigestWish, u32),
 }
 
 fn answer_of(service: &SourceService, transfer: TransferId, wish: PageWish) -> (Message, Vec<u8>) {
     let answer = match wish {
         PageWish::Ask(question) => service.ask(transfer, &question).map(Message::Asked),
+        PageWish::Hash(wish, wait_ms) => {
+            service.digests(transfer, &wish, wait_ms).map(Message::Hashed)
+        }
         PageWish::Page(number, wait_ms) => match service.page(transfer, number, wait_ms) {
             Ok(PageReply::Page(page)) => return (Message::PageIs, page),
             Ok(PageReply::NotYet) => Ok(Message::NotYet),
@@ -148,6 +155,9 @@ impl SourceServer {
             // The thread ends with the channel only, and then nobody waits for the answer.
             Message::Page { number, wait_ms } => {
                 drop(self.pages.send(PageWish::Page(number, wait_ms)));
+            }
+            Message::Hash { wish, wait_ms } => {
+                drop(self.pages.send(PageWish::Hash(wish, wait_ms)));
             }
             Message::Ask(question) => drop(self.pages.send(PageWish::Ask(question))),
             other => return Some(other),
@@ -176,6 +186,19 @@ impl PageSource for LinkPages {
     fn ask(&mut self, question: &Question) -> Result<u32, Problem> {
         match self.link.ask(&Message::Ask(question.clone()), PAGE_MAX)?.0 {
             Message::Asked(pages) => Ok(pages),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    fn digests(
+        &mut self,
+        wish: &DigestWish,
+        wait_ms: u32,
+    ) -> Result<Option<WishedDigests>, Problem> {
+        let deadline = PAGE_MAX + Duration::from_millis(u64::from(wait_ms));
+        let message = Message::Hash { wish: wish.clone(), wait_ms };
+        match self.link.ask(&message, deadline)?.0 {
+            Message::Hashed(digests) => Ok(digests),
             other => Err(unexpected(&other)),
         }
     }

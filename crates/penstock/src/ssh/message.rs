@@ -11,7 +11,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
 use penstock_api::problem::Problem;
-use penstock_api::scan::{Question, RootKind, ScanSummary};
+use penstock_api::scan::{DigestWish, Question, RootKind, ScanSummary, WishedDigests};
 use penstock_api::site::OpenScan;
 use penstock_api::transfer::{FailedItem, PathText, Progress, TransferOptions};
 use penstock_controller::runner::RunFiles;
@@ -215,6 +215,13 @@ pub(super) enum Message {
     Ask(Question),
     /// So many pages there are now.
     Asked(u32),
+    /// Target: digests of files. Answered by `Hashed`.
+    Hash {
+        wish: DigestWish,
+        wait_ms: u32,
+    },
+    /// In the order of the wish; nothing if that takes longer.
+    Hashed(Option<WishedDigests>),
     /// Target: dial one more lane.
     Lane,
     /// Far target: how it stands.

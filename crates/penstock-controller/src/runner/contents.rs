@@ -1,0 +1,102 @@
+//! Comparing pages with the target, by what is in their files where the user wants that.
+//!
+//! Each side reads the files that have the same size at both, and only digests travel. It is done
+//! by the thread that pulls pages ahead, one page after the other, while earlier pages are moved;
+//! what was decided is committed before anything of a page is handed out, as with any comparison.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use penstock_api::problem::{Exit, Problem};
+use penstock_api::proof::ProofProgress;
+use penstock_api::scan::{DigestWish, PageSource as _};
+use penstock_api::task::TaskSpec;
+use penstock_api::transfer::TransferOptions;
+use penstock_api::update::CompareBy;
+use penstock_proto::compared::EntrySet;
+use penstock_proto::manifest::Page;
+
+use super::control::Shared;
+use super::pages::Compare;
+use super::plan::Followed;
+use super::{Run, RunInput, SamePages};
+
+/// How long the source may let us wait for one answer.
+const WAIT_MS: u32 = 1_000;
+
+/// How far files are compared by what is in them.
+#[derive(Default)]
+pub(super) struct Comparing {
+    pub(super) progress: ProofProgress,
+    busy: AtomicBool,
+}
+
+/// How pages are compared with the target, where they are.
+pub(super) fn compare_of(
+    input: &RunInput,
+    spec: &TaskSpec,
+    shared: &Arc<Shared>,
+    pages: SamePages,
+    followed: Option<&Arc<Followed>>,
+) -> Compare {
+    let (peer, spec) = (Arc::clone(&input.peer), spec.clone());
+    let (control, shared) = (Arc::clone(&input.control), Arc::clone(shared));
+    if let Some(followed) = followed.cloned() {
+        return Arc::new(move |page: &Page| followed.compare(&*peer, &spec, page));
+    }
+    let by_digest = spec.update.sync && spec.update.compare == CompareBy::Digest;
+    Arc::new(move |page: &Page| {
+        if !by_digest || page.round > 0 {
+            return peer.compare(&spec, page, &EntrySet::default());
+        }
+        let comparing = &shared.comparing;
+        let entries = peer.same_size(&spec, page)?;
+        let wish = DigestWish { page: page.number, entries };
+        comparing.busy.store(true, Ordering::Release);
+        let mut pages = SamePages(Arc::clone(&pages.0));
+        let mut ask = || {
+            if wish.entries.is_empty() {
+                return Ok(Vec::new());
+            }
+            loop {
+                if comparing.progress.is_stopped() || control.is_asked_to_stop() {
+                    let title = "comparing contents was stopped";
+                    return Err(Problem::new(Exit::Temporary, "stopped", title));
+                }
+                if let Some(digests) = pages.digests(&wish, WAIT_MS)? {
+                    return Ok(digests);
+                }
+            }
+        };
+        let compared = ask().and_then(|digests| {
+            let known = wish.entries.iter().zip(digests);
+            let known: Vec<(u32, String)> =
+                known.filter_map(|(entry, digest)| Some((*entry, digest?))).collect();
+            peer.compare_contents(&spec, page, &known, &comparing.progress)
+        });
+        comparing.busy.store(false, Ordering::Release);
+        compared
+    })
+}
+
+/// Why options cannot be done: a plan looks at what there is and reads none of it.
+pub(super) fn refuses(options: &TransferOptions) -> Option<Problem> {
+    let refused = options.plan.is_some() && options.update.compare == CompareBy::Digest;
+    refused.then(|| {
+        let title = "a plan does not read files: it does not go with --compare digest";
+        Problem::new(Exit::Usage, "plan-compare", title)
+            .hint("leave out `--compare digest`, or transfer without a plan")
+    })
+}
+
+impl Run {
+    /// What the thread that pulls pages waits for.
+    pub(super) fn pulling(&self) -> String {
+        let waiting = self.puller.waiting();
+        let busy = self.shared.comparing.busy.load(Ordering::Acquire);
+        if waiting.is_empty() && busy {
+            return "comparing what is in the files with the source".to_owned();
+        }
+        waiting
+    }
+}
