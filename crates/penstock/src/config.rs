@@ -91,8 +91,8 @@ pub(crate) struct StoreConfig {
     #[serde(default)]
     pub(crate) allow_privileged: bool,
     /// How files of more than 16 MiB (`--piece-size`) are written: `auto`, `buffered` or `direct`.
-    /// For experts, automatic is right for nearly all: past the page cache on ext4 and XFS, but
-    /// for arrays with parity and disks that rotate. Default: auto.
+    /// For experts, automatic is right for nearly all: past the page cache on ext4, but for
+    /// arrays with parity and disks that rotate. Default: auto.
     #[serde(default)]
     pub(crate) io: Io,
 }

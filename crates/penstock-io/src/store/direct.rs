@@ -28,8 +28,8 @@ const ALIGNMENT_BYTES: u64 = 4096;
 /// How the bytes of large files reach a store.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum IoMode {
-    /// Past the page cache where that is known to be good: on ext4 and XFS, but for arrays with
-    /// parity and disks that rotate.
+    /// Past the page cache where that was measured to be good: on ext4, but for arrays with parity
+    /// and disks that rotate.
     #[default]
     Auto,
     /// Through the page cache.
@@ -42,10 +42,7 @@ impl IoMode {
     /// Whether direct writes are tried on a file system of this kind on that device.
     pub(super) fn tries_direct(self, kind: FileSystemKind, device: Dev) -> bool {
         match self {
-            Self::Auto => {
-                matches!(kind, FileSystemKind::Ext4 | FileSystemKind::Xfs)
-                    && !wants_collecting(device)
-            }
+            Self::Auto => kind == FileSystemKind::Ext4 && !wants_collecting(device),
             Self::Buffered => false,
             Self::Direct => true,
         }
