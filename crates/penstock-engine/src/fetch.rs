@@ -146,6 +146,8 @@ pub struct FetchMachine {
     /// What flows over each path; there is always one.
     flows: BTreeMap<PathId, Flow>,
     resent_bytes: u64,
+    /// Paths that are to carry, open yet or not.
+    paths: usize,
     /// Least that is asked for in one request over distance.
     cut_bytes: u64,
 }
@@ -171,7 +173,13 @@ impl FetchMachine {
             flows: BTreeMap::from([(PathId::default(), Flow::default())]),
             resent_bytes: 0,
             cut_bytes: CUT_BYTES,
+            paths: 1,
         }
+    }
+
+    /// So many paths are to carry: the first that is open does not take all there is.
+    pub fn expect_paths(&mut self, paths: usize) {
+        self.paths = paths.max(1);
     }
 
     /// Cuts no piece into parts of less than `bytes`, a multiple of the stride; `u64::MAX` keeps
@@ -483,7 +491,7 @@ impl FetchMachine {
     }
 
     fn flows_in_use(&self) -> u64 {
-        self.flows_with_lanes().count().max(1) as u64
+        self.flows_with_lanes().count().max(self.paths) as u64
     }
 
     /// How many bytes of further pieces the machine would like to hold; 0 if it has enough. What
@@ -889,6 +897,23 @@ mod tests {
         assert!(!machine.is_idle());
         assert_eq!(machine.handle_answered(Instant(2), late, vec![], vec![], 100), None);
         assert!(machine.poll_request(Instant(2), other).is_some());
+    }
+
+    /// Promise: the first path that is open leaves something to the others, however little there is.
+    #[test]
+    fn the_first_path_does_not_take_all() {
+        let mut machine = FetchMachine::new();
+        machine.expect_paths(2);
+        machine.handle_lane_up(Instant(0), LANE);
+        for piece in 0..2 {
+            let (length, bytes) = (16 * MIB, 16 * MIB);
+            machine.handle_granted(Item { length, ..item(piece, bytes) });
+        }
+        let mut taken = 0;
+        while let Some(request) = machine.poll_request(Instant(0), LANE) {
+            taken += request.item.bytes;
+        }
+        assert!((MIB..=8 * MIB).contains(&taken), "{taken}");
     }
 
     /// Promise (g): a source that refuses everything for an hour is not asked for ever more pieces.

@@ -136,6 +136,8 @@ impl State {
             Reach::Remote { dialer } => (dialer.specs(), dialer.known_rtts()),
             Reach::Local { .. } => Default::default(),
         };
+        let links: BTreeSet<u16> = specs.iter().map(|spec| spec.link).collect();
+        fetch.expect_paths(links.len());
         let mut lanes = PathMachine::new(limits, &specs, rand::random());
         for (path, rtt) in known {
             fetch.handle_rtt_of(path, rtt);
