@@ -24,9 +24,9 @@ const SHARE_CUTS: u64 = 8;
 const ASKED_BYTES_CEILING: u64 = 20_000 * MIB;
 /// Where there are several near paths, a request is for what its path carries in this time, so that
 /// none is left with a long one at the end.
-const NEAR_CUT: Duration = Duration::from_millis(100);
+const NEAR_CUT: Duration = Duration::from_millis(25);
 /// And so much is asked ahead there, at least [`NEAR_AHEAD_BYTES`].
-const NEAR_AHEAD: Duration = Duration::from_millis(400);
+const NEAR_AHEAD: Duration = Duration::from_millis(100);
 const NEAR_AHEAD_BYTES: u64 = 4 * MIB;
 /// Requests at a time on a path that is on trial.
 const TRIAL_REQUESTS: usize = 2;
@@ -118,7 +118,8 @@ impl Flow {
         if flows == 1 {
             return (share, u64::MAX);
         }
-        let carries = |time: Duration| (self.rate.greatest() * time.as_secs_f64()) as u64 / lanes;
+        // The mean: a queue that fills at the start is no rate.
+        let carries = |time: Duration| (self.rate() * time.as_secs_f64()) as u64 / lanes;
         (carries(NEAR_AHEAD).max(NEAR_AHEAD_BYTES / lanes).min(share), whole(carries(NEAR_CUT)))
     }
 
