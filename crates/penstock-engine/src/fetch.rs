@@ -899,7 +899,7 @@ mod tests {
         assert!(machine.poll_request(Instant(2), other).is_some());
     }
 
-    /// Promise: the first path that is open leaves something to the others, be there ever so little.
+    /// Promise: the first path that is open leaves something to the others, however small all is.
     #[test]
     fn the_first_path_does_not_take_all() {
         let mut machine = FetchMachine::new();
