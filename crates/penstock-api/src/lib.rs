@@ -32,6 +32,7 @@ pub mod preserve;
 pub mod problem;
 pub mod proof;
 pub mod receipt;
+pub mod removal;
 pub mod rest;
 pub mod scan;
 pub mod select;

@@ -105,6 +105,12 @@ pub struct ReceiptFacts {
     pub skipped: u64,
     /// Items that failed.
     pub failed: u64,
+    /// Items removed at the source, where that was asked for.
+    #[serde(default)]
+    pub removed: u64,
+    /// Items that stay there all the same.
+    #[serde(default)]
+    pub stayed: u64,
     /// What was verified, how and when.
     pub verified: Vec<Verified>,
     /// Over which addresses the lanes of the last run went, and what protected them, in words.

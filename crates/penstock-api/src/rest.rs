@@ -208,6 +208,9 @@ pub struct StoreView {
     pub read: Vec<String>,
     /// Sites whose data may be written there on their own request.
     pub write: Vec<String>,
+    /// Sites that may have removed there what was moved to them, or `*`.
+    #[serde(default)]
+    pub remove: Vec<String>,
 }
 
 /// What an orphan is.

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::preserve::Preserve;
 use crate::problem::Problem;
+use crate::removal::{RemoveOrder, RemoveReply};
 use crate::select::Selection;
 use crate::transfer::PathText;
 
@@ -34,6 +35,8 @@ pub struct ScanRequest {
     pub preserve: Preserve,
     /// Whether the names of owners travel too: to another site.
     pub owner_names: bool,
+    /// Whether what was moved is to be removed afterwards, by [`SourcePeer::remove`].
+    pub remove: bool,
 }
 
 /// What the root of a data set is.
@@ -185,6 +188,15 @@ pub trait SourcePeer: Send + Sync {
         wait_ms: u32,
     ) -> Result<Option<WishedDigests>, Problem>;
 
+    /// Removes items that the target has, durable, if the scan was opened for that; each only if it
+    /// is still the version that was listed (C6). Blocks for some seconds at most: then the reply
+    /// says how far it came.
+    ///
+    /// # Errors
+    /// The scan is not known here or not one to be removed, the page is another one, or the store
+    /// is not what it was (C3): then nothing counts as removed.
+    fn remove(&self, transfer: TransferId, order: &RemoveOrder) -> Result<RemoveReply, Problem>;
+
     /// Forgets a transfer and removes its pages; unknown ones are no error.
     fn release(&self, transfer: TransferId);
 }
@@ -214,4 +226,10 @@ pub trait PageSource: Send {
         wish: &DigestWish,
         wait_ms: u32,
     ) -> Result<Option<WishedDigests>, Problem>;
+
+    /// As [`SourcePeer::remove`], for one transfer.
+    ///
+    /// # Errors
+    /// As [`PageSource::page`].
+    fn remove(&mut self, order: &RemoveOrder) -> Result<RemoveReply, Problem>;
 }

@@ -13,6 +13,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::preserve::Preserve;
 use crate::problem::{Exit, Problem};
+use crate::removal::RemoveOrder;
 use crate::scan::{RootKind, ScanRequest};
 use crate::select::Selection;
 use crate::transfer::PathText;
@@ -99,6 +100,9 @@ pub struct OpenScan {
     /// What is to be read of the entries beside their bytes.
     #[serde(default)]
     pub preserve: Preserve,
+    /// Whether what was moved is to be removed afterwards: the store must allow it to the caller.
+    #[serde(default)]
+    pub remove: bool,
 }
 
 fn sound_slicing<'de, D: Deserializer<'de>>(input: D) -> Result<SlicingText, D::Error> {
@@ -119,6 +123,7 @@ impl From<&ScanRequest> for OpenScan {
             metadata_ops_per_s: request.metadata_ops_per_s,
             // Who owns it at the target is the target's own affair.
             preserve: Preserve { owner_map: Vec::new(), ..request.preserve.clone() },
+            remove: request.remove,
         }
     }
 }
@@ -135,6 +140,7 @@ impl From<OpenScan> for ScanRequest {
             metadata_ops_per_s: open.metadata_ops_per_s,
             preserve: open.preserve,
             owner_names: true,
+            remove: open.remove,
         }
     }
 }
@@ -148,6 +154,16 @@ pub struct OpenedScan {
     pub capability: String,
     /// Where the source's peers listen for lanes.
     pub peers: Vec<DataAddress>,
+}
+
+/// Asks a source site to remove what was moved.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RemoveMoved {
+    /// The signed capability (C4), in hex, with the right to remove.
+    pub capability: String,
+    /// What is to go.
+    pub order: RemoveOrder,
 }
 
 /// What a site tells of itself when two are paired (D5).
@@ -215,6 +231,7 @@ mod tests {
             select: Selection::default(),
             metadata_ops_per_s: None,
             preserve: Preserve::default(),
+            remove: false,
         };
         let text = serde_json::to_string(&open).unwrap();
         assert_eq!(serde_json::from_str::<OpenScan>(&text).unwrap(), open);

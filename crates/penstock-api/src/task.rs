@@ -88,6 +88,8 @@ pub struct TaskSpec {
     pub update: UpdateOptions,
     /// What of the source was chosen: what was not is not deleted.
     pub select: Selection,
+    /// Whether what was moved is removed at the source afterwards.
+    pub remove_source: bool,
 }
 
 /// A page as a peer needs it.
@@ -280,6 +282,14 @@ pub trait TargetPeer: Send + Sync {
         let title = format!("the files of store `{}` cannot be read again", spec.store);
         Err(Problem::new(Exit::Fatal, "proof", title))
     }
+
+    /// Which of these entries of a page, all of them durable, stand at the target as they were made
+    /// there: nothing else is removed at the source. One look at each.
+    ///
+    /// # Errors
+    /// The store is offline, another than `spec` says, or one that keeps nothing.
+    fn confirm(&self, spec: &TaskSpec, page: &Page, wanted: &EntrySet)
+    -> Result<EntrySet, Problem>;
 
     /// Removes the sync marker of a transfer that has ended, and the temporary files that it may
     /// have left: those of the entries of `pages` in generations up to `generation_max`.

@@ -157,9 +157,30 @@ pub struct TransferOptions {
     /// Whether it makes a plan only, or does what one says.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub plan: Option<PlanUse>,
+    /// Remove at the source what was moved, once it is durable at the target.
+    pub remove_source: bool,
 }
 
 impl TransferOptions {
+    /// Whether what was moved may be removed at the source under the other options.
+    ///
+    /// # Errors
+    /// Why it may not, for people.
+    pub fn check_removal(&self) -> Result<(), &'static str> {
+        if !self.remove_source {
+            return Ok(());
+        }
+        if self.update.delete {
+            return Err("--remove-source does not go with --delete: once the source is emptied, \
+                        the next run would delete at the target what this one has moved there");
+        }
+        if self.durability == Durability::None {
+            return Err("--remove-source does not go with --durability none: nothing is removed \
+                        before it is durable at the target");
+        }
+        Ok(())
+    }
+
     /// How the data set's pages are to be cut.
     ///
     /// # Errors
@@ -261,6 +282,13 @@ pub struct Progress {
     /// Items deleted at the target.
     #[serde(default)]
     pub deleted: u64,
+    /// Items removed at the source, as `remove_source` wants.
+    #[serde(default)]
+    pub removed: u64,
+    /// Items that stay at the source though it was to be emptied: they failed or changed, were left
+    /// as they are at the target, or are directories that hold something.
+    #[serde(default)]
+    pub stayed: u64,
     /// Items that failed.
     pub errors: u64,
     /// Lanes that are open now.
@@ -283,7 +311,7 @@ pub struct FailedItem {
     /// Path relative to the data set's root.
     pub path: PathText,
     /// Stable code: `vanished`, `changed`, `denied`, `read`, `write`, `digest`, `publish`,
-    /// `exists`, `link`, `readback`, `scan`.
+    /// `exists`, `link`, `readback`, `scan`, `delete`, `remove`.
     pub code: String,
     /// For people: what and why.
     pub message: String,

@@ -7,6 +7,7 @@ use penstock_api::limits::LimitRequest;
 use penstock_api::problem::Problem;
 use penstock_api::proof::Document;
 use penstock_api::receipt::{ReceiptBody, ReceiptSignature};
+use penstock_api::removal::{RemoveOrder, RemoveReply};
 use penstock_api::rest::Action;
 use penstock_api::scan::{
     DigestWish, PageReply, PageSource, Question, RootKind, ScanRequest, WishedDigests,
@@ -17,6 +18,8 @@ use penstock_proto::network::DataAddress;
 
 /// Code of a source's answer that a scan is not open there.
 pub const SCAN_UNKNOWN: &str = "scan-unknown";
+/// Code of a source's answer that a capability is not good any more.
+pub const CAPABILITY_VOID: &str = "capability";
 
 /// A scan that another site opened for us.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -157,6 +160,19 @@ pub trait SiteClient: Send + Sync {
         wait_ms: u32,
     ) -> Result<Option<WishedDigests>, Problem>;
 
+    /// As [`PageSource::remove`], by the right of a capability.
+    ///
+    /// # Errors
+    /// Code [`SCAN_UNKNOWN`] or [`CAPABILITY_VOID`]: the scan is to be opened again first. What
+    /// else the site answers.
+    fn remove(
+        &self,
+        site: &Name,
+        id: TransferId,
+        capability: &[u8],
+        order: &RemoveOrder,
+    ) -> Result<RemoveReply, Problem>;
+
     /// Tells the site that its pages are needed no more.
     ///
     /// # Errors
@@ -169,6 +185,8 @@ pub(crate) struct RemotePages {
     pub(crate) sites: Arc<dyn SiteClient>,
     pub(crate) site: Name,
     pub(crate) request: ScanRequest,
+    /// The right to it that was given last.
+    pub(crate) capability: Vec<u8>,
 }
 
 impl PageSource for RemotePages {
@@ -205,6 +223,18 @@ impl PageSource for RemotePages {
             Err(problem) if problem.code == SCAN_UNKNOWN => {
                 self.sites.open_scan(&self.site, &self.request)?;
                 self.sites.digests(&self.site, id, wish, wait_ms)
+            }
+            reply => reply,
+        }
+    }
+
+    fn remove(&mut self, order: &RemoveOrder) -> Result<RemoveReply, Problem> {
+        let id = self.request.transfer;
+        match self.sites.remove(&self.site, id, &self.capability, order) {
+            // The source was restarted, or the right is too old.
+            Err(problem) if [SCAN_UNKNOWN, CAPABILITY_VOID].contains(&problem.code.as_str()) => {
+                self.capability = self.sites.open_scan(&self.site, &self.request)?.capability;
+                self.sites.remove(&self.site, id, &self.capability, order)
             }
             reply => reply,
         }

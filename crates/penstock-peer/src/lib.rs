@@ -30,6 +30,8 @@
 
 mod again;
 mod compare;
+mod confirm;
+mod guard;
 mod hashing;
 mod keep;
 mod lane;
@@ -42,6 +44,7 @@ mod paths;
 mod publish;
 mod ramp;
 mod read;
+mod removal;
 mod scan;
 mod serve;
 mod source;

@@ -5,18 +5,20 @@
 
 use std::time::Duration;
 
+use penstock_api::problem::Problem;
 use penstock_engine::fetch::Request;
 use penstock_engine::paths::PathId;
 use penstock_io::store::Source;
 use penstock_proto::frame::{Fetch, Record};
 use penstock_proto::id::LaneId;
 
+use crate::guard::Guard;
 use crate::read::{FrameSink, PieceReader, ServeError};
 use crate::task::{ByteTally, Pieces, Shared};
 use crate::write::PieceWriter;
 
 /// Runs until the task stops, or has no more use for the lane.
-pub(crate) fn run(shared: &Shared, lane: LaneId, source: Source, root: Vec<u8>) {
+pub(crate) fn run(shared: &Shared, lane: LaneId, source: Source, root: Vec<u8>, guard: &Guard) {
     let kind = shared.spec.digest;
     let mut reader = PieceReader::new(source, root, kind, shared.pool.clone());
     let mut writer = PieceWriter::new(shared.tree.clone(), shared.large.clone(), false);
@@ -41,6 +43,7 @@ pub(crate) fn run(shared: &Shared, lane: LaneId, source: Source, root: Vec<u8>) 
             request: &request,
             shared,
             tally: &mut tally,
+            guard,
         };
         match reader.read(&pieces.page.page, &fetch, &mut sink) {
             Ok(()) => {
@@ -48,7 +51,12 @@ pub(crate) fn run(shared: &Shared, lane: LaneId, source: Source, root: Vec<u8>) 
                 let written = writer.finish(&pieces.page, &request.item);
                 shared.handle_answered(request, &pieces, written);
             }
-            Err(ServeError::Sink(Stopped)) => writer.abandon(),
+            Err(ServeError::Sink(End::Stopped)) => writer.abandon(),
+            Err(ServeError::Sink(End::Offline(problem))) => {
+                writer.abandon();
+                shared.broken(*problem);
+                break;
+            }
             Err(ServeError::Request(error)) => {
                 shared.broken(crate::target::protocol_problem(&error));
                 break;
@@ -74,9 +82,14 @@ pub(crate) fn fetch_of(request: &Request, pieces: &Pieces) -> Fetch {
     }
 }
 
-/// The task is stopping: the rest of the request is not read.
+/// Why the rest of a request is not read.
 #[derive(Debug)]
-struct Stopped;
+enum End {
+    /// The task is stopping.
+    Stopped,
+    /// The source is not what it was: nothing has vanished from it (C3).
+    Offline(Box<Problem>),
+}
 
 struct LocalSink<'a> {
     writer: &'a mut PieceWriter,
@@ -84,15 +97,17 @@ struct LocalSink<'a> {
     request: &'a Request,
     shared: &'a Shared,
     tally: &'a mut ByteTally,
+    guard: &'a Guard,
 }
 
 impl FrameSink for LocalSink<'_> {
-    type Error = Stopped;
+    type Error = End;
 
-    fn frame(&mut self, records: &[Record], payload: &[u8], _last: bool) -> Result<(), Stopped> {
+    fn frame(&mut self, records: &[Record], payload: &[u8], _last: bool) -> Result<(), End> {
         if self.shared.is_stopping() {
-            return Err(Stopped);
+            return Err(End::Stopped);
         }
+        self.guard.check_records(records).map_err(|problem| End::Offline(Box::new(problem)))?;
         let bytes = payload.len() as u64;
         self.shared.pace.take(bytes);
         self.writer.frame(&self.pieces.page, &self.request.item, records, payload);

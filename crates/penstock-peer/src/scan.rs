@@ -16,6 +16,9 @@
 //! again; one that was cut short is listed again, and what the sealed pages hold of it is passed
 //! over. Sealed pages are never changed, so whatever a target has made of them stays true.
 //!
+//! **A store that goes away** ([`Guard`]) ends the scan for now: with each page it is asked whether
+//! it is still what it was, so that nothing is missing from the list because its disk was.
+//!
 //! **What is not chosen** ([`Selector`]) costs its place in the listing of its directory and, where
 //! that does not tell enough, a look: it is not handed over, and an excluded directory not listed.
 
@@ -28,7 +31,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufRead as _, Write as _};
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use penstock_api::preserve::Preserve;
@@ -43,6 +46,7 @@ use penstock_proto::name;
 use penstock_proto::select::{Selector, Verdict};
 use penstock_proto::slicing::Slicing;
 
+use crate::guard::Guard;
 use crate::pacer::Pacer;
 use crate::stores::chain;
 use crate::waiting::PathStack;
@@ -88,6 +92,7 @@ pub(crate) struct Scan {
     /// Held while a question about changed entries is answered.
     asking: Mutex<()>,
     wake: Condvar,
+    guard: OnceLock<Arc<Guard>>,
 }
 
 /// What was passed over in one directory.
@@ -134,9 +139,21 @@ impl Scan {
             state: Mutex::new(state),
             asking: Mutex::new(()),
             wake: Condvar::new(),
+            guard: OnceLock::new(),
         };
         scan.restore()?;
         Ok(scan)
+    }
+
+    /// Asks `guard` whenever a page is sealed, and at the end: what was listed, or missing, in a
+    /// store that is not what it was, never counts (C3).
+    pub(crate) fn guard_by(&self, guard: Arc<Guard>) {
+        // Called once, before it runs.
+        let _ = self.guard.set(guard);
+    }
+
+    fn check_store(&self) -> Result<(), Problem> {
+        self.guard.get().map_or(Ok(()), |guard| guard.check())
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -642,6 +659,7 @@ impl Scan {
     }
 
     fn seal(&self, state: &mut State) -> Result<(), Problem> {
+        self.check_store()?;
         if let Some(builder) = state.builder.take() {
             let path = self.page_path(state.sealed);
             write_synced(&path, &builder.seal().encode()).map_err(|cause| kept(&path, &cause))?;
@@ -685,8 +703,10 @@ impl Scan {
             .wake
             .wait_timeout_while(state, patience, ready)
             .unwrap_or_else(PoisonError::into_inner);
-        if timeout.timed_out() && number == state.sealed && state.builder.is_some() {
-            self.seal(&mut state)?;
+        let early = timeout.timed_out() && number == state.sealed && state.builder.is_some();
+        if early && let Err(problem) = self.seal(&mut state) {
+            state.problem.get_or_insert(problem);
+            self.wake.notify_all();
         }
         let (state, _) = self
             .wake

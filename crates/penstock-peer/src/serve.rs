@@ -19,6 +19,7 @@ use penstock_proto::frame::{
 };
 use penstock_proto::manifest::{Page, page_digest};
 
+use crate::guard::Guard;
 use crate::ramp::FAR;
 use crate::read::{FrameSink, PieceReader, ServeError};
 use crate::source::{OpenScan, SourceService};
@@ -94,6 +95,10 @@ fn admit(
         .scan(hello.transfer)
         .map_err(|problem| refusal(RefusalCode::StoreOffline, problem.to_string()))?
         .ok_or_else(|| refusal(RefusalCode::UnknownPage, "the transfer is not known here"))?;
+    // A disk that is not there would look like files that are not (C3).
+    open.guard
+        .check()
+        .map_err(|problem| refusal(RefusalCode::StoreOffline, problem.to_string()))?;
     if open.store != capability.store || open.scan.root() != capability.root {
         return Err(void("the capability is for another data set"));
     }
@@ -206,7 +211,8 @@ impl Server {
             let text = format!("page {} is not known here", fetch.page);
             return self.refuse(request, refusal(RefusalCode::UnknownPage, text));
         };
-        let mut sink = LaneSink { lane: &mut self.lane, request, body: Vec::new() };
+        let guard = &self.open.guard;
+        let mut sink = LaneSink { lane: &mut self.lane, request, body: Vec::new(), guard };
         match self.reader.read(&page, fetch, &mut sink) {
             Ok(()) => Ok(()),
             Err(ServeError::Sink(error)) => Err(error),
@@ -233,12 +239,16 @@ struct LaneSink<'a> {
     lane: &'a mut LaneStream,
     request: u32,
     body: Vec<u8>,
+    guard: &'a Guard,
 }
 
 impl FrameSink for LaneSink<'_> {
     type Error = LaneError;
 
     fn frame(&mut self, records: &[Record], payload: &[u8], last: bool) -> Result<(), LaneError> {
+        self.guard
+            .check_records(records)
+            .map_err(|problem| LaneError::Io(std::io::Error::other(problem.to_string())))?;
         let mut body = std::mem::take(&mut self.body);
         body.clear();
         self.body = Data::encode_into(records, body);

@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use penstock_api::preserve::Preserve;
 use penstock_api::problem::{Exit, Problem};
+use penstock_api::removal::{RemoveOrder, RemoveReply};
 use penstock_api::scan::{
     DigestWish, PageReply, Question, RootKind, ScanRequest, SourcePeer, WishedDigests,
 };
@@ -19,18 +20,20 @@ use penstock_api::select::Selection;
 use penstock_api::transfer::PathText;
 use penstock_io::buffer::BufferPool;
 use penstock_io::net::PendingLane;
-use penstock_io::store::Source;
+use penstock_io::store::{PosixStore, Source, Target};
 use penstock_io::sys;
 use penstock_proto::capability::Capability;
 use penstock_proto::id::{Name, PeerId, TransferId};
-use penstock_proto::manifest::Page;
+use penstock_proto::manifest::{Page, page_digest};
 use penstock_proto::select::Selector;
 use penstock_proto::slicing::{STRIDE_BYTES_MAX, Slicing};
 use serde::{Deserialize, Serialize};
 
+use crate::guard::Guard;
+use crate::removal::Remover;
 use crate::scan::{Scan, ScanOptions, look, root_kind};
 use crate::serve::{self, PageCache};
-use crate::stores::{Stores, store_offline};
+use crate::stores::{Stores, chain, store_offline};
 use crate::wished::Wishes;
 
 /// Checks the signature of a capability that a lane shows, and says what it allows.
@@ -54,6 +57,12 @@ pub(crate) struct OpenScan {
     pub(crate) store: Name,
     pub(crate) pages: PageCache,
     wishes: Wishes,
+    /// What the store was when the scan began, or went on after a restart (C3).
+    pub(crate) guard: Arc<Guard>,
+    /// One order to remove at a time: one that is asked again must not meet its first half.
+    removing: Mutex<()>,
+    kind: RootKind,
+    remove: bool,
     files_from: Vec<PathText>,
     select: Selection,
     preserve: Preserve,
@@ -67,6 +76,7 @@ impl OpenScan {
             && self.files_from == request.files_from
             && self.select == request.select
             && self.preserve == request.preserve
+            && self.remove == request.remove
     }
 }
 
@@ -81,6 +91,9 @@ struct Kept {
     metadata_ops_per_s: Option<u32>,
     preserve: Preserve,
     owner_names: bool,
+    remove: bool,
+    /// Whether the root is a directory: once it was moved, a file cannot be asked.
+    directory: bool,
     stride_bytes: u32,
     extent_bytes: u64,
     pack_bytes: u64,
@@ -132,6 +145,23 @@ impl SourceService {
         &self.stores
     }
 
+    /// The store, as one from which what was moved may be removed.
+    fn removable(&self, name: &Name) -> Result<PosixStore, Problem> {
+        if matches!(self.stores.source(name)?, Source::Mem(_)) {
+            let title = format!("from store `{name}` nothing can be removed: it is made up");
+            return Err(
+                Problem::new(Exit::Usage, "store-kind", title).hint("leave out `--remove-source`")
+            );
+        }
+        match self.stores.target(name)? {
+            Target::Posix(store) => Ok(store),
+            Target::Null => {
+                let title = format!("from store `{name}` nothing can be removed: it keeps nothing");
+                Err(Problem::new(Exit::Usage, "store-kind", title))
+            }
+        }
+    }
+
     /// A transfer's scan, from memory or from disk; `None` if it is not known here.
     pub(crate) fn scan(&self, transfer: TransferId) -> Result<Option<Arc<OpenScan>>, Problem> {
         let mut scans = self.scans.lock().unwrap_or_else(PoisonError::into_inner);
@@ -164,14 +194,17 @@ impl SourceService {
             metadata_ops_per_s: kept.metadata_ops_per_s,
             preserve: kept.preserve,
             owner_names: kept.owner_names,
+            remove: kept.remove,
         };
-        let open = self.begin(&request)?;
+        let kind = if kept.directory { RootKind::Directory } else { RootKind::Single };
+        let open = self.begin(&request, kind)?;
         scans.insert(transfer, Arc::clone(&open));
         Ok(Some(open))
     }
 
-    fn begin(&self, request: &ScanRequest) -> Result<Arc<OpenScan>, Problem> {
+    fn begin(&self, request: &ScanRequest, kind: RootKind) -> Result<Arc<OpenScan>, Problem> {
         let source = self.stores.source(&request.store)?;
+        let guard = Arc::new(Guard::new(&source, &request.store, &request.root.0)?);
         let directory = self.directory.join(request.transfer.to_string());
         let options = ScanOptions {
             transfer: request.transfer,
@@ -189,10 +222,15 @@ impl SourceService {
             store: request.store.clone(),
             pages: PageCache::default(),
             wishes: Wishes::default(),
+            guard: Arc::clone(&guard),
+            removing: Mutex::new(()),
+            kind,
+            remove: request.remove,
             files_from: request.files_from.clone(),
             select: request.select.clone(),
             preserve: request.preserve.clone(),
         });
+        open.scan.guard_by(guard);
         let running = Arc::clone(&open);
         std::thread::Builder::new()
             .name("scan".to_owned())
@@ -203,7 +241,7 @@ impl SourceService {
         Ok(open)
     }
 
-    fn keep(&self, request: &ScanRequest, source: &Source) -> Result<(), Problem> {
+    fn keep(&self, request: &ScanRequest, source: &Source, kind: RootKind) -> Result<(), Problem> {
         let fingerprint =
             source.fingerprint().map_err(|error| store_offline(&request.store, error))?;
         let root = look(source, &request.root.0).map(|(_, _, meta)| meta.inode);
@@ -217,6 +255,8 @@ impl SourceService {
             metadata_ops_per_s: request.metadata_ops_per_s,
             preserve: request.preserve.clone(),
             owner_names: request.owner_names,
+            remove: request.remove,
+            directory: kind == RootKind::Directory,
             stride_bytes: request.slicing.stride_bytes,
             extent_bytes: request.slicing.extent_bytes,
             pack_bytes: request.slicing.pack_bytes,
@@ -237,15 +277,15 @@ impl SourceService {
     }
 }
 
+fn unknown_scan(transfer: TransferId) -> Problem {
+    let title = format!("the scan of transfer {} is not known here", transfer.short());
+    Problem::new(Exit::Fatal, "scan-unknown", title).status(404)
+}
+
 fn selector_of(request: &ScanRequest) -> Result<Selector, Problem> {
     request.select.compile().map_err(|cause| {
         Problem::new(Exit::Usage, "select", "what to choose cannot be read").because(cause)
     })
-}
-
-fn unknown_scan(transfer: TransferId) -> Problem {
-    let title = format!("the scan of transfer {} is not known here", transfer.short());
-    Problem::new(Exit::Fatal, "scan-unknown", title).status(404)
 }
 
 impl SourcePeer for SourceService {
@@ -260,13 +300,20 @@ impl SourcePeer for SourceService {
             return Err(Problem::new(Exit::NotAuthorised, "scan-known", title));
         }
         let source = self.stores.source(&request.store)?;
-        let kind = root_kind(&source, &request.root.0)?;
+        let kind = match (root_kind(&source, &request.root.0), &known) {
+            // It was moved, as was asked for.
+            (Err(_), Some(open)) if open.remove && open.kind == RootKind::Single => open.kind,
+            (found, _) => found?,
+        };
         if known.is_some() {
             return Ok(kind);
         }
         selector_of(request)?;
-        self.keep(request, &source)?;
-        let open = self.begin(request)?;
+        if request.remove {
+            self.removable(&request.store)?;
+        }
+        self.keep(request, &source, kind)?;
+        let open = self.begin(request, kind)?;
         let mut scans = self.scans.lock().unwrap_or_else(PoisonError::into_inner);
         scans.insert(request.transfer, open);
         Ok(kind)
@@ -279,7 +326,52 @@ impl SourcePeer for SourceService {
 
     fn ask(&self, transfer: TransferId, question: &Question) -> Result<u32, Problem> {
         let open = self.scan(transfer)?.ok_or_else(|| unknown_scan(transfer))?;
-        open.scan.ask(&self.stores.source(&open.store)?, question)
+        let pages = open.scan.ask(&self.stores.source(&open.store)?, question)?;
+        // What is not there any more has vanished only if the store is what it was (C3).
+        open.guard.check()?;
+        Ok(pages)
+    }
+
+    fn remove(&self, transfer: TransferId, order: &RemoveOrder) -> Result<RemoveReply, Problem> {
+        let open = self.scan(transfer)?.ok_or_else(|| unknown_scan(transfer))?;
+        if !open.remove {
+            let title = format!("transfer {} may not remove anything here", transfer.short());
+            return Err(Problem::new(Exit::NotAuthorised, "remove-not-allowed", title));
+        }
+        let _alone = open.removing.lock().unwrap_or_else(PoisonError::into_inner);
+        let encoded = open.scan.sealed_page(order.page);
+        let encoded = encoded
+            .filter(|encoded| page_digest(encoded).to_hex() == order.digest)
+            .ok_or_else(|| {
+                let title = format!("page {} is not known here", order.page);
+                Problem::new(Exit::Fatal, "page-unknown", title)
+            })?;
+        let page = Page::decode(&encoded).map_err(|cause| {
+            let title = format!("page {} is damaged here", order.page);
+            Problem::new(Exit::Fatal, "page-damaged", title).because(cause)
+        })?;
+        let check = || open.guard.check().inspect_err(|_| self.stores.reopen(&open.store));
+        check()?;
+        let store = self.removable(&open.store)?;
+        let remover = Remover {
+            store: &store,
+            transfer,
+            root: open.scan.root(),
+            page: &page,
+            digest: page_digest(&encoded),
+            hardlinks: open.preserve.hardlinks,
+        };
+        let reply = remover.remove(order)?;
+        // What was not there counts as removed only if it was not there because of that (C3).
+        check()?;
+        if order.page == 0 && reply.next == 0 {
+            // Pages are gone through from the last to the first: nothing comes back after this.
+            store.sync().map_err(|error| {
+                let title = format!("cannot sync store `{}`", open.store);
+                Problem::new(Exit::Temporary, "source-sync", title).because(chain(&error))
+            })?;
+        }
+        Ok(reply)
     }
 
     fn digests(
@@ -350,6 +442,7 @@ mod tests {
             metadata_ops_per_s: None,
             preserve: Preserve::default(),
             owner_names: false,
+            remove: false,
         };
         service.open_scan(&request("secret")).unwrap();
         assert_eq!(service.open_scan(&request("secret")), Ok(RootKind::Directory));

@@ -30,6 +30,8 @@ use penstock_proto::network::DataAddress;
 use penstock_proto::slicing::STRIDE_BYTES_MAX;
 
 use crate::compare::Comparer;
+use crate::confirm::confirm;
+use crate::guard::Guard;
 use crate::keep::check_rules;
 use crate::look::look;
 use crate::paths::{Dialer, LocalEnds, PathBook, PathNote};
@@ -140,7 +142,8 @@ impl TargetService {
         match &spec.source {
             SourceAccess::Local { store, root } => {
                 let source = self.stores.source(store)?;
-                Ok(Reach::Local { source, root: root.0.clone() })
+                let guard = Box::new(Guard::new(&source, store, &root.0)?);
+                Ok(Reach::Local { source, root: root.0.clone(), guard })
             }
             SourceAccess::Remote { site, peers, capability } => {
                 let refuse = |why: String| {
@@ -216,6 +219,13 @@ impl TargetPeer for TargetService {
         check_rules(&spec.preserve.owner_map)?;
         let identity = self.identify(spec)?;
         let target = self.stores.target(&spec.store)?;
+        if spec.remove_source && matches!(target, Target::Null) {
+            let title =
+                format!("store `{}` keeps nothing: what is moved there is lost", spec.store);
+            return Err(
+                Problem::new(Exit::Usage, "store-kind", title).hint("leave out `--remove-source`")
+            );
+        }
         let fail = |error| store_offline(&spec.store, chain(&error));
         let marker = target.read_marker(spec.transfer).map_err(fail)?.unwrap_or(0);
         let boot = sys::boot_id().map_err(|cause| {
@@ -336,6 +346,16 @@ impl TargetPeer for TargetService {
         }
         let (root, kind, pool) = (spec.root.0.as_slice(), spec.digest, &self.pool);
         Ok(Prover { target: &target, root, kind, pool }.prove(request))
+    }
+
+    fn confirm(
+        &self,
+        spec: &TaskSpec,
+        page: &Page,
+        wanted: &EntrySet,
+    ) -> Result<EntrySet, Problem> {
+        self.identify(spec)?;
+        confirm(self.stores.target(&spec.store)?, spec, page, wanted)
     }
 
     fn clean(

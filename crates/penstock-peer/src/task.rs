@@ -32,6 +32,7 @@ use penstock_proto::journal::{EntryDigest, EntryFailure};
 use penstock_proto::slicing::{PieceRef, STRIDE_BYTES_MAX};
 use penstock_proto::units::Instant;
 
+use crate::guard::Guard;
 use crate::keep::Keeper;
 use crate::pacer::Pacer;
 use crate::paths::{self, Dialer, LaneHandle};
@@ -60,7 +61,7 @@ const SILENCE_SHOWN: Duration = Duration::from_secs(3);
 /// How lanes reach a source.
 pub(crate) enum Reach {
     /// This host reads the source's store itself.
-    Local { source: Source, root: Vec<u8> },
+    Local { source: Source, root: Vec<u8>, guard: Box<Guard> },
     /// Over lanes.
     Remote { dialer: Arc<Dialer> },
 }
@@ -743,8 +744,8 @@ fn spawn_lane(
     let shared = Arc::clone(shared);
     let thread = std::thread::Builder::new().name(format!("lane-{}", lane.0));
     thread.stack_size(LANE_STACK_BYTES).spawn(move || match &shared.reach {
-        Reach::Local { source, root } => {
-            local::run(&shared, lane, source.clone(), root.clone());
+        Reach::Local { source, root, guard } => {
+            local::run(&shared, lane, source.clone(), root.clone(), guard);
         }
         Reach::Remote { dialer } => lane::run(&shared, (lane, path), dialer, &waker),
     })

@@ -1,4 +1,4 @@
-//! The signed right to read one data set (hard case C4).
+//! The signed right to read one data set, and perhaps to remove it (hard case C4).
 //!
 //! A source peer keeps no list of approved transfers: its own controller signs one of these per
 //! transfer, the target's peers show it in the hello of every lane, and any source peer can check
@@ -12,7 +12,7 @@ use crate::wire::{DecodeError, Reader, Writer};
 /// Longest encoded capability with its signature.
 pub const CAPABILITY_BYTES_MAX: usize = name::PATH_BYTES_MAX + 1024;
 
-const MAGIC: &[u8; 8] = b"PSTCAPA1";
+const MAGIC: &[u8; 8] = b"PSTCAPA2";
 
 /// What a target site may do at a source site, for one transfer.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,6 +27,8 @@ pub struct Capability {
     pub store: Name,
     /// The data set's root within the store: a relative path.
     pub root: Vec<u8>,
+    /// Whether what was moved may be removed at the source, a right of its own.
+    pub remove: bool,
     /// Seconds since 1970 after which it is void.
     pub expires: u64,
 }
@@ -41,6 +43,7 @@ impl Capability {
         out.bytes(self.target.as_str().as_bytes());
         out.bytes(self.store.as_str().as_bytes());
         out.bytes(&self.root);
+        out.u8(u8::from(self.remove));
         out.u64(self.expires);
         out.into_bytes()
     }
@@ -60,6 +63,11 @@ impl Capability {
             target: decode_name(&mut input, "target")?,
             store: decode_name(&mut input, "store")?,
             root: input.bytes(name::PATH_BYTES_MAX, "root")?.to_vec(),
+            remove: match input.u8("remove")? {
+                0 => false,
+                1 => true,
+                _ => return Err(DecodeError::Invalid("remove")),
+            },
             expires: input.u64("expires")?,
         };
         name::check_relative(&capability.root)?;

@@ -31,6 +31,11 @@ impl EntrySet {
         self.runs.iter().flat_map(|(first, end)| *first..*end)
     }
 
+    /// The entries as ascending runs: the first of each, and the one behind its last.
+    pub fn runs(&self) -> &[(u32, u32)] {
+        &self.runs
+    }
+
     fn encode(&self, out: &mut Writer) {
         out.u32(self.runs.len() as u32);
         for (first, end) in &self.runs {

@@ -38,8 +38,12 @@ pub(crate) fn run(args: StoreArgs) -> anyhow::Result<ExitCode> {
             continue;
         }
         let write = if store.read_only { "nobody".to_owned() } else { store.write.join(",") };
+        let remove = match store.remove.as_slice() {
+            [] => String::new(),
+            sites => format!("  remove: {}", sites.join(",")),
+        };
         exit::print(&format!(
-            "{:<16} {}  read: {}  write: {write}",
+            "{:<16} {}  read: {}  write: {write}{remove}",
             store.name.as_str(),
             store.place,
             store.read.join(",")

@@ -25,6 +25,7 @@ use crate::client::{Client, Next, exit_code};
 use crate::config::DirectoryArgs;
 use crate::exit::{self, ExitCode, Failure};
 use crate::options::limits::{LimitArgs, RateWish, rate_or_none};
+use crate::options::moving::MoveArgs;
 use crate::options::plan::PlanArgs;
 use crate::options::preserve::PreserveArgs;
 use crate::options::proof::{ProofArgs, list_beside};
@@ -204,6 +205,8 @@ struct SubmitArgs {
     #[command(flatten)]
     update: UpdateArgs,
     #[command(flatten)]
+    moving: MoveArgs,
+    #[command(flatten)]
     select: SelectArgs,
     #[command(flatten)]
     proof: ProofArgs,
@@ -325,32 +328,35 @@ fn request_of(args: &SubmitArgs) -> anyhow::Result<TransferRequest> {
         exit::warn(&xxh3_warning(matches!(args.encryption, EncryptionArg::Off)));
     }
     let chosen = args.select.read()?;
+    let options = TransferOptions {
+        digest: args.digest,
+        encryption: match args.encryption {
+            EncryptionArg::Tls => Encryption::Tls,
+            EncryptionArg::Off => Encryption::Off,
+        },
+        durability: args.durability.into(),
+        // A receipt that is asked for names every file: holes are hashed too (D2).
+        digest_list: args.write_digests.is_some()
+            || (args.proof.receipt().is_some() && args.digest == DigestKind::Blake3),
+        lanes_max: args.limits.max_lanes.unwrap_or(0),
+        lanes: args.lanes.unwrap_or(0),
+        piece_bytes: args.piece_size.unwrap_or(0),
+        update: args.update.options(chosen.is_partial())?,
+        files_from: chosen.files_from,
+        select: chosen.select,
+        // Every transfer has one: it costs what hashing a line for each file does.
+        proof: Proof { receipt: true, ..args.proof.read()? },
+        limits: args.limits.limits(),
+        preserve: args.preserve.preserve()?,
+        plan: None,
+        remove_source: args.moving.remove_source,
+    };
+    options.check_removal().map_err(|why| Failure::new(ExitCode::Usage, why))?;
     Ok(TransferRequest {
         id: args.id.unwrap_or_else(|| TransferId(rand::random())),
         source: args.source.clone().map_or_else(no_place, Ok)?,
         target: args.target.clone().map_or_else(no_place, Ok)?,
-        options: TransferOptions {
-            digest: args.digest,
-            encryption: match args.encryption {
-                EncryptionArg::Tls => Encryption::Tls,
-                EncryptionArg::Off => Encryption::Off,
-            },
-            durability: args.durability.into(),
-            // A receipt that is asked for names every file: holes are hashed too (D2).
-            digest_list: args.write_digests.is_some()
-                || (args.proof.receipt().is_some() && args.digest == DigestKind::Blake3),
-            lanes_max: args.limits.max_lanes.unwrap_or(0),
-            lanes: args.lanes.unwrap_or(0),
-            piece_bytes: args.piece_size.unwrap_or(0),
-            update: args.update.options(chosen.is_partial())?,
-            files_from: chosen.files_from,
-            select: chosen.select,
-            // Every transfer has one: it costs what hashing a line for each file does.
-            proof: Proof { receipt: true, ..args.proof.read()? },
-            limits: args.limits.limits(),
-            preserve: args.preserve.preserve()?,
-            plan: None,
-        },
+        options,
     })
 }
 

@@ -85,6 +85,11 @@ pub(crate) struct StoreConfig {
     /// Sites whose data may be written on their own request. Default: `["*"]`.
     #[serde(default = "everybody")]
     pub(crate) write: Vec<String>,
+    /// Sites that may have removed here what was moved to them (`--remove-source`), or `*` for all
+    /// that are paired. Default: `[]`, nobody but this site's own users. Never from a store that
+    /// is read-only.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) remove: Vec<String>,
     /// Let data sets of other sites bring owners, setuid, setgid and sticky bits, devices, ACLs,
     /// trusted and security attributes with them. Who may write to the store can then become any
     /// user of this host. Default: false.
@@ -136,7 +141,8 @@ impl StoreConfig {
     /// A store of that place with the defaults.
     pub(crate) fn new(name: Name, path: String) -> Self {
         let (read, write) = (everybody(), everybody());
-        Self { name, path, read_only: false, read, write, allow_privileged: false, io: Io::Auto }
+        let (remove, io) = (Vec::new(), Io::Auto);
+        Self { name, path, read_only: false, read, write, remove, allow_privileged: false, io }
     }
 
     /// Its directory, if it is one.
@@ -152,6 +158,7 @@ impl StoreConfig {
             read_only: self.read_only,
             read: self.read.clone(),
             write: self.write.clone(),
+            remove: self.remove.clone(),
         }
     }
 }
@@ -174,6 +181,11 @@ impl Exports {
     /// Whether `site` may have its data written to `store`.
     pub(crate) fn may_write(&self, site: &Name, store: &Name) -> bool {
         self.0.get(store).is_some_and(|store| !store.read_only && lists(&store.write, site))
+    }
+
+    /// Whether `site` may have removed in `store` what was moved to it.
+    pub(crate) fn may_remove(&self, site: &Name, store: &Name) -> bool {
+        self.0.get(store).is_some_and(|store| !store.read_only && lists(&store.remove, site))
     }
 
     /// The directory of a store.
@@ -238,7 +250,7 @@ impl Config {
                     store.name, store.path
                 ));
             }
-            for site in store.read.iter().chain(&store.write) {
+            for site in store.read.iter().chain(&store.write).chain(&store.remove) {
                 if site != "*" && site.parse::<Name>().is_err() {
                     return Err(format!("store `{}`: `{site}` is not a site", store.name));
                 }
@@ -385,6 +397,14 @@ mod tests {
         assert!(exports.may_read(&name("spy"), &name("bin")));
         assert!(!exports.may_write(&name("hpc"), &name("bin")), "it is read-only");
         assert!(!exports.may_read(&name("hpc"), &name("other")));
+        assert!(!exports.may_remove(&name("hpc"), &name("raw")), "a right of its own");
+        let text = TEXT.replace("read = [", "remove = [\"hpc\"]\n        read = [");
+        let exports = Exports::of(&toml::from_str(&text).unwrap());
+        assert!(exports.may_remove(&name("hpc"), &name("raw")));
+        assert!(!exports.may_remove(&name("spy"), &name("raw")));
+        let text = TEXT.replace("read_only = true", "read_only = true\nremove = [\"*\"]");
+        let exports = Exports::of(&toml::from_str(&text).unwrap());
+        assert!(!exports.may_remove(&name("hpc"), &name("bin")), "it is read-only");
     }
 
     /// Promise: what is listed is spoken, in that order and nothing else; without a list all are,

@@ -20,6 +20,7 @@ use penstock_api::limits::Limits;
 use penstock_api::plan::{PlanHead, PlanUse};
 use penstock_api::preserve::Preserve;
 use penstock_api::problem::{Exit, Problem};
+use penstock_api::removal::{RemoveOrder, RemoveReply};
 use penstock_api::rest::Event;
 use penstock_api::scan::{
     DigestWish, PageReply, PageSource, Question, RootKind, ScanRequest, SourcePeer, WishedDigests,
@@ -44,6 +45,7 @@ use crate::cli_transfer::{DurabilityArg, parse_digest, write_failures, xxh3_warn
 use crate::client::{exit_code, failure};
 use crate::exit::{self, ExitCode, Failure};
 use crate::options::limits::{CpuArgs, LimitArgs};
+use crate::options::moving::MoveArgs;
 use crate::options::plan::{PlanArgs, planned_options, read_plan};
 use crate::options::preserve::PreserveArgs;
 use crate::options::proof::{ProofArgs, list_beside};
@@ -89,6 +91,8 @@ pub(crate) struct CopyArgs {
     #[command(flatten)]
     update: UpdateArgs,
     #[command(flatten)]
+    moving: MoveArgs,
+    #[command(flatten)]
     select: SelectArgs,
     #[command(flatten)]
     ssh: SshArgs,
@@ -107,13 +111,7 @@ pub(crate) struct CopyArgs {
 /// Runs the command; blocks until the copy has ended or is interrupted.
 pub(crate) fn run(args: CopyArgs) -> anyhow::Result<ExitCode> {
     args.cpus.apply(None)?;
-    if args.digest == DigestKind::Xxh3 {
-        if args.write_digests.is_some() {
-            let message = "--write-digests needs --digest blake3: XXH3-128 gives no file digests";
-            return Err(Failure::new(ExitCode::Usage, message).into());
-        }
-        exit::warn(&xxh3_warning(false));
-    }
+    check_digest(&args)?;
     let chosen = args.select.read()?;
     let mut options = TransferOptions {
         digest: args.digest,
@@ -128,8 +126,10 @@ pub(crate) fn run(args: CopyArgs) -> anyhow::Result<ExitCode> {
         lanes_max: args.limits.max_lanes.unwrap_or(0),
         limits: args.limits.limits(),
         preserve: args.preserve.preserve()?,
+        remove_source: args.moving.remove_source,
         ..TransferOptions::default()
     };
+    options.check_removal().map_err(|why| Failure::new(ExitCode::Usage, why))?;
     let papers = Papers {
         digests: args.write_digests.clone(),
         receipt: args.proof.receipt().map(Path::to_owned),
@@ -174,6 +174,18 @@ pub(crate) fn run(args: CopyArgs) -> anyhow::Result<ExitCode> {
     let copy = Copy { from, to, options, state, control: Arc::default() };
     let job = copy.local_job(&places, asked)?;
     copy.run(job, mode, &papers)
+}
+
+/// Says what XXH3 does not do, and refuses it where it cannot do what is asked for.
+fn check_digest(args: &CopyArgs) -> anyhow::Result<()> {
+    if args.digest == DigestKind::Xxh3 {
+        if args.write_digests.is_some() {
+            let message = "--write-digests needs --digest blake3: XXH3-128 gives no file digests";
+            return Err(Failure::new(ExitCode::Usage, message).into());
+        }
+        exit::warn(&xxh3_warning(false));
+    }
+    Ok(())
 }
 
 /// The places that a plan names, on this host.
@@ -368,7 +380,8 @@ fn absolute(path: &Path) -> anyhow::Result<PathBuf> {
 fn check_apart(from: &Path, to: &Path) -> anyhow::Result<()> {
     let apart = !from.starts_with(to) && !to.starts_with(from);
     if apart {
-        return Ok(());
+        // A directory may have two paths that tell nothing of each other: by bind mounts.
+        return if from.is_dir() { ssh::check_apart(&ssh::trace(from), to) } else { Ok(()) };
     }
     let message = format!("`{}` and `{}` overlap", from.display(), to.display());
     Err(Failure::new(ExitCode::Refused, message)
@@ -536,6 +549,7 @@ pub(crate) fn scan_request(
         // Who owns it at the target is the target's own affair.
         preserve: Preserve { owner_map: Vec::new(), ..options.preserve.clone() },
         owner_names,
+        remove: options.remove_source,
     }
 }
 
@@ -577,6 +591,10 @@ impl PageSource for OwnPages {
         wait_ms: u32,
     ) -> Result<Option<WishedDigests>, Problem> {
         self.source.digests(self.transfer, wish, wait_ms)
+    }
+
+    fn remove(&mut self, order: &RemoveOrder) -> Result<RemoveReply, Problem> {
+        self.source.remove(self.transfer, order)
     }
 }
 
@@ -634,7 +652,7 @@ impl Copy {
             io: IoMode::Auto,
         };
         let stores = Arc::new(Stores::new([
-            store(&source_store, &places.source.kind, true),
+            store(&source_store, &places.source.kind, !self.options.remove_source),
             store(&target_store, &places.target.kind, false),
         ]));
         let peer = PeerId { site: "local".parse()?, peer: "copy".parse()? };

@@ -253,6 +253,8 @@ fn summary_text(event: &TransferEvent) -> String {
         (progress.sockets, "sockets skipped"),
         (progress.deleted, "items deleted"),
         (progress.not_listed, "files of holes without a standard digest"),
+        (progress.removed, "items removed at the source"),
+        (progress.stayed, "items stay at the source"),
         (progress.errors, "items failed"),
     ] {
         if count > 0 {

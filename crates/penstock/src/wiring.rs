@@ -204,6 +204,7 @@ mod tests {
                 target: "hpc".parse().unwrap(),
                 store: store.parse().unwrap(),
                 root: Vec::new(),
+                remove: false,
                 expires: u64::MAX,
             };
             verify(&site.authority.capability_key().sign(&capability)).map(drop)

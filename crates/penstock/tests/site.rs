@@ -468,6 +468,7 @@ fn c4_a_scan_is_for_the_site_that_opened_it() {
             select: Default::default(),
             metadata_ops_per_s: None,
             preserve: Default::default(),
+            remove: false,
         };
         serde_json::to_string(&open).unwrap()
     };

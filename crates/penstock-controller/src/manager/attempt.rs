@@ -6,6 +6,7 @@ use std::time::Instant;
 
 use penstock_api::plan::location_text;
 use penstock_api::problem::{Exit, Problem};
+use penstock_api::removal::{RemoveOrder, RemoveReply};
 use penstock_api::scan::{
     DigestWish, PageReply, PageSource, Question, RootKind, SourcePeer, WishedDigests,
 };
@@ -40,6 +41,10 @@ impl PageSource for LocalPages {
         wait_ms: u32,
     ) -> Result<Option<WishedDigests>, Problem> {
         self.source.digests(self.id, wish, wait_ms)
+    }
+
+    fn remove(&mut self, order: &RemoveOrder) -> Result<RemoveReply, Problem> {
+        self.source.remove(self.id, order)
     }
 }
 
@@ -137,8 +142,9 @@ impl Inner {
         let site = source.site.clone();
         let scan = self.parts.sites.open_scan(&site, &request)?;
         let sites = Arc::clone(&self.parts.sites);
-        let pages = Box::new(RemotePages { sites, site: site.clone(), request });
         let (peers, capability) = (scan.peers, scan.capability);
+        let shown = capability.clone();
+        let pages = Box::new(RemotePages { sites, site: site.clone(), request, capability: shown });
         let access = SourceAccess::Remote { site, peers, capability };
         Ok(Opened { kind: scan.root, pages, access })
     }

@@ -68,6 +68,7 @@ impl Inner {
             limits: request.options.limits,
             update: request.options.update.clone(),
             select: request.options.select.clone(),
+            remove_source: false,
         };
         let generation_max = generation_max(&journal.join("logs"));
         let mut pages = files(&journal.join("pages")).into_iter().filter_map(|path| page(&path));

@@ -117,6 +117,7 @@ pub(super) fn scan_request(request: &TransferRequest, submitted: u64) -> ScanReq
         // Who owns it at the target is the target's own affair.
         preserve: Preserve { owner_map: Vec::new(), ..request.options.preserve.clone() },
         owner_names: request.source.site != request.target.site,
+        remove: request.options.remove_source,
     }
 }
 

@@ -12,6 +12,7 @@ use penstock_api::plan::PlanItem;
 use penstock_api::problem::{Exit, Problem};
 use penstock_api::proof::Document;
 use penstock_api::receipt::{ReceiptBody, ReceiptSignature, ReceiptSigner, Role};
+use penstock_api::removal::{RemoveOrder, RemoveReply};
 use penstock_api::rest::{Action, OrphanKind};
 use penstock_api::scan::{
     DigestWish, PageReply, Question, RootKind, ScanRequest, SourcePeer, WishedDigests,
@@ -61,6 +62,10 @@ impl SourcePeer for FakePeer {
         unused()
     }
 
+    fn remove(&self, _: TransferId, _: &RemoveOrder) -> Result<RemoveReply, Problem> {
+        unused()
+    }
+
     fn release(&self, id: TransferId) {
         self.released.lock().unwrap().push(id);
     }
@@ -92,6 +97,10 @@ impl TargetPeer for FakePeer {
     }
 
     fn look(&self, _: &TaskSpec, _: &Page) -> Result<Vec<PlanItem>, Problem> {
+        unused()
+    }
+
+    fn confirm(&self, _: &TaskSpec, _: &Page, _: &EntrySet) -> Result<EntrySet, Problem> {
         unused()
     }
 
@@ -206,6 +215,16 @@ impl SiteClient for FakeSites {
         _: &DigestWish,
         _: u32,
     ) -> Result<Option<WishedDigests>, Problem> {
+        unused()
+    }
+
+    fn remove(
+        &self,
+        _: &Name,
+        _: TransferId,
+        _: &[u8],
+        _: &RemoveOrder,
+    ) -> Result<RemoveReply, Problem> {
         unused()
     }
 

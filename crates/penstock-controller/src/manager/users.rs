@@ -582,6 +582,7 @@ pub(super) fn check(request: &TransferRequest) -> Result<(), Problem> {
     let options = &request.options;
     let partial = !options.files_from.is_empty() || options.select.leaves_unknown();
     request.options.update.check(partial).map_err(|why| usage(why.to_owned()))?;
+    request.options.check_removal().map_err(|why| usage(why.to_owned()))?;
     if request.options.slicing().is_err() {
         let title = "the piece size is no power of two from 1 MiB to 1 GiB";
         return Err(usage(title.to_owned()));

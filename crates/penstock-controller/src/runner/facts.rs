@@ -33,6 +33,8 @@ impl Run {
             bytes: progress.bytes,
             skipped: progress.skipped,
             failed: progress.errors,
+            removed: progress.removed,
+            stayed: progress.stayed,
             verified: self.verified(&progress),
             paths: self.task.figures().paths,
             ..ReceiptFacts::default()

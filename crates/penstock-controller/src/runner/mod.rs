@@ -22,6 +22,7 @@ mod outcome;
 mod pages;
 mod plan;
 mod proving;
+mod removal;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -33,6 +34,7 @@ use penstock_api::heads::{HeadCommit, HeadStore, LedgerHead, PageHead};
 use penstock_api::plan::PlanUse;
 use penstock_api::problem::{Exit, Problem};
 use penstock_api::proof::ProofProgress;
+use penstock_api::removal::{RemoveOrder, RemoveReply};
 use penstock_api::scan::{DigestWish, PageReply, PageSource, Question, ScanSummary, WishedDigests};
 use penstock_api::task::{SourceAccess, TargetPeer, Task, TaskSpec, TaskStart};
 use penstock_api::transfer::{Encryption, FailedItem, PathText, Progress, TransferOptions};
@@ -53,6 +55,7 @@ use journal::Journal;
 use pages::{Compare, Pulled, Puller, Treatment};
 use plan::{Followed, PLAN_STALE};
 use proving::{ProofTotals, Proved};
+use removal::RemovalTotals;
 
 /// Longest time between two commits of the ledger (A7).
 const COMMIT_INTERVAL: Duration = Duration::from_millis(900);
@@ -244,13 +247,13 @@ pub fn run(mut input: RunInput) -> RunOutcome {
             places: input.places.clone(),
             known_rate: input.known_rate,
         };
-        let now = Round {
+        let begins = Round {
             number: round,
+            pages: Arc::clone(&pages),
             carried: carried.clone(),
-            pages: SamePages(Arc::clone(&pages)),
             followed: followed.clone(),
         };
-        let mut run = match Run::begin(input, now) {
+        let mut run = match Run::begin(input, begins) {
             Ok(run) => run,
             Err(problem) => {
                 control.update(|view| view.reason = problem.to_string());
@@ -282,17 +285,19 @@ pub fn run(mut input: RunInput) -> RunOutcome {
     }
 }
 
-/// One round of a run.
+/// What a round of a run begins with.
 struct Round {
     number: u32,
+    /// The source, for what the round before does not ask it for.
+    pages: removal::Pages,
     /// What earlier rounds have done.
     carried: Progress,
-    pages: SamePages,
+    /// The plan that is followed, if one is.
     followed: Option<Arc<Followed>>,
 }
 
 /// The pages of one source for several rounds of a run.
-struct SamePages(Arc<Mutex<Box<dyn PageSource>>>);
+struct SamePages(removal::Pages);
 
 impl PageSource for SamePages {
     fn page(&mut self, number: u32, wait_ms: u32) -> Result<PageReply, Problem> {
@@ -309,6 +314,10 @@ impl PageSource for SamePages {
         wait_ms: u32,
     ) -> Result<Option<WishedDigests>, Problem> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).digests(wish, wait_ms)
+    }
+
+    fn remove(&mut self, order: &RemoveOrder) -> Result<RemoveReply, Problem> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(order)
     }
 }
 
@@ -350,6 +359,9 @@ struct Run {
     proved: ProofTotals,
     /// Files that the digest list lacks for their holes.
     not_listed: u64,
+    pages: removal::Pages,
+    /// What was removed at the source; `None` before that begins.
+    removal: Option<RemovalTotals>,
 }
 
 impl Run {
@@ -370,8 +382,8 @@ impl Run {
         let shared = Arc::new(Shared::new(machine, journal, compares));
         input.control.update(|view| view.durable_by.clone_from(&start.durable_by));
         let (known, found) = open_earlier(&shared, head.pages, doubt_all)?;
-        let followed = round.followed;
-        let compare = contents::compare_of(&input, &spec, &shared, round.pages, followed.as_ref());
+        let (followed, same) = (round.followed, SamePages(Arc::clone(&round.pages)));
+        let compare = contents::compare_of(&input, &spec, &shared, same, followed.as_ref());
         let clear = deletion::clearing(&input, &spec, &shared, &compare, followed.as_ref());
         let treatment = Treatment { compare: Arc::clone(&compare), clear };
         let task = input.peer.start(&spec, Arc::clone(&shared) as _)?;
@@ -411,6 +423,8 @@ impl Run {
             proving: Arc::default(),
             proved: ProofTotals::default(),
             not_listed: 0,
+            pages: round.pages,
+            removal: None,
         })
     }
 
@@ -672,6 +686,9 @@ impl Run {
             Proved::Again => return Ok(None),
             Proved::Stopped => return self.stop_proving().map(Some),
         }
+        if !self.remove_source()? {
+            return self.stop_proving().map(Some);
+        }
         self.peer.clean(&self.spec, &mut std::iter::empty(), 0);
         let head = self.heads.load(self.id)?;
         let scan = self.scan.clone().unwrap_or_default();
@@ -729,6 +746,7 @@ impl Run {
         let bytes_read_back = self.proving.bytes.load(Ordering::Relaxed);
         self.rate.add(seconds, bytes_verified);
         let scan = self.scan.as_ref();
+        let removal = self.removal.unwrap_or_default();
         let progress = Progress {
             entries_found: scan.map_or(self.found.0, |scan| scan.entries),
             files_found: scan.map_or(self.found.1, |scan| scan.files),
@@ -749,7 +767,10 @@ impl Run {
             not_kept: outcome::not_kept(figures.not_kept, scan),
             not_listed: self.not_listed,
             deleted: self.carried.deleted + self.deleted(),
+            removed: removal.removed,
+            stayed: removal.stayed,
             errors: totals.failures
+                + removal.failures
                 + scan.map_or(0, |scan| scan.errors.len() as u64 + scan.errors_more),
             lanes: figures.lanes,
             rate_bits_per_s: self.rate.now,
@@ -764,6 +785,7 @@ impl Run {
         let reason = match () {
             () if asking && pulling.is_empty() => ASKING_AGAIN.to_owned(),
             () if deleting => "deleting what is not at the source".to_owned(),
+            () if self.removal.is_some() => removal::REMOVING.to_owned(),
             () if figures.waiting.is_empty() => pulling,
             () => figures.waiting,
         };
@@ -800,6 +822,7 @@ fn spec_of(input: &RunInput, head: &LedgerHead) -> TaskSpec {
         limits: input.options.limits,
         update: input.options.update.clone(),
         select: input.options.select.clone(),
+        remove_source: input.options.remove_source,
     }
 }
 

@@ -21,6 +21,7 @@ use penstock_proto::name;
 use super::control::Shared;
 use super::journal::{failed, write_lines};
 use super::lines::{Values, each_line};
+use super::removal::{CHANGED, each_failure};
 
 /// What failed, by how it matters.
 #[derive(Debug, Default)]
@@ -125,9 +126,10 @@ pub(crate) fn write_lists(
     undeleted: &Path,
 ) -> Result<Tally, Problem> {
     let mut tally = Tally { files: scan.entries, ..Tally::default() };
-    let (failures_path, digests_path) = {
+    let (directory, failures_path, digests_path) = {
         let journal = shared.journal();
-        (journal.failures_path(), journal.digests_path())
+        let directory = journal.directory().to_owned();
+        (directory, journal.failures_path(), journal.digests_path())
     };
     let with_failures = head.pages.iter().filter(|page| page.failures > 0);
     write_lines(&failures_path, |out| {
@@ -150,6 +152,13 @@ pub(crate) fn write_lists(
             }
         }
         tally.other += append_lines(out, &failures_path, undeleted)?;
+        each_failure(&directory, &head.pages, |item| {
+            match item.code.as_str() {
+                CHANGED => tally.source += 1,
+                _ => tally.other += 1,
+            }
+            write_item(out, &failures_path, item)
+        })?;
         Ok(())
     })?;
     if digest_list {

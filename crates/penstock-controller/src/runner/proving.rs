@@ -185,7 +185,7 @@ impl Run {
         })
     }
 
-    /// What follows when proving was stopped.
+    /// What follows when a user has stopped what comes after the last sync.
     pub(super) fn stop_proving(&mut self) -> Result<super::RunOutcome, Problem> {
         if self.control.wish.load(Ordering::Acquire) == WISH_CANCEL {
             return self.cancel();

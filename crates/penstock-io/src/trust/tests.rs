@@ -299,6 +299,7 @@ fn capability() -> Capability {
         target: name("hpc"),
         store: name("raw"),
         root: b"run7".to_vec(),
+        remove: true,
         expires: 5_000,
     }
 }

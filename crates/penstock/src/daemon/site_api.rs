@@ -22,10 +22,11 @@ use penstock_api::paths::PathView;
 use penstock_api::problem::{Exit, Problem};
 use penstock_api::proof::Document;
 use penstock_api::receipt::{ReceiptBody, ReceiptSignature, ReceiptSigner, Role};
+use penstock_api::removal::RemoveReply;
 use penstock_api::scan::{DigestWish, PageReply, Question, ScanRequest, SourcePeer, WishedDigests};
 use penstock_api::site::{
-    OpenScan, OpenedScan, PAGE_WAIT_MS_MAX, PairHalf, SITE_API_VERSION, SiteAddresses, SiteHealth,
-    VERSION_HEADER, check_version,
+    OpenScan, OpenedScan, PAGE_WAIT_MS_MAX, PairHalf, RemoveMoved, SITE_API_VERSION, SiteAddresses,
+    SiteHealth, VERSION_HEADER, check_version,
 };
 use penstock_api::transfer::{TransferRequest, TransferState, TransferView};
 use penstock_controller::manager::{Caller, Manager, check_as_source};
@@ -33,7 +34,8 @@ use penstock_controller::rest::{
     BODY_BYTES_MAX, Body, PlanQuery, ProblemReply, another_state, blocking, checksum_kind,
     not_found, stream_file,
 };
-use penstock_controller::sites::SCAN_UNKNOWN;
+use penstock_controller::sites::{CAPABILITY_VOID, SCAN_UNKNOWN};
+use penstock_io::trust::verify_capability;
 use penstock_peer::TargetService;
 use penstock_proto::capability::Capability;
 use penstock_proto::id::{Name, TransferId};
@@ -103,6 +105,7 @@ pub(crate) fn router(parts: SiteParts) -> Router {
         .route("/scans/{id}/pages/{number}", get(page))
         .route("/scans/{id}/asked", post(ask))
         .route("/scans/{id}/hashed", post(hash))
+        .route("/scans/{id}/remove", post(remove))
         .method_not_allowed_fallback(not_found);
     Router::new()
         .nest("/site/v1", api)
@@ -351,6 +354,9 @@ fn open_for(parts: &SiteParts, site: &Name, request: ScanRequest) -> Result<Open
     if !own.exports.may_read(site, &request.store) {
         return Err(not_exported(own, site, &request.store, "read from"));
     }
+    if request.remove && !own.exports.may_remove(site, &request.store) {
+        return Err(not_removable(own, site, &request.store));
+    }
     let paths = std::iter::once(&request.root).chain(&request.files_from);
     for path in paths {
         name::check_relative(&path.0).map_err(|_| {
@@ -382,6 +388,7 @@ fn open_for(parts: &SiteParts, site: &Name, request: ScanRequest) -> Result<Open
         target: site.clone(),
         store: request.store,
         root: request.root.0,
+        remove: request.remove,
         expires: now_seconds() + CAPABILITY_SECONDS,
     };
     let signed = own.authority.capability_key().sign(&capability);
@@ -449,6 +456,44 @@ async fn hash(
     .map(Json)
 }
 
+async fn remove(
+    State(parts): State<SiteParts>,
+    Calling(site): Calling,
+    Path(id): Path<String>,
+    Body(body): Body<RemoveMoved>,
+) -> Reply<RemoveReply> {
+    blocking(move || {
+        let id = id_of(&id)?;
+        check_opener(&parts, &site, id)?;
+        check_removal(&parts.site, &site, id, &body.capability)?;
+        parts.source.remove(id, &body.order)
+    })
+    .await
+    .map(Json)
+}
+
+/// Whether a capability gives the caller the right to remove what was moved, now: it must be ours,
+/// for this transfer and this site, and the store must still allow it.
+fn check_removal(own: &Site, site: &Name, id: TransferId, shown: &str) -> Result<(), Problem> {
+    let void = |why: String| {
+        let title = "the capability does not allow to remove anything";
+        Problem::new(Exit::NotAuthorised, CAPABILITY_VOID, title).because(why)
+    };
+    let bytes = data_encoding::HEXLOWER
+        .decode(shown.as_bytes())
+        .map_err(|error| void(error.to_string()))?;
+    let key = own.authority.capability_key().public_key();
+    let capability =
+        verify_capability(&bytes, &key, now_seconds()).map_err(|error| void(error.to_string()))?;
+    if capability.transfer != id || capability.target != *site || !capability.remove {
+        return Err(void("it is for something else".to_owned()));
+    }
+    if !own.exports.may_remove(site, &capability.store) {
+        return Err(not_removable(own, site, &capability.store));
+    }
+    Ok(())
+}
+
 async fn release(
     State(parts): State<SiteParts>,
     Calling(site): Calling,
@@ -514,6 +559,16 @@ fn not_exported(own: &Site, site: &Name, store: &Name, what: &str) -> Problem {
     let title = format!("site `{site}` may not {what} `{own}:{store}`");
     Problem::new(Exit::NotAuthorised, "not-exported", title).hint(format!(
         "an operator of `{own}` can list the store, or the site, in its configuration"
+    ))
+}
+
+/// Moving is more than reading: it takes away.
+fn not_removable(own: &Site, site: &Name, store: &Name) -> Problem {
+    let own = &own.config.site;
+    let title = format!("site `{site}` may not remove anything from `{own}:{store}`");
+    Problem::new(Exit::NotAuthorised, "remove-not-allowed", title).hint(format!(
+        "an operator of `{own}` can list the site under `remove` of the store in its \
+         configuration; without `--remove-source` it is a copy"
     ))
 }
 

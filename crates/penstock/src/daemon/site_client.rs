@@ -12,11 +12,12 @@ use penstock_api::paths::PathView;
 use penstock_api::problem::{Exit, Problem};
 use penstock_api::proof::Document;
 use penstock_api::receipt::{ReceiptBody, ReceiptSignature};
+use penstock_api::removal::{RemoveOrder, RemoveReply};
 use penstock_api::rest::Action;
 use penstock_api::scan::{DigestWish, PageReply, Question, ScanRequest, WishedDigests};
 use penstock_api::site::{
-    OpenScan, OpenedScan, PAGE_WAIT_MS_MAX, SITE_API_VERSION, SiteAddresses, VERSION_HEADER,
-    check_version,
+    OpenScan, OpenedScan, PAGE_WAIT_MS_MAX, RemoveMoved, SITE_API_VERSION, SiteAddresses,
+    VERSION_HEADER, check_version,
 };
 use penstock_api::transfer::{TransferRequest, TransferState, TransferView};
 use penstock_controller::sites::{RemoteScan, SiteClient};
@@ -46,6 +47,9 @@ const WINDOW_BYTES: u32 = 8 << 20;
 const KEEP_ALIVE: Duration = Duration::from_secs(10);
 /// How long a source may take to compare a receipt with its pages: some 10 ms for each of them.
 const COUNTERSIGN_DEADLINE: Duration = Duration::from_secs(600);
+/// How long a source may take for an order to remove: it answers after some seconds, and after the
+/// last one syncs its store.
+const REMOVE_DEADLINE: Duration = Duration::from_secs(300);
 /// How long a digest list may take.
 const DIGESTS_DEADLINE: Duration = Duration::from_secs(3600);
 /// Longest error reply.
@@ -487,6 +491,22 @@ impl SiteClient for Sites {
             ..Call::new(site, Method::POST, format!("/scans/{id}/hashed?wait_ms={wait_ms}"))
         };
         self.get(&call)
+    }
+
+    fn remove(
+        &self,
+        site: &Name,
+        id: TransferId,
+        capability: &[u8],
+        order: &RemoveOrder,
+    ) -> Result<RemoveReply, Problem> {
+        let capability = data_encoding::HEXLOWER.encode(capability);
+        let body = http::encode(&RemoveMoved { capability, order: order.clone() })?;
+        self.get(&Call {
+            body: Some(body),
+            deadline: REMOVE_DEADLINE,
+            ..Call::new(site, Method::POST, format!("/scans/{id}/remove"))
+        })
     }
 
     fn release(&self, site: &Name, id: TransferId) -> Result<(), Problem> {

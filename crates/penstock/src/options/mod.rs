@@ -1,6 +1,7 @@
 //! Groups of options that `copy` and `transfer submit` have in common.
 
 pub(crate) mod limits;
+pub(crate) mod moving;
 pub(crate) mod plan;
 pub(crate) mod preserve;
 pub(crate) mod proof;

@@ -11,6 +11,7 @@ use std::sync::mpsc::{self, Sender};
 use std::time::Duration;
 
 use penstock_api::problem::{Exit, Problem};
+use penstock_api::removal::{RemoveOrder, RemoveReply};
 use penstock_api::scan::{
     DigestWish, PageReply, PageSource, Question, RootKind, ScanRequest, SourcePeer as _,
     WishedDigests,
@@ -35,6 +36,8 @@ use crate::exit::{ExitCode, Failure};
 
 /// How long a page may take beyond the wait that was asked for.
 const PAGE_MAX: Duration = Duration::from_secs(60);
+/// How long an order to remove may take: some seconds, and after the last one a sync.
+const REMOVE_MAX: Duration = Duration::from_secs(300);
 
 fn stores(name: Name, kind: StoreKind, read_only: bool) -> Arc<Stores> {
     // Who copies has chosen both ends, and writes with no more than his own rights there.
@@ -76,7 +79,8 @@ impl SourceEnd {
     ) -> Result<Self, Problem> {
         request.store = source_name()?;
         request.root = PathText(place.root.clone());
-        let stores = stores(request.store.clone(), place.kind.clone(), true);
+        // Orders to remove come by the ssh channel: who may log in may do what he may do there.
+        let stores = stores(request.store.clone(), place.kind.clone(), !request.remove);
         let (peer, verifier) = (keys.peer().clone(), Some(keys.verifier()));
         let service = SourceService::new(stores, &pages_directory(state), peer, verifier);
         let kind = service.open_scan(&request)?;
@@ -123,6 +127,7 @@ enum PageWish {
     Page(u32, u32),
     Ask(Question),
     Hash(DigestWish, u32),
+    Remove(RemoveOrder),
 }
 
 fn answer_of(service: &SourceService, transfer: TransferId, wish: PageWish) -> (Message, Vec<u8>) {
@@ -131,6 +136,7 @@ fn answer_of(service: &SourceService, transfer: TransferId, wish: PageWish) -> (
         PageWish::Hash(wish, wait_ms) => {
             service.digests(transfer, &wish, wait_ms).map(Message::Hashed)
         }
+        PageWish::Remove(order) => service.remove(transfer, &order).map(Message::Removed),
         PageWish::Page(number, wait_ms) => match service.page(transfer, number, wait_ms) {
             Ok(PageReply::Page(page)) => return (Message::PageIs, page),
             Ok(PageReply::NotYet) => Ok(Message::NotYet),
@@ -160,6 +166,7 @@ impl SourceServer {
                 drop(self.pages.send(PageWish::Hash(wish, wait_ms)));
             }
             Message::Ask(question) => drop(self.pages.send(PageWish::Ask(question))),
+            Message::Remove(order) => drop(self.pages.send(PageWish::Remove(order))),
             other => return Some(other),
         }
         None
@@ -199,6 +206,13 @@ impl PageSource for LinkPages {
         let message = Message::Hash { wish: wish.clone(), wait_ms };
         match self.link.ask(&message, deadline)?.0 {
             Message::Hashed(digests) => Ok(digests),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    fn remove(&mut self, order: &RemoveOrder) -> Result<RemoveReply, Problem> {
+        match self.link.ask(&Message::Remove(order.clone()), REMOVE_MAX)?.0 {
+            Message::Removed(reply) => Ok(reply),
             other => Err(unexpected(&other)),
         }
     }
@@ -278,7 +292,7 @@ pub(super) fn journal(state: &State) -> PathBuf {
 }
 
 /// The path and the directories that it lies in, itself first, as far as they exist.
-pub(super) fn trace(path: &Path) -> Vec<Place> {
+pub(crate) fn trace(path: &Path) -> Vec<Place> {
     let Ok(boot) = sys::boot_id() else { return Vec::new() };
     let boot = data_encoding::HEXLOWER.encode(&boot);
     let place = |path: &Path| {
@@ -296,7 +310,7 @@ pub(super) fn trace(path: &Path) -> Vec<Place> {
 ///
 /// # Errors
 /// Refused.
-pub(super) fn check_apart(source: &[Place], to: &Path) -> anyhow::Result<()> {
+pub(crate) fn check_apart(source: &[Place], to: &Path) -> anyhow::Result<()> {
     let Some(root) = source.first() else { return Ok(()) };
     let target = trace(to);
     let within = target.contains(root);

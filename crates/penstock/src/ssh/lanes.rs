@@ -123,6 +123,7 @@ impl Keys {
             target: self.other.clone(),
             store,
             root,
+            remove: false,
             expires: now_seconds() + CAPABILITY_SECONDS,
         };
         data_encoding::HEXLOWER.encode(&self.authority.capability_key().sign(&capability))

@@ -11,6 +11,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
 use penstock_api::problem::Problem;
+use penstock_api::removal::{RemoveOrder, RemoveReply};
 use penstock_api::scan::{DigestWish, Question, RootKind, ScanSummary, WishedDigests};
 use penstock_api::site::OpenScan;
 use penstock_api::transfer::{FailedItem, PathText, Progress, TransferOptions};
@@ -73,7 +74,7 @@ pub(super) struct Begin {
 
 /// A directory, as any process of the same host knows it: boot id, device, inode.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Place {
+pub(crate) struct Place {
     pub(super) boot: String,
     pub(super) device: u64,
     pub(super) inode: u64,
@@ -222,6 +223,9 @@ pub(super) enum Message {
     },
     /// In the order of the wish; nothing if that takes longer.
     Hashed(Option<WishedDigests>),
+    /// Target: what was moved is to go at the source. Answered by `Removed`.
+    Remove(RemoveOrder),
+    Removed(RemoveReply),
     /// Target: dial one more lane.
     Lane,
     /// Far target: how it stands.

@@ -34,6 +34,7 @@ use penstock_proto::name;
 use crate::exit::{self, ExitCode, Failure};
 
 use bootstrap::own_digest;
+pub(crate) use ends::{check_apart, trace};
 pub(crate) use local::{Wish, run};
 pub(crate) use serve::{ServeArgs, run as serve};
 

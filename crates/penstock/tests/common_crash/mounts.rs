@@ -39,6 +39,13 @@ impl Mount {
         Self { path, image: None, mounted: true }
     }
 
+    /// A directory once more, at `path`.
+    pub(crate) fn bind(directory: &Path, path: &Path) -> Self {
+        fs::create_dir_all(path).unwrap();
+        tool("mount", &[&"--bind", &directory, &path]);
+        Self { path: path.to_owned(), image: None, mounted: true }
+    }
+
     pub(crate) fn mount(&mut self) {
         let image = self.image.as_ref().expect("a tmpfs does not come back");
         tool("mount", &[&"-o", &"loop", image, &self.path]);

@@ -89,6 +89,7 @@ fn capability(key: &CapabilityKey, transfer: TransferId, target: &str, expires: 
         target: name(target),
         store: name("data"),
         root: b"src".to_vec(),
+        remove: false,
         expires,
     })
 }

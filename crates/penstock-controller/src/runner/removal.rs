@@ -1,0 +1,241 @@
+//! The phase of a run that was asked to move: what is durable at the target goes at the source.
+//!
+//! ```text
+//! DIR/removed/00000000.json     what became of a page's entries; kept, so that a restart goes on
+//! ```
+//! It begins when everything else is done: the last sync has returned, the ledger says so durably,
+//! what was to be read again was right. So whatever breaks from here on, nothing is fetched again,
+//! and an order that is repeated finds at the source what is left. Pages go from the last to the
+//! first, so that directories come after what was in them. An item goes only if this transfer has
+//! moved it, it has not failed, and it stands at the target at this moment; the source looks
+//! whether it is still the version that was moved (C6).
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use penstock_api::heads::{HeadCommit, PageHead};
+use penstock_api::problem::Problem;
+use penstock_api::removal::{RemoveFailure, RemoveOrder};
+use penstock_api::scan::PageSource;
+use penstock_api::task::TaskPage;
+use penstock_api::transfer::{FailedItem, PathText};
+use penstock_proto::compared::EntrySet;
+use penstock_proto::manifest::{Entry, EntryKind, Page};
+use serde::{Deserialize, Serialize};
+
+use super::journal::{failed, write_lines};
+use super::outcome::{amended_entries, failed_entries};
+use super::{FAILURES_SHOWN, Run};
+
+/// What a run shows while it removes.
+pub(super) const REMOVING: &str = "removing at the source what was moved";
+/// Code of an item that is not the version that was moved; it counts as a changed source.
+pub(super) const CHANGED: &str = "changed";
+
+/// The source of a run's pages, which removes too.
+pub(super) type Pages = Arc<Mutex<Box<dyn PageSource>>>;
+
+/// What removing gave in all.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct RemovalTotals {
+    /// Items that are gone from the source.
+    pub(super) removed: u64,
+    /// Items that stay there.
+    pub(super) stayed: u64,
+    /// Items among these that are told as failed.
+    pub(super) failures: u64,
+}
+
+/// What is kept of one page.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+struct KeptRemoval {
+    removed: u64,
+    stayed: u64,
+    failures: Vec<FailedItem>,
+}
+
+impl Run {
+    /// Removes at the source what was moved, if that was asked for; `false` if a user wishes to
+    /// stop.
+    ///
+    /// # Errors
+    /// The source cannot be asked, or its store is not what it was: a later run goes on.
+    pub(super) fn remove_source(&mut self) -> Result<bool, Problem> {
+        if !self.options.remove_source || self.refused.is_some() {
+            return Ok(true);
+        }
+        // Not before the ledger says for good that nothing will be fetched again.
+        self.heads.commit(self.id, &HeadCommit { durable: true, ..HeadCommit::default() })?;
+        let directory = removed_directory(&self.journal);
+        std::fs::create_dir_all(&directory).map_err(|cause| failed("make", &directory, &cause))?;
+        self.removal = Some(RemovalTotals::default());
+        for head in self.heads.load(self.id)?.pages.iter().rev() {
+            let kept = read_kept(&self.journal, head.page).filter(|kept| kept.failures.is_empty());
+            let kept = match kept {
+                Some(kept) => kept,
+                None => match self.remove_page(head)? {
+                    Some(kept) => kept,
+                    None => return Ok(false),
+                },
+            };
+            self.count(&kept);
+        }
+        self.show();
+        Ok(true)
+    }
+
+    fn count(&mut self, kept: &KeptRemoval) {
+        let totals = self.removal.get_or_insert_default();
+        totals.removed += kept.removed;
+        totals.stayed += kept.stayed;
+        totals.failures += kept.failures.len() as u64;
+        let room = FAILURES_SHOWN.saturating_sub(self.failures_shown.len());
+        self.failures_shown.extend(kept.failures.iter().take(room).cloned());
+    }
+
+    /// Removes what one page lists; `None` if a user wishes to stop.
+    fn remove_page(&mut self, head: &PageHead) -> Result<Option<KeptRemoval>, Problem> {
+        let page = self.shared.read_page(head.page)?;
+        let log = self.shared.journal().read_log(head.page, head.log_bytes)?.0;
+        // What counts no more here is an entry of a later page, in a newer version.
+        let amended: EntrySet = amended_entries(&log).collect();
+        let failed: EntrySet = failed_entries(&page, &log).into_iter().collect();
+        let moved = moved_entries(&page, &failed, &amended);
+        let mut kept = KeptRemoval::default();
+        if !moved.is_empty() {
+            let stands = self.peer.confirm(&self.spec, &page.page, &moved)?;
+            kept.failures = unconfirmed(&page.page, &moved, &stands);
+            let Some(told) = self.order(&page, head, &stands)? else { return Ok(None) };
+            kept.removed = told.0;
+            kept.failures.extend(told.1.iter().filter_map(|failure| item(&page.page, failure)));
+        }
+        let entries = (0..).zip(page.page.entries());
+        let counts = |(index, entry): &(u32, &Entry)| {
+            !is_root(&page.page, entry) && !amended.contains(*index)
+        };
+        kept.stayed = (entries.filter(counts).count() as u64).saturating_sub(kept.removed);
+        keep(&self.journal, head.page, &kept)?;
+        Ok(Some(kept))
+    }
+
+    /// Orders the source to remove entries of a page, again and again until all are dealt with.
+    fn order(
+        &mut self,
+        page: &TaskPage,
+        head: &PageHead,
+        stands: &EntrySet,
+    ) -> Result<Option<(u64, Vec<RemoveFailure>)>, Problem> {
+        let mut order = RemoveOrder {
+            page: head.page,
+            digest: page.digest.to_hex(),
+            entries: stands.runs().to_vec(),
+            below: page.page.entries().len() as u32,
+        };
+        let (mut removed, mut failures) = (0, Vec::new());
+        loop {
+            if self.control.wish.load(Ordering::Acquire) != 0 {
+                return Ok(None);
+            }
+            if self.viewed_at.elapsed() >= super::VIEW_INTERVAL {
+                self.show();
+            }
+            let pages = Arc::clone(&self.pages);
+            let reply = pages.lock().unwrap_or_else(PoisonError::into_inner).remove(&order)?;
+            removed += reply.removed;
+            failures.extend(reply.failures);
+            if reply.next == 0 || reply.next >= order.below {
+                return Ok(Some((removed, failures)));
+            }
+            order.below = reply.next;
+        }
+    }
+}
+
+/// Entries that this transfer has moved: all but those that failed, were left as they are at the
+/// target, and the root of the data set, if it is a directory.
+fn moved_entries(page: &TaskPage, failed: &EntrySet, amended: &EntrySet) -> EntrySet {
+    (0..)
+        .zip(page.page.entries())
+        .filter(|(index, entry)| {
+            let others = [failed, amended, page.left.as_ref()];
+            let moved = !others.iter().any(|set| set.contains(*index));
+            moved && !is_root(&page.page, entry)
+        })
+        .map(|(index, _)| index)
+        .collect()
+}
+
+fn is_root(page: &Page, entry: &Entry) -> bool {
+    entry.kind == EntryKind::Directory && page.name(entry).is_empty()
+}
+
+/// What was moved and is not at the target now. A device that the target does not take is withheld
+/// and counted there, and is no failure; a directory is none where only that is missing.
+fn unconfirmed(page: &Page, moved: &EntrySet, stands: &EntrySet) -> Vec<FailedItem> {
+    let odd = |entry: &Entry| {
+        let plain = [EntryKind::File, EntryKind::Symlink, EntryKind::HardLink];
+        plain.contains(&entry.kind) && !entry.special
+    };
+    let missing = moved.iter().filter(|index| !stands.contains(*index));
+    let entries = missing.filter_map(|index| page.entry(index).ok());
+    entries
+        .filter(|entry| odd(entry))
+        .map(|entry| FailedItem {
+            path: PathText(page.path(entry)),
+            code: "remove".to_owned(),
+            message: "was not removed at the source: at the target it is not as it was made there"
+                .to_owned(),
+        })
+        .collect()
+}
+
+/// What the source could not remove, in words.
+fn item(page: &Page, failure: &RemoveFailure) -> Option<FailedItem> {
+    let path = PathText(page.path(page.entry(failure.entry).ok()?));
+    let (code, why) = match failure.errno {
+        0 => (CHANGED, "it changed after it was moved".to_owned()),
+        errno => ("remove", std::io::Error::from_raw_os_error(i32::from(errno)).to_string()),
+    };
+    let message = format!("was not removed at the source: {why}");
+    Some(FailedItem { path, code: code.to_owned(), message })
+}
+
+fn removed_directory(journal: &Path) -> PathBuf {
+    journal.join("removed")
+}
+
+fn kept_path(journal: &Path, page: u32) -> PathBuf {
+    removed_directory(journal).join(format!("{page:08}.json"))
+}
+
+fn read_kept(journal: &Path, page: u32) -> Option<KeptRemoval> {
+    serde_json::from_slice(&std::fs::read(kept_path(journal, page)).ok()?).ok()
+}
+
+fn keep(journal: &Path, page: u32, kept: &KeptRemoval) -> Result<(), Problem> {
+    let path = kept_path(journal, page);
+    write_lines(&path, |out| {
+        let text = serde_json::to_string(kept).unwrap_or_default();
+        out.write_all(text.as_bytes()).map_err(|cause| failed("write", &path, &cause))
+    })
+}
+
+/// Shows every item of these pages that stays at the source and is told as failed.
+///
+/// # Errors
+/// What `take` returns.
+pub(super) fn each_failure(
+    journal: &Path,
+    pages: &[PageHead],
+    mut take: impl FnMut(&FailedItem) -> Result<(), Problem>,
+) -> Result<(), Problem> {
+    if !removed_directory(journal).exists() {
+        return Ok(());
+    }
+    for head in pages {
+        let kept = read_kept(journal, head.page).unwrap_or_default();
+        kept.failures.iter().try_for_each(&mut take)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,276 @@
+//! Removing at a source what its target has: never what took its place meanwhile (C6).
+//!
+//! Nothing in POSIX unlinks a file only if it is a certain one. So it is renamed first, to one of
+//! our temporary names, which nobody else uses; looked at there; and only then unlinked, or given
+//! its name back. A crash between the steps leaves it under the temporary name, which is
+//! computable: the next attempt finds it there.
+
+use penstock_proto::name;
+use rustix::fs::{AtFlags, RenameFlags, linkat, renameat, renameat_with, unlinkat};
+use rustix::io::Errno;
+
+use super::dir::Dir;
+use super::error::StoreError;
+use super::posix::PosixStore;
+use super::remove::Removal;
+use super::{Kind, Meta, check_item_name};
+
+/// Under which name something is looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Look {
+    /// Its own.
+    Named,
+    /// The temporary one: renaming has changed its change time on most file systems.
+    Aside,
+}
+
+/// Decides whether something is what is to go.
+pub type IsSame<'a> = &'a dyn Fn(&Meta, Look) -> bool;
+
+impl PosixStore {
+    /// Removes `name` in `dir`, which is no directory, if `is_same` says so before and after it
+    /// was renamed to `aside`, one of our temporary names. What an earlier attempt left at `aside`
+    /// is dealt with in the same way; then what has its name now is another thing, and stays.
+    ///
+    /// Four system calls where all is well.
+    ///
+    /// # Errors
+    /// `BadPath`; `ReadOnly`; `Io`. `Exists`: another thing was in its place, and while that lay
+    /// aside a third has taken the name: it stays at `aside`, to be found by a user.
+    pub fn take_away(
+        &self,
+        dir: &Dir,
+        name: &[u8],
+        aside: &[u8],
+        is_same: IsSame<'_>,
+    ) -> Result<Removal, StoreError> {
+        check_item_name(dir, name)?;
+        check_item_name(dir, aside)?;
+        self.check_writable("remove", &name::join(dir.path(), name))?;
+        let there = self.stat_if_exists(dir, name)?;
+        if !there.as_ref().is_some_and(|there| is_same(there, Look::Named)) {
+            let other = if there.is_some() { Removal::Changed } else { Removal::Vanished };
+            return Ok(self.take_aside(dir, name, aside, is_same)?.unwrap_or(other));
+        }
+        match put_aside(dir, name, aside) {
+            Ok(()) => {}
+            Err(Errno::NOENT) => return Ok(Removal::Vanished),
+            // An earlier attempt ended between its two steps; the name was given to it again.
+            Err(Errno::EXIST) => {
+                return match self.take_aside(dir, name, aside, is_same)? {
+                    Some(Removal::Done) => self.take_away(dir, name, aside, is_same),
+                    outcome => Ok(outcome.unwrap_or(Removal::Changed)),
+                };
+            }
+            Err(errno) => return Err(dir.error("move away", name, errno)),
+        }
+        let taken = self.take_aside(dir, name, aside, is_same)?;
+        Ok(taken.unwrap_or(Removal::Vanished))
+    }
+
+    /// Unlinks what is at `aside`, or gives it the name back; `None` if nothing is there.
+    fn take_aside(
+        &self,
+        dir: &Dir,
+        name: &[u8],
+        aside: &[u8],
+        is_same: IsSame<'_>,
+    ) -> Result<Option<Removal>, StoreError> {
+        let Some(there) = self.stat_if_exists(dir, aside)? else { return Ok(None) };
+        let fd = dir.fd()?;
+        if there.kind != Kind::Directory && is_same(&there, Look::Aside) {
+            return match unlinkat(fd, aside, AtFlags::empty()) {
+                Ok(()) => Ok(Some(Removal::Done)),
+                Err(Errno::NOENT) => Ok(Some(Removal::Vanished)),
+                Err(errno) => Err(dir.error("remove", name, errno)),
+            };
+        }
+        match give_back(dir, aside, name, there.kind) {
+            Ok(()) => Ok(Some(Removal::Changed)),
+            Err(Errno::EXIST) => {
+                let path = name::escape(&name::join(dir.path(), aside));
+                Err(StoreError::Exists { path })
+            }
+            Err(errno) => Err(dir.error("give back its name to", aside, errno)),
+        }
+    }
+
+    /// Removes the directory `name` in `dir` if it is empty, and its inode number the one given,
+    /// where that is not 0. The root of another file system that is mounted there holds something.
+    ///
+    /// # Errors
+    /// `BadPath`, also for our own temporary names; `ReadOnly`; `Io`.
+    pub fn remove_empty_dir(
+        &self,
+        dir: &Dir,
+        name: &[u8],
+        inode: u64,
+    ) -> Result<Removal, StoreError> {
+        check_item_name(dir, name)?;
+        let Some(now) = self.stat_if_exists(dir, name)? else { return Ok(Removal::Vanished) };
+        if now.kind != Kind::Directory || (inode != 0 && inode != now.inode) {
+            return Ok(Removal::Changed);
+        }
+        match self.remove_seen(dir, name, &now) {
+            Err(error) if error.errno() == Some(Errno::BUSY.raw_os_error()) => {
+                Ok(Removal::NotEmpty)
+            }
+            outcome => outcome,
+        }
+    }
+}
+
+/// Renames `name` to `aside`, which must be free.
+fn put_aside(dir: &Dir, name: &[u8], aside: &[u8]) -> Result<(), Errno> {
+    let fd = dir.fd().map_err(|_| Errno::BADF)?;
+    match renameat_with(fd, name, fd, aside, RenameFlags::NOREPLACE) {
+        // The file system cannot tell (NFS): the name is of 128 random bits, so a look will do.
+        Err(Errno::INVAL | Errno::NOSYS) => {
+            let look = rustix::fs::statat(fd, aside, AtFlags::SYMLINK_NOFOLLOW);
+            match look {
+                Err(Errno::NOENT) => renameat(fd, name, fd, aside),
+                Err(errno) => Err(errno),
+                Ok(_) => Err(Errno::EXIST),
+            }
+        }
+        outcome => outcome,
+    }
+}
+
+/// Renames `aside` back to `name`, never over what has that name by now.
+fn give_back(dir: &Dir, aside: &[u8], name: &[u8], kind: Kind) -> Result<(), Errno> {
+    let fd = dir.fd().map_err(|_| Errno::BADF)?;
+    match renameat_with(fd, aside, fd, name, RenameFlags::NOREPLACE) {
+        // A directory takes the place of an empty one only.
+        Err(Errno::INVAL | Errno::NOSYS) if kind == Kind::Directory => {
+            renameat(fd, aside, fd, name)
+        }
+        Err(Errno::INVAL | Errno::NOSYS) => {
+            linkat(fd, aside, fd, name, AtFlags::empty())?;
+            unlinkat(fd, aside, AtFlags::empty())
+        }
+        outcome => outcome,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::PosixOptions;
+    use std::fs;
+    use std::path::PathBuf;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    const ASIDE: &[u8] = b".pst-aside";
+
+    fn store() -> (tempfile::TempDir, PosixStore) {
+        let root = tempfile::tempdir().unwrap();
+        let store = PosixStore::open(root.path(), PosixOptions::default()).unwrap();
+        (root, store)
+    }
+
+    /// C6: a source that was replaced after it was copied keeps its name, whole, whether that is
+    /// seen before it was renamed or after.
+    #[test]
+    fn c6_a_replaced_source_gets_its_name_back() {
+        let (root, store) = store();
+        let dir = store.root().clone();
+        let path = |name: &str| root.path().join(name);
+        fs::write(path("a"), "copied").unwrap();
+        let copied = store.stat(&dir, b"a").unwrap();
+        fs::write(path("b"), "another").unwrap();
+        fs::rename(path("b"), path("a")).unwrap();
+        let same = |meta: &Meta, _: Look| meta.inode == copied.inode;
+        let taken = store.take_away(&dir, b"a", ASIDE, &same).unwrap();
+        assert_eq!(taken, Removal::Changed);
+        let too_late = |meta: &Meta, look: Look| look == Look::Named || meta.inode == copied.inode;
+        let taken = store.take_away(&dir, b"a", ASIDE, &too_late).unwrap();
+        assert_eq!(taken, Removal::Changed);
+        assert_eq!(fs::read(path("a")).unwrap(), b"another");
+        let taken = store.take_away(&dir, b"a", ASIDE, &|_, _| true).unwrap();
+        assert_eq!(taken, Removal::Done);
+        assert!(!path("a").exists() && !path(".pst-aside").exists());
+        let taken = store.take_away(&dir, b"a", ASIDE, &|_, _| true).unwrap();
+        assert_eq!(taken, Removal::Vanished);
+    }
+
+    /// C6: what an attempt that was cut short left aside goes with the next one, and what has the
+    /// name by then stays.
+    #[test]
+    fn c6_what_was_left_aside_goes_and_a_newcomer_stays() {
+        let (root, store) = store();
+        let dir = store.root().clone();
+        let path = |name: &str| root.path().join(name);
+        fs::write(path("a"), "copied").unwrap();
+        let inode = store.stat(&dir, b"a").unwrap().inode;
+        let same = |meta: &Meta, _: Look| meta.inode == inode;
+        fs::rename(path("a"), path(".pst-aside")).unwrap();
+        let taken = store.take_away(&dir, b"a", ASIDE, &same).unwrap();
+        assert_eq!(taken, Removal::Done);
+        fs::write(path(".pst-aside"), "copied").unwrap();
+        let inode = store.stat(&dir, ASIDE).unwrap().inode;
+        fs::write(path("a"), "new").unwrap();
+        let same = |meta: &Meta, _: Look| meta.inode == inode;
+        assert_eq!(store.take_away(&dir, b"a", ASIDE, &same).unwrap(), Removal::Done);
+        assert_eq!(fs::read(path("a")).unwrap(), b"new");
+        assert!(!path(".pst-aside").exists());
+        // Of two strangers neither goes.
+        fs::write(path(".pst-aside"), "stranger").unwrap();
+        let taken = store.take_away(&dir, b"a", ASIDE, &|_, _| false);
+        assert!(matches!(taken, Err(StoreError::Exists { .. })), "{taken:?}");
+        assert_eq!(fs::read(path("a")).unwrap(), b"new");
+        assert_eq!(fs::read(path(".pst-aside")).unwrap(), b"stranger");
+    }
+
+    /// C6: an adversary who replaces the file again and again, at any moment between the check and
+    /// the unlink, never loses what he put there.
+    #[test]
+    fn c6_a_racing_adversary_loses_nothing() {
+        let (root, store) = store();
+        let dir = store.root().clone();
+        let path = |name: &str| -> PathBuf { root.path().join(name) };
+        let over = AtomicBool::new(false);
+        let mut lost = 0;
+        for round in 0..400 {
+            fs::write(path("a"), "copied").unwrap();
+            let inode = store.stat(&dir, b"a").unwrap().inode;
+            let same = |meta: &Meta, _: Look| meta.inode == inode && meta.size == 6;
+            over.store(false, Ordering::Release);
+            std::thread::scope(|scope| {
+                let adversary = scope.spawn(|| {
+                    let mut at = round % 7 * 300;
+                    while at > 0 && !over.load(Ordering::Acquire) {
+                        at -= 1;
+                        std::hint::spin_loop();
+                    }
+                    fs::write(path("b"), "precious thing").unwrap();
+                    fs::rename(path("b"), path("a")).unwrap();
+                });
+                let taken = store.take_away(&dir, b"a", ASIDE, &same);
+                over.store(true, Ordering::Release);
+                adversary.join().unwrap();
+                let aside_holds = matches!(taken, Err(StoreError::Exists { .. }));
+                let kept = if aside_holds { path(".pst-aside") } else { path("a") };
+                lost += u32::from(fs::read(kept).unwrap() != b"precious thing");
+            });
+            let _ = fs::remove_file(path(".pst-aside"));
+        }
+        assert_eq!(lost, 0, "what the adversary put there is gone");
+    }
+
+    /// Promise: a directory goes only if it is empty, and the one that was listed.
+    #[test]
+    fn only_an_empty_directory_goes() {
+        let (root, store) = store();
+        let dir = store.root().clone();
+        fs::create_dir(root.path().join("d")).unwrap();
+        fs::write(root.path().join("d/new"), "new").unwrap();
+        let inode = store.stat(&dir, b"d").unwrap().inode;
+        let remove = |inode| store.remove_empty_dir(&dir, b"d", inode).unwrap();
+        assert_eq!(remove(inode), Removal::NotEmpty);
+        fs::remove_file(root.path().join("d/new")).unwrap();
+        assert_eq!(remove(inode + 1), Removal::Changed);
+        assert_eq!(remove(inode), Removal::Done);
+        assert_eq!(remove(inode), Removal::Vanished);
+    }
+}

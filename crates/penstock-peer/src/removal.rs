@@ -1,0 +1,132 @@
+//! Removes at the source what its target has, durable and looked at (`--remove-source`).
+//!
+//! Each entry of an order is gone through from the last to the first, so that a directory comes
+//! after what was in it; it goes only if it is empty. A file, link, pipe or device goes by way of a
+//! temporary name (C6), and only in the version that was listed: size, times, inode. The root of
+//! the data set, if it is a directory, is never removed: who looks there next finds it empty, not
+//! missing.
+
+use std::time::{Duration, Instant};
+
+use penstock_api::problem::{Exit, Problem};
+use penstock_api::removal::{RemoveFailure, RemoveOrder, RemoveReply};
+use penstock_io::store::{
+    DirCache, Kind, Look, Meta, PosixStore, Removal, StoreError, TemporaryKey, temporary_name,
+};
+use penstock_io::sys;
+use penstock_proto::digest::Digest;
+use penstock_proto::id::TransferId;
+use penstock_proto::manifest::{Entry, EntryKind, Page};
+use penstock_proto::name;
+
+use crate::read::place;
+use crate::stores::chain;
+
+/// How long one order is worked on before it is answered.
+const SLICE: Duration = Duration::from_secs(2);
+/// What is told of an error without a number of its own (errno(3)).
+const EIO: u16 = 5;
+/// Generation of the temporary names at the source: no attempt at the target comes so far.
+const ASIDE: u32 = u32::MAX;
+
+/// Removes entries of one page.
+pub(crate) struct Remover<'a> {
+    pub(crate) store: &'a PosixStore,
+    pub(crate) transfer: TransferId,
+    /// Root of the data set within the store.
+    pub(crate) root: &'a [u8],
+    pub(crate) page: &'a Page,
+    pub(crate) digest: Digest,
+    /// Whether names of one file were listed as such; if not, one that goes changes the others.
+    pub(crate) hardlinks: bool,
+}
+
+impl Remover<'_> {
+    /// Works on an order until it is done, or [`SLICE`] has passed.
+    ///
+    /// # Errors
+    /// The order is not sound. What fails by itself is in the reply.
+    pub(crate) fn remove(&self, order: &RemoveOrder) -> Result<RemoveReply, Problem> {
+        let wanted = order.wanted().ok_or_else(|| {
+            Problem::new(Exit::Usage, "request", "an order to remove names no such entries")
+        })?;
+        let until = Instant::now() + SLICE;
+        let mut dirs = DirCache::default();
+        let mut reply = RemoveReply::default();
+        let entries = self.page.entries();
+        let mut at = (order.below as usize).min(entries.len());
+        while at > 0 && Instant::now() < until {
+            at -= 1;
+            let (index, entry) = (at as u32, &entries[at]);
+            if !wanted.contains(index) || self.is_root(entry) {
+                continue;
+            }
+            let errno = match self.entry(index, entry, &mut dirs) {
+                Ok(Removal::Done | Removal::Vanished) => {
+                    reply.removed += 1;
+                    continue;
+                }
+                Ok(Removal::NotEmpty) => continue,
+                Ok(Removal::Changed) => 0,
+                Err(error) => {
+                    tracing::warn!(error = %chain(&error), "not removed at the source");
+                    errno_of(&error)
+                }
+            };
+            reply.failures.push(RemoveFailure { entry: index, errno });
+        }
+        reply.next = at as u32;
+        Ok(reply)
+    }
+
+    fn is_root(&self, entry: &Entry) -> bool {
+        entry.kind == EntryKind::Directory && self.page.name(entry).is_empty()
+    }
+
+    fn entry(&self, index: u32, entry: &Entry, dirs: &mut DirCache) -> Result<Removal, StoreError> {
+        let (parent, leaf) = place(self.root, self.page, entry);
+        let opened = dirs.get(sys::boottime_now(), &parent, |path| self.store.open_dir(path));
+        let dir = match opened {
+            Ok(dir) => dir,
+            Err(error) if error.is_vanished() => return Ok(Removal::Vanished),
+            // A directory on the way has become something else: what was listed is not there.
+            Err(StoreError::NotDirectory { .. }) => return Ok(Removal::Changed),
+            Err(error) => return Err(error),
+        };
+        if entry.kind == EntryKind::Directory {
+            dirs.forget(&name::join(&parent, &leaf));
+            return self.store.remove_empty_dir(&dir, &leaf, entry.identity.inode);
+        }
+        let aside = temporary_name(&TemporaryKey {
+            transfer: self.transfer,
+            page: self.digest,
+            entry: index,
+            size: entry.size,
+            mtime: entry.mtime,
+            identity: entry.identity,
+            generation: ASIDE,
+        });
+        let several = entry.linked || entry.kind == EntryKind::HardLink || !self.hardlinks;
+        let is_same = |now: &Meta, look: Look| is_moved(entry, now, several || look == Look::Aside);
+        self.store.take_away(&dir, &leaf, &aside, &is_same)
+    }
+}
+
+/// Whether something is the version that was listed. Its change time tells nothing after it was
+/// renamed, or after another name of it was removed.
+fn is_moved(entry: &Entry, now: &Meta, ctime_changes: bool) -> bool {
+    let kind = match entry.kind {
+        EntryKind::HardLink => now.kind != Kind::Directory,
+        kind => now.kind.entry_kind() == Some(kind),
+    };
+    let identity = entry.identity;
+    kind && (now.kind != Kind::File || now.size == entry.size)
+        && (identity.inode == 0 || identity.inode == now.inode)
+        && now.mtime == entry.mtime
+        && (ctime_changes || now.ctime == identity.ctime)
+}
+
+fn errno_of(error: &StoreError) -> u16 {
+    let told = error.errno().and_then(|errno| u16::try_from(errno).ok());
+    told.filter(|errno| *errno > 0).unwrap_or(EIO)
+}
