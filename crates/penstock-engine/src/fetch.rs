@@ -430,7 +430,7 @@ impl FetchMachine {
         let flow = self.flows.get_mut(&path)?;
         let (share, cut) = flow.share_of_lane(lanes, flows, floor);
         let load = self.lanes.get_mut(&lane)?;
-        let deep = flow.is_deep(load.requests, load.bytes, bytes.min(cut), share);
+        let deep = flow.is_deep((load.requests, load.bytes), bytes.min(cut), share, flows);
         if load.draining || load.requests >= LANE_REQUESTS_MAX || deep {
             return None;
         }
@@ -914,6 +914,16 @@ mod tests {
             taken += request.item.bytes;
         }
         assert!((MIB..=8 * MIB).contains(&taken), "{taken}");
+        // A pack of one large file cannot be cut: one of them is enough.
+        let mut machine = FetchMachine::new();
+        machine.expect_paths(2);
+        machine.handle_lane_up(Instant(0), LANE);
+        for piece in 0..2 {
+            let whole = item(piece, 16 * MIB);
+            machine.handle_granted(Item { end_entry: whole.first_entry + 1, ..whole });
+        }
+        assert!(machine.poll_request(Instant(0), LANE).is_some());
+        assert_eq!(machine.poll_request(Instant(0), LANE), None);
     }
 
     /// Promise (g): a source that refuses everything for an hour is not asked for ever more pieces.

@@ -124,13 +124,21 @@ impl Flow {
     }
 
     /// Whether a lane with `requests` for `bytes` in hand has enough, if the next is for `next`.
-    pub(crate) fn is_deep(&self, requests: usize, bytes: u64, next: u64, share: u64) -> bool {
+    /// `flows` is the number of paths: where there are several, one long request is enough for a
+    /// near lane, since what it does not take another path can.
+    pub(crate) fn is_deep(
+        &self,
+        (requests, bytes): (usize, u64),
+        next: u64,
+        share: u64,
+        flows: u64,
+    ) -> bool {
         if self.on_trial {
             requests >= TRIAL_REQUESTS
         } else if self.is_far() {
             requests >= 1 && bytes + next / 2 > share
         } else {
-            requests >= 2 && bytes >= share
+            requests >= if flows > 1 { 1 } else { 2 } && bytes >= share
         }
     }
 

@@ -37,15 +37,15 @@ rate = "1Gbit/s"
 
 const MIB: u64 = 1 << 20;
 
-/// Makes a data set of some files of 16 MiB and `small` of some KiB, quickly: each block of a MiB
+/// Makes a data set of some files of 64 MiB and `small` of some KiB, quickly: each block of a MiB
 /// is the same but for its number.
 fn make_set(root: &Path, large_mib: u64, small: u64, seed: u64) {
     let mut block = vec![0; MIB as usize];
     ChaCha8Rng::seed_from_u64(seed).fill_bytes(&mut block);
     fs::create_dir_all(root).unwrap();
-    for file in 0..large_mib.div_ceil(16) {
+    for file in 0..large_mib.div_ceil(64) {
         let mut content = Vec::new();
-        for number in file * 16..((file + 1) * 16).min(large_mib) {
+        for number in file * 64..((file + 1) * 64).min(large_mib) {
             block[..8].copy_from_slice(&number.to_le_bytes());
             content.extend_from_slice(&block);
         }
