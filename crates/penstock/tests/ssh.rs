@@ -60,6 +60,22 @@ fn trees_and_files_go_both_ways() {
     host.assert_nothing_left();
 }
 
+/// C6: over ssh a move empties the source, at this host and at the other, by the login's own right.
+#[test]
+fn c6_moves_go_both_ways() {
+    let host = installed();
+    make_tree(&host.path("local/tree"));
+    tool("cp", &[&"-a", &host.path("local/tree"), &host.path("as-it-was")]);
+    let empty = |root: &std::path::Path| fs::read_dir(root).unwrap().next().is_none();
+    assert_done(host.run(&["--remove-source", "tree/", &host.remote("there")]));
+    assert_same_tree(&host.path("as-it-was"), &host.path("there"));
+    assert!(empty(&host.path("local/tree")), "the source at this host is empty");
+    assert_done(host.run(&["--remove-source", &host.remote("there/"), "back"]));
+    assert_same_tree(&host.path("as-it-was"), &host.path("local/back"));
+    assert!(empty(&host.path("there")), "the source at the other host is empty");
+    host.assert_nothing_left();
+}
+
 /// Promise: names are bytes, also through two shells and JSON.
 #[test]
 fn j_odd_paths_are_taken_as_they_are() {

@@ -132,9 +132,11 @@ enum PageWish {
 
 fn answer_of(service: &SourceService, transfer: TransferId, wish: PageWish) -> (Message, Vec<u8>) {
     let answer = match wish {
-        PageWish::Ask(question) => service.ask(transfer, &question).map(Message::Asked),
+        PageWish::Ask(question) => {
+            service.ask(transfer, &question).map(|pages| Message::Asked { pages })
+        }
         PageWish::Hash(wish, wait_ms) => {
-            service.digests(transfer, &wish, wait_ms).map(Message::Hashed)
+            service.digests(transfer, &wish, wait_ms).map(|digests| Message::Hashed { digests })
         }
         PageWish::Remove(order) => service.remove(transfer, &order).map(Message::Removed),
         PageWish::Page(number, wait_ms) => match service.page(transfer, number, wait_ms) {
@@ -192,7 +194,7 @@ impl PageSource for LinkPages {
 
     fn ask(&mut self, question: &Question) -> Result<u32, Problem> {
         match self.link.ask(&Message::Ask(question.clone()), PAGE_MAX)?.0 {
-            Message::Asked(pages) => Ok(pages),
+            Message::Asked { pages } => Ok(pages),
             other => Err(unexpected(&other)),
         }
     }
@@ -205,7 +207,7 @@ impl PageSource for LinkPages {
         let deadline = PAGE_MAX + Duration::from_millis(u64::from(wait_ms));
         let message = Message::Hash { wish: wish.clone(), wait_ms };
         match self.link.ask(&message, deadline)?.0 {
-            Message::Hashed(digests) => Ok(digests),
+            Message::Hashed { digests } => Ok(digests),
             other => Err(unexpected(&other)),
         }
     }

@@ -215,14 +215,18 @@ pub(super) enum Message {
     /// Target: what entries that have changed are now. Answered by `Asked`.
     Ask(Question),
     /// So many pages there are now.
-    Asked(u32),
+    Asked {
+        pages: u32,
+    },
     /// Target: digests of files. Answered by `Hashed`.
     Hash {
         wish: DigestWish,
         wait_ms: u32,
     },
     /// In the order of the wish; nothing if that takes longer.
-    Hashed(Option<WishedDigests>),
+    Hashed {
+        digests: Option<WishedDigests>,
+    },
     /// Target: what was moved is to go at the source. Answered by `Removed`.
     Remove(RemoveOrder),
     Removed(RemoveReply),
