@@ -91,6 +91,8 @@ want_packages() {
         want rsync rsync
         want gzip gzip
         want xxhsum xxhash
+        want etcd etcd-server
+        want etcdctl etcd-client
     fi
     if [ "${#missing[@]}" -gt 0 ]; then
         mapfile -t missing < <(printf '%s\n' "${missing[@]}" | sort -u)

@@ -4,11 +4,16 @@
 //! log holds beyond its head is a torn tail, or was never acknowledged. Heads are the same for
 //! SQLite and etcd.
 
+use std::time::Duration;
+
 use penstock_proto::digest::Digest;
 use penstock_proto::id::TransferId;
 
 use crate::problem::Problem;
 use crate::scan::ScanSummary;
+
+/// Longest time between two commits of the ledger, unless the budget asks for more (A7).
+pub const COMMIT_INTERVAL: Duration = Duration::from_millis(900);
 
 /// What is committed of one page.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -17,6 +22,9 @@ pub struct PageHead {
     pub page: u32,
     /// Digest of the encoded page.
     pub digest: Digest,
+    /// Epoch of the controller that began the page's log file: part of its name (B4). 0 where one
+    /// daemon is the whole site.
+    pub log: u64,
     /// Bytes of the page log that count.
     pub log_bytes: u64,
     /// Whether all pieces are durable or excepted: such a page is never looked at again.
@@ -77,6 +85,12 @@ pub trait HeadStore: Send + Sync {
     /// # Errors
     /// The database cannot be written: nothing was committed, the caller stops the transfer.
     fn commit(&self, transfer: TransferId, commit: &HeadCommit) -> Result<(), Problem>;
+
+    /// How soon and how late after the last commit the next one is due: what is kept far away is
+    /// written within a budget (E6). Urgent commits wait for the first, all others for the second.
+    fn pace(&self) -> (Duration, Duration) {
+        (Duration::ZERO, COMMIT_INTERVAL)
+    }
 
     /// Forgets the ledger of a transfer.
     ///

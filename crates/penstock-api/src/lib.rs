@@ -13,6 +13,8 @@
 //! | [`scan`] | a target's controller and a source site: open a data set, pull its pages |
 //! | [`task`] | a target's controller and its peers: grants, reports, sync epochs |
 //! | [`delete`] | the same: deleting what is not at the source |
+//! | [`fence`] | the same: whether a controller may still act |
+//! | [`cluster`] | peers of one site: what they tell of themselves |
 //! | [`heads`] | the controller and its state database: what of a ledger is committed |
 //! | [`proof`] | users, controller and peers: reading again, checksums, receipts |
 //! | [`receipt`] | sites, and whoever checks later: what was moved and proved, signed |
@@ -23,7 +25,9 @@
 
 #![forbid(unsafe_code)]
 
+pub mod cluster;
 pub mod delete;
+pub mod fence;
 pub mod heads;
 pub mod limits;
 pub mod paths;

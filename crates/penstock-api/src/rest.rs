@@ -8,6 +8,7 @@ use std::net::SocketAddr;
 use penstock_proto::id::{Name, TransferId};
 use serde::{Deserialize, Serialize};
 
+use crate::cluster::ClusterView;
 use crate::problem::{Exit, Problem};
 use crate::transfer::{FailedItem, PathText, Progress, TransferState, TransferView};
 
@@ -159,6 +160,9 @@ pub struct StatusView {
     pub running: u32,
     /// Transfers that wait for their turn or for their next attempt.
     pub queued: u32,
+    /// The site's peers, where there are several.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cluster: Option<ClusterView>,
 }
 
 /// Asks for a pairing token.

@@ -202,6 +202,34 @@ impl SiteAddresses {
     }
 }
 
+/// What a host sends that joins a site of several peers (D5).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct JoinHalf {
+    /// The name that it wants within the site.
+    pub peer: Name,
+    /// Proof of the token's secret over this TLS connection, in hex.
+    pub proof: String,
+}
+
+/// What it gets: all that a peer needs to be one.
+#[derive(Clone, Serialize, Deserialize)]
+pub struct JoinedSite {
+    /// Configuration of the peer that answers, as TOML.
+    pub config: String,
+    /// Keys and certificates. Secret.
+    pub files: Vec<JoinFile>,
+}
+
+/// A file of a site directory. Secret.
+#[derive(Clone, Serialize, Deserialize)]
+pub struct JoinFile {
+    /// Path below the site directory.
+    pub path: String,
+    /// Its content, in base64.
+    pub content: String,
+}
+
 /// Says which release answers.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SiteHealth {

@@ -16,6 +16,7 @@ use penstock_proto::network::DataAddress;
 pub use penstock_proto::task::{Report, Work, WorkReply};
 
 use crate::delete::{DeleteOrder, SurplusQuery};
+use crate::fence::Fence;
 use crate::limits::Limits;
 use crate::plan::PlanItem;
 use crate::preserve::{NotKept, Preserve};
@@ -90,6 +91,8 @@ pub struct TaskSpec {
     pub select: Selection,
     /// Whether what was moved is removed at the source afterwards.
     pub remove_source: bool,
+    /// Whether the controller may still act: asked before each write, rename and removal (B4).
+    pub fence: Fence,
 }
 
 /// A page as a peer needs it.

@@ -4,7 +4,9 @@
 //!
 //! | module | what it owns |
 //! |---|---|
-//! | [`state`] | the state database |
+//! | [`state`] | what a site remembers: in SQLite, or in etcd |
+//! | [`etcd`] | a client of etcd |
+//! | [`cluster`] | peers of one site: membership, election, controllership |
 //! | [`manager`] | all transfers of the site: queue, retries, pause and cancel, events |
 //! | [`runner`] | one running transfer: pages, grants, ledger |
 //! | [`root`] | the root digest of a data set |
@@ -13,6 +15,8 @@
 
 #![forbid(unsafe_code)]
 
+pub mod cluster;
+pub mod etcd;
 pub mod manager;
 pub mod rest;
 pub mod root;

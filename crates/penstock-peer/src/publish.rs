@@ -87,6 +87,8 @@ impl Publisher<'_> {
         loop {
             let stopping = self.shared.is_stopping();
             if self.shared.is_overdue() {
+                drop(state);
+                self.tell_fence();
                 return Next::End;
             }
             if !stopping && let Some(chore) = state.chores.pop_front() {
@@ -107,6 +109,13 @@ impl Publisher<'_> {
             let due = state.epochs.poll_timeout().map_or(TICK, |at| at.since(now).min(TICK));
             let waited = self.shared.publish_wake.wait_timeout(state, due);
             state = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    /// Ends the task where its controller is one no more.
+    fn tell_fence(&self) {
+        if let Err(problem) = self.shared.spec.fence.check() {
+            self.shared.broken(problem);
         }
     }
 
@@ -152,6 +161,10 @@ impl Publisher<'_> {
         let mut done = Vec::new();
         for publication in pieces {
             let outcome = self.publish_piece(*publication, &mut touched);
+            if !self.shared.spec.fence.holds() {
+                // What of it has its name is found so by the next controller.
+                return;
+            }
             done.push((*publication, outcome));
         }
         let target = &self.shared.tree.target;

@@ -34,6 +34,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
+use penstock_api::fence::Fence;
 use penstock_api::preserve::Preserve;
 use penstock_api::problem::{Exit, Problem};
 use penstock_api::scan::{PageReply, RootKind, ScanFailure, ScanSummary};
@@ -80,6 +81,8 @@ pub struct ScanOptions {
     pub owner_names: bool,
     /// Threads that list.
     pub workers: usize,
+    /// Whether the own controller may still act; with an epoch, other peers may take the scan up.
+    pub fence: Fence,
 }
 
 /// One scan: its pages so far, and who waits for more.
@@ -154,6 +157,21 @@ impl Scan {
 
     fn check_store(&self) -> Result<(), Problem> {
         self.guard.get().map_or(Ok(()), |guard| guard.check())
+    }
+
+    /// A scan that another peer of the site makes: what it has sealed is served from here too.
+    pub(crate) fn of_another(directory: &Path, options: ScanOptions) -> Self {
+        let state = State { broken_off: true, ..State::default() };
+        Self {
+            directory: directory.to_owned(),
+            lookups: Pacer::new(0),
+            wants: Wants::of(&options.preserve, options.owner_names),
+            options,
+            state: Mutex::new(state),
+            asking: Mutex::default(),
+            wake: Condvar::new(),
+            guard: OnceLock::new(),
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -662,7 +680,8 @@ impl Scan {
         self.check_store()?;
         if let Some(builder) = state.builder.take() {
             let path = self.page_path(state.sealed);
-            write_synced(&path, &builder.seal().encode()).map_err(|cause| kept(&path, &cause))?;
+            let encoded = builder.seal().encode();
+            self.write_once(&path, &encoded).map_err(|cause| kept(&path, &cause))?;
             state.sealed += 1;
         }
         let done = std::mem::take(&mut state.done);
@@ -680,6 +699,46 @@ impl Scan {
         }
         self.wake.notify_all();
         Ok(())
+    }
+
+    /// Writes a page. Where several peers share the directory, one that is there already was
+    /// sealed by another controller's scan, which goes on in place of this one (B4).
+    fn write_once(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
+        if self.options.fence.epoch() == 0 {
+            return write_synced(path, bytes);
+        }
+        let temporary = self.write_temporary(path, bytes)?;
+        match fs::hard_link(&temporary, path) {
+            // A file system without links: the name is checked instead.
+            Err(error) if error.raw_os_error().is_some() && !path.try_exists()? => {
+                fs::rename(&temporary, path)
+            }
+            linked => fs::remove_file(&temporary).and(linked),
+        }
+    }
+
+    /// Writes a file that may replace an earlier one: the end, and pages that count when the end
+    /// says so.
+    fn write_fenced(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
+        if self.options.fence.epoch() == 0 {
+            return write_synced(path, bytes);
+        }
+        fs::rename(self.write_temporary(path, bytes)?, path)
+    }
+
+    /// Writes a file under a name of this controller's own, if it may still act.
+    fn write_temporary(&self, path: &Path, bytes: &[u8]) -> io::Result<PathBuf> {
+        let fence = &self.options.fence;
+        let temporary = path.with_extension(format!("{:x}.new", fence.epoch()));
+        let mut file = File::create(&temporary)?;
+        file.write_all(bytes)?;
+        file.sync_data()?;
+        if !fence.holds() {
+            fs::remove_file(&temporary)?;
+            let kind = io::ErrorKind::StaleNetworkFileHandle;
+            return Err(io::Error::new(kind, "this peer is not the controller now"));
+        }
+        Ok(temporary)
     }
 
     fn end(&self, state: &mut State) -> Result<(), Problem> {
@@ -831,6 +890,8 @@ fn write_synced(path: &Path, bytes: &[u8]) -> io::Result<()> {
 fn kept(path: &Path, cause: &io::Error) -> Problem {
     let exit = match cause.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Exit::Temporary,
+        // Another controller's scan goes on in its place: it is taken up by the next attempt.
+        io::ErrorKind::AlreadyExists | io::ErrorKind::StaleNetworkFileHandle => Exit::Temporary,
         _ => Exit::Fatal,
     };
     Problem::new(exit, "state", format!("cannot keep the manifest at {}", path.display()))

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use penstock_api::fence::Fence;
 use penstock_api::preserve::Preserve;
 use penstock_api::problem::{Exit, Problem};
 use penstock_api::removal::{RemoveOrder, RemoveReply};
@@ -49,6 +50,8 @@ pub struct SourceService {
     pub(crate) peer: PeerId,
     pub(crate) verifier: Option<LaneVerifier>,
     workers: usize,
+    /// Whether this peer's controller may act; only then are data sets listed here.
+    fence: Mutex<Fence>,
 }
 
 /// A scan and where its bytes come from.
@@ -133,7 +136,24 @@ impl SourceService {
             peer,
             verifier,
             workers: cpus.clamp(2, 8),
+            fence: Mutex::default(),
         }
+    }
+
+    /// From now on scans are made under another controllership, or where `fence` does not hold,
+    /// not at all: what the controller's peer has sealed in the shared directory is served to lanes
+    /// all the same. Scans at work are stopped; what they have sealed stays.
+    pub fn set_fence(&self, fence: Fence) {
+        let _alone = self.opening.lock().unwrap_or_else(PoisonError::into_inner);
+        *self.fence.lock().unwrap_or_else(PoisonError::into_inner) = fence;
+        let scans = std::mem::take(&mut *self.scans.lock().unwrap_or_else(PoisonError::into_inner));
+        for open in scans.values() {
+            open.scan.stop();
+        }
+    }
+
+    fn fence(&self) -> Fence {
+        self.fence.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Serves one lane until it ends. Blocks: give it a thread of its own.
@@ -166,7 +186,7 @@ impl SourceService {
     pub(crate) fn scan(&self, transfer: TransferId) -> Result<Option<Arc<OpenScan>>, Problem> {
         let mut scans = self.scans.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(open) = scans.get(&transfer)
-            && !open.scan.is_broken_off()
+            && (!open.scan.is_broken_off() || !self.fence().holds())
         {
             return Ok(Some(Arc::clone(open)));
         }
@@ -198,6 +218,10 @@ impl SourceService {
         };
         let kind = if kept.directory { RootKind::Directory } else { RootKind::Single };
         let open = self.begin(&request, kind)?;
+        if !self.fence().holds() {
+            // Nobody tells this peer when the controller has released them.
+            scans.retain(|id, _| self.directory.join(id.to_string()).exists());
+        }
         scans.insert(transfer, Arc::clone(&open));
         Ok(Some(open))
     }
@@ -216,9 +240,15 @@ impl SourceService {
             preserve: request.preserve.clone(),
             owner_names: request.owner_names,
             workers: self.workers,
+            fence: self.fence(),
         };
+        let own = options.fence.holds();
         let open = Arc::new(OpenScan {
-            scan: Scan::open(&directory, options)?,
+            scan: if own {
+                Scan::open(&directory, options)?
+            } else {
+                Scan::of_another(&directory, options)
+            },
             store: request.store.clone(),
             pages: PageCache::default(),
             wishes: Wishes::default(),
@@ -231,6 +261,9 @@ impl SourceService {
             preserve: request.preserve.clone(),
         });
         open.scan.guard_by(guard);
+        if !own {
+            return Ok(open);
+        }
         let running = Arc::clone(&open);
         std::thread::Builder::new()
             .name("scan".to_owned())
@@ -352,7 +385,13 @@ impl SourcePeer for SourceService {
         })?;
         let check = || open.guard.check().inspect_err(|_| self.stores.reopen(&open.store));
         check()?;
-        let store = self.removable(&open.store)?;
+        let mut store = self.removable(&open.store)?;
+        // A controller that was deposed removes nothing, whatever it was asked before (B4).
+        let fence = self.fence();
+        fence.check()?;
+        if fence.epoch() != 0 {
+            store = store.guarded(Arc::new(move || fence.holds()));
+        }
         let remover = Remover {
             store: &store,
             transfer,

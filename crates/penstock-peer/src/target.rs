@@ -102,8 +102,18 @@ impl TargetService {
         }
     }
 
-    fn identify(&self, spec: &TaskSpec) -> Result<StoreIdentity, Problem> {
+    /// The store of a task, changed only while its controller may act (B4).
+    fn target(&self, spec: &TaskSpec) -> Result<Target, Problem> {
         let target = self.stores.target(&spec.store)?;
+        if spec.fence.epoch() == 0 {
+            return Ok(target);
+        }
+        let fence = spec.fence.clone();
+        Ok(target.guarded(Arc::new(move || fence.holds())))
+    }
+
+    fn identify(&self, spec: &TaskSpec) -> Result<StoreIdentity, Problem> {
+        let target = self.target(spec)?;
         let offline = |why: String| {
             self.stores.reopen(&spec.store);
             store_offline(&spec.store, why)
@@ -218,7 +228,7 @@ impl TargetPeer for TargetService {
     fn prepare(&self, spec: &TaskSpec) -> Result<TaskStart, Problem> {
         check_rules(&spec.preserve.owner_map)?;
         let identity = self.identify(spec)?;
-        let target = self.stores.target(&spec.store)?;
+        let target = self.target(spec)?;
         if spec.remove_source && matches!(target, Target::Null) {
             let title =
                 format!("store `{}` keeps nothing: what is moved there is lost", spec.store);
@@ -257,7 +267,7 @@ impl TargetPeer for TargetService {
         // Once a page: what is not mounted would look as if nothing were there (A5).
         self.identify(spec)?;
         let allowed = self.stores.spec(&spec.store)?.allow_privileged;
-        let comparer = Comparer::new(self.stores.target(&spec.store)?, spec, true, allowed);
+        let comparer = Comparer::new(self.target(spec)?, spec, true, allowed);
         if page.round > 0 { comparer.compare_amending(page) } else { comparer.compare(page, left) }
     }
 
@@ -277,7 +287,7 @@ impl TargetPeer for TargetService {
         check_rules(&spec.preserve.owner_map)?;
         self.identify_if_known(spec)?;
         let allowed = self.stores.spec(&spec.store)?.allow_privileged;
-        look(&Comparer::new(self.stores.target(&spec.store)?, spec, false, allowed), page)
+        look(&Comparer::new(self.target(spec)?, spec, false, allowed), page)
     }
 
     fn same_size(&self, spec: &TaskSpec, page: &Page) -> Result<Vec<u32>, Problem> {
@@ -307,12 +317,12 @@ impl TargetPeer for TargetService {
 
     fn find_surplus(&self, spec: &TaskSpec, query: SurplusQuery<'_>) -> Result<u64, Problem> {
         self.identify_if_known(spec)?;
-        surplus::find(&self.stores.target(&spec.store)?, spec, query)
+        surplus::find(&self.target(spec)?, spec, query)
     }
 
     fn delete(&self, spec: &TaskSpec, order: DeleteOrder<'_>) -> Result<(), Problem> {
         let check = || self.identify(spec).map(drop);
-        surplus::delete(&self.stores.target(&spec.store)?, spec, order, &check)
+        surplus::delete(&self.target(spec)?, spec, order, &check)
     }
 
     fn start(
@@ -320,7 +330,7 @@ impl TargetPeer for TargetService {
         spec: &TaskSpec,
         control: Arc<dyn TaskControl>,
     ) -> Result<Arc<dyn Task>, Problem> {
-        let target = self.stores.target(&spec.store)?;
+        let target = self.target(spec)?;
         let marker = target.read_marker(spec.transfer).ok().flatten();
         if spec.durability != Durability::None {
             target.reserve_marker(spec.transfer).map_err(|error| full_problem(&error))?;
@@ -338,7 +348,7 @@ impl TargetPeer for TargetService {
     }
 
     fn prove(&self, spec: &TaskSpec, request: &ProofRequest<'_>) -> Result<PageProof, Problem> {
-        let target = self.stores.target(&spec.store)?;
+        let target = self.target(spec)?;
         if matches!(target, Target::Null) {
             let title = format!("store `{}` keeps nothing that could be read again", spec.store);
             return Err(Problem::new(Exit::Usage, "proof", title)
@@ -364,7 +374,7 @@ impl TargetPeer for TargetService {
         pages: &mut dyn Iterator<Item = TaskPage>,
         generation_max: u32,
     ) {
-        let Ok(target) = self.stores.target(&spec.store) else { return };
+        let Ok(target) = self.target(spec) else { return };
         for page in pages {
             for (index, entry) in page.page.entries().iter().enumerate() {
                 if entry.kind == EntryKind::Directory {

@@ -232,12 +232,15 @@ impl Shared {
     }
 
     pub(crate) fn is_stopping(&self) -> bool {
-        self.stopping.load(Ordering::Acquire)
+        self.stopping.load(Ordering::Acquire) || !self.spec.fence.holds()
     }
 
-    /// Whether a stopping task has used up its patience.
+    /// Whether a stopping task has used up its patience. One whose controller may not act any more
+    /// has none: what it has begun is another's now (B4).
     pub(crate) fn is_overdue(&self) -> bool {
-        self.is_stopping() && sys::boottime_now().0 >= self.stop_until.load(Ordering::Acquire)
+        !self.spec.fence.holds()
+            || (self.is_stopping()
+                && sys::boottime_now().0 >= self.stop_until.load(Ordering::Acquire))
     }
 
     /// A page and its pieces.

@@ -468,6 +468,8 @@ impl PieceWriter {
         record: &Record,
         bytes: &[u8],
     ) -> Result<(), StoreError> {
+        // The file may be finished by now, by another controller's peer (B1).
+        self.tree.target.check_gate()?;
         if self.open.is_none() {
             self.open = Some(self.open_file(page, item, record.entry)?);
         }

@@ -3,16 +3,19 @@
 use std::fs;
 use std::net::SocketAddr;
 use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use penstock_api::rest::{JoinReply, JoinRequest, SiteView, StatusView, TokenReply};
 use penstock_io::trust::SiteAuthority;
 use penstock_proto::id::{Name, PeerId};
 
+use crate::cli_join::{self, JoinArgs};
 use crate::cli_paths;
 use crate::client::Client;
-use crate::config::{Config, DirectoryArgs, PORT_DEFAULT, StoreConfig};
+use crate::config::{
+    ClusterConfig, Config, DirectoryArgs, PORT_DEFAULT, StoreConfig, lease_seconds_default,
+};
 use crate::daemon::TRUST_DIRECTORY;
 use crate::exit::{self, ExitCode, Failure};
 
@@ -48,6 +51,8 @@ enum SiteCommand {
         #[arg(long)]
         json: bool,
     },
+    /// Prints a token for another host, or joins a site of several peers with one
+    Join(JoinArgs),
     /// Ends the pairing with a site
     Unpair {
         /// Its name
@@ -78,6 +83,20 @@ struct InitArgs {
     /// A store: a directory under a name. May be given again
     #[arg(long = "store", value_name = "NAME=PATH")]
     stores: Vec<String>,
+    /// Client address of an etcd, for a site of several peers. May be given again
+    #[arg(long, value_name = "URL", requires = "journal")]
+    etcd: Vec<String>,
+    /// A directory that all peers of the site share, in none of its stores
+    #[arg(long, value_name = "DIR", requires = "etcd")]
+    journal: Option<PathBuf>,
+}
+
+fn cluster_of(init: &InitArgs) -> anyhow::Result<Option<ClusterConfig>> {
+    let Some(journal) = &init.journal else { return Ok(None) };
+    let journal = std::path::absolute(journal)
+        .map_err(|error| Failure::io(format!("find `{}`", journal.display()), error))?;
+    let (etcd, lease_seconds) = (init.etcd.clone(), lease_seconds_default());
+    Ok(Some(ClusterConfig { etcd, journal, lease_seconds, ..ClusterConfig::default() }))
 }
 
 /// Runs it.
@@ -91,6 +110,8 @@ pub(crate) fn run(args: SiteArgs) -> anyhow::Result<ExitCode> {
         SiteCommand::Init(init) => make(directory, init)?,
         SiteCommand::Pair { token: None } => offer(&client()?)?,
         SiteCommand::Pair { token: Some(token) } => join(&client()?, token)?,
+        SiteCommand::Join(JoinArgs { token: None, .. }) => cli_join::invite(&client()?)?,
+        SiteCommand::Join(join) => cli_join::join(directory, &join)?,
         SiteCommand::List { json } => list(&client()?, json)?,
         SiteCommand::Paths { site, json } => cli_paths::show(&client()?, site, json)?,
         SiteCommand::Unpair { site } => {
@@ -105,35 +126,23 @@ pub(crate) fn run(args: SiteArgs) -> anyhow::Result<ExitCode> {
 fn make(directory: &Path, init: InitArgs) -> anyhow::Result<()> {
     let path = Config::path(directory);
     let trust = directory.join(TRUST_DIRECTORY);
-    for taken in [&path, &trust] {
-        if taken.exists() {
-            let message = format!("`{}` exists: there is a site already", taken.display());
-            return Err(Failure::new(ExitCode::Refused, message)
-                .hint("choose another directory, or remove it if the site is given up")
-                .into());
-        }
-    }
+    check_free(directory)?;
     let stores = init.stores.iter().map(|text| store_of(text)).collect::<Result<_, _>>()?;
     let config = Config {
         site: init.name.clone(),
         peer: init.peer.clone(),
         listen: init.listen.unwrap_or_else(|| SocketAddr::from(([0, 0, 0, 0], PORT_DEFAULT))),
-        advertise: init.advertise,
+        advertise: init.advertise.clone(),
         running_max: penstock_controller::manager::RUNNING_MAX_DEFAULT,
         cpus: None,
         cipher_suites: Vec::new(),
         networks: Vec::new(),
+        cluster: cluster_of(&init)?,
         stores,
     };
     config.check().map_err(|why| Failure::new(ExitCode::Usage, why))?;
     config.check_places(directory)?;
-    fs::DirBuilder::new().recursive(true).mode(0o700).create(directory).map_err(|error| {
-        Failure::io(format!("make the directory `{}`", directory.display()), error)
-    })?;
-    // One that was there, as systemd's StateDirectory is, may be open to others.
-    fs::set_permissions(directory, fs::Permissions::from_mode(0o700)).map_err(|error| {
-        Failure::io(format!("close `{}` to others", directory.display()), error)
-    })?;
+    make_directory(directory)?;
     let authority = SiteAuthority::create(init.name.clone()).context("make the site's keys")?;
     let identity = authority
         .issue_peer(&PeerId { site: init.name, peer: init.peer })
@@ -149,6 +158,32 @@ fn make(directory: &Path, init: InitArgs) -> anyhow::Result<()> {
         authority.fingerprint()
     ))?;
     exit::warn(&format!("start it with: penstock daemon --dir {}", directory.display()));
+    Ok(())
+}
+
+/// Makes a site directory, for its owner alone.
+pub(crate) fn make_directory(directory: &Path) -> anyhow::Result<()> {
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(directory).map_err(|error| {
+        Failure::io(format!("make the directory `{}`", directory.display()), error)
+    })?;
+    // One that was there, as systemd's StateDirectory is, may be open to others.
+    fs::set_permissions(directory, fs::Permissions::from_mode(0o700)).map_err(|error| {
+        Failure::io(format!("close `{}` to others", directory.display()), error)
+    })?;
+    Ok(())
+}
+
+/// Refuses a directory that is a site directory already.
+pub(crate) fn check_free(directory: &Path) -> anyhow::Result<()> {
+    let trust = directory.join(TRUST_DIRECTORY);
+    for taken in [&Config::path(directory), &trust] {
+        if taken.exists() {
+            let message = format!("`{}` exists: there is a site already", taken.display());
+            return Err(Failure::new(ExitCode::Refused, message)
+                .hint("choose another directory, or remove it if the site is given up")
+                .into());
+        }
+    }
     Ok(())
 }
 
@@ -226,6 +261,9 @@ fn status(client: &Client, json: bool) -> anyhow::Result<()> {
         status.queued,
         status.site.fingerprint
     ))?;
+    if let Some(cluster) = &status.cluster {
+        exit::print(&cli_join::cluster_text(cluster, crate::daemon::now_seconds()))?;
+    }
     Ok(())
 }
 
@@ -245,6 +283,8 @@ mod tests {
             listen: None,
             advertise: Vec::new(),
             stores: Vec::new(),
+            etcd: Vec::new(),
+            journal: None,
         };
         make(directory.path(), init).unwrap();
         let mode = fs::metadata(directory.path()).unwrap().permissions().mode();

@@ -3,12 +3,13 @@
 use std::fs;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use penstock_api::limits::LimitRequest;
 use penstock_api::problem::Exit;
 use penstock_api::proof::{Document, Proof};
 use penstock_api::rest::{
-    Action, Event, FailureList, OrphanKind, OrphanList, TransferEvent, TransferList,
+    Action, Event, FailureList, OrphanKind, OrphanList, StatusView, TransferEvent, TransferList,
 };
 use penstock_api::transfer::{
     Durability, Encryption, LANES_MAX, Location, PathText, TransferOptions, TransferRequest,
@@ -33,6 +34,11 @@ use crate::options::select::SelectArgs;
 use crate::options::update::UpdateArgs;
 use crate::plan::Show;
 use crate::progress::{Mode, Reporter, state_name};
+
+/// How long a site of several peers may be without a controller before who waits gives up.
+const CONTROLLER_PATIENCE: Duration = Duration::from_secs(120);
+/// Wait before events that broke off are asked for again.
+const FOLLOW_AGAIN: Duration = Duration::from_millis(300);
 
 /// Moves data sets between sites: submits, shows and steers transfers
 #[derive(clap::Args)]
@@ -379,14 +385,21 @@ pub(crate) fn xxh3_warning(clear: bool) -> String {
 fn follow(client: &Client, id: &str, mode: Mode) -> anyhow::Result<ExitCode> {
     let mut reporter = Reporter::new(mode);
     let mut summary = None;
-    let followed = client.follow(&format!("/transfers/{id}/events"), |event| {
-        reporter.show(event)?;
-        if let Event::Summary(event) = event {
-            summary = Some(event.clone());
-            return Ok(Next::Enough);
+    let mut heard = Instant::now();
+    let followed = loop {
+        let followed = client.follow(&format!("/transfers/{id}/events"), |event| {
+            heard = Instant::now();
+            reporter.show(event)?;
+            if let Event::Summary(event) = event {
+                summary = Some(event.clone());
+                return Ok(Next::Enough);
+            }
+            Ok(Next::More)
+        });
+        if summary.is_some() || !may_follow_again(client, &followed, heard) {
+            break followed;
         }
-        Ok(Next::More)
-    });
+    };
     drop(reporter);
     if let Err(error) = followed {
         let interrupted = exit::code_of(&error) == ExitCode::Interrupted;
@@ -405,6 +418,18 @@ fn follow(client: &Client, id: &str, mode: Mode) -> anyhow::Result<ExitCode> {
             .into());
     };
     ended(client, &summary)
+}
+
+/// Whether events that broke off come again: at a site of several peers, when another one has
+/// become the controller.
+fn may_follow_again(client: &Client, followed: &anyhow::Result<()>, heard: Instant) -> bool {
+    let temporary =
+        followed.as_ref().err().is_none_or(|error| exit::code_of(error) == ExitCode::Temporary);
+    if !temporary || heard.elapsed() > CONTROLLER_PATIENCE {
+        return false;
+    }
+    std::thread::sleep(FOLLOW_AGAIN);
+    client.get::<StatusView>("/status").is_ok_and(|status| status.cluster.is_some())
 }
 
 /// The exit of a transfer that has ended; its failed items go to a file.

@@ -63,9 +63,77 @@ pub(crate) struct Config {
     /// Which networks are for data and which are not. Default: data goes over what is advertised.
     #[serde(default, rename = "network", skip_serializing_if = "Vec::is_empty")]
     pub(crate) networks: Vec<NetworkConfig>,
+    /// The site's other peers, where there are some. Default: this peer is the whole site.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) cluster: Option<ClusterConfig>,
     /// The stores: only what is listed here can be read or written by anybody.
     #[serde(default, rename = "store")]
     pub(crate) stores: Vec<StoreConfig>,
+}
+
+/// What the peers of a site share. Relative paths are taken from the site directory.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ClusterConfig {
+    /// etcd's client addresses, as `https://HOST:2379`.
+    pub(crate) etcd: Vec<String>,
+    /// A directory on storage that all peers reach under this path, in none of the stores: pages
+    /// and logs of transfers, receipts, scans.
+    pub(crate) journal: PathBuf,
+    /// Seconds after which a silent controller is replaced. Default: 5; etcd takes no less than 2.
+    #[serde(default = "lease_seconds_default")]
+    pub(crate) lease_seconds: u64,
+    /// Authority that etcd's certificates are of, PEM.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) ca: Option<PathBuf>,
+    /// Certificate to show to etcd, PEM; with `key`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) cert: Option<PathBuf>,
+    /// Its private key, PEM; for its owner alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) key: Option<PathBuf>,
+    /// User of etcd, where it asks for one; with `password_file`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) user: Option<String>,
+    /// File with its password; for its owner alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) password_file: Option<PathBuf>,
+}
+
+/// Seconds after which a silent controller is replaced, unless configured.
+pub(crate) fn lease_seconds_default() -> u64 {
+    5
+}
+
+impl ClusterConfig {
+    fn check(&self) -> Result<(), String> {
+        if self.etcd.is_empty() {
+            return Err("`cluster`: `etcd` names no endpoint".to_owned());
+        }
+        let secret = self.user.is_some() || self.key.is_some();
+        for endpoint in &self.etcd {
+            let plain = endpoint.starts_with("http://");
+            if !plain && !endpoint.starts_with("https://") {
+                return Err(format!("`cluster`: `{endpoint}` is not https://HOST:PORT"));
+            }
+            if plain && secret {
+                return Err(format!("`cluster`: `{endpoint}` would give the password away"));
+            }
+        }
+        if !self.journal.is_absolute() {
+            return Err("`cluster`: `journal` must be an absolute path".to_owned());
+        }
+        if !(2..=300).contains(&self.lease_seconds) {
+            return Err("`cluster`: `lease_seconds` must be from 2 to 300".to_owned());
+        }
+        if self.cert.is_some() != self.key.is_some() {
+            return Err("`cluster`: `cert` and `key` belong together".to_owned());
+        }
+        if self.user.is_some() != self.password_file.is_some() {
+            return Err("`cluster`: `user` and `password_file` belong together".to_owned());
+        }
+        Ok(())
+    }
 }
 
 /// One store.
@@ -259,6 +327,9 @@ impl Config {
         if self.running_max == 0 {
             return Err("`running_max` must be at least 1".to_owned());
         }
+        if let Some(cluster) = &self.cluster {
+            cluster.check()?;
+        }
         if self.cpus == Some(0) {
             return Err("`cpus` must be at least 1".to_owned());
         }
@@ -273,8 +344,22 @@ impl Config {
     /// There is such a store, or the current directory is not known.
     pub(crate) fn check_places(&self, directory: &Path) -> anyhow::Result<()> {
         let own = real(&std::path::absolute(directory).context("find the site directory")?);
+        let journal = self.cluster.as_ref().map(|cluster| real(&cluster.journal));
         for store in &self.stores {
             let Some(place) = store.directory().map(|place| real(&place)) else { continue };
+            if let Some(journal) = &journal
+                && (journal.starts_with(&place) || place.starts_with(journal))
+            {
+                let message = format!(
+                    "store `{}` (`{}`) and the cluster's journal `{}` lie within each other",
+                    store.name,
+                    store.path,
+                    journal.display()
+                );
+                return Err(Failure::new(ExitCode::Usage, message)
+                    .hint("whoever may write there could change the ledgers: choose another one")
+                    .into());
+            }
             let how = if own.starts_with(&place) {
                 "holds"
             } else if place.starts_with(&own) {

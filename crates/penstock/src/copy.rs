@@ -679,6 +679,7 @@ impl Copy {
             control: Arc::clone(&self.control),
             places: asked,
             known_rate: None,
+            fence: Default::default(),
         };
         let makes_plan = self.makes_plan();
         let journal = input.journal.clone();

@@ -2,6 +2,7 @@
 //! does lives in the modules below and in the crates they call.
 #![forbid(unsafe_code)]
 
+mod cli_join;
 mod cli_paths;
 mod cli_plan;
 mod cli_site;

@@ -1,13 +1,16 @@
 //! Puts the peer crate and the controller together: the only place that names both.
 
 use std::net::TcpStream;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use penstock_api::cluster::StoreCard;
+use penstock_api::fence::Fence;
 use penstock_api::scan::SourcePeer;
 use penstock_api::task::TargetPeer;
 use penstock_io::net::{self, SocketOptions};
+use penstock_io::store::{PosixOptions, PosixStore};
 use penstock_io::sys;
 use penstock_io::trust::{Purpose, client_config, verify_capability};
 use penstock_peer::{
@@ -35,20 +38,22 @@ pub(crate) struct PeerParts {
     pub(crate) lane: LaneHandler,
     /// The same as `target`, for what is known of paths.
     pub(crate) lanes_target: Arc<TargetService>,
+    /// Tells the source side whether this peer's controller may list data sets.
+    pub(crate) set_fence: Arc<dyn Fn(Fence) + Send + Sync>,
 }
 
-/// Makes the data plane for a site's stores and keys.
+/// Makes the data plane for a site's stores and keys; scans are kept below `journal`.
 ///
 /// # Errors
 /// The configuration of a store cannot be read.
-pub(crate) fn peer(site: &Arc<Site>) -> anyhow::Result<PeerParts> {
+pub(crate) fn peer(site: &Arc<Site>, journal: &Path) -> anyhow::Result<PeerParts> {
     sys::raise_file_limit();
     let specs: Vec<StoreSpec> =
         site.config.stores.iter().map(store_spec).collect::<anyhow::Result<_>>()?;
     let stores = Arc::new(Stores::new(specs));
     let source = Arc::new(SourceService::new(
         Arc::clone(&stores),
-        &site.directory.join("source"),
+        &journal.join("source"),
         site.identity.peer().clone(),
         Some(verifier(site)),
     ));
@@ -69,7 +74,10 @@ pub(crate) fn peer(site: &Arc<Site>) -> anyhow::Result<PeerParts> {
             Err(error) => tracing::info!(%error, "a lane did not open"),
         }
     });
-    Ok(PeerParts { source, target: Arc::clone(&target) as _, lane, lanes_target: target })
+    let fenced = Arc::clone(&source);
+    let set_fence = Arc::new(move |fence| fenced.set_fence(fence));
+    let (lanes_target, target) = (Arc::clone(&target), target as _);
+    Ok(PeerParts { source, target, lane, lanes_target, set_fence })
 }
 
 /// Why a lane is not taken that has come to this address: it is not for data.
@@ -111,6 +119,21 @@ pub(crate) fn store_spec(store: &StoreConfig) -> anyhow::Result<StoreSpec> {
         allow_privileged: store.allow_privileged,
         io: store.io.into(),
     })
+}
+
+/// The stores of this peer with their identities, as far as they are there now (A5). Blocks on
+/// storage.
+pub(crate) fn store_cards(stores: &[StoreConfig]) -> Vec<StoreCard> {
+    let identity = |store: &StoreConfig| {
+        let options = PosixOptions { read_only: true, ..PosixOptions::default() };
+        let opened = PosixStore::open(&store.directory()?, options).ok()?;
+        Some(data_encoding::HEXLOWER.encode(&opened.identity().ok()?.id))
+    };
+    let card = |store: &StoreConfig| StoreCard {
+        store: store.name.clone(),
+        identity: identity(store).unwrap_or_default(),
+    };
+    stores.iter().map(card).collect()
 }
 
 /// Checks capabilities with this site's own key: it issued them (C4). Their owner must still be

@@ -127,6 +127,7 @@ impl Inner {
             control: Arc::clone(control),
             places: places_of(&record.request),
             known_rate: None,
+            fence: self.parts.fence.clone(),
         })
     }
 
@@ -151,7 +152,15 @@ impl Inner {
 
     /// Takes over how a run ended, and decides what becomes of the transfer. A failed one keeps
     /// its ledger for a retry, a done one for as long as its digest list may be asked for.
+    ///
+    /// Nothing is settled by a controller that is one no more: the next one begins with what is
+    /// committed.
     fn settle(&self, id: TransferId, control: &RunControl, outcome: RunOutcome) {
+        if !self.parts.fence.holds() {
+            self.lock().running -= 1;
+            self.changed.notify_all();
+            return;
+        }
         self.discard_cancelled(id, &outcome);
         self.make_receipt(id, &outcome, &control.view());
         let mut table = self.lock();
@@ -168,10 +177,10 @@ impl Inner {
         }
         live.record.progress.lanes = 0;
         let problem = live.end_with(outcome);
-        self.store(&mut live.record);
+        let stored = self.store(&mut live.record);
         let record = live.record.clone();
         drop(table);
-        if record.state == TransferState::Done && !record.request.options.digest_list {
+        if stored && record.state == TransferState::Done && !record.request.options.digest_list {
             self.discard_ledger(id);
         }
         if let Some(problem) = problem {
@@ -193,7 +202,7 @@ impl Inner {
         self.changed.notify_all();
         self.tell(penstock_api::rest::Event::of(&record.view()));
         // The user need not wait for the source to hear of it.
-        if record.state == TransferState::Done {
+        if stored && record.state == TransferState::Done {
             self.release(&record);
         }
     }

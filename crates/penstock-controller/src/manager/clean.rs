@@ -4,7 +4,6 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use penstock_api::heads::HeadStore as _;
 use penstock_api::task::{SourceAccess, TaskPage, TaskSpec};
 use penstock_api::transfer::Encryption;
 use penstock_proto::frame::Framing;
@@ -29,6 +28,9 @@ impl Inner {
     pub(super) fn discard_ledger(&self, id: TransferId) {
         if let Err(problem) = self.parts.state.remove(id) {
             tracing::warn!(transfer = %id, %problem, "heads not removed");
+            if !self.parts.fence.holds() {
+                return;
+            }
         }
         let journal = journal_of(&self.config.journal, id);
         if let Err(error) = fs::remove_dir_all(&journal)
@@ -69,6 +71,7 @@ impl Inner {
             update: request.options.update.clone(),
             select: request.options.select.clone(),
             remove_source: false,
+            fence: self.parts.fence.clone(),
         };
         let generation_max = generation_max(&journal.join("logs"));
         let mut pages = files(&journal.join("pages")).into_iter().filter_map(|path| page(&path));

@@ -32,6 +32,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
+use penstock_api::fence::Fence;
 use penstock_api::problem::{Exit, Problem};
 use penstock_api::receipt::ReceiptSigner;
 use penstock_api::rest::{EVENT_VERSION, ErrorEvent, Event};
@@ -44,7 +45,7 @@ use tokio::sync::broadcast;
 
 use crate::runner::{RunControl, RunInput, RunOutcome};
 use crate::sites::SiteClient;
-use crate::state::{SqliteState, StateError, TransferRecord, Wish};
+use crate::state::{SiteState, StateError, TransferRecord, Wish};
 
 /// Transfers that run at a time, unless configured.
 pub const RUNNING_MAX_DEFAULT: usize = 4;
@@ -95,7 +96,7 @@ pub type StoreDirectory = dyn Fn(&Name) -> Option<PathBuf> + Send + Sync;
 #[derive(Clone)]
 pub struct ManagerParts {
     /// The state database.
-    pub state: Arc<SqliteState>,
+    pub state: Arc<dyn SiteState>,
     /// The own source side.
     pub source: Arc<dyn SourcePeer>,
     /// The own target side.
@@ -108,6 +109,8 @@ pub struct ManagerParts {
     pub run: Arc<Run>,
     /// Where stores lie.
     pub directory: Arc<StoreDirectory>,
+    /// Whether this is still the controller of the site.
+    pub fence: Fence,
 }
 
 /// The manager. Its methods block on the state database, some on stores and other sites.
@@ -343,11 +346,14 @@ impl Inner {
     }
 
     /// Stores a record; a failure is logged and shown, since the run itself is not at fault.
-    fn store(&self, record: &mut TransferRecord) {
+    /// Gives whether it is stored.
+    fn store(&self, record: &mut TransferRecord) -> bool {
         if let Err(error) = self.parts.state.put_transfer(record) {
             tracing::error!(transfer = %record.id(), %error, "state not stored");
             record.reason = format!("its state could not be stored: {error}");
+            return false;
         }
+        true
     }
 }
 

@@ -156,6 +156,7 @@ impl Inner {
         self.check_same_place(request, &root)?;
         let journal = journal_of(&self.config.journal, id);
         let input = RunInput {
+            fence: self.parts.fence.clone(),
             id,
             options: request.options.clone(),
             store: target.store.clone(),

@@ -28,6 +28,7 @@ use penstock_proto::manifest::Page;
 use super::*;
 use crate::runner::{RunInput, RunOutcome};
 use crate::sites::{RemoteScan, SiteClient};
+use crate::state::SqliteState;
 
 /// Every root is a directory; nothing is there at the target.
 #[derive(Default)]
@@ -272,6 +273,7 @@ fn start(
             ended.recv().unwrap_or(RunOutcome::Paused)
         }),
         directory: Arc::new(|_| None),
+        fence: Default::default(),
     };
     (Manager::start(config, parts).unwrap(), receiver)
 }

@@ -3,7 +3,6 @@
 use std::fs::File;
 use std::io::Seek as _;
 
-use penstock_api::heads::HeadStore as _;
 use penstock_api::limits::{LimitRequest, Limits};
 use penstock_api::plan::PlanUse;
 use penstock_api::problem::{Exit, Problem};

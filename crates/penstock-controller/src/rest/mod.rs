@@ -63,6 +63,12 @@ pub trait SiteAdmin: Send + Sync {
     /// The token is no good, or the site cannot be reached.
     fn join(&self, request: &JoinRequest) -> Result<JoinReply, Problem>;
 
+    /// Makes a token with which a host joins this site (D5).
+    ///
+    /// # Errors
+    /// This site has one peer only; there is no randomness, or no address to put into it.
+    fn invite(&self) -> Result<TokenReply, Problem>;
+
     /// Ends a pairing.
     ///
     /// # Errors
@@ -189,6 +195,7 @@ pub fn router(parts: RestParts) -> Router {
         .route("/sites", get(sites))
         .route("/sites/token", post(token))
         .route("/sites/join", post(join))
+        .route("/peers/token", post(invite))
         .route("/sites/{site}", delete(unpair))
         .route("/sites/{site}/paths", get(paths))
         .method_not_allowed_fallback(not_found);
@@ -349,9 +356,9 @@ async fn orphans_remove(State(parts): State<RestParts>) -> Reply<OrphanList> {
     blocking(move || parts.manager.orphans(true)).await.map(Json)
 }
 
-async fn status(State(parts): State<RestParts>) -> Json<StatusView> {
+async fn status(State(parts): State<RestParts>) -> Reply<StatusView> {
     let (running, queued) = parts.manager.counts();
-    Json(StatusView { running, queued, ..parts.admin.status() })
+    blocking(move || Ok(StatusView { running, queued, ..parts.admin.status() })).await.map(Json)
 }
 
 async fn stores(State(parts): State<RestParts>) -> Json<Vec<StoreView>> {
@@ -364,6 +371,10 @@ async fn sites(State(parts): State<RestParts>) -> Reply<Vec<SiteView>> {
 
 async fn token(State(parts): State<RestParts>) -> Reply<TokenReply> {
     blocking(move || parts.admin.offer()).await.map(Json)
+}
+
+async fn invite(State(parts): State<RestParts>) -> Reply<TokenReply> {
+    blocking(move || parts.admin.invite()).await.map(Json)
 }
 
 async fn join(

@@ -3,6 +3,8 @@
 //! ```text
 //! DIR/pages/00000000.page     immutable, named by number; the head holds its digest
 //! DIR/logs/00000000.log       append-only; the head holds how much of it counts
+//! DIR/logs/00000000.EPOCH.log the same, begun under a controller's epoch (B4): only that one
+//!                             writes it, a later one goes on in a copy of what counts of it
 //! DIR/failures.jsonl          what failed, written when a run ends
 //! DIR/digests                 the digest list, written when it was asked for and all is done
 //! DIR/checksums.KIND          the same for other checksums; `proving` keeps `DIR/proof/` for them
@@ -13,10 +15,11 @@
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write as _};
+use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 
+use penstock_api::heads::PageHead;
 use penstock_api::problem::{Exit, Problem};
 use penstock_engine::transfer::compared_of;
 use penstock_proto::compared::Comparison;
@@ -31,16 +34,23 @@ const OPEN_LOGS_MAX: usize = 64;
 pub(crate) struct Journal {
     directory: PathBuf,
     open: BTreeMap<u32, (File, u64)>,
+    /// Epoch of the controller that writes now.
+    epoch: u64,
+    /// Epochs of the logs that earlier controllers wrote and this one has not gone on with.
+    earlier: BTreeMap<u32, u64>,
 }
 
 impl Journal {
-    /// Opens the journal at `directory`, making it if it is not there.
-    pub(crate) fn open(directory: &Path) -> Result<Self, Problem> {
+    /// Opens the journal at `directory`, making it if it is not there, to write to it under
+    /// `epoch`; `heads` say which logs count.
+    pub(crate) fn open(directory: &Path, epoch: u64, heads: &[PageHead]) -> Result<Self, Problem> {
         for part in ["pages", "logs"] {
             let path = directory.join(part);
             fs::create_dir_all(&path).map_err(|cause| failed("make", &path, &cause))?;
         }
-        Ok(Self { directory: directory.to_owned(), open: BTreeMap::new() })
+        let earlier = heads.iter().filter(|head| head.log != epoch);
+        let earlier = earlier.map(|head| (head.page, head.log)).collect();
+        Ok(Self { directory: directory.to_owned(), open: BTreeMap::new(), epoch, earlier })
     }
 
     /// Where all of it is.
@@ -62,14 +72,45 @@ impl Journal {
         self.directory.join("pages").join(format!("{page:08}.page"))
     }
 
+    /// Epoch of the log that counts for a page.
+    pub(crate) fn log_epoch(&self, page: u32) -> u64 {
+        self.earlier.get(&page).copied().unwrap_or(self.epoch)
+    }
+
     fn log_path(&self, page: u32) -> PathBuf {
-        self.directory.join("logs").join(format!("{page:08}.log"))
+        self.log_path_of(page, self.log_epoch(page))
+    }
+
+    fn log_path_of(&self, page: u32, epoch: u64) -> PathBuf {
+        let name = match epoch {
+            0 => format!("{page:08}.log"),
+            epoch => format!("{page:08}.{epoch:016x}.log"),
+        };
+        self.directory.join("logs").join(name)
+    }
+
+    /// Goes on with a log that an earlier controller wrote: in a copy, since that one may not know
+    /// yet that it is a controller no more.
+    fn take_over_log(&mut self, page: u32, bytes: u64) -> io::Result<()> {
+        let Some(epoch) = self.earlier.get(&page).copied() else { return Ok(()) };
+        let mut counts = Vec::new();
+        match File::open(self.log_path_of(page, epoch)) {
+            Ok(file) => drop(file.take(bytes).read_to_end(&mut counts)?),
+            Err(cause) if cause.kind() == io::ErrorKind::NotFound => {}
+            Err(cause) => return Err(cause),
+        }
+        fs::write(self.log_path_of(page, self.epoch), &counts)?;
+        self.earlier.remove(&page);
+        Ok(())
     }
 
     /// Keeps an encoded page, whole or not at all.
     pub(crate) fn write_page(&self, page: u32, encoded: &[u8]) -> Result<(), Problem> {
         let path = self.page_path(page);
-        let temporary = path.with_extension("new");
+        let temporary = match self.epoch {
+            0 => path.with_extension("new"),
+            epoch => path.with_extension(format!("{epoch:016x}.new")),
+        };
         fs::write(&temporary, encoded)
             .and_then(|()| fs::rename(&temporary, &path))
             .map_err(|cause| failed("write", &path, &cause))
@@ -140,8 +181,10 @@ impl Journal {
         if append.is_empty() {
             return Ok(());
         }
-        let path = self.log_path(page);
         let start = log_bytes - append.len() as u64;
+        let old = self.log_path(page);
+        self.take_over_log(page, start).map_err(|cause| failed("copy", &old, &cause))?;
+        let path = self.log_path(page);
         let mut write = || -> io::Result<()> {
             if self.open.len() >= OPEN_LOGS_MAX && !self.open.contains_key(&page) {
                 // What was appended and not synced stays in the page cache; the next sync opens
@@ -216,12 +259,13 @@ pub(crate) fn failed(what: &str, path: &Path, cause: &io::Error) -> Problem {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use penstock_proto::digest::Digest;
 
     /// A2: a torn tail beyond the committed length is cut off and never replayed.
     #[test]
     fn a2_an_uncommitted_tail_does_not_count() {
         let directory = tempfile::tempdir().unwrap();
-        let mut journal = Journal::open(directory.path()).unwrap();
+        let mut journal = Journal::open(directory.path(), 0, &[]).unwrap();
         let mut committed = Vec::new();
         JournalRecord::Durable { pieces: vec![1] }.append_to(&mut committed);
         let mut torn = Vec::new();
@@ -231,7 +275,7 @@ mod tests {
         journal.append(3, &torn, committed_bytes + torn.len() as u64).unwrap();
         drop(journal);
 
-        let mut journal = Journal::open(directory.path()).unwrap();
+        let mut journal = Journal::open(directory.path(), 0, &[]).unwrap();
         let durable = [JournalRecord::Durable { pieces: vec![1] }];
         assert_eq!(journal.read_log(3, committed_bytes).unwrap().0, durable);
         let mut next = Vec::new();
@@ -246,7 +290,7 @@ mod tests {
     #[test]
     fn a8_a_log_that_lost_its_tail_counts_as_far_as_it_is_sound() {
         let directory = tempfile::tempdir().unwrap();
-        let mut journal = Journal::open(directory.path()).unwrap();
+        let mut journal = Journal::open(directory.path(), 0, &[]).unwrap();
         let mut log = Vec::new();
         JournalRecord::Durable { pieces: vec![1] }.append_to(&mut log);
         let first = log.len() as u64;
@@ -261,5 +305,46 @@ mod tests {
         let (records, sound) = journal.read_log(0, head).unwrap();
         assert_eq!((records.len(), sound), (1, first));
         assert_eq!(journal.read_log(9, 77).unwrap(), (Vec::new(), 0), "a log that is gone");
+    }
+
+    /// B4: what a controller that was deposed still appends to its log never reaches the one that
+    /// its successor goes on with, and the successor has all that counts of the old one.
+    #[test]
+    fn b4_a_stale_controllers_log_is_not_the_new_ones() {
+        let directory = tempfile::tempdir().unwrap();
+        let record = |piece: u32| {
+            let mut log = Vec::new();
+            JournalRecord::Durable { pieces: vec![piece] }.append_to(&mut log);
+            log
+        };
+        let head = |log: u64, log_bytes: u64| PageHead {
+            page: 0,
+            digest: Digest([0; 32]),
+            log,
+            log_bytes,
+            complete: false,
+            files: 0,
+            bytes: 0,
+            failures: 0,
+            kept: 0,
+            kept_bytes: 0,
+            asks: false,
+        };
+        let mut old = Journal::open(directory.path(), 7, &[]).unwrap();
+        let bytes = record(1).len() as u64;
+        old.append(0, &record(1), bytes).unwrap();
+        let mut new = Journal::open(directory.path(), 9, &[head(7, bytes)]).unwrap();
+        assert_eq!((new.log_epoch(0), new.read_log(0, bytes).unwrap().1), (7, bytes));
+        old.append(0, &record(66), 2 * bytes).unwrap();
+        new.append(0, &record(2), 2 * bytes).unwrap();
+        old.append(0, &record(67), 3 * bytes).unwrap();
+        let expected: Vec<_> =
+            [1, 2].map(|piece| JournalRecord::Durable { pieces: vec![piece] }).into();
+        assert_eq!(
+            (new.log_epoch(0), new.read_log(0, 2 * bytes).unwrap().0),
+            (9, expected.clone())
+        );
+        let later = Journal::open(directory.path(), 11, &[head(9, 2 * bytes)]).unwrap();
+        assert_eq!(later.read_log(0, 2 * bytes).unwrap().0, expected);
     }
 }

@@ -30,6 +30,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use penstock_api::fence::Fence;
 use penstock_api::heads::{HeadCommit, HeadStore, LedgerHead, PageHead};
 use penstock_api::plan::PlanUse;
 use penstock_api::problem::{Exit, Problem};
@@ -57,8 +58,6 @@ use plan::{Followed, PLAN_STALE};
 use proving::{ProofTotals, Proved};
 use removal::RemovalTotals;
 
-/// Longest time between two commits of the ledger (A7).
-const COMMIT_INTERVAL: Duration = Duration::from_millis(900);
 /// How often the figures are brought up to date.
 const VIEW_INTERVAL: Duration = Duration::from_millis(200);
 /// What limits a run while its files are read again.
@@ -94,6 +93,8 @@ pub struct RunInput {
     pub places: (PathText, PathText),
     /// Bits per second that were measured between these stores, if they were: for a forecast.
     pub known_rate: Option<f64>,
+    /// Whether this site's controller may still act (B4).
+    pub fence: Fence,
 }
 
 /// How a run ended.
@@ -246,6 +247,7 @@ pub fn run(mut input: RunInput) -> RunOutcome {
             control: Arc::clone(&control),
             places: input.places.clone(),
             known_rate: input.known_rate,
+            fence: input.fence.clone(),
         };
         let begins = Round {
             number: round,
@@ -261,11 +263,7 @@ pub fn run(mut input: RunInput) -> RunOutcome {
             }
         };
         let ended = run.drive();
-        run.shared.comparing.progress.stop.store(true, Ordering::Release);
-        run.puller.stop();
-        if let Some(deletion) = &mut run.deletion {
-            deletion.stop();
-        }
+        run.stop_helpers();
         match ended {
             Ok(Some(outcome)) => return outcome,
             // What was read again was not what was written: the ledger misses it again.
@@ -369,7 +367,7 @@ impl Run {
         let head = input.heads.load(input.id)?;
         // What an earlier run has said of itself does not hold for this one.
         let _ = std::fs::remove_file(RunFiles::of(&input.journal).facts);
-        let journal = Journal::open(&input.journal)?;
+        let journal = Journal::open(&input.journal, input.fence.epoch(), &head.pages)?;
         let mut spec = spec_of(&input, &head);
         let start = prepare(&input, &head, &mut spec)?;
         let doubt_all = spec.doubt;
@@ -428,13 +426,24 @@ impl Run {
         })
     }
 
+    /// Ends the threads that compare, pull and delete.
+    fn stop_helpers(&mut self) {
+        self.shared.comparing.progress.stop.store(true, Ordering::Release);
+        self.puller.stop();
+        if let Some(deletion) = &mut self.deletion {
+            deletion.stop();
+        }
+    }
+
     /// The loop: open pages, commit, look, until the end. `None` if it is to begin again.
     fn drive(&mut self) -> Result<Option<RunOutcome>, Problem> {
         loop {
             let opened = self.open_pages()?;
             self.show_failures();
-            let urgent = self.shared.commit_is_urgent();
-            if urgent || self.committed_at.elapsed() >= COMMIT_INTERVAL {
+            self.spec.fence.check()?;
+            let (least, most) = self.heads.pace();
+            let waited = self.committed_at.elapsed();
+            if waited >= most || (waited >= least && self.shared.commit_is_urgent()) {
                 self.commit()?;
             }
             if self.viewed_at.elapsed() >= VIEW_INTERVAL {
@@ -613,9 +622,11 @@ impl Run {
                 journal.sync(commit.pages.iter().map(|page| page.page))?;
             }
         }
+        let log = |page| self.shared.journal().log_epoch(page);
         let pages = commit.pages.iter().map(|page| PageHead {
             page: page.page,
             digest: page.digest,
+            log: log(page.page),
             log_bytes: page.log_bytes,
             complete: page.complete,
             files: page.files,
@@ -655,6 +666,7 @@ impl Run {
     fn cancel(&mut self) -> Result<RunOutcome, Problem> {
         self.task.stop(true);
         self.commit()?;
+        self.spec.fence.check()?;
         let (mut pages, generation_max) = self.unfinished_pages();
         self.peer.clean(&self.spec, &mut pages, generation_max);
         self.heads.remove(self.id)?;
@@ -686,9 +698,11 @@ impl Run {
             Proved::Again => return Ok(None),
             Proved::Stopped => return self.stop_proving().map(Some),
         }
+        self.spec.fence.check()?;
         if !self.remove_source()? {
             return self.stop_proving().map(Some);
         }
+        self.spec.fence.check()?;
         self.peer.clean(&self.spec, &mut std::iter::empty(), 0);
         let head = self.heads.load(self.id)?;
         let scan = self.scan.clone().unwrap_or_default();
@@ -823,6 +837,7 @@ fn spec_of(input: &RunInput, head: &LedgerHead) -> TaskSpec {
         update: input.options.update.clone(),
         select: input.options.select.clone(),
         remove_source: input.options.remove_source,
+        fence: input.fence.clone(),
     }
 }
 

@@ -163,6 +163,7 @@ impl Run {
         {
             let mut journal = self.shared.journal();
             journal.append(head.page, &append, head.log_bytes)?;
+            head.log = journal.log_epoch(head.page);
             journal.sync([head.page])?;
         }
         let pages = vec![head.clone()];

@@ -130,6 +130,8 @@ fn page_of(row: &Row<'_>) -> rusqlite::Result<PageHead> {
     Ok(PageHead {
         page: row.get(0)?,
         digest: Digest(row.get(1)?),
+        // One daemon is the whole site.
+        log: 0,
         log_bytes: from_sql(row.get(2)?),
         complete: row.get(3)?,
         files: from_sql(row.get(4)?),
@@ -154,6 +156,7 @@ mod tests {
         PageHead {
             page,
             digest: Digest([page as u8; 32]),
+            log: 0,
             log_bytes,
             complete: page == 1,
             files: 3,

@@ -1,6 +1,8 @@
 //! What a site remembers: transfers, heads of ledgers, pairings, stubs.
 //!
-//! One SQLite database in the site directory, in WAL mode. Two kinds of commit (hard case A8):
+//! A site of one peer keeps it in SQLite, one of several in etcd ([`EtcdState`]); whoever works
+//! with it sees a [`SiteState`]. In SQLite it is one database in the site directory, in WAL mode,
+//! with two kinds of commit (hard case A8):
 //!
 //! - *plain*: `synchronous=NORMAL`. The frames are in the page cache when it returns: it survives
 //!   `kill -9` of the process, and a power cut may take the last of them.
@@ -10,12 +12,119 @@
 //! The 1 Hz heads are plain; what a user was told, and heads that call something durable, are
 //! durable. The caller holds the lock of the site directory: one daemon per database.
 
+mod etcd;
 mod heads;
 mod sites;
 mod sqlite;
 mod transfers;
 
+pub use etcd::{EtcdState, Keys};
 pub use sites::Pairing;
 pub use sqlite::{SCHEMA_VERSION, SqliteState, StateError};
-pub(crate) use transfers::Listed;
+pub use transfers::Listed;
 pub use transfers::{Stub, TransferRecord, Wish};
+
+use penstock_api::heads::HeadStore;
+use penstock_proto::id::{Name, TransferId};
+
+/// All that the manager of a site, and the site itself, remember. Methods block for a transaction.
+///
+/// # Errors
+/// Of all methods: the state cannot be read or written; with etcd, that this peer is not the
+/// controller any more.
+pub trait SiteState: HeadStore {
+    /// Stores a transfer, durably.
+    fn put_transfer(&self, record: &TransferRecord) -> Result<(), StateError>;
+    /// One transfer that this site owns.
+    fn transfer(&self, id: TransferId) -> Result<Option<TransferRecord>, StateError>;
+    /// All transfers of this site that have not ended, oldest first.
+    fn open_transfers(&self) -> Result<Vec<TransferRecord>, StateError>;
+    /// Stores what is known of another site's transfer. Losing it costs a question.
+    fn put_stub(&self, stub: &Stub) -> Result<(), StateError>;
+    /// One stub.
+    fn stub(&self, id: TransferId) -> Result<Option<Stub>, StateError>;
+    /// Stubs of transfers that had not ended when last seen.
+    fn open_stubs(&self) -> Result<Vec<Stub>, StateError>;
+    /// Forgets a stub.
+    fn remove_stub(&self, id: TransferId) -> Result<(), StateError>;
+    /// Up to `limit` transfers and stubs, newest first, older than `before` if that is given.
+    fn list(
+        &self,
+        before: Option<(u64, TransferId)>,
+        limit: usize,
+    ) -> Result<Vec<Listed>, StateError>;
+    /// Up to two ids of transfers and stubs that begin with the hexadecimal digits `prefix`.
+    fn ids_with_prefix(&self, prefix: &str) -> Result<Vec<TransferId>, StateError>;
+    /// Transfers of which a ledger is kept.
+    fn ledgers(&self) -> Result<Vec<TransferId>, StateError>;
+    /// All pairings, by name.
+    fn pairings(&self) -> Result<Vec<Pairing>, StateError>;
+    /// One pairing.
+    fn pairing(&self, site: &Name) -> Result<Option<Pairing>, StateError>;
+    /// Stores a pairing, or replaces the one with the same site. Durable.
+    fn pair(&self, pairing: &Pairing) -> Result<(), StateError>;
+    /// Forgets a pairing; whether there was one. Durable.
+    fn unpair(&self, site: &Name) -> Result<bool, StateError>;
+}
+
+impl SiteState for SqliteState {
+    fn put_transfer(&self, record: &TransferRecord) -> Result<(), StateError> {
+        self.put_transfer(record)
+    }
+
+    fn transfer(&self, id: TransferId) -> Result<Option<TransferRecord>, StateError> {
+        self.transfer(id)
+    }
+
+    fn open_transfers(&self) -> Result<Vec<TransferRecord>, StateError> {
+        self.open_transfers()
+    }
+
+    fn put_stub(&self, stub: &Stub) -> Result<(), StateError> {
+        self.put_stub(stub)
+    }
+
+    fn stub(&self, id: TransferId) -> Result<Option<Stub>, StateError> {
+        self.stub(id)
+    }
+
+    fn open_stubs(&self) -> Result<Vec<Stub>, StateError> {
+        self.open_stubs()
+    }
+
+    fn remove_stub(&self, id: TransferId) -> Result<(), StateError> {
+        self.remove_stub(id)
+    }
+
+    fn list(
+        &self,
+        before: Option<(u64, TransferId)>,
+        limit: usize,
+    ) -> Result<Vec<Listed>, StateError> {
+        self.list(before, limit)
+    }
+
+    fn ids_with_prefix(&self, prefix: &str) -> Result<Vec<TransferId>, StateError> {
+        self.ids_with_prefix(prefix)
+    }
+
+    fn ledgers(&self) -> Result<Vec<TransferId>, StateError> {
+        self.ledgers()
+    }
+
+    fn pairings(&self) -> Result<Vec<Pairing>, StateError> {
+        self.pairings()
+    }
+
+    fn pairing(&self, site: &Name) -> Result<Option<Pairing>, StateError> {
+        self.pairing(site)
+    }
+
+    fn pair(&self, pairing: &Pairing) -> Result<(), StateError> {
+        self.pair(pairing)
+    }
+
+    fn unpair(&self, site: &Name) -> Result<bool, StateError> {
+        self.unpair(site)
+    }
+}

@@ -4,11 +4,12 @@ use std::net::SocketAddr;
 
 use penstock_proto::id::Name;
 use rusqlite::{OptionalExtension as _, Row, params};
+use serde::{Deserialize, Serialize};
 
 use super::sqlite::{Commit, SqliteState, StateError, from_sql, to_sql};
 
 /// A site that this one is paired with.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Pairing {
     /// Its name.
     pub site: Name,

@@ -79,6 +79,30 @@ pub enum StateError {
         /// What SQLite said.
         source: rusqlite::Error,
     },
+    /// This peer is not the controller of its site any more: nothing was written.
+    #[error("{what}: this peer is not the controller of its site now")]
+    NotController {
+        /// What was to be done.
+        what: &'static str,
+    },
+    /// etcd gives no answer.
+    #[error("{what} in etcd")]
+    Etcd {
+        /// What was to be done.
+        what: &'static str,
+        /// Why not.
+        source: crate::etcd::EtcdError,
+    },
+    /// A file in the journal store cannot be read or written.
+    #[error("{what} `{}`", .path.display())]
+    File {
+        /// What was to be done.
+        what: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
     /// A row cannot be read.
     #[error("the state database holds a damaged {what}: {why}")]
     Damaged {
@@ -98,6 +122,16 @@ impl StateError {
 impl From<StateError> for Problem {
     fn from(error: StateError) -> Self {
         let cause = std::error::Error::source(&error).map(ToString::to_string);
+        match &error {
+            StateError::NotController { .. } => return penstock_api::fence::not_controller(),
+            StateError::Etcd { .. } => {
+                return Self::new(Exit::Temporary, "etcd", error.to_string())
+                    .because(cause.unwrap_or_default())
+                    .hint("`penstock site status` shows how etcd is")
+                    .status(503);
+            }
+            _ => {}
+        }
         Self::new(Exit::Fatal, "state", error.to_string()).because(cause.unwrap_or_default())
     }
 }

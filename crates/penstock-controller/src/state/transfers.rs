@@ -88,8 +88,10 @@ pub struct Stub {
 
 /// One line of a list.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Listed {
+pub enum Listed {
+    /// A transfer of this site.
     Own(Box<TransferRecord>),
+    /// One of another site.
     Stub(Box<Stub>),
 }
 
@@ -214,7 +216,10 @@ impl SqliteState {
     }
 
     /// Up to `limit` transfers and stubs, newest first, older than `before` if that is given.
-    pub(crate) fn list(
+    ///
+    /// # Errors
+    /// The database cannot be read.
+    pub fn list(
         &self,
         before: Option<(u64, TransferId)>,
         limit: usize,
@@ -250,7 +255,10 @@ impl SqliteState {
     }
 
     /// Up to two ids of transfers and stubs that begin with the hexadecimal digits `prefix`.
-    pub(crate) fn ids_with_prefix(&self, prefix: &str) -> Result<Vec<TransferId>, StateError> {
+    ///
+    /// # Errors
+    /// The database cannot be read.
+    pub fn ids_with_prefix(&self, prefix: &str) -> Result<Vec<TransferId>, StateError> {
         let failed = StateError::statement("find a transfer");
         let reader = self.read();
         let mut query = reader
@@ -268,7 +276,7 @@ impl SqliteState {
 
 impl Listed {
     /// Its place in the order of lists.
-    pub(crate) fn key(&self) -> (u64, TransferId) {
+    pub fn key(&self) -> (u64, TransferId) {
         match self {
             Self::Own(record) => (record.created, record.id()),
             Self::Stub(stub) => (stub.view.created, stub.view.id),

@@ -110,6 +110,9 @@ pub enum StoreOffline {
         /// What is there.
         found: String,
     },
+    /// Whoever had it changed may not have it changed any more ([`super::PosixStore::guarded`]).
+    #[error("the store may not be changed: this peer is not the controller of its site now")]
+    Fenced,
     /// The root cannot be reached.
     #[error("store `{root}` is offline: {reason}")]
     Unreachable {

@@ -60,7 +60,7 @@ pub use error::{StoreError, StoreOffline};
 pub use identity::{ParseFingerprintError, StoreFingerprint, StoreIdentity};
 pub use inspect::Inspection;
 pub use mem::{MemSpec, MemStore, ParseMemSpecError};
-pub use posix::{PosixOptions, PosixStore, Space};
+pub use posix::{Gate, PosixOptions, PosixStore, Space};
 pub use read::{ListBuffer, ReadFile};
 pub use read_back::{DIRECT_ALIGNMENT, ReadBackFile};
 pub use remove::Removal;

@@ -19,7 +19,7 @@ use rustix::io::Errno;
 use super::dir::Dir;
 use super::direct::IoMode;
 use super::durability::{DurabilityMethod, FileSystemKind, Mounts, Ways};
-use super::error::StoreError;
+use super::error::{StoreError, StoreOffline};
 use super::read::ReadFile;
 use super::sandbox::{Resolution, open_component};
 use super::unlock::WriteRules;
@@ -73,7 +73,12 @@ pub struct PosixStore {
     pub(super) shared: Arc<Shared>,
     /// What is special about one data set that is written to it.
     pub(super) rules: Arc<WriteRules>,
+    /// Asked before everything that changes the store.
+    pub(super) gate: Option<Gate>,
 }
+
+/// Whether a store may be changed at this moment; must not block.
+pub type Gate = Arc<dyn Fn() -> bool + Send + Sync>;
 
 pub(super) struct Shared {
     pub(super) root_path: PathBuf,
@@ -110,7 +115,25 @@ impl PosixStore {
             resolution,
             leaves_access_times: AtomicBool::new(true),
         };
-        Ok(Self { shared: Arc::new(shared), rules: Arc::default() })
+        Ok(Self { shared: Arc::new(shared), rules: Arc::default(), gate: None })
+    }
+
+    /// The same store, changed only while `gate` says yes: anything else is refused as
+    /// [`StoreOffline::Fenced`]. Before
+    /// bytes go to a file that is open already, the writer asks [`PosixStore::check_gate`].
+    pub fn guarded(&self, gate: Gate) -> Self {
+        Self { gate: Some(gate), ..self.clone() }
+    }
+
+    /// Whether the store may be changed at this moment ([`PosixStore::guarded`]).
+    ///
+    /// # Errors
+    /// [`StoreOffline::Fenced`].
+    pub fn check_gate(&self) -> Result<(), StoreError> {
+        if self.gate.as_ref().is_some_and(|gate| !gate()) {
+            return Err(StoreOffline::Fenced.into());
+        }
+        Ok(())
     }
 
     /// Path of the root on this host, absolute, as it was given.
@@ -268,7 +291,7 @@ impl PosixStore {
         if self.shared.read_only {
             return Err(StoreError::ReadOnly { operation, path: name::escape(path) });
         }
-        Ok(())
+        self.check_gate()
     }
 }
 

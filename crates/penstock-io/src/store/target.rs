@@ -10,7 +10,7 @@ use super::dir::Dir;
 use super::durability::DurabilityMethod;
 use super::error::{StoreError, StoreOffline};
 use super::identity::StoreIdentity;
-use super::posix::{PosixStore, Space};
+use super::posix::{Gate, PosixStore, Space};
 use super::read::ReadFile;
 use super::read_back::ReadBackFile;
 use super::write::{LeftOver, WriteFile};
@@ -35,6 +35,25 @@ impl Target {
         match self {
             Self::Posix(store) => Self::Posix(store.for_data_set(root, sets_modes)),
             Self::Null => Self::Null,
+        }
+    }
+
+    /// See [`PosixStore::guarded`].
+    pub fn guarded(&self, gate: Gate) -> Self {
+        match self {
+            Self::Posix(store) => Self::Posix(store.guarded(gate)),
+            Self::Null => Self::Null,
+        }
+    }
+
+    /// See [`PosixStore::check_gate`].
+    ///
+    /// # Errors
+    /// `Offline`.
+    pub fn check_gate(&self) -> Result<(), StoreError> {
+        match self {
+            Self::Posix(store) => store.check_gate(),
+            Self::Null => Ok(()),
         }
     }
 

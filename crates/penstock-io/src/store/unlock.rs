@@ -39,7 +39,7 @@ impl PosixStore {
         let new_directory_mode =
             if sets_modes { Mode::RWXU } else { Mode::RWXU | Mode::RWXG | Mode::RWXO };
         let rules = WriteRules { root: Some(root.to_vec()), new_directory_mode };
-        Self { shared: self.shared.clone(), rules: rules.into() }
+        Self { rules: rules.into(), ..self.clone() }
     }
 
     /// Gives this process's user the right to write to the root, if it has refused and is ours.

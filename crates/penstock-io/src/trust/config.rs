@@ -9,8 +9,9 @@ use rustls::client::Resumption;
 use rustls::crypto::aws_lc_rs::{cipher_suite, kx_group};
 use rustls::crypto::{CryptoProvider, aws_lc_rs};
 use rustls::server::NoServerSessionStorage;
-use rustls::{ClientConfig, ServerConfig, SupportedCipherSuite};
-use rustls_pki_types::{DnsName, ServerName};
+use rustls::{ClientConfig, RootCertStore, ServerConfig, SupportedCipherSuite};
+use rustls_pki_types::pem::PemObject as _;
+use rustls_pki_types::{CertificateDer, DnsName, PrivateKeyDer, ServerName};
 
 use super::TrustError;
 use super::authority::PeerCertificate;
@@ -173,6 +174,31 @@ pub fn client_config(
     config.resumption = Resumption::disabled();
     config.enable_secret_extraction = purpose == Purpose::Lane;
     Ok(Arc::new(config))
+}
+
+/// A client of an ordinary service, which is known by its DNS name or address, as etcd is: `ca`
+/// holds the authorities that are trusted for it, PEM, and nobody else is; `identity` the
+/// certificate to show and its key, PEM. Without `ca` no server is trusted: for plain HTTP.
+///
+/// # Errors
+/// `Certificate` or `Tls`: what is given is no such thing.
+pub fn web_client_config(
+    ca: Option<&[u8]>,
+    identity: Option<(&[u8], &[u8])>,
+) -> Result<Arc<ClientConfig>, TrustError> {
+    let none = TrustError::Certificate;
+    let mut roots = RootCertStore::empty();
+    for certificate in CertificateDer::pem_slice_iter(ca.unwrap_or_default()) {
+        roots.add(certificate.map_err(|_| none("the authority is no PEM"))?)?;
+    }
+    let builder = ClientConfig::builder_with_provider(provider_for_checks())
+        .with_protocol_versions(&[&rustls::version::TLS13, &rustls::version::TLS12])?
+        .with_root_certificates(roots);
+    let Some((chain, key)) = identity else { return Ok(Arc::new(builder.with_no_client_auth())) };
+    let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(chain).collect();
+    let chain = chain.map_err(|_| none("the client's certificate is no PEM"))?;
+    let key = PrivateKeyDer::from_pem_slice(key).map_err(|_| none("the client's key is no PEM"))?;
+    Ok(Arc::new(builder.with_client_auth_cert(chain, key)?))
 }
 
 /// aws-lc-rs with the given suites, and hybrid key exchange first.

@@ -41,7 +41,7 @@ pub use authority::{PEER_CERTIFICATE_DAYS, PeerCertificate, SiteAuthority};
 pub use capability::{CapabilityError, CapabilityKey, verify_capability};
 pub use config::{
     ALPN_HTTP1, ALPN_HTTP2, ALPN_LANE, CipherSuite, Purpose, client_config, peer_server_name,
-    server_config,
+    server_config, web_client_config,
 };
 pub use pairing::{
     PAIRING_SECONDS, PAIRING_TRIES, PairingOffer, PairingRefused, PairingToken, ParseTokenError,

@@ -17,7 +17,7 @@ use penstock_proto::manifest::{Amends, EntryKind, Page, PageBuilder};
 use penstock_proto::slicing::STRIDE_BYTES_MAX;
 
 use super::found::Found;
-use super::{Scan, kept, write_synced};
+use super::{Scan, kept};
 use crate::again::{age_seconds, is_same};
 use crate::hashing::digest_of_file;
 use crate::read::place;
@@ -206,7 +206,8 @@ impl Scan {
         let added = pages.len() as u32;
         for (number, page) in (before..).zip(pages) {
             let path = self.page_path(number);
-            write_synced(&path, &page.seal().encode()).map_err(|cause| kept(&path, &cause))?;
+            let encoded = page.seal().encode();
+            self.write_fenced(&path, &encoded).map_err(|cause| kept(&path, &cause))?;
         }
         let mut state = self.lock();
         if added > 0 {
@@ -224,7 +225,7 @@ impl Scan {
     pub(super) fn write_end(&self, summary: &ScanSummary) -> Result<(), Problem> {
         let path = self.directory.join("end");
         let text = serde_json::to_vec(summary).unwrap_or_default();
-        write_synced(&path, &text).map_err(|cause| kept(&path, &cause))
+        self.write_fenced(&path, &text).map_err(|cause| kept(&path, &cause))
     }
 }
 

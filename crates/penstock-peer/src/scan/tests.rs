@@ -12,6 +12,7 @@ fn source_of(root: &Path) -> Source {
 
 fn scan_of(directory: &Path, files_from: &[&str]) -> Scan {
     let options = ScanOptions {
+        fence: Default::default(),
         transfer: TransferId([5; 16]),
         root: Vec::new(),
         slicing: Slicing::default(),

@@ -99,7 +99,7 @@ fn listen(site: &Site, port: &Port, stop: &watch::Receiver<bool>, listeners: &mu
 async fn tell(site: &Arc<Site>, sites: &Arc<Sites>, told: &mut BTreeMap<Name, Told>) {
     let own = site.addresses();
     let paired: Vec<Name> = site
-        .state
+        .state()
         .pairings()
         .map_or(Vec::new(), |pairings| pairings.into_iter().map(|pairing| pairing.site).collect());
     told.retain(|name, _| paired.contains(name));

@@ -11,6 +11,7 @@ use penstock_peer::TargetService;
 use penstock_proto::id::Name;
 use tokio::runtime::Handle;
 
+use super::cluster::Member;
 use super::probe;
 use super::site::Site;
 use super::site_client::Sites;
@@ -23,6 +24,29 @@ pub(crate) struct Admin {
     pub(crate) sites: Arc<Sites>,
     pub(crate) runtime: Handle,
     pub(crate) target: Arc<TargetService>,
+    /// The site's other peers, if there are any.
+    pub(crate) member: Option<Arc<Member>>,
+}
+
+impl Admin {
+    fn make_offer(&self) -> Result<(PairingOffer, TokenReply), Problem> {
+        let advertised = self.site.advertised();
+        let address = advertised.first().ok_or_else(|| {
+            let title = "there is no address to put into a token";
+            Problem::new(Exit::Usage, "address", title).hint("set `advertise` in penstock.toml")
+        })?;
+        let fingerprint = self.site.authority.fingerprint();
+        let offer = PairingOffer::create(&address.to_string(), fingerprint, now_seconds());
+        let offer = offer.map_err(|error| {
+            Problem::new(Exit::Fatal, "token", "no token can be made").because(error)
+        })?;
+        let reply = TokenReply {
+            token: offer.token().to_text().to_string(),
+            expires: offer.expires(),
+            fingerprint: fingerprint.to_string(),
+        };
+        Ok((offer, reply))
+    }
 }
 
 impl SiteAdmin for Admin {
@@ -35,33 +59,30 @@ impl SiteAdmin for Admin {
             pid: std::process::id(),
             running: 0,
             queued: 0,
+            cluster: self.member.as_ref().map(|member| member.view()),
         }
     }
 
     fn sites(&self) -> Result<Vec<SiteView>, Problem> {
-        let pairings = self.site.state.pairings()?;
+        let pairings = self.site.state().pairings()?;
         let others = pairings.iter().map(Site::pairing_view);
         Ok(std::iter::once(self.site.own_view()).chain(others).collect())
     }
 
     fn offer(&self) -> Result<TokenReply, Problem> {
-        let advertised = self.site.advertised();
-        let address = advertised.first().ok_or_else(|| {
-            let title = "there is no address to put into a pairing token";
-            Problem::new(Exit::Usage, "address", title).hint("set `advertise` in penstock.toml")
-        })?;
-        let fingerprint = self.site.authority.fingerprint();
-        let now = now_seconds();
-        let offer =
-            PairingOffer::create(&address.to_string(), fingerprint, now).map_err(|error| {
-                Problem::new(Exit::Fatal, "token", "no pairing token can be made").because(error)
-            })?;
-        let reply = TokenReply {
-            token: offer.token().to_text().to_string(),
-            expires: offer.expires(),
-            fingerprint: fingerprint.to_string(),
-        };
-        self.site.add_offer(offer, now);
+        let (offer, reply) = self.make_offer()?;
+        self.site.add_offer(offer, now_seconds());
+        Ok(reply)
+    }
+
+    fn invite(&self) -> Result<TokenReply, Problem> {
+        if self.site.config.cluster.is_none() {
+            let title = "this site has one peer only: there is nothing to join";
+            return Err(Problem::new(Exit::Refused, "no-cluster", title)
+                .hint("give it a [cluster] in penstock.toml, and start its daemon anew"));
+        }
+        let (offer, reply) = self.make_offer()?;
+        self.site.add_invitation(offer, now_seconds());
         Ok(reply)
     }
 
@@ -70,7 +91,7 @@ impl SiteAdmin for Admin {
     }
 
     fn unpair(&self, site: &Name) -> Result<(), Problem> {
-        let stored = self.site.state.unpair(site)?;
+        let stored = self.site.state().unpair(site)?;
         let trusted = self.site.trust.unpin(site);
         self.sites.forget(site);
         if stored || trusted {

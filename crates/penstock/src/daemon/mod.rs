@@ -7,6 +7,10 @@
 
 mod addresses;
 mod admin;
+mod cluster;
+mod front;
+pub(crate) mod join;
+mod lead;
 mod pairing;
 mod port;
 mod probe;
@@ -23,27 +27,31 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use anyhow::Context as _;
+use axum::Router;
+use penstock_api::fence::Fence;
 use penstock_api::receipt::ReceiptSigner;
 use penstock_api::rest::SOCKET_NAME;
-use penstock_controller::manager::{Manager, ManagerConfig, ManagerParts};
-use penstock_controller::rest::{self, RestParts};
+use penstock_controller::rest;
 use penstock_controller::state::SqliteState;
 use penstock_io::net;
 use penstock_io::sys::{LockError, LockFile};
 use penstock_io::trust::{PeerCertificate, Purpose, SiteAuthority, server_config};
 use tokio::net::{TcpListener, UnixListener};
 use tokio::signal::unix::{Signal, SignalKind, signal};
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use crate::config::{Config, DirectoryArgs};
 use crate::exit::{self, ExitCode, Failure};
 use crate::options::limits::CpuArgs;
 use crate::receipt::Signer;
-use crate::wiring::{self, PeerParts};
+use crate::wiring;
+use admin::Admin;
+use cluster::Member;
+use front::Front;
+use lead::Lead;
 use port::{Limits, Port};
 use site::Site;
-use site_api::SiteParts;
 use site_client::Sites;
 
 /// In the site directory: keys and certificates.
@@ -177,29 +185,6 @@ fn receipt_signer(site: &Site) -> anyhow::Result<Arc<dyn ReceiptSigner>> {
     Ok(Arc::new(Signer::of_site(&site.authority, &trust)?))
 }
 
-fn start_manager(
-    site: &Arc<Site>,
-    parts: &PeerParts,
-    sites: &Arc<Sites>,
-    signer: &Arc<dyn ReceiptSigner>,
-) -> anyhow::Result<Manager> {
-    let exports = site.exports.clone();
-    let config = ManagerConfig {
-        running_max: site.config.running_max,
-        ..ManagerConfig::new(site.config.site.clone(), site.directory.join("journal"))
-    };
-    let parts = ManagerParts {
-        state: Arc::clone(&site.state),
-        source: Arc::clone(&parts.source),
-        target: Arc::clone(&parts.target),
-        sites: Arc::clone(sites) as _,
-        signer: Arc::clone(signer),
-        run: Arc::new(penstock_controller::runner::run),
-        directory: Arc::new(move |store| exports.directory(store)),
-    };
-    Ok(Manager::start(config, parts)?)
-}
-
 async fn serve(config: Config, directory: &Path) -> anyhow::Result<ExitCode> {
     let (authority, identity) = load_keys(&config, directory)?;
     let state = SqliteState::open(&directory.join("state.db")).map_err(|error| {
@@ -209,40 +194,40 @@ async fn serve(config: Config, directory: &Path) -> anyhow::Result<ExitCode> {
     let listener = bind(&config)?;
     let bound = listener.local_addr().context("look at the own address")?;
     let directory = directory.to_path_buf();
-    let site = Arc::new(Site::new(config, directory.clone(), authority, identity, state, bound)?);
-    let parts = wiring::peer(&site)?;
+    let known = Arc::clone(&state) as _;
+    let site = Arc::new(Site::new(config, directory.clone(), authority, identity, known, bound)?);
+    let shared = site.config.cluster.as_ref().map(|cluster| cluster.journal.clone());
+    let journal = shared.unwrap_or_else(|| directory.clone());
+    let parts = wiring::peer(&site, &journal)?;
     let runtime = tokio::runtime::Handle::current();
     let sites = Arc::new(Sites::new(Arc::clone(&site), runtime.clone()));
-    let signer = receipt_signer(&site)?;
-    let manager = Arc::new(start_manager(&site, &parts, &sites, &signer)?);
+    let lead = Lead {
+        site: Arc::clone(&site),
+        sites: Arc::clone(&sites),
+        source: parts.source,
+        target: parts.target,
+        lanes_target: Arc::clone(&parts.lanes_target),
+        signer: receipt_signer(&site)?,
+        journal: journal.join("journal"),
+    };
     let mut signals = Signals::watch()?;
     let (stop, stopped) = watch::channel(false);
-    let site_parts = SiteParts {
-        site: Arc::clone(&site),
-        manager: Arc::clone(&manager),
-        source: parts.source,
-        signer,
-        scans: Arc::default(),
-        target: Arc::clone(&parts.lanes_target),
-        probes: Arc::new(Semaphore::new(site_api::PROBES_MAX)),
-    };
+    let (target, told) = (parts.lanes_target, Arc::clone(&sites));
+    let admin = Admin { site: Arc::clone(&site), sites, runtime, target, member: None };
+    let faces = Faces::open(lead, state, parts.set_fence, admin, &stopped)?;
     let tls = |purpose| server_config(purpose, &site.identity, &site.trust, &site.suites);
     let port = Port {
         site_tls: tls(Purpose::SiteApi)?,
         lane_tls: tls(Purpose::Lane)?,
-        router: site_api::router(site_parts),
+        router: faces.site,
         lane: parts.lane,
         limits: Limits::default(),
         site: Arc::clone(&site),
     };
     let socket = bind_socket(&directory)?;
-    let target = parts.lanes_target;
-    let told = Arc::clone(&sites);
-    let admin = Arc::new(admin::Admin { site: Arc::clone(&site), sites, runtime, target });
-    let router = rest::router(RestParts { manager: Arc::clone(&manager), admin });
     let own_user = rustix::process::getuid().as_raw();
     let mut socket_stopped = stopped.clone();
-    let local = tokio::spawn(rest::serve(socket, router, own_user, async move {
+    let local = tokio::spawn(rest::serve(socket, faces.local, own_user, async move {
         // Either it was told, or the daemon is gone.
         let _ = socket_stopped.changed().await;
     }));
@@ -251,14 +236,52 @@ async fn serve(config: Config, directory: &Path) -> anyhow::Result<ExitCode> {
     let (name, peer) = (&site.config.site, &site.config.peer);
     exit::print(&format!("ready: site {name} peer {peer} listening on {bound}"))?;
     signals.wait(local).await?;
-    let stopping = Arc::clone(&manager);
-    let in_time = tokio::task::spawn_blocking(move || stopping.stop(STOP_DEADLINE)).await?;
+    let leave = faces.leave;
+    let in_time = tokio::task::spawn_blocking(move || leave(STOP_DEADLINE)).await?;
     if !in_time {
         tracing::warn!("transfers still running: they go on from their ledgers at the next start");
     }
     let _ = stop.send(true);
     let _ = fs::remove_file(directory.join(SOCKET_NAME));
     Ok(ExitCode::Done)
+}
+
+/// What the daemon shows to the world, whether it is the whole site or one peer of several.
+struct Faces {
+    local: Router,
+    site: Router,
+    /// Ends the work within a time; whether all has ended.
+    leave: Box<dyn FnOnce(Duration) -> bool + Send>,
+}
+
+impl Faces {
+    fn open(
+        lead: Lead,
+        state: Arc<SqliteState>,
+        set_fence: Arc<dyn Fn(Fence) + Send + Sync>,
+        admin: Admin,
+        stopped: &watch::Receiver<bool>,
+    ) -> anyhow::Result<Self> {
+        let Some(settings) = lead.site.config.cluster.clone() else {
+            let controller = lead.begin(state, Fence::default(), Arc::new(admin))?;
+            let manager = controller.manager;
+            return Ok(Self {
+                local: controller.local,
+                site: controller.site,
+                leave: Box::new(move |deadline| manager.stop(deadline)),
+            });
+        };
+        let member = Member::join(lead, &settings, state, set_fence)?;
+        let admin = Arc::new(Admin { member: Some(Arc::clone(&member)), ..admin });
+        member.set_admin(Arc::clone(&admin) as _);
+        tokio::spawn(Arc::clone(&member).follow(stopped.clone()));
+        let front = Front::new(Arc::clone(&member), admin)?;
+        Ok(Self {
+            local: front.clone().local(),
+            site: front.site(),
+            leave: Box::new(move |deadline| member.leave(deadline)),
+        })
+    }
 }
 
 /// The signals that end a daemon, watched from before it says that it is ready.

@@ -76,7 +76,7 @@ pub(crate) fn half_of(site: &Site, proof: Option<[u8; 32]>) -> PairHalf {
         site: site.config.site.clone(),
         ca: hex(site.authority.certificate()),
         capability_key: hex(&site.authority.capability_key().public_key()),
-        addresses: site.advertised(),
+        addresses: site.addresses().addresses,
         proof: proof.map_or_else(String::new, |proof| hex(&proof)),
     }
 }
@@ -138,12 +138,12 @@ fn decode_hex(text: &str, field: &str) -> Result<Vec<u8>, Problem> {
     })
 }
 
-fn unreachable_site(token: &PairingToken, why: String) -> Problem {
+pub(super) fn unreachable_site(token: &PairingToken, why: String) -> Problem {
     let title = format!("the site at {} cannot be reached", token.address);
     Problem::new(Exit::Temporary, "site-unreachable", title).because(why)
 }
 
-fn refused(error: &std::io::Error) -> Problem {
+pub(super) fn refused(error: &std::io::Error) -> Problem {
     let tls = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
     let why = tls.map_or_else(|| error.to_string(), explain);
     let title = "who answers there is not the site that issued the token";

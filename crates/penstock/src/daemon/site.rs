@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use penstock_api::problem::{Exit, Problem};
 use penstock_api::rest::SiteView;
 use penstock_api::site::SiteAddresses;
-use penstock_controller::state::{Pairing, SqliteState};
+use penstock_controller::state::{Pairing, SiteState};
 use penstock_io::trust::{
     CipherSuite, PairingOffer, PeerCertificate, SiteAuthority, TrustStore, inspect_authority,
 };
@@ -28,10 +28,15 @@ pub(crate) struct Site {
     pub(crate) authority: SiteAuthority,
     pub(crate) identity: PeerCertificate,
     pub(crate) trust: Arc<TrustStore>,
-    pub(crate) state: Arc<SqliteState>,
+    /// What the site remembers, as this peer may see it: another one when it becomes controller.
+    state: Mutex<Arc<dyn SiteState>>,
+    /// The site's other peers, and where they listen.
+    others: Mutex<Vec<(Name, SiteAddresses)>>,
     pub(crate) listen: SocketAddr,
     pub(crate) suites: Vec<CipherSuite>,
     offers: Mutex<Vec<PairingOffer>>,
+    /// Offers to hosts that are to join this site: never mixed with those to other sites.
+    invitations: Mutex<Vec<PairingOffer>>,
 }
 
 impl Site {
@@ -44,7 +49,7 @@ impl Site {
         directory: PathBuf,
         authority: SiteAuthority,
         identity: PeerCertificate,
-        state: Arc<SqliteState>,
+        state: Arc<dyn SiteState>,
         listen: SocketAddr,
     ) -> anyhow::Result<Self> {
         let trust = TrustStore::new(authority.certificate().clone())?;
@@ -59,10 +64,12 @@ impl Site {
             authority,
             identity,
             trust: Arc::new(trust),
-            state,
+            state: Mutex::new(state),
+            others: Mutex::default(),
             listen,
             suites,
             offers: Mutex::default(),
+            invitations: Mutex::default(),
         })
     }
 
@@ -79,11 +86,21 @@ impl Site {
         self.networks().control_addresses(self.listen.port())
     }
 
-    /// Where this site takes requests and lanes now.
-    pub(crate) fn addresses(&self) -> SiteAddresses {
+    /// Where this peer takes requests and lanes now.
+    pub(crate) fn own_addresses(&self) -> SiteAddresses {
         let addresses = self.advertised();
         let (peer, port) = (&self.config.peer, self.listen.port());
         let data = self.networks().data_addresses(peer, port, &addresses);
+        SiteAddresses { addresses, data }.bounded()
+    }
+
+    /// Where the peers of this site take requests and lanes now, this one before the others.
+    pub(crate) fn addresses(&self) -> SiteAddresses {
+        let SiteAddresses { mut addresses, mut data } = self.own_addresses();
+        for (_, other) in self.others.lock().unwrap_or_else(PoisonError::into_inner).iter() {
+            addresses.extend(&other.addresses);
+            data.extend(other.data.iter().cloned());
+        }
         SiteAddresses { addresses, data }.bounded()
     }
 
@@ -92,13 +109,54 @@ impl Site {
     /// # Errors
     /// The database cannot be read or written.
     pub(crate) fn learn(&self, site: &Name, theirs: &SiteAddresses) -> Result<(), Problem> {
-        let Some(mut pairing) = self.state.pairing(site)? else { return Ok(()) };
+        let Some(mut pairing) = self.state().pairing(site)? else { return Ok(()) };
         if theirs.addresses.is_empty() || pairing.addresses == theirs.addresses {
             return Ok(());
         }
         tracing::info!(%site, addresses = ?theirs.addresses, "a site is reached elsewhere now");
         pairing.addresses.clone_from(&theirs.addresses);
-        Ok(self.state.pair(&pairing)?)
+        Ok(self.state().pair(&pairing)?)
+    }
+
+    /// What the site remembers.
+    pub(crate) fn state(&self) -> Arc<dyn SiteState> {
+        Arc::clone(&self.state.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// From now on it is remembered there.
+    pub(crate) fn set_state(&self, state: Arc<dyn SiteState>) {
+        *self.state.lock().unwrap_or_else(PoisonError::into_inner) = state;
+    }
+
+    /// From now on these are the site's other peers.
+    pub(crate) fn set_others(&self, others: Vec<(Name, SiteAddresses)>) {
+        *self.others.lock().unwrap_or_else(PoisonError::into_inner) = others;
+    }
+
+    /// Names of the site's other peers.
+    pub(crate) fn peers(&self) -> Vec<Name> {
+        let others = self.others.lock().unwrap_or_else(PoisonError::into_inner);
+        others.iter().map(|(peer, _)| peer.clone()).collect()
+    }
+
+    /// Trusts the sites that are paired with this one, and no others: another peer may have paired
+    /// or unpaired them.
+    pub(crate) fn follow_pairings(&self, pairings: &[Pairing]) {
+        for (known, _) in self.trust.sites() {
+            if known != self.config.site && pairings.iter().all(|pairing| pairing.site != known) {
+                self.trust.unpin(&known);
+            }
+        }
+        for pairing in pairings {
+            let ca = CertificateDer::from(pairing.ca.as_slice()).into_owned();
+            if self.trust.authority_of(&pairing.site).as_ref() == Some(&ca) {
+                continue;
+            }
+            self.trust.unpin(&pairing.site);
+            if let Err(error) = self.trust.pin(ca) {
+                tracing::error!(site = %pairing.site, %error, "a pairing cannot be trusted");
+            }
+        }
     }
 
     /// Whether a site is paired with this one now.
@@ -112,7 +170,7 @@ impl Site {
             name: self.config.site.clone(),
             own: true,
             fingerprint: self.authority.fingerprint().to_string(),
-            addresses: self.advertised(),
+            addresses: self.addresses().addresses,
             paired: 0,
         }
     }
@@ -133,7 +191,16 @@ impl Site {
 
     /// Keeps an offer until it is used up.
     pub(crate) fn add_offer(&self, offer: PairingOffer, now: u64) {
-        let mut offers = self.offers.lock().unwrap_or_else(PoisonError::into_inner);
+        Self::add(&self.offers, offer, now);
+    }
+
+    /// Keeps an invitation to this site until it is used up.
+    pub(crate) fn add_invitation(&self, offer: PairingOffer, now: u64) {
+        Self::add(&self.invitations, offer, now);
+    }
+
+    fn add(offers: &Mutex<Vec<PairingOffer>>, offer: PairingOffer, now: u64) {
+        let mut offers = offers.lock().unwrap_or_else(PoisonError::into_inner);
         offers.retain(|offer| offer.is_open(now));
         if offers.len() >= OFFERS_MAX {
             offers.remove(0);
@@ -155,6 +222,23 @@ impl Site {
             .hint("make a new one with `penstock site pair` at the other site"))
     }
 
+    /// The same for a host that joins this site.
+    ///
+    /// # Errors
+    /// None fits.
+    pub(crate) fn redeem_invitation(
+        &self,
+        redeem: impl Fn(&mut PairingOffer) -> bool,
+    ) -> Result<(), Problem> {
+        let mut offers = self.invitations.lock().unwrap_or_else(PoisonError::into_inner);
+        if offers.iter_mut().any(redeem) {
+            return Ok(());
+        }
+        let title = "the token to join is wrong, used up, or too old";
+        Err(Problem::new(Exit::NotAuthorised, "token", title)
+            .hint("make a new one with `penstock site join` at a peer of the site"))
+    }
+
     /// Stores a pairing and trusts it. It must have been checked that the name is free.
     ///
     /// # Errors
@@ -163,6 +247,6 @@ impl Site {
         self.trust.pin(CertificateDer::from(pairing.ca.clone())).map_err(|error| {
             Problem::new(Exit::Refused, "site-taken", "the sites cannot be paired").because(error)
         })?;
-        Ok(self.state.pair(pairing)?)
+        Ok(self.state().pair(pairing)?)
     }
 }

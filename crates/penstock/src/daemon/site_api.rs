@@ -25,8 +25,8 @@ use penstock_api::receipt::{ReceiptBody, ReceiptSignature, ReceiptSigner, Role};
 use penstock_api::removal::RemoveReply;
 use penstock_api::scan::{DigestWish, PageReply, Question, ScanRequest, SourcePeer, WishedDigests};
 use penstock_api::site::{
-    OpenScan, OpenedScan, PAGE_WAIT_MS_MAX, PairHalf, RemoveMoved, SITE_API_VERSION, SiteAddresses,
-    SiteHealth, VERSION_HEADER, check_version,
+    JoinHalf, JoinedSite, OpenScan, OpenedScan, PAGE_WAIT_MS_MAX, PairHalf, RemoveMoved,
+    SITE_API_VERSION, SiteAddresses, SiteHealth, VERSION_HEADER, check_version,
 };
 use penstock_api::transfer::{TransferRequest, TransferState, TransferView};
 use penstock_controller::manager::{Caller, Manager, check_as_source};
@@ -90,6 +90,7 @@ pub(crate) fn router(parts: SiteParts) -> Router {
         .route("/pair", post(pair).layer(DefaultBodyLimit::max(PAIR_BYTES_MAX)))
         .route("/addresses", post(addresses))
         .route("/paths", post(probe_back))
+        .route("/join", post(join).layer(DefaultBodyLimit::max(PAIR_BYTES_MAX)))
         .route("/transfers", post(submit).layer(long()))
         .route("/plans", post(plan).layer(long()))
         .route("/plans/{id}", post(put_plan).layer(long()))
@@ -187,6 +188,22 @@ async fn addresses(
     blocking(move || {
         parts.site.learn(&site, &theirs.bounded())?;
         Ok(parts.site.addresses())
+    })
+    .await
+    .map(Json)
+}
+
+async fn join(
+    State(parts): State<SiteParts>,
+    Extension(connection): Extension<Connection>,
+    Body(half): Body<JoinHalf>,
+) -> Reply<JoinedSite> {
+    blocking(move || {
+        let taken = parts.site.peers();
+        super::join::accept(&parts.site, &half, &taken, &connection.exporter, now_seconds())
+            .inspect_err(|problem| {
+                tracing::warn!(from = %connection.from, peer = %half.peer, %problem, "not joined");
+            })
     })
     .await
     .map(Json)

@@ -135,7 +135,7 @@ impl Sites {
         call: &Call<'_>,
         out: &mut dyn Write,
     ) -> Result<(StatusCode, bool), Problem> {
-        let pairing = self.site.state.pairing(call.site)?;
+        let pairing = self.site.state().pairing(call.site)?;
         let pairing = pairing.filter(|_| self.site.is_paired(call.site)).ok_or_else(|| {
             let title = format!("site `{}` is not paired with this one", call.site);
             Problem::new(Exit::NotAuthorised, "not-paired", title)

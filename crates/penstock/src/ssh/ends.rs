@@ -272,6 +272,7 @@ impl TargetParts<'_> {
             control: Arc::clone(self.control),
             places: self.places,
             known_rate: None,
+            fence: Default::default(),
         };
         Ok((input, target))
     }

@@ -78,6 +78,18 @@ impl Site {
         Self { name, dir, store, daemon: None }
     }
 
+    /// A site directory that was made otherwise.
+    #[allow(dead_code, reason = "some test binaries have no use for it")]
+    pub fn adopt(name: &'static str, dir: PathBuf, store: PathBuf) -> Self {
+        Self { name, dir, store, daemon: None }
+    }
+
+    /// Process number of the daemon.
+    #[allow(dead_code, reason = "some test binaries have no use for it")]
+    pub fn process(&self) -> u32 {
+        self.daemon.as_ref().unwrap().0.id()
+    }
+
     fn log(&self) -> PathBuf {
         self.dir.join("daemon.log")
     }

@@ -54,7 +54,7 @@ impl<'a> Looker<'a> {
     fn new(input: &'a mut RunInput, store: Option<u64>) -> Result<Self, Problem> {
         let head = LedgerHead { store: store.unwrap_or(0), ..LedgerHead::default() };
         let spec = spec_of(input, &head);
-        let journal = Journal::open(&input.journal)?;
+        let journal = Journal::open(&input.journal, input.fence.epoch(), &[])?;
         Ok(Self { input, spec, journal, existed: 0, found: (0, 0, 0) })
     }
 

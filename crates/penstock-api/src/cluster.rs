@@ -1,0 +1,86 @@
+//! A site of several peers: what they tell of themselves, and what users see of it.
+
+use std::net::SocketAddr;
+
+use penstock_proto::id::Name;
+use penstock_proto::network::DataAddress;
+use serde::{Deserialize, Serialize};
+
+/// What a peer tells the others of itself, kept under its lease.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PeerCard {
+    /// Its name within the site.
+    pub peer: Name,
+    /// Random number of the daemon's process: a peer that was restarted is another one.
+    pub instance: u64,
+    /// Where it takes requests.
+    pub addresses: Vec<SocketAddr>,
+    /// Where it takes lanes.
+    pub data: Vec<DataAddress>,
+    /// Release of the program.
+    pub version: String,
+    /// Boot id of the host, in hex.
+    pub boot: String,
+    /// Stores that it reaches.
+    pub stores: Vec<StoreCard>,
+    /// Transfers that run under it, being the controller.
+    #[serde(default)]
+    pub running: u32,
+}
+
+/// A store as a peer reaches it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StoreCard {
+    /// Its name.
+    pub store: Name,
+    /// Its identity, in hex; empty if it has none yet, or cannot be read (A5).
+    pub identity: String,
+}
+
+/// Who leads, kept under the leader's lease. The create revision of its key is the epoch.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LeaderCard {
+    /// The peer.
+    pub peer: Name,
+    /// As in its [`PeerCard`].
+    pub instance: u64,
+    /// Where it listens for peers and data.
+    pub addresses: Vec<SocketAddr>,
+    /// Seconds since 1970 of its election.
+    pub since: u64,
+}
+
+/// A site of several peers, as `penstock site status` shows it.
+#[derive(Clone, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct ClusterView {
+    /// Who leads, if anybody does.
+    pub leader: Option<LeaderCard>,
+    /// Whether the one that answers does.
+    pub is_leader: bool,
+    /// Epoch of the leader: the incarnation of the site's records in etcd, then the revision at
+    /// which the leader was elected.
+    pub epoch: String,
+    /// Peers that are there now.
+    pub peers: Vec<PeerCard>,
+    /// How each etcd endpoint is.
+    pub etcd: Vec<EtcdView>,
+    /// Why the membership cannot be told now; empty if it can.
+    pub trouble: String,
+    /// Transactions that this peer has written to etcd.
+    pub etcd_transactions: u64,
+    /// Bytes of these.
+    pub etcd_bytes: u64,
+}
+
+/// How an etcd endpoint is.
+#[derive(Clone, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct EtcdView {
+    /// Its address.
+    pub endpoint: String,
+    /// Version of etcd; empty if it does not answer.
+    pub version: String,
+    /// Bytes of its database.
+    pub bytes: u64,
+    /// Why it is not healthy; empty if it is.
+    pub trouble: String,
+}

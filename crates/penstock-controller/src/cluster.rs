@@ -1,0 +1,427 @@
+//! Peers of one site: who is there, who leads, and for how long that holds.
+//!
+//! Each peer keeps a lease in etcd, and under it a card that tells of it. Whoever finds no leader's
+//! key makes it, under its lease; the revision at which it was made is the epoch of what that
+//! leader, the *controller*, does from then on ([`Tenure`]). One thread does all of this, and
+//! nothing else, so that no work of the daemon's holds up the lease.
+//!
+//! A tenure holds for as long as the lease, counted on `CLOCK_BOOTTIME` from the *request* of the
+//! last keep-alive that succeeded, less a tenth (B4): a host that was suspended, or a process that
+//! was stopped, finds its tenure over when it wakes, before etcd can have let another peer lead.
+//! A tenure that was found to be over stays over, whatever etcd says later.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use penstock_api::cluster::{LeaderCard, PeerCard};
+use penstock_api::fence::Fence;
+use penstock_proto::id::Name;
+use tokio::sync::watch;
+
+use crate::etcd::{Compare, Etcd, EtcdError, KeyValue, Operation};
+use crate::manager::now_seconds;
+use crate::state::{Keys, Pairing};
+
+/// Nanoseconds on `CLOCK_BOOTTIME`, which goes on while a host is suspended.
+pub type Clock = fn() -> u64;
+/// Makes sure, before this peer stands for election, that it reaches the journal store that the
+/// site's records of this incarnation belong to; `true` to make it so, for a new incarnation.
+pub type Eligible = dyn Fn(u64, bool) -> Result<(), String> + Send;
+
+/// One controllership of one peer.
+#[derive(Debug)]
+pub struct Tenure {
+    incarnation: u64,
+    revision: u64,
+    until: AtomicU64,
+    ended: AtomicBool,
+    clock: Clock,
+}
+
+impl Tenure {
+    /// A tenure that began with the leader's key made at `revision`. It does not hold before it is
+    /// extended.
+    pub fn new(incarnation: u64, revision: u64, clock: Clock) -> Self {
+        let (until, ended) = (AtomicU64::new(u64::MAX), AtomicBool::new(false));
+        Self { incarnation, revision, until, ended, clock }
+    }
+
+    /// Whether it holds now. Neither blocks nor costs a system call.
+    pub fn holds(&self) -> bool {
+        if self.ended.load(Ordering::Acquire) {
+            return false;
+        }
+        let holds = (self.clock)() < self.until.load(Ordering::Acquire);
+        if !holds {
+            self.end();
+        }
+        holds
+    }
+
+    /// Ends it for good.
+    pub fn end(&self) {
+        self.ended.store(true, Ordering::Release);
+    }
+
+    /// It holds until this time, if it has not ended already.
+    pub fn extend(&self, until: u64) {
+        self.until.store(until, Ordering::Release);
+    }
+
+    /// Create revision of the leader's key.
+    pub fn revision(&self) -> u64 {
+        self.revision
+    }
+
+    /// Names files that this controller alone writes: 24 bits of the incarnation, 40 of the
+    /// revision; never 0.
+    pub fn epoch(&self) -> u64 {
+        (self.incarnation & 0xff_ffff) << 40 | self.revision & 0xff_ffff_ffff
+    }
+
+    /// What those ask who act for it.
+    pub fn fence(self: &Arc<Self>) -> Fence {
+        let tenure = Arc::clone(self);
+        Fence::new(self.epoch(), Arc::new(move || tenure.holds()))
+    }
+}
+
+/// What a peer joins with.
+pub struct ClusterConfig {
+    /// The site.
+    pub site: Name,
+    /// What it tells of itself.
+    pub card: PeerCard,
+    /// How long the others wait for a peer that is silent, in seconds; etcd takes no less than 2.
+    pub lease_seconds: u64,
+    /// The clock.
+    pub clock: Clock,
+    /// Whether this peer may lead.
+    pub eligible: Box<Eligible>,
+}
+
+/// The site's peers, as this one saw them last.
+#[derive(Clone, Debug, Default)]
+pub struct ClusterNow {
+    /// Who leads, and the create revision of its key.
+    pub leader: Option<(LeaderCard, u64)>,
+    /// Which history of the site's records it is; 0 while that is not known.
+    pub incarnation: u64,
+    /// The own tenure, if this peer leads.
+    pub tenure: Option<Arc<Tenure>>,
+    /// Peers that are there.
+    pub peers: Vec<PeerCard>,
+    /// Sites that are paired with this one.
+    pub pairings: Vec<Pairing>,
+    /// What keeps this peer from taking part; empty if nothing does.
+    pub trouble: String,
+}
+
+/// The membership of this peer; ends with it.
+pub struct Cluster {
+    shared: Arc<Shared>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+struct Shared {
+    etcd: Arc<Etcd>,
+    now: watch::Sender<Arc<ClusterNow>>,
+    card: Mutex<PeerCard>,
+    stopping: Mutex<bool>,
+    wake: Condvar,
+}
+
+impl Cluster {
+    /// Starts the thread. It goes on trying while etcd cannot be reached.
+    ///
+    /// # Errors
+    /// There are no threads left.
+    pub fn start(etcd: Arc<Etcd>, config: ClusterConfig) -> std::io::Result<Self> {
+        let shared = Arc::new(Shared {
+            etcd,
+            now: watch::channel(Arc::default()).0,
+            card: Mutex::new(config.card),
+            stopping: Mutex::new(false),
+            wake: Condvar::new(),
+        });
+        let keys = Keys::of(&config.site);
+        let mut member = Member {
+            shared: Arc::clone(&shared),
+            keys,
+            lease_seconds: config.lease_seconds,
+            clock: config.clock,
+            eligible: config.eligible,
+            lease: None,
+            tenure: None,
+            told: None,
+        };
+        let thread =
+            std::thread::Builder::new().name("cluster".to_owned()).spawn(move || member.run())?;
+        Ok(Self { shared, thread: Mutex::new(Some(thread)) })
+    }
+
+    /// The site's peers, now and whenever that changes.
+    pub fn watch(&self) -> watch::Receiver<Arc<ClusterNow>> {
+        self.shared.now.subscribe()
+    }
+
+    /// Tells something else of this peer from now on.
+    pub fn update_card(&self, change: impl FnOnce(&mut PeerCard)) {
+        change(&mut self.shared.card.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+
+    /// Leaves: ends the tenure and the lease, so that another peer leads at once. Blocks for a
+    /// round trip or two.
+    pub fn stop(&self) {
+        *self.shared.stopping.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        self.shared.wake.notify_all();
+        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(thread) = thread {
+            // It never panics on purpose, and if it did its lease would end by itself.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+/// A lease: its id, and until when it is good, counted from our request.
+#[derive(Clone, Copy)]
+struct Lease {
+    id: u64,
+    until: u64,
+}
+
+struct Member {
+    shared: Arc<Shared>,
+    keys: Keys,
+    lease_seconds: u64,
+    clock: Clock,
+    eligible: Box<Eligible>,
+    lease: Option<Lease>,
+    tenure: Option<Arc<Tenure>>,
+    /// The card as it is in etcd, under the lease.
+    told: Option<(u64, PeerCard)>,
+}
+
+impl Member {
+    fn tick(&self) -> Duration {
+        Duration::from_millis(self.lease_seconds * 1000 / 5).min(Duration::from_secs(1))
+    }
+
+    /// How long etcd may take for one answer.
+    fn patience(&self) -> Duration {
+        Duration::from_millis(self.lease_seconds * 1000 / 3)
+    }
+
+    fn run(&mut self) {
+        loop {
+            let stepped = self.step();
+            if self.tenure.as_ref().is_some_and(|tenure| !tenure.holds()) {
+                self.resign();
+            }
+            if let Err(error) = stepped {
+                let trouble = error.to_string();
+                let tenure = self.tenure.clone();
+                self.shared.now.send_if_modified(|now| {
+                    let changed =
+                        now.trouble != trouble || now.tenure.is_some() != tenure.is_some();
+                    *now = Arc::new(ClusterNow { trouble, tenure, ..(**now).clone() });
+                    changed
+                });
+            }
+            let stopping = self.shared.stopping.lock().unwrap_or_else(PoisonError::into_inner);
+            let waited = self.shared.wake.wait_timeout_while(stopping, self.tick(), |stop| !*stop);
+            if *waited.unwrap_or_else(PoisonError::into_inner).0 {
+                break;
+            }
+        }
+        if let Some(tenure) = self.tenure.take() {
+            tenure.end();
+        }
+        if let Some(lease) = self.lease.take() {
+            // Else it ends by itself.
+            let _ = self.shared.etcd.revoke(lease.id, self.patience());
+        }
+    }
+
+    /// The tenure is over: its key goes, so that somebody is elected anew.
+    fn resign(&mut self) {
+        let Some(tenure) = self.tenure.take() else { return };
+        tenure.end();
+        tracing::warn!(epoch = tenure.epoch(), "this peer is the controller no more");
+        self.told = None;
+        if let Some(lease) = self.lease.take() {
+            // If etcd is out of reach the lease ends by itself.
+            let _ = self.shared.etcd.revoke(lease.id, self.patience());
+        }
+    }
+
+    fn step(&mut self) -> Result<(), EtcdError> {
+        let lease = self.keep_lease()?;
+        let seen = self.look()?;
+        self.tell_card(lease)?;
+        let incarnation = match seen.incarnation {
+            0 => return self.begin_incarnation(),
+            known => known,
+        };
+        let mut leader = seen.leader;
+        let own = self.tenure.as_ref().map(|tenure| tenure.revision());
+        if own.is_some() && own != leader.as_ref().map(|(_, revision)| *revision) {
+            tracing::warn!("another peer leads, or none: this one is the controller no more");
+            self.resign();
+            return Ok(());
+        }
+        let mut trouble = String::new();
+        if leader.is_none() {
+            match (self.eligible)(incarnation, false) {
+                Ok(()) => leader = self.stand(incarnation, lease)?,
+                Err(why) => trouble = why,
+            }
+        } else if own.is_none() && leader.as_ref().is_some_and(|(card, _)| self.is_own(card)) {
+            // A tenure of ours that we know nothing of: an answer was lost on the way.
+            let _ = self.shared.etcd.revoke(lease.id, self.patience());
+            self.lease = None;
+            return Ok(());
+        }
+        let (tenure, peers, pairings) = (self.tenure.clone(), seen.peers, seen.pairings);
+        let now = ClusterNow { leader, incarnation, tenure, peers, pairings, trouble };
+        self.shared.now.send_if_modified(|before| {
+            let changed = !is_same(before, &now);
+            *before = Arc::new(now);
+            changed
+        });
+        Ok(())
+    }
+
+    fn is_own(&self, leader: &LeaderCard) -> bool {
+        let card = self.shared.card.lock().unwrap_or_else(PoisonError::into_inner);
+        leader.peer == card.peer && leader.instance == card.instance
+    }
+
+    /// Gets a lease, or keeps the one that there is.
+    fn keep_lease(&mut self) -> Result<Lease, EtcdError> {
+        let asked = (self.clock)();
+        let (id, seconds) = match self.lease {
+            Some(lease) => (lease.id, self.shared.etcd.keep_alive(lease.id, self.patience())?),
+            None => self.shared.etcd.grant(self.lease_seconds, self.patience())?,
+        };
+        if seconds == 0 {
+            self.lease = None;
+            if let Some(tenure) = self.tenure.take() {
+                tenure.end();
+            }
+            self.told = None;
+            return Err(EtcdError::Refused("the lease of this peer has ended".to_owned()));
+        }
+        // A tenth less, for clocks that do not run alike.
+        let lease = Lease { id, until: asked + seconds * 900_000_000 };
+        self.lease = Some(lease);
+        if let Some(tenure) = &self.tenure {
+            tenure.extend(lease.until);
+        }
+        Ok(lease)
+    }
+
+    fn look(&self) -> Result<Seen, EtcdError> {
+        let gets = [
+            Operation::Get(self.keys.leader()),
+            Operation::Get(self.keys.at("incarnation")),
+            Operation::GetPrefix(self.keys.at("peers/")),
+            Operation::GetPrefix(self.keys.at("pairings/")),
+        ];
+        let answer = self.shared.etcd.transact(&[], &gets, self.patience())?;
+        let mut read = answer.read.into_iter();
+        let mut next = || read.next().unwrap_or_default();
+        let leader = next().into_iter().next();
+        let leader = leader.map(|found| Ok((parse(&found)?, found.created))).transpose()?;
+        let incarnation = next().into_iter().next().map_or(0, |found| {
+            let text = String::from_utf8_lossy(&found.value).into_owned();
+            u64::from_str_radix(&text, 16).unwrap_or(0)
+        });
+        let peers = next().iter().map(parse).collect::<Result<_, _>>()?;
+        let pairings = next().iter().map(parse).collect::<Result<_, _>>()?;
+        Ok(Seen { leader, incarnation, peers, pairings })
+    }
+
+    /// Tells of this peer what has not been told under this lease.
+    fn tell_card(&mut self, lease: Lease) -> Result<(), EtcdError> {
+        let card = self.shared.card.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        if self.told.as_ref().is_some_and(|(id, told)| *id == lease.id && *told == card) {
+            return Ok(());
+        }
+        let key = self.keys.at(&format!("peers/{}", card.peer));
+        let put = Operation::Put(key, value_of(&card)?, lease.id);
+        self.shared.etcd.transact(&[], &[put], self.patience())?;
+        self.told = Some((lease.id, card));
+        Ok(())
+    }
+
+    /// The first peer of a site gives its records an incarnation.
+    fn begin_incarnation(&self) -> Result<(), EtcdError> {
+        let incarnation = rand::random::<u64>().max(1);
+        (self.eligible)(incarnation, true).map_err(EtcdError::Refused)?;
+        let key = self.keys.at("incarnation");
+        let put = Operation::Put(key.clone(), format!("{incarnation:016x}").into_bytes(), 0);
+        self.shared.etcd.transact(&[Compare::Created(key, 0)], &[put], self.patience()).map(drop)
+    }
+
+    /// Stands for election.
+    fn stand(
+        &mut self,
+        incarnation: u64,
+        lease: Lease,
+    ) -> Result<Option<(LeaderCard, u64)>, EtcdError> {
+        let card = self.shared.card.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let leader = LeaderCard {
+            peer: card.peer,
+            instance: card.instance,
+            addresses: card.addresses,
+            since: now_seconds(),
+        };
+        let key = self.keys.leader();
+        let put = Operation::Put(key.clone(), value_of(&leader)?, lease.id);
+        let stood =
+            self.shared.etcd.transact(&[Compare::Created(key, 0)], &[put], self.patience())?;
+        if !stood.succeeded {
+            return Ok(None);
+        }
+        let tenure = Tenure::new(incarnation, stood.revision, self.clock);
+        tenure.extend(lease.until);
+        tracing::info!(epoch = tenure.epoch(), "this peer is the controller of its site");
+        self.tenure = Some(Arc::new(tenure));
+        Ok(Some((leader, stood.revision)))
+    }
+}
+
+struct Seen {
+    leader: Option<(LeaderCard, u64)>,
+    incarnation: u64,
+    peers: Vec<PeerCard>,
+    pairings: Vec<Pairing>,
+}
+
+fn is_same(before: &ClusterNow, now: &ClusterNow) -> bool {
+    let epoch = |now: &ClusterNow| now.tenure.as_ref().map(|tenure| tenure.epoch());
+    before.leader == now.leader
+        && before.incarnation == now.incarnation
+        && epoch(before) == epoch(now)
+        && before.peers == now.peers
+        && before.pairings == now.pairings
+        && before.trouble == now.trouble
+}
+
+fn value_of(value: &impl serde::Serialize) -> Result<Vec<u8>, EtcdError> {
+    serde_json::to_vec(value).map_err(|error| EtcdError::Answer(error.to_string()))
+}
+
+fn parse<T: serde::de::DeserializeOwned>(found: &KeyValue) -> Result<T, EtcdError> {
+    serde_json::from_slice(&found.value)
+        .map_err(|error| EtcdError::Answer(format!("{}: {error}", found.key)))
+}

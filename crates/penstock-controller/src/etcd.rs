@@ -1,0 +1,448 @@
+//! A client of etcd 3.4 and later, over its JSON gateway (`/v3/…`).
+//!
+//! The gateway speaks HTTP with the client that sites speak to each other with already; gRPC would
+//! bring a second stack and a compiler for its schemas (`docs/design/0019`). Keys and values are
+//! base64 there, 64-bit numbers are texts, and what is zero is left out.
+//!
+//! Each call goes to one endpoint, and to the next if that one does not answer; it ends within its
+//! deadline. Calls block, from any thread: the network is served by a thread of this client's own,
+//! so that nothing else that a daemon does holds up a lease.
+
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError, mpsc};
+use std::time::{Duration, Instant};
+
+use data_encoding::BASE64;
+use serde_json::{Value, json};
+use tokio::runtime::Runtime;
+
+/// Most operations in a transaction that etcd takes, unless told otherwise, is 128.
+pub const OPERATIONS_MAX: usize = 100;
+/// Longest value that this client writes.
+pub const VALUE_BYTES_MAX: usize = 64 << 10;
+
+/// Why etcd did not do what it was asked for.
+#[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum EtcdError {
+    /// No endpoint answered in time, or none has a majority behind it: it may have been done.
+    #[error("no etcd endpoint answers: {0}")]
+    Unavailable(String),
+    /// It answered that this cannot be done.
+    #[error("etcd refuses: {0}")]
+    Refused(String),
+    /// The answer cannot be understood.
+    #[error("etcd answers what this release does not understand: {0}")]
+    Answer(String),
+}
+
+/// How etcd is reached.
+#[derive(Clone)]
+pub struct EtcdConfig {
+    /// Addresses as `https://HOST:PORT`.
+    pub endpoints: Vec<String>,
+    /// The HTTP client, with whatever TLS the endpoints want.
+    pub http: reqwest::Client,
+    /// User and password, where etcd asks for them.
+    pub user: Option<(String, String)>,
+    /// How long one endpoint may take for an answer.
+    pub patience: Duration,
+}
+
+/// The client.
+pub struct Etcd {
+    config: EtcdConfig,
+    /// The endpoint that answered last.
+    current: AtomicUsize,
+    token: Mutex<Option<String>>,
+    runtime: Option<Runtime>,
+    transactions: AtomicU64,
+    bytes: AtomicU64,
+}
+
+/// One key as it stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeyValue {
+    /// The key.
+    pub key: String,
+    /// Its value.
+    pub value: Vec<u8>,
+    /// Revision at which it was made.
+    pub created: u64,
+    /// Lease that it lives with; 0 for none.
+    pub lease: u64,
+}
+
+/// What a transaction compares.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Compare {
+    /// That a key was made at this revision; 0 for a key that is not there.
+    Created(String, u64),
+}
+
+/// What a transaction does.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Operation {
+    /// Writes a key, under a lease unless that is 0.
+    Put(String, Vec<u8>, u64),
+    /// Removes a key.
+    Delete(String),
+    /// Removes all keys that begin so.
+    DeletePrefix(String),
+    /// Reads a key.
+    Get(String),
+    /// Reads all keys that begin so.
+    GetPrefix(String),
+}
+
+impl Operation {
+    fn bytes(&self) -> usize {
+        match self {
+            Self::Put(key, value, _) => key.len() + value.len(),
+            Self::Delete(key) | Self::DeletePrefix(key) => key.len(),
+            Self::Get(_) | Self::GetPrefix(_) => 0,
+        }
+    }
+
+    fn writes(&self) -> bool {
+        !matches!(self, Self::Get(_) | Self::GetPrefix(_))
+    }
+}
+
+/// How a transaction went.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Answer {
+    /// Whether what was compared held, and so all was done.
+    pub succeeded: bool,
+    /// Revision of the whole store afterwards.
+    pub revision: u64,
+    /// What was read, one list for each operation.
+    pub read: Vec<Vec<KeyValue>>,
+}
+
+impl Etcd {
+    /// A client; nothing is asked yet.
+    ///
+    /// # Errors
+    /// Its thread cannot be started.
+    pub fn new(config: EtcdConfig) -> std::io::Result<Self> {
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(1)
+            .thread_name("etcd")
+            .enable_all()
+            .build()?;
+        Ok(Self {
+            config,
+            current: AtomicUsize::new(0),
+            token: Mutex::default(),
+            runtime: Some(runtime),
+            transactions: AtomicU64::new(0),
+            bytes: AtomicU64::new(0),
+        })
+    }
+
+    /// Writing transactions so far, and bytes of keys and values in them.
+    pub fn written(&self) -> (u64, u64) {
+        (self.transactions.load(Ordering::Relaxed), self.bytes.load(Ordering::Relaxed))
+    }
+
+    /// Runs a transaction: if all of `compare` holds, all of `operations` are done, else nothing.
+    ///
+    /// # Errors
+    /// `Unavailable`: it may have been done all the same. `Refused`.
+    ///
+    /// # Panics
+    /// On a value or a transaction beyond the limits of E6: a broken promise of our own.
+    pub fn transact(
+        &self,
+        compare: &[Compare],
+        operations: &[Operation],
+        deadline: Duration,
+    ) -> Result<Answer, EtcdError> {
+        assert!(operations.len() <= OPERATIONS_MAX, "a transaction beyond its limit");
+        let body = json!({
+            "compare": compare.iter().map(compare_json).collect::<Vec<_>>(),
+            "success": operations.iter().map(operation_json).collect::<Vec<_>>(),
+        });
+        let reply = self.call("/v3/kv/txn", &body, deadline)?;
+        if operations.iter().any(Operation::writes) {
+            self.transactions.fetch_add(1, Ordering::Relaxed);
+            let bytes: usize = operations.iter().map(Operation::bytes).sum();
+            self.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+        }
+        let read = reply["responses"].as_array().into_iter().flatten();
+        Ok(Answer {
+            succeeded: reply["succeeded"].as_bool().unwrap_or(false),
+            revision: number(&reply["header"]["revision"]),
+            read: read
+                .map(|one| key_values(&one["response_range"]["kvs"]))
+                .collect::<Result<_, _>>()?,
+        })
+    }
+
+    /// All keys that begin with `prefix`, in parts, so that no answer is longer than etcd gives.
+    ///
+    /// # Errors
+    /// `Unavailable`, `Refused`, `Answer`.
+    pub fn list(&self, prefix: &str, deadline: Duration) -> Result<Vec<KeyValue>, EtcdError> {
+        const PART: u64 = 500;
+        let end = end_of(prefix);
+        let (mut from, mut found) = (prefix.as_bytes().to_vec(), Vec::new());
+        loop {
+            let body = json!({
+                "key": BASE64.encode(&from), "range_end": BASE64.encode(&end),
+                "limit": PART.to_string(),
+            });
+            let reply = self.call("/v3/kv/range", &body, deadline)?;
+            let part = key_values(&reply["kvs"])?;
+            if let Some(last) = part.last() {
+                from = last.key.as_bytes().to_vec();
+                from.push(0);
+            }
+            found.extend(part);
+            if !reply["more"].as_bool().unwrap_or(false) {
+                return Ok(found);
+            }
+        }
+    }
+
+    /// A new lease of about `seconds`; gives its id and how many seconds it got.
+    ///
+    /// # Errors
+    /// `Unavailable`, `Refused`.
+    pub fn grant(&self, seconds: u64, deadline: Duration) -> Result<(u64, u64), EtcdError> {
+        let body = json!({ "TTL": seconds.to_string() });
+        let reply = self.call("/v3/lease/grant", &body, deadline)?;
+        Ok((number(&reply["ID"]), number(&reply["TTL"])))
+    }
+
+    /// Prolongs a lease; gives its seconds from the moment that etcd got this, 0 if it has ended.
+    ///
+    /// # Errors
+    /// `Unavailable`, `Refused`.
+    pub fn keep_alive(&self, lease: u64, deadline: Duration) -> Result<u64, EtcdError> {
+        let body = json!({ "ID": lease.to_string() });
+        let reply = self.call("/v3/lease/keepalive", &body, deadline)?;
+        Ok(number(&reply["result"]["TTL"]))
+    }
+
+    /// Ends a lease and removes its keys.
+    ///
+    /// # Errors
+    /// `Unavailable`, `Refused`.
+    pub fn revoke(&self, lease: u64, deadline: Duration) -> Result<(), EtcdError> {
+        let body = json!({ "ID": lease.to_string() });
+        self.call("/v3/lease/revoke", &body, deadline).map(drop)
+    }
+
+    /// Version, database bytes and troubles of each endpoint.
+    pub fn health(&self, deadline: Duration) -> Vec<penstock_api::cluster::EtcdView> {
+        let look = |(at, endpoint): (usize, &String)| {
+            let mut view = penstock_api::cluster::EtcdView {
+                endpoint: endpoint.clone(),
+                ..Default::default()
+            };
+            match self.call_at(at, "/v3/maintenance/status", &json!({}), deadline) {
+                Ok(reply) => {
+                    view.version = reply["version"].as_str().unwrap_or_default().to_owned();
+                    view.bytes = number(&reply["dbSize"]);
+                    if number(&reply["leader"]) == 0 {
+                        "it has no leader: the majority is lost".clone_into(&mut view.trouble);
+                    }
+                    if let Some(errors) = reply["errors"].as_array() {
+                        let texts: Vec<_> = errors.iter().filter_map(Value::as_str).collect();
+                        view.trouble = texts.join("; ");
+                    }
+                }
+                Err(error) => view.trouble = error.to_string(),
+            }
+            view
+        };
+        self.config.endpoints.iter().enumerate().map(look).collect()
+    }
+
+    /// Asks endpoints in turn until one answers, within `deadline`.
+    fn call(&self, path: &str, body: &Value, deadline: Duration) -> Result<Value, EtcdError> {
+        let until = Instant::now() + deadline;
+        let count = self.config.endpoints.len().max(1);
+        let first = self.current.load(Ordering::Relaxed);
+        let mut last = EtcdError::Unavailable("there is no endpoint".to_owned());
+        for turn in 0..count {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                break;
+            }
+            let at = (first + turn) % count;
+            match self.call_at(at, path, body, left.min(self.config.patience)) {
+                Err(EtcdError::Unavailable(why)) => last = EtcdError::Unavailable(why),
+                answer => {
+                    self.current.store(at, Ordering::Relaxed);
+                    return answer;
+                }
+            }
+        }
+        Err(last)
+    }
+
+    fn call_at(
+        &self,
+        at: usize,
+        path: &str,
+        body: &Value,
+        deadline: Duration,
+    ) -> Result<Value, EtcdError> {
+        let endpoint = self.config.endpoints.get(at).map_or("", String::as_str);
+        let url = format!("{}{path}", endpoint.trim_end_matches('/'));
+        let mut tried = false;
+        loop {
+            let token = self.token(endpoint, deadline)?;
+            let reply = self.post(&url, body, token.clone(), deadline);
+            let void = matches!(&reply, Err(EtcdError::Refused(why)) if why.contains("auth token"));
+            if !void || tried || token.is_none() {
+                return reply;
+            }
+            tried = true;
+            *self.token.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        }
+    }
+
+    /// The token of the configured user, if there is one; etcd forgets it after some minutes.
+    fn token(&self, endpoint: &str, deadline: Duration) -> Result<Option<String>, EtcdError> {
+        let Some((user, password)) = &self.config.user else { return Ok(None) };
+        let mut kept = self.token.lock().unwrap_or_else(PoisonError::into_inner);
+        if kept.is_none() {
+            let body = json!({ "name": user, "password": password });
+            let url = format!("{}/v3/auth/authenticate", endpoint.trim_end_matches('/'));
+            let reply = self.post(&url, &body, None, deadline)?;
+            *kept = reply["token"].as_str().map(str::to_owned);
+        }
+        Ok(kept.clone())
+    }
+
+    fn post(
+        &self,
+        url: &str,
+        body: &Value,
+        token: Option<String>,
+        deadline: Duration,
+    ) -> Result<Value, EtcdError> {
+        let Some(runtime) = &self.runtime else {
+            return Err(EtcdError::Unavailable("the client has ended".to_owned()));
+        };
+        let mut request = self
+            .config
+            .http
+            .post(url)
+            .timeout(deadline)
+            .header("content-type", "application/json")
+            .body(body.to_string());
+        if let Some(token) = token {
+            request = request.header("authorization", token);
+        }
+        let (done, answer) = mpsc::sync_channel(1);
+        runtime.spawn(async move {
+            let outcome = async {
+                let response = request.send().await?;
+                Ok::<_, reqwest::Error>((response.status(), response.text().await?))
+            };
+            // Nobody waits any more: the deadline has passed.
+            let _ = done.send(outcome.await);
+        });
+        let unavailable = |why: String| EtcdError::Unavailable(format!("{why} ({url})"));
+        let (status, text) = match answer.recv_timeout(deadline) {
+            Ok(Ok(answer)) => answer,
+            Ok(Err(error)) => return Err(unavailable(words(&error))),
+            Err(_) => return Err(unavailable("no answer in time".to_owned())),
+        };
+        let reply: Value = serde_json::from_str(&text).unwrap_or(Value::Null);
+        let complaint = [&reply["error"], &reply["message"], &reply["error"]["message"]]
+            .into_iter()
+            .find_map(Value::as_str);
+        match complaint {
+            // Codes of gRPC: unavailable, deadline exceeded, aborted, cancelled, unknown; the last
+            // is what etcd says of a leader that it has not or that changes.
+            Some(why) if [14, 4, 10, 1, 2].contains(&number(&reply["code"])) => {
+                Err(unavailable(why.to_owned()))
+            }
+            Some(why) => Err(EtcdError::Refused(why.to_owned())),
+            None if !status.is_success() => Err(unavailable(format!("HTTP status {status}"))),
+            None if reply.is_null() => Err(EtcdError::Answer(text.chars().take(200).collect())),
+            None => Ok(reply),
+        }
+    }
+}
+
+impl Drop for Etcd {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
+
+fn words(error: &reqwest::Error) -> String {
+    let mut inner: &dyn std::error::Error = error;
+    while let Some(source) = inner.source() {
+        inner = source;
+    }
+    inner.to_string()
+}
+
+fn compare_json(compare: &Compare) -> Value {
+    let Compare::Created(key, revision) = compare;
+    json!({
+        "key": BASE64.encode(key.as_bytes()), "target": "CREATE", "result": "EQUAL",
+        "create_revision": revision.to_string(),
+    })
+}
+
+fn operation_json(operation: &Operation) -> Value {
+    let key = |key: &str| BASE64.encode(key.as_bytes());
+    let end = |prefix: &str| BASE64.encode(&end_of(prefix));
+    match operation {
+        Operation::Put(name, value, lease) => {
+            assert!(value.len() <= VALUE_BYTES_MAX, "a value beyond its limit");
+            json!({"request_put": {
+                "key": key(name), "value": BASE64.encode(value), "lease": lease.to_string(),
+            }})
+        }
+        Operation::Delete(name) => json!({"request_delete_range": {"key": key(name)}}),
+        Operation::DeletePrefix(prefix) => {
+            json!({"request_delete_range": {"key": key(prefix), "range_end": end(prefix)}})
+        }
+        Operation::Get(name) => json!({"request_range": {"key": key(name)}}),
+        Operation::GetPrefix(prefix) => {
+            json!({"request_range": {"key": key(prefix), "range_end": end(prefix)}})
+        }
+    }
+}
+
+/// The first key behind all that begin with `prefix`, which ends in `/`.
+fn end_of(prefix: &str) -> Vec<u8> {
+    let mut end = prefix.as_bytes().to_vec();
+    if let Some(last) = end.last_mut() {
+        *last += 1;
+    }
+    end
+}
+
+fn number(value: &Value) -> u64 {
+    value.as_u64().or_else(|| value.as_str()?.parse().ok()).unwrap_or(0)
+}
+
+fn key_values(list: &Value) -> Result<Vec<KeyValue>, EtcdError> {
+    let damaged = |what: &str| EtcdError::Answer(format!("a {what} that is no base64"));
+    let decode = |value: &Value, what: &str| {
+        BASE64.decode(value.as_str().unwrap_or_default().as_bytes()).map_err(|_| damaged(what))
+    };
+    let one = |entry: &Value| {
+        let key = String::from_utf8(decode(&entry["key"], "key")?).map_err(|_| damaged("key"))?;
+        Ok(KeyValue {
+            key,
+            value: decode(&entry["value"], "value")?,
+            created: number(&entry["create_revision"]),
+            lease: number(&entry["lease"]),
+        })
+    };
+    list.as_array().into_iter().flatten().map(one).collect()
+}

@@ -1,0 +1,426 @@
+//! What a site of several peers remembers, in etcd and in the journal store that they share.
+//!
+//! Only the controller reads and writes it. When a peer becomes the controller it takes all records
+//! into a database of its own, which is from then on as good as etcd: whatever it writes goes to
+//! etcd first, in a transaction that compares the create revision of the leader's key with its own
+//! (B4). A controller that was deposed has such a transaction refused, and stops.
+//!
+//! ```text
+//! /penstock/SITE/incarnation    random; another one means another history of the site
+//! /penstock/SITE/leader         who leads, under its lease; its create revision is the epoch
+//! /penstock/SITE/peers/NAME     what a peer tells of itself, under its lease
+//! /penstock/SITE/transfers/ID   records    /penstock/SITE/stubs/ID
+//! /penstock/SITE/pairings/SITE  pairings
+//! /penstock/SITE/heads/ID       the ledger's head: what is open; see `heads`
+//! ```
+//! A value longer than [`VALUE_INLINE_MAX`] lies in the journal store, in a file that is named by
+//! its content and never changed; etcd then holds the name (E6).
+
+mod heads;
+
+use std::collections::HashMap;
+use std::fs::{self, File};
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use penstock_api::fence::Fence;
+use penstock_proto::id::{Name, TransferId};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use super::{Listed, Pairing, SiteState, SqliteState, StateError, Stub, TransferRecord};
+use crate::cluster::Tenure;
+use crate::etcd::{Compare, Etcd, EtcdError, Operation};
+use heads::Ledgers;
+
+/// Longest value that is kept in etcd itself.
+const VALUE_INLINE_MAX: usize = 32 << 10;
+/// How long one attempt at a transaction may take.
+const ATTEMPT: Duration = Duration::from_secs(3);
+/// Wait between attempts.
+const AGAIN: Duration = Duration::from_millis(200);
+/// How long reading all records may take.
+const LOAD: Duration = Duration::from_secs(20);
+/// What may be written for a site (E6).
+const BYTES_PER_S: f64 = 64.0 * 1024.0;
+/// The same, in transactions.
+const TRANSACTIONS_PER_S: f64 = 20.0;
+
+/// The names of keys.
+#[derive(Clone, Debug)]
+pub struct Keys(String);
+
+impl Keys {
+    /// Those of a site.
+    pub fn of(site: &Name) -> Self {
+        Self(format!("/penstock/{site}/"))
+    }
+
+    /// One key, or the beginning of several.
+    pub fn at(&self, rest: &str) -> String {
+        format!("{}{rest}", self.0)
+    }
+
+    /// The leader's key.
+    pub fn leader(&self) -> String {
+        self.at("leader")
+    }
+}
+
+/// The state of a site in etcd, as its controller uses it.
+pub struct EtcdState {
+    etcd: Arc<Etcd>,
+    keys: Keys,
+    tenure: Arc<Tenure>,
+    /// All records, as they are in etcd.
+    cache: SqliteState,
+    /// The shared journal store.
+    journal: PathBuf,
+    ledgers: Ledgers,
+    budget: Mutex<Budget>,
+    /// Files that hold long values now, by key.
+    files: Mutex<HashMap<String, PathBuf>>,
+}
+
+/// Time that what was written is worth.
+struct Budget {
+    paid_until: Instant,
+}
+
+impl Budget {
+    fn spend(&mut self, bytes: usize) {
+        let worth = (bytes as f64 / BYTES_PER_S).max(1.0 / TRANSACTIONS_PER_S);
+        self.paid_until = self.paid_until.max(Instant::now()) + Duration::from_secs_f64(worth);
+    }
+
+    fn debt(&self) -> Duration {
+        self.paid_until.saturating_duration_since(Instant::now())
+    }
+}
+
+impl EtcdState {
+    /// Reads all records of the site into a database at `cache`, whose content before is dropped.
+    /// `journal` is the directory in the journal store that all peers share. Blocks.
+    ///
+    /// # Errors
+    /// etcd cannot be read, or what it holds.
+    pub fn open(
+        etcd: Arc<Etcd>,
+        keys: Keys,
+        tenure: Arc<Tenure>,
+        cache: &Path,
+        journal: &Path,
+    ) -> Result<Self, StateError> {
+        for end in ["", "-wal", "-shm"] {
+            let mut path = cache.as_os_str().to_owned();
+            path.push(end);
+            let _ = fs::remove_file(&path);
+        }
+        let state = Self {
+            etcd,
+            keys,
+            tenure,
+            cache: SqliteState::open(cache)?,
+            journal: journal.to_owned(),
+            ledgers: Ledgers::default(),
+            budget: Mutex::new(Budget { paid_until: Instant::now() }),
+            files: Mutex::default(),
+        };
+        for record in state.records::<TransferRecord>("transfers/")? {
+            state.cache.put_transfer(&record)?;
+        }
+        for stub in state.records::<Stub>("stubs/")? {
+            state.cache.put_stub(&stub)?;
+        }
+        for pairing in state.records::<Pairing>("pairings/")? {
+            state.cache.pair(&pairing)?;
+        }
+        Ok(state)
+    }
+
+    /// Takes over what a site of one peer has kept so far: its pairings, stubs and transfers. Heads
+    /// and journals of transfers that have not ended are copied with them. Nothing is taken that is
+    /// in etcd already.
+    ///
+    /// # Errors
+    /// It cannot be read, or not be written.
+    pub fn import(&self, from: &SqliteState, journal: &Path) -> Result<usize, StateError> {
+        use penstock_api::heads::{HeadCommit, HeadStore as _};
+        let damaged = |why: penstock_api::problem::Problem| StateError::Damaged {
+            what: "ledger",
+            why: why.to_string(),
+        };
+        for pairing in from.pairings()? {
+            if self.cache.pairing(&pairing.site)?.is_none() {
+                self.pair(&pairing)?;
+            }
+        }
+        let (mut before, mut taken) = (None, 0);
+        loop {
+            let part = from.list(before, 500)?;
+            let Some(last) = part.last() else { return Ok(taken) };
+            before = Some(last.key());
+            for listed in part {
+                let id = listed.key().1;
+                match listed {
+                    Listed::Own(record) if self.cache.transfer(id)?.is_none() => {
+                        let head = from.load(id).map_err(damaged)?;
+                        let (old, new) =
+                            (journal.join(id.to_string()), self.journal.join(id.to_string()));
+                        copy_tree(&old, &new)?;
+                        let commit = HeadCommit {
+                            pages: head.pages,
+                            scan: head.scan,
+                            epoch: Some(head.epoch),
+                            store: Some(head.store),
+                            durable: true,
+                        };
+                        if head.store != 0 {
+                            self.commit(id, &commit).map_err(damaged)?;
+                        }
+                        self.put_transfer(&record)?;
+                        taken += 1;
+                    }
+                    Listed::Stub(stub) if self.cache.stub(id)?.is_none() => self.put_stub(&stub)?,
+                    _ => {}
+                }
+            }
+        }
+    }
+
+    fn records<T: DeserializeOwned>(&self, under: &str) -> Result<Vec<T>, StateError> {
+        let what = "read the site's records";
+        let found = self
+            .etcd
+            .list(&self.keys.at(under), LOAD)
+            .map_err(|source| StateError::Etcd { what, source })?;
+        found.iter().map(|found| self.decode(&found.key, &found.value)).collect()
+    }
+
+    /// Runs a transaction under this controllership, again and again while etcd does not answer,
+    /// until the lease is over.
+    fn write(&self, what: &'static str, operations: &[Operation]) -> Result<(), StateError> {
+        let leader = Compare::Created(self.keys.leader(), self.tenure.revision());
+        loop {
+            if !self.tenure.holds() {
+                return Err(StateError::NotController { what });
+            }
+            match self.etcd.transact(std::slice::from_ref(&leader), operations, ATTEMPT) {
+                Ok(answer) if answer.succeeded => break,
+                Ok(_) => {
+                    tracing::warn!(what, "refused by etcd: another peer is the controller");
+                    self.tenure.end();
+                    return Err(StateError::NotController { what });
+                }
+                Err(source @ EtcdError::Unavailable(_)) => {
+                    tracing::warn!(what, %source, "tried again");
+                    std::thread::sleep(AGAIN);
+                }
+                Err(source) => return Err(StateError::Etcd { what, source }),
+            }
+        }
+        let bytes = operations.iter().map(|operation| match operation {
+            Operation::Put(key, value, _) => key.len() + value.len(),
+            _ => 64,
+        });
+        let bytes = bytes.sum();
+        self.budget.lock().unwrap_or_else(PoisonError::into_inner).spend(bytes);
+        Ok(())
+    }
+
+    /// Stores a value under a key, and drops the file that held the last one.
+    fn put(
+        &self,
+        what: &'static str,
+        key: String,
+        value: &impl Serialize,
+    ) -> Result<(), StateError> {
+        let (bytes, file) = self.encode(&key, value)?;
+        self.write(what, &[Operation::Put(key.clone(), bytes, 0)])?;
+        self.replace_file(key, file);
+        Ok(())
+    }
+
+    fn delete(&self, what: &'static str, key: String) -> Result<(), StateError> {
+        self.write(what, &[Operation::Delete(key.clone())])?;
+        self.replace_file(key, None);
+        Ok(())
+    }
+
+    fn replace_file(&self, key: String, file: Option<PathBuf>) {
+        let mut files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
+        let old = match file.clone() {
+            Some(file) => files.insert(key, file),
+            None => files.remove(&key),
+        };
+        if let Some(old) = old.filter(|old| Some(old) != file.as_ref()) {
+            let _ = fs::remove_file(old);
+        }
+    }
+
+    /// A value as etcd is to hold it, and the file that holds it if it is long.
+    fn encode(
+        &self,
+        key: &str,
+        value: &impl Serialize,
+    ) -> Result<(Vec<u8>, Option<PathBuf>), StateError> {
+        let bytes = serde_json::to_vec(value).map_err(damaged)?;
+        if bytes.len() <= VALUE_INLINE_MAX {
+            return Ok((bytes, None));
+        }
+        let mut name = blake3::Hasher::new();
+        name.update(key.as_bytes()).update(&[0]).update(&bytes);
+        let name = name.finalize().to_hex().to_string();
+        let path = self.value_path(&name);
+        let failed = |source| StateError::File { what: "write", path: path.clone(), source };
+        let temporary = path.with_extension(format!("{:016x}.new", self.tenure.epoch()));
+        fs::create_dir_all(self.values()).map_err(failed)?;
+        let mut file = File::create(&temporary).map_err(failed)?;
+        file.write_all(&bytes).and_then(|()| file.sync_all()).map_err(failed)?;
+        fs::rename(&temporary, &path).map_err(failed)?;
+        File::open(self.values()).and_then(|values| values.sync_all()).map_err(failed)?;
+        let named = serde_json::to_vec(&serde_json::json!({ IN_FILE: name })).map_err(damaged)?;
+        Ok((named, Some(path)))
+    }
+
+    fn decode<T: DeserializeOwned>(&self, key: &str, bytes: &[u8]) -> Result<T, StateError> {
+        let value: Value = serde_json::from_slice(bytes).map_err(damaged)?;
+        let Some(name) = value[IN_FILE].as_str() else {
+            return serde_json::from_value(value).map_err(damaged);
+        };
+        let path = self.value_path(name);
+        let bytes = fs::read(&path);
+        let bytes = bytes.map_err(|source| StateError::File {
+            what: "read",
+            path: path.clone(),
+            source,
+        })?;
+        self.files.lock().unwrap_or_else(PoisonError::into_inner).insert(key.to_owned(), path);
+        serde_json::from_slice(&bytes).map_err(damaged)
+    }
+
+    fn values(&self) -> PathBuf {
+        self.journal.with_file_name("values")
+    }
+
+    fn value_path(&self, name: &str) -> PathBuf {
+        self.values().join(format!("{name}.json"))
+    }
+
+    /// The fence of this controllership.
+    pub fn fence(&self) -> Fence {
+        self.tenure.fence()
+    }
+}
+
+/// Names the file of a value that is not in etcd.
+const IN_FILE: &str = "in_file";
+
+fn damaged(error: serde_json::Error) -> StateError {
+    StateError::Damaged { what: "record", why: error.to_string() }
+}
+
+/// Copies a directory, if there is one.
+fn copy_tree(from: &Path, to: &Path) -> Result<(), StateError> {
+    let failed = |source| StateError::File { what: "copy", path: from.to_owned(), source };
+    let entries = match fs::read_dir(from) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+        entries => entries.map_err(failed)?,
+    };
+    fs::create_dir_all(to).map_err(failed)?;
+    for entry in entries {
+        let entry = entry.map_err(failed)?;
+        let to = to.join(entry.file_name());
+        if entry.file_type().map_err(failed)?.is_dir() {
+            copy_tree(&entry.path(), &to)?;
+        } else {
+            fs::copy(entry.path(), to).map_err(failed)?;
+        }
+    }
+    Ok(())
+}
+
+impl SiteState for EtcdState {
+    fn put_transfer(&self, record: &TransferRecord) -> Result<(), StateError> {
+        let key = self.keys.at(&format!("transfers/{}", record.id()));
+        self.put("store a transfer", key, record)?;
+        self.cache.put_transfer(record)
+    }
+
+    fn transfer(&self, id: TransferId) -> Result<Option<TransferRecord>, StateError> {
+        self.cache.transfer(id)
+    }
+
+    fn open_transfers(&self) -> Result<Vec<TransferRecord>, StateError> {
+        self.cache.open_transfers()
+    }
+
+    fn put_stub(&self, stub: &Stub) -> Result<(), StateError> {
+        // Each look at another site's transfer brings other figures: only its state is worth one.
+        let state = |stub: &Stub| (stub.view.state, stub.view.exit, stub.owner.clone());
+        let known = self.cache.stub(stub.view.id)?;
+        if known.is_none_or(|known| state(&known) != state(stub)) {
+            let key = self.keys.at(&format!("stubs/{}", stub.view.id));
+            self.put("store a stub", key, stub)?;
+        }
+        self.cache.put_stub(stub)
+    }
+
+    fn stub(&self, id: TransferId) -> Result<Option<Stub>, StateError> {
+        self.cache.stub(id)
+    }
+
+    fn open_stubs(&self) -> Result<Vec<Stub>, StateError> {
+        self.cache.open_stubs()
+    }
+
+    fn remove_stub(&self, id: TransferId) -> Result<(), StateError> {
+        self.delete("remove a stub", self.keys.at(&format!("stubs/{id}")))?;
+        self.cache.remove_stub(id)
+    }
+
+    fn list(
+        &self,
+        before: Option<(u64, TransferId)>,
+        limit: usize,
+    ) -> Result<Vec<Listed>, StateError> {
+        self.cache.list(before, limit)
+    }
+
+    fn ids_with_prefix(&self, prefix: &str) -> Result<Vec<TransferId>, StateError> {
+        self.cache.ids_with_prefix(prefix)
+    }
+
+    fn ledgers(&self) -> Result<Vec<TransferId>, StateError> {
+        let what = "list the ledgers";
+        let under = self.keys.at("heads/");
+        let found = self.etcd.list(&under, LOAD);
+        let found = found.map_err(|source| StateError::Etcd { what, source })?;
+        let ids = found.iter().filter_map(|found| found.key.strip_prefix(&under)?.parse().ok());
+        Ok(ids.collect())
+    }
+
+    fn pairings(&self) -> Result<Vec<Pairing>, StateError> {
+        self.cache.pairings()
+    }
+
+    fn pairing(&self, site: &Name) -> Result<Option<Pairing>, StateError> {
+        self.cache.pairing(site)
+    }
+
+    fn pair(&self, pairing: &Pairing) -> Result<(), StateError> {
+        self.put("store a pairing", self.keys.at(&format!("pairings/{}", pairing.site)), pairing)?;
+        self.cache.pair(pairing)
+    }
+
+    fn unpair(&self, site: &Name) -> Result<bool, StateError> {
+        self.delete("remove a pairing", self.keys.at(&format!("pairings/{site}")))?;
+        self.cache.unpair(site)
+    }
+}
+
+#[cfg(test)]
+mod tests;

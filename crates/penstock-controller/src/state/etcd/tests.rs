@@ -1,0 +1,215 @@
+//! Against a real etcd, which each test starts for itself.
+#![allow(clippy::print_stdout, reason = "tests say what they skip")]
+
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use penstock_api::heads::{HeadCommit, HeadStore as _, LedgerHead, PageHead};
+use penstock_proto::digest::Digest;
+
+use super::*;
+use crate::etcd::EtcdConfig;
+
+static NOW: AtomicU64 = AtomicU64::new(0);
+
+/// One member of etcd on free ports.
+struct Member {
+    child: Child,
+    url: String,
+    directory: tempfile::TempDir,
+}
+
+impl Member {
+    /// `None`, loudly, where etcd is not installed.
+    fn start() -> Option<Self> {
+        let directory = tempfile::tempdir().unwrap();
+        let port = || {
+            let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+            taken.local_addr().unwrap().port()
+        };
+        let (client, peer) = (port(), port());
+        let (url, peer) =
+            (format!("http://127.0.0.1:{client}"), format!("http://127.0.0.1:{peer}"));
+        let child = Command::new("etcd")
+            .args(["--name", "m", "--listen-client-urls", &url, "--advertise-client-urls", &url])
+            .args(["--listen-peer-urls", &peer, "--initial-advertise-peer-urls", &peer])
+            .arg(format!("--initial-cluster=m={peer}"))
+            .arg("--data-dir")
+            .arg(directory.path().join("etcd"))
+            .stderr(Stdio::null())
+            .spawn();
+        match child {
+            Ok(child) => Some(Self { child, url, directory }),
+            Err(error) => {
+                println!("SKIPPED: etcd does not start ({error}); install etcd-server");
+                None
+            }
+        }
+    }
+
+    fn client(&self) -> Arc<Etcd> {
+        let http = reqwest::Client::builder();
+        let config = EtcdConfig {
+            endpoints: vec![self.url.clone()],
+            http: http.tls_backend_preconfigured(no_tls()).build().unwrap(),
+            user: None,
+            patience: Duration::from_secs(1),
+        };
+        let etcd = Etcd::new(config).unwrap();
+        let until = Instant::now() + Duration::from_secs(30);
+        while etcd.grant(10, Duration::from_secs(1)).is_err() {
+            assert!(Instant::now() < until, "etcd does not answer");
+        }
+        Arc::new(etcd)
+    }
+}
+
+/// TLS that is not used: the member speaks plain HTTP.
+fn no_tls() -> rustls::ClientConfig {
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    rustls::ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_root_certificates(rustls::RootCertStore::empty())
+        .with_no_client_auth()
+}
+
+impl Drop for Member {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn elect(etcd: &Etcd, keys: &Keys) -> Arc<Tenure> {
+    let (lease, seconds) = etcd.grant(60, ATTEMPT).unwrap();
+    assert!(seconds >= 60);
+    let key = keys.leader();
+    let put = Operation::Put(key.clone(), b"me".to_vec(), lease);
+    let answer = etcd.transact(&[Compare::Created(key, 0)], &[put], ATTEMPT).unwrap();
+    assert!(answer.succeeded);
+    Arc::new(Tenure::new(5, answer.revision, || NOW.load(Ordering::Acquire)))
+}
+
+fn head(page: u32, complete: bool) -> PageHead {
+    PageHead {
+        page,
+        digest: Digest([page as u8; 32]),
+        log: 7,
+        log_bytes: 10,
+        complete,
+        files: u64::MAX,
+        bytes: 1,
+        failures: 0,
+        kept: 0,
+        kept_bytes: 3,
+        asks: page == 2,
+    }
+}
+
+fn commit(pages: Vec<PageHead>) -> HeadCommit {
+    HeadCommit { pages, durable: true, ..HeadCommit::default() }
+}
+
+/// B4, promise (h): of two controllers only the one whose key stands commits; what the other tries
+/// is refused as a whole, and it knows then that it is one no more. Its successor has all that was
+/// committed, heads of complete pages from the file included, and nothing that was not.
+#[test]
+fn b4_a_stale_epochs_transaction_is_refused() {
+    let Some(member) = Member::start() else { return };
+    let etcd = member.client();
+    let keys = Keys::of(&"hpc".parse().unwrap());
+    let journal = member.directory.path().join("shared/journal");
+    let open = |tenure: &Arc<Tenure>, name: &str| {
+        let cache = member.directory.path().join(name);
+        let etcd = Arc::clone(&etcd);
+        EtcdState::open(etcd, keys.clone(), Arc::clone(tenure), &cache, &journal).unwrap()
+    };
+    let id = TransferId([3; 16]);
+    let first = elect(&etcd, &keys);
+    let old = open(&first, "old.db");
+    assert_eq!(old.load(id).unwrap(), LedgerHead::default());
+    old.commit(id, &commit(vec![head(0, true), head(1, false), head(2, false)])).unwrap();
+    old.commit(id, &HeadCommit { epoch: Some(4), ..commit(vec![head(1, true)]) }).unwrap();
+
+    // Its lease ends while it does not look, and another is elected.
+    etcd.transact(&[], &[Operation::Delete(keys.leader())], ATTEMPT).unwrap();
+    let second = elect(&etcd, &keys);
+    assert!(second.epoch() > first.epoch());
+    let new = open(&second, "new.db");
+    new.commit(id, &commit(vec![head(2, true)])).unwrap();
+
+    assert!(first.holds(), "it does not know yet");
+    let problem = old.commit(id, &commit(vec![head(9, true)])).unwrap_err();
+    assert_eq!(problem.code, penstock_api::fence::NOT_CONTROLLER);
+    assert!(!first.holds(), "it knows now");
+    let pairing = Pairing {
+        site: "lab".parse().unwrap(),
+        ca: vec![1],
+        capability_key: vec![2],
+        addresses: Vec::new(),
+        paired: 1,
+    };
+    assert!(old.pair(&pairing).is_err());
+
+    new.pair(&pairing).unwrap();
+    let third = open(&second, "again.db");
+    assert_eq!(third.pairings().unwrap(), vec![pairing]);
+    let loaded = third.load(id).unwrap();
+    let expected = vec![head(0, true), head(1, true), head(2, true)];
+    assert_eq!((loaded.pages, loaded.epoch), (expected, 4));
+    third.remove(id).unwrap();
+    assert_eq!(third.ledgers().unwrap(), Vec::new());
+}
+
+/// B4: a tenure whose time has passed commits nothing, though etcd has not noticed.
+#[test]
+fn b4_a_tenure_ends_by_the_clock() {
+    let Some(member) = Member::start() else { return };
+    let etcd = member.client();
+    let keys = Keys::of(&"lab".parse().unwrap());
+    let tenure = elect(&etcd, &keys);
+    let cache = member.directory.path().join("cache.db");
+    let journal = member.directory.path().join("journal");
+    let state = EtcdState::open(etcd, keys, Arc::clone(&tenure), &cache, &journal).unwrap();
+    let id = TransferId([4; 16]);
+    state.commit(id, &commit(vec![head(0, false)])).unwrap();
+    // The other test's clock stands at 0 as well: its tenures have no end.
+    tenure.extend(0);
+    let problem = state.commit(id, &commit(vec![head(0, true)])).unwrap_err();
+    assert_eq!(problem.code, penstock_api::fence::NOT_CONTROLLER);
+    tenure.extend(u64::MAX);
+    assert!(!tenure.holds(), "what is over stays over");
+}
+
+/// E6: a value that is too long for etcd lies in the journal store, whole, and no file of an
+/// earlier value stays.
+#[test]
+fn e6_long_values_go_to_the_journal_store() {
+    let Some(member) = Member::start() else { return };
+    let etcd = member.client();
+    let keys = Keys::of(&"far".parse().unwrap());
+    let tenure = elect(&etcd, &keys);
+    let cache = member.directory.path().join("cache.db");
+    let journal = member.directory.path().join("shared/journal");
+    let open = || {
+        let (etcd, tenure) = (Arc::clone(&etcd), Arc::clone(&tenure));
+        EtcdState::open(etcd, keys.clone(), tenure, &cache, &journal).unwrap()
+    };
+    let state = open();
+    let id = TransferId([5; 16]);
+    for round in 0..3 {
+        let pages = (0..2000).map(|page| PageHead { bytes: round, ..head(page, false) });
+        state.commit(id, &commit(pages.collect())).unwrap();
+    }
+    let files = || fs::read_dir(journal.with_file_name("values")).unwrap().count();
+    assert_eq!(files(), 1);
+    drop(state);
+    let state = open();
+    let pages = state.load(id).unwrap().pages;
+    assert!(pages.len() == 2000 && pages.iter().all(|page| page.bytes == 2));
+    let (_, bytes) = etcd.written();
+    assert!(bytes < 4096, "{bytes} bytes for three heads");
+    state.remove(id).unwrap();
+    assert_eq!(files(), 0);
+}

@@ -1,0 +1,157 @@
+//! `penstock site join`: another host for a site of several peers; and how such a site is shown.
+
+use std::fs;
+use std::io::Write as _;
+use std::net::SocketAddr;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Component, Path};
+
+use anyhow::Context as _;
+use penstock_api::cluster::ClusterView;
+use penstock_api::rest::TokenReply;
+use penstock_api::site::JoinFile;
+use penstock_io::trust::SiteAuthority;
+use penstock_proto::id::{Name, PeerId};
+
+use crate::cli_site::{check_free, make_directory};
+use crate::client::{Client, failure};
+use crate::config::{Config, PORT_DEFAULT};
+use crate::daemon::{TRUST_DIRECTORY, join as daemon_join};
+use crate::exit::{self, ExitCode, Failure};
+
+#[derive(clap::Args)]
+pub(crate) struct JoinArgs {
+    /// The token that a peer of the site printed; without it, one is made
+    pub(crate) token: Option<String>,
+    /// Name of this host within the site
+    #[arg(long, requires = "token")]
+    peer: Option<Name>,
+    /// Where to listen for other sites and data [default: 0.0.0.0:7444]
+    #[arg(long, value_name = "ADDRESS", requires = "token")]
+    listen: Option<SocketAddr>,
+    /// Address to tell to other peers and sites, if it is another one
+    #[arg(long, value_name = "ADDRESS", requires = "token")]
+    advertise: Vec<SocketAddr>,
+}
+
+/// Prints a token for another host.
+pub(crate) fn invite(client: &Client) -> anyhow::Result<()> {
+    let reply: TokenReply = client.post("/peers/token", &())?;
+    exit::print(&reply.token)?;
+    let minutes = reply.expires.saturating_sub(crate::daemon::now_seconds()).div_ceil(60);
+    exit::warn(&format!(
+        "good once, for {minutes} minutes; at the other host: \
+         penstock site join TOKEN --peer NAME\n\
+         whoever uses it gets this site's keys: hand it to nobody else",
+    ));
+    Ok(())
+}
+
+/// Makes this host a peer of the site whose token it is.
+pub(crate) fn join(directory: &Path, args: &JoinArgs) -> anyhow::Result<()> {
+    let token = args.token.as_deref().unwrap_or_default();
+    let peer = args.peer.clone().ok_or_else(|| {
+        Failure::new(ExitCode::Usage, "the host needs a name within the site")
+            .hint("`--peer NAME`, another one than the other peers have")
+    })?;
+    check_free(directory)?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let joined = runtime.block_on(daemon_join::join(token, &peer)).map_err(failure)?;
+    let (mut config, files) = joined;
+    config.peer = peer.clone();
+    config.listen = args.listen.unwrap_or_else(|| SocketAddr::from(([0, 0, 0, 0], PORT_DEFAULT)));
+    config.advertise.clone_from(&args.advertise);
+    config.check().map_err(|why| Failure::new(ExitCode::Usage, why))?;
+    config.check_places(directory)?;
+    make_directory(directory)?;
+    for file in &files {
+        write(directory, file)?;
+    }
+    let trust = directory.join(TRUST_DIRECTORY);
+    let authority = SiteAuthority::load(&trust).context("read the site's keys")?;
+    let identity = authority
+        .issue_peer(&PeerId { site: config.site.clone(), peer })
+        .context("make the peer's certificate")?;
+    identity.save(&trust).context("store the peer's certificate")?;
+    let path = Config::path(directory);
+    fs::write(&path, config.to_text()?)
+        .map_err(|error| Failure::io(format!("write `{}`", path.display()), error))?;
+    exit::print(&format!(
+        "peer {} of site {} in {}\nfingerprint {}",
+        config.peer,
+        config.site,
+        directory.display(),
+        authority.fingerprint()
+    ))?;
+    exit::warn(&format!("start it with: penstock daemon --dir {}", directory.display()));
+    Ok(())
+}
+
+/// Writes a file of the site's, for its owner alone.
+fn write(directory: &Path, file: &JoinFile) -> anyhow::Result<()> {
+    let relative = Path::new(&file.path);
+    let inside = relative.components().all(|part| matches!(part, Component::Normal(_)));
+    let content = data_encoding::BASE64.decode(file.content.as_bytes());
+    let (true, Ok(content)) = (inside, content) else {
+        let message = format!("the site sent a file that cannot be taken: `{}`", file.path);
+        return Err(Failure::new(ExitCode::Fatal, message).into());
+    };
+    let path = directory.join(relative);
+    let write = || -> std::io::Result<()> {
+        if let Some(parent) = path.parent() {
+            fs::create_dir_all(parent)?;
+        }
+        let mut file = fs::OpenOptions::new();
+        let mut file = file.write(true).create_new(true).mode(0o600).open(&path)?;
+        file.write_all(&content)?;
+        file.sync_all()
+    };
+    write().map_err(|error| Failure::io(format!("write `{}`", path.display()), error).into())
+}
+
+/// A site of several peers, for people to read; `now` in seconds since 1970.
+pub(crate) fn cluster_text(cluster: &ClusterView, now: u64) -> String {
+    let mut lines = Vec::new();
+    match &cluster.leader {
+        Some(leader) => {
+            let here = if cluster.is_leader { " (this one)" } else { "" };
+            lines.push(format!(
+                "controller: peer {}{here} for {} s, epoch {}",
+                leader.peer,
+                now.saturating_sub(leader.since),
+                cluster.epoch
+            ));
+        }
+        None => lines.push("controller: none now".to_owned()),
+    }
+    for peer in &cluster.peers {
+        let addresses: Vec<_> = peer.addresses.iter().map(ToString::to_string).collect();
+        let stores = peer.stores.iter().map(|store| match store.identity.get(..8) {
+            Some(identity) => format!("{}={identity}", store.store),
+            None => format!("{}=?", store.store),
+        });
+        lines.push(format!(
+            "peer {}: version {}, at {}, stores {}",
+            peer.peer,
+            peer.version,
+            addresses.join(","),
+            stores.collect::<Vec<_>>().join(" ")
+        ));
+    }
+    for etcd in &cluster.etcd {
+        let how = if etcd.trouble.is_empty() {
+            format!("version {}, {} bytes", etcd.version, etcd.bytes)
+        } else {
+            etcd.trouble.clone()
+        };
+        lines.push(format!("etcd {}: {how}", etcd.endpoint));
+    }
+    lines.push(format!(
+        "written to etcd from here: {} transactions, {} bytes",
+        cluster.etcd_transactions, cluster.etcd_bytes
+    ));
+    if !cluster.trouble.is_empty() {
+        lines.push(format!("trouble: {}", cluster.trouble));
+    }
+    lines.join("\n")
+}

@@ -1,0 +1,305 @@
+//! A daemon that is one of several peers of its site.
+//!
+//! It follows the membership ([`penstock_controller::cluster`]). When this peer is elected it reads
+//! the site's records and begins to work as the controller; when its tenure is over it drops all of
+//! that, and what still runs finds its fence shut. [`super::front`] leads requests to whoever is
+//! the controller.
+
+use std::fs;
+use std::os::unix::fs::DirBuilderExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::time::Duration;
+
+use anyhow::Context as _;
+use penstock_api::cluster::{ClusterView, PeerCard};
+use penstock_api::fence::Fence;
+use penstock_api::site::SiteAddresses;
+use penstock_controller::cluster::{Cluster, ClusterConfig, ClusterNow, Tenure};
+use penstock_controller::etcd::{Etcd, EtcdConfig};
+use penstock_controller::rest::SiteAdmin;
+use penstock_controller::state::{EtcdState, Keys, SiteState as _, SqliteState};
+use penstock_io::sys;
+use tokio::sync::watch;
+
+use super::lead::{Controller, Lead};
+use crate::config::{ClusterConfig as Settings, StoreConfig};
+use crate::exit::{ExitCode, Failure};
+use crate::wiring;
+
+/// How often a peer looks at its stores again.
+const LOOK: Duration = Duration::from_secs(15);
+/// How long an endpoint of etcd may take to say how it is.
+const HEALTH: Duration = Duration::from_secs(1);
+/// In the journal store: whose records it belongs to.
+const MARK: &str = "incarnation";
+
+/// This peer's part in its site.
+pub(crate) struct Member {
+    pub(crate) lead: Lead,
+    pub(crate) cluster: Cluster,
+    etcd: Arc<Etcd>,
+    set_fence: Arc<dyn Fn(Fence) + Send + Sync>,
+    local: Arc<SqliteState>,
+    active: RwLock<Option<Active>>,
+    admin: Mutex<Option<Arc<dyn SiteAdmin>>>,
+}
+
+struct Active {
+    tenure: Arc<Tenure>,
+    controller: Controller,
+}
+
+/// A fence that never stands open: for scans while another peer is the controller.
+fn shut() -> Fence {
+    Fence::new(1, Arc::new(|| false))
+}
+
+impl Member {
+    /// Takes part in the site from now on. `local` is what this peer kept when it was the whole
+    /// site; the first controller takes it over.
+    ///
+    /// # Errors
+    /// Keys or passwords for etcd cannot be read; the journal store cannot be used.
+    pub(crate) fn join(
+        lead: Lead,
+        settings: &Settings,
+        local: Arc<SqliteState>,
+        set_fence: Arc<dyn Fn(Fence) + Send + Sync>,
+    ) -> anyhow::Result<Arc<Self>> {
+        let site = Arc::clone(&lead.site);
+        let etcd = Arc::new(Etcd::new(etcd_config(settings, &site.directory)?)?);
+        let boot = sys::boot_id().context("read this host's boot id")?;
+        let SiteAddresses { addresses, data } = site.own_addresses();
+        let card = PeerCard {
+            peer: site.config.peer.clone(),
+            instance: rand::random(),
+            addresses,
+            data,
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            boot: data_encoding::HEXLOWER.encode(&boot),
+            stores: wiring::store_cards(&site.config.stores),
+            running: 0,
+        };
+        let journal = settings.journal.clone();
+        set_fence(shut());
+        let config = ClusterConfig {
+            site: site.config.site.clone(),
+            card,
+            lease_seconds: settings.lease_seconds,
+            clock: || sys::boottime_now().0,
+            eligible: Box::new(move |incarnation, begins| mark(&journal, incarnation, begins)),
+        };
+        let cluster = Cluster::start(Arc::clone(&etcd), config).context("start the membership")?;
+        Ok(Arc::new(Self {
+            lead,
+            cluster,
+            etcd,
+            set_fence,
+            local,
+            active: RwLock::default(),
+            admin: Mutex::default(),
+        }))
+    }
+
+    /// What answers the questions of the local API; before [`Member::follow`].
+    pub(crate) fn set_admin(&self, admin: Arc<dyn SiteAdmin>) {
+        *self.admin.lock().unwrap_or_else(PoisonError::into_inner) = Some(admin);
+    }
+
+    /// The controller, if it is this peer.
+    pub(crate) fn controller(&self) -> Option<Controller> {
+        let active = self.active.read().unwrap_or_else(PoisonError::into_inner);
+        let active = active.as_ref().filter(|active| active.tenure.holds());
+        active.map(|active| active.controller.clone())
+    }
+
+    /// Follows the membership until `stop` says so.
+    pub(crate) async fn follow(self: Arc<Self>, mut stop: watch::Receiver<bool>) {
+        let mut now = self.cluster.watch();
+        let mut look = tokio::time::interval(LOOK);
+        loop {
+            tokio::select! {
+                _ = stop.changed() => return,
+                changed = now.changed() => if changed.is_err() { return },
+                _ = look.tick() => {
+                    self.look_at_stores().await;
+                    continue;
+                }
+            }
+            let seen = Arc::clone(&now.borrow_and_update());
+            self.take_up(&seen).await;
+        }
+    }
+
+    async fn look_at_stores(&self) {
+        let stores: Vec<StoreConfig> = self.lead.site.config.stores.clone();
+        let cards = tokio::task::spawn_blocking(move || wiring::store_cards(&stores)).await;
+        let running = self.controller().map_or(0, |controller| controller.manager.counts().0);
+        if let Ok(stores) = cards {
+            let SiteAddresses { addresses, data } = self.lead.site.own_addresses();
+            self.cluster.update_card(|card| {
+                (card.addresses, card.data) = (addresses, data);
+                card.stores = stores;
+                card.running = running;
+            });
+        }
+    }
+
+    /// Acts on what the membership has become.
+    async fn take_up(self: &Arc<Self>, seen: &ClusterNow) {
+        let site = &self.lead.site;
+        // A controller knows its pairings before etcd does.
+        if seen.incarnation != 0 && seen.tenure.is_none() {
+            site.follow_pairings(&seen.pairings);
+        }
+        let others = seen.peers.iter().filter(|peer| peer.peer != site.config.peer);
+        let others = others.map(|peer| {
+            let (addresses, data) = (peer.addresses.clone(), peer.data.clone());
+            (peer.peer.clone(), SiteAddresses { addresses, data })
+        });
+        site.set_others(others.collect());
+        if !seen.trouble.is_empty() {
+            tracing::warn!(trouble = %seen.trouble, "this peer cannot take part");
+        }
+        let epoch = |tenure: &Arc<Tenure>| tenure.epoch();
+        let known = {
+            let active = self.active.read().unwrap_or_else(PoisonError::into_inner);
+            active.as_ref().map(|active| active.tenure.epoch())
+        };
+        if known == seen.tenure.as_ref().map(epoch) {
+            return;
+        }
+        let member = Arc::clone(self);
+        let tenure = seen.tenure.clone();
+        let changed = tokio::task::spawn_blocking(move || member.change(tenure)).await;
+        if !matches!(changed, Ok(Ok(()))) {
+            tracing::error!(?changed, "this peer cannot be the controller");
+        }
+    }
+
+    /// Drops what an earlier tenure began, and begins with the next one.
+    fn change(&self, tenure: Option<Arc<Tenure>>) -> anyhow::Result<()> {
+        let old = self.active.write().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(old) = old {
+            old.tenure.end();
+            (self.set_fence)(shut());
+            // Its runs find their fence shut; nobody waits for one that hangs.
+            old.controller.manager.stop(Duration::ZERO);
+        }
+        let Some(tenure) = tenure else { return Ok(()) };
+        let controller = self.begin(&tenure).inspect_err(|_| tenure.end())?;
+        let active = Active { tenure, controller };
+        *self.active.write().unwrap_or_else(PoisonError::into_inner) = Some(active);
+        Ok(())
+    }
+
+    fn begin(&self, tenure: &Arc<Tenure>) -> anyhow::Result<Controller> {
+        let site = &self.lead.site;
+        let state = EtcdState::open(
+            Arc::clone(&self.etcd),
+            Keys::of(&site.config.site),
+            Arc::clone(tenure),
+            &site.directory.join("controller.db"),
+            &self.lead.journal,
+        )?;
+        let taken = state.import(&self.local, &site.directory.join("journal"))?;
+        if taken > 0 {
+            tracing::info!(transfers = taken, "taken over from the time as a site of one peer");
+        }
+        site.follow_pairings(&state.pairings()?);
+        let state = Arc::new(state);
+        let fence = tenure.fence();
+        site.set_state(Arc::clone(&state) as _);
+        (self.set_fence)(fence.clone());
+        let admin = self.admin.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let admin = admin.context("nothing answers the local API")?;
+        let controller = self.lead.begin(state, fence, admin)?;
+        Ok(Controller { revision: tenure.revision(), ..controller })
+    }
+
+    /// The site's peers, as users see them. Blocks while the endpoints of etcd are asked.
+    pub(crate) fn view(&self) -> ClusterView {
+        let now = Arc::clone(&self.cluster.watch().borrow());
+        let (etcd_transactions, etcd_bytes) = self.etcd.written();
+        let revision = now.leader.as_ref().map_or(0, |(_, revision)| *revision);
+        ClusterView {
+            is_leader: self.controller().is_some(),
+            epoch: format!("{:016x}-{revision}", now.incarnation),
+            leader: now.leader.as_ref().map(|(leader, _)| leader.clone()),
+            peers: now.peers.clone(),
+            etcd: self.etcd.health(HEALTH),
+            trouble: now.trouble.clone(),
+            etcd_transactions,
+            etcd_bytes,
+        }
+    }
+
+    /// Ends the tenure in order: runs commit their ledgers, then another peer may lead at once.
+    /// Whether all runs have stopped in time. Blocks.
+    pub(crate) fn leave(&self, deadline: Duration) -> bool {
+        let controller = self.controller();
+        let in_time = controller.is_none_or(|controller| controller.manager.stop(deadline));
+        self.cluster.stop();
+        in_time
+    }
+}
+
+/// Whether the journal store here is the one that the site's records belong to: a file named by the
+/// incarnation says so. With `begins` the file is made (A5).
+fn mark(journal: &Path, incarnation: u64, begins: bool) -> Result<(), String> {
+    let path = journal.join(format!("{MARK}.{incarnation:016x}"));
+    let failed = |error| format!("the journal `{}` cannot be used: {error}", journal.display());
+    if begins {
+        let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(journal);
+        made.map_err(failed)?;
+        let file = fs::File::create(&path).map_err(failed)?;
+        return file.sync_all().map_err(failed);
+    }
+    match path.try_exists() {
+        Ok(true) => Ok(()),
+        Ok(false) => Err(format!(
+            "the journal `{}` is not the one that the other peers of the site use; is it mounted?",
+            journal.display()
+        )),
+        Err(error) => Err(failed(error)),
+    }
+}
+
+fn etcd_config(settings: &Settings, directory: &Path) -> anyhow::Result<EtcdConfig> {
+    let at = |path: &PathBuf| directory.join(path);
+    let read = |path: &PathBuf| {
+        let path = at(path);
+        fs::read(&path).map_err(|error| Failure::io(format!("read `{}`", path.display()), error))
+    };
+    let unusable = |error: &dyn std::fmt::Display| {
+        Failure::new(ExitCode::Fatal, "the keys for etcd cannot be used")
+            .caused_by(error.to_string())
+    };
+    let ca = settings.ca.as_ref().map(read).transpose()?;
+    let identity = match (&settings.cert, &settings.key) {
+        (Some(cert), Some(key)) => Some((read(cert)?, read(key)?)),
+        _ => None,
+    };
+    let tls = penstock_io::trust::web_client_config(
+        ca.as_deref(),
+        identity.as_ref().map(|(cert, key)| (cert.as_slice(), key.as_slice())),
+    )
+    .map_err(|error| unusable(&error))?;
+    let http = reqwest::Client::builder()
+        .tls_backend_preconfigured((*tls).clone())
+        .no_proxy()
+        .redirect(reqwest::redirect::Policy::none())
+        .connect_timeout(Duration::from_secs(2))
+        .build()
+        .map_err(|error| unusable(&error))?;
+    let user = match (&settings.user, &settings.password_file) {
+        (Some(user), Some(file)) => {
+            let password = String::from_utf8(read(file)?).map_err(|error| unusable(&error))?;
+            Some((user.clone(), password.trim_end().to_owned()))
+        }
+        _ => None,
+    };
+    let patience = Duration::from_millis(settings.lease_seconds * 1000 / 6);
+    Ok(EtcdConfig { endpoints: settings.etcd.clone(), http, user, patience })
+}

@@ -1,0 +1,310 @@
+//! Leads requests to the controller, whichever peer of the site takes them.
+//!
+//! A peer that is not the controller hands a request of its own users, or of a paired site, to the
+//! one that is, over mutual TLS: `/peer/v1/local/…` and `/peer/v1/site/…`. Only peers of the own
+//! site may use these paths, and are believed whom they speak for. While nobody is the controller
+//! a request waits for one, for a while.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::{Body, Bytes};
+use axum::extract::{Extension, Json, Request, State};
+use axum::http::{HeaderName, StatusCode, Uri, header};
+use axum::response::{IntoResponse as _, Response};
+use futures_util::StreamExt as _;
+use penstock_api::fence::{NOT_CONTROLLER, not_controller};
+use penstock_api::problem::{Exit, Problem};
+use penstock_api::rest::StatusView;
+use penstock_api::site::{SITE_API_VERSION, SiteHealth, VERSION_HEADER};
+use penstock_controller::cluster::ClusterNow;
+use penstock_controller::rest::{BODY_BYTES_MAX, ProblemReply, SiteAdmin, blocking};
+use penstock_io::trust::{Purpose, client_config};
+use penstock_proto::id::PeerId;
+use tokio::sync::watch;
+use tokio::time::Instant;
+use tower::ServiceExt as _;
+
+use super::cluster::Member;
+use super::lead::Controller;
+use super::port::Connection;
+
+/// How long a request waits for a controller.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// How long a connection to another peer may take.
+const CONNECT: Duration = Duration::from_secs(3);
+/// How often an idle connection is asked whether it still lives, and how long it may take.
+const KEEP_ALIVE: Duration = Duration::from_secs(5);
+/// Wait before a request that was not taken is offered again.
+const AGAIN: Duration = Duration::from_millis(200);
+/// For whom a peer of the own site speaks: a `penstock://` URI.
+const CALLER_HEADER: HeaderName = HeaderName::from_static("penstock-caller");
+/// Paths of requests that another peer of the own site hands over.
+const LOCAL: &str = "/peer/v1/local";
+const SITE: &str = "/peer/v1/site";
+
+/// What the two fronts share.
+#[derive(Clone)]
+pub(crate) struct Front {
+    pub(crate) member: Arc<Member>,
+    pub(crate) admin: Arc<dyn SiteAdmin>,
+    client: reqwest::Client,
+}
+
+impl Front {
+    /// # Errors
+    /// TLS cannot be set up.
+    pub(crate) fn new(member: Arc<Member>, admin: Arc<dyn SiteAdmin>) -> anyhow::Result<Self> {
+        let own = &member.lead.site;
+        let site = Some(own.config.site.clone());
+        let tls = client_config(Purpose::SiteApi, &own.identity, &own.trust, site, &own.suites)?;
+        let client = reqwest::Client::builder()
+            .tls_backend_preconfigured((*tls).clone())
+            .no_proxy()
+            .redirect(reqwest::redirect::Policy::none())
+            .connect_timeout(CONNECT)
+            .http2_keep_alive_interval(KEEP_ALIVE)
+            .http2_keep_alive_timeout(KEEP_ALIVE)
+            .build()?;
+        Ok(Self { member, admin, client })
+    }
+
+    /// Serves the local API, whoever the controller is.
+    pub(crate) fn local(self) -> Router {
+        Router::new().fallback(local).with_state(self)
+    }
+
+    /// Serves the site API, and what other peers of the own site hand over.
+    pub(crate) fn site(self) -> Router {
+        Router::new().fallback(site).with_state(self)
+    }
+
+    fn watch(&self) -> watch::Receiver<Arc<ClusterNow>> {
+        self.member.cluster.watch()
+    }
+}
+
+async fn local(State(front): State<Front>, request: Request) -> Response {
+    if let Some(controller) = front.member.controller() {
+        return front.ask(&controller, request).await;
+    }
+    let admin = Arc::clone(&front.admin);
+    match request.uri().path() {
+        "/healthz" => "ok\n".into_response(),
+        "/api/v1/status" => {
+            blocking(move || Ok(admin.status())).await.map(Json::<StatusView>).into_response()
+        }
+        "/api/v1/stores" => Json(admin.stores()).into_response(),
+        _ => front.hand_over(LOCAL, None, request).await,
+    }
+}
+
+async fn site(
+    State(front): State<Front>,
+    Extension(connection): Extension<Connection>,
+    request: Request,
+) -> Response {
+    let path = request.uri().path();
+    let own = &front.member.lead.site.config.site;
+    if let Some(face) = [LOCAL, SITE].into_iter().find(|face| path.starts_with(face)) {
+        let peer = connection.peer.as_ref();
+        return match peer.is_some_and(|peer| peer.site == *own) {
+            true => take_over(&front, face, connection, request).await,
+            false => refused("only peers of this site may hand requests over"),
+        };
+    }
+    if let Some(controller) = front.member.controller() {
+        return answer(controller.site.oneshot(request).await);
+    }
+    match (path, connection.peer) {
+        ("/site/v1/health", _) => Json(SiteHealth {
+            site: own.clone(),
+            peer: front.member.lead.site.config.peer.clone(),
+            version: SITE_API_VERSION,
+            release: env!("CARGO_PKG_VERSION").to_owned(),
+        })
+        .into_response(),
+        (_, Some(peer)) if front.member.lead.site.is_paired(&peer.site) => {
+            front.hand_over(SITE, Some(peer), request).await
+        }
+        ("/site/v1/pair" | "/site/v1/join", None) => problem(
+            not_controller().hint("make a new token: another peer is the controller by now"),
+        ),
+        _ => refused("a client certificate of a paired site is needed"),
+    }
+}
+
+/// Serves a request that another peer of this site has taken.
+async fn take_over(
+    front: &Front,
+    face: &str,
+    connection: Connection,
+    mut request: Request,
+) -> Response {
+    let Some(controller) = front.member.controller() else { return problem(not_controller()) };
+    let rest = request.uri().path_and_query().map_or("/", |path| path.as_str());
+    let Ok(uri) = rest[face.len()..].parse::<Uri>() else { return refused("no such path") };
+    *request.uri_mut() = uri;
+    if face == LOCAL {
+        return front.ask(&controller, request).await;
+    }
+    let caller = request.headers().get(CALLER_HEADER).and_then(|text| text.to_str().ok());
+    let Some(peer) = caller.and_then(PeerId::from_uri) else {
+        return refused("it is not said for whom");
+    };
+    let connection = Connection { peer: Some(peer), ..connection };
+    request.extensions_mut().insert(connection);
+    answer(controller.site.oneshot(request).await)
+}
+
+impl Front {
+    /// Asks the local API of this peer, being the controller. A stream of events ends when it is
+    /// one no more: what it would tell then does not happen.
+    async fn ask(&self, controller: &Controller, request: Request) -> Response {
+        let response = answer(controller.local.clone().oneshot(request).await);
+        let kind = response.headers().get(header::CONTENT_TYPE);
+        if kind.is_none_or(|kind| kind.as_bytes() != b"text/event-stream") {
+            return response;
+        }
+        let (parts, body) = response.into_parts();
+        let (now, revision) = (self.watch(), controller.revision);
+        let parts_of = futures_util::stream::unfold(Some(body.into_data_stream()), move |body| {
+            let now = now.clone();
+            async move {
+                let mut body = body?;
+                tokio::select! {
+                    part = body.next() => Some((part?.map_err(std::io::Error::other), Some(body))),
+                    () = another_leader(now, revision) => Some((Err(changed()), None)),
+                }
+            }
+        });
+        Response::from_parts(parts, Body::from_stream(parts_of))
+    }
+
+    /// Hands a request to the controller, waiting for one if there is none.
+    async fn hand_over(&self, face: &str, caller: Option<PeerId>, request: Request) -> Response {
+        let (parts, body) = request.into_parts();
+        let body = match axum::body::to_bytes(body, BODY_BYTES_MAX).await {
+            Ok(body) => body,
+            Err(error) => {
+                let title = "the request's body cannot be taken";
+                return problem(Problem::new(Exit::Usage, "body", title).because(error));
+            }
+        };
+        let path = parts.uri.path_and_query().map_or("/", |path| path.as_str()).to_owned();
+        let until = Instant::now() + PATIENCE;
+        let mut now = self.watch();
+        loop {
+            let seen = Arc::clone(&now.borrow_and_update());
+            if let Some(controller) = self.member.controller().filter(|_| face == LOCAL) {
+                let request = Request::from_parts(parts, Body::from(body));
+                return self.ask(&controller, request).await;
+            }
+            let mut why = "no peer of this site is the controller now".to_owned();
+            let own = &self.member.lead.site.config.peer;
+            if let Some((leader, epoch)) =
+                seen.leader.as_ref().filter(|(card, _)| card.peer != *own)
+            {
+                let address = leader.addresses.first().map(ToString::to_string).unwrap_or_default();
+                let mut call = self
+                    .client
+                    .request(parts.method.clone(), format!("https://{address}{face}{path}"))
+                    .body(body.clone());
+                for name in [header::CONTENT_TYPE.as_str(), VERSION_HEADER] {
+                    if let Some(value) = parts.headers.get(name) {
+                        call = call.header(name, value.clone());
+                    }
+                }
+                if let Some(caller) = &caller {
+                    call = call.header(CALLER_HEADER, caller.uri());
+                }
+                tokio::select! {
+                    reply = call.send() => match reply {
+                        Ok(reply) if reply.status() != StatusCode::SERVICE_UNAVAILABLE => {
+                            return pass_on(reply, self.watch(), *epoch);
+                        }
+                        Ok(reply) => match refusal(reply).await {
+                            found if found.code == NOT_CONTROLLER => why = found.to_string(),
+                            found => return problem(found),
+                        },
+                        Err(error) => why = format!("peer `{}`: {error}", leader.peer),
+                    },
+                    () = another_leader(self.watch(), *epoch) => {}
+                }
+            }
+            if Instant::now() >= until {
+                return problem(not_controller().because(why));
+            }
+            let wait = tokio::time::sleep(AGAIN);
+            tokio::select! { _ = now.changed() => {}, () = wait => {} }
+        }
+    }
+}
+
+/// Returns when another peer leads than the one of this epoch, or none.
+async fn another_leader(mut now: watch::Receiver<Arc<ClusterNow>>, epoch: u64) {
+    let gone = |now: &Arc<ClusterNow>| now.leader.as_ref().is_none_or(|(_, known)| *known != epoch);
+    // The membership ends with the daemon.
+    let _ = now.wait_for(gone).await;
+}
+
+/// The problem in a reply.
+async fn refusal(reply: reqwest::Response) -> Problem {
+    let status = reply.status().as_u16();
+    let body = reply.bytes().await.unwrap_or_default();
+    crate::http::problem_of(status, &body)
+}
+
+/// Gives another peer's reply to the caller as it comes; it is cut when that peer is not the
+/// controller any more, so that nobody waits for one that does not go on.
+fn pass_on(
+    reply: reqwest::Response,
+    now: watch::Receiver<Arc<ClusterNow>>,
+    epoch: u64,
+) -> Response {
+    let mut response = Response::builder().status(reply.status());
+    for name in [header::CONTENT_TYPE.as_str(), VERSION_HEADER] {
+        if let Some(value) = reply.headers().get(name) {
+            response = response.header(name, value.clone());
+        }
+    }
+    let parts = futures_util::stream::unfold(Some(reply), move |reply| {
+        let now = now.clone();
+        async move {
+            let mut reply = reply?;
+            let part: Result<Option<Bytes>, std::io::Error> = tokio::select! {
+                part = reply.chunk() => part.map_err(std::io::Error::other),
+                () = another_leader(now, epoch) => Err(changed()),
+            };
+            match part {
+                Ok(Some(part)) => Some((Ok(part), Some(reply))),
+                Ok(None) => None,
+                Err(error) => Some((Err(error), None)),
+            }
+        }
+    });
+    response.body(Body::from_stream(parts)).unwrap_or_else(|error| {
+        let title = "a peer's reply cannot be passed on";
+        problem(Problem::new(Exit::Unclassified, "internal", title).because(error))
+    })
+}
+
+fn changed() -> std::io::Error {
+    std::io::Error::other("the controller has changed")
+}
+
+fn answer(outcome: Result<Response, std::convert::Infallible>) -> Response {
+    match outcome {
+        Ok(response) => response,
+        Err(never) => match never {},
+    }
+}
+
+fn problem(problem: Problem) -> Response {
+    ProblemReply(problem).into_response()
+}
+
+fn refused(why: &str) -> Response {
+    problem(Problem::new(Exit::NotAuthorised, "not-authorised", why))
+}

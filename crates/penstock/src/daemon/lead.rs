@@ -1,0 +1,88 @@
+//! What makes a daemon the controller of its site: the manager and the two APIs that lead to it.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use axum::Router;
+use penstock_api::fence::Fence;
+use penstock_api::receipt::ReceiptSigner;
+use penstock_api::scan::SourcePeer;
+use penstock_api::task::TargetPeer;
+use penstock_controller::manager::{Manager, ManagerConfig, ManagerParts};
+use penstock_controller::rest::{self, RestParts, SiteAdmin};
+use penstock_controller::state::SiteState;
+use penstock_peer::TargetService;
+use tokio::sync::Semaphore;
+
+use super::site::Site;
+use super::site_api::{self, SiteParts};
+use super::site_client::Sites;
+
+/// What a controller is made of.
+pub(crate) struct Lead {
+    pub(crate) site: Arc<Site>,
+    pub(crate) sites: Arc<Sites>,
+    pub(crate) source: Arc<dyn SourcePeer>,
+    pub(crate) target: Arc<dyn TargetPeer>,
+    /// The same, for what is known of paths.
+    pub(crate) lanes_target: Arc<TargetService>,
+    pub(crate) signer: Arc<dyn ReceiptSigner>,
+    /// Directory of ledgers, one below it for each transfer.
+    pub(crate) journal: PathBuf,
+}
+
+/// A controller at work.
+#[derive(Clone)]
+pub(crate) struct Controller {
+    pub(crate) manager: Arc<Manager>,
+    /// The local API.
+    pub(crate) local: Router,
+    /// The site API.
+    pub(crate) site: Router,
+    /// Create revision of the leader's key; 0 where one daemon is the whole site.
+    pub(crate) revision: u64,
+}
+
+impl Lead {
+    /// Begins with what `state` holds: transfers that were queued or running go on. Blocks.
+    ///
+    /// # Errors
+    /// The state cannot be read.
+    pub(crate) fn begin(
+        &self,
+        state: Arc<dyn SiteState>,
+        fence: Fence,
+        admin: Arc<dyn SiteAdmin>,
+    ) -> anyhow::Result<Controller> {
+        let config = &self.site.config;
+        let manager_config = ManagerConfig {
+            running_max: config.running_max,
+            ..ManagerConfig::new(config.site.clone(), self.journal.clone())
+        };
+        let exports = self.site.exports.clone();
+        let manager = Arc::new(Manager::start(
+            manager_config,
+            ManagerParts {
+                state,
+                source: Arc::clone(&self.source),
+                target: Arc::clone(&self.target),
+                sites: Arc::clone(&self.sites) as _,
+                signer: Arc::clone(&self.signer),
+                run: Arc::new(penstock_controller::runner::run),
+                directory: Arc::new(move |store| exports.directory(store)),
+                fence,
+            },
+        )?);
+        let site = site_api::router(SiteParts {
+            site: Arc::clone(&self.site),
+            manager: Arc::clone(&manager),
+            source: Arc::clone(&self.source),
+            signer: Arc::clone(&self.signer),
+            scans: Arc::default(),
+            target: Arc::clone(&self.lanes_target),
+            probes: Arc::new(Semaphore::new(site_api::PROBES_MAX)),
+        });
+        let local = rest::router(RestParts { manager: Arc::clone(&manager), admin });
+        Ok(Controller { manager, local, site, revision: 0 })
+    }
+}
