@@ -14,6 +14,7 @@ use penstock_proto::journal::Incarnation;
 use penstock_proto::manifest::Page;
 use penstock_proto::network::DataAddress;
 pub use penstock_proto::task::{Report, Work, WorkReply};
+use penstock_proto::units::FileTime;
 
 use crate::delete::{DeleteOrder, SurplusQuery};
 use crate::fence::Fence;
@@ -87,6 +88,9 @@ pub struct TaskSpec {
     pub limits: Limits,
     /// How it treats what is there already.
     pub update: UpdateOptions,
+    /// When the transfer began, by the clock of the target's controller: what was put into the
+    /// backup directory since then is not replaced there. Known where there is one.
+    pub began: FileTime,
     /// What of the source was chosen: what was not is not deleted.
     pub select: Selection,
     /// Whether what was moved is removed at the source afterwards.

@@ -152,8 +152,8 @@ impl Comparer {
     }
 
     /// What stays of a page that amends earlier ones: files whose bytes are at the target already,
-    /// under an older change time at the source (C2). They get the attributes that they have there
-    /// now. Blocks.
+    /// under an older change time at the source (C2), which get the attributes that they have there
+    /// now; and those that what stands there is newer than, where that decides. Blocks.
     ///
     /// # Errors
     /// The store is at fault.
@@ -161,10 +161,11 @@ impl Comparer {
         let mut dirs = Dirs { cache: DirCache::default(), missing: None };
         let mut kept = Vec::new();
         for (index, (entry, amends)) in (0..).zip(page.entries().iter().zip(page.amends())) {
-            if !amends.same_bytes {
-                continue;
-            }
-            match self.is_kept(page, entry, &mut dirs) {
+            let kept_there = match amends.same_bytes {
+                true => self.is_kept(page, entry, &mut dirs),
+                false => self.is_spared(page, entry, &mut dirs),
+            };
+            match kept_there {
                 Ok(true) => kept.push(index),
                 Ok(false) => {}
                 Err(error) if is_of_store(&self.target, &error) => {
@@ -176,6 +177,18 @@ impl Comparer {
             }
         }
         Ok(Comparison { kept: kept.into_iter().collect(), ..Comparison::default() })
+    }
+
+    /// Whether a newer version may not take the place of what stands there: somebody else's, if the
+    /// older version was not moved, and newer itself.
+    fn is_spared(&self, page: &Page, entry: &Entry, dirs: &mut Dirs) -> Result<bool, StoreError> {
+        if self.update.if_exists != IfExists::Newer {
+            return Ok(false);
+        }
+        let (parent, leaf) = place(&self.root, page, entry);
+        let Place::Directory(dir) = dirs.get(&self.target, &parent)? else { return Ok(false) };
+        let there = self.target.meta(&dir, &leaf)?;
+        Ok(there.is_some_and(|there| entry.mtime <= there.mtime))
     }
 
     fn is_kept(&self, page: &Page, entry: &Entry, dirs: &mut Dirs) -> Result<bool, StoreError> {

@@ -4,6 +4,8 @@
 //! changed it meanwhile, and nothing was passed over that the ledger does not tell of, as a device
 //! that the target's store does not take (D7).
 
+use std::collections::BTreeMap;
+
 use penstock_api::problem::Problem;
 use penstock_api::task::TaskSpec;
 use penstock_api::update::UpdateOptions;
@@ -35,11 +37,25 @@ pub(crate) fn confirm(
     let others = (0..page.entries().len() as u32).filter(|index| !wanted.contains(*index));
     let comparer = Comparer::new(target.clone(), &look, false, false);
     let found = comparer.verdicts(page, &others.collect())?;
+    // Two files that have become one, as where a target folds names, do not both stand.
+    let mut inodes = BTreeMap::new();
+    for index in
+        wanted.iter().filter(|index| page.entries()[*index as usize].kind == EntryKind::File)
+    {
+        if let Some(there) = found.get(index as usize).and_then(|compared| compared.there) {
+            *inodes.entry((there.device, there.inode)).or_insert(0u32) += 1;
+        }
+    }
+    let is_shared = |entry: &Entry, there: &Meta| {
+        let count = inodes.get(&(there.device, there.inode)).copied();
+        entry.kind == EntryKind::File && count.is_some_and(|count| count > 1)
+    };
     let stands = |index: &u32| {
         let there = found.get(*index as usize).and_then(|compared| compared.there);
         let entry = &page.entries()[*index as usize];
-        there.is_some_and(|there| is_made(entry, &there, spec.preserve.times))
-            && (entry.kind != EntryKind::Symlink || has_text(&target, spec, page, entry))
+        there.is_some_and(|there| {
+            is_made(entry, &there, spec.preserve.times) && !is_shared(entry, &there)
+        }) && (entry.kind != EntryKind::Symlink || has_text(&target, spec, page, entry))
     };
     Ok(wanted.iter().filter(stands).collect())
 }

@@ -44,8 +44,12 @@ impl Guard {
         self.source
             .check_fingerprint(&self.fingerprint)
             .map_err(|why| store_offline(&self.store, why))?;
-        let Some(now) = device_of(&self.source, &self.root) else { return Ok(()) };
-        if self.device.is_some_and(|device| device != now) {
+        let Some(device) = self.device else { return Ok(()) };
+        let Some(now) = device_of(&self.source, &self.root) else {
+            let why = format!("the directory `{}` is not there now", name::escape(&self.root));
+            return Err(store_offline(&self.store, why));
+        };
+        if device != now {
             let why = format!("another file system is at `{}` now", name::escape(&self.root));
             return Err(store_offline(&self.store, why));
         }

@@ -18,8 +18,10 @@ use penstock_proto::digest::Digest;
 use penstock_proto::id::TransferId;
 use penstock_proto::manifest::{Entry, EntryKind, Page};
 use penstock_proto::name;
+use penstock_proto::units::FileTime;
 
 use crate::read::place;
+use crate::scan::Scan;
 use crate::stores::chain;
 
 /// How long one order is worked on before it is answered.
@@ -33,12 +35,14 @@ const ASIDE: u32 = u32::MAX;
 pub(crate) struct Remover<'a> {
     pub(crate) store: &'a PosixStore,
     pub(crate) transfer: TransferId,
-    /// Root of the data set within the store.
-    pub(crate) root: &'a [u8],
+    /// What listed the data set.
+    pub(crate) scan: &'a Scan,
     pub(crate) page: &'a Page,
     pub(crate) digest: Digest,
     /// Whether names of one file were listed as such; if not, one that goes changes the others.
     pub(crate) hardlinks: bool,
+    /// When the first order of the transfer came.
+    pub(crate) began: FileTime,
 }
 
 impl Remover<'_> {
@@ -58,7 +62,7 @@ impl Remover<'_> {
         while at > 0 && Instant::now() < until {
             at -= 1;
             let (index, entry) = (at as u32, &entries[at]);
-            if !wanted.contains(index) || self.is_root(entry) {
+            if !wanted.contains(index) || self.is_root(entry) || self.leads_only(entry) {
                 continue;
             }
             let errno = match self.entry(index, entry, &mut dirs) {
@@ -83,8 +87,13 @@ impl Remover<'_> {
         entry.kind == EntryKind::Directory && self.page.name(entry).is_empty()
     }
 
+    /// Whether it was listed only because it leads to what a user has named.
+    fn leads_only(&self, entry: &Entry) -> bool {
+        entry.kind == EntryKind::Directory && !self.scan.is_named(&self.page.path(entry))
+    }
+
     fn entry(&self, index: u32, entry: &Entry, dirs: &mut DirCache) -> Result<Removal, StoreError> {
-        let (parent, leaf) = place(self.root, self.page, entry);
+        let (parent, leaf) = place(self.scan.root(), self.page, entry);
         let opened = dirs.get(sys::boottime_now(), &parent, |path| self.store.open_dir(path));
         let dir = match opened {
             Ok(dir) => dir,
@@ -107,7 +116,10 @@ impl Remover<'_> {
             generation: ASIDE,
         });
         let several = entry.linked || entry.kind == EntryKind::HardLink || !self.hardlinks;
-        let is_same = |now: &Meta, look: Look| is_moved(entry, now, several || look == Look::Aside);
+        let is_same = |now: &Meta, look: Look| {
+            let ours = several && is_not_before(now.ctime, self.began);
+            is_moved(entry, now, ours || look == Look::Aside)
+        };
         self.store.take_away(&dir, &leaf, &aside, &is_same)
     }
 }
@@ -124,6 +136,11 @@ fn is_moved(entry: &Entry, now: &Meta, ctime_changes: bool) -> bool {
         && (identity.inode == 0 || identity.inode == now.inode)
         && now.mtime == entry.mtime
         && (ctime_changes || now.ctime == identity.ctime)
+}
+
+/// Whether a stamp is of this time or later, as far as its file system's steps tell.
+fn is_not_before(stamp: FileTime, time: FileTime) -> bool {
+    if stamp.nanoseconds == 0 { stamp.seconds >= time.seconds - 1 } else { stamp >= time }
 }
 
 fn errno_of(error: &StoreError) -> u16 {

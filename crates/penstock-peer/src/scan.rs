@@ -25,6 +25,7 @@
 mod again;
 mod found;
 mod links;
+mod moved;
 
 use std::collections::HashSet;
 use std::fs::{self, File, OpenOptions};
@@ -96,6 +97,8 @@ pub(crate) struct Scan {
     asking: Mutex<()>,
     wake: Condvar,
     guard: OnceLock<Arc<Guard>>,
+    /// What `files_from` names, once that is asked for.
+    named: OnceLock<HashSet<Vec<u8>>>,
 }
 
 /// What was passed over in one directory.
@@ -143,6 +146,7 @@ impl Scan {
             asking: Mutex::new(()),
             wake: Condvar::new(),
             guard: OnceLock::new(),
+            named: OnceLock::new(),
         };
         scan.restore()?;
         Ok(scan)
@@ -171,6 +175,7 @@ impl Scan {
             asking: Mutex::default(),
             wake: Condvar::new(),
             guard: OnceLock::new(),
+            named: OnceLock::new(),
         }
     }
 
@@ -347,7 +352,7 @@ impl Scan {
         }
         let mut given = HashSet::new();
         for path in &self.options.files_from {
-            if lies_below(path, &wanted) {
+            if lies_below(path, |parent| wanted.contains(parent)) {
                 // The listing of that directory hands it over, if it is there.
                 if let Err(error) = look(source, &name::join(root, path)) {
                     state.fail(path, &error);
@@ -860,10 +865,10 @@ fn root_problem(root: &[u8], error: &StoreError) -> Problem {
 }
 
 /// Whether a directory that `path` lies in is wanted as a whole.
-fn lies_below(path: &[u8], wanted: &HashSet<&[u8]>) -> bool {
+fn lies_below(path: &[u8], wanted: impl Fn(&[u8]) -> bool) -> bool {
     let mut at = path;
     while let Some((parent, _)) = name::split(at) {
-        if wanted.contains(parent) {
+        if wanted(parent) {
             return true;
         }
         at = parent;

@@ -359,7 +359,7 @@ impl SourcePeer for SourceService {
 
     fn ask(&self, transfer: TransferId, question: &Question) -> Result<u32, Problem> {
         let open = self.scan(transfer)?.ok_or_else(|| unknown_scan(transfer))?;
-        let pages = open.scan.ask(&self.stores.source(&open.store)?, question)?;
+        let pages = open.scan.ask(&self.stores.source(&open.store)?, question, open.remove)?;
         // What is not there any more has vanished only if the store is what it was (C3).
         open.guard.check()?;
         Ok(pages)
@@ -395,10 +395,11 @@ impl SourcePeer for SourceService {
         let remover = Remover {
             store: &store,
             transfer,
-            root: open.scan.root(),
+            scan: &open.scan,
             page: &page,
             digest: page_digest(&encoded),
             hardlinks: open.preserve.hardlinks,
+            began: open.scan.removal_began()?,
         };
         let reply = remover.remove(order)?;
         // What was not there counts as removed only if it was not there because of that (C3).

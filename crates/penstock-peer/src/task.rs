@@ -817,6 +817,7 @@ impl RunningTask {
             names: Arc::new(Pacer::new(spec.limits.metadata_ops_per_s.unwrap_or(0).into())),
             keeper: Arc::new(keeper),
             backup_dir: spec.update.backup_dir.as_ref().map(|path| path.0.clone()),
+            began: spec.began,
         };
         let shared = Arc::new(Shared {
             spec: spec.clone(),

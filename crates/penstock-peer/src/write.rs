@@ -53,6 +53,8 @@ pub(crate) struct TargetTree {
     pub(crate) keeper: Arc<Keeper>,
     /// Where what is replaced goes, relative to the root.
     pub(crate) backup_dir: Option<Vec<u8>>,
+    /// What was put there since stays: it is what stood there before the transfer.
+    pub(crate) began: FileTime,
 }
 
 impl TargetTree {
@@ -117,7 +119,7 @@ impl TargetTree {
         let kept = backup_path(root, backup, below);
         let Some((kept_in, kept_as)) = name::split(&kept) else { return Ok(()) };
         let to = target.make_dirs(kept_in)?;
-        target.keep_aside(dir, leaf, (&to, kept_as))
+        target.keep_aside(dir, leaf, (&to, kept_as), self.began)
     }
 
     /// Whether a file in the directory of `file` is to be synced by its writer (A3).

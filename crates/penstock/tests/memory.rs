@@ -156,8 +156,11 @@ fn g_memory_is_bounded_for_1_000_lanes() {
     }
     for site in [&a, &b] {
         let log = fs::read_to_string(site.log()).unwrap();
-        let failed =
-            |line: &&str| ["refused", "lost", "not served"].iter().any(|w| line.contains(w));
+        // A lane that is being dialled when the transfer ends is given up by who dials it.
+        let failed = |line: &&str| {
+            ["refused", "lost", "not served"].iter().any(|word| line.contains(word))
+                && !line.contains("unexpected end of file")
+        };
         assert_eq!(log.lines().filter(failed).take(5).collect::<Vec<_>>(), Vec::<&str>::new());
     }
 }

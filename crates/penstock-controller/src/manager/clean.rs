@@ -10,6 +10,7 @@ use penstock_proto::frame::Framing;
 use penstock_proto::id::TransferId;
 use penstock_proto::journal::JournalRecord;
 use penstock_proto::manifest::{Page, page_digest};
+use penstock_proto::units::FileTime;
 use penstock_proto::wire::Reader;
 
 use super::{Inner, TransferRecord, journal_of};
@@ -71,6 +72,7 @@ impl Inner {
             update: request.options.update.clone(),
             select: request.options.select.clone(),
             remove_source: false,
+            began: FileTime::default(),
             fence: self.parts.fence.clone(),
         };
         let generation_max = generation_max(&journal.join("logs"));

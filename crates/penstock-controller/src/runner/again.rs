@@ -17,12 +17,13 @@ use penstock_proto::compared::Comparison;
 use penstock_proto::digest::DigestKind;
 use penstock_proto::journal::{Amendment, JournalRecord};
 use penstock_proto::manifest::{EntryKind, Page};
+use penstock_proto::units::FileTime;
 
 use super::Run;
 use super::outcome::{amended_entries, digests_of, failures_of, listed};
 
 /// Rounds of newer versions of a file that are tried; then it is listed as changed.
-const ROUNDS_MAX: u8 = 3;
+pub(super) const ROUNDS_MAX: u8 = 3;
 /// Pages that are read for one question.
 const PAGES_MAX: usize = 256;
 
@@ -97,9 +98,13 @@ impl Run {
             by_page.entry(amends.page).or_default().push((amends.entry, index));
         }
         let mut amendments = BTreeMap::new();
+        // What a log holds beyond its head was never committed, and is cut off.
+        let heads = if by_page.is_empty() { Vec::new() } else { self.heads.load(self.id)?.pages };
         for (number, pairs) in by_page {
             let older = self.shared.read_page(number)?;
-            let log = self.shared.journal().read_log(number, u64::MAX)?.0;
+            let committed = heads.iter().find(|head| head.page == number);
+            let log_bytes = committed.map_or(0, |head| head.log_bytes);
+            let log = self.shared.journal().read_log(number, log_bytes)?.0;
             let pieces = slice_without(&older.page, &older.left);
             let failed: BTreeSet<u32> =
                 failures_of(&log, &pieces).iter().map(|failure| failure.entry).collect();
@@ -146,17 +151,11 @@ fn asked_of(page: &TaskPage, log: &[JournalRecord], kind: DigestKind) -> AskedPa
     let is_file =
         |entry: u32| page.page.entry(entry).is_ok_and(|entry| entry.kind == EntryKind::File);
     let mended = failures.iter().filter(|failure| failure.may_be_mended());
-    let changed = mended.map(|failure| failure.entry).filter(|entry| is_file(*entry)).collect();
-    let mut seen = BTreeMap::new();
-    for record in log {
-        if let JournalRecord::Written { digests, .. } = record {
-            for digest in digests {
-                if let Some(ctime) = digest.seen {
-                    seen.insert(digest.entry, ctime);
-                }
-            }
-        }
-    }
+    let changed = mended
+        .map(|failure| failure.entry)
+        .filter(|entry| is_file(*entry) && !amended.contains(entry))
+        .collect();
+    let seen = seen_entries(log);
     let standard = match kind {
         DigestKind::Blake3 => listed(&digests_of(page, log)),
         DigestKind::Xxh3 => Default::default(),
@@ -170,4 +169,13 @@ fn asked_of(page: &TaskPage, log: &[JournalRecord], kind: DigestKind) -> AskedPa
         })
         .collect();
     AskedPage { page: page.page.number, changed, seen }
+}
+
+/// Entries that are to be looked at again, and the change time under which they were read.
+pub(super) fn seen_entries(log: &[JournalRecord]) -> BTreeMap<u32, FileTime> {
+    let written = log.iter().filter_map(|record| match record {
+        JournalRecord::Written { digests, .. } => Some(digests),
+        _ => None,
+    });
+    written.flatten().filter_map(|digest| Some((digest.entry, digest.seen?))).collect()
 }

@@ -8,7 +8,7 @@ use penstock_api::problem::Problem;
 use penstock_proto::manifest::EntryKind;
 
 use super::control::Shared;
-use super::outcome::failed_entries;
+use super::outcome::{amended_entries, failed_entries};
 
 /// Paths that are kept: some 32 MiB. If more have failed, all count as failed.
 const PATHS_MAX: usize = 1 << 20;
@@ -28,16 +28,21 @@ fn hash(path: &[u8]) -> [u8; 16] {
 
 impl FailedLinks {
     /// Reads the logs of the pages in which anything has failed: their failures are committed, and
-    /// no file is waited for any more.
+    /// no file is waited for any more. Where there are `amended` entries, the logs of all pages: a
+    /// first name that has come in a newer version may be another file by now.
     ///
     /// # Errors
     /// The journal store cannot be read.
-    pub(super) fn read(shared: &Shared, heads: &[PageHead]) -> Result<Self, Problem> {
+    pub(super) fn read(
+        shared: &Shared,
+        heads: &[PageHead],
+        amended: bool,
+    ) -> Result<Self, Problem> {
         let mut found = Self::default();
-        for head in heads.iter().filter(|head| head.failures > 0) {
+        for head in heads.iter().filter(|head| head.failures > 0 || amended) {
             let page = shared.read_page(head.page)?;
             let log = shared.journal().read_log(head.page, head.log_bytes)?.0;
-            for index in failed_entries(&page, &log) {
+            for index in failed_entries(&page, &log).into_iter().chain(amended_entries(&log)) {
                 let Ok(entry) = page.page.entry(index) else { continue };
                 if entry.linked && entry.kind != EntryKind::HardLink {
                     found.add(&page.page.path(entry));

@@ -5,6 +5,7 @@
 //! DIR/logs/00000000.log       append-only; the head holds how much of it counts
 //! DIR/logs/00000000.EPOCH.log the same, begun under a controller's epoch (B4): only that one
 //!                             writes it, a later one goes on in a copy of what counts of it
+//! DIR/began                   when the transfer began, where there is a backup directory
 //! DIR/failures.jsonl          what failed, written when a run ends
 //! DIR/digests                 the digest list, written when it was asked for and all is done
 //! DIR/checksums.KIND          the same for other checksums; `proving` keeps `DIR/proof/` for them
@@ -18,12 +19,14 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 use penstock_api::heads::PageHead;
 use penstock_api::problem::{Exit, Problem};
 use penstock_engine::transfer::compared_of;
 use penstock_proto::compared::Comparison;
 use penstock_proto::journal::JournalRecord;
+use penstock_proto::units::FileTime;
 use penstock_proto::wire::Reader;
 
 /// Open logs are kept for appending; at this many all are closed and opened again as needed.
@@ -254,6 +257,28 @@ pub(crate) fn failed(what: &str, path: &Path, cause: &io::Error) -> Problem {
     Problem::new(exit, "journal", format!("cannot {what} {}", path.display()))
         .because(cause)
         .hint("check the state directory's disk; the transfer resumes where it was")
+}
+
+/// When the transfer began, by the clock of this host: kept, so that a restart goes on with it.
+///
+/// # Errors
+/// It cannot be kept.
+pub(super) fn began(directory: &Path) -> Result<FileTime, Problem> {
+    let path = directory.join("began");
+    match std::fs::read(&path) {
+        Ok(text) => {
+            return serde_json::from_slice(&text)
+                .map_err(|cause| failed("read", &path, &cause.into()));
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        Err(error) => return Err(failed("read", &path, &error)),
+    }
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let seconds = i64::try_from(now.as_secs()).unwrap_or(i64::MAX);
+    let began = FileTime { seconds, nanoseconds: now.subsec_nanos() };
+    let text = serde_json::to_vec(&began).unwrap_or_default();
+    std::fs::write(&path, text).map_err(|cause| failed("write", &path, &cause))?;
+    Ok(began)
 }
 
 #[cfg(test)]

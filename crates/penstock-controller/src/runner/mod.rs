@@ -48,6 +48,7 @@ use penstock_proto::frame::Framing;
 use penstock_proto::id::{Name, TransferId};
 use penstock_proto::journal::JournalRecord;
 use penstock_proto::manifest::{Page, page_digest};
+use penstock_proto::units::FileTime;
 
 use control::Shared;
 use deletion::{Deletion, DeletionParts, undeleted_path};
@@ -369,6 +370,9 @@ impl Run {
         let _ = std::fs::remove_file(RunFiles::of(&input.journal).facts);
         let journal = Journal::open(&input.journal, input.fence.epoch(), &head.pages)?;
         let mut spec = spec_of(&input, &head);
+        if spec.update.backup_dir.is_some() {
+            spec.began = journal::began(&input.journal)?;
+        }
         let start = prepare(&input, &head, &mut spec)?;
         let doubt_all = spec.doubt;
         let mut machine =
@@ -522,7 +526,8 @@ impl Run {
     fn find_failed_links(&mut self) -> Result<(), Problem> {
         self.commit()?;
         let pages = self.heads.load(self.id)?.pages;
-        let failed = FailedLinks::read(&self.shared, &pages)?;
+        let amended = self.scan.as_ref().is_some_and(|scan| scan.amending > 0);
+        let failed = FailedLinks::read(&self.shared, &pages, amended)?;
         // Nobody else sets it.
         let _ = self.shared.failed_links.set(failed);
         Ok(())
@@ -837,6 +842,7 @@ fn spec_of(input: &RunInput, head: &LedgerHead) -> TaskSpec {
         update: input.options.update.clone(),
         select: input.options.select.clone(),
         remove_source: input.options.remove_source,
+        began: FileTime::default(),
         fence: input.fence.clone(),
     }
 }

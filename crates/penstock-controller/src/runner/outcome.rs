@@ -240,11 +240,12 @@ pub(super) fn failures_of(log: &[JournalRecord], pieces: &[Piece]) -> Vec<EntryF
             JournalRecord::Failed(failure) => {
                 failed.insert(failure.entry, *failure);
             }
-            JournalRecord::Amended(amendment) => {
-                failed.retain(|entry, _| !amendment.entries.contains(entry));
-            }
             _ => {}
         }
+    }
+    // They count in a later page, even if they are read here once more (a repair).
+    for entry in amended_entries(log) {
+        failed.remove(&entry);
     }
     failed.into_values().collect()
 }

@@ -20,10 +20,12 @@ use penstock_api::removal::{RemoveFailure, RemoveOrder};
 use penstock_api::scan::PageSource;
 use penstock_api::task::TaskPage;
 use penstock_api::transfer::{FailedItem, PathText};
+use penstock_api::update::IfExists;
 use penstock_proto::compared::EntrySet;
 use penstock_proto::manifest::{Entry, EntryKind, Page};
 use serde::{Deserialize, Serialize};
 
+use super::again::{ROUNDS_MAX, seen_entries};
 use super::journal::{failed, write_lines};
 use super::outcome::{amended_entries, failed_entries};
 use super::{FAILURES_SHOWN, Run};
@@ -101,11 +103,22 @@ impl Run {
         // What counts no more here is an entry of a later page, in a newer version.
         let amended: EntrySet = amended_entries(&log).collect();
         let failed: EntrySet = failed_entries(&page, &log).into_iter().collect();
-        let moved = moved_entries(&page, &failed, &amended);
+        // Read while they were young, and nobody has looked again: they may have changed since.
+        let asked = page.page.round < ROUNDS_MAX && self.followed.is_none();
+        let doubtful: EntrySet = match asked {
+            true => EntrySet::default(),
+            false => seen_entries(&log).into_keys().collect(),
+        };
+        // A further name of a file that stays as it is at the target was made of that one's bytes.
+        let links = !self.spec.update.sync && self.spec.update.if_exists == IfExists::Replace;
+        let moved = moved_entries(&page, &[&failed, &amended, &doubtful], links);
         let mut kept = KeptRemoval::default();
+        let told = doubtful.iter().filter(|entry| !failed.contains(*entry));
+        let young = told.map(|entry| RemoveFailure { entry, errno: 0 });
+        kept.failures = young.filter_map(|failure| item(&page.page, &failure)).collect();
         if !moved.is_empty() {
             let stands = self.peer.confirm(&self.spec, &page.page, &moved)?;
-            kept.failures = unconfirmed(&page.page, &moved, &stands);
+            kept.failures.extend(unconfirmed(&page.page, &moved, &stands));
             let Some(told) = self.order(&page, head, &stands)? else { return Ok(None) };
             kept.removed = told.0;
             kept.failures.extend(told.1.iter().filter_map(|failure| item(&page.page, failure)));
@@ -152,15 +165,15 @@ impl Run {
     }
 }
 
-/// Entries that this transfer has moved: all but those that failed, were left as they are at the
-/// target, and the root of the data set, if it is a directory.
-fn moved_entries(page: &TaskPage, failed: &EntrySet, amended: &EntrySet) -> EntrySet {
+/// Entries that this transfer has moved: all but `others`, those left as they are at the target,
+/// further names of files unless `links`, and the root of the data set, if it is a directory.
+fn moved_entries(page: &TaskPage, others: &[&EntrySet], links: bool) -> EntrySet {
     (0..)
         .zip(page.page.entries())
         .filter(|(index, entry)| {
-            let others = [failed, amended, page.left.as_ref()];
-            let moved = !others.iter().any(|set| set.contains(*index));
-            moved && !is_root(&page.page, entry)
+            let moved =
+                !others.iter().any(|set| set.contains(*index)) && !page.left.contains(*index);
+            moved && !is_root(&page.page, entry) && (links || entry.kind != EntryKind::HardLink)
         })
         .map(|(index, _)| index)
         .collect()

@@ -1,6 +1,7 @@
 //! Removing what was looked at before, and nothing that took its place meanwhile (B4, C3).
 
 use penstock_proto::name;
+use penstock_proto::units::FileTime;
 use rustix::fs::{AtFlags, linkat, renameat, unlinkat};
 use rustix::io::Errno;
 
@@ -98,12 +99,19 @@ impl PosixStore {
     }
 
     /// Gives what is at `name`, unless it is a directory, the further name `to`, so that it stays
-    /// when `name` is replaced; what was at `to` goes. Where a file system has no hard links it is
+    /// when `name` is replaced; what was at `to` goes, unless it came there at `since` or later: then
+    /// it is what is to be kept, and what is at `name` now is not. Where a file system has no hard links it is
     /// moved, and for a moment nothing has its name.
     ///
     /// # Errors
     /// `BadPath`; `ReadOnly`; `Io`.
-    pub fn keep_aside(&self, dir: &Dir, name: &[u8], to: (&Dir, &[u8])) -> Result<(), StoreError> {
+    pub fn keep_aside(
+        &self,
+        dir: &Dir,
+        name: &[u8],
+        to: (&Dir, &[u8]),
+        since: FileTime,
+    ) -> Result<(), StoreError> {
         check_item_name(dir, name)?;
         check_item_name(to.0, to.1)?;
         self.check_item_writable("keep", dir, name)?;
@@ -112,7 +120,9 @@ impl PosixStore {
             return Ok(());
         }
         if let Some(kept) = self.stat_if_exists(to.0, to.1)? {
-            if kept.inode == there.inode && kept.device == there.device {
+            let same = kept.inode == there.inode && kept.device == there.device;
+            // Its change time is that of the link, or of the move.
+            if same || kept.ctime >= since {
                 return Ok(());
             }
             self.remove(to.0, to.1)?;
@@ -161,9 +171,15 @@ impl Target {
     ///
     /// # Errors
     /// `BadPath`; `ReadOnly`; `Io`.
-    pub fn keep_aside(&self, dir: &Dir, name: &[u8], to: (&Dir, &[u8])) -> Result<(), StoreError> {
+    pub fn keep_aside(
+        &self,
+        dir: &Dir,
+        name: &[u8],
+        to: (&Dir, &[u8]),
+        since: FileTime,
+    ) -> Result<(), StoreError> {
         match self {
-            Self::Posix(store) => store.keep_aside(dir, name, to),
+            Self::Posix(store) => store.keep_aside(dir, name, to, since),
             Self::Null => Ok(()),
         }
     }

@@ -15,6 +15,7 @@ use penstock_io::store::{Dir, DirCache, Kind, Meta, Source};
 use penstock_io::sys;
 use penstock_proto::manifest::{Amends, EntryKind, Page, PageBuilder};
 use penstock_proto::slicing::STRIDE_BYTES_MAX;
+use penstock_proto::units::FileTime;
 
 use super::found::Found;
 use super::{Scan, kept};
@@ -24,6 +25,8 @@ use crate::read::place;
 
 /// A file that was written to more recently than this is perhaps still being written.
 const REST_SECONDS: f64 = 1.0;
+/// The same where the answer must be certain: no file system counts time in larger steps.
+const CERTAIN_REST_SECONDS: f64 = 2.0;
 /// Most bytes that are read once more for one question: the answer must not take too long. What is
 /// beyond is sent again.
 const REREAD_BYTES_MAX: u64 = 2 << 30;
@@ -52,8 +55,19 @@ struct Newer {
 }
 
 impl Scan {
-    /// See [`penstock_api::scan::SourcePeer::ask`]. One question at a time.
-    pub(crate) fn ask(&self, source: &Source, question: &Question) -> Result<u32, Problem> {
+    /// See [`penstock_api::scan::SourcePeer::ask`]. One question at a time. Where the answer must be
+    /// `certain`, since the older version is removed afterwards, or stamps are coarse, a change time
+    /// that stands still proves nothing of a file that was young when it was read: it is read once
+    /// more.
+    ///
+    /// # Errors
+    /// The scan is not complete, the question names what is not known, pages cannot be kept.
+    pub(crate) fn ask(
+        &self,
+        source: &Source,
+        question: &Question,
+        certain: bool,
+    ) -> Result<u32, Problem> {
         let _alone = self.asking.lock().unwrap_or_else(PoisonError::into_inner);
         let asked = &question.asked;
         if !self.lock().complete {
@@ -72,12 +86,16 @@ impl Scan {
             })
             .filter(|asked| !amended.contains(&asked.pair()))
             .collect();
-        self.let_rest(source, &all);
+        self.let_rest(source, &all, certain);
         let round = pages.iter().map(|page| page.round).max().unwrap_or(0).saturating_add(1);
         let mut dirs = DirCache::default();
         let mut bytes_left = REREAD_BYTES_MAX;
-        let newer =
-            all.iter().filter_map(|asked| self.newer(source, asked, &mut dirs, &mut bytes_left));
+        let newer = all.iter().filter_map(|asked| {
+            let stamps_tell = |seen: &SeenEntry, meta: &Meta| {
+                !certain && !is_coarse(seen.ctime) && seen.ctime == meta.ctime
+            };
+            self.newer(source, asked, &mut dirs, &mut bytes_left, &stamps_tell)
+        });
         self.seal_amending(newer, round)
     }
 
@@ -121,17 +139,20 @@ impl Scan {
     }
 
     /// Gives files that were written to this very moment the time to come to rest, [`REST_SECONDS`]
-    /// at most for all of them.
-    fn let_rest(&self, source: &Source, all: &[Asked<'_>]) {
+    /// at most for all of them; those that have not changed too, if the answer must be certain.
+    fn let_rest(&self, source: &Source, all: &[Asked<'_>], certain: bool) {
         let mut dirs = DirCache::default();
-        let changed = all.iter().filter(|asked| asked.seen.is_none());
+        let coarse = |seen: &SeenEntry| is_coarse(seen.ctime);
+        let reread = certain || all.iter().any(|asked| asked.seen.is_some_and(coarse));
+        let rest = if reread { CERTAIN_REST_SECONDS } else { REST_SECONDS };
+        let changed = all.iter().filter(|asked| reread || asked.seen.is_none());
         let ages = changed.filter_map(|asked| self.look(source, asked, &mut dirs)).map(|meta| {
             // A clock that is ahead tells nothing.
             age_seconds(meta.ctime).max(0.0)
         });
-        let youngest = ages.fold(REST_SECONDS, f64::min);
-        if youngest < REST_SECONDS {
-            std::thread::sleep(Duration::from_secs_f64(REST_SECONDS - youngest));
+        let youngest = ages.fold(rest, f64::min);
+        if youngest < rest {
+            std::thread::sleep(Duration::from_secs_f64(rest - youngest));
         }
     }
 
@@ -150,6 +171,7 @@ impl Scan {
         asked: &Asked<'_>,
         dirs: &mut DirCache,
         bytes_left: &mut u64,
+        stamps_tell: &dyn Fn(&SeenEntry, &Meta) -> bool,
     ) -> Option<Newer> {
         let entry = asked.page.entry(asked.index).ok()?;
         let mut meta = self.look(source, asked, dirs)?;
@@ -160,7 +182,7 @@ impl Scan {
         let dir = dirs.get(sys::boottime_now(), &parent, |path| source.open_dir(path)).ok()?;
         let seen = asked.seen.filter(|_| is_same(entry, &meta));
         let same_bytes = seen.is_some_and(|seen| {
-            seen.ctime == meta.ctime
+            stamps_tell(seen, &meta)
                 || take(bytes_left, meta.size)
                     && is_as_served(source, &dir, &leaf, seen).is_some_and(|now| {
                         meta = now;
@@ -227,6 +249,12 @@ impl Scan {
         let text = serde_json::to_vec(summary).unwrap_or_default();
         self.write_fenced(&path, &text).map_err(|cause| kept(&path, &cause))
     }
+}
+
+/// Whether the stamps of a file system seem to be of a second or of milliseconds: two versions of
+/// a file may carry the same one (ext4 with small inodes, ext3, FAT, some servers).
+fn is_coarse(stamp: FileTime) -> bool {
+    stamp.nanoseconds.is_multiple_of(1_000_000)
 }
 
 /// Whether so many bytes may still be read for this question.

@@ -19,6 +19,7 @@ fn tree(target: Target) -> TargetTree {
         names: Arc::new(Pacer::new(0)),
         keeper: Arc::new(Keeper::new(&Preserve::default(), true, false)),
         backup_dir: None,
+        began: FileTime::default(),
     }
 }
 

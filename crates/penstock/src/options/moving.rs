@@ -7,6 +7,6 @@ pub(crate) struct MoveArgs {
     /// Move: remove each item at the source once it is durable at the target and stands there, if
     /// it is still what was moved. The source's own directory stays, and so does every directory
     /// that holds something. Between sites the source's store must allow it
-    #[arg(long)]
+    #[arg(long, conflicts_with = "plan")]
     pub(crate) remove_source: bool,
 }
