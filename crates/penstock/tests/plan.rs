@@ -199,8 +199,15 @@ fn a_plan_says_just_what_a_run_does() {
                 said.entry(path.clone()).or_insert_with(|| (*what).to_owned());
             }
         }
+        // A further name shows what is set on the file under another one.
+        let set = said.iter().filter(|(_, action)| *action == "attributes");
+        let set: Vec<u64> = set.filter_map(|(path, _)| Some(before.get(path)?.0)).collect();
         for (path, what) in &done {
             let planned = said.get(path).map(String::as_str);
+            let by_another = before.get(path).is_some_and(|stand| set.contains(&stand.0));
+            if planned == Some("skip") && *what == "attributes" && by_another {
+                continue;
+            }
             assert_eq!(planned, Some(*what), "{options:?}, round {round}: {}", path.display());
         }
         assert_eq!(said.len(), done.len(), "{options:?}");
