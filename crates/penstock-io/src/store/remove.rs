@@ -99,9 +99,9 @@ impl PosixStore {
     }
 
     /// Gives what is at `name`, unless it is a directory, the further name `to`, so that it stays
-    /// when `name` is replaced; what was at `to` goes, unless it came there at `since` or later: then
-    /// it is what is to be kept, and what is at `name` now is not. Where a file system has no hard links it is
-    /// moved, and for a moment nothing has its name.
+    /// when `name` is replaced; what was at `to` goes, unless it came there at `since` or later:
+    /// then it is what is to be kept, and what is at `name` now is not. Where a file system has no
+    /// hard links it is moved, and for a moment nothing has its name.
     ///
     /// # Errors
     /// `BadPath`; `ReadOnly`; `Io`.

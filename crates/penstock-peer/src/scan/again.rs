@@ -55,10 +55,10 @@ struct Newer {
 }
 
 impl Scan {
-    /// See [`penstock_api::scan::SourcePeer::ask`]. One question at a time. Where the answer must be
-    /// `certain`, since the older version is removed afterwards, or stamps are coarse, a change time
-    /// that stands still proves nothing of a file that was young when it was read: it is read once
-    /// more.
+    /// See [`penstock_api::scan::SourcePeer::ask`]. One question at a time. Where the answer must
+    /// be `certain`, since the older version is removed afterwards, or stamps are coarse, a change
+    /// time that stands still proves nothing of a file that was young when it was read: it is read
+    /// once more.
     ///
     /// # Errors
     /// The scan is not complete, the question names what is not known, pages cannot be kept.
