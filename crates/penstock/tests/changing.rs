@@ -201,6 +201,34 @@ fn c2_a_time_that_is_put_back_hides_nothing() {
     assert_same(&source, &base.path().join("dst"));
 }
 
+/// Promise (B6, c): when another file takes one of several names of a file, the name that nobody
+/// has touched is never made a name of that other file, even if size and times say nothing: it
+/// fails, or has what it had.
+#[test]
+fn b6_no_further_name_leads_to_what_took_the_place_of_the_first() {
+    let mut rng = rng("first names");
+    // Which of two names is the first is the scan's choice.
+    for (replaced, untouched) in [("a", "b"), ("b", "a")] {
+        let base = scratch();
+        let (source, target) = (base.path().join("src"), base.path().join("dst"));
+        make_files(&mut rng, &source, 5, 20_000, &[24 * MIB]);
+        fs::write(source.join("a"), b"OLD CONTENT").unwrap();
+        fs::hard_link(source.join("a"), source.join("b")).unwrap();
+        let copy = Copy::new(base.path());
+        let mut command = copy.command(contents(&source), &target);
+        let mut run = Run::spawn(command.args(["--bwlimit", RATE, "--no-preserve", "times"]));
+        assert!(run.wait_for(|line| line["scan_complete"] == true).is_some());
+        fs::write(source.join("new"), b"NEW CONTENT").unwrap();
+        fs::rename(source.join("new"), source.join(replaced)).unwrap();
+        let ended = run.end();
+        assert!([0, 3].contains(&ended.code), "{}", ended.errors);
+        match fs::read(target.join(untouched)) {
+            Ok(bytes) => assert_eq!(bytes, b"OLD CONTENT", "{untouched}"),
+            Err(_) => assert_eq!(ended.code, 3, "{}", ended.last),
+        }
+    }
+}
+
 /// Promise (C1, C2): between two sites as on one host.
 #[test]
 fn c1_changes_are_followed_between_sites() {

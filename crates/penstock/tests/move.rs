@@ -174,6 +174,45 @@ fn c6_a_file_that_changed_after_it_was_moved_stays() {
     assert!(ended.errors.contains("it changed after it was moved"), "{}", ended.errors);
 }
 
+/// C6: a file with several names that changes before anything is removed keeps all of them: that
+/// removing one name moves the change time of the others explains nothing then.
+#[test]
+fn c6_a_file_with_several_names_that_changed_stays() {
+    let base = scratch();
+    let (source, target) = (base.path().join("src"), base.path().join("dst"));
+    let copy = Copy::new(base.path());
+    fs::create_dir_all(source.join("names")).unwrap();
+    fs::write(source.join("names/a"), "one file").unwrap();
+    fs::hard_link(source.join("names/a"), source.join("names/b")).unwrap();
+    let run = slow_move(&copy, &source, &target);
+    let until = Instant::now() + PATIENCE;
+    while !target.join("names/a").exists() && !target.join("names/b").exists() {
+        assert!(Instant::now() < until, "small files get their names");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    fs::set_permissions(source.join("names/a"), fs::Permissions::from_mode(0o600)).unwrap();
+    let ended = run.end().expect(4);
+    assert_eq!(below(&source), ["names", "names/a", "names/b"]);
+    assert_eq!(ended.figure("errors"), 2, "{}", ended.last);
+}
+
+/// Promise: a directory that only leads to what `--files-from` names is not removed: nobody has
+/// named it.
+#[test]
+fn what_only_leads_to_a_listed_file_stays() {
+    let base = scratch();
+    let (source, target) = (base.path().join("src"), base.path().join("dst"));
+    fs::create_dir_all(source.join("d/e/whole")).unwrap();
+    fs::write(source.join("d/e/f"), "listed").unwrap();
+    fs::write(source.join("d/e/whole/g"), "listed with its directory").unwrap();
+    let list = base.path().join("list");
+    fs::write(&list, "d/e/f\nd/e/whole\n").unwrap();
+    let list = list.to_str().unwrap();
+    move_with(&Copy::new(base.path()), &source, &target, &["--files-from", list]).expect(0);
+    assert_eq!(below(&source), ["d", "d/e"]);
+    assert_eq!(fs::read(target.join("d/e/whole/g")).unwrap(), b"listed with its directory");
+}
+
 /// Promise: a directory that received something meanwhile stays, with that in it; it is no error.
 #[test]
 fn a_directory_that_received_something_stays() {
