@@ -12,7 +12,9 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant, SystemTime};
 
+use common_crash::mounts::Mount;
 use common_crash::sites::pair;
 use common_crash::{
     Copy, Ended, Run, assert_no_leftovers, assert_same, bytes_below, figure, files_below,
@@ -199,6 +201,50 @@ fn c2_a_time_that_is_put_back_hides_nothing() {
     .expect(0);
     println!("{}", ended.last);
     assert_same(&source, &base.path().join("dst"));
+}
+
+/// Promise (C1): on a file system that counts whole seconds a file that is rewritten within the
+/// second in which it was read arrives in its new version: the same stamps prove nothing there.
+/// Needs root, for a loop device.
+#[test]
+fn c1_a_file_rewritten_within_the_second_of_its_read_arrives_new() {
+    if !rustix::process::getuid().is_root() {
+        println!("skipped: needs root, for a loop device");
+        return;
+    }
+    let base = scratch();
+    let mount = Mount::on_loop(base.path(), "coarse", "ext3", 64);
+    let mut within = 0;
+    for attempt in 0..3 {
+        let source = mount.path.join(format!("src{attempt}"));
+        let target = base.path().join(format!("dst{attempt}"));
+        fs::create_dir_all(&source).unwrap();
+        // The write, the read and the second write are to lie within one second.
+        let into = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap();
+        std::thread::sleep(Duration::from_nanos(1_010_000_000 - u64::from(into.subsec_nanos())));
+        fs::write(source.join("f"), vec![b'A'; 100_000]).unwrap();
+        let before = fs::metadata(source.join("f")).unwrap().modified().unwrap();
+        let copy = Copy::new(base.path());
+        let run = copy.spawn(contents(&source), &target);
+        let arrived = |path: &PathBuf| fs::metadata(path).is_ok_and(|meta| meta.len() == 100_000);
+        let until = Instant::now() + Duration::from_secs(10);
+        while !(target.exists() && entries_of(&target).iter().any(arrived)) {
+            assert!(Instant::now() < until, "nothing arrives");
+            std::thread::yield_now();
+        }
+        fs::write(source.join("f"), vec![b'B'; 100_000]).unwrap();
+        let after = fs::metadata(source.join("f")).unwrap().modified().unwrap();
+        run.end().expect(0);
+        assert!(fs::read(target.join("f")).unwrap().iter().all(|byte| *byte == b'B'));
+        within += u32::from(before == after);
+    }
+    println!("{within} of 3 were rewritten within the second");
+}
+
+/// What is in a directory, temporary names too.
+fn entries_of(directory: &Path) -> Vec<PathBuf> {
+    let Ok(entries) = fs::read_dir(directory) else { return Vec::new() };
+    entries.filter_map(|entry| Some(entry.ok()?.path())).collect()
 }
 
 /// Promise (B6, c): when another file takes one of several names of a file, the name that nobody

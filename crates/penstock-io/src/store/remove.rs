@@ -213,6 +213,26 @@ mod tests {
         (root, store)
     }
 
+    /// Promise: a backup is of what stood there before the transfer. What the transfer itself has
+    /// put there and replaces once more does not take its place; a backup of long ago gives way.
+    #[test]
+    fn a_backup_is_not_replaced_by_what_came_after_it() {
+        let (root, store) = store();
+        let dir = store.root().clone();
+        let path = |name: &str| root.path().join(name);
+        let keep = |since| store.keep_aside(&dir, b"f", (&dir, b"kept"), since).unwrap();
+        fs::write(path("f"), "of the user").unwrap();
+        keep(FileTime::default());
+        assert_eq!(fs::read(path("kept")).unwrap(), b"of the user");
+        fs::write(path("new"), "the first version").unwrap();
+        fs::rename(path("new"), path("f")).unwrap();
+        let linked = store.stat(&dir, b"kept").unwrap().ctime;
+        keep(linked);
+        assert_eq!(fs::read(path("kept")).unwrap(), b"of the user");
+        keep(FileTime { seconds: linked.seconds + 1, ..linked });
+        assert_eq!(fs::read(path("kept")).unwrap(), b"the first version");
+    }
+
     /// B4, C3: what took the place of the thing that was looked at stays.
     #[test]
     fn b4_only_what_was_seen_goes() {

@@ -14,7 +14,8 @@ pub(crate) struct Mount {
 }
 
 impl Mount {
-    /// A new `kind` (`ext4`, `xfs` or `btrfs`) of `megabytes` in an image file below `base`.
+    /// A new `kind` (`ext4`, `xfs`, `btrfs`, or `ext3`, here with stamps of whole
+    /// seconds) of `megabytes` in an image file below `base`.
     pub(crate) fn on_loop(base: &Path, name: &str, kind: &str, megabytes: u64) -> Self {
         let image = base.join(format!("{name}.img"));
         File::create(&image).unwrap().set_len(megabytes << 20).unwrap();
@@ -22,6 +23,8 @@ impl Mount {
         match kind {
             "xfs" => tool(&mkfs, &[&"-q", &image]),
             "btrfs" => tool(&mkfs, &[&"-q", &image]),
+            // Small inodes have no room for more than seconds.
+            "ext3" => tool(&mkfs, &[&"-q", &"-F", &"-I", &"128", &image]),
             _ => tool(&mkfs, &[&"-q", &"-F", &"-m", &"0", &image]),
         };
         let mut mount = Self { path: base.join(name), image: Some(image), mounted: false };
