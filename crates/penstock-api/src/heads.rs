@@ -4,10 +4,11 @@
 //! log holds beyond its head is a torn tail, or was never acknowledged. Heads are the same for
 //! SQLite and etcd.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use penstock_proto::digest::Digest;
-use penstock_proto::id::TransferId;
+use penstock_proto::id::{TransferId, WriterId};
 
 use crate::problem::Problem;
 use crate::scan::ScanSummary;
@@ -50,10 +51,18 @@ pub struct LedgerHead {
     pub pages: Vec<PageHead>,
     /// What the scan found, once it is complete.
     pub scan: Option<ScanSummary>,
-    /// The last sync epoch that is known to have succeeded: the store's marker is at least this.
-    pub epoch: u64,
+    /// The last sync epoch of each writer that is known to have succeeded: its marker in the store
+    /// is at least this. All that ever had work are named.
+    pub epochs: BTreeMap<WriterId, u64>,
     /// Random id of the target store when the transfer first wrote there; 0 before (A5).
     pub store: u64,
+}
+
+impl LedgerHead {
+    /// The last sync epoch of a writer that is known to have succeeded; 0 if there is none.
+    pub fn epoch_of(&self, writer: WriterId) -> u64 {
+        self.epochs.get(&writer).copied().unwrap_or(0)
+    }
 }
 
 /// One commit: replaces the heads of the named pages.
@@ -63,8 +72,8 @@ pub struct HeadCommit {
     pub pages: Vec<PageHead>,
     /// Set when the scan is complete.
     pub scan: Option<ScanSummary>,
-    /// Set when a sync epoch has succeeded.
-    pub epoch: Option<u64>,
+    /// Writers that had a sync epoch succeed, or are about to get their first work.
+    pub epochs: Vec<(WriterId, u64)>,
     /// Set when the transfer first writes to its target store.
     pub store: Option<u64>,
     /// Whether this commit must survive a power cut: the caller has synced the logs before (A8).

@@ -13,7 +13,8 @@
 //! | [`scan`] | a target's controller and a source site: open a data set, pull its pages |
 //! | [`task`] | a target's controller and its peers: grants, reports, sync epochs |
 //! | [`delete`] | the same: deleting what is not at the source |
-//! | [`fence`] | the same: whether a controller may still act |
+//! | [`peers`] | the same: who takes part in a run |
+//! | [`fence`] | the same: whether a controller, or a peer, may still act |
 //! | [`cluster`] | peers of one site: what they tell of themselves |
 //! | [`heads`] | the controller and its state database: what of a ledger is committed |
 //! | [`proof`] | users, controller and peers: reading again, checksums, receipts |
@@ -31,6 +32,7 @@ pub mod fence;
 pub mod heads;
 pub mod limits;
 pub mod paths;
+pub mod peers;
 pub mod plan;
 pub mod preserve;
 pub mod problem;

@@ -5,11 +5,12 @@
 //! report until the controller has committed it (hard case A7).
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use penstock_proto::compared::{Comparison, EntrySet};
 use penstock_proto::digest::{Digest, DigestKind};
 use penstock_proto::frame::Framing;
-use penstock_proto::id::{Name, TransferId};
+use penstock_proto::id::{Name, TransferId, WriterId};
 use penstock_proto::journal::Incarnation;
 use penstock_proto::manifest::Page;
 use penstock_proto::network::DataAddress;
@@ -59,7 +60,10 @@ pub struct TaskSpec {
     pub root: PathText,
     /// Random id of the store when the transfer first wrote there; 0 if it never has (A5).
     pub store_id: u64,
-    /// The last sync epoch that succeeded; the store's marker must be at least this (A5).
+    /// Whom the peer writes as: part of the names of its sync marker, and of the temporary files
+    /// that it alone writes (B1).
+    pub writer: WriterId,
+    /// The last sync epoch of this writer that succeeded; its marker must be at least this (A5).
     pub epoch: u64,
     /// The store is older than the ledger (A5): its marker is left alone, so that another crash
     /// does not hide that, until [`Task::doubt_is_over`].
@@ -95,8 +99,12 @@ pub struct TaskSpec {
     pub select: Selection,
     /// Whether what was moved is removed at the source afterwards.
     pub remove_source: bool,
-    /// Whether the controller may still act: asked before each write, rename and removal (B4).
+    /// Whether the controller may still act: asked before each rename and removal, and before each
+    /// write where there is no grant (B4).
     pub fence: Fence,
+    /// How long the peer may write after it last asked an answering controller: asked before each
+    /// write, rename and removal (B1). `None` where one peer is all there is.
+    pub grant: Option<Duration>,
 }
 
 /// A page as a peer needs it.
@@ -108,6 +116,17 @@ pub struct TaskPage {
     pub digest: Digest,
     /// Entries that stay as they are at the target: in no piece, and not made again.
     pub left: Arc<EntrySet>,
+}
+
+/// What a controller says to a task that tells that it lives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// Its grant holds for its duration again, counted from the question.
+    Granted,
+    /// There was no answer.
+    Unheard,
+    /// It takes no part any more: what it has in hand is another's.
+    Over,
 }
 
 /// The controller's side, as a peer calls it. No method blocks for longer than a page is read.
@@ -130,8 +149,13 @@ pub trait TaskControl: Send + Sync {
     /// are committed within a second.
     fn report(&self, reports: Vec<Report>);
 
-    /// The task cannot go on; the transfer stops with this problem.
+    /// The task cannot go on. Where it was the last one, the transfer stops with this problem.
     fn broken(&self, problem: Problem);
+
+    /// The task lives. To be called several times in the duration of a grant, which this renews.
+    fn alive(&self) -> Standing {
+        Standing::Granted
+    }
 }
 
 /// What a peer measures of a task.
@@ -298,8 +322,9 @@ pub trait TargetPeer: Send + Sync {
     fn confirm(&self, spec: &TaskSpec, page: &Page, wanted: &EntrySet)
     -> Result<EntrySet, Problem>;
 
-    /// Removes the sync marker of a transfer that has ended, and the temporary files that it may
-    /// have left: those of the entries of `pages` in generations up to `generation_max`.
+    /// Removes the sync marker that the writer of `spec` has left of a transfer that has ended, and
+    /// the temporary files that it may have left: those of the entries of `pages` in generations up
+    /// to `generation_max`, shared ones included.
     fn clean(
         &self,
         spec: &TaskSpec,

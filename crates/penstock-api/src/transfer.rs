@@ -293,6 +293,9 @@ pub struct Progress {
     pub errors: u64,
     /// Lanes that are open now.
     pub lanes: u32,
+    /// What each target peer does, at a site of several.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub peers: Vec<PeerShare>,
     /// Bits per second now, over the last second or so.
     pub rate_bits_per_s: f64,
     /// Greatest such rate.
@@ -303,6 +306,21 @@ pub struct Progress {
     pub cpu_seconds: f64,
     /// What limits the rate now, in words: `reading at the source`, `the network`, ….
     pub limit: String,
+}
+
+/// One target peer's part of a transfer.
+#[derive(Clone, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct PeerShare {
+    /// Its name.
+    pub peer: String,
+    /// `working`, `joining`, `draining`, `leaving: WHY` or `out: WHY`, in words.
+    pub state: String,
+    /// Its lanes that are open now.
+    pub lanes: u32,
+    /// Bytes that it has verified in this run, since it joined last.
+    pub bytes_verified: u64,
+    /// What it waits for and until when; empty if it moves.
+    pub waiting: String,
 }
 
 /// One item that failed.

@@ -17,7 +17,9 @@
 //! | `look` | says what a transfer would do with a page |
 //! | `surplus` | finds and deletes what is at the target and not in the data set |
 //! | `task` | one task: its machines, its threads, its reports |
+//! | `grant` | until when a task may write |
 //! | `lane` | one lane at the target |
+//! | `large` | the open files of a task that several lanes write to, and perhaps several peers |
 //! | `write` | checks what arrives and writes it under temporary names |
 //! | `paths` | which addresses lanes go between, and what is known of them |
 //! | `pacer` | puts threads to sleep so that a limit is held |
@@ -31,10 +33,12 @@
 mod again;
 mod compare;
 mod confirm;
+mod grant;
 mod guard;
 mod hashing;
 mod keep;
 mod lane;
+mod large;
 mod local;
 mod look;
 mod prove;

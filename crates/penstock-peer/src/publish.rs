@@ -9,6 +9,7 @@ use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use penstock_api::problem::{Exit, Problem};
 use penstock_api::task::{Report, TaskPage, Work};
 use penstock_api::update::IfExists;
 use penstock_engine::epoch::{EpochAction, Publication};
@@ -91,6 +92,15 @@ impl Publisher<'_> {
                 self.tell_fence();
                 return Next::End;
             }
+            if self.shared.only_writes() {
+                // Whoever orders comes next; what is written stays until then (B4).
+                let waited = self.shared.publish_wake.wait_timeout(state, TICK);
+                state = waited.unwrap_or_else(PoisonError::into_inner).0;
+                if stopping {
+                    return Next::End;
+                }
+                continue;
+            }
             if !stopping && let Some(chore) = state.chores.pop_front() {
                 return Next::Chore(chore);
             }
@@ -112,9 +122,14 @@ impl Publisher<'_> {
         }
     }
 
-    /// Ends the task where its controller is one no more.
+    /// Ends the task where its controller is one no more, or has not answered for too long.
     fn tell_fence(&self) {
-        if let Err(problem) = self.shared.spec.fence.check() {
+        if self.shared.grant.as_ref().is_some_and(|grant| !grant.holds()) {
+            let title = "the controller has not answered for as long as this peer may write";
+            self.shared.broken(Problem::new(Exit::Temporary, "grant-over", title));
+        } else if self.shared.grant.is_none()
+            && let Err(problem) = self.shared.spec.fence.check()
+        {
             self.shared.broken(problem);
         }
     }
@@ -133,7 +148,8 @@ impl Publisher<'_> {
             let marked = if shared.keep_marker.load(Ordering::Acquire) {
                 Ok(())
             } else {
-                shared.tree.target.write_marker(shared.spec.transfer, epoch)
+                let writer = (shared.spec.transfer, shared.spec.writer);
+                shared.tree.target.write_marker(writer, epoch)
             };
             marked.and_then(|()| shared.tree.target.sync())
         };
@@ -161,7 +177,7 @@ impl Publisher<'_> {
         let mut done = Vec::new();
         for publication in pieces {
             let outcome = self.publish_piece(*publication, &mut touched);
-            if !self.shared.spec.fence.holds() {
+            if !self.shared.may_name() {
                 // What of it has its name is found so by the next controller.
                 return;
             }

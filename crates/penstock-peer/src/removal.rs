@@ -15,7 +15,7 @@ use penstock_io::store::{
 };
 use penstock_io::sys;
 use penstock_proto::digest::Digest;
-use penstock_proto::id::TransferId;
+use penstock_proto::id::{TransferId, WriterId};
 use penstock_proto::manifest::{Entry, EntryKind, Page};
 use penstock_proto::name;
 use penstock_proto::units::FileTime;
@@ -114,6 +114,7 @@ impl Remover<'_> {
             mtime: entry.mtime,
             identity: entry.identity,
             generation: ASIDE,
+            writer: WriterId::SOLE,
         });
         let several = entry.linked || entry.kind == EntryKind::HardLink || !self.hardlinks;
         let is_same = |now: &Meta, look: Look| {

@@ -16,9 +16,7 @@ use penstock_api::transfer::{Durability, PathText};
 use penstock_engine::paths::{LocalEnd, pair};
 use penstock_io::buffer::BufferPool;
 use penstock_io::net::{ConnectError, Dialled, SocketOptions};
-use penstock_io::store::{
-    Kind, StoreError, StoreIdentity, StoreOffline, Target, TemporaryKey, temporary_name,
-};
+use penstock_io::store::{Kind, StoreError, StoreIdentity, StoreOffline, Target};
 use penstock_io::sys;
 use penstock_proto::compared::{Comparison, EntrySet};
 use penstock_proto::digest::DigestKind;
@@ -31,6 +29,7 @@ use penstock_proto::slicing::STRIDE_BYTES_MAX;
 
 use crate::compare::Comparer;
 use crate::confirm::confirm;
+use crate::grant::Grant;
 use crate::guard::Guard;
 use crate::keep::check_rules;
 use crate::look::look;
@@ -40,6 +39,7 @@ use crate::read::place;
 use crate::stores::{Stores, chain, store_offline};
 use crate::surplus;
 use crate::task::{Reach, RunningTask, TaskParts, full_problem};
+use crate::write::temporary_of;
 
 /// Buffers that the lanes of one host may hold at a time; see `docs/design/0003`.
 const BUFFERS_MAX: usize = 192;
@@ -237,7 +237,8 @@ impl TargetPeer for TargetService {
             );
         }
         let fail = |error| store_offline(&spec.store, chain(&error));
-        let marker = target.read_marker(spec.transfer).map_err(fail)?.unwrap_or(0);
+        let writer = (spec.transfer, spec.writer);
+        let marker = target.read_marker(writer).map_err(fail)?.unwrap_or(0);
         let boot = sys::boot_id().map_err(|cause| {
             Problem::new(Exit::Fatal, "boot-id", "cannot read this host's boot id").because(cause)
         })?;
@@ -254,7 +255,8 @@ impl TargetPeer for TargetService {
         };
         let never_synced = spec.durability == Durability::None;
         let marker = if never_synced { u64::MAX } else { marker };
-        let incarnation = Incarnation { boot, mount, store: id_of(&identity) };
+        let store = id_of(&identity);
+        let incarnation = Incarnation { writer: spec.writer, boot, mount, store };
         Ok(TaskStart { incarnation, marker, durable_by })
     }
 
@@ -330,10 +332,17 @@ impl TargetPeer for TargetService {
         spec: &TaskSpec,
         control: Arc<dyn TaskControl>,
     ) -> Result<Arc<dyn Task>, Problem> {
-        let target = self.target(spec)?;
-        let marker = target.read_marker(spec.transfer).ok().flatten();
+        // Before anything else: the controller counts it from our answer (B4).
+        let asked = sys::boottime_now();
+        let grant = spec.grant.map(|duration| Arc::new(Grant::new(duration, asked)));
+        let mut target = self.target(spec)?;
+        if let Some(grant) = grant.clone() {
+            target = target.granted(Arc::new(move || grant.holds()));
+        }
+        let writer = (spec.transfer, spec.writer);
+        let marker = target.read_marker(writer).ok().flatten();
         if spec.durability != Durability::None {
-            target.reserve_marker(spec.transfer).map_err(|error| full_problem(&error))?;
+            target.reserve_marker(writer).map_err(|error| full_problem(&error))?;
         }
         let parts = TaskParts {
             target,
@@ -341,6 +350,7 @@ impl TargetPeer for TargetService {
             marker: marker.filter(|marker| *marker != u64::MAX).unwrap_or(0),
             identity: self.identify(spec)?,
             reach: self.reach(spec)?,
+            grant,
             pool: self.pool.clone(),
             allow_privileged: self.stores.spec(&spec.store)?.allow_privileged,
         };
@@ -383,22 +393,15 @@ impl TargetPeer for TargetService {
                 let (parent, _) = place(&spec.root.0, &page.page, entry);
                 let Ok(dir) = target.open_dir(&parent) else { continue };
                 for generation in 0..=generation_max {
-                    let name = temporary_name(&TemporaryKey {
-                        transfer: spec.transfer,
-                        page: page.digest,
-                        entry: index as u32,
-                        size: entry.size,
-                        mtime: entry.mtime,
-                        identity: entry.identity,
-                        generation,
-                    });
+                    let writer = (spec.transfer, spec.writer);
+                    let name = temporary_of(writer, &page, index as u32, generation);
                     if let Err(error) = target.remove(&dir, &name) {
                         tracing::warn!(error = %chain(&error), "a temporary file is left");
                     }
                 }
             }
         }
-        if let Err(error) = target.remove_marker(spec.transfer) {
+        if let Err(error) = target.remove_marker((spec.transfer, spec.writer)) {
             tracing::warn!(error = %chain(&error), "a sync marker is left");
         }
     }

@@ -32,12 +32,14 @@ use penstock_proto::journal::{EntryDigest, EntryFailure};
 use penstock_proto::slicing::{PieceRef, STRIDE_BYTES_MAX};
 use penstock_proto::units::Instant;
 
+use crate::grant::{self, Grant};
 use crate::guard::Guard;
 use crate::keep::Keeper;
+use crate::large::LargeFiles;
 use crate::pacer::Pacer;
 use crate::paths::{self, Dialer, LaneHandle};
 use crate::stores::chain;
-use crate::write::{LargeFiles, TargetTree, Written, extent_digest};
+use crate::write::{TargetTree, Written, extent_digest};
 use crate::{again, lane, local, publish};
 
 /// Pages with their pieces that a task keeps in memory.
@@ -192,6 +194,8 @@ impl State {
 pub(crate) struct Shared {
     pub(crate) spec: TaskSpec,
     pub(crate) control: Arc<dyn TaskControl>,
+    /// Until when it may write, where others may be given what it has in hand.
+    pub(crate) grant: Option<Arc<Grant>>,
     pub(crate) tree: TargetTree,
     pub(crate) identity: StoreIdentity,
     pub(crate) reach: Reach,
@@ -232,15 +236,39 @@ impl Shared {
     }
 
     pub(crate) fn is_stopping(&self) -> bool {
-        self.stopping.load(Ordering::Acquire) || !self.spec.fence.holds()
+        self.stopping.load(Ordering::Acquire) || !self.may_write()
     }
 
-    /// Whether a stopping task has used up its patience. One whose controller may not act any more
-    /// has none: what it has begun is another's now (B4).
+    /// Whether it may write at this moment: under its grant, whatever has become of the controller;
+    /// without one while the controller may act (B4).
+    fn may_write(&self) -> bool {
+        self.grant.as_ref().map_or_else(|| self.spec.fence.holds(), |grant| grant.holds())
+    }
+
+    /// Whether names may be given at this moment.
+    pub(crate) fn may_name(&self) -> bool {
+        self.spec.fence.holds() && self.may_write()
+    }
+
+    /// Whether it may not, though bytes may be written.
+    pub(crate) fn only_writes(&self) -> bool {
+        self.grant.is_some() && !self.spec.fence.holds()
+    }
+
+    /// Whether a stopping task has used up its patience. One that may not write any more has none:
+    /// what it has begun is another's now (B4).
     pub(crate) fn is_overdue(&self) -> bool {
-        !self.spec.fence.holds()
+        !self.may_write()
             || (self.is_stopping()
                 && sys::boottime_now().0 >= self.stop_until.load(Ordering::Acquire))
+    }
+
+    /// It takes no part any more: what it has in hand is another's.
+    pub(crate) fn end(&self) {
+        self.stopping.store(true, Ordering::Release);
+        self.stop_until.store(sys::boottime_now().0, Ordering::Release);
+        self.end_pacing();
+        self.notify_all();
     }
 
     /// A page and its pieces.
@@ -607,9 +635,12 @@ fn coordinate(shared: &Arc<Shared>) {
     let lanes = Mutex::new(Vec::new());
     while !shared.is_stopping() {
         hand_over(shared);
-        let wanted = shared.lock().fetch.wanted_bytes();
+        if let Some(grant) = &shared.grant {
+            grant::keep(shared, grant);
+        }
+        let (wanted, asks) = grant::wants(shared);
         let mut given = 0;
-        if wanted > 0 {
+        if asks {
             let reply = shared.control.want(wanted);
             given = reply.work.len();
             if let Err(problem) = shared.dispatch(reply.work, reply.flush) {
@@ -787,6 +818,7 @@ pub(crate) struct TaskParts {
     /// The store's sync marker for the transfer: an epoch is never used twice (A5).
     pub(crate) marker: u64,
     pub(crate) reach: Reach,
+    pub(crate) grant: Option<Arc<Grant>>,
     pub(crate) pool: BufferPool,
     /// Whether other sites may bring owners and the like (D7).
     pub(crate) allow_privileged: bool,
@@ -808,6 +840,7 @@ impl RunningTask {
         let tree = TargetTree {
             target: parts.target.for_data_set(&spec.root.0, keeper.sets_modes()),
             transfer: spec.transfer,
+            writer: spec.writer,
             root: spec.root.0.clone(),
             kind: spec.digest,
             sync_files: spec.durability == Durability::Fsync,
@@ -822,6 +855,7 @@ impl RunningTask {
         let shared = Arc::new(Shared {
             spec: spec.clone(),
             control,
+            grant: parts.grant,
             tree,
             identity: parts.identity,
             reach: parts.reach,

@@ -5,27 +5,27 @@
 //! all lanes of the task, through a table of open handles. Bytes that do not match their digest
 //! never reach the disk.
 
-use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use penstock_engine::fetch::{Item, Part};
 use penstock_engine::slice::travels_whole;
 use penstock_io::store::{
-    Dir, DirCache, LeftOver, StoreError, TEMPORARY_NAME_BYTES, Target, TemporaryKey, WriteFile,
+    Dir, DirCache, StoreError, TEMPORARY_NAME_BYTES, Target, TemporaryKey, WriteFile,
     temporary_name,
 };
 use penstock_io::sys;
 use penstock_proto::digest::{Digest, DigestKind, TOGETHER_BYTES_MAX};
 use penstock_proto::frame::{EntryStatus, Record};
-use penstock_proto::id::TransferId;
+use penstock_proto::id::{TransferId, WriterId};
 use penstock_proto::journal::{DigestForm, EntryDigest, EntryFailure, FailurePhase};
-use penstock_proto::manifest::{Entry, Page};
+use penstock_proto::manifest::{Entry, EntryKind, Page};
 use penstock_proto::name;
 use penstock_proto::units::FileTime;
 
 use penstock_api::task::TaskPage;
 
 use crate::keep::Keeper;
+use crate::large::LargeFiles;
 use crate::pacer::Pacer;
 use crate::ramp::{self, Parts};
 use crate::read::place;
@@ -37,6 +37,8 @@ use crate::task::is_of_store;
 pub(crate) struct TargetTree {
     pub(crate) target: Target,
     pub(crate) transfer: TransferId,
+    /// Whom this peer writes as.
+    pub(crate) writer: WriterId,
     pub(crate) root: Vec<u8>,
     pub(crate) kind: DigestKind,
     /// Whether each file is synced by its writer, whatever the store's method.
@@ -70,16 +72,12 @@ impl TargetTree {
         index: u32,
         generation: u32,
     ) -> [u8; TEMPORARY_NAME_BYTES] {
-        let entry = &page.page.entries()[index as usize];
-        temporary_name(&TemporaryKey {
-            transfer: self.transfer,
-            page: page.digest,
-            entry: index,
-            size: entry.size,
-            mtime: entry.mtime,
-            identity: entry.identity,
-            generation,
-        })
+        temporary_of((self.transfer, self.writer), page, index, generation)
+    }
+
+    /// Whether others may write to the same store for this transfer.
+    pub(crate) fn is_shared(&self) -> bool {
+        self.writer != WriterId::SOLE
     }
 
     /// Gives a file whose bytes are all there its attributes, and closes it.
@@ -128,71 +126,26 @@ impl TargetTree {
     }
 }
 
-/// The open temporary files of large files, shared by the lanes of a task.
-#[derive(Default)]
-pub(crate) struct LargeFiles {
-    files: Mutex<BTreeMap<(u32, u32), LargeFile>>,
-}
-
-struct LargeFile {
+/// The temporary name of an attempt at an entry (B1). Of what one peer writes alone it is that
+/// peer's: whoever writes late touches nobody else's file. Large files are written by several.
+pub(crate) fn temporary_of(
+    (transfer, writer): (TransferId, WriterId),
+    page: &TaskPage,
+    index: u32,
     generation: u32,
-    /// `None` until the first extent is written: the file is then made anew.
-    open: Option<Arc<WriteFile>>,
-}
-
-impl LargeFiles {
-    /// No extent of a file was ever written in this generation: whichever lane comes first makes
-    /// its temporary file.
-    pub(crate) fn begin(&self, page: u32, entry: u32, generation: u32) {
-        let mut files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
-        files.insert((page, entry), LargeFile { generation, open: None });
-    }
-
-    /// The file of an entry in a generation: made if it was begun here, else opened as it is.
-    fn get(
-        &self,
-        tree: &TargetTree,
-        page: &TaskPage,
-        item: &Item,
-    ) -> Result<Arc<WriteFile>, StoreError> {
-        let key = (item.piece.page, item.first_entry);
-        let mut files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
-        let known = files.get(&key).filter(|file| file.generation == item.generation);
-        let begun = match known {
-            Some(LargeFile { open: Some(file), .. }) => return Ok(Arc::clone(file)),
-            Some(_) => true,
-            None => false,
-        };
-        let entry = &page.page.entries()[item.first_entry as usize];
-        let (parent, _) = place(&tree.root, &page.page, entry);
-        let dir = tree.target.make_dirs(&parent)?;
-        let name = tree.temporary(page, item.first_entry, item.generation);
-        let mut file = if begun {
-            let file = tree.target.create_temporary(&dir, &name, LeftOver::Replace)?;
-            file.set_len(entry.size)?;
-            file
-        } else {
-            tree.target.open_temporary(&dir, &name)?
-        };
-        if tree.sync_nothing {
-            file.make_lazy();
-        } else {
-            file.make_direct()?;
-        }
-        let open = Arc::new(file);
-        let generation = item.generation;
-        // A late item of an old attempt takes no place from the new one.
-        if files.get(&key).is_none_or(|known| known.generation <= generation) {
-            files.insert(key, LargeFile { generation, open: Some(Arc::clone(&open)) });
-        }
-        Ok(open)
-    }
-
-    /// Closes the file of an entry; gives whether this task has written to it.
-    pub(crate) fn close(&self, page: u32, entry: u32) -> bool {
-        let mut files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
-        files.remove(&(page, entry)).is_some_and(|file| file.open.is_some())
-    }
+) -> [u8; TEMPORARY_NAME_BYTES] {
+    let entry = &page.page.entries()[index as usize];
+    let large = entry.kind == EntryKind::File && page.page.slicing.is_split(entry.size);
+    temporary_name(&TemporaryKey {
+        transfer,
+        page: page.digest,
+        entry: index,
+        size: entry.size,
+        mtime: entry.mtime,
+        identity: entry.identity,
+        generation,
+        writer: if large { WriterId::SOLE } else { writer },
+    })
 }
 
 /// What became of the entries of one request.

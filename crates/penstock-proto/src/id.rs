@@ -152,6 +152,48 @@ impl fmt::Display for PeerId {
     }
 }
 
+/// One target peer within one run of a transfer, counted by the run's controller from 0 as peers
+/// join; never used twice within a run. A peer that joins again gets another number, and nothing
+/// that is said under the old one counts any more (B4).
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
+pub struct PeerNumber(pub u16);
+
+impl fmt::Display for PeerNumber {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.0)
+    }
+}
+
+/// A target peer as ledgers, markers and temporary names know it, for as long as the peer has its
+/// name: the first eight bytes of the BLAKE3 of [`PeerId::uri`], little-endian.
+#[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct WriterId(pub u64);
+
+impl WriterId {
+    /// The one peer of a site that has no others.
+    pub const SOLE: Self = Self(0);
+
+    /// That of a peer.
+    pub fn of(peer: &PeerId) -> Self {
+        let [a, b, c, d, e, f, g, h, ..] = *blake3::hash(peer.uri().as_bytes()).as_bytes();
+        Self(u64::from_le_bytes([a, b, c, d, e, f, g, h]))
+    }
+}
+
+impl fmt::Display for WriterId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:016x}", self.0)
+    }
+}
+
+impl fmt::Debug for WriterId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "WriterId({self})")
+    }
+}
+
 /// One lane of one task, counted by the target peer; never used twice within a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LaneId(pub u32);

@@ -9,16 +9,19 @@
 
 use crate::compared::Comparison;
 use crate::digest::Digest;
+use crate::id::WriterId;
 use crate::units::FileTime;
 use crate::wire::{DecodeError, Reader, Writer};
 
 /// Most bytes of one record's payload.
 pub const RECORD_BYTES_MAX: usize = 4 * 1024 * 1024;
 
-/// Under which circumstances a peer wrote: while none of these changes, what it wrote is still in
-/// the page cache or on disk, even if the process was killed (hard cases A2, A5).
+/// Who wrote, and under which circumstances: while none of these changes, what was written is still
+/// in that host's page cache or on disk, even if the process was killed (hard cases A2, A5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Hash)]
 pub struct Incarnation {
+    /// The peer: another's page cache knows nothing of what this one wrote (A9).
+    pub writer: WriterId,
     /// `/proc/sys/kernel/random/boot_id`.
     pub boot: [u8; 16],
     /// Mount of the store's root: the unique id where the kernel has it, else a digest of device
@@ -96,7 +99,8 @@ impl EntryFailure {
 /// One record of a page log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum JournalRecord {
-    /// All `Written` that follow happened under this incarnation.
+    /// All `Written` that follow happened under this incarnation, until the next of these: it is
+    /// written whenever the writer changes.
     Incarnation(Incarnation),
     /// A piece is written, though perhaps not durable.
     Written {
@@ -170,6 +174,7 @@ impl JournalRecord {
         let mut payload = Writer::new();
         let kind = match self {
             Self::Incarnation(incarnation) => {
+                payload.u64(incarnation.writer.0);
                 payload.raw(&incarnation.boot);
                 payload.u64(incarnation.mount);
                 payload.u64(incarnation.store);
@@ -249,6 +254,7 @@ impl JournalRecord {
         let mut payload = Reader::new(payload);
         let record = match kind {
             1 => Self::Incarnation(Incarnation {
+                writer: WriterId(payload.u64("writer")?),
                 boot: payload.array("boot")?,
                 mount: payload.u64("mount")?,
                 store: payload.u64("store")?,
@@ -368,7 +374,12 @@ mod tests {
     fn records() -> Vec<JournalRecord> {
         let failure = EntryFailure { entry: 3, phase: FailurePhase::Changed, errno: 0 };
         vec![
-            JournalRecord::Incarnation(Incarnation { boot: [1; 16], mount: 2, store: 3 }),
+            JournalRecord::Incarnation(Incarnation {
+                writer: WriterId(4),
+                boot: [1; 16],
+                mount: 2,
+                store: 3,
+            }),
             JournalRecord::Written {
                 piece: 4,
                 generation: 1,

@@ -79,7 +79,9 @@ pub enum Report {
         /// Whether its bytes came over the network now, rather than being found.
         fetched: bool,
     },
-    /// A piece, or a finished file, is not there and could not be had: it is missing again.
+    /// A piece, or a finished file, is not there and could not be had, or it was given back before
+    /// anything of it was asked for or written: it is missing again. The peer does not write to it
+    /// any more, whatever still arrives (B3).
     Returned {
         /// Which.
         piece: PieceRef,
@@ -145,4 +147,9 @@ pub struct WorkReply {
     pub work: Vec<Work>,
     /// Nothing more can be fetched until what was written is durable: seal the sync epoch now.
     pub flush: bool,
+    /// Another peer could do some of what this one has in hand: pieces worth about so many bytes of
+    /// which nothing is asked for yet are to be given back, the last of its queue first, each with
+    /// [`Report::Returned`]. 0 for none; `u64::MAX` for all, because the peer is to go. What has
+    /// begun is kept: no piece is written by two peers at a time (B3).
+    pub give_back: u64,
 }

@@ -196,7 +196,7 @@ impl World {
     fn incarnation(&self) -> Incarnation {
         let mut boot = [0; 16];
         boot[..8].copy_from_slice(&self.boot.to_le_bytes());
-        Incarnation { boot, mount: self.mount, store: 1 }
+        Incarnation { boot, mount: self.mount, store: 1, ..Incarnation::default() }
     }
 
     /// A daemon starts, and takes up what the journal knows.

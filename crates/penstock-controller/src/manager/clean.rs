@@ -7,7 +7,7 @@ use std::sync::Arc;
 use penstock_api::task::{SourceAccess, TaskPage, TaskSpec};
 use penstock_api::transfer::Encryption;
 use penstock_proto::frame::Framing;
-use penstock_proto::id::TransferId;
+use penstock_proto::id::{TransferId, WriterId};
 use penstock_proto::journal::JournalRecord;
 use penstock_proto::manifest::{Page, page_digest};
 use penstock_proto::units::FileTime;
@@ -50,8 +50,10 @@ impl Inner {
             store: request.target.store.clone(),
             root: root.clone(),
             store_id: head.store,
-            epoch: head.epoch,
+            writer: WriterId::SOLE,
+            epoch: 0,
             doubt: false,
+            grant: None,
             // Nothing is read from it.
             source: SourceAccess::Local {
                 store: request.source.store.clone(),
@@ -76,8 +78,16 @@ impl Inner {
             fence: self.parts.fence.clone(),
         };
         let generation_max = generation_max(&journal.join("logs"));
-        let mut pages = files(&journal.join("pages")).into_iter().filter_map(|path| page(&path));
-        self.parts.target.clean(&spec, &mut pages, generation_max);
+        let mut writers: Vec<WriterId> = head.epochs.into_keys().collect();
+        if writers.is_empty() {
+            writers.push(WriterId::SOLE);
+        }
+        for writer in writers {
+            let spec = TaskSpec { writer, ..spec.clone() };
+            let pages = files(&journal.join("pages"));
+            let mut pages = pages.into_iter().filter_map(|path| page(&path));
+            self.parts.target.clean(&spec, &mut pages, generation_max);
+        }
     }
 
     /// Tells the source that its pages are needed no more.

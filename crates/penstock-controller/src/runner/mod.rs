@@ -45,7 +45,7 @@ use penstock_engine::transfer::{
 use penstock_proto::checksum::ChecksumKind;
 use penstock_proto::compared::Comparison;
 use penstock_proto::frame::Framing;
-use penstock_proto::id::{Name, TransferId};
+use penstock_proto::id::{Name, TransferId, WriterId};
 use penstock_proto::journal::JournalRecord;
 use penstock_proto::manifest::{Page, page_digest};
 use penstock_proto::units::FileTime;
@@ -644,7 +644,7 @@ impl Run {
         let heads = HeadCommit {
             pages: pages.collect(),
             scan: scan.clone(),
-            epoch: commit.synced,
+            epochs: commit.synced.map(|epoch| (WriterId::SOLE, epoch)).into_iter().collect(),
             store: None,
             durable,
         };
@@ -792,6 +792,7 @@ impl Run {
                 + removal.failures
                 + scan.map_or(0, |scan| scan.errors.len() as u64 + scan.errors_more),
             lanes: figures.lanes,
+            peers: Vec::new(),
             rate_bits_per_s: self.rate.now,
             rate_max_bits_per_s: self.rate.greatest,
             seconds,
@@ -824,7 +825,8 @@ fn spec_of(input: &RunInput, head: &LedgerHead) -> TaskSpec {
         store: input.store.clone(),
         root: input.root.clone(),
         store_id: head.store,
-        epoch: head.epoch,
+        writer: WriterId::SOLE,
+        epoch: head.epoch_of(WriterId::SOLE),
         doubt: false,
         source: input.source.clone(),
         digest: input.options.digest,
@@ -844,6 +846,7 @@ fn spec_of(input: &RunInput, head: &LedgerHead) -> TaskSpec {
         remove_source: input.options.remove_source,
         began: FileTime::default(),
         fence: input.fence.clone(),
+        grant: None,
     }
 }
 
@@ -854,12 +857,9 @@ fn prepare(input: &RunInput, head: &LedgerHead, spec: &mut TaskSpec) -> Result<T
         let commit = HeadCommit { store: Some(start.incarnation.store), ..HeadCommit::default() };
         input.heads.commit(input.id, &commit)?;
     }
-    spec.doubt = start.marker < head.epoch;
+    spec.doubt = start.marker < spec.epoch;
     if spec.doubt {
-        tracing::warn!(
-            transfer = %input.id, marker = start.marker, epoch = head.epoch,
-            "the store is older than the ledger: everything is checked again"
-        );
+        tracing::warn!(transfer = %input.id, "the store is older than the ledger: all is checked");
     }
     spec.store_id = start.incarnation.store;
     Ok(start)
@@ -969,9 +969,9 @@ fn machine_of(
     });
     let [a, b, c, d, e, f, g, h, ..] = id.0;
     let seed = u64::from_le_bytes([a, b, c, d, e, f, g, h]);
-    let limits = WindowLimits::default();
+    let (limits, epoch) = (WindowLimits::default(), head.epoch_of(WriterId::SOLE));
     let mut machine =
-        TransferMachine::new(options.digest, *incarnation, head.epoch, complete, limits, seed);
+        TransferMachine::new(options.digest, *incarnation, epoch, complete, limits, seed);
     machine.wait_for_answers();
     machine
 }

@@ -3,7 +3,7 @@
 use penstock_api::heads::{HeadCommit, HeadStore, LedgerHead, PageHead};
 use penstock_api::problem::Problem;
 use penstock_proto::digest::Digest;
-use penstock_proto::id::TransferId;
+use penstock_proto::id::{TransferId, WriterId};
 use rusqlite::{Connection, OptionalExtension as _, Row, Transaction, params};
 
 use super::sqlite::{Commit, SqliteState, StateError, from_sql, to_sql};
@@ -26,6 +26,9 @@ impl HeadStore for SqliteState {
             let failed = StateError::statement(what);
             transaction
                 .execute("DELETE FROM page WHERE transfer = ?1", [transfer.0])
+                .map_err(&failed)?;
+            transaction
+                .execute("DELETE FROM writer WHERE transfer = ?1", [transfer.0])
                 .map_err(&failed)?;
             transaction
                 .execute("DELETE FROM ledger WHERE transfer = ?1", [transfer.0])
@@ -59,20 +62,22 @@ fn write(
     // The counter makes every commit write a frame: a durable one without any would not sync.
     transaction
         .prepare_cached(
-            "INSERT INTO ledger (transfer, scan, epoch, store)
-             VALUES (?1, ?2, coalesce(?3, 0), coalesce(?4, 0))
+            "INSERT INTO ledger (transfer, scan, store) VALUES (?1, ?2, coalesce(?3, 0))
              ON CONFLICT (transfer) DO UPDATE SET scan = coalesce(?2, scan),
-                 epoch = coalesce(?3, epoch), store = coalesce(?4, store), commits = commits + 1",
+                 store = coalesce(?3, store), commits = commits + 1",
         )
         .and_then(|mut statement| {
-            statement.execute(params![
-                transfer.0,
-                scan,
-                commit.epoch.map(to_sql),
-                commit.store.map(to_sql)
-            ])
+            statement.execute(params![transfer.0, scan, commit.store.map(to_sql)])
         })
         .map_err(&failed)?;
+    for (writer, epoch) in &commit.epochs {
+        transaction
+            .prepare_cached("INSERT OR REPLACE INTO writer VALUES (?1, ?2, ?3)")
+            .and_then(|mut statement| {
+                statement.execute(params![transfer.0, to_sql(writer.0), to_sql(*epoch)])
+            })
+            .map_err(&failed)?;
+    }
     let mut statement = transaction
         .prepare_cached(
             "INSERT OR REPLACE INTO page VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)",
@@ -102,15 +107,20 @@ fn load(reader: &Connection, transfer: TransferId) -> Result<LedgerHead, StateEr
     let failed = StateError::statement("read a ledger's heads");
     // One read transaction, so that pages and ledger are of one commit.
     let snapshot = reader.unchecked_transaction().map_err(&failed)?;
-    let row: Option<(Option<String>, i64, i64)> = snapshot
-        .query_row(
-            "SELECT scan, epoch, store FROM ledger WHERE transfer = ?1",
-            [transfer.0],
-            |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)),
-        )
+    let row: Option<(Option<String>, i64)> = snapshot
+        .query_row("SELECT scan, store FROM ledger WHERE transfer = ?1", [transfer.0], |row| {
+            Ok((row.get(0)?, row.get(1)?))
+        })
         .optional()
         .map_err(&failed)?;
-    let Some((scan, epoch, store)) = row else { return Ok(LedgerHead::default()) };
+    let Some((scan, store)) = row else { return Ok(LedgerHead::default()) };
+    let epochs = snapshot
+        .prepare_cached("SELECT writer, epoch FROM writer WHERE transfer = ?1")
+        .and_then(|mut query| {
+            let of = |row: &Row<'_>| Ok((WriterId(from_sql(row.get(0)?)), from_sql(row.get(1)?)));
+            query.query_map([transfer.0], of)?.collect::<Result<_, _>>()
+        })
+        .map_err(&failed)?;
     let mut query = snapshot
         .prepare_cached(
             "SELECT page, digest, log_bytes, complete, files, bytes, failures, kept, kept_bytes,
@@ -123,7 +133,7 @@ fn load(reader: &Connection, transfer: TransferId) -> Result<LedgerHead, StateEr
         .and_then(Iterator::collect::<Result<Vec<_>, _>>)
         .map_err(&failed)?;
     let scan = scan.map(|text| serde_json::from_str(&text)).transpose().map_err(damaged)?;
-    Ok(LedgerHead { pages, scan, epoch: from_sql(epoch), store: from_sql(store) })
+    Ok(LedgerHead { pages, scan, epochs, store: from_sql(store) })
 }
 
 fn page_of(row: &Row<'_>) -> rusqlite::Result<PageHead> {
@@ -190,8 +200,11 @@ mod tests {
                 ..commit(vec![head(0, 5), head(2, 7)])
             };
             state.commit(id, &first).unwrap();
-            let second = HeadCommit { epoch: Some(4), ..commit(vec![head(2, 9), head(1, 1)]) };
+            let epochs = vec![(WriterId::SOLE, 3), (WriterId(u64::MAX), 9)];
+            let second = HeadCommit { epochs, ..commit(vec![head(2, 9), head(1, 1)]) };
             state.commit(id, &second).unwrap();
+            let epochs = vec![(WriterId::SOLE, 4)];
+            state.commit(id, &HeadCommit { epochs, ..commit(Vec::new()) }).unwrap();
             state.commit(other, &commit(vec![head(0, 1)])).unwrap();
             // As after `kill -9`: no destructor runs, nothing is checkpointed.
             std::mem::forget(state);
@@ -200,7 +213,7 @@ mod tests {
         let expected = LedgerHead {
             pages: vec![head(0, 5), head(1, 1), head(2, 9)],
             scan: Some(scan),
-            epoch: 4,
+            epochs: [(WriterId::SOLE, 4), (WriterId(u64::MAX), 9)].into(),
             store: u64::MAX - 1,
         };
         assert_eq!(state.load(id).unwrap(), expected);
@@ -223,12 +236,13 @@ mod tests {
              BEGIN SELECT RAISE(ABORT, 'as if the disk were full'); END",
         )
         .unwrap();
-        let broken = HeadCommit { epoch: Some(9), ..commit(vec![head(1, 1), head(2, 1)]) };
+        let epochs = vec![(WriterId::SOLE, 9)];
+        let broken = HeadCommit { epochs, ..commit(vec![head(1, 1), head(2, 1)]) };
         assert!(state.commit(id, &broken).is_err());
         let loaded = state.load(id).unwrap();
-        assert_eq!((loaded.pages, loaded.epoch), (vec![head(0, 5)], 0));
+        assert_eq!((loaded.pages, loaded.epochs.len()), (vec![head(0, 5)], 0));
         raw.execute_batch("DROP TRIGGER fail").unwrap();
         state.commit(id, &broken).unwrap();
-        assert_eq!(state.load(id).unwrap().epoch, 9);
+        assert_eq!(state.load(id).unwrap().epoch_of(WriterId::SOLE), 9);
     }
 }

@@ -20,8 +20,12 @@ CREATE TABLE transfer (
 CREATE INDEX transfer_created ON transfer (created, id);
 CREATE INDEX transfer_state ON transfer (state);
 CREATE TABLE ledger (
-    transfer BLOB PRIMARY KEY, scan TEXT, epoch INTEGER NOT NULL DEFAULT 0,
+    transfer BLOB PRIMARY KEY, scan TEXT,
     store INTEGER NOT NULL DEFAULT 0, commits INTEGER NOT NULL DEFAULT 0
+) WITHOUT ROWID;
+CREATE TABLE writer (
+    transfer BLOB NOT NULL, writer INTEGER NOT NULL, epoch INTEGER NOT NULL,
+    PRIMARY KEY (transfer, writer)
 ) WITHOUT ROWID;
 CREATE TABLE page (
     transfer BLOB NOT NULL, page INTEGER NOT NULL, digest BLOB NOT NULL,

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
-use penstock_proto::id::TransferId;
+use penstock_proto::id::{TransferId, WriterId};
 use penstock_proto::name;
 use penstock_proto::units::FileTime;
 
@@ -147,7 +147,7 @@ fn check_target_store(target: &Target, keeps: bool) {
     let identity = target.open_or_init_identity().unwrap();
     assert_eq!(target.open_or_init_identity().unwrap(), identity);
     assert_eq!(target.check_identity(&identity), Ok(()));
-    let transfer = TransferId([3; 16]);
+    let transfer = (TransferId([3; 16]), WriterId(5));
     target.write_marker(transfer, 41).unwrap();
     target.write_marker(transfer, 42).unwrap();
     assert!(target.read_marker(transfer).unwrap() >= Some(42));

@@ -13,7 +13,7 @@ use std::str::FromStr;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use data_encoding::{HEXLOWER, HEXLOWER_PERMISSIVE};
-use penstock_proto::id::TransferId;
+use penstock_proto::id::{TransferId, WriterId};
 use penstock_proto::name::{self, STORE_PRIVATE_NAME};
 use rustix::fs::{
     AtFlags, CWD, Mode, OFlags, RenameFlags, fchmod, fstat, fstatfs, fstatvfs, fsync, linkat,
@@ -211,10 +211,10 @@ impl PosixStore {
     ///
     /// # Errors
     /// As [`PosixStore::write_marker`]; `Io` with `ENOSPC` if there is no room even for this.
-    pub fn reserve_marker(&self, transfer: TransferId) -> Result<(), StoreError> {
-        let name = marker_name(transfer);
+    pub fn reserve_marker(&self, of: (TransferId, WriterId)) -> Result<(), StoreError> {
+        let name = marker_name(of);
         let path = name::join(STORE_PRIVATE_NAME, &name);
-        self.check_writable("make marker", &path)?;
+        self.check_bytes_writable("make marker", &path)?;
         let directory = self.open_private()?.ok_or_else(|| self.identity_missing())?;
         let reserve = || -> Result<(), Errno> {
             let flags = OFlags::WRONLY | OFlags::CREATE;
@@ -238,10 +238,10 @@ impl PosixStore {
     ///
     /// # Errors
     /// `Offline` if the store has no private directory any more; `ReadOnly`; `Io`.
-    pub fn write_marker(&self, transfer: TransferId, counter: u64) -> Result<(), StoreError> {
-        let name = marker_name(transfer);
+    pub fn write_marker(&self, of: (TransferId, WriterId), counter: u64) -> Result<(), StoreError> {
+        let name = marker_name(of);
         let path = name::join(STORE_PRIVATE_NAME, &name);
-        self.check_writable("write marker", &path)?;
+        self.check_bytes_writable("write marker", &path)?;
         let directory = self.open_private()?.ok_or_else(|| self.identity_missing())?;
         let per_file = self.root().durability().is_per_file();
         let write = || -> Result<(), Errno> {
@@ -265,8 +265,8 @@ impl PosixStore {
     ///
     /// # Errors
     /// `Io`.
-    pub fn read_marker(&self, transfer: TransferId) -> Result<Option<u64>, StoreError> {
-        let name = marker_name(transfer);
+    pub fn read_marker(&self, of: (TransferId, WriterId)) -> Result<Option<u64>, StoreError> {
+        let name = marker_name(of);
         let failed =
             |errno| StoreError::io("read marker", &name::join(STORE_PRIVATE_NAME, &name), errno);
         let Some(directory) = self.open_private()? else { return Ok(None) };
@@ -290,8 +290,8 @@ impl PosixStore {
     ///
     /// # Errors
     /// `ReadOnly`; `Io`.
-    pub fn remove_marker(&self, transfer: TransferId) -> Result<(), StoreError> {
-        let name = marker_name(transfer);
+    pub fn remove_marker(&self, of: (TransferId, WriterId)) -> Result<(), StoreError> {
+        let name = marker_name(of);
         let path = name::join(STORE_PRIVATE_NAME, &name);
         self.check_writable("remove marker", &path)?;
         let Some(directory) = self.open_private()? else { return Ok(()) };
@@ -446,8 +446,13 @@ fn place_identity(private: BorrowedFd<'_>, draft: &[u8]) -> io::Result<()> {
     }
 }
 
-fn marker_name(transfer: TransferId) -> Vec<u8> {
-    format!("marker-{transfer}").into_bytes()
+/// Each writer has one of its own: what one peer has synced says nothing of another's cache (A9).
+fn marker_name((transfer, writer): (TransferId, WriterId)) -> Vec<u8> {
+    match writer {
+        WriterId::SOLE => format!("marker-{transfer}"),
+        writer => format!("marker-{transfer}-{writer}"),
+    }
+    .into_bytes()
 }
 
 fn marker_record(counter: u64) -> [u8; MARKER_BYTES] {

@@ -24,7 +24,7 @@ use super::read::ReadFile;
 use super::sandbox::{Resolution, open_component};
 use super::unlock::WriteRules;
 use super::writeback::Writeback;
-use super::{Kind, Meta, check_item_name, check_item_path};
+use super::{Kind, Meta, check_item_name, check_item_path, is_temporary_name};
 
 /// What is asked of statx: all that [`Meta`] holds, and no access time, which costs network file
 /// systems a round trip.
@@ -74,11 +74,20 @@ pub struct PosixStore {
     /// What is special about one data set that is written to it.
     pub(super) rules: Arc<WriteRules>,
     /// Asked before everything that changes the store.
-    pub(super) gate: Option<Gate>,
+    pub(super) gates: Gates,
 }
 
 /// Whether a store may be changed at this moment; must not block.
 pub type Gate = Arc<dyn Fn() -> bool + Send + Sync>;
+
+/// What is asked before a store is changed.
+#[derive(Clone, Default)]
+pub(super) struct Gates {
+    /// Before anything is written under a temporary name, which nobody else's reader sees.
+    bytes: Option<Gate>,
+    /// Before all else.
+    names: Option<Gate>,
+}
 
 pub(super) struct Shared {
     pub(super) root_path: PathBuf,
@@ -115,25 +124,39 @@ impl PosixStore {
             resolution,
             leaves_access_times: AtomicBool::new(true),
         };
-        Ok(Self { shared: Arc::new(shared), rules: Arc::default(), gate: None })
+        Ok(Self { shared: Arc::new(shared), rules: Arc::default(), gates: Gates::default() })
     }
 
     /// The same store, changed only while `gate` says yes: anything else is refused as
     /// [`StoreOffline::Fenced`]. Before
     /// bytes go to a file that is open already, the writer asks [`PosixStore::check_gate`].
     pub fn guarded(&self, gate: Gate) -> Self {
-        Self { gate: Some(gate), ..self.clone() }
+        let gates = Gates { bytes: Some(Arc::clone(&gate)), names: Some(gate) };
+        Self { gates, ..self.clone() }
     }
 
-    /// Whether the store may be changed at this moment ([`PosixStore::guarded`]).
+    /// The same store, with what makes temporary files and writes to them asking `grant` alone, and
+    /// all else `grant` and what it asked before: a writer that is out of touch with who guides it
+    /// may go on, but finishes nothing (B4).
+    pub fn granted(&self, grant: Gate) -> Self {
+        let bytes = Some(Arc::clone(&grant));
+        let names: Gate = match self.gates.names.clone() {
+            Some(gate) => Arc::new(move || grant() && gate()),
+            None => grant,
+        };
+        Self { gates: Gates { bytes, names: Some(names) }, ..self.clone() }
+    }
+
+    /// Whether temporary files may be written at this moment ([`PosixStore::guarded`]).
     ///
     /// # Errors
     /// [`StoreOffline::Fenced`].
     pub fn check_gate(&self) -> Result<(), StoreError> {
-        if self.gate.as_ref().is_some_and(|gate| !gate()) {
-            return Err(StoreOffline::Fenced.into());
-        }
-        Ok(())
+        ask(self.gates.bytes.as_ref())
+    }
+
+    fn check_names(&self) -> Result<(), StoreError> {
+        ask(self.gates.names.as_ref())
     }
 
     /// Path of the root on this host, absolute, as it was given.
@@ -280,6 +303,30 @@ impl PosixStore {
         if self.shared.read_only {
             return self.check_writable(operation, &name::join(dir.path(), name));
         }
+        if self.gates.names.is_none() {
+            return Ok(());
+        }
+        if is_temporary_name(name) { self.check_gate() } else { self.check_names() }
+    }
+
+    /// As [`PosixStore::check_writable`], for what temporary files need and no reader minds.
+    pub(super) fn check_bytes_writable(
+        &self,
+        operation: &'static str,
+        path: &[u8],
+    ) -> Result<(), StoreError> {
+        self.check_mounted_writable(operation, path)?;
+        self.check_gate()
+    }
+
+    fn check_mounted_writable(
+        &self,
+        operation: &'static str,
+        path: &[u8],
+    ) -> Result<(), StoreError> {
+        if self.shared.read_only {
+            return Err(StoreError::ReadOnly { operation, path: name::escape(path) });
+        }
         Ok(())
     }
 
@@ -288,10 +335,8 @@ impl PosixStore {
         operation: &'static str,
         path: &[u8],
     ) -> Result<(), StoreError> {
-        if self.shared.read_only {
-            return Err(StoreError::ReadOnly { operation, path: name::escape(path) });
-        }
-        self.check_gate()
+        self.check_mounted_writable(operation, path)?;
+        self.check_names()
     }
 }
 
@@ -303,6 +348,13 @@ impl fmt::Debug for PosixStore {
             .field("resolution", &self.shared.resolution)
             .finish_non_exhaustive()
     }
+}
+
+fn ask(gate: Option<&Gate>) -> Result<(), StoreError> {
+    if gate.is_some_and(|gate| !gate()) {
+        return Err(StoreOffline::Fenced.into());
+    }
+    Ok(())
 }
 
 /// Says of a failed walk whether something on the way was no directory.

@@ -1,7 +1,7 @@
 //! The stores that a data set can go to, behind one set of operations.
 
 use penstock_proto::attributes::DeviceNumber;
-use penstock_proto::id::TransferId;
+use penstock_proto::id::{TransferId, WriterId};
 use penstock_proto::name;
 use rustix::io::Errno;
 
@@ -42,6 +42,14 @@ impl Target {
     pub fn guarded(&self, gate: Gate) -> Self {
         match self {
             Self::Posix(store) => Self::Posix(store.guarded(gate)),
+            Self::Null => Self::Null,
+        }
+    }
+
+    /// See [`PosixStore::granted`].
+    pub fn granted(&self, grant: Gate) -> Self {
+        match self {
+            Self::Posix(store) => Self::Posix(store.granted(grant)),
             Self::Null => Self::Null,
         }
     }
@@ -416,9 +424,9 @@ impl Target {
     ///
     /// # Errors
     /// `Offline`; `ReadOnly`; `Io`.
-    pub fn reserve_marker(&self, transfer: TransferId) -> Result<(), StoreError> {
+    pub fn reserve_marker(&self, of: (TransferId, WriterId)) -> Result<(), StoreError> {
         match self {
-            Self::Posix(store) => store.reserve_marker(transfer),
+            Self::Posix(store) => store.reserve_marker(of),
             Self::Null => Ok(()),
         }
     }
@@ -427,9 +435,9 @@ impl Target {
     ///
     /// # Errors
     /// `Offline`; `ReadOnly`; `Io`.
-    pub fn write_marker(&self, transfer: TransferId, counter: u64) -> Result<(), StoreError> {
+    pub fn write_marker(&self, of: (TransferId, WriterId), counter: u64) -> Result<(), StoreError> {
         match self {
-            Self::Posix(store) => store.write_marker(transfer, counter),
+            Self::Posix(store) => store.write_marker(of, counter),
             Self::Null => Ok(()),
         }
     }
@@ -438,9 +446,9 @@ impl Target {
     ///
     /// # Errors
     /// `Io`.
-    pub fn read_marker(&self, transfer: TransferId) -> Result<Option<u64>, StoreError> {
+    pub fn read_marker(&self, of: (TransferId, WriterId)) -> Result<Option<u64>, StoreError> {
         match self {
-            Self::Posix(store) => store.read_marker(transfer),
+            Self::Posix(store) => store.read_marker(of),
             Self::Null => Ok(Some(u64::MAX)),
         }
     }
@@ -449,9 +457,9 @@ impl Target {
     ///
     /// # Errors
     /// `ReadOnly`; `Io`.
-    pub fn remove_marker(&self, transfer: TransferId) -> Result<(), StoreError> {
+    pub fn remove_marker(&self, of: (TransferId, WriterId)) -> Result<(), StoreError> {
         match self {
-            Self::Posix(store) => store.remove_marker(transfer),
+            Self::Posix(store) => store.remove_marker(of),
             Self::Null => Ok(()),
         }
     }

@@ -2,7 +2,7 @@
 
 use data_encoding::BASE32_DNSSEC;
 use penstock_proto::digest::Digest;
-use penstock_proto::id::TransferId;
+use penstock_proto::id::{TransferId, WriterId};
 use penstock_proto::manifest::Identity;
 use penstock_proto::name::TEMPORARY_PREFIX;
 use penstock_proto::units::FileTime;
@@ -29,13 +29,16 @@ pub struct TemporaryKey {
     pub identity: Identity,
     /// Attempt: raised when the source changed or a committed digest did not hold.
     pub generation: u32,
+    /// Who writes it, if that is one peer alone; [`WriterId::SOLE`] of what several peers write
+    /// together, and where there is one peer.
+    pub writer: WriterId,
 }
 
 /// The name under which the bytes of `key` gather, in the directory of the final name: `.pst-` and
 /// 26 characters of BLAKE3 in base 32 (lower case, digits and a to v).
 ///
-/// The page's digest is the key of the hash, and the rest fills just one block of it: a name costs
-/// one compression, and each file asks for its name twice.
+/// The page's digest, changed by the writer, is the key of the hash, and the rest fills just one
+/// block of it: a name costs one compression, and each file asks for its name twice.
 ///
 /// Any difference in the key gives another name, but for 128-bit collisions. A final name of 255
 /// bytes leaves no room for a suffix, so the final name is no part of it.
@@ -55,7 +58,11 @@ pub fn temporary_name(key: &TemporaryKey) -> [u8; TEMPORARY_NAME_BYTES] {
     }
     put(&key.identity.inode.to_le_bytes());
     put(&key.generation.to_le_bytes());
-    let hash = blake3::keyed_hash(&key.page.0, &input);
+    let mut keyed_by = key.page.0;
+    for (byte, writer) in keyed_by.iter_mut().zip(key.writer.0.to_le_bytes()) {
+        *byte ^= writer;
+    }
+    let hash = blake3::keyed_hash(&keyed_by, &input);
     let mut name = [0; TEMPORARY_NAME_BYTES];
     let (prefix, characters) = name.split_at_mut(TEMPORARY_PREFIX.len());
     prefix.copy_from_slice(TEMPORARY_PREFIX);
@@ -83,6 +90,7 @@ mod tests {
             mtime: FileTime { seconds: 5, nanoseconds: 6 },
             identity: Identity { inode: 11, ctime: FileTime { seconds: 7, nanoseconds: 8 } },
             generation: 0,
+            writer: WriterId::SOLE,
         }
     }
 
@@ -92,7 +100,7 @@ mod tests {
     fn b1_any_difference_gives_another_name() {
         let base = temporary_name(&key());
         assert!(is_component(&base) && is_temporary_name(&base));
-        let changed: [fn(&mut TemporaryKey); 9] = [
+        let changed: [fn(&mut TemporaryKey); 10] = [
             |key| key.transfer.0[0] ^= 1,
             |key| key.page.0[0] ^= 1,
             |key| key.entry += 1,
@@ -102,6 +110,7 @@ mod tests {
             |key| key.identity.inode += 1,
             |key| key.identity.ctime.nanoseconds += 1,
             |key| key.generation += 1,
+            |key| key.writer.0 += 1,
         ];
         for change in changed {
             let mut other = key();

@@ -57,7 +57,7 @@ impl PosixStore {
         if path.split(|&byte| byte == b'/').any(is_temporary_name) {
             return Err(StoreError::bad_path(path));
         }
-        self.check_writable("make directory", path)?;
+        self.check_bytes_writable("make directory", path)?;
         retry_vanished(|| match self.open_dir_unlocked(path) {
             Err(error) if error.is_vanished() => {
                 match self.make_path(path) {

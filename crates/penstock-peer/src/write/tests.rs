@@ -10,6 +10,7 @@ fn tree(target: Target) -> TargetTree {
     TargetTree {
         target,
         transfer: TransferId([1; 16]),
+        writer: WriterId::SOLE,
         root: Vec::new(),
         kind: DigestKind::Blake3,
         sync_files: false,

@@ -18,7 +18,7 @@ use penstock_api::heads::{COMMIT_INTERVAL, HeadCommit, HeadStore, LedgerHead, Pa
 use penstock_api::problem::Problem;
 use penstock_api::scan::ScanSummary;
 use penstock_proto::digest::Digest;
-use penstock_proto::id::TransferId;
+use penstock_proto::id::{TransferId, WriterId};
 use serde::{Deserialize, Serialize};
 
 use super::{EtcdState, damaged};
@@ -36,7 +36,7 @@ pub(super) struct Ledgers(Mutex<HashMap<TransferId, Ledger>>);
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 struct Ledger {
     scan: Option<ScanSummary>,
-    epoch: u64,
+    epochs: BTreeMap<WriterId, u64>,
     store: u64,
     /// Epochs of the files of complete heads, and how many bytes of each count.
     complete: Vec<(u64, u64)>,
@@ -205,7 +205,7 @@ impl EtcdState {
         if commit.scan.is_some() {
             ledger.scan.clone_from(&commit.scan);
         }
-        ledger.epoch = commit.epoch.unwrap_or(ledger.epoch);
+        ledger.epochs.extend(commit.epochs.iter().copied());
         ledger.store = commit.store.unwrap_or(ledger.store);
         self.put("commit a ledger's heads", self.heads_key(transfer), &ledger)?;
         self.keep(transfer, ledger);
@@ -219,7 +219,7 @@ impl EtcdState {
             pages.insert(page, line.head(false)?);
         }
         let pages = pages.into_values().collect();
-        Ok(LedgerHead { pages, scan: ledger.scan, epoch: ledger.epoch, store: ledger.store })
+        Ok(LedgerHead { pages, scan: ledger.scan, epochs: ledger.epochs, store: ledger.store })
     }
 }
 

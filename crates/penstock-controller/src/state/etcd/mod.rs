@@ -174,7 +174,7 @@ impl EtcdState {
                         let commit = HeadCommit {
                             pages: head.pages,
                             scan: head.scan,
-                            epoch: Some(head.epoch),
+                            epochs: head.epochs.into_iter().collect(),
                             store: Some(head.store),
                             durable: true,
                         };

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use penstock_api::heads::{HeadCommit, HeadStore as _, LedgerHead, PageHead};
 use penstock_proto::digest::Digest;
+use penstock_proto::id::WriterId;
 
 use super::*;
 use crate::etcd::EtcdConfig;
@@ -130,7 +131,8 @@ fn b4_a_stale_epochs_transaction_is_refused() {
     let old = open(&first, "old.db");
     assert_eq!(old.load(id).unwrap(), LedgerHead::default());
     old.commit(id, &commit(vec![head(0, true), head(1, false), head(2, false)])).unwrap();
-    old.commit(id, &HeadCommit { epoch: Some(4), ..commit(vec![head(1, true)]) }).unwrap();
+    let epochs = vec![(WriterId::SOLE, 4), (WriterId(u64::MAX), 7)];
+    old.commit(id, &HeadCommit { epochs, ..commit(vec![head(1, true)]) }).unwrap();
 
     // Its lease ends while it does not look, and another is elected.
     etcd.transact(&[], &[Operation::Delete(keys.leader())], ATTEMPT).unwrap();
@@ -157,7 +159,8 @@ fn b4_a_stale_epochs_transaction_is_refused() {
     assert_eq!(third.pairings().unwrap(), vec![pairing]);
     let loaded = third.load(id).unwrap();
     let expected = vec![head(0, true), head(1, true), head(2, true)];
-    assert_eq!((loaded.pages, loaded.epoch), (expected, 4));
+    let epochs = [(WriterId::SOLE, 4), (WriterId(u64::MAX), 7)].into();
+    assert_eq!((loaded.pages, loaded.epochs), (expected, epochs));
     third.remove(id).unwrap();
     assert_eq!(third.ledgers().unwrap(), Vec::new());
 }

@@ -3,11 +3,11 @@
 use std::fs;
 use std::os::unix::fs::FileExt as _;
 
-use penstock_proto::id::TransferId;
+use penstock_proto::id::{TransferId, WriterId};
 
 use super::*;
 
-const TRANSFER: TransferId = TransferId([0xab; 16]);
+const TRANSFER: (TransferId, WriterId) = (TransferId([0xab; 16]), WriterId::SOLE);
 
 /// Promise (A5): a store without its identity, with a damaged one or with another is offline, and
 /// no check ever makes a new one.
@@ -111,7 +111,7 @@ fn a5_a_torn_marker_tells_the_counter_before() {
         store.write_marker(TRANSFER, counter).unwrap();
         assert_eq!(store.read_marker(TRANSFER).unwrap(), Some(counter));
     }
-    let path = tree.path().join(format!(".penstock/marker-{TRANSFER}"));
+    let path = tree.path().join(format!(".penstock/marker-{}", TRANSFER.0));
     let file = fs::File::options().write(true).open(&path).unwrap();
     file.write_at(b"torn", 4096 + 10).unwrap();
     assert_eq!(store.read_marker(TRANSFER).unwrap(), Some(2));

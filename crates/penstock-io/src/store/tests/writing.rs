@@ -126,7 +126,7 @@ fn a_read_only_store_refuses_every_change() {
     let options = PosixOptions { read_only: true, ..PosixOptions::default() };
     let store = PosixStore::open(tree.path(), options).unwrap();
     let root = store.root();
-    let transfer = penstock_proto::id::TransferId([1; 16]);
+    let transfer = (penstock_proto::id::TransferId([1; 16]), penstock_proto::id::WriterId::SOLE);
     let refusals = [
         store.make_dirs(b"d").err(),
         store.create_temporary(root, b".pst-1", LeftOver::Replace).err(),

@@ -1,0 +1,108 @@
+//! The right of one task to write, for a duration (B1, B4).
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use penstock_api::task::Standing;
+use penstock_io::sys;
+use penstock_proto::units::Instant;
+
+use crate::task::Shared;
+
+/// A grant is renewed this often in its duration.
+const RENEWALS: u32 = 4;
+/// How often a task with something in hand asks for work, though it can take no more.
+const ASK_INTERVAL: Duration = Duration::from_millis(200);
+
+/// What a task was granted. Asked before each write, so that it costs a read of the clock.
+pub(crate) struct Grant {
+    duration: Duration,
+    until: AtomicU64,
+    asked: AtomicU64,
+    /// When work was last asked for.
+    wanted: AtomicU64,
+}
+
+impl Grant {
+    /// A grant that was asked for at `asked`.
+    pub(crate) fn new(duration: Duration, asked: Instant) -> Self {
+        let until = AtomicU64::new(asked.plus(duration).0);
+        let (wanted, asked) = (AtomicU64::new(asked.0), AtomicU64::new(asked.0));
+        Self { duration, until, asked, wanted }
+    }
+
+    /// Whether the task may write now.
+    pub(crate) fn holds(&self) -> bool {
+        sys::boottime_now().0 < self.until.load(Ordering::Acquire)
+    }
+
+    /// What was asked at `asked` was answered: the grant goes on from there. Once it has run out it
+    /// stays so, as what it was for may be another's.
+    pub(crate) fn renew(&self, asked: Instant) {
+        if self.holds() {
+            self.until.fetch_max(asked.plus(self.duration).0, Ordering::AcqRel);
+            self.asked.fetch_max(asked.0, Ordering::AcqRel);
+        }
+    }
+
+    /// Whether it is to be renewed.
+    pub(crate) fn is_due(&self, now: Instant) -> bool {
+        now.since(Instant(self.asked.load(Ordering::Acquire))) >= self.duration / RENEWALS
+    }
+
+    /// Whether the controller is to be asked for work, whether there is any need of it or not: so
+    /// it can take back what another peer would do sooner.
+    fn is_to_ask(&self, now: Instant, idle: bool) -> bool {
+        let pause = if idle { self.duration / RENEWALS } else { ASK_INTERVAL };
+        let last = Instant(self.wanted.load(Ordering::Acquire));
+        now.since(last) >= pause
+    }
+}
+
+/// Tells the controller that the task lives, if it is time; ends it where it takes no part any
+/// more.
+pub(crate) fn keep(shared: &Shared, grant: &Grant) {
+    let asked = sys::boottime_now();
+    if !grant.is_due(asked) {
+        return;
+    }
+    match shared.control.alive() {
+        Standing::Granted => grant.renew(asked),
+        Standing::Unheard => {}
+        Standing::Over => shared.end(),
+    }
+}
+
+/// How many bytes of work a task wants, and whether it asks at all.
+pub(crate) fn wants(shared: &Shared) -> (u64, bool) {
+    let (wanted, idle) = {
+        let state = shared.lock();
+        (state.fetch.wanted_bytes(), state.fetch.is_idle())
+    };
+    let now = sys::boottime_now();
+    let asks = wanted > 0 || shared.grant.as_ref().is_some_and(|grant| grant.is_to_ask(now, idle));
+    if let Some(grant) = shared.grant.as_ref().filter(|_| asks) {
+        grant.wanted.store(now.0, Ordering::Release);
+    }
+    (wanted, asks)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// B4: a grant is counted from the request, and does not come to life by a late answer.
+    #[test]
+    fn b4_a_late_answer_renews_nothing() {
+        let minute = Duration::from_secs(60);
+        let now = sys::boottime_now();
+        let grant = Grant::new(minute, now);
+        assert!(grant.holds() && !grant.is_due(now.plus(minute / 8)));
+        assert!(grant.is_due(now.plus(minute / 4)));
+        let long_ago = Instant(now.0.saturating_sub(minute.as_nanos() as u64));
+        let over = Grant::new(minute, long_ago);
+        assert!(!over.holds());
+        over.renew(now);
+        assert!(!over.holds(), "another may have what it was for");
+    }
+}

@@ -1,0 +1,135 @@
+//! The open temporary files of large files, shared by the lanes of a task, and perhaps by peers.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use penstock_api::task::TaskPage;
+use penstock_engine::fetch::Item;
+use penstock_io::store::{Dir, LeftOver, StoreError, WriteFile};
+
+use crate::read::place;
+use crate::write::TargetTree;
+
+/// Files kept open; one descriptor each, two where whole blocks pass the page cache by. Another
+/// peer may finish what is open here, so that nobody says that it is needed no more.
+const OPEN_MAX: usize = 300;
+/// How often a file that another peer has made is looked for, and the wait before the second of
+/// these tries, doubled each time up to the last: some 5 s. A network file system may go on for as
+/// long to say that it is not there (B5).
+const LOOK_TRIES: u32 = 9;
+const LOOK_WAIT: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(1));
+
+/// The table of them.
+#[derive(Default)]
+pub(crate) struct LargeFiles {
+    files: Mutex<BTreeMap<(u32, u32), LargeFile>>,
+}
+
+struct LargeFile {
+    generation: u32,
+    /// `None` until the first extent is written: the file is then made anew.
+    open: Option<Arc<WriteFile>>,
+}
+
+impl LargeFiles {
+    /// No extent of a file was ever written in this generation: whichever lane comes first makes
+    /// its temporary file.
+    pub(crate) fn begin(&self, page: u32, entry: u32, generation: u32) {
+        let mut files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
+        files.insert((page, entry), LargeFile { generation, open: None });
+    }
+
+    /// The file of an entry in a generation: made if it was begun here, else opened as it is.
+    pub(crate) fn get(
+        &self,
+        tree: &TargetTree,
+        page: &TaskPage,
+        item: &Item,
+    ) -> Result<Arc<WriteFile>, StoreError> {
+        let key = (item.piece.page, item.first_entry);
+        let mut files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = files.get(&key).filter(|file| file.generation == item.generation);
+        let begun = match known {
+            Some(LargeFile { open: Some(file), .. }) => return Ok(Arc::clone(file)),
+            Some(_) => true,
+            None => false,
+        };
+        let entry = &page.page.entries()[item.first_entry as usize];
+        let (parent, _) = place(&tree.root, &page.page, entry);
+        let dir = tree.target.make_dirs(&parent)?;
+        let name = tree.temporary(page, item.first_entry, item.generation);
+        let mut file = if begun {
+            make(tree, &dir, &name, entry.size)?
+        } else if tree.is_shared() {
+            // Others may write meanwhile, and one of them may open the same.
+            drop(files);
+            let file = look_for(tree, &dir, &name)?;
+            files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
+            let known = files.get(&key).filter(|file| file.generation == item.generation);
+            if let Some(LargeFile { open: Some(file), .. }) = known {
+                return Ok(Arc::clone(file));
+            }
+            file
+        } else {
+            tree.target.open_temporary(&dir, &name)?
+        };
+        if tree.sync_nothing {
+            file.make_lazy();
+        } else {
+            file.make_direct()?;
+        }
+        let open = Arc::new(file);
+        let generation = item.generation;
+        // A late item of an old attempt takes no place from the new one.
+        if files.get(&key).is_none_or(|known| known.generation <= generation) {
+            if files.len() >= OPEN_MAX {
+                // What no lane writes to now is opened again when it is needed.
+                let in_use = |file: &LargeFile| {
+                    file.open.as_ref().is_none_or(|file| Arc::strong_count(file) > 1)
+                };
+                files.retain(|_, file| in_use(file));
+            }
+            files.insert(key, LargeFile { generation, open: Some(Arc::clone(&open)) });
+        }
+        Ok(open)
+    }
+
+    /// Closes the file of an entry; gives whether this task has written to it.
+    pub(crate) fn close(&self, page: u32, entry: u32) -> bool {
+        let mut files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
+        files.remove(&(page, entry)).is_some_and(|file| file.open.is_some())
+    }
+}
+
+/// Makes the temporary file. Where several peers write, one that is there already is another's, or
+/// an earlier run's: it has the bytes of this attempt or none, and is gone on with (B1).
+fn make(tree: &TargetTree, dir: &Dir, name: &[u8], size: u64) -> Result<WriteFile, StoreError> {
+    let left_over = if tree.is_shared() { LeftOver::Keep } else { LeftOver::Replace };
+    let file = tree.target.create_temporary(dir, name, left_over)?;
+    // It may be finished by now, and its user's, if this peer was stopped since (B1).
+    tree.target.check_gate()?;
+    if file.meta()?.is_none_or(|meta| meta.size < size) {
+        file.set_len(size)?;
+    }
+    Ok(file)
+}
+
+/// Opens what another peer has made, and never makes it (B1).
+fn look_for(tree: &TargetTree, dir: &Dir, name: &[u8]) -> Result<WriteFile, StoreError> {
+    let mut wait = LOOK_WAIT.0;
+    let mut outcome = tree.target.open_temporary(dir, name);
+    for _ in 1..LOOK_TRIES {
+        match &outcome {
+            Err(error) if error.is_vanished() => {}
+            _ => break,
+        }
+        thread::sleep(wait);
+        wait = (wait * 2).min(LOOK_WAIT.1);
+        // A handle of its own asks the server again what is in the directory.
+        let fresh = tree.target.open_dir(dir.path());
+        outcome = fresh.and_then(|dir| tree.target.open_temporary(&dir, name));
+    }
+    outcome
+}
