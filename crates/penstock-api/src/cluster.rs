@@ -19,6 +19,9 @@ pub struct PeerCard {
     pub data: Vec<DataAddress>,
     /// Release of the program.
     pub version: String,
+    /// Which protocol of peers among each other it speaks; 0 for none that shares transfers.
+    #[serde(default)]
+    pub protocol: u32,
     /// Boot id of the host, in hex.
     pub boot: String,
     /// Stores that it reaches.

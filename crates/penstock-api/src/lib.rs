@@ -12,6 +12,7 @@
 //! | [`preserve`] | all of them: which attributes are kept, and which were not |
 //! | [`scan`] | a target's controller and a source site: open a data set, pull its pages |
 //! | [`task`] | a target's controller and its peers: grants, reports, sync epochs |
+//! | [`remote`] | the same, where the peer is another host of the site |
 //! | [`delete`] | the same: deleting what is not at the source |
 //! | [`peers`] | the same: who takes part in a run |
 //! | [`fence`] | the same: whether a controller, or a peer, may still act |
@@ -38,6 +39,7 @@ pub mod preserve;
 pub mod problem;
 pub mod proof;
 pub mod receipt;
+pub mod remote;
 pub mod removal;
 pub mod rest;
 pub mod scan;

@@ -16,6 +16,7 @@ use penstock_proto::manifest::Page;
 use penstock_proto::network::DataAddress;
 pub use penstock_proto::task::{Report, Work, WorkReply};
 use penstock_proto::units::FileTime;
+use serde::{Deserialize, Serialize};
 
 use crate::delete::{DeleteOrder, SurplusQuery};
 use crate::fence::Fence;
@@ -29,7 +30,7 @@ use crate::transfer::{Durability, PathText};
 use crate::update::UpdateOptions;
 
 /// Where a target peer gets the data from.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum SourceAccess {
     /// A store that this host reaches itself: read, hash, write, no lane between.
     Local {
@@ -50,7 +51,7 @@ pub enum SourceAccess {
 }
 
 /// One target peer's share of one transfer.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct TaskSpec {
     /// The transfer.
     pub transfer: TransferId,
@@ -100,7 +101,9 @@ pub struct TaskSpec {
     /// Whether what was moved is removed at the source afterwards.
     pub remove_source: bool,
     /// Whether the controller may still act: asked before each rename and removal, and before each
-    /// write where there is no grant (B4).
+    /// write where there is no grant (B4). Does not travel: a peer on another host makes its own of
+    /// what it was told.
+    #[serde(skip)]
     pub fence: Fence,
     /// How long the peer may write after it last asked an answering controller: asked before each
     /// write, rename and removal (B1). `None` where one peer is all there is.
@@ -145,6 +148,12 @@ pub trait TaskControl: Send + Sync {
     /// durable; costs no more than a look where nothing has failed.
     fn has_failed(&self, path: &[u8]) -> bool;
 
+    /// Whether [`TaskControl::has_failed`] may say yes of any path: where asking is a round trip, a
+    /// peer need not ask of each.
+    fn may_have_failed(&self) -> bool {
+        true
+    }
+
     /// Takes over reports, in order. They count from then on as long as the controller lives; they
     /// are committed within a second.
     fn report(&self, reports: Vec<Report>);
@@ -159,7 +168,7 @@ pub trait TaskControl: Send + Sync {
 }
 
 /// What a peer measures of a task.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct TaskFigures {
     /// Bytes of payload that arrived and were verified.
     pub bytes_verified: u64,
@@ -199,7 +208,7 @@ pub trait Task: Send + Sync {
 }
 
 /// What a started task says of its store.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TaskStart {
     /// Under which circumstances it writes.
     pub incarnation: Incarnation,

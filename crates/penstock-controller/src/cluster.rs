@@ -75,10 +75,20 @@ impl Tenure {
         self.revision
     }
 
-    /// Names files that this controller alone writes: 24 bits of the incarnation, 40 of the
-    /// revision; never 0.
+    /// Names files that this controller alone writes; see [`epoch_of`].
     pub fn epoch(&self) -> u64 {
-        (self.incarnation & 0xff_ffff) << 40 | self.revision & 0xff_ffff_ffff
+        epoch_of(self.incarnation, self.revision)
+    }
+
+    /// How long it holds from now on, if it is not ended before.
+    pub fn left(&self) -> Duration {
+        match self.holds() {
+            true => {
+                let until = self.until.load(Ordering::Acquire);
+                Duration::from_nanos(until.saturating_sub((self.clock)()))
+            }
+            false => Duration::ZERO,
+        }
     }
 
     /// What those ask who act for it.
@@ -86,6 +96,11 @@ impl Tenure {
         let tenure = Arc::clone(self);
         Fence::new(self.epoch(), Arc::new(move || tenure.holds()))
     }
+}
+
+/// The number of an epoch: 24 bits of the incarnation, 40 of the revision; never 0.
+pub fn epoch_of(incarnation: u64, revision: u64) -> u64 {
+    (incarnation & 0xff_ffff) << 40 | revision & 0xff_ffff_ffff
 }
 
 /// What a peer joins with.

@@ -36,7 +36,8 @@ impl EntrySet {
         &self.runs
     }
 
-    fn encode(&self, out: &mut Writer) {
+    /// Appends the set to a message.
+    pub fn encode(&self, out: &mut Writer) {
         out.u32(self.runs.len() as u32);
         for (first, end) in &self.runs {
             out.u32(*first);
@@ -44,7 +45,11 @@ impl EntrySet {
         }
     }
 
-    fn decode(input: &mut Reader<'_>) -> Result<Self, DecodeError> {
+    /// Takes a set from a message.
+    ///
+    /// # Errors
+    /// [`DecodeError`] if the runs are none of a page.
+    pub fn decode(input: &mut Reader<'_>) -> Result<Self, DecodeError> {
         let count = input.u32("run count")? as usize;
         if count > PAGE_ENTRIES_MAX {
             return Err(DecodeError::Invalid("run count"));
@@ -104,7 +109,8 @@ impl Comparison {
         }
     }
 
-    pub(crate) fn encode(&self, out: &mut Writer) {
+    /// Appends it, but for what is in the way, to a message or a record of a log.
+    pub fn encode(&self, out: &mut Writer) {
         self.kept.encode(out);
         out.u32(self.existed);
         out.u32(self.failed.len() as u32);
@@ -113,7 +119,11 @@ impl Comparison {
         }
     }
 
-    pub(crate) fn decode(input: &mut Reader<'_>) -> Result<Self, DecodeError> {
+    /// Takes it from there.
+    ///
+    /// # Errors
+    /// [`DecodeError`] if it is none.
+    pub fn decode(input: &mut Reader<'_>) -> Result<Self, DecodeError> {
         let kept = EntrySet::decode(input)?;
         let existed = input.u32("existed")?;
         let count = input.u32("failure count")? as usize;

@@ -142,7 +142,8 @@ impl Header {
 }
 
 /// How a lane protects its frames after the TLS handshake.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Framing {
     /// TLS 1.3 application data to the end.
     Tls,

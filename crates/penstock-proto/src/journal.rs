@@ -18,7 +18,9 @@ pub const RECORD_BYTES_MAX: usize = 4 * 1024 * 1024;
 
 /// Who wrote, and under which circumstances: while none of these changes, what was written is still
 /// in that host's page cache or on disk, even if the process was killed (hard cases A2, A5).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Hash)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, Default, Hash, serde::Serialize, serde::Deserialize,
+)]
 pub struct Incarnation {
     /// The peer: another's page cache knows nothing of what this one wrote (A9).
     pub writer: WriterId,
@@ -184,20 +186,8 @@ impl JournalRecord {
                 payload.u32(*piece);
                 payload.u32(*generation);
                 payload.u64(*epoch);
-                payload.u32(digests.len() as u32);
-                for digest in digests {
-                    payload.u32(digest.entry);
-                    let sparse = u8::from(digest.form == DigestForm::Sparse);
-                    payload.u8(sparse | u8::from(digest.seen.is_some()) << 1);
-                    digest.digest.encode(&mut payload);
-                    if let Some(seen) = digest.seen {
-                        seen.encode(&mut payload);
-                    }
-                }
-                payload.u32(failures.len() as u32);
-                for failure in failures {
-                    encode_failure(failure, &mut payload);
-                }
+                encode_digests(digests, &mut payload);
+                encode_failures(failures, &mut payload);
                 2
             }
             Self::Durable { pieces } => {
@@ -343,6 +333,24 @@ fn decode_failure(input: &mut Reader<'_>) -> Result<EntryFailure, DecodeError> {
 fn decode_written(input: &mut Reader<'_>) -> Result<JournalRecord, DecodeError> {
     let (piece, generation) = (input.u32("piece")?, input.u32("generation")?);
     let epoch = input.u64("epoch")?;
+    let (digests, failures) = (decode_digests(input)?, decode_failures(input)?);
+    Ok(JournalRecord::Written { piece, generation, epoch, digests, failures })
+}
+
+pub(crate) fn encode_digests(digests: &[EntryDigest], out: &mut Writer) {
+    out.u32(digests.len() as u32);
+    for digest in digests {
+        out.u32(digest.entry);
+        let sparse = u8::from(digest.form == DigestForm::Sparse);
+        out.u8(sparse | u8::from(digest.seen.is_some()) << 1);
+        digest.digest.encode(out);
+        if let Some(seen) = digest.seen {
+            seen.encode(out);
+        }
+    }
+}
+
+pub(crate) fn decode_digests(input: &mut Reader<'_>) -> Result<Vec<EntryDigest>, DecodeError> {
     let digest_count = input.u32("digest count")? as usize;
     if digest_count > input.remaining() / 37 {
         return Err(DecodeError::Truncated("digests"));
@@ -359,12 +367,22 @@ fn decode_written(input: &mut Reader<'_>) -> Result<JournalRecord, DecodeError> 
         let seen = (flags & 2 != 0).then(|| FileTime::decode(input)).transpose()?;
         digests.push(EntryDigest { entry, form, digest, seen });
     }
+    Ok(digests)
+}
+
+pub(crate) fn encode_failures(failures: &[EntryFailure], out: &mut Writer) {
+    out.u32(failures.len() as u32);
+    for failure in failures {
+        encode_failure(failure, out);
+    }
+}
+
+pub(crate) fn decode_failures(input: &mut Reader<'_>) -> Result<Vec<EntryFailure>, DecodeError> {
     let failure_count = input.u32("failure count")? as usize;
     if failure_count > input.remaining() / 7 {
         return Err(DecodeError::Truncated("failures"));
     }
-    let failures = (0..failure_count).map(|_| decode_failure(input)).collect::<Result<_, _>>()?;
-    Ok(JournalRecord::Written { piece, generation, epoch, digests, failures })
+    (0..failure_count).map(|_| decode_failure(input)).collect()
 }
 
 #[cfg(test)]

@@ -20,6 +20,7 @@
 //! | [`compared`] | what stays as it is at the target |
 //! | [`journal`] | the records of the ledger's page logs on disk |
 //! | [`task`] | work and reports between a controller and its peers |
+//! | [`session`] | a conversation of two hosts that outlives its connections |
 //! | [`wire`] | the little-endian reader and writer that all of them use |
 
 #![forbid(unsafe_code)]
@@ -36,7 +37,9 @@ pub mod manifest;
 pub mod name;
 pub mod network;
 pub mod select;
+pub mod session;
 pub mod slicing;
 pub mod task;
+mod task_bytes;
 pub mod units;
 pub mod wire;

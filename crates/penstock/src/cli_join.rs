@@ -126,9 +126,9 @@ pub(crate) fn cluster_text(cluster: &ClusterView, now: u64) -> String {
     }
     for peer in &cluster.peers {
         let addresses: Vec<_> = peer.addresses.iter().map(ToString::to_string).collect();
-        let stores = peer.stores.iter().map(|store| match store.identity.get(..8) {
-            Some(identity) => format!("{}={identity}", store.store),
-            None => format!("{}=?", store.store),
+        let stores = peer.stores.iter().map(|store| match store.identity.as_str() {
+            "" => format!("{}=?", store.store),
+            known => format!("{}={}", store.store, known.get(..8).unwrap_or(known)),
         });
         lines.push(format!(
             "peer {}: version {}, at {}, stores {}",

@@ -83,6 +83,9 @@ pub(crate) struct ClusterConfig {
     /// Seconds after which a silent controller is replaced. Default: 5; etcd takes no less than 2.
     #[serde(default = "lease_seconds_default")]
     pub(crate) lease_seconds: u64,
+    /// Seconds after which what a silent target peer has in hand is given to others. Default: 60.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) grant_seconds: Option<u64>,
     /// Authority that etcd's certificates are of, PEM.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) ca: Option<PathBuf>,
@@ -125,6 +128,9 @@ impl ClusterConfig {
         }
         if !(2..=300).contains(&self.lease_seconds) {
             return Err("`cluster`: `lease_seconds` must be from 2 to 300".to_owned());
+        }
+        if self.grant_seconds.is_some_and(|seconds| !(2..=600).contains(&seconds)) {
+            return Err("`cluster`: `grant_seconds` must be from 2 to 600".to_owned());
         }
         if self.cert.is_some() != self.key.is_some() {
             return Err("`cluster`: `cert` and `key` belong together".to_owned());

@@ -28,6 +28,9 @@ use crate::exit::{ExitCode, Failure};
 /// How long a peer may take for the hello of a lane whose TLS handshake is done.
 const HELLO_DEADLINE: Duration = Duration::from_secs(10);
 
+/// What a store in memory is known by at a site: no other peer reaches it.
+pub(crate) const IN_MEMORY: &str = "memory";
+
 /// Takes a lane whose TLS handshake is done; called on a thread of its own, which it may keep.
 pub(crate) type LaneHandler = Arc<dyn Fn(TcpStream, ServerConnection) + Send + Sync>;
 
@@ -129,10 +132,13 @@ pub(crate) fn store_cards(stores: &[StoreConfig]) -> Vec<StoreCard> {
         let opened = PosixStore::open(&store.directory()?, options).ok()?;
         Some(data_encoding::HEXLOWER.encode(&opened.identity().ok()?.id))
     };
-    let card = |store: &StoreConfig| StoreCard {
-        store: store.name.clone(),
-        identity: identity(store).unwrap_or_default(),
+    let identity = |store: &StoreConfig| match store.path.as_str() {
+        "null:" => "null".to_owned(),
+        text if text.starts_with("mem:") => IN_MEMORY.to_owned(),
+        _ => identity(store).unwrap_or_default(),
     };
+    let card =
+        |store: &StoreConfig| StoreCard { store: store.name.clone(), identity: identity(store) };
     stores.iter().map(card).collect()
 }
 

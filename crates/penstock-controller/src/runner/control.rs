@@ -182,6 +182,10 @@ impl TaskControl for Shared {
         self.failed_links.get().is_some_and(|failed| failed.hold(path))
     }
 
+    fn may_have_failed(&self) -> bool {
+        self.failed_links.get().is_none_or(|failed| !failed.is_empty())
+    }
+
     fn report(&self, reports: Vec<Report>) {
         self.machine().handle_reports(reports);
         self.notify();

@@ -52,6 +52,11 @@ impl FailedLinks {
         Ok(found)
     }
 
+    /// Whether nothing of the kind has failed.
+    pub(super) fn is_empty(&self) -> bool {
+        self.paths.is_empty() && !self.too_many
+    }
+
     fn add(&mut self, path: &[u8]) {
         self.too_many |= self.paths.len() >= PATHS_MAX;
         if !self.too_many {

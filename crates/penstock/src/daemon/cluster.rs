@@ -14,15 +14,19 @@ use std::time::Duration;
 use anyhow::Context as _;
 use penstock_api::cluster::{ClusterView, PeerCard};
 use penstock_api::fence::Fence;
+use penstock_api::remote::{Caller, PEER_API_VERSION, TenureLeft};
 use penstock_api::site::SiteAddresses;
 use penstock_controller::cluster::{Cluster, ClusterConfig, ClusterNow, Tenure};
 use penstock_controller::etcd::{Etcd, EtcdConfig};
 use penstock_controller::rest::SiteAdmin;
 use penstock_controller::state::{EtcdState, Keys, SiteState as _, SqliteState};
 use penstock_io::sys;
+use tokio::runtime::Handle;
 use tokio::sync::watch;
 
 use super::lead::{Controller, Lead};
+use super::remote::client::PeerClient;
+use super::remote::peers::{Others, SiteTarget};
 use crate::config::{ClusterConfig as Settings, StoreConfig};
 use crate::exit::{ExitCode, Failure};
 use crate::wiring;
@@ -40,6 +44,8 @@ pub(crate) struct Member {
     pub(crate) cluster: Cluster,
     etcd: Arc<Etcd>,
     set_fence: Arc<dyn Fn(Fence) + Send + Sync>,
+    client: PeerClient,
+    runtime: Handle,
     local: Arc<SqliteState>,
     active: RwLock<Option<Active>>,
     admin: Mutex<Option<Arc<dyn SiteAdmin>>>,
@@ -66,6 +72,7 @@ impl Member {
         settings: &Settings,
         local: Arc<SqliteState>,
         set_fence: Arc<dyn Fn(Fence) + Send + Sync>,
+        client: PeerClient,
     ) -> anyhow::Result<Arc<Self>> {
         let site = Arc::clone(&lead.site);
         let etcd = Arc::new(Etcd::new(etcd_config(settings, &site.directory)?)?);
@@ -77,6 +84,7 @@ impl Member {
             addresses,
             data,
             version: env!("CARGO_PKG_VERSION").to_owned(),
+            protocol: PEER_API_VERSION,
             boot: data_encoding::HEXLOWER.encode(&boot),
             stores: wiring::store_cards(&site.config.stores),
             running: 0,
@@ -96,6 +104,8 @@ impl Member {
             cluster,
             etcd,
             set_fence,
+            client,
+            runtime: Handle::current(),
             local,
             active: RwLock::default(),
             admin: Mutex::default(),
@@ -112,6 +122,16 @@ impl Member {
         let active = self.active.read().unwrap_or_else(PoisonError::into_inner);
         let active = active.as_ref().filter(|active| active.tenure.holds());
         active.map(|active| active.controller.clone())
+    }
+
+    /// How long this peer is the controller from now on.
+    pub(crate) fn tenure_left(&self) -> TenureLeft {
+        let active = self.active.read().unwrap_or_else(PoisonError::into_inner);
+        let tenure = active.as_ref().map(|active| &active.tenure);
+        TenureLeft {
+            epoch: tenure.map_or(0, |tenure| tenure.epoch()),
+            left_ms: tenure.map_or(0, |tenure| tenure.left().as_millis() as u64),
+        }
     }
 
     /// Follows the membership until `stop` says so.
@@ -214,8 +234,24 @@ impl Member {
         (self.set_fence)(fence.clone());
         let admin = self.admin.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let admin = admin.context("nothing answers the local API")?;
-        let controller = self.lead.begin(state, fence, admin)?;
+        let target = Arc::new(self.site_target(tenure));
+        let controller = self.lead.begin(state, fence, admin, target)?;
         Ok(Controller { revision: tenure.revision(), ..controller })
+    }
+
+    /// The target side of the whole site, under a tenure of this peer.
+    fn site_target(&self, tenure: &Tenure) -> SiteTarget {
+        let site = &self.lead.site;
+        let addresses = site.own_addresses().addresses;
+        let others = Others {
+            own: site.identity.peer().clone(),
+            client: self.client.clone(),
+            runtime: self.runtime.clone(),
+            now: self.cluster.watch(),
+            caller: Caller { epoch: tenure.epoch(), addresses },
+        };
+        let stores = site.config.stores.iter().map(|store| store.name.clone()).collect();
+        SiteTarget { own: Arc::clone(&self.lead.target), stores, others }
     }
 
     /// The site's peers, as users see them. Blocks while the endpoints of etcd are asked.

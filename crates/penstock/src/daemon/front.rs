@@ -20,22 +20,19 @@ use penstock_api::rest::StatusView;
 use penstock_api::site::{SITE_API_VERSION, SiteHealth, VERSION_HEADER};
 use penstock_controller::cluster::ClusterNow;
 use penstock_controller::rest::{BODY_BYTES_MAX, ProblemReply, SiteAdmin, blocking};
-use penstock_io::trust::{Purpose, client_config};
 use penstock_proto::id::PeerId;
 use tokio::sync::watch;
 use tokio::time::Instant;
 use tower::ServiceExt as _;
 
 use super::cluster::Member;
+use super::host::{Host, with_version};
 use super::lead::Controller;
 use super::port::Connection;
+use super::remote::client::PeerClient;
 
 /// How long a request waits for a controller.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// How long a connection to another peer may take.
-const CONNECT: Duration = Duration::from_secs(3);
-/// How often an idle connection is asked whether it still lives, and how long it may take.
-const KEEP_ALIVE: Duration = Duration::from_secs(5);
 /// Wait before a request that was not taken is offered again.
 const AGAIN: Duration = Duration::from_millis(200);
 /// For whom a peer of the own site speaks: a `penstock://` URI.
@@ -43,31 +40,29 @@ const CALLER_HEADER: HeaderName = HeaderName::from_static("penstock-caller");
 /// Paths of requests that another peer of the own site hands over.
 const LOCAL: &str = "/peer/v1/local";
 const SITE: &str = "/peer/v1/site";
+/// What a controller asks of this peer, as a target (see [`super::host`]).
+const TASK: &str = "/peer/v1/task";
+const TARGET: &str = "/peer/v1/target";
+/// How long this peer is the controller.
+const TENURE: &str = "/peer/v1/tenure";
 
 /// What the two fronts share.
 #[derive(Clone)]
 pub(crate) struct Front {
     pub(crate) member: Arc<Member>,
     pub(crate) admin: Arc<dyn SiteAdmin>,
-    client: reqwest::Client,
+    client: PeerClient,
+    host: Arc<Host>,
 }
 
 impl Front {
-    /// # Errors
-    /// TLS cannot be set up.
-    pub(crate) fn new(member: Arc<Member>, admin: Arc<dyn SiteAdmin>) -> anyhow::Result<Self> {
-        let own = &member.lead.site;
-        let site = Some(own.config.site.clone());
-        let tls = client_config(Purpose::SiteApi, &own.identity, &own.trust, site, &own.suites)?;
-        let client = reqwest::Client::builder()
-            .tls_backend_preconfigured((*tls).clone())
-            .no_proxy()
-            .redirect(reqwest::redirect::Policy::none())
-            .connect_timeout(CONNECT)
-            .http2_keep_alive_interval(KEEP_ALIVE)
-            .http2_keep_alive_timeout(KEEP_ALIVE)
-            .build()?;
-        Ok(Self { member, admin, client })
+    pub(crate) fn new(
+        member: Arc<Member>,
+        admin: Arc<dyn SiteAdmin>,
+        client: PeerClient,
+        host: Arc<Host>,
+    ) -> Self {
+        Self { member, admin, client, host }
     }
 
     /// Serves the local API, whoever the controller is.
@@ -107,11 +102,16 @@ async fn site(
 ) -> Response {
     let path = request.uri().path();
     let own = &front.member.lead.site.config.site;
-    if let Some(face) = [LOCAL, SITE].into_iter().find(|face| path.starts_with(face)) {
+    let face = [LOCAL, SITE, TASK, TARGET, TENURE].into_iter().find(|face| path.starts_with(face));
+    if let Some(face) = face {
         let peer = connection.peer.as_ref();
-        return match peer.is_some_and(|peer| peer.site == *own) {
-            true => take_over(&front, face, connection, request).await,
-            false => refused("only peers of this site may hand requests over"),
+        if peer.is_none_or(|peer| peer.site != *own) {
+            return refused("only peers of this site may hand requests over");
+        }
+        return match face {
+            TENURE => with_version(Json(front.member.tenure_left()).into_response()),
+            TASK | TARGET => front.host.answer(request).await,
+            _ => take_over(&front, face, connection, request).await,
         };
     }
     if let Some(controller) = front.member.controller() {
@@ -209,6 +209,7 @@ impl Front {
                 let address = leader.addresses.first().map(ToString::to_string).unwrap_or_default();
                 let mut call = self
                     .client
+                    .plain()
                     .request(parts.method.clone(), format!("https://{address}{face}{path}"))
                     .body(body.clone());
                 for name in [header::CONTENT_TYPE.as_str(), VERSION_HEADER] {

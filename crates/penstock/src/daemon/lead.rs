@@ -44,7 +44,8 @@ pub(crate) struct Controller {
 }
 
 impl Lead {
-    /// Begins with what `state` holds: transfers that were queued or running go on. Blocks.
+    /// Begins with what `state` holds: transfers that were queued or running go on. `target` is the
+    /// site's target side. Blocks.
     ///
     /// # Errors
     /// The state cannot be read.
@@ -53,6 +54,7 @@ impl Lead {
         state: Arc<dyn SiteState>,
         fence: Fence,
         admin: Arc<dyn SiteAdmin>,
+        target: Arc<dyn TargetPeer>,
     ) -> anyhow::Result<Controller> {
         let config = &self.site.config;
         let manager_config = ManagerConfig {
@@ -65,7 +67,7 @@ impl Lead {
             ManagerParts {
                 state,
                 source: Arc::clone(&self.source),
-                target: Arc::clone(&self.target),
+                target,
                 sites: Arc::clone(&self.sites) as _,
                 signer: Arc::clone(&self.signer),
                 run: Arc::new(penstock_controller::runner::run),

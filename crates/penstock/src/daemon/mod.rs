@@ -9,11 +9,13 @@ mod addresses;
 mod admin;
 mod cluster;
 mod front;
+mod host;
 pub(crate) mod join;
 mod lead;
 mod pairing;
 mod port;
 mod probe;
+mod remote;
 pub(crate) mod site;
 mod site_api;
 mod site_client;
@@ -49,8 +51,10 @@ use crate::wiring;
 use admin::Admin;
 use cluster::Member;
 use front::Front;
+use host::Host;
 use lead::Lead;
 use port::{Limits, Port};
+use remote::client::PeerClient;
 use site::Site;
 use site_client::Sites;
 
@@ -221,7 +225,7 @@ async fn serve(config: Config, directory: &Path) -> anyhow::Result<ExitCode> {
         lane_tls: tls(Purpose::Lane)?,
         router: faces.site,
         lane: parts.lane,
-        limits: Limits::default(),
+        limits: Limits::of(&site.config.site),
         site: Arc::clone(&site),
     };
     let socket = bind_socket(&directory)?;
@@ -263,7 +267,8 @@ impl Faces {
         stopped: &watch::Receiver<bool>,
     ) -> anyhow::Result<Self> {
         let Some(settings) = lead.site.config.cluster.clone() else {
-            let controller = lead.begin(state, Fence::default(), Arc::new(admin))?;
+            let target = Arc::clone(&lead.target);
+            let controller = lead.begin(state, Fence::default(), Arc::new(admin), target)?;
             let manager = controller.manager;
             return Ok(Self {
                 local: controller.local,
@@ -271,15 +276,21 @@ impl Faces {
                 leave: Box::new(move |deadline| manager.stop(deadline)),
             });
         };
-        let member = Member::join(lead, &settings, state, set_fence)?;
+        let client = PeerClient::new(&lead.site)?;
+        let target = Arc::clone(&lead.target);
+        let member = Member::join(lead, &settings, state, set_fence, client.clone())?;
+        let host = Host::new(target, client.clone(), member.cluster.watch());
         let admin = Arc::new(Admin { member: Some(Arc::clone(&member)), ..admin });
         member.set_admin(Arc::clone(&admin) as _);
         tokio::spawn(Arc::clone(&member).follow(stopped.clone()));
-        let front = Front::new(Arc::clone(&member), admin)?;
+        let front = Front::new(Arc::clone(&member), admin, client, Arc::clone(&host));
         Ok(Self {
             local: front.clone().local(),
             site: front.site(),
-            leave: Box::new(move |deadline| member.leave(deadline)),
+            leave: Box::new(move |deadline| {
+                let ending = std::thread::spawn(move || host.leave(deadline));
+                member.leave(deadline) && ending.join().is_ok()
+            }),
         })
     }
 }

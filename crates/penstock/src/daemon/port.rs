@@ -39,6 +39,8 @@ const ANONYMOUS_MAX: usize = 64;
 const ANONYMOUS_DEADLINE: Duration = Duration::from_secs(30);
 /// Connections to the site API of one site at a time.
 const PER_SITE_MAX: usize = 64;
+/// Connections of other peers of the own site at a time: some of each.
+const OWN_SITE_MAX: usize = 1024;
 /// How often an idle HTTP/2 connection is asked whether it still lives, and how long it may take.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
@@ -54,16 +56,26 @@ pub(crate) struct Connection {
 }
 
 /// Counts the connections to the site API.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 pub(crate) struct Limits {
+    own: Name,
     kept: Arc<Mutex<HashMap<Option<Name>, Arc<Semaphore>>>>,
 }
 
 impl Limits {
+    /// Those of a site of this name.
+    pub(crate) fn of(own: &Name) -> Self {
+        Self { own: own.clone(), kept: Arc::default() }
+    }
+
     /// A place for one more connection of a site, or without a certificate; `None` if all are
     /// taken. Free again when it is dropped.
     fn enter(&self, site: Option<&Name>) -> Option<OwnedSemaphorePermit> {
-        let most = if site.is_some() { PER_SITE_MAX } else { ANONYMOUS_MAX };
+        let most = match site {
+            Some(site) if *site == self.own => OWN_SITE_MAX,
+            Some(_) => PER_SITE_MAX,
+            None => ANONYMOUS_MAX,
+        };
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         // Only sites that are paired, and so have been let in, are in the map: it stays small.
         let places = kept.entry(site.cloned()).or_insert_with(|| Arc::new(Semaphore::new(most)));
@@ -221,7 +233,7 @@ mod tests {
     /// D4: neither strangers nor one site can use up the connections of the others.
     #[test]
     fn d4_connections_are_counted_by_who_makes_them() {
-        let limits = Limits::default();
+        let limits = Limits::of(&"own".parse().unwrap());
         let (lab, hpc): (Name, Name) = ("lab".parse().unwrap(), "hpc".parse().unwrap());
         let mut kept: Vec<_> = (0..ANONYMOUS_MAX).map(|_| limits.enter(None).unwrap()).collect();
         assert!(limits.enter(None).is_none());

@@ -11,6 +11,9 @@ use serde_json::Value;
 
 use crate::common_net::{PATIENCE, Site, told};
 
+/// How long a target peer may be silent in these tests.
+pub const GRANT_SECONDS: u64 = 5;
+
 /// etcd of one or three members on free ports.
 pub struct Etcd {
     members: Vec<Member>,
@@ -111,7 +114,7 @@ pub fn first_peer(root: &Path, name: &'static str, etcd: &Etcd) -> Site {
     let path = dir.join("penstock.toml");
     let text = fs::read_to_string(&path).unwrap();
     let seconds = if etcd.members.len() == 1 { 2 } else { 8 };
-    let lease = format!("lease_seconds = {seconds}");
+    let lease = format!("lease_seconds = {seconds}\ngrant_seconds = {GRANT_SECONDS}");
     fs::write(&path, text.replace("lease_seconds = 5", &lease)).unwrap();
     site.start();
     status_until(&site, |status| status["cluster"]["is_leader"] == true);

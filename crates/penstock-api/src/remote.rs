@@ -1,0 +1,483 @@
+//! What a controller and a target peer on another host of its site say to each other under
+//! `/peer/v1`, over mutual TLS (docs/protocol.md, 14).
+//!
+//! A task is one conversation ([`penstock_proto::session`]): the peer asks for work and reports
+//! ([`Up`]), the controller answers and steers ([`Down`]). Everything else that a controller wants
+//! of a peer is a request with one answer. Who calls is what its certificate says; that it is the
+//! controller, and for how long, the peer asks of the controller itself ([`TenureLeft`]).
+
+use std::time::Duration;
+
+use penstock_proto::compared::EntrySet;
+use penstock_proto::digest::Digest;
+use penstock_proto::id::Name;
+use penstock_proto::name::PATH_BYTES_MAX;
+use penstock_proto::session::MESSAGE_BYTES_MAX;
+use penstock_proto::task::{Report, WorkReply};
+use penstock_proto::wire::{DecodeError, Reader, Writer};
+use serde::{Deserialize, Serialize};
+
+use crate::problem::{Exit, Problem};
+use crate::task::{Standing, TaskFigures, TaskSpec};
+use crate::transfer::PathText;
+
+/// Version of this protocol: peers of another one take no part in each other's transfers.
+pub const PEER_API_VERSION: u32 = 1;
+/// Header that carries it, both ways.
+pub const PEER_VERSION_HEADER: &str = "penstock-peer-version";
+/// Code: the peer knows nothing of the task, or has ended it.
+pub const TASK_UNKNOWN: &str = "task-unknown";
+/// Code: the peer does not answer, and its grant is over.
+pub const PEER_LOST: &str = "peer-lost";
+/// Code: the peer speaks another version.
+pub const PEER_VERSION: &str = "peer-version";
+/// Code: this cannot be asked of a peer on another host.
+pub const NOT_REMOTE: &str = "not-remote";
+
+/// Refuses a version that is not ours; `theirs` is the header's text, if there was one.
+///
+/// # Errors
+/// Code [`PEER_VERSION`], temporary: a rolling upgrade ends.
+pub fn check_peer_version(theirs: Option<&str>) -> Result<(), Problem> {
+    let ours = PEER_API_VERSION.to_string();
+    if theirs == Some(ours.as_str()) {
+        return Ok(());
+    }
+    let theirs = theirs.map_or("none".to_owned(), |text| format!("version {text}"));
+    let title = format!("the peers speak different versions: version {ours} and {theirs}");
+    Err(Problem::new(Exit::Temporary, PEER_VERSION, title)
+        .hint("it takes part again when all peers have the same release")
+        .status(426))
+}
+
+/// For whom a controller speaks: under which epoch, and where it can be asked whether it still may.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Caller {
+    /// Epoch of its tenure, as [`crate::fence::Fence::epoch`].
+    pub epoch: u64,
+    /// Where it takes requests.
+    pub addresses: Vec<std::net::SocketAddr>,
+}
+
+/// How long a tenure holds from the moment of the answer at least, if it is not ended before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TenureLeft {
+    /// Its epoch.
+    pub epoch: u64,
+    /// Milliseconds; 0 if it is over.
+    pub left_ms: u64,
+}
+
+/// Begins a task, or goes on with its conversation over a new connection.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct OpenTask {
+    /// Random number of the task.
+    pub task: u64,
+    /// Who wants it.
+    pub caller: Caller,
+    /// Messages that the controller has heard.
+    pub heard: u64,
+    /// What to do; none if it has begun.
+    pub spec: Option<TaskSpec>,
+}
+
+/// A request with one answer. Pages go behind it, encoded.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Asked {
+    /// Who asks.
+    pub caller: Caller,
+    /// What.
+    pub question: Question,
+}
+
+/// What a controller asks of a target peer; each is the method of [`crate::task::TargetPeer`] of
+/// its name.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub enum Question {
+    /// Answer: JSON.
+    RootKind {
+        /// The store.
+        store: Name,
+        /// The path in it.
+        path: PathText,
+    },
+    /// Answer: JSON.
+    StoreId {
+        /// The store.
+        store: Name,
+    },
+    /// Answer: JSON.
+    Prepare(Box<TaskSpec>),
+    /// With a page and what of it is left. Answer: a comparison.
+    Compare(Box<TaskSpec>),
+    /// With a page. Answer: JSON.
+    Look(Box<TaskSpec>),
+    /// With a page. Answer: JSON.
+    SameSize(Box<TaskSpec>),
+    /// With a page and the entries that are wanted. Answer: a set of entries.
+    Confirm(Box<TaskSpec>),
+    /// With a page, or none for the marker alone. No answer.
+    Clean {
+        /// Whose.
+        spec: Box<TaskSpec>,
+        /// Greatest attempt at any file.
+        generation_max: u32,
+    },
+}
+
+/// A peer's answer to [`OpenTask`], before its first message.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TaskOpened {
+    /// Messages that the peer has heard.
+    pub heard: u64,
+}
+
+/// What a peer says of its task.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Up {
+    /// It wants work; an answer may take a while, and a later question takes the place of this one.
+    Want {
+        /// Names the question.
+        ticket: u64,
+        /// Worth so many bytes.
+        bytes: u64,
+    },
+    /// What it has done.
+    Reports(Vec<Report>),
+    /// It lives, and wants its grant renewed.
+    Alive {
+        /// Names the question.
+        ticket: u64,
+    },
+    /// It wants a page.
+    Page {
+        /// Which.
+        number: u32,
+    },
+    /// Has what stands under a path failed?
+    HasFailed {
+        /// Names the question.
+        ticket: u64,
+        /// The path.
+        path: Vec<u8>,
+    },
+    /// The task cannot go on.
+    Broken(Problem),
+    /// What it measures.
+    Figures(TaskFigures),
+    /// Its threads have ended; there is nothing more to hear.
+    Ended,
+}
+
+/// What a controller says of a task.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Down {
+    /// Work.
+    Work {
+        /// Answers this question.
+        ticket: u64,
+        /// What there is.
+        reply: WorkReply,
+    },
+    /// It was heard.
+    Alive {
+        /// Answers this question.
+        ticket: u64,
+        /// How it stands.
+        standing: Standing,
+    },
+    /// A page, or why there is none.
+    Page {
+        /// Its number.
+        number: u32,
+        /// Encoded, with its digest and the entries that stay as they are.
+        page: Result<EncodedPage, Problem>,
+    },
+    /// Whether something has failed.
+    HasFailed {
+        /// Answers this question.
+        ticket: u64,
+        /// What was asked.
+        failed: bool,
+        /// Whether anything has; if not, there is no need to ask again.
+        any: bool,
+    },
+    /// As [`crate::task::Task::doubt_is_over`].
+    DoubtIsOver,
+    /// As [`crate::task::Task::set_rate`].
+    SetRate(Option<u64>),
+    /// As [`crate::task::Task::stop`].
+    Stop {
+        /// Whether temporary files are removed.
+        discard: bool,
+    },
+}
+
+/// A page on its way.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EncodedPage {
+    /// Its name.
+    pub digest: Digest,
+    /// As in [`crate::task::TaskPage`].
+    pub left: EntrySet,
+    /// The page.
+    pub bytes: Vec<u8>,
+}
+
+fn put_json(value: &impl Serialize, out: &mut Writer) {
+    // What we say ourselves can be written: plain structures of numbers and text.
+    out.raw(&serde_json::to_vec(value).unwrap_or_default());
+}
+
+fn take_json<T: serde::de::DeserializeOwned>(
+    input: &mut Reader<'_>,
+    field: &'static str,
+) -> Result<T, DecodeError> {
+    let bytes = input.raw(input.remaining(), field)?;
+    serde_json::from_slice(bytes).map_err(|_| DecodeError::Invalid(field))
+}
+
+fn take_flag(input: &mut Reader<'_>, field: &'static str) -> Result<bool, DecodeError> {
+    match input.u8(field)? {
+        0 => Ok(false),
+        1 => Ok(true),
+        _ => Err(DecodeError::Invalid(field)),
+    }
+}
+
+impl Up {
+    /// The message's bytes.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = Writer::new();
+        match self {
+            Self::Want { ticket, bytes } => {
+                out.u8(1);
+                out.u64(*ticket);
+                out.u64(*bytes);
+            }
+            Self::Reports(reports) => {
+                out.u8(2);
+                Report::encode_all(reports, &mut out);
+            }
+            Self::Alive { ticket } => {
+                out.u8(3);
+                out.u64(*ticket);
+            }
+            Self::Page { number } => {
+                out.u8(4);
+                out.u32(*number);
+            }
+            Self::HasFailed { ticket, path } => {
+                out.u8(5);
+                out.u64(*ticket);
+                out.bytes(path);
+            }
+            Self::Broken(problem) => {
+                out.u8(6);
+                put_json(problem, &mut out);
+            }
+            Self::Figures(figures) => {
+                out.u8(7);
+                put_json(figures, &mut out);
+            }
+            Self::Ended => out.u8(8),
+        }
+        out.into_bytes()
+    }
+
+    /// Reads a message.
+    ///
+    /// # Errors
+    /// [`DecodeError`] if it is none.
+    pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
+        let mut input = Reader::new(bytes);
+        let said = match input.u8("message")? {
+            1 => Self::Want { ticket: input.u64("ticket")?, bytes: input.u64("bytes")? },
+            2 => Self::Reports(Report::decode_all(&mut input)?),
+            3 => Self::Alive { ticket: input.u64("ticket")? },
+            4 => Self::Page { number: input.u32("page")? },
+            5 => Self::HasFailed {
+                ticket: input.u64("ticket")?,
+                path: input.bytes(PATH_BYTES_MAX, "path")?.to_vec(),
+            },
+            6 => Self::Broken(take_json(&mut input, "problem")?),
+            7 => Self::Figures(take_json(&mut input, "figures")?),
+            8 => Self::Ended,
+            _ => return Err(DecodeError::Invalid("message")),
+        };
+        input.finish()?;
+        Ok(said)
+    }
+}
+
+impl EncodedPage {
+    /// Appends it to a message.
+    pub fn encode(&self, out: &mut Writer) {
+        out.raw(&self.digest.0);
+        self.left.encode(out);
+        out.bytes(&self.bytes);
+    }
+
+    /// Takes it from a message.
+    ///
+    /// # Errors
+    /// [`DecodeError`] if it is none.
+    pub fn decode(input: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        Ok(Self {
+            digest: Digest(input.array("digest")?),
+            left: EntrySet::decode(input)?,
+            bytes: input.bytes(MESSAGE_BYTES_MAX, "page")?.to_vec(),
+        })
+    }
+}
+
+impl Down {
+    /// The message's bytes.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = Writer::new();
+        match self {
+            Self::Work { ticket, reply } => {
+                out.u8(1);
+                out.u64(*ticket);
+                reply.encode(&mut out);
+            }
+            Self::Alive { ticket, standing } => {
+                out.u8(2);
+                out.u64(*ticket);
+                out.u8(match standing {
+                    Standing::Granted => 0,
+                    Standing::Unheard => 1,
+                    Standing::Over => 2,
+                });
+            }
+            Self::Page { number, page: Ok(page) } => {
+                out.u8(3);
+                out.u32(*number);
+                page.encode(&mut out);
+            }
+            Self::Page { number, page: Err(problem) } => {
+                out.u8(4);
+                out.u32(*number);
+                put_json(problem, &mut out);
+            }
+            Self::HasFailed { ticket, failed, any } => {
+                out.u8(5);
+                out.u64(*ticket);
+                out.u8(u8::from(*failed));
+                out.u8(u8::from(*any));
+            }
+            Self::DoubtIsOver => out.u8(6),
+            Self::SetRate(rate) => {
+                out.u8(7);
+                out.u64(rate.unwrap_or(0));
+            }
+            Self::Stop { discard } => {
+                out.u8(8);
+                out.u8(u8::from(*discard));
+            }
+        }
+        out.into_bytes()
+    }
+
+    /// Reads a message.
+    ///
+    /// # Errors
+    /// [`DecodeError`] if it is none.
+    pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
+        let mut input = Reader::new(bytes);
+        let said = match input.u8("message")? {
+            1 => {
+                let ticket = input.u64("ticket")?;
+                Self::Work { ticket, reply: WorkReply::decode(&mut input)? }
+            }
+            2 => {
+                let ticket = input.u64("ticket")?;
+                let standing = match input.u8("standing")? {
+                    0 => Standing::Granted,
+                    1 => Standing::Unheard,
+                    2 => Standing::Over,
+                    _ => return Err(DecodeError::Invalid("standing")),
+                };
+                Self::Alive { ticket, standing }
+            }
+            3 => {
+                let number = input.u32("page")?;
+                Self::Page { number, page: Ok(EncodedPage::decode(&mut input)?) }
+            }
+            4 => {
+                let number = input.u32("page")?;
+                Self::Page { number, page: Err(take_json(&mut input, "problem")?) }
+            }
+            5 => Self::HasFailed {
+                ticket: input.u64("ticket")?,
+                failed: take_flag(&mut input, "failed")?,
+                any: take_flag(&mut input, "any")?,
+            },
+            6 => Self::DoubtIsOver,
+            7 => Self::SetRate(Some(input.u64("rate")?).filter(|rate| *rate > 0)),
+            8 => Self::Stop { discard: take_flag(&mut input, "discard")? },
+            _ => return Err(DecodeError::Invalid("message")),
+        };
+        input.finish()?;
+        Ok(said)
+    }
+}
+
+/// How often a peer asks a controller how long its tenure holds: a quarter of what is left.
+pub fn tenure_beat(left: Duration) -> Duration {
+    (left / 4).clamp(Duration::from_millis(100), Duration::from_secs(2))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use penstock_proto::slicing::PieceRef;
+    use penstock_proto::task::Work;
+
+    /// A7: what a controller and a peer on another host say arrives as it was meant.
+    #[test]
+    fn a7_what_is_said_arrives_as_it_was_meant() {
+        let problem = Problem::new(Exit::Temporary, "x", "y").because("z");
+        let figures = TaskFigures { bytes_verified: 7, lanes: 3, ..TaskFigures::default() };
+        let piece = PieceRef { page: 1, piece: 2 };
+        let ups = [
+            Up::Want { ticket: 1, bytes: 2 },
+            Up::Reports(vec![Report::Returned { piece, generation: 1 }]),
+            Up::Alive { ticket: 3 },
+            Up::Page { number: 4 },
+            Up::HasFailed { ticket: 5, path: b"\xff/a".to_vec() },
+            Up::Broken(problem.clone()),
+            Up::Figures(figures),
+            Up::Ended,
+        ];
+        for up in ups {
+            assert_eq!(Up::decode(&up.encode()).unwrap(), up);
+        }
+        let left = [1, 2, 9].into_iter().collect();
+        let page = EncodedPage { digest: Digest([3; 32]), left, bytes: vec![1, 2, 3] };
+        let fetch = Work::Fetch { piece, generation: 0, fresh: true };
+        let downs = [
+            Down::Work {
+                ticket: 1,
+                reply: WorkReply { work: vec![fetch], ..WorkReply::default() },
+            },
+            Down::Alive { ticket: 2, standing: Standing::Over },
+            Down::Page { number: 4, page: Ok(page) },
+            Down::Page { number: 4, page: Err(problem) },
+            Down::HasFailed { ticket: 5, failed: false, any: true },
+            Down::DoubtIsOver,
+            Down::SetRate(None),
+            Down::SetRate(Some(1_000_000)),
+            Down::Stop { discard: true },
+        ];
+        for down in downs {
+            let bytes = down.encode();
+            assert_eq!(Down::decode(&bytes).unwrap(), down);
+            for cut in 0..bytes.len() {
+                let _ = Down::decode(&bytes[..cut]);
+            }
+        }
+        assert!(check_peer_version(Some("1")).is_ok());
+        assert_eq!(check_peer_version(None).unwrap_err().code, PEER_VERSION);
+    }
+}

@@ -1,0 +1,394 @@
+//! One task that runs here for a controller on another host: its side of the conversation.
+//!
+//! The task calls [`TaskControl`] as if the controller were here. What it says is put into the
+//! session, which keeps it until the controller has heard it (A7); what it asks is waited for, for
+//! a while. Connections come and go. Without one the task works on with what it has in hand, until
+//! its grant is over.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+
+use penstock_api::problem::{Exit, Problem};
+use penstock_api::remote::{Down, EncodedPage, Up};
+use penstock_api::task::{
+    Report, Standing, Task, TaskControl, TaskFigures, TaskPage, TaskSpec, WorkReply,
+};
+use penstock_proto::id::TransferId;
+use penstock_proto::manifest::{Page, page_digest};
+use penstock_proto::session::Session;
+use penstock_proto::wire::DecodeError;
+use tokio::sync::Notify;
+
+/// How long a question for work is waited for before the task looks around again; work that comes
+/// later is there at the next question.
+const WANT_WAIT: Duration = Duration::from_millis(15);
+/// How long the controller may take to say that it has heard that the task lives: over a connection
+/// that stands, and where there is none.
+const ALIVE_WAIT: (Duration, Duration) = (Duration::from_secs(2), Duration::from_millis(200));
+/// How long a page, or a word on what has failed, may take: over a new connection, if need be.
+const PAGE_WAIT: Duration = Duration::from_secs(60);
+/// How often figures are told, if they have changed.
+const FIGURES_INTERVAL: Duration = Duration::from_millis(300);
+
+/// A task, and what is between it and its controller.
+pub(crate) struct Hosted {
+    pub(crate) number: u64,
+    pub(crate) epoch: u64,
+    pub(crate) transfer: TransferId,
+    /// Without a word of the controller for so long the task ends.
+    pub(crate) grant: Duration,
+    talk: Mutex<Talk>,
+    changed: Condvar,
+    /// Wakes who sends.
+    pub(crate) output: Notify,
+    task: OnceLock<Arc<dyn Task>>,
+}
+
+#[derive(Default)]
+struct Talk {
+    session: Session,
+    /// Which connection carries it: an older one is not used any more.
+    connection: u64,
+    connected: bool,
+    /// When the controller was last heard.
+    heard: Option<Instant>,
+    tickets: u64,
+    /// Work that the task has not taken yet.
+    work: Vec<WorkReply>,
+    /// A question for work that was not answered yet: its ticket, and for how many bytes.
+    wanting: Option<(u64, u64)>,
+    alive: Option<(u64, Standing)>,
+    /// Pages that are waited for; who takes them up keeps them.
+    pages: BTreeMap<u32, Waited>,
+    failed: HashMap<u64, bool>,
+    /// Whether anything has failed, once that is known.
+    any_failed: Option<bool>,
+    figures: TaskFigures,
+    figured: Option<Instant>,
+    /// The controller wants nothing of it any more.
+    over: bool,
+    stopping: bool,
+    ended: bool,
+}
+
+#[derive(Default)]
+struct Waited {
+    waiting: usize,
+    come: Option<Result<EncodedPage, Problem>>,
+}
+
+impl Hosted {
+    pub(crate) fn new(number: u64, epoch: u64, spec: &TaskSpec, grant: Duration) -> Self {
+        let talk = Talk { heard: Some(Instant::now()), ..Talk::default() };
+        Self {
+            number,
+            epoch,
+            transfer: spec.transfer,
+            grant,
+            talk: Mutex::new(talk),
+            changed: Condvar::new(),
+            output: Notify::new(),
+            task: OnceLock::new(),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Talk> {
+        self.talk.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The task has begun.
+    pub(crate) fn set_task(&self, task: Arc<dyn Task>) {
+        // Nobody else sets it.
+        let _ = self.task.set(task);
+    }
+
+    fn say(&self, talk: &mut Talk, said: &Up) {
+        talk.session.push(said.encode());
+        self.output.notify_one();
+    }
+
+    /// A connection begins, whose controller has heard so much: its number, and how much was heard
+    /// here.
+    ///
+    /// # Errors
+    /// It is of another conversation.
+    pub(crate) fn connect(&self, heard: u64) -> Result<(u64, u64), DecodeError> {
+        let mut talk = self.lock();
+        talk.session.connect(heard)?;
+        talk.connection += 1;
+        talk.connected = true;
+        talk.heard = Some(Instant::now());
+        self.output.notify_one();
+        Ok((talk.connection, talk.session.heard()))
+    }
+
+    /// A connection is gone.
+    pub(crate) fn disconnect(&self, connection: u64) {
+        let mut talk = self.lock();
+        if talk.connection == connection {
+            talk.connected = false;
+        }
+    }
+
+    /// What to send over a connection now; an error if another one carries the conversation, or
+    /// all was said.
+    pub(crate) fn output(&self, connection: u64, idle: bool) -> Result<Option<Vec<u8>>, ()> {
+        let figures = self.new_figures();
+        let mut talk = self.lock();
+        if talk.connection != connection || !talk.connected {
+            return Err(());
+        }
+        if let Some(figures) = figures.filter(|figures| *figures != talk.figures) {
+            talk.session.push(Up::Figures(figures.clone()).encode());
+            talk.figures = figures;
+        }
+        let out = talk.session.poll_output(idle);
+        if out.is_none() && talk.ended && talk.session.is_heard() {
+            return Err(());
+        }
+        Ok(out)
+    }
+
+    /// Figures, if it is time for them.
+    fn new_figures(&self) -> Option<TaskFigures> {
+        let task = self.task.get()?;
+        let mut talk = self.lock();
+        let due = talk.figured.is_none_or(|told| told.elapsed() >= FIGURES_INTERVAL);
+        if !due || talk.ended {
+            return None;
+        }
+        talk.figured = Some(Instant::now());
+        drop(talk);
+        Some(task.figures())
+    }
+
+    /// Bytes of the controller; gives whether the task is to be stopped now, and how.
+    ///
+    /// # Errors
+    /// They are none of a conversation: it cannot go on.
+    pub(crate) fn input(&self, connection: u64, bytes: &[u8]) -> Result<Option<bool>, DecodeError> {
+        let mut talk = self.lock();
+        if talk.connection != connection {
+            return Ok(None);
+        }
+        let messages = talk.session.handle_input(bytes)?;
+        talk.heard = Some(Instant::now());
+        let (mut stop, mut steered) = (None, Vec::new());
+        for message in messages {
+            let message = Down::decode(&message)?;
+            match message {
+                Down::Work { ticket, reply } => {
+                    talk.wanting.take_if(|(asked, _)| *asked == ticket);
+                    if reply != WorkReply::default() {
+                        talk.work.push(reply);
+                    }
+                }
+                Down::Alive { ticket, standing } => {
+                    talk.over |= standing == Standing::Over;
+                    talk.alive = Some((ticket, standing));
+                }
+                Down::Page { number, page } => {
+                    if let Some(waited) = talk.pages.get_mut(&number) {
+                        waited.come = Some(page);
+                    }
+                }
+                Down::HasFailed { ticket, failed, any } => {
+                    talk.failed.insert(ticket, failed);
+                    talk.any_failed = Some(any);
+                }
+                Down::Stop { discard } if !talk.stopping => {
+                    talk.stopping = true;
+                    stop = Some(discard);
+                }
+                Down::Stop { .. } => {}
+                Down::DoubtIsOver | Down::SetRate(_) => steered.push(message),
+            }
+        }
+        drop(talk);
+        self.changed.notify_all();
+        for order in steered {
+            match order {
+                Down::DoubtIsOver => self.with_task(|task| task.doubt_is_over()),
+                Down::SetRate(rate) => self.with_task(|task| task.set_rate(rate)),
+                _ => {}
+            }
+        }
+        Ok(stop)
+    }
+
+    fn with_task(&self, act: impl FnOnce(&dyn Task)) {
+        if let Some(task) = self.task.get() {
+            act(&**task);
+        }
+    }
+
+    /// Ends the task, and says so. Blocks until its threads are joined.
+    pub(crate) fn stop(&self, discard: bool) {
+        {
+            let mut talk = self.lock();
+            talk.stopping = true;
+            talk.over |= discard;
+        }
+        self.with_task(|task| task.stop(discard));
+        let mut talk = self.lock();
+        if !talk.ended {
+            let figures = self.task.get().map(|task| task.figures()).unwrap_or_default();
+            self.say(&mut talk, &Up::Figures(figures));
+            talk.ended = true;
+            self.say(&mut talk, &Up::Ended);
+        }
+        drop(talk);
+        self.changed.notify_all();
+    }
+
+    /// Nobody wants anything of it any more: who waits for an answer gets none.
+    pub(crate) fn abandon(&self) {
+        self.lock().over = true;
+        self.changed.notify_all();
+    }
+
+    /// Whether its threads have ended and said so.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.lock().ended
+    }
+
+    /// Whether its controller has heard that, too.
+    pub(crate) fn is_done(&self) -> bool {
+        let talk = self.lock();
+        talk.ended && talk.session.is_heard()
+    }
+
+    /// Whether somebody sees to its end already.
+    pub(crate) fn is_stopping(&self) -> bool {
+        self.lock().stopping
+    }
+
+    /// For how long the controller was not heard.
+    pub(crate) fn silence(&self) -> Duration {
+        self.lock().heard.map_or(Duration::MAX, |heard| heard.elapsed())
+    }
+
+    /// Waits until `done` gives something, at most so long, or until all is over.
+    fn wait_for<T>(
+        &self,
+        talk: MutexGuard<'_, Talk>,
+        most: Duration,
+        mut done: impl FnMut(&mut Talk) -> Option<T>,
+    ) -> Option<T> {
+        let mut found = None;
+        let waited = self.changed.wait_timeout_while(talk, most, |talk| {
+            found = done(talk);
+            found.is_none() && !talk.over
+        });
+        drop(waited);
+        found
+    }
+}
+
+impl TaskControl for Hosted {
+    fn want(&self, bytes: u64) -> WorkReply {
+        let mut talk = self.lock();
+        // A question for nothing, which renews the grant, is no reason to wait with one for work.
+        let asked = talk.wanting.is_some_and(|(_, asked)| asked > 0 || bytes == 0);
+        if talk.work.is_empty() && !asked && !talk.over {
+            talk.tickets += 1;
+            let ticket = talk.tickets;
+            talk.wanting = Some((ticket, bytes));
+            self.say(&mut talk, &Up::Want { ticket, bytes });
+        }
+        let wait = if bytes == 0 { Duration::ZERO } else { WANT_WAIT };
+        let come =
+            self.wait_for(talk, wait, |talk| (!talk.work.is_empty()).then(|| talk.work.remove(0)));
+        come.unwrap_or_default()
+    }
+
+    fn page(&self, number: u32) -> Result<TaskPage, Problem> {
+        let mut talk = self.lock();
+        let waited = talk.pages.entry(number).or_default();
+        waited.waiting += 1;
+        if waited.waiting == 1 {
+            self.say(&mut talk, &Up::Page { number });
+        }
+        let come = self.wait_for(talk, PAGE_WAIT, |talk| {
+            talk.pages.get(&number).and_then(|waited| waited.come.clone())
+        });
+        let mut talk = self.lock();
+        if let Some(waited) = talk.pages.get_mut(&number) {
+            waited.waiting -= 1;
+            if waited.waiting == 0 {
+                talk.pages.remove(&number);
+            }
+        }
+        drop(talk);
+        let silent = || {
+            let title = format!("the controller does not give page {number}");
+            Problem::new(Exit::Temporary, "peer-page", title)
+        };
+        decode_page(number, come.ok_or_else(silent)??)
+    }
+
+    fn has_failed(&self, path: &[u8]) -> bool {
+        let mut talk = self.lock();
+        if talk.any_failed == Some(false) {
+            return false;
+        }
+        talk.tickets += 1;
+        let ticket = talk.tickets;
+        self.say(&mut talk, &Up::HasFailed { ticket, path: path.to_vec() });
+        // No further name is given to what may have failed (B6).
+        self.wait_for(talk, PAGE_WAIT, |talk| talk.failed.remove(&ticket)).unwrap_or(true)
+    }
+
+    fn may_have_failed(&self) -> bool {
+        self.lock().any_failed != Some(false)
+    }
+
+    fn report(&self, reports: Vec<Report>) {
+        let mut talk = self.lock();
+        self.say(&mut talk, &Up::Reports(reports));
+    }
+
+    fn broken(&self, problem: Problem) {
+        let mut talk = self.lock();
+        self.say(&mut talk, &Up::Broken(problem));
+    }
+
+    fn alive(&self) -> Standing {
+        let mut talk = self.lock();
+        if talk.over {
+            return Standing::Over;
+        }
+        talk.tickets += 1;
+        let ticket = talk.tickets;
+        self.say(&mut talk, &Up::Alive { ticket });
+        let heard = |talk: &mut Talk| {
+            talk.alive.filter(|(answered, _)| *answered >= ticket).map(|(_, standing)| standing)
+        };
+        let wait = if talk.connected { ALIVE_WAIT.0 } else { ALIVE_WAIT.1 };
+        let standing = self.wait_for(talk, wait, heard);
+        standing.unwrap_or_else(|| match self.lock().over {
+            true => Standing::Over,
+            false => Standing::Unheard,
+        })
+    }
+}
+
+fn decode_page(number: u32, encoded: EncodedPage) -> Result<TaskPage, Problem> {
+    let EncodedPage { digest, left, bytes } = encoded;
+    let other = || {
+        let title = format!("the controller gave another page than number {number}");
+        Problem::new(Exit::Fatal, "manifest", title)
+    };
+    if page_digest(&bytes) != digest {
+        return Err(other());
+    }
+    let page = Page::decode(&bytes).map_err(|cause| other().because(cause))?;
+    if page.number != number {
+        return Err(other());
+    }
+    Ok(TaskPage { page: Arc::new(page), digest, left: Arc::new(left) })
+}
+
+#[cfg(test)]
+mod tests;

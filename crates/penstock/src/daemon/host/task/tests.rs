@@ -1,0 +1,113 @@
+use super::*;
+use penstock_proto::slicing::PieceRef;
+use penstock_proto::task::Work;
+
+/// The controller's side of a conversation, by hand.
+struct Controller {
+    session: Session,
+    hosted: Arc<Hosted>,
+    connection: u64,
+}
+
+fn task() -> Controller {
+    let hosted = Hosted {
+        number: 1,
+        epoch: 1,
+        transfer: TransferId([1; 16]),
+        grant: Duration::from_secs(60),
+        talk: Mutex::default(),
+        changed: Condvar::new(),
+        output: Notify::new(),
+        task: OnceLock::new(),
+    };
+    let mut controller =
+        Controller { session: Session::default(), hosted: Arc::new(hosted), connection: 0 };
+    controller.connect();
+    controller
+}
+
+impl Controller {
+    fn connect(&mut self) {
+        let (connection, heard) = self.hosted.connect(self.session.heard()).unwrap();
+        self.session.connect(heard).unwrap();
+        self.connection = connection;
+    }
+
+    /// What the task says now.
+    fn hear(&mut self) -> Vec<Up> {
+        let bytes = self.hosted.output(self.connection, true).unwrap().unwrap_or_default();
+        let messages = self.session.handle_input(&bytes).unwrap();
+        messages.iter().map(|message| Up::decode(message).unwrap()).collect()
+    }
+
+    fn say(&mut self, said: &Down) {
+        self.session.push(said.encode());
+        let bytes = self.session.poll_output(true).unwrap();
+        assert_eq!(self.hosted.input(self.connection, &bytes).unwrap(), None);
+    }
+}
+
+fn reply() -> WorkReply {
+    let piece = PieceRef { page: 1, piece: 2 };
+    let fetch = Work::Fetch { piece, generation: 0, fresh: true };
+    WorkReply { work: vec![fetch], ..WorkReply::default() }
+}
+
+/// A7: reports and questions that a broken connection has swallowed are said again over the next
+/// one, once and in order, and work that was handed out once arrives once.
+#[test]
+fn a7_what_a_connection_swallowed_is_said_again() {
+    let mut controller = task();
+    let hosted = Arc::clone(&controller.hosted);
+    let report = |page| Report::Lost { page, entry: 0, generation: 0 };
+    hosted.report(vec![report(1)]);
+    assert_eq!(controller.hear(), [Up::Reports(vec![report(1)])]);
+    hosted.report(vec![report(2)]);
+    assert_eq!(hosted.want(5), WorkReply::default(), "there is no answer yet");
+    // What is sent now never arrives.
+    assert!(hosted.output(controller.connection, false).unwrap().is_some());
+    let old = controller.connection;
+    controller.connect();
+    assert!(hosted.output(old, true).is_err(), "an older connection carries nothing");
+    let said = controller.hear();
+    assert_eq!(said, [Up::Reports(vec![report(2)]), Up::Want { ticket: 1, bytes: 5 }]);
+    controller.say(&Down::Work { ticket: 1, reply: reply() });
+    assert_eq!(hosted.want(0), reply());
+    assert_eq!(hosted.want(0), WorkReply::default());
+}
+
+/// Promise (f): who asks a controller that is silent gets an answer in the end; who is out of the
+/// run hears so at once.
+#[test]
+fn f_no_question_waits_for_ever() {
+    let mut controller = task();
+    let hosted = Arc::clone(&controller.hosted);
+    hosted.disconnect(controller.connection);
+    assert_eq!(hosted.alive(), Standing::Unheard);
+    controller.connect();
+    let Some(Up::Alive { ticket }) = controller.hear().pop() else { panic!("it asks") };
+    controller.say(&Down::Alive { ticket, standing: Standing::Granted });
+    hosted.abandon();
+    assert_eq!(hosted.alive(), Standing::Over);
+    assert_eq!(hosted.want(7), WorkReply::default());
+    assert_eq!(hosted.page(3).unwrap_err().code, "peer-page");
+    assert!(hosted.has_failed(b"a"), "what cannot be asked may have failed (B6)");
+}
+
+/// Where nothing has failed, one question is enough for a million hard links.
+#[test]
+fn b6_one_question_is_enough_where_nothing_has_failed() {
+    let mut controller = task();
+    let hosted = Arc::clone(&controller.hosted);
+    let asking = Arc::clone(&hosted);
+    let asked = std::thread::spawn(move || asking.has_failed(b"a"));
+    let ticket = loop {
+        match controller.hear().pop() {
+            Some(Up::HasFailed { ticket, .. }) => break ticket,
+            _ => std::thread::yield_now(),
+        }
+    };
+    controller.say(&Down::HasFailed { ticket, failed: false, any: false });
+    assert!(!asked.join().unwrap() && !hosted.has_failed(b"b"));
+    assert_eq!(controller.hear(), []);
+}

@@ -1,0 +1,163 @@
+//! Asks other peers of the own site over HTTP/2 and mutual TLS.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use penstock_api::problem::{Exit, Problem};
+use penstock_api::remote::{PEER_API_VERSION, PEER_VERSION_HEADER, check_peer_version};
+use penstock_io::trust::{Purpose, client_config};
+use reqwest::{Body, Method, Response};
+use serde::de::DeserializeOwned;
+
+use crate::daemon::site::Site;
+use crate::http;
+
+/// How long a connection to another peer may take.
+const CONNECT: Duration = Duration::from_secs(3);
+/// How often an idle connection is asked whether it still lives, and how long it may take.
+const KEEP_ALIVE: Duration = Duration::from_secs(5);
+/// Flow-control window of a reply: a page in one round trip (RFC 9113, 5.2).
+const WINDOW_BYTES: u32 = 4 << 20;
+/// Longest reply that is kept in memory.
+const REPLY_BYTES_MAX: usize = 32 << 20;
+/// Code: no connection could be made, or it broke.
+pub(crate) const PEER_UNREACHABLE: &str = "peer-unreachable";
+
+/// A client for the other peers of this site: one connection to each.
+#[derive(Clone)]
+pub(crate) struct PeerClient {
+    client: reqwest::Client,
+}
+
+impl PeerClient {
+    /// # Errors
+    /// TLS cannot be set up.
+    pub(crate) fn new(own: &Site) -> anyhow::Result<Self> {
+        let site = Some(own.config.site.clone());
+        let tls = client_config(Purpose::SiteApi, &own.identity, &own.trust, site, &own.suites)?;
+        let client = reqwest::Client::builder()
+            .tls_backend_preconfigured((*tls).clone())
+            .no_proxy()
+            .redirect(reqwest::redirect::Policy::none())
+            .connect_timeout(CONNECT)
+            .http2_initial_stream_window_size(WINDOW_BYTES)
+            .http2_initial_connection_window_size(4 * WINDOW_BYTES)
+            .http2_keep_alive_interval(KEEP_ALIVE)
+            .http2_keep_alive_timeout(KEEP_ALIVE)
+            .build()?;
+        Ok(Self { client })
+    }
+
+    /// The same for requests that are handed over.
+    pub(crate) fn plain(&self) -> &reqwest::Client {
+        &self.client
+    }
+
+    /// Sends a request to a peer, whose answer is to begin within `patience`; gives it if it is a
+    /// good one.
+    ///
+    /// # Errors
+    /// The peer cannot be reached, speaks another version, or answers with a problem.
+    pub(crate) async fn send(
+        &self,
+        address: SocketAddr,
+        method: Method,
+        path: &str,
+        body: Body,
+        patience: Duration,
+    ) -> Result<Response, Problem> {
+        let request = self
+            .client
+            .request(method, format!("https://{address}{path}"))
+            .header(PEER_VERSION_HEADER, PEER_API_VERSION)
+            .header("content-type", "application/octet-stream")
+            .body(body)
+            .send();
+        let answer = tokio::time::timeout(patience, request).await;
+        let answer = answer.map_err(|_| unreachable_peer(address, "no answer in time"))?;
+        let answer = answer.map_err(|error| unreachable_peer(address, chain(&error)))?;
+        let status = answer.status();
+        let version = answer.headers().get(PEER_VERSION_HEADER).cloned();
+        if !status.is_success() {
+            let bytes = read(answer, address).await?;
+            return Err(http::problem_of(status.as_u16(), &bytes));
+        }
+        check_peer_version(version.as_ref().and_then(|text| text.to_str().ok()))?;
+        Ok(answer)
+    }
+
+    /// Asks the first of a peer's addresses that answers; `body` is sent as it is, with `patience`
+    /// for the whole answer.
+    ///
+    /// # Errors
+    /// As [`PeerClient::send`].
+    pub(crate) async fn ask(
+        &self,
+        addresses: &[SocketAddr],
+        method: Method,
+        path: &str,
+        body: &[u8],
+        patience: Duration,
+    ) -> Result<Vec<u8>, Problem> {
+        let mut last = None;
+        for address in addresses {
+            let ask = async {
+                let body = Body::from(body.to_vec());
+                let answer = self.send(*address, method.clone(), path, body, patience).await?;
+                read(answer, *address).await
+            };
+            let answer = tokio::time::timeout(patience, ask).await;
+            match answer.unwrap_or_else(|_| Err(unreachable_peer(*address, "no answer in time"))) {
+                Err(problem) if problem.code == PEER_UNREACHABLE => last = Some(problem),
+                other => return other,
+            }
+        }
+        let nowhere = || Problem::new(Exit::Temporary, PEER_UNREACHABLE, "a peer has no address");
+        Err(last.unwrap_or_else(nowhere))
+    }
+
+    /// Asks for a value in JSON.
+    ///
+    /// # Errors
+    /// As [`PeerClient::send`].
+    pub(crate) async fn get<T: DeserializeOwned>(
+        &self,
+        addresses: &[SocketAddr],
+        path: &str,
+        patience: Duration,
+    ) -> Result<T, Problem> {
+        http::decode(&self.ask(addresses, Method::GET, path, &[], patience).await?)
+    }
+}
+
+/// A peer that cannot be reached now.
+pub(crate) fn unreachable_peer(address: SocketAddr, why: impl std::fmt::Display) -> Problem {
+    let title = format!("the peer at {address} cannot be reached");
+    Problem::new(Exit::Temporary, PEER_UNREACHABLE, title).because(why)
+}
+
+/// The innermost cause of an error, in words.
+pub(crate) fn chain(error: &dyn std::error::Error) -> String {
+    let mut words = error.to_string();
+    let mut cause = error.source();
+    while let Some(inner) = cause {
+        words = inner.to_string();
+        cause = inner.source();
+    }
+    words
+}
+
+async fn read(mut answer: Response, address: SocketAddr) -> Result<Vec<u8>, Problem> {
+    let mut bytes = Vec::new();
+    loop {
+        match answer.chunk().await {
+            Ok(Some(part)) if bytes.len() + part.len() <= REPLY_BYTES_MAX => bytes.extend(part),
+            Ok(Some(_)) => {
+                let title = format!("the answer of the peer at {address} is too long");
+                return Err(Problem::new(Exit::Fatal, "reply", title));
+            }
+            Ok(None) => return Ok(bytes),
+            Err(error) => return Err(unreachable_peer(address, chain(&error))),
+        }
+    }
+}

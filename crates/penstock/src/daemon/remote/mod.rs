@@ -1,0 +1,180 @@
+//! Target peers on other hosts of this site, as their controller drives them.
+//!
+//! [`RemotePeer`] is the `TargetPeer` of one of them: a task is a conversation of its own
+//! ([`task`]), everything else a question with one answer. What an answer may take has an end.
+
+pub(crate) mod client;
+pub(crate) mod peers;
+mod task;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use penstock_api::delete::{DeleteOrder, SurplusQuery};
+use penstock_api::plan::PlanItem;
+use penstock_api::problem::{Exit, Problem};
+use penstock_api::remote::{Asked, Caller, EncodedPage, NOT_REMOTE, Question};
+use penstock_api::scan::RootKind;
+use penstock_api::task::{TargetPeer, Task, TaskControl, TaskPage, TaskSpec, TaskStart};
+use penstock_api::transfer::PathText;
+use penstock_proto::compared::{Comparison, EntrySet};
+use penstock_proto::id::Name;
+use penstock_proto::manifest::{Page, page_digest};
+use penstock_proto::wire::{DecodeError, Reader, Writer};
+use reqwest::Method;
+use tokio::runtime::Handle;
+
+use crate::http;
+use client::PeerClient;
+use task::RemoteTask;
+
+/// How long a peer may take to look at a store.
+const LOOK: Duration = Duration::from_secs(30);
+/// How long it may take for the names of a page.
+const PAGE: Duration = Duration::from_secs(300);
+
+/// A target peer on another host.
+#[derive(Clone)]
+pub(crate) struct RemotePeer {
+    pub(crate) name: Name,
+    pub(crate) addresses: Vec<SocketAddr>,
+    pub(crate) client: PeerClient,
+    pub(crate) runtime: Handle,
+    /// For whom we speak.
+    pub(crate) caller: Caller,
+}
+
+impl RemotePeer {
+    fn ask(
+        &self,
+        question: Question,
+        page: Option<&EncodedPage>,
+        patience: Duration,
+    ) -> Result<Vec<u8>, Problem> {
+        let head = http::encode(&Asked { caller: self.caller.clone(), question })?;
+        let mut body = Writer::new();
+        body.bytes(&head);
+        if let Some(page) = page {
+            page.encode(&mut body);
+        }
+        let body = body.into_bytes();
+        let path = "/peer/v1/target";
+        let answer = self.client.ask(&self.addresses, Method::POST, path, &body, patience);
+        self.runtime.block_on(answer).map_err(|problem| Problem {
+            title: format!("peer `{}`: {}", self.name, problem.title),
+            ..problem
+        })
+    }
+
+    fn not_remote(&self, what: &str) -> Problem {
+        let title = format!("{what} is not done at peer `{}`, which is another host", self.name);
+        Problem::new(Exit::Temporary, NOT_REMOTE, title)
+            .hint("give the controller's host the store too, or let a peer lead that reaches it")
+    }
+}
+
+fn encoded(page: &Page, left: &EntrySet) -> EncodedPage {
+    let bytes = page.encode();
+    EncodedPage { digest: page_digest(&bytes), left: left.clone(), bytes }
+}
+
+fn unreadable(error: DecodeError) -> Problem {
+    let title = "a peer's answer is not what this release understands";
+    Problem::new(Exit::Temporary, "version", title).because(error)
+}
+
+impl TargetPeer for RemotePeer {
+    fn root_kind(&self, store: &Name, path: &PathText) -> Result<Option<RootKind>, Problem> {
+        let (store, path) = (store.clone(), path.clone());
+        http::decode(&self.ask(Question::RootKind { store, path }, None, LOOK)?)
+    }
+
+    fn prepare(&self, spec: &TaskSpec) -> Result<TaskStart, Problem> {
+        http::decode(&self.ask(Question::Prepare(Box::new(spec.clone())), None, LOOK)?)
+    }
+
+    fn compare(
+        &self,
+        spec: &TaskSpec,
+        page: &Page,
+        left: &EntrySet,
+    ) -> Result<Comparison, Problem> {
+        let question = Question::Compare(Box::new(spec.clone()));
+        let answer = self.ask(question, Some(&encoded(page, left)), PAGE)?;
+        let mut input = Reader::new(&answer);
+        let mut compared = Comparison::decode(&mut input).map_err(unreadable)?;
+        compared.in_the_way = input.u32("in the way").map_err(unreadable)?;
+        Ok(compared)
+    }
+
+    fn store_id(&self, store: &Name) -> Result<Option<u64>, Problem> {
+        http::decode(&self.ask(Question::StoreId { store: store.clone() }, None, LOOK)?)
+    }
+
+    fn look(&self, spec: &TaskSpec, page: &Page) -> Result<Vec<PlanItem>, Problem> {
+        let page = encoded(page, &EntrySet::default());
+        http::decode(&self.ask(Question::Look(Box::new(spec.clone())), Some(&page), PAGE)?)
+    }
+
+    fn same_size(&self, spec: &TaskSpec, page: &Page) -> Result<Vec<u32>, Problem> {
+        let page = encoded(page, &EntrySet::default());
+        http::decode(&self.ask(Question::SameSize(Box::new(spec.clone())), Some(&page), PAGE)?)
+    }
+
+    fn find_surplus(&self, _: &TaskSpec, _: SurplusQuery<'_>) -> Result<u64, Problem> {
+        Err(self.not_remote("looking for what is not at the source"))
+    }
+
+    fn delete(&self, _: &TaskSpec, _: DeleteOrder<'_>) -> Result<(), Problem> {
+        Err(self.not_remote("deleting"))
+    }
+
+    fn start(
+        &self,
+        spec: &TaskSpec,
+        control: Arc<dyn TaskControl>,
+    ) -> Result<Arc<dyn Task>, Problem> {
+        Ok(Arc::new(RemoteTask::start(self, spec, control)?))
+    }
+
+    fn confirm(
+        &self,
+        spec: &TaskSpec,
+        page: &Page,
+        wanted: &EntrySet,
+    ) -> Result<EntrySet, Problem> {
+        let question = Question::Confirm(Box::new(spec.clone()));
+        let answer = self.ask(question, Some(&encoded(page, wanted)), PAGE)?;
+        EntrySet::decode(&mut Reader::new(&answer)).map_err(unreadable)
+    }
+
+    fn clean(
+        &self,
+        spec: &TaskSpec,
+        pages: &mut dyn Iterator<Item = TaskPage>,
+        generation_max: u32,
+    ) {
+        let clean = |page: Option<&EncodedPage>| {
+            let question = Question::Clean { spec: Box::new(spec.clone()), generation_max };
+            self.ask(question, page, PAGE)
+        };
+        let mut last = clean(None);
+        for page in pages {
+            if last.is_err() {
+                break;
+            }
+            let TaskPage { page, digest, left } = page;
+            let page = EncodedPage { digest, left: (*left).clone(), bytes: page.encode() };
+            last = clean(Some(&page));
+        }
+        if let Err(problem) = last {
+            tracing::warn!(%problem, "temporary files may be left");
+        }
+    }
+}
+
+/// A page as it travels, kept while several peers ask for it.
+fn travelling(page: &TaskPage) -> EncodedPage {
+    EncodedPage { digest: page.digest, left: (*page.left).clone(), bytes: page.page.encode() }
+}
