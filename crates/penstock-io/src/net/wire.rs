@@ -85,10 +85,15 @@ impl Incoming for Wire {
         if self.use_low_water && least >= LOW_WATER_BYTES {
             // The mark counts bytes that are queued. A receive that took some of them and then
             // waited for the rest would sleep on when all is there, but less than the mark: so the
-            // wait comes first, with nothing taken, and is not for ever.
+            // wait comes first, with nothing taken, and is not for ever. A poll is also content
+            // with less than the mark when the socket's memory or window is nearly used up
+            // (`tcp_epollin_ready`), so what follows it takes what is there and does not wait.
             self.wake_after(least)?;
             if self.poll_readable(LOW_WATER_WAIT)? {
-                return self.receive(buf, RecvFlags::empty());
+                match self.receive(buf, RecvFlags::DONTWAIT) {
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                    received => return received,
+                }
             }
         }
         self.wake_after(1)?;
@@ -122,5 +127,45 @@ impl Incoming for &[u8] {
 
     fn most(&mut self, buf: &mut [u8], _least: usize) -> io::Result<usize> {
         io::Read::read(self, buf)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+    use std::net::{TcpListener, TcpStream};
+    use std::time::{Duration, Instant};
+
+    use super::{Incoming as _, LOW_WATER_BYTES, Wire};
+
+    /// Promise (f): a lane whose socket is short of memory, as small packets make it, wakes for the
+    /// rest of a payload. A receive that had taken what there was and waited with the mark still
+    /// set slept until the lane was cut for its silence, 20 s later.
+    #[test]
+    fn f_a_receive_short_of_memory_does_not_sleep_on_what_is_there() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let sender = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (receiver, _) = listener.accept().unwrap();
+        rustix::net::sockopt::set_socket_recv_buffer_size(&receiver, 128 * 1024).unwrap();
+        receiver.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+        sender.set_nodelay(true).unwrap();
+        let total = LOW_WATER_BYTES + 16 * 1024 + 77;
+        let (begun, mut wire) = (Instant::now(), Wire::new(receiver, true));
+        let sending = std::thread::spawn(move || {
+            let mut sender = sender;
+            // Each of them takes the receiver more memory for itself than for its bytes.
+            (0..total).step_by(48).for_each(|at| {
+                sender.write_all(&[7; 48][..48.min(total - at)]).unwrap();
+            });
+            sender
+        });
+        let mut buf = vec![0; total];
+        let mut filled = 0;
+        while filled < total {
+            filled += wire.most(&mut buf[filled..], total - filled).unwrap();
+        }
+        assert!(buf.iter().all(|&byte| byte == 7));
+        assert!(begun.elapsed() < Duration::from_secs(30), "it slept for {:?}", begun.elapsed());
+        drop(sending.join().unwrap());
     }
 }
