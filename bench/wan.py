@@ -63,7 +63,7 @@ class Lab:
     def __init__(self, program, name, shape, tcp_buf):
         self.program, self.name, self.allowed = program, name, None
         self.call("down")
-        self.call("up", *shape, "--tcp-buf", tcp_buf)
+        self.call("up", "--bare", *shape, "--tcp-buf", tcp_buf)
 
     def call(self, verb, *words):
         done = subprocess.run([self.program, verb, "--name", self.name, *words],

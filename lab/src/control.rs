@@ -5,8 +5,9 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use anyhow::{Context, bail};
 
+use crate::link::Port;
 use crate::network::{Network, Settings, set_carrier};
-use crate::spec::{Spec, bits, bytes, letter, nanos, share};
+use crate::spec::{Spec, bits, bytes, host_of, letter, nanos, share};
 
 /// Begins a reply that says why a command failed.
 pub(crate) const ERROR: &str = "error: ";
@@ -20,7 +21,15 @@ pub(crate) fn handle(spec: &Spec, networks: &[Network], words: &[&str]) -> anyho
         ["stat"] => Ok(stat(networks)),
         ["set", network, settings @ ..] => {
             let settings = read_settings(settings)?;
-            network_of(networks, network)?.1.apply(&settings);
+            match network.split_once('.') {
+                Some((host, network)) => {
+                    if settings.corruption.is_some() || settings.buffer_bytes.is_some() {
+                        bail!("an interface has rtt, rate and loss only");
+                    }
+                    port_of(spec, network_of(networks, network)?.1, host)?.apply(&settings);
+                }
+                None => network_of(networks, network)?.1.apply(&settings),
+            }
             Ok(String::new())
         }
         [verb @ ("cut" | "restore"), target, rest @ ..] => {
@@ -49,10 +58,13 @@ fn network_of<'a>(networks: &'a [Network], name: &str) -> anyhow::Result<(usize,
         .with_context(|| format!("no such network: {name}"))
 }
 
-fn site_of(spec: &Spec, name: &str) -> anyhow::Result<usize> {
-    (0..usize::from(spec.sites))
-        .find(|&site| name == letter(site).to_string())
-        .with_context(|| format!("no such site: {name}"))
+/// The interface of a host (`a0`) at a network.
+fn port_of<'a>(spec: &Spec, network: &'a Network, host: &str) -> anyhow::Result<&'a Port> {
+    let found = host_of(host).and_then(|(site, number)| {
+        let mut ports = network.ports.iter().filter(|port| port.site == site);
+        ports.nth(number).filter(|_| site < usize::from(spec.sites))
+    });
+    found.with_context(|| format!("no such host: {host}"))
 }
 
 /// Cuts or restores the interface of a host (`a0`).
@@ -63,11 +75,7 @@ fn cut_port(
     cut: bool,
     carrier: bool,
 ) -> anyhow::Result<()> {
-    let split = host.char_indices().nth(1).map_or(host.len(), |(at, _)| at);
-    let site = site_of(spec, &host[..split])?;
-    let number: usize = host[split..].parse().with_context(|| format!("no such host: {host}"))?;
-    let mut ports = network.ports.iter().filter(|port| port.site == site);
-    let port = ports.nth(number).with_context(|| format!("no such host: {host}"))?;
+    let port = port_of(spec, network, host)?;
     port.cut.store(cut, Relaxed);
     if !cut || carrier {
         set_carrier(port, !cut)?;
@@ -140,6 +148,30 @@ fn stat(networks: &[Network]) -> String {
                 if cut.is_empty() { "-" } else { &cut },
             );
         }
+        stat_ports(&mut text, number, network);
     }
     text
+}
+
+/// A line for each interface that is limited or cut.
+fn stat_ports(text: &mut String, number: usize, network: &Network) {
+    let mut host = 0;
+    for (at, port) in network.ports.iter().enumerate() {
+        let is_first = at == 0 || network.ports[at - 1].site != port.site;
+        host = if is_first { 0 } else { host + 1 };
+        let [rate, delay, loss] = [&port.rate_bits_per_s, &port.delay_ns, &port.loss]
+            .map(|setting| setting.load(Relaxed));
+        let cut = port.cut.load(Relaxed);
+        if rate > 0 || delay > 0 || loss > 0 || cut {
+            // Writing to a string does not fail.
+            let _ = writeln!(
+                text,
+                "net{number} host={}{host} rtt_ms={:.3} rate_bits_per_s={rate} loss={:.6} \
+                 cut={cut}",
+                letter(port.site),
+                delay as f64 * 2e-6,
+                loss as f64 / u64::MAX as f64,
+            );
+        }
+    }
 }

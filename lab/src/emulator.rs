@@ -16,8 +16,6 @@ use crate::network::{self, Network};
 use crate::packet::PACKET_BYTES_MAX;
 use crate::spec::{Spec, socket_path};
 
-/// What the emulator says on its standard output once the lab is up.
-pub(crate) const READY: &str = "ready";
 /// Longest wait of a link's thread: changed settings and the end are seen after it at the latest.
 const WAIT_NS_MAX: u64 = 50_000_000;
 /// Packets read from a port before others have their turn.
@@ -27,11 +25,11 @@ const COMMAND_BYTES_MAX: u64 = 4096;
 /// How long a client may take to say its command.
 const COMMAND_TIME_MAX: Duration = Duration::from_secs(5);
 
-/// Builds the lab, says so on standard output, and runs it until the command `down`.
+/// Builds hosts and networks, calls `ready`, and runs them until the command `down`.
 ///
 /// # Errors
-/// The lab cannot be built, or a link's thread has failed.
-pub(crate) fn run(spec: &Spec) -> anyhow::Result<()> {
+/// They cannot be built, or a link's thread has failed.
+pub(crate) fn run(spec: &Spec, ready: impl FnOnce()) -> anyhow::Result<()> {
     let networks = network::build(spec)?;
     let path = socket_path(&spec.name);
     let _ = std::fs::remove_file(&path);
@@ -51,7 +49,7 @@ pub(crate) fn run(spec: &Spec) -> anyhow::Result<()> {
                 scope.spawn(move || move_packets(network, site, link, begun, &stop));
             }
         }
-        println!("{READY}");
+        ready();
         for client in listener.incoming().flatten() {
             if stop.load(Relaxed) {
                 break;

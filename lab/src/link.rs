@@ -1,10 +1,13 @@
-//! What one site sends into one network: a shaper, a queue that drops at its tail, random loss and
-//! a constant delay.
+//! What one site sends into one network: shapers, queues that drop at their tail, random loss and
+//! delay.
 //!
-//! Packets lie in one flat ring, first in, first out, so that none is copied or allocated for; as
-//! the delay is constant, the order of arrival is the order of delivery, and nothing is reordered.
+//! A packet passes up to three wires: of the interface it leaves by, of its site's uplink, and of
+//! the interface it arrives at; each may have a rate, or none. Packets lie in one flat ring, first
+//! in, first out, so that none is copied or allocated for; what is due first is delivered first,
+//! and two packets of one interface to another keep their order.
 
-use std::collections::VecDeque;
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
 use std::net::IpAddr;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -12,6 +15,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use crate::packet::{self, PACKET_BYTES_MAX, Packet, VNET_BYTES};
 
 const NANOS_PER_SECOND: u128 = 1_000_000_000;
+const BITS_PER_BYTE: u128 = 8;
 /// 2^64: chances are kept as shares of it.
 const CERTAIN: f64 = 18_446_744_073_709_551_616.0;
 
@@ -58,16 +62,79 @@ pub(crate) struct Port {
     pub(crate) addresses: [IpAddr; 2],
     /// Neither sends nor receives.
     pub(crate) cut: AtomicBool,
+    /// Bits a second, each way, to and from other sites; 0: no limit.
+    pub(crate) rate_bits_per_s: AtomicU64,
+    /// Nanoseconds that a packet travels longer, from here or to here.
+    pub(crate) delay_ns: AtomicU64,
+    /// Chance that a segment is lost here, either way, times 2^64.
+    pub(crate) loss: AtomicU64,
+    /// When the last bit that was sent has left. Only the link of its site writes it.
+    pub(crate) sent_ns: AtomicU64,
+    /// When the last bit for it has arrived. Links of all other sites write it.
+    pub(crate) arrived_ns: AtomicU64,
+}
+
+impl Port {
+    /// An interface that nothing limits.
+    pub(crate) fn new(device: OwnedFd, site: usize, addresses: [IpAddr; 2]) -> Self {
+        Self {
+            device,
+            site,
+            addresses,
+            cut: AtomicBool::new(false),
+            rate_bits_per_s: AtomicU64::new(0),
+            delay_ns: AtomicU64::new(0),
+            loss: AtomicU64::new(0),
+            sent_ns: AtomicU64::new(0),
+            arrived_ns: AtomicU64::new(0),
+        }
+    }
 }
 
 /// A packet in the ring.
 #[derive(Debug)]
 struct Queued {
-    due_ns: u64,
     offset: usize,
     length: usize,
     port: usize,
     wire_bytes: usize,
+    delivered: bool,
+}
+
+/// How a packet passes one wire.
+#[derive(Clone, Copy, Debug)]
+struct Passed {
+    /// When its last bit is through.
+    last_ns: u64,
+    /// How long all of it takes.
+    wire_ns: u64,
+    /// Bytes that wait for that wire before it.
+    backlog_bytes: u64,
+}
+
+/// Sends `bytes` over a wire of `rate` bits a second, 0 being no limit, that is busy until
+/// `busy_ns`; its first bit is there at `first_ns`, its last one at `now_ns`.
+fn pass(busy_ns: u64, first_ns: u64, now_ns: u64, rate: u64, bytes: usize) -> Passed {
+    let (rate, waits) = (u128::from(rate), u128::from(busy_ns.saturating_sub(first_ns)));
+    let Some(wire) = (bytes as u128 * BITS_PER_BYTE * NANOS_PER_SECOND).checked_div(rate) else {
+        return Passed { last_ns: now_ns, wire_ns: 0, backlog_bytes: 0 };
+    };
+    let wire_ns = wire as u64;
+    Passed {
+        last_ns: (busy_ns.max(first_ns) + wire_ns).max(now_ns),
+        wire_ns,
+        backlog_bytes: (waits * rate / BITS_PER_BYTE / NANOS_PER_SECOND) as u64,
+    }
+}
+
+/// When a packet leaves the interface it is sent by and its site's uplink, and when it arrives.
+#[derive(Clone, Copy, Debug)]
+struct Way {
+    sent_ns: u64,
+    uplink_ns: u64,
+    due_ns: u64,
+    /// The longest of the queues that it meets.
+    backlog_bytes: u64,
 }
 
 /// splitmix64: good enough to lose packets by, and the same for the same seed.
@@ -101,8 +168,13 @@ pub(crate) struct Link<'a> {
     ports: &'a [Port],
     ring: Vec<u8>,
     tail: usize,
+    /// In the order in which they lie in the ring.
     queue: VecDeque<Queued>,
-    /// When the last bit that was taken up has left.
+    /// Number of the first packet in the queue.
+    first: u64,
+    /// When packets are due, with their numbers.
+    due: BinaryHeap<Reverse<(u64, u64)>>,
+    /// When the last bit that was taken up has left the site's uplink.
     wire_free_ns: u64,
     random: Random,
     loss_gap: u64,
@@ -125,6 +197,8 @@ impl<'a> Link<'a> {
             ring: vec![0; ring_bytes.max(4 * PACKET_BYTES_MAX)],
             tail: 0,
             queue: VecDeque::with_capacity(1 << 16),
+            first: 0,
+            due: BinaryHeap::with_capacity(1 << 16),
             wire_free_ns: 0,
             random: Random(seed),
             loss_gap: 0,
@@ -176,7 +250,8 @@ impl<'a> Link<'a> {
         let Some(port) = self.ports.iter().position(|port| port.addresses.contains(&target)) else {
             return;
         };
-        let (source, port_of) = (&self.ports[from], &self.ports[port]);
+        let ports = self.ports;
+        let (source, port_of) = (&ports[from], &ports[port]);
         if source.cut.load(Relaxed) || port_of.cut.load(Relaxed) {
             return;
         }
@@ -193,25 +268,65 @@ impl<'a> Link<'a> {
         } else if self.corruption_gap != u64::MAX {
             self.corruption_gap -= segments;
         }
-        let fits = self.fits(now_ns, &packet);
-        if self.loss_gap < segments || fits < packet.segments {
-            self.push_rest(now_ns, length, port, &packet, fits);
+        let fits = self.fits(now_ns, from, port, &packet);
+        let here = source.loss.load(Relaxed).saturating_add(port_of.loss.load(Relaxed));
+        if self.loss_gap < segments || fits < packet.segments || here > 0 {
+            let ends = (from, port);
+            self.push_rest(now_ns, length, ends, &packet, fits, here);
             return;
         }
         if self.loss_gap != u64::MAX {
             self.loss_gap -= segments;
         }
-        self.push(now_ns, length, port, packet.wire_bytes, packet.segments);
+        self.push(now_ns, length, (from, port), packet.wire_bytes, packet.segments);
     }
 
-    /// How many of a packet's segments the queue still takes.
-    fn fits(&self, now_ns: u64, packet: &Packet) -> usize {
-        let rate = u128::from(self.direction.rate_bits_per_s.load(Relaxed));
-        if rate == 0 {
+    /// How a packet of `bytes` that is there now comes from one port to another.
+    fn way(&self, now_ns: u64, (from, to): (usize, usize), bytes: usize) -> Way {
+        let (Some(source), Some(target)) = (self.ports.get(from), self.ports.get(to)) else {
+            let rate = self.direction.rate_bits_per_s.load(Relaxed);
+            let uplink = pass(self.wire_free_ns, now_ns, now_ns, rate, bytes);
+            let due_ns = uplink.last_ns + self.direction.delay_ns.load(Relaxed);
+            let backlog_bytes = uplink.backlog_bytes;
+            return Way { sent_ns: now_ns, uplink_ns: uplink.last_ns, due_ns, backlog_bytes };
+        };
+        let rate = |rate: &AtomicU64| rate.load(Relaxed);
+        let sent =
+            pass(rate(&source.sent_ns), now_ns, now_ns, rate(&source.rate_bits_per_s), bytes);
+        let uplink = pass(
+            self.wire_free_ns,
+            sent.last_ns,
+            sent.last_ns,
+            rate(&self.direction.rate_bits_per_s),
+            bytes,
+        );
+        let delay_ns =
+            rate(&self.direction.delay_ns) + rate(&source.delay_ns) + rate(&target.delay_ns);
+        let last_ns = uplink.last_ns + delay_ns;
+        // Bits arrive one after the other, as they left the wire before.
+        let wire_ns = if uplink.wire_ns > 0 { uplink.wire_ns } else { sent.wire_ns };
+        let arrived = pass(
+            rate(&target.arrived_ns),
+            last_ns - wire_ns,
+            last_ns,
+            rate(&target.rate_bits_per_s),
+            bytes,
+        );
+        let backlogs = [sent.backlog_bytes, uplink.backlog_bytes, arrived.backlog_bytes];
+        Way {
+            sent_ns: sent.last_ns,
+            uplink_ns: uplink.last_ns,
+            due_ns: arrived.last_ns,
+            backlog_bytes: backlogs.into_iter().max().unwrap_or(0),
+        }
+    }
+
+    /// How many of a packet's segments the queues still take.
+    fn fits(&self, now_ns: u64, from: usize, port: usize, packet: &Packet) -> usize {
+        let backlog = self.way(now_ns, (from, port), packet.wire_bytes).backlog_bytes;
+        if backlog == 0 {
             return packet.segments;
         }
-        let wait_ns = u128::from(self.wire_free_ns.saturating_sub(now_ns));
-        let backlog = (wait_ns * rate / 8 / NANOS_PER_SECOND) as u64;
         let left = self.direction.buffer_bytes.load(Relaxed).saturating_sub(backlog) as usize;
         if left >= packet.wire_bytes {
             return packet.segments;
@@ -220,9 +335,21 @@ impl<'a> Link<'a> {
     }
 
     /// Some segment is lost or dropped: passes the rest on, as smaller super-packets.
-    fn push_rest(&mut self, now_ns: u64, length: usize, port: usize, packet: &Packet, fits: usize) {
-        let kept = self.draw_kept(packet.segments, fits);
+    fn push_rest(
+        &mut self,
+        now_ns: u64,
+        length: usize,
+        ends: (usize, usize),
+        packet: &Packet,
+        fits: usize,
+        here: u64,
+    ) {
+        let kept = self.draw_kept(packet.segments, fits, here);
         if kept.is_empty() {
+            return;
+        }
+        if kept == [(0, packet.segments)] {
+            self.push(now_ns, length, ends, packet.wire_bytes, packet.segments);
             return;
         }
         let whole = self.ring[self.tail..self.tail + length].to_vec();
@@ -232,22 +359,26 @@ impl<'a> Link<'a> {
             if let Some(room) = self.room() {
                 room[..scratch.len()].copy_from_slice(&scratch);
                 let wire_bytes = packet.wire_bytes / packet.segments * (end - first);
-                self.push(now_ns, scratch.len(), port, wire_bytes, end - first);
+                self.push(now_ns, scratch.len(), ends, wire_bytes, end - first);
             }
             self.scratch = scratch;
         }
     }
 
-    /// Draws which segments are lost, of those that fit; the runs of those that are left.
-    fn draw_kept(&mut self, segments: usize, fits: usize) -> Vec<(usize, usize)> {
+    /// Draws which segments are lost, of those that fit, `here` being the chance at the interfaces;
+    /// the runs of those that are left.
+    fn draw_kept(&mut self, segments: usize, fits: usize, here: u64) -> Vec<(usize, usize)> {
         let (mut kept, mut from) = (Vec::new(), 0);
         for at in 0..segments {
-            let lost = self.loss_gap == 0;
-            if lost {
+            let on_the_way = self.loss_gap == 0;
+            if on_the_way {
                 self.loss_gap = self.random.gap(self.direction.loss.load(Relaxed));
-                self.direction.lost.fetch_add(1, Relaxed);
             } else if self.loss_gap != u64::MAX {
                 self.loss_gap -= 1;
+            }
+            let lost = on_the_way || here > 0 && self.random.next() < here;
+            if lost {
+                self.direction.lost.fetch_add(1, Relaxed);
             }
             if !lost && at >= fits {
                 self.direction.dropped.fetch_add(1, Relaxed);
@@ -265,28 +396,31 @@ impl<'a> Link<'a> {
         kept
     }
 
-    /// Books the packet at the ring's tail on the wire, and queues it until it arrives.
+    /// Books the packet at the ring's tail on its wires, and queues it until it arrives.
     fn push(
         &mut self,
         now_ns: u64,
         length: usize,
-        port: usize,
+        ends: (usize, usize),
         wire_bytes: usize,
         segments: usize,
     ) {
-        let rate = u128::from(self.direction.rate_bits_per_s.load(Relaxed));
-        let wire_ns = (wire_bytes as u128 * 8 * NANOS_PER_SECOND).checked_div(rate);
-        self.wire_free_ns =
-            wire_ns.map_or(now_ns, |wire_ns| self.wire_free_ns.max(now_ns) + wire_ns as u64);
-        let due_ns = self.wire_free_ns + self.direction.delay_ns.load(Relaxed);
+        let way = self.way(now_ns, ends, wire_bytes);
+        self.wire_free_ns = way.uplink_ns;
+        let (from, port) = ends;
+        if let (Some(source), Some(target)) = (self.ports.get(from), self.ports.get(port)) {
+            source.sent_ns.store(way.sent_ns, Relaxed);
+            target.arrived_ns.fetch_max(way.due_ns, Relaxed);
+        }
         self.direction.segments.fetch_add(segments as u64, Relaxed);
         let offset = self.tail;
-        if due_ns <= now_ns && self.queue.is_empty() {
+        if way.due_ns <= now_ns && self.due.is_empty() {
             self.direction.wire_bytes.fetch_add(wire_bytes as u64, Relaxed);
             write_packet(&self.ports[port].device, &self.ring[offset..offset + length]);
             return;
         }
-        self.queue.push_back(Queued { due_ns, offset, length, port, wire_bytes });
+        self.due.push(Reverse((way.due_ns, self.first + self.queue.len() as u64)));
+        self.queue.push_back(Queued { offset, length, port, wire_bytes, delivered: false });
         self.tail = offset + length.next_multiple_of(64);
     }
 
@@ -303,17 +437,23 @@ impl<'a> Link<'a> {
 
     /// Hands over all packets that are due; gives when the next one is.
     pub(crate) fn deliver(&mut self, now_ns: u64) -> Option<u64> {
-        while let Some(packet) = self.queue.front() {
-            if packet.due_ns > now_ns {
-                return Some(packet.due_ns);
+        while let Some(&Reverse((due_ns, number))) = self.due.peek() {
+            if due_ns > now_ns {
+                return Some(due_ns);
             }
+            self.due.pop();
+            let packet = &mut self.queue[(number - self.first) as usize];
+            packet.delivered = true;
             let port = &self.ports[packet.port];
             if !self.direction.cut[port.site].load(Relaxed) && !port.cut.load(Relaxed) {
                 let bytes = &self.ring[packet.offset..packet.offset + packet.length];
                 write_packet(&port.device, bytes);
                 self.direction.wire_bytes.fetch_add(packet.wire_bytes as u64, Relaxed);
             }
-            self.queue.pop_front();
+            while self.queue.front().is_some_and(|packet| packet.delivered) {
+                self.queue.pop_front();
+                self.first += 1;
+            }
         }
         None
     }
@@ -358,14 +498,44 @@ mod tests {
             segments: 4,
             wire_bytes: 4_000,
         };
-        assert_eq!(link.fits(0, &packet), 4);
+        let ends = (usize::MAX, usize::MAX);
+        assert_eq!(link.fits(0, ends.0, ends.1, &packet), 4);
         for _ in 0..2 {
-            link.push(0, 1000, 0, 4_000, 4);
+            link.push(0, 1000, ends, 4_000, 4);
         }
-        assert_eq!(link.queue.back().map(|packet| packet.due_ns), Some(8_000_000));
-        assert_eq!(link.fits(0, &packet), 2, "2,000 of 10,000 bytes are left");
-        assert_eq!(link.fits(2_000_000, &packet), 4, "2,000 bytes have left since");
-        assert_eq!(link.draw_kept(4, 2), [(0, 2)]);
+        assert_eq!(link.due.iter().map(|Reverse((due, _))| *due).max(), Some(8_000_000));
+        let fits = |link: &Link<'_>, now| link.fits(now, ends.0, ends.1, &packet);
+        assert_eq!(fits(&link, 0), 2, "2,000 of 10,000 bytes are left");
+        assert_eq!(fits(&link, 2_000_000), 4, "2,000 bytes have left since");
+        assert_eq!(link.draw_kept(4, 2, 0), [(0, 2)]);
         assert_eq!(direction.dropped.load(Relaxed), 2);
+    }
+
+    /// Promise: interfaces are wires of their own: two that send share the one that receives, each
+    /// takes what it does, and a packet is not held up for a second time by a wire that is as fast.
+    #[test]
+    fn interfaces_limit_each_way() {
+        let direction = Direction { cut: vec![false.into(), false.into()], ..Direction::default() };
+        direction.buffer_bytes.store(1 << 20, Relaxed);
+        direction.delay_ns.store(500, Relaxed);
+        let port = |site| {
+            let device = OwnedFd::from(std::fs::File::open("/dev/null").unwrap());
+            let port = Port::new(device, site, [IpAddr::from([0; 4]), IpAddr::from([0; 16])]);
+            port.rate_bits_per_s.store(8_000_000_000, Relaxed);
+            port
+        };
+        let ports = [port(0), port(0), port(1)];
+        let mut link = Link::new(&direction, &ports, 0, 1);
+        for from in [0, 1, 0] {
+            link.push(0, 100, (from, 2), 1_000, 1);
+        }
+        let mut due: Vec<u64> = link.due.iter().map(|Reverse((due, _))| *due).collect();
+        due.sort_unstable();
+        assert_eq!(due, [1_500, 2_500, 3_500]);
+        assert_eq!(link.deliver(1_499), Some(1_500));
+        assert_eq!(link.deliver(2_600), Some(3_500));
+        assert_eq!(link.deliver(3_500), None);
+        assert!(link.queue.is_empty());
+        assert_eq!(direction.wire_bytes.load(Relaxed), 3_000);
     }
 }

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use anyhow::{Context, bail};
 
 use crate::link::{Direction, Port, chance};
-use crate::spec::{Spec, addresses, at};
+use crate::spec::{Spec, addresses};
 use crate::tun;
 
 /// Packets that the kernel of a host holds for the emulator.
@@ -22,7 +22,7 @@ pub(crate) struct Network {
     pub(crate) directions: Vec<Direction>,
 }
 
-/// Settings that change while a lab runs; none: as it was.
+/// Settings of a network, or of one interface, that change while a lab runs; none: as it was.
 #[derive(Debug, Default)]
 pub(crate) struct Settings {
     pub(crate) rtt_ns: Option<u64>,
@@ -30,6 +30,23 @@ pub(crate) struct Settings {
     pub(crate) loss: Option<f64>,
     pub(crate) corruption: Option<f64>,
     pub(crate) buffer_bytes: Option<u64>,
+}
+
+impl Port {
+    /// Changes the settings of one interface; an interface neither corrupts nor has a buffer of
+    /// another length than its network.
+    pub(crate) fn apply(&self, settings: &Settings) {
+        let pairs = [
+            (&self.delay_ns, settings.rtt_ns.map(|rtt| rtt / 2)),
+            (&self.rate_bits_per_s, settings.rate_bits_per_s),
+            (&self.loss, settings.loss.map(chance)),
+        ];
+        for (to, value) in pairs {
+            if let Some(value) = value {
+                to.store(value, Relaxed);
+            }
+        }
+    }
 }
 
 impl Network {
@@ -65,7 +82,7 @@ pub(crate) fn build(spec: &Spec) -> anyhow::Result<Vec<Network>> {
             set_tcp_buffers(&namespace, spec.tcp_buf)?;
         }
     }
-    (0..usize::from(spec.nics)).map(|network| build_network(spec, network)).collect()
+    (0..spec.networks()).map(|network| build_network(spec, network)).collect()
 }
 
 fn build_network(spec: &Spec, number: usize) -> anyhow::Result<Network> {
@@ -87,7 +104,12 @@ fn build_network(spec: &Spec, number: usize) -> anyhow::Result<Network> {
             let detect = if prefix == 32 { &["nodad"][..] } else { &[] };
             ip(&[&add[..], detect].concat())?;
         }
-        ports.push(Port { device, site, addresses, cut: AtomicBool::new(false) });
+        let port = Port::new(device, site, addresses);
+        port.apply(&Settings {
+            rate_bits_per_s: Some(spec.nic_rate(number)),
+            ..Settings::default()
+        });
+        ports.push(port);
     }
     let direction = || Direction {
         cut: (0..sites).map(|_| AtomicBool::new(false)).collect(),
@@ -95,10 +117,10 @@ fn build_network(spec: &Spec, number: usize) -> anyhow::Result<Network> {
     };
     let network = Network { ports, directions: (0..sites).map(|_| direction()).collect() };
     network.apply(&Settings {
-        rtt_ns: Some(at(&spec.rtt, number)),
-        rate_bits_per_s: Some(at(&spec.rate, number)),
-        loss: Some(at(&spec.loss, number)),
-        corruption: Some(at(&spec.corrupt, number)),
+        rtt_ns: Some(spec.rtt(number)),
+        rate_bits_per_s: Some(spec.rate(number)),
+        loss: Some(spec.loss(number)),
+        corruption: Some(spec.corruption(number)),
         buffer_bytes: Some(spec.buffer_bytes(number)),
     });
     Ok(network)

@@ -22,7 +22,7 @@ struct Lab {
 impl Lab {
     fn up(test: &str, options: &[&str]) -> Self {
         let lab = Self { name: format!("{test}{}", std::process::id()) };
-        let output = lab.run("up", options);
+        let output = lab.run("up", &[&["--bare"], options].concat());
         assert!(output.status.success(), "{output:?}");
         lab
     }
@@ -138,6 +138,12 @@ fn a_lab_delays_cuts_and_restores() {
         lab.ok("restore", &[target]);
         assert!(reach(first, RTT + SLACK).is_some(), "{target} is restored");
     }
+    lab.ok("set", &["b0.net0", "rtt=60ms"]);
+    let took = reach(first, RTT + RTT + SLACK).expect("no answer");
+    assert!(took >= RTT + RTT, "{took:?} to an interface of 60 ms more");
+    lab.ok("set", &["b0.net0", "loss=100%"]);
+    assert_eq!(reach(first, 4 * RTT), None, "all is lost at b0.net0");
+    assert!(reach(second, RTT + SLACK).is_some(), "not at net1");
     assert!(!lab.run("cut", &["net7"]).status.success());
     assert!(!lab.run("cut", &["net0:ac"]).status.success());
     let name = lab.name.clone();

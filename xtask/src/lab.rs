@@ -1,17 +1,21 @@
-//! The laboratory of networks in `lab/`: sites of hosts, joined by slow and lossy links.
+//! The laboratory of networks in `lab/`: sites of peers, joined by slow and lossy links.
 
 use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context, bail};
 
-/// Builds the lab's program and runs it with `arguments`, which are its own. In release, as it
-/// moves every packet and shares the cores with what is tested in it.
+/// Builds the lab's program, and for `up` the daemon's, and runs it with `arguments`, which are its
+/// own. In release, as it moves every packet and shares the cores with what is tested in it.
 ///
 /// # Errors
 /// The build or the program failed.
 pub(crate) fn run(root: &Path, arguments: &[&str]) -> anyhow::Result<()> {
-    let build = ["build", "--release", "--locked", "--quiet", "--package", "penstock-lab"];
+    let mut build = vec!["build", "--release", "--locked", "--quiet", "--package", "penstock-lab"];
+    let own_daemon = arguments.iter().any(|word| ["--bare", "--penstock"].contains(word));
+    if arguments.first() == Some(&"up") && !own_daemon {
+        build.extend(["--package", "penstock"]);
+    }
     super::cargo(&build, &[])?;
     let target = std::env::var_os("CARGO_TARGET_DIR").map_or(root.join("target"), |directory| {
         // What cargo was told holds from the current directory on.

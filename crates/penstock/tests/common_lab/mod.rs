@@ -27,58 +27,29 @@ pub fn can_run(test: &str) -> bool {
 }
 
 /// A lab that is taken down at the end, whatever happens.
-pub struct Lab {
-    pub name: String,
-    program: PathBuf,
-}
+pub struct Lab(penstock_lab::Lab);
 
 impl Lab {
-    /// Brings one up; `options` are those of `penstock-lab up`.
+    /// Brings one up; `options` are those of `penstock-lab up --bare`.
     pub fn up(test: &str, options: &[&str]) -> Self {
-        let program = Path::new(env!("CARGO_BIN_EXE_penstock")).with_file_name("penstock-lab");
-        if !program.exists() {
-            let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-            let built = Command::new(cargo).args(["build", "-p", "penstock-lab"]).output().unwrap();
-            assert!(built.status.success(), "{}", told(&built));
-        }
-        let lab = Self { name: format!("t{}-{test}", std::process::id()), program };
-        let output = lab.run("up", options);
-        assert!(output.status.success(), "{}", told(&output));
-        lab
-    }
-
-    fn run(&self, verb: &str, options: &[&str]) -> Output {
-        let mut lab = Command::new(&self.program);
-        lab.args([verb, "--name", &self.name]).args(options).output().unwrap()
+        let name = format!("t{}-{test}", std::process::id());
+        let options = [&["--bare", "--name", &name], options].concat();
+        Self(penstock_lab::Lab::up(&options).unwrap())
     }
 
     /// Runs a command of the lab, which must succeed.
     pub fn ok(&self, verb: &str, options: &[&str]) {
-        let output = self.run(verb, options);
-        assert!(output.status.success(), "{verb} {options:?}: {}", told(&output));
+        self.0.tell(&format!("{verb} {}", options.join(" "))).unwrap();
     }
 
     /// A program inside the namespace of a host.
     pub fn inside(&self, host: &str, program: &str) -> Command {
-        let mut command = Command::new("ip");
-        command.args(["netns", "exec", &format!("{}-{host}", self.name), program]);
-        command
+        self.0.inside(host, program)
     }
 
     /// Bytes that an interface of a host has received and sent, by its own counters.
     pub fn bytes(&self, host: &str, device: &str) -> u64 {
-        let count = |what: &str| -> u64 {
-            let path = format!("/sys/class/net/{device}/statistics/{what}_bytes");
-            let output = self.inside(host, "cat").arg(path).output().unwrap();
-            String::from_utf8(output.stdout).unwrap().trim().parse().unwrap()
-        };
-        count("rx") + count("tx")
-    }
-}
-
-impl Drop for Lab {
-    fn drop(&mut self) {
-        self.run("down", &[]);
+        self.0.bytes(host, device).unwrap()
     }
 }
 
