@@ -1,0 +1,304 @@
+//! Transfers between sites of several peers in the project's laboratory, broken in the middle: a
+//! shared way to begin one, to see how it goes on, and to judge how it ended.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use penstock_lab::Lab;
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::common_net::{assert_same, make_set, scratch, seed, walk};
+
+pub const MIB: u64 = 1 << 20;
+/// What transfers of these tests are limited to, in bytes per second: one interface carries that
+/// alone, and two cores are not what limits.
+pub const RATE: u64 = 8 * MIB;
+/// Longest that a transfer may take, failure included.
+const PATIENCE: Duration = Duration::from_secs(180);
+/// Longest that the ledger may stand still after a failure of one part.
+pub const GAP_MAX: Duration = Duration::from_secs(10);
+/// What lanes may have in hand: what is asked for ahead on all paths.
+pub const IN_FLIGHT: u64 = 16 * MIB;
+
+/// An event of a transfer, and when it was heard.
+type Heard = (Instant, Value);
+
+/// A transfer under way.
+pub struct World {
+    pub lab: Lab,
+    pub id: String,
+    /// The host at which it is looked at.
+    pub at: String,
+    heard: Arc<Mutex<Vec<Heard>>>,
+    listener: Option<JoinHandle<()>>,
+    waiter: Option<Child>,
+    /// CPU time of this machine, in all and idle, at the beginning.
+    cpu: (u64, u64),
+    /// Bytes over the data interfaces of the target at the beginning.
+    wire: u64,
+    _root: TempDir,
+}
+
+/// Brings a lab up and starts a transfer of large and small files from site a to site b, submitted
+/// and followed at the host `at`. `None`, loudly, where labs cannot be made.
+pub fn begin(test: &str, at: &str, options: &[&str], more: &[&str]) -> Option<World> {
+    let mut world = bring_up(test, at, options)?;
+    make_set(&world.lab.store('a').join("set"), 40, 300, seed());
+    world.submit(more);
+    Some(world)
+}
+
+/// The lab alone.
+pub fn bring_up(test: &str, at: &str, options: &[&str]) -> Option<World> {
+    if let Err(why) = penstock_lab::can_run() {
+        println!("SKIPPED: {test} {why}");
+        return None;
+    }
+    let root = scratch();
+    let name = format!("f{}{test}", std::process::id());
+    let directory = root.path().join("lab");
+    let penstock = env!("CARGO_BIN_EXE_penstock");
+    let fixed = ["--name", &name, "--root", directory.to_str().unwrap(), "--penstock", penstock];
+    let network = ["--nics", "2", "--nic-rate", "100m", "--rtt", "2ms"];
+    let began = Instant::now();
+    let lab = Lab::up(&[&fixed[..], &network, options].concat()).unwrap();
+    println!("the lab is up after {:.1} s", began.elapsed().as_secs_f64());
+    let heard = Arc::default();
+    let (listener, waiter) = (None, None);
+    let (id, at, cpu) = (String::new(), at.to_owned(), cpu_time());
+    Some(World { lab, id, at, heard, listener, waiter, cpu, wire: 0, _root: root })
+}
+
+/// Bytes over both data interfaces of a host, by their own counters.
+pub fn carried(lab: &Lab, host: &str) -> u64 {
+    ["net1", "net2"].map(|device| lab.bytes(host, device).unwrap()).iter().sum()
+}
+
+fn carried_by_target(lab: &Lab) -> u64 {
+    lab.hosts('b').iter().map(|host| carried(lab, host)).sum()
+}
+
+impl World {
+    /// Starts the transfer of `set`, with further options.
+    pub fn submit(&mut self, more: &[&str]) {
+        let limits = ["--bwlimit=8MiB/s", "--piece-size=1M"];
+        let words = ["transfer", "submit", "a:data/set", "b:data/"];
+        let id = self.lab.call(&self.at, &[&words[..], &limits, more].concat()).unwrap();
+        self.id = id.trim().to_owned();
+        (self.cpu, self.wire) = (cpu_time(), carried_by_target(&self.lab));
+        self.heard.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        let mut watch = self.lab.penstock(&self.at, &["transfer", "watch", &self.id, "--json"]);
+        let mut watch =
+            watch.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("watch a transfer");
+        let (heard, lines) = (Arc::clone(&self.heard), watch.stdout.take().unwrap());
+        self.listener = Some(std::thread::spawn(move || {
+            use std::io::BufRead as _;
+            for line in std::io::BufReader::new(lines).lines().map_while(Result::ok) {
+                let event: Value = serde_json::from_str(&line).unwrap();
+                heard.lock().unwrap_or_else(PoisonError::into_inner).push((Instant::now(), event));
+            }
+            let _ = watch.wait();
+        }));
+        let mut wait = self.lab.penstock(&self.at, &["transfer", "wait", &self.id]);
+        let wait = wait.stdout(Stdio::null()).stderr(Stdio::null()).spawn();
+        self.waiter = Some(wait.expect("wait for a transfer"));
+    }
+
+    /// All events so far.
+    pub fn events(&self) -> Vec<Heard> {
+        self.heard.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// The last event so far that tells how the transfer stands.
+    pub fn last(&self) -> Value {
+        let events = self.events();
+        let told = events.iter().rev().find(|(_, event)| event["type"] != "error");
+        told.map(|(_, event)| event.clone()).unwrap_or_default()
+    }
+
+    /// Waits until `is` holds of an event from now on.
+    pub fn until(&self, what: &str, is: impl Fn(&Value) -> bool) -> Value {
+        let (began, mut from) = (Instant::now(), self.events().len().saturating_sub(1));
+        loop {
+            let events = self.events();
+            if let Some((_, event)) = events[from..].iter().find(|(_, event)| is(event)) {
+                return event.clone();
+            }
+            from = events.len();
+            let ended = events.last().is_some_and(|(_, event)| event["type"] == "summary");
+            let in_time = began.elapsed() < PATIENCE;
+            assert!(!ended && in_time, "{what}: waited in vain: {}", self.last());
+            // Events of another process, whose reader tells nobody.
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// Waits until so many bytes are verified and written.
+    pub fn until_bytes(&self, bytes: u64) -> Value {
+        self.until("bytes", |event| event["bytes"].as_u64().unwrap_or(0) >= bytes)
+    }
+
+    /// Waits until `look` gives something.
+    pub fn wait_for<T>(&self, what: &str, mut look: impl FnMut(&Lab) -> Option<T>) -> T {
+        let began = Instant::now();
+        loop {
+            if let Some(found) = look(&self.lab) {
+                return found;
+            }
+            assert!(began.elapsed() < PATIENCE, "{what}: waited in vain");
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+
+    /// Waits for the end of the transfer: exit 0, the tree whole, nothing temporary left. Gives the
+    /// summary.
+    pub fn finish(&mut self) -> Value {
+        let began = Instant::now();
+        let waiter = self.waiter.as_mut().expect("a transfer was submitted");
+        let status = loop {
+            if let Some(status) = waiter.try_wait().unwrap() {
+                break status;
+            }
+            assert!(began.elapsed() < PATIENCE, "it does not end: {}", self.last());
+            std::thread::sleep(Duration::from_millis(20));
+        };
+        assert!(status.success(), "exit code {:?}: {}", status.code(), self.last());
+        self.listener.take().expect("a transfer was submitted").join().unwrap();
+        let summary = self.last();
+        assert_eq!((&summary["type"], &summary["state"]), (&"summary".into(), &"done".into()));
+        self.assert_whole();
+        let (all, idle) = cpu_time();
+        let (all, idle) = (all - self.cpu.0, idle - self.cpu.1);
+        println!("load of this machine: {} %", (all - idle) * 100 / all.max(1));
+        summary
+    }
+
+    /// Asserts by the interfaces' own counters that no more than `bound` was sent twice, headers
+    /// and requests being under a tenth.
+    pub fn assert_sent_twice(&self, summary: &Value, bound: u64) {
+        let wire = carried_by_target(&self.lab) - self.wire;
+        let payload = summary["bytes"].as_u64().unwrap();
+        let beyond = wire.saturating_sub(payload);
+        println!("{beyond} bytes on the wire beyond {payload}; resent {}", summary["bytes_resent"]);
+        assert!(beyond <= payload / 10 + bound, "{wire} bytes on the wire: {summary}");
+    }
+
+    /// Both trees are the same, and nothing temporary is left.
+    pub fn assert_whole(&self) {
+        let target = self.lab.store('b');
+        assert_same(&self.lab.store('a').join("set"), &target.join("set"));
+        let mut left = Vec::new();
+        walk(&target, &mut |path| {
+            let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            left.extend(name.starts_with(".pst-").then(|| path.to_owned()));
+        });
+        assert_eq!(left, Vec::<PathBuf>::new(), "temporary files are left");
+    }
+
+    /// The longest time after `from` in which the ledger did not move, until all bytes were there.
+    pub fn longest_gap(&self, from: Instant) -> Duration {
+        let events = self.events();
+        let number = |event: &Value, key: &str| event[key].as_u64().unwrap_or(0);
+        let (mut last, mut before, mut longest) = (from, 0, Duration::ZERO);
+        for (at, event) in events.iter().filter(|(_, event)| event["type"] != "error") {
+            let (bytes, durable) = (number(event, "bytes"), number(event, "bytes_durable"));
+            // A new controller begins with what was committed, and a little less may be there.
+            let moved = bytes + durable != before;
+            before = bytes + durable;
+            if *at < from || !moved {
+                continue;
+            }
+            longest = longest.max(*at - last);
+            last = *at;
+        }
+        println!("the ledger stood still for {:.1} s at most", longest.as_secs_f64());
+        longest
+    }
+
+    /// Asserts that the ledger never stood still for longer than is allowed.
+    pub fn assert_no_gap(&self, from: Instant) {
+        let longest = self.longest_gap(from);
+        assert!(longest <= GAP_MAX, "the ledger stood still for {longest:?}");
+    }
+
+    /// What a run under one controller, seen last as `seen`, and one under the next have verified
+    /// together beyond what there is.
+    pub fn again(&self, seen: &Value, summary: &Value) -> u64 {
+        let number = |value: &Value, key: &str| value[key].as_u64().unwrap();
+        let verified = number(seen, "bytes") + number(summary, "bytes_verified");
+        let again = verified.saturating_sub(number(summary, "bytes"));
+        println!("{again} bytes of {} again", summary["bytes"]);
+        again
+    }
+
+    /// Waits until the daemon of a host has said `words` in its log.
+    pub fn said(&self, host: &str, words: &str) {
+        self.wait_for(&format!("{host} says `{words}`"), |lab| {
+            lab.log(host).contains(words).then_some(())
+        });
+    }
+
+    /// Whether any daemon of these hosts has said `words`.
+    pub fn any_said(&self, hosts: &[&str], words: &str) -> bool {
+        hosts.iter().any(|host| self.lab.log(host).contains(words))
+    }
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        if let Some(mut waiter) = self.waiter.take() {
+            let _ = waiter.kill();
+            let _ = waiter.wait();
+        }
+        if std::thread::panicking() || std::env::var_os("PENSTOCK_TEST_LOG").is_some() {
+            show_logs(self.lab.root());
+        }
+    }
+}
+
+/// The ends of all logs of a lab.
+fn show_logs(root: &Path) {
+    for entry in fs::read_dir(root).into_iter().flatten().flatten() {
+        let path = entry.path();
+        if path.extension().is_some_and(|extension| extension == "log") {
+            let log = fs::read_to_string(&path).unwrap_or_default();
+            let lines: Vec<_> = log.lines().collect();
+            let tail = lines[lines.len().saturating_sub(30)..].join("\n");
+            println!("--- {}\n{tail}", path.display());
+        }
+    }
+}
+
+/// CPU time of this machine in ticks: all, and idle.
+fn cpu_time() -> (u64, u64) {
+    let text = fs::read_to_string("/proc/stat").unwrap_or_default();
+    let line = text.lines().next().unwrap_or_default();
+    let ticks: Vec<u64> = line.split_whitespace().filter_map(|word| word.parse().ok()).collect();
+    (ticks.iter().sum(), ticks.get(3).copied().unwrap_or(0) + ticks.get(4).copied().unwrap_or(0))
+}
+
+/// Every file with what would tell that somebody has touched it.
+pub fn stamps(root: &Path) -> std::collections::BTreeMap<PathBuf, (u64, i64, i64, u64)> {
+    use std::os::unix::fs::MetadataExt as _;
+    let mut stamps = std::collections::BTreeMap::new();
+    walk(root, &mut |path| {
+        // The sync marker of a transfer goes when it ends.
+        if !path.components().any(|part| part.as_os_str() == ".penstock") {
+            let meta = fs::symlink_metadata(path).unwrap();
+            let stamp = (meta.ino(), meta.ctime(), meta.ctime_nsec(), meta.len());
+            stamps.insert(path.to_owned(), stamp);
+        }
+    });
+    stamps
+}
+
+/// Runs a program to its end, which must be good.
+pub fn ran(command: &mut Command) {
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{}", crate::common_net::told(&output));
+}
