@@ -41,7 +41,7 @@ fn written_holder(process_id: Option<u32>) -> String {
 /// hold for one host only.
 #[derive(Debug)]
 pub struct LockFile {
-    _file: File,
+    file: File,
 }
 
 impl LockFile {
@@ -67,7 +67,16 @@ impl LockFile {
         file.set_len(0).map_err(failed)?;
         file.rewind().map_err(failed)?;
         writeln!(file, "{}", std::process::id()).map_err(failed)?;
-        Ok(Self { _file: file })
+        Ok(Self { file })
+    }
+
+    /// The same open file, to be given to another process (as its standard input, say): the lock is
+    /// then held until that process has ended too, whatever becomes of this one.
+    ///
+    /// # Errors
+    /// There are no descriptors left.
+    pub fn share(&self) -> io::Result<File> {
+        self.file.try_clone()
     }
 }
 

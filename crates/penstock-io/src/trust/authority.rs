@@ -22,8 +22,8 @@ pub const PEER_CERTIFICATE_DAYS: u64 = 730;
 /// How long an authority is valid: longer than anybody keeps a host.
 const AUTHORITY_DAYS: u64 = 20 * 365;
 /// Certificates are valid from this long before they were made, for peers whose clocks are behind.
-const CLOCK_SKEW_DAYS: u64 = 1;
-const DAY: Duration = Duration::from_secs(24 * 3600);
+pub(super) const CLOCK_SKEW_DAYS: u64 = 1;
+pub(super) const DAY: Duration = Duration::from_secs(24 * 3600);
 
 const AUTHORITY_CERTIFICATE: &str = "authority.pem";
 const AUTHORITY_KEY: &str = "authority.key";
@@ -37,7 +37,7 @@ const PEER_KEY: &str = "peer.key";
 pub struct SiteAuthority {
     site: Name,
     certificate: CertificateDer<'static>,
-    issuer: Issuer<'static, KeyPair>,
+    pub(super) issuer: Issuer<'static, KeyPair>,
     capability_key: CapabilityKey,
 }
 

@@ -31,6 +31,7 @@ mod config;
 mod files;
 mod pairing;
 mod receipt;
+mod service;
 mod store;
 mod verify;
 
@@ -48,6 +49,7 @@ pub use pairing::{
     issuing_authority, pairing_client_config, pairing_exporter, pairing_proof,
 };
 pub use receipt::{ReceiptKey, read_authorities, verify_certification, verify_receipt_signature};
+pub use service::{ServiceCertificate, ServiceFacts};
 pub use store::{AuthorityFacts, Fingerprint, TrustStore, inspect_authority, peer_id_of};
 
 use std::path::PathBuf;
