@@ -67,6 +67,9 @@ pub struct ClusterView {
     pub peers: Vec<PeerCard>,
     /// How each etcd endpoint is.
     pub etcd: Vec<EtcdView>,
+    /// On how many hosts the site is to run etcd; 0 if it is its operators'.
+    #[serde(default)]
+    pub etcd_hosts: usize,
     /// Why the membership cannot be told now; empty if it can.
     pub trouble: String,
     /// Transactions that this peer has written to etcd.
@@ -84,6 +87,46 @@ pub struct EtcdView {
     pub version: String,
     /// Bytes of its database.
     pub bytes: u64,
+    /// Bytes of it that are in use.
+    #[serde(default)]
+    pub bytes_in_use: u64,
+    /// Bytes beyond which it refuses all writes; 0 if it does not say.
+    #[serde(default)]
+    pub quota_bytes: u64,
+    /// Whether it leads the other members of etcd.
+    #[serde(default)]
+    pub leads: bool,
+    /// Whether it only follows so far, without a vote.
+    #[serde(default)]
+    pub learner: bool,
     /// Why it is not healthy; empty if it is.
     pub trouble: String,
+}
+
+/// Asks a peer to go on alone with the site's etcd: the hosts of all other members are lost.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TakeoverRequest {
+    /// Hosts of which the operator has made sure that they are off, or reach neither stores nor
+    /// network.
+    pub fenced: Vec<Name>,
+}
+
+/// Asks a peer to give the site's records another incarnation.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RecoverRequest {
+    /// To begin a new etcd at this host first: all members of the old one are lost.
+    pub new_etcd: bool,
+}
+
+/// With what a site goes on.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RecoveredView {
+    /// Incarnation of its records, in hex.
+    pub incarnation: String,
+    /// Transfers among them.
+    pub transfers: u64,
+    /// Whether they are from the journal's copy, which knew more than etcd.
+    pub from_journal: bool,
 }

@@ -27,8 +27,9 @@ use crate::state::{Keys, Pairing};
 /// Nanoseconds on `CLOCK_BOOTTIME`, which goes on while a host is suspended.
 pub type Clock = fn() -> u64;
 /// Makes sure, before this peer stands for election, that it reaches the journal store that the
-/// site's records of this incarnation belong to; `true` to make it so, for a new incarnation.
-pub type Eligible = dyn Fn(u64, bool) -> Result<(), String> + Send;
+/// site's records of this incarnation belong to, and that they are not older than it knows: the
+/// second is etcd's revision now. `true` to make it so, for the first incarnation.
+pub type Eligible = dyn Fn(u64, u64, bool) -> Result<(), String> + Send;
 
 /// One controllership of one peer.
 #[derive(Debug)]
@@ -286,6 +287,11 @@ impl Member {
             0 => return self.begin_incarnation(),
             known => known,
         };
+        if self.tenure.as_ref().is_some_and(|tenure| tenure.incarnation != incarnation) {
+            tracing::warn!("the site's records have another incarnation: this peer leads no more");
+            self.resign();
+            return Ok(());
+        }
         let mut leader = seen.leader;
         let own = self.tenure.as_ref().map(|tenure| tenure.revision());
         if own.is_some() && own != leader.as_ref().map(|(_, revision)| *revision) {
@@ -295,7 +301,7 @@ impl Member {
         }
         let mut trouble = String::new();
         if leader.is_none() {
-            match (self.eligible)(incarnation, false) {
+            match (self.eligible)(incarnation, seen.revision, false) {
                 Ok(()) => leader = self.stand(incarnation, lease)?,
                 Err(why) => trouble = why,
             }
@@ -362,7 +368,8 @@ impl Member {
         });
         let peers = next().iter().map(parse).collect::<Result<_, _>>()?;
         let pairings = next().iter().map(parse).collect::<Result<_, _>>()?;
-        Ok(Seen { leader, incarnation, peers, pairings })
+        let revision = answer.revision;
+        Ok(Seen { leader, incarnation, revision, peers, pairings })
     }
 
     /// Tells of this peer what has not been told under this lease.
@@ -380,8 +387,9 @@ impl Member {
 
     /// The first peer of a site gives its records an incarnation.
     fn begin_incarnation(&self) -> Result<(), EtcdError> {
-        let incarnation = rand::random::<u64>().max(1);
-        (self.eligible)(incarnation, true).map_err(EtcdError::Refused)?;
+        // The 24 bits of it that epochs hold have room to count up: see `state::recover`.
+        let incarnation = (rand::random::<u64>() & !0x80_0000).max(1);
+        (self.eligible)(incarnation, 0, true).map_err(EtcdError::Refused)?;
         let key = self.keys.at("incarnation");
         let put = Operation::Put(key.clone(), format!("{incarnation:016x}").into_bytes(), 0);
         self.shared.etcd.transact(&[Compare::Created(key, 0)], &[put], self.patience()).map(drop)
@@ -418,6 +426,8 @@ impl Member {
 struct Seen {
     leader: Option<(LeaderCard, u64)>,
     incarnation: u64,
+    /// Of etcd as a whole.
+    revision: u64,
     peers: Vec<PeerCard>,
     pairings: Vec<Pairing>,
 }

@@ -9,12 +9,18 @@
 //! so that nothing else that a daemon does holds up a lease.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError, mpsc};
+use std::sync::{Mutex, PoisonError, RwLock, mpsc};
 use std::time::{Duration, Instant};
 
 use data_encoding::BASE64;
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
+
+mod health;
+mod members;
+
+pub use health::{COMPACTION_HINT, Compaction};
+pub use members::{EtcdMember, EtcdStatus};
 
 /// Most operations in a transaction that etcd takes, unless told otherwise, is 128.
 pub const OPERATIONS_MAX: usize = 100;
@@ -52,6 +58,8 @@ pub struct EtcdConfig {
 /// The client.
 pub struct Etcd {
     config: EtcdConfig,
+    /// Those of the configuration, or what they have become.
+    endpoints: RwLock<Vec<String>>,
     /// The endpoint that answered last.
     current: AtomicUsize,
     token: Mutex<Option<String>>,
@@ -132,6 +140,7 @@ impl Etcd {
             .enable_all()
             .build()?;
         Ok(Self {
+            endpoints: RwLock::new(config.endpoints.clone()),
             config,
             current: AtomicUsize::new(0),
             token: Mutex::default(),
@@ -185,7 +194,20 @@ impl Etcd {
     /// # Errors
     /// `Unavailable`, `Refused`, `Answer`.
     pub fn list(&self, prefix: &str, deadline: Duration) -> Result<Vec<KeyValue>, EtcdError> {
+        self.list_at(prefix, deadline).map(|(found, _)| found)
+    }
+
+    /// The same with the revision of the whole store at the first part.
+    ///
+    /// # Errors
+    /// As [`Etcd::list`].
+    pub fn list_at(
+        &self,
+        prefix: &str,
+        deadline: Duration,
+    ) -> Result<(Vec<KeyValue>, u64), EtcdError> {
         const PART: u64 = 500;
+        let mut revision = 0;
         let end = end_of(prefix);
         let (mut from, mut found) = (prefix.as_bytes().to_vec(), Vec::new());
         loop {
@@ -195,13 +217,16 @@ impl Etcd {
             });
             let reply = self.call("/v3/kv/range", &body, deadline)?;
             let part = key_values(&reply["kvs"])?;
+            if revision == 0 {
+                revision = number(&reply["header"]["revision"]);
+            }
             if let Some(last) = part.last() {
                 from = last.key.as_bytes().to_vec();
                 from.push(0);
             }
             found.extend(part);
             if !reply["more"].as_bool().unwrap_or(false) {
-                return Ok(found);
+                return Ok((found, revision));
             }
         }
     }
@@ -235,36 +260,25 @@ impl Etcd {
         self.call("/v3/lease/revoke", &body, deadline).map(drop)
     }
 
-    /// Version, database bytes and troubles of each endpoint.
-    pub fn health(&self, deadline: Duration) -> Vec<penstock_api::cluster::EtcdView> {
-        let look = |(at, endpoint): (usize, &String)| {
-            let mut view = penstock_api::cluster::EtcdView {
-                endpoint: endpoint.clone(),
-                ..Default::default()
-            };
-            match self.call_at(at, "/v3/maintenance/status", &json!({}), deadline) {
-                Ok(reply) => {
-                    view.version = reply["version"].as_str().unwrap_or_default().to_owned();
-                    view.bytes = number(&reply["dbSize"]);
-                    if number(&reply["leader"]) == 0 {
-                        "it has no leader: the majority is lost".clone_into(&mut view.trouble);
-                    }
-                    if let Some(errors) = reply["errors"].as_array() {
-                        let texts: Vec<_> = errors.iter().filter_map(Value::as_str).collect();
-                        view.trouble = texts.join("; ");
-                    }
-                }
-                Err(error) => view.trouble = error.to_string(),
-            }
-            view
-        };
-        self.config.endpoints.iter().enumerate().map(look).collect()
+    /// The endpoints that are asked, the first of them first.
+    pub fn endpoints(&self) -> Vec<String> {
+        self.endpoints.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Asks these endpoints from now on.
+    pub fn set_endpoints(&self, endpoints: Vec<String>) {
+        let mut known = self.endpoints.write().unwrap_or_else(PoisonError::into_inner);
+        if *known != endpoints {
+            *known = endpoints;
+            self.current.store(0, Ordering::Relaxed);
+        }
     }
 
     /// Asks endpoints in turn until one answers, within `deadline`.
     fn call(&self, path: &str, body: &Value, deadline: Duration) -> Result<Value, EtcdError> {
         let until = Instant::now() + deadline;
-        let count = self.config.endpoints.len().max(1);
+        let endpoints = self.endpoints();
+        let count = endpoints.len();
         let first = self.current.load(Ordering::Relaxed);
         let mut last = EtcdError::Unavailable("there is no endpoint".to_owned());
         for turn in 0..count {
@@ -273,7 +287,7 @@ impl Etcd {
                 break;
             }
             let at = (first + turn) % count;
-            match self.call_at(at, path, body, left.min(self.config.patience)) {
+            match self.call_at(&endpoints[at], path, body, left.min(self.config.patience)) {
                 Err(EtcdError::Unavailable(why)) => last = EtcdError::Unavailable(why),
                 answer => {
                     self.current.store(at, Ordering::Relaxed);
@@ -286,18 +300,17 @@ impl Etcd {
 
     fn call_at(
         &self,
-        at: usize,
+        endpoint: &str,
         path: &str,
         body: &Value,
         deadline: Duration,
     ) -> Result<Value, EtcdError> {
-        let endpoint = self.config.endpoints.get(at).map_or("", String::as_str);
         let url = format!("{}{path}", endpoint.trim_end_matches('/'));
         let mut tried = false;
         loop {
             let token = self.token(endpoint, deadline)?;
             let reply = self.post(&url, body, token.clone(), deadline);
-            let void = matches!(&reply, Err(EtcdError::Refused(why)) if why.contains("auth token"));
+            let void = matches!(&reply, Err(EtcdError::Refused(why)) if is_void(why));
             if !void || tried || token.is_none() {
                 return reply;
             }
@@ -313,10 +326,24 @@ impl Etcd {
         if kept.is_none() {
             let body = json!({ "name": user, "password": password });
             let url = format!("{}/v3/auth/authenticate", endpoint.trim_end_matches('/'));
-            let reply = self.post(&url, &body, None, deadline)?;
+            let reply = match self.post(&url, &body, None, deadline) {
+                // So it is until somebody has set the password: see `protect`.
+                Err(EtcdError::Refused(why)) if why.contains("not enabled") => return Ok(None),
+                reply => reply?,
+            };
             *kept = reply["token"].as_str().map(str::to_owned);
         }
         Ok(kept.clone())
+    }
+
+    /// What an endpoint answers under a path beside the API, as text.
+    fn text(&self, endpoint: &str, path: &str, deadline: Duration) -> Result<String, EtcdError> {
+        let url = format!("{}{path}", endpoint.trim_end_matches('/'));
+        let request = self.config.http.get(&url).timeout(deadline);
+        match self.send(&url, request, deadline)? {
+            (status, text) if status.is_success() => Ok(text),
+            (status, _) => Err(EtcdError::Refused(format!("HTTP status {status} ({url})"))),
+        }
     }
 
     fn post(
@@ -326,9 +353,6 @@ impl Etcd {
         token: Option<String>,
         deadline: Duration,
     ) -> Result<Value, EtcdError> {
-        let Some(runtime) = &self.runtime else {
-            return Err(EtcdError::Unavailable("the client has ended".to_owned()));
-        };
         let mut request = self
             .config
             .http
@@ -339,21 +363,8 @@ impl Etcd {
         if let Some(token) = token {
             request = request.header("authorization", token);
         }
-        let (done, answer) = mpsc::sync_channel(1);
-        runtime.spawn(async move {
-            let outcome = async {
-                let response = request.send().await?;
-                Ok::<_, reqwest::Error>((response.status(), response.text().await?))
-            };
-            // Nobody waits any more: the deadline has passed.
-            let _ = done.send(outcome.await);
-        });
         let unavailable = |why: String| EtcdError::Unavailable(format!("{why} ({url})"));
-        let (status, text) = match answer.recv_timeout(deadline) {
-            Ok(Ok(answer)) => answer,
-            Ok(Err(error)) => return Err(unavailable(words(&error))),
-            Err(_) => return Err(unavailable("no answer in time".to_owned())),
-        };
+        let (status, text) = self.send(url, request, deadline)?;
         let reply: Value = serde_json::from_str(&text).unwrap_or(Value::Null);
         let complaint = [&reply["error"], &reply["message"], &reply["error"]["message"]]
             .into_iter()
@@ -365,9 +376,39 @@ impl Etcd {
                 Err(unavailable(why.to_owned()))
             }
             Some(why) => Err(EtcdError::Refused(why.to_owned())),
-            None if !status.is_success() => Err(unavailable(format!("HTTP status {status}"))),
+            None if !status.is_success() => {
+                let text: String = text.trim().chars().take(200).collect();
+                Err(unavailable(format!("HTTP status {status}: {text}")))
+            }
             None if reply.is_null() => Err(EtcdError::Answer(text.chars().take(200).collect())),
             None => Ok(reply),
+        }
+    }
+
+    /// Sends a request and gives its answer, on the thread that serves the network.
+    fn send(
+        &self,
+        url: &str,
+        request: reqwest::RequestBuilder,
+        deadline: Duration,
+    ) -> Result<(reqwest::StatusCode, String), EtcdError> {
+        let Some(runtime) = &self.runtime else {
+            return Err(EtcdError::Unavailable("the client has ended".to_owned()));
+        };
+        let (done, answer) = mpsc::sync_channel(1);
+        runtime.spawn(async move {
+            let outcome = async {
+                let response = request.send().await?;
+                Ok::<_, reqwest::Error>((response.status(), response.text().await?))
+            };
+            // Nobody waits any more: the deadline has passed.
+            let _ = done.send(outcome.await);
+        });
+        let unavailable = |why: String| EtcdError::Unavailable(format!("{why} ({url})"));
+        match answer.recv_timeout(deadline) {
+            Ok(Ok(answer)) => Ok(answer),
+            Ok(Err(error)) => Err(unavailable(words(&error))),
+            Err(_) => Err(unavailable("no answer in time".to_owned())),
         }
     }
 }
@@ -378,6 +419,12 @@ impl Drop for Etcd {
             runtime.shutdown_background();
         }
     }
+}
+
+/// Whether etcd says that a token is good no more: it forgets tokens after some minutes, and when
+/// it is started again.
+fn is_void(why: &str) -> bool {
+    ["auth token", "revision of auth store"].iter().any(|text| why.contains(text))
 }
 
 fn words(error: &reqwest::Error) -> String {

@@ -17,6 +17,11 @@
 //! its content and never changed; etcd then holds the name (E6).
 
 mod heads;
+mod journal;
+mod recover;
+
+pub use journal::SharedJournal;
+pub use recover::{RecoverError, Recovered, recover};
 
 use std::collections::HashMap;
 use std::fs::{self, File};
@@ -35,6 +40,7 @@ use super::{Listed, Pairing, SiteState, SqliteState, StateError, Stub, TransferR
 use crate::cluster::Tenure;
 use crate::etcd::{Compare, Etcd, EtcdError, Operation};
 use heads::Ledgers;
+use journal::Copy;
 
 /// Longest value that is kept in etcd itself.
 const VALUE_INLINE_MAX: usize = 32 << 10;
@@ -83,6 +89,8 @@ pub struct EtcdState {
     budget: Mutex<Budget>,
     /// Files that hold long values now, by key.
     files: Mutex<HashMap<String, PathBuf>>,
+    /// The copy of all records in the journal store; none while it cannot be written.
+    copy: Mutex<Option<Copy>>,
 }
 
 /// Time that what was written is worth.
@@ -128,7 +136,11 @@ impl EtcdState {
             ledgers: Ledgers::default(),
             budget: Mutex::new(Budget { paid_until: Instant::now() }),
             files: Mutex::default(),
+            copy: Mutex::default(),
         };
+        let what = "copy the site's records";
+        let copy = state.begin_copy().map_err(|source| StateError::Etcd { what, source })?;
+        *state.copy.lock().unwrap_or_else(PoisonError::into_inner) = copy;
         for record in state.records::<TransferRecord>("transfers/")? {
             state.cache.put_transfer(&record)?;
         }
@@ -142,8 +154,9 @@ impl EtcdState {
     }
 
     /// Takes over what a site of one peer has kept so far: its pairings, stubs and transfers. Heads
-    /// and journals of transfers that have not ended are copied with them. Nothing is taken that is
-    /// in etcd already.
+    /// and journals of transfers that have not ended are copied with them, and so are receipts, and
+    /// scans that other sites work on. Nothing is taken that is in etcd already. May be done again
+    /// if it was cut short, but not later: what was removed meanwhile would come back.
     ///
     /// # Errors
     /// It cannot be read, or not be written.
@@ -153,6 +166,9 @@ impl EtcdState {
             what: "ledger",
             why: why.to_string(),
         };
+        for kept in ["receipts", "source"] {
+            copy_tree(&journal.with_file_name(kept), &self.journal.with_file_name(kept))?;
+        }
         for pairing in from.pairings()? {
             if self.cache.pairing(&pairing.site)?.is_none() {
                 self.pair(&pairing)?;
@@ -209,7 +225,10 @@ impl EtcdState {
                 return Err(StateError::NotController { what });
             }
             match self.etcd.transact(std::slice::from_ref(&leader), operations, ATTEMPT) {
-                Ok(answer) if answer.succeeded => break,
+                Ok(answer) if answer.succeeded => {
+                    self.copy(operations, answer.revision);
+                    break;
+                }
                 Ok(_) => {
                     tracing::warn!(what, "refused by etcd: another peer is the controller");
                     self.tenure.end();
@@ -229,6 +248,55 @@ impl EtcdState {
         let bytes = bytes.sum();
         self.budget.lock().unwrap_or_else(PoisonError::into_inner).spend(bytes);
         Ok(())
+    }
+
+    /// Begins the copy of all records in the journal store; none if that cannot be written, which
+    /// is said and tried again at the next write.
+    fn begin_copy(&self) -> Result<Option<Copy>, EtcdError> {
+        let own = self.keys.at("");
+        let (found, revision) = self.etcd.list_at(&own, LOAD)?;
+        let records = found.iter().filter_map(|found| {
+            let key = found.key.strip_prefix(&own).filter(|key| is_record(key))?;
+            Some((key, found.value.as_slice()))
+        });
+        let root = self.journal.parent().unwrap_or(&self.journal);
+        let shared = SharedJournal::new(root);
+        let begun = Copy::begin(&shared, self.tenure.epoch(), revision, records);
+        Ok(begun.map_err(|error| self.copy_fails(&error)).ok())
+    }
+
+    fn copy_fails(&self, error: &std::io::Error) {
+        tracing::error!(journal = %self.journal.display(), %error,
+            "the journal's copy of the site's records cannot be written: until it can be, \
+             `site recover` would go on from an older one");
+    }
+
+    /// Copies what etcd has confirmed to the journal store.
+    fn copy(&self, operations: &[Operation], revision: u64) {
+        let own = self.keys.at("");
+        let changes: Vec<_> = operations
+            .iter()
+            .filter_map(|operation| match operation {
+                Operation::Put(key, value, _) => {
+                    Some((key.strip_prefix(&own)?, Some(value.as_slice())))
+                }
+                Operation::Delete(key) => Some((key.strip_prefix(&own)?, None)),
+                _ => None,
+            })
+            .filter(|(key, _)| is_record(key))
+            .collect();
+        let mut copy = self.copy.lock().unwrap_or_else(PoisonError::into_inner);
+        let whole = match copy.as_mut().map(|copy| copy.append(revision, &changes)) {
+            Some(Ok(long)) => !long,
+            Some(Err(error)) => {
+                self.copy_fails(&error);
+                false
+            }
+            None => false,
+        };
+        if !whole {
+            *copy = self.begin_copy().unwrap_or_default();
+        }
     }
 
     /// Stores a value under a key, and drops the file that held the last one.
@@ -316,6 +384,12 @@ impl EtcdState {
     }
 }
 
+/// Whether a key, without what all keys of the site begin with, is of what the site remembers:
+/// neither who is there now, nor whose records these are.
+fn is_record(key: &str) -> bool {
+    !matches!(key, "" | "leader" | "incarnation" | "adding") && !key.starts_with("peers/")
+}
+
 /// Names the file of a value that is not in etcd.
 const IN_FILE: &str = "in_file";
 
@@ -337,7 +411,8 @@ fn copy_tree(from: &Path, to: &Path) -> Result<(), StateError> {
         if entry.file_type().map_err(failed)?.is_dir() {
             copy_tree(&entry.path(), &to)?;
         } else {
-            fs::copy(entry.path(), to).map_err(failed)?;
+            fs::copy(entry.path(), &to).map_err(failed)?;
+            File::open(&to).and_then(|file| file.sync_all()).map_err(failed)?;
         }
     }
     Ok(())

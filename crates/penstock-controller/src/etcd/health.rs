@@ -1,0 +1,175 @@
+//! How an etcd is, and whether it is one to rely on (E6).
+
+use std::time::Duration;
+
+use data_encoding::BASE64;
+use penstock_api::cluster::EtcdView;
+use serde_json::{Value, json};
+
+use super::{Etcd, EtcdError, number};
+
+/// What to do about an etcd that keeps all of its history.
+pub const COMPACTION_HINT: &str = "start each member with --auto-compaction-retention=1h, or \
+    ETCD_AUTO_COMPACTION_RETENTION=1h in its environment";
+/// Of a history that was never cut, this many revisions are taken for one that never will be.
+const HISTORY_MAX: u64 = 20_000;
+
+/// Whether an etcd forgets its history, as far as it can be told from outside.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Compaction {
+    /// It does.
+    On,
+    /// It does not: sooner or later its quota is used up, and it refuses everybody.
+    Off,
+    /// It is too young to tell.
+    Unknown,
+}
+
+/// What a complaint of etcd means to an operator.
+fn explain(complaint: &str) -> String {
+    if complaint.contains("NOSPACE") {
+        return "NOSPACE: its quota is used up, and it refuses all writes; cut its history \
+                (`etcdctl compact REVISION`), then `etcdctl defrag` and `etcdctl alarm disarm`"
+            .to_owned();
+    }
+    if complaint.contains("CORRUPT") {
+        return "CORRUPT: its data differs from the other members'; stop it, remove it with \
+                `etcdctl member remove`, and add it again with an empty data directory"
+            .to_owned();
+    }
+    if complaint.contains("no leader") {
+        return "it has no leader: the majority is lost".to_owned();
+    }
+    complaint.to_owned()
+}
+
+/// A metric of etcd's, by its name at the beginning of a line.
+fn metric(text: &str, name: &str) -> Option<u64> {
+    let line = text.lines().find(|line| line.strip_prefix(name).is_some_and(starts_value))?;
+    // Large ones are written with an exponent; counts below 2^53 are exact.
+    line.rsplit(' ').next()?.parse::<f64>().ok().map(|value| value as u64)
+}
+
+fn starts_value(rest: &str) -> bool {
+    rest.starts_with(' ')
+}
+
+impl Etcd {
+    /// Version, database bytes, quota and troubles of each endpoint. Blocks until all have answered
+    /// or `deadline` has passed for each that does not.
+    pub fn health(&self, deadline: Duration) -> Vec<EtcdView> {
+        let look = |endpoint: String| {
+            let mut view = EtcdView { endpoint, ..EtcdView::default() };
+            match self.status_at(&view.endpoint, deadline) {
+                Ok(status) => {
+                    view.version = status.version;
+                    view.bytes = status.bytes;
+                    view.bytes_in_use = status.bytes_in_use;
+                    view.leads = status.leader == status.id && status.id != 0;
+                    view.learner = status.learner;
+                    let mut troubles: Vec<_> =
+                        status.complaints.iter().map(|complaint| explain(complaint)).collect();
+                    if status.leader == 0 {
+                        troubles.push(explain("no leader"));
+                    }
+                    troubles.dedup();
+                    view.trouble = troubles.join("; ");
+                    let metrics = self.metrics(&view.endpoint, deadline).unwrap_or_default();
+                    view.quota_bytes =
+                        metric(&metrics, "etcd_server_quota_backend_bytes").unwrap_or(0);
+                }
+                Err(error) => view.trouble = error.to_string(),
+            }
+            view
+        };
+        self.endpoints().into_iter().map(look).collect()
+    }
+
+    /// Whether the history is cut from time to time (E6). etcd does not say how it is configured;
+    /// its command line does where it was given there, a history that was cut, or one that is long
+    /// and never was. `key` is one that may be read.
+    ///
+    /// # Errors
+    /// No endpoint answers.
+    pub fn compaction(&self, key: &str, deadline: Duration) -> Result<Compaction, EtcdError> {
+        let mut last = EtcdError::Unavailable("there is no endpoint".to_owned());
+        for endpoint in self.endpoints() {
+            match self.compaction_at(&endpoint, key, deadline) {
+                Ok(found) => return Ok(found),
+                Err(error) => last = error,
+            }
+        }
+        Err(last)
+    }
+
+    fn compaction_at(
+        &self,
+        endpoint: &str,
+        key: &str,
+        deadline: Duration,
+    ) -> Result<Compaction, EtcdError> {
+        let first = json!({ "key": BASE64.encode(key.as_bytes()), "revision": "1" });
+        let (was_cut, revision) = match self.call_at(endpoint, "/v3/kv/range", &first, deadline) {
+            Ok(reply) => (false, number(&reply["header"]["revision"])),
+            Err(EtcdError::Refused(why)) if why.contains("compacted") => (true, 0),
+            // The first revision may not be there yet.
+            Err(EtcdError::Refused(why)) if why.contains("future") => (false, 0),
+            Err(error) => return Err(error),
+        };
+        if was_cut {
+            return Ok(Compaction::On);
+        }
+        let arguments = self.text(endpoint, "/debug/vars", deadline).ok();
+        let arguments: Option<Value> = arguments.and_then(|text| serde_json::from_str(&text).ok());
+        let arguments = arguments.unwrap_or_default();
+        Ok(match from_arguments(&arguments["cmdline"]) {
+            Compaction::Unknown if revision > HISTORY_MAX => Compaction::Off,
+            told => told,
+        })
+    }
+
+    fn metrics(&self, endpoint: &str, deadline: Duration) -> Result<String, EtcdError> {
+        self.text(endpoint, "/metrics", deadline)
+    }
+}
+
+/// What a command line says of compaction.
+fn from_arguments(arguments: &Value) -> Compaction {
+    let words: Vec<&str> =
+        arguments.as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+    let value = words.iter().enumerate().find_map(|(at, word)| {
+        let rest = word.trim_start_matches('-').strip_prefix("auto-compaction-retention")?;
+        Some(rest.strip_prefix('=').or_else(|| words.get(at + 1).copied()).unwrap_or_default())
+    });
+    match value {
+        Some("0" | "") => Compaction::Off,
+        Some(_) => Compaction::On,
+        // It may be in its environment or in a file of its own.
+        None => Compaction::Unknown,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// E6: what a command line says of compaction is understood in each way that etcd takes it, and
+    /// silence is not taken for an answer.
+    #[test]
+    fn e6_a_command_line_tells_of_compaction() {
+        let of = |words: &[&str]| from_arguments(&json!(words));
+        assert_eq!(of(&["etcd", "--auto-compaction-retention=1h"]), Compaction::On);
+        assert_eq!(of(&["etcd", "-auto-compaction-retention", "5m", "--name=x"]), Compaction::On);
+        assert_eq!(of(&["etcd", "--auto-compaction-retention", "0"]), Compaction::Off);
+        assert_eq!(of(&["etcd", "--config-file", "x"]), Compaction::Unknown);
+        assert_eq!(from_arguments(&Value::Null), Compaction::Unknown);
+    }
+
+    /// E6: figures are read from etcd's metrics, whichever others begin alike.
+    #[test]
+    fn e6_metrics_are_read() {
+        let text = "# TYPE a_b gauge\na_b_c 7\na_b 2.147483648e+09\n";
+        assert_eq!(metric(text, "a_b"), Some(2 << 30));
+        assert_eq!(metric(text, "a"), None);
+    }
+}

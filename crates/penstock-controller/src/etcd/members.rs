@@ -1,0 +1,198 @@
+//! What is asked of an etcd that a site runs itself: its members, its users, its upkeep.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::{Etcd, EtcdError, number};
+
+/// The user that may do everything in etcd; it must exist before passwords are asked for.
+const ROOT: &str = "root";
+
+/// A member of etcd, as the others know it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EtcdMember {
+    /// Its number; another one each time that it is added.
+    pub id: u64,
+    /// Its name; empty until it has been started.
+    pub name: String,
+    /// Where the other members reach it.
+    pub peer_url: String,
+    /// Where clients reach it; empty until it has been started.
+    pub client_url: String,
+    /// Whether it only follows so far: it has no vote, and serves no clients.
+    pub learner: bool,
+}
+
+/// How one member is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EtcdStatus {
+    /// Its number.
+    pub id: u64,
+    /// Number of the member that leads, as it sees it; 0 if it sees none.
+    pub leader: u64,
+    /// Its version.
+    pub version: String,
+    /// Bytes of its database on disk.
+    pub bytes: u64,
+    /// Bytes of it that are in use.
+    pub bytes_in_use: u64,
+    /// Whether it only follows so far.
+    pub learner: bool,
+    /// What it complains of: `NOSPACE`, `CORRUPT`, that it has no leader.
+    pub complaints: Vec<String>,
+}
+
+fn member_of(value: &Value) -> EtcdMember {
+    let first = |list: &Value| list[0].as_str().unwrap_or_default().to_owned();
+    EtcdMember {
+        id: number(&value["ID"]),
+        name: value["name"].as_str().unwrap_or_default().to_owned(),
+        peer_url: first(&value["peerURLs"]),
+        client_url: first(&value["clientURLs"]),
+        learner: value["isLearner"].as_bool().unwrap_or(false),
+    }
+}
+
+impl Etcd {
+    /// All members.
+    ///
+    /// # Errors
+    /// `Unavailable`, `Refused`.
+    pub fn members(&self, deadline: Duration) -> Result<Vec<EtcdMember>, EtcdError> {
+        let reply = self.call("/v3/cluster/member/list", &json!({}), deadline)?;
+        Ok(reply["members"].as_array().into_iter().flatten().map(member_of).collect())
+    }
+
+    /// All members, as the one at `endpoint` knows them with a majority behind it.
+    ///
+    /// # Errors
+    /// `Unavailable`: there is none. `Refused`.
+    pub fn members_now_at(
+        &self,
+        endpoint: &str,
+        deadline: Duration,
+    ) -> Result<Vec<EtcdMember>, EtcdError> {
+        // A list may be old in etcd 3.4; a read waits for all that was agreed before it.
+        let read = json!({ "key": "AA==" });
+        self.call_at(endpoint, "/v3/kv/range", &read, deadline)?;
+        let reply = self.call_open(endpoint, "/v3/cluster/member/list", deadline)?;
+        Ok(reply["members"].as_array().into_iter().flatten().map(member_of).collect())
+    }
+
+    /// Adds a member that follows and has no vote (etcd 3.4 takes one such at a time), so that the
+    /// majority stays what it is; gives its number.
+    ///
+    /// # Errors
+    /// `Unavailable`: it may have been added. `Refused`.
+    pub fn add_learner(&self, peer_url: &str, deadline: Duration) -> Result<u64, EtcdError> {
+        let body = json!({ "peerURLs": [peer_url], "isLearner": true });
+        let reply = self.call("/v3/cluster/member/add", &body, deadline)?;
+        Ok(number(&reply["member"]["ID"]))
+    }
+
+    /// Gives a member a vote.
+    ///
+    /// # Errors
+    /// `Refused` while it has not caught up; `Unavailable`.
+    pub fn promote_member(&self, id: u64, deadline: Duration) -> Result<(), EtcdError> {
+        let body = json!({ "ID": id.to_string() });
+        self.call("/v3/cluster/member/promote", &body, deadline).map(drop)
+    }
+
+    /// Removes a member. It can never come back under this number.
+    ///
+    /// # Errors
+    /// `Refused` if the majority would be lost; `Unavailable`.
+    pub fn remove_member(&self, id: u64, deadline: Duration) -> Result<(), EtcdError> {
+        let body = json!({ "ID": id.to_string() });
+        self.call("/v3/cluster/member/remove", &body, deadline).map(drop)
+    }
+
+    /// How the member at `endpoint` is. It answers without a majority as well.
+    ///
+    /// # Errors
+    /// `Unavailable`, `Refused`.
+    pub fn status_at(&self, endpoint: &str, deadline: Duration) -> Result<EtcdStatus, EtcdError> {
+        let reply = self.call_open(endpoint, "/v3/maintenance/status", deadline)?;
+        let errors = reply["errors"].as_array().into_iter().flatten();
+        Ok(EtcdStatus {
+            id: number(&reply["header"]["member_id"]),
+            leader: number(&reply["leader"]),
+            version: reply["version"].as_str().unwrap_or_default().to_owned(),
+            bytes: number(&reply["dbSize"]),
+            bytes_in_use: number(&reply["dbSizeInUse"]),
+            learner: reply["isLearner"].as_bool().unwrap_or(false),
+            complaints: errors.filter_map(Value::as_str).map(str::to_owned).collect(),
+        })
+    }
+
+    /// Asks without a token, which there is none of without a majority, unless one is asked for.
+    fn call_open(
+        &self,
+        endpoint: &str,
+        path: &str,
+        deadline: Duration,
+    ) -> Result<Value, EtcdError> {
+        let url = format!("{}{path}", endpoint.trim_end_matches('/'));
+        match self.post(&url, &json!({}), None, deadline) {
+            Err(EtcdError::Refused(_)) => self.call_at(endpoint, path, &json!({}), deadline),
+            reply => reply,
+        }
+    }
+
+    /// Makes etcd ask for the password of the configured user, which is to be `root`. May be done
+    /// again, in whole or from where it stopped.
+    ///
+    /// # Errors
+    /// `Unavailable`; `Refused`: there is another password.
+    pub fn protect(&self, deadline: Duration) -> Result<(), EtcdError> {
+        let Some((user, password)) = &self.config.user else { return Ok(()) };
+        let already = |reply: Result<Value, EtcdError>| match reply {
+            Err(EtcdError::Refused(why)) if why.contains("already") => Ok(()),
+            reply => reply.map(drop),
+        };
+        let add = json!({ "name": user, "password": password });
+        let user_added = self.call("/v3/auth/user/add", &add, deadline);
+        if matches!(&user_added, Err(EtcdError::Refused(why)) if why.contains("already")) {
+            // An earlier attempt that was cut short; or somebody's with another password.
+            let change = json!({ "name": user, "password": password });
+            self.call("/v3/auth/user/changepw", &change, deadline)?;
+        } else {
+            user_added?;
+        }
+        already(self.call("/v3/auth/role/add", &json!({ "name": ROOT }), deadline))?;
+        let grant = json!({ "user": user, "role": ROOT });
+        already(self.call("/v3/auth/user/grant", &grant, deadline))?;
+        already(self.call("/v3/auth/enable", &json!({}), deadline))
+    }
+
+    /// Whether it asks for passwords.
+    ///
+    /// # Errors
+    /// `Unavailable`; `Refused`: the password is not this one.
+    pub fn is_protected(&self, deadline: Duration) -> Result<bool, EtcdError> {
+        let Some((user, password)) = &self.config.user else { return Ok(false) };
+        let body = json!({ "name": user, "password": password });
+        let Some(endpoint) = self.endpoints().first().cloned() else { return Ok(false) };
+        let url = format!("{}/v3/auth/authenticate", endpoint.trim_end_matches('/'));
+        match self.post(&url, &body, None, deadline) {
+            Ok(_) => Ok(true),
+            Err(EtcdError::Refused(why)) if why.contains("not enabled") => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Gives what is not used any more in the database of the member at `endpoint` back to its file
+    /// system; it answers nobody meanwhile. Then takes back the alarm that it is full.
+    ///
+    /// # Errors
+    /// `Unavailable`, `Refused`.
+    pub fn make_room(&self, endpoint: &str, id: u64, deadline: Duration) -> Result<(), EtcdError> {
+        self.call_at(endpoint, "/v3/maintenance/defragment", &json!({}), deadline)?;
+        let body = json!({
+            "action": "DEACTIVATE", "memberID": id.to_string(), "alarm": "NOSPACE",
+        });
+        self.call("/v3/maintenance/alarm", &body, deadline).map(drop)
+    }
+}

@@ -1,0 +1,331 @@
+//! What the shared journal knows of the site's records in etcd: whose they are, and a copy of them.
+//!
+//! ```text
+//! JOURNAL/incarnation.XXXX     the incarnation of the records that this journal belongs to
+//! JOURNAL/records/EPOCH.log    all records, as the controller of that epoch found and wrote them
+//! ```
+//! A log begins with all records that its controller read when it was elected; each write that etcd
+//! has confirmed is appended and synced. It is as new as etcd but for a write that was under way.
+//! Each line carries the revision of etcd at which it held and a checksum.
+//!
+//! So etcd that was lost can be made again, and one that was restored from a backup is known by its
+//! revision, which is lower than that of the log: nobody leads with it before `penstock site
+//! recover` has given the records another incarnation (B4).
+
+use std::collections::BTreeMap;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, BufRead as _, BufReader, Read as _, Seek as _, SeekFrom, Write as _};
+use std::os::unix::fs::DirBuilderExt as _;
+use std::path::{Path, PathBuf};
+
+use data_encoding::BASE64;
+use serde::{Deserialize, Serialize};
+
+/// Names the files that tell whose records the journal belongs to.
+const MARK: &str = "incarnation";
+const RECORDS: &str = "records";
+/// Bits of an epoch that are of the revision; those above are of the incarnation.
+const REVISION_BITS: u32 = 40;
+/// Hexadecimal digits of a line's checksum.
+const CHECK_DIGITS: usize = 16;
+/// Bytes at the end of a log among which its last line is: no line is half as long.
+const TAIL_BYTES: u64 = 256 << 10;
+
+/// The journal that all peers of a site share, as far as it is about their records in etcd.
+#[derive(Clone, Debug)]
+pub struct SharedJournal {
+    root: PathBuf,
+}
+
+/// The newest copy of the records.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Newest {
+    pub(super) path: PathBuf,
+    /// Epoch of its controller.
+    pub(super) epoch: u64,
+    /// Revision of etcd at its last line.
+    pub(super) revision: u64,
+}
+
+impl Newest {
+    /// Where it stands in the history of the site: incarnation, then revision.
+    pub(super) fn place(&self) -> u64 {
+        place(self.epoch >> REVISION_BITS, self.revision)
+    }
+}
+
+/// Where records of this incarnation and revision stand in the history of a site.
+pub(super) fn place(incarnation: u64, revision: u64) -> u64 {
+    (incarnation & 0xff_ffff) << REVISION_BITS | revision & 0xff_ffff_ffff
+}
+
+/// A line of a log.
+#[derive(Debug, Serialize, Deserialize)]
+struct Line {
+    /// Revision of etcd.
+    r: u64,
+    /// Key, without what all keys of the site begin with.
+    k: String,
+    /// Value in base64; none for one that was removed.
+    v: Option<String>,
+}
+
+impl SharedJournal {
+    /// The journal at `root`.
+    pub fn new(root: &Path) -> Self {
+        Self { root: root.to_path_buf() }
+    }
+
+    /// Whether who reaches this journal may lead with records of `incarnation` at `revision` of
+    /// etcd; with `begins` they are the first ones of the site, and the journal becomes theirs.
+    /// Blocks on storage.
+    ///
+    /// # Errors
+    /// Why not, in the words of an operator.
+    pub fn check(&self, incarnation: u64, revision: u64, begins: bool) -> Result<(), String> {
+        let root = self.root.display();
+        let failed = |error| format!("the journal `{root}` cannot be used: {error}");
+        if begins {
+            if self.newest().map_err(failed)?.is_some() {
+                return Err(format!(
+                    "etcd knows nothing of this site, and the journal `{root}` does: etcd was \
+                     lost, or is another one; `penstock site recover` goes on from the journal"
+                ));
+            }
+            return self.set_mark(incarnation).map_err(failed);
+        }
+        if !self.mark(incarnation).try_exists().map_err(failed)? {
+            return Err(format!(
+                "the journal `{root}` is not the one that the other peers of the site use; is it \
+                 mounted?"
+            ));
+        }
+        match self.newest().map_err(failed)? {
+            Some(newest) if newest.place() > place(incarnation, revision) => Err(format!(
+                "etcd has gone back: it is at revision {revision}, the journal has seen {}; if it \
+                 was restored from a backup, `penstock site recover` goes on from the journal",
+                newest.revision
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    fn mark(&self, incarnation: u64) -> PathBuf {
+        self.root.join(format!("{MARK}.{incarnation:016x}"))
+    }
+
+    /// Makes the journal that of an incarnation's records.
+    pub(super) fn set_mark(&self, incarnation: u64) -> io::Result<()> {
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.root)?;
+        File::create(self.mark(incarnation))?.sync_all()?;
+        File::open(&self.root)?.sync_all()
+    }
+
+    /// Incarnations whose records it belongs to: one, or two where a change was cut short.
+    pub(super) fn marks(&self) -> io::Result<Vec<u64>> {
+        let mut marks = Vec::new();
+        for name in names(&self.root)? {
+            let digits = name.strip_prefix(MARK).and_then(|rest| rest.strip_prefix('.'));
+            marks.extend(digits.and_then(|digits| u64::from_str_radix(digits, 16).ok()));
+        }
+        Ok(marks)
+    }
+
+    /// From now on it is that of `incarnation` alone.
+    pub(super) fn keep_mark(&self, incarnation: u64) -> io::Result<()> {
+        for other in self.marks()?.into_iter().filter(|mark| *mark != incarnation) {
+            fs::remove_file(self.mark(other))?;
+        }
+        File::open(&self.root)?.sync_all()
+    }
+
+    fn records(&self) -> PathBuf {
+        self.root.join(RECORDS)
+    }
+
+    fn log(&self, epoch: u64) -> PathBuf {
+        self.records().join(format!("{epoch:016x}.log"))
+    }
+
+    fn epochs(&self) -> io::Result<Vec<u64>> {
+        let names = names(&self.records())?;
+        let epoch = |name: &String| u64::from_str_radix(name.strip_suffix(".log")?, 16).ok();
+        Ok(names.iter().filter_map(epoch).collect())
+    }
+
+    /// The copy of the last controller, if there was any.
+    pub(super) fn newest(&self) -> io::Result<Option<Newest>> {
+        let Some(epoch) = self.epochs()?.into_iter().max() else { return Ok(None) };
+        let path = self.log(epoch);
+        let mut file = File::open(&path)?;
+        let from = file.metadata()?.len().saturating_sub(TAIL_BYTES);
+        file.seek(SeekFrom::Start(from))?;
+        let mut tail = Vec::new();
+        file.read_to_end(&mut tail)?;
+        let lines = tail.split(|byte| *byte == b'\n').rev();
+        let last = lines.filter_map(|line| parse(std::str::from_utf8(line).ok()?)).next();
+        let revision = last.map_or(0, |line| line.r);
+        Ok(Some(Newest { path, epoch, revision }))
+    }
+}
+
+/// Names in a directory; none where there is no directory.
+fn names(directory: &Path) -> io::Result<Vec<String>> {
+    let entries = match fs::read_dir(directory) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        entries => entries?,
+    };
+    let mut names = Vec::new();
+    for entry in entries {
+        names.extend(entry?.file_name().into_string().ok());
+    }
+    Ok(names)
+}
+
+fn check_of(text: &str) -> String {
+    blake3::hash(text.as_bytes()).to_hex()[..CHECK_DIGITS].to_owned()
+}
+
+fn parse(line: &str) -> Option<Line> {
+    let (check, text) = line.split_once(' ')?;
+    if check != check_of(text) {
+        return None;
+    }
+    serde_json::from_str(text).ok()
+}
+
+fn write_line(out: &mut Vec<u8>, revision: u64, key: &str, value: Option<&[u8]>) -> io::Result<()> {
+    let line = Line { r: revision, k: key.to_owned(), v: value.map(|value| BASE64.encode(value)) };
+    let text = serde_json::to_string(&line)?;
+    writeln!(out, "{} {text}", check_of(&text))
+}
+
+/// All records of a copy, by key. A last line that was cut short is left out.
+///
+/// # Errors
+/// The file cannot be read.
+pub(super) fn read(path: &Path) -> io::Result<BTreeMap<String, Vec<u8>>> {
+    let mut records = BTreeMap::new();
+    for line in BufReader::new(File::open(path)?).lines() {
+        let Some(Line { k, v, .. }) = parse(&line?) else { break };
+        match v.map(|value| BASE64.decode(value.as_bytes())) {
+            Some(Ok(value)) => drop(records.insert(k, value)),
+            Some(Err(_)) => break,
+            None => drop(records.remove(&k)),
+        }
+    }
+    Ok(records)
+}
+
+/// The copy that a controller writes.
+pub(super) struct Copy {
+    file: File,
+    bytes: u64,
+    /// Bytes that it began with.
+    begun: u64,
+}
+
+/// Bytes of changes after which a copy is begun anew.
+const CHANGES_BYTES_MAX: u64 = 32 << 20;
+
+impl Copy {
+    /// Begins a copy with all records there are, and drops those of earlier controllers.
+    pub(super) fn begin<'a>(
+        journal: &SharedJournal,
+        epoch: u64,
+        revision: u64,
+        records: impl Iterator<Item = (&'a str, &'a [u8])>,
+    ) -> io::Result<Self> {
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(journal.records())?;
+        let mut text = Vec::new();
+        // One line at least, so that the revision is known.
+        write_line(&mut text, revision, "", None)?;
+        for (key, value) in records {
+            write_line(&mut text, revision, key, Some(value))?;
+        }
+        let path = journal.log(epoch);
+        let new = path.with_extension("new");
+        let mut file = File::create(&new)?;
+        file.write_all(&text)?;
+        file.sync_all()?;
+        fs::rename(&new, &path)?;
+        File::open(journal.records())?.sync_all()?;
+        for earlier in journal.epochs()?.into_iter().filter(|other| *other < epoch) {
+            fs::remove_file(journal.log(earlier))?;
+        }
+        let file = OpenOptions::new().append(true).open(&path)?;
+        let bytes = text.len() as u64;
+        Ok(Self { file, bytes, begun: bytes })
+    }
+
+    /// Appends what etcd has confirmed; whether the copy is to be begun anew.
+    pub(super) fn append(
+        &mut self,
+        revision: u64,
+        changes: &[(&str, Option<&[u8]>)],
+    ) -> io::Result<bool> {
+        let mut text = Vec::new();
+        for (key, value) in changes {
+            write_line(&mut text, revision, key, *value)?;
+        }
+        self.file.write_all(&text)?;
+        self.file.sync_data()?;
+        self.bytes += text.len() as u64;
+        Ok(self.bytes > self.begun + CHANGES_BYTES_MAX)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn begin(journal: &SharedJournal, epoch: u64, revision: u64) -> Copy {
+        let records = [("transfers/a", b"1".as_slice()), ("pairings/b", b"2")];
+        Copy::begin(journal, epoch, revision, records.into_iter()).unwrap()
+    }
+
+    /// B4, A12: a copy gives what was written last, without what a crash cut short; the newest one
+    /// counts, and a later controller drops those before it.
+    #[test]
+    fn b4_a_copy_gives_what_was_confirmed_last() {
+        let directory = tempfile::tempdir().unwrap();
+        let journal = SharedJournal::new(&directory.path().join("shared"));
+        assert_eq!(journal.newest().unwrap(), None);
+        let mut copy = begin(&journal, place(7, 10), 10);
+        assert!(!copy.append(12, &[("transfers/a", Some(b"3")), ("heads/c", Some(b"4"))]).unwrap());
+        copy.append(13, &[("pairings/b", None)]).unwrap();
+        let newest = journal.newest().unwrap().unwrap();
+        assert_eq!((newest.epoch, newest.revision), (place(7, 10), 13));
+        let torn = fs::read(&newest.path).unwrap();
+        fs::write(&newest.path, &torn[..torn.len() - 3]).unwrap();
+        let records = read(&newest.path).unwrap();
+        let keys: Vec<_> = records.keys().map(String::as_str).collect();
+        assert_eq!(keys, ["heads/c", "pairings/b", "transfers/a"]);
+        assert_eq!(records["transfers/a"], b"3");
+        begin(&journal, place(7, 20), 20);
+        assert_eq!(journal.epochs().unwrap(), vec![place(7, 20)]);
+        begin(&journal, place(8, 2), 2);
+        assert_eq!(journal.newest().unwrap().unwrap().place(), place(8, 2));
+    }
+
+    /// B4: nobody leads with an etcd that was restored from a backup, or is empty, over a journal
+    /// that knows more; nor with a journal that is not the site's.
+    #[test]
+    fn b4_an_etcd_that_has_gone_back_is_refused() {
+        let directory = tempfile::tempdir().unwrap();
+        let journal = SharedJournal::new(&directory.path().join("shared"));
+        journal.check(7, 1, true).unwrap();
+        journal.check(7, 1, false).unwrap();
+        assert!(journal.check(8, 1, false).unwrap_err().contains("is it mounted"));
+        let mut copy = begin(&journal, place(7, 10), 10);
+        copy.append(50, &[("heads/c", None)]).unwrap();
+        journal.check(7, 50, false).unwrap();
+        assert!(journal.check(7, 49, false).unwrap_err().contains("gone back"));
+        assert!(journal.check(9, 1, true).unwrap_err().contains("site recover"));
+        journal.set_mark(8).unwrap();
+        journal.check(8, 1, false).unwrap();
+        journal.keep_mark(8).unwrap();
+        assert_eq!(journal.marks().unwrap(), vec![8]);
+        assert!(journal.check(7, 60, false).is_err(), "the incarnation before");
+    }
+}
