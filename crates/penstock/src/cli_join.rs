@@ -7,15 +7,17 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Component, Path};
 
 use anyhow::Context as _;
-use penstock_api::cluster::ClusterView;
+use penstock_api::cluster::{ClusterView, EtcdView};
 use penstock_api::rest::TokenReply;
 use penstock_api::site::JoinFile;
 use penstock_io::trust::SiteAuthority;
 use penstock_proto::id::{Name, PeerId};
 
+use crate::cli_cluster::etcd_address;
 use crate::cli_site::{check_free, make_directory};
 use crate::client::{Client, failure};
 use crate::config::{Config, PORT_DEFAULT};
+use crate::daemon::etcd::program::Program;
 use crate::daemon::{TRUST_DIRECTORY, join as daemon_join};
 use crate::exit::{self, ExitCode, Failure};
 
@@ -32,6 +34,13 @@ pub(crate) struct JoinArgs {
     /// Address to tell to other peers and sites, if it is another one
     #[arg(long, value_name = "ADDRESS", requires = "token")]
     advertise: Vec<SocketAddr>,
+    /// Where this host's etcd takes clients, if Penstock runs one here; its members meet at the
+    /// next port [default: the address told to others, port 7445]
+    #[arg(long, value_name = "ADDRESS", requires = "token")]
+    etcd_address: Option<SocketAddr>,
+    /// Only witness: run etcd here for a majority, move no data, need no stores and no journal
+    #[arg(long, requires = "token")]
+    witness: bool,
 }
 
 /// Prints a token for another host.
@@ -55,12 +64,18 @@ pub(crate) fn join(directory: &Path, args: &JoinArgs) -> anyhow::Result<()> {
             .hint("`--peer NAME`, another one than the other peers have")
     })?;
     check_free(directory)?;
+    let installed = match Program::find(None) {
+        // It would be good for nothing else.
+        Err(error) if args.witness => return Err(error),
+        installed => installed,
+    };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let joined = runtime.block_on(daemon_join::join(token, &peer)).map_err(failure)?;
     let (mut config, files) = joined;
     config.peer = peer.clone();
     config.listen = args.listen.unwrap_or_else(|| SocketAddr::from(([0, 0, 0, 0], PORT_DEFAULT)));
     config.advertise.clone_from(&args.advertise);
+    settle_etcd(&mut config, args, directory)?;
     config.check().map_err(|why| Failure::new(ExitCode::Usage, why))?;
     config.check_places(directory)?;
     make_directory(directory)?;
@@ -84,6 +99,29 @@ pub(crate) fn join(directory: &Path, args: &JoinArgs) -> anyhow::Result<()> {
         authority.fingerprint()
     ))?;
     exit::warn(&format!("start it with: penstock daemon --dir {}", directory.display()));
+    if config.cluster.as_ref().is_some_and(|cluster| cluster.own_etcd.is_some())
+        && let Err(error) = installed
+    {
+        exit::warn(&format!("this host cannot run the site's etcd so far: {error:#}"));
+    }
+    Ok(())
+}
+
+/// What of the site's configuration is of the peer that answered, is this host's here.
+fn settle_etcd(config: &mut Config, args: &JoinArgs, directory: &Path) -> anyhow::Result<()> {
+    let address = etcd_address(args.etcd_address, config);
+    let Some(cluster) = &mut config.cluster else { return Ok(()) };
+    if let Some(own) = &mut cluster.own_etcd {
+        own.address = address;
+        own.program = None;
+    }
+    cluster.witness = args.witness;
+    if args.witness {
+        config.stores.clear();
+        cluster.journal = std::path::absolute(directory)
+            .map_err(|error| Failure::io(format!("find `{}`", directory.display()), error))?
+            .join("witness");
+    }
     Ok(())
 }
 
@@ -107,6 +145,27 @@ fn write(directory: &Path, file: &JoinFile) -> anyhow::Result<()> {
         file.sync_all()
     };
     write().map_err(|error| Failure::io(format!("write `{}`", path.display()), error).into())
+}
+
+/// How one endpoint of etcd is, for people to read.
+fn etcd_text(etcd: &EtcdView) -> String {
+    if etcd.version.is_empty() {
+        return etcd.trouble.clone();
+    }
+    let role = match (etcd.leads, etcd.learner) {
+        (true, _) => "leads, ",
+        (_, true) => "has no vote yet, ",
+        _ => "",
+    };
+    let quota = match etcd.quota_bytes {
+        0 => String::new(),
+        quota => format!(" of {quota}"),
+    };
+    let mut text = format!("version {}, {role}{}{quota} bytes", etcd.version, etcd.bytes);
+    if !etcd.trouble.is_empty() {
+        text.push_str(&format!("; {}", etcd.trouble));
+    }
+    text
 }
 
 /// A site of several peers, for people to read; `now` in seconds since 1970.
@@ -139,12 +198,15 @@ pub(crate) fn cluster_text(cluster: &ClusterView, now: u64) -> String {
         ));
     }
     for etcd in &cluster.etcd {
-        let how = if etcd.trouble.is_empty() {
-            format!("version {}, {} bytes", etcd.version, etcd.bytes)
-        } else {
-            etcd.trouble.clone()
-        };
-        lines.push(format!("etcd {}: {how}", etcd.endpoint));
+        lines.push(format!("etcd {}: {}", etcd.endpoint, etcd_text(etcd)));
+    }
+    let (runs, wanted) = (cluster.etcd.len(), cluster.etcd_hosts);
+    if runs < wanted {
+        let bears = (runs - runs.min(1)) / 2;
+        lines.push(format!(
+            "etcd runs on {runs} of {wanted} hosts so far, and bears the loss of {bears}; \
+             `penstock site join` adds a host"
+        ));
     }
     lines.push(format!(
         "written to etcd from here: {} transactions, {} bytes",

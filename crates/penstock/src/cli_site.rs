@@ -3,19 +3,19 @@
 use std::fs;
 use std::net::SocketAddr;
 use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use anyhow::Context as _;
 use penstock_api::rest::{JoinReply, JoinRequest, SiteView, StatusView, TokenReply};
 use penstock_io::trust::SiteAuthority;
 use penstock_proto::id::{Name, PeerId};
 
+use crate::cli_cluster::{self, ClusterArgs, GrowArgs};
 use crate::cli_join::{self, JoinArgs};
 use crate::cli_paths;
+use crate::cli_recover::{self, RecoverArgs, TakeoverArgs};
 use crate::client::Client;
-use crate::config::{
-    ClusterConfig, Config, DirectoryArgs, PORT_DEFAULT, StoreConfig, lease_seconds_default,
-};
+use crate::config::{Config, DirectoryArgs, PORT_DEFAULT, StoreConfig};
 use crate::daemon::TRUST_DIRECTORY;
 use crate::exit::{self, ExitCode, Failure};
 
@@ -53,6 +53,17 @@ enum SiteCommand {
     },
     /// Prints a token for another host, or joins a site of several peers with one
     Join(JoinArgs),
+    /// Makes a site of one peer one of several, with all that it has; its daemon must not run
+    Grow(GrowArgs),
+    /// Goes on with this host's etcd alone, when the other hosts that run it are lost
+    Takeover(TakeoverArgs),
+    /// Goes on after etcd was restored from a backup, or lost
+    Recover(RecoverArgs),
+    /// Takes a host that is gone for good out of the site's etcd
+    Remove {
+        /// Its name
+        host: Name,
+    },
     /// Ends the pairing with a site
     Unpair {
         /// Its name
@@ -83,20 +94,8 @@ struct InitArgs {
     /// A store: a directory under a name. May be given again
     #[arg(long = "store", value_name = "NAME=PATH")]
     stores: Vec<String>,
-    /// Client address of an etcd, for a site of several peers. May be given again
-    #[arg(long, value_name = "URL", requires = "journal")]
-    etcd: Vec<String>,
-    /// A directory that all peers of the site share, in none of its stores
-    #[arg(long, value_name = "DIR", requires = "etcd")]
-    journal: Option<PathBuf>,
-}
-
-fn cluster_of(init: &InitArgs) -> anyhow::Result<Option<ClusterConfig>> {
-    let Some(journal) = &init.journal else { return Ok(None) };
-    let journal = std::path::absolute(journal)
-        .map_err(|error| Failure::io(format!("find `{}`", journal.display()), error))?;
-    let (etcd, lease_seconds) = (init.etcd.clone(), lease_seconds_default());
-    Ok(Some(ClusterConfig { etcd, journal, lease_seconds, ..ClusterConfig::default() }))
+    #[command(flatten)]
+    cluster: ClusterArgs,
 }
 
 /// Runs it.
@@ -112,6 +111,10 @@ pub(crate) fn run(args: SiteArgs) -> anyhow::Result<ExitCode> {
         SiteCommand::Pair { token: Some(token) } => join(&client()?, token)?,
         SiteCommand::Join(JoinArgs { token: None, .. }) => cli_join::invite(&client()?)?,
         SiteCommand::Join(join) => cli_join::join(directory, &join)?,
+        SiteCommand::Grow(grow) => cli_cluster::grow(directory, &grow)?,
+        SiteCommand::Takeover(takeover) => cli_recover::takeover(&client()?, takeover)?,
+        SiteCommand::Recover(recover) => cli_recover::recover(&client()?, &recover)?,
+        SiteCommand::Remove { host } => cli_recover::remove(&client()?, &host)?,
         SiteCommand::List { json } => list(&client()?, json)?,
         SiteCommand::Paths { site, json } => cli_paths::show(&client()?, site, json)?,
         SiteCommand::Unpair { site } => {
@@ -128,7 +131,7 @@ fn make(directory: &Path, init: InitArgs) -> anyhow::Result<()> {
     let trust = directory.join(TRUST_DIRECTORY);
     check_free(directory)?;
     let stores = init.stores.iter().map(|text| store_of(text)).collect::<Result<_, _>>()?;
-    let config = Config {
+    let mut config = Config {
         site: init.name.clone(),
         peer: init.peer.clone(),
         listen: init.listen.unwrap_or_else(|| SocketAddr::from(([0, 0, 0, 0], PORT_DEFAULT))),
@@ -137,11 +140,13 @@ fn make(directory: &Path, init: InitArgs) -> anyhow::Result<()> {
         cpus: None,
         cipher_suites: Vec::new(),
         networks: Vec::new(),
-        cluster: cluster_of(&init)?,
+        cluster: None,
         stores,
     };
+    config.cluster = init.cluster.settings(&config)?;
     config.check().map_err(|why| Failure::new(ExitCode::Usage, why))?;
     config.check_places(directory)?;
+    cli_cluster::check_program(&config)?;
     make_directory(directory)?;
     let authority = SiteAuthority::create(init.name.clone()).context("make the site's keys")?;
     let identity = authority
@@ -149,6 +154,7 @@ fn make(directory: &Path, init: InitArgs) -> anyhow::Result<()> {
         .context("make the peer's certificate")?;
     authority.save(&trust).context("store the site's keys")?;
     identity.save(&trust).context("store the peer's certificate")?;
+    cli_cluster::prepare(directory, &config)?;
     fs::write(&path, config.to_text()?)
         .map_err(|error| Failure::io(format!("write `{}`", path.display()), error))?;
     exit::print(&format!(
@@ -157,7 +163,7 @@ fn make(directory: &Path, init: InitArgs) -> anyhow::Result<()> {
         directory.display(),
         authority.fingerprint()
     ))?;
-    exit::warn(&format!("start it with: penstock daemon --dir {}", directory.display()));
+    cli_cluster::tell_next(directory, &config);
     Ok(())
 }
 
@@ -283,8 +289,7 @@ mod tests {
             listen: None,
             advertise: Vec::new(),
             stores: Vec::new(),
-            etcd: Vec::new(),
-            journal: None,
+            cluster: ClusterArgs::default(),
         };
         make(directory.path(), init).unwrap();
         let mode = fs::metadata(directory.path()).unwrap().permissions().mode();

@@ -18,6 +18,10 @@ use serde::{Deserialize, Serialize};
 use crate::exit::{ExitCode, Failure};
 use crate::networks::{self, NetworkConfig};
 
+mod own_etcd;
+
+pub(crate) use own_etcd::{ETCD_PORT_DEFAULT, OwnEtcdConfig};
+
 /// Where a site's state lies unless `--dir` or `PENSTOCK_DIR` says otherwise.
 pub(crate) const DIRECTORY_DEFAULT: &str = "/var/lib/penstock";
 /// Port of peers and data unless configured.
@@ -75,7 +79,9 @@ pub(crate) struct Config {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ClusterConfig {
-    /// etcd's client addresses, as `https://HOST:2379`.
+    /// Client addresses of an etcd of the operator's own, as `https://HOST:2379`. Default: none;
+    /// Penstock runs one, see `own_etcd`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) etcd: Vec<String>,
     /// A directory on storage that all peers reach under this path, in none of the stores: pages
     /// and logs of transfers, receipts, scans.
@@ -101,6 +107,13 @@ pub(crate) struct ClusterConfig {
     /// File with its password; for its owner alone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) password_file: Option<PathBuf>,
+    /// This host only witnesses: its member of etcd votes, and it moves no data, reaches no store
+    /// and never guides transfers. Default: false.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) witness: bool,
+    /// The etcd that Penstock runs for the site. Default: none; `etcd` names one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) own_etcd: Option<OwnEtcdConfig>,
 }
 
 /// Seconds after which a silent controller is replaced, unless configured.
@@ -110,8 +123,18 @@ pub(crate) fn lease_seconds_default() -> u64 {
 
 impl ClusterConfig {
     fn check(&self) -> Result<(), String> {
-        if self.etcd.is_empty() {
-            return Err("`cluster`: `etcd` names no endpoint".to_owned());
+        match &self.own_etcd {
+            None if self.etcd.is_empty() => {
+                return Err("`cluster`: `etcd` names no endpoint".to_owned());
+            }
+            None if self.witness => {
+                return Err("`cluster`: a witness is of use to `own_etcd` only".to_owned());
+            }
+            None => {}
+            Some(_) if !self.etcd.is_empty() => {
+                return Err("`cluster`: it is either `etcd` or `own_etcd`".to_owned());
+            }
+            Some(own) => own.check()?,
         }
         let secret = self.user.is_some() || self.key.is_some();
         for endpoint in &self.etcd {
@@ -278,10 +301,7 @@ impl Config {
     /// # Errors
     /// There is none, or it is wrong: the message says where.
     pub(crate) fn load(directory: &Path) -> anyhow::Result<Self> {
-        let own = Self::path(directory);
-        let system = Path::new(SYSTEM_FILE);
-        let default = directory == Path::new(DIRECTORY_DEFAULT);
-        let path = if default && !own.exists() && system.exists() { system } else { &own };
+        let path = &Self::found(directory);
         let text = match fs::read_to_string(path) {
             Ok(text) => text,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
@@ -298,6 +318,14 @@ impl Config {
         config.check().map_err(|why| wrong(path, &why))?;
         config.check_places(directory)?;
         Ok(config)
+    }
+
+    /// Where the configuration of a site directory is.
+    pub(crate) fn found(directory: &Path) -> PathBuf {
+        let own = Self::path(directory);
+        let system = Path::new(SYSTEM_FILE);
+        let default = directory == Path::new(DIRECTORY_DEFAULT);
+        if default && !own.exists() && system.exists() { system.to_owned() } else { own }
     }
 
     /// Where the configuration of a site directory is written.
@@ -350,7 +378,8 @@ impl Config {
     /// There is such a store, or the current directory is not known.
     pub(crate) fn check_places(&self, directory: &Path) -> anyhow::Result<()> {
         let own = real(&std::path::absolute(directory).context("find the site directory")?);
-        let journal = self.cluster.as_ref().map(|cluster| real(&cluster.journal));
+        let shared = self.cluster.as_ref().filter(|cluster| !cluster.witness);
+        let journal = shared.map(|cluster| real(&cluster.journal));
         for store in &self.stores {
             let Some(place) = store.directory().map(|place| real(&place)) else { continue };
             if let Some(journal) = &journal

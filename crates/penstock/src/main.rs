@@ -2,9 +2,11 @@
 //! does lives in the modules below and in the crates they call.
 #![forbid(unsafe_code)]
 
+mod cli_cluster;
 mod cli_join;
 mod cli_paths;
 mod cli_plan;
+mod cli_recover;
 mod cli_site;
 mod cli_store;
 mod cli_transfer;
@@ -42,7 +44,7 @@ enum Command {
     Copy(Box<copy::CopyArgs>),
     Daemon(daemon::DaemonArgs),
     Transfer(cli_transfer::TransferArgs),
-    Site(cli_site::SiteArgs),
+    Site(Box<cli_site::SiteArgs>),
     Store(cli_store::StoreArgs),
     #[command(hide = true)]
     SshServe(ssh::ServeArgs),
@@ -65,7 +67,7 @@ fn main() -> process::ExitCode {
         Command::Copy(args) => copy::run(*args),
         Command::Daemon(args) => daemon::run(args),
         Command::Transfer(args) => cli_transfer::run(args),
-        Command::Site(args) => cli_site::run(args),
+        Command::Site(args) => cli_site::run(*args),
         Command::Store(args) => cli_store::run(args),
         Command::SshServe(args) => ssh::serve(&args),
         Command::Dataset(args) => dataset::run(args),

@@ -79,7 +79,7 @@ impl SiteAdmin for Admin {
         if self.site.config.cluster.is_none() {
             let title = "this site has one peer only: there is nothing to join";
             return Err(Problem::new(Exit::Refused, "no-cluster", title)
-                .hint("give it a [cluster] in penstock.toml, and start its daemon anew"));
+                .hint("`penstock site grow` makes it one of several"));
         }
         let (offer, reply) = self.make_offer()?;
         self.site.add_invitation(offer, now_seconds());

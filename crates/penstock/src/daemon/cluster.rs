@@ -5,9 +5,6 @@
 //! that, and what still runs finds its fence shut. [`super::front`] leads requests to whoever is
 //! the controller.
 
-use std::fs;
-use std::os::unix::fs::DirBuilderExt as _;
-use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
@@ -17,32 +14,38 @@ use penstock_api::fence::Fence;
 use penstock_api::remote::{Caller, PEER_API_VERSION, TenureLeft};
 use penstock_api::site::SiteAddresses;
 use penstock_controller::cluster::{Cluster, ClusterConfig, ClusterNow, Tenure};
-use penstock_controller::etcd::{Etcd, EtcdConfig};
+use penstock_controller::etcd::{COMPACTION_HINT, Compaction, Etcd};
 use penstock_controller::rest::SiteAdmin;
-use penstock_controller::state::{EtcdState, Keys, SiteState as _, SqliteState};
+use penstock_controller::state::{EtcdState, Keys, SharedJournal, SiteState as _, SqliteState};
 use penstock_io::sys;
+use penstock_proto::id::Name;
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 
+use super::etcd::{self, Keeper};
 use super::lead::{Controller, Lead};
 use super::remote::client::PeerClient;
 use super::remote::peers::{Others, SiteTarget};
+use super::site::Site;
 use crate::config::{ClusterConfig as Settings, StoreConfig};
 use crate::exit::{ExitCode, Failure};
 use crate::wiring;
 
 /// How often a peer looks at its stores again.
 const LOOK: Duration = Duration::from_secs(15);
+/// In the site directory: what this peer kept as a site of one peer is in etcd now.
+const TAKEN_OVER: &str = "taken-over";
 /// How long an endpoint of etcd may take to say how it is.
 const HEALTH: Duration = Duration::from_secs(1);
-/// In the journal store: whose records it belongs to.
-const MARK: &str = "incarnation";
 
 /// This peer's part in its site.
 pub(crate) struct Member {
     pub(crate) lead: Lead,
     pub(crate) cluster: Cluster,
-    etcd: Arc<Etcd>,
+    pub(crate) etcd: Arc<Etcd>,
+    /// Of the member that this host runs, if it is not the operator's etcd.
+    pub(crate) keeper: Option<Keeper>,
+    etcd_hosts: usize,
     set_fence: Arc<dyn Fn(Fence) + Send + Sync>,
     client: PeerClient,
     runtime: Handle,
@@ -75,9 +78,16 @@ impl Member {
         client: PeerClient,
     ) -> anyhow::Result<Arc<Self>> {
         let site = Arc::clone(&lead.site);
-        let etcd = Arc::new(Etcd::new(etcd_config(settings, &site.directory)?)?);
+        if settings.own_etcd.is_some() {
+            etcd::client::issue(&site.authority, &site.directory)?;
+        }
+        let etcd = Arc::new(Etcd::new(etcd::client::config(settings, &site.directory)?)?);
+        let keeper = match &settings.own_etcd {
+            Some(own) => Some(Keeper::start(&site, own, &etcd)?),
+            None => check_compaction(&etcd, &site.config.site).map(|()| None)?,
+        };
         let boot = sys::boot_id().context("read this host's boot id")?;
-        let SiteAddresses { addresses, data } = site.own_addresses();
+        let SiteAddresses { addresses, data } = told_addresses(&site);
         let card = PeerCard {
             peer: site.config.peer.clone(),
             instance: rand::random(),
@@ -89,20 +99,21 @@ impl Member {
             stores: wiring::store_cards(&site.config.stores),
             running: 0,
         };
-        let journal = settings.journal.clone();
         set_fence(shut());
         let config = ClusterConfig {
             site: site.config.site.clone(),
             card,
             lease_seconds: settings.lease_seconds,
             clock: || sys::boottime_now().0,
-            eligible: Box::new(move |incarnation, begins| mark(&journal, incarnation, begins)),
+            eligible: eligible(settings),
         };
         let cluster = Cluster::start(Arc::clone(&etcd), config).context("start the membership")?;
         Ok(Arc::new(Self {
             lead,
             cluster,
             etcd,
+            keeper,
+            etcd_hosts: settings.own_etcd.as_ref().map_or(0, |own| own.hosts),
             set_fence,
             client,
             runtime: Handle::current(),
@@ -157,7 +168,7 @@ impl Member {
         let cards = tokio::task::spawn_blocking(move || wiring::store_cards(&stores)).await;
         let running = self.controller().map_or(0, |controller| controller.manager.counts().0);
         if let Ok(stores) = cards {
-            let SiteAddresses { addresses, data } = self.lead.site.own_addresses();
+            let SiteAddresses { addresses, data } = told_addresses(&self.lead.site);
             self.cluster.update_card(|card| {
                 (card.addresses, card.data) = (addresses, data);
                 card.stores = stores;
@@ -223,8 +234,11 @@ impl Member {
             &site.directory.join("controller.db"),
             &self.lead.journal,
         )?;
-        let taken = state.import(&self.local, &site.directory.join("journal"))?;
-        if taken > 0 {
+        // Once: what was unpaired or removed since then must not come back from there.
+        let taken_over = site.directory.join(TAKEN_OVER);
+        if !taken_over.exists() {
+            let taken = state.import(&self.local, &site.directory.join("journal"))?;
+            std::fs::File::create(&taken_over).and_then(|file| file.sync_all())?;
             tracing::info!(transfers = taken, "taken over from the time as a site of one peer");
         }
         site.follow_pairings(&state.pairings()?);
@@ -265,10 +279,17 @@ impl Member {
             leader: now.leader.as_ref().map(|(leader, _)| leader.clone()),
             peers: now.peers.clone(),
             etcd: self.etcd.health(HEALTH),
-            trouble: now.trouble.clone(),
+            etcd_hosts: self.etcd_hosts,
+            trouble: self.trouble(&now),
             etcd_transactions,
             etcd_bytes,
         }
+    }
+
+    fn trouble(&self, now: &ClusterNow) -> String {
+        let own = self.keeper.as_ref().map(Keeper::trouble).unwrap_or_default();
+        let both = [own.as_str(), now.trouble.as_str()];
+        both.into_iter().filter(|text| !text.is_empty()).collect::<Vec<_>>().join("; ")
     }
 
     /// Ends the tenure in order: runs commit their ledgers, then another peer may lead at once.
@@ -277,65 +298,43 @@ impl Member {
         let controller = self.controller();
         let in_time = controller.is_none_or(|controller| controller.manager.stop(deadline));
         self.cluster.stop();
+        if let Some(keeper) = &self.keeper {
+            keeper.stop();
+        }
         in_time
     }
 }
 
-/// Whether the journal store here is the one that the site's records belong to: a file named by the
-/// incarnation says so. With `begins` the file is made (A5).
-fn mark(journal: &Path, incarnation: u64, begins: bool) -> Result<(), String> {
-    let path = journal.join(format!("{MARK}.{incarnation:016x}"));
-    let failed = |error| format!("the journal `{}` cannot be used: {error}", journal.display());
-    if begins {
-        let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(journal);
-        made.map_err(failed)?;
-        let file = fs::File::create(&path).map_err(failed)?;
-        return file.sync_all().map_err(failed);
-    }
-    match path.try_exists() {
-        Ok(true) => Ok(()),
-        Ok(false) => Err(format!(
-            "the journal `{}` is not the one that the other peers of the site use; is it mounted?",
-            journal.display()
-        )),
-        Err(error) => Err(failed(error)),
+/// Where others reach this peer. Nobody asks a witness for anything, nor for data.
+fn told_addresses(site: &Site) -> SiteAddresses {
+    match &site.config.cluster {
+        Some(cluster) if cluster.witness => SiteAddresses::default(),
+        _ => site.own_addresses(),
     }
 }
 
-fn etcd_config(settings: &Settings, directory: &Path) -> anyhow::Result<EtcdConfig> {
-    let at = |path: &PathBuf| directory.join(path);
-    let read = |path: &PathBuf| {
-        let path = at(path);
-        fs::read(&path).map_err(|error| Failure::io(format!("read `{}`", path.display()), error))
-    };
-    let unusable = |error: &dyn std::fmt::Display| {
-        Failure::new(ExitCode::Fatal, "the keys for etcd cannot be used")
-            .caused_by(error.to_string())
-    };
-    let ca = settings.ca.as_ref().map(read).transpose()?;
-    let identity = match (&settings.cert, &settings.key) {
-        (Some(cert), Some(key)) => Some((read(cert)?, read(key)?)),
-        _ => None,
-    };
-    let tls = penstock_io::trust::web_client_config(
-        ca.as_deref(),
-        identity.as_ref().map(|(cert, key)| (cert.as_slice(), key.as_slice())),
-    )
-    .map_err(|error| unusable(&error))?;
-    let http = reqwest::Client::builder()
-        .tls_backend_preconfigured((*tls).clone())
-        .no_proxy()
-        .redirect(reqwest::redirect::Policy::none())
-        .connect_timeout(Duration::from_secs(2))
-        .build()
-        .map_err(|error| unusable(&error))?;
-    let user = match (&settings.user, &settings.password_file) {
-        (Some(user), Some(file)) => {
-            let password = String::from_utf8(read(file)?).map_err(|error| unusable(&error))?;
-            Some((user.clone(), password.trim_end().to_owned()))
+/// Refuses an etcd of the operator's that keeps all of its history (E6), if it answers and says so.
+fn check_compaction(etcd: &Etcd, site: &Name) -> anyhow::Result<()> {
+    match etcd.compaction(&Keys::of(site).leader(), HEALTH) {
+        Ok(Compaction::Off) => {
+            let message = "etcd never forgets its history: its quota will be used up";
+            return Err(Failure::new(ExitCode::Refused, message).hint(COMPACTION_HINT).into());
         }
-        _ => None,
-    };
-    let patience = Duration::from_millis(settings.lease_seconds * 1000 / 6);
-    Ok(EtcdConfig { endpoints: settings.etcd.clone(), http, user, patience })
+        Ok(Compaction::Unknown) => tracing::warn!(
+            hint = COMPACTION_HINT,
+            "etcd does not tell whether it forgets its history; make sure that it does"
+        ),
+        Ok(Compaction::On) => {}
+        Err(error) => tracing::warn!(%error, "etcd does not answer yet"),
+    }
+    Ok(())
+}
+
+/// Whether this peer may lead: it reaches the site's journal, and etcd is not behind that.
+fn eligible(settings: &Settings) -> Box<penstock_controller::cluster::Eligible> {
+    if settings.witness {
+        return Box::new(|_, _, _| Err("this host only witnesses: it never leads".to_owned()));
+    }
+    let journal = SharedJournal::new(&settings.journal);
+    Box::new(move |incarnation, revision, begins| journal.check(incarnation, revision, begins))
 }

@@ -29,6 +29,7 @@ use super::cluster::Member;
 use super::host::{Host, with_version};
 use super::lead::Controller;
 use super::port::Connection;
+use super::recovery;
 use super::remote::client::PeerClient;
 
 /// How long a request waits for a controller.
@@ -67,7 +68,8 @@ impl Front {
 
     /// Serves the local API, whoever the controller is.
     pub(crate) fn local(self) -> Router {
-        Router::new().fallback(local).with_state(self)
+        let recovery = recovery::router(&self.member);
+        Router::new().fallback(local).with_state(self).merge(recovery)
     }
 
     /// Serves the site API, and what other peers of the own site hand over.

@@ -21,6 +21,7 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
 use super::TRUST_DIRECTORY;
+use super::etcd::files::{DIRECTORY as ETCD_DIRECTORY, MEMBERS, PASSWORD};
 use super::site::Site;
 use crate::config::Config;
 use crate::http;
@@ -29,8 +30,6 @@ use crate::http;
 const DEADLINE: Duration = Duration::from_secs(20);
 /// The keys of a site, in its trust directory.
 const KEYS: [&str; 3] = ["authority.pem", "authority.key", "capability.key"];
-/// Where a joiner keeps what leads to etcd, in its site directory.
-const ETCD_DIRECTORY: &str = "etcd";
 
 /// Takes a host into the site: checks its proof, gives it the site's keys.
 ///
@@ -72,8 +71,14 @@ pub(crate) fn accept(
     let Some(cluster) = &mut config.cluster else {
         let title = "this site has one peer only: there is nothing to join";
         return Err(Problem::new(Exit::Refused, "no-cluster", title)
-            .hint("give it a [cluster] in penstock.toml, and start its daemon anew"));
+            .hint("`penstock site grow` makes it one of several"));
     };
+    if cluster.own_etcd.is_some() {
+        for name in [PASSWORD, MEMBERS] {
+            let path = Path::new(ETCD_DIRECTORY).join(name);
+            give(site.directory.join(&path), path)?;
+        }
+    }
     let secrets = [
         (&mut cluster.ca, "ca.pem"),
         (&mut cluster.cert, "client.pem"),

@@ -8,6 +8,7 @@
 mod addresses;
 mod admin;
 mod cluster;
+pub(crate) mod etcd;
 mod front;
 mod host;
 pub(crate) mod join;
@@ -15,6 +16,7 @@ mod lead;
 mod pairing;
 mod port;
 mod probe;
+mod recovery;
 mod remote;
 pub(crate) mod site;
 mod site_api;

@@ -1,0 +1,93 @@
+//! How the daemon reaches etcd: its own, or one of the operator's.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use penstock_controller::etcd::EtcdConfig;
+use penstock_io::trust::{ServiceFacts, SiteAuthority};
+
+use super::files::{DIRECTORY, PASSWORD};
+use crate::config::ClusterConfig;
+use crate::daemon::TRUST_DIRECTORY;
+use crate::exit::{ExitCode, Failure};
+
+/// User of the own etcd. It is the only one: whoever has the site's keys may do everything anyway.
+const USER: &str = "root";
+/// In the directory of the own etcd: what is shown to it.
+const CERTIFICATE: &str = "client.pem";
+const KEY: &str = "client.key";
+
+/// Issues the certificate that is shown to the own etcd, where there is none that lasts.
+/// It is not the peer's: etcd answers nobody whose certificate has a common name, once it asks for
+/// passwords (etcd 3.4, its gateway).
+///
+/// # Errors
+/// It cannot be issued or stored.
+pub(crate) fn issue(authority: &SiteAuthority, site: &Path) -> anyhow::Result<()> {
+    let directory = site.join(DIRECTORY);
+    let (certificate, key) = (directory.join(CERTIFICATE), directory.join(KEY));
+    let facts = ServiceFacts::read(&certificate);
+    if facts.is_ok_and(|facts| !facts.is_stale(SystemTime::now(), &[])) && key.exists() {
+        return Ok(());
+    }
+    let issued = authority.issue_service("client of etcd", &[])?;
+    Ok(issued.save(&certificate, &key)?)
+}
+
+/// A client of the etcd that is configured, with its keys and password.
+///
+/// # Errors
+/// They cannot be read, or not be used.
+pub(crate) fn config(settings: &ClusterConfig, directory: &Path) -> anyhow::Result<EtcdConfig> {
+    let at = |path: &PathBuf| directory.join(path);
+    let read = |path: &PathBuf| {
+        let path = at(path);
+        fs::read(&path).map_err(|error| Failure::io(format!("read `{}`", path.display()), error))
+    };
+    let unusable = |error: &dyn std::fmt::Display| {
+        Failure::new(ExitCode::Fatal, "the keys for etcd cannot be used")
+            .caused_by(error.to_string())
+    };
+    let own = settings.own_etcd.as_ref().map(|own| own_access(settings, own.client_url()));
+    let settings = own.as_ref().unwrap_or(settings);
+    let ca = settings.ca.as_ref().map(read).transpose()?;
+    let identity = match (&settings.cert, &settings.key) {
+        (Some(cert), Some(key)) => Some((read(cert)?, read(key)?)),
+        _ => None,
+    };
+    let tls = penstock_io::trust::web_client_config(
+        ca.as_deref(),
+        identity.as_ref().map(|(cert, key)| (cert.as_slice(), key.as_slice())),
+    )
+    .map_err(|error| unusable(&error))?;
+    let http = reqwest::Client::builder()
+        .tls_backend_preconfigured((*tls).clone())
+        .no_proxy()
+        .redirect(reqwest::redirect::Policy::none())
+        .connect_timeout(Duration::from_secs(2))
+        .build()
+        .map_err(|error| unusable(&error))?;
+    let user = match (&settings.user, &settings.password_file) {
+        (Some(user), Some(file)) => {
+            let password = String::from_utf8(read(file)?).map_err(|error| unusable(&error))?;
+            Some((user.clone(), password.trim_end().to_owned()))
+        }
+        _ => None,
+    };
+    let patience = Duration::from_millis(settings.lease_seconds * 1000 / 6);
+    Ok(EtcdConfig { endpoints: settings.etcd.clone(), http, user, patience })
+}
+
+/// The own etcd, as if it were the operator's: by the site's own keys.
+fn own_access(settings: &ClusterConfig, endpoint: String) -> ClusterConfig {
+    ClusterConfig {
+        etcd: vec![endpoint],
+        ca: Some(Path::new(TRUST_DIRECTORY).join("authority.pem")),
+        cert: Some(Path::new(DIRECTORY).join(CERTIFICATE)),
+        key: Some(Path::new(DIRECTORY).join(KEY)),
+        user: Some(USER.to_owned()),
+        password_file: Some(Path::new(DIRECTORY).join(PASSWORD)),
+        ..settings.clone()
+    }
+}

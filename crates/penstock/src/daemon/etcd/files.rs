@@ -1,0 +1,122 @@
+//! What a host keeps of the site's own etcd: `etcd/` in the site directory.
+
+use std::fs;
+use std::io::{self, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+/// Its name.
+pub(crate) const DIRECTORY: &str = "etcd";
+/// In it: the password that all peers of the site know.
+pub(crate) const PASSWORD: &str = "password";
+/// In it: the members as they were seen last, so that one is found again.
+pub(crate) const MEMBERS: &str = "members.json";
+const MEMBER: &str = "member.json";
+
+/// The directory.
+#[derive(Clone, Debug)]
+pub(crate) struct Files(PathBuf);
+
+/// A member as clients and other members reach it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct KnownMember {
+    pub(crate) name: String,
+    pub(crate) client_url: String,
+    pub(crate) peer_url: String,
+}
+
+/// What this host knows of its own member.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct MemberNote {
+    /// It is to be the first one of a new etcd, and has not run yet.
+    pub(crate) begins: bool,
+    /// Its number, once it has one; 0 before.
+    pub(crate) id: u64,
+    /// The others have removed it.
+    pub(crate) removed: bool,
+}
+
+impl Files {
+    /// Those of a site directory.
+    pub(crate) fn of(site: &Path) -> Self {
+        Self(site.join(DIRECTORY))
+    }
+
+    pub(super) fn data(&self) -> PathBuf {
+        self.0.join("data")
+    }
+
+    pub(super) fn lock(&self) -> PathBuf {
+        self.0.join("lock")
+    }
+
+    pub(super) fn log(&self) -> PathBuf {
+        self.0.join("etcd.log")
+    }
+
+    pub(super) fn certificate(&self) -> PathBuf {
+        self.0.join("server.pem")
+    }
+
+    pub(super) fn key(&self) -> PathBuf {
+        self.0.join("server.key")
+    }
+
+    /// Whether the member has begun to keep anything.
+    pub(super) fn has_data(&self) -> bool {
+        self.data().join("member/wal").is_dir()
+    }
+
+    /// Puts away what the member kept: it can never be a member with it again.
+    pub(super) fn discard(&self) -> io::Result<()> {
+        let old = self.0.join("data.removed");
+        match fs::remove_dir_all(&old) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        match fs::rename(self.data(), old) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            renamed => renamed,
+        }
+    }
+
+    pub(crate) fn note(&self) -> MemberNote {
+        self.read(MEMBER).unwrap_or_default()
+    }
+
+    pub(crate) fn set_note(&self, note: &MemberNote) -> io::Result<()> {
+        self.write(MEMBER, &serde_json::to_vec_pretty(note)?)
+    }
+
+    pub(crate) fn members(&self) -> Vec<KnownMember> {
+        self.read(MEMBERS).unwrap_or_default()
+    }
+
+    pub(crate) fn set_members(&self, members: &[KnownMember]) -> io::Result<()> {
+        self.write(MEMBERS, &serde_json::to_vec_pretty(members)?)
+    }
+
+    pub(crate) fn set_password(&self, password: &str) -> io::Result<()> {
+        self.write(PASSWORD, password.as_bytes())
+    }
+
+    fn read<T: DeserializeOwned>(&self, name: &str) -> Option<T> {
+        serde_json::from_slice(&fs::read(self.0.join(name)).ok()?).ok()
+    }
+
+    /// Writes a file so that a crash leaves the old or the new one.
+    fn write(&self, name: &str, content: &[u8]) -> io::Result<()> {
+        fs::create_dir_all(&self.0)?;
+        let (path, new) = (self.0.join(name), self.0.join(format!("{name}.new")));
+        let mut file =
+            fs::File::options().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
+        file.write_all(content)?;
+        file.sync_all()?;
+        fs::rename(new, path)?;
+        fs::File::open(&self.0)?.sync_all()
+    }
+}

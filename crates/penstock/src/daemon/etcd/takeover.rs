@@ -1,0 +1,190 @@
+//! What an operator orders when the site's etcd has lost its majority, or all it held.
+//!
+//! No program can tell a host that is dead from one that cannot be reached. So it is the operator
+//! who says that hosts are fenced; what can be checked is checked: that this host's etcd sees no
+//! leader, that each other member is named, and that none of them answers. The records then get
+//! another incarnation, so that whatever the other hosts still believe when they come back counts
+//! for nothing (B4).
+
+use std::net::{SocketAddr, TcpStream};
+use std::time::{Duration, Instant};
+
+use penstock_api::cluster::{RecoverRequest, RecoveredView, TakeoverRequest};
+use penstock_api::problem::{Exit, Problem};
+use penstock_controller::state::{Keys, RecoverError, SharedJournal, recover};
+use penstock_proto::id::Name;
+
+use super::{ANSWER, Keeper};
+use crate::config::ClusterConfig;
+use crate::daemon::cluster::Member;
+
+/// For so long etcd must see no leader: longer than its members take to elect one.
+const LEADERLESS: Duration = Duration::from_secs(6);
+/// How often it is looked at meanwhile.
+const LOOK: Duration = Duration::from_millis(500);
+/// How long a host may take for a connection before it counts as one that does not answer.
+const CONNECT: Duration = Duration::from_secs(2);
+
+fn refused(code: &str, title: impl Into<String>) -> Problem {
+    Problem::new(Exit::Refused, code, title)
+}
+
+impl Member {
+    fn settings(&self) -> Result<&ClusterConfig, Problem> {
+        let settings = self.lead.site.config.cluster.as_ref();
+        let settings = settings.filter(|settings| !settings.witness);
+        settings.ok_or_else(|| {
+            refused("witness", "this host only witnesses: it does not reach the site's journal")
+                .hint("run it at a host that moves data")
+        })
+    }
+
+    fn keeper(&self) -> Result<&Keeper, Problem> {
+        self.keeper.as_ref().ok_or_else(|| {
+            refused("own-etcd", "the etcd of this site is its operators', not its own").hint(
+                "bring its majority back, from a backup if need be; then `penstock site recover`",
+            )
+        })
+    }
+
+    fn journal(&self, settings: &ClusterConfig) -> Result<SharedJournal, Problem> {
+        let place = &settings.journal;
+        if place.is_dir() {
+            return Ok(SharedJournal::new(place));
+        }
+        let title = format!("the journal `{}` is not there", place.display());
+        Err(refused("journal", title).hint("mount it; the ledgers of all transfers are in it"))
+    }
+
+    /// Goes on with this host's etcd alone. Blocks for up to a minute.
+    ///
+    /// # Errors
+    /// Something speaks against it, or it did not succeed.
+    pub(crate) fn take_over(&self, request: &TakeoverRequest) -> Result<RecoveredView, Problem> {
+        let settings = self.settings()?;
+        let keeper = self.keeper()?;
+        let journal = self.journal(settings)?;
+        let own = self.lead.site.config.peer.as_str();
+        let members = keeper.known();
+        let url = settings.own_etcd.as_ref().map(|own| own.client_url()).unwrap_or_default();
+        for member in members.iter().filter(|member| member.name != own) {
+            if !request.fenced.iter().any(|fenced| fenced.as_str() == member.name) {
+                let name = &member.name;
+                let title = format!("etcd runs at `{name}` too, and it is not said to be fenced");
+                return Err(refused("not-fenced", title).hint(format!(
+                    "switch it off, or cut it off from stores and network; then add \
+                     `--i-have-fenced {name}`"
+                )));
+            }
+        }
+        for fenced in &request.fenced {
+            let Some(member) = members.iter().find(|member| member.name == fenced.as_str()) else {
+                let names: Vec<_> = members.iter().map(|member| member.name.as_str()).collect();
+                let title = format!("no etcd of this site runs at `{fenced}`");
+                return Err(refused("unknown-host", title)
+                    .because(format!("it runs at {}", names.join(", "))));
+            };
+            if fenced.as_str() == own {
+                return Err(refused("not-fenced", format!("`{own}` is this very host")));
+            }
+            self.check_silent(fenced, &[&member.client_url, &member.peer_url])?;
+        }
+        let until = Instant::now() + LEADERLESS;
+        while Instant::now() < until {
+            if self.etcd.status_at(&url, ANSWER).is_ok_and(|status| status.leader != 0) {
+                return Err(refused(
+                    "has-majority",
+                    "etcd has its majority: nothing is to be taken",
+                )
+                .hint("`penstock site status` shows who leads"));
+            }
+            std::thread::sleep(LOOK);
+        }
+        tracing::warn!(fenced = ?request.fenced, "takeover: etcd goes on at this host alone");
+        keeper.make_alone().map_err(|why| {
+            Problem::new(Exit::Fatal, "etcd", "etcd does not go on alone").because(why)
+        })?;
+        self.give_incarnation(&journal, true)
+    }
+
+    /// Gives the records another incarnation, those of the journal where etcd holds older ones.
+    /// Blocks for some seconds.
+    ///
+    /// # Errors
+    /// Somebody leads, etcd has no majority, or there are no records.
+    pub(crate) fn recover(&self, request: &RecoverRequest) -> Result<RecoveredView, Problem> {
+        let settings = self.settings()?;
+        let journal = self.journal(settings)?;
+        if request.new_etcd {
+            let keeper = self.keeper()?;
+            let own = self.lead.site.config.peer.as_str();
+            for member in keeper.known().iter().filter(|member| member.name != own) {
+                let name = member.name.parse().map_err(|error| {
+                    Problem::new(Exit::Fatal, "members", "members.json is damaged").because(error)
+                })?;
+                self.check_silent(&name, &[&member.client_url])?;
+            }
+            keeper
+                .make_new()
+                .map_err(|why| refused("etcd", "no new etcd is begun").because(why))?;
+        }
+        self.give_incarnation(&journal, false)
+    }
+
+    fn give_incarnation(
+        &self,
+        journal: &SharedJournal,
+        led_is_fine: bool,
+    ) -> Result<RecoveredView, Problem> {
+        let keys = Keys::of(&self.lead.site.config.site);
+        let done = recover(&self.etcd, &keys, journal, led_is_fine).map_err(|error| {
+            let cause = std::error::Error::source(&error).map(ToString::to_string);
+            let exit = match error {
+                RecoverError::Etcd(_) => Exit::Temporary,
+                _ => Exit::Refused,
+            };
+            Problem::new(exit, "recover", error.to_string()).because(cause.unwrap_or_default())
+        })?;
+        let incarnation = format!("{:016x}", done.incarnation);
+        tracing::warn!(%incarnation, transfers = done.transfers, from_journal = done.from_journal,
+            "the site's records go on under another incarnation");
+        let (transfers, from_journal) = (done.transfers as u64, done.from_journal);
+        Ok(RecoveredView { incarnation, transfers, from_journal })
+    }
+
+    /// Refuses a host that answers at any of these addresses, or where it took requests.
+    fn check_silent(&self, host: &Name, urls: &[&str]) -> Result<(), Problem> {
+        let seen = std::sync::Arc::clone(&self.cluster.watch().borrow());
+        let cards = seen.peers.iter().filter(|card| card.peer == *host);
+        let listed = cards.flat_map(|card| card.addresses.iter().copied());
+        let urls = urls.iter().filter_map(|url| url.strip_prefix("https://")?.parse().ok());
+        for address in urls.chain(listed) {
+            let address: SocketAddr = address;
+            if TcpStream::connect_timeout(&address, CONNECT).is_ok() {
+                let title = format!("`{host}` answers at {address}: it is not fenced");
+                return Err(refused("not-fenced", title)
+                    .hint("switch it off, or cut it off from stores and network"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes the member of a host that is gone for good out of etcd. Blocks.
+    ///
+    /// # Errors
+    /// The host answers, is none of etcd's, or etcd has no majority.
+    pub(crate) fn remove_host(&self, host: &Name) -> Result<(), Problem> {
+        self.keeper()?;
+        let failed =
+            |error| Problem::new(Exit::Temporary, "etcd", "etcd does not remove it").because(error);
+        let members = self.etcd.members(ANSWER).map_err(failed)?;
+        let Some(member) = members.iter().find(|member| member.name == host.as_str()) else {
+            let title = format!("no etcd of this site runs at `{host}`");
+            return Err(Problem::new(Exit::Usage, "unknown-host", title).status(404));
+        };
+        self.check_silent(host, &[&member.client_url, &member.peer_url])?;
+        self.etcd.remove_member(member.id, ANSWER).map_err(failed)?;
+        tracing::warn!(%host, "its etcd member was removed");
+        Ok(())
+    }
+}

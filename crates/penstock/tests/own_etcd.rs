@@ -1,0 +1,514 @@
+//! Sites that run etcd themselves: three hosts in two commands, and what may be lost of them. Real
+//! daemons and real members of etcd on addresses of the loopback network. Needs no privileges;
+//! skips, loudly, where etcd is not installed.
+#![forbid(unsafe_code)]
+#![allow(clippy::print_stdout, reason = "seeds, and what was seen when a test fails")]
+#![allow(dead_code, reason = "helpers that other test binaries use")]
+
+#[allow(unreachable_pub, reason = "helpers of one test binary")]
+mod common_cluster;
+#[allow(unreachable_pub, reason = "helpers of several test binaries")]
+mod common_net;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use common_cluster::{signal, status_until};
+use common_net::{PATIENCE, Site, assert_same, make_set, pair, penstock, scratch, seed, told};
+use serde_json::Value;
+use tempfile::TempDir;
+
+const MIB: u64 = 1 << 20;
+
+/// Hosts of a site `hpc`, each with an address of its own on the loopback network.
+struct Hosts {
+    root: TempDir,
+    net: String,
+    /// Site directories whose etcd is ended with the test.
+    dirs: Vec<PathBuf>,
+}
+
+impl Hosts {
+    /// `None`, loudly, where etcd is not installed.
+    fn new() -> Option<Self> {
+        if Command::new("etcd").arg("--version").output().is_err() {
+            println!("SKIPPED: there is no etcd; scripts/setup.sh installs it (etcd-server)");
+            return None;
+        }
+        // Tests run side by side: each has a network of its own.
+        let bytes: [u8; 2] = rand::random();
+        let net = format!("127.{}.{}", 1 + bytes[0] % 250, bytes[1]);
+        Some(Self { root: scratch(), net, dirs: Vec::new() })
+    }
+
+    fn at(&self, name: &str) -> PathBuf {
+        self.root.path().join(name)
+    }
+
+    fn listen(&self, number: usize) -> String {
+        format!("--listen={}.{number}:7444", self.net)
+    }
+
+    fn store(&self) -> PathBuf {
+        let store = self.at("store");
+        fs::create_dir_all(&store).unwrap();
+        store
+    }
+
+    fn adopt(&mut self, number: usize) -> Site {
+        let dir = self.at(&format!("h{number}"));
+        self.dirs.push(dir.clone());
+        Site::adopt("hpc", dir, self.store())
+    }
+
+    /// The first host, whose daemon runs and leads.
+    fn first(&mut self, peers: usize) -> Site {
+        let mut site = self.adopt(1);
+        let mut command = penstock();
+        command.args(["site", "init", "--name", "hpc", "--peer", "h1", &self.listen(1)]);
+        command.arg(format!("--peers={peers}")).arg("--dir").arg(&site.dir);
+        command.arg("--journal").arg(self.at("journal"));
+        command.arg(format!("--store=data={}", site.store.display()));
+        let output = command.output().unwrap();
+        assert!(output.status.success(), "{}", told(&output));
+        site.start();
+        status_until(&site, leads);
+        site
+    }
+
+    /// Another host, made known and started.
+    fn join(&mut self, at: &Site, number: usize, more: &[&str]) -> Site {
+        let token = at.ok(&["site", "join"]);
+        let mut site = self.adopt(number);
+        let mut command = penstock();
+        let name = format!("h{number}");
+        command.args(["site", "join", token.trim(), "--peer", &name, &self.listen(number)]);
+        let output = command.args(more).arg("--dir").arg(&site.dir).output().unwrap();
+        assert!(output.status.success(), "{}", told(&output));
+        site.start();
+        site
+    }
+
+    /// All three of a site that runs etcd on three.
+    fn three(&mut self) -> [Site; 3] {
+        let h1 = self.first(3);
+        let h2 = self.join(&h1, 2, &[]);
+        let h3 = self.join(&h1, 3, &[]);
+        for site in [&h1, &h2, &h3] {
+            status_until(site, |status| votes(status) == 3 && healthy(status));
+        }
+        [h1, h2, h3]
+    }
+
+    fn lab(&self) -> Site {
+        let mut lab = Site::init(self.root.path(), "lab", None);
+        lab.start();
+        lab
+    }
+}
+
+impl Drop for Hosts {
+    fn drop(&mut self) {
+        for dir in &self.dirs {
+            if std::thread::panicking() {
+                let log = fs::read_to_string(dir.join("etcd/etcd.log")).unwrap_or_default();
+                let lines: Vec<_> = log.lines().collect();
+                let tail = &lines[lines.len().saturating_sub(8)..];
+                println!("--- etcd of {}\n{}", dir.display(), tail.join("\n"));
+            }
+            if let Some(id) = etcd_id(dir) {
+                kill("KILL", id);
+            }
+        }
+    }
+}
+
+fn kill(name: &str, id: u32) {
+    let mut kill = Command::new("kill");
+    let _ = kill.arg(format!("-{name}")).arg(id.to_string()).stderr(Stdio::null()).status();
+}
+
+/// Number of the etcd that runs with the data of a site directory.
+fn etcd_id(dir: &Path) -> Option<u32> {
+    let mark = format!("--data-dir={}", dir.join("etcd/data").display());
+    fs::read_dir("/proc").unwrap().find_map(|entry| {
+        let id: u32 = entry.ok()?.file_name().to_str()?.parse().ok()?;
+        let line = fs::read(format!("/proc/{id}/cmdline")).ok()?;
+        let line = String::from_utf8_lossy(&line).into_owned();
+        line.split('\0').any(|word| word == mark).then_some(id)
+    })
+}
+
+fn leads(status: &Value) -> bool {
+    status["cluster"]["is_leader"] == true
+}
+
+fn led(status: &Value) -> bool {
+    !status["cluster"]["leader"].is_null()
+}
+
+/// Members of etcd that have a vote, as a status tells of them.
+fn votes(status: &Value) -> usize {
+    let all = status["cluster"]["etcd"].as_array().map_or(&[] as &[Value], Vec::as_slice);
+    all.iter().filter(|one| one["learner"] == false).count()
+}
+
+/// Whether every member answers, and one of them leads the others.
+fn healthy(status: &Value) -> bool {
+    let all = status["cluster"]["etcd"].as_array().map_or(&[] as &[Value], Vec::as_slice);
+    all.iter().all(|one| one["trouble"] == "") && all.iter().any(|one| one["leads"] == true)
+}
+
+fn wait_for(what: &str, is: impl Fn() -> bool) {
+    let began = Instant::now();
+    while !is() {
+        assert!(began.elapsed() < PATIENCE, "waited in vain: {what}");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+fn trouble(status: &Value) -> String {
+    status["cluster"]["trouble"].as_str().unwrap_or_default().to_owned()
+}
+
+fn verified_at_least(bytes: u64) -> impl Fn(&Value) -> bool {
+    move |event| event["bytes"].as_u64().unwrap_or(0) >= bytes
+}
+
+/// Whether what is told to anybody who asks without the site's keys, or without its password, is
+/// nothing. With curl, which has nothing of ours in it.
+fn assert_closed(site: &Site, url: &str) {
+    let ask = |more: &[&str]| {
+        let mut curl = Command::new("curl");
+        curl.args(["-s", "-m", "5", "-d", r#"{"key":"Lw=="}"#]).args(more);
+        curl.arg(format!("{url}/v3/kv/range")).output()
+    };
+    let at = |name: &str| site.dir.join(name).display().to_string();
+    let Ok(plain) = ask(&["-k"]) else {
+        println!("SKIPPED: what etcd tells strangers; there is no curl");
+        return;
+    };
+    assert!(!plain.status.success(), "without a certificate: {}", told(&plain));
+    let (ca, cert, key) = (at("trust/authority.pem"), at("etcd/client.pem"), at("etcd/client.key"));
+    let known = ask(&["--cacert", &ca, "--cert", &cert, "--key", &key]).unwrap();
+    let text = String::from_utf8_lossy(&known.stdout);
+    assert!(text.contains("user name is empty"), "without a password: {}", told(&known));
+}
+
+/// Issue 5: an operator with three hosts and no etcd has a cluster in two commands; its etcd takes
+/// nobody without the site's keys and its password; a member that is killed comes back; a daemon
+/// that is killed leaves its member at work, and the next one takes it on; one that is stopped ends
+/// it in order.
+#[test]
+fn three_hosts_are_a_cluster_in_two_commands() {
+    let Some(mut hosts) = Hosts::new() else { return };
+    let [h1, mut h2, mut h3] = hosts.three();
+    assert_closed(&h1, &format!("https://{}.1:7445", hosts.net));
+    // Issue 5 (6): one member dies, and neither leadership changes nor membership.
+    let before = status_until(&h1, led)["cluster"]["epoch"].clone();
+    let first = etcd_id(&h2.dir).unwrap();
+    kill("KILL", first);
+    wait_for("etcd of h2 again", || etcd_id(&h2.dir).is_some_and(|id| id != first));
+    let after = status_until(&h1, |status| led(status) && healthy(status) && votes(status) == 3);
+    assert_eq!(after["cluster"]["epoch"], before);
+    // A daemon that crashes.
+    let etcd = etcd_id(&h2.dir).unwrap();
+    h2.kill();
+    assert_eq!(etcd_id(&h2.dir), Some(etcd), "it outlives its daemon");
+    h2.start();
+    status_until(&h2, |status| led(status) && healthy(status));
+    assert_eq!(etcd_id(&h2.dir), Some(etcd), "the next daemon takes it on");
+    // A daemon that is stopped.
+    signal(&h3, "TERM");
+    wait_for("the end of etcd of h3", || etcd_id(&h3.dir).is_none());
+    status_until(&h1, led);
+    h3.kill();
+    h3.start();
+    status_until(&h3, |status| led(status) && healthy(status) && votes(status) == 3);
+}
+
+/// Issue 5 (7), promise (h): with the majority of etcd lost nobody leads and nothing is committed;
+/// when it is back the same membership goes on.
+#[test]
+fn b4_a_lost_majority_comes_back() {
+    let Some(mut hosts) = Hosts::new() else { return };
+    let [mut h1, h2, mut h3] = hosts.three();
+    let lab = hosts.lab();
+    pair(&lab, &h2);
+    let (one, three) = (etcd_id(&h1.dir).unwrap(), etcd_id(&h3.dir).unwrap());
+    h1.kill();
+    h3.kill();
+    kill("KILL", one);
+    kill("KILL", three);
+    let status = status_until(&h2, |status| !trouble(status).is_empty());
+    assert_eq!(status["cluster"]["is_leader"], false, "{status}");
+    let refused = h2.run(&["site", "unpair", "lab"]);
+    assert!(!refused.status.success(), "{}", told(&refused));
+    h1.start();
+    h3.start();
+    for site in [&h1, &h2, &h3] {
+        status_until(site, |status| led(status) && votes(status) == 3 && healthy(status));
+    }
+    assert!(h2.ok(&["site", "list"]).contains("lab"));
+}
+
+/// Issue 5: a site of one peer becomes one of several with a transfer that is parked, its pairings
+/// and its receipts; the transfer goes on, and what is unpaired later stays so.
+#[test]
+fn a_site_of_one_peer_grows() {
+    let Some(mut hosts) = Hosts::new() else { return };
+    let lab = hosts.lab();
+    let mut h1 = hosts.adopt(1);
+    let mut command = penstock();
+    command.args(["site", "init", "--name", "hpc", "--peer", "h1", &hosts.listen(1), "--dir"]);
+    command.arg(&h1.dir).arg(format!("--store=data={}", h1.store.display()));
+    assert!(command.status().unwrap().success());
+    h1.start();
+    pair(&lab, &h1);
+    make_set(&lab.store.join("first"), 1, 20, seed());
+    let done = h1.submit(&["lab:data/first", "hpc:data/"]);
+    h1.wait_done(&done);
+    let receipt = h1.ok(&["transfer", "receipt", &done]);
+    make_set(&lab.store.join("set"), 16, 50, seed());
+    let parked = h1.submit(&["lab:data/set", "hpc:data/", "--bwlimit=8MiB/s", "--piece-size=1M"]);
+    h1.watch(&parked).until(verified_at_least(4 * MIB));
+    h1.ok(&["transfer", "pause", &parked]);
+    h1.show_until(&parked, |view| view["state"] == "paused");
+    let journal = format!("--journal={}", hosts.at("journal").display());
+    let refused = h1.run(&["site", "grow", &journal]);
+    assert_eq!(refused.status.code(), Some(6), "the daemon runs: {}", told(&refused));
+    h1.kill();
+    h1.ok(&["site", "grow", &journal]);
+    h1.start();
+    status_until(&h1, leads);
+    let h2 = hosts.join(&h1, 2, &[]);
+    status_until(&h2, |status| led(status) && votes(status) == 2);
+    // Whichever host is asked.
+    assert_eq!(h2.show(&parked)["state"], "paused");
+    assert_eq!(h2.ok(&["transfer", "receipt", &done]), receipt);
+    h2.ok(&["transfer", "resume", &parked]);
+    let summary = h2.wait_done(&parked);
+    assert!(summary["bytes_resumed"].as_u64().unwrap() > 0, "{summary}");
+    assert_same(&lab.store.join("set"), &h1.store.join("set"));
+    h1.ok(&["site", "unpair", "lab"]);
+    h1.kill();
+    h1.start();
+    status_until(&h1, led);
+    assert!(!h1.ok(&["site", "list"]).contains("lab"), "what was unpaired stays so");
+}
+
+/// B4: of two hosts the one that is left takes over when its operator says that the other is
+/// fenced, and not before; the records have another incarnation, and the other, when it comes
+/// back, has nothing to say and joins anew.
+#[test]
+fn b4_the_last_host_takes_over() {
+    let Some(mut hosts) = Hosts::new() else { return };
+    let h1 = hosts.first(2);
+    let mut h2 = hosts.join(&h1, 2, &[]);
+    for site in [&h1, &h2] {
+        status_until(site, |status| votes(status) == 2 && healthy(status));
+    }
+    let lab = hosts.lab();
+    pair(&lab, &h1);
+    let refused = |site: &Site, args: &[&str]| {
+        let output = site.run(&[&["site", "takeover"], args].concat());
+        assert_eq!(output.status.code(), Some(6), "{}", told(&output));
+        told(&output)
+    };
+    assert!(refused(&h1, &["--i-have-fenced=h2"]).contains("h2` answers"));
+    assert!(refused(&h1, &["--i-have-fenced=h1"]).contains("not said to be fenced"));
+    let epoch = status_until(&h1, led)["cluster"]["epoch"].as_str().unwrap().to_owned();
+    let etcd = etcd_id(&h2.dir).unwrap();
+    h2.kill();
+    kill("KILL", etcd);
+    status_until(&h1, |status| !leads(status) && !trouble(status).is_empty());
+    assert!(refused(&h1, &["--i-have-fenced=h9"]).contains("not said to be fenced"));
+    let told = h1.ok(&["site", "takeover", "--i-have-fenced=h2"]);
+    let status = status_until(&h1, leads);
+    let after = status["cluster"]["epoch"].as_str().unwrap();
+    let incarnation = |epoch: &str| u64::from_str_radix(&epoch[..16], 16).unwrap();
+    assert_eq!(incarnation(after), incarnation(&epoch) + 1, "{told}");
+    assert!(h1.ok(&["site", "list"]).contains("lab"));
+    make_set(&lab.store.join("set"), 1, 20, seed());
+    let id = h1.submit(&["lab:data/set", "hpc:data/"]);
+    h1.wait_done(&id);
+    h2.start();
+    for site in [&h1, &h2] {
+        status_until(site, |status| led(status) && votes(status) == 2 && healthy(status));
+    }
+    assert_eq!(h2.show(&id)["state"], "done");
+}
+
+/// Issue 5: two hosts and a witness bear the loss of either host; the witness moves no data, and
+/// needs neither stores nor journal.
+#[test]
+fn two_hosts_and_a_witness_bear_a_loss() {
+    let Some(mut hosts) = Hosts::new() else { return };
+    let mut h1 = hosts.first(3);
+    let h2 = hosts.join(&h1, 2, &[]);
+    let h3 = hosts.join(&h1, 3, &["--witness"]);
+    status_until(&h3, |status| led(status) && votes(status) == 3 && healthy(status));
+    let text = fs::read_to_string(h3.dir.join("penstock.toml")).unwrap();
+    assert!(!text.contains("[[store]]"), "{text}");
+    let etcd = etcd_id(&h1.dir).unwrap();
+    h1.kill();
+    kill("KILL", etcd);
+    let status = status_until(&h2, leads);
+    assert_eq!(status["cluster"]["leader"]["peer"], "h2");
+    // Nobody is told to fetch data from a witness.
+    let cards = status["cluster"]["peers"].as_array().unwrap();
+    let witness = cards.iter().find(|card| card["peer"] == "h3").unwrap();
+    assert_eq!(witness["data"].as_array().unwrap().len(), 0, "{witness}");
+}
+
+/// B4: an etcd that was restored from a backup leads nobody: the journal knows better. `site
+/// recover` goes on from the journal, under another incarnation; the same where all of etcd is
+/// lost.
+#[test]
+fn b4_the_journal_knows_more_than_a_backup() {
+    let Some(mut hosts) = Hosts::new() else { return };
+    let mut h1 = hosts.first(1);
+    let lab = hosts.lab();
+    pair(&lab, &h1);
+    let end = |site: &mut Site| {
+        signal(site, "TERM");
+        let dir = site.dir.clone();
+        wait_for("the end of etcd", || etcd_id(&dir).is_none());
+        site.kill();
+    };
+    let copy = |from: &Path, to: &Path| {
+        let copied = Command::new("cp").arg("-a").arg(from).arg(to).status().unwrap();
+        assert!(copied.success());
+    };
+    let data = h1.dir.join("etcd/data");
+    end(&mut h1);
+    copy(&data, &hosts.at("backup"));
+    h1.start();
+    status_until(&h1, leads);
+    make_set(&lab.store.join("set"), 16, 50, seed());
+    let parked = h1.submit(&["lab:data/set", "hpc:data/", "--bwlimit=8MiB/s", "--piece-size=1M"]);
+    h1.watch(&parked).until(verified_at_least(4 * MIB));
+    h1.ok(&["transfer", "pause", &parked]);
+    h1.show_until(&parked, |view| view["state"] == "paused");
+    let refused = h1.run(&["site", "recover"]);
+    assert_eq!(refused.status.code(), Some(6), "it leads: {}", told(&refused));
+    end(&mut h1);
+    fs::remove_dir_all(&data).unwrap();
+    copy(&hosts.at("backup"), &data);
+    h1.start();
+    let status = status_until(&h1, |status| trouble(status).contains("gone back"));
+    assert!(!led(&status), "{status}");
+    let told_text = h1.ok(&["site", "recover"]);
+    assert!(told_text.contains("1 transfers, from the journal"), "{told_text}");
+    let status = status_until(&h1, leads);
+    let epoch = status["cluster"]["epoch"].as_str().unwrap().to_owned();
+    assert_eq!(h1.show(&parked)["state"], "paused");
+    // All of it is lost.
+    end(&mut h1);
+    fs::remove_dir_all(&data).unwrap();
+    h1.start();
+    let told_text = h1.ok(&["site", "recover", "--new-etcd"]);
+    assert!(told_text.contains("1 transfers, from the journal"), "{told_text}");
+    let after = status_until(&h1, leads)["cluster"]["epoch"].as_str().unwrap().to_owned();
+    assert_ne!(after[..16], epoch[..16]);
+    h1.ok(&["transfer", "resume", &parked]);
+    let summary = h1.wait_done(&parked);
+    assert!(summary["bytes_resumed"].as_u64().unwrap() > 0, "{summary}");
+    assert_same(&lab.store.join("set"), &h1.store.join("set"));
+}
+
+/// Issue 5, D5: an etcd of the operator's is reached by mutual TLS and with a password, by the
+/// first host and by those that join; here it is the one that another site runs.
+#[test]
+fn d5_an_operators_etcd_is_reached_by_tls_and_password() {
+    let Some(mut hosts) = Hosts::new() else { return };
+    let operators = hosts.first(1);
+    let url = format!("https://{}.1:7445", hosts.net);
+    let file = |name: &str| operators.dir.join(name).display().to_string();
+    let mut far = Site::adopt("far", hosts.at("far"), hosts.at("store-far"));
+    fs::create_dir(&far.store).unwrap();
+    let mut command = penstock();
+    command.args(["site", "init", "--name", "far", "--peer", "f1", "--listen=127.0.0.1:0"]);
+    command.args(["--etcd", &url, "--etcd-ca", &file("trust/authority.pem")]);
+    command.args(["--etcd-cert", &file("etcd/client.pem"), "--etcd-key", &file("etcd/client.key")]);
+    command.args(["--etcd-user=root", "--etcd-password-file", &file("etcd/password")]);
+    command.arg("--journal").arg(hosts.at("journal-far")).arg("--dir").arg(&far.dir);
+    let output = command.arg(format!("--store=data={}", far.store.display())).output().unwrap();
+    assert!(output.status.success(), "{}", told(&output));
+    far.start();
+    status_until(&far, leads);
+    let token = far.ok(&["site", "join"]);
+    let mut second = Site::adopt("far", hosts.at("far-2"), far.store.clone());
+    let mut command = penstock();
+    command.args(["site", "join", token.trim(), "--peer=f2", "--listen=127.0.0.1:0", "--dir"]);
+    assert!(command.arg(&second.dir).status().unwrap().success());
+    second.start();
+    status_until(&second, |status| led(status) && healthy(status));
+    // Its tokens are void when it is started again.
+    kill("KILL", etcd_id(&operators.dir).unwrap());
+    for site in [&far, &second] {
+        status_until(site, |status| led(status) && healthy(status) && trouble(status).is_empty());
+    }
+    let view = far.run(&["site", "takeover", "--i-have-fenced=f2"]);
+    assert_eq!(view.status.code(), Some(6), "{}", told(&view));
+    assert!(told(&view).contains("site recover"), "{}", told(&view));
+}
+
+/// E6: an etcd of the operator's that keeps all of its history is refused when the daemon starts.
+#[test]
+fn e6_an_etcd_that_never_forgets_is_refused() {
+    let Some(hosts) = Hosts::new() else { return };
+    let (client, peer) =
+        (format!("http://{}.1:7445", hosts.net), format!("http://{}.1:7446", hosts.net));
+    let mut etcd = Command::new("etcd")
+        .args(["--name=m", "--auto-compaction-retention=0", "--data-dir"])
+        .arg(hosts.at("etcd"))
+        .args(["--listen-client-urls", &client, "--advertise-client-urls", &client])
+        .args(["--listen-peer-urls", &peer, "--initial-advertise-peer-urls", &peer])
+        .arg(format!("--initial-cluster=m={peer}"))
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let address = client.trim_start_matches("http://").to_owned();
+    wait_for("etcd", || std::net::TcpStream::connect(&address).is_ok());
+    let dir = hosts.at("far");
+    let mut command = penstock();
+    command.args(["site", "init", "--name=far", "--listen=127.0.0.1:0", "--etcd", &client]);
+    command.arg("--journal").arg(hosts.at("journal")).arg("--dir").arg(&dir);
+    assert!(command.status().unwrap().success());
+    // It answers once it has elected itself.
+    let began = Instant::now();
+    let output = loop {
+        let mut daemon = penstock();
+        daemon.args(["daemon", "--dir"]).arg(&dir).stderr(Stdio::piped()).stdout(Stdio::null());
+        let mut child = daemon.spawn().unwrap();
+        std::thread::sleep(Duration::from_secs(3));
+        // One that runs has not had an answer in time.
+        if child.try_wait().unwrap().is_some() {
+            break child.wait_with_output().unwrap();
+        }
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(began.elapsed() < PATIENCE, "it was not refused");
+    };
+    etcd.kill().unwrap();
+    etcd.wait().unwrap();
+    assert_eq!(output.status.code(), Some(6), "{}", told(&output));
+    assert!(told(&output).contains("--auto-compaction-retention"), "{}", told(&output));
+}
+
+/// Promise: an operator who lacks etcd is told which package has it, before anything is made.
+#[test]
+fn a_missing_etcd_is_named_with_its_package() {
+    let root = scratch();
+    let dir = root.path().join("h1");
+    let mut command = penstock();
+    command.args(["site", "init", "--name=hpc", "--peers=3", "--listen=127.0.0.1:0", "--dir"]);
+    command.arg(&dir).arg("--journal").arg(root.path().join("journal")).env("PATH", root.path());
+    let output = command.output().unwrap();
+    assert_eq!(output.status.code(), Some(7), "{}", told(&output));
+    assert!(told(&output).contains("etcd-server"), "{}", told(&output));
+    assert!(!dir.exists());
+}
