@@ -7,10 +7,10 @@ use criterion::{BatchSize, BenchmarkId, Criterion, Throughput};
 use penstock_engine::fetch::{FetchMachine, Item};
 use penstock_engine::page::PageLedger;
 use penstock_engine::slice::slice;
-use penstock_engine::transfer::{Phase, TransferMachine, WindowLimits};
+use penstock_engine::transfer::{Joining, Phase, TransferMachine, WindowLimits};
 use penstock_proto::compared::Comparison;
 use penstock_proto::digest::{Digest, DigestKind};
-use penstock_proto::id::{LaneId, TransferId};
+use penstock_proto::id::{LaneId, PeerNumber, TransferId};
 use penstock_proto::journal::{DigestForm, EntryDigest, Incarnation, JournalRecord};
 use penstock_proto::manifest::{EntryDraft, Page, PageBuilder};
 use penstock_proto::slicing::{PieceRef, Slicing};
@@ -25,6 +25,9 @@ const SETS: [(&str, usize, u64); 3] =
 const PAGES: u32 = 16;
 /// What a peer asks for at a time.
 const ASKED_BYTES: u64 = 64 * MIB;
+/// Who asks, and when: nothing here depends on it.
+const PEER: PeerNumber = PeerNumber(0);
+const NOW: Instant = Instant(0);
 
 fn main() {
     let mut criterion = Criterion::default()
@@ -71,7 +74,9 @@ struct Run {
 impl Run {
     fn new(pages: &[Page]) -> Self {
         let (kind, limits) = (DigestKind::Blake3, WindowLimits::default());
-        let machine = TransferMachine::new(kind, Incarnation::default(), 0, [], limits, 1);
+        let mut machine = TransferMachine::new(kind, [], limits, 1);
+        let joining = Joining { incarnation: Incarnation::default(), epoch: 0, grant: None };
+        machine.handle_joined(PEER, joining, NOW);
         Self { machine, pages: pages.to_vec(), epoch: 1, reports: 0 }
     }
 
@@ -89,7 +94,7 @@ impl Run {
     /// Asks for work and reports all of it; gives whether there was any, and whether the epoch is
     /// to be synced.
     fn hand_out(&mut self, names: &mut Vec<Report>) -> (bool, bool) {
-        let reply = self.machine.poll_work(ASKED_BYTES);
+        let reply = self.machine.poll_work(PEER, ASKED_BYTES, NOW);
         let epoch = self.epoch;
         let mut reports = Vec::with_capacity(reply.work.len());
         for work in &reply.work {
@@ -116,7 +121,7 @@ impl Run {
             }
         }
         self.reports += reports.len() as u64;
-        self.machine.handle_reports(reports);
+        self.machine.handle_reports(PEER, reports, NOW);
         (!reply.work.is_empty(), reply.flush)
     }
 
@@ -141,14 +146,15 @@ impl Run {
     /// A sync, the names, a second sync, and the commit.
     fn end_epoch(&mut self, names: &mut Vec<Report>) {
         let epoch = self.epoch;
-        self.machine.handle_reports([Report::Synced { epoch }]);
-        self.machine.handle_reports(names.drain(..).filter_map(|report| match report {
+        self.machine.handle_reports(PEER, [Report::Synced { epoch }], NOW);
+        let names = names.drain(..).filter_map(|report| match report {
             Report::Published { piece, generation, failures, .. } => {
                 Some(Report::Published { piece, generation, epoch: epoch + 1, failures })
             }
             _ => None,
-        }));
-        self.machine.handle_reports([Report::Synced { epoch: epoch + 1 }]);
+        });
+        self.machine.handle_reports(PEER, names, NOW);
+        self.machine.handle_reports(PEER, [Report::Synced { epoch: epoch + 1 }], NOW);
         self.epoch += 2;
         if let Some(commit) = self.machine.take_commit() {
             self.machine.handle_committed(&commit);
@@ -285,10 +291,8 @@ fn replay(criterion: &mut Criterion) {
         group.throughput(Throughput::Elements(piece_count(&pages)));
         group.bench_function(name, |bench| {
             bench.iter(|| {
-                let (digest, incarnation) = (Digest::default(), Incarnation::default());
-                let nothing = Comparison::default();
-                let mut ledger =
-                    PageLedger::new(&pages[0], digest, DigestKind::Blake3, incarnation, &nothing);
+                let (digest, nothing) = (Digest::default(), Comparison::default());
+                let mut ledger = PageLedger::new(&pages[0], digest, DigestKind::Blake3, &nothing);
                 let mut input = Reader::new(&log);
                 let records = std::iter::from_fn(|| JournalRecord::take_from(&mut input).ok());
                 black_box(ledger.replay(records, log.len() as u64, false))

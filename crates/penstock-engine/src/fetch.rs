@@ -15,6 +15,8 @@
 //! What a lane had in hand when it died is asked for again on another. An entry that fails for a
 //! reason that may pass is asked for again after a while; after [`ATTEMPTS_MAX`] it has failed.
 
+mod back;
+
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 

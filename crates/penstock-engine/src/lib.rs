@@ -11,6 +11,7 @@
 //! | [`page`] | the same for one page: the ledger's state and its log | the target's controller |
 //! | [`fetch`] | which piece is asked for on which lane, how far ahead, what is tried again | a target peer |
 //! | [`epoch`] | when to sync, what may be renamed after it | a target peer |
+//! | [`grant`] | for how long a peer may write what it was given | both ends |
 //! | [`lanes`] | how many lanes there are, when one is replaced | a target peer |
 //! | [`paths`] | which pairs of addresses are paths, which of them carry, when one is given up and taken back | a target peer |
 //! | [`pace`] | how long to wait so that a limit is held | everywhere |
@@ -21,6 +22,7 @@
 pub mod epoch;
 pub mod fetch;
 mod flow;
+pub mod grant;
 pub mod lanes;
 pub mod pace;
 pub mod page;

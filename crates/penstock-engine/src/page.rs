@@ -9,18 +9,27 @@
 //! *Granted* and *published* are not in the log: after a restart a granted piece is missing, a
 //! published one is written. Everything else is, as [`JournalRecord`]s appended in the order in
 //! which it happened (hard case A2).
+//!
+//! From granted to published a piece has an owner: the peer that has it in hand, or whose sync it
+//! waits for. What another peer says of it does not count (B3, A9).
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+mod replay;
+mod several;
+
+use std::collections::{BTreeMap, BTreeSet};
 
 use penstock_proto::compared::Comparison;
 use penstock_proto::digest::{Digest, DigestKind};
+use penstock_proto::id::PeerNumber;
 use penstock_proto::journal::{
     Amendment, DigestForm, EntryDigest, EntryFailure, FailurePhase, Incarnation, JournalRecord,
 };
 use penstock_proto::manifest::{EntryKind, Page};
 use penstock_proto::slicing::PieceRef;
 use penstock_proto::task::Work;
-use penstock_proto::units::FileTime;
+use penstock_proto::units::{FileTime, KIB};
+
+use self::several::worth;
 
 use crate::slice::{Piece, slice_without};
 
@@ -58,6 +67,9 @@ struct LargeFile {
     ctime: FileTime,
     /// The change time under which the extents that are there were read.
     seen: Option<FileTime>,
+    /// Who was told to make the temporary file, until something of it is written: others cannot
+    /// open it before (B1).
+    maker: Option<PeerNumber>,
 }
 
 impl LargeFile {
@@ -74,13 +86,6 @@ impl LargeFile {
     }
 }
 
-/// A piece that a log says is written.
-struct Found {
-    doubt: bool,
-    digests: Vec<EntryDigest>,
-    failures: Vec<EntryFailure>,
-}
-
 /// What [`PageLedger::handle_written`] made of a report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
@@ -90,6 +95,39 @@ pub(crate) enum Outcome {
     Ignored,
     /// The file failed: its temporary file is to be discarded.
     Discard { entry: u32, generation: u32 },
+}
+
+/// What [`PageLedger::handle_returned`] made of a report.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Returned {
+    /// It changed nothing.
+    Ignored,
+    /// The piece is missing, as the log has said all the time: it may be handed out at once.
+    Free,
+    /// These pieces are missing, and may be handed out once the log says so.
+    Logged(Vec<u32>),
+}
+
+/// What a piece is worth at least when work is weighed: opening and naming files costs as well.
+const PIECE_WORTH: u64 = 64 * KIB;
+/// The owner of what nobody has.
+const NOBODY: PeerNumber = PeerNumber(u16::MAX);
+
+/// What a peer has in hand has changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Handed {
+    pub(crate) peer: PeerNumber,
+    pub(crate) bytes: u64,
+    /// Whether it has it now, rather than no more.
+    pub(crate) taken: bool,
+}
+
+/// A peer has extents in hand of an attempt that is over: it is to forget them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Stale {
+    pub(crate) peer: PeerNumber,
+    pub(crate) entry: u32,
+    pub(crate) generation: u32,
 }
 
 /// The failure of a file whose extents are not all of one version (C1).
@@ -112,17 +150,24 @@ pub struct PageLedger {
     kind: DigestKind,
     pieces: Vec<Piece>,
     states: Vec<PieceState>,
+    /// Who has each piece that is granted, written or published.
+    owners: Vec<PeerNumber>,
+    /// Granted pieces that the log calls written: they are looked at again.
+    rechecking: BTreeSet<u32>,
     large: BTreeMap<u32, LargeFile>,
     /// Entries that are no files, ascending: they are in no piece.
     others: Vec<u32>,
     /// Failed entries of written pieces: what [`PageLedger::uncount_written`] takes back.
     failed: BTreeMap<u32, u64>,
     unsettled: u32,
-    granted: u32,
+    /// What the missing pieces are worth, finishes left out.
+    missing_bytes: u64,
+    handed: Vec<Handed>,
+    stale: Vec<Stale>,
     log: Vec<u8>,
     log_bytes: u64,
-    incarnation: Incarnation,
-    incarnation_logged: bool,
+    /// Under which incarnation the next `Written` of the log would be read.
+    logged_under: Option<Incarnation>,
     files: u64,
     bytes: u64,
     bytes_durable: u64,
@@ -135,13 +180,7 @@ pub struct PageLedger {
 
 impl PageLedger {
     /// The ledger of a page of which nothing is known but what stays as it is at the target.
-    pub fn new(
-        page: &Page,
-        digest: Digest,
-        kind: DigestKind,
-        incarnation: Incarnation,
-        compared: &Comparison,
-    ) -> Self {
+    pub fn new(page: &Page, digest: Digest, kind: DigestKind, compared: &Comparison) -> Self {
         let pieces = slice_without(page, &compared.left());
         let is_other = |at: &u32| page.entries()[*at as usize].kind != EntryKind::File;
         let others = (0..page.entries().len() as u32).filter(is_other).collect();
@@ -168,6 +207,7 @@ impl PageLedger {
                         digests: vec![None; count],
                         ctime: page.entries()[entry as usize].identity.ctime,
                         seen: None,
+                        maker: None,
                     };
                     large.insert(entry, file);
                 }
@@ -179,16 +219,19 @@ impl PageLedger {
             digest,
             kind,
             states: vec![PieceState::Missing; pieces.len()],
+            owners: vec![NOBODY; pieces.len()],
+            rechecking: BTreeSet::new(),
             unsettled: pieces.len() as u32,
-            granted: 0,
+            missing_bytes: pieces.iter().map(worth).sum(),
+            handed: Vec::new(),
+            stale: Vec::new(),
             pieces,
             large,
             others,
             failed: BTreeMap::new(),
             log: Vec::new(),
             log_bytes: 0,
-            incarnation,
-            incarnation_logged: false,
+            logged_under: None,
             files: 0,
             bytes: 0,
             bytes_durable: 0,
@@ -202,55 +245,6 @@ impl PageLedger {
     /// Notes in the log what was decided of a new page, before anything else.
     pub(crate) fn log_compared(&mut self, compared: Comparison) {
         self.append(JournalRecord::Compared(compared));
-    }
-
-    /// Rebuilds the state from the committed part of the page's log, `log_bytes` long. Gives the
-    /// pieces that must be looked at again before they count (A2, A5): those that were written and
-    /// not durable, or, with `doubt_all`, everything that was written.
-    pub fn replay(
-        &mut self,
-        records: impl IntoIterator<Item = JournalRecord>,
-        log_bytes: u64,
-        doubt_all: bool,
-    ) -> VecDeque<Work> {
-        let mut written_under = Incarnation::default();
-        let mut found: BTreeMap<u32, Found> = BTreeMap::new();
-        let mut asked = false;
-        for record in records {
-            match record {
-                JournalRecord::Incarnation(incarnation) => written_under = incarnation,
-                JournalRecord::Written { piece, digests, failures, .. } => {
-                    self.note_asks(&digests, &failures);
-                    if self.states.get(piece as usize).is_some() {
-                        let doubt = doubt_all || written_under != self.incarnation;
-                        found.insert(piece, Found { doubt, digests, failures });
-                        self.set(piece, PieceState::Written);
-                    }
-                }
-                JournalRecord::Durable { pieces } => {
-                    self.replay_state(&pieces, PieceState::Durable);
-                }
-                JournalRecord::Missing { pieces } => {
-                    self.replay_state(&pieces, PieceState::Missing);
-                }
-                JournalRecord::Failed(failure) => self.replay_failure(failure, &mut found),
-                JournalRecord::Generation { entry, generation } => {
-                    self.replay_generation(entry, generation);
-                }
-                // The page was cut by it.
-                JournalRecord::Compared(_) => {}
-                JournalRecord::Asked => asked = true,
-                JournalRecord::Amended(amendment) => self.amended.add(amendment),
-            }
-        }
-        self.log_bytes = log_bytes;
-        self.asks &= !asked;
-        // What a later page has taken the place of is not to be found here any more.
-        for found in found.values_mut() {
-            let amended = &self.amended.entries;
-            found.digests.retain(|digest| !amended.contains(&digest.entry));
-        }
-        self.settle_replay(&found, doubt_all)
     }
 
     /// Whether something is to be asked about at the source.
@@ -270,86 +264,6 @@ impl PageLedger {
         self.amended.add(amendment);
     }
 
-    fn replay_state(&mut self, pieces: &[u32], state: PieceState) {
-        for piece in pieces {
-            self.set(*piece, state);
-        }
-    }
-
-    /// A large file has failed as a whole; a file of a pack that could not get its name belongs to
-    /// its pack, which must not try again. Links and directories are tried again, and tell again.
-    fn replay_failure(&mut self, failure: EntryFailure, found: &mut BTreeMap<u32, Found>) {
-        self.note_asks(&[], &[failure]);
-        if let Some(file) = self.large.get_mut(&failure.entry) {
-            self.failures += u64::from(!std::mem::replace(&mut file.failed, true));
-            for piece in file.first..=file.finish {
-                self.set(piece, PieceState::Excepted);
-            }
-            return;
-        }
-        if self.others.binary_search(&failure.entry).is_ok() {
-            return;
-        }
-        let pack = self.pieces.iter().position(|piece| {
-            matches!(piece, Piece::Pack { first, end, .. }
-                if (*first..*end).contains(&failure.entry))
-        });
-        if let Some(found) = pack.and_then(|pack| found.get_mut(&(pack as u32)))
-            && found.failures.iter().all(|known| known.entry != failure.entry)
-        {
-            found.failures.push(failure);
-        }
-    }
-
-    fn replay_generation(&mut self, entry: u32, generation: u32) {
-        if let Some(file) = self.large.get_mut(&entry) {
-            file.generation = generation;
-            for piece in file.first..=file.finish {
-                self.set(piece, PieceState::Missing);
-            }
-        }
-    }
-
-    fn settle_replay(&mut self, found: &BTreeMap<u32, Found>, doubt_all: bool) -> VecDeque<Work> {
-        let mut rechecks = VecDeque::new();
-        for index in 0..self.pieces.len() {
-            let piece = self.pieces[index];
-            let state = self.states[index];
-            let standing = matches!(state, PieceState::Written | PieceState::Durable);
-            if !standing {
-                continue;
-            }
-            if let Piece::Finish { .. } = piece {
-                // Finishing is idempotent and cheap: it is done again unless it is durable.
-                if state == PieceState::Written || doubt_all {
-                    self.set(index as u32, PieceState::Missing);
-                } else {
-                    self.count_written(index as u32, &[]);
-                }
-                continue;
-            }
-            let Some(Found { doubt, digests, failures }) = found.get(&(index as u32)) else {
-                self.set(index as u32, PieceState::Missing);
-                continue;
-            };
-            if state == PieceState::Durable && !doubt_all {
-                self.replay_durable(index as u32, digests, failures);
-                continue;
-            }
-            self.set(index as u32, PieceState::Granted);
-            let generation = self.generation_of(index as u32);
-            rechecks.push_back(Work::Recheck {
-                piece: PieceRef { page: self.number, piece: index as u32 },
-                generation,
-                doubt: *doubt,
-                digests: digests.clone(),
-                failures: failures.clone(),
-            });
-        }
-        self.note_started();
-        rechecks
-    }
-
     /// What is left of large files that failed before a restart.
     pub(crate) fn discards(&self) -> impl Iterator<Item = Work> + '_ {
         let failed = self.large.iter().filter(|(_, file)| file.failed);
@@ -358,18 +272,6 @@ impl PageLedger {
             entry: *entry,
             generation: file.generation,
         })
-    }
-
-    fn replay_durable(&mut self, piece: u32, digests: &[EntryDigest], failures: &[EntryFailure]) {
-        self.count_written(piece, failures);
-        self.bytes_durable += self.pieces[piece as usize].bytes();
-        if let Piece::Extent { entry, .. } = self.pieces[piece as usize]
-            && let Some(file) = self.large.get_mut(&entry)
-        {
-            file.durable += 1;
-            file.digests[(piece - file.first) as usize] = digests.first().copied();
-            file.note_seen(digests.first());
-        }
     }
 
     /// Number of the page.
@@ -413,20 +315,28 @@ impl PageLedger {
         )
     }
 
-    /// Whether a peer has something of this page in hand.
-    pub(crate) fn is_in_hand(&self) -> bool {
-        self.granted > 0
-    }
-
-    /// The only place where a state changes: keeps the counts that depend on it.
+    /// The only place where a state changes: keeps the counts that depend on it. What was granted
+    /// is nobody's now, unless it was written: that stays its writer's.
     fn set(&mut self, piece: u32, state: PieceState) {
         let Some(slot) = self.states.get_mut(piece as usize) else { return };
         let was = std::mem::replace(slot, state);
         let settled = |state| matches!(state, PieceState::Durable | PieceState::Excepted);
         self.unsettled += u32::from(settled(was));
         self.unsettled -= u32::from(settled(state));
-        self.granted += u32::from(state == PieceState::Granted);
-        self.granted -= u32::from(was == PieceState::Granted);
+        let worth = worth(&self.pieces[piece as usize]);
+        if was == PieceState::Missing {
+            self.missing_bytes -= worth;
+        }
+        if state == PieceState::Missing {
+            self.missing_bytes += worth;
+        }
+        if was == PieceState::Granted {
+            self.rechecking.remove(&piece);
+            self.note_handed(piece, false);
+        }
+        if !matches!(state, PieceState::Written | PieceState::Published) {
+            self.owners[piece as usize] = NOBODY;
+        }
     }
 
     /// The pieces that can be fetched now, in order.
@@ -439,12 +349,17 @@ impl PageLedger {
     }
 
     /// Large files whose extents are all durable and that have no name yet.
-    pub(crate) fn finishable(&self) -> Vec<u32> {
-        let ready = |file: &&LargeFile| {
-            self.states[file.finish as usize] == PieceState::Missing
+    pub(crate) fn finishable(&self) -> impl Iterator<Item = u32> + '_ {
+        self.large.values().map(|file| file.finish).filter(|finish| self.is_finishable(*finish))
+    }
+
+    /// Whether a piece is the finish of such a file.
+    pub(crate) fn is_finishable(&self, finish: u32) -> bool {
+        self.large_of(finish).is_some_and(|file| {
+            file.finish == finish
+                && self.states[file.finish as usize] == PieceState::Missing
                 && file.durable as usize == file.digests.len()
-        };
-        self.large.values().filter(ready).map(|file| file.finish).collect()
+        })
     }
 
     /// The attempt at the file that `piece` is a part of; 0 for packs.
@@ -468,8 +383,20 @@ impl PageLedger {
         }
     }
 
-    /// Hands out a missing piece: a fetch, or the finish of a file.
-    pub(crate) fn grant(&mut self, piece: u32) -> Option<Work> {
+    /// Hands out a missing piece, which is not a finish, to a peer.
+    pub(crate) fn grant(&mut self, piece: u32, peer: PeerNumber) -> Option<Work> {
+        let work = self.begin(piece, peer)?;
+        self.own(piece, peer);
+        Some(work)
+    }
+
+    /// Takes the finish of a file out of what is missing; the peer that is to do it is told to
+    /// [`PageLedger::own`] it.
+    pub(crate) fn begin_finish(&mut self, piece: u32) -> Option<Work> {
+        self.begin(piece, NOBODY)
+    }
+
+    fn begin(&mut self, piece: u32, peer: PeerNumber) -> Option<Work> {
         if self.state(piece) != PieceState::Missing {
             return None;
         }
@@ -482,24 +409,13 @@ impl PageLedger {
             Piece::Extent { entry, .. } => {
                 let file = self.large.get_mut(&entry)?;
                 let fresh = !file.started;
+                if fresh {
+                    file.maker = Some(peer);
+                }
                 file.started = true;
                 Work::Fetch { piece: reference, generation, fresh }
             }
         })
-    }
-
-    /// The peer is gone: nothing that it was told to do or that it wrote and did not make durable
-    /// counts, except the pieces `kept`. Gives what is missing again.
-    pub(crate) fn handle_peer_lost(&mut self, kept: &BTreeSet<u32>) -> Vec<u32> {
-        let undone = |piece: &u32| {
-            let state = self.state(*piece);
-            matches!(state, PieceState::Granted | PieceState::Written | PieceState::Published)
-                && !kept.contains(piece)
-        };
-        let lost: Vec<u32> = (0..self.states.len() as u32).filter(undone).collect();
-        let lost = self.lose(lost);
-        self.note_started();
-        lost
     }
 
     /// A large file is begun if anything of it stands, or may: else its next attempt starts anew.
@@ -507,19 +423,24 @@ impl PageLedger {
         for file in self.large.values_mut() {
             let standing = |state| matches!(state, PieceState::Granted | PieceState::Durable);
             file.started = file.extents().any(|piece| standing(self.states[piece as usize]));
+            file.maker = None;
         }
     }
 
+    /// A peer has written a piece, under its incarnation.
     pub(crate) fn handle_written(
         &mut self,
+        (peer, incarnation): (PeerNumber, Incarnation),
         piece: u32,
         generation: u32,
         epoch: u64,
         digests: Vec<EntryDigest>,
         failures: Vec<EntryFailure>,
     ) -> Outcome {
-        let late = !matches!(self.state(piece), PieceState::Granted | PieceState::Missing);
-        if late || generation != self.generation_of(piece) {
+        let its = self.is_owned(piece, peer) && self.state(piece) == PieceState::Granted;
+        // What nobody has may be what an earlier controller gave to it (A7).
+        let counts = its || self.state(piece) == PieceState::Missing;
+        if !counts || generation != self.generation_of(piece) {
             return Outcome::Ignored;
         }
         if let Piece::Extent { entry, .. } = self.pieces[piece as usize] {
@@ -532,12 +453,15 @@ impl PageLedger {
                 }
                 let slot = (piece - file.first) as usize;
                 file.digests[slot] = digests.first().copied();
+                (file.started, file.maker) = (true, None);
             }
         }
         self.note_asks(&digests, &failures);
         self.set(piece, PieceState::Written);
+        self.owners[piece as usize] = peer;
         self.count_written(piece, &failures);
-        self.append(JournalRecord::Written { piece, generation, epoch, digests, failures });
+        let record = JournalRecord::Written { piece, generation, epoch, digests, failures };
+        self.append_written(incarnation, &record);
         Outcome::Accepted
     }
 
@@ -581,7 +505,9 @@ impl PageLedger {
         if std::mem::replace(&mut file.failed, true) {
             return Outcome::Ignored;
         }
+        file.maker = None;
         let (range, generation) = (file.first..=file.finish, file.generation);
+        self.note_stale(range.clone(), entry, generation);
         for piece in range {
             self.uncount(piece);
             self.set(piece, PieceState::Excepted);
@@ -595,6 +521,7 @@ impl PageLedger {
     /// A pack or a finished file has its names. Gives whether the report counts.
     pub(crate) fn handle_published(
         &mut self,
+        (peer, incarnation): (PeerNumber, Incarnation),
         piece: u32,
         generation: u32,
         epoch: u64,
@@ -603,31 +530,31 @@ impl PageLedger {
         if generation != self.generation_of(piece) {
             return Outcome::Ignored;
         }
+        let its = self.is_owned(piece, peer);
         match (self.pieces.get(piece as usize), self.state(piece)) {
-            (Some(Piece::Pack { .. }), PieceState::Written) => {
+            (Some(Piece::Pack { .. }), PieceState::Written) if its => {
                 self.count_failed(piece, failures);
                 for failure in failures {
                     self.append(JournalRecord::Failed(*failure));
                 }
             }
-            (Some(Piece::Finish { entry }), PieceState::Granted | PieceState::Missing) => {
+            (Some(Piece::Finish { entry }), state)
+                if state == PieceState::Missing || (its && state == PieceState::Granted) =>
+            {
                 let entry = *entry;
                 if let Some(failure) = failures.first() {
                     return self.except_file(entry, *failure);
                 }
                 let digests: Vec<_> = self.file_digest(entry).into_iter().collect();
                 self.count_written(piece, &[]);
-                self.append(JournalRecord::Written {
-                    piece,
-                    generation,
-                    epoch,
-                    digests,
-                    failures: Vec::new(),
-                });
+                let failures = Vec::new();
+                let record = JournalRecord::Written { piece, generation, epoch, digests, failures };
+                self.append_written(incarnation, &record);
             }
             _ => return Outcome::Ignored,
         }
         self.set(piece, PieceState::Published);
+        self.owners[piece as usize] = peer;
         Outcome::Accepted
     }
 
@@ -667,18 +594,31 @@ impl PageLedger {
         self.append(JournalRecord::Durable { pieces });
     }
 
-    /// A piece is not there and could not be had. Gives the pieces that are missing again.
-    pub(crate) fn handle_returned(&mut self, piece: u32, generation: u32) -> Vec<u32> {
-        if generation != self.generation_of(piece) {
-            return Vec::new();
+    /// A piece is not there and could not be had, or was given back. Gives what is missing again.
+    pub(crate) fn handle_returned(
+        &mut self,
+        piece: u32,
+        generation: u32,
+        peer: PeerNumber,
+    ) -> Returned {
+        if generation != self.generation_of(piece) || !self.is_owned(piece, peer) {
+            return Returned::Ignored;
         }
+        let looked_at = self.rechecking.contains(&piece);
         match (self.pieces.get(piece as usize), self.state(piece)) {
             (Some(Piece::Finish { entry }), PieceState::Granted) => {
                 let entry = *entry;
-                self.begin_generation(entry)
+                Returned::Logged(self.begin_generation(entry))
             }
-            (Some(_), PieceState::Granted | PieceState::Written) => self.lose(vec![piece]),
-            _ => Vec::new(),
+            (Some(_), PieceState::Granted) if !looked_at => {
+                self.set(piece, PieceState::Missing);
+                self.note_unmade(piece);
+                Returned::Free
+            }
+            (Some(_), PieceState::Granted | PieceState::Written) => {
+                Returned::Logged(self.lose(vec![piece]))
+            }
+            _ => Returned::Ignored,
         }
     }
 
@@ -704,7 +644,9 @@ impl PageLedger {
         file.durable = 0;
         file.digests.fill(None);
         file.seen = None;
+        file.maker = None;
         let (generation, pieces) = (file.generation, (file.first..=file.finish));
+        self.note_stale(pieces.clone(), entry, generation - 1);
         for piece in pieces.clone() {
             self.uncount(piece);
             self.set(piece, PieceState::Missing);
@@ -715,17 +657,23 @@ impl PageLedger {
             .collect()
     }
 
-    /// After a failed sync: nothing written or published counts, nor do the pieces `unseen` that
-    /// an earlier run wrote (A4). Gives what is missing again.
-    pub(crate) fn handle_sync_failed(&mut self, unseen: impl Iterator<Item = u32>) -> Vec<u32> {
-        let doubtful =
-            |piece: &u32| matches!(self.state(*piece), PieceState::Written | PieceState::Published);
+    /// After a failed sync of a peer: nothing that it wrote or named counts, nor do the pieces
+    /// `unseen` that it wrote in an earlier run (A4). Gives what is missing again.
+    pub(crate) fn handle_sync_failed(
+        &mut self,
+        peer: PeerNumber,
+        unseen: impl Iterator<Item = u32>,
+    ) -> Vec<u32> {
+        let doubtful = |piece: &u32| {
+            matches!(self.state(*piece), PieceState::Written | PieceState::Published)
+                && self.is_owned(*piece, peer)
+        };
         let mut lost: Vec<u32> = (0..self.states.len() as u32).filter(doubtful).collect();
         lost.extend(unseen.filter(|piece| self.state(*piece) == PieceState::Granted));
         self.lose(lost)
     }
 
-    fn lose(&mut self, pieces: Vec<u32>) -> Vec<u32> {
+    pub(crate) fn lose(&mut self, pieces: Vec<u32>) -> Vec<u32> {
         if pieces.is_empty() {
             return pieces;
         }
@@ -740,9 +688,13 @@ impl PageLedger {
     }
 
     fn append(&mut self, record: JournalRecord) {
-        if !self.incarnation_logged {
-            self.incarnation_logged = true;
-            JournalRecord::Incarnation(self.incarnation).append_to(&mut self.log);
+        record.append_to(&mut self.log);
+    }
+
+    /// Appends that something is written, and before it by whom, if that was another so far.
+    fn append_written(&mut self, under: Incarnation, record: &JournalRecord) {
+        if self.logged_under.replace(under) != Some(under) {
+            JournalRecord::Incarnation(under).append_to(&mut self.log);
         }
         record.append_to(&mut self.log);
     }
@@ -752,6 +704,11 @@ impl PageLedger {
         let log = std::mem::take(&mut self.log);
         self.log_bytes += log.len() as u64;
         (log, self.log_bytes)
+    }
+
+    /// Length of the log with everything that was taken of it.
+    pub(crate) fn log_bytes(&self) -> u64 {
+        self.log_bytes
     }
 
     /// Whether something waits to be committed.

@@ -1,18 +1,24 @@
 //! The ledger under what simulated worlds found to break it.
 
 use penstock_engine::page::PageLedger;
-use penstock_engine::transfer::{LedgerCommit, PageStanding, TransferMachine, WindowLimits};
+use penstock_engine::transfer::{
+    Joining, LedgerCommit, PageStanding, TransferMachine, WindowLimits,
+};
 use penstock_proto::compared::Comparison;
 use penstock_proto::digest::{Digest, DigestKind};
-use penstock_proto::id::TransferId;
+use penstock_proto::id::{PeerNumber, TransferId};
 use penstock_proto::journal::{
     DigestForm, EntryDigest, EntryFailure, FailurePhase, Incarnation, JournalRecord,
 };
 use penstock_proto::manifest::{EntryDraft, Page, PageBuilder};
 use penstock_proto::slicing::{PieceRef, Slicing};
 use penstock_proto::task::{Report, Work};
-use penstock_proto::units::MIB;
+use penstock_proto::units::{Instant, MIB};
 use penstock_proto::wire::Reader;
+
+/// The only peer, and a moment that nothing here depends on.
+const PEER: PeerNumber = PeerNumber(0);
+const NOW: Instant = Instant(0);
 
 fn page_of(sizes: &[u64]) -> Page {
     let slicing = Slicing { extent_bytes: MIB, ..Slicing::default() };
@@ -25,11 +31,17 @@ fn page_of(sizes: &[u64]) -> Page {
     builder.seal()
 }
 
+/// The machine with its only peer.
+fn joined(mut machine: TransferMachine) -> TransferMachine {
+    let joining = Joining { incarnation: Incarnation::default(), epoch: 0, grant: None };
+    machine.handle_joined(PEER, joining, NOW);
+    machine
+}
+
 /// A machine with one open page of files of these sizes; the scan is over.
 fn machine_of(sizes: &[u64], log: Vec<JournalRecord>) -> TransferMachine {
     let limits = WindowLimits { files: 1, ..WindowLimits::default() };
-    let (kind, incarnation) = (DigestKind::Blake3, Incarnation::default());
-    let mut machine = TransferMachine::new(kind, incarnation, 0, [], limits, 1);
+    let mut machine = joined(TransferMachine::new(DigestKind::Blake3, [], limits, 1));
     machine.handle_page(&page_of(sizes), Digest::default(), log, 0, false);
     machine.handle_scan_end(1);
     machine
@@ -84,14 +96,18 @@ fn durable(records: &[JournalRecord]) -> Vec<u32> {
 #[test]
 fn a9_a_sync_covers_only_the_writing_before_it() {
     let mut machine = machine_of(&[2 * MIB], Vec::new());
-    machine.poll_work(u64::MAX);
-    machine.handle_reports([written(0, 0, 5), Report::Lost { page: 0, entry: 0, generation: 0 }]);
+    machine.poll_work(PEER, u64::MAX, NOW);
+    machine.handle_reports(
+        PEER,
+        [written(0, 0, 5), Report::Lost { page: 0, entry: 0, generation: 0 }],
+        NOW,
+    );
     commit(&mut machine);
-    let again = machine.poll_work(u64::MAX).work;
+    let again = machine.poll_work(PEER, u64::MAX, NOW).work;
     assert!(matches!(again[0], Work::Fetch { generation: 1, fresh: true, .. }));
-    machine.handle_reports([written(0, 1, 6), Report::Synced { epoch: 5 }]);
+    machine.handle_reports(PEER, [written(0, 1, 6), Report::Synced { epoch: 5 }], NOW);
     assert_eq!(durable(&commit(&mut machine)), []);
-    machine.handle_reports([Report::Synced { epoch: 6 }]);
+    machine.handle_reports(PEER, [Report::Synced { epoch: 6 }], NOW);
     assert_eq!(durable(&commit(&mut machine)), [0]);
 }
 
@@ -108,12 +124,15 @@ fn a4_a_failed_sync_is_in_the_log_before_anything_is_fetched_again() {
     };
     let log = vec![JournalRecord::Incarnation(Incarnation::default()), earlier];
     let mut machine = machine_of(&[10], log);
-    machine.handle_reports([Report::SyncFailed { epoch: 2, errno: 5 }]);
-    assert_eq!(machine.poll_work(u64::MAX).work, []);
+    machine.handle_reports(PEER, [Report::SyncFailed { epoch: 2, errno: 5 }], NOW);
+    assert_eq!(machine.poll_work(PEER, u64::MAX, NOW).work, []);
     assert!(machine.commit_is_urgent());
     let told = commit(&mut machine);
     assert!(told.contains(&JournalRecord::Missing { pieces: vec![0] }));
-    assert!(matches!(machine.poll_work(u64::MAX).work[..], [Work::Fetch { fresh: true, .. }]));
+    assert!(matches!(
+        machine.poll_work(PEER, u64::MAX, NOW).work[..],
+        [Work::Fetch { fresh: true, .. }]
+    ));
 }
 
 /// Promise (d): when a peer is lost, packs that it wrote and did not name are handed out again
@@ -121,37 +140,46 @@ fn a4_a_failed_sync_is_in_the_log_before_anything_is_fetched_again() {
 #[test]
 fn a_lost_peer_leaves_nothing_waiting_for_it() {
     let mut machine = machine_of(&[10], Vec::new());
-    machine.poll_work(u64::MAX);
-    machine.handle_reports([written(0, 0, 1)]);
+    machine.poll_work(PEER, u64::MAX, NOW);
+    machine.handle_reports(PEER, [written(0, 0, 1)], NOW);
     commit(&mut machine);
-    machine.handle_peer_lost();
+    machine.handle_left(PEER);
+    let mut machine = joined(machine);
     commit(&mut machine);
-    assert!(matches!(machine.poll_work(u64::MAX).work[..], [Work::Fetch { .. }]));
+    assert!(matches!(machine.poll_work(PEER, u64::MAX, NOW).work[..], [Work::Fetch { .. }]));
 }
 
 /// E3: the only file in the window is begun anew rather than put aside behind itself.
 #[test]
 fn e3_a_file_does_not_wait_for_itself() {
     let mut machine = machine_of(&[2 * MIB], Vec::new());
-    machine.poll_work(u64::MAX);
-    machine.handle_reports([Report::Lost { page: 0, entry: 0, generation: 0 }]);
+    machine.poll_work(PEER, u64::MAX, NOW);
+    machine.handle_reports(PEER, [Report::Lost { page: 0, entry: 0, generation: 0 }], NOW);
     commit(&mut machine);
-    assert_eq!(machine.poll_work(u64::MAX).work.len(), 2);
+    assert_eq!(machine.poll_work(PEER, u64::MAX, NOW).work.len(), 2);
 }
 
 /// A6: a late word that the temporary file is gone does not undo a file that is all durable.
 #[test]
 fn a6_a_named_file_is_not_lost() {
     let mut machine = machine_of(&[2 * MIB], Vec::new());
-    machine.poll_work(u64::MAX);
-    machine.handle_reports([written(0, 0, 1), written(1, 0, 1), Report::Synced { epoch: 1 }]);
+    machine.poll_work(PEER, u64::MAX, NOW);
+    machine.handle_reports(
+        PEER,
+        [written(0, 0, 1), written(1, 0, 1), Report::Synced { epoch: 1 }],
+        NOW,
+    );
     commit(&mut machine);
-    assert!(matches!(machine.poll_work(0).work[..], [Work::Finish { .. }]));
-    machine.handle_reports([
-        Report::Lost { page: 0, entry: 0, generation: 0 },
-        Report::Published { piece: piece(2), generation: 0, epoch: 2, failures: Vec::new() },
-        Report::Synced { epoch: 2 },
-    ]);
+    assert!(matches!(machine.poll_work(PEER, 0, NOW).work[..], [Work::Finish { .. }]));
+    machine.handle_reports(
+        PEER,
+        [
+            Report::Lost { page: 0, entry: 0, generation: 0 },
+            Report::Published { piece: piece(2), generation: 0, epoch: 2, failures: Vec::new() },
+            Report::Synced { epoch: 2 },
+        ],
+        NOW,
+    );
     assert_eq!(durable(&commit(&mut machine)), [2]);
     assert_eq!(machine.totals().files, 1);
 }
@@ -161,7 +189,7 @@ fn a6_a_named_file_is_not_lost() {
 #[test]
 fn a_failed_file_is_discarded_when_that_is_committed() {
     let mut machine = machine_of(&[2 * MIB], Vec::new());
-    machine.poll_work(u64::MAX);
+    machine.poll_work(PEER, u64::MAX, NOW);
     let failure = EntryFailure { entry: 0, phase: FailurePhase::Changed, errno: 0 };
     let (digests, failures) = (Vec::new(), vec![failure]);
     let report = Report::Written {
@@ -172,13 +200,13 @@ fn a_failed_file_is_discarded_when_that_is_committed() {
         failures,
         fetched: true,
     };
-    machine.handle_reports([report]);
-    assert_eq!(machine.poll_work(u64::MAX).work, []);
+    machine.handle_reports(PEER, [report], NOW);
+    assert_eq!(machine.poll_work(PEER, u64::MAX, NOW).work, []);
     let log = commit(&mut machine);
     let discard = Work::Discard { page: 0, entry: 0, generation: 0 };
-    assert_eq!(machine.poll_work(u64::MAX).work[0], discard);
+    assert_eq!(machine.poll_work(PEER, u64::MAX, NOW).work[0], discard);
     let mut machine = machine_of(&[2 * MIB], log);
-    assert_eq!(machine.poll_work(u64::MAX).work[0], discard);
+    assert_eq!(machine.poll_work(PEER, u64::MAX, NOW).work[0], discard);
     assert_eq!(machine.totals().failures, 1);
 }
 
@@ -204,9 +232,8 @@ fn counts_survive_restarts_and_failed_syncs() {
         JournalRecord::Failed(named),
         JournalRecord::Durable { pieces: vec![0, 1, 2, 3] },
     ];
-    let (kind, incarnation) = (DigestKind::Blake3, Incarnation::default());
-    let mut ledger =
-        PageLedger::new(&page, Digest::default(), kind, incarnation, &Comparison::default());
+    let nothing = Comparison::default();
+    let mut ledger = PageLedger::new(&page, Digest::default(), DigestKind::Blake3, &nothing);
     assert!(ledger.replay(log, 0, false).is_empty());
     let (files, bytes, bytes_durable, failures) = ledger.counts();
     assert_eq!((files, failures), (1, 2), "the large file, and none of the pack's two");
@@ -215,18 +242,22 @@ fn counts_survive_restarts_and_failed_syncs() {
 
     let mut machine = machine_of(&[10, 10], Vec::new());
     for epoch in [1, 2] {
-        machine.poll_work(u64::MAX);
+        machine.poll_work(PEER, u64::MAX, NOW);
         let (digests, failures) = (vec![digest(0)], vec![failure]);
-        machine.handle_reports([Report::Written {
-            piece: piece(0),
-            generation: 0,
-            epoch,
-            digests,
-            failures,
-            fetched: true,
-        }]);
+        machine.handle_reports(
+            PEER,
+            [Report::Written {
+                piece: piece(0),
+                generation: 0,
+                epoch,
+                digests,
+                failures,
+                fetched: true,
+            }],
+            NOW,
+        );
         assert_eq!((machine.totals().files, machine.totals().failures), (1, 1));
-        machine.handle_reports([Report::SyncFailed { epoch, errno: 5 }]);
+        machine.handle_reports(PEER, [Report::SyncFailed { epoch, errno: 5 }], NOW);
         assert_eq!(machine.totals().failures, 0);
         commit(&mut machine);
     }
@@ -246,13 +277,13 @@ fn a_link_that_fails_again_is_counted_once() {
         asks: false,
     };
     let limits = WindowLimits::default();
-    let (kind, incarnation) = (DigestKind::Blake3, Incarnation::default());
-    let mut machine = TransferMachine::new(kind, incarnation, 0, [(0, standing)], limits, 1);
+    let complete = [(0, standing)];
+    let mut machine = joined(TransferMachine::new(DigestKind::Blake3, complete, limits, 1));
     machine.handle_known_failures(0, [7]);
     machine.handle_scan_end(1);
-    assert!(matches!(machine.poll_work(0).work[..], [Work::Links { .. }]));
+    assert!(matches!(machine.poll_work(PEER, 0, NOW).work[..], [Work::Links { .. }]));
     let failures = vec![EntryFailure { entry: 7, phase: FailurePhase::Publish, errno: 1 }];
-    machine.handle_reports([Report::LinksDone { page: 0, failures, epoch: 1 }]);
+    machine.handle_reports(PEER, [Report::LinksDone { page: 0, failures, epoch: 1 }], NOW);
     assert_eq!(machine.totals().failures, 1);
 }
 
@@ -262,8 +293,7 @@ fn a_link_that_fails_again_is_counted_once() {
 fn c_a_compared_page_is_cut_the_same_after_a_restart() {
     let page = page_of(&[1, 2, 3, 9 * MIB, 5]);
     let limits = WindowLimits::default();
-    let (kind, incarnation) = (DigestKind::Blake3, Incarnation::default());
-    let mut machine = TransferMachine::new(kind, incarnation, 0, [], limits, 1);
+    let mut machine = joined(TransferMachine::new(DigestKind::Blake3, [], limits, 1));
     let compared = Comparison {
         kept: [1, 3].into_iter().collect(),
         failed: vec![penstock_proto::compared::refused(4)],
@@ -272,13 +302,17 @@ fn c_a_compared_page_is_cut_the_same_after_a_restart() {
     };
     machine.handle_compared_page(&page, Digest::default(), compared.clone());
     machine.handle_scan_end(1);
-    assert!(machine.poll_work(u64::MAX).work.is_empty(), "not before it is committed");
+    assert!(machine.poll_work(PEER, u64::MAX, NOW).work.is_empty(), "not before it is committed");
     assert!(machine.commit_is_urgent());
     let commit = machine.take_commit().unwrap();
     let head = &commit.pages[0];
     assert_eq!((head.kept, head.kept_bytes, head.failures), (2, 2 + 9 * MIB, 1));
     machine.handle_committed(&commit);
-    assert_eq!(machine.poll_work(u64::MAX).work.len(), 2, "a pack before and one behind");
+    assert_eq!(
+        machine.poll_work(PEER, u64::MAX, NOW).work.len(),
+        2,
+        "a pack before and one behind"
+    );
     let log = records(&commit);
     assert!(log.contains(&JournalRecord::Compared(compared)));
     let again = machine_of(&[1, 2, 3, 9 * MIB, 5], log);

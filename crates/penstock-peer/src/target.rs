@@ -255,8 +255,8 @@ impl TargetPeer for TargetService {
         };
         let never_synced = spec.durability == Durability::None;
         let marker = if never_synced { u64::MAX } else { marker };
-        let store = id_of(&identity);
-        let incarnation = Incarnation { writer: spec.writer, boot, mount, store };
+        let (writer, store) = (spec.writer, id_of(&identity));
+        let incarnation = Incarnation { writer, boot, mount, store, failed_syncs: 0 };
         Ok(TaskStart { incarnation, marker, durable_by })
     }
 

@@ -167,18 +167,19 @@ impl fmt::Display for PeerNumber {
 }
 
 /// A target peer as ledgers, markers and temporary names know it, for as long as the peer has its
-/// name: the first eight bytes of the BLAKE3 of [`PeerId::uri`], little-endian.
+/// name.
 #[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct WriterId(pub u64);
 
 impl WriterId {
-    /// The one peer of a site that has no others.
+    /// The one peer of a site without a cluster, whatever its name.
     pub const SOLE: Self = Self(0);
 
-    /// That of a peer.
+    /// That of a peer of a cluster: the first eight bytes of the BLAKE3 of [`PeerId::uri`],
+    /// little-endian; never [`WriterId::SOLE`].
     pub fn of(peer: &PeerId) -> Self {
         let [a, b, c, d, e, f, g, h, ..] = *blake3::hash(peer.uri().as_bytes()).as_bytes();
-        Self(u64::from_le_bytes([a, b, c, d, e, f, g, h]))
+        Self(u64::from_le_bytes([a, b, c, d, e, f, g, h]).max(1))
     }
 }
 

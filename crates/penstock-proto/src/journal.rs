@@ -31,6 +31,16 @@ pub struct Incarnation {
     pub mount: u64,
     /// Random id in the store's `.penstock/store`, as 64 bits.
     pub store: u64,
+    /// Syncs that have failed in this process: what was written before such a one reads back right
+    /// from the page cache and may be lost all the same (A4).
+    pub failed_syncs: u32,
+}
+
+impl Incarnation {
+    /// Whether both read through one page cache: neither can prove what is behind it.
+    pub fn shares_cache(&self, other: &Self) -> bool {
+        Self { failed_syncs: 0, ..*self } == Self { failed_syncs: 0, ..*other }
+    }
 }
 
 /// What kind of digest a file has.
@@ -180,6 +190,7 @@ impl JournalRecord {
                 payload.raw(&incarnation.boot);
                 payload.u64(incarnation.mount);
                 payload.u64(incarnation.store);
+                payload.u32(incarnation.failed_syncs);
                 1
             }
             Self::Written { piece, generation, epoch, digests, failures } => {
@@ -248,6 +259,7 @@ impl JournalRecord {
                 boot: payload.array("boot")?,
                 mount: payload.u64("mount")?,
                 store: payload.u64("store")?,
+                failed_syncs: payload.u32("failed syncs")?,
             }),
             2 => decode_written(&mut payload)?,
             3 => Self::Durable { pieces: decode_pieces(&mut payload)? },
@@ -397,6 +409,7 @@ mod tests {
                 boot: [1; 16],
                 mount: 2,
                 store: 3,
+                failed_syncs: 1,
             }),
             JournalRecord::Written {
                 piece: 4,

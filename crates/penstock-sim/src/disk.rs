@@ -1,4 +1,8 @@
-//! A file system between its page cache and its platters.
+//! A file system between the page caches of its hosts and its platters.
+//!
+//! It is on one host's own disk, or *shared* by several over a network, as NFS is: then names and
+//! attributes are stable when the call returns, and each host has a page cache of its own, which no
+//! other sees into and whose sync covers its writes alone (A9).
 //!
 //! Data and names age separately, as on ext4 and XFS (hard case A1): a power cut keeps a random
 //! *prefix* of the changes to names and attributes, for these are journalled in order, and *any*
@@ -7,6 +11,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
+use penstock_proto::id::WriterId;
 use rand::RngExt as _;
 use rand_chacha::ChaCha8Rng;
 
@@ -24,8 +29,8 @@ pub(crate) enum Node {
 /// A name in the target's tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Name {
-    /// Ours alone; by page, entry and generation (B1).
-    Temporary(u32, u32, u32),
+    /// Ours alone; by page, entry, generation, and the writer of a file that has only one (B1).
+    Temporary(u32, u32, u32, WriterId),
     /// The user's.
     Final(u32, u32),
 }
@@ -38,7 +43,7 @@ enum Change {
     Rename(Name, Name),
     Attributes(u64),
     DirectoryDone(Name),
-    Marker(u64),
+    Marker(WriterId, u64),
 }
 
 /// Names, attributes and the sync marker: all that a file system journals.
@@ -48,7 +53,7 @@ pub(crate) struct Tree {
     /// Inodes with the attributes of the source.
     pub(crate) attributed: BTreeSet<u64>,
     pub(crate) directories_done: BTreeSet<Name>,
-    pub(crate) marker: u64,
+    markers: BTreeMap<WriterId, u64>,
 }
 
 impl Tree {
@@ -71,21 +76,36 @@ impl Tree {
             Change::DirectoryDone(name) => {
                 self.directories_done.insert(name);
             }
-            Change::Marker(epoch) => self.marker = epoch,
+            Change::Marker(writer, epoch) => {
+                self.markers.insert(writer, epoch);
+            }
         }
     }
+
+    /// The last epoch that a writer began to sync; 0 if there is none.
+    pub(crate) fn marker(&self, writer: WriterId) -> u64 {
+        self.markers.get(&writer).copied().unwrap_or(0)
+    }
+}
+
+/// What a host's page cache holds of a file that the platters do not.
+#[derive(Clone, Debug, Default)]
+struct Cache {
+    cells: BTreeMap<usize, u64>,
+    dirty: BTreeSet<usize>,
 }
 
 #[derive(Clone, Debug, Default)]
 struct Inode {
-    cache: Vec<u64>,
     stable: Vec<u64>,
-    dirty: BTreeSet<usize>,
+    /// By host.
+    caches: BTreeMap<u32, Cache>,
 }
 
 /// A sync in progress: what it covers.
 #[derive(Debug)]
 pub(crate) struct SyncTicket {
+    host: u32,
     cells: Vec<(u64, usize, u64)>,
     changes: u64,
 }
@@ -104,12 +124,17 @@ pub(crate) struct Disk {
     next_inode: u64,
     /// Writes fail with ENOSPC.
     pub(crate) full: bool,
+    /// Several hosts write to it.
+    pub(crate) shared: bool,
 }
 
 impl Disk {
     fn change(&mut self, change: Change) {
         self.cache.apply(change);
-        self.pending.push_back(change);
+        match self.shared {
+            true => self.stable.apply(change),
+            false => self.pending.push_back(change),
+        }
     }
 
     /// Creates a file of `cells` cells; `None` if the name is taken (O_EXCL).
@@ -119,9 +144,7 @@ impl Disk {
         }
         let inode = self.next_inode;
         self.next_inode += 1;
-        let empty = vec![0; cells];
-        let file = Inode { cache: empty.clone(), stable: empty, dirty: BTreeSet::new() };
-        self.inodes.insert(inode, file);
+        self.inodes.insert(inode, Inode { stable: vec![0; cells], caches: BTreeMap::new() });
         self.change(Change::Set(name, Node::File(inode)));
         Some(inode)
     }
@@ -141,13 +164,14 @@ impl Disk {
     }
 
     /// Writes one cell; `false` for ENOSPC.
-    pub(crate) fn write(&mut self, inode: u64, at: usize, value: u64) -> bool {
+    pub(crate) fn write(&mut self, host: u32, inode: u64, at: usize, value: u64) -> bool {
         if self.full {
             return false;
         }
         if let Some(file) = self.inodes.get_mut(&inode) {
-            file.cache[at] = value;
-            file.dirty.insert(at);
+            let cache = file.caches.entry(host).or_default();
+            cache.cells.insert(at, value);
+            cache.dirty.insert(at);
         }
         true
     }
@@ -173,13 +197,18 @@ impl Disk {
         self.change(Change::DirectoryDone(name));
     }
 
-    pub(crate) fn set_marker(&mut self, epoch: u64) {
-        self.change(Change::Marker(epoch));
+    pub(crate) fn set_marker(&mut self, writer: WriterId, epoch: u64) {
+        self.change(Change::Marker(writer, epoch));
     }
 
-    /// The cells of a file as processes read them.
-    pub(crate) fn cached(&self, inode: u64) -> &[u64] {
-        self.inodes.get(&inode).map_or(&[], |file| &file.cache)
+    /// The cells of a file as processes of a host read them.
+    pub(crate) fn cached(&self, host: u32, inode: u64) -> Vec<u64> {
+        let Some(file) = self.inodes.get(&inode) else { return Vec::new() };
+        let mut cells = file.stable.clone();
+        for (at, value) in file.caches.get(&host).iter().flat_map(|cache| &cache.cells) {
+            cells[*at] = *value;
+        }
+        cells
     }
 
     /// The cells of a file that a power cut would leave.
@@ -187,22 +216,35 @@ impl Disk {
         self.inodes.get(&inode).map_or(&[], |file| &file.stable)
     }
 
-    pub(crate) fn begin_sync(&self) -> SyncTicket {
+    /// A host drops what it has cached of a file and need not write: it is read from the platters.
+    pub(crate) fn drop_clean(&mut self, host: u32, inode: u64) {
+        let cache = self.inodes.get_mut(&inode).and_then(|file| file.caches.get_mut(&host));
+        if let Some(Cache { cells, dirty }) = cache {
+            cells.retain(|at, _| dirty.contains(at));
+        }
+    }
+
+    pub(crate) fn begin_sync(&self, host: u32) -> SyncTicket {
         let mut cells = Vec::new();
         for (number, inode) in &self.inodes {
-            cells.extend(inode.dirty.iter().map(|at| (*number, *at, inode.cache[*at])));
+            let Some(cache) = inode.caches.get(&host) else { continue };
+            cells.extend(cache.dirty.iter().map(|at| (*number, *at, cache.cells[at])));
         }
-        SyncTicket { cells, changes: self.first_pending + self.pending.len() as u64 }
+        SyncTicket { host, cells, changes: self.first_pending + self.pending.len() as u64 }
     }
 
     pub(crate) fn end_sync(&mut self, ticket: SyncTicket, good: bool, rng: &mut ChaCha8Rng) {
         for (number, at, value) in ticket.cells {
             let Some(inode) = self.inodes.get_mut(&number) else { continue };
+            let Some(cache) = inode.caches.get_mut(&ticket.host) else { continue };
             if good || rng.random_bool(0.5) {
                 inode.stable[at] = value;
             }
-            if inode.cache[at] == value {
-                inode.dirty.remove(&at);
+            if cache.cells.get(&at) == Some(&value) {
+                cache.dirty.remove(&at);
+                if inode.stable[at] == value {
+                    cache.cells.remove(&at);
+                }
             }
         }
         while good && self.first_pending < ticket.changes {
@@ -212,15 +254,15 @@ impl Disk {
         }
     }
 
-    /// The host loses power: of what was not synced, `luck` (0 to 1) of it survives.
-    pub(crate) fn power_cut(&mut self, luck: f64, rng: &mut ChaCha8Rng) {
+    /// A host loses power: of what it had not synced, `luck` (0 to 1) of it survives.
+    pub(crate) fn power_cut(&mut self, host: u32, luck: f64, rng: &mut ChaCha8Rng) {
         for inode in self.inodes.values_mut() {
-            for at in std::mem::take(&mut inode.dirty) {
+            let cache = inode.caches.remove(&host).unwrap_or_default();
+            for at in cache.dirty {
                 if rng.random_bool(luck) {
-                    inode.stable[at] = inode.cache[at];
+                    inode.stable[at] = cache.cells[&at];
                 }
             }
-            inode.cache.clone_from(&inode.stable);
         }
         let kept = (self.pending.len() as f64 * rng.random_range(0.0..=1.0) * luck.sqrt()) as usize;
         self.first_pending += self.pending.len() as u64;

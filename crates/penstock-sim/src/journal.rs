@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 
 use penstock_engine::transfer::{LedgerCommit, PageCommit, PageStanding};
+use penstock_proto::id::WriterId;
 use penstock_proto::journal::JournalRecord;
 use penstock_proto::wire::Reader;
 use rand::RngExt as _;
@@ -29,7 +30,8 @@ pub(crate) struct Head {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Heads {
     pub(crate) pages: BTreeMap<u32, Head>,
-    pub(crate) epoch: u64,
+    /// The last epoch that each writer synced.
+    pub(crate) epochs: BTreeMap<WriterId, u64>,
 }
 
 /// Logs and heads of one transfer.
@@ -79,7 +81,7 @@ impl Journal {
         for page in &commit.pages {
             heads.pages.insert(page.page, head_of(page));
         }
-        heads.epoch = commit.synced.unwrap_or(heads.epoch);
+        heads.epochs.extend(&commit.synced);
         if durable {
             self.history.clear();
             for page in &commit.pages {

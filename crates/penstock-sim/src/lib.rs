@@ -13,14 +13,17 @@
 //! | `outside` | time, chance, network |
 //! | `peer` | the target peer's edge around fetch, lanes and epochs |
 //! | `world` | the controller's edge, faults, the loop |
+//! | `several` | the same where several target peers share a transfer |
 //! | `oracle` | the promises of the design: (a) to (e) and (h), and that every world ends |
 //!
 //! # What is not modelled
 //! A process that dies between the return of a failed sync and the commit that tells of it: Linux
 //! reports the failure once, so nobody can know afterwards. Late writes do not change a file's
 //! times (hard case B1 (3)). The journal store has one writer at a time, as its lock ensures; a
-//! controller that was replaced is fenced at the heads alone. One target peer at a time, one
-//! source. Scans are not interrupted.
+//! controller that was replaced is fenced at the heads alone. One source. Scans are not
+//! interrupted. Where several peers share a transfer: names and attributes are stable when the call
+//! returns, as on NFS; requests and answers between peers and controller are lost together with one
+//! of them, and come late otherwise; a new controller has every task begun anew.
 
 #![forbid(unsafe_code)]
 
@@ -30,12 +33,13 @@ mod oracle;
 mod outside;
 mod peer;
 mod scenario;
+mod several;
 mod source;
 mod world;
 
 use std::fmt;
 
-pub use scenario::{Fault, SCENARIOS, Scenario};
+pub use scenario::{Fault, SCENARIOS, SEVERAL, Scenario};
 
 /// What happened in a world that kept all promises.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -76,6 +80,10 @@ pub struct Stats {
     pub zombies: u64,
     /// Temporary files that were left over in the end.
     pub orphans: u64,
+    /// Peers whose grants lapsed, or that were known to be dead.
+    pub peers_lost: u64,
+    /// Pieces that a peer gave back for another.
+    pub given_back: u64,
 }
 
 /// A promise was broken.
@@ -105,5 +113,8 @@ impl std::error::Error for Violation {}
 /// # Errors
 /// The first promise that was broken.
 pub fn run(seed: u64, scenario: &Scenario) -> Result<Stats, Violation> {
-    world::World::new(seed, scenario).run(seed)
+    match scenario.several {
+        true => several::World::new(seed, scenario).run(seed),
+        false => world::World::new(seed, scenario).run(seed),
+    }
 }

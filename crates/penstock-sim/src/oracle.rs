@@ -4,8 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use penstock_engine::slice::Piece;
 use penstock_engine::transfer::Totals;
+use penstock_proto::id::WriterId;
 use penstock_proto::journal::JournalRecord;
 use penstock_proto::manifest::EntryKind;
+use penstock_proto::slicing::PieceRef;
 
 use crate::disk::{Name, Node};
 use crate::journal::Journal;
@@ -71,6 +73,12 @@ pub(crate) fn tail_failures(journal: &Journal, out: &Outside, page: u32) -> Vec<
     told(journal, out, page).failed.into_iter().filter(is_tail).collect()
 }
 
+/// Whether a piece is durable, as far as is committed.
+pub(crate) fn is_durable(journal: &Journal, out: &Outside, piece: PieceRef) -> bool {
+    let told = told(journal, out, piece.page);
+    told.pieces.get(&piece.piece).is_some_and(|(_, durable, _)| *durable)
+}
+
 /// Whether the file has its name, its bytes and its attributes, whatever happens to the host now.
 fn is_final(out: &Outside, page: u32, entry: u32) -> bool {
     let Some(Node::File(inode)) = out.disk.stable.names.get(&Name::Final(page, entry)) else {
@@ -98,7 +106,7 @@ pub(crate) fn check_durable(journal: &Journal, out: &mut Outside) {
                 Piece::Extent { entry, offset, length } => {
                     let range = cells_of(offset, length);
                     let wanted = &out.data.entry_of(page, entry).cells(SCANNED)[range.clone()];
-                    let temporary = Name::Temporary(page, entry, *generation);
+                    let temporary = Name::Temporary(page, entry, *generation, WriterId::SOLE);
                     let kept = [temporary, Name::Final(page, entry)].iter().any(|name| {
                         matches!(out.disk.stable.names.get(name), Some(Node::File(inode))
                             if &out.disk.stable_cells(*inode)[range.clone()] == wanted)

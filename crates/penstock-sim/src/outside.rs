@@ -9,7 +9,7 @@ use penstock_engine::slice::Piece;
 use penstock_proto::id::LaneId;
 use penstock_proto::journal::FailurePhase;
 use penstock_proto::slicing::PieceRef;
-use penstock_proto::task::Work;
+use penstock_proto::task::{Work, WorkReply};
 use penstock_proto::units::Instant;
 use rand::RngExt as _;
 use rand_chacha::ChaCha8Rng;
@@ -63,16 +63,48 @@ impl Frame {
 #[derive(Debug)]
 pub(crate) enum Event {
     PageFound,
-    Tick { life: u64 },
-    CommitDone { life: u64 },
-    LaneUp { task: u64, lane: LaneId, good: bool },
-    Serve { task: u64, lane: LaneId, request: u32, item: Item },
-    Refused { task: u64, lane: LaneId, request: u32 },
-    Frame { task: u64, lane: LaneId, request: u32, frame: Frame },
-    Reports { task: u64 },
-    SyncDone { task: u64, epoch: u64 },
-    PublishStep { task: u64 },
-    TailDone { task: u64, work: Work },
+    Tick {
+        life: u64,
+    },
+    CommitDone {
+        life: u64,
+    },
+    LaneUp {
+        task: u64,
+        lane: LaneId,
+        good: bool,
+    },
+    Serve {
+        task: u64,
+        lane: LaneId,
+        request: u32,
+        item: Item,
+    },
+    Refused {
+        task: u64,
+        lane: LaneId,
+        request: u32,
+    },
+    Frame {
+        task: u64,
+        lane: LaneId,
+        request: u32,
+        frame: Frame,
+    },
+    Reports {
+        task: u64,
+    },
+    SyncDone {
+        task: u64,
+        epoch: u64,
+    },
+    PublishStep {
+        task: u64,
+    },
+    TailDone {
+        task: u64,
+        work: Work,
+    },
     LateWrite,
     Fault(Fault),
     NextFault,
@@ -80,6 +112,48 @@ pub(crate) enum Event {
     DiskFreed,
     SourceBack,
     ZombieWakes,
+    /// A host joins the run, if there is one.
+    Join {
+        host: usize,
+    },
+    /// A peer of several looks around, and asks for work.
+    Turn {
+        task: u64,
+    },
+    /// Its request reaches the controller; it was sent at `asked`.
+    Want {
+        task: u64,
+        bytes: u64,
+        asked: Instant,
+    },
+    /// The answer reaches it; `None` if there is none.
+    Answer {
+        task: u64,
+        reply: Option<WorkReply>,
+        asked: Instant,
+    },
+    /// A host that was asleep goes on.
+    Wakes {
+        host: usize,
+    },
+}
+
+impl Event {
+    /// The task at whose peer it happens.
+    pub(crate) fn task(&self) -> Option<u64> {
+        match self {
+            Self::LaneUp { task, .. }
+            | Self::Refused { task, .. }
+            | Self::Frame { task, .. }
+            | Self::Reports { task }
+            | Self::SyncDone { task, .. }
+            | Self::PublishStep { task }
+            | Self::TailDone { task, .. }
+            | Self::Turn { task }
+            | Self::Answer { task, .. } => Some(*task),
+            _ => None,
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -117,6 +191,13 @@ pub(crate) struct Outside {
     /// Files that were given up, on the controller's word.
     pub(crate) discarded: BTreeSet<(u32, u32)>,
     fetched: BTreeMap<PieceRef, u64>,
+    /// Which task has an attempt at a piece in hand, and until when each may write (B3).
+    holders: BTreeMap<(PieceRef, u32, u64), u64>,
+    /// Number of the controller.
+    pub(crate) life: u64,
+    holds_until: BTreeMap<u64, Instant>,
+    /// How many times slower the lanes of a task are than others.
+    pub(crate) slow: BTreeMap<u64, u64>,
     pub(crate) stats: Stats,
     pub(crate) violation: Option<String>,
 }
@@ -155,6 +236,10 @@ impl Outside {
             sabotaged: BTreeSet::new(),
             discarded: BTreeSet::new(),
             fetched: BTreeMap::new(),
+            holders: BTreeMap::new(),
+            life: 0,
+            holds_until: BTreeMap::new(),
+            slow: BTreeMap::new(),
             stats: Stats::default(),
             violation: None,
         }
@@ -190,8 +275,9 @@ impl Outside {
 
     pub(crate) fn dial(&mut self, task: u64, lane: LaneId) {
         let good = self.source_online && !self.rng.random_bool(0.05);
+        let slow = self.slow.get(&task).copied().unwrap_or(1);
         let link = Link {
-            bytes_per_second: self.rng.random_range(500_000..20_000_000),
+            bytes_per_second: self.rng.random_range(500_000..20_000_000) / slow,
             free_at: 0,
             silent: false,
         };
@@ -302,9 +388,9 @@ impl Outside {
         }
     }
 
-    pub(crate) fn begin_sync(&mut self, task: u64, epoch: u64) {
+    pub(crate) fn begin_sync(&mut self, task: u64, host: u32, epoch: u64) {
         let fails = std::mem::take(&mut self.next_sync_fails);
-        self.syncs.insert(task, (self.disk.begin_sync(), !fails));
+        self.syncs.insert(task, (self.disk.begin_sync(host), !fails));
         self.after_ms(1, 800, Event::SyncDone { task, epoch });
     }
 
@@ -330,7 +416,7 @@ impl Outside {
     pub(crate) fn power_cut(&mut self) {
         self.forget_syncs();
         let luck = [0.0, 0.3, 0.9, 1.0][self.rng.random_range(0..4)];
-        self.disk.power_cut(luck, &mut self.rng);
+        self.disk.power_cut(0, luck, &mut self.rng);
     }
 
     /// The world made this entry fail.
@@ -339,14 +425,55 @@ impl Outside {
     }
 
     /// Promise (b), A1, B1: a name is given to a file that is whole, of one version, and synced.
-    pub(crate) fn check_publication(&mut self, page: u32, entry: u32, inode: u64) {
+    pub(crate) fn check_publication(&mut self, host: u32, page: u32, entry: u32, inode: u64) {
         let wanted = self.data.entry_of(page, entry).cells(SCANNED);
-        if self.disk.cached(inode) != wanted {
-            let found = self.disk.cached(inode);
+        let found = self.disk.cached(host, inode);
+        if found != wanted {
             self.fail(format!("(b): {page}/{entry} gets its name as {found:x?}, not {wanted:x?}"));
         } else if self.disk.stable_cells(inode) != wanted {
             self.fail(format!("(b), A1: {page}/{entry} gets its name before it is synced"));
         }
+    }
+
+    /// The grant of a task holds so long.
+    pub(crate) fn holds(&mut self, task: u64, until: Instant) {
+        self.holds_until.insert(task, until);
+    }
+
+    /// Promise (B3): a task begins a piece, and no other may write to it now. Each writer of a pack
+    /// has files of its own, so what an earlier controller said of packs does not matter.
+    pub(crate) fn begin_piece(&mut self, task: u64, piece: PieceRef, generation: u32) {
+        let now = self.now();
+        let key = self.holder_key(piece, generation);
+        let before = self.holders.insert(key, task);
+        let other = before.filter(|other| *other != task);
+        let until = other.and_then(|other| self.holds_until.get(&other).copied());
+        if until.is_some_and(|until| now < until) {
+            self.fail(format!("B3: {piece:?}, attempt {generation}, is written by two: {other:?}"));
+        }
+    }
+
+    fn holder_key(&self, piece: PieceRef, generation: u32) -> (PieceRef, u32, u64) {
+        let pack = matches!(self.piece(piece), Piece::Pack { .. });
+        (piece, generation, if pack { self.life } else { 0 })
+    }
+
+    /// The task does not write to the piece any more.
+    pub(crate) fn end_piece(&mut self, task: u64, piece: PieceRef, generation: u32) {
+        let key = self.holder_key(piece, generation);
+        if self.holders.get(&key) == Some(&task) {
+            self.holders.remove(&key);
+        }
+    }
+
+    /// A task is over.
+    pub(crate) fn end_task(&mut self, task: u64) {
+        self.holds_until.remove(&task);
+    }
+
+    /// The host of a task lost power: its sync ends nowhere.
+    pub(crate) fn forget_sync(&mut self, task: u64) {
+        self.syncs.remove(&task);
     }
 
     /// A piece has come over the network, for the first time or again.

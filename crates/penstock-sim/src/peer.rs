@@ -7,9 +7,10 @@ use std::time::Duration;
 
 use penstock_engine::epoch::{EpochAction, EpochLimits, EpochMachine, Publication};
 use penstock_engine::fetch::{FetchMachine, FetchedPiece, Item, Part, Request};
+use penstock_engine::grant::HeldGrant;
 use penstock_engine::lanes::{LaneAction, LaneLimits, LaneMachine};
 use penstock_engine::slice::{Piece, slice, travels_whole};
-use penstock_proto::id::LaneId;
+use penstock_proto::id::{LaneId, WriterId};
 use penstock_proto::journal::{EntryDigest, EntryFailure, FailurePhase};
 use penstock_proto::manifest::EntryKind;
 use penstock_proto::slicing::PieceRef;
@@ -39,6 +40,9 @@ struct Arriving {
 pub(crate) struct Peer {
     /// Tells this peer's events from those of the one before.
     pub(crate) task: u64,
+    /// Whose page cache it writes to, and how its files are named.
+    pub(crate) host: u32,
+    writer: WriterId,
     pub(crate) fetch: FetchMachine,
     lanes: LaneMachine,
     epochs: EpochMachine,
@@ -56,10 +60,21 @@ pub(crate) struct Peer {
     /// Bytes that are written and whose report is not committed (A7).
     pub(crate) syncing: bool,
     keep_marker: bool,
+    /// How long it may write; as long as it lives where it is the only one.
+    pub(crate) held: Option<HeldGrant>,
+    /// It was not allowed to write: the task is over.
+    pub(crate) over: bool,
+    /// Pieces that it wrote or found written, of which some may not be durable.
+    pub(crate) wrote: BTreeSet<PieceRef>,
 }
 
 impl Peer {
-    pub(crate) fn new(out: &mut Outside, epoch: u64, keep_marker: bool) -> Self {
+    pub(crate) fn new(
+        out: &mut Outside,
+        (host, writer): (u32, WriterId),
+        epoch: u64,
+        keep_marker: bool,
+    ) -> Self {
         out.tasks += 1;
         let limits = EpochLimits {
             bytes: 4 << 20,
@@ -76,6 +91,8 @@ impl Peer {
         fetch.cut_from(if out.rng.random_bool(0.5) { CELL_BYTES } else { u64::MAX });
         Self {
             task: out.tasks,
+            host,
+            writer,
             fetch,
             lanes: LaneMachine::new(lanes, out.rng.random()),
             epochs: EpochMachine::new(epoch, limits),
@@ -90,6 +107,25 @@ impl Peer {
             reports: VecDeque::new(),
             syncing: false,
             keep_marker,
+            held: None,
+            over: false,
+            wrote: BTreeSet::new(),
+        }
+    }
+
+    /// B4: whether it may write now, as far as its grant goes.
+    pub(crate) fn may_write(&mut self, out: &Outside) -> bool {
+        self.over |= self.held.is_some_and(|held| !held.holds(out.now()));
+        !self.over
+    }
+
+    /// Gives back pieces worth so many bytes that it has not begun.
+    pub(crate) fn give_back(&mut self, out: &mut Outside, bytes: u64) {
+        for (piece, generation) in self.fetch.take_back(bytes) {
+            self.in_hand.remove(&piece);
+            out.end_piece(self.task, piece, generation);
+            out.stats.given_back += 1;
+            self.report(out, Report::Returned { piece, generation });
         }
     }
 
@@ -138,10 +174,10 @@ impl Peer {
         match self.epochs.poll_action(out.now()) {
             Some(EpochAction::Sync { epoch }) => {
                 if !self.keep_marker {
-                    out.disk.set_marker(epoch);
+                    out.disk.set_marker(self.writer, epoch);
                 }
                 self.syncing = true;
-                out.begin_sync(self.task, epoch);
+                out.begin_sync(self.task, self.host, epoch);
             }
             Some(EpochAction::Publish { pieces }) => {
                 self.publishing.extend(pieces);
@@ -223,6 +259,9 @@ impl Peer {
 
     /// Takes over one piece of work.
     pub(crate) fn take(&mut self, out: &mut Outside, work: Work) {
+        if !self.may_write(out) {
+            return;
+        }
         match work {
             Work::Fetch { piece, generation, fresh } => {
                 self.fetch_piece(out, piece, generation, fresh)
@@ -236,7 +275,8 @@ impl Peer {
             Work::Discard { page, entry, generation } => {
                 self.forget(out, page, entry, generation);
                 out.discarded.insert((page, entry));
-                out.disk.remove(Name::Temporary(page, entry, generation));
+                let name = self.temporary(out, page, entry, generation);
+                out.disk.remove(name);
             }
             Work::Links { .. } | Work::Directories { .. } => {
                 out.after_ms(1, 100, Event::TailDone { task: self.task, work });
@@ -268,14 +308,24 @@ impl Peer {
             }
             Piece::Finish { .. } => out.fail(format!("a finish is fetched: {piece:?}")),
         }
-        self.in_hand.insert(piece, generation);
+        if let Some(before) = self.in_hand.insert(piece, generation) {
+            out.end_piece(self.task, piece, before);
+        }
+        out.begin_piece(self.task, piece, generation);
         out.stats.fetches += 1;
         self.fetch.handle_granted(item);
     }
 
+    /// Several peers write to a large file, each to its own small ones (B1).
+    fn temporary(&self, out: &Outside, page: u32, entry: u32, generation: u32) -> Name {
+        let shared = !out.is_packed(page, entry);
+        let writer = if shared { WriterId::SOLE } else { self.writer };
+        Name::Temporary(page, entry, generation, writer)
+    }
+
     /// B1: a temporary file that was left over is removed, never reused.
     fn make_fresh(&mut self, out: &mut Outside, page: u32, entry: u32, generation: u32) {
-        let name = Name::Temporary(page, entry, generation);
+        let name = self.temporary(out, page, entry, generation);
         let cells = out.data.entry_of(page, entry).cells(SCANNED).len();
         out.disk.remove(name);
         self.handles.remove(&name);
@@ -297,7 +347,7 @@ impl Peer {
 
     /// One frame has arrived.
     pub(crate) fn frame(&mut self, out: &mut Outside, lane: LaneId, request: u32, frame: Frame) {
-        if !self.alive.contains(&lane) {
+        if !self.alive.contains(&lane) || !self.may_write(out) {
             return;
         }
         let Some(mut arriving) = self.arriving.remove(&request) else { return };
@@ -354,10 +404,10 @@ impl Peer {
         if arriving.broken {
             return true;
         }
-        let name = Name::Temporary(page, entry, item.generation);
+        let name = self.temporary(out, page, entry, item.generation);
         let Some(inode) = self.open(out, name) else { return item.length == 0 };
         for (at, cell) in frame.cells.iter().enumerate() {
-            if !out.disk.write(inode, frame.at + at, *cell) {
+            if !out.disk.write(self.host, inode, frame.at + at, *cell) {
                 out.excuse(page, entry);
                 fail(arriving, FailurePhase::Write, 28);
                 return true;
@@ -385,16 +435,18 @@ impl Peer {
     }
 
     /// Drops whatever is in progress of one attempt at a large file.
-    fn forget(&mut self, out: &Outside, page: u32, entry: u32, generation: u32) {
-        for (index, cut) in out.pieces[page as usize].iter().enumerate() {
+    fn forget(&mut self, out: &mut Outside, page: u32, entry: u32, generation: u32) {
+        for index in 0..out.pieces[page as usize].len() {
+            let cut = out.pieces[page as usize][index];
             let piece = PieceRef { page, piece: index as u32 };
-            let of_file = matches!(*cut, Piece::Extent { entry: of, .. } if of == entry);
+            let of_file = matches!(cut, Piece::Extent { entry: of, .. } if of == entry);
             if of_file && self.in_hand.get(&piece) == Some(&generation) {
                 self.in_hand.remove(&piece);
+                out.end_piece(self.task, piece, generation);
                 self.fetch.handle_forgotten(piece);
             }
         }
-        self.handles.remove(&Name::Temporary(page, entry, generation));
+        self.handles.remove(&self.temporary(out, page, entry, generation));
     }
 
     pub(crate) fn refused(&mut self, out: &mut Outside, lane: LaneId, request: u32) {
@@ -427,11 +479,14 @@ impl Peer {
         fetched: bool,
     ) {
         self.in_hand.remove(&piece);
+        self.wrote.insert(piece);
+        out.end_piece(self.task, piece, generation);
         let cut = out.piece(piece);
         let pack = matches!(cut, Piece::Pack { .. });
         if pack {
             for failure in &failures {
-                out.disk.remove(Name::Temporary(piece.page, failure.entry, generation));
+                let name = self.temporary(out, piece.page, failure.entry, generation);
+                out.disk.remove(name);
             }
             self.unnamed.insert(piece, failures.iter().map(|failure| failure.entry).collect());
         }
@@ -455,10 +510,14 @@ impl Peer {
         let page = piece.page;
         let place = |out: &Outside, entry| {
             let named = out.disk.file(Name::Final(page, entry));
-            out.disk.file(Name::Temporary(page, entry, generation)).or(named)
+            out.disk.file(self.temporary(out, page, entry, generation)).or(named)
         };
-        let same = |out: &Outside, entry, range: std::ops::Range<usize>, inode| {
-            let found = digest_of(entry, &out.disk.cached(inode)[range]);
+        let same = |out: &mut Outside, entry, range: std::ops::Range<usize>, inode| {
+            if doubt {
+                // A4, A9: what a failed sync lost reads back right from the cache.
+                out.disk.drop_clean(self.host, inode);
+            }
+            let found = digest_of(entry, &out.disk.cached(self.host, inode)[range]);
             !doubt || digests.iter().any(|known| known.entry == entry && *known == found)
         };
         match out.piece(piece) {
@@ -468,7 +527,7 @@ impl Peer {
                         || !out.is_packed(page, entry);
                     skipped
                         || place(out, entry).is_some_and(|inode| {
-                            same(out, entry, 0..out.disk.cached(inode).len(), inode)
+                            same(out, entry, 0..out.disk.cached(self.host, inode).len(), inode)
                         })
                 });
                 if good {
@@ -503,12 +562,20 @@ impl Peer {
         // A4: what was written of a piece in progress may be lost as well.
         self.in_hand.clear();
         for (piece, generation) in self.fetch.handle_sync_failed() {
+            out.end_piece(self.task, piece, generation);
             self.report(out, Report::Returned { piece, generation });
         }
     }
 
     /// Names the next piece of a publish action.
     pub(crate) fn publish_step(&mut self, out: &mut Outside) {
+        if self.may_write(out) {
+            self.publish_next(out);
+        }
+    }
+
+    /// The same, if the question whether it may write was asked long ago (B1).
+    pub(crate) fn publish_next(&mut self, out: &mut Outside) {
         let Some(Publication { piece, generation }) = self.publishing.pop_front() else { return };
         if !self.publishing.is_empty() {
             out.after_ms(1, 10, Event::PublishStep { task: self.task });
@@ -546,7 +613,8 @@ impl Peer {
         generation: u32,
         failures: &mut Vec<EntryFailure>,
     ) -> bool {
-        let (from, to) = (Name::Temporary(page, entry, generation), Name::Final(page, entry));
+        let from = self.temporary(out, page, entry, generation);
+        let to = Name::Final(page, entry);
         self.handles.remove(&from);
         if let Some(inode) = out.disk.file(from) {
             if out.data.entry_of(page, entry).unnameable {
@@ -557,7 +625,7 @@ impl Peer {
                 failures.push(EntryFailure { entry, phase: FailurePhase::Publish, errno: 1 });
                 return true;
             }
-            out.check_publication(page, entry, inode);
+            out.check_publication(self.host, page, entry, inode);
             out.disk.publish(from, to, inode);
             return true;
         }
@@ -571,6 +639,9 @@ impl Peer {
 
     /// Links or directories of a page are made.
     pub(crate) fn tail_done(&mut self, out: &mut Outside, work: &Work) {
+        if !self.may_write(out) {
+            return;
+        }
         let (page, links) = match work {
             Work::Links { page } => (*page, true),
             Work::Directories { page } => (*page, false),
@@ -618,12 +689,12 @@ impl Peer {
     pub(crate) fn late_write(&mut self, out: &mut Outside) {
         for arriving in self.arriving.values() {
             let (page, entry) = (arriving.item.piece.page, arriving.item.first_entry);
-            let name = Name::Temporary(page, entry, arriving.item.generation);
+            let name = self.temporary(out, page, entry, arriving.item.generation);
             let Some(inode) = self.handles.get(&name) else { continue };
             let cells = out.data.entry_of(page, entry).cells(SCANNED);
             let at = (arriving.item.offset / CELL_BYTES) as usize;
             if at < cells.len() {
-                out.disk.write(*inode, at, cells[at]);
+                out.disk.write(self.host, *inode, at, cells[at]);
                 out.stats.late_writes += 1;
             }
         }

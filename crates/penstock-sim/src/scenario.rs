@@ -29,6 +29,17 @@ pub enum Fault {
     TakeOver,
     /// The store is put back to a snapshot (A5).
     Rollback,
+    /// One of several peers is stopped for a while, past its grant or not, in the middle of a write
+    /// (B1, test 1b).
+    Sleep,
+    /// One of several peers cannot reach the controller for a while.
+    Cut,
+    /// One of several hosts loses power.
+    HostDies,
+    /// One of several peers is drained, and joins again later.
+    Drain,
+    /// The controller of several peers dies, and another takes over.
+    ControllerDies,
 }
 
 /// Which faults a world has, and how long they go on.
@@ -46,17 +57,65 @@ pub struct Scenario {
     pub horizon_ms: u64,
     /// Most milliseconds from one fault to the next.
     pub pause_ms: u64,
+    /// Whether several target peers share the transfer.
+    pub several: bool,
 }
 
 const fn scenario(name: &'static str, faults: &'static [Fault]) -> Scenario {
-    Scenario { name, faults, trouble: false, network: false, horizon_ms: 20_000, pause_ms: 3000 }
+    Scenario {
+        name,
+        faults,
+        trouble: false,
+        network: false,
+        horizon_ms: 20_000,
+        pause_ms: 3000,
+        several: false,
+    }
 }
 
 const fn noisy(name: &'static str, faults: &'static [Fault]) -> Scenario {
     Scenario { trouble: true, network: true, ..scenario(name, faults) }
 }
 
-/// All scenarios, in the order in which seeds pass through them.
+const fn several(name: &'static str, faults: &'static [Fault]) -> Scenario {
+    Scenario { several: true, ..scenario(name, faults) }
+}
+
+/// Scenarios of several target peers, in the order in which seeds pass through them.
+pub const SEVERAL: &[Scenario] = &[
+    several("shared calm", &[]),
+    several("shared kills", &[Fault::Kill, Fault::LaneDies]),
+    several("shared sleep", &[Fault::Sleep]),
+    several("shared cuts", &[Fault::Cut, Fault::Sleep]),
+    several("shared power", &[Fault::HostDies, Fault::Kill]),
+    several("shared syncs", &[Fault::SyncFails, Fault::Kill]),
+    several("shared drain", &[Fault::Drain]),
+    several("shared controller", &[Fault::ControllerDies]),
+    several("shared crashes", &[Fault::ControllerDies, Fault::Kill, Fault::SyncFails, Fault::Cut]),
+    Scenario {
+        trouble: true,
+        network: true,
+        ..several(
+            "shared all",
+            &[
+                Fault::Kill,
+                Fault::Sleep,
+                Fault::Cut,
+                Fault::HostDies,
+                Fault::Drain,
+                Fault::ControllerDies,
+                Fault::LaneDies,
+                Fault::LaneSilent,
+                Fault::SyncFails,
+                Fault::DiskFull,
+                Fault::SourceOffline,
+                Fault::FileChanges,
+            ],
+        )
+    },
+];
+
+/// All scenarios of one target peer, in the order in which seeds pass through them.
 pub const SCENARIOS: &[Scenario] = &[
     scenario("calm", &[]),
     noisy("source", &[Fault::FileChanges, Fault::SourceOffline]),

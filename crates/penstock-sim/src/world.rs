@@ -2,8 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use penstock_engine::transfer::{LedgerCommit, Phase, TransferMachine, WindowLimits};
+use penstock_engine::transfer::{Joining, LedgerCommit, Phase, TransferMachine, WindowLimits};
 use penstock_proto::digest::DigestKind;
+use penstock_proto::id::{PeerNumber, WriterId};
 use penstock_proto::journal::Incarnation;
 use penstock_proto::slicing::PieceRef;
 use penstock_proto::task::Report;
@@ -25,11 +26,16 @@ const PATIENCE_MS: u64 = 600_000;
 /// A second: the interval of commits.
 const COMMIT_NS: u64 = 1_000_000_000;
 
+/// The only host, and its peer as a writer.
+const ONLY: (u32, WriterId) = (0, WriterId::SOLE);
+
 /// The controller's process state.
 struct Controller {
     /// Its epoch: what fences it.
     life: u64,
     machine: TransferMachine,
+    /// Of the peer that it has now.
+    number: PeerNumber,
     committing: Option<LedgerCommit>,
     committed_at: u64,
     /// A failed sync that no commit has told yet: known to the peer, to the machine, on its way.
@@ -196,7 +202,8 @@ impl World {
     fn incarnation(&self) -> Incarnation {
         let mut boot = [0; 16];
         boot[..8].copy_from_slice(&self.boot.to_le_bytes());
-        Incarnation { boot, mount: self.mount, store: 1, ..Incarnation::default() }
+        let (writer, mount) = (WriterId::SOLE, self.mount);
+        Incarnation { writer, boot, mount, store: 1, failed_syncs: 0 }
     }
 
     /// A daemon starts, and takes up what the journal knows.
@@ -206,10 +213,10 @@ impl World {
         }
         let life = self.journal.take_over();
         let heads = self.journal.heads();
-        let doubting = self.out.disk.cache.marker < heads.epoch;
+        let known_epoch = heads.epochs.get(&WriterId::SOLE).copied().unwrap_or(0);
+        let doubting = self.out.disk.cache.marker(WriterId::SOLE) < known_epoch;
         let complete = heads.pages.iter().filter(|(_, head)| head.complete && !doubting);
         let complete = complete.map(|(page, head)| (*page, head.standing));
-        let incarnation = self.incarnation();
         let rng = &mut self.out.rng;
         let limits = WindowLimits {
             pages: rng.random_range(1..8),
@@ -219,8 +226,7 @@ impl World {
             file_bytes: rng.random_range(2..16) * MIB,
         };
         let (kind, seed) = (DigestKind::Blake3, rng.random());
-        let mut machine =
-            TransferMachine::new(kind, incarnation, heads.epoch, complete, limits, seed);
+        let mut machine = TransferMachine::new(kind, complete, limits, seed);
         for page in heads.pages.iter().filter(|(_, head)| head.complete && !doubting) {
             let known = oracle::tail_failures(&self.journal, &self.out, *page.0);
             machine.handle_known_failures(*page.0, known);
@@ -237,11 +243,15 @@ impl World {
         self.ledger_is_void &= doubting;
         // An epoch that was synced and not committed must not be counted a second time: the marker
         // would then stand for two states of the store (A5).
-        let epoch = heads.epoch.max(self.out.disk.cache.marker);
-        let peer = Peer::new(&mut self.out, epoch, doubting);
+        let epoch = known_epoch.max(self.out.disk.cache.marker(WriterId::SOLE));
+        let peer = Peer::new(&mut self.out, ONLY, epoch, doubting);
+        let number = PeerNumber(0);
+        let joining = Joining { incarnation: self.incarnation(), epoch, grant: None };
+        machine.handle_joined(number, joining, self.out.now());
         let controller = Controller {
             life,
             machine,
+            number,
             committing: None,
             committed_at: self.out.time,
             sync_failure_untold: false,
@@ -265,7 +275,10 @@ impl World {
         self.out.after_ms(5, 50, Event::Tick { life });
         self.open_pages(&mut daemon.controller);
         daemon.peer.turn(&mut self.out);
-        let reply = daemon.controller.machine.poll_work(daemon.peer.wanted_bytes());
+        self.read_logs(&mut daemon.controller);
+        let (number, now) = (daemon.controller.number, self.out.now());
+        let wanted = daemon.peer.wanted_bytes();
+        let reply = daemon.controller.machine.poll_work(number, wanted, now);
         for work in reply.work {
             daemon.peer.take(&mut self.out, work);
         }
@@ -332,6 +345,17 @@ impl World {
         machine.handle_page(page, *digest, log, length, doubting);
     }
 
+    /// What a lost peer wrote is looked at again when the committed log was read.
+    fn read_logs(&mut self, controller: &mut Controller) {
+        while let Some((page, length)) = controller.machine.wants_log() {
+            let (log, sound) = self.journal.read(page);
+            if sound < length {
+                self.out.fail(format!("{length} bytes of log are committed, {sound} are there"));
+            }
+            controller.machine.handle_log(page, log);
+        }
+    }
+
     fn begin_commit(&mut self, controller: &mut Controller) {
         if controller.committing.is_some() {
             return;
@@ -381,7 +405,8 @@ impl World {
             }
         }
         let failed = reports.iter().any(|report| matches!(report, Report::SyncFailed { .. }));
-        daemon.controller.machine.handle_reports(reports);
+        let number = daemon.controller.number;
+        daemon.controller.machine.handle_reports(number, reports, self.out.now());
         if failed {
             daemon.controller.sync_failure_delivered = true;
             // A4: the sooner this is committed the better.
@@ -438,6 +463,7 @@ impl World {
                     self.out.data.entries[page as usize][entry as usize].version += 1;
                 }
             }
+            other => self.out.fail(format!("{other:?} is for worlds of several peers")),
         }
     }
 
@@ -498,10 +524,13 @@ impl World {
 
     fn peer_lost(&mut self) {
         let Some(mut daemon) = self.daemon.take() else { return };
-        daemon.controller.machine.handle_peer_lost();
-        let (_, synced) = daemon.controller.machine.standing();
-        let synced = synced.max(self.out.disk.cache.marker);
-        let peer = Peer::new(&mut self.out, synced, daemon.controller.doubting);
+        let Controller { machine, number, .. } = &mut daemon.controller;
+        let epoch = machine.standing(*number).1.max(self.out.disk.cache.marker(WriterId::SOLE));
+        machine.handle_lost(*number);
+        *number = PeerNumber(number.0 + 1);
+        let joining = Joining { incarnation: self.incarnation(), epoch, grant: None };
+        machine.handle_joined(*number, joining, self.out.now());
+        let peer = Peer::new(&mut self.out, ONLY, epoch, daemon.controller.doubting);
         self.haunt(std::mem::replace(&mut daemon.peer, peer));
         self.daemon = Some(daemon);
     }
@@ -537,7 +566,7 @@ impl World {
         match self.snapshot.take() {
             None => {
                 let mut snapshot = self.out.disk.clone();
-                snapshot.power_cut(0.0, &mut self.out.rng);
+                snapshot.power_cut(0, 0.0, &mut self.out.rng);
                 self.snapshot = Some(snapshot);
             }
             Some(snapshot) => {
@@ -573,7 +602,7 @@ impl World {
             return;
         }
         let name = ours[self.out.rng.random_range(0..ours.len())];
-        if let Name::Temporary(page, entry, _) = name {
+        if let Name::Temporary(page, entry, ..) = name {
             self.out.sabotaged.insert((page, entry));
         }
         self.out.disk.remove(name);

@@ -1,12 +1,13 @@
 //! Promise (g): the machine of a transfer holds a bounded window, whatever the number of entries.
 
-use penstock_engine::transfer::{Phase, TransferMachine, WindowLimits};
+use penstock_engine::transfer::{Joining, Phase, TransferMachine, WindowLimits};
 use penstock_proto::digest::DigestKind;
-use penstock_proto::id::TransferId;
+use penstock_proto::id::{PeerNumber, TransferId};
 use penstock_proto::journal::Incarnation;
 use penstock_proto::manifest::{EntryDraft, PAGE_ENTRIES_MAX, Page, PageBuilder, page_digest};
 use penstock_proto::slicing::Slicing;
 use penstock_proto::task::{Report, Work};
+use penstock_proto::units::Instant;
 
 const ENTRIES: usize = 1_000_000;
 /// Open pages at a time.
@@ -28,7 +29,10 @@ fn page(number: u32) -> Page {
 fn g_a_million_entries_pass_through_a_bounded_window() {
     let limits = WindowLimits { pages: LIMITS, ..WindowLimits::default() };
     let kind = DigestKind::Blake3;
-    let mut machine = TransferMachine::new(kind, Incarnation::default(), 0, [], limits, 1);
+    let mut machine = TransferMachine::new(kind, [], limits, 1);
+    let (peer, now) = (PeerNumber(0), Instant(0));
+    let joining = Joining { incarnation: Incarnation::default(), epoch: 0, grant: None };
+    machine.handle_joined(peer, joining, now);
     let total = ENTRIES.div_ceil(PAGE_ENTRIES_MAX) as u32;
     let (mut epoch, mut opened, mut most_open, mut most_log) = (1, 0, 0, 0);
     for _ in 0..100_000 {
@@ -42,15 +46,15 @@ fn g_a_million_entries_pass_through_a_bounded_window() {
             let page = page(number);
             machine.handle_page(&page, page_digest(&number.to_le_bytes()), [], 0, false);
         }
-        most_open = most_open.max(machine.standing().0);
-        let reply = machine.poll_work(64 << 20);
+        most_open = most_open.max(machine.standing(peer).0);
+        let reply = machine.poll_work(peer, 64 << 20, now);
         let mut reports = Vec::new();
         for work in reply.work {
             reports.extend(done(work, epoch));
         }
         reports.push(Report::Synced { epoch });
         epoch += 1;
-        machine.handle_reports(reports);
+        machine.handle_reports(peer, reports, now);
         if let Some(commit) = machine.take_commit() {
             most_log = most_log.max(commit.pages.iter().map(|page| page.append.len()).sum());
             machine.handle_committed(&commit);
@@ -64,7 +68,7 @@ fn g_a_million_entries_pass_through_a_bounded_window() {
     assert_eq!(opened, total);
     assert!(most_open <= LIMITS, "{most_open} pages were open");
     assert!(most_log < 1 << 20, "one commit appended {most_log} bytes");
-    assert_eq!(machine.standing().0, 0, "all pages are closed");
+    assert_eq!(machine.standing(peer).0, 0, "all pages are closed");
 }
 
 /// A peer that does everything at once.

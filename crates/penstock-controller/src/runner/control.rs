@@ -10,7 +10,9 @@ use penstock_api::task::{Report, TaskControl, TaskPage, WorkReply};
 use penstock_engine::transfer::{Phase, TransferMachine};
 use penstock_proto::compared::EntrySet;
 use penstock_proto::digest::Digest;
+use penstock_proto::id::PeerNumber;
 use penstock_proto::manifest::{Page, is_amending, page_digest};
+use penstock_proto::units::Instant;
 
 use super::contents::Comparing;
 use super::failed_links::FailedLinks;
@@ -18,6 +20,11 @@ use super::journal::Journal;
 
 /// Decoded pages kept in memory, some 400 KiB each at most; others are read again when needed.
 const PAGES_KEPT: usize = 48;
+
+/// The only peer of a run.
+pub(super) const OWN_PEER: PeerNumber = PeerNumber(0);
+/// Its grant never lapses: what time it is plays no part.
+pub(super) const NOW: Instant = Instant(0);
 
 /// The machine of a transfer and what belongs to it, as several threads use it.
 pub(crate) struct Shared {
@@ -165,7 +172,7 @@ impl TaskControl for Shared {
                 // The run is about to find them out; the peer asks again.
                 return WorkReply::default();
             }
-            machine.poll_work(bytes)
+            machine.poll_work(OWN_PEER, bytes, NOW)
         };
         if !reply.work.is_empty() {
             // The window may have room for another page now.
@@ -187,7 +194,7 @@ impl TaskControl for Shared {
     }
 
     fn report(&self, reports: Vec<Report>) {
-        self.machine().handle_reports(reports);
+        self.machine().handle_reports(OWN_PEER, reports, NOW);
         self.notify();
     }
 

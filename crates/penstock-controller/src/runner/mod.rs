@@ -40,7 +40,7 @@ use penstock_api::scan::{DigestWish, PageReply, PageSource, Question, ScanSummar
 use penstock_api::task::{SourceAccess, TargetPeer, Task, TaskSpec, TaskStart};
 use penstock_api::transfer::{Encryption, FailedItem, PathText, Progress, TransferOptions};
 use penstock_engine::transfer::{
-    LedgerCommit, PageStanding, Phase, TransferMachine, WindowLimits, compared_of,
+    Joining, PageStanding, Phase, TransferMachine, WindowLimits, compared_of,
 };
 use penstock_proto::checksum::ChecksumKind;
 use penstock_proto::compared::Comparison;
@@ -50,7 +50,7 @@ use penstock_proto::journal::JournalRecord;
 use penstock_proto::manifest::{Page, page_digest};
 use penstock_proto::units::FileTime;
 
-use control::Shared;
+use control::{NOW, OWN_PEER, Shared};
 use deletion::{Deletion, DeletionParts, undeleted_path};
 use failed_links::FailedLinks;
 use journal::Journal;
@@ -616,7 +616,7 @@ impl Run {
         if commit.is_none() && scan.is_none() {
             return Ok(());
         }
-        let commit = commit.unwrap_or(LedgerCommit { pages: Vec::new(), synced: None });
+        let commit = commit.unwrap_or_default();
         let durable = commit.is_durable();
         {
             let mut journal = self.shared.journal();
@@ -644,7 +644,7 @@ impl Run {
         let heads = HeadCommit {
             pages: pages.collect(),
             scan: scan.clone(),
-            epochs: commit.synced.map(|epoch| (WriterId::SOLE, epoch)).into_iter().collect(),
+            epochs: commit.synced.iter().map(|(writer, epoch)| (*writer, *epoch)).collect(),
             store: None,
             durable,
         };
@@ -969,9 +969,9 @@ fn machine_of(
     });
     let [a, b, c, d, e, f, g, h, ..] = id.0;
     let seed = u64::from_le_bytes([a, b, c, d, e, f, g, h]);
-    let (limits, epoch) = (WindowLimits::default(), head.epoch_of(WriterId::SOLE));
-    let mut machine =
-        TransferMachine::new(options.digest, *incarnation, epoch, complete, limits, seed);
+    let mut machine = TransferMachine::new(options.digest, complete, WindowLimits::default(), seed);
+    let (incarnation, epoch) = (*incarnation, head.epoch_of(WriterId::SOLE));
+    machine.handle_joined(OWN_PEER, Joining { incarnation, epoch, grant: None }, NOW);
     machine.wait_for_answers();
     machine
 }

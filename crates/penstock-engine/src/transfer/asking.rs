@@ -47,8 +47,8 @@ impl TransferMachine {
 
     /// A further page, opened just now, has newer versions of entries of `page`.
     pub fn handle_amended(&mut self, page: u32, amendment: Amendment) {
-        if let Some(open) = self.open.get_mut(&page) {
-            open.ledger.amend(amendment);
+        if self.open.get(page).is_some() {
+            self.open.change(page, |open| open.ledger.amend(amendment));
         } else if let Some(closed) = self.closed.get_mut(&page) {
             let standing = &mut closed.standing;
             standing.failures = standing.failures.saturating_sub(amendment.failures.into());

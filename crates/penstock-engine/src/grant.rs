@@ -1,0 +1,116 @@
+//! Grants: for how long a target peer may write what it was given (hard case B4).
+//!
+//! A grant is a duration on CLOCK_BOOTTIME, never a point in time that two hosts would have to
+//! agree on. The holder counts it from the moment at which it *sent* the request that was answered,
+//! the granter from the moment at which it *answered*, and adds a margin: for clocks that run at
+//! different speeds, and for a write of at most 4 MiB that began while the grant held. So the
+//! holder has always stopped before the granter gives its pieces to another peer. What no grant can
+//! stop, a thread that is paused between the question and the act, is kept harmless by the names
+//! and generations of temporary files (B1).
+
+use std::time::Duration;
+
+use penstock_proto::units::Instant;
+
+/// How long a grant is unless a site says otherwise.
+pub const GRANT_DURATION: Duration = Duration::from_secs(60);
+/// The granter's margin is this part of the duration.
+const MARGIN_PART: u32 = 8;
+/// And at least this.
+const MARGIN_FLOOR: Duration = Duration::from_millis(250);
+
+/// After how long a grant of `duration` that was given or renewed now has surely ended.
+pub fn lapse_after(duration: Duration) -> Duration {
+    duration + (duration / MARGIN_PART).max(MARGIN_FLOOR)
+}
+
+/// A grant as its holder counts it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HeldGrant {
+    duration: Duration,
+    until: Instant,
+}
+
+impl HeldGrant {
+    /// A grant of `duration` that was asked for at `asked`, and given.
+    pub fn new(duration: Duration, asked: Instant) -> Self {
+        Self { duration, until: asked.plus(duration) }
+    }
+
+    /// A request sent at `asked` was answered: the grant goes on from there. Once it has run out it
+    /// stays so: the granter may have given the pieces to another peer.
+    pub fn renew(&mut self, asked: Instant, now: Instant) {
+        if self.holds(now) {
+            self.until = self.until.max(asked.plus(self.duration));
+        }
+    }
+
+    /// Whether the peer may write now.
+    pub fn holds(&self, now: Instant) -> bool {
+        now < self.until
+    }
+
+    /// Until when it holds, if nothing renews it.
+    pub fn until(&self) -> Instant {
+        self.until
+    }
+}
+
+/// A grant as the controller that gave it counts it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct GivenGrant {
+    duration: Duration,
+    lapses: Instant,
+}
+
+impl GivenGrant {
+    pub(crate) fn new(duration: Duration, now: Instant) -> Self {
+        let mut grant = Self { duration, lapses: now };
+        grant.renew(now);
+        grant
+    }
+
+    /// The peer is answered now.
+    pub(crate) fn renew(&mut self, now: Instant) {
+        self.lapses = self.lapses.max(now.plus(lapse_after(self.duration)));
+    }
+
+    /// From when on others may be given what the peer has.
+    pub(crate) fn lapses(&self) -> Instant {
+        self.lapses
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn at(milliseconds: u64) -> Instant {
+        Instant(milliseconds * 1_000_000)
+    }
+
+    /// B4: whatever a request and its answer took on their ways, the holder has stopped before the
+    /// granter gives its pieces to another.
+    #[test]
+    fn b4_the_holder_stops_before_the_granter_gives_again() {
+        for (there, back) in [(0, 0), (1, 400), (400, 1), (700, 700)] {
+            let given = GivenGrant::new(SECOND, at(there));
+            let mut held = HeldGrant::new(SECOND, at(0));
+            held.renew(at(0), at(there + back));
+            assert!(held.until() < given.lapses());
+        }
+    }
+
+    /// B4: a grant that has run out does not come to life by a late answer.
+    #[test]
+    fn b4_a_late_answer_renews_nothing() {
+        let mut held = HeldGrant::new(SECOND, at(0));
+        held.renew(at(900), at(1000));
+        assert!(!held.holds(at(1000)));
+        let mut held = HeldGrant::new(SECOND, at(0));
+        held.renew(at(900), at(950));
+        assert!(held.holds(at(1899)) && !held.holds(at(1900)));
+    }
+}

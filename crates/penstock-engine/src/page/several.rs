@@ -1,0 +1,198 @@
+//! What a page knows of the peers that share it: who has which piece, and what their end leaves.
+
+use std::ops::RangeInclusive;
+
+use penstock_proto::id::PeerNumber;
+use penstock_proto::units::MIB;
+
+use super::{Handed, NOBODY, PIECE_WORTH, PageLedger, PieceState, Stale};
+use crate::slice::Piece;
+
+/// Neighbouring extents of a file, up to so many bytes, go to one peer: it reads and writes them in
+/// order, and asks for them together.
+const RUN_BYTES: u64 = 64 * MIB;
+
+/// What the end of a peer leaves of a page.
+#[derive(Debug, Default)]
+pub(crate) struct Gone {
+    /// Missing, as the log has said all the time.
+    pub(crate) free: Vec<u32>,
+    /// Missing once the log says so; finishes among them.
+    pub(crate) again: Vec<u32>,
+    /// Written, as far as anybody knows: another peer is to look, when the log was read.
+    pub(crate) unread: Vec<u32>,
+    /// Entries of large files of which the peer had something in hand (B1).
+    pub(crate) late: Vec<u32>,
+}
+
+/// What a piece is worth when work is weighed; nothing for a finish.
+pub(super) fn worth(piece: &Piece) -> u64 {
+    match piece {
+        Piece::Finish { .. } => 0,
+        Piece::Pack { .. } | Piece::Extent { .. } => piece.bytes().max(PIECE_WORTH),
+    }
+}
+
+impl PageLedger {
+    /// What the pieces are worth that are missing.
+    pub(crate) fn missing_bytes(&self) -> u64 {
+        self.missing_bytes
+    }
+
+    /// What a piece is worth.
+    pub(crate) fn worth_of(&self, piece: u32) -> u64 {
+        self.pieces.get(piece as usize).map_or(0, worth)
+    }
+
+    /// What peers have in hand now, or no more, since the last call.
+    pub(crate) fn take_handed(&mut self) -> impl Iterator<Item = Handed> + '_ {
+        self.handed.drain(..)
+    }
+
+    /// Peers that are to forget an attempt at a file, since the last call.
+    pub(crate) fn take_stale(&mut self) -> impl Iterator<Item = Stale> + '_ {
+        self.stale.drain(..)
+    }
+
+    pub(super) fn is_owned(&self, piece: u32, peer: PeerNumber) -> bool {
+        self.owners.get(piece as usize) == Some(&peer)
+    }
+
+    /// A granted piece is this peer's from now on.
+    pub(crate) fn own(&mut self, piece: u32, peer: PeerNumber) {
+        if self.state(piece) == PieceState::Granted {
+            self.owners[piece as usize] = peer;
+            self.note_handed(piece, true);
+        }
+    }
+
+    pub(super) fn note_handed(&mut self, piece: u32, taken: bool) {
+        let peer = self.owners[piece as usize];
+        if peer != NOBODY {
+            let bytes = worth(&self.pieces[piece as usize]);
+            self.handed.push(Handed { peer, bytes, taken });
+        }
+    }
+
+    /// Notes who has a piece of a large file in hand of which this attempt is over.
+    pub(super) fn note_stale(&mut self, pieces: RangeInclusive<u32>, entry: u32, generation: u32) {
+        for piece in pieces {
+            let peer = self.owners[piece as usize];
+            let known = self.stale.iter().any(|it| (it.peer, it.entry) == (peer, entry));
+            if self.state(piece) == PieceState::Granted && peer != NOBODY && !known {
+                self.stale.push(Stale { peer, entry, generation });
+            }
+        }
+    }
+
+    /// Whether a peer may be given this piece: another one may be about to make its file.
+    pub(crate) fn may_open(&self, piece: u32, peer: PeerNumber) -> bool {
+        self.large_of(piece).and_then(|file| file.maker).is_none_or(|maker| maker == peer)
+    }
+
+    /// A piece was given back. Who was to make its file and has nothing of it in hand any more has
+    /// perhaps not made it.
+    pub(super) fn note_unmade(&mut self, piece: u32) {
+        let Some(Piece::Extent { entry, .. }) = self.pieces.get(piece as usize) else { return };
+        let Some(file) = self.large.get_mut(entry).filter(|file| file.maker.is_some()) else {
+            return;
+        };
+        let in_hand = |piece: u32| self.states[piece as usize] == PieceState::Granted;
+        if !file.extents().any(in_hand) {
+            (file.started, file.maker) = (false, None);
+        }
+    }
+
+    /// The extents that go to one peer with this one, if they are missing; itself alone otherwise.
+    pub(crate) fn run_of(&self, piece: u32) -> std::ops::Range<u32> {
+        let Some(file) = self.large_of(piece).filter(|file| file.extents().contains(&piece)) else {
+            return piece..piece + 1;
+        };
+        let run = u32::try_from(RUN_BYTES / file.extent_bytes).unwrap_or(1).max(1);
+        let start = file.first + (piece - file.first) / run * run;
+        start..(start + run).min(file.finish)
+    }
+
+    /// The finish piece of the large file that `piece` belongs to.
+    pub(crate) fn finish_of(&self, piece: u32) -> Option<u32> {
+        self.large_of(piece).map(|file| file.finish)
+    }
+
+    /// Whether anything waits for this peer: in hand, or written and not durable.
+    pub(crate) fn has_of(&self, peer: PeerNumber) -> bool {
+        self.owners.contains(&peer)
+    }
+
+    /// Whether a piece waits for somebody to look at it again.
+    pub(crate) fn is_recheck_of_nobody(&self, piece: u32) -> bool {
+        self.rechecking.contains(&piece) && self.is_owned(piece, NOBODY)
+    }
+
+    /// A peer has a piece in hand that another controller gave it. Gives whether that may be so.
+    pub(crate) fn handle_kept(&mut self, piece: u32, generation: u32, peer: PeerNumber) -> bool {
+        let sound = self.state(piece) == PieceState::Missing
+            && (piece as usize) < self.pieces.len()
+            && generation == self.generation_of(piece)
+            && self.may_open(piece, peer);
+        if sound && self.begin(piece, peer).is_some() {
+            self.own(piece, peer);
+        }
+        sound
+    }
+
+    /// A peer is no more: nothing that it was told to do counts, nor what it wrote and did not
+    /// name; what it named, and its extents, are to be looked at again (A9).
+    pub(crate) fn handle_gone(&mut self, peer: PeerNumber) -> Gone {
+        let mut gone = Gone::default();
+        let mut lost = Vec::new();
+        for index in 0..self.pieces.len() as u32 {
+            if !self.is_owned(index, peer) {
+                continue;
+            }
+            let piece = self.pieces[index as usize];
+            if let Piece::Extent { entry, .. } | Piece::Finish { entry } = piece
+                && self.state(index) == PieceState::Granted
+                && gone.late.last() != Some(&entry)
+            {
+                gone.late.push(entry);
+            }
+            match (piece, self.state(index)) {
+                (_, PieceState::Granted) if self.rechecking.contains(&index) => {
+                    self.note_handed(index, false);
+                    self.owners[index as usize] = NOBODY;
+                    gone.unread.push(index);
+                }
+                (Piece::Finish { .. }, PieceState::Granted) => {
+                    self.set(index, PieceState::Missing);
+                    gone.again.push(index);
+                }
+                (_, PieceState::Granted) => {
+                    self.set(index, PieceState::Missing);
+                    gone.free.push(index);
+                }
+                (Piece::Pack { .. }, PieceState::Published)
+                | (Piece::Extent { .. }, PieceState::Written) => {
+                    self.uncount(index);
+                    self.set(index, PieceState::Granted);
+                    self.rechecking.insert(index);
+                    gone.unread.push(index);
+                }
+                _ => lost.push(index),
+            }
+        }
+        gone.again.extend(self.lose(lost));
+        self.begin_unmade(peer, &mut gone);
+        gone
+    }
+
+    /// Files that this peer was to make get another name: it may still make the old one (B1).
+    fn begin_unmade(&mut self, peer: PeerNumber, gone: &mut Gone) {
+        let its = self.large.iter().filter(|(_, file)| file.maker == Some(peer));
+        let unmade: Vec<u32> = its.map(|(entry, _)| *entry).collect();
+        for entry in unmade {
+            let again = self.begin_generation(entry);
+            gone.free.retain(|piece| !again.contains(piece));
+            gone.again.extend(again);
+        }
+    }
+}

@@ -1,0 +1,282 @@
+//! Handing out work while pieces are fetched, and taking note of what is missing again.
+
+use std::collections::BTreeSet;
+
+use penstock_proto::id::PeerNumber;
+use penstock_proto::slicing::PieceRef;
+use penstock_proto::task::{Work, WorkReply};
+use penstock_proto::units::Instant;
+use rand::RngExt as _;
+
+use super::open::{OpenPage, piece_of};
+use super::peers::Look;
+use super::{Phase, TransferMachine};
+use crate::page::PieceState;
+use crate::slice::Piece;
+
+/// What a piece counts for at least in what a peer asks for.
+const PIECE_BYTES_FLOOR: u64 = 4096;
+/// Finishes and discards handed to one of several peers at a time: they shall share them.
+const URGENT_SHARE: usize = 64;
+
+impl TransferMachine {
+    /// Work for a peer that can take about `bytes` more, asked for now. Nothing for a peer that
+    /// does not take part.
+    pub fn poll_work(&mut self, peer: PeerNumber, bytes: u64, now: Instant) -> WorkReply {
+        let mut reply = WorkReply::default();
+        let several = self.peers.len() > 1;
+        let Some(asks) = self.peers.get_mut(&peer) else { return reply };
+        asks.renew(now);
+        reply.work.extend(asks.urgent.drain(..));
+        let takes = asks.takes_work();
+        if takes {
+            let share = if several { URGENT_SHARE } else { usize::MAX }.min(self.urgent.len());
+            for work in self.urgent.drain(..share) {
+                if let Work::Finish { piece, .. } = work {
+                    self.open.change(piece.page, |page| page.ledger.own(piece.piece, peer));
+                }
+                reply.work.push(work);
+            }
+        }
+        match self.phase {
+            Phase::Moving => self.poll_moving(peer, takes, bytes, now, &mut reply),
+            Phase::Links | Phase::Directories => self.poll_tail(peer, takes, &mut reply),
+            Phase::Asking | Phase::Deleting | Phase::Done => {}
+        }
+        reply.give_back = self.take_give_back(peer, now);
+        reply
+    }
+
+    fn poll_moving(
+        &mut self,
+        peer: PeerNumber,
+        takes: bool,
+        bytes: u64,
+        now: Instant,
+        reply: &mut WorkReply,
+    ) {
+        self.waits_for_writers(now);
+        let mut given = self.hand_over_rechecks(peer, bytes, reply);
+        while takes && given < bytes {
+            let Some(number) = self.open.random_page(&mut self.rng) else { break };
+            given += self.grant_from(number, peer, bytes - given, &mut reply.work);
+        }
+        if reply.work.is_empty() && takes && bytes > 0 && self.peers.len() > 1 {
+            self.steal(peer, bytes, now);
+        }
+        reply.flush = reply.work.is_empty() && self.must_flush(peer, takes);
+    }
+
+    /// Hands out what is to be looked at again, worth about `bytes`; gives what it is worth.
+    fn hand_over_rechecks(&mut self, peer: PeerNumber, bytes: u64, reply: &mut WorkReply) -> u64 {
+        if self.open.rechecks == 0 {
+            return 0;
+        }
+        let mut given = 0;
+        for number in self.open.numbers() {
+            let Some(page) = self.open.get(number) else { continue };
+            let looks: Vec<Look> =
+                page.rechecks.iter().map(|rechecks| self.look_of(peer, rechecks.under)).collect();
+            let hopeless = self.open.change(number, |page| {
+                let mut hopeless = Vec::new();
+                for (at, look) in looks.into_iter().enumerate() {
+                    given += match look {
+                        Look::NotHere => 0,
+                        Look::Believing => page.hand_over(at, peer, false, bytes, given, reply),
+                        Look::Doubting => page.hand_over(at, peer, true, bytes, given, reply),
+                        Look::Hopeless => {
+                            let work = page.rechecks[at].work.drain(..);
+                            hopeless.extend(work.filter_map(|work| Some(piece_of(&work)?.piece)));
+                            0
+                        }
+                    };
+                }
+                page.rechecks.retain(|rechecks| !rechecks.work.is_empty());
+                page.ledger.lose(hopeless)
+            });
+            self.put_back(number, hopeless.unwrap_or_default());
+        }
+        given
+    }
+
+    /// Takes one missing piece off a page, and its neighbours in the file where there are several
+    /// peers; gives what is handed out. Nothing if the piece was put aside or is no longer missing.
+    fn grant_from(
+        &mut self,
+        number: u32,
+        peer: PeerNumber,
+        bytes: u64,
+        work: &mut Vec<Work>,
+    ) -> u64 {
+        let several = self.peers.len() > 1;
+        let Some(Some(index)) = self.open.change(number, |page| page.missing.pop()) else {
+            return 0;
+        };
+        let Some(page) = self.open.get(number) else { return 0 };
+        if page.ledger.state(index) != PieceState::Missing || page.barred.contains(&index) {
+            return 0;
+        }
+        let waits = !self.former.is_empty() && page.ledger.finish_of(index).is_some();
+        if waits || !page.ledger.may_open(index, peer) {
+            self.open.change(number, |page| page.unmade.push(index));
+            return 0;
+        }
+        if let Some((size, started)) = page.ledger.large_file(index) {
+            let full = self.begun.len() >= self.limits.files
+                || self.begun_bytes + size > self.limits.file_bytes;
+            let Some(finish) = page.ledger.finish_of(index) else { return 0 };
+            let begun = self.begun.contains_key(&(number, finish));
+            if !started && !begun && full && !self.begun.is_empty() {
+                self.deferring.insert(number);
+                self.open.change(number, |page| page.defer(index));
+                return 0;
+            }
+            if !started {
+                self.note_begun(PieceRef { page: number, piece: index });
+            }
+        }
+        let grant = |page: &mut OpenPage| page.grant_run(index, several, peer, bytes, work);
+        self.open.change(number, grant).unwrap_or(0)
+    }
+
+    /// Notes that the large file of a piece is begun (E3).
+    pub(super) fn note_begun(&mut self, piece: PieceRef) {
+        let Some(page) = self.open.get(piece.page) else { return };
+        let Some((size, _)) = page.ledger.large_file(piece.piece) else { return };
+        let Some(finish) = page.ledger.finish_of(piece.piece) else { return };
+        let before = self.begun.insert((piece.page, finish), size);
+        self.begun_bytes += size - before.unwrap_or(0);
+    }
+
+    pub(super) fn forget_begun(&mut self, piece: PieceRef) {
+        let Some(page) = self.open.get(piece.page) else { return };
+        let Some(finish) = page.ledger.finish_of(piece.piece) else { return };
+        if let Some(bytes) = self.begun.remove(&(piece.page, finish)) {
+            self.begun_bytes -= bytes;
+        }
+        for number in std::mem::take(&mut self.deferring) {
+            self.open.change(number, OpenPage::take_up_deferred);
+        }
+    }
+
+    /// Whether only a sync brings the transfer on, as far as this peer goes: all that can be
+    /// fetched is fetched, or the window is full of what is not durable.
+    fn must_flush(&self, peer: PeerNumber, takes: bool) -> bool {
+        let all_known = self.pages_total.is_some_and(|total| self.next_page >= total);
+        let full = self.open.len() >= self.limits.pages
+            || self.open.pieces >= self.limits.pieces
+            || !self.deferring.is_empty();
+        (all_known || full || !takes)
+            && !self.open.is_empty()
+            && self.open.rechecks == 0
+            && self.open.in_hand(peer).pieces == 0
+    }
+
+    /// Takes note of pieces that are missing again. What an earlier attempt wrote of them must not
+    /// be called durable by the sync that it waited for (A9).
+    pub(super) fn put_back(&mut self, number: u32, pieces: Vec<u32>) {
+        if pieces.is_empty() {
+            return;
+        }
+        let gone: BTreeSet<u32> = pieces.into_iter().collect();
+        for settling in self.peers.values_mut().flat_map(|peer| peer.settling.values_mut()) {
+            settling.retain(|piece| piece.page != number || !gone.contains(&piece.piece));
+        }
+        let (finish_next, again_next) = (&mut self.finish_next, &mut self.again_next);
+        self.open.change(number, |page| {
+            for rechecks in &mut page.rechecks {
+                let gone = |work: &Work| piece_of(work).is_some_and(|it| gone.contains(&it.piece));
+                rechecks.work.retain(|work| !gone(work));
+            }
+            for piece in gone {
+                let reference = PieceRef { page: number, piece };
+                match page.ledger.pieces()[piece as usize] {
+                    Piece::Finish { .. } => finish_next.push(reference),
+                    _ => {
+                        page.barred.insert(piece);
+                        again_next.push(reference);
+                    }
+                }
+            }
+        });
+    }
+
+    /// Pieces that are missing again may be handed out.
+    pub(super) fn hand_out_again(&mut self) {
+        let rng = &mut self.rng;
+        for piece in std::mem::take(&mut self.again_committing) {
+            self.open.change(piece.page, |page| {
+                page.barred.remove(&piece.piece);
+                if page.ledger.state(piece.piece) == PieceState::Missing {
+                    let at = rng.random_range(0..=page.missing.len());
+                    page.missing.insert(at, piece.piece);
+                }
+            });
+        }
+    }
+
+    /// A piece was given back before anything of it was written: it may be handed out at once.
+    pub(super) fn take_back(&mut self, piece: PieceRef) {
+        let rng = &mut self.rng;
+        self.open.change(piece.page, |page| {
+            let at = rng.random_range(0..=page.missing.len());
+            page.missing.insert(at, piece.piece);
+            page.missing.append(&mut page.unmade);
+        });
+    }
+}
+
+impl OpenPage {
+    fn hand_over(
+        &mut self,
+        at: usize,
+        peer: PeerNumber,
+        doubts: bool,
+        bytes: u64,
+        given: u64,
+        reply: &mut WorkReply,
+    ) -> u64 {
+        let mut worth = 0;
+        while given + worth < bytes {
+            let Some(mut work) = self.rechecks[at].work.pop_front() else { break };
+            if let Work::Recheck { piece, doubt, .. } = &mut work {
+                *doubt = doubts;
+                self.ledger.own(piece.piece, peer);
+                let size = self.ledger.pieces()[piece.piece as usize].bytes();
+                worth += size.max(PIECE_BYTES_FLOOR);
+            }
+            reply.work.push(work);
+        }
+        worth
+    }
+
+    /// Puts an extent aside whose file may not be begun yet.
+    fn defer(&mut self, piece: u32) {
+        self.deferred_bytes += self.ledger.worth_of(piece);
+        self.deferred.push(piece);
+    }
+
+    /// Hands out a piece, and with `several` peers its neighbours, worth about `bytes` together.
+    fn grant_run(
+        &mut self,
+        index: u32,
+        several: bool,
+        peer: PeerNumber,
+        bytes: u64,
+        work: &mut Vec<Work>,
+    ) -> u64 {
+        let run = if several { self.ledger.run_of(index) } else { index..index + 1 };
+        let mut given = 0;
+        for piece in std::iter::once(index).chain(run.filter(|piece| *piece != index)) {
+            if given >= bytes || self.barred.contains(&piece) {
+                break;
+            }
+            if let Some(granted) = self.ledger.grant(piece, peer) {
+                let size = self.ledger.pieces()[piece as usize].bytes();
+                given += size.max(PIECE_BYTES_FLOOR);
+                work.push(granted);
+            }
+        }
+        given
+    }
+}

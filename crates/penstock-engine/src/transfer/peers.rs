@@ -1,0 +1,359 @@
+//! The target peers that share a transfer: joining, grants, leaving, and who gives back what.
+//!
+//! A peer has a number for as long as it takes part. While its grant holds, what it was given is
+//! its alone (B3); when the grant has lapsed, or the peer has left, what it had in hand is missing
+//! at once, since its log has said so all the time. What it wrote and had not made durable is
+//! another matter (A9): its page cache is out of reach. Packs under its own temporary names are
+//! missing; packs that have their names, and extents, are looked at by another peer, whose sync
+//! makes them durable. Their digests are in the log, which the edge reads again:
+//! [`TransferMachine::wants_log`]. If nobody but the writer is there, its own cache would prove
+//! nothing, and they are missing.
+//!
+//! When nothing is missing and a peer asks, the one with the most in hand is asked to give back
+//! half of what it has more. It gives back only what it has not begun, so that no piece is ever
+//! written by two.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::time::Duration;
+
+use penstock_proto::id::{PeerNumber, WriterId};
+use penstock_proto::journal::{Incarnation, JournalRecord};
+use penstock_proto::slicing::PieceRef;
+use penstock_proto::task::Work;
+use penstock_proto::units::{Instant, KIB};
+
+use super::open::Under;
+use super::{SYNC_FAILURES_MAX, TransferMachine};
+use crate::grant::GivenGrant;
+
+/// A peer is asked to give back something at most this often.
+const GIVE_BACK_PAUSE: Duration = Duration::from_millis(200);
+/// Less than this is not worth a round trip.
+const GIVE_BACK_FLOOR: u64 = 128 * KIB;
+
+/// A peer that takes part from now on.
+#[derive(Clone, Copy, Debug)]
+pub struct Joining {
+    /// Under which circumstances it writes.
+    pub incarnation: Incarnation,
+    /// The last epoch that it synced, as the heads or its marker say, whichever is greater.
+    pub epoch: u64,
+    /// For how long it may write after each request; `None` for one in the controller's own
+    /// process, which cannot outlive it.
+    pub grant: Option<Duration>,
+}
+
+#[derive(Debug)]
+pub(super) struct Peer {
+    pub(super) incarnation: Incarnation,
+    grant: Option<GivenGrant>,
+    pub(super) synced: u64,
+    /// Pieces that its sync of an epoch, or of a later one, makes durable.
+    pub(super) settling: BTreeMap<u64, Vec<PieceRef>>,
+    pub(super) sync_failures: u32,
+    draining: bool,
+    /// What it alone is to do.
+    pub(super) urgent: VecDeque<Work>,
+    /// What it is to give back, to be told when it asks next; and when it may be asked again.
+    give_back: u64,
+    give_back_after: Instant,
+    /// Pages of the last phases that it has in hand, or that are done and not synced, by epoch.
+    pub(super) tail_out: BTreeSet<u32>,
+    pub(super) tail_unsynced: Vec<(u64, u32)>,
+}
+
+impl Peer {
+    pub(super) fn renew(&mut self, now: Instant) {
+        if let Some(grant) = &mut self.grant {
+            grant.renew(now);
+        }
+    }
+
+    pub(super) fn is_unfit(&self) -> bool {
+        self.sync_failures >= SYNC_FAILURES_MAX
+    }
+
+    /// Whether it is given anything that it does not have already.
+    pub(super) fn takes_work(&self) -> bool {
+        !self.draining && !self.is_unfit()
+    }
+}
+
+/// How a peer looks again at something that was written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Look {
+    /// Another one does.
+    NotHere,
+    /// It wrote it, and its page cache has it still.
+    Believing,
+    /// Its bytes are read and compared.
+    Doubting,
+    /// Nobody can tell whether it is there: it is missing.
+    Hopeless,
+}
+
+impl TransferMachine {
+    /// A peer takes part. Its number is a new one; order relative to pages does not matter.
+    pub fn handle_joined(&mut self, peer: PeerNumber, joining: Joining, now: Instant) {
+        let joined = Peer {
+            incarnation: joining.incarnation,
+            grant: joining.grant.map(|duration| GivenGrant::new(duration, now)),
+            synced: joining.epoch,
+            settling: BTreeMap::new(),
+            sync_failures: 0,
+            draining: false,
+            urgent: VecDeque::new(),
+            give_back: 0,
+            give_back_after: now,
+            tail_out: BTreeSet::new(),
+            tail_unsynced: Vec::new(),
+        };
+        self.peers.insert(peer, joined);
+        if self.former.remove(&joining.incarnation.writer) && self.former.is_empty() {
+            self.end_waiting();
+        }
+    }
+
+    /// An earlier controller may have given work to these writers, who may write until `until` at
+    /// the longest ([`crate::grant::lapse_after`] from now): until then, or until all of them have
+    /// joined, which ends what they did before, no extent of a file that several may write to is
+    /// handed out, and none is looked at again by another (B3). Packs are, for each writer has its
+    /// own.
+    pub fn wait_for_writers(
+        &mut self,
+        writers: impl IntoIterator<Item = WriterId>,
+        until: Instant,
+    ) {
+        let joined =
+            |writer: &WriterId| self.peers.values().any(|peer| peer.incarnation.writer == *writer);
+        self.former = writers.into_iter().filter(|writer| !joined(writer)).collect();
+        self.former_until = until;
+    }
+
+    /// Whether somebody may still write what an earlier controller gave out.
+    pub(super) fn waits_for_writers(&mut self, now: Instant) -> bool {
+        if !self.former.is_empty() && now >= self.former_until {
+            self.former.clear();
+            self.end_waiting();
+        }
+        !self.former.is_empty()
+    }
+
+    fn end_waiting(&mut self) {
+        for number in self.open.numbers() {
+            self.open.change(number, |page| page.missing.append(&mut page.unmade));
+        }
+    }
+
+    /// Whether a peer takes part: nothing that is said under another number counts.
+    pub fn is_joined(&self, peer: PeerNumber) -> bool {
+        self.peers.contains_key(&peer)
+    }
+
+    /// A peer goes on with what an earlier controller gave it: these pieces, each with the attempt
+    /// at its file. All pages that have a log are open already. Gives those that it must forget.
+    pub fn handle_kept(
+        &mut self,
+        peer: PeerNumber,
+        pieces: impl IntoIterator<Item = (PieceRef, u32)>,
+    ) -> Vec<(PieceRef, u32)> {
+        let joined = self.is_joined(peer);
+        let mut forget = Vec::new();
+        for (piece, generation) in pieces {
+            let kept = joined
+                && self.open.change(piece.page, |page| {
+                    let free = !page.barred.contains(&piece.piece);
+                    free && page.ledger.handle_kept(piece.piece, generation, peer)
+                }) == Some(true);
+            match kept {
+                true => self.note_begun(piece),
+                false => forget.push((piece, generation)),
+            }
+        }
+        forget
+    }
+
+    /// A peer was heard: its grant goes on.
+    pub fn handle_alive(&mut self, peer: PeerNumber, now: Instant) {
+        if let Some(peer) = self.peers.get_mut(&peer) {
+            peer.renew(now);
+        }
+    }
+
+    /// A peer is to go: it gets nothing new, gives back what it has not begun, and makes durable
+    /// what it wrote. See [`TransferMachine::is_drained`].
+    pub fn handle_draining(&mut self, peer: PeerNumber) {
+        if let Some(peer) = self.peers.get_mut(&peer) {
+            peer.draining = true;
+        }
+    }
+
+    /// Whether nothing waits for a peer any more, so that it can leave without a loss. Looks at all
+    /// open pages.
+    pub fn is_drained(&self, peer: PeerNumber) -> bool {
+        self.peers.get(&peer).is_none_or(|it| {
+            it.urgent.is_empty()
+                && it.tail_out.is_empty()
+                && it.tail_unsynced.is_empty()
+                && !self.open.iter().any(|(_, page)| page.ledger.has_of(peer))
+        })
+    }
+
+    /// A peer has stopped in order and handed in its last reports.
+    pub fn handle_left(&mut self, peer: PeerNumber) {
+        self.end_peer(peer, false);
+    }
+
+    /// A peer is lost: it has not been heard until its grant lapsed, or its host is known to be
+    /// dead. Never merely because a connection broke: it may still write.
+    pub fn handle_lost(&mut self, peer: PeerNumber) {
+        self.end_peer(peer, true);
+    }
+
+    /// Peers whose grants have lapsed; they are lost.
+    pub fn poll_lapsed(&mut self, now: Instant) -> Vec<PeerNumber> {
+        let lapsed = |(_, peer): &(&PeerNumber, &Peer)| {
+            peer.grant.is_some_and(|grant| grant.lapses() <= now)
+        };
+        let lapsed: Vec<_> = self.peers.iter().filter(lapsed).map(|(peer, _)| *peer).collect();
+        for peer in &lapsed {
+            self.handle_lost(*peer);
+        }
+        lapsed
+    }
+
+    /// When [`TransferMachine::poll_lapsed`] may give somebody, if nobody is heard until then.
+    pub fn next_deadline(&self) -> Option<Instant> {
+        self.peers.values().filter_map(|peer| Some(peer.grant?.lapses())).min()
+    }
+
+    /// Peers whose stores failed to sync too often: they get no more work, and are to be stopped.
+    pub fn unfit(&self) -> Vec<PeerNumber> {
+        let unfit = self.peers.iter().filter(|(_, peer)| peer.is_unfit());
+        unfit.map(|(number, _)| *number).collect()
+    }
+
+    /// Whether no peer is fit to write to the store, and one has shown that.
+    pub fn is_broken(&self) -> bool {
+        !self.peers.is_empty() && self.peers.values().all(Peer::is_unfit)
+    }
+
+    /// Large files of which lost peers had something in hand: a late write of theirs repeats the
+    /// same bytes, but takes mode and times away (B1). As writer, page and entry.
+    pub fn late_files(&self) -> impl Iterator<Item = (WriterId, u32, u32)> + '_ {
+        self.late.iter().copied()
+    }
+
+    fn end_peer(&mut self, peer: PeerNumber, lost: bool) {
+        let Some(gone) = self.peers.remove(&peer) else { return };
+        let under = Under::Writer { incarnation: gone.incarnation, lost };
+        for number in self.open.numbers() {
+            let Some(left) = self.open.change(number, |page| {
+                let left = page.ledger.handle_gone(peer);
+                page.missing.extend(&left.free);
+                page.missing.append(&mut page.unmade);
+                page.unread.extend(left.unread.iter().map(|piece| (*piece, under)));
+                left
+            }) else {
+                continue;
+            };
+            if !left.unread.is_empty() {
+                self.log_next.insert(number);
+            }
+            if lost {
+                let writer = gone.incarnation.writer;
+                self.late.extend(left.late.iter().map(|entry| (writer, number, *entry)));
+            }
+            self.put_back(number, left.again);
+        }
+        self.forget_attempts(None);
+        self.tail_again(gone.tail_out, gone.tail_unsynced);
+        self.advance();
+    }
+
+    /// A page whose log the edge is to read as far as it is committed, which is this many bytes,
+    /// for [`TransferMachine::handle_log`]. There are some only after a peer has gone.
+    pub fn wants_log(&mut self) -> Option<(u32, u64)> {
+        self.log_ready.pop_front()
+    }
+
+    /// What the committed log of a page says: what a peer wrote that is gone is looked at again.
+    pub fn handle_log(&mut self, page: u32, log: impl IntoIterator<Item = JournalRecord>) {
+        let lost = self.open.change(page, |page| {
+            let mut unread = std::mem::take(&mut page.unread);
+            unread.retain(|piece, _| page.ledger.is_recheck_of_nobody(*piece));
+            let pieces = unread.keys().copied().collect();
+            let (works, unknown) = page.ledger.read_again(&pieces, log);
+            for (piece, work) in works {
+                if let Some(under) = unread.get(&piece) {
+                    page.add_recheck(*under, work);
+                }
+            }
+            page.ledger.lose(unknown)
+        });
+        self.put_back(page, lost.unwrap_or_default());
+    }
+
+    /// Whether a peer looks again at what was written so.
+    pub(super) fn look_of(&self, peer: PeerNumber, under: Under) -> Look {
+        let Some(asks) = self.peers.get(&peer) else { return Look::NotHere };
+        let may = asks.takes_work() && self.former.is_empty();
+        let takes = if may { Look::Doubting } else { Look::NotHere };
+        let Under::Writer { incarnation, lost } = under else { return takes };
+        let mut others = self.peers.iter().filter(|(number, _)| **number != peer);
+        if asks.incarnation == incarnation && !lost {
+            return Look::Believing;
+        }
+        if asks.incarnation.shares_cache(&incarnation) {
+            let able = |it: &Peer| it.takes_work() && !it.incarnation.shares_cache(&incarnation);
+            let wait = !self.former.is_empty() || others.any(|(_, it)| able(it));
+            return if wait { Look::NotHere } else { Look::Hopeless };
+        }
+        let its = others.any(|(_, it)| it.incarnation == incarnation);
+        if its && !lost { Look::NotHere } else { takes }
+    }
+
+    /// Asks the peer with the most in hand to give back what `peer` can do, at most `bytes`.
+    pub(super) fn steal(&mut self, peer: PeerNumber, bytes: u64, now: Instant) {
+        let mine = self.open.in_hand(peer).bytes;
+        let others = self.peers.iter().filter(|(number, _)| **number != peer);
+        let most = others.max_by_key(|(number, _)| self.open.in_hand(**number).bytes);
+        let Some(from) = most.map(|(number, _)| *number) else { return };
+        let more = self.open.in_hand(from).bytes.saturating_sub(mine);
+        let wanted = (more / 2).min(bytes);
+        let Some(from) = self.peers.get_mut(&from) else { return };
+        if wanted >= GIVE_BACK_FLOOR && from.give_back == 0 && now >= from.give_back_after {
+            from.give_back = wanted;
+        }
+    }
+
+    /// What a peer is to give back, told now.
+    pub(super) fn take_give_back(&mut self, peer: PeerNumber, now: Instant) -> u64 {
+        let in_hand = self.open.in_hand(peer).pieces > 0;
+        let Some(asked) = self.peers.get_mut(&peer) else { return 0 };
+        if !asked.takes_work() {
+            return if in_hand { u64::MAX } else { 0 };
+        }
+        let wanted = std::mem::take(&mut asked.give_back);
+        if wanted > 0 {
+            asked.give_back_after = now.plus(GIVE_BACK_PAUSE);
+        }
+        // By now something else may be missing, which the other one takes first.
+        wanted
+    }
+
+    /// Attempts at files that are over are forgotten by all peers that have something of them in
+    /// hand but `knows`, once the log says so.
+    pub(super) fn forget_attempts(&mut self, knows: Option<PeerNumber>) -> bool {
+        let mut any = false;
+        for (page, stale) in self.open.take_stale() {
+            if Some(stale.peer) == knows || !self.is_joined(stale.peer) {
+                continue;
+            }
+            let (entry, generation) = (stale.entry, stale.generation);
+            self.discard_next.push((Some(stale.peer), Work::Discard { page, entry, generation }));
+            any = true;
+        }
+        any
+    }
+}

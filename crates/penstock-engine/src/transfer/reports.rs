@@ -1,0 +1,177 @@
+//! Taking over what peers did.
+
+use std::collections::BTreeMap;
+
+use penstock_proto::id::PeerNumber;
+use penstock_proto::journal::{EntryFailure, Incarnation};
+use penstock_proto::slicing::PieceRef;
+use penstock_proto::task::{Report, Work};
+use penstock_proto::units::Instant;
+
+use super::open::{Under, piece_of};
+use super::{Phase, TransferMachine};
+use crate::page::{Outcome, Returned};
+use crate::slice::Piece;
+
+impl TransferMachine {
+    /// Takes over what a peer did, in the order in which it did it. What is said under a number
+    /// that does not take part counts for nothing.
+    pub fn handle_reports(
+        &mut self,
+        peer: PeerNumber,
+        reports: impl IntoIterator<Item = Report>,
+        now: Instant,
+    ) {
+        let Some(from) = self.peers.get_mut(&peer) else { return };
+        from.renew(now);
+        for report in reports {
+            self.handle_report(peer, report);
+        }
+        self.advance();
+    }
+
+    fn handle_report(&mut self, peer: PeerNumber, report: Report) {
+        let Some(incarnation) = self.peers.get(&peer).map(|peer| peer.incarnation) else { return };
+        let by = (peer, incarnation);
+        match report {
+            Report::Written { piece, generation, epoch, digests, failures, .. } => {
+                let news = failures.clone();
+                let outcome = self.open.change(piece.page, |page| {
+                    let ledger = &mut page.ledger;
+                    let outcome = ledger.handle_written(
+                        by,
+                        piece.piece,
+                        generation,
+                        epoch,
+                        digests,
+                        failures,
+                    );
+                    page.missing.append(&mut page.unmade);
+                    outcome
+                });
+                self.handle_outcome(peer, piece, epoch, outcome, &news, false);
+            }
+            Report::Published { piece, generation, epoch, failures } => {
+                let outcome = self.open.change(piece.page, |page| {
+                    let ledger = &mut page.ledger;
+                    ledger.handle_published(by, piece.piece, generation, epoch, &failures)
+                });
+                self.handle_outcome(peer, piece, epoch, outcome, &failures, true);
+            }
+            Report::Returned { piece, generation } => {
+                let returned = self.open.change(piece.page, |page| {
+                    page.ledger.handle_returned(piece.piece, generation, peer)
+                });
+                match returned.unwrap_or(Returned::Ignored) {
+                    Returned::Ignored => {}
+                    Returned::Free => self.take_back(piece),
+                    Returned::Logged(again) => self.put_back(piece.page, again),
+                }
+                self.forget_attempts(Some(peer));
+            }
+            Report::Lost { page: number, entry, generation } => {
+                let again =
+                    self.open.change(number, |page| page.ledger.handle_lost(entry, generation));
+                self.put_back(number, again.unwrap_or_default());
+                self.forget_attempts(Some(peer));
+            }
+            Report::Synced { epoch } => self.handle_synced(peer, epoch),
+            Report::SyncFailed { .. } => self.handle_sync_failed(by),
+            Report::LinksDone { page, failures, epoch } => {
+                self.handle_tail(peer, Phase::Links, page, &failures, epoch);
+            }
+            Report::DirectoriesDone { page, failures, epoch } => {
+                self.handle_tail(peer, Phase::Directories, page, &failures, epoch);
+            }
+        }
+    }
+
+    fn handle_outcome(
+        &mut self,
+        peer: PeerNumber,
+        piece: PieceRef,
+        epoch: u64,
+        outcome: Option<Outcome>,
+        failures: &[EntryFailure],
+        published: bool,
+    ) {
+        let outcome = match outcome {
+            None | Some(Outcome::Ignored) => return,
+            Some(outcome) => outcome,
+        };
+        self.failures_news.extend(failures.iter().map(|failure| (piece.page, *failure)));
+        if let Outcome::Discard { entry, generation } = outcome {
+            // Who has something of it in hand forgets it as well.
+            if !self.forget_attempts(None) {
+                let discard = Work::Discard { page: piece.page, entry, generation };
+                self.discard_next.push((None, discard));
+            }
+            self.forget_begun(piece);
+            return;
+        }
+        let Some(page) = self.open.get(piece.page) else { return };
+        let kind = page.ledger.pieces()[piece.piece as usize];
+        if (published || matches!(kind, Piece::Extent { .. }))
+            && let Some(peer) = self.peers.get_mut(&peer)
+        {
+            peer.settling.entry(epoch).or_default().push(piece);
+        }
+        if matches!(kind, Piece::Finish { .. }) {
+            self.forget_begun(piece);
+        }
+    }
+
+    fn handle_synced(&mut self, peer: PeerNumber, epoch: u64) {
+        let Some(by) = self.peers.get_mut(&peer) else { return };
+        by.synced = by.synced.max(epoch);
+        self.synced_news.insert(by.incarnation.writer, by.synced);
+        by.tail_unsynced.retain(|(made, _)| *made > epoch);
+        let later = by.settling.split_off(&(epoch + 1));
+        let settled = std::mem::replace(&mut by.settling, later);
+        let mut by_page: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
+        for piece in settled.into_values().flatten() {
+            by_page.entry(piece.page).or_default().push(piece.piece);
+        }
+        let finish_next = &mut self.finish_next;
+        for (number, mut pieces) in by_page {
+            self.open.change(number, |page| {
+                pieces.retain(|piece| page.ledger.handle_durable(*piece));
+                if pieces.is_empty() {
+                    return;
+                }
+                for piece in &pieces {
+                    let Some(finish) = page.ledger.finish_of(*piece) else { continue };
+                    let reference = PieceRef { page: number, piece: finish };
+                    if page.ledger.is_finishable(finish) && !finish_next.contains(&reference) {
+                        finish_next.push(reference);
+                    }
+                }
+                page.ledger.log_durable(pieces);
+            });
+        }
+    }
+
+    fn handle_sync_failed(&mut self, (peer, incarnation): (PeerNumber, Incarnation)) {
+        let Some(by) = self.peers.get_mut(&peer) else { return };
+        by.sync_failures += 1;
+        by.incarnation.failed_syncs += 1;
+        by.settling.clear();
+        let tail = (std::mem::take(&mut by.tail_out), std::mem::take(&mut by.tail_unsynced));
+        let believed = Under::Writer { incarnation, lost: false };
+        for number in self.open.numbers() {
+            let again = self.open.change(number, |page| {
+                let unseen: Vec<u32> = page
+                    .rechecks
+                    .iter()
+                    .filter(|rechecks| rechecks.under == believed)
+                    .flat_map(|rechecks| rechecks.work.iter().filter_map(piece_of))
+                    .map(|piece| piece.piece)
+                    .collect();
+                page.rechecks.retain(|rechecks| rechecks.under != believed);
+                page.ledger.handle_sync_failed(peer, unseen.into_iter())
+            });
+            self.put_back(number, again.unwrap_or_default());
+        }
+        self.tail_again(tail.0, tail.1);
+    }
+}
