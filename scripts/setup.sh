@@ -5,7 +5,7 @@
 #
 #   build  a C compiler and Rust: all that the build needs, as SQLite, BLAKE3 and AWS-LC are
 #          compiled from source that their crates bring along
-#   test   also file systems to break, network namespaces, cargo-deny, and b3sum and others that
+#   test   also file systems to break, MooseFS, network namespaces, cargo-deny, and b3sum and others that
 #          judge checksums
 #   demo   also b3sum, the verifier that is not ours
 #
@@ -154,6 +154,18 @@ want_b3sum() {
     fi
 }
 
+# A distributed file system for the tests that want one; they skip where it is not to be had. Its
+# daemons are started by the tests alone.
+want_moosefs() {
+    PATH="$PATH:/usr/sbin" command -v mfsmaster >/dev/null 2>&1 && return 0
+    apt_update
+    if [ -n "$(apt_candidate moosefs-master)" ]; then
+        apt_install moosefs-master moosefs-chunkserver moosefs-client
+    else
+        say "no MooseFS to be had; tests that need it are skipped"
+    fi
+}
+
 case "${1:-test}" in
     build | test | demo) ;;
     *) by_hand "no such purpose: $1" "scripts/setup.sh [build|test|demo]" ;;
@@ -163,6 +175,7 @@ want_rust
 case "${1:-test}" in
     test)
         want_b3sum
+        want_moosefs
         want_tool cargo-deny || say "no cargo-deny to be had; dependencies stay unchecked"
         ;;
     demo) want_b3sum ;;

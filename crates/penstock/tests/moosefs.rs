@@ -1,0 +1,335 @@
+//! A real distributed file system: several hosts share MooseFS, each by a client of its own over
+//! FUSE. First the store layer by itself, as several target peers use it, then real daemons. Needs
+//! root, `/dev/fuse` and Debian's MooseFS; skips, loudly, where one of them is missing.
+#![forbid(unsafe_code)]
+#![allow(clippy::print_stdout, reason = "seeds, and what was seen when a test fails")]
+#![allow(dead_code, reason = "helpers that other test binaries use")]
+
+#[allow(unreachable_pub, reason = "helpers of one test binary")]
+mod common_moosefs;
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::sync::Barrier;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use common_moosefs::MooseFs;
+use penstock_io::store::{
+    Attributes, IoMode, Kind, LeftOver, PosixOptions, PosixStore, StoreError, Target, WriteFile,
+};
+use penstock_proto::id::{TransferId, WriterId};
+use penstock_proto::units::FileTime;
+use rand::{Rng as _, SeedableRng as _};
+use rand_chacha::ChaCha8Rng;
+use tempfile::TempDir;
+
+const MIB: usize = 1 << 20;
+const HOSTS: usize = 3;
+/// Longer than clients keep attributes and names (mfsmount(8): 1 s).
+const CACHED: Duration = Duration::from_millis(1500);
+const MTIME: FileTime = FileTime { seconds: 1_500_000_000, nanoseconds: 0 };
+
+/// Three hosts that share one directory as their store.
+struct Shared {
+    stores: Vec<PosixStore>,
+    moose: MooseFs,
+    root: TempDir,
+}
+
+impl Shared {
+    fn new() -> Option<Self> {
+        Self::with(IoMode::Auto)
+    }
+
+    fn with(io: IoMode) -> Option<Self> {
+        let root = scratch();
+        let moose = MooseFs::start(root.path(), 2, HOSTS)?;
+        std::fs::create_dir(moose.path(0).join("store")).unwrap();
+        let stores = (0..HOSTS).map(|host| open(&moose.path(host).join("store"), io)).collect();
+        Some(Self { stores, moose, root })
+    }
+
+    /// Runs `act` on all hosts at the same moment.
+    fn at_once<T: Send>(&self, act: impl Fn(usize, &PosixStore) -> T + Sync) -> Vec<T> {
+        let barrier = Barrier::new(self.stores.len());
+        thread::scope(|scope| {
+            let threads: Vec<_> = self
+                .stores
+                .iter()
+                .enumerate()
+                .map(|(host, store)| {
+                    let (barrier, act) = (&barrier, &act);
+                    scope.spawn(move || {
+                        barrier.wait();
+                        act(host, store)
+                    })
+                })
+                .collect();
+            threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+        })
+    }
+}
+
+fn scratch() -> TempDir {
+    let memory = Path::new("/dev/shm");
+    let parent = if memory.is_dir() { memory.to_path_buf() } else { std::env::temp_dir() };
+    tempfile::Builder::new().prefix("penstock-moose").tempdir_in(parent).unwrap()
+}
+
+fn open(root: &Path, io: IoMode) -> PosixStore {
+    PosixStore::open(root, PosixOptions { io, ..PosixOptions::default() }).unwrap()
+}
+
+fn random_bytes(length: usize) -> Vec<u8> {
+    let given = std::env::var("PENSTOCK_TEST_SEED").ok().and_then(|text| text.parse().ok());
+    let seed = given.unwrap_or_else(rand::random);
+    println!("PENSTOCK_TEST_SEED={seed}");
+    let mut bytes = vec![0; length];
+    ChaCha8Rng::seed_from_u64(seed).fill_bytes(&mut bytes);
+    bytes
+}
+
+fn read_all(store: &PosixStore, name: &[u8]) -> Vec<u8> {
+    let file = store.open_read(store.root(), name).unwrap();
+    let mut bytes = vec![0; file.meta().unwrap().size as usize];
+    assert_eq!(file.read_at(0, &mut bytes).unwrap(), bytes.len());
+    bytes
+}
+
+/// Puts a file there as one writer does.
+fn put(store: &PosixStore, temporary: &[u8], name: &[u8], bytes: &[u8]) -> Result<(), StoreError> {
+    let dir = store.root();
+    let file = store.create_temporary(dir, temporary, LeftOver::Replace)?;
+    file.write_at(0, bytes)?;
+    file.finish(&Attributes::plain(0o640, MTIME), true)?;
+    store.publish(dir, temporary, name, false)?;
+    store.sync_dir(dir)
+}
+
+/// A3, A5, C1: what the file system is, as each host sees it: durable by fsync of each file; one
+/// identity, whoever makes it first, also when all do at once; markers and inode numbers that all
+/// see alike, though the device number is another at each.
+#[test]
+fn a3_a5_c1_hosts_agree_on_what_the_store_is() {
+    let Some(shared) = Shared::new() else { return };
+    let identities = shared.at_once(|_, store| store.open_or_init_identity().unwrap());
+    assert!(identities.iter().all(|identity| *identity == identities[0]), "{identities:?}");
+    let transfer = TransferId([7; 16]);
+    for (host, store) in shared.stores.iter().enumerate() {
+        assert_eq!(store.check_identity(&identities[0]), Ok(()));
+        let said: Vec<_> = store.durability().iter().map(ToString::to_string).collect();
+        assert_eq!(said, ["fsync on FUSE, as far as the server honours it"]);
+        assert!(!store.writes_directly());
+        let writer = WriterId(host as u64);
+        store.write_marker((transfer, writer), host as u64 + 1).unwrap();
+        for other in &shared.stores {
+            let seen = other.read_marker((transfer, writer)).unwrap();
+            assert_eq!(seen, Some(host as u64 + 1));
+        }
+    }
+    put(&shared.stores[0], b".pst-1", b"file", &[1; 5000]).unwrap();
+    let seen = |name: &[u8]| {
+        let metas = shared.stores.iter().map(|store| store.stat(store.root(), name).unwrap());
+        metas.collect::<Vec<_>>()
+    };
+    let metas = seen(b"file");
+    for meta in &metas {
+        assert_eq!((meta.inode, meta.ctime), (metas[0].inode, metas[0].ctime));
+        assert_eq!((meta.size, meta.mtime, meta.mode), (5000, MTIME, 0o640));
+    }
+    let devices: BTreeSet<_> = metas.iter().map(|meta| meta.device).collect();
+    assert_eq!(devices.len(), HOSTS, "device numbers are no part of an identity for a reason");
+}
+
+/// B1: one file, written by three hosts at once: one makes it, the others open what is there;
+/// pieces of 1 MiB in turn, so that every block of the file system has several writers. Each syncs
+/// and closes its own, then one finishes. It arrives whole everywhere.
+#[test]
+fn b1_a_file_that_three_hosts_write_at_once_arrives_whole() {
+    let Some(shared) = Shared::new() else { return };
+    let bytes = random_bytes(48 * MIB + 12_345);
+    let (temporary, name) = (&b".pst-many"[..], &b"many.bin"[..]);
+    // Whoever comes first makes it; the names are looked up before, so that "not there" is cached.
+    for store in &shared.stores {
+        assert!(store.open_temporary(store.root(), temporary).unwrap_err().is_vanished());
+    }
+    let made = shared.at_once(|host, store| {
+        let file = store.create_temporary(store.root(), temporary, LeftOver::Keep).unwrap();
+        write_share(&file, &bytes, host);
+        let (created, inode) = (file.was_created(), file.meta().unwrap().unwrap().inode);
+        file.close(true).unwrap();
+        (created, inode)
+    });
+    assert_eq!(made.iter().filter(|(created, _)| *created).count(), 1, "{made:?}");
+    assert!(made.iter().all(|(_, inode)| *inode == made[0].1), "one inode: {made:?}");
+    finish_and_check(&shared, temporary, name, &bytes);
+    // A late writer finds nothing to write to.
+    for store in &shared.stores {
+        let late = store.open_temporary(store.root(), temporary).unwrap_err();
+        assert!(late.is_vanished(), "{late}");
+    }
+}
+
+/// Writes every third piece.
+fn write_share(file: &WriteFile, bytes: &[u8], host: usize) {
+    for (number, piece) in bytes.chunks(MIB).enumerate().skip(host).step_by(HOSTS) {
+        file.write_at((number * MIB) as u64, piece).unwrap();
+    }
+}
+
+/// Another host than the first one finishes; all see the whole file at once.
+fn finish_and_check(shared: &Shared, temporary: &[u8], name: &[u8], bytes: &[u8]) {
+    let store = &shared.stores[HOSTS - 1];
+    let file = store.open_temporary(store.root(), temporary).unwrap();
+    assert_eq!(file.meta().unwrap().unwrap().size, bytes.len() as u64);
+    file.finish(&Attributes::plain(0o644, MTIME), true).unwrap();
+    store.publish(store.root(), temporary, name, false).unwrap();
+    store.sync_dir(store.root()).unwrap();
+    for (host, store) in shared.stores.iter().enumerate() {
+        assert!(read_all(store, name) == bytes, "content at host {host}");
+    }
+    // Clients answer from what they knew up to a second ago, also when asked past the cache.
+    thread::sleep(CACHED);
+    for (host, store) in shared.stores.iter().enumerate() {
+        let meta = store.stat(store.root(), name).unwrap();
+        assert_eq!(meta.mode, 0o644, "at host {host}");
+    }
+}
+
+/// B1, B5: of several hosts that make one name, only one does; of several that give one final name,
+/// only one does; directories that one has made are there for the others at once.
+#[test]
+fn b1_b5_only_one_host_makes_a_name() {
+    let Some(shared) = Shared::new() else { return };
+    for round in 0..20 {
+        let (temporary, path) = (format!(".pst-{round}"), format!("d{round}/e/f"));
+        let made = shared.at_once(|_, store| {
+            let dir = store.make_dirs(path.as_bytes()).unwrap();
+            let file = store.create_temporary(&dir, temporary.as_bytes(), LeftOver::Keep).unwrap();
+            let created = file.was_created();
+            file.close(true).unwrap();
+            created
+        });
+        assert_eq!(made.iter().filter(|created| **created).count(), 1, "{made:?}");
+        let named = shared.at_once(|host, store| {
+            let dir = store.open_dir(path.as_bytes()).unwrap();
+            let own = format!(".pst-own-{host}");
+            let file = store.create_temporary(&dir, own.as_bytes(), LeftOver::Replace).unwrap();
+            file.write_at(0, &[host as u8]).unwrap();
+            file.close(true).unwrap();
+            store.publish(&dir, own.as_bytes(), b"final", false)
+        });
+        let winner = named.iter().position(Result::is_ok).unwrap();
+        assert_eq!(named.iter().filter(|named| named.is_ok()).count(), 1, "{named:?}");
+        for (host, outcome) in named.iter().enumerate().filter(|(host, _)| *host != winner) {
+            assert!(matches!(outcome, Err(StoreError::Exists { .. })), "host {host}: {outcome:?}");
+        }
+        for store in &shared.stores {
+            let dir = store.open_dir(path.as_bytes()).unwrap();
+            let file = store.open_read(&dir, b"final").unwrap();
+            let mut byte = [99];
+            assert_eq!(file.read_at(0, &mut byte).unwrap(), 1);
+            assert_eq!(usize::from(byte[0]), winner);
+        }
+    }
+}
+
+/// A9, promise (d): a host's client is killed in the middle of a file that three hosts write. It
+/// hears of it; what it had not synced is not taken for written; another host writes its share, and
+/// the file is whole.
+#[test]
+fn a9_a_host_may_lose_its_client_in_the_middle_of_a_shared_file() {
+    let Some(mut shared) = Shared::new() else { return };
+    let bytes = random_bytes(24 * MIB);
+    let temporary = &b".pst-lost"[..];
+    let files: Vec<_> = shared
+        .stores
+        .iter()
+        .map(|store| store.create_temporary(store.root(), temporary, LeftOver::Keep).unwrap())
+        .collect();
+    for (host, file) in files.iter().enumerate() {
+        write_share(file, &bytes[..12 * MIB], host);
+    }
+    shared.moose.kill_client(0);
+    let mut files = files.into_iter();
+    let lost = files.next().unwrap();
+    assert!(lost.write_at(0, &bytes[..MIB]).unwrap_err().is_io_failure());
+    let error = lost.close(true).unwrap_err();
+    assert!(error.is_io_failure(), "{error}");
+    let store = &shared.stores[0];
+    assert!(store.check_identity(&shared.stores[1].open_or_init_identity().unwrap()).is_err());
+    for (host, file) in (1..).zip(files) {
+        write_share(&file, &bytes, host);
+        if host == 1 {
+            // The lost one's share goes to it.
+            write_share(&file, &bytes, 0);
+        }
+        file.close(true).unwrap();
+    }
+    shared.moose.unmount(0);
+    shared.moose.mount(0);
+    shared.stores[0] = open(&shared.moose.path(0).join("store"), IoMode::Auto);
+    finish_and_check(&shared, temporary, b"lost.bin", &bytes);
+}
+
+/// Promise (d): a chunk server is killed in the middle; with two copies of everything the writers go
+/// on with the other one, and what was synced is there.
+#[test]
+fn d_a_chunk_server_may_die_in_the_middle() {
+    let Some(mut shared) = Shared::new() else { return };
+    let bytes = random_bytes(24 * MIB);
+    let temporary = &b".pst-chunk"[..];
+    let files: Vec<_> = shared
+        .stores
+        .iter()
+        .map(|store| store.create_temporary(store.root(), temporary, LeftOver::Keep).unwrap())
+        .collect();
+    for (host, file) in files.iter().enumerate() {
+        write_share(file, &bytes[..12 * MIB], host);
+    }
+    let began = Instant::now();
+    shared.moose.kill_chunk_server(0);
+    thread::scope(|scope| {
+        for (host, file) in files.into_iter().enumerate() {
+            let bytes = &bytes;
+            scope.spawn(move || {
+                write_share(&file, bytes, host);
+                file.close(true).unwrap();
+            });
+        }
+    });
+    println!("{:.1} s after the loss all was synced", began.elapsed().as_secs_f64());
+    finish_and_check(&shared, temporary, b"chunk.bin", &bytes);
+}
+
+/// B6, B7, D7: hard and symbolic links, extended attributes and direct writes: what the store layer
+/// asks of a file system is done, or refused in a way that it understands and goes on without.
+#[test]
+fn b6_b7_d7_what_it_does_not_do_is_gone_without() {
+    let Some(shared) = Shared::with(IoMode::Direct) else { return };
+    let [one, other] = [&shared.stores[0], &shared.stores[1]];
+    let bytes = random_bytes(3 * MIB + 77);
+    let mut file = one.create_temporary(one.root(), b".pst-d", LeftOver::Replace).unwrap();
+    file.make_direct().unwrap();
+    for (number, piece) in bytes.chunks(MIB).enumerate() {
+        file.write_at((number * MIB) as u64, piece).unwrap();
+    }
+    println!("direct writes: {}", file.is_direct());
+    println!("preallocated: {:?}", file.preallocate(bytes.len() as u64).map_err(|e| e.to_string()));
+    file.finish(&Attributes::plain(0o644, MTIME), true).unwrap();
+    one.publish(one.root(), b".pst-d", b"direct", false).unwrap();
+    assert!(read_all(other, b"direct") == bytes);
+    one.make_hard_link(one.root(), b"direct", one.root(), b"linked").unwrap();
+    let (first, second) = (b"direct".as_slice(), b"linked".as_slice());
+    let inode = |store: &PosixStore, name: &[u8]| {
+        let meta = store.stat(store.root(), name).unwrap();
+        (meta.inode, meta.links)
+    };
+    assert_eq!(inode(other, first), inode(other, second));
+    assert_eq!(inode(other, first).1, 2);
+    one.make_symlink(one.root(), b"link", b"no/where").unwrap();
+    assert_eq!(other.read_link(other.root(), b"link").unwrap(), b"no/where");
+    assert_eq!(other.stat(other.root(), b"link").unwrap().kind, Kind::Symlink);
+    assert!(Target::Posix(one.clone()).space().unwrap().free_bytes > 0);
+}
