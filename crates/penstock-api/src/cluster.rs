@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 
 use penstock_proto::id::Name;
 use penstock_proto::network::DataAddress;
+use penstock_proto::version::VersionRange;
 use serde::{Deserialize, Serialize};
 
 /// What a peer tells the others of itself, kept under its lease.
@@ -22,6 +23,8 @@ pub struct PeerCard {
     /// Which protocol of peers among each other it speaks; 0 for none that shares transfers.
     #[serde(default)]
     pub protocol: u32,
+    /// Formats of the site's records that it knows.
+    pub formats: VersionRange,
     /// Boot id of the host, in hex.
     pub boot: String,
     /// Stores that it reaches.
@@ -63,6 +66,9 @@ pub struct ClusterView {
     /// Epoch of the leader: the incarnation of the site's records in etcd, then the revision at
     /// which the leader was elected.
     pub epoch: String,
+    /// Format of the site's records; 0 while that is not known.
+    #[serde(default)]
+    pub format: u16,
     /// Peers that are there now.
     pub peers: Vec<PeerCard>,
     /// How each etcd endpoint is.

@@ -1,14 +1,18 @@
 //! What sites say to each other under `/site/v1`, over mutual TLS on the data port.
 //!
-//! Every request and every reply carries [`VERSION_HEADER`]; a side that does not speak the other's
-//! version refuses with code `version` and names both. Who calls is what its certificate says,
-//! never what a body says.
+//! Every request and every reply says in which version it is ([`VERSION_HEADER`]) and which ones its
+//! side speaks ([`SPEAKS_HEADER`]). A side that does not speak the version of a request refuses with
+//! code `version`; the other one asks again in the newest that both speak, if there is one. What a
+//! site speaks follows from the format of its records ([`penstock_proto::version`]), so that each of
+//! its peers can go on with what another one began. Who calls is what its certificate says, never
+//! what a body says.
 
 use std::net::SocketAddr;
 
 use penstock_proto::id::{Name, TransferId};
 use penstock_proto::network::{ADDRESSES_MAX, DataAddress};
 use penstock_proto::slicing::Slicing;
+use penstock_proto::version::VersionRange;
 use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::preserve::Preserve;
@@ -18,32 +22,39 @@ use crate::scan::{RootKind, ScanRequest};
 use crate::select::Selection;
 use crate::transfer::PathText;
 
-/// Version of this API.
-pub const SITE_API_VERSION: u32 = 1;
-/// Header that carries it.
+/// Header with the version of this API in which a request or reply is.
 pub const VERSION_HEADER: &str = "penstock-site-version";
+/// Header with the versions that whoever sent it speaks.
+pub const SPEAKS_HEADER: &str = "penstock-site-speaks";
+/// Code of a refusal because of the version.
+pub const VERSION: &str = "version";
 /// Longest time in milliseconds that a request for a page may wait at the source.
 pub const PAGE_WAIT_MS_MAX: u32 = 20_000;
 
-/// Refuses a version that is not ours; `theirs` is the header's text, if there was one.
+/// Refuses a message in a version that is not one of ours; `said` is the text of its
+/// [`VERSION_HEADER`], `speaks` of its [`SPEAKS_HEADER`], if there were such.
 ///
 /// # Errors
-/// Code `version`, exit 7.
-pub fn check_version(theirs: Option<&str>) -> Result<(), Problem> {
-    let ours = SITE_API_VERSION.to_string();
-    if theirs == Some(ours.as_str()) {
-        return Ok(());
+/// Code [`VERSION`], exit 7.
+pub fn check_version(
+    ours: VersionRange,
+    said: Option<&str>,
+    speaks: Option<&str>,
+) -> Result<u16, Problem> {
+    let version = said.and_then(|text| text.parse().ok());
+    if let Some(version) = version.filter(|version| ours.contains(*version)) {
+        return Ok(version);
     }
-    let theirs = theirs.map_or("no version at all".to_owned(), |text| format!("version {text}"));
-    Err(Problem::new(
-        Exit::Fatal,
-        "version",
-        format!(
-            "the sites speak different versions: this one speaks version {ours}, the other {theirs}"
-        ),
-    )
-    .hint("install the same release of penstock at both sites")
-    .status(426))
+    let theirs = match speaks.or(said) {
+        Some(text) => format!("version {text}"),
+        None => "no version at all".to_owned(),
+    };
+    let title = format!(
+        "the sites speak different versions: this one speaks version {ours}, the other {theirs}"
+    );
+    Err(Problem::new(Exit::Fatal, VERSION, title)
+        .hint("upgrade the site with the older release of penstock")
+        .status(426))
 }
 
 /// How a page is cut, in JSON; see [`Slicing`].
@@ -237,8 +248,8 @@ pub struct SiteHealth {
     pub site: Name,
     /// Name of the peer.
     pub peer: Name,
-    /// [`SITE_API_VERSION`] of the one that answers.
-    pub version: u32,
+    /// Newest version of this API that the one that answers speaks.
+    pub version: u16,
     /// Release of the program.
     pub release: String,
 }
@@ -272,10 +283,13 @@ mod tests {
     /// Promise: two releases that do not understand each other say so, and which they are.
     #[test]
     fn another_version_is_refused_by_name() {
-        assert!(check_version(Some("1")).is_ok());
-        let problem = check_version(Some("9")).unwrap_err();
-        assert_eq!((problem.code.as_str(), problem.exit), ("version", Exit::Fatal));
-        assert!(problem.title.contains("version 1") && problem.title.contains("version 9"));
-        assert!(check_version(None).is_err());
+        let ours = VersionRange { oldest: 2, newest: 3 };
+        assert_eq!(check_version(ours, Some("3"), Some("1-3")).unwrap(), 3);
+        let problem = check_version(ours, Some("9"), Some("8-9")).unwrap_err();
+        assert_eq!((problem.code.as_str(), problem.exit), (VERSION, Exit::Fatal));
+        assert!(problem.title.contains("version 2-3") && problem.title.contains("version 8-9"));
+        assert!(check_version(ours, Some("1"), None).unwrap_err().title.contains("version 1"));
+        assert!(check_version(ours, Some("2-3"), None).is_err());
+        assert!(check_version(ours, None, None).is_err());
     }
 }

@@ -9,8 +9,14 @@
 //! last keep-alive that succeeded, less a tenth (B4): a host that was suspended, or a process that
 //! was stopped, finds its tenure over when it wakes, before etcd can have let another peer lead.
 //! A tenure that was found to be over stays over, whatever etcd says later.
+//!
+//! The site's records are of a *format* ([`penstock_proto::version`]), which stands beside them. A
+//! peer stands for election only if it knows that format, and only if it is still the same when its
+//! key is made. The controller raises it when every peer that is there has known the next one for
+//! [`SETTLE_LEASES`] lengths of the lease: peers are upgraded one by one, each of them away for less
+//! than that, and as long as one is of the older release the others can go back to it as well.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -18,6 +24,7 @@ use std::time::Duration;
 use penstock_api::cluster::{LeaderCard, PeerCard};
 use penstock_api::fence::Fence;
 use penstock_proto::id::Name;
+use penstock_proto::version;
 use tokio::sync::watch;
 
 use crate::etcd::{Compare, Etcd, EtcdError, KeyValue, Operation};
@@ -31,6 +38,9 @@ pub type Clock = fn() -> u64;
 /// second is etcd's revision now. `true` to make it so, for the first incarnation.
 pub type Eligible = dyn Fn(u64, u64, bool) -> Result<(), String> + Send;
 
+/// The next format is taken when all peers have known it for so many lengths of the lease.
+const SETTLE_LEASES: u64 = 6;
+
 /// One controllership of one peer.
 #[derive(Debug)]
 pub struct Tenure {
@@ -38,6 +48,7 @@ pub struct Tenure {
     revision: u64,
     until: AtomicU64,
     ended: AtomicBool,
+    format: AtomicU16,
     clock: Clock,
 }
 
@@ -46,7 +57,8 @@ impl Tenure {
     /// extended.
     pub fn new(incarnation: u64, revision: u64, clock: Clock) -> Self {
         let (until, ended) = (AtomicU64::new(u64::MAX), AtomicBool::new(false));
-        Self { incarnation, revision, until, ended, clock }
+        let format = AtomicU16::new(version::known().formats().oldest);
+        Self { incarnation, revision, until, ended, format, clock }
     }
 
     /// Whether it holds now. Neither blocks nor costs a system call.
@@ -69,6 +81,15 @@ impl Tenure {
     /// It holds until this time, if it has not ended already.
     pub fn extend(&self, until: u64) {
         self.until.store(until, Ordering::Release);
+    }
+
+    /// Format in which the site's records are written.
+    pub fn format(&self) -> u16 {
+        self.format.load(Ordering::Acquire)
+    }
+
+    fn set_format(&self, format: u16) {
+        self.format.store(format, Ordering::Release);
     }
 
     /// Create revision of the leader's key.
@@ -125,6 +146,8 @@ pub struct ClusterNow {
     pub leader: Option<(LeaderCard, u64)>,
     /// Which history of the site's records it is; 0 while that is not known.
     pub incarnation: u64,
+    /// Format of the site's records; 0 while that is not known.
+    pub format: u16,
     /// The own tenure, if this peer leads.
     pub tenure: Option<Arc<Tenure>>,
     /// Peers that are there.
@@ -133,6 +156,14 @@ pub struct ClusterNow {
     pub pairings: Vec<Pairing>,
     /// What keeps this peer from taking part; empty if nothing does.
     pub trouble: String,
+}
+
+impl ClusterNow {
+    /// The peers that can take part: those that know the format of the site's records. A peer of
+    /// too old a release is there, and can read neither pages nor logs.
+    pub fn fit_peers(&self) -> impl Iterator<Item = &PeerCard> {
+        self.peers.iter().filter(|peer| peer.formats.contains(self.format))
+    }
 }
 
 /// The membership of this peer; ends with it.
@@ -172,6 +203,7 @@ impl Cluster {
             lease: None,
             tenure: None,
             told: None,
+            ripe_since: None,
         };
         let thread =
             std::thread::Builder::new().name("cluster".to_owned()).spawn(move || member.run())?;
@@ -224,6 +256,8 @@ struct Member {
     tenure: Option<Arc<Tenure>>,
     /// The card as it is in etcd, under the lease.
     told: Option<(u64, PeerCard)>,
+    /// Since when all peers have known the next format, while this one leads.
+    ripe_since: Option<u64>,
 }
 
 impl Member {
@@ -287,22 +321,35 @@ impl Member {
             0 => return self.begin_incarnation(),
             known => known,
         };
+<<<<<<< HEAD
         if self.tenure.as_ref().is_some_and(|tenure| tenure.incarnation != incarnation) {
             tracing::warn!("the site's records have another incarnation: this peer leads no more");
             self.resign();
             return Ok(());
         }
         let mut leader = seen.leader;
+=======
+        let mut leader = seen.leader.clone();
+>>>>>>> d1b497d (Let hosts of two releases share a site, by one number for what it writes)
         let own = self.tenure.as_ref().map(|tenure| tenure.revision());
         if own.is_some() && own != leader.as_ref().map(|(_, revision)| *revision) {
             tracing::warn!("another peer leads, or none: this one is the controller no more");
             self.resign();
             return Ok(());
         }
+<<<<<<< HEAD
         let mut trouble = String::new();
         if leader.is_none() {
             match (self.eligible)(incarnation, seen.revision, false) {
                 Ok(()) => leader = self.stand(incarnation, lease)?,
+=======
+        let mut trouble = unfit(seen.format).unwrap_or_default();
+        if !trouble.is_empty() {
+            // It could not read what it would have to go on with.
+        } else if leader.is_none() {
+            match (self.eligible)(incarnation, false) {
+                Ok(()) => leader = self.stand(incarnation, lease, &seen)?,
+>>>>>>> d1b497d (Let hosts of two releases share a site, by one number for what it writes)
                 Err(why) => trouble = why,
             }
         } else if own.is_none() && leader.as_ref().is_some_and(|(card, _)| self.is_own(card)) {
@@ -311,8 +358,9 @@ impl Member {
             self.lease = None;
             return Ok(());
         }
+        let format = self.raise_format(&seen)?;
         let (tenure, peers, pairings) = (self.tenure.clone(), seen.peers, seen.pairings);
-        let now = ClusterNow { leader, incarnation, tenure, peers, pairings, trouble };
+        let now = ClusterNow { leader, incarnation, format, tenure, peers, pairings, trouble };
         self.shared.now.send_if_modified(|before| {
             let changed = !is_same(before, &now);
             *before = Arc::new(now);
@@ -354,6 +402,7 @@ impl Member {
         let gets = [
             Operation::Get(self.keys.leader()),
             Operation::Get(self.keys.at("incarnation")),
+            Operation::Get(self.keys.format()),
             Operation::GetPrefix(self.keys.at("peers/")),
             Operation::GetPrefix(self.keys.at("pairings/")),
         ];
@@ -366,10 +415,24 @@ impl Member {
             let text = String::from_utf8_lossy(&found.value).into_owned();
             u64::from_str_radix(&text, 16).unwrap_or(0)
         });
-        let peers = next().iter().map(parse).collect::<Result<_, _>>()?;
+        let key = self.keys.format();
+        let (format, format_is) = match next().into_iter().next() {
+            Some(found) => (parse(&found)?, Compare::Value(key, found.value)),
+            None => (version::known().formats().oldest, Compare::Created(key, 0)),
+        };
+        let cards: Vec<_> = next().iter().map(parse).collect();
+        let all_read = cards.iter().all(Result::is_ok);
+        let readable = |card: Result<PeerCard, EtcdError>| {
+            card.inspect_err(|error| tracing::warn!(%error, "a peer's card cannot be read")).ok()
+        };
+        let peers = cards.into_iter().filter_map(readable).collect();
         let pairings = next().iter().map(parse).collect::<Result<_, _>>()?;
+<<<<<<< HEAD
         let revision = answer.revision;
         Ok(Seen { leader, incarnation, revision, peers, pairings })
+=======
+        Ok(Seen { leader, incarnation, format, format_is, peers, all_read, pairings })
+>>>>>>> d1b497d (Let hosts of two releases share a site, by one number for what it writes)
     }
 
     /// Tells of this peer what has not been told under this lease.
@@ -391,8 +454,42 @@ impl Member {
         let incarnation = (rand::random::<u64>() & !0x80_0000).max(1);
         (self.eligible)(incarnation, 0, true).map_err(EtcdError::Refused)?;
         let key = self.keys.at("incarnation");
-        let put = Operation::Put(key.clone(), format!("{incarnation:016x}").into_bytes(), 0);
-        self.shared.etcd.transact(&[Compare::Created(key, 0)], &[put], self.patience()).map(drop)
+        let puts = [
+            Operation::Put(key.clone(), format!("{incarnation:016x}").into_bytes(), 0),
+            Operation::Put(self.keys.format(), value_of(&version::known().formats().newest)?, 0),
+        ];
+        self.shared.etcd.transact(&[Compare::Created(key, 0)], &puts, self.patience()).map(drop)
+    }
+
+    /// Raises the format of the site's records if this peer leads and all that are there have known
+    /// the next one for long enough; gives the format that counts now.
+    fn raise_format(&mut self, seen: &Seen) -> Result<u16, EtcdError> {
+        let (format, next) = (seen.format, seen.format + 1);
+        let known = version::known().formats().contains(next)
+            && seen.all_read
+            && seen.peers.iter().all(|peer| peer.formats.contains(next));
+        let Some(tenure) = self.tenure.clone().filter(|_| known) else {
+            self.ripe_since = None;
+            return Ok(format);
+        };
+        let now = (self.clock)();
+        let since = *self.ripe_since.get_or_insert(now);
+        if now.saturating_sub(since) < SETTLE_LEASES * self.lease_seconds * 1_000_000_000 {
+            return Ok(format);
+        }
+        let leads = Compare::Created(self.keys.leader(), tenure.revision());
+        let put = Operation::Put(self.keys.format(), value_of(&next)?, 0);
+        let compare = [leads, seen.format_is.clone()];
+        if !self.shared.etcd.transact(&compare, &[put], self.patience())?.succeeded {
+            return Ok(format);
+        }
+        tracing::info!(
+            format = next,
+            "all peers know it: the site's records are of it from now on"
+        );
+        self.ripe_since = None;
+        tenure.set_format(next);
+        Ok(next)
     }
 
     /// Stands for election.
@@ -400,6 +497,7 @@ impl Member {
         &mut self,
         incarnation: u64,
         lease: Lease,
+        seen: &Seen,
     ) -> Result<Option<(LeaderCard, u64)>, EtcdError> {
         let card = self.shared.card.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let leader = LeaderCard {
@@ -410,12 +508,13 @@ impl Member {
         };
         let key = self.keys.leader();
         let put = Operation::Put(key.clone(), value_of(&leader)?, lease.id);
-        let stood =
-            self.shared.etcd.transact(&[Compare::Created(key, 0)], &[put], self.patience())?;
+        let compare = [Compare::Created(key, 0), seen.format_is.clone()];
+        let stood = self.shared.etcd.transact(&compare, &[put], self.patience())?;
         if !stood.succeeded {
             return Ok(None);
         }
         let tenure = Tenure::new(incarnation, stood.revision, self.clock);
+        tenure.set_format(seen.format);
         tenure.extend(lease.until);
         tracing::info!(epoch = tenure.epoch(), "this peer is the controller of its site");
         self.tenure = Some(Arc::new(tenure));
@@ -426,16 +525,37 @@ impl Member {
 struct Seen {
     leader: Option<(LeaderCard, u64)>,
     incarnation: u64,
+<<<<<<< HEAD
     /// Of etcd as a whole.
     revision: u64,
+=======
+    format: u16,
+    /// That the format is still that one.
+    format_is: Compare,
+>>>>>>> d1b497d (Let hosts of two releases share a site, by one number for what it writes)
     peers: Vec<PeerCard>,
+    /// Whether there is no peer beside these whose card could not be read.
+    all_read: bool,
     pairings: Vec<Pairing>,
+}
+
+/// Why this release cannot take part in a site whose records are of a format, if it cannot.
+fn unfit(format: u16) -> Option<String> {
+    let known = version::known().formats();
+    (!known.contains(format)).then(|| {
+        let other = if format > known.newest { "newer" } else { "older" };
+        format!(
+            "the site's records are of format {format}, and this release of penstock knows {known}: \
+             install the {other} release that the other peers have"
+        )
+    })
 }
 
 fn is_same(before: &ClusterNow, now: &ClusterNow) -> bool {
     let epoch = |now: &ClusterNow| now.tenure.as_ref().map(|tenure| tenure.epoch());
     before.leader == now.leader
         && before.incarnation == now.incarnation
+        && before.format == now.format
         && epoch(before) == epoch(now)
         && before.peers == now.peers
         && before.pairings == now.pairings

@@ -86,6 +86,8 @@ pub struct KeyValue {
 pub enum Compare {
     /// That a key was made at this revision; 0 for a key that is not there.
     Created(String, u64),
+    /// That a key has this value, and is there.
+    Value(String, Vec<u8>),
 }
 
 /// What a transaction does.
@@ -436,11 +438,16 @@ fn words(error: &reqwest::Error) -> String {
 }
 
 fn compare_json(compare: &Compare) -> Value {
-    let Compare::Created(key, revision) = compare;
-    json!({
-        "key": BASE64.encode(key.as_bytes()), "target": "CREATE", "result": "EQUAL",
-        "create_revision": revision.to_string(),
-    })
+    match compare {
+        Compare::Created(key, revision) => json!({
+            "key": BASE64.encode(key.as_bytes()), "target": "CREATE", "result": "EQUAL",
+            "create_revision": revision.to_string(),
+        }),
+        Compare::Value(key, value) => json!({
+            "key": BASE64.encode(key.as_bytes()), "target": "VALUE", "result": "EQUAL",
+            "value": BASE64.encode(value),
+        }),
+    }
 }
 
 fn operation_json(operation: &Operation) -> Value {

@@ -96,7 +96,7 @@ pub fn slice_without(page: &Page, left: &EntrySet) -> Vec<Piece> {
             continue;
         }
         let full = pack.is_some_and(|(_, _, files, bytes)| {
-            files >= slicing.pack_files || bytes + entry.size > slicing.pack_bytes
+            files >= slicing.files_per_pack() || bytes + entry.size > slicing.pack_bytes
         });
         if full {
             close(&mut pack, &mut pieces);

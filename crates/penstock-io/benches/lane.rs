@@ -78,7 +78,7 @@ fn open(
     options.apply(&listener).expect("buffers");
     let address = listener.local_addr().expect("an address");
     let hello = Hello {
-        protocol: (1, 1),
+        protocol: penstock_proto::version::VersionRange::FIRST,
         lane: LaneId(0),
         transfer: TransferId([5; 16]),
         framing,

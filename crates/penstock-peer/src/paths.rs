@@ -12,9 +12,10 @@ use penstock_io::net::{
     self, ConnectError, LaneCloser, LaneStream, LocalBind, SocketOptions, Welcome,
 };
 use penstock_io::sys;
-use penstock_proto::frame::{Hello, PROTOCOL_VERSION, PROTOCOL_VERSION_MIN};
+use penstock_proto::frame::Hello;
 use penstock_proto::id::{LaneId, Name};
 use penstock_proto::units::Instant;
+use penstock_proto::version;
 
 use crate::target::LaneConnect;
 use crate::task::{Shared, State};
@@ -150,7 +151,7 @@ impl Dialer {
         say_rtt: impl FnOnce(Duration),
     ) -> Result<(LaneStream, Welcome), ConnectError> {
         let hello = Hello {
-            protocol: (PROTOCOL_VERSION_MIN, PROTOCOL_VERSION),
+            protocol: version::known().lane,
             lane,
             transfer: spec.transfer,
             framing: spec.framing,

@@ -14,10 +14,10 @@ use penstock_io::net::{LaneError, LaneStream, PendingLane, Wake};
 use penstock_io::sys;
 use penstock_proto::digest::DigestKind;
 use penstock_proto::frame::{
-    self, Data, Fetch, FrameKind, Header, Hello, PROTOCOL_VERSION, PROTOCOL_VERSION_MIN, Record,
-    Refusal, RefusalCode,
+    self, Data, Fetch, FrameKind, Header, Hello, Record, Refusal, RefusalCode,
 };
 use penstock_proto::manifest::{Page, page_digest};
+use penstock_proto::version;
 
 use crate::guard::Guard;
 use crate::ramp::FAR;
@@ -31,8 +31,8 @@ const IDLE_MAX: Duration = Duration::from_secs(120);
 
 pub(crate) fn serve(service: &Arc<SourceService>, pending: PendingLane) {
     let hello = pending.hello().clone();
-    let open = match admit(service, &pending, &hello) {
-        Ok(open) => open,
+    let (open, protocol) = match admit(service, &pending, &hello) {
+        Ok(admitted) => admitted,
         Err(refusal) => {
             let (peer, transfer) = (pending.peer(), hello.transfer);
             tracing::warn!(%peer, %transfer, %refusal, "lane refused");
@@ -41,7 +41,7 @@ pub(crate) fn serve(service: &Arc<SourceService>, pending: PendingLane) {
         }
     };
     let peer = pending.peer().clone();
-    let lane = match pending.welcome(PROTOCOL_VERSION, &service.peer) {
+    let lane = match pending.welcome(protocol, &service.peer) {
         Ok(lane) => lane,
         Err(error) => {
             tracing::warn!(%peer, %error, "a lane broke at its welcome");
@@ -61,20 +61,17 @@ fn refusal(code: RefusalCode, text: impl Into<String>) -> Refusal {
     Refusal { code, retry_after_ms, text: text.into() }
 }
 
-/// Whether the lane may be served: version, capability (C4), transfer.
+/// Whether the lane may be served, and in which version: version, capability (C4), transfer.
 fn admit(
     service: &SourceService,
     pending: &PendingLane,
     hello: &Hello,
-) -> Result<Arc<OpenScan>, Refusal> {
-    let (oldest, newest) = hello.protocol;
-    if oldest > PROTOCOL_VERSION || newest < PROTOCOL_VERSION_MIN {
-        let text = format!(
-            "this peer speaks lane protocol {PROTOCOL_VERSION_MIN} to {PROTOCOL_VERSION}, \
-             the target {oldest} to {newest}"
-        );
-        return Err(refusal(RefusalCode::Version, text));
-    }
+) -> Result<(Arc<OpenScan>, u16), Refusal> {
+    let (ours, theirs) = (version::known().lane, hello.protocol);
+    let protocol = ours.common(theirs).ok_or_else(|| {
+        let text = format!("this peer speaks lane protocol {ours}, the target {theirs}");
+        refusal(RefusalCode::Version, text)
+    })?;
     let void = |text: &str| refusal(RefusalCode::Capability, text);
     let verifier = service.verifier.as_ref().ok_or_else(|| void("this peer serves no lanes"))?;
     let capability = verifier(&hello.capability).map_err(|why| void(&why))?;
@@ -102,7 +99,7 @@ fn admit(
     if open.store != capability.store || open.scan.root() != capability.root {
         return Err(void("the capability is for another data set"));
     }
-    Ok(open)
+    Ok((open, protocol))
 }
 
 /// The pages that lanes of a transfer used last, decoded: memory follows what is worked on, not the

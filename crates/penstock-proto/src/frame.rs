@@ -15,12 +15,9 @@ use crate::digest::{Digest, DigestKind};
 use crate::id::{LaneId, PeerId, TransferId};
 use crate::slicing::{PACK_FILES_MAX, STRIDE_BYTES_MAX};
 use crate::units::FileTime;
+use crate::version::VersionRange;
 use crate::wire::{DecodeError, Reader, Writer};
 
-/// The newest version of the lane protocol that this build speaks.
-pub const PROTOCOL_VERSION: u16 = 1;
-/// The oldest version that this build speaks.
-pub const PROTOCOL_VERSION_MIN: u16 = 1;
 /// Bytes of an encoded [`Header`].
 pub const HEADER_BYTES: usize = 16;
 /// Bytes of the MAC that follows the body on clear lanes.
@@ -154,8 +151,8 @@ pub enum Framing {
 /// The first frame of a lane, from the target.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hello {
-    /// Oldest and newest protocol version the target speaks.
-    pub protocol: (u16, u16),
+    /// Versions of this protocol that the target speaks.
+    pub protocol: VersionRange,
     /// The lane's number within the task.
     pub lane: LaneId,
     /// The transfer that the lane serves.
@@ -172,8 +169,7 @@ impl Hello {
     /// The body of the frame.
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Writer::new();
-        out.u16(self.protocol.0);
-        out.u16(self.protocol.1);
+        self.protocol.encode(&mut out);
         out.u32(self.lane.0);
         self.transfer.encode(&mut out);
         out.u8(match self.framing {
@@ -189,7 +185,7 @@ impl Hello {
     pub fn decode(body: &[u8]) -> Result<Self, DecodeError> {
         let mut input = Reader::new(body);
         let hello = Self {
-            protocol: (input.u16("protocol")?, input.u16("protocol")?),
+            protocol: VersionRange::decode(&mut input)?,
             lane: LaneId(input.u32("lane")?),
             transfer: TransferId::decode(&mut input)?,
             framing: match input.u8("framing")? {
@@ -639,7 +635,7 @@ mod tests {
     #[test]
     fn messages_survive_encoding() {
         let hello = Hello {
-            protocol: (1, 3),
+            protocol: VersionRange { oldest: 1, newest: 3 },
             lane: LaneId(4),
             transfer: TransferId([8; 16]),
             framing: Framing::Clear,

@@ -244,6 +244,8 @@ impl JournalRecord {
     ///
     /// # Errors
     /// `Truncated` or `Checksum` at a torn tail: everything before it is sound, cut there.
+    /// `Unknown`: the record is whole, and a later release wrote it: nobody may go on with this log
+    /// who does not know what it says.
     pub fn take_from(input: &mut Reader<'_>) -> Result<Self, DecodeError> {
         let mut ahead = input.clone();
         let kind = ahead.u8("record type")?;
@@ -252,7 +254,10 @@ impl JournalRecord {
         if input.array::<4>("record checksum")? != checksum(framed) {
             return Err(DecodeError::Checksum("journal record"));
         }
-        let mut payload = Reader::new(payload);
+        Self::decode(kind, Reader::new(payload)).map_err(|_| DecodeError::Unknown("journal record"))
+    }
+
+    fn decode(kind: u8, mut payload: Reader<'_>) -> Result<Self, DecodeError> {
         let record = match kind {
             1 => Self::Incarnation(Incarnation {
                 writer: WriterId(payload.u64("writer")?),

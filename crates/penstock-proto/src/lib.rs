@@ -21,6 +21,7 @@
 //! | [`journal`] | the records of the ledger's page logs on disk |
 //! | [`task`] | work and reports between a controller and its peers |
 //! | [`session`] | a conversation of two hosts that outlives its connections |
+//! | [`version`] | which versions a build knows, and how two that differ find one |
 //! | [`wire`] | the little-endian reader and writer that all of them use |
 
 #![forbid(unsafe_code)]
@@ -42,4 +43,5 @@ pub mod slicing;
 pub mod task;
 mod task_bytes;
 pub mod units;
+pub mod version;
 pub mod wire;

@@ -5,10 +5,9 @@
 //! that digests depend on.
 
 use crate::units::{GIB, KIB, MIB};
+use crate::version;
 use crate::wire::{DecodeError, Reader, Writer};
 
-/// The newest way of cutting that this build knows.
-pub const SLICER_VERSION: u16 = 1;
 /// Smallest extent of a large file; hard case D1 wants at least 1 MiB.
 pub const EXTENT_BYTES_FLOOR: u64 = MIB;
 /// Largest extent of a large file.
@@ -29,7 +28,8 @@ const _: () = assert!(STRIDE_BYTES_MAX as u64 <= EXTENT_BYTES_FLOOR, "an extent 
 /// The parameters by which one page is cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Slicing {
-    /// Which algorithm cuts; see `penstock_engine::slice`.
+    /// Which algorithm cuts; see `penstock_engine::slice`. The newest one that whoever is to read
+    /// the page knows, see [`version`].
     pub version: u16,
     /// Bytes that are read, hashed, sent, checked and written at a time: a power of two, 16 KiB to
     /// 1 MiB. Chosen so that a stride stays in one core's L2 cache.
@@ -46,7 +46,7 @@ pub struct Slicing {
 impl Default for Slicing {
     fn default() -> Self {
         Self {
-            version: SLICER_VERSION,
+            version: version::known().slicers().newest,
             stride_bytes: 512 * KIB as u32,
             extent_bytes: 16 * MIB,
             pack_bytes: 8 * MIB,
@@ -60,6 +60,20 @@ impl Slicing {
     /// the default. [`Slicing::check`] tells whether that is within the bounds.
     pub fn with_extent_bytes(extent_bytes: u64) -> Self {
         Self { extent_bytes, pack_bytes: extent_bytes / 2, ..Self::default() }
+    }
+
+    /// The same, cut in a way that is no newer than `version`.
+    pub fn no_newer_than(self, version: u16) -> Self {
+        Self { version: self.version.min(version), ..self }
+    }
+
+    /// Most files of a pack. The next version, which tests of upgrades alone know, packs half of
+    /// them, so that pages cut by one and read by the other are found.
+    pub fn files_per_pack(&self) -> u32 {
+        match self.version {
+            0 | 1 => self.pack_files,
+            _ => self.pack_files.div_ceil(2),
+        }
     }
 
     /// Size of the extents of a file of `file_bytes`: `extent_bytes`, doubled until the file has at
@@ -91,14 +105,14 @@ impl Slicing {
     /// Checks what all arithmetic on it relies on; to be asked of any that comes from outside.
     ///
     /// # Errors
-    /// `Invalid` names the field that is out of its bounds, or of a version not known here.
+    /// `Invalid` names the field that is out of its bounds, `Unknown` is a version not known here.
     pub fn check(&self) -> Result<(), DecodeError> {
         let stride_sound = self.stride_bytes.is_power_of_two()
             && (16 * KIB as u32..=STRIDE_BYTES_MAX).contains(&self.stride_bytes);
         let extent_sound = self.extent_bytes.is_power_of_two()
             && (EXTENT_BYTES_FLOOR..=EXTENT_BYTES_CEILING).contains(&self.extent_bytes);
-        if self.version == 0 || self.version > SLICER_VERSION {
-            return Err(DecodeError::Invalid("slicer version"));
+        if !version::known().slicers().contains(self.version) {
+            return Err(DecodeError::Unknown("slicer version"));
         }
         if !stride_sound {
             return Err(DecodeError::Invalid("stride bytes"));

@@ -17,6 +17,9 @@ pub enum DecodeError {
     /// A checksum over the record did not match.
     #[error("checksum of `{0}` does not match")]
     Checksum(&'static str),
+    /// It is sound, and this build does not know it: it was written by a later one.
+    #[error("`{0}` is of a version that is not known here")]
+    Unknown(&'static str),
     /// The message was decoded whole, but bytes are left behind it.
     #[error("{0} bytes are left over behind the message")]
     TrailingBytes(usize),

@@ -183,6 +183,9 @@ pub(crate) fn cluster_text(cluster: &ClusterView, now: u64) -> String {
         }
         None => lines.push("controller: none now".to_owned()),
     }
+    if cluster.format != 0 {
+        lines.push(format!("records: format {}", cluster.format));
+    }
     for peer in &cluster.peers {
         let addresses: Vec<_> = peer.addresses.iter().map(ToString::to_string).collect();
         let stores = peer.stores.iter().map(|store| match store.identity.as_str() {
@@ -190,9 +193,10 @@ pub(crate) fn cluster_text(cluster: &ClusterView, now: u64) -> String {
             known => format!("{}={}", store.store, known.get(..8).unwrap_or(known)),
         });
         lines.push(format!(
-            "peer {}: version {}, at {}, stores {}",
+            "peer {}: version {}, formats {}, at {}, stores {}",
             peer.peer,
             peer.version,
+            peer.formats,
             addresses.join(","),
             stores.collect::<Vec<_>>().join(" ")
         ));

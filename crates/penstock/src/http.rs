@@ -7,7 +7,8 @@ use hyper::client::conn::http1;
 use hyper::{Method, Request, Response};
 use hyper_util::rt::TokioIo;
 use penstock_api::problem::{Exit, Problem};
-use penstock_api::site::{SITE_API_VERSION, VERSION_HEADER};
+use penstock_api::site::{SPEAKS_HEADER, VERSION_HEADER};
+use penstock_proto::version;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -31,12 +32,16 @@ pub(crate) async fn send(
     let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(lost)?;
     // It ends when the reply is read or dropped.
     tokio::spawn(connection);
+    let known = version::known();
+    // Who pairs or joins knows nothing of the other end yet.
+    let speaks = known.site_api(known.formats().newest);
     let request = Request::builder()
         .method(method)
         .uri(path)
         .header("host", "penstock")
         .header("content-type", "application/json")
-        .header(VERSION_HEADER, SITE_API_VERSION)
+        .header(VERSION_HEADER, speaks.oldest)
+        .header(SPEAKS_HEADER, speaks.to_string())
         .body(Full::new(Bytes::from(body.unwrap_or_default())))
         .map_err(|error| Problem::new(Exit::Usage, "request", "no request").because(error))?;
     let response = sender.send_request(request).await.map_err(lost)?;

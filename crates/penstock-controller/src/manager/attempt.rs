@@ -8,11 +8,12 @@ use penstock_api::plan::location_text;
 use penstock_api::problem::{Exit, Problem};
 use penstock_api::removal::{RemoveOrder, RemoveReply};
 use penstock_api::scan::{
-    DigestWish, PageReply, PageSource, Question, RootKind, SourcePeer, WishedDigests,
+    DigestWish, PageReply, PageSource, Question, RootKind, ScanRequest, SourcePeer, WishedDigests,
 };
 use penstock_api::task::SourceAccess;
 use penstock_api::transfer::{PathText, TransferRequest, TransferState};
 use penstock_proto::id::TransferId;
+use penstock_proto::version;
 
 use super::receipt::scan_request;
 use super::{Inner, Live, TransferRecord, journal_of, place};
@@ -135,7 +136,9 @@ impl Inner {
         let (id, source) = (record.id(), &record.request.source);
         let request = scan_request(&record.request, record.created);
         if source.site == self.config.site {
-            let kind = self.parts.source.open_scan(&request)?;
+            let slicer = version::known().format(self.parts.state.format()).slicer;
+            let slicing = request.slicing.no_newer_than(slicer);
+            let kind = self.parts.source.open_scan(&ScanRequest { slicing, ..request })?;
             let pages = Box::new(LocalPages { source: Arc::clone(&self.parts.source), id });
             let (store, root) = (source.store.clone(), source.path.clone());
             return Ok(Opened { kind, pages, access: SourceAccess::Local { store, root } });

@@ -27,7 +27,7 @@ use penstock_engine::transfer::compared_of;
 use penstock_proto::compared::Comparison;
 use penstock_proto::journal::JournalRecord;
 use penstock_proto::units::FileTime;
-use penstock_proto::wire::Reader;
+use penstock_proto::wire::{DecodeError, Reader};
 
 /// Open logs are kept for appending; at this many all are closed and opened again as needed.
 const OPEN_LOGS_MAX: usize = 64;
@@ -148,8 +148,12 @@ impl Journal {
         let mut input = Reader::new(&bytes);
         let mut records = Vec::new();
         let mut sound = 0;
-        while let Ok(record) = JournalRecord::take_from(&mut input) {
-            records.push(record);
+        loop {
+            match JournalRecord::take_from(&mut input) {
+                Ok(record) => records.push(record),
+                Err(DecodeError::Unknown(_)) => return Err(later(&path, sound)),
+                Err(_) => break,
+            }
             sound = bytes.len() - input.remaining();
         }
         if (sound as u64) < log_bytes && log_bytes < u64::MAX {
@@ -259,6 +263,17 @@ pub(crate) fn failed(what: &str, path: &Path, cause: &io::Error) -> Problem {
         .hint("check the state directory's disk; the transfer resumes where it was")
 }
 
+/// A log that a later release of ours has written to. What it says must not be taken for a torn
+/// tail, which is cut off.
+fn later(path: &Path, at: usize) -> Problem {
+    let title = format!(
+        "{} holds a record, at byte {at}, that this release of penstock does not know",
+        path.display()
+    );
+    Problem::new(Exit::Fatal, "journal-version", title)
+        .hint("a later release wrote it: install that one again, and retry the transfer")
+}
+
 /// When the transfer began, by the clock of this host: kept, so that a restart goes on with it.
 ///
 /// # Errors
@@ -330,6 +345,30 @@ mod tests {
         let (records, sound) = journal.read_log(0, head).unwrap();
         assert_eq!((records.len(), sound), (1, first));
         assert_eq!(journal.read_log(9, 77).unwrap(), (Vec::new(), 0), "a log that is gone");
+    }
+
+    /// A10: a record that a later release wrote is neither misread nor cut off as a torn tail: the
+    /// log is refused, by name, and left as it is.
+    #[test]
+    fn a10_a_record_of_a_later_release_is_refused() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut journal = Journal::open(directory.path(), 0, &[]).unwrap();
+        let mut log = Vec::new();
+        JournalRecord::Durable { pieces: vec![1] }.append_to(&mut log);
+        let first = log.len();
+        for unknown in [&[255, 2, 0, 0, 0, 7, 7][..], &[6, 1, 0, 0, 0, 1]] {
+            let mut log = log.clone();
+            log.extend(unknown);
+            log.extend(&blake3::hash(unknown).as_bytes()[..4]);
+            let head = log.len() as u64;
+            journal.append(0, &log, head).unwrap();
+            let problem = journal.read_log(0, head).unwrap_err();
+            assert_eq!((problem.code.as_str(), problem.exit), ("journal-version", Exit::Fatal));
+            assert!(problem.title.contains(&format!("at byte {first}")), "{problem}");
+            assert_eq!(fs::metadata(journal.log_path(0)).unwrap().len(), head);
+            journal = Journal::open(directory.path(), 0, &[]).unwrap();
+            fs::remove_file(journal.log_path(0)).unwrap();
+        }
     }
 
     /// B4: what a controller that was deposed still appends to its log never reaches the one that

@@ -20,12 +20,13 @@ mod transfers;
 
 pub use etcd::{EtcdState, Keys, RecoverError, Recovered, SharedJournal, recover};
 pub use sites::Pairing;
-pub use sqlite::{SCHEMA_VERSION, SqliteState, StateError};
+pub use sqlite::{SqliteState, StateError};
 pub use transfers::Listed;
 pub use transfers::{Stub, TransferRecord, Wish};
 
 use penstock_api::heads::HeadStore;
 use penstock_proto::id::{Name, TransferId};
+use penstock_proto::version;
 
 /// All that the manager of a site, and the site itself, remember. Methods block for a transaction.
 ///
@@ -33,6 +34,8 @@ use penstock_proto::id::{Name, TransferId};
 /// Of all methods: the state cannot be read or written; with etcd, that this peer is not the
 /// controller any more.
 pub trait SiteState: HeadStore {
+    /// Format of what is remembered ([`penstock_proto::version`]).
+    fn format(&self) -> u16;
     /// Stores a transfer, durably.
     fn put_transfer(&self, record: &TransferRecord) -> Result<(), StateError>;
     /// One transfer that this site owns.
@@ -68,6 +71,10 @@ pub trait SiteState: HeadStore {
 }
 
 impl SiteState for SqliteState {
+    fn format(&self) -> u16 {
+        version::known().formats().newest
+    }
+
     fn put_transfer(&self, record: &TransferRecord) -> Result<(), StateError> {
         self.put_transfer(record)
     }

@@ -6,10 +6,14 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use penstock_api::problem::{Exit, Problem};
+use penstock_proto::version;
 use rusqlite::{Connection, OpenFlags, Transaction, TransactionBehavior};
 
-/// Version of the tables; a database of a later one is not touched.
-pub const SCHEMA_VERSION: i64 = 1;
+/// The newest format of the tables, and of all that belongs to them, that this release knows.
+fn newest() -> i64 {
+    version::known().formats().newest.into()
+}
+
 /// How long a statement waits for another one's lock. Only a stray `sqlite3` shell can hold one.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -66,8 +70,9 @@ pub enum StateError {
     },
     /// It was written by a later release.
     #[error(
-        "`{}` has schema version {found}; this release knows up to {SCHEMA_VERSION}",
-        .path.display()
+        "`{}` is of format {found}; this release knows up to {}",
+        .path.display(),
+        newest()
     )]
     Version {
         /// The file.
@@ -200,6 +205,20 @@ impl SqliteState {
         Ok(value)
     }
 
+    /// From now on the newest format is written here, and earlier releases leave it alone. For a
+    /// site of one peer: nobody else has to read it.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub fn take_newest_format(&self) -> Result<(), StateError> {
+        let what = "raise the format";
+        self.write(what, Commit::Durable, |transaction| {
+            transaction
+                .pragma_update(None, "user_version", newest())
+                .map_err(StateError::statement(what))
+        })
+    }
+
     /// The connection for reading; it sees the last commit.
     pub(super) fn read(&self) -> MutexGuard<'_, Connection> {
         self.reader.lock().unwrap_or_else(PoisonError::into_inner)
@@ -212,12 +231,13 @@ fn migrate(writer: &mut Connection, path: &Path) -> Result<(), StateError> {
         writer.transaction_with_behavior(TransactionBehavior::Immediate).map_err(failed)?;
     let found: i64 =
         transaction.pragma_query_value(None, "user_version", |row| row.get(0)).map_err(failed)?;
-    if found > SCHEMA_VERSION {
+    if found > newest() {
         return Err(StateError::Version { path: path.to_owned(), found });
     }
     if found == 0 {
         transaction.execute_batch(SCHEMA).map_err(failed)?;
-        transaction.pragma_update(None, "user_version", SCHEMA_VERSION).map_err(failed)?;
+        let oldest = version::known().formats().oldest;
+        transaction.pragma_update(None, "user_version", oldest).map_err(failed)?;
     }
     transaction.commit().map_err(failed)
 }
@@ -244,10 +264,10 @@ mod tests {
         drop(SqliteState::open(&path).unwrap());
         drop(SqliteState::open(&path).unwrap());
         let raw = Connection::open(&path).unwrap();
-        raw.pragma_update(None, "user_version", SCHEMA_VERSION + 1).unwrap();
+        raw.pragma_update(None, "user_version", newest() + 1).unwrap();
         drop(raw);
         let error = SqliteState::open(&path).unwrap_err();
-        assert!(matches!(error, StateError::Version { found, .. } if found == SCHEMA_VERSION + 1));
+        assert!(matches!(error, StateError::Version { found, .. } if found == newest() + 1));
     }
 
     /// A8: plain commits do not wait for the disk, durable ones do; each transaction sets its own.

@@ -166,8 +166,7 @@ impl Dialled {
             HelloReply::Refused(refusal) => return Err(ConnectError::Refused(refusal)),
             HelloReply::Welcome { protocol, source } => Welcome { protocol, source },
         };
-        let sound = welcome.source == peer
-            && (hello.protocol.0..=hello.protocol.1).contains(&welcome.protocol);
+        let sound = welcome.source == peer && hello.protocol.contains(welcome.protocol);
         if !sound {
             return Err(failed(DecodeError::Invalid("welcome").into()));
         }

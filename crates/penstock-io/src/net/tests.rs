@@ -12,6 +12,7 @@ use penstock_proto::frame::{
     FrameKind, Framing, HEADER_BYTES, Header, Hello, HelloReply, Refusal, RefusalCode,
 };
 use penstock_proto::id::{LaneId, TransferId};
+use penstock_proto::version::VersionRange;
 use rustls::{ClientConnection, ServerConnection, StreamOwned};
 
 use super::*;
@@ -39,7 +40,7 @@ const SIZES: [usize; 13] = [
 
 fn hello(framing: Framing) -> Hello {
     Hello {
-        protocol: (1, 1),
+        protocol: VersionRange::FIRST,
         lane: LaneId(7),
         transfer: TransferId([5; 16]),
         framing,

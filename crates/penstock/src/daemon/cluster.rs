@@ -6,7 +6,7 @@
 //! the controller.
 
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use penstock_api::cluster::{ClusterView, PeerCard};
@@ -18,7 +18,11 @@ use penstock_controller::etcd::{COMPACTION_HINT, Compaction, Etcd};
 use penstock_controller::rest::SiteAdmin;
 use penstock_controller::state::{EtcdState, Keys, SharedJournal, SiteState as _, SqliteState};
 use penstock_io::sys;
+<<<<<<< HEAD
 use penstock_proto::id::Name;
+=======
+use penstock_proto::version;
+>>>>>>> d1b497d (Let hosts of two releases share a site, by one number for what it writes)
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 
@@ -37,6 +41,13 @@ const LOOK: Duration = Duration::from_secs(15);
 const TAKEN_OVER: &str = "taken-over";
 /// How long an endpoint of etcd may take to say how it is.
 const HEALTH: Duration = Duration::from_secs(1);
+<<<<<<< HEAD
+=======
+/// How long a peer that could not begin as the controller leaves that to the others.
+const STAND_BACK: Duration = Duration::from_secs(10);
+/// In the journal store: whose records it belongs to.
+const MARK: &str = "incarnation";
+>>>>>>> d1b497d (Let hosts of two releases share a site, by one number for what it writes)
 
 /// This peer's part in its site.
 pub(crate) struct Member {
@@ -52,7 +63,11 @@ pub(crate) struct Member {
     local: Arc<SqliteState>,
     active: RwLock<Option<Active>>,
     admin: Mutex<Option<Arc<dyn SiteAdmin>>>,
+    stood_back: StoodBack,
 }
+
+/// When and why this peer could not begin as the controller the last time.
+type StoodBack = Arc<Mutex<Option<(Instant, String)>>>;
 
 struct Active {
     tenure: Arc<Tenure>,
@@ -95,17 +110,36 @@ impl Member {
             data,
             version: env!("CARGO_PKG_VERSION").to_owned(),
             protocol: PEER_API_VERSION,
+            formats: version::known().formats(),
             boot: data_encoding::HEXLOWER.encode(&boot),
             stores: wiring::store_cards(&site.config.stores),
             running: 0,
         };
+<<<<<<< HEAD
+=======
+        let journal = settings.journal.clone();
+        let stood_back = StoodBack::default();
+        let unable = Arc::clone(&stood_back);
+>>>>>>> d1b497d (Let hosts of two releases share a site, by one number for what it writes)
         set_fence(shut());
         let config = ClusterConfig {
             site: site.config.site.clone(),
             card,
             lease_seconds: settings.lease_seconds,
             clock: || sys::boottime_now().0,
+<<<<<<< HEAD
             eligible: eligible(settings),
+=======
+            eligible: Box::new(move |incarnation, begins| {
+                let unable = unable.lock().unwrap_or_else(PoisonError::into_inner);
+                if let Some((when, why)) = unable.as_ref()
+                    && when.elapsed() < STAND_BACK
+                {
+                    return Err(format!("this peer could not begin as the controller: {why}"));
+                }
+                mark(&journal, incarnation, begins)
+            }),
+>>>>>>> d1b497d (Let hosts of two releases share a site, by one number for what it writes)
         };
         let cluster = Cluster::start(Arc::clone(&etcd), config).context("start the membership")?;
         Ok(Arc::new(Self {
@@ -120,6 +154,7 @@ impl Member {
             local,
             active: RwLock::default(),
             admin: Mutex::default(),
+            stood_back,
         }))
     }
 
@@ -184,7 +219,7 @@ impl Member {
         if seen.incarnation != 0 && seen.tenure.is_none() {
             site.follow_pairings(&seen.pairings);
         }
-        let others = seen.peers.iter().filter(|peer| peer.peer != site.config.peer);
+        let others = seen.fit_peers().filter(|peer| peer.peer != site.config.peer);
         let others = others.map(|peer| {
             let (addresses, data) = (peer.addresses.clone(), peer.data.clone());
             (peer.peer.clone(), SiteAddresses { addresses, data })
@@ -204,9 +239,15 @@ impl Member {
         let member = Arc::clone(self);
         let tenure = seen.tenure.clone();
         let changed = tokio::task::spawn_blocking(move || member.change(tenure)).await;
-        if !matches!(changed, Ok(Ok(()))) {
-            tracing::error!(?changed, "this peer cannot be the controller");
-        }
+        let why = match changed {
+            Ok(Ok(())) => return,
+            Ok(Err(error)) => format!("{error:#}"),
+            Err(error) => error.to_string(),
+        };
+        tracing::error!(%why, "this peer cannot be the controller");
+        // Else it might be elected again and again before another one, which can, is.
+        let mut stood_back = self.stood_back.lock().unwrap_or_else(PoisonError::into_inner);
+        *stood_back = Some((Instant::now(), why));
     }
 
     /// Drops what an earlier tenure began, and begins with the next one.
@@ -277,6 +318,7 @@ impl Member {
             is_leader: self.controller().is_some(),
             epoch: format!("{:016x}-{revision}", now.incarnation),
             leader: now.leader.as_ref().map(|(leader, _)| leader.clone()),
+            format: now.format,
             peers: now.peers.clone(),
             etcd: self.etcd.health(HEALTH),
             etcd_hosts: self.etcd_hosts,

@@ -17,10 +17,11 @@ use futures_util::StreamExt as _;
 use penstock_api::fence::{NOT_CONTROLLER, not_controller};
 use penstock_api::problem::{Exit, Problem};
 use penstock_api::rest::StatusView;
-use penstock_api::site::{SITE_API_VERSION, SiteHealth, VERSION_HEADER};
+use penstock_api::site::{SPEAKS_HEADER, SiteHealth, VERSION_HEADER};
 use penstock_controller::cluster::ClusterNow;
 use penstock_controller::rest::{BODY_BYTES_MAX, ProblemReply, SiteAdmin, blocking};
 use penstock_proto::id::PeerId;
+use penstock_proto::version;
 use tokio::sync::watch;
 use tokio::time::Instant;
 use tower::ServiceExt as _;
@@ -38,6 +39,8 @@ const PATIENCE: Duration = Duration::from_secs(20);
 const AGAIN: Duration = Duration::from_millis(200);
 /// For whom a peer of the own site speaks: a `penstock://` URI.
 const CALLER_HEADER: HeaderName = HeaderName::from_static("penstock-caller");
+/// Headers that are passed on with a request, and with its reply.
+const PASSED_ON: [&str; 3] = ["content-type", VERSION_HEADER, SPEAKS_HEADER];
 /// Paths of requests that another peer of the own site hands over.
 const LOCAL: &str = "/peer/v1/local";
 const SITE: &str = "/peer/v1/site";
@@ -123,7 +126,7 @@ async fn site(
         ("/site/v1/health", _) => Json(SiteHealth {
             site: own.clone(),
             peer: front.member.lead.site.config.peer.clone(),
-            version: SITE_API_VERSION,
+            version: version::known().site_api(front.watch().borrow().format).newest,
             release: env!("CARGO_PKG_VERSION").to_owned(),
         })
         .into_response(),
@@ -214,7 +217,7 @@ impl Front {
                     .plain()
                     .request(parts.method.clone(), format!("https://{address}{face}{path}"))
                     .body(body.clone());
-                for name in [header::CONTENT_TYPE.as_str(), VERSION_HEADER] {
+                for name in PASSED_ON {
                     if let Some(value) = parts.headers.get(name) {
                         call = call.header(name, value.clone());
                     }
@@ -267,7 +270,7 @@ fn pass_on(
     epoch: u64,
 ) -> Response {
     let mut response = Response::builder().status(reply.status());
-    for name in [header::CONTENT_TYPE.as_str(), VERSION_HEADER] {
+    for name in PASSED_ON {
         if let Some(value) = reply.headers().get(name) {
             response = response.header(name, value.clone());
         }

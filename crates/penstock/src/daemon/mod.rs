@@ -77,6 +77,10 @@ pub(crate) struct DaemonArgs {
     listen: Option<SocketAddr>,
     #[command(flatten)]
     cpus: CpuArgs,
+    /// Be of the next version, as tests of upgrades want it; no release has this option
+    #[cfg(debug_assertions)]
+    #[arg(long, hide = true)]
+    next_version: bool,
 }
 
 /// Seconds since 1970.
@@ -89,6 +93,10 @@ pub(crate) fn now_seconds() -> u64 {
 /// # Errors
 /// It cannot start: a second daemon, a port that is taken, keys that do not fit. Exit 7 or 2.
 pub(crate) fn run(args: DaemonArgs) -> anyhow::Result<ExitCode> {
+    #[cfg(debug_assertions)]
+    if args.next_version {
+        penstock_proto::version::become_next();
+    }
     start_log();
     let directory = args.directory.directory;
     let mut config = Config::load(&directory)?;
@@ -269,6 +277,7 @@ impl Faces {
         stopped: &watch::Receiver<bool>,
     ) -> anyhow::Result<Self> {
         let Some(settings) = lead.site.config.cluster.clone() else {
+            state.take_newest_format().context("raise the format of the state")?;
             let target = Arc::clone(&lead.target);
             let controller = lead.begin(state, Fence::default(), Arc::new(admin), target)?;
             let manager = controller.manager;

@@ -12,6 +12,7 @@ use penstock_io::trust::{
     CipherSuite, PairingOffer, PeerCertificate, SiteAuthority, TrustStore, inspect_authority,
 };
 use penstock_proto::id::Name;
+use penstock_proto::version::{self, Format, VersionRange};
 use rustls::pki_types::CertificateDer;
 
 use crate::config::{Config, Exports};
@@ -121,6 +122,16 @@ impl Site {
     /// What the site remembers.
     pub(crate) fn state(&self) -> Arc<dyn SiteState> {
         Arc::clone(&self.state.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// What the site may say and write now.
+    pub(crate) fn format(&self) -> Format {
+        version::known().format(self.state().format())
+    }
+
+    /// Versions of the site API that this site speaks now.
+    pub(crate) fn speaks(&self) -> VersionRange {
+        version::known().site_api(self.state().format())
     }
 
     /// From now on it is remembered there.

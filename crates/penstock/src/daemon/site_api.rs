@@ -26,7 +26,7 @@ use penstock_api::removal::RemoveReply;
 use penstock_api::scan::{DigestWish, PageReply, Question, ScanRequest, SourcePeer, WishedDigests};
 use penstock_api::site::{
     JoinHalf, JoinedSite, OpenScan, OpenedScan, PAGE_WAIT_MS_MAX, PairHalf, RemoveMoved,
-    SITE_API_VERSION, SiteAddresses, SiteHealth, VERSION_HEADER, check_version,
+    SPEAKS_HEADER, SiteAddresses, SiteHealth, VERSION_HEADER, check_version,
 };
 use penstock_api::transfer::{TransferRequest, TransferState, TransferView};
 use penstock_controller::manager::{Caller, Manager, check_as_source};
@@ -111,18 +111,26 @@ pub(crate) fn router(parts: SiteParts) -> Router {
     Router::new()
         .nest("/site/v1", api)
         .fallback(not_found)
-        .layer(middleware::from_fn(versioned))
+        .layer(middleware::from_fn_with_state(parts.clone(), versioned))
         .with_state(parts)
 }
 
-/// Refuses other versions of this API before anything of a request is looked at.
-async fn versioned(request: Request, next: Next) -> Response {
-    let theirs = request.headers().get(VERSION_HEADER).and_then(|value| value.to_str().ok());
-    let mut response = match check_version(theirs) {
-        Ok(()) => next.run(request).await,
-        Err(problem) => ProblemReply(problem).into_response(),
+/// Refuses versions of this API that the site does not speak before anything of a request is looked
+/// at; says which ones it speaks.
+async fn versioned(State(parts): State<SiteParts>, request: Request, next: Next) -> Response {
+    let speaks = parts.site.speaks();
+    let checked = {
+        let header = |name| request.headers().get(name).and_then(|value| value.to_str().ok());
+        check_version(speaks, header(VERSION_HEADER), header(SPEAKS_HEADER))
     };
-    response.headers_mut().insert(VERSION_HEADER, HeaderValue::from(SITE_API_VERSION));
+    let (version, mut response) = match checked {
+        Ok(version) => (version, next.run(request).await),
+        Err(problem) => (speaks.newest, ProblemReply(problem).into_response()),
+    };
+    response.headers_mut().insert(VERSION_HEADER, HeaderValue::from(version));
+    if let Ok(speaks) = HeaderValue::from_str(&speaks.to_string()) {
+        response.headers_mut().insert(SPEAKS_HEADER, speaks);
+    }
     response
 }
 
@@ -158,7 +166,7 @@ async fn health(State(parts): State<SiteParts>) -> Json<SiteHealth> {
     Json(SiteHealth {
         site: parts.site.config.site.clone(),
         peer: parts.site.config.peer.clone(),
-        version: SITE_API_VERSION,
+        version: parts.site.speaks().newest,
         release: env!("CARGO_PKG_VERSION").to_owned(),
     })
 }
@@ -394,7 +402,8 @@ fn open_for(parts: &SiteParts, site: &Name, request: ScanRequest) -> Result<Open
     if owner.is_some_and(|owner| owner != *site) {
         return Err(foreign_scan(request.transfer));
     }
-    let root = parts.source.open_scan(&request)?;
+    let slicing = request.slicing.no_newer_than(own.format().slicer);
+    let root = parts.source.open_scan(&ScanRequest { slicing, ..request.clone() })?;
     // Only now: who was refused has opened nothing.
     if parts.lock().entry(request.transfer).or_insert_with(|| site.clone()) != site {
         return Err(foreign_scan(request.transfer));

@@ -16,13 +16,14 @@ use penstock_api::removal::{RemoveOrder, RemoveReply};
 use penstock_api::rest::Action;
 use penstock_api::scan::{DigestWish, PageReply, Question, ScanRequest, WishedDigests};
 use penstock_api::site::{
-    OpenScan, OpenedScan, PAGE_WAIT_MS_MAX, RemoveMoved, SITE_API_VERSION, SiteAddresses,
+    OpenScan, OpenedScan, PAGE_WAIT_MS_MAX, RemoveMoved, SPEAKS_HEADER, SiteAddresses, VERSION,
     VERSION_HEADER, check_version,
 };
 use penstock_api::transfer::{TransferRequest, TransferState, TransferView};
 use penstock_controller::sites::{RemoteScan, SiteClient};
 use penstock_io::trust::{Purpose, client_config, explain, is_distrust, peer_server_name};
 use penstock_proto::id::{Name, TransferId};
+use penstock_proto::version::{self, VersionRange};
 use reqwest::{Method, Response, StatusCode};
 use tokio::io::AsyncReadExt as _;
 use tokio::net::TcpStream;
@@ -65,6 +66,8 @@ pub(crate) struct Sites {
     /// The address at which a site has answered last: asked first, so that a dead one costs its
     /// deadline once, not with each request.
     answered: Mutex<HashMap<Name, SocketAddr>>,
+    /// Versions that a site has last said it speaks.
+    speaks: Mutex<HashMap<Name, VersionRange>>,
 }
 
 struct Call<'a> {
@@ -72,6 +75,8 @@ struct Call<'a> {
     method: Method,
     path: String,
     body: Option<Vec<u8>>,
+    /// In which version it is, where its body depends on that; else in the newest that both speak.
+    version: Option<u16>,
     deadline: Duration,
     reply_bytes_max: usize,
 }
@@ -79,7 +84,7 @@ struct Call<'a> {
 impl<'a> Call<'a> {
     fn new(site: &'a Name, method: Method, path: String) -> Self {
         let (deadline, reply_bytes_max) = (DEADLINE, REPLY_BYTES_MAX);
-        Self { site, method, path, body: None, deadline, reply_bytes_max }
+        Self { site, method, path, body: None, version: None, deadline, reply_bytes_max }
     }
 }
 
@@ -93,13 +98,58 @@ struct Answer {
 impl Sites {
     /// A client for the sites that `site` is paired with, at any time.
     pub(crate) fn new(site: Arc<Site>, runtime: Handle) -> Self {
-        Self { site, runtime, clients: Mutex::default(), answered: Mutex::default() }
+        Self {
+            site,
+            runtime,
+            clients: Mutex::default(),
+            answered: Mutex::default(),
+            speaks: Mutex::default(),
+        }
     }
 
     /// Forgets the connections to a site that is not paired any more.
     pub(crate) fn forget(&self, site: &Name) {
         self.clients.lock().unwrap_or_else(PoisonError::into_inner).remove(site);
         self.answered.lock().unwrap_or_else(PoisonError::into_inner).remove(site);
+        self.speaks.lock().unwrap_or_else(PoisonError::into_inner).remove(site);
+    }
+
+    /// The newest version that both sites speak, as far as is known; a site that has not said yet
+    /// what it speaks is asked in our newest.
+    fn version(&self, site: &Name) -> u16 {
+        let ours = self.site.speaks();
+        let speaks = self.speaks.lock().unwrap_or_else(PoisonError::into_inner);
+        let common = speaks.get(site).and_then(|theirs| ours.common(*theirs));
+        common.unwrap_or(ours.newest)
+    }
+
+    /// Sends a request to one address, once more in another version if the site says that it speaks
+    /// no version as new as this one.
+    fn send(
+        &self,
+        client: &reqwest::Client,
+        call: &Call<'_>,
+        url: &str,
+        out: &mut dyn Write,
+    ) -> Result<(StatusCode, bool), Problem> {
+        let mut version = call.version.unwrap_or_else(|| self.version(call.site));
+        loop {
+            let spoken = (version, self.site.speaks());
+            let (theirs, result) = self.runtime.block_on(send(client, call, url, spoken, out));
+            if let Some(theirs) = theirs {
+                let mut speaks = self.speaks.lock().unwrap_or_else(PoisonError::into_inner);
+                speaks.insert(call.site.clone(), theirs);
+            }
+            let next = self.version(call.site);
+            match &result {
+                Err(problem)
+                    if problem.code == VERSION && call.version.is_none() && next < version =>
+                {
+                    version = next;
+                }
+                _ => return result,
+            }
+        }
     }
 
     fn client(&self, site: &Name) -> Result<reqwest::Client, Problem> {
@@ -147,12 +197,12 @@ impl Sites {
         addresses.sort_by_key(|address| Some(*address) != first);
         for address in &addresses {
             let url = format!("https://{address}/site/v1{}", call.path);
-            let mut result = self.runtime.block_on(send(&client, call, &url, out));
+            let mut result = self.send(&client, call, &url, out);
             if matches!(&result, Err(problem) if problem.code == BROKEN) {
                 // A connection that was kept too long, or a certificate that is refused. All that
                 // is asked can be asked twice.
                 self.runtime.block_on(self.probe(call.site, *address))?;
-                result = self.runtime.block_on(send(&client, call, &url, out));
+                result = self.send(&client, call, &url, out);
             }
             match result {
                 Err(problem) if [UNREACHABLE, BROKEN].contains(&problem.code.as_str()) => {
@@ -264,23 +314,42 @@ impl Write for Bounded {
     }
 }
 
+/// Asks in a version, and says which ones this site speaks; gives the versions that the other one
+/// speaks, if it has said so, and its answer.
 async fn send(
     client: &reqwest::Client,
     call: &Call<'_>,
     url: &str,
+    (version, speaks): (u16, VersionRange),
     out: &mut dyn Write,
-) -> Result<(StatusCode, bool), Problem> {
-    let lost = |error: reqwest::Error| lost(call.site, url, &error);
+) -> (Option<VersionRange>, Result<(StatusCode, bool), Problem>) {
     let request = client
         .request(call.method.clone(), url)
         .timeout(call.deadline)
-        .header(VERSION_HEADER, SITE_API_VERSION)
+        .header(VERSION_HEADER, version)
+        .header(SPEAKS_HEADER, speaks.to_string())
         .header("content-type", "application/json")
         .body(call.body.clone().unwrap_or_default());
-    let mut response = request.send().await.map_err(lost)?;
+    let response = match request.send().await {
+        Ok(response) => response,
+        Err(error) => return (None, Err(lost(call.site, url, &error))),
+    };
+    let theirs = response.headers().get(SPEAKS_HEADER);
+    let theirs = theirs.and_then(|value| value.to_str().ok()?.parse().ok());
+    (theirs, receive(response, call, url, speaks, out).await)
+}
+
+async fn receive(
+    mut response: Response,
+    call: &Call<'_>,
+    url: &str,
+    speaks: VersionRange,
+    out: &mut dyn Write,
+) -> Result<(StatusCode, bool), Problem> {
+    let lost = |error: reqwest::Error| lost(call.site, url, &error);
     let status = response.status();
     let header = |name: &str| response.headers().get(name).and_then(|value| value.to_str().ok());
-    let version = check_version(header(VERSION_HEADER));
+    let version = check_version(speaks, header(VERSION_HEADER), header(SPEAKS_HEADER));
     let json = header("content-type").is_some_and(|kind| kind.contains("json"));
     if !status.is_success() {
         let mut body = Bounded { bytes: Vec::new(), bytes_max: PROBLEM_BYTES_MAX };
@@ -432,13 +501,25 @@ impl SiteClient for Sites {
     }
 
     fn open_scan(&self, site: &Name, request: &ScanRequest) -> Result<RemoteScan, Problem> {
-        let body = Some(http::encode(&OpenScan::from(request))?);
-        let call = Call {
-            body,
-            deadline: SCAN_DEADLINE,
-            ..Call::new(site, Method::POST, "/scans".to_owned())
+        let mut version = self.version(site);
+        let opened: OpenedScan = loop {
+            // The pages are to be cut in no way that the source does not know.
+            let slicer = version::known().slicer_of_site_api(version);
+            let slicing = request.slicing.no_newer_than(slicer);
+            let open = OpenScan::from(&ScanRequest { slicing, ..request.clone() });
+            let result = self.get(&Call {
+                body: Some(http::encode(&open)?),
+                version: Some(version),
+                deadline: SCAN_DEADLINE,
+                ..Call::new(site, Method::POST, "/scans".to_owned())
+            });
+            match result {
+                Err(problem) if problem.code == VERSION && self.version(site) < version => {
+                    version = self.version(site);
+                }
+                result => break result?,
+            }
         };
-        let opened: OpenedScan = self.get(&call)?;
         let capability =
             data_encoding::HEXLOWER.decode(opened.capability.as_bytes()).map_err(|error| {
                 let title = format!("site `{site}` gave a capability that cannot be read");

@@ -465,7 +465,8 @@ mod tests {
     /// that the source dials.
     fn opens(source: &Keys, target: &Keys) -> bool {
         use penstock_proto::digest::DigestKind;
-        use penstock_proto::frame::{Framing, Hello, PROTOCOL_VERSION, PROTOCOL_VERSION_MIN};
+        use penstock_proto::frame::{Framing, Hello};
+        use penstock_proto::version;
         let options = SocketOptions::default();
         let listening = Listening::new();
         let door = listening.open(IpAddr::from(Ipv4Addr::LOCALHOST), None).unwrap();
@@ -476,10 +477,11 @@ mod tests {
             let options = SocketOptions::default();
             let tcp = dial(address, &token, PROBE_MAX, &options).unwrap().into_tcp();
             let pending = net::accept_blocking(tcp, &config, HELLO_MAX, &options);
-            pending.and_then(|pending| pending.welcome(PROTOCOL_VERSION, &peer)).is_ok()
+            let protocol = version::known().lane.newest;
+            pending.and_then(|pending| pending.welcome(protocol, &peer)).is_ok()
         });
         let hello = Hello {
-            protocol: (PROTOCOL_VERSION_MIN, PROTOCOL_VERSION),
+            protocol: version::known().lane,
             lane: penstock_proto::id::LaneId(1),
             transfer: TransferId([1; 16]),
             framing: Framing::Tls,

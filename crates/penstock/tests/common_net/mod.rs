@@ -96,11 +96,17 @@ impl Site {
 
     /// Starts the daemon, and gives where it listens.
     pub fn start(&mut self) -> SocketAddr {
+        self.start_with(&[])
+    }
+
+    /// The same, with options.
+    pub fn start_with(&mut self, options: &[&str]) -> SocketAddr {
         let log = File::options().create(true).append(true).open(self.log()).unwrap();
         let mut child = penstock()
             .arg("daemon")
             .arg("--dir")
             .arg(&self.dir)
+            .args(options)
             .stdout(Stdio::piped())
             .stderr(log)
             .spawn()
@@ -111,6 +117,16 @@ impl Site {
         self.daemon = Some((child, out));
         let address = line.trim().rsplit(' ').next().and_then(|word| word.parse().ok());
         address.unwrap_or_else(|| panic!("site {} is not ready: {line}", self.name))
+    }
+
+    /// Ends the daemon in order.
+    #[allow(dead_code, reason = "some test binaries have no use for it")]
+    pub fn stop(&mut self) {
+        if let Some((mut child, _)) = self.daemon.take() {
+            let ended = Command::new("kill").arg(child.id().to_string()).status().unwrap();
+            assert!(ended.success());
+            child.wait().unwrap();
+        }
     }
 
     /// Kills the daemon, as a crash would.

@@ -138,7 +138,7 @@ fn c4_a_lane_needs_a_capability_of_its_own() {
     let own = TransferId([7; 16]);
     let later = now() + 3600;
     let hello = |transfer, capability| Hello {
-        protocol: (1, 1),
+        protocol: penstock_proto::version::VersionRange::FIRST,
         lane: LaneId(900),
         transfer,
         framing: Framing::Tls,
@@ -174,7 +174,7 @@ fn another_protocol_version_is_named() {
     let key = authority(&scene.world.a);
     let capability = capability(key.capability_key(), scene.transfer, "b", now() + 3600);
     let hello = Hello {
-        protocol: (98, 99),
+        protocol: penstock_proto::version::VersionRange { oldest: 98, newest: 99 },
         lane: LaneId(901),
         transfer: scene.transfer,
         framing: Framing::Clear,

@@ -7,6 +7,7 @@
 //!
 //! ```text
 //! /penstock/SITE/incarnation    random; another one means another history of the site
+//! /penstock/SITE/format         of what format the records are; a controller must know it
 //! /penstock/SITE/leader         who leads, under its lease; its create revision is the epoch
 //! /penstock/SITE/peers/NAME     what a peer tells of itself, under its lease
 //! /penstock/SITE/transfers/ID   records    /penstock/SITE/stubs/ID
@@ -68,6 +69,11 @@ impl Keys {
     /// One key, or the beginning of several.
     pub fn at(&self, rest: &str) -> String {
         format!("{}{rest}", self.0)
+    }
+
+    /// Format of all records.
+    pub fn format(&self) -> String {
+        self.at("format")
     }
 
     /// The leader's key.
@@ -419,6 +425,10 @@ fn copy_tree(from: &Path, to: &Path) -> Result<(), StateError> {
 }
 
 impl SiteState for EtcdState {
+    fn format(&self) -> u16 {
+        self.tenure.format()
+    }
+
     fn put_transfer(&self, record: &TransferRecord) -> Result<(), StateError> {
         let key = self.keys.at(&format!("transfers/{}", record.id()));
         self.put("store a transfer", key, record)?;

@@ -1,0 +1,223 @@
+//! Which versions a build knows of what is said and written, and how two builds find a common one.
+//!
+//! What a site writes for itself (records in etcd, page logs, pages) is of one *format*, a number
+//! that stands beside those records. A peer that does not know the format can neither lead the site
+//! nor take part in it; the format is raised only when every peer that takes part knows the next
+//! one. What a site says to other sites, and how it cuts pages, follows from its format: so that any
+//! of its peers can go on with what another one has begun. Lanes alone are between two peers, which
+//! choose the newest version that both speak.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+use crate::wire::{DecodeError, Reader, Writer};
+
+/// Versions from the oldest to the newest, both included. In text `1` or `1-2`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct VersionRange {
+    /// The oldest.
+    pub oldest: u16,
+    /// The newest, not less than the oldest.
+    pub newest: u16,
+}
+
+impl VersionRange {
+    /// Those of the release at hand, where it has said nothing else.
+    pub const FIRST: Self = Self { oldest: 1, newest: 1 };
+
+    /// Whether a version is one of them.
+    pub fn contains(self, version: u16) -> bool {
+        (self.oldest..=self.newest).contains(&version)
+    }
+
+    /// The newest version in both.
+    pub fn common(self, other: Self) -> Option<u16> {
+        let newest = self.newest.min(other.newest);
+        (newest >= self.oldest.max(other.oldest)).then_some(newest)
+    }
+
+    pub(crate) fn encode(self, out: &mut Writer) {
+        out.u16(self.oldest);
+        out.u16(self.newest);
+    }
+
+    pub(crate) fn decode(input: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        let (oldest, newest) = (input.u16("oldest version")?, input.u16("newest version")?);
+        (oldest <= newest)
+            .then_some(Self { oldest, newest })
+            .ok_or(DecodeError::Invalid("versions"))
+    }
+}
+
+impl fmt::Display for VersionRange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.oldest == self.newest {
+            true => write!(f, "{}", self.newest),
+            false => write!(f, "{}-{}", self.oldest, self.newest),
+        }
+    }
+}
+
+/// Text that is no range of versions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`N` or `N-M` is wanted, with M not less than N")]
+pub struct RangeError;
+
+impl FromStr for VersionRange {
+    type Err = RangeError;
+
+    fn from_str(text: &str) -> Result<Self, RangeError> {
+        let (oldest, newest) = text.split_once('-').unwrap_or((text, text));
+        let number = |text: &str| text.parse::<u16>().map_err(|_| RangeError);
+        let range = Self { oldest: number(oldest)?, newest: number(newest)? };
+        (range.oldest <= range.newest).then_some(range).ok_or(RangeError)
+    }
+}
+
+impl TryFrom<String> for VersionRange {
+    type Error = RangeError;
+
+    fn try_from(text: String) -> Result<Self, RangeError> {
+        text.parse()
+    }
+}
+
+impl From<VersionRange> for String {
+    fn from(range: VersionRange) -> Self {
+        range.to_string()
+    }
+}
+
+/// What a site may say and write while its records are of one format.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Format {
+    /// Its number.
+    pub number: u16,
+    /// Newest version of the site API that it speaks.
+    pub site_api: u16,
+    /// Newest way of cutting pages that it uses.
+    pub slicer: u16,
+}
+
+/// What a build knows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Known {
+    /// Versions of the lane protocol.
+    pub lane: VersionRange,
+    /// All formats, ascending by one; what a release no longer knows is left out at the beginning.
+    formats: &'static [Format],
+}
+
+static THIS: Known = Known {
+    lane: VersionRange { oldest: 1, newest: 1 },
+    formats: &[Format { number: 1, site_api: 1, slicer: 1 }],
+};
+
+/// The next version, as upgrades are tested with it. It differs from this one in its numbers and in
+/// how it cuts pages. No release has it.
+#[cfg(debug_assertions)]
+static NEXT: Known = Known {
+    lane: VersionRange { oldest: 1, newest: 2 },
+    formats: &[
+        Format { number: 1, site_api: 1, slicer: 1 },
+        Format { number: 2, site_api: 2, slicer: 2 },
+    ],
+};
+
+#[cfg(debug_assertions)]
+static IS_NEXT: std::sync::atomic::AtomicBool = std::sync::atomic::AtomicBool::new(false);
+
+/// What this build knows.
+pub fn known() -> &'static Known {
+    #[cfg(debug_assertions)]
+    if IS_NEXT.load(std::sync::atomic::Ordering::Relaxed) {
+        return &NEXT;
+    }
+    &THIS
+}
+
+/// From now on this process is of the next version, for tests of upgrades. Only builds with debug
+/// assertions have it; to be called before anything else.
+#[cfg(debug_assertions)]
+pub fn become_next() {
+    IS_NEXT.store(true, std::sync::atomic::Ordering::Relaxed);
+}
+
+impl Known {
+    fn last(&self) -> Format {
+        self.formats[self.formats.len() - 1]
+    }
+
+    /// All formats.
+    pub fn formats(&self) -> VersionRange {
+        VersionRange { oldest: self.formats[0].number, newest: self.last().number }
+    }
+
+    /// What belongs to a format; of one that is not known, what belongs to the oldest one.
+    pub fn format(&self, number: u16) -> Format {
+        let found = self.formats.iter().find(|format| format.number == number);
+        found.copied().unwrap_or(self.formats[0])
+    }
+
+    /// Versions of the site API that a site speaks whose records are of a format.
+    pub fn site_api(&self, format: u16) -> VersionRange {
+        VersionRange { oldest: self.formats[0].site_api, newest: self.format(format).site_api }
+    }
+
+    /// Newest way of cutting that somebody knows who speaks this version of the site API.
+    pub fn slicer_of_site_api(&self, site_api: u16) -> u16 {
+        let known = self.formats.iter().rev().find(|format| format.site_api <= site_api);
+        known.unwrap_or(&self.formats[0]).slicer
+    }
+
+    /// Ways of cutting that pages may have: all that there ever were, since a ledger may name them
+    /// (A10).
+    pub fn slicers(&self) -> VersionRange {
+        VersionRange { oldest: 1, newest: self.last().slicer }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Two builds speak the newest version that both know, or find that there is none.
+    #[test]
+    fn the_newest_common_version_is_chosen() {
+        let range = |text: &str| text.parse::<VersionRange>().unwrap();
+        assert_eq!(range("1-3").common(range("2-5")), Some(3));
+        assert_eq!(range("2").common(range("1-2")), Some(2));
+        assert_eq!(range("1-2").common(range("3-4")), None);
+        assert!(range("1-3").contains(3) && !range("1-3").contains(4));
+    }
+
+    /// What stands in a header or card is read as it was written, and nothing else is.
+    #[test]
+    fn ranges_are_read_as_they_are_written() {
+        for text in ["1", "1-2", "7-65535"] {
+            assert_eq!(text.parse::<VersionRange>().unwrap().to_string(), text);
+        }
+        for text in ["", "-", "2-1", "1-2-3", "a", "1-", "65536", " 1"] {
+            assert_eq!(text.parse::<VersionRange>(), Err(RangeError), "{text}");
+        }
+    }
+
+    /// Each format says no less than the one before it; the next version knows all of this one.
+    #[test]
+    fn later_formats_know_what_earlier_ones_did() {
+        for known in [&THIS, &NEXT] {
+            for pair in known.formats.windows(2) {
+                assert_eq!(pair[1].number, pair[0].number + 1);
+                assert!(pair[1].site_api >= pair[0].site_api && pair[1].slicer >= pair[0].slicer);
+            }
+            let newest = known.last();
+            assert_eq!(known.site_api(newest.number).newest, newest.site_api);
+            assert_eq!(known.slicer_of_site_api(newest.site_api), newest.slicer);
+        }
+        assert_eq!(NEXT.formats[..THIS.formats.len()], *THIS.formats);
+        assert_eq!(NEXT.slicer_of_site_api(1), 1);
+    }
+}
