@@ -5,8 +5,8 @@
 #
 #   build  a C compiler and Rust: all that the build needs, as SQLite, BLAKE3 and AWS-LC are
 #          compiled from source that their crates bring along
-#   test   also file systems to break, MooseFS, network namespaces, cargo-deny, and b3sum and others that
-#          judge checksums
+#   test   also file systems to break, MooseFS, network namespaces, cargo-deny, and b3sum and
+#          others that judge checksums
 #   demo   also b3sum, the verifier that is not ours
 #
 # May be run any number of times: what is there is left alone. Packages need root, or sudo.

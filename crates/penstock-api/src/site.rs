@@ -1,11 +1,11 @@
 //! What sites say to each other under `/site/v1`, over mutual TLS on the data port.
 //!
-//! Every request and every reply says in which version it is ([`VERSION_HEADER`]) and which ones its
-//! side speaks ([`SPEAKS_HEADER`]). A side that does not speak the version of a request refuses with
-//! code `version`; the other one asks again in the newest that both speak, if there is one. What a
-//! site speaks follows from the format of its records ([`penstock_proto::version`]), so that each of
-//! its peers can go on with what another one began. Who calls is what its certificate says, never
-//! what a body says.
+//! Every request and every reply says in which version it is ([`VERSION_HEADER`]) and which ones
+//! its side speaks ([`SPEAKS_HEADER`]). A side that does not speak the version of a request refuses
+//! with code `version`; the other one asks again in the newest that both speak, if there is one.
+//! What a site speaks follows from the format of its records ([`penstock_proto::version`]), so that
+//! each of its peers can go on with what another one began. Who calls is what its certificate says,
+//! never what a body says.
 
 use std::net::SocketAddr;
 

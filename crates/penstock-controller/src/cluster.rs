@@ -13,8 +13,8 @@
 //! The site's records are of a *format* ([`penstock_proto::version`]), which stands beside them. A
 //! peer stands for election only if it knows that format, and only if it is still the same when its
 //! key is made. The controller raises it when every peer that is there has known the next one for
-//! [`SETTLE_LEASES`] lengths of the lease: peers are upgraded one by one, each of them away for less
-//! than that, and as long as one is of the older release the others can go back to it as well.
+//! [`SETTLE_LEASES`] lengths of the lease: peers are upgraded one by one, each of them away for
+//! less than that, and as long as one is of the older release the others can go back to it as well.
 
 use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -545,8 +545,8 @@ fn unfit(format: u16) -> Option<String> {
     (!known.contains(format)).then(|| {
         let other = if format > known.newest { "newer" } else { "older" };
         format!(
-            "the site's records are of format {format}, and this release of penstock knows {known}: \
-             install the {other} release that the other peers have"
+            "the site's records are of format {format}, and this release of penstock knows \
+             {known}: install the {other} release that the other peers have"
         )
     })
 }

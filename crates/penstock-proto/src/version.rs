@@ -3,9 +3,9 @@
 //! What a site writes for itself (records in etcd, page logs, pages) is of one *format*, a number
 //! that stands beside those records. A peer that does not know the format can neither lead the site
 //! nor take part in it; the format is raised only when every peer that takes part knows the next
-//! one. What a site says to other sites, and how it cuts pages, follows from its format: so that any
-//! of its peers can go on with what another one has begun. Lanes alone are between two peers, which
-//! choose the newest version that both speak.
+//! one. What a site says to other sites, and how it cuts pages, follows from its format: so that
+//! any of its peers can go on with what another one has begun. Lanes alone are between two peers,
+//! which choose the newest version that both speak.
 
 use std::fmt;
 use std::str::FromStr;

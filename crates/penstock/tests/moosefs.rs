@@ -273,8 +273,8 @@ fn a9_a_host_may_lose_its_client_in_the_middle_of_a_shared_file() {
     finish_and_check(&shared, temporary, b"lost.bin", &bytes);
 }
 
-/// Promise (d): a chunk server is killed in the middle; with two copies of everything the writers go
-/// on with the other one, and what was synced is there.
+/// Promise (d): a chunk server is killed in the middle; with two copies of everything the writers
+/// go on with the other one, and what was synced is there.
 #[test]
 fn d_a_chunk_server_may_die_in_the_middle() {
     let Some(mut shared) = Shared::new() else { return };
