@@ -321,35 +321,24 @@ impl Member {
             0 => return self.begin_incarnation(),
             known => known,
         };
-<<<<<<< HEAD
         if self.tenure.as_ref().is_some_and(|tenure| tenure.incarnation != incarnation) {
             tracing::warn!("the site's records have another incarnation: this peer leads no more");
             self.resign();
             return Ok(());
         }
-        let mut leader = seen.leader;
-=======
         let mut leader = seen.leader.clone();
->>>>>>> d1b497d (Let hosts of two releases share a site, by one number for what it writes)
         let own = self.tenure.as_ref().map(|tenure| tenure.revision());
         if own.is_some() && own != leader.as_ref().map(|(_, revision)| *revision) {
             tracing::warn!("another peer leads, or none: this one is the controller no more");
             self.resign();
             return Ok(());
         }
-<<<<<<< HEAD
-        let mut trouble = String::new();
-        if leader.is_none() {
-            match (self.eligible)(incarnation, seen.revision, false) {
-                Ok(()) => leader = self.stand(incarnation, lease)?,
-=======
         let mut trouble = unfit(seen.format).unwrap_or_default();
         if !trouble.is_empty() {
             // It could not read what it would have to go on with.
         } else if leader.is_none() {
-            match (self.eligible)(incarnation, false) {
+            match (self.eligible)(incarnation, seen.revision, false) {
                 Ok(()) => leader = self.stand(incarnation, lease, &seen)?,
->>>>>>> d1b497d (Let hosts of two releases share a site, by one number for what it writes)
                 Err(why) => trouble = why,
             }
         } else if own.is_none() && leader.as_ref().is_some_and(|(card, _)| self.is_own(card)) {
@@ -427,12 +416,8 @@ impl Member {
         };
         let peers = cards.into_iter().filter_map(readable).collect();
         let pairings = next().iter().map(parse).collect::<Result<_, _>>()?;
-<<<<<<< HEAD
         let revision = answer.revision;
-        Ok(Seen { leader, incarnation, revision, peers, pairings })
-=======
-        Ok(Seen { leader, incarnation, format, format_is, peers, all_read, pairings })
->>>>>>> d1b497d (Let hosts of two releases share a site, by one number for what it writes)
+        Ok(Seen { leader, incarnation, revision, format, format_is, peers, all_read, pairings })
     }
 
     /// Tells of this peer what has not been told under this lease.
@@ -525,14 +510,11 @@ impl Member {
 struct Seen {
     leader: Option<(LeaderCard, u64)>,
     incarnation: u64,
-<<<<<<< HEAD
     /// Of etcd as a whole.
     revision: u64,
-=======
     format: u16,
     /// That the format is still that one.
     format_is: Compare,
->>>>>>> d1b497d (Let hosts of two releases share a site, by one number for what it writes)
     peers: Vec<PeerCard>,
     /// Whether there is no peer beside these whose card could not be read.
     all_read: bool,

@@ -13,16 +13,13 @@ use penstock_api::cluster::{ClusterView, PeerCard};
 use penstock_api::fence::Fence;
 use penstock_api::remote::{Caller, PEER_API_VERSION, TenureLeft};
 use penstock_api::site::SiteAddresses;
-use penstock_controller::cluster::{Cluster, ClusterConfig, ClusterNow, Tenure};
+use penstock_controller::cluster::{Cluster, ClusterConfig, ClusterNow, Eligible, Tenure};
 use penstock_controller::etcd::{COMPACTION_HINT, Compaction, Etcd};
 use penstock_controller::rest::SiteAdmin;
 use penstock_controller::state::{EtcdState, Keys, SharedJournal, SiteState as _, SqliteState};
 use penstock_io::sys;
-<<<<<<< HEAD
 use penstock_proto::id::Name;
-=======
 use penstock_proto::version;
->>>>>>> d1b497d (Let hosts of two releases share a site, by one number for what it writes)
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 
@@ -41,13 +38,8 @@ const LOOK: Duration = Duration::from_secs(15);
 const TAKEN_OVER: &str = "taken-over";
 /// How long an endpoint of etcd may take to say how it is.
 const HEALTH: Duration = Duration::from_secs(1);
-<<<<<<< HEAD
-=======
 /// How long a peer that could not begin as the controller leaves that to the others.
 const STAND_BACK: Duration = Duration::from_secs(10);
-/// In the journal store: whose records it belongs to.
-const MARK: &str = "incarnation";
->>>>>>> d1b497d (Let hosts of two releases share a site, by one number for what it writes)
 
 /// This peer's part in its site.
 pub(crate) struct Member {
@@ -68,6 +60,17 @@ pub(crate) struct Member {
 
 /// When and why this peer could not begin as the controller the last time.
 type StoodBack = Arc<Mutex<Option<(Instant, String)>>>;
+
+/// Stands for election where `eligible` says that it may, unless it has just failed to begin.
+fn stands(eligible: Box<Eligible>, stood_back: StoodBack) -> Box<Eligible> {
+    Box::new(move |incarnation, revision, begins| {
+        let unable = stood_back.lock().unwrap_or_else(PoisonError::into_inner);
+        match unable.as_ref().filter(|(when, _)| when.elapsed() < STAND_BACK) {
+            Some((_, why)) => Err(format!("this peer could not begin as the controller: {why}")),
+            None => eligible(incarnation, revision, begins),
+        }
+    })
+}
 
 struct Active {
     tenure: Arc<Tenure>,
@@ -115,31 +118,14 @@ impl Member {
             stores: wiring::store_cards(&site.config.stores),
             running: 0,
         };
-<<<<<<< HEAD
-=======
-        let journal = settings.journal.clone();
         let stood_back = StoodBack::default();
-        let unable = Arc::clone(&stood_back);
->>>>>>> d1b497d (Let hosts of two releases share a site, by one number for what it writes)
         set_fence(shut());
         let config = ClusterConfig {
             site: site.config.site.clone(),
             card,
             lease_seconds: settings.lease_seconds,
             clock: || sys::boottime_now().0,
-<<<<<<< HEAD
-            eligible: eligible(settings),
-=======
-            eligible: Box::new(move |incarnation, begins| {
-                let unable = unable.lock().unwrap_or_else(PoisonError::into_inner);
-                if let Some((when, why)) = unable.as_ref()
-                    && when.elapsed() < STAND_BACK
-                {
-                    return Err(format!("this peer could not begin as the controller: {why}"));
-                }
-                mark(&journal, incarnation, begins)
-            }),
->>>>>>> d1b497d (Let hosts of two releases share a site, by one number for what it writes)
+            eligible: stands(eligible(settings), Arc::clone(&stood_back)),
         };
         let cluster = Cluster::start(Arc::clone(&etcd), config).context("start the membership")?;
         Ok(Arc::new(Self {
@@ -373,7 +359,7 @@ fn check_compaction(etcd: &Etcd, site: &Name) -> anyhow::Result<()> {
 }
 
 /// Whether this peer may lead: it reaches the site's journal, and etcd is not behind that.
-fn eligible(settings: &Settings) -> Box<penstock_controller::cluster::Eligible> {
+fn eligible(settings: &Settings) -> Box<Eligible> {
     if settings.witness {
         return Box::new(|_, _, _| Err("this host only witnesses: it never leads".to_owned()));
     }
