@@ -1,6 +1,6 @@
 //! A site of several hosts whose store and journal lie in a real distributed file system: each
-//! host has a client of its own. Needs root, `/dev/fuse`, Debian's MooseFS and etcd; skips, loudly, where
-//! one of them is missing.
+//! host has a client of its own. Needs root, `/dev/fuse`, Debian's MooseFS and etcd; skips, loudly,
+//! where one of them is missing.
 #![forbid(unsafe_code)]
 #![allow(clippy::print_stdout, reason = "seeds, and what was seen when a test fails")]
 #![allow(dead_code, reason = "helpers that other test binaries use")]
