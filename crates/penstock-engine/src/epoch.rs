@@ -73,8 +73,8 @@ pub struct EpochMachine {
     sealed: Option<Vec<Publication>>,
     /// Packs that are synced and wait for their names.
     publishable: VecDeque<Publication>,
-    /// Large files, all durable, that wait for theirs.
-    finishes: VecDeque<Publication>,
+    /// Large files, all durable, that wait for theirs, and not before when they may get it.
+    finishes: VecDeque<(Instant, Publication)>,
     publishing: usize,
     flush: bool,
 }
@@ -113,7 +113,18 @@ impl EpochMachine {
 
     /// A large file, all durable, may get its name now.
     pub fn handle_finish(&mut self, publication: Publication) {
-        self.finishes.push_back(publication);
+        self.handle_finish_from(publication, Instant(0));
+    }
+
+    /// A large file, all durable, may get its name from `from` on; not before those told earlier.
+    pub fn handle_finish_from(&mut self, publication: Publication, from: Instant) {
+        self.finishes.push_back((from, publication));
+    }
+
+    /// How many large files may get their names.
+    fn finishes_due(&self, now: Instant) -> usize {
+        let due = self.finishes.iter().take(PUBLISH_BATCH).take_while(|(from, _)| *from <= now);
+        due.count()
     }
 
     /// Renames, links or attributes of `files` entries have returned, of `pieces` pieces handed out
@@ -147,10 +158,10 @@ impl EpochMachine {
         if self.sealed.is_some() || self.publishing > 0 {
             return None;
         }
-        if !self.publishable.is_empty() || !self.finishes.is_empty() {
-            let finishes = self.finishes.len().min(PUBLISH_BATCH);
+        let finishes = self.finishes_due(now);
+        if !self.publishable.is_empty() || finishes > 0 {
             let packs = self.publishable.len().min(PUBLISH_BATCH - finishes);
-            let mut pieces: Vec<_> = self.finishes.drain(..finishes).collect();
+            let mut pieces: Vec<_> = self.finishes.drain(..finishes).map(|(_, p)| p).collect();
             pieces.extend(self.publishable.drain(..packs));
             self.publishing = pieces.len();
             return Some(EpochAction::Publish { pieces });
@@ -178,7 +189,9 @@ impl EpochMachine {
         if self.sealed.is_some() || self.publishing > 0 {
             return None;
         }
-        self.dirty_since.map(|since| since.plus(self.limits.age))
+        let sync = self.dirty_since.map(|since| since.plus(self.limits.age));
+        let finish = self.finishes.front().map(|(from, _)| *from);
+        sync.into_iter().chain(finish).min()
     }
 
     /// Whether nothing is written, sealed or waiting for a name.
@@ -203,6 +216,26 @@ mod tests {
 
     fn publication(piece: u32) -> Publication {
         Publication { piece: PieceRef { page: 0, piece }, generation: 0 }
+    }
+
+    /// B2: a large file whose writers may still move its time is finished when they cannot, and
+    /// neither packs nor syncs wait for it.
+    #[test]
+    fn b2_a_file_that_must_settle_is_finished_later() {
+        let mut machine = EpochMachine::new(0, EpochLimits::default());
+        let (now, due) = (Instant(5), Instant(5).plus(Duration::from_secs(1)));
+        machine.handle_finish_from(publication(7), due);
+        assert_eq!((machine.poll_action(now), machine.poll_timeout()), (None, Some(due)));
+        machine.handle_written(now, 10, 1, Some(publication(1)));
+        machine.handle_flush();
+        assert_eq!(machine.poll_action(now), Some(EpochAction::Sync { epoch: 1 }));
+        machine.handle_synced(true);
+        let pack = EpochAction::Publish { pieces: vec![publication(1)] };
+        assert_eq!(machine.poll_action(now), Some(pack));
+        machine.handle_renamed(now, 1, 1);
+        assert!(!machine.is_clean());
+        let large = EpochAction::Publish { pieces: vec![publication(7)] };
+        assert_eq!(machine.poll_action(due), Some(large));
     }
 
     /// A1: a pack is renamed only after a sync that began after its last write returned, and the

@@ -51,6 +51,7 @@ mod read;
 mod removal;
 mod scan;
 mod serve;
+mod settle;
 mod source;
 mod stores;
 mod surplus;

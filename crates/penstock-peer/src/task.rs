@@ -565,13 +565,14 @@ impl Shared {
                 other => chores.push(other),
             }
         }
+        let settled = sys::boottime_now().plus(self.settles_in());
         let mut state = self.lock();
         let fetches = !items.is_empty();
         for item in items {
             state.fetch.handle_granted(item);
         }
         for finish in finishes {
-            state.epochs.handle_finish(finish);
+            state.epochs.handle_finish_from(finish, settled);
         }
         state.chores.extend(chores);
         if flush {
