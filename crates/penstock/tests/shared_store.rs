@@ -13,7 +13,9 @@ mod common_moosefs;
 mod common_net;
 
 use std::fs;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use common_cluster::{Etcd, first_peer, join, status_until};
 use common_moosefs::MooseFs;
@@ -22,6 +24,8 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 const MIB: u64 = 1 << 20;
+/// Longer than a client keeps attributes, or to itself that it has ended a write.
+const CACHED: Duration = Duration::from_secs(3);
 
 /// A site `hpc` of three hosts that share MooseFS, the first of which leads, and a site `lab`.
 struct World {
@@ -109,6 +113,16 @@ impl World {
             assert_eq!(left, Vec::<PathBuf>::new(), "temporary files are left");
         }
     }
+
+    /// B2: nobody moves the time of a file that several hosts have written, also later. The file
+    /// system holds seconds.
+    fn assert_times(&self, hosts: &[usize]) {
+        std::thread::sleep(CACHED);
+        let seconds = |root: &Path| fs::metadata(root.join("set/large.bin")).unwrap().mtime();
+        for host in hosts {
+            assert_eq!(seconds(&self.hosts[*host].store), seconds(&self.lab.store), "at {host}");
+        }
+    }
 }
 
 fn bytes_at_least(bytes: u64) -> impl Fn(&Value) -> bool {
@@ -143,4 +157,24 @@ fn d_a_chunk_server_of_the_targets_file_system_may_die() {
     world.moose.kill_chunk_server(1);
     world.hosts[1].wait_done(&id);
     world.assert_whole(&[0, 1, 2]);
+    world.assert_times(&[0, 1, 2]);
+}
+
+/// B1, B2, A9: all hosts move one transfer together, a file of many pieces among it. In the middle
+/// one of them, not the one that leads, loses its client: it takes no part any more, the others
+/// fetch what it had, and all arrives whole, with its time.
+#[test]
+fn b2_one_host_may_lose_its_client_while_all_move_one_transfer() {
+    let Some(mut world) = World::new() else { return };
+    let leader = world.leader();
+    let id = world.submit(leader, 40, &["--bwlimit=4MiB/s"]);
+    let lost = (leader + 1) % 3;
+    world.hosts[leader].watch(&id).until(bytes_at_least(12 * MIB));
+    world.moose.kill_client(lost);
+    let summary = world.hosts[leader].wait_done(&id);
+    println!("{}", world.hosts[leader].ok(&["transfer", "show", &id]));
+    let others: Vec<usize> = (0..3).filter(|host| *host != lost).collect();
+    world.assert_whole(&others);
+    world.assert_times(&others);
+    assert!(summary["bytes_verified"].as_u64() >= summary["bytes"].as_u64(), "{summary}");
 }
