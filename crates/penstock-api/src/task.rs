@@ -331,6 +331,18 @@ pub trait TargetPeer: Send + Sync {
     fn confirm(&self, spec: &TaskSpec, page: &Page, wanted: &EntrySet)
     -> Result<EntrySet, Problem>;
 
+    /// Looks again at files of a page that have their names, and to which a peer that was given up
+    /// may have written since: sets attributes again that are not as they were made, and makes that
+    /// durable (B1). Gives of how many files that was so.
+    ///
+    /// # Errors
+    /// The store is offline, or another than `spec` says.
+    fn mend(&self, spec: &TaskSpec, page: &Page, entries: &EntrySet) -> Result<u64, Problem> {
+        let _ = (page, entries);
+        let title = format!("attributes in store `{}` cannot be looked at again", spec.store);
+        Err(Problem::new(Exit::Temporary, "mend", title))
+    }
+
     /// Removes the sync marker that the writer of `spec` has left of a transfer that has ended, and
     /// the temporary files that it may have left: those of the entries of `pages` in generations up
     /// to `generation_max`, shared ones included.

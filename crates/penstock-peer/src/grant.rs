@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use penstock_api::task::Standing;
+use penstock_api::task::{Report, Standing};
 use penstock_io::sys;
 use penstock_proto::units::Instant;
 
@@ -13,6 +13,9 @@ use crate::task::Shared;
 const RENEWALS: u32 = 4;
 /// How often a task with something in hand asks for work, though it can take no more.
 const ASK_INTERVAL: Duration = Duration::from_millis(200);
+/// How long a task that gave something back asks for nothing, as long as it has enough to do: it
+/// would get the same again.
+const LEFT_FOR: Duration = Duration::from_millis(300);
 
 /// What a task was granted. Asked before each write, so that it costs a read of the clock.
 pub(crate) struct Grant {
@@ -21,6 +24,8 @@ pub(crate) struct Grant {
     asked: AtomicU64,
     /// When work was last asked for.
     wanted: AtomicU64,
+    /// When something was last given back.
+    gave: AtomicU64,
 }
 
 impl Grant {
@@ -28,7 +33,7 @@ impl Grant {
     pub(crate) fn new(duration: Duration, asked: Instant) -> Self {
         let until = AtomicU64::new(asked.plus(duration).0);
         let (wanted, asked) = (AtomicU64::new(asked.0), AtomicU64::new(asked.0));
-        Self { duration, until, asked, wanted }
+        Self { duration, until, asked, wanted, gave: AtomicU64::new(0) }
     }
 
     /// Whether the task may write now.
@@ -48,6 +53,11 @@ impl Grant {
     /// Whether it is to be renewed.
     pub(crate) fn is_due(&self, now: Instant) -> bool {
         now.since(Instant(self.asked.load(Ordering::Acquire))) >= self.duration / RENEWALS
+    }
+
+    /// Whether what was given back is left to who wanted it.
+    fn has_just_given(&self, now: Instant) -> bool {
+        now.since(Instant(self.gave.load(Ordering::Acquire))) < LEFT_FOR
     }
 
     /// Whether the controller is to be asked for work, whether there is any need of it or not: so
@@ -73,13 +83,28 @@ pub(crate) fn keep(shared: &Shared, grant: &Grant) {
     }
 }
 
+/// Gives back pieces worth about so many bytes of which nothing is asked for yet: another peer
+/// does them sooner (B3).
+pub(crate) fn give_back(shared: &Shared, bytes: u64) {
+    if let Some(grant) = &shared.grant {
+        grant.gave.store(sys::boottime_now().0, Ordering::Release);
+    }
+    let mut guard = shared.lock();
+    let state = &mut *guard;
+    for (piece, generation) in state.fetch.take_back(bytes) {
+        shared.report(state, Report::Returned { piece, generation });
+    }
+}
+
 /// How many bytes of work a task wants, and whether it asks at all.
 pub(crate) fn wants(shared: &Shared) -> (u64, bool) {
+    let now = sys::boottime_now();
     let (wanted, idle) = {
         let state = shared.lock();
-        (state.fetch.wanted_bytes(), state.fetch.is_idle())
+        let leaves = shared.grant.as_ref().is_some_and(|grant| grant.has_just_given(now));
+        let wanted = if leaves && state.fetch.has_queue() { 0 } else { state.fetch.wanted_bytes() };
+        (wanted, state.fetch.is_idle())
     };
-    let now = sys::boottime_now();
     let asks = wanted > 0 || shared.grant.as_ref().is_some_and(|grant| grant.is_to_ask(now, idle));
     if let Some(grant) = shared.grant.as_ref().filter(|_| asks) {
         grant.wanted.store(now.0, Ordering::Release);

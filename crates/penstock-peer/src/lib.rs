@@ -25,6 +25,7 @@
 //! | `pacer` | puts threads to sleep so that a limit is held |
 //! | `publish` | syncs, renames, links, attributes, re-checks |
 //! | `prove` | reads what was published again, for checksums and `--readback` |
+//! | `mend` | sets attributes again that a late writer may have moved |
 //! | `hashing` | reads files and hashes them, where no transfer does |
 //! | [`verify`] | compares trees, and trees with lists of checksums, without a ledger |
 
@@ -41,6 +42,7 @@ mod lane;
 mod large;
 mod local;
 mod look;
+mod mend;
 mod prove;
 
 mod pacer;

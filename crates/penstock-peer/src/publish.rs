@@ -160,6 +160,7 @@ impl Publisher<'_> {
             Ok(()) => shared.report(state, Report::Synced { epoch }),
             Err(error) => {
                 tracing::error!(epoch, error = %chain(&error), "sync failed");
+                shared.failed_syncs.fetch_add(1, Ordering::AcqRel);
                 let errno = error.errno().and_then(|errno| u16::try_from(errno).ok()).unwrap_or(0);
                 shared.report(state, Report::SyncFailed { epoch, errno });
                 state.return_all();
@@ -209,6 +210,7 @@ impl Publisher<'_> {
     /// durable counts (A4). Large files are durable but for their names; those are given again.
     fn names_not_durable(&self, pieces: &[Publication], error: &StoreError) {
         tracing::error!(error = %chain(error), "a directory could not be synced");
+        self.shared.failed_syncs.fetch_add(1, Ordering::AcqRel);
         let errno = error.errno().and_then(|errno| u16::try_from(errno).ok()).unwrap_or(0);
         let is_finish = |publication: &&Publication| {
             let piece = publication.piece;

@@ -1,7 +1,8 @@
 //! The target side of this host: checks stores, starts tasks, cleans up after them.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use penstock_api::delete::{DeleteOrder, SurplusQuery};
@@ -16,7 +17,7 @@ use penstock_api::transfer::{Durability, PathText};
 use penstock_engine::paths::{LocalEnd, pair};
 use penstock_io::buffer::BufferPool;
 use penstock_io::net::{ConnectError, Dialled, SocketOptions};
-use penstock_io::store::{Kind, StoreError, StoreIdentity, StoreOffline, Target};
+use penstock_io::store::{Attributes, Kind, StoreError, StoreIdentity, StoreOffline, Target};
 use penstock_io::sys;
 use penstock_proto::compared::{Comparison, EntrySet};
 use penstock_proto::digest::DigestKind;
@@ -31,8 +32,9 @@ use crate::compare::Comparer;
 use crate::confirm::confirm;
 use crate::grant::Grant;
 use crate::guard::Guard;
-use crate::keep::check_rules;
+use crate::keep::{Keeper, check_rules};
 use crate::look::look;
+use crate::mend::mend;
 use crate::paths::{Dialer, LocalEnds, PathBook, PathNote};
 use crate::prove::Prover;
 use crate::read::place;
@@ -62,6 +64,11 @@ pub struct TargetService {
     pool: BufferPool,
     local_ends: Option<LocalEnds>,
     book: Arc<PathBook>,
+    /// What runs here, whoever ordered it.
+    pub(crate) tasks: Mutex<Vec<Weak<RunningTask>>>,
+    /// Syncs that have failed in this process: what was written before the last of them is not
+    /// believed unseen by anybody (A4).
+    failed_syncs: Arc<AtomicU32>,
 }
 
 impl TargetService {
@@ -69,7 +76,8 @@ impl TargetService {
     pub fn new(stores: Arc<Stores>, lanes: Option<LaneConfig>, options: SocketOptions) -> Self {
         let pool = BufferPool::new(STRIDE_BYTES_MAX as usize, BUFFERS_MAX);
         let (connect, local_ends, book) = (None, None, Arc::default());
-        Self { stores, lanes, connect, options, pool, local_ends, book }
+        let (tasks, failed_syncs) = (Mutex::default(), Arc::default());
+        Self { stores, lanes, connect, options, pool, local_ends, book, tasks, failed_syncs }
     }
 
     /// The same, with connections made by `connect`. If they lead through a tunnel, so that their
@@ -99,6 +107,24 @@ impl TargetService {
         if ephemeral && let Ok(target) = self.stores.target(store) {
             target.remove_private();
             self.stores.reopen(store);
+        }
+    }
+
+    fn remember(&self, task: &Arc<RunningTask>) {
+        let mut kept = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.retain(|task| task.strong_count() > 0);
+        kept.push(Arc::downgrade(task));
+    }
+
+    /// Ends tasks of the same transfer and writer that an earlier controller ordered, or this one
+    /// under another number: what is under this writer's names is never written by two.
+    fn end_earlier(&self, spec: &TaskSpec) {
+        let known: Vec<_> = {
+            let kept = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
+            kept.iter().filter_map(Weak::upgrade).collect()
+        };
+        for task in known.into_iter().filter(|task| task.is_of(spec)) {
+            task.stop(true);
         }
     }
 
@@ -256,7 +282,8 @@ impl TargetPeer for TargetService {
         let never_synced = spec.durability == Durability::None;
         let marker = if never_synced { u64::MAX } else { marker };
         let (writer, store) = (spec.writer, id_of(&identity));
-        let incarnation = Incarnation { writer, boot, mount, store, failed_syncs: 0 };
+        let failed_syncs = self.failed_syncs.load(Ordering::Acquire);
+        let incarnation = Incarnation { writer, boot, mount, store, failed_syncs };
         Ok(TaskStart { incarnation, marker, durable_by })
     }
 
@@ -335,6 +362,7 @@ impl TargetPeer for TargetService {
         // Before anything else: the controller counts it from our answer (B4).
         let asked = sys::boottime_now();
         let grant = spec.grant.map(|duration| Arc::new(Grant::new(duration, asked)));
+        self.end_earlier(spec);
         let mut target = self.target(spec)?;
         if let Some(grant) = grant.clone() {
             target = target.granted(Arc::new(move || grant.holds()));
@@ -351,10 +379,13 @@ impl TargetPeer for TargetService {
             identity: self.identify(spec)?,
             reach: self.reach(spec)?,
             grant,
+            failed_syncs: Arc::clone(&self.failed_syncs),
             pool: self.pool.clone(),
             allow_privileged: self.stores.spec(&spec.store)?.allow_privileged,
         };
-        Ok(Arc::new(RunningTask::start(spec, control, parts)?))
+        let task = Arc::new(RunningTask::start(spec, control, parts)?);
+        self.remember(&task);
+        Ok(task)
     }
 
     fn prove(&self, spec: &TaskSpec, request: &ProofRequest<'_>) -> Result<PageProof, Problem> {
@@ -378,6 +409,19 @@ impl TargetPeer for TargetService {
         confirm(self.stores.target(&spec.store)?, spec, page, wanted)
     }
 
+    fn mend(&self, spec: &TaskSpec, page: &Page, entries: &EntrySet) -> Result<u64, Problem> {
+        self.identify(spec)?;
+        let target = self.target(spec)?;
+        let own_site = matches!(spec.source, SourceAccess::Local { .. });
+        let allowed = self.stores.spec(&spec.store)?.allow_privileged;
+        let keeper = Keeper::new(&spec.preserve, own_site, allowed);
+        let mended = mend(&target, spec, &keeper, page, entries)?;
+        if mended > 0 && spec.durability != Durability::None {
+            target.sync().map_err(|error| full_problem(&error))?;
+        }
+        Ok(mended)
+    }
+
     fn clean(
         &self,
         spec: &TaskSpec,
@@ -385,6 +429,7 @@ impl TargetPeer for TargetService {
         generation_max: u32,
     ) {
         let Ok(target) = self.target(spec) else { return };
+        let mut touched = false;
         for page in pages {
             for (index, entry) in page.page.entries().iter().enumerate() {
                 if entry.kind == EntryKind::Directory {
@@ -392,14 +437,27 @@ impl TargetPeer for TargetService {
                 }
                 let (parent, _) = place(&spec.root.0, &page.page, entry);
                 let Ok(dir) = target.open_dir(&parent) else { continue };
+                let before = target.meta(&dir, b"");
+                let mut removed = false;
                 for generation in 0..=generation_max {
                     let writer = (spec.transfer, spec.writer);
                     let name = temporary_of(writer, &page, index as u32, generation);
-                    if let Err(error) = target.remove(&dir, &name) {
-                        tracing::warn!(error = %chain(&error), "a temporary file is left");
+                    match target.remove(&dir, &name) {
+                        Ok(there) => removed |= there,
+                        Err(error) => {
+                            tracing::warn!(error = %chain(&error), "a temporary file is left");
+                        }
                     }
                 }
+                if removed && let Ok(Some(before)) = before {
+                    // The directory may have got its time already.
+                    let time = Attributes { mtime: Some(before.mtime), ..Attributes::default() };
+                    touched |= target.set_dir_attributes(&parent, &time).is_ok();
+                }
             }
+        }
+        if touched && let Err(error) = target.sync() {
+            tracing::warn!(error = %chain(&error), "times of directories may not be durable");
         }
         if let Err(error) = target.remove_marker((spec.transfer, spec.writer)) {
             tracing::warn!(error = %chain(&error), "a sync marker is left");

@@ -9,7 +9,7 @@
 //! A report is made under the lock, so that reports leave in the order in which things happened.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -196,6 +196,7 @@ pub(crate) struct Shared {
     pub(crate) control: Arc<dyn TaskControl>,
     /// Until when it may write, where others may be given what it has in hand.
     pub(crate) grant: Option<Arc<Grant>>,
+    pub(crate) failed_syncs: Arc<AtomicU32>,
     pub(crate) tree: TargetTree,
     pub(crate) identity: StoreIdentity,
     pub(crate) reach: Reach,
@@ -644,6 +645,9 @@ fn coordinate(shared: &Arc<Shared>) {
         if asks {
             let reply = shared.control.want(wanted);
             given = reply.work.len();
+            if reply.give_back > 0 {
+                grant::give_back(shared, reply.give_back);
+            }
             if let Err(problem) = shared.dispatch(reply.work, reply.flush) {
                 shared.broken(problem);
                 break;
@@ -820,6 +824,8 @@ pub(crate) struct TaskParts {
     pub(crate) marker: u64,
     pub(crate) reach: Reach,
     pub(crate) grant: Option<Arc<Grant>>,
+    /// Syncs that have failed in this process.
+    pub(crate) failed_syncs: Arc<AtomicU32>,
     pub(crate) pool: BufferPool,
     /// Whether other sites may bring owners and the like (D7).
     pub(crate) allow_privileged: bool,
@@ -857,6 +863,7 @@ impl RunningTask {
             spec: spec.clone(),
             control,
             grant: parts.grant,
+            failed_syncs: parts.failed_syncs,
             tree,
             identity: parts.identity,
             reach: parts.reach,
@@ -883,6 +890,12 @@ impl RunningTask {
         task.spawn("publisher", move || publish::run(&publisher))?;
         task.spawn("coordinator", move || coordinate(&shared))?;
         Ok(task)
+    }
+
+    /// Whether it is of the same transfer and writer.
+    pub(crate) fn is_of(&self, spec: &TaskSpec) -> bool {
+        let own = &self.shared.spec;
+        (own.transfer, own.writer) == (spec.transfer, spec.writer)
     }
 
     fn spawn(&self, name: &str, body: impl FnOnce() + Send + 'static) -> Result<(), Problem> {

@@ -120,6 +120,12 @@ impl TargetTree {
         target.keep_aside(dir, leaf, (&to, kept_as), self.began)
     }
 
+    /// Whether what this peer wrote of a large file must be out of its cache before another may
+    /// finish it, whatever durability is asked for: a later flush would move its time (B2).
+    fn flushes(&self, file: &WriteFile) -> bool {
+        self.is_shared() && file.dir().durability().is_per_file()
+    }
+
     /// Whether a file in the directory of `file` is to be synced by its writer (A3).
     pub(crate) fn syncs(&self, file: &WriteFile) -> bool {
         !self.sync_nothing && (self.sync_files || file.dir().durability().is_per_file())
@@ -517,7 +523,7 @@ impl PieceWriter {
                 self.tree.finish(file, &page.page, entry)?;
             }
             FileHandle::Shared(file) => {
-                if self.tree.syncs(&file) {
+                if self.tree.syncs(&file) || self.tree.flushes(&file) {
                     // The writer of an extent syncs it before it reports (A3); another handle does,
                     // as the shared one stays open for the other lanes.
                     let again = self.tree.target.open_temporary(file.dir(), file.name())?;

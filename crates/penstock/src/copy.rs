@@ -17,6 +17,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::Context as _;
 use penstock_api::limits::Limits;
+use penstock_api::peers::OnePeer;
 use penstock_api::plan::{PlanHead, PlanUse};
 use penstock_api::preserve::Preserve;
 use penstock_api::problem::{Exit, Problem};
@@ -673,7 +674,7 @@ impl Copy {
             root: PathText(places.target.root.clone()),
             pages: Box::new(OwnPages { source, transfer: self.state.id }),
             source: SourceAccess::Local { store: source_store, root },
-            peer: Arc::clone(&target) as _,
+            peers: Arc::new(OnePeer(Arc::clone(&target) as _)),
             heads: Arc::new(heads),
             journal: self.state.journal(),
             control: Arc::clone(&self.control),

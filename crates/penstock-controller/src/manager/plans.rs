@@ -6,6 +6,7 @@ use std::io::{Seek as _, Write as _};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use penstock_api::peers::OnePeer;
 use penstock_api::plan::PlanUse;
 use penstock_api::problem::{Exit, Problem};
 use penstock_api::transfer::{TransferRequest, TransferState};
@@ -163,7 +164,7 @@ impl Inner {
             root,
             pages: opened.pages,
             source: opened.access,
-            peer: Arc::clone(&self.parts.target),
+            peers: Arc::new(OnePeer(Arc::clone(&self.parts.target))),
             heads: Arc::clone(&self.parts.state) as _,
             journal: journal.clone(),
             control: Arc::new(RunControl::default()),

@@ -39,7 +39,7 @@ pub(super) fn compare_of(
     pages: SamePages,
     followed: Option<&Arc<Followed>>,
 ) -> Compare {
-    let (peer, spec) = (Arc::clone(&input.peer), spec.clone());
+    let (peer, spec) = (input.peer(), spec.clone());
     let (control, shared) = (Arc::clone(&input.control), Arc::clone(shared));
     if let Some(followed) = followed.cloned() {
         return Arc::new(move |page: &Page| followed.compare(&*peer, &spec, page));

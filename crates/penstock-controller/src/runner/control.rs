@@ -6,13 +6,11 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use penstock_api::problem::{Exit, Problem};
-use penstock_api::task::{Report, TaskControl, TaskPage, WorkReply};
-use penstock_engine::transfer::{Phase, TransferMachine};
+use penstock_api::task::TaskPage;
+use penstock_engine::transfer::TransferMachine;
 use penstock_proto::compared::EntrySet;
 use penstock_proto::digest::Digest;
-use penstock_proto::id::PeerNumber;
 use penstock_proto::manifest::{Page, is_amending, page_digest};
-use penstock_proto::units::Instant;
 
 use super::contents::Comparing;
 use super::failed_links::FailedLinks;
@@ -20,11 +18,6 @@ use super::journal::Journal;
 
 /// Decoded pages kept in memory, some 400 KiB each at most; others are read again when needed.
 const PAGES_KEPT: usize = 48;
-
-/// The only peer of a run.
-pub(super) const OWN_PEER: PeerNumber = PeerNumber(0);
-/// Its grant never lapses: what time it is plays no part.
-pub(super) const NOW: Instant = Instant(0);
 
 /// The machine of a transfer and what belongs to it, as several threads use it.
 pub(crate) struct Shared {
@@ -35,7 +28,6 @@ pub(crate) struct Shared {
     machine: Mutex<TransferMachine>,
     journal: Mutex<Journal>,
     pages: Mutex<VecDeque<TaskPage>>,
-    broken: Mutex<Option<Problem>>,
     news: Mutex<bool>,
     wake: Condvar,
     /// What was in the way of the data set and is taken away.
@@ -54,7 +46,6 @@ impl Shared {
             machine: Mutex::new(machine),
             journal: Mutex::new(journal),
             pages: Mutex::new(VecDeque::new()),
-            broken: Mutex::new(None),
             news: Mutex::new(false),
             wake: Condvar::new(),
             cleared: AtomicU64::new(0),
@@ -81,16 +72,6 @@ impl Shared {
     /// The greatest attempt number of any file so far.
     pub(crate) fn generation_max(&self) -> u32 {
         self.machine().generation_max()
-    }
-
-    pub(crate) fn take_broken(&self) -> Option<Problem> {
-        if let Some(problem) = self.broken.lock().unwrap_or_else(PoisonError::into_inner).take() {
-            return Some(problem);
-        }
-        self.machine().is_broken().then(|| {
-            Problem::new(Exit::Fatal, "sync", "the target store failed to sync several times")
-                .hint("look at the kernel log of the target host for I/O errors")
-        })
     }
 
     /// Waits for news of the peer, up to `most`.
@@ -161,45 +142,5 @@ impl Shared {
             false => EntrySet::default(),
         };
         Ok(self.remember(page, digest, left))
-    }
-}
-
-impl TaskControl for Shared {
-    fn want(&self, bytes: u64) -> WorkReply {
-        let reply = {
-            let mut machine = self.machine();
-            if machine.phase() == Phase::Directories && self.failed_links.get().is_none() {
-                // The run is about to find them out; the peer asks again.
-                return WorkReply::default();
-            }
-            machine.poll_work(OWN_PEER, bytes, NOW)
-        };
-        if !reply.work.is_empty() {
-            // The window may have room for another page now.
-            self.notify();
-        }
-        reply
-    }
-
-    fn page(&self, number: u32) -> Result<TaskPage, Problem> {
-        self.read_page(number)
-    }
-
-    fn has_failed(&self, path: &[u8]) -> bool {
-        self.failed_links.get().is_some_and(|failed| failed.hold(path))
-    }
-
-    fn may_have_failed(&self) -> bool {
-        self.failed_links.get().is_none_or(|failed| !failed.is_empty())
-    }
-
-    fn report(&self, reports: Vec<Report>) {
-        self.machine().handle_reports(OWN_PEER, reports, NOW);
-        self.notify();
-    }
-
-    fn broken(&self, problem: Problem) {
-        self.broken.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(problem);
-        self.notify();
     }
 }

@@ -58,7 +58,7 @@ pub(super) fn clearing(
         return None;
     }
     let parts = Mutex::new(DeletionParts {
-        peer: Arc::clone(&input.peer),
+        peer: input.peer(),
         spec: spec.clone(),
         shared: Arc::clone(shared),
         scan: ScanSummary::default(),

@@ -36,7 +36,7 @@ impl Run {
             removed: progress.removed,
             stayed: progress.stayed,
             verified: self.verified(&progress),
-            paths: self.task.figures().paths,
+            paths: self.tasks.figures().0.paths,
             ..ReceiptFacts::default()
         };
         self.add_digests(head, &mut facts)?;

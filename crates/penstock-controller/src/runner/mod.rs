@@ -11,18 +11,24 @@
 //! unless the store's sync marker says that the store itself went back in time (A5).
 
 mod again;
+mod begin;
 mod contents;
 mod control;
 mod deletion;
 mod facts;
 mod failed_links;
+mod figures;
 mod journal;
+mod late;
+mod lead;
 mod lines;
 mod outcome;
 mod pages;
+mod part;
 mod plan;
 mod proving;
 mod removal;
+mod tasks;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -31,33 +37,34 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use penstock_api::fence::Fence;
-use penstock_api::heads::{HeadCommit, HeadStore, LedgerHead, PageHead};
+use penstock_api::heads::{HeadCommit, HeadStore, PageHead};
+use penstock_api::peers::Peers;
 use penstock_api::plan::PlanUse;
 use penstock_api::problem::{Exit, Problem};
 use penstock_api::proof::ProofProgress;
 use penstock_api::removal::{RemoveOrder, RemoveReply};
 use penstock_api::scan::{DigestWish, PageReply, PageSource, Question, ScanSummary, WishedDigests};
-use penstock_api::task::{SourceAccess, TargetPeer, Task, TaskSpec, TaskStart};
-use penstock_api::transfer::{Encryption, FailedItem, PathText, Progress, TransferOptions};
-use penstock_engine::transfer::{
-    Joining, PageStanding, Phase, TransferMachine, WindowLimits, compared_of,
-};
+use penstock_api::task::{SourceAccess, TargetPeer, TaskPage, TaskSpec};
+use penstock_api::transfer::{FailedItem, PathText, Progress, TransferOptions};
+use penstock_engine::transfer::{Phase, compared_of};
 use penstock_proto::checksum::ChecksumKind;
 use penstock_proto::compared::Comparison;
-use penstock_proto::frame::Framing;
 use penstock_proto::id::{Name, TransferId, WriterId};
 use penstock_proto::journal::JournalRecord;
 use penstock_proto::manifest::{Page, page_digest};
-use penstock_proto::units::FileTime;
 
-use control::{NOW, OWN_PEER, Shared};
+use begin::{machine_of, prepare, spec_of};
+use control::Shared;
 use deletion::{Deletion, DeletionParts, undeleted_path};
 use failed_links::FailedLinks;
+use figures::RateView;
 use journal::Journal;
+use lead::Lead;
 use pages::{Compare, Pulled, Puller, Treatment};
 use plan::{Followed, PLAN_STALE};
 use proving::{ProofTotals, Proved};
 use removal::RemovalTotals;
+use tasks::{TaskParts, Tasks};
 
 /// How often the figures are brought up to date.
 const VIEW_INTERVAL: Duration = Duration::from_millis(200);
@@ -82,8 +89,8 @@ pub struct RunInput {
     pub pages: Box<dyn PageSource>,
     /// Where the data come from.
     pub source: SourceAccess,
-    /// The target peer.
-    pub peer: Arc<dyn TargetPeer>,
+    /// The target peers.
+    pub peers: Arc<dyn Peers>,
     /// Where the heads are committed.
     pub heads: Arc<dyn HeadStore>,
     /// Directory of this transfer in the journal store; made if it is not there.
@@ -96,6 +103,13 @@ pub struct RunInput {
     pub known_rate: Option<f64>,
     /// Whether this site's controller may still act (B4).
     pub fence: Fence,
+}
+
+impl RunInput {
+    /// The peers as if they were one, for what one does for all.
+    fn peer(&self) -> Arc<dyn TargetPeer> {
+        Arc::new(Lead(Arc::clone(&self.peers)))
+    }
 }
 
 /// How a run ended.
@@ -242,7 +256,7 @@ pub fn run(mut input: RunInput) -> RunOutcome {
             root: input.root.clone(),
             pages: Box::new(SamePages(Arc::clone(&pages))),
             source: input.source.clone(),
-            peer: Arc::clone(&input.peer),
+            peers: Arc::clone(&input.peers),
             heads: Arc::clone(&input.heads),
             journal: input.journal.clone(),
             control: Arc::clone(&control),
@@ -276,7 +290,7 @@ pub fn run(mut input: RunInput) -> RunOutcome {
                 return RunOutcome::Failed(given_up.err().unwrap_or(problem));
             }
             Err(problem) => {
-                run.task.stop(false);
+                run.tasks.stop(false);
                 return RunOutcome::Failed(problem);
             }
         }
@@ -328,7 +342,7 @@ struct Run {
     heads: Arc<dyn HeadStore>,
     control: Arc<RunControl>,
     shared: Arc<Shared>,
-    task: Arc<dyn Task>,
+    tasks: Tasks,
     puller: Puller,
     compare: Compare,
     /// The plan that is followed, if one is.
@@ -373,22 +387,24 @@ impl Run {
         if spec.update.backup_dir.is_some() {
             spec.began = journal::began(&input.journal)?;
         }
-        let start = prepare(&input, &head, &mut spec)?;
+        let (first, start) = prepare(&input, &head, &mut spec)?;
         let doubt_all = spec.doubt;
-        let mut machine =
-            machine_of(&input.options, &head, &start.incarnation, doubt_all, input.id);
+        let mut machine = machine_of(&input.options, &head, doubt_all, input.id);
         if spec.update.delete {
             machine.wait_for_deletion();
         }
         let compares = spec.update.compares() || round.followed.is_some();
         let shared = Arc::new(Shared::new(machine, journal, compares));
         input.control.update(|view| view.durable_by.clone_from(&start.durable_by));
+        let open = head.pages.iter().filter(|page| !page.complete).map(|page| page.page).collect();
         let (known, found) = open_earlier(&shared, head.pages, doubt_all)?;
         let (followed, same) = (round.followed, SamePages(Arc::clone(&round.pages)));
         let compare = contents::compare_of(&input, &spec, &shared, same, followed.as_ref());
         let clear = deletion::clearing(&input, &spec, &shared, &compare, followed.as_ref());
         let treatment = Treatment { compare: Arc::clone(&compare), clear };
-        let task = input.peer.start(&spec, Arc::clone(&shared) as _)?;
+        let peer = input.peer();
+        let parts = TaskParts::of(&input, &shared, &spec, head.epochs, open);
+        let tasks = Tasks::begin(parts, first, start)?;
         let now = Instant::now();
         let scan_committed = head.scan.is_some();
         if let Some(scan) = &head.scan {
@@ -398,7 +414,7 @@ impl Run {
             id: input.id,
             options: input.options,
             spec,
-            peer: input.peer,
+            peer,
             heads: input.heads,
             control: input.control,
             puller: Puller::start(input.pages, Arc::clone(&shared), treatment),
@@ -409,7 +425,7 @@ impl Run {
             deletion: None,
             refused: None,
             shared,
-            task,
+            tasks,
             known,
             doubt_all,
             scan: head.scan,
@@ -454,20 +470,21 @@ impl Run {
                 self.show();
             }
             if let Some(rate) = self.control.take_rate() {
-                self.task.set_rate(rate);
+                self.tasks.set_rate(rate);
             }
             match self.control.wish.load(Ordering::Acquire) {
                 WISH_PAUSE => return self.pause().map(Some),
                 WISH_CANCEL => return self.cancel().map(Some),
                 _ => {}
             }
-            if let Some(problem) = self.shared.take_broken() {
+            if let Some(problem) = self.tasks.tend()? {
                 return self.break_off(problem).map(Some);
             }
+            self.read_logs()?;
             let phase = self.shared.machine().phase();
             if self.doubt_all && !matches!(phase, Phase::Moving | Phase::Asking) {
                 self.doubt_all = false;
-                self.task.doubt_is_over();
+                self.tasks.doubt_is_over();
             }
             if phase == Phase::Asking {
                 self.ask_again()?;
@@ -484,6 +501,15 @@ impl Run {
             if !opened {
                 self.shared.wait(Duration::from_millis(50));
             }
+        }
+    }
+
+    /// Reads the logs of pages in which a peer that is gone wrote something.
+    fn read_logs(&self) -> Result<(), Problem> {
+        loop {
+            let Some((page, bytes)) = self.shared.machine().wants_log() else { return Ok(()) };
+            let (log, _) = self.shared.journal().read_log(page, bytes)?;
+            self.shared.machine().handle_log(page, log);
         }
     }
 
@@ -650,41 +676,44 @@ impl Run {
         };
         self.heads.commit(self.id, &heads)?;
         self.scan_committed |= scan.is_some();
+        self.tasks.note_epochs(&heads.epochs);
+        let complete = commit.pages.iter().filter(|page| page.complete).map(|page| page.page);
+        self.tasks.forget_pages(complete);
         self.shared.machine().handle_committed(&commit);
         Ok(())
     }
 
     fn pause(&mut self) -> Result<RunOutcome, Problem> {
-        self.task.stop(false);
+        self.tasks.stop(false);
         self.commit()?;
         self.show();
         Ok(RunOutcome::Paused)
     }
 
     fn break_off(&mut self, problem: Problem) -> Result<RunOutcome, Problem> {
-        self.task.stop(false);
+        self.tasks.stop(false);
         self.commit()?;
         self.show();
         Ok(RunOutcome::Failed(problem))
     }
 
     fn cancel(&mut self) -> Result<RunOutcome, Problem> {
-        self.task.stop(true);
+        self.tasks.stop(true);
         self.commit()?;
         self.spec.fence.check()?;
-        let (mut pages, generation_max) = self.unfinished_pages();
-        self.peer.clean(&self.spec, &mut pages, generation_max);
+        for writer in self.tasks.left_overs().into_keys() {
+            // All pages that were opened may have temporary files.
+            let mut pages = (0..).map_while(|number| self.shared.read_page(number).ok());
+            self.clean(writer, &mut pages);
+        }
         self.heads.remove(self.id)?;
         Ok(RunOutcome::Cancelled)
     }
 
-    /// Pages that may have left temporary files: all that were opened.
-    fn unfinished_pages(
-        &self,
-    ) -> (impl Iterator<Item = penstock_api::task::TaskPage> + use<>, u32) {
-        let shared = Arc::clone(&self.shared);
-        let pages = (0..).map_while(move |number| shared.read_page(number).ok());
-        (pages, self.shared.generation_max())
+    /// Removes what a writer has left in these pages, and its marker.
+    fn clean(&self, writer: WriterId, pages: &mut dyn Iterator<Item = TaskPage>) {
+        let spec = TaskSpec { writer, ..self.spec.clone() };
+        self.peer.clean(&spec, pages, self.shared.generation_max());
     }
 
     /// What this round has deleted.
@@ -696,7 +725,7 @@ impl Run {
 
     /// Everything is durable: write the lists, clean up, say how it went.
     fn finish(&mut self) -> Result<Option<RunOutcome>, Problem> {
-        self.task.stop(false);
+        self.tasks.stop(false);
         self.commit()?;
         match self.prove()? {
             Proved::All => {}
@@ -708,7 +737,11 @@ impl Run {
             return self.stop_proving().map(Some);
         }
         self.spec.fence.check()?;
-        self.peer.clean(&self.spec, &mut std::iter::empty(), 0);
+        self.mend_late()?;
+        for (writer, pages) in self.tasks.left_overs() {
+            let mut pages = pages.iter().filter_map(|number| self.shared.read_page(*number).ok());
+            self.clean(writer, &mut pages);
+        }
         let head = self.heads.load(self.id)?;
         let scan = self.scan.clone().unwrap_or_default();
         let tally = outcome::write_lists(
@@ -755,114 +788,6 @@ impl Run {
         self.show();
         self.control.view().progress
     }
-
-    fn show(&mut self) {
-        self.viewed_at = Instant::now();
-        let totals = self.shared.machine().totals();
-        let figures = self.task.figures();
-        let seconds = self.carried.seconds + self.began.elapsed().as_secs_f64();
-        let bytes_verified = self.carried.bytes_verified + figures.bytes_verified;
-        let bytes_read_back = self.proving.bytes.load(Ordering::Relaxed);
-        self.rate.add(seconds, bytes_verified);
-        let scan = self.scan.as_ref();
-        let removal = self.removal.unwrap_or_default();
-        let progress = Progress {
-            entries_found: scan.map_or(self.found.0, |scan| scan.entries),
-            files_found: scan.map_or(self.found.1, |scan| scan.files),
-            bytes_found: scan.map_or(self.found.2, |scan| scan.bytes),
-            scan_complete: scan.is_some(),
-            files: totals.files,
-            bytes: totals.bytes,
-            bytes_durable: totals.bytes_durable,
-            bytes_verified,
-            bytes_read_back: self.carried.bytes_read_back + bytes_read_back,
-            bytes_resumed: totals.bytes_resumed,
-            bytes_resent: self.carried.bytes_resent + figures.bytes_resent,
-            repairs: self.carried.repairs + figures.repairs,
-            skipped: totals.kept + scan.map_or(0, |scan| scan.skipped),
-            bytes_skipped: totals.kept_bytes,
-            excluded: scan.map_or(0, |scan| scan.excluded),
-            sockets: scan.map_or(0, |scan| scan.sockets),
-            not_kept: outcome::not_kept(figures.not_kept, scan),
-            not_listed: self.not_listed,
-            deleted: self.carried.deleted + self.deleted(),
-            removed: removal.removed,
-            stayed: removal.stayed,
-            errors: totals.failures
-                + removal.failures
-                + scan.map_or(0, |scan| scan.errors.len() as u64 + scan.errors_more),
-            lanes: figures.lanes,
-            peers: Vec::new(),
-            rate_bits_per_s: self.rate.now,
-            rate_max_bits_per_s: self.rate.greatest,
-            seconds,
-            cpu_seconds: self.carried.cpu_seconds + figures.cpu_seconds,
-            limit: if bytes_read_back > 0 { READING_AGAIN.to_owned() } else { figures.limit },
-        };
-        let pulling = self.pulling();
-        let deleting = self.deletion.is_some() && self.shared.machine().phase() == Phase::Deleting;
-        let asking = self.asking.is_some();
-        let reason = match () {
-            () if asking && pulling.is_empty() => ASKING_AGAIN.to_owned(),
-            () if deleting => "deleting what is not at the source".to_owned(),
-            () if self.removal.is_some() => removal::REMOVING.to_owned(),
-            () if figures.waiting.is_empty() => pulling,
-            () => figures.waiting,
-        };
-        let failures = self.failures_shown.clone();
-        self.control.update(|view| {
-            view.progress = progress;
-            view.reason = reason;
-            view.failures = failures;
-        });
-    }
-}
-
-/// What the peer is told of a run.
-fn spec_of(input: &RunInput, head: &LedgerHead) -> TaskSpec {
-    TaskSpec {
-        transfer: input.id,
-        store: input.store.clone(),
-        root: input.root.clone(),
-        store_id: head.store,
-        writer: WriterId::SOLE,
-        epoch: head.epoch_of(WriterId::SOLE),
-        doubt: false,
-        source: input.source.clone(),
-        digest: input.options.digest,
-        framing: match input.options.encryption {
-            Encryption::Tls => Framing::Tls,
-            Encryption::Off => Framing::Clear,
-        },
-        durability: input.options.durability,
-        digest_list: input.options.digest_list,
-        proves: input.options.proof.reads_again(),
-        preserve: input.options.preserve.clone(),
-        lanes_max: input.options.lanes_max,
-        lanes: input.options.lanes,
-        limits: input.options.limits,
-        update: input.options.update.clone(),
-        select: input.options.select.clone(),
-        remove_source: input.options.remove_source,
-        began: FileTime::default(),
-        fence: input.fence.clone(),
-        grant: None,
-    }
-}
-
-/// Has the peer look at the store before anything is written, and notes what it says of it.
-fn prepare(input: &RunInput, head: &LedgerHead, spec: &mut TaskSpec) -> Result<TaskStart, Problem> {
-    let start = input.peer.prepare(spec)?;
-    if head.store == 0 {
-        let commit = HeadCommit { store: Some(start.incarnation.store), ..HeadCommit::default() };
-        input.heads.commit(input.id, &commit)?;
-    }
-    spec.doubt = start.marker < spec.epoch;
-    if spec.doubt {
-        tracing::warn!(transfer = %input.id, "the store is older than the ledger: all is checked");
-    }
-    spec.store_id = start.incarnation.store;
-    Ok(start)
 }
 
 /// Decodes a page, and checks that it is the one that was asked for.
@@ -945,56 +870,4 @@ fn tell_known_failures<'a>(
         shared.machine().handle_known_failures(page.page, failed);
     }
     Ok(())
-}
-
-fn machine_of(
-    options: &TransferOptions,
-    head: &LedgerHead,
-    incarnation: &penstock_proto::journal::Incarnation,
-    doubt_all: bool,
-    id: TransferId,
-) -> TransferMachine {
-    let complete = head.pages.iter().filter(|page| page.complete && !doubt_all).map(|page| {
-        let standing = PageStanding {
-            digest: page.digest,
-            log_bytes: page.log_bytes,
-            files: page.files,
-            bytes: page.bytes,
-            failures: page.failures,
-            kept: page.kept,
-            kept_bytes: page.kept_bytes,
-            asks: page.asks,
-        };
-        (page.page, standing)
-    });
-    let [a, b, c, d, e, f, g, h, ..] = id.0;
-    let seed = u64::from_le_bytes([a, b, c, d, e, f, g, h]);
-    let mut machine = TransferMachine::new(options.digest, complete, WindowLimits::default(), seed);
-    let (incarnation, epoch) = (*incarnation, head.epoch_of(WriterId::SOLE));
-    machine.handle_joined(OWN_PEER, Joining { incarnation, epoch, grant: None }, NOW);
-    machine.wait_for_answers();
-    machine
-}
-
-/// The rate over the last second or so, and the greatest such rate.
-#[derive(Debug, Default)]
-struct RateView {
-    samples: std::collections::VecDeque<(f64, u64)>,
-    now: f64,
-    greatest: f64,
-}
-
-impl RateView {
-    fn add(&mut self, seconds: f64, bytes: u64) {
-        self.samples.push_back((seconds, bytes));
-        while self.samples.len() > 2 && self.samples[1].0 + 1.0 <= seconds {
-            self.samples.pop_front();
-        }
-        if let Some((then, before)) = self.samples.front()
-            && seconds - then > 0.05
-        {
-            self.now = (bytes - before) as f64 * 8.0 / (seconds - then);
-            self.greatest = self.greatest.max(self.now);
-        }
-    }
 }

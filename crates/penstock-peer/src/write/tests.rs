@@ -95,3 +95,47 @@ fn c_of_files_hashed_together_only_the_damaged_one_fails() {
         assert_eq!(std::fs::read_dir(base.path()).unwrap().count() as u32, FILES - 1);
     }
 }
+
+/// B1, B5: whoever comes first makes a large file, and the others write to the same inode, even if
+/// they look for it before it is there; what a peer writes alone has a name of its own.
+#[test]
+fn b1_b5_a_large_file_is_one_inode_and_a_pack_is_its_writers() {
+    let base = tempfile::tempdir().unwrap();
+    let of = |writer| {
+        let store = PosixStore::open(base.path(), PosixOptions::default()).unwrap();
+        TargetTree { writer: WriterId(writer), ..tree(Target::Posix(store)) }
+    };
+    let (one, two) = (of(1), of(2));
+    let size = 40 << 20;
+    let page = page(&[size, 10]);
+    let item = |piece: u32| Item {
+        piece: PieceRef { page: 0, piece },
+        generation: 0,
+        fresh: piece == 0,
+        first_entry: 0,
+        end_entry: 1,
+        offset: u64::from(piece) << 24,
+        length: 16 << 20,
+        bytes: 16 << 20,
+        attempt: 1,
+    };
+    let (mine, its) = (LargeFiles::default(), LargeFiles::default());
+    let inode = |file: &penstock_io::store::WriteFile| file.meta().unwrap().unwrap().inode;
+    let found = std::thread::scope(|scope| {
+        let looks = scope.spawn(|| its.get(&two, &page, &item(1)).unwrap());
+        mine.begin(0, 0, 0);
+        let made = mine.get(&one, &page, &item(0)).unwrap();
+        let found = looks.join().unwrap();
+        assert_eq!(inode(&made), inode(&found));
+        assert_eq!(made.meta().unwrap().unwrap().size, size);
+        found
+    });
+    // As after a restart of the controller: another is told that it is new.
+    found.write_at(0, b"what is there stays").unwrap();
+    let again = LargeFiles::default();
+    again.begin(0, 0, 0);
+    let kept = again.get(&two, &page, &item(0)).unwrap();
+    assert_eq!(inode(&kept), inode(&found));
+    assert_ne!(one.temporary(&page, 1, 0), two.temporary(&page, 1, 0));
+    assert_eq!(one.temporary(&page, 0, 0), two.temporary(&page, 0, 0));
+}

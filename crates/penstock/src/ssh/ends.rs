@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{self, Sender};
 use std::time::Duration;
 
+use penstock_api::peers::OnePeer;
 use penstock_api::problem::{Exit, Problem};
 use penstock_api::removal::{RemoveOrder, RemoveReply};
 use penstock_api::scan::{
@@ -266,7 +267,7 @@ impl TargetParts<'_> {
             root: PathText(self.place.root.clone()),
             pages: Box::new(LinkPages { link: Arc::clone(self.link) }),
             source: SourceAccess::Remote { site, peers, capability },
-            peer: Arc::clone(&target) as _,
+            peers: Arc::new(OnePeer(Arc::clone(&target) as _)),
             heads: Arc::new(heads),
             journal: journal(self.state),
             control: Arc::clone(self.control),

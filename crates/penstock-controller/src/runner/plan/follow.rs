@@ -74,7 +74,7 @@ impl Followed {
             );
             return Err(stale(title));
         }
-        let store = input.peer.store_id(&input.store)?.map(|id| format!("{id:016x}"));
+        let store = input.peer().store_id(&input.store)?.map(|id| format!("{id:016x}"));
         if head.store.is_some() && head.store != store {
             return Err(stale(format!("store `{}` is another than the plan says", input.store)));
         }
@@ -83,7 +83,7 @@ impl Followed {
 
     /// Compares all of the plan with the world; `false` if it was asked to stop meanwhile.
     fn check(&self, input: &mut RunInput) -> Result<bool, Problem> {
-        let store = input.peer.store_id(&input.store)?;
+        let store = input.peer().store_id(&input.store)?;
         let mut failures = Failures::create(RunFiles::of(&input.journal).failures)?;
         let mut looker = Looker::new(input, store)?;
         let meet = |side, item: &PlanItem, failures: &mut Failures| {

@@ -28,7 +28,7 @@ pub(in super::super) fn make(mut input: RunInput) -> RunOutcome {
 fn try_make(input: &mut RunInput) -> Result<bool, Problem> {
     let path = plan_path(&input.journal);
     let lost = |cause: io::Error| failed("write", &path, &cause);
-    let store = input.peer.store_id(&input.store)?;
+    let store = input.peer().store_id(&input.store)?;
     let head = head_of(input, store);
     let (rate, limit) = (input.known_rate, input.options.limits.rate_bits_per_s);
     let mut looker = Looker::new(input, store)?;

@@ -75,7 +75,7 @@ impl<'a> Looker<'a> {
             };
             let page = checked_page(self.input.id, number, &encoded)?;
             self.journal.write_page(number, &encoded)?;
-            for item in self.input.peer.look(&self.spec, &page)? {
+            for item in self.input.peer().look(&self.spec, &page)? {
                 let replaces = self.spec.update.if_exists == IfExists::Replace;
                 let stands = item.there.is_some() && !(replaces && item.is_blocked());
                 self.existed += u64::from(stands);
@@ -133,7 +133,7 @@ impl<'a> Looker<'a> {
             list: &scratch.join("list"),
             stop: &AtomicBool::new(false),
         };
-        self.input.peer.find_surplus(&self.spec, query)?;
+        self.input.peer().find_surplus(&self.spec, query)?;
         let _ = std::fs::remove_dir_all(&scratch);
         Ok(())
     }

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
+use std::sync::Arc;
 
 use super::*;
 
@@ -199,4 +200,44 @@ fn a3_mounts_below_the_root_are_synced() {
     put(&store, &dir, b"file", b"x");
     store.sync().unwrap();
     assert!(store.durability().contains(&dir.durability()));
+}
+
+/// B4: who is out of touch with its controller may write under temporary names while its grant
+/// holds, and gives no name; when the grant is over, it does not even write.
+#[test]
+fn b4_bytes_ask_the_grant_and_names_the_controller_too() {
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    let tree = tempfile::tempdir().unwrap();
+    let gate = || Arc::new(AtomicBool::new(true));
+    let (tenure, grant) = (gate(), gate());
+    let asks = |gate: &Arc<AtomicBool>| -> crate::store::Gate {
+        let gate = Arc::clone(gate);
+        Arc::new(move || gate.load(Ordering::Acquire))
+    };
+    let store = open(tree.path(), Resolution::Kernel);
+    let store = store.guarded(asks(&tenure)).granted(asks(&grant));
+    let root = store.root().clone();
+    let fenced = |outcome: Result<(), StoreError>| {
+        assert!(outcome.unwrap_err().is_offline());
+    };
+    store.create_temporary(&root, b".pst-1", LeftOver::Replace).unwrap();
+    tenure.store(false, Ordering::Release);
+    store.check_gate().unwrap();
+    store.create_temporary(&root, b".pst-2", LeftOver::Replace).unwrap();
+    store.make_dirs(b"a/b").unwrap();
+    assert!(store.remove(&root, b".pst-2").unwrap());
+    fenced(store.publish(&root, b".pst-1", b"final", true));
+    fenced(store.set_dir_attributes(b"a", &Attributes::plain(0o700, MTIME)).map(drop));
+    tenure.store(true, Ordering::Release);
+    store.publish(&root, b".pst-1", b"final", true).unwrap();
+    tenure.store(false, Ordering::Release);
+    fenced(store.remove(&root, b"final").map(drop));
+    grant.store(false, Ordering::Release);
+    tenure.store(true, Ordering::Release);
+    fenced(store.check_gate());
+    fenced(store.create_temporary(&root, b".pst-3", LeftOver::Replace).map(drop));
+    fenced(store.make_dirs(b"c").map(drop));
+    fenced(store.remove(&root, b"final").map(drop));
+    assert!(tree.path().join("final").exists());
 }

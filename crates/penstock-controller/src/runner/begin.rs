@@ -1,0 +1,138 @@
+//! How a run begins: what its peers are told, and what they say of the store.
+
+use penstock_api::heads::{HeadCommit, LedgerHead};
+use penstock_api::peers::Member;
+use penstock_api::problem::Problem;
+use penstock_api::task::{TaskSpec, TaskStart};
+use penstock_api::transfer::{Encryption, TransferOptions};
+use penstock_engine::transfer::{PageStanding, TransferMachine, WindowLimits};
+use penstock_proto::frame::Framing;
+use penstock_proto::id::{TransferId, WriterId};
+use penstock_proto::units::FileTime;
+
+use super::RunInput;
+use super::lead::{in_order, nobody};
+use super::tasks::spec_for;
+
+/// What the peer is told of a run.
+pub(super) fn spec_of(input: &RunInput, head: &LedgerHead) -> TaskSpec {
+    TaskSpec {
+        transfer: input.id,
+        store: input.store.clone(),
+        root: input.root.clone(),
+        store_id: head.store,
+        writer: WriterId::SOLE,
+        epoch: 0,
+        doubt: false,
+        source: input.source.clone(),
+        digest: input.options.digest,
+        framing: match input.options.encryption {
+            Encryption::Tls => Framing::Tls,
+            Encryption::Off => Framing::Clear,
+        },
+        durability: input.options.durability,
+        digest_list: input.options.digest_list,
+        proves: input.options.proof.reads_again(),
+        preserve: input.options.preserve.clone(),
+        lanes_max: input.options.lanes_max,
+        lanes: input.options.lanes,
+        limits: input.options.limits,
+        update: input.options.update.clone(),
+        select: input.options.select.clone(),
+        remove_source: input.options.remove_source,
+        began: FileTime::default(),
+        fence: input.fence.clone(),
+        grant: None,
+    }
+}
+
+/// Has the first peer that can look at the store before anything is written, and notes what it says
+/// of it.
+pub(super) fn prepare(
+    input: &RunInput,
+    head: &LedgerHead,
+    spec: &mut TaskSpec,
+) -> Result<(Member, TaskStart), Problem> {
+    let (member, start) = first_prepared(input, head, spec)?;
+    if head.store == 0 {
+        let commit = HeadCommit { store: Some(start.incarnation.store), ..HeadCommit::default() };
+        input.heads.commit(input.id, &commit)?;
+    }
+    spec.doubt = is_older(head, spec, &member, &start)?;
+    if spec.doubt {
+        tracing::warn!(
+            transfer = %input.id,
+            "the store is older than the ledger: everything is checked again"
+        );
+    }
+    spec.store_id = start.incarnation.store;
+    Ok((member, start))
+}
+
+fn first_prepared(
+    input: &RunInput,
+    head: &LedgerHead,
+    spec: &TaskSpec,
+) -> Result<(Member, TaskStart), Problem> {
+    let mut said = None;
+    for member in in_order(&*input.peers) {
+        let told = spec_for(spec, &head.epochs, &member, None);
+        match member.peer.prepare(&told) {
+            Ok(start) => return Ok((member, start)),
+            Err(problem) => {
+                tracing::info!(peer = member.name, %problem, "a peer cannot take part");
+                said.get_or_insert(problem);
+            }
+        }
+    }
+    Err(said.unwrap_or_else(nobody))
+}
+
+/// Whether the store has gone back behind the ledger: behind what any of its writers synced (A5).
+fn is_older(
+    head: &LedgerHead,
+    spec: &TaskSpec,
+    member: &Member,
+    start: &TaskStart,
+) -> Result<bool, Problem> {
+    for (writer, epoch) in &head.epochs {
+        let marker = if *writer == member.writer {
+            start.marker
+        } else {
+            let told = TaskSpec { writer: *writer, ..spec.clone() };
+            member.peer.prepare(&told)?.marker
+        };
+        if marker < *epoch {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// The machine of a run, with the pages that are complete.
+pub(super) fn machine_of(
+    options: &TransferOptions,
+    head: &LedgerHead,
+    doubt_all: bool,
+    id: TransferId,
+) -> TransferMachine {
+    let complete = head.pages.iter().filter(|page| page.complete && !doubt_all).map(|page| {
+        let standing = PageStanding {
+            digest: page.digest,
+            log_bytes: page.log_bytes,
+            files: page.files,
+            bytes: page.bytes,
+            failures: page.failures,
+            kept: page.kept,
+            kept_bytes: page.kept_bytes,
+            asks: page.asks,
+        };
+        (page.page, standing)
+    });
+    let [a, b, c, d, e, f, g, h, ..] = id.0;
+    let seed = u64::from_le_bytes([a, b, c, d, e, f, g, h]);
+    let limits = WindowLimits::default();
+    let mut machine = TransferMachine::new(options.digest, complete, limits, seed);
+    machine.wait_for_answers();
+    machine
+}

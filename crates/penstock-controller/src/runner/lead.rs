@@ -1,0 +1,138 @@
+//! What one peer does for all: looking, deleting, proving, cleaning up.
+
+use std::sync::Arc;
+
+use penstock_api::delete::{DeleteOrder, SurplusQuery};
+use penstock_api::peers::{Member, Peers};
+use penstock_api::plan::PlanItem;
+use penstock_api::problem::{Exit, Problem};
+use penstock_api::proof::{PageProof, ProofProgress, ProofRequest};
+use penstock_api::scan::RootKind;
+use penstock_api::task::TargetPeer;
+use penstock_api::task::{Task, TaskControl, TaskPage, TaskSpec, TaskStart};
+use penstock_api::transfer::PathText;
+use penstock_proto::compared::{Comparison, EntrySet};
+use penstock_proto::id::Name;
+use penstock_proto::manifest::Page;
+
+/// The peers of a run as if they were one: the controller's own comes first, and where one cannot
+/// now, the next is asked.
+pub(super) struct Lead(pub(super) Arc<dyn Peers>);
+
+/// Who is there, in the order in which one is chosen.
+pub(super) fn in_order(peers: &dyn Peers) -> Vec<Member> {
+    let mut present = peers.present();
+    present.sort_by_key(|member| (member.is_draining, !member.is_own));
+    present
+}
+
+/// Nobody takes part.
+pub(super) fn nobody() -> Problem {
+    Problem::new(Exit::Temporary, "no-peer", "no peer of this site reaches the target store now")
+        .hint("`penstock peer list` shows which peers there are and what they reach")
+}
+
+impl Lead {
+    fn first(&self) -> Result<Arc<dyn TargetPeer>, Problem> {
+        in_order(&*self.0).into_iter().next().map(|member| member.peer).ok_or_else(nobody)
+    }
+
+    fn ask<T>(&self, ask: impl Fn(&dyn TargetPeer) -> Result<T, Problem>) -> Result<T, Problem> {
+        let mut said = None;
+        for member in in_order(&*self.0) {
+            match ask(&*member.peer) {
+                Err(problem) if problem.exit == Exit::Temporary && problem.code != "stopped" => {
+                    tracing::info!(peer = member.name, %problem, "another peer is asked");
+                    said.get_or_insert(problem);
+                }
+                outcome => return outcome,
+            }
+        }
+        Err(said.unwrap_or_else(nobody))
+    }
+}
+
+impl TargetPeer for Lead {
+    fn root_kind(&self, store: &Name, path: &PathText) -> Result<Option<RootKind>, Problem> {
+        self.ask(|peer| peer.root_kind(store, path))
+    }
+
+    fn prepare(&self, spec: &TaskSpec) -> Result<TaskStart, Problem> {
+        self.ask(|peer| peer.prepare(spec))
+    }
+
+    fn compare(
+        &self,
+        spec: &TaskSpec,
+        page: &Page,
+        left: &EntrySet,
+    ) -> Result<Comparison, Problem> {
+        self.ask(|peer| peer.compare(spec, page, left))
+    }
+
+    fn store_id(&self, store: &Name) -> Result<Option<u64>, Problem> {
+        self.ask(|peer| peer.store_id(store))
+    }
+
+    fn look(&self, spec: &TaskSpec, page: &Page) -> Result<Vec<PlanItem>, Problem> {
+        self.ask(|peer| peer.look(spec, page))
+    }
+
+    fn same_size(&self, spec: &TaskSpec, page: &Page) -> Result<Vec<u32>, Problem> {
+        self.ask(|peer| peer.same_size(spec, page))
+    }
+
+    fn compare_contents(
+        &self,
+        spec: &TaskSpec,
+        page: &Page,
+        digests: &[(u32, String)],
+        progress: &ProofProgress,
+    ) -> Result<Comparison, Problem> {
+        self.ask(|peer| peer.compare_contents(spec, page, digests, progress))
+    }
+
+    fn find_surplus(&self, spec: &TaskSpec, query: SurplusQuery<'_>) -> Result<u64, Problem> {
+        self.first()?.find_surplus(spec, query)
+    }
+
+    fn delete(&self, spec: &TaskSpec, order: DeleteOrder<'_>) -> Result<(), Problem> {
+        self.first()?.delete(spec, order)
+    }
+
+    fn start(
+        &self,
+        spec: &TaskSpec,
+        control: Arc<dyn TaskControl>,
+    ) -> Result<Arc<dyn Task>, Problem> {
+        self.first()?.start(spec, control)
+    }
+
+    fn prove(&self, spec: &TaskSpec, request: &ProofRequest<'_>) -> Result<PageProof, Problem> {
+        self.ask(|peer| peer.prove(spec, request))
+    }
+
+    fn confirm(
+        &self,
+        spec: &TaskSpec,
+        page: &Page,
+        wanted: &EntrySet,
+    ) -> Result<EntrySet, Problem> {
+        self.ask(|peer| peer.confirm(spec, page, wanted))
+    }
+
+    fn mend(&self, spec: &TaskSpec, page: &Page, entries: &EntrySet) -> Result<u64, Problem> {
+        self.ask(|peer| peer.mend(spec, page, entries))
+    }
+
+    fn clean(
+        &self,
+        spec: &TaskSpec,
+        pages: &mut dyn Iterator<Item = TaskPage>,
+        generation_max: u32,
+    ) {
+        if let Ok(peer) = self.first() {
+            peer.clean(spec, pages, generation_max);
+        }
+    }
+}

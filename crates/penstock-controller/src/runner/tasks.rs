@@ -1,0 +1,634 @@
+//! The tasks of a run, one at each peer that takes part.
+//!
+//! Peers come, are drained, break, fall silent and come back while a run goes on. Whatever may
+//! block (starting a task at another host, stopping one) happens on a thread of its own; the run
+//! looks at what came of it. A peer whose task breaks is taken out as long as another is left, and
+//! is tried again later, under another number: what it said before counts, what it had in hand is
+//! missing. One that falls silent is out when its grant has lapsed (B1, B4).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use penstock_api::heads::{HeadCommit, HeadStore};
+use penstock_api::peers::{Member, Peers};
+use penstock_api::preserve::add_not_kept;
+use penstock_api::problem::{Exit, Problem};
+use penstock_api::task::{Task, TaskFigures, TaskSpec, TaskStart};
+use penstock_api::transfer::PeerShare;
+use penstock_engine::transfer::Joining as JoiningPeer;
+use penstock_proto::id::{PeerNumber, WriterId};
+
+use super::RunInput;
+use super::control::Shared;
+use super::lead::{in_order, nobody};
+use super::part::Part;
+
+/// How often it is looked who is there.
+const LOOK_INTERVAL: Duration = Duration::from_millis(200);
+/// How long a peer whose task broke is left alone: doubled from the first to the last.
+const AWAY: (Duration, Duration) = (Duration::from_secs(5), Duration::from_secs(60));
+/// Codes of problems after which nobody knows what the peer has done: its process is gone, or out
+/// of reach.
+const LOST: [&str; 3] = ["peer-lost", "task-unknown", "grant-over"];
+
+/// A task at work.
+struct Working {
+    member: Member,
+    part: Arc<Part>,
+    task: Arc<dyn Task>,
+    is_draining: bool,
+}
+
+/// A peer on its way in.
+struct Coming {
+    member: Member,
+    part: Arc<Part>,
+    started: JoinHandle<Result<Started, Problem>>,
+}
+
+struct Started {
+    start: TaskStart,
+    task: Arc<dyn Task>,
+}
+
+/// A task that is being stopped.
+struct Ending {
+    member: Member,
+    part: Arc<Part>,
+    task: Arc<dyn Task>,
+    stopped: JoinHandle<()>,
+    /// What it says last does not count.
+    is_lost: bool,
+    why: String,
+}
+
+/// A peer that is left alone for a while.
+struct Away {
+    instance: u64,
+    /// `None`: until its process is another one.
+    until: Option<Instant>,
+    wait: Duration,
+    why: String,
+}
+
+/// What the tasks of a run need.
+pub(super) struct TaskParts {
+    pub(super) peers: Arc<dyn Peers>,
+    pub(super) shared: Arc<Shared>,
+    pub(super) heads: Arc<dyn HeadStore>,
+    /// What every peer is told; its writer, epoch and grant are not set yet.
+    pub(super) spec: TaskSpec,
+    /// As the heads have them.
+    pub(super) epochs: BTreeMap<WriterId, u64>,
+    /// Pages that an earlier run has not completed: its writers may have left something there.
+    pub(super) open: BTreeSet<u32>,
+}
+
+impl TaskParts {
+    pub(super) fn of(
+        input: &RunInput,
+        shared: &Arc<Shared>,
+        spec: &TaskSpec,
+        epochs: BTreeMap<WriterId, u64>,
+        open: BTreeSet<u32>,
+    ) -> Self {
+        let (peers, heads) = (Arc::clone(&input.peers), Arc::clone(&input.heads));
+        Self { peers, shared: Arc::clone(shared), heads, spec: spec.clone(), epochs, open }
+    }
+}
+
+/// All tasks of a run.
+pub(super) struct Tasks {
+    parts: TaskParts,
+    working: Vec<Working>,
+    coming: Vec<Coming>,
+    ending: Vec<Ending>,
+    away: BTreeMap<WriterId, Away>,
+    next: u16,
+    looked: Instant,
+    /// Figures of tasks that are over.
+    over: TaskFigures,
+    /// Open pages in which a writer that takes no part any more may have left something.
+    left_overs: BTreeMap<WriterId, BTreeSet<u32>>,
+    /// The rate that all of them may have together, as it was set last.
+    rate: Option<u64>,
+    last: Option<Problem>,
+}
+
+fn unfit() -> Problem {
+    Problem::new(Exit::Fatal, "sync", "the target store failed to sync several times")
+        .hint("look at the kernel log of the target host for I/O errors")
+}
+
+/// What one peer is told.
+pub(super) fn spec_for(
+    spec: &TaskSpec,
+    epochs: &BTreeMap<WriterId, u64>,
+    member: &Member,
+    grant: Option<Duration>,
+) -> TaskSpec {
+    TaskSpec {
+        writer: member.writer,
+        epoch: epochs.get(&member.writer).copied().unwrap_or(0),
+        // The controller's own stops with the controller.
+        grant: grant.filter(|_| !member.is_own),
+        ..spec.clone()
+    }
+}
+
+impl Tasks {
+    /// Starts the task of the first peer, which was prepared already.
+    pub(super) fn begin(
+        parts: TaskParts,
+        first: Member,
+        start: TaskStart,
+    ) -> Result<Self, Problem> {
+        let rate = parts.spec.limits.rate_bits_per_s;
+        let mut left_overs = BTreeMap::new();
+        for writer in parts.epochs.keys().filter(|_| parts.peers.grant().is_some()) {
+            left_overs.insert(*writer, parts.open.clone());
+        }
+        let now = Instant::now();
+        let mut tasks = Self {
+            parts,
+            working: Vec::new(),
+            coming: Vec::new(),
+            ending: Vec::new(),
+            away: BTreeMap::new(),
+            next: 0,
+            looked: now.checked_sub(LOOK_INTERVAL).unwrap_or(now),
+            over: TaskFigures::default(),
+            left_overs,
+            rate,
+            last: None,
+        };
+        let part = tasks.next_part();
+        let spec = tasks.spec_for(&first);
+        let joined = match first.peer.start(&spec, Arc::clone(&part) as _) {
+            Ok(task) => tasks.join(first, part, Started { start, task }),
+            Err(problem) if tasks.grant().is_some() => {
+                // Another may be able to.
+                tasks.leave_alone(&first, &problem);
+                tasks.last = Some(problem);
+                Ok(())
+            }
+            Err(problem) => Err(problem),
+        };
+        if let Err(problem) = joined {
+            tasks.stop(false);
+            return Err(problem);
+        }
+        Ok(tasks)
+    }
+
+    fn grant(&self) -> Option<Duration> {
+        self.parts.peers.grant()
+    }
+
+    fn next_part(&mut self) -> Arc<Part> {
+        let number = PeerNumber(self.next);
+        self.next = self.next.wrapping_add(1);
+        Arc::new(Part::new(&self.parts.shared, &self.parts.peers, number))
+    }
+
+    fn spec_for(&self, member: &Member) -> TaskSpec {
+        spec_for(&self.parts.spec, &self.parts.epochs, member, self.grant())
+    }
+
+    /// A task has started: its peer gets work from now on.
+    fn join(&mut self, member: Member, part: Arc<Part>, started: Started) -> Result<(), Problem> {
+        let Started { start, task } = started;
+        let known = self.parts.epochs.get(&member.writer).copied();
+        let marker = if start.marker == u64::MAX { 0 } else { start.marker };
+        let epoch = known.unwrap_or(0).max(marker);
+        self.working.push(Working {
+            member: member.clone(),
+            part: Arc::clone(&part),
+            task,
+            is_draining: false,
+        });
+        if known.is_none() && self.grant().is_some() {
+            // Whoever cleans up, in whatever run, has to know who wrote.
+            let epochs = vec![(member.writer, epoch)];
+            let commit = HeadCommit { epochs, ..HeadCommit::default() };
+            self.parts.heads.commit(self.parts.spec.transfer, &commit)?;
+            self.parts.epochs.insert(member.writer, epoch);
+        }
+        let joining = JoiningPeer {
+            incarnation: start.incarnation,
+            epoch,
+            grant: self.grant().filter(|_| !member.is_own),
+        };
+        let now = self.parts.peers.now();
+        self.parts.shared.machine().handle_joined(part.number, joining, now);
+        part.join();
+        if self.grant().is_some() {
+            tracing::info!(
+                transfer = %self.parts.spec.transfer, peer = member.name,
+                "a peer takes part"
+            );
+        }
+        self.share_rate();
+        Ok(())
+    }
+
+    /// Each peer gets its share of the rate that was set for all.
+    fn share_rate(&self) {
+        if self.grant().is_none() {
+            return;
+        }
+        let count = self.working.len().max(1) as u64;
+        for working in &self.working {
+            working.task.set_rate(self.rate.map(|rate| (rate / count).max(1)));
+        }
+    }
+
+    /// Sets the rate that all of them may have together.
+    pub(super) fn set_rate(&mut self, rate: Option<u64>) {
+        self.rate = rate;
+        match &self.working[..] {
+            [only] if self.grant().is_none() => only.task.set_rate(rate),
+            _ => self.share_rate(),
+        }
+    }
+
+    /// Everything that the ledger knows has been looked at again.
+    pub(super) fn doubt_is_over(&mut self) {
+        self.parts.spec.doubt = false;
+        self.working.iter().for_each(|working| working.task.doubt_is_over());
+    }
+
+    /// Looks who is there, and what became of who was; gives why the run cannot go on, if nobody is
+    /// left. Never blocks for longer than heads are committed.
+    pub(super) fn tend(&mut self) -> Result<Option<Problem>, Problem> {
+        if self.grant().is_none() {
+            let broken = self.working.iter().find_map(|working| working.part.take_broken());
+            return Ok(broken.or_else(|| self.is_unfit().then(unfit)));
+        }
+        self.end_lapsed();
+        self.end_broken();
+        self.end_drained();
+        self.take_ended();
+        self.take_started()?;
+        if self.looked.elapsed() >= LOOK_INTERVAL {
+            self.looked = Instant::now();
+            self.look_around();
+        }
+        let nobody_left = self.working.is_empty() && self.coming.is_empty();
+        Ok(nobody_left.then(|| self.last.take().unwrap_or_else(nobody)))
+    }
+
+    fn is_unfit(&self) -> bool {
+        self.parts.shared.machine().is_broken()
+    }
+
+    /// Takes peers out whose grant has lapsed, or whose stores fail.
+    fn end_lapsed(&mut self) {
+        let now = self.parts.peers.now();
+        let (lapsed, failing) = {
+            let mut machine = self.parts.shared.machine();
+            (machine.poll_lapsed(now), machine.unfit())
+        };
+        for number in lapsed {
+            let silent = "it was not heard of for as long as it may write";
+            self.take_out(number, true, Problem::new(Exit::Temporary, "peer-lost", silent));
+        }
+        for number in failing {
+            self.take_out(number, false, unfit());
+        }
+    }
+
+    fn end_broken(&mut self) {
+        let broken = self
+            .working
+            .iter()
+            .filter_map(|working| Some((working.part.number, working.part.take_broken()?)));
+        for (number, problem) in broken.collect::<Vec<_>>() {
+            self.take_out(number, LOST.contains(&problem.code.as_str()), problem);
+        }
+    }
+
+    fn end_drained(&mut self) {
+        let drained = {
+            let machine = self.parts.shared.machine();
+            let done =
+                |working: &&Working| working.is_draining && machine.is_drained(working.part.number);
+            self.working.iter().filter(done).map(|working| working.part.number).collect::<Vec<_>>()
+        };
+        for number in drained {
+            self.end(number, false, "drained".to_owned());
+        }
+    }
+
+    /// A peer goes, and is tried again later.
+    fn take_out(&mut self, number: PeerNumber, is_lost: bool, problem: Problem) {
+        let Some(working) = self.working.iter().find(|working| working.part.number == number)
+        else {
+            return;
+        };
+        let member = working.member.clone();
+        tracing::warn!(
+            transfer = %self.parts.spec.transfer, peer = member.name, %problem,
+            "a peer is taken out of the run"
+        );
+        self.end(number, is_lost, problem.to_string());
+        self.leave_alone(&member, &problem);
+        self.last = Some(problem);
+    }
+
+    fn leave_alone(&mut self, member: &Member, problem: &Problem) {
+        let before = self.away.get(&member.writer).map(|away| away.wait);
+        let wait = before.map_or(AWAY.0, |wait| (wait * 2).min(AWAY.1));
+        let again = problem.exit == Exit::Temporary;
+        let away = Away {
+            instance: member.instance,
+            until: again.then(|| Instant::now() + wait),
+            wait,
+            why: problem.to_string(),
+        };
+        self.away.insert(member.writer, away);
+    }
+
+    /// Begins to stop a task. What it had in hand is another's when that is done, or at once if it
+    /// is lost.
+    fn end(&mut self, number: PeerNumber, is_lost: bool, why: String) {
+        let Some(at) = self.working.iter().position(|working| working.part.number == number) else {
+            return;
+        };
+        let Working { member, part, task, .. } = self.working.swap_remove(at);
+        if is_lost {
+            part.end();
+            self.parts.shared.machine().handle_lost(number);
+        }
+        let stopping = Arc::clone(&task);
+        let shared = Arc::clone(&self.parts.shared);
+        let stopped = std::thread::Builder::new().name("stop".to_owned()).spawn(move || {
+            stopping.stop(is_lost);
+            shared.notify();
+        });
+        match stopped {
+            Ok(stopped) => {
+                self.ending.push(Ending { member, part, task, stopped, is_lost, why });
+            }
+            Err(error) => {
+                tracing::warn!(%error, "no thread to stop a task");
+                task.stop(is_lost);
+                self.settle(&member, &part, &*task, is_lost);
+            }
+        }
+        self.share_rate();
+    }
+
+    fn take_ended(&mut self) {
+        let mut ending = std::mem::take(&mut self.ending);
+        for ended in ending.extract_if(.., |ending| ending.stopped.is_finished()) {
+            let _ = ended.stopped.join();
+            self.settle(&ended.member, &ended.part, &*ended.task, ended.is_lost);
+        }
+        self.ending = ending;
+    }
+
+    /// A task is over.
+    fn settle(&mut self, member: &Member, part: &Part, task: &dyn Task, is_lost: bool) {
+        part.end();
+        if !is_lost {
+            self.parts.shared.machine().handle_left(part.number);
+        }
+        add_figures(&mut self.over, task.figures());
+        self.left_overs.entry(member.writer).or_default().extend(part.take_pages());
+    }
+
+    fn take_started(&mut self) -> Result<(), Problem> {
+        let mut coming = std::mem::take(&mut self.coming);
+        let ready: Vec<Coming> =
+            coming.extract_if(.., |coming| coming.started.is_finished()).collect();
+        self.coming = coming;
+        for Coming { member, part, started } in ready {
+            let broken = || Problem::new(Exit::Unclassified, "internal", "its thread broke");
+            match started.join().unwrap_or_else(|_| Err(broken())) {
+                Ok(started) => self.join(member, part, started)?,
+                Err(problem) => {
+                    tracing::warn!(peer = member.name, %problem, "a peer cannot take part");
+                    self.leave_alone(&member, &problem);
+                    self.last = Some(problem);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Starts tasks at peers that have come, marks those that are to go.
+    fn look_around(&mut self) {
+        let present = in_order(&*self.parts.peers);
+        let restarted: Vec<PeerNumber> = self
+            .working
+            .iter()
+            .filter(|working| {
+                let ours = &working.member;
+                present
+                    .iter()
+                    .any(|member| member.writer == ours.writer && member.instance != ours.instance)
+            })
+            .map(|working| working.part.number)
+            .collect();
+        for number in restarted {
+            self.end(number, true, "it was restarted".to_owned());
+        }
+        // Those that are to go are used where nobody else is there.
+        let stays = present.iter().any(|member| !member.is_draining && !self.is_away(member));
+        for member in present {
+            let known = self.working.iter_mut().find(|known| known.member.writer == member.writer);
+            match known {
+                Some(known) if member.is_draining && stays && !known.is_draining => {
+                    known.is_draining = true;
+                    self.parts.shared.machine().handle_draining(known.part.number);
+                }
+                Some(_) => {}
+                None if member.is_draining && stays => {}
+                None => self.invite(member),
+            }
+        }
+    }
+
+    fn is_away(&self, member: &Member) -> bool {
+        self.away.get(&member.writer).is_some_and(|away| {
+            away.instance == member.instance
+                && away.until.is_none_or(|until| Instant::now() < until)
+        })
+    }
+
+    fn invite(&mut self, member: Member) {
+        let busy = self.coming.iter().map(|coming| &coming.member);
+        let busy = busy.chain(self.ending.iter().map(|ending| &ending.member));
+        let known = busy.into_iter().any(|known| known.writer == member.writer);
+        if known || self.is_away(&member) {
+            return;
+        }
+        let part = self.next_part();
+        let spec = self.spec_for(&member);
+        let (peer, control) = (Arc::clone(&member.peer), Arc::clone(&part));
+        let shared = Arc::clone(&self.parts.shared);
+        let started = std::thread::Builder::new().name("join".to_owned()).spawn(move || {
+            let start = peer.prepare(&spec)?;
+            if start.marker < spec.epoch && !spec.doubt {
+                let title = "the store is older there than the ledger";
+                return Err(Problem::new(Exit::Temporary, "store-offline", title));
+            }
+            let task = peer.start(&spec, control as _)?;
+            shared.notify();
+            Ok(Started { start, task })
+        });
+        match started {
+            Ok(started) => self.coming.push(Coming { member, part, started }),
+            Err(error) => tracing::warn!(%error, "no thread to start a task"),
+        }
+    }
+
+    /// Pages are complete.
+    pub(super) fn forget_pages(&self, pages: impl Iterator<Item = u32> + Clone) {
+        self.working.iter().for_each(|working| working.part.forget(pages.clone()));
+    }
+
+    /// Epochs were committed.
+    pub(super) fn note_epochs(&mut self, epochs: &[(WriterId, u64)]) {
+        self.parts.epochs.extend(epochs.iter().copied());
+    }
+
+    /// Stops all of them; waits for that.
+    pub(super) fn stop(&mut self, discard: bool) {
+        for Coming { member, part, started } in std::mem::take(&mut self.coming) {
+            if let Ok(Ok(Started { task, .. })) = started.join() {
+                self.working.push(Working { member, part, task, is_draining: false });
+            }
+        }
+        match &self.working[..] {
+            [only] => only.task.stop(discard),
+            all => std::thread::scope(|scope| {
+                for working in all {
+                    scope.spawn(|| working.task.stop(discard));
+                }
+            }),
+        }
+        for ending in std::mem::take(&mut self.ending) {
+            let _ = ending.stopped.join();
+            self.settle(&ending.member, &ending.part, &*ending.task, ending.is_lost);
+        }
+    }
+
+    /// All that ever wrote, and open pages in which those that take no part any more may have left
+    /// something.
+    pub(super) fn left_overs(&self) -> BTreeMap<WriterId, BTreeSet<u32>> {
+        let mut all = self.left_overs.clone();
+        if self.grant().is_none() {
+            all.insert(WriterId::SOLE, BTreeSet::new());
+        }
+        for writer in self.parts.epochs.keys() {
+            all.entry(*writer).or_default();
+        }
+        for working in &self.working {
+            all.entry(working.member.writer).or_default().extend(working.part.take_pages());
+        }
+        all
+    }
+
+    /// Sums over all tasks, those that are over included; and what each peer does, where there is
+    /// more than one ever.
+    pub(super) fn figures(&self) -> (TaskFigures, Vec<PeerShare>) {
+        if self.grant().is_none()
+            && let [only] = &self.working[..]
+        {
+            return (only.task.figures(), Vec::new());
+        }
+        let mut sum = self.over.clone();
+        let (mut limits, mut waits, mut moves) = (Vec::new(), Vec::new(), false);
+        let mut shares = Vec::new();
+        for working in &self.working {
+            let name = &working.member.name;
+            let figures = working.task.figures();
+            let state = if working.is_draining { "draining" } else { "working" };
+            shares.push(share(&working.member, state.to_owned(), &figures));
+            limits.push((figures.limit.clone(), format!("{name}: {}", figures.limit)));
+            moves |= figures.waiting.is_empty();
+            waits.push(format!("{name}: {}", figures.waiting));
+            sum.lanes += figures.lanes;
+            add_figures(&mut sum, figures);
+        }
+        let alike = limits.iter().all(|(limit, _)| *limit == limits[0].0);
+        sum.limit = match &limits[..] {
+            [] => String::new(),
+            [(limit, _), ..] if alike => limit.clone(),
+            _ => join(limits.iter().map(|(_, text)| text.as_str())),
+        };
+        sum.waiting = if moves { String::new() } else { join(waits.iter().map(String::as_str)) };
+        for ending in &self.ending {
+            let figures = ending.task.figures();
+            shares.push(share(&ending.member, format!("leaving: {}", ending.why), &figures));
+            add_figures(&mut sum, figures);
+        }
+        let coming = self.coming.iter();
+        let none = TaskFigures::default();
+        shares.extend(coming.map(|coming| share(&coming.member, "joining".to_owned(), &none)));
+        shares.extend(self.shares_away());
+        (sum, shares)
+    }
+
+    fn shares_away(&self) -> impl Iterator<Item = PeerShare> + '_ {
+        let there = |writer: WriterId| {
+            let working = self.working.iter().map(|working| &working.member);
+            let coming = self.coming.iter().map(|coming| &coming.member);
+            let ending = self.ending.iter().map(|ending| &ending.member);
+            working.chain(coming).chain(ending).any(|member| member.writer == writer)
+        };
+        let present = self.parts.peers.present();
+        present.into_iter().filter(move |member| !there(member.writer)).filter_map(|member| {
+            let away = self.away.get(&member.writer)?;
+            let next = away.until.map_or_else(
+                || "not tried again before it is restarted".to_owned(),
+                |until| {
+                    let wait = until.saturating_duration_since(Instant::now());
+                    format!("next try in {:.0} s", wait.as_secs_f64())
+                },
+            );
+            let state = format!("out: {}; {next}", away.why);
+            Some(PeerShare { peer: member.name, state, ..PeerShare::default() })
+        })
+    }
+}
+
+fn share(member: &Member, state: String, figures: &TaskFigures) -> PeerShare {
+    PeerShare {
+        peer: member.name.clone(),
+        state,
+        lanes: figures.lanes,
+        bytes_verified: figures.bytes_verified,
+        waiting: figures.waiting.clone(),
+    }
+}
+
+/// Peers that are named in one line.
+const NAMED_MAX: usize = 3;
+
+fn join<'a>(texts: impl ExactSizeIterator<Item = &'a str>) -> String {
+    let more = texts.len().saturating_sub(NAMED_MAX);
+    let mut text = texts.take(NAMED_MAX).collect::<Vec<_>>().join("; ");
+    if more > 0 {
+        text.push_str(&format!("; and {more} more"));
+    }
+    text
+}
+
+/// Adds what is counted of a task to a sum.
+fn add_figures(sum: &mut TaskFigures, of: TaskFigures) {
+    sum.bytes_verified += of.bytes_verified;
+    sum.bytes_resent += of.bytes_resent;
+    sum.repairs += of.repairs;
+    sum.cpu_seconds += of.cpu_seconds;
+    add_not_kept(&mut sum.not_kept, &of.not_kept);
+    for path in of.paths {
+        if !sum.paths.contains(&path) {
+            sum.paths.push(path);
+        }
+    }
+}

@@ -1,0 +1,498 @@
+//! A site of several target peers in one process: each with stores of its own, all on one
+//! directory. Peers can be killed, made deaf and drained while a run goes on.
+#![allow(dead_code, reason = "each test file uses a part of it")]
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Condvar, Mutex};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use penstock_api::delete::{DeleteOrder, SurplusQuery};
+use penstock_api::peers::{Member, Peers};
+use penstock_api::plan::PlanItem;
+use penstock_api::problem::Problem;
+use penstock_api::removal::{RemoveOrder, RemoveReply};
+use penstock_api::scan::{
+    DigestWish, PageReply, PageSource, Question, RootKind, ScanRequest, SourcePeer as _,
+    WishedDigests,
+};
+use penstock_api::task::{
+    Report, SourceAccess, Standing, TargetPeer, Task, TaskControl, TaskFigures, TaskPage, TaskSpec,
+    TaskStart, WorkReply,
+};
+use penstock_api::transfer::{PathText, TransferOptions};
+use penstock_controller::runner::{self, RunControl, RunInput, RunOutcome};
+use penstock_controller::state::SqliteState;
+use penstock_io::net::SocketOptions;
+use penstock_io::store::IoMode;
+use penstock_io::sys;
+use penstock_peer::{SourceService, StoreKind, StoreSpec, Stores, TargetService};
+use penstock_proto::compared::{Comparison, EntrySet};
+use penstock_proto::id::{Name, PeerId, TransferId, WriterId};
+use penstock_proto::manifest::Page;
+use penstock_proto::slicing::{PieceRef, Slicing};
+use penstock_proto::units::Instant;
+
+/// No wait of a test is longer.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+
+/// What a peer is made to suffer, and what was seen of it.
+#[derive(Default)]
+pub(crate) struct Fate {
+    /// Nothing of it is heard, and nothing reaches it.
+    deaf: AtomicBool,
+    killed: AtomicBool,
+    pub(crate) starts: AtomicU32,
+    pub(crate) stops: AtomicU32,
+    task: Mutex<Option<Arc<dyn Task>>>,
+    control: Mutex<Option<Arc<dyn TaskControl>>>,
+    written: Mutex<BTreeSet<PieceRef>>,
+    news: Condvar,
+}
+
+impl Fate {
+    /// Waits until it has written so many pieces.
+    pub(crate) fn wait_written(&self, pieces: usize) {
+        let written = self.written.lock().unwrap();
+        let few = |written: &mut BTreeSet<PieceRef>| written.len() < pieces;
+        let (written, waited) = self.news.wait_timeout_while(written, PATIENCE, few).unwrap();
+        assert!(!waited.timed_out(), "only {} of {pieces} pieces were written", written.len());
+    }
+
+    /// The pieces that it wrote, as far as that was heard.
+    pub(crate) fn written(&self) -> BTreeSet<PieceRef> {
+        self.written.lock().unwrap().clone()
+    }
+
+    /// Nothing is heard of it from now on, and nothing reaches it.
+    pub(crate) fn make_deaf(&self, deaf: bool) {
+        self.deaf.store(deaf, Ordering::Release);
+    }
+
+    /// As `kill -9`: what it has not said is never said.
+    pub(crate) fn kill(&self) {
+        self.killed.store(true, Ordering::Release);
+        self.make_deaf(true);
+        if let Some(task) = self.task.lock().unwrap().take() {
+            task.stop(true);
+        }
+    }
+
+    /// It says that it cannot go on.
+    pub(crate) fn break_with(&self, problem: Problem) {
+        let control = self.control.lock().unwrap().clone();
+        control.expect("the peer has a task").broken(problem);
+    }
+}
+
+struct Control {
+    inner: Arc<dyn TaskControl>,
+    fate: Arc<Fate>,
+}
+
+impl Control {
+    fn is_deaf(&self) -> bool {
+        self.fate.deaf.load(Ordering::Acquire)
+    }
+}
+
+impl TaskControl for Control {
+    fn want(&self, bytes: u64) -> WorkReply {
+        if self.is_deaf() { WorkReply::default() } else { self.inner.want(bytes) }
+    }
+
+    fn page(&self, number: u32) -> Result<TaskPage, Problem> {
+        self.inner.page(number)
+    }
+
+    fn has_failed(&self, path: &[u8]) -> bool {
+        self.inner.has_failed(path)
+    }
+
+    fn report(&self, reports: Vec<Report>) {
+        if self.is_deaf() {
+            return;
+        }
+        let pieces = reports.iter().filter_map(|report| match report {
+            Report::Written { piece, fetched: true, .. } => Some(*piece),
+            _ => None,
+        });
+        self.fate.written.lock().unwrap().extend(pieces);
+        self.inner.report(reports);
+        self.fate.news.notify_all();
+    }
+
+    fn broken(&self, problem: Problem) {
+        if !self.is_deaf() {
+            self.inner.broken(problem);
+        }
+    }
+
+    fn alive(&self) -> Standing {
+        if self.is_deaf() { Standing::Unheard } else { self.inner.alive() }
+    }
+}
+
+struct TestTask {
+    inner: Arc<dyn Task>,
+    fate: Arc<Fate>,
+}
+
+impl Task for TestTask {
+    fn figures(&self) -> TaskFigures {
+        self.inner.figures()
+    }
+
+    fn doubt_is_over(&self) {
+        self.inner.doubt_is_over();
+    }
+
+    fn set_rate(&self, rate_bits_per_s: Option<u64>) {
+        self.inner.set_rate(rate_bits_per_s);
+    }
+
+    fn stop(&self, discard: bool) {
+        self.fate.stops.fetch_add(1, Ordering::AcqRel);
+        if !self.fate.killed.load(Ordering::Acquire) {
+            self.inner.stop(discard);
+        }
+    }
+}
+
+/// One target peer.
+pub(crate) struct TestPeer {
+    service: TargetService,
+    pub(crate) fate: Arc<Fate>,
+}
+
+impl TargetPeer for TestPeer {
+    fn root_kind(&self, store: &Name, path: &PathText) -> Result<Option<RootKind>, Problem> {
+        self.service.root_kind(store, path)
+    }
+
+    fn prepare(&self, spec: &TaskSpec) -> Result<TaskStart, Problem> {
+        self.service.prepare(spec)
+    }
+
+    fn compare(
+        &self,
+        spec: &TaskSpec,
+        page: &Page,
+        left: &EntrySet,
+    ) -> Result<Comparison, Problem> {
+        self.service.compare(spec, page, left)
+    }
+
+    fn store_id(&self, store: &Name) -> Result<Option<u64>, Problem> {
+        self.service.store_id(store)
+    }
+
+    fn look(&self, spec: &TaskSpec, page: &Page) -> Result<Vec<PlanItem>, Problem> {
+        self.service.look(spec, page)
+    }
+
+    fn find_surplus(&self, spec: &TaskSpec, query: SurplusQuery<'_>) -> Result<u64, Problem> {
+        self.service.find_surplus(spec, query)
+    }
+
+    fn delete(&self, spec: &TaskSpec, order: DeleteOrder<'_>) -> Result<(), Problem> {
+        self.service.delete(spec, order)
+    }
+
+    fn start(
+        &self,
+        spec: &TaskSpec,
+        control: Arc<dyn TaskControl>,
+    ) -> Result<Arc<dyn Task>, Problem> {
+        let control: Arc<dyn TaskControl> =
+            Arc::new(Control { inner: control, fate: Arc::clone(&self.fate) });
+        *self.fate.control.lock().unwrap() = Some(Arc::clone(&control));
+        let inner = self.service.start(spec, control)?;
+        self.fate.starts.fetch_add(1, Ordering::AcqRel);
+        *self.fate.task.lock().unwrap() = Some(Arc::clone(&inner));
+        Ok(Arc::new(TestTask { inner, fate: Arc::clone(&self.fate) }))
+    }
+
+    fn confirm(
+        &self,
+        spec: &TaskSpec,
+        page: &Page,
+        wanted: &EntrySet,
+    ) -> Result<EntrySet, Problem> {
+        self.service.confirm(spec, page, wanted)
+    }
+
+    fn mend(&self, spec: &TaskSpec, page: &Page, entries: &EntrySet) -> Result<u64, Problem> {
+        self.service.mend(spec, page, entries)
+    }
+
+    fn clean(
+        &self,
+        spec: &TaskSpec,
+        pages: &mut dyn Iterator<Item = TaskPage>,
+        generation_max: u32,
+    ) {
+        self.service.clean(spec, pages, generation_max);
+    }
+}
+
+/// Who takes part.
+pub(crate) struct TestPeers {
+    members: Mutex<Vec<Member>>,
+    grant: Duration,
+}
+
+impl Peers for TestPeers {
+    fn present(&self) -> Vec<Member> {
+        self.members.lock().unwrap().clone()
+    }
+
+    fn grant(&self) -> Option<Duration> {
+        Some(self.grant)
+    }
+
+    fn now(&self) -> Instant {
+        sys::boottime_now()
+    }
+}
+
+struct Pages {
+    source: Arc<SourceService>,
+    id: TransferId,
+}
+
+impl PageSource for Pages {
+    fn page(&mut self, number: u32, wait_ms: u32) -> Result<PageReply, Problem> {
+        self.source.page(self.id, number, wait_ms)
+    }
+
+    fn ask(&mut self, question: &Question) -> Result<u32, Problem> {
+        self.source.ask(self.id, question)
+    }
+
+    fn digests(
+        &mut self,
+        wish: &DigestWish,
+        wait_ms: u32,
+    ) -> Result<Option<WishedDigests>, Problem> {
+        self.source.digests(self.id, wish, wait_ms)
+    }
+
+    fn remove(&mut self, order: &RemoveOrder) -> Result<RemoveReply, Problem> {
+        self.source.remove(self.id, order)
+    }
+}
+
+/// Source and target, and the peers between them.
+pub(crate) struct Shared {
+    base: tempfile::TempDir,
+    peers: Arc<TestPeers>,
+    all: Mutex<BTreeMap<String, Arc<TestPeer>>>,
+    id: TransferId,
+    pub(crate) options: TransferOptions,
+    pub(crate) extent_bytes: u64,
+    pub(crate) control: Arc<RunControl>,
+}
+
+fn name(text: &str) -> Name {
+    text.parse().unwrap()
+}
+
+fn store(name: &Name, path: &Path, read_only: bool) -> StoreSpec {
+    StoreSpec {
+        name: name.clone(),
+        kind: StoreKind::Posix(path.to_owned()),
+        read_only,
+        ephemeral: true,
+        allow_privileged: true,
+        io: IoMode::Auto,
+    }
+}
+
+impl Shared {
+    /// Peers with grants of `grant`; none is there yet.
+    pub(crate) fn new(grant: Duration) -> Self {
+        let base = tempfile::tempdir().unwrap();
+        fs::create_dir(base.path().join("src")).unwrap();
+        fs::create_dir(base.path().join("dst")).unwrap();
+        Self {
+            base,
+            peers: Arc::new(TestPeers { members: Mutex::default(), grant }),
+            all: Mutex::default(),
+            id: TransferId([7; 16]),
+            options: TransferOptions::default(),
+            extent_bytes: 1 << 20,
+            control: Arc::default(),
+        }
+    }
+
+    pub(crate) fn source(&self) -> PathBuf {
+        self.base.path().join("src")
+    }
+
+    pub(crate) fn target(&self) -> PathBuf {
+        self.base.path().join("dst")
+    }
+
+    fn stores(&self) -> Arc<Stores> {
+        Arc::new(Stores::new([
+            store(&name("source"), &self.source(), true),
+            store(&name("target"), &self.target(), false),
+        ]))
+    }
+
+    /// A peer comes; none of them is the controller's own, so that all have grants.
+    pub(crate) fn join(&self, peer: &str) -> Arc<Fate> {
+        let service = TargetService::new(self.stores(), None, SocketOptions::default());
+        let fate = Arc::<Fate>::default();
+        let test = Arc::new(TestPeer { service, fate: Arc::clone(&fate) });
+        self.all.lock().unwrap().insert(peer.to_owned(), Arc::clone(&test));
+        let id = PeerId { site: name("hpc"), peer: name(peer) };
+        self.peers.members.lock().unwrap().push(Member {
+            name: peer.to_owned(),
+            writer: WriterId::of(&id),
+            instance: 1,
+            is_own: false,
+            is_draining: false,
+            peer: test,
+        });
+        fate
+    }
+
+    /// Changes what is known of a peer.
+    pub(crate) fn change(&self, peer: &str, change: impl Fn(&mut Member)) {
+        let mut members = self.peers.members.lock().unwrap();
+        members.iter_mut().filter(|member| member.name == peer).for_each(change);
+    }
+
+    /// A peer is not there any more.
+    pub(crate) fn leave(&self, peer: &str) {
+        self.peers.members.lock().unwrap().retain(|member| member.name != peer);
+    }
+
+    /// Starts a run, or takes it up again.
+    pub(crate) fn run(&self) -> JoinHandle<RunOutcome> {
+        let state = self.base.path().join("state");
+        fs::create_dir_all(&state).unwrap();
+        let id = PeerId { site: name("lab"), peer: name("one") };
+        let kept = state.join("source");
+        let source = Arc::new(SourceService::new(self.stores(), &kept, id, None));
+        let root = PathText(Vec::new());
+        let request = ScanRequest {
+            transfer: self.id,
+            store: name("source"),
+            root: root.clone(),
+            slicing: Slicing::with_extent_bytes(self.extent_bytes),
+            files_from: Vec::new(),
+            select: self.options.select.settled(1),
+            metadata_ops_per_s: None,
+            preserve: self.options.preserve.clone(),
+            owner_names: false,
+            remove: false,
+        };
+        source.open_scan(&request).unwrap();
+        let heads = SqliteState::open(&state.join("state.db")).unwrap();
+        let input = RunInput {
+            id: self.id,
+            options: self.options.clone(),
+            store: name("target"),
+            root: root.clone(),
+            pages: Box::new(Pages { source, id: self.id }),
+            source: SourceAccess::Local { store: name("source"), root: root.clone() },
+            peers: Arc::clone(&self.peers) as _,
+            heads: Arc::new(heads),
+            journal: state.join("journal"),
+            control: Arc::clone(&self.control),
+            places: (root.clone(), root),
+            known_rate: None,
+            fence: Default::default(),
+        };
+        std::thread::spawn(move || runner::run(input))
+    }
+
+    /// Runs to the end: done, the trees are alike, and nothing of ours is left.
+    pub(crate) fn end(&self, run: JoinHandle<RunOutcome>) {
+        let outcome = run.join().unwrap();
+        let view = self.control.view();
+        assert_eq!(outcome, RunOutcome::Done, "{view:?}");
+        self.compare();
+    }
+
+    /// The trees are alike, and nothing of ours is left but the identity of the store.
+    pub(crate) fn compare(&self) {
+        let (mut there, mut here) = (BTreeMap::new(), BTreeMap::new());
+        list(&self.source(), Path::new(""), &mut there);
+        list(&self.target(), Path::new(""), &mut here);
+        here.retain(|path, _| !path.starts_with(".penstock"));
+        let names = |tree: &BTreeMap<PathBuf, Entry>| tree.keys().cloned().collect::<BTreeSet<_>>();
+        let (there_names, here_names) = (names(&there), names(&here));
+        assert_eq!(
+            here_names.symmetric_difference(&there_names).collect::<Vec<_>>(),
+            Vec::<&PathBuf>::new()
+        );
+        for (path, expected) in &there {
+            let found = &here[path];
+            assert!(found == expected, "{}: {found:?}, not {expected:?}", path.display());
+        }
+        let private = fs::read_dir(self.target().join(".penstock")).unwrap();
+        let private: Vec<_> = private.map(|entry| entry.unwrap().file_name()).collect();
+        assert_eq!(private, ["store"], "a marker is left");
+    }
+}
+
+/// What is compared of an item.
+#[derive(PartialEq, Eq)]
+struct Entry {
+    mode: u32,
+    mtime: (i64, i64),
+    size: u64,
+    links: u64,
+    bytes: blake3::Hash,
+}
+
+impl std::fmt::Debug for Entry {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { mode, mtime, size, links, bytes } = self;
+        write!(f, "mode {mode:o}, {mtime:?}, {size} B, {links} names, {bytes}")
+    }
+}
+
+fn list(base: &Path, at: &Path, all: &mut BTreeMap<PathBuf, Entry>) {
+    for entry in fs::read_dir(base.join(at)).unwrap() {
+        let entry = entry.unwrap();
+        let path = at.join(entry.file_name());
+        let meta = fs::symlink_metadata(entry.path()).unwrap();
+        let bytes = match meta.file_type() {
+            kind if kind.is_file() => blake3::hash(&fs::read(entry.path()).unwrap()),
+            kind if kind.is_symlink() => {
+                blake3::hash(fs::read_link(entry.path()).unwrap().as_os_str().as_encoded_bytes())
+            }
+            _ => blake3::hash(b""),
+        };
+        let directory = meta.is_dir();
+        let seen = Entry {
+            mode: meta.mode(),
+            mtime: (meta.mtime(), meta.mtime_nsec()),
+            size: if directory { 0 } else { meta.size() },
+            links: if directory { 0 } else { meta.nlink() },
+            bytes,
+        };
+        if directory && !path.starts_with(".penstock") {
+            list(base, &path, all);
+        }
+        all.insert(path, seen);
+    }
+}
+
+/// Bytes that are nowhere alike.
+pub(crate) fn bytes(seed: u64, length: usize) -> Vec<u8> {
+    let mut bytes = vec![0; length];
+    let mut hasher = blake3::Hasher::new();
+    hasher.update(&seed.to_le_bytes());
+    hasher.finalize_xof().fill(&mut bytes);
+    bytes
+}

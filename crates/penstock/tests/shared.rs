@@ -1,0 +1,213 @@
+//! One transfer shared by several target peers, in one process, on one directory.
+
+mod common_shared;
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use common_shared::{PATIENCE, Shared, bytes};
+use penstock_api::problem::{Exit, Problem};
+use penstock_controller::runner::RunOutcome;
+
+const MIB: usize = 1 << 20;
+/// Long enough that none lapses by itself.
+const LONG: Duration = Duration::from_secs(60);
+/// So short that a test can wait for it.
+const SHORT: Duration = Duration::from_millis(1500);
+
+/// Bits per second for this many MiB per second.
+fn rate(mib_per_s: u64) -> Option<u64> {
+    Some(mib_per_s * 8 * MIB as u64)
+}
+
+fn small_files(base: &Path, files: usize) {
+    for directory in 0..files.div_ceil(50) {
+        fs::create_dir_all(base.join(format!("d{directory}/sub"))).unwrap();
+    }
+    for file in 0..files {
+        let sub = if file % 3 == 0 { "sub/" } else { "" };
+        let path = base.join(format!("d{}/{sub}f{file}", file / 50));
+        fs::write(&path, bytes(file as u64, file * 37 % 9000)).unwrap();
+    }
+}
+
+fn mixed(base: &Path) {
+    small_files(base, 600);
+    fs::write(base.join("large"), bytes(1001, 24 * MIB + 4097)).unwrap();
+    fs::write(base.join("d0/another"), bytes(1002, 9 * MIB)).unwrap();
+    fs::hard_link(base.join("large"), base.join("d1/again")).unwrap();
+    fs::hard_link(base.join("d2/f101"), base.join("d3/sub/twice")).unwrap();
+    std::os::unix::fs::symlink("../large", base.join("d4/link")).unwrap();
+    fs::set_permissions(base.join("d5/f251"), fs::Permissions::from_mode(0o440)).unwrap();
+    fs::set_permissions(base.join("d6"), fs::Permissions::from_mode(0o555)).unwrap();
+}
+
+/// Promises (b), (c), B3: all peers write one file at once, each piece by one of them alone.
+#[test]
+fn b3_one_huge_file_is_written_by_all_at_once() {
+    let mut site = Shared::new(LONG);
+    site.options.limits.rate_bits_per_s = rate(64);
+    fs::write(site.source().join("huge"), bytes(1, 128 * MIB + 12_345)).unwrap();
+    let fates = ["one", "two", "three"].map(|peer| site.join(peer));
+    let run = site.run();
+    site.end(run);
+    let written = fates.map(|fate| fate.written());
+    let [one, two, three] = &written;
+    assert!(written.iter().all(|pieces| pieces.len() >= 8), "{written:?}");
+    assert!(one.is_disjoint(two) && two.is_disjoint(three) && one.is_disjoint(three));
+}
+
+/// Promises (b), (c): many small files, links and directories, shared by three.
+#[test]
+fn c_a_mixed_tree_is_shared_and_identical() {
+    let mut site = Shared::new(LONG);
+    site.options.limits.rate_bits_per_s = rate(12);
+    mixed(&site.source());
+    let fates = ["one", "two", "three"].map(|peer| site.join(peer));
+    let run = site.run();
+    site.end(run);
+    for fate in fates {
+        assert!(!fate.written().is_empty(), "each has a part");
+    }
+    let peers = site.control.view().progress.peers;
+    assert_eq!(peers.len(), 3, "{peers:?}");
+}
+
+/// Promise (d), B1: a peer that dies in the middle costs what it had in hand; nothing of it is
+/// left under its names.
+#[test]
+fn d_a_peer_that_dies_costs_what_it_had_in_hand() {
+    let mut site = Shared::new(SHORT);
+    site.options.limits.rate_bits_per_s = rate(16);
+    mixed(&site.source());
+    let (_one, two) = (site.join("one"), site.join("two"));
+    let run = site.run();
+    two.wait_written(3);
+    two.kill();
+    site.leave("two");
+    site.end(run);
+}
+
+/// B1, B4: a peer that is not heard for longer than its grant writes no more, and what it had is
+/// another's; once it is heard again, nothing that it says counts.
+#[test]
+fn b1_a_peer_that_wakes_past_its_grant_spoils_nothing() {
+    let mut site = Shared::new(SHORT);
+    site.options.limits.rate_bits_per_s = rate(12);
+    mixed(&site.source());
+    let (one, two) = (site.join("one"), site.join("two"));
+    let run = site.run();
+    two.wait_written(2);
+    two.make_deaf(true);
+    let before = two.written();
+    one.wait_written(one.written().len() + 8);
+    // The other has what this one had in hand when its grant is over.
+    let deadline = std::time::Instant::now() + PATIENCE;
+    while two.stops.load(Ordering::Acquire) == 0 {
+        assert!(std::time::Instant::now() < deadline, "it was never given up");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    two.make_deaf(false);
+    site.end(run);
+    assert!(two.starts.load(Ordering::Acquire) >= 1);
+    assert!(two.written().is_superset(&before));
+}
+
+/// A peer that comes late gets a part; one that is drained gives back what it has not begun, and
+/// leaves without a loss.
+#[test]
+fn a_peer_joins_late_and_another_is_drained() {
+    let mut site = Shared::new(LONG);
+    site.options.limits.rate_bits_per_s = rate(16);
+    mixed(&site.source());
+    let one = site.join("one");
+    let run = site.run();
+    one.wait_written(3);
+    let two = site.join("two");
+    two.wait_written(3);
+    site.change("one", |member| member.is_draining = true);
+    let deadline = std::time::Instant::now() + PATIENCE;
+    while one.stops.load(Ordering::Acquire) == 0 {
+        assert!(std::time::Instant::now() < deadline, "it was never let go");
+        assert!(!run.is_finished(), "the run ended before the peer was let go");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let let_go = one.written();
+    site.end(run);
+    assert_eq!(one.written(), let_go, "a peer that was let go wrote on");
+    assert_eq!(one.starts.load(Ordering::Acquire), 1, "it was let in again");
+}
+
+/// A peer whose store goes offline is taken out; the run goes on by the other, and shows why.
+#[test]
+fn a5_a_peer_whose_store_is_offline_does_not_stop_the_others() {
+    let mut site = Shared::new(LONG);
+    site.options.limits.rate_bits_per_s = rate(16);
+    mixed(&site.source());
+    let (one, two) = (site.join("one"), site.join("two"));
+    let run = site.run();
+    two.wait_written(2);
+    two.break_with(Problem::new(Exit::Temporary, "store-offline", "no store there"));
+    one.wait_written(one.written().len() + 6);
+    let peers = site.control.view().progress.peers;
+    let out = peers.iter().find(|share| share.peer == "two").unwrap();
+    assert!(out.state.contains("no store there"), "{out:?}");
+    site.end(run);
+}
+
+/// Promise (d), A7: a run that is stopped goes on by other peers than before; what is durable is
+/// not sent again.
+#[test]
+fn d_other_peers_go_on_where_a_run_was_stopped() {
+    let mut site = Shared::new(LONG);
+    site.options.limits.rate_bits_per_s = rate(16);
+    mixed(&site.source());
+    let (one, two) = (site.join("one"), site.join("two"));
+    let run = site.run();
+    one.wait_written(4);
+    two.wait_written(4);
+    site.control.pause();
+    assert_eq!(run.join().unwrap(), RunOutcome::Paused);
+    let durable = site.control.view().progress.bytes_durable;
+    site.leave("one");
+    site.control = std::sync::Arc::default();
+    let three = site.join("three");
+    let run = site.run();
+    three.wait_written(1);
+    site.end(run);
+    let progress = site.control.view().progress;
+    assert!(durable > 0 && progress.bytes_resumed >= durable, "{durable} B of {progress:?}");
+}
+
+/// Cancelled, nothing of any writer is left, of one that died before neither.
+#[test]
+fn a_cancelled_run_leaves_nothing_of_any_writer() {
+    let mut site = Shared::new(SHORT);
+    site.options.limits.rate_bits_per_s = rate(8);
+    mixed(&site.source());
+    let (one, two) = (site.join("one"), site.join("two"));
+    let run = site.run();
+    one.wait_written(2);
+    two.wait_written(2);
+    two.kill();
+    site.leave("two");
+    site.control.cancel();
+    assert_eq!(run.join().unwrap(), RunOutcome::Cancelled);
+    let mut left = Vec::new();
+    let mut todo = vec![site.target()];
+    while let Some(directory) = todo.pop() {
+        for entry in fs::read_dir(directory).unwrap() {
+            let entry = entry.unwrap();
+            let name = entry.file_name().to_string_lossy().into_owned();
+            if entry.file_type().unwrap().is_dir() {
+                todo.push(entry.path());
+            } else if name.starts_with(".pst-") || name.starts_with("marker") {
+                left.push(entry.path());
+            }
+        }
+    }
+    assert_eq!(left, Vec::<std::path::PathBuf>::new());
+}
