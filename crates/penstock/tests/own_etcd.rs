@@ -58,7 +58,7 @@ impl Hosts {
     }
 
     fn adopt(&mut self, number: usize) -> Site {
-        let dir = self.at(&format!("h{number}"));
+        let dir = self.at(&format!("host-{number}"));
         self.dirs.push(dir.clone());
         Site::adopt("hpc", dir, self.store())
     }
@@ -80,11 +80,14 @@ impl Hosts {
 
     /// Another host, made known and started.
     fn join(&mut self, at: &Site, number: usize, more: &[&str]) -> Site {
+        self.join_as(at, number, &format!("h{number}"), more)
+    }
+
+    fn join_as(&mut self, at: &Site, number: usize, name: &str, more: &[&str]) -> Site {
         let token = at.ok(&["site", "join"]);
         let mut site = self.adopt(number);
         let mut command = penstock();
-        let name = format!("h{number}");
-        command.args(["site", "join", token.trim(), "--peer", &name, &self.listen(number)]);
+        command.args(["site", "join", token.trim(), "--peer", name, &self.listen(number)]);
         let output = command.args(more).arg("--dir").arg(&site.dir).output().unwrap();
         assert!(output.status.success(), "{}", told(&output));
         site.start();
@@ -297,6 +300,44 @@ fn a_site_of_one_peer_grows() {
     h1.start();
     status_until(&h1, led);
     assert!(!h1.ok(&["site", "list"]).contains("lab"), "what was unpaired stays so");
+}
+
+/// Issue 5: a host that is lost for good is replaced by another one under its name, or by one that
+/// was there already once its operator says so; not while it lives. What comes back all the same
+/// is a peer without etcd.
+#[test]
+fn a_lost_host_is_replaced() {
+    let Some(mut hosts) = Hosts::new() else { return };
+    let [h1, mut h2, mut h3] = hosts.three();
+    let lose = |site: &mut Site| {
+        let etcd = etcd_id(&site.dir).unwrap();
+        site.kill();
+        kill("KILL", etcd);
+    };
+    let endpoints = |status: &Value| status["cluster"]["etcd"].to_string();
+    lose(&mut h3);
+    status_until(&h1, |status| {
+        led(status) && !status["cluster"]["peers"].to_string().contains("\"h3\"")
+    });
+    let other = hosts.join_as(&h1, 33, "h3", &[]);
+    let url = |number: usize| format!("https://{}.{number}:7445", hosts.net);
+    let status = status_until(&other, |status| votes(status) == 3 && healthy(status));
+    assert!(endpoints(&status).contains(&url(33)) && !endpoints(&status).contains(&url(3)));
+    let fourth = hosts.join(&h1, 4, &[]);
+    status_until(&fourth, |status| led(status) && votes(status) == 3);
+    assert_eq!(etcd_id(&fourth.dir), None, "three are enough");
+    let refused = h1.run(&["site", "remove", "h2"]);
+    assert_eq!(refused.status.code(), Some(6), "it lives: {}", told(&refused));
+    lose(&mut h2);
+    h1.ok(&["site", "remove", "h2"]);
+    let url = |number: usize| format!("https://{}.{number}:7445", hosts.net);
+    let status = status_until(&fourth, |status| {
+        votes(status) == 3 && healthy(status) && endpoints(status).contains(&url(4))
+    });
+    assert!(!endpoints(&status).contains(&url(2)), "{status}");
+    h2.start();
+    status_until(&h2, |status| led(status) && votes(status) == 3 && healthy(status));
+    assert_eq!(etcd_id(&h2.dir), None, "its place is taken");
 }
 
 /// B4: of two hosts the one that is left takes over when its operator says that the other is

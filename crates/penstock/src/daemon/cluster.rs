@@ -266,7 +266,9 @@ impl Member {
         if !taken_over.exists() {
             let taken = state.import(&self.local, &site.directory.join("journal"))?;
             std::fs::File::create(&taken_over).and_then(|file| file.sync_all())?;
-            tracing::info!(transfers = taken, "taken over from the time as a site of one peer");
+            if taken > 0 {
+                tracing::info!(transfers = taken, "taken over from the time as a site of one peer");
+            }
         }
         site.follow_pairings(&state.pairings()?);
         let state = Arc::new(state);

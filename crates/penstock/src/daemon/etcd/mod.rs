@@ -42,6 +42,8 @@ const RENEW: Duration = Duration::from_secs(3600);
 const ANSWER: Duration = Duration::from_secs(3);
 /// Longest wait before a member that ended is started again; the first is [`LOOK`].
 const AGAIN_MAX: Duration = Duration::from_secs(10);
+/// Starts without an answer from which on the operator is told.
+const STARTS_MAX: u32 = 3;
 /// How long a member may take to end in order.
 const STOP: Duration = Duration::from_secs(5);
 /// How long a member that is to be the only one may take to lead.
@@ -116,6 +118,8 @@ impl Keeper {
             guarded: false,
             votes: false,
             pause: LOOK,
+            starts: 0,
+            begun: Ok(()),
             next_list: Instant::now(),
             next_renewal: Instant::now(),
             next_start: Instant::now(),
@@ -205,6 +209,10 @@ struct Work {
     /// The own member serves clients.
     votes: bool,
     pause: Duration,
+    /// How often it was started since it answered last.
+    starts: u32,
+    /// What became of the last attempt to start it.
+    begun: Result<(), String>,
     next_list: Instant,
     next_renewal: Instant,
     next_start: Instant,
@@ -344,11 +352,15 @@ impl Work {
 
     /// Starts the member, if this host is to have one.
     fn begin(&mut self) -> Result<(), String> {
-        if Instant::now() < self.next_start {
-            return Ok(());
+        if Instant::now() >= self.next_start {
+            self.next_start = Instant::now() + self.pause;
+            self.pause = (self.pause * 2).min(AGAIN_MAX);
+            self.begun = self.try_to_begin();
         }
-        self.next_start = Instant::now() + self.pause;
-        self.pause = (self.pause * 2).min(AGAIN_MAX);
+        self.begun.clone()
+    }
+
+    fn try_to_begin(&mut self) -> Result<(), String> {
         let begin = if self.files.has_data() {
             if self.was_removed() {
                 tracing::warn!("the others have removed this host's member: it begins anew");
@@ -376,7 +388,17 @@ impl Work {
         let (paths, token) = (self.paths(), self.site.config.site.to_string());
         let command = self.program()?.command(&self.place(&paths, &token), begin);
         tracing::info!(?begin, "etcd of this host starts");
-        self.process.start(command).map_err(|error| format!("etcd cannot be started: {error}"))
+        self.process.start(command).map_err(|error| format!("etcd cannot be started: {error}"))?;
+        self.starts += 1;
+        if self.starts >= STARTS_MAX {
+            let log = self.files.log();
+            return Err(format!(
+                "etcd of this host ended {} times without an answer; see `{}`",
+                self.starts - 1,
+                log.display()
+            ));
+        }
+        Ok(())
     }
 
     /// etcd, as it is installed.
@@ -406,12 +428,15 @@ impl Work {
         id != 0 && lists.next().is_some_and(|list| list.iter().all(|member| member.id != id))
     }
 
-    /// Whether there are too few members, or one that this host has begun to add.
+    /// Whether there are too few members, or one that is or was this host's.
     fn is_wanted(&self) -> Result<bool, String> {
         let members = self.etcd.members(ANSWER);
         let members = members.map_err(|error| format!("the site's etcd: {error}"))?;
         let url = self.own.peer_url();
-        Ok(members.len() < self.own.hosts || members.iter().any(|member| member.peer_url == url))
+        let is_own = |member: &EtcdMember| {
+            member.peer_url == url || member.name == self.name() && !self.note.removed
+        };
+        Ok(members.len() < self.own.hosts || members.iter().any(is_own))
     }
 
     /// Adds this host's member to the others, unless there are enough; gives them all as etcd
@@ -467,8 +492,10 @@ impl Work {
 
     /// Looks at the member that runs: gives it a password, a vote, room.
     fn tend(&mut self) -> Result<(), String> {
-        let Ok(status) = self.etcd.status_at(&self.own.client_url(), ANSWER) else { return Ok(()) };
-        self.pause = LOOK;
+        let Ok(status) = self.etcd.status_at(&self.own.client_url(), ANSWER) else {
+            return Ok(());
+        };
+        (self.pause, self.starts, self.begun) = (LOOK, 0, Ok(()));
         if self.note.begins || self.note.id != status.id {
             self.set_note(MemberNote { begins: false, id: status.id, removed: false })?;
         }
