@@ -108,7 +108,8 @@ impl Lab {
         said(init).with_context(|| format!("make site {name}"))?;
         let path = self.directory(&first).join("penstock.toml");
         let text = fs::read_to_string(&path).context("read the site's configuration")?;
-        let lease = format!("lease_seconds = {}", self.spec.lease_seconds);
+        let (lease, grant) = (self.spec.lease_seconds, self.spec.grant_seconds);
+        let lease = format!("lease_seconds = {lease}\ngrant_seconds = {grant}");
         let text = text.replace("lease_seconds = 5", &lease) + &networks_text(self.spec.nics);
         fs::write(&path, text).context("write the site's configuration")?;
         self.start_daemon(&first)?;

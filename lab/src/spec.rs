@@ -81,6 +81,9 @@ pub(crate) struct Spec {
     /// Seconds after which a silent controller is replaced
     #[arg(long, default_value_t = 5, conflicts_with = "bare")]
     pub(crate) lease_seconds: u64,
+    /// Seconds after which what a silent target peer has in hand is given to others
+    #[arg(long, default_value_t = 60, conflicts_with = "bare")]
+    pub(crate) grant_seconds: u64,
     /// Where stores, journals, site directories and logs lie; removed by `down`. Default:
     /// penstock-lab-NAME in the directory for temporary files
     #[arg(long, conflicts_with = "bare")]
