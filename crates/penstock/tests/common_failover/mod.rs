@@ -88,9 +88,9 @@ impl World {
     pub fn submit(&mut self, more: &[&str]) {
         let limits = ["--bwlimit=8MiB/s", "--piece-size=1M"];
         let words = ["transfer", "submit", "a:data/set", "b:data/"];
+        (self.cpu, self.wire) = (cpu_time(), carried_by_target(&self.lab));
         let id = self.lab.call(&self.at, &[&words[..], &limits, more].concat()).unwrap();
         self.id = id.trim().to_owned();
-        (self.cpu, self.wire) = (cpu_time(), carried_by_target(&self.lab));
         self.heard.lock().unwrap_or_else(PoisonError::into_inner).clear();
         let mut watch = self.lab.penstock(&self.at, &["transfer", "watch", &self.id, "--json"]);
         let mut watch =
