@@ -18,7 +18,7 @@
 //!
 //! | module | what it decides |
 //! |---|---|
-//! | `open` | nothing: the open pages and the sums over them |
+//! | `open`, `closed` | nothing: the pages and the sums over them |
 //! | `peers` | who takes part, whose grant has lapsed, what a lost peer leaves, who gives back what |
 //! | `moving` | what is handed out next, and when it is handed out again |
 //! | `reports` | what a report changes |
@@ -26,6 +26,7 @@
 //! | `tail` | links and directories |
 
 mod asking;
+mod closed;
 mod moving;
 mod open;
 mod peers;
@@ -45,6 +46,7 @@ use penstock_proto::units::{GIB, Instant, MIB};
 use rand::{SeedableRng as _, seq::SliceRandom as _};
 use rand_chacha::ChaCha8Rng;
 
+use self::closed::ClosedPages;
 use self::open::{OpenPage, OpenPages, Under};
 pub use self::peers::Joining;
 use self::peers::Peer;
@@ -176,12 +178,6 @@ pub struct Totals {
     pub kept_bytes: u64,
 }
 
-#[derive(Clone, Debug)]
-struct ClosedPage {
-    standing: PageStanding,
-    log: Vec<u8>,
-}
-
 /// The ledger and the order of work of one transfer.
 #[derive(Debug)]
 pub struct TransferMachine {
@@ -193,7 +189,7 @@ pub struct TransferMachine {
     former: BTreeSet<WriterId>,
     former_until: Instant,
     open: OpenPages,
-    closed: BTreeMap<u32, ClosedPage>,
+    closed: ClosedPages,
     next_page: u32,
     pages_total: Option<u32>,
     /// What any peer is to do next.
@@ -254,11 +250,11 @@ impl TransferMachine {
         limits: WindowLimits,
         seed: u64,
     ) -> Self {
-        let closed: BTreeMap<_, _> = complete
-            .into_iter()
-            .map(|(page, standing)| (page, ClosedPage { standing, log: Vec::new() }))
-            .collect();
-        let bytes_resumed = closed.values().map(|page| page.standing.bytes).sum();
+        let mut closed = ClosedPages::default();
+        for (page, standing) in complete {
+            closed.insert(page, standing);
+        }
+        let bytes_resumed = closed.totals().bytes;
         Self {
             limits,
             rng: ChaCha8Rng::seed_from_u64(seed),
@@ -312,7 +308,7 @@ impl TransferMachine {
     }
 
     fn is_known(&self, page: u32) -> bool {
-        self.closed.contains_key(&page) || self.open.get(page).is_some()
+        self.closed.contains(page) || self.open.get(page).is_some()
     }
 
     /// Opens a page. `log` is what is committed of it, with its length in bytes; empty for a page
@@ -406,26 +402,7 @@ impl TransferMachine {
     /// [`TransferMachine::handle_committed`] no other commit may be taken.
     pub fn take_commit(&mut self) -> Option<LedgerCommit> {
         let mut pages = self.open.take_commits();
-        for (number, page) in &mut self.closed {
-            if page.log.is_empty() {
-                continue;
-            }
-            let append = std::mem::take(&mut page.log);
-            page.standing.log_bytes += append.len() as u64;
-            pages.push(PageCommit {
-                page: *number,
-                digest: page.standing.digest,
-                append,
-                log_bytes: page.standing.log_bytes,
-                complete: true,
-                files: page.standing.files,
-                bytes: page.standing.bytes,
-                failures: page.standing.failures,
-                kept: page.standing.kept,
-                kept_bytes: page.standing.kept_bytes,
-                asks: page.standing.asks,
-            });
-        }
+        self.closed.take_commits(&mut pages);
         self.compared_news = false;
         self.finish_committing.append(&mut self.finish_next);
         self.again_committing.append(&mut self.again_next);
@@ -475,7 +452,7 @@ impl TransferMachine {
                 asks: done.asks,
             };
             self.open.remove(done.page);
-            self.closed.insert(done.page, ClosedPage { standing, log: Vec::new() });
+            self.closed.insert(done.page, standing);
         }
         self.advance();
     }
@@ -510,15 +487,7 @@ impl TransferMachine {
 
     /// Sums over all pages.
     pub fn totals(&self) -> Totals {
-        let mut totals = Totals { bytes_resumed: self.bytes_resumed, ..Totals::default() };
-        for page in self.closed.values() {
-            totals.files += page.standing.files;
-            totals.bytes += page.standing.bytes;
-            totals.bytes_durable += page.standing.bytes;
-            totals.failures += page.standing.failures;
-            totals.kept += page.standing.kept;
-            totals.kept_bytes += page.standing.kept_bytes;
-        }
+        let mut totals = Totals { bytes_resumed: self.bytes_resumed, ..self.closed.totals() };
         for (_, page) in self.open.iter() {
             let (files, bytes, durable, failures) = page.ledger.counts();
             totals.files += files;

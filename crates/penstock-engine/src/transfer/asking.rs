@@ -18,7 +18,7 @@ impl TransferMachine {
     }
 
     pub(super) fn has_to_ask(&self) -> bool {
-        self.asks && self.closed.values().any(|page| page.standing.asks)
+        self.asks && self.closed.has_to_ask()
     }
 
     /// At most `pages_max` pages that the source is to be asked about now, with the lengths of
@@ -27,18 +27,18 @@ impl TransferMachine {
         if self.phase != Phase::Asking {
             return Vec::new();
         }
-        let asking = self.closed.iter().filter(|(_, page)| page.standing.asks);
-        asking.map(|(number, page)| (*number, page.standing.log_bytes)).take(pages_max).collect()
+        self.closed.asking().take(pages_max).collect()
     }
 
     /// The source has answered about `asked`, and has `pages` pages now. That number is to be
     /// committed together with what this notes.
     pub fn handle_asked(&mut self, asked: impl IntoIterator<Item = u32>, pages: u32) {
         for number in asked {
-            let Some(page) = self.closed.get_mut(&number) else { continue };
-            if std::mem::replace(&mut page.standing.asks, false) {
-                JournalRecord::Asked.append_to(&mut page.log);
-            }
+            self.closed.change(number, |standing, log| {
+                if std::mem::replace(&mut standing.asks, false) {
+                    JournalRecord::Asked.append_to(log);
+                }
+            });
         }
         self.phase = Phase::Moving;
         self.pages_total = Some(pages);
@@ -49,12 +49,13 @@ impl TransferMachine {
     pub fn handle_amended(&mut self, page: u32, amendment: Amendment) {
         if self.open.get(page).is_some() {
             self.open.change(page, |open| open.ledger.amend(amendment));
-        } else if let Some(closed) = self.closed.get_mut(&page) {
-            let standing = &mut closed.standing;
-            standing.failures = standing.failures.saturating_sub(amendment.failures.into());
-            standing.files = standing.files.saturating_sub(amendment.files.into());
-            standing.bytes = standing.bytes.saturating_sub(amendment.bytes);
-            JournalRecord::Amended(amendment).append_to(&mut closed.log);
+        } else {
+            self.closed.change(page, |standing, log| {
+                standing.failures = standing.failures.saturating_sub(amendment.failures.into());
+                standing.files = standing.files.saturating_sub(amendment.files.into());
+                standing.bytes = standing.bytes.saturating_sub(amendment.bytes);
+                JournalRecord::Amended(amendment).append_to(log);
+            });
         }
     }
 }

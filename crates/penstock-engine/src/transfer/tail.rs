@@ -62,13 +62,14 @@ impl TransferMachine {
         if epoch > by.synced {
             by.tail_unsynced.push((epoch, page));
         }
-        let Some(closed) = self.closed.get_mut(&page) else { return };
         for failure in failures {
             if !self.tail_failed.insert((page, failure.entry)) {
                 continue;
             }
-            closed.standing.failures += 1;
-            JournalRecord::Failed(*failure).append_to(&mut closed.log);
+            self.closed.change(page, |standing, log| {
+                standing.failures += 1;
+                JournalRecord::Failed(*failure).append_to(log);
+            });
             self.failures_news.push((page, *failure));
         }
     }

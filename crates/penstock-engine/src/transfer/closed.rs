@@ -1,0 +1,117 @@
+//! The pages that are done: counts, and the sums over them.
+//!
+//! A transfer of 10^9 files has some 250,000 of them; nothing that is asked all the time looks at
+//! each.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{PageCommit, PageStanding, Totals};
+
+#[derive(Clone, Debug)]
+struct ClosedPage {
+    standing: PageStanding,
+    log: Vec<u8>,
+}
+
+/// The closed pages by number.
+#[derive(Debug, Default)]
+pub(super) struct ClosedPages {
+    pages: BTreeMap<u32, ClosedPage>,
+    totals: Totals,
+    /// How many of them the source is to be asked about.
+    asks: usize,
+    /// Those with something to commit.
+    news: BTreeSet<u32>,
+}
+
+impl ClosedPages {
+    /// A page is done; it was not before.
+    pub(super) fn insert(&mut self, number: u32, standing: PageStanding) {
+        self.count(&standing);
+        self.pages.insert(number, ClosedPage { standing, log: Vec::new() });
+    }
+
+    pub(super) fn contains(&self, number: u32) -> bool {
+        self.pages.contains_key(&number)
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.pages.len()
+    }
+
+    /// Sums over all of them; what was resumed is not known here.
+    pub(super) fn totals(&self) -> Totals {
+        self.totals
+    }
+
+    pub(super) fn has_to_ask(&self) -> bool {
+        self.asks > 0
+    }
+
+    /// Pages that the source is to be asked about, with the lengths of their logs.
+    pub(super) fn asking(&self) -> impl Iterator<Item = (u32, u64)> + '_ {
+        let asking = self.pages.iter().filter(|(_, page)| page.standing.asks);
+        asking.map(|(number, page)| (*number, page.standing.log_bytes))
+    }
+
+    /// Changes what is known of a page, and appends to its log.
+    pub(super) fn change(
+        &mut self,
+        number: u32,
+        change: impl FnOnce(&mut PageStanding, &mut Vec<u8>),
+    ) {
+        let Some(page) = self.pages.get_mut(&number) else { return };
+        let before = page.standing;
+        change(&mut page.standing, &mut page.log);
+        let after = page.standing;
+        if !page.log.is_empty() {
+            self.news.insert(number);
+        }
+        self.uncount(&before);
+        self.count(&after);
+    }
+
+    /// What is to be committed of them.
+    pub(super) fn take_commits(&mut self, commits: &mut Vec<PageCommit>) {
+        for number in std::mem::take(&mut self.news) {
+            let Some(page) = self.pages.get_mut(&number) else { continue };
+            let append = std::mem::take(&mut page.log);
+            page.standing.log_bytes += append.len() as u64;
+            commits.push(PageCommit {
+                page: number,
+                digest: page.standing.digest,
+                append,
+                log_bytes: page.standing.log_bytes,
+                complete: true,
+                files: page.standing.files,
+                bytes: page.standing.bytes,
+                failures: page.standing.failures,
+                kept: page.standing.kept,
+                kept_bytes: page.standing.kept_bytes,
+                asks: page.standing.asks,
+            });
+        }
+    }
+
+    fn count(&mut self, standing: &PageStanding) {
+        let totals = &mut self.totals;
+        totals.files += standing.files;
+        totals.bytes += standing.bytes;
+        totals.bytes_durable += standing.bytes;
+        totals.failures += standing.failures;
+        totals.kept += standing.kept;
+        totals.kept_bytes += standing.kept_bytes;
+        self.asks += usize::from(standing.asks);
+    }
+
+    fn uncount(&mut self, standing: &PageStanding) {
+        let totals = &mut self.totals;
+        totals.files -= standing.files;
+        totals.bytes -= standing.bytes;
+        totals.bytes_durable -= standing.bytes;
+        totals.failures -= standing.failures;
+        totals.kept -= standing.kept;
+        totals.kept_bytes -= standing.kept_bytes;
+        self.asks -= usize::from(standing.asks);
+    }
+}
