@@ -32,6 +32,39 @@ pub struct PeerCard {
     /// Transfers that run under it, being the controller.
     #[serde(default)]
     pub running: u32,
+    /// Seconds since 1970 of the start of its daemon.
+    #[serde(default)]
+    pub since: u64,
+}
+
+/// That a peer is to have no new work, kept until somebody takes it back. Written by the
+/// controller alone, under its epoch; every peer reads it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DrainMark {
+    /// The peer.
+    pub peer: Name,
+    /// Seconds since 1970 of the order.
+    pub since: u64,
+    /// Ordered though nobody else reaches a store of a running transfer.
+    #[serde(default)]
+    pub forced: bool,
+}
+
+/// That a peer belongs to the site, kept whether it is there or not.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KnownPeer {
+    /// The peer.
+    pub peer: Name,
+    /// As in its last [`PeerCard`].
+    pub instance: u64,
+    /// Seconds since 1970 of the first card of that daemon.
+    pub joined: u64,
+    /// Seconds since 1970 at which it was ended in order; 0 if it was not.
+    #[serde(default)]
+    pub left: u64,
+    /// Seconds since 1970 at which the controller missed it; 0 if it has not.
+    #[serde(default)]
+    pub lost: u64,
 }
 
 /// A store as a peer reaches it.
@@ -76,6 +109,9 @@ pub struct ClusterView {
     /// On how many hosts the site is to run etcd; 0 if it is its operators'.
     #[serde(default)]
     pub etcd_hosts: usize,
+    /// Seconds after which a silent controller is replaced.
+    #[serde(default)]
+    pub lease_seconds: u64,
     /// Why the membership cannot be told now; empty if it can.
     pub trouble: String,
     /// Transactions that this peer has written to etcd.
@@ -105,6 +141,18 @@ pub struct EtcdView {
     /// Whether it only follows so far, without a vote.
     #[serde(default)]
     pub learner: bool,
+    /// Name of the member; empty if it does not say.
+    #[serde(default)]
+    pub member: String,
+    /// Members that there are; 0 if it does not say.
+    #[serde(default)]
+    pub members: u32,
+    /// How long it took to answer, in microseconds.
+    #[serde(default)]
+    pub answer_us: u64,
+    /// Whether its whole history is kept, though it is long: nothing compacts it (E6).
+    #[serde(default)]
+    pub is_uncompacted: bool,
     /// Why it is not healthy; empty if it is.
     pub trouble: String,
 }

@@ -17,6 +17,7 @@
 //! | [`peers`] | the same: who takes part in a run |
 //! | [`fence`] | the same: whether a controller, or a peer, may still act |
 //! | [`cluster`] | peers of one site: what they tell of themselves |
+//! | [`operate`] | operators and the daemon: peers, what they have in hand, events, findings |
 //! | [`heads`] | the controller and its state database: what of a ledger is committed |
 //! | [`proof`] | users, controller and peers: reading again, checksums, receipts |
 //! | [`receipt`] | sites, and whoever checks later: what was moved and proved, signed |
@@ -32,6 +33,7 @@ pub mod delete;
 pub mod fence;
 pub mod heads;
 pub mod limits;
+pub mod operate;
 pub mod paths;
 pub mod peers;
 pub mod plan;

@@ -16,12 +16,13 @@
 //! [`SETTLE_LEASES`] lengths of the lease: peers are upgraded one by one, each of them away for
 //! less than that, and as long as one is of the older release the others can go back to it as well.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use penstock_api::cluster::{LeaderCard, PeerCard};
+use penstock_api::cluster::{DrainMark, KnownPeer, LeaderCard, PeerCard};
 use penstock_api::fence::Fence;
 use penstock_proto::id::Name;
 use penstock_proto::version;
@@ -30,6 +31,8 @@ use tokio::sync::watch;
 use crate::etcd::{Compare, Etcd, EtcdError, KeyValue, Operation};
 use crate::manager::now_seconds;
 use crate::state::{Keys, Pairing};
+
+mod drain;
 
 /// Nanoseconds on `CLOCK_BOOTTIME`, which goes on while a host is suspended.
 pub type Clock = fn() -> u64;
@@ -152,6 +155,12 @@ pub struct ClusterNow {
     pub tenure: Option<Arc<Tenure>>,
     /// Peers that are there.
     pub peers: Vec<PeerCard>,
+    /// Peers that belong to the site, whether they are there or not.
+    pub known: Vec<KnownPeer>,
+    /// Peers that are to have no new work.
+    pub draining: Vec<DrainMark>,
+    /// This peer leads, is to have no new work, and another one may lead instead.
+    pub gives_up: bool,
     /// Sites that are paired with this one.
     pub pairings: Vec<Pairing>,
     /// What keeps this peer from taking part; empty if nothing does.
@@ -169,6 +178,7 @@ impl ClusterNow {
 /// The membership of this peer; ends with it.
 pub struct Cluster {
     shared: Arc<Shared>,
+    keys: Keys,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -178,6 +188,8 @@ struct Shared {
     card: Mutex<PeerCard>,
     stopping: Mutex<bool>,
     wake: Condvar,
+    /// The tenure is to be given up: its runs have stopped.
+    yields: AtomicBool,
 }
 
 impl Cluster {
@@ -192,6 +204,7 @@ impl Cluster {
             card: Mutex::new(config.card),
             stopping: Mutex::new(false),
             wake: Condvar::new(),
+            yields: AtomicBool::new(false),
         });
         let keys = Keys::of(&config.site);
         let mut member = Member {
@@ -204,10 +217,12 @@ impl Cluster {
             tenure: None,
             told: None,
             ripe_since: None,
+            leaderless: None,
+            missing: BTreeMap::new(),
         };
         let thread =
             std::thread::Builder::new().name("cluster".to_owned()).spawn(move || member.run())?;
-        Ok(Self { shared, thread: Mutex::new(Some(thread)) })
+        Ok(Self { shared, keys: Keys::of(&config.site), thread: Mutex::new(Some(thread)) })
     }
 
     /// The site's peers, now and whenever that changes.
@@ -218,6 +233,11 @@ impl Cluster {
     /// Tells something else of this peer from now on.
     pub fn update_card(&self, change: impl FnOnce(&mut PeerCard)) {
         change(&mut self.shared.card.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+
+    /// What is told of this peer.
+    pub fn card(&self) -> PeerCard {
+        self.shared.card.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Leaves: ends the tenure and the lease, so that another peer leads at once. Blocks for a
@@ -258,6 +278,10 @@ struct Member {
     told: Option<(u64, PeerCard)>,
     /// Since when all peers have known the next format, while this one leads.
     ripe_since: Option<u64>,
+    /// Since when nobody has led, on the clock.
+    leaderless: Option<u64>,
+    /// Since when, on the clock, peers have had no card though they have not said that they leave.
+    missing: BTreeMap<Name, u64>,
 }
 
 impl Member {
@@ -296,6 +320,7 @@ impl Member {
             tenure.end();
         }
         if let Some(lease) = self.lease.take() {
+            self.tell_leaving();
             // Else it ends by itself.
             let _ = self.shared.etcd.revoke(lease.id, self.patience());
         }
@@ -333,13 +358,19 @@ impl Member {
             self.resign();
             return Ok(());
         }
+        if self.shared.yields.swap(false, Ordering::AcqRel) && own.is_some() {
+            return self.step_down();
+        }
+        self.miss_peers(&seen)?;
         let mut trouble = unfit(seen.format).unwrap_or_default();
         if !trouble.is_empty() {
             // It could not read what it would have to go on with.
         } else if leader.is_none() {
-            match (self.eligible)(incarnation, seen.revision, false) {
-                Ok(()) => leader = self.stand(incarnation, lease, &seen)?,
-                Err(why) => trouble = why,
+            if self.may_stand(&seen) {
+                match (self.eligible)(incarnation, seen.revision, false) {
+                    Ok(()) => leader = self.stand(incarnation, lease, &seen)?,
+                    Err(why) => trouble = why,
+                }
             }
         } else if own.is_none() && leader.as_ref().is_some_and(|(card, _)| self.is_own(card)) {
             // A tenure of ours that we know nothing of: an answer was lost on the way.
@@ -348,8 +379,20 @@ impl Member {
             return Ok(());
         }
         let format = self.raise_format(&seen)?;
-        let (tenure, peers, pairings) = (self.tenure.clone(), seen.peers, seen.pairings);
-        let now = ClusterNow { leader, incarnation, format, tenure, peers, pairings, trouble };
+        let gives_up = self.gives_up(&seen);
+        let draining = seen.draining.into_iter().map(|(mark, _)| mark).collect();
+        let now = ClusterNow {
+            leader,
+            incarnation,
+            format,
+            tenure: self.tenure.clone(),
+            peers: seen.peers,
+            known: seen.known,
+            draining,
+            gives_up,
+            pairings: seen.pairings,
+            trouble,
+        };
         self.shared.now.send_if_modified(|before| {
             let changed = !is_same(before, &now);
             *before = Arc::new(now);
@@ -394,6 +437,8 @@ impl Member {
             Operation::Get(self.keys.format()),
             Operation::GetPrefix(self.keys.at("peers/")),
             Operation::GetPrefix(self.keys.at("pairings/")),
+            Operation::GetPrefix(self.keys.at("known/")),
+            Operation::GetPrefix(self.keys.at("draining/")),
         ];
         let answer = self.shared.etcd.transact(&[], &gets, self.patience())?;
         let mut read = answer.read.into_iter();
@@ -416,8 +461,22 @@ impl Member {
         };
         let peers = cards.into_iter().filter_map(readable).collect();
         let pairings = next().iter().map(parse).collect::<Result<_, _>>()?;
+        let known = next().iter().map(parse).collect::<Result<_, _>>()?;
+        let mark = |found: &KeyValue| Ok((parse(found)?, found.created));
+        let draining = next().iter().map(mark).collect::<Result<_, _>>()?;
         let revision = answer.revision;
-        Ok(Seen { leader, incarnation, revision, format, format_is, peers, all_read, pairings })
+        Ok(Seen {
+            leader,
+            incarnation,
+            revision,
+            format,
+            format_is,
+            peers,
+            all_read,
+            known,
+            draining,
+            pairings,
+        })
     }
 
     /// Tells of this peer what has not been told under this lease.
@@ -427,8 +486,11 @@ impl Member {
             return Ok(());
         }
         let key = self.keys.at(&format!("peers/{}", card.peer));
-        let put = Operation::Put(key, value_of(&card)?, lease.id);
-        self.shared.etcd.transact(&[], &[put], self.patience())?;
+        let mut puts = vec![Operation::Put(key, value_of(&card)?, lease.id)];
+        if self.told.as_ref().is_none_or(|(id, _)| *id != lease.id) {
+            puts.push(self.known_put(&card, false)?);
+        }
+        self.shared.etcd.transact(&[], &puts, self.patience())?;
         self.told = Some((lease.id, card));
         Ok(())
     }
@@ -518,6 +580,9 @@ struct Seen {
     peers: Vec<PeerCard>,
     /// Whether there is no peer beside these whose card could not be read.
     all_read: bool,
+    known: Vec<KnownPeer>,
+    /// With the revisions at which the marks were made.
+    draining: Vec<(DrainMark, u64)>,
     pairings: Vec<Pairing>,
 }
 
@@ -540,6 +605,9 @@ fn is_same(before: &ClusterNow, now: &ClusterNow) -> bool {
         && before.format == now.format
         && epoch(before) == epoch(now)
         && before.peers == now.peers
+        && before.known == now.known
+        && before.draining == now.draining
+        && before.gives_up == now.gives_up
         && before.pairings == now.pairings
         && before.trouble == now.trouble
 }

@@ -21,6 +21,7 @@
 //! | `lane` | one lane at the target |
 //! | `large` | the open files of a task that several lanes write to, and perhaps several peers |
 //! | `write` | checks what arrives and writes it under temporary names |
+//! | `load` | what this host has in hand, for those who look after it |
 //! | `paths` | which addresses lanes go between, and what is known of them |
 //! | `pacer` | puts threads to sleep so that a limit is held |
 //! | `publish` | syncs, renames, links, attributes, re-checks |
@@ -40,6 +41,7 @@ mod hashing;
 mod keep;
 mod lane;
 mod large;
+mod load;
 mod local;
 mod look;
 mod mend;
@@ -64,8 +66,8 @@ mod waiting;
 mod wished;
 mod write;
 
-pub use paths::{LocalEnds, PathNote};
-pub use penstock_engine::paths::{LocalEnd, PathEnds, pair};
+pub use paths::{LocalEnds, PathListener, PathNews, PathNote};
+pub use penstock_engine::paths::{LocalEnd, PathEnds, PathState, pair};
 pub use scan::ScanOptions;
 pub use source::{LaneVerifier, SourceService};
 pub use stores::{StoreKind, StoreSpec, Stores};

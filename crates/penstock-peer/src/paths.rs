@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use penstock_api::task::TaskSpec;
@@ -13,7 +13,7 @@ use penstock_io::net::{
 };
 use penstock_io::sys;
 use penstock_proto::frame::Hello;
-use penstock_proto::id::{LaneId, Name};
+use penstock_proto::id::{LaneId, Name, TransferId};
 use penstock_proto::units::Instant;
 use penstock_proto::version;
 
@@ -56,13 +56,42 @@ pub struct PathNote {
 
 type Key = (Name, Option<IpAddr>, Option<String>, SocketAddr);
 
+/// What has become of a path of a transfer.
+#[derive(Clone, Debug)]
+pub struct PathNews {
+    /// The transfer.
+    pub transfer: TransferId,
+    /// The other site.
+    pub site: Name,
+    /// The path as it was before.
+    pub was: PathState,
+    /// The path as it is now.
+    pub note: PathNote,
+}
+
+/// Is told what becomes of paths. Must not block.
+pub type PathListener = Arc<dyn Fn(&PathNews) + Send + Sync>;
+
 /// Remembers paths from one transfer to the next: one over a long path opens all its lanes at once.
 #[derive(Default)]
-pub(crate) struct PathBook(Mutex<BTreeMap<Key, PathNote>>);
+pub(crate) struct PathBook {
+    notes: Mutex<BTreeMap<Key, PathNote>>,
+    listener: OnceLock<PathListener>,
+}
 
 impl PathBook {
     fn lock(&self) -> MutexGuard<'_, BTreeMap<Key, PathNote>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.notes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Tells somebody what becomes of paths from now on; the first one is told only.
+    pub(crate) fn listen(&self, listener: PathListener) {
+        let _ = self.listener.set(listener);
+    }
+
+    /// What is known of one path.
+    pub(crate) fn get(&self, site: &Name, ends: &PathEnds) -> Option<PathNote> {
+        self.lock().get(&key_of(site, ends)).cloned()
     }
 
     fn note(&self, site: &Name, ends: &PathEnds, change: impl FnOnce(&mut PathNote)) {
@@ -265,11 +294,11 @@ pub(crate) fn look(shared: &Shared, dialer: &Dialer, now: Instant) {
             dialer.book.note(&dialer.site, ends, |note| note.rate = rate);
         }
     }
-    tell_news(state, dialer);
+    tell_news(state, dialer, shared.spec.transfer);
 }
 
 /// Tells the log and the book what has become of paths.
-pub(crate) fn tell_news(state: &mut State, dialer: &Dialer) {
+fn tell_news(state: &mut State, dialer: &Dialer, transfer: TransferId) {
     while let Some((path, news)) = state.lanes.poll_news() {
         state.fetch.handle_trial(path, news == PathState::Trial);
         let Some(ends) = dialer.ends(path) else { continue };
@@ -280,6 +309,7 @@ pub(crate) fn tell_news(state: &mut State, dialer: &Dialer) {
             }
             _ => tracing::info!(%site, %ends, state = news.as_str(), "path"),
         }
+        let was = dialer.book.get(site, ends).map_or(PathState::Untried, |note| note.state);
         dialer.book.note(site, ends, |note| {
             (note.state, note.since) = (news, now_seconds());
             match news {
@@ -291,6 +321,11 @@ pub(crate) fn tell_news(state: &mut State, dialer: &Dialer) {
                 _ => {}
             }
         });
+        if let (Some(listener), Some(note)) =
+            (dialer.book.listener.get(), dialer.book.get(site, ends))
+        {
+            listener(&PathNews { transfer, site: site.clone(), was, note });
+        }
     }
 }
 

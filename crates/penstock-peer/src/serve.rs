@@ -7,6 +7,7 @@
 
 use std::collections::VecDeque;
 use std::os::fd::AsFd as _;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -28,6 +29,8 @@ use crate::source::{OpenScan, SourceService};
 const PAGES_KEPT: usize = 16;
 /// A lane on which nothing is asked for this long is closed; the target pings more often.
 const IDLE_MAX: Duration = Duration::from_secs(120);
+/// An idle lane looks this often whether its peer drains.
+const DRAIN_LOOK: Duration = Duration::from_secs(2);
 
 pub(crate) fn serve(service: &Arc<SourceService>, pending: PendingLane) {
     let hello = pending.hello().clone();
@@ -48,11 +51,28 @@ pub(crate) fn serve(service: &Arc<SourceService>, pending: PendingLane) {
             return;
         }
     };
+    let _served = Served::one(&service.lanes);
     let outcome =
         Server::new(service, open, lane, hello.digest).and_then(|mut server| server.run());
     match outcome {
         Ok(()) => tracing::debug!(%peer, transfer = %hello.transfer, "lane closed"),
         Err(error) => tracing::info!(%peer, transfer = %hello.transfer, %error, "lane ended"),
+    }
+}
+
+/// Counts a lane while it is served.
+struct Served<'a>(&'a AtomicU32);
+
+impl<'a> Served<'a> {
+    fn one(lanes: &'a AtomicU32) -> Self {
+        lanes.fetch_add(1, Ordering::Relaxed);
+        Self(lanes)
+    }
+}
+
+impl Drop for Served<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -72,6 +92,10 @@ fn admit(
         let text = format!("this peer speaks lane protocol {ours}, the target {theirs}");
         refusal(RefusalCode::Version, text)
     })?;
+    if service.draining.load(Ordering::Relaxed) {
+        let text = format!("peer `{}` is draining: another peer of its site serves", service.peer);
+        return Err(refusal(RefusalCode::Busy, text));
+    }
     let void = |text: &str| refusal(RefusalCode::Capability, text);
     let verifier = service.verifier.as_ref().ok_or_else(|| void("this peer serves no lanes"))?;
     let capability = verifier(&hello.capability).map_err(|why| void(&why))?;
@@ -133,7 +157,8 @@ impl PageCache {
     }
 }
 
-struct Server {
+struct Server<'a> {
+    service: &'a SourceService,
     lane: LaneStream,
     open: Arc<OpenScan>,
     reader: PieceReader,
@@ -141,9 +166,9 @@ struct Server {
     interrupt: sys::EventFd,
 }
 
-impl Server {
+impl<'a> Server<'a> {
     fn new(
-        service: &SourceService,
+        service: &'a SourceService,
         open: Arc<OpenScan>,
         lane: LaneStream,
         kind: DigestKind,
@@ -158,6 +183,7 @@ impl Server {
             reader.begin_small();
         }
         Ok(Self {
+            service,
             lane,
             open,
             reader,
@@ -167,9 +193,18 @@ impl Server {
     }
 
     fn run(&mut self) -> Result<(), LaneError> {
+        let mut idle = Duration::ZERO;
         loop {
-            match self.lane.wait(self.interrupt.as_fd(), IDLE_MAX)? {
-                Wake::Readable => {}
+            // What it has asked for beyond this is asked for elsewhere.
+            if self.service.draining.load(Ordering::Relaxed) {
+                return Ok(());
+            }
+            match self.lane.wait(self.interrupt.as_fd(), DRAIN_LOOK)? {
+                Wake::Readable => idle = Duration::ZERO,
+                Wake::Timeout if idle < IDLE_MAX => {
+                    idle += DRAIN_LOOK;
+                    continue;
+                }
                 Wake::Interrupted | Wake::Timeout => return Ok(()),
             }
             let mut body = std::mem::take(&mut self.body);

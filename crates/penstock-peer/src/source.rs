@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU32};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -52,6 +53,9 @@ pub struct SourceService {
     workers: usize,
     /// Whether this peer's controller may act; only then are data sets listed here.
     fence: Mutex<Fence>,
+    /// Lanes that are served now, and whether they are to end.
+    pub(crate) lanes: AtomicU32,
+    pub(crate) draining: AtomicBool,
 }
 
 /// A scan and where its bytes come from.
@@ -137,6 +141,8 @@ impl SourceService {
             verifier,
             workers: cpus.clamp(2, 8),
             fence: Mutex::default(),
+            lanes: AtomicU32::new(0),
+            draining: AtomicBool::new(false),
         }
     }
 

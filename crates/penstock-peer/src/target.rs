@@ -63,7 +63,7 @@ pub struct TargetService {
     options: SocketOptions,
     pool: BufferPool,
     local_ends: Option<LocalEnds>,
-    book: Arc<PathBook>,
+    pub(crate) book: Arc<PathBook>,
     /// What runs here, whoever ordered it.
     pub(crate) tasks: Mutex<Vec<Weak<RunningTask>>>,
     /// Syncs that have failed in this process: what was written before the last of them is not

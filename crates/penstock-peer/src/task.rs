@@ -225,7 +225,7 @@ pub(crate) struct Shared {
 
 /// A running task.
 pub(crate) struct RunningTask {
-    shared: Arc<Shared>,
+    pub(crate) shared: Arc<Shared>,
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
 

@@ -1,4 +1,4 @@
-//! `penstock site join`: another host for a site of several peers; and how such a site is shown.
+//! `penstock site join`: another host for a site of several peers.
 
 use std::fs;
 use std::io::Write as _;
@@ -7,7 +7,6 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Component, Path};
 
 use anyhow::Context as _;
-use penstock_api::cluster::{ClusterView, EtcdView};
 use penstock_api::rest::TokenReply;
 use penstock_api::site::JoinFile;
 use penstock_io::trust::SiteAuthority;
@@ -145,79 +144,4 @@ fn write(directory: &Path, file: &JoinFile) -> anyhow::Result<()> {
         file.sync_all()
     };
     write().map_err(|error| Failure::io(format!("write `{}`", path.display()), error).into())
-}
-
-/// How one endpoint of etcd is, for people to read.
-fn etcd_text(etcd: &EtcdView) -> String {
-    if etcd.version.is_empty() {
-        return etcd.trouble.clone();
-    }
-    let role = match (etcd.leads, etcd.learner) {
-        (true, _) => "leads, ",
-        (_, true) => "has no vote yet, ",
-        _ => "",
-    };
-    let quota = match etcd.quota_bytes {
-        0 => String::new(),
-        quota => format!(" of {quota}"),
-    };
-    let mut text = format!("version {}, {role}{}{quota} bytes", etcd.version, etcd.bytes);
-    if !etcd.trouble.is_empty() {
-        text.push_str(&format!("; {}", etcd.trouble));
-    }
-    text
-}
-
-/// A site of several peers, for people to read; `now` in seconds since 1970.
-pub(crate) fn cluster_text(cluster: &ClusterView, now: u64) -> String {
-    let mut lines = Vec::new();
-    match &cluster.leader {
-        Some(leader) => {
-            let here = if cluster.is_leader { " (this one)" } else { "" };
-            lines.push(format!(
-                "controller: peer {}{here} for {} s, epoch {}",
-                leader.peer,
-                now.saturating_sub(leader.since),
-                cluster.epoch
-            ));
-        }
-        None => lines.push("controller: none now".to_owned()),
-    }
-    if cluster.format != 0 {
-        lines.push(format!("records: format {}", cluster.format));
-    }
-    for peer in &cluster.peers {
-        let addresses: Vec<_> = peer.addresses.iter().map(ToString::to_string).collect();
-        let stores = peer.stores.iter().map(|store| match store.identity.as_str() {
-            "" => format!("{}=?", store.store),
-            known => format!("{}={}", store.store, known.get(..8).unwrap_or(known)),
-        });
-        lines.push(format!(
-            "peer {}: version {}, formats {}, at {}, stores {}",
-            peer.peer,
-            peer.version,
-            peer.formats,
-            addresses.join(","),
-            stores.collect::<Vec<_>>().join(" ")
-        ));
-    }
-    for etcd in &cluster.etcd {
-        lines.push(format!("etcd {}: {}", etcd.endpoint, etcd_text(etcd)));
-    }
-    let (runs, wanted) = (cluster.etcd.len(), cluster.etcd_hosts);
-    if runs < wanted {
-        let bears = (runs - runs.min(1)) / 2;
-        lines.push(format!(
-            "etcd runs on {runs} of {wanted} hosts so far, and bears the loss of {bears}; \
-             `penstock site join` adds a host"
-        ));
-    }
-    lines.push(format!(
-        "written to etcd from here: {} transactions, {} bytes",
-        cluster.etcd_transactions, cluster.etcd_bytes
-    ));
-    if !cluster.trouble.is_empty() {
-        lines.push(format!("trouble: {}", cluster.trouble));
-    }
-    lines.join("\n")
 }

@@ -32,7 +32,8 @@ pub(crate) fn show(client: &Client, site: Option<Name>, json: bool) -> anyhow::R
     Ok(())
 }
 
-fn words(view: &PathsView) -> String {
+/// Paths for people to read.
+pub(crate) fn words(view: &PathsView) -> String {
     let site = &view.site;
     let mut lines = vec![format!("paths to {site}: they bring data from there")];
     if view.outward.is_empty() {
@@ -52,8 +53,11 @@ fn words(view: &PathsView) -> String {
 fn line(path: &PathView) -> String {
     let PathView { from, to, network, .. } = path;
     let network = if network.is_empty() { String::new() } else { format!("{network}  ") };
-    let mut text = format!("  {network}{from} -> {to}  ");
-    if path.reachable {
+    let PathView { peer, to_peer, .. } = path;
+    let mut text = format!("  {network}{peer} {from} -> {to_peer} {to}  ");
+    if path.reachable && !path.large.is_empty() {
+        text += &path.large;
+    } else if path.reachable {
         text += "ok";
     } else {
         text += &path.why;
@@ -83,6 +87,10 @@ mod tests {
     #[test]
     fn each_path_is_told_in_words() {
         let good = PathView {
+            peer: "dtn1".parse().unwrap(),
+            to_peer: "h1".parse().unwrap(),
+            large: String::new(),
+            clock_ahead_ms: Some(0.1),
             from: "10.50.1.1%net0".to_owned(),
             to: "10.50.2.1:7444".parse().unwrap(),
             network: "fast0".to_owned(),
@@ -94,7 +102,7 @@ mod tests {
             since: 1,
             last_failure: String::new(),
         };
-        let expected = "  fast0  10.50.1.1%net0 -> 10.50.2.1:7444  ok, round trip 90.1 ms, \
+        let expected = "  fast0  dtn1 10.50.1.1%net0 -> h1 10.50.2.1:7444  ok, round trip 90.1 ms, \
                         carrying 200.00 Mbit/s";
         assert_eq!(line(&good), expected);
         let why = "no SYN-ACK from hpc 10.50.2.1:7444 within 3 s: firewall at hpc?".to_owned();

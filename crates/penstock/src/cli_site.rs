@@ -6,17 +6,21 @@ use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
 use std::path::Path;
 
 use anyhow::Context as _;
-use penstock_api::rest::{JoinReply, JoinRequest, SiteView, StatusView, TokenReply};
+use penstock_api::paths::PairReport;
+use penstock_api::rest::{JoinReply, JoinRequest, SiteView, TokenReply};
 use penstock_io::trust::SiteAuthority;
 use penstock_proto::id::{Name, PeerId};
 
 use crate::cli_cluster::{self, ClusterArgs, GrowArgs};
+use crate::cli_events;
 use crate::cli_join::{self, JoinArgs};
 use crate::cli_paths;
 use crate::cli_recover::{self, RecoverArgs, TakeoverArgs};
+use crate::cli_status;
 use crate::client::Client;
 use crate::config::{Config, DirectoryArgs, PORT_DEFAULT, StoreConfig};
 use crate::daemon::TRUST_DIRECTORY;
+use crate::doctor;
 use crate::exit::{self, ExitCode, Failure};
 
 /// Sets a site up, pairs it with others, shows it
@@ -69,9 +73,19 @@ enum SiteCommand {
         /// Its name
         site: Name,
     },
-    /// Shows how the daemon is
+    /// Shows whether all is well: who leads, peers, etcd; exits 0 if it is, 3 with warnings, 7 if
+    /// something does not work
     Status {
         /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Lists what has happened: peers, controllers, paths, stores, transfers; oldest first
+    Events {
+        /// So many of the last ones
+        #[arg(long, value_name = "NUMBER", default_value_t = 100)]
+        limit: usize,
+        /// Print JSON Lines
         #[arg(long)]
         json: bool,
     },
@@ -121,7 +135,8 @@ pub(crate) fn run(args: SiteArgs) -> anyhow::Result<ExitCode> {
             client()?.delete(&format!("/sites/{site}"))?;
             exit::warn(&format!("site `{site}` is no longer trusted here; unpair there as well"));
         }
-        SiteCommand::Status { json } => status(&client()?, json)?,
+        SiteCommand::Status { json } => return cli_status::show(&client()?, json),
+        SiteCommand::Events { limit, json } => cli_events::show(&client()?, None, limit, json)?,
     }
     Ok(ExitCode::Done)
 }
@@ -229,8 +244,15 @@ fn join(client: &Client, token: String) -> anyhow::Result<()> {
         reply.site.name, reply.site.fingerprint, reply.own_fingerprint
     ))?;
     // The sites are paired whatever comes of this.
-    if let Err(error) = cli_paths::show(client, Some(reply.site.name), false) {
-        exit::warn(&format!("the paths between the sites could not be tried: {error:#}"));
+    let report = client.get::<PairReport>(&format!("/sites/{}/doctor", reply.site.name));
+    match report {
+        Ok(report) => {
+            exit::print(&cli_paths::words(&report.paths))?;
+            doctor::show(&report.findings, false, false)?;
+        }
+        Err(error) => {
+            exit::warn(&format!("the paths between the sites could not be tried: {error:#}"));
+        }
     }
     Ok(())
 }
@@ -245,30 +267,6 @@ fn list(client: &Client, json: bool) -> anyhow::Result<()> {
         let addresses: Vec<_> = site.addresses.iter().map(ToString::to_string).collect();
         let own = if site.own { " (this site)" } else { "" };
         exit::print(&format!("{}{own}  {}  {}", site.name, addresses.join(","), site.fingerprint))?;
-    }
-    Ok(())
-}
-
-fn status(client: &Client, json: bool) -> anyhow::Result<()> {
-    let status: StatusView = client.get("/status")?;
-    if json {
-        exit::print(&serde_json::to_string(&status)?)?;
-        return Ok(());
-    }
-    exit::print(&format!(
-        "site {} peer {}: version {}, process {}, listening on {}\n\
-         transfers: {} running, {} queued\nfingerprint {}",
-        status.site.name,
-        status.peer,
-        status.version,
-        status.pid,
-        status.listen,
-        status.running,
-        status.queued,
-        status.site.fingerprint
-    ))?;
-    if let Some(cluster) = &status.cluster {
-        exit::print(&cli_join::cluster_text(cluster, crate::daemon::now_seconds()))?;
     }
     Ok(())
 }

@@ -21,7 +21,9 @@ use penstock_proto::id::TransferId;
 use penstock_proto::slicing::Slicing;
 use penstock_proto::units::{format_bytes, format_rate, parse_size};
 
+use crate::cli_events;
 use crate::cli_plan;
+use crate::cli_shares;
 use crate::client::{Client, Next, exit_code};
 use crate::config::DirectoryArgs;
 use crate::exit::{self, ExitCode, Failure};
@@ -80,6 +82,17 @@ enum TransferCommand {
     Watch {
         /// Its id, or the first digits of it
         id: String,
+        /// Print JSON Lines
+        #[arg(long)]
+        json: bool,
+    },
+    /// Lists what has happened to a transfer, and at this site meanwhile; oldest first
+    Events {
+        /// Its id, or the first digits of it
+        id: String,
+        /// So many of the last ones
+        #[arg(long, value_name = "NUMBER", default_value_t = 100)]
+        limit: usize,
         /// Print JSON Lines
         #[arg(long)]
         json: bool,
@@ -257,6 +270,10 @@ pub(crate) fn run(args: TransferArgs) -> anyhow::Result<ExitCode> {
         TransferCommand::Wait { id, progress, json } => {
             return follow(&client, &id, Mode::choose(json, progress));
         }
+        TransferCommand::Events { id, limit, json } => {
+            let view: TransferView = client.get(&format!("/transfers/{id}"))?;
+            cli_events::show(&client, Some(view.id), limit, json)?;
+        }
         TransferCommand::Pause(args) => act(&client, &args.id, Action::Pause)?,
         TransferCommand::Resume(args) => act(&client, &args.id, Action::Resume)?,
         TransferCommand::Cancel(args) => act(&client, &args.id, Action::Cancel)?,
@@ -384,11 +401,15 @@ pub(crate) fn xxh3_warning(clear: bool) -> String {
 /// Shows a transfer until it ends, and says how it did.
 fn follow(client: &Client, id: &str, mode: Mode) -> anyhow::Result<ExitCode> {
     let mut reporter = Reporter::new(mode);
+    let news = matches!(mode, Mode::Bar | Mode::Lines).then(|| cli_events::News::of(client, id));
     let mut summary = None;
     let mut heard = Instant::now();
     let followed = loop {
         let followed = client.follow(&format!("/transfers/{id}/events"), |event| {
             heard = Instant::now();
+            for line in news.iter().flat_map(cli_events::News::lines) {
+                reporter.talk(&line);
+            }
             reporter.show(event)?;
             if let Event::Summary(event) = event {
                 summary = Some(event.clone());
@@ -557,8 +578,9 @@ fn list(client: &Client, json: bool) -> anyhow::Result<()> {
 
 fn show(client: &Client, id: &str, json: bool) -> anyhow::Result<()> {
     let view: TransferView = client.get(&format!("/transfers/{id}"))?;
+    let shares = cli_shares::of(client, &view);
     if json {
-        exit::print(&serde_json::to_string(&view)?)?;
+        exit::print(&cli_shares::with_json(&view, &shares)?)?;
         return Ok(());
     }
     let progress = &view.progress;
@@ -601,6 +623,9 @@ fn show(client: &Client, id: &str, json: bool) -> anyhow::Result<()> {
     }
     for share in &progress.peers {
         exit::print(&format!("{:<11} {}", "peer", share_text(share)))?;
+    }
+    for line in cli_shares::lines(&shares, crate::daemon::now_seconds()) {
+        exit::print(&line)?;
     }
     for item in &view.failures {
         exit::print(&format!("failed      {}: {}", item.path, item.message))?;

@@ -45,6 +45,15 @@ impl Client {
         Ok(Self { socket: directory.join(SOCKET_NAME), runtime })
     }
 
+    /// Another client of the same daemon, for another thread.
+    ///
+    /// # Errors
+    /// As [`Client::new`].
+    pub(crate) fn another(&self) -> anyhow::Result<Self> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        Ok(Self { socket: self.socket.clone(), runtime })
+    }
+
     /// GETs an object.
     ///
     /// # Errors

@@ -182,6 +182,16 @@ fn explain(error: &anyhow::Error) -> (String, ExitCode) {
     (text, known.map_or(ExitCode::Unclassified, |failure| failure.exit))
 }
 
+/// An error and its causes in one line.
+pub(crate) fn chain(error: &dyn Error) -> String {
+    let (mut text, mut source) = (error.to_string(), error.source());
+    while let Some(cause) = source {
+        text.push_str(&format!(": {cause}"));
+        source = cause.source();
+    }
+    text
+}
+
 /// Writes lines of talk to standard error; a closed standard error is no reason to stop.
 pub(crate) fn warn(text: &str) {
     // Nobody is left to tell if this fails.

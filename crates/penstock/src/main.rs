@@ -3,11 +3,15 @@
 #![forbid(unsafe_code)]
 
 mod cli_cluster;
+mod cli_events;
 mod cli_join;
 mod cli_paths;
+mod cli_peer;
 mod cli_plan;
 mod cli_recover;
+mod cli_shares;
 mod cli_site;
+mod cli_status;
 mod cli_store;
 mod cli_transfer;
 mod client;
@@ -15,6 +19,7 @@ mod config;
 mod copy;
 mod daemon;
 mod dataset;
+mod doctor;
 mod exit;
 mod http;
 mod networks;
@@ -45,7 +50,9 @@ enum Command {
     Daemon(daemon::DaemonArgs),
     Transfer(cli_transfer::TransferArgs),
     Site(Box<cli_site::SiteArgs>),
+    Peer(cli_peer::PeerArgs),
     Store(cli_store::StoreArgs),
+    Doctor(doctor::DoctorArgs),
     #[command(hide = true)]
     SshServe(ssh::ServeArgs),
     /// Makes test data sets of published shapes, and counts the sizes of existing ones
@@ -68,7 +75,9 @@ fn main() -> process::ExitCode {
         Command::Daemon(args) => daemon::run(args),
         Command::Transfer(args) => cli_transfer::run(args),
         Command::Site(args) => cli_site::run(*args),
+        Command::Peer(args) => cli_peer::run(args),
         Command::Store(args) => cli_store::run(args),
+        Command::Doctor(args) => doctor::run(&args),
         Command::SshServe(args) => ssh::serve(&args),
         Command::Dataset(args) => dataset::run(args),
         Command::Verify(args) => verify::run(&args),

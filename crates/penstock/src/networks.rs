@@ -88,7 +88,8 @@ impl<'de> Deserialize<'de> for Prefix {
 }
 
 impl NetworkConfig {
-    fn has(&self, device: &str, address: IpAddr) -> bool {
+    /// Whether an address of an interface belongs to it.
+    pub(crate) fn has(&self, device: &str, address: IpAddr) -> bool {
         self.interface.as_ref().is_none_or(|own| own == device)
             && self.prefix.is_none_or(|prefix| prefix.contains(address))
     }

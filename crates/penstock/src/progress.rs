@@ -109,7 +109,8 @@ impl Reporter {
         exit::warn(&summary_text(event));
     }
 
-    fn talk(&self, text: &str) {
+    /// Says something beside the bar.
+    pub(crate) fn talk(&self, text: &str) {
         match &self.bar {
             Some(bar) => bar.suspend(|| exit::warn(text)),
             None => exit::warn(text),

@@ -41,6 +41,8 @@ pub(crate) struct PeerParts {
     pub(crate) lane: LaneHandler,
     /// The same as `target`, for what is known of paths.
     pub(crate) lanes_target: Arc<TargetService>,
+    /// The same as `source`, for the lanes that it serves.
+    pub(crate) lanes_source: Arc<SourceService>,
     /// Tells the source side whether this peer's controller may list data sets.
     pub(crate) set_fence: Arc<dyn Fn(Fence) + Send + Sync>,
 }
@@ -80,7 +82,8 @@ pub(crate) fn peer(site: &Arc<Site>, journal: &Path) -> anyhow::Result<PeerParts
     let fenced = Arc::clone(&source);
     let set_fence = Arc::new(move |fence| fenced.set_fence(fence));
     let (lanes_target, target) = (Arc::clone(&target), target as _);
-    Ok(PeerParts { source, target, lane, lanes_target, set_fence })
+    let (lanes_source, source) = (Arc::clone(&source), source as _);
+    Ok(PeerParts { source, target, lane, lanes_target, lanes_source, set_fence })
 }
 
 /// Why a lane is not taken that has come to this address: it is not for data.

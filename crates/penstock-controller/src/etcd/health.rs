@@ -1,12 +1,12 @@
 //! How an etcd is, and whether it is one to rely on (E6).
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use data_encoding::BASE64;
 use penstock_api::cluster::EtcdView;
 use serde_json::{Value, json};
 
-use super::{Etcd, EtcdError, number};
+use super::{Etcd, EtcdError, EtcdMember, number};
 
 /// What to do about an etcd that keeps all of its history.
 pub const COMPACTION_HINT: &str = "start each member with --auto-compaction-retention=1h, or \
@@ -55,34 +55,52 @@ fn starts_value(rest: &str) -> bool {
 }
 
 impl Etcd {
-    /// Version, database bytes, quota and troubles of each endpoint. Blocks until all have answered
-    /// or `deadline` has passed for each that does not.
+    /// Version, database bytes, quota and troubles of each endpoint, all asked at once. Blocks for
+    /// some times `deadline` at most.
     pub fn health(&self, deadline: Duration) -> Vec<EtcdView> {
-        let look = |endpoint: String| {
-            let mut view = EtcdView { endpoint, ..EtcdView::default() };
-            match self.status_at(&view.endpoint, deadline) {
-                Ok(status) => {
-                    view.version = status.version;
-                    view.bytes = status.bytes;
-                    view.bytes_in_use = status.bytes_in_use;
-                    view.leads = status.leader == status.id && status.id != 0;
-                    view.learner = status.learner;
-                    let mut troubles: Vec<_> =
-                        status.complaints.iter().map(|complaint| explain(complaint)).collect();
-                    if status.leader == 0 {
-                        troubles.push(explain("no leader"));
-                    }
-                    troubles.dedup();
-                    view.trouble = troubles.join("; ");
-                    let metrics = self.metrics(&view.endpoint, deadline).unwrap_or_default();
-                    view.quota_bytes =
-                        metric(&metrics, "etcd_server_quota_backend_bytes").unwrap_or(0);
+        let members = self.members(deadline).unwrap_or_default();
+        let endpoints = self.endpoints();
+        std::thread::scope(|scope| {
+            let asked: Vec<_> = endpoints
+                .into_iter()
+                .map(|endpoint| scope.spawn(|| self.health_of(endpoint, &members, deadline)))
+                .collect();
+            asked.into_iter().filter_map(|view| view.join().ok()).collect()
+        })
+    }
+
+    fn health_of(&self, endpoint: String, members: &[EtcdMember], deadline: Duration) -> EtcdView {
+        let mut view = EtcdView { endpoint, ..EtcdView::default() };
+        let begun = Instant::now();
+        match self.status_at(&view.endpoint, deadline) {
+            Ok(status) => {
+                view.answer_us = begun.elapsed().as_micros() as u64;
+                view.version = status.version;
+                view.bytes = status.bytes;
+                view.bytes_in_use = status.bytes_in_use;
+                view.leads = status.leader == status.id && status.id != 0;
+                view.learner = status.learner;
+                view.members = members.len() as u32;
+                let own = members.iter().find(|member| member.id == status.id);
+                view.member = own.map_or_else(String::new, |member| member.name.clone());
+                let mut troubles: Vec<_> =
+                    status.complaints.iter().map(|complaint| explain(complaint)).collect();
+                if status.leader == 0 {
+                    troubles.push(explain("no leader"));
                 }
-                Err(error) => view.trouble = error.to_string(),
+                troubles.dedup();
+                view.trouble = troubles.join("; ");
+                let metrics = self.metrics(&view.endpoint, deadline).unwrap_or_default();
+                view.quota_bytes = metric(&metrics, "etcd_server_quota_backend_bytes").unwrap_or(0);
             }
-            view
-        };
-        self.endpoints().into_iter().map(look).collect()
+            Err(EtcdError::Unavailable(why)) => {
+                // The endpoint is named beside it.
+                let why = why.split(" (http").next().unwrap_or_default();
+                view.trouble = format!("it does not answer: {why}");
+            }
+            Err(error) => view.trouble = error.to_string(),
+        }
+        view
     }
 
     /// Whether the history is cut from time to time (E6). etcd does not say how it is configured;

@@ -15,7 +15,6 @@ use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{delete, get, post};
 use penstock_api::limits::LimitRequest;
-use penstock_api::paths::PathsView;
 use penstock_api::problem::{Exit, Problem};
 use penstock_api::proof::Document;
 use penstock_api::rest::{
@@ -74,12 +73,6 @@ pub trait SiteAdmin: Send + Sync {
     /// # Errors
     /// There is none.
     fn unpair(&self, site: &Name) -> Result<(), Problem>;
-
-    /// Tries the paths between this site and another, from both ends. Blocks for some seconds.
-    ///
-    /// # Errors
-    /// The site is not paired, or does not answer.
-    fn paths(&self, site: &Name) -> Result<PathsView, Problem>;
 
     /// The stores of this site.
     fn stores(&self) -> Vec<StoreView>;
@@ -197,7 +190,6 @@ pub fn router(parts: RestParts) -> Router {
         .route("/sites/join", post(join))
         .route("/peers/token", post(invite))
         .route("/sites/{site}", delete(unpair))
-        .route("/sites/{site}/paths", get(paths))
         .method_not_allowed_fallback(not_found);
     Router::new()
         .nest("/api/v1", api)
@@ -388,10 +380,6 @@ fn site_of(text: &str) -> Result<Name, Problem> {
     text.parse().map_err(|error: penstock_proto::id::ParseIdError| {
         Problem::new(Exit::Usage, "name", error.to_string())
     })
-}
-
-async fn paths(State(parts): State<RestParts>, Path(site): Path<String>) -> Reply<PathsView> {
-    blocking(move || parts.admin.paths(&site_of(&site)?)).await.map(Json)
 }
 
 async fn unpair(

@@ -155,6 +155,24 @@ pub fn device_is_bindable(device: &str) -> Result<(), SocketError> {
     bind_to_device(socket.as_fd(), device)
 }
 
+/// Whether an interface leads from one of its addresses to another address, by the routes of this
+/// host. Nothing is sent: connect(2) of a datagram socket looks the route up.
+///
+/// # Errors
+/// It does not (`ENETUNREACH`), the address is not of this host, or sockets cannot be bound to the
+/// interface.
+pub fn leads_to(device: &str, from: IpAddr, to: IpAddr) -> Result<(), SocketError> {
+    let family = if from.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+    let (kind, flags) = (SocketType::DGRAM, SocketFlags::CLOEXEC);
+    let socket = rustix::net::socket_with(family, kind, flags, None)
+        .map_err(|error| SocketError::new("make a socket", error))?;
+    bind_to_device(socket.as_fd(), device)?;
+    rustix::net::bind(&socket, &SocketAddr::new(from, 0))
+        .map_err(|error| SocketError::new(format!("bind to {from}"), error))?;
+    rustix::net::connect(&socket, &SocketAddr::new(to, 9))
+        .map_err(|error| SocketError::new(format!("look up a route to {to}"), error))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -166,6 +184,14 @@ mod tests {
         let local = found.iter().find(|entry| entry.address == IpAddr::from([127, 0, 0, 1]));
         assert!(local.is_some_and(|entry| entry.loopback && entry.running), "{found:?}");
         assert!(device_is_bindable("no-such-if").is_err());
+    }
+
+    /// E5: a route is looked up by interface: the loopback leads to itself and nowhere else.
+    #[test]
+    fn e5_routes_are_looked_up_by_interface() {
+        let own = IpAddr::from([127, 0, 0, 1]);
+        leads_to("lo", own, IpAddr::from([127, 0, 0, 2])).unwrap();
+        assert!(leads_to("no-such-if", own, own).is_err());
     }
 
     /// E5: a listener of one interface stands beside that at all addresses and takes what comes to

@@ -36,7 +36,7 @@ mod wire;
 #[cfg(test)]
 mod tests;
 
-pub use bind::{InterfaceAddress, device_is_bindable, interface_addresses, listen};
+pub use bind::{InterfaceAddress, device_is_bindable, interface_addresses, leads_to, listen};
 pub use error::{ConnectError, LaneError};
 pub use handshake::{
     Dialled, LocalBind, PendingLane, Welcome, accept, accept_blocking, connect, dial,

@@ -3,6 +3,7 @@
 //! Nothing here keeps state. Facts that cannot be read give an error or a cautious answer, never
 //! a guess that looks like a measurement.
 
+mod clock;
 mod cpu;
 mod event;
 mod host;
@@ -10,6 +11,7 @@ mod lock;
 mod users;
 mod xattr;
 
+pub use clock::clock_error;
 pub use cpu::{allowed_cpus, available_cpus, bind_to_cpus, cpu_seconds, pin_thread};
 pub use event::EventFd;
 pub use host::{

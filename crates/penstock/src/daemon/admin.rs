@@ -2,17 +2,14 @@
 
 use std::sync::Arc;
 
-use penstock_api::paths::PathsView;
 use penstock_api::problem::{Exit, Problem};
 use penstock_api::rest::{JoinReply, JoinRequest, SiteView, StatusView, StoreView, TokenReply};
 use penstock_controller::rest::SiteAdmin;
 use penstock_io::trust::PairingOffer;
-use penstock_peer::TargetService;
 use penstock_proto::id::Name;
 use tokio::runtime::Handle;
 
 use super::cluster::Member;
-use super::probe;
 use super::site::Site;
 use super::site_client::Sites;
 use super::{now_seconds, pairing};
@@ -23,7 +20,6 @@ pub(crate) struct Admin {
     pub(crate) site: Arc<Site>,
     pub(crate) sites: Arc<Sites>,
     pub(crate) runtime: Handle,
-    pub(crate) target: Arc<TargetService>,
     /// The site's other peers, if there are any.
     pub(crate) member: Option<Arc<Member>>,
 }
@@ -100,10 +96,6 @@ impl SiteAdmin for Admin {
         }
         let title = format!("site `{site}` is not paired with this one");
         Err(Problem::new(Exit::Usage, "not-paired", title).status(404))
-    }
-
-    fn paths(&self, site: &Name) -> Result<PathsView, Problem> {
-        probe::paths(&self.site, &self.sites, &self.target, site)
     }
 
     fn stores(&self) -> Vec<StoreView> {

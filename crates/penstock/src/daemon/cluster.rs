@@ -18,6 +18,7 @@ use penstock_controller::etcd::{COMPACTION_HINT, Compaction, Etcd};
 use penstock_controller::rest::SiteAdmin;
 use penstock_controller::state::{EtcdState, Keys, SharedJournal, SiteState as _, SqliteState};
 use penstock_io::sys;
+use penstock_peer::SourceService;
 use penstock_proto::id::Name;
 use penstock_proto::version;
 use tokio::runtime::Handle;
@@ -25,6 +26,7 @@ use tokio::sync::watch;
 
 use super::etcd::{self, Keeper};
 use super::lead::{Controller, Lead};
+use super::operate::drain::{give_up, stops_serving};
 use super::remote::client::PeerClient;
 use super::remote::peers::{Others, SiteTarget};
 use super::site::Site;
@@ -52,6 +54,8 @@ pub(crate) struct Member {
     set_fence: Arc<dyn Fn(Fence) + Send + Sync>,
     client: PeerClient,
     runtime: Handle,
+    /// The lanes that this peer serves: they end when it drains.
+    served: Arc<SourceService>,
     local: Arc<SqliteState>,
     active: RwLock<Option<Active>>,
     admin: Mutex<Option<Arc<dyn SiteAdmin>>>,
@@ -93,7 +97,7 @@ impl Member {
         settings: &Settings,
         local: Arc<SqliteState>,
         set_fence: Arc<dyn Fn(Fence) + Send + Sync>,
-        client: PeerClient,
+        (client, served): (PeerClient, Arc<SourceService>),
     ) -> anyhow::Result<Arc<Self>> {
         let site = Arc::clone(&lead.site);
         if settings.own_etcd.is_some() {
@@ -117,6 +121,7 @@ impl Member {
             boot: data_encoding::HEXLOWER.encode(&boot),
             stores: wiring::store_cards(&site.config.stores),
             running: 0,
+            since: super::now_seconds(),
         };
         let stood_back = StoodBack::default();
         set_fence(shut());
@@ -137,6 +142,7 @@ impl Member {
             set_fence,
             client,
             runtime: Handle::current(),
+            served,
             local,
             active: RwLock::default(),
             admin: Mutex::default(),
@@ -201,13 +207,17 @@ impl Member {
     /// Acts on what the membership has become.
     async fn take_up(self: &Arc<Self>, seen: &ClusterNow) {
         let site = &self.lead.site;
+        self.lead.events.see_cluster(seen);
+        self.drain(seen).await;
         // A controller knows its pairings before etcd does.
         if seen.incarnation != 0 && seen.tenure.is_none() {
             site.follow_pairings(&seen.pairings);
         }
         let others = seen.fit_peers().filter(|peer| peer.peer != site.config.peer);
         let others = others.map(|peer| {
-            let (addresses, data) = (peer.addresses.clone(), peer.data.clone());
+            let drains = seen.is_draining(&peer.peer);
+            let data = if drains { Vec::new() } else { peer.data.clone() };
+            let addresses = peer.addresses.clone();
             (peer.peer.clone(), SiteAddresses { addresses, data })
         });
         site.set_others(others.collect());
@@ -234,6 +244,27 @@ impl Member {
         // Else it might be elected again and again before another one, which can, is.
         let mut stood_back = self.stood_back.lock().unwrap_or_else(PoisonError::into_inner);
         *stood_back = Some((Instant::now(), why));
+    }
+
+    /// Does what an order to drain this peer asks for.
+    async fn drain(self: &Arc<Self>, seen: &ClusterNow) {
+        let stops = stops_serving(seen, &self.lead.site.config.peer);
+        self.served.set_draining(stops);
+        self.lead.site.set_draining(stops);
+        if seen.gives_up {
+            let member = Arc::clone(self);
+            let given = tokio::task::spawn_blocking(move || {
+                give_up(&member, &member.cluster, super::STOP_DEADLINE);
+            });
+            if let Err(error) = given.await {
+                tracing::error!(%error, "the controllership is not given up in order");
+            }
+        }
+    }
+
+    /// What this peer tells of itself.
+    pub(crate) fn own_card(&self) -> PeerCard {
+        self.cluster.card()
     }
 
     /// Drops what an earlier tenure began, and begins with the next one.
@@ -310,6 +341,7 @@ impl Member {
             peers: now.peers.clone(),
             etcd: self.etcd.health(HEALTH),
             etcd_hosts: self.etcd_hosts,
+            lease_seconds: self.lease_seconds(),
             trouble: self.trouble(&now),
             etcd_transactions,
             etcd_bytes,
@@ -320,6 +352,16 @@ impl Member {
         let own = self.keeper.as_ref().map(Keeper::trouble).unwrap_or_default();
         let both = [own.as_str(), now.trouble.as_str()];
         both.into_iter().filter(|text| !text.is_empty()).collect::<Vec<_>>().join("; ")
+    }
+
+    fn lease_seconds(&self) -> u64 {
+        let cluster = self.lead.site.config.cluster.as_ref();
+        cluster.map_or(0, |cluster| cluster.lease_seconds)
+    }
+
+    /// The client of etcd.
+    pub(crate) fn etcd(&self) -> &Etcd {
+        &self.etcd
     }
 
     /// Ends the tenure in order: runs commit their ledgers, then another peer may lead at once.

@@ -29,6 +29,7 @@ use tower::ServiceExt as _;
 use super::cluster::Member;
 use super::host::{Host, with_version};
 use super::lead::Controller;
+use super::operate::Operate;
 use super::port::Connection;
 use super::recovery;
 use super::remote::client::PeerClient;
@@ -49,6 +50,8 @@ const TASK: &str = "/peer/v1/task";
 const TARGET: &str = "/peer/v1/target";
 /// How long this peer is the controller.
 const TENURE: &str = "/peer/v1/tenure";
+/// Orders about peers; but for the token to join, which is the site's.
+const ORDERS: &str = "/api/v1/orders/";
 
 /// What the two fronts share.
 #[derive(Clone)]
@@ -57,6 +60,7 @@ pub(crate) struct Front {
     pub(crate) admin: Arc<dyn SiteAdmin>,
     client: PeerClient,
     host: Arc<Host>,
+    operate: Arc<Operate>,
 }
 
 impl Front {
@@ -65,19 +69,22 @@ impl Front {
         admin: Arc<dyn SiteAdmin>,
         client: PeerClient,
         host: Arc<Host>,
+        operate: Arc<Operate>,
     ) -> Self {
-        Self { member, admin, client, host }
+        Self { member, admin, client, host, operate }
     }
 
     /// Serves the local API, whoever the controller is.
     pub(crate) fn local(self) -> Router {
         let recovery = recovery::router(&self.member);
-        Router::new().fallback(local).with_state(self).merge(recovery)
+        let operate = self.operate.local();
+        Router::new().fallback(local).with_state(self).merge(recovery).merge(operate)
     }
 
     /// Serves the site API, and what other peers of the own site hand over.
     pub(crate) fn site(self) -> Router {
-        Router::new().fallback(site).with_state(self)
+        let operate = self.operate.remote();
+        Router::new().fallback(site).with_state(self).merge(operate)
     }
 
     fn watch(&self) -> watch::Receiver<Arc<ClusterNow>> {
@@ -167,7 +174,11 @@ impl Front {
     /// Asks the local API of this peer, being the controller. A stream of events ends when it is
     /// one no more: what it would tell then does not happen.
     async fn ask(&self, controller: &Controller, request: Request) -> Response {
-        let response = answer(controller.local.clone().oneshot(request).await);
+        let router = match request.uri().path().starts_with(ORDERS) {
+            true => self.operate.orders(),
+            false => controller.local.clone(),
+        };
+        let response = answer(router.oneshot(request).await);
         let kind = response.headers().get(header::CONTENT_TYPE);
         if kind.is_none_or(|kind| kind.as_bytes() != b"text/event-stream") {
             return response;

@@ -11,9 +11,8 @@ use penstock_api::task::TargetPeer;
 use penstock_controller::manager::{Manager, ManagerConfig, ManagerParts};
 use penstock_controller::rest::{self, RestParts, SiteAdmin};
 use penstock_controller::state::SiteState;
-use penstock_peer::TargetService;
-use tokio::sync::Semaphore;
 
+use super::events::EventLog;
 use super::site::Site;
 use super::site_api::{self, SiteParts};
 use super::site_client::Sites;
@@ -24,8 +23,8 @@ pub(crate) struct Lead {
     pub(crate) sites: Arc<Sites>,
     pub(crate) source: Arc<dyn SourcePeer>,
     pub(crate) target: Arc<dyn TargetPeer>,
-    /// The same, for what is known of paths.
-    pub(crate) lanes_target: Arc<TargetService>,
+    /// Is told what becomes of transfers.
+    pub(crate) events: Arc<EventLog>,
     pub(crate) signer: Arc<dyn ReceiptSigner>,
     /// Directory of ledgers, one below it for each transfer.
     pub(crate) journal: PathBuf,
@@ -75,14 +74,13 @@ impl Lead {
                 fence,
             },
         )?);
+        self.events.follow_transfers(&manager);
         let site = site_api::router(SiteParts {
             site: Arc::clone(&self.site),
             manager: Arc::clone(&manager),
             source: Arc::clone(&self.source),
             signer: Arc::clone(&self.signer),
             scans: Arc::default(),
-            target: Arc::clone(&self.lanes_target),
-            probes: Arc::new(Semaphore::new(site_api::PROBES_MAX)),
         });
         let local = rest::router(RestParts { manager: Arc::clone(&manager), admin });
         Ok(Controller { manager, local, site, revision: 0 })

@@ -9,10 +9,12 @@ mod addresses;
 mod admin;
 mod cluster;
 pub(crate) mod etcd;
+mod events;
 mod front;
 mod host;
 pub(crate) mod join;
 mod lead;
+mod operate;
 mod pairing;
 mod port;
 mod probe;
@@ -52,9 +54,11 @@ use crate::receipt::Signer;
 use crate::wiring;
 use admin::Admin;
 use cluster::Member;
+use events::EventLog;
 use front::Front;
 use host::Host;
 use lead::Lead;
+use operate::{Operate, OperateParts};
 use port::{Limits, Port};
 use remote::client::PeerClient;
 use site::Site;
@@ -213,6 +217,7 @@ async fn serve(config: Config, directory: &Path) -> anyhow::Result<ExitCode> {
     let shared = site.config.cluster.as_ref().map(|cluster| cluster.journal.clone());
     let journal = shared.unwrap_or_else(|| directory.clone());
     let parts = wiring::peer(&site, &journal)?;
+    let events = EventLog::open(&directory, &site.config.peer, &parts.lanes_target);
     let runtime = tokio::runtime::Handle::current();
     let sites = Arc::new(Sites::new(Arc::clone(&site), runtime.clone()));
     let lead = Lead {
@@ -220,15 +225,24 @@ async fn serve(config: Config, directory: &Path) -> anyhow::Result<ExitCode> {
         sites: Arc::clone(&sites),
         source: parts.source,
         target: parts.target,
-        lanes_target: Arc::clone(&parts.lanes_target),
+        events: Arc::clone(&events),
         signer: receipt_signer(&site)?,
         journal: journal.join("journal"),
     };
     let mut signals = Signals::watch()?;
     let (stop, stopped) = watch::channel(false);
-    let (target, told) = (parts.lanes_target, Arc::clone(&sites));
-    let admin = Admin { site: Arc::clone(&site), sites, runtime, target, member: None };
-    let faces = Faces::open(lead, state, parts.set_fence, admin, &stopped)?;
+    let told = Arc::clone(&sites);
+    events.watch_stores(site.config.stores.clone(), stopped.clone());
+    let operate = OperateParts {
+        site: Arc::clone(&site),
+        sites: Arc::clone(&sites),
+        target: parts.lanes_target,
+        source: parts.lanes_source,
+        events,
+        runtime: runtime.clone(),
+    };
+    let admin = Admin { site: Arc::clone(&site), sites, runtime, member: None };
+    let faces = Faces::open(lead, state, parts.set_fence, (admin, operate), &stopped)?;
     let tls = |purpose| server_config(purpose, &site.identity, &site.trust, &site.suites);
     let port = Port {
         site_tls: tls(Purpose::SiteApi)?,
@@ -273,28 +287,34 @@ impl Faces {
         lead: Lead,
         state: Arc<SqliteState>,
         set_fence: Arc<dyn Fn(Fence) + Send + Sync>,
-        admin: Admin,
+        (admin, operate): (Admin, OperateParts),
         stopped: &watch::Receiver<bool>,
     ) -> anyhow::Result<Self> {
         let Some(settings) = lead.site.config.cluster.clone() else {
             state.take_newest_format().context("raise the format of the state")?;
             let target = Arc::clone(&lead.target);
             let controller = lead.begin(state, Fence::default(), Arc::new(admin), target)?;
+            let operate = Arc::new(Operate::new(operate, None)?);
+            // It was empty: this is the only place where it is set.
+            let _ = operate.alone.set(controller.clone());
             let manager = controller.manager;
+            let local = controller.local.merge(operate.local()).merge(operate.orders());
             return Ok(Self {
-                local: controller.local,
-                site: controller.site,
+                local,
+                site: controller.site.merge(operate.remote()),
                 leave: Box::new(move |deadline| manager.stop(deadline)),
             });
         };
         let client = PeerClient::new(&lead.site)?;
         let target = Arc::clone(&lead.target);
-        let member = Member::join(lead, &settings, state, set_fence, client.clone())?;
+        let served = Arc::clone(&operate.source);
+        let member = Member::join(lead, &settings, state, set_fence, (client.clone(), served))?;
         let host = Host::new(target, client.clone(), member.cluster.watch());
+        let operate = Arc::new(Operate::new(operate, Some(Arc::clone(&member)))?);
         let admin = Arc::new(Admin { member: Some(Arc::clone(&member)), ..admin });
         member.set_admin(Arc::clone(&admin) as _);
         tokio::spawn(Arc::clone(&member).follow(stopped.clone()));
-        let front = Front::new(Arc::clone(&member), admin, client, Arc::clone(&host));
+        let front = Front::new(Arc::clone(&member), admin, client, Arc::clone(&host), operate);
         Ok(Self {
             local: front.clone().local(),
             site: front.site(),

@@ -1,70 +1,245 @@
-//! Tries the paths to another site, from both ends, and says in words what is wrong with each.
+//! Tries the paths to another site from every peer of this one, has the other site do the same, and
+//! says in words what is wrong with each.
+//!
+//! A path is tried by a TCP connection from its own address and interface, and then by a request
+//! that takes 64 KiB there and back over it: a path whose packets of full size vanish has a
+//! handshake that works.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use penstock_api::paths::{PathView, PathsView};
+use axum::body::Bytes;
+use axum::http::HeaderMap;
+use penstock_api::paths::{PairReport, PathView, PathsView, PeerProbe, SiteProbe};
 use penstock_api::problem::Problem;
+use penstock_api::site::{SPEAKS_HEADER, SiteAddresses, VERSION_HEADER};
 use penstock_io::net::{self, ConnectError, LocalBind, SocketOptions};
-use penstock_peer::{LocalEnd, PathEnds, PathNote, TargetService, pair};
+use penstock_peer::{LocalEnd, PathEnds, PathNote, pair};
 use penstock_proto::id::Name;
-use penstock_proto::network::DataAddress;
+use penstock_proto::version;
 use rustix::io::Errno;
 
-use super::site::Site;
-use super::site_client::Sites;
+use super::events::now_ms;
+use super::operate::Operate;
 
 /// How long a SYN-ACK may take.
-pub(crate) const PROBE_MAX: Duration = Duration::from_secs(3);
+const PROBE_MAX: Duration = Duration::from_secs(3);
+/// How long 64 KiB there and back may take beside some round trips.
+const LARGE_MAX: Duration = Duration::from_secs(3);
+/// Round trips of a TLS handshake, a request, and a window that opens.
+const LARGE_RTTS: u32 = 8;
+/// What is sent there and back.
+const LARGE_BYTES: usize = 64 << 10;
+/// How long all of it takes at most, at one peer.
+pub(crate) const PROBES: Duration = Duration::from_secs(10);
+/// Sites for which paths are tried at a time.
+pub(crate) const PROBES_MAX: usize = 4;
+/// Header with the clock of who answers, in milliseconds since 1970.
+const CLOCK_HEADER: &str = "penstock-clock-ms";
 
-/// Tries all paths from here to a site, and has it try those to here.
-///
-/// # Errors
-/// The site is not paired, or cannot be asked for its addresses.
-pub(crate) fn paths(
-    site: &Site,
-    sites: &Arc<Sites>,
-    target: &TargetService,
-    other: &Name,
-) -> Result<PathsView, Problem> {
-    let theirs = sites.exchange_addresses(other)?;
-    let (inward, outward) = std::thread::scope(|scope| {
-        let inward = scope.spawn(|| sites.ask_for_probe(other));
-        let outward = probe(site, target, other, &theirs.data);
-        (inward.join(), outward)
-    });
-    let (inward, why) = match inward {
-        Ok(Ok(inward)) => (inward, String::new()),
-        Ok(Err(problem)) => (Vec::new(), problem.to_string()),
-        Err(_) => (Vec::new(), "a thread has ended".to_owned()),
-    };
-    Ok(PathsView { site: other.clone(), outward, inward, inward_problem: why })
+/// Gives back what was sent, with the time.
+pub(crate) async fn echo(body: Bytes) -> (HeaderMap, Bytes) {
+    let mut headers = HeaderMap::new();
+    headers.insert(CLOCK_HEADER, now_ms().into());
+    (headers, body)
 }
 
-/// Tries all paths from here to `theirs`, at once; blocks for [`PROBE_MAX`].
-pub(crate) fn probe(
-    site: &Site,
-    target: &TargetService,
-    other: &Name,
-    theirs: &[DataAddress],
-) -> Vec<PathView> {
-    let locals = site.networks().local_ends();
-    let known = target.known_paths(other);
-    let paths = pair(&locals, theirs);
-    if paths.is_empty() {
-        tracing::warn!(site = %other, "no address here pairs with one there");
+impl Operate {
+    /// Tries all paths from every peer here to a site, and has it try those to here; gives what is
+    /// shown of the paths, what was found here, and what was found there. Blocks for some seconds.
+    ///
+    /// # Errors
+    /// The site is not paired, or cannot be asked for its addresses.
+    pub(crate) fn paths(
+        &self,
+        other: &Name,
+    ) -> Result<(PathsView, SiteProbe, Option<SiteProbe>), Problem> {
+        let theirs = self.sites.exchange_addresses(other)?;
+        let (inward, ours) = std::thread::scope(|scope| {
+            let inward = scope.spawn(|| self.sites.ask_for_probe(other));
+            let ours = self.probe(other, &theirs);
+            (inward.join(), ours)
+        });
+        let (inward, why) = match inward {
+            Ok(Ok(inward)) => (Some(inward), String::new()),
+            Ok(Err(problem)) => (None, problem.to_string()),
+            Err(_) => (None, "a thread has ended".to_owned()),
+        };
+        let view = PathsView {
+            site: other.clone(),
+            outward: ours.paths().cloned().collect(),
+            inward: inward.iter().flat_map(SiteProbe::paths).cloned().collect(),
+            inward_problem: why,
+        };
+        Ok((view, ours, inward))
     }
-    std::thread::scope(|scope| {
-        let probes: Vec<_> = paths
-            .iter()
-            .map(|ends| {
-                let note = known.iter().find(|note| same(&note.ends, ends));
-                scope.spawn(move || probe_one(other, ends, note))
-            })
-            .collect();
-        probes.into_iter().filter_map(|probe| probe.join().ok()).collect()
-    })
+
+    /// The same, with what follows from both views.
+    ///
+    /// # Errors
+    /// As [`Operate::paths`].
+    pub(crate) fn doctor_pair(&self, other: &Name) -> Result<PairReport, Problem> {
+        let (paths, ours, theirs) = self.paths(other)?;
+        let key = self.site.pairing(other)?.map(|pairing| key_text(&pairing.capability_key));
+        let (now, key) = (super::now_seconds(), key.unwrap_or_default());
+        let findings = crate::doctor::pair::judge(&paths, &ours, theirs.as_ref(), &key, now);
+        Ok(PairReport { paths, ours, theirs, findings })
+    }
+
+    /// Tries the paths to a site's addresses from every peer here.
+    pub(crate) fn probe(&self, other: &Name, theirs: &SiteAddresses) -> SiteProbe {
+        let now = self.now();
+        let (own, answers) = std::thread::scope(|scope| {
+            let own = scope.spawn(|| self.probe_from_here(other, theirs));
+            let path = format!("/probe/{other}");
+            (own.join().ok(), self.ask_all_with::<PeerProbe>(&now.peers, &path, theirs, PROBES))
+        });
+        let mut probe = SiteProbe {
+            site: self.site.config.site.clone(),
+            peers: own.into_iter().collect(),
+            silent: Vec::new(),
+        };
+        for (peer, answer) in answers {
+            match answer {
+                Ok((found, _)) => probe.peers.push(found),
+                Err(why) => probe.silent.push((peer, why)),
+            }
+        }
+        probe
+    }
+
+    /// Tries the paths from this peer, all at once.
+    pub(crate) fn probe_from_here(&self, other: &Name, theirs: &SiteAddresses) -> PeerProbe {
+        let site = &self.site;
+        let locals = site.networks().local_ends();
+        let known = self.target.known_paths(other);
+        let paths = pair(&locals, &theirs.data);
+        if paths.is_empty() {
+            tracing::warn!(site = %other, "no address here pairs with one there");
+        }
+        let own: Vec<SocketAddr> =
+            site.own_addresses().data.into_iter().map(|data| data.address).collect();
+        let (paths, listening) = std::thread::scope(|scope| {
+            let probes: Vec<_> = paths
+                .iter()
+                .map(|ends| {
+                    let note = known.iter().find(|note| same(&note.ends, ends));
+                    scope.spawn(move || self.probe_one(other, ends, note))
+                })
+                .collect();
+            let listening = own.iter().map(|address| (*address, self_test(*address))).collect();
+            let paths = probes.into_iter().filter_map(|probe| probe.join().ok()).collect();
+            (paths, listening)
+        });
+        let lane = version::known().lane;
+        PeerProbe {
+            peer: site.config.peer.clone(),
+            release: env!("CARGO_PKG_VERSION").to_owned(),
+            protocol: (lane.oldest, lane.newest),
+            certificate_expires: site.identity.expires(),
+            capability_key: key_text(&site.authority.capability_key().public_key()),
+            paths,
+            listening,
+        }
+    }
+
+    fn probe_one(&self, other: &Name, ends: &PathEnds, note: Option<&PathNote>) -> PathView {
+        let LocalEnd { address, device, .. } = ends.local.clone();
+        let bind = LocalBind { address, device };
+        let to = ends.remote.address;
+        let dialled = net::dial(to, &bind, PROBE_MAX, &SocketOptions::default());
+        let rtt = dialled.as_ref().ok().and_then(|dialled| dialled.rtt().ok());
+        let why = match &dialled {
+            Ok(_) => String::new(),
+            Err(error) => why_not(error, other, &ends.local, to),
+        };
+        let sent = dialled.is_ok().then(|| self.send_large(other, ends, rtt.unwrap_or_default()));
+        let (large, clock_ahead_ms) = match sent {
+            Some(Ok(ahead)) => (String::new(), ahead),
+            Some(Err(why)) => (why, None),
+            None => (String::new(), None),
+        };
+        let least = note.and_then(|note| note.rtt).into_iter().chain(rtt).min();
+        PathView {
+            peer: self.site.config.peer.clone(),
+            to_peer: ends.remote.peer.clone(),
+            from: ends.local.to_string(),
+            to,
+            network: ends.network(),
+            reachable: dialled.is_ok(),
+            why,
+            large,
+            clock_ahead_ms,
+            rtt_us: least.map(|rtt| rtt.as_micros() as u64),
+            rate_bits_per_s: note.map(|note| note.rate * 8.0).filter(|rate| *rate > 0.0),
+            state: note.map_or("untried", |note| note.state.as_str()).to_owned(),
+            since: note.map_or(0, |note| note.since),
+            last_failure: note.map_or_else(String::new, |note| note.why.clone()),
+        }
+    }
+
+    /// Sends 64 KiB over a path and has them sent back; gives by how many milliseconds the clock
+    /// there is ahead.
+    fn send_large(
+        &self,
+        other: &Name,
+        ends: &PathEnds,
+        rtt: Duration,
+    ) -> Result<Option<f64>, String> {
+        let tls = self.sites.tls(other).map_err(|problem| problem.to_string())?;
+        let limit = LARGE_MAX + rtt * LARGE_RTTS;
+        let mut builder = reqwest::Client::builder()
+            .tls_backend_preconfigured((*tls).clone())
+            .no_proxy()
+            .redirect(reqwest::redirect::Policy::none())
+            .timeout(limit)
+            .local_address(ends.local.address);
+        if let Some(device) = &ends.local.device {
+            builder = builder.interface(device);
+        }
+        let client = builder.build().map_err(|error| error.to_string())?;
+        let url = format!("https://{}/site/v1/echo", ends.remote.address);
+        let (body, speaks) = (vec![b'.'; LARGE_BYTES], self.site.speaks());
+        self.runtime.block_on(async {
+            let ask = |body: Vec<u8>| {
+                client
+                    .post(&url)
+                    .header(VERSION_HEADER, speaks.oldest)
+                    .header(SPEAKS_HEADER, speaks.to_string())
+                    .body(body)
+            };
+            let sent = async {
+                // The first request makes the connection; the second one is for the clock.
+                let reply = ask(body).send().await?.error_for_status()?;
+                let bytes = reply.bytes().await?.len();
+                let begun = Instant::now();
+                let reply = ask(Vec::new()).send().await?.error_for_status()?;
+                Ok::<_, reqwest::Error>((bytes, begun.elapsed(), reply))
+            };
+            match sent.await {
+                Ok((LARGE_BYTES, took, reply)) => {
+                    let clock = reply.headers().get(CLOCK_HEADER);
+                    let clock = clock.and_then(|text| text.to_str().ok()?.parse::<u64>().ok());
+                    let halfway = now_ms() as f64 - took.as_secs_f64() * 500.0;
+                    Ok(clock.map(|clock| clock as f64 - halfway))
+                }
+                Ok((bytes, ..)) => Err(format!("of 64 KiB {bytes} bytes came back")),
+                Err(error) if error.is_timeout() => Err(format!(
+                    "a connection opens, and 64 KiB do not pass within {:.0} s: packets of full \
+                     size are lost (MTU)",
+                    limit.as_secs_f64()
+                )),
+                Err(error) => {
+                    Err(format!("64 KiB do not pass: {}", super::operate::innermost(&error)))
+                }
+            }
+        })
+    }
+}
+
+/// A key in a few digits.
+fn key_text(key: &[u8]) -> String {
+    if key.is_empty() { String::new() } else { blake3::hash(key).to_hex()[..16].to_owned() }
 }
 
 fn same(a: &PathEnds, b: &PathEnds) -> bool {
@@ -72,27 +247,12 @@ fn same(a: &PathEnds, b: &PathEnds) -> bool {
         == (&b.local.address, &b.local.device, b.remote.address)
 }
 
-fn probe_one(other: &Name, ends: &PathEnds, note: Option<&PathNote>) -> PathView {
-    let LocalEnd { address, device, .. } = ends.local.clone();
-    let bind = LocalBind { address, device };
-    let dialled = net::dial(ends.remote.address, &bind, PROBE_MAX, &SocketOptions::default());
-    let rtt = dialled.as_ref().ok().and_then(|dialled| dialled.rtt().ok());
-    let why = match &dialled {
+/// Why this host cannot connect to an address of its own; empty if it can.
+fn self_test(address: SocketAddr) -> String {
+    let bind = LocalBind { address: None, device: None };
+    match net::dial(address, &bind, PROBE_MAX, &SocketOptions::default()) {
         Ok(_) => String::new(),
-        Err(error) => why_not(error, other, &ends.local, ends.remote.address),
-    };
-    let least = note.and_then(|note| note.rtt).into_iter().chain(rtt).min();
-    PathView {
-        from: ends.local.to_string(),
-        to: ends.remote.address,
-        network: ends.network(),
-        reachable: dialled.is_ok(),
-        why,
-        rtt_us: least.map(|rtt| rtt.as_micros() as u64),
-        rate_bits_per_s: note.map(|note| note.rate * 8.0).filter(|rate| *rate > 0.0),
-        state: note.map_or("untried", |note| note.state.as_str()).to_owned(),
-        since: note.map_or(0, |note| note.since),
-        last_failure: note.map_or_else(String::new, |note| note.why.clone()),
+        Err(error) => error.to_string(),
     }
 }
 

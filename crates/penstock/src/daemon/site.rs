@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use penstock_api::problem::{Exit, Problem};
@@ -33,6 +34,10 @@ pub(crate) struct Site {
     state: Mutex<Arc<dyn SiteState>>,
     /// The site's other peers, and where they listen.
     others: Mutex<Vec<(Name, SiteAddresses)>>,
+    /// Pairings as the controller has written them, where another peer may be that.
+    followed: Mutex<Vec<Pairing>>,
+    /// This peer's addresses for data are not told to other sites: other peers serve.
+    draining: AtomicBool,
     pub(crate) listen: SocketAddr,
     pub(crate) suites: Vec<CipherSuite>,
     offers: Mutex<Vec<PairingOffer>>,
@@ -67,6 +72,8 @@ impl Site {
             trust: Arc::new(trust),
             state: Mutex::new(state),
             others: Mutex::default(),
+            followed: Mutex::default(),
+            draining: AtomicBool::new(false),
             listen,
             suites,
             offers: Mutex::default(),
@@ -97,12 +104,32 @@ impl Site {
 
     /// Where the peers of this site take requests and lanes now, this one before the others.
     pub(crate) fn addresses(&self) -> SiteAddresses {
-        let SiteAddresses { mut addresses, mut data } = self.own_addresses();
+        let SiteAddresses { mut addresses, data: own } = self.own_addresses();
+        let mut data = if self.draining.load(Ordering::Relaxed) { Vec::new() } else { own.clone() };
         for (_, other) in self.others.lock().unwrap_or_else(PoisonError::into_inner).iter() {
             addresses.extend(&other.addresses);
             data.extend(other.data.iter().cloned());
         }
+        // Better one that is to have no new work than none.
+        let data = if data.is_empty() { own } else { data };
         SiteAddresses { addresses, data }.bounded()
+    }
+
+    /// From now on this peer's addresses for data are left out of what other sites are told.
+    pub(crate) fn set_draining(&self, draining: bool) {
+        self.draining.store(draining, Ordering::Relaxed);
+    }
+
+    /// A pairing, as this peer knows it: the controller's own, or what it last wrote.
+    ///
+    /// # Errors
+    /// The database cannot be read.
+    pub(crate) fn pairing(&self, site: &Name) -> Result<Option<Pairing>, Problem> {
+        if let Some(pairing) = self.state().pairing(site)? {
+            return Ok(Some(pairing));
+        }
+        let followed = self.followed.lock().unwrap_or_else(PoisonError::into_inner);
+        Ok(followed.iter().find(|pairing| pairing.site == *site).cloned())
     }
 
     /// Another site says where it takes requests now.
@@ -153,6 +180,7 @@ impl Site {
     /// Trusts the sites that are paired with this one, and no others: another peer may have paired
     /// or unpaired them.
     pub(crate) fn follow_pairings(&self, pairings: &[Pairing]) {
+        *self.followed.lock().unwrap_or_else(PoisonError::into_inner) = pairings.to_vec();
         for (known, _) in self.trust.sites() {
             if known != self.config.site && pairings.iter().all(|pairing| pairing.site != known) {
                 self.trust.unpin(&known);

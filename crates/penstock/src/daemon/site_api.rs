@@ -18,7 +18,6 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{delete, get, post};
 use axum::{RequestPartsExt as _, Router};
 use penstock_api::limits::LimitRequest;
-use penstock_api::paths::PathView;
 use penstock_api::problem::{Exit, Problem};
 use penstock_api::proof::Document;
 use penstock_api::receipt::{ReceiptBody, ReceiptSignature, ReceiptSigner, Role};
@@ -36,17 +35,14 @@ use penstock_controller::rest::{
 };
 use penstock_controller::sites::{CAPABILITY_VOID, SCAN_UNKNOWN};
 use penstock_io::trust::verify_capability;
-use penstock_peer::TargetService;
 use penstock_proto::capability::Capability;
 use penstock_proto::id::{Name, TransferId};
 use penstock_proto::name;
 use serde::Deserialize;
-use tokio::sync::Semaphore;
 
 use super::now_seconds;
 use super::pairing;
 use super::port::Connection;
-use super::probe;
 use super::site::Site;
 
 /// How long a capability is good. A transfer that takes longer opens its scan again.
@@ -54,9 +50,6 @@ const CAPABILITY_SECONDS: u64 = 7 * 24 * 3600;
 
 /// Scans that other sites may have open at a time; more are refused for a while.
 const SCANS_MAX: usize = 10_000;
-
-/// Sites for which paths are tried at a time.
-pub(crate) const PROBES_MAX: usize = 4;
 
 /// Longest body of a request to pair, which anybody may send.
 const PAIR_BYTES_MAX: usize = 64 << 10;
@@ -71,9 +64,6 @@ pub(crate) struct SiteParts {
     /// Which site opened which scan, since the daemon started. Scans that the own controller opened
     /// are not among them: nobody else may use those.
     pub(crate) scans: Arc<Mutex<HashMap<TransferId, Name>>>,
-    pub(crate) target: Arc<TargetService>,
-    /// Paths are tried for so many sites at a time.
-    pub(crate) probes: Arc<Semaphore>,
 }
 
 impl SiteParts {
@@ -89,7 +79,6 @@ pub(crate) fn router(parts: SiteParts) -> Router {
         .route("/health", get(health))
         .route("/pair", post(pair).layer(DefaultBodyLimit::max(PAIR_BYTES_MAX)))
         .route("/addresses", post(addresses))
-        .route("/paths", post(probe_back))
         .route("/join", post(join).layer(DefaultBodyLimit::max(PAIR_BYTES_MAX)))
         .route("/transfers", post(submit).layer(long()))
         .route("/plans", post(plan).layer(long()))
@@ -111,14 +100,18 @@ pub(crate) fn router(parts: SiteParts) -> Router {
     Router::new()
         .nest("/site/v1", api)
         .fallback(not_found)
-        .layer(middleware::from_fn_with_state(parts.clone(), versioned))
+        .layer(middleware::from_fn_with_state(Arc::clone(&parts.site), versioned))
         .with_state(parts)
 }
 
 /// Refuses versions of this API that the site does not speak before anything of a request is looked
 /// at; says which ones it speaks.
-async fn versioned(State(parts): State<SiteParts>, request: Request, next: Next) -> Response {
-    let speaks = parts.site.speaks();
+pub(crate) async fn versioned(
+    State(site): State<Arc<Site>>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let speaks = site.speaks();
     let checked = {
         let header = |name| request.headers().get(name).and_then(|value| value.to_str().ok());
         check_version(speaks, header(VERSION_HEADER), header(SPEAKS_HEADER))
@@ -215,21 +208,6 @@ async fn join(
     })
     .await
     .map(Json)
-}
-
-/// A site asks whether its addresses can be reached from here.
-async fn probe_back(
-    State(parts): State<SiteParts>,
-    Calling(site): Calling,
-    Body(theirs): Body<SiteAddresses>,
-) -> Reply<Vec<PathView>> {
-    let Ok(_turn) = parts.probes.clone().try_acquire_owned() else {
-        let title = "other paths are being tried";
-        return Err(Problem::new(Exit::Temporary, "busy", title).into());
-    };
-    blocking(move || Ok(probe::probe(&parts.site, &parts.target, &site, &theirs.bounded().data)))
-        .await
-        .map(Json)
 }
 
 async fn submit(

@@ -8,7 +8,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use penstock_api::limits::LimitRequest;
-use penstock_api::paths::PathView;
+use penstock_api::operate::TransferPaths;
+use penstock_api::paths::SiteProbe;
 use penstock_api::problem::{Exit, Problem};
 use penstock_api::proof::Document;
 use penstock_api::receipt::{ReceiptBody, ReceiptSignature};
@@ -185,7 +186,7 @@ impl Sites {
         call: &Call<'_>,
         out: &mut dyn Write,
     ) -> Result<(StatusCode, bool), Problem> {
-        let pairing = self.site.state().pairing(call.site)?;
+        let pairing = self.site.pairing(call.site)?;
         let pairing = pairing.filter(|_| self.site.is_paired(call.site)).ok_or_else(|| {
             let title = format!("site `{}` is not paired with this one", call.site);
             Problem::new(Exit::NotAuthorised, "not-paired", title)
@@ -243,7 +244,11 @@ impl Sites {
         tokio::time::timeout(PROBE_DEADLINE, look).await.unwrap_or(Ok(()))
     }
 
-    fn tls(&self, site: &Name) -> Result<Arc<rustls::ClientConfig>, Problem> {
+    /// What TLS connections to a site are made with.
+    ///
+    /// # Errors
+    /// TLS cannot be set up.
+    pub(crate) fn tls(&self, site: &Name) -> Result<Arc<rustls::ClientConfig>, Problem> {
         let own = &self.site;
         let expected = Some(site.clone());
         client_config(Purpose::SiteApi, &own.identity, &own.trust, expected, &own.suites)
@@ -267,9 +272,21 @@ impl Sites {
     ///
     /// # Errors
     /// As [`Sites::exchange_addresses`]; it tries other paths already.
-    pub(crate) fn ask_for_probe(&self, site: &Name) -> Result<Vec<PathView>, Problem> {
+    pub(crate) fn ask_for_probe(&self, site: &Name) -> Result<SiteProbe, Problem> {
         let body = Some(http::encode(&self.site.addresses())?);
-        self.get(&Call { body, ..Call::new(site, Method::POST, "/paths".to_owned()) })
+        self.get(&Call { body, ..Call::new(site, Method::POST, "/probe".to_owned()) })
+    }
+
+    /// The shares of a transfer that another site owns.
+    ///
+    /// # Errors
+    /// As [`Sites::exchange_addresses`].
+    pub(crate) fn transfer_paths(
+        &self,
+        site: &Name,
+        id: TransferId,
+    ) -> Result<TransferPaths, Problem> {
+        self.get(&Call::new(site, Method::GET, format!("/transfers/{id}/paths")))
     }
 
     fn get<T: serde::de::DeserializeOwned>(&self, call: &Call<'_>) -> Result<T, Problem> {

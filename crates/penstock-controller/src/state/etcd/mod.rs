@@ -10,6 +10,8 @@
 //! /penstock/SITE/format         of what format the records are; a controller must know it
 //! /penstock/SITE/leader         who leads, under its lease; its create revision is the epoch
 //! /penstock/SITE/peers/NAME     what a peer tells of itself, under its lease
+//! /penstock/SITE/known/NAME     that a peer belongs to the site, there or not
+//! /penstock/SITE/draining/NAME  that a peer is to have no new work
 //! /penstock/SITE/transfers/ID   records    /penstock/SITE/stubs/ID
 //! /penstock/SITE/pairings/SITE  pairings
 //! /penstock/SITE/heads/ID       the ledger's head: what is open; see `heads`

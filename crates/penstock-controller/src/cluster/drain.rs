@@ -1,0 +1,165 @@
+//! Peers that are to have no new work, peers that have left or are lost, and a controllership that
+//! is given up in order.
+//!
+//! A mark to drain a peer is a key without a lease: it outlives the peer's daemon and whoever set
+//! it. The controller alone writes it, under its epoch (B4). A draining peer does not stand for
+//! election while another one may lead; where nobody else takes it for three leases it stands all
+//! the same, since a site without a controller does nothing at all.
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use penstock_api::cluster::{DrainMark, KnownPeer, PeerCard};
+use penstock_proto::id::Name;
+
+use super::{Cluster, ClusterNow, Member, Seen, value_of};
+use crate::etcd::{Compare, EtcdError, OPERATIONS_MAX, Operation};
+use crate::manager::now_seconds;
+
+/// How long an order of an operator may take in etcd.
+const ORDER: Duration = Duration::from_secs(5);
+/// So many leases without a controller, and a draining peer stands for election.
+const LEASES_WITHOUT: u64 = 3;
+
+impl ClusterNow {
+    /// Whether a peer is to have no new work.
+    pub fn is_draining(&self, peer: &Name) -> bool {
+        self.draining.iter().any(|mark| mark.peer == *peer)
+    }
+}
+
+impl Cluster {
+    /// Marks a peer as one that is to have no new work, or takes that back. Blocks for a
+    /// transaction of etcd.
+    ///
+    /// # Errors
+    /// This peer is not the controller, or no more; etcd does not answer.
+    pub fn set_draining(&self, peer: &Name, mark: Option<&DrainMark>) -> Result<(), EtcdError> {
+        let key = self.keys.at(&format!("draining/{peer}"));
+        self.order(match mark {
+            Some(mark) => Operation::Put(key, value_of(mark)?, 0),
+            None => Operation::Delete(key),
+        })
+    }
+
+    /// Forgets a peer that is gone for good. Blocks for a transaction of etcd.
+    ///
+    /// # Errors
+    /// As [`Cluster::set_draining`].
+    pub fn forget(&self, peer: &Name) -> Result<(), EtcdError> {
+        self.set_draining(peer, None)?;
+        self.order(Operation::Delete(self.keys.at(&format!("known/{peer}"))))
+    }
+
+    /// Gives up the tenure, if there is one, so that another peer is elected; the caller has
+    /// stopped what ran under it. Returns at once.
+    pub fn step_down(&self) {
+        self.shared.yields.store(true, Ordering::Release);
+        self.shared.wake.notify_all();
+    }
+
+    fn order(&self, operation: Operation) -> Result<(), EtcdError> {
+        let tenure = self.shared.now.borrow().tenure.clone().filter(|tenure| tenure.holds());
+        let other = || EtcdError::Refused("another peer is the controller".to_owned());
+        let tenure = tenure.ok_or_else(other)?;
+        let leader = Compare::Created(self.keys.leader(), tenure.revision());
+        let answer = self.shared.etcd.transact(&[leader], &[operation], ORDER)?;
+        if answer.succeeded { Ok(()) } else { Err(other()) }
+    }
+}
+
+impl Member {
+    fn own(&self) -> Name {
+        let card = self.shared.card.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        card.peer.clone()
+    }
+
+    /// Whether this peer stands for election, where nobody leads.
+    pub(super) fn may_stand(&mut self, seen: &Seen) -> bool {
+        let now = (self.clock)();
+        let since = *self.leaderless.get_or_insert(now);
+        let own = self.own();
+        if !seen.draining.iter().any(|(mark, _)| mark.peer == own) || !seen.has_other(&own) {
+            return true;
+        }
+        now.saturating_sub(since) > LEASES_WITHOUT * self.lease_seconds * 1_000_000_000
+    }
+
+    /// Whether this peer is to give up its tenure: it was marked since it was elected, and another
+    /// one may lead.
+    pub(super) fn gives_up(&mut self, seen: &Seen) -> bool {
+        if seen.leader.is_some() || self.tenure.is_some() {
+            self.leaderless = None;
+        }
+        let Some(tenure) = &self.tenure else { return false };
+        let own = self.own();
+        let marked = seen.draining.iter().find(|(mark, _)| mark.peer == own);
+        marked.is_some_and(|(_, made)| *made > tenure.revision()) && seen.has_other(&own)
+    }
+
+    /// Removes the leader's key, and keeps the lease: this peer stays.
+    pub(super) fn step_down(&mut self) -> Result<(), EtcdError> {
+        let Some(tenure) = self.tenure.take() else { return Ok(()) };
+        tenure.end();
+        tracing::info!(epoch = tenure.epoch(), "this peer gives the controllership up");
+        let key = self.keys.leader();
+        let leader = Compare::Created(key.clone(), tenure.revision());
+        let gone = [Operation::Delete(key)];
+        self.shared.etcd.transact(&[leader], &gone, self.patience()).map(drop)
+    }
+
+    /// The controller notes which peers are gone without having said so: those without a card for
+    /// a lease. That is beside the lease which their card has outlived them by.
+    pub(super) fn miss_peers(&mut self, seen: &Seen) -> Result<(), EtcdError> {
+        let Some(tenure) = &self.tenure else {
+            self.missing.clear();
+            return Ok(());
+        };
+        let (now, lease) = ((self.clock)(), self.lease_seconds * 1_000_000_000);
+        let here = |peer: &Name| seen.peers.iter().any(|card| card.peer == *peer);
+        let missed = |known: &&KnownPeer| known.left == 0 && known.lost == 0 && !here(&known.peer);
+        let missed: Vec<_> = seen.known.iter().filter(missed).collect();
+        self.missing.retain(|peer, _| missed.iter().any(|known| known.peer == *peer));
+        let mut puts = Vec::new();
+        for known in missed {
+            let since = *self.missing.entry(known.peer.clone()).or_insert(now);
+            if now.saturating_sub(since) >= lease && puts.len() < OPERATIONS_MAX {
+                let lost = KnownPeer { lost: now_seconds(), ..known.clone() };
+                puts.push(Operation::Put(self.known_key(&known.peer), value_of(&lost)?, 0));
+            }
+        }
+        if puts.is_empty() {
+            return Ok(());
+        }
+        let leader = Compare::Created(self.keys.leader(), tenure.revision());
+        self.shared.etcd.transact(&[leader], &puts, self.patience()).map(drop)
+    }
+
+    fn known_key(&self, peer: &Name) -> String {
+        self.keys.at(&format!("known/{peer}"))
+    }
+
+    /// What tells that this peer belongs to the site; `leaves` that it ends in order.
+    pub(super) fn known_put(&self, card: &PeerCard, leaves: bool) -> Result<Operation, EtcdError> {
+        let (joined, left) = (card.since, if leaves { now_seconds() } else { 0 });
+        let (peer, instance, lost) = (card.peer.clone(), card.instance, 0);
+        let known = KnownPeer { peer, instance, joined, left, lost };
+        Ok(Operation::Put(self.known_key(&card.peer), value_of(&known)?, 0))
+    }
+
+    /// Says that this peer ends in order; if etcd is out of reach, the others find out.
+    pub(super) fn tell_leaving(&self) {
+        let Some((_, card)) = &self.told else { return };
+        if let Ok(put) = self.known_put(card, true) {
+            let _ = self.shared.etcd.transact(&[], &[put], self.patience());
+        }
+    }
+}
+
+impl Seen {
+    /// Whether a peer but this one is there and may have work.
+    fn has_other(&self, own: &Name) -> bool {
+        let drains = |peer: &Name| self.draining.iter().any(|(mark, _)| mark.peer == *peer);
+        self.peers.iter().any(|card| card.peer != *own && !drains(&card.peer))
+    }
+}

@@ -1,0 +1,40 @@
+//! How the time of day is kept.
+
+use std::io;
+use std::time::Duration;
+
+/// By how much the time of day may be wrong, as whoever keeps it has told the kernel; `None` if
+/// nobody keeps it.
+///
+/// # Errors
+/// Those of adjtimex(2); a sandbox may forbid it.
+pub fn clock_error() -> io::Result<Option<Duration>> {
+    let mut state = std::mem::MaybeUninit::<libc::timex>::zeroed();
+    // SAFETY: all bits zero is a `timex` whose `modes` ask for nothing to be changed; adjtimex(2)
+    // fills it and keeps no pointer.
+    let told = unsafe { libc::adjtimex(state.as_mut_ptr()) };
+    if told < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: it was zeroed, which is a value of it, and the kernel has filled it.
+    let state = unsafe { state.assume_init() };
+    if told == libc::TIME_ERROR || state.status & libc::STA_UNSYNC != 0 {
+        return Ok(None);
+    }
+    Ok(Some(Duration::from_micros(u64::try_from(state.esterror).unwrap_or(0))))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Promise: asking how the clock is kept changes nothing and tells something, or why not.
+    #[test]
+    fn the_kernel_tells_how_the_clock_is_kept() {
+        match clock_error() {
+            Ok(Some(error)) => assert!(error < Duration::from_secs(3600), "{error:?}"),
+            Ok(None) => {}
+            Err(error) => assert_eq!(error.kind(), io::ErrorKind::PermissionDenied, "{error}"),
+        }
+    }
+}

@@ -1,0 +1,88 @@
+//! What this host has in hand, for those who look after it: tasks with their paths, lanes served.
+
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
+
+use penstock_api::operate::{TaskLoad, TaskPath};
+use penstock_engine::paths::{PathId, PathState};
+use penstock_proto::id::Name;
+
+use crate::paths::{Dialer, PathListener};
+use crate::source::SourceService;
+use crate::target::TargetService;
+use crate::task::{Reach, RunningTask, Shared, State};
+
+impl TargetService {
+    /// The tasks that run here, whoever ordered them, as those of `peer`.
+    pub fn loads(&self, peer: &Name) -> Vec<TaskLoad> {
+        let tasks: Vec<Arc<RunningTask>> = {
+            let mut kept = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
+            kept.retain(|task| task.strong_count() > 0);
+            kept.iter().filter_map(std::sync::Weak::upgrade).collect()
+        };
+        let mut loads: Vec<_> = tasks.iter().map(|task| load_of(&task.shared, peer)).collect();
+        loads.sort_by_key(|load| load.transfer);
+        loads
+    }
+
+    /// Tells somebody what becomes of the paths of this host's tasks, from now on.
+    pub fn listen_to_paths(&self, listener: PathListener) {
+        self.book.listen(listener);
+    }
+}
+
+impl SourceService {
+    /// Lanes that are served now.
+    pub fn lanes_served(&self) -> u32 {
+        self.lanes.load(Ordering::Relaxed)
+    }
+
+    /// While this is set, new lanes are refused and those that are open end, each after the request
+    /// that it is at.
+    pub fn set_draining(&self, draining: bool) {
+        self.draining.store(draining, Ordering::Relaxed);
+    }
+}
+
+fn load_of(shared: &Shared, peer: &Name) -> TaskLoad {
+    let state = shared.lock();
+    let paths: Vec<TaskPath> = match &shared.reach {
+        Reach::Local { .. } => Vec::new(),
+        Reach::Remote { dialer } => {
+            state.lanes.ids().filter_map(|path| path_of(&state, dialer, path)).collect()
+        }
+    };
+    TaskLoad {
+        transfer: shared.spec.transfer,
+        peer: peer.clone(),
+        source: match &shared.reach {
+            Reach::Local { .. } => None,
+            Reach::Remote { dialer } => Some(dialer.site.clone()),
+        },
+        store: shared.spec.store.clone(),
+        bytes_verified: shared.verified.load(Ordering::Relaxed),
+        rate_bits_per_s: paths.iter().map(|path| path.rate_bits_per_s).sum(),
+        lanes: paths.iter().map(|path| path.lanes).sum(),
+        paths,
+    }
+}
+
+fn path_of(state: &State, dialer: &Dialer, path: PathId) -> Option<TaskPath> {
+    let ends = dialer.ends(path)?;
+    let note = dialer.book.get(&dialer.site, ends);
+    let (now, carries) = (state.lanes.state(path), state.lanes.state(path) == PathState::Carrying);
+    let of_path = |lane: &&_| state.lanes.path_of_lane(**lane) == Some(path);
+    let rate = if carries { state.fetch.rate_of(path) } else { 0.0 };
+    Some(TaskPath {
+        from: ends.local.to_string(),
+        to: ends.remote.address,
+        to_peer: ends.remote.peer.clone(),
+        network: ends.network(),
+        state: now.as_str().to_owned(),
+        since: note.as_ref().map_or(0, |note| note.since),
+        why: note.as_ref().filter(|_| !carries).map_or_else(String::new, |note| note.why.clone()),
+        lanes: state.closers.keys().filter(of_path).count() as u32,
+        rate_bits_per_s: rate * 8.0,
+        rtt_us: note.and_then(|note| note.rtt).map(|rtt| rtt.as_micros() as u64),
+    })
+}

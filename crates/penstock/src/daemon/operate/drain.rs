@@ -1,0 +1,174 @@
+//! Orders about peers: drain one, take that back, forget one that is gone. The controller's alone.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use penstock_api::cluster::{DrainMark, PeerCard, StoreCard};
+use penstock_api::fence::not_controller;
+use penstock_api::operate::{DrainRequest, PeerView, Presence};
+use penstock_api::problem::{Exit, Problem};
+use penstock_controller::cluster::{Cluster, ClusterNow};
+use penstock_controller::etcd::EtcdError;
+use penstock_proto::id::{Name, TransferId};
+
+use super::{Operate, no_such_peer};
+use crate::daemon::cluster::Member;
+use crate::daemon::now_seconds;
+use crate::wiring;
+
+impl Operate {
+    fn ordering(&self) -> Result<&Arc<Member>, Problem> {
+        let Some(member) = &self.member else {
+            let title = "this site has one peer only: nobody could take its work over";
+            return Err(Problem::new(Exit::Refused, "one-peer", title)
+                .hint("pause its transfers instead, or end the daemon: it goes on where it was"));
+        };
+        if member.controller().is_none() {
+            return Err(not_controller());
+        }
+        Ok(member)
+    }
+
+    fn peer(&self, peer: &Name) -> Result<PeerView, Problem> {
+        let view = self.peers();
+        let found = view.peers.iter().find(|known| known.peer == *peer).cloned();
+        found.ok_or_else(|| no_such_peer(peer, &view.peers))
+    }
+
+    /// Drains a peer, or takes that back; gives the peer as it is then. Blocks for some seconds.
+    ///
+    /// # Errors
+    /// It is not known, or it is the last one that reaches a store of a running transfer; this peer
+    /// is not the controller.
+    pub(crate) fn drain(&self, peer: &Name, request: DrainRequest) -> Result<PeerView, Problem> {
+        let member = self.ordering()?;
+        let view = self.peer(peer)?;
+        let now = self.now();
+        if request.undo {
+            ordered(member.cluster.set_draining(peer, None))?;
+            return Ok(PeerView { draining: None, ..view });
+        }
+        if !request.force {
+            self.check_last(&self.with_stores_now(&now), peer)?;
+        }
+        let mark = match view.draining.clone() {
+            Some(mark) if mark.forced || !request.force => mark,
+            _ => DrainMark { peer: peer.clone(), since: now_seconds(), forced: request.force },
+        };
+        ordered(member.cluster.set_draining(peer, Some(&mark)))?;
+        Ok(PeerView { draining: Some(mark), ..view })
+    }
+
+    /// Forgets a peer that has left or is lost. Blocks for some seconds.
+    ///
+    /// # Errors
+    /// It is not known, or it is there; this peer is not the controller.
+    pub(crate) fn forget(&self, peer: &Name) -> Result<PeerView, Problem> {
+        let member = self.ordering()?;
+        let view = self.peer(peer)?;
+        if matches!(view.presence, Presence::Up | Presence::Silent) {
+            let title = format!("peer `{peer}` is there: its lease has not ended");
+            return Err(Problem::new(Exit::Refused, "peer-there", title)
+                .hint("end its daemon first; it would come back by itself otherwise"));
+        }
+        ordered(member.cluster.forget(peer))?;
+        Ok(view)
+    }
+
+    /// The membership with what each peer reaches at this moment: cards tell it every now and
+    /// then. Blocks for some seconds at most.
+    fn with_stores_now(&self, now: &ClusterNow) -> ClusterNow {
+        let mut now = now.clone();
+        let mut told = self.ask_all::<Vec<StoreCard>>(&now.peers, "/stores");
+        for card in &mut now.peers {
+            card.stores = match told.remove(&card.peer) {
+                Some(Ok((stores, _))) => stores,
+                None if card.peer == *self.own() => wiring::store_cards(&self.site.config.stores),
+                _ => Vec::new(),
+            };
+        }
+        now
+    }
+
+    /// Refuses to drain the last peer that reaches a store of a running transfer.
+    fn check_last(&self, now: &ClusterNow, peer: &Name) -> Result<(), Problem> {
+        let others = |card: &&PeerCard| card.peer != *peer && !now.is_draining(&card.peer);
+        let others: Vec<_> = now.peers.iter().filter(others).collect();
+        for (store, transfers) in self.stores_in_use()? {
+            let known = now.peers.iter().any(|card| reaches(card, &store));
+            // Before anything was written there the store has no identity anywhere.
+            let lists = |card: &PeerCard| card.stores.iter().any(|found| found.store == store);
+            if others.iter().any(|card| if known { reaches(card, &store) } else { lists(card) }) {
+                continue;
+            }
+            let first = transfers[0];
+            let more = match transfers.len() {
+                1 => String::new(),
+                count => format!(" and {} more", count - 1),
+            };
+            let title = format!("peer `{peer}` is the last one that reaches store `{store}`");
+            return Err(Problem::new(Exit::Refused, "last-peer", title)
+                .because(format!("transfer {first}{more} would wait until another peer does"))
+                .hint(
+                    "wait until it is done, mount the store at another peer, or give `--force`",
+                ));
+        }
+        Ok(())
+    }
+
+    /// Stores of this site that transfers use which have not ended, and these.
+    fn stores_in_use(&self) -> Result<BTreeMap<Name, Vec<TransferId>>, Problem> {
+        let (state, own) = (self.site.state(), &self.site.config.site);
+        let mut used: BTreeMap<Name, Vec<TransferId>> = BTreeMap::new();
+        let views = state.open_transfers()?.into_iter().map(|record| record.view());
+        for view in views.chain(state.open_stubs()?.into_iter().map(|stub| stub.view)) {
+            for place in [&view.source, &view.target] {
+                let ids = used.entry(place.store.clone()).or_default();
+                if place.site == *own && !ids.contains(&view.id) {
+                    ids.push(view.id);
+                }
+            }
+        }
+        used.retain(|_, ids| !ids.is_empty());
+        Ok(used)
+    }
+}
+
+/// Whether a peer has a store with an identity: one that is mounted there.
+fn reaches(card: &PeerCard, store: &Name) -> bool {
+    card.stores.iter().any(|found| found.store == *store && !found.identity.is_empty())
+}
+
+/// Whether a peer that is to be drained stops serving: another one reaches each of its stores, or
+/// it was ordered all the same.
+pub(crate) fn stops_serving(now: &ClusterNow, own: &Name) -> bool {
+    let Some(mark) = now.draining.iter().find(|mark| mark.peer == *own) else { return false };
+    let others = |card: &&PeerCard| card.peer != *own && !now.is_draining(&card.peer);
+    let others: Vec<_> = now.peers.iter().filter(others).collect();
+    let stores = now.peers.iter().find(|card| card.peer == *own).map(|card| &card.stores);
+    let mut stores = stores.into_iter().flatten();
+    mark.forced
+        || (!others.is_empty()
+            && stores.all(|store| {
+                store.identity.is_empty() || others.iter().any(|card| reaches(card, &store.store))
+            }))
+}
+
+/// What came of an order in etcd.
+fn ordered(result: Result<(), EtcdError>) -> Result<(), Problem> {
+    result.map_err(|error| match error {
+        EtcdError::Refused(why) => not_controller().because(why),
+        error => Problem::new(Exit::Temporary, "etcd", "the order cannot be kept").because(error),
+    })
+}
+
+/// Gives the controllership up in order, if the membership says that it is to be: runs commit their
+/// ledgers, then another peer is elected. Blocks.
+pub(crate) fn give_up(member: &Member, cluster: &Cluster, deadline: std::time::Duration) {
+    if let Some(controller) = member.controller() {
+        if !controller.manager.stop(deadline) {
+            tracing::warn!("transfers still running: the next controller goes on from the ledgers");
+        }
+        cluster.step_down();
+    }
+}

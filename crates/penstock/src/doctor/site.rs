@@ -1,0 +1,205 @@
+//! Whether all is well with a site: what `site status` says at one glance.
+
+use penstock_api::cluster::ClusterView;
+use penstock_api::operate::{Finding, Level, PeerView, PeersView, Presence};
+
+use super::etcd;
+
+/// Clocks of peers may differ by so much without anybody minding, in milliseconds.
+const CLOCK_MS_MAX: f64 = 1000.0;
+
+/// What is to be said of a site, by what its peers and etcd say; no `cluster` for one of one peer.
+pub(crate) fn judge(cluster: Option<&ClusterView>, peers: &PeersView) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    if let Some(cluster) = cluster {
+        findings.push(leader(cluster));
+        // What could be better about it is for `doctor` to say.
+        let etcd = etcd::judge(&cluster.etcd).into_iter();
+        findings.extend(etcd.filter(|finding| finding.level != Level::Note));
+    }
+    for peer in &peers.peers {
+        findings.extend(presence(peer));
+        findings.extend(clock(peer));
+        findings.extend(stores(peer));
+    }
+    findings.extend(versions(&peers.peers));
+    findings
+}
+
+fn leader(cluster: &ClusterView) -> Finding {
+    let code = "controller";
+    match &cluster.leader {
+        Some(leader) => Finding::ok(code, format!("peer `{}` is the controller", leader.peer)),
+        None => Finding::new(
+            Level::Bad,
+            code,
+            "no peer is the controller",
+            "nothing is scheduled, finished or called durable until one is",
+            "it passes within some seconds, or the lines on etcd and peers say why not",
+        ),
+    }
+}
+
+fn presence(peer: &PeerView) -> Option<Finding> {
+    let (code, name) = ("peer", &peer.peer);
+    let finding = match peer.presence {
+        Presence::Up if peer.trouble.is_empty() => return draining(peer),
+        Presence::Up => Finding::new(
+            Level::Bad,
+            code,
+            format!("it cannot take part: {}", peer.trouble),
+            "it cannot lead, and others do not count on it",
+            "mend what it says",
+        ),
+        Presence::Silent => Finding::new(
+            Level::Warning,
+            code,
+            format!("it holds its lease, and does not answer: {}", peer.trouble),
+            "requests that it takes are not led to the controller, nor its own to others",
+            "a firewall between the peers at its port, or a host that is too busy",
+        ),
+        Presence::Left => Finding::new(
+            Level::Note,
+            code,
+            "its daemon was ended in order",
+            "the others do its work",
+            format!("start it; or, if it is gone for good: penstock peer forget {name}"),
+        ),
+        Presence::Lost => Finding::new(
+            Level::Warning,
+            code,
+            "it is lost: its lease has ended without a word",
+            "the others do its work; a host that only cannot be reached may come back",
+            format!("look at the host; if it is gone for good: penstock peer forget {name}"),
+        ),
+    };
+    Some(finding.of(name))
+}
+
+fn draining(peer: &PeerView) -> Option<Finding> {
+    let mark = peer.draining.as_ref()?;
+    let idle = peer.load.as_ref().is_some_and(|load| load.is_idle());
+    let how = if idle { "it has nothing in hand" } else { "it still has work in hand" };
+    let what = format!("it is draining, and {how}");
+    let why = if mark.forced {
+        "it was ordered though it was the last one that reached a store in use: what needs that \
+         waits"
+    } else {
+        "it gets no new work"
+    };
+    let action = format!("when it is to work again: penstock peer drain {} --undo", peer.peer);
+    Some(Finding::new(Level::Note, "drain", what, why, action).of(&peer.peer))
+}
+
+fn clock(peer: &PeerView) -> Option<Finding> {
+    let ahead = peer.clock_ahead_ms.filter(|ahead| ahead.abs() > CLOCK_MS_MAX)?;
+    let way = if ahead > 0.0 { "ahead of" } else { "behind" };
+    let what =
+        format!("its clock is {:.1} s {way} that of the peer that answers", ahead.abs() / 1e3);
+    let why = "times of events and receipts contradict each other; by minutes, certificates and \
+               capabilities are refused";
+    let level = if ahead.abs() > 60_000.0 { Level::Bad } else { Level::Warning };
+    let action = "run chrony or another NTP client on both";
+    Some(Finding::new(level, "clock", what, why, action).of(&peer.peer))
+}
+
+fn stores(peer: &PeerView) -> Vec<Finding> {
+    let finding = |name: &str, is: &str| match is {
+        "offline" => Some(Finding::new(
+            Level::Warning,
+            "store",
+            format!("store `{name}` is offline there, and is not at other peers"),
+            "it takes no part in what uses that store",
+            "mount it there",
+        )),
+        "other" => Some(Finding::new(
+            Level::Bad,
+            "store",
+            format!("store `{name}` is another one there than at other peers"),
+            "a transfer that is taken over there would not find what was written elsewhere: it \
+             waits instead",
+            "mount the same one everywhere, or give it another name in that penstock.toml",
+        )),
+        _ => None,
+    };
+    let found = peer.stores.iter().filter_map(|store| finding(store.store.as_str(), &store.is));
+    found.map(|finding| finding.of(&peer.peer)).collect()
+}
+
+fn versions(peers: &[PeerView]) -> Option<Finding> {
+    let up = peers.iter().filter(|peer| !peer.version.is_empty());
+    let mut versions: Vec<_> = up.map(|peer| peer.version.as_str()).collect();
+    versions.sort_unstable();
+    versions.dedup();
+    (versions.len() > 1).then(|| {
+        Finding::new(
+            Level::Note,
+            "version",
+            format!("the peers have versions {}", versions.join(" and ")),
+            "they work together while an upgrade lasts; what is new waits until all have it",
+            "finish the upgrade",
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use penstock_api::cluster::LeaderCard;
+    use penstock_api::operate::{PeerStore, worst};
+
+    fn peer(name: &str) -> PeerView {
+        PeerView {
+            peer: name.parse().unwrap(),
+            own: false,
+            presence: Presence::Up,
+            since: 1,
+            addresses: Vec::new(),
+            version: "1.0.0".to_owned(),
+            controller_since: 0,
+            stores: vec![PeerStore {
+                store: "data".parse().unwrap(),
+                identity: "7f".to_owned(),
+                is: "same".to_owned(),
+            }],
+            draining: None,
+            load: None,
+            clock_ahead_ms: Some(3.0),
+            trouble: String::new(),
+        }
+    }
+
+    fn judged(change: impl Fn(&mut PeerView)) -> Level {
+        let mut second = peer("h2");
+        change(&mut second);
+        let peers = PeersView { site: "hpc".parse().unwrap(), peers: vec![peer("h1"), second] };
+        let leader = LeaderCard {
+            peer: "h1".parse().unwrap(),
+            instance: 1,
+            addresses: Vec::new(),
+            since: 1,
+        };
+        let cluster = ClusterView { leader: Some(leader), ..ClusterView::default() };
+        worst(&judge(Some(&cluster), &peers))
+    }
+
+    /// Promise: one glance tells whether all is well: a peer that is lost, silent, late or without
+    /// its store is a warning, another store under the same name is bad, and a peer that was ended
+    /// on purpose is neither.
+    #[test]
+    fn a_site_is_judged_by_its_peers() {
+        assert_eq!(judged(|_| {}), Level::Ok);
+        assert_eq!(judged(|peer| peer.presence = Presence::Lost), Level::Warning);
+        assert_eq!(judged(|peer| peer.presence = Presence::Silent), Level::Warning);
+        assert_eq!(judged(|peer| peer.presence = Presence::Left), Level::Note);
+        assert_eq!(judged(|peer| peer.clock_ahead_ms = Some(-2000.0)), Level::Warning);
+        assert_eq!(judged(|peer| "offline".clone_into(&mut peer.stores[0].is)), Level::Warning);
+        assert_eq!(judged(|peer| "other".clone_into(&mut peer.stores[0].is)), Level::Bad);
+        assert_eq!(judged(|peer| "1.1.0".clone_into(&mut peer.version)), Level::Note);
+        let none = judge(
+            Some(&ClusterView::default()),
+            &PeersView { site: "hpc".parse().unwrap(), peers: vec![peer("h1")] },
+        );
+        assert_eq!(worst(&none), Level::Bad);
+    }
+}
