@@ -4,7 +4,6 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Instant;
 
-use penstock_api::peers::OnePeer;
 use penstock_api::plan::location_text;
 use penstock_api::problem::{Exit, Problem};
 use penstock_api::removal::{RemoveOrder, RemoveReply};
@@ -123,7 +122,7 @@ impl Inner {
             root,
             pages: opened.pages,
             source: opened.access,
-            peers: Arc::new(OnePeer(Arc::clone(&self.parts.target))),
+            peers: (self.parts.peers)(&target.store),
             heads: Arc::clone(&self.parts.state) as _,
             journal: journal_of(&self.config.journal, id),
             control: Arc::clone(control),

@@ -33,6 +33,7 @@ use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
 use penstock_api::fence::Fence;
+use penstock_api::peers::Peers;
 use penstock_api::problem::{Exit, Problem};
 use penstock_api::receipt::ReceiptSigner;
 use penstock_api::rest::{EVENT_VERSION, ErrorEvent, Event};
@@ -92,6 +93,9 @@ pub type Run = dyn Fn(RunInput) -> RunOutcome + Send + Sync;
 /// Directory of a store, if it has one: to find stores that overlap.
 pub type StoreDirectory = dyn Fn(&Name) -> Option<PathBuf> + Send + Sync;
 
+/// Who may take part in a run whose target is this store.
+pub type PeersOf = dyn Fn(&Name) -> Arc<dyn Peers> + Send + Sync;
+
 /// What a manager works with.
 #[derive(Clone)]
 pub struct ManagerParts {
@@ -99,8 +103,10 @@ pub struct ManagerParts {
     pub state: Arc<dyn SiteState>,
     /// The own source side.
     pub source: Arc<dyn SourcePeer>,
-    /// The own target side.
+    /// The site's target side, where one peer does something for all.
     pub target: Arc<dyn TargetPeer>,
+    /// The target peers of a run.
+    pub peers: Arc<PeersOf>,
     /// Other sites.
     pub sites: Arc<dyn SiteClient>,
     /// Signs receipts.

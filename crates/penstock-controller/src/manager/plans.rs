@@ -6,7 +6,6 @@ use std::io::{Seek as _, Write as _};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use penstock_api::peers::OnePeer;
 use penstock_api::plan::PlanUse;
 use penstock_api::problem::{Exit, Problem};
 use penstock_api::transfer::{TransferRequest, TransferState};
@@ -164,7 +163,7 @@ impl Inner {
             root,
             pages: opened.pages,
             source: opened.access,
-            peers: Arc::new(OnePeer(Arc::clone(&self.parts.target))),
+            peers: (self.parts.peers)(&target.store),
             heads: Arc::clone(&self.parts.state) as _,
             journal: journal.clone(),
             control: Arc::new(RunControl::default()),

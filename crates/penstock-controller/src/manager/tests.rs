@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use penstock_api::delete::{DeleteOrder, SurplusQuery};
 use penstock_api::limits::LimitRequest;
+use penstock_api::peers::OnePeer;
 use penstock_api::plan::PlanItem;
 use penstock_api::problem::{Exit, Problem};
 use penstock_api::proof::Document;
@@ -260,10 +261,12 @@ fn start(
         ..ManagerConfig::new("hpc".parse().unwrap(), directory.path().join("journal"))
     };
     let calls = Mutex::new(calls);
+    let only = Arc::clone(peer) as Arc<dyn TargetPeer>;
     let parts = ManagerParts {
         state: Arc::new(SqliteState::open(&directory.path().join("state.db")).unwrap()),
         source: Arc::clone(peer) as _,
         target: Arc::clone(peer) as _,
+        peers: Arc::new(move |_: &Name| Arc::new(OnePeer(Arc::clone(&only))) as _),
         sites: Arc::clone(sites) as _,
         signer: Arc::new(FakeSigner),
         run: Arc::new(move |input| {

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use anyhow::Context as _;
 use penstock_api::cluster::{ClusterView, PeerCard};
 use penstock_api::fence::Fence;
+use penstock_api::peers::GRANT;
 use penstock_api::remote::{Caller, PEER_API_VERSION, TenureLeft};
 use penstock_api::site::SiteAddresses;
 use penstock_controller::cluster::{Cluster, ClusterConfig, ClusterNow, Eligible, Tenure};
@@ -25,7 +26,7 @@ use tokio::runtime::Handle;
 use tokio::sync::watch;
 
 use super::etcd::{self, Keeper};
-use super::lead::{Controller, Lead};
+use super::lead::{Controller, Lead, TargetSide};
 use super::operate::drain::{give_up, stops_serving};
 use super::remote::client::PeerClient;
 use super::remote::peers::{Others, SiteTarget};
@@ -308,13 +309,13 @@ impl Member {
         (self.set_fence)(fence.clone());
         let admin = self.admin.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let admin = admin.context("nothing answers the local API")?;
-        let target = Arc::new(self.site_target(tenure));
-        let controller = self.lead.begin(state, fence, admin, target)?;
+        let side = self.target_side(tenure);
+        let controller = self.lead.begin(state, fence, admin, side)?;
         Ok(Controller { revision: tenure.revision(), ..controller })
     }
 
     /// The target side of the whole site, under a tenure of this peer.
-    fn site_target(&self, tenure: &Tenure) -> SiteTarget {
+    fn target_side(&self, tenure: &Tenure) -> TargetSide {
         let site = &self.lead.site;
         let addresses = site.own_addresses().addresses;
         let others = Others {
@@ -325,7 +326,9 @@ impl Member {
             caller: Caller { epoch: tenure.epoch(), addresses },
         };
         let stores = site.config.stores.iter().map(|store| store.name.clone()).collect();
+        let grant = site.config.cluster.as_ref().and_then(|cluster| cluster.grant_seconds);
         SiteTarget { own: Arc::clone(&self.lead.target), stores, others }
+            .into_side(grant.map_or(GRANT, Duration::from_secs))
     }
 
     /// The site's peers, as users see them. Blocks while the endpoints of etcd are asked.

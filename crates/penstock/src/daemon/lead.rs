@@ -5,12 +5,14 @@ use std::sync::Arc;
 
 use axum::Router;
 use penstock_api::fence::Fence;
+use penstock_api::peers::OnePeer;
 use penstock_api::receipt::ReceiptSigner;
 use penstock_api::scan::SourcePeer;
 use penstock_api::task::TargetPeer;
-use penstock_controller::manager::{Manager, ManagerConfig, ManagerParts};
+use penstock_controller::manager::{Manager, ManagerConfig, ManagerParts, PeersOf};
 use penstock_controller::rest::{self, RestParts, SiteAdmin};
 use penstock_controller::state::SiteState;
+use penstock_proto::id::Name;
 
 use super::events::EventLog;
 use super::site::Site;
@@ -30,6 +32,23 @@ pub(crate) struct Lead {
     pub(crate) journal: PathBuf,
 }
 
+/// The site's target side, as its controller drives it.
+pub(crate) struct TargetSide {
+    /// What one peer does for all.
+    pub(crate) target: Arc<dyn TargetPeer>,
+    /// Who takes part in a run.
+    pub(crate) peers: Arc<PeersOf>,
+}
+
+impl TargetSide {
+    /// That of a site of one peer.
+    pub(crate) fn own(target: &Arc<dyn TargetPeer>) -> Self {
+        let only = Arc::clone(target);
+        let peers = Arc::new(move |_: &Name| Arc::new(OnePeer(Arc::clone(&only))) as _);
+        Self { target: Arc::clone(target), peers }
+    }
+}
+
 /// A controller at work.
 #[derive(Clone)]
 pub(crate) struct Controller {
@@ -43,8 +62,7 @@ pub(crate) struct Controller {
 }
 
 impl Lead {
-    /// Begins with what `state` holds: transfers that were queued or running go on. `target` is the
-    /// site's target side. Blocks.
+    /// Begins with what `state` holds: transfers that were queued or running go on. Blocks.
     ///
     /// # Errors
     /// The state cannot be read.
@@ -53,7 +71,7 @@ impl Lead {
         state: Arc<dyn SiteState>,
         fence: Fence,
         admin: Arc<dyn SiteAdmin>,
-        target: Arc<dyn TargetPeer>,
+        side: TargetSide,
     ) -> anyhow::Result<Controller> {
         let config = &self.site.config;
         let manager_config = ManagerConfig {
@@ -66,7 +84,8 @@ impl Lead {
             ManagerParts {
                 state,
                 source: Arc::clone(&self.source),
-                target,
+                target: side.target,
+                peers: side.peers,
                 sites: Arc::clone(&self.sites) as _,
                 signer: Arc::clone(&self.signer),
                 run: Arc::new(penstock_controller::runner::run),

@@ -57,7 +57,7 @@ use cluster::Member;
 use events::EventLog;
 use front::Front;
 use host::Host;
-use lead::Lead;
+use lead::{Lead, TargetSide};
 use operate::{Operate, OperateParts};
 use port::{Limits, Port};
 use remote::client::PeerClient;
@@ -292,8 +292,8 @@ impl Faces {
     ) -> anyhow::Result<Self> {
         let Some(settings) = lead.site.config.cluster.clone() else {
             state.take_newest_format().context("raise the format of the state")?;
-            let target = Arc::clone(&lead.target);
-            let controller = lead.begin(state, Fence::default(), Arc::new(admin), target)?;
+            let side = TargetSide::own(&lead.target);
+            let controller = lead.begin(state, Fence::default(), Arc::new(admin), side)?;
             let operate = Arc::new(Operate::new(operate, None)?);
             // It was empty: this is the only place where it is set.
             let _ = operate.alone.set(controller.clone());

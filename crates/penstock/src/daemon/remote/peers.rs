@@ -1,9 +1,12 @@
-//! Who of the site's peers does what one peer does for all.
+//! Which peers of the site may take part in a transfer, and who does what one peer does for all.
 
-use std::sync::Arc;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use penstock_api::cluster::PeerCard;
 use penstock_api::delete::{DeleteOrder, SurplusQuery};
+use penstock_api::peers::{Member, Peers};
 use penstock_api::plan::PlanItem;
 use penstock_api::problem::Problem;
 use penstock_api::proof::{PageProof, ProofProgress, ProofRequest};
@@ -12,14 +15,18 @@ use penstock_api::scan::RootKind;
 use penstock_api::task::{TargetPeer, Task, TaskControl, TaskPage, TaskSpec, TaskStart};
 use penstock_api::transfer::PathText;
 use penstock_controller::cluster::ClusterNow;
+use penstock_io::sys;
 use penstock_proto::compared::{Comparison, EntrySet};
-use penstock_proto::id::{Name, PeerId};
+use penstock_proto::id::{Name, PeerId, WriterId};
 use penstock_proto::manifest::Page;
+use penstock_proto::units::Instant;
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 
 use super::RemotePeer;
 use super::client::PeerClient;
+use crate::daemon::lead::TargetSide;
+use crate::wiring::IN_MEMORY;
 
 /// The other peers of the site, as its controller sees them.
 #[derive(Clone)]
@@ -58,6 +65,102 @@ fn identity<'a>(card: &'a PeerCard, store: &Name) -> Option<&'a str> {
     Some(&known.identity)
 }
 
+/// Why a peer takes no part in transfers to a store, if it does not. `seen` is what the store is
+/// known by at the site; a peer that knows nothing of it may have it all the same (A5): it is asked
+/// before it begins.
+fn left_out(card: &PeerCard, store: &Name, seen: &str) -> Option<String> {
+    let Some(identity) = identity(card, store) else {
+        return Some(format!("it has no store `{store}`"));
+    };
+    if card.protocol != PEER_API_VERSION {
+        let (theirs, release) = (card.protocol, &card.version);
+        return Some(format!(
+            "it speaks version {theirs} (release {release}), the controller {PEER_API_VERSION}"
+        ));
+    }
+    if card.addresses.is_empty() {
+        return Some("it has told no address".to_owned());
+    }
+    if identity == IN_MEMORY {
+        return Some(format!("its store `{store}` is in its own memory"));
+    }
+    let other = !identity.is_empty() && !seen.is_empty() && identity != seen;
+    other.then(|| format!("its store `{store}` is another one"))
+}
+
+/// Who may take part in one run: this host and other peers that reach its store.
+pub(crate) struct SitePeers {
+    pub(crate) own: Arc<dyn TargetPeer>,
+    /// Whether this host has the store.
+    pub(crate) has_store: bool,
+    pub(crate) store: Name,
+    pub(crate) others: Others,
+    pub(crate) grant: Duration,
+    /// Who was left out, and why, when that was last looked at.
+    pub(crate) told: Mutex<BTreeMap<Name, String>>,
+}
+
+impl SitePeers {
+    /// Says who takes no part, once.
+    fn tell(&self, left: BTreeMap<Name, String>) {
+        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        if *told == left {
+            return;
+        }
+        for (peer, why) in left.iter().filter(|(peer, why)| told.get(*peer) != Some(*why)) {
+            tracing::info!(store = %self.store, %peer, why, "a peer takes no part");
+        }
+        *told = left;
+    }
+}
+
+impl Peers for SitePeers {
+    fn present(&self) -> Vec<Member> {
+        let now = Arc::clone(&self.others.now.borrow());
+        let own = now.peers.iter().find(|card| card.peer == self.others.own.peer);
+        let cards = own.into_iter().chain(now.peers.iter());
+        let mut seen = cards.filter_map(|card| identity(card, &self.store));
+        let seen = seen.find(|seen| !seen.is_empty()).unwrap_or_default();
+        let mut members = Vec::new();
+        if self.has_store {
+            members.push(Member {
+                name: self.others.own.peer.to_string(),
+                writer: WriterId::of(&self.others.own),
+                instance: own.map_or(0, |card| card.instance),
+                is_own: true,
+                is_draining: false,
+                peer: Arc::clone(&self.own),
+            });
+        }
+        let mut left = BTreeMap::new();
+        for card in now.peers.iter().filter(|card| card.peer != self.others.own.peer) {
+            if let Some(why) = left_out(card, &self.store, seen) {
+                left.insert(card.peer.clone(), why);
+                continue;
+            }
+            let id = PeerId { site: self.others.own.site.clone(), peer: card.peer.clone() };
+            members.push(Member {
+                name: card.peer.to_string(),
+                writer: WriterId::of(&id),
+                instance: card.instance,
+                is_own: false,
+                is_draining: false,
+                peer: Arc::new(self.others.remote(card)),
+            });
+        }
+        self.tell(left);
+        members
+    }
+
+    fn grant(&self) -> Option<Duration> {
+        Some(self.grant)
+    }
+
+    fn now(&self) -> Instant {
+        sys::boottime_now()
+    }
+}
+
 /// The site's target side where one peer does something for all: this host's, if it has the store;
 /// else another peer's that has it.
 pub(crate) struct SiteTarget {
@@ -68,6 +171,24 @@ pub(crate) struct SiteTarget {
 }
 
 impl SiteTarget {
+    /// The whole target side of the site, with grants of this duration.
+    pub(crate) fn into_side(self, grant: Duration) -> TargetSide {
+        let target = Arc::new(self);
+        let site = Arc::clone(&target);
+        let peers = move |store: &Name| {
+            let peers = SitePeers {
+                own: Arc::clone(&site.own),
+                has_store: site.stores.contains(store),
+                store: store.clone(),
+                others: site.others.clone(),
+                grant,
+                told: Mutex::default(),
+            };
+            Arc::new(peers) as Arc<dyn Peers>
+        };
+        TargetSide { target, peers: Arc::new(peers) }
+    }
+
     fn of(&self, store: &Name) -> Arc<dyn TargetPeer> {
         let other = match self.stores.contains(store) {
             true => None,
@@ -154,5 +275,45 @@ impl TargetPeer for SiteTarget {
         generation_max: u32,
     ) {
         self.of(&spec.store).clean(spec, pages, generation_max);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use penstock_api::cluster::StoreCard;
+
+    fn card(identity: &str) -> PeerCard {
+        PeerCard {
+            peer: "h2".parse().unwrap(),
+            instance: 1,
+            addresses: vec!["127.0.0.1:1".parse().unwrap()],
+            data: Vec::new(),
+            version: "9.9.9".to_owned(),
+            protocol: PEER_API_VERSION,
+            boot: String::new(),
+            stores: vec![StoreCard {
+                store: "data".parse().unwrap(),
+                identity: identity.to_owned(),
+            }],
+            running: 0,
+        }
+    }
+
+    /// A5, C3: who sees another store under the name, or nothing that can be shared, takes no part;
+    /// nor, during a rolling upgrade, who speaks another version. Each with a reason.
+    #[test]
+    fn a5_who_sees_another_store_takes_no_part() {
+        let (data, other) = ("data".parse().unwrap(), "other".parse().unwrap());
+        assert_eq!(left_out(&card("aa"), &data, "aa"), None);
+        assert_eq!(left_out(&card(""), &data, "aa"), None, "it is asked before it begins");
+        assert_eq!(left_out(&card("aa"), &data, ""), None);
+        assert!(left_out(&card("bb"), &data, "aa").unwrap().contains("another one"));
+        assert!(left_out(&card("aa"), &other, "aa").unwrap().contains("no store"));
+        assert!(left_out(&card(IN_MEMORY), &data, "").unwrap().contains("memory"));
+        let old = PeerCard { protocol: 0, ..card("aa") };
+        assert!(left_out(&old, &data, "aa").unwrap().contains("9.9.9"));
+        let silent = PeerCard { addresses: Vec::new(), ..card("aa") };
+        assert!(left_out(&silent, &data, "aa").is_some());
     }
 }

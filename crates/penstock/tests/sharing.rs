@@ -1,0 +1,255 @@
+//! One transfer shared by the peers of its target's site: real daemons, a real etcd, one directory
+//! as their store. Needs no privileges; skips, loudly, where etcd is not installed.
+#![forbid(unsafe_code)]
+#![allow(clippy::print_stdout, reason = "seeds, and what was seen when a test fails")]
+#![allow(dead_code, reason = "helpers that other test binaries use")]
+
+#[allow(unreachable_pub, reason = "helpers of one test binary")]
+mod common_cluster;
+#[allow(unreachable_pub, reason = "helpers of several test binaries")]
+mod common_net;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+
+use common_cluster::{Etcd, first_peer, join, signal, status_until};
+use common_net::{Site, assert_same, make_set, pair, scratch, seed, walk};
+use serde_json::Value;
+use tempfile::TempDir;
+
+const MIB: u64 = 1 << 20;
+/// What most transfers of these tests are limited to, in bytes per second.
+const RATE: u64 = 12 * MIB;
+
+/// A site `hpc` of several peers, the first of which leads, and a site `lab` of one.
+struct World {
+    peers: Vec<Site>,
+    lab: Site,
+    etcd: Etcd,
+    root: TempDir,
+}
+
+impl World {
+    fn new(count: usize) -> Option<Self> {
+        let root = scratch();
+        let etcd = Etcd::start(root.path(), 1)?;
+        let mut peers = vec![first_peer(root.path(), "hpc", &etcd)];
+        for number in 2..=count {
+            let peer = join(root.path(), &peers[0], &format!("h{number}"));
+            peers.push(peer);
+        }
+        let mut lab = Site::init(root.path(), "lab", None);
+        lab.start();
+        pair(&lab, &peers[0]);
+        Some(Self { peers, lab, etcd, root })
+    }
+
+    /// Large files of so many MiB, and so many small ones, at the source.
+    fn make(&self, large_mib: usize, small: usize) {
+        make_set(&self.lab.store.join("set"), large_mib, small, seed());
+    }
+
+    fn submit(&self, at: usize) -> String {
+        let rate = format!("--bwlimit={}MiB/s", RATE / MIB);
+        self.peers[at].submit(&["lab:data/set", "hpc:data/", &rate, "--piece-size=1M"])
+    }
+
+    fn target(&self) -> PathBuf {
+        self.peers[0].store.join("set")
+    }
+
+    fn assert_whole(&self) {
+        assert_same(&self.lab.store.join("set"), &self.target());
+        let mut left = Vec::new();
+        walk(&self.peers[0].store, &mut |path| {
+            let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            left.extend(name.starts_with(".pst-").then(|| path.to_owned()));
+        });
+        assert_eq!(left, Vec::<PathBuf>::new(), "temporary files are left");
+    }
+}
+
+/// What each peer has verified, as an event tells it.
+fn shares(event: &Value) -> BTreeMap<String, u64> {
+    let share = |share: &Value| {
+        Some((share["peer"].as_str()?.to_owned(), share["bytes_verified"].as_u64()?))
+    };
+    event["peers"].as_array().into_iter().flatten().filter_map(share).collect()
+}
+
+/// Whether so many peers have moved so much each.
+fn all_moved(count: usize, bytes: u64) -> impl Fn(&Value) -> bool {
+    move |event| shares(event).values().filter(|share| **share >= bytes).count() >= count
+}
+
+fn number(value: &Value, key: &str) -> u64 {
+    value[key].as_u64().unwrap_or_else(|| panic!("no `{key}` in {value}"))
+}
+
+/// Follows a transfer to its end: the greatest share of each peer, and the summary.
+fn follow(at: &Site, id: &str) -> (BTreeMap<String, u64>, Value) {
+    let mut greatest = BTreeMap::new();
+    let mut watch = at.watch(id);
+    while let Some(event) = watch.next() {
+        for (peer, share) in shares(&event) {
+            let known: &mut u64 = greatest.entry(peer).or_default();
+            *known = share.max(*known);
+        }
+        if event["type"] == "summary" {
+            assert_eq!(event["state"], "done", "{event}");
+            return (greatest, event);
+        }
+    }
+    panic!("the events of {id} ended")
+}
+
+/// Every file with what would tell that somebody has touched it.
+fn stamps(root: &Path) -> BTreeMap<PathBuf, (u64, u32, i64, i64, u64)> {
+    let mut stamps = BTreeMap::new();
+    walk(root, &mut |path| {
+        let meta = fs::symlink_metadata(path).unwrap();
+        let stamp = (meta.ino(), meta.mode(), meta.mtime(), meta.mtime_nsec(), meta.len());
+        stamps.insert(path.to_owned(), stamp);
+    });
+    stamps
+}
+
+/// Moves a set with `count` peers, all of which must carry a good part of it.
+fn all_carry(count: usize, large_mib: usize, small: usize) {
+    let Some(world) = World::new(count) else { return };
+    world.make(large_mib, small);
+    let id = world.submit(count - 1);
+    let (shares, summary) = follow(&world.peers[0], &id);
+    println!("{shares:?} {summary}");
+    world.assert_whole();
+    let total = number(&summary, "bytes");
+    let least = total / (count as u64 * 4);
+    assert_eq!(shares.len(), count);
+    assert!(shares.values().all(|share| *share >= least), "a peer carried little: {shares:?}");
+    assert_eq!(number(&summary, "bytes_resent"), 0, "{summary}");
+    assert_eq!(number(&summary, "bytes_verified"), total, "{summary}");
+}
+
+/// Issue 5: one huge file is moved by two peers at once.
+#[test]
+fn two_peers_share_one_huge_file() {
+    all_carry(2, 96, 0);
+}
+
+/// Issue 5: small files are moved by three peers.
+#[test]
+fn three_peers_share_small_files() {
+    all_carry(3, 0, 6000);
+}
+
+/// Issue 5: a mix is moved by three peers.
+#[test]
+fn three_peers_share_a_mix() {
+    all_carry(3, 64, 1500);
+}
+
+/// Failover (1), promise (d), A7, A9: `kill -9` of a target peer in the middle: the others finish,
+/// the tree is whole, and what is sent again is what it had not made durable.
+#[test]
+fn d_a_target_peer_may_be_killed() {
+    let Some(mut world) = World::new(3) else { return };
+    world.make(72, 800);
+    let id = world.submit(1);
+    world.peers[0].watch(&id).until(all_moved(3, 3 * MIB));
+    world.peers[2].kill();
+    let (_, summary) = follow(&world.peers[0], &id);
+    world.assert_whole();
+    let (total, verified) = (number(&summary, "bytes"), number(&summary, "bytes_verified"));
+    // What it had in hand, and what it had written since its last sync.
+    let bound = total / 3;
+    println!("{} bytes again; at most {bound} may be", verified.saturating_sub(total));
+    assert!(verified.saturating_sub(total) <= bound, "{summary}");
+}
+
+/// Failover (1b), B1: a target peer is stopped in mid-write past its grant, the file is finished
+/// elsewhere, and it wakes: nothing of what is finished changes.
+#[test]
+fn b1_a_target_peer_that_wakes_after_its_grant_changes_nothing() {
+    let Some(world) = World::new(3) else { return };
+    world.make(72, 800);
+    let id = world.submit(1);
+    world.peers[0].watch(&id).until(all_moved(3, 3 * MIB));
+    signal(&world.peers[2], "STOP");
+    follow(&world.peers[0], &id);
+    world.assert_whole();
+    let before = stamps(&world.target());
+    signal(&world.peers[2], "CONT");
+    // It takes part in the site again, and nothing of its task is left.
+    status_until(&world.peers[2], |status| status["cluster"]["trouble"] == "");
+    status_until(&world.peers[0], |status| {
+        status["cluster"]["peers"].as_array().is_some_and(|peers| peers.len() == 3)
+    });
+    assert_eq!(stamps(&world.target()), before);
+    world.assert_whole();
+}
+
+/// Failover (1c), B1: the same with the source rewritten while the peer is stopped: no byte of the
+/// old version reaches the new one.
+#[test]
+fn b1_no_byte_of_an_old_version_reaches_a_new_one() {
+    let Some(world) = World::new(3) else { return };
+    world.make(72, 200);
+    let id = world.submit(1);
+    world.peers[0].watch(&id).until(all_moved(3, 3 * MIB));
+    signal(&world.peers[2], "STOP");
+    // Every large file is another one now.
+    let mut large = Vec::new();
+    walk(&world.lab.store.join("set"), &mut |path| {
+        let meta = fs::symlink_metadata(path).unwrap();
+        large.extend((meta.is_file() && meta.len() >= 4 * MIB).then(|| path.to_owned()));
+    });
+    assert!(!large.is_empty());
+    for path in large {
+        let mut content = fs::read(&path).unwrap();
+        content.iter_mut().for_each(|byte| *byte = byte.wrapping_add(1));
+        fs::write(&path, content).unwrap();
+    }
+    follow(&world.peers[0], &id);
+    world.assert_whole();
+    let before = stamps(&world.target());
+    signal(&world.peers[2], "CONT");
+    status_until(&world.peers[0], |status| {
+        status["cluster"]["peers"].as_array().is_some_and(|peers| peers.len() == 3)
+    });
+    assert_eq!(stamps(&world.target()), before);
+    world.assert_whole();
+}
+
+/// Failover (3), promise (d), B4: the controller is killed while all peers move: another one goes
+/// on from the ledger, with the others.
+#[test]
+fn b4_the_controller_may_be_killed_while_all_move() {
+    let Some(mut world) = World::new(3) else { return };
+    world.make(72, 800);
+    let id = world.submit(1);
+    world.peers[1].watch(&id).until(all_moved(3, 3 * MIB));
+    world.peers[0].kill();
+    let (shares, summary) = follow(&world.peers[1], &id);
+    println!("{shares:?} {summary}");
+    world.assert_whole();
+    assert!(number(&summary, "bytes_resumed") > 0, "{summary}");
+    let both = ["h2", "h3"].iter().all(|peer| shares.get(*peer).is_some_and(|share| *share > MIB));
+    assert!(both, "{shares:?}");
+}
+
+/// Failover (10): a peer that comes while a transfer runs takes a part of it.
+#[test]
+fn a_peer_that_comes_takes_a_part() {
+    let Some(mut world) = World::new(2) else { return };
+    world.make(120, 800);
+    let id = world.submit(1);
+    world.peers[0].watch(&id).until(all_moved(2, 3 * MIB));
+    let h3 = join(world.root.path(), &world.peers[0], "h3");
+    world.peers.push(h3);
+    let (shares, summary) = follow(&world.peers[0], &id);
+    println!("{shares:?} {summary}");
+    world.assert_whole();
+    assert!(shares.get("h3").is_some_and(|share| *share > MIB), "{shares:?}");
+}
