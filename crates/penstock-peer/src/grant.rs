@@ -36,6 +36,12 @@ impl Grant {
         Self { duration, until, asked, wanted, gave: AtomicU64::new(0) }
     }
 
+    /// What the controller's own task has, where it shares a transfer with others: nothing that
+    /// ends, but it is asked to give back as they are.
+    pub(crate) fn endless() -> Self {
+        Self::new(Duration::MAX, sys::boottime_now())
+    }
+
     /// Whether the task may write now.
     pub(crate) fn holds(&self) -> bool {
         sys::boottime_now().0 < self.until.load(Ordering::Acquire)
@@ -86,7 +92,7 @@ pub(crate) fn keep(shared: &Shared, grant: &Grant) {
 /// Gives back pieces worth about so many bytes of which nothing is asked for yet: another peer
 /// does them sooner (B3).
 pub(crate) fn give_back(shared: &Shared, bytes: u64) {
-    if let Some(grant) = &shared.grant {
+    if let Some(grant) = shared.share() {
         grant.gave.store(sys::boottime_now().0, Ordering::Release);
     }
     let mut guard = shared.lock();
@@ -101,12 +107,12 @@ pub(crate) fn wants(shared: &Shared) -> (u64, bool) {
     let now = sys::boottime_now();
     let (wanted, idle) = {
         let state = shared.lock();
-        let leaves = shared.grant.as_ref().is_some_and(|grant| grant.has_just_given(now));
+        let leaves = shared.share().is_some_and(|grant| grant.has_just_given(now));
         let wanted = if leaves && state.fetch.has_queue() { 0 } else { state.fetch.wanted_bytes() };
         (wanted, state.fetch.is_idle())
     };
-    let asks = wanted > 0 || shared.grant.as_ref().is_some_and(|grant| grant.is_to_ask(now, idle));
-    if let Some(grant) = shared.grant.as_ref().filter(|_| asks) {
+    let asks = wanted > 0 || shared.share().is_some_and(|grant| grant.is_to_ask(now, idle));
+    if let Some(grant) = shared.share().filter(|_| asks) {
         grant.wanted.store(now.0, Ordering::Release);
     }
     (wanted, asks)

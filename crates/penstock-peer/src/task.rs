@@ -27,7 +27,7 @@ use penstock_io::buffer::BufferPool;
 use penstock_io::net::{LANE_STACK_BYTES, LaneStream};
 use penstock_io::store::{Source, StoreError, StoreIdentity, Target};
 use penstock_io::sys::{self, EventFd};
-use penstock_proto::id::LaneId;
+use penstock_proto::id::{LaneId, WriterId};
 use penstock_proto::journal::{EntryDigest, EntryFailure};
 use penstock_proto::slicing::{PieceRef, STRIDE_BYTES_MAX};
 use penstock_proto::units::Instant;
@@ -196,6 +196,8 @@ pub(crate) struct Shared {
     pub(crate) control: Arc<dyn TaskControl>,
     /// Until when it may write, where others may be given what it has in hand.
     pub(crate) grant: Option<Arc<Grant>>,
+    /// Where it has none, and shares the transfer with others all the same.
+    endless: Option<Grant>,
     pub(crate) failed_syncs: Arc<AtomicU32>,
     pub(crate) tree: TargetTree,
     pub(crate) identity: StoreIdentity,
@@ -270,6 +272,11 @@ impl Shared {
         self.stop_until.store(sys::boottime_now().0, Ordering::Release);
         self.end_pacing();
         self.notify_all();
+    }
+
+    /// When it asked, and gave back, if others share the transfer.
+    pub(crate) fn share(&self) -> Option<&Grant> {
+        self.grant.as_deref().or(self.endless.as_ref())
     }
 
     /// A page and its pieces.
@@ -862,6 +869,7 @@ impl RunningTask {
         let shared = Arc::new(Shared {
             spec: spec.clone(),
             control,
+            endless: (spec.writer != WriterId::SOLE).then(Grant::endless),
             grant: parts.grant,
             failed_syncs: parts.failed_syncs,
             tree,
