@@ -291,6 +291,7 @@ mod tests {
             data: Vec::new(),
             version: "9.9.9".to_owned(),
             protocol: PEER_API_VERSION,
+            formats: penstock_proto::version::known().formats(),
             boot: String::new(),
             stores: vec![StoreCard {
                 store: "data".parse().unwrap(),
