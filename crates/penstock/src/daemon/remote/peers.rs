@@ -121,6 +121,7 @@ impl Peers for SitePeers {
         let cards = own.into_iter().chain(now.peers.iter());
         let mut seen = cards.filter_map(|card| identity(card, &self.store));
         let seen = seen.find(|seen| !seen.is_empty()).unwrap_or_default();
+        let drains = |peer: &Name| now.draining.iter().any(|mark| mark.peer == *peer);
         let mut members = Vec::new();
         if self.has_store {
             members.push(Member {
@@ -128,7 +129,7 @@ impl Peers for SitePeers {
                 writer: WriterId::of(&self.others.own),
                 instance: own.map_or(0, |card| card.instance),
                 is_own: true,
-                is_draining: false,
+                is_draining: drains(&self.others.own.peer),
                 peer: Arc::clone(&self.own),
             });
         }
@@ -144,7 +145,7 @@ impl Peers for SitePeers {
                 writer: WriterId::of(&id),
                 instance: card.instance,
                 is_own: false,
-                is_draining: false,
+                is_draining: drains(&card.peer),
                 peer: Arc::new(self.others.remote(card)),
             });
         }
@@ -298,6 +299,7 @@ mod tests {
                 identity: identity.to_owned(),
             }],
             running: 0,
+            since: 0,
         }
     }
 
