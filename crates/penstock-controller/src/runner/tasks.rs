@@ -17,6 +17,7 @@ use penstock_api::preserve::add_not_kept;
 use penstock_api::problem::{Exit, Problem};
 use penstock_api::task::{Task, TaskFigures, TaskSpec, TaskStart};
 use penstock_api::transfer::PeerShare;
+use penstock_engine::grant::lapse_after;
 use penstock_engine::transfer::Joining as JoiningPeer;
 use penstock_proto::id::{PeerNumber, WriterId};
 
@@ -149,6 +150,11 @@ impl Tasks {
         let mut left_overs = BTreeMap::new();
         for writer in parts.epochs.keys().filter(|_| parts.peers.grant().is_some()) {
             left_overs.insert(*writer, parts.open.clone());
+        }
+        if let Some(grant) = parts.peers.grant() {
+            // An earlier controller may have given them extents that they still write (B3).
+            let until = parts.peers.now().plus(lapse_after(grant));
+            parts.shared.machine().wait_for_writers(parts.epochs.keys().copied(), until);
         }
         let now = Instant::now();
         let mut tasks = Self {
