@@ -51,11 +51,10 @@ pub(crate) fn run(
         Err(error) => {
             let why = chain(&error);
             note_failure(dialer, ends, &why);
-            // Who answers at one address of several says nothing of the site.
-            let stranger =
-                matches!(error, ConnectError::WrongPeer { .. } | ConnectError::Lane { .. });
-            let verdict = verdict(&error, &why);
-            if let Some(problem) = verdict.filter(|_| !(stranger && shared.has_other_path(path))) {
+            // What one address of several says tells nothing of the others: another site may have
+            // it now, a peer may not have heard of a pairing yet, or be of another release.
+            let verdict = verdict(&error, &why).filter(|_| !shared.may_have_other_path(path));
+            if let Some(problem) = verdict {
                 shared.broken(problem);
             }
             shared.lane_down(lane, Some(why));

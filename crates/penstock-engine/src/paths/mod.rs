@@ -603,6 +603,12 @@ impl PathMachine {
         self.paths.iter().enumerate().filter(other).any(|(_, path)| path.carries())
     }
 
+    /// Whether any path but this one may carry: it is open, or was not found to be dead.
+    pub fn may_have_other(&self, path: PathId) -> bool {
+        let others = self.paths.iter().enumerate().filter(|(at, _)| *at != usize::from(path.0));
+        others.map(|(_, path)| path.state).any(|state| state != PathState::Dead)
+    }
+
     /// Whether there are several paths.
     pub fn has_several(&self) -> bool {
         self.paths.len() > 1
