@@ -12,6 +12,7 @@
 //! | `scan` | lists a data set in parallel, into pages on disk |
 //! | `read` | reads one request's bytes, hashes them, hands on frames |
 //! | `serve` | one lane at the source |
+//! | `sight` | whether this host sees what another has listed |
 //! | `target` | the target side: tasks by transfer |
 //! | `compare` | looks at what stands at the target before a page is opened |
 //! | `look` | says what a transfer would do with a page |
@@ -56,6 +57,7 @@ mod removal;
 mod scan;
 mod serve;
 mod settle;
+mod sight;
 mod source;
 mod stores;
 mod surplus;
@@ -68,7 +70,7 @@ mod write;
 
 pub use paths::{LocalEnds, PathListener, PathNews, PathNote};
 pub use penstock_engine::paths::{LocalEnd, PathEnds, PathState, pair};
-pub use scan::ScanOptions;
+pub use scan::{Helpers, Listing, ScanOptions};
 pub use source::{LaneVerifier, SourceService};
 pub use stores::{StoreKind, StoreSpec, Stores};
 pub use target::{LaneConfig, LaneConnect, TargetService};

@@ -9,8 +9,10 @@
 //!                           amend what it found; see [`again`]
 //! ```
 //! Workers take directories from a stack (depth first, so that it stays short), look at each name
-//! and hand batches to one builder, which seals a page when it is full. A directory's own entry is
-//! handed over before the directory is put on the stack, so it always stands before its contents.
+//! and hand batches to one builder, which seals a page when it is full ([`walk`]). A directory's
+//! own entry is handed over before the directory is put on the stack, so it always stands before
+//! its contents. Where a site has several peers, others list a part of what waits ([`far`],
+//! [`helper`]); what they find is handed over here, by the same rules.
 //!
 //! **After a crash** the scan goes on where it was (A12): directories in `done` are not listed
 //! again; one that was cut short is listed again, and what the sealed pages hold of it is passed
@@ -23,14 +25,16 @@
 //! that does not tell enough, a look: it is not handed over, and an excluded directory not listed.
 
 mod again;
+mod far;
 mod found;
+mod helper;
 mod links;
 mod moved;
+mod walk;
 
 use std::collections::HashSet;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufRead as _, Write as _};
-use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
@@ -40,24 +44,23 @@ use penstock_api::preserve::Preserve;
 use penstock_api::problem::{Exit, Problem};
 use penstock_api::scan::{PageReply, RootKind, ScanFailure, ScanSummary};
 use penstock_api::transfer::PathText;
-use penstock_io::store::{Dir, DirCache, DirEntry, Kind, ListBuffer, Meta, Source, StoreError};
+use penstock_io::store::{Dir, DirCache, Kind, Meta, Source, StoreError};
 use penstock_io::sys;
-use penstock_proto::id::TransferId;
+use penstock_proto::id::{Name, TransferId};
 use penstock_proto::manifest::{EntryDraft, EntryKind, Page, PageBuilder};
 use penstock_proto::name;
-use penstock_proto::select::{Selector, Verdict};
+use penstock_proto::select::Selector;
 use penstock_proto::slicing::Slicing;
 
 use crate::guard::Guard;
 use crate::pacer::Pacer;
 use crate::stores::chain;
-use crate::waiting::PathStack;
 
+pub use far::{Helpers, Listing};
 use found::{Found, Wants};
 use links::LinkTable;
+use walk::Walk;
 
-/// Entries of one directory that are handed to the builder at a time.
-const BATCH_ENTRIES: usize = 512;
 /// Scan errors that are told one by one.
 const ERRORS_TOLD: usize = 1000;
 
@@ -96,7 +99,11 @@ pub(crate) struct Scan {
     /// Held while a question about changed entries is answered.
     asking: Mutex<()>,
     wake: Condvar,
+    /// Wakes the threads that have other peers list.
+    lend: Condvar,
     guard: OnceLock<Arc<Guard>>,
+    /// Other peers of the site, and what the store is called there.
+    helpers: OnceLock<(Name, Arc<dyn Helpers>)>,
     /// What `files_from` names, once that is asked for.
     named: OnceLock<HashSet<Vec<u8>>>,
 }
@@ -114,9 +121,7 @@ struct State {
     sealed: u32,
     /// Files with several names, once there was one.
     links: Option<LinkTable>,
-    /// Directories to be listed, last first.
-    stack: PathStack,
-    listing: usize,
+    walk: Walk,
     /// Directories completed since the last page was sealed.
     done: Vec<(Vec<u8>, Passed)>,
     /// Hashes of paths that sealed pages hold of directories that are listed again.
@@ -136,7 +141,7 @@ impl Scan {
     pub(crate) fn open(directory: &Path, options: ScanOptions) -> Result<Self, Problem> {
         let pages = directory.join("pages");
         fs::create_dir_all(&pages).map_err(|cause| kept(&pages, &cause))?;
-        let state = State { stack: PathStack::new(directory), ..State::default() };
+        let state = State { walk: Walk::new(directory), ..State::default() };
         let scan = Self {
             directory: directory.to_owned(),
             lookups: Pacer::new(options.lookups_per_s.into()),
@@ -145,7 +150,9 @@ impl Scan {
             state: Mutex::new(state),
             asking: Mutex::new(()),
             wake: Condvar::new(),
+            lend: Condvar::new(),
             guard: OnceLock::new(),
+            helpers: OnceLock::new(),
             named: OnceLock::new(),
         };
         scan.restore()?;
@@ -157,6 +164,12 @@ impl Scan {
     pub(crate) fn guard_by(&self, guard: Arc<Guard>) {
         // Called once, before it runs.
         let _ = self.guard.set(guard);
+    }
+
+    /// Other peers of the site may be asked to list a part of it, in their store of that name.
+    pub(crate) fn share_with(&self, store: &Name, helpers: Arc<dyn Helpers>) {
+        // Called once, before it runs.
+        let _ = self.helpers.set((store.clone(), helpers));
     }
 
     fn check_store(&self) -> Result<(), Problem> {
@@ -174,7 +187,9 @@ impl Scan {
             state: Mutex::new(state),
             asking: Mutex::default(),
             wake: Condvar::new(),
+            lend: Condvar::new(),
             guard: OnceLock::new(),
+            helpers: OnceLock::new(),
             named: OnceLock::new(),
         }
     }
@@ -213,7 +228,7 @@ impl Scan {
                     EntryKind::Directory
                         if !done.contains(&hash(&path)) && self.is_wanted(&path) =>
                     {
-                        state.stack.push(path.clone());
+                        state.walk.stack.push(path.clone());
                     }
                     _ => {}
                 }
@@ -286,6 +301,13 @@ impl Scan {
                 for _ in 0..self.options.workers.max(1) {
                     scope.spawn(|| self.work(source));
                 }
+                // A limit is one on all lookups: this host keeps it alone.
+                if self.options.lookups_per_s == 0
+                    && matches!(source, Source::Posix(_))
+                    && let Some((store, helpers)) = self.helpers.get()
+                {
+                    scope.spawn(move || self.share(scope, source, store, helpers.as_ref()));
+                }
             });
         }
         let mut state = self.lock();
@@ -305,6 +327,12 @@ impl Scan {
     /// Whether it ended with a problem that a later attempt may not meet again.
     pub(crate) fn is_broken_off(&self) -> bool {
         self.lock().broken_off
+    }
+
+    /// Whether no worker of this host has anything to do with it any more.
+    pub(crate) fn is_at_rest(&self) -> bool {
+        let state = self.lock();
+        state.complete || state.broken_off || state.stopped
     }
 
     /// Hands over the root, or what `files_from` names.
@@ -343,12 +371,12 @@ impl Scan {
             return Ok(());
         }
         if self.options.files_from.is_empty() {
-            state.stack.push(Vec::new());
+            state.walk.stack.push(Vec::new());
             return Ok(());
         }
         let wanted: HashSet<&[u8]> = self.options.files_from.iter().map(Vec::as_slice).collect();
         if !resumed && wanted.contains(&b""[..]) {
-            state.stack.push(Vec::new());
+            state.walk.stack.push(Vec::new());
         }
         let mut given = HashSet::new();
         for path in &self.options.files_from {
@@ -395,7 +423,7 @@ impl Scan {
                     self.take(state, parent, leaf, &found, &mut skipped)?;
                     state.summary.skipped += skipped;
                     if whole && meta.kind == Kind::Directory {
-                        state.stack.push(part.to_vec());
+                        state.walk.stack.push(part.to_vec());
                     }
                 }
                 Err(error) => {
@@ -405,173 +433,6 @@ impl Scan {
             }
         }
         Ok(())
-    }
-
-    /// One worker: takes directories until there are none and none can come.
-    fn work(&self, source: &Source) {
-        let mut buffer = ListBuffer::new();
-        loop {
-            let directory = {
-                let mut state = self.lock();
-                loop {
-                    if state.stopped || state.problem.is_some() {
-                        return;
-                    }
-                    match state.stack.pop() {
-                        Ok(Some(directory)) => {
-                            state.listing += 1;
-                            break directory;
-                        }
-                        Ok(None) => {}
-                        Err(cause) => {
-                            state.problem.get_or_insert(kept(&self.directory, &cause));
-                            self.wake.notify_all();
-                            return;
-                        }
-                    }
-                    if state.listing == 0 {
-                        self.wake.notify_all();
-                        return;
-                    }
-                    state = self.wake.wait(state).unwrap_or_else(PoisonError::into_inner);
-                }
-            };
-            let mut passed = Passed::default();
-            let outcome = self.list(source, &directory, &mut buffer, &mut passed);
-            let mut state = self.lock();
-            state.listing -= 1;
-            state.pass(passed);
-            match outcome {
-                Ok(true) => state.done.push((directory, passed)),
-                // Listed again after a crash, so that its errors are told again (promise (c)).
-                Ok(false) => {}
-                Err(problem) => {
-                    state.problem.get_or_insert(problem);
-                }
-            }
-            self.wake.notify_all();
-        }
-    }
-
-    /// Lists one directory; gives whether all that is in it was handed over.
-    fn list(
-        &self,
-        source: &Source,
-        directory: &[u8],
-        buffer: &mut ListBuffer,
-        passed: &mut Passed,
-    ) -> Result<bool, Problem> {
-        let full = name::join(&self.options.root, directory);
-        let dir = match source.open_dir(&full) {
-            Ok(dir) => dir,
-            Err(error) => {
-                self.lock().fail(directory, &error);
-                return Ok(false);
-            }
-        };
-        if self.is_mount(source, &dir) {
-            passed.excluded += 1;
-            return Ok(true);
-        }
-        let mut batch: Vec<Found> = Vec::with_capacity(BATCH_ENTRIES);
-        let mut problem = None;
-        let mut whole = true;
-        let listed = source.list(&dir, buffer, &mut |entry| {
-            let Some(found) = self.choose(source, &dir, directory, &entry) else {
-                passed.excluded += 1;
-                return ControlFlow::Continue(());
-            };
-            whole &= found.meta.as_ref().err().is_none_or(StoreError::is_vanished);
-            batch.push(found);
-            if batch.len() < BATCH_ENTRIES {
-                return ControlFlow::Continue(());
-            }
-            match self.hand_over(directory, &mut batch, &mut passed.skipped) {
-                Ok(true) => ControlFlow::Continue(()),
-                Ok(false) => ControlFlow::Break(()),
-                Err(failed) => {
-                    problem = Some(failed);
-                    ControlFlow::Break(())
-                }
-            }
-        });
-        if let Some(problem) = problem {
-            return Err(problem);
-        }
-        whole &= self.hand_over(directory, &mut batch, &mut passed.skipped)?;
-        if let Err(error) = listed {
-            self.lock().fail(directory, &error);
-            whole = false;
-        }
-        Ok(whole)
-    }
-
-    /// Looks at a name of a directory; `None` if it is not chosen.
-    fn choose(
-        &self,
-        source: &Source,
-        dir: &Dir,
-        directory: &[u8],
-        entry: &DirEntry<'_>,
-    ) -> Option<Found> {
-        let selector = &self.options.selector;
-        // Rules ask for no more than the listing tells, on nearly all file systems: no look then.
-        let told = match entry.kind {
-            Some(kind) => Some(kind == Kind::Directory),
-            None if selector.asks_for_kind() => None,
-            None => Some(false),
-        };
-        let mut path = Vec::new();
-        if !selector.rules.is_empty() {
-            path = name::join(directory, entry.name);
-            if told.is_some_and(|is| selector.verdict_here(&path, is) == Verdict::Excluded) {
-                return None;
-            }
-        }
-        self.lookups.take(1);
-        let meta = source.stat(dir, entry.name);
-        let chosen = match (&meta, told) {
-            (Err(_), _) => true,
-            (Ok(meta), Some(_)) => {
-                meta.kind != Kind::File || selector.takes_file(meta.size, meta.mtime)
-            }
-            (Ok(meta), None) => self.is_chosen(&path, meta),
-        };
-        chosen.then(|| Found::with(source, dir, entry.name, meta, &self.wants))
-    }
-
-    /// Whether rules and limits take what lies at a path, whose directories they take.
-    fn is_chosen(&self, path: &[u8], meta: &Meta) -> bool {
-        let selector = &self.options.selector;
-        selector.verdict_here(path, meta.kind == Kind::Directory) == Verdict::Included
-            && (meta.kind != Kind::File || selector.takes_file(meta.size, meta.mtime))
-    }
-
-    /// Whether another file system begins at a directory, and is to be left alone. One that cannot
-    /// be looked at is listed, and its error told.
-    fn is_mount(&self, source: &Source, dir: &Dir) -> bool {
-        let Some(device) = self.lock().device else { return false };
-        source.stat(dir, b"").is_ok_and(|meta| meta.device != device)
-    }
-
-    /// Gives a batch to the builder; `false` if the scan is to stop.
-    fn hand_over(
-        &self,
-        directory: &[u8],
-        batch: &mut Vec<Found>,
-        skipped: &mut u64,
-    ) -> Result<bool, Problem> {
-        let mut guard = self.lock();
-        let state = &mut *guard;
-        for found in batch.drain(..) {
-            let path = name::join(directory, &found.name);
-            let known = !state.emitted.is_empty() && state.emitted.contains(&hash(&path));
-            if !known && self.take(state, directory, &found.name, &found, skipped)? {
-                state.stack.push(path);
-            }
-        }
-        self.wake.notify_all();
-        Ok(!state.stopped)
     }
 
     /// Adds what was found to the manifest, as `leaf` of `directory`; gives whether it is a
@@ -801,6 +662,7 @@ impl Scan {
         self.lock().stopped = true;
         self.lookups.end();
         self.wake.notify_all();
+        self.lend.notify_all();
     }
 
     /// Root of the data set within the store.
@@ -821,6 +683,11 @@ impl State {
         }
         let errno = error.errno().and_then(|errno| u16::try_from(errno).ok()).unwrap_or(0);
         self.summary.errors.push(ScanFailure { path: PathText(path.to_vec()), errno });
+    }
+
+    /// Whether nothing is to be listed any more.
+    fn is_at_end(&self) -> bool {
+        self.stopped || self.problem.is_some() || self.walk.is_over()
     }
 
     fn pass(&mut self, passed: Passed) {

@@ -11,7 +11,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use penstock_api::problem::Problem;
 use penstock_io::net::{LaneError, LaneStream, PendingLane, Wake};
+use penstock_io::store::Source;
 use penstock_io::sys;
 use penstock_proto::digest::DigestKind;
 use penstock_proto::frame::{
@@ -117,8 +119,9 @@ fn admit(
         .map_err(|problem| refusal(RefusalCode::StoreOffline, problem.to_string()))?
         .ok_or_else(|| refusal(RefusalCode::UnknownPage, "the transfer is not known here"))?;
     // A disk that is not there would look like files that are not (C3).
-    open.guard
-        .check()
+    let there = open.guard.check().inspect_err(|_| service.forget(hello.transfer, &open));
+    there
+        .and_then(|()| open.sight.check())
         .map_err(|problem| refusal(RefusalCode::StoreOffline, problem.to_string()))?;
     if open.store != capability.store || open.scan.root() != capability.root {
         return Err(void("the capability is for another data set"));
@@ -136,24 +139,32 @@ pub(crate) struct PageCache {
 
 impl PageCache {
     /// The page with this digest: kept from before, or what `read` gives if its digest is the one
-    /// asked for. Blocks while it is read; who else asks waits rather than reads it once more.
-    fn get(&self, asked: &[u8; 16], read: impl FnOnce() -> Option<Vec<u8>>) -> Option<Arc<Page>> {
+    /// asked for, as `see` has it. Blocks while it is read; who else asks waits rather than reads
+    /// it once more.
+    ///
+    /// # Errors
+    /// Those of `see`.
+    fn get(
+        &self,
+        asked: &[u8; 16],
+        read: impl FnOnce() -> Option<Vec<u8>>,
+        see: impl FnOnce(Page) -> Result<Page, Problem>,
+    ) -> Result<Option<Arc<Page>>, Problem> {
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(at) = kept.iter().position(|(digest, _)| digest == asked) {
-            let found = kept.remove(at)?;
+            let Some(found) = kept.remove(at) else { return Ok(None) };
             let page = Arc::clone(&found.1);
             kept.push_front(found);
-            return Some(page);
+            return Ok(Some(page));
         }
-        let encoded = read()?;
-        let digest: [u8; 16] = *page_digest(&encoded).0.first_chunk()?;
-        if digest != *asked {
-            return None;
-        }
-        let page = Arc::new(Page::decode(&encoded).ok()?);
-        kept.push_front((digest, Arc::clone(&page)));
+        let encoded = read().filter(|encoded| page_digest(encoded).0.starts_with(asked));
+        let Some(page) = encoded.and_then(|encoded| Page::decode(&encoded).ok()) else {
+            return Ok(None);
+        };
+        let page = Arc::new(see(page)?);
+        kept.push_front((*asked, Arc::clone(&page)));
         kept.truncate(PAGES_KEPT);
-        Some(page)
+        Ok(Some(page))
     }
 }
 
@@ -161,6 +172,7 @@ struct Server<'a> {
     service: &'a SourceService,
     lane: LaneStream,
     open: Arc<OpenScan>,
+    source: Source,
     reader: PieceReader,
     body: Vec<u8>,
     interrupt: sys::EventFd,
@@ -178,7 +190,7 @@ impl<'a> Server<'a> {
             .source(&open.store)
             .map_err(|problem| LaneError::Io(std::io::Error::other(problem.to_string())))?;
         let root = open.scan.root().to_vec();
-        let mut reader = PieceReader::new(source, root, kind, service.pool.clone());
+        let mut reader = PieceReader::new(source.clone(), root, kind, service.pool.clone());
         if lane.rtt().is_ok_and(|rtt| rtt.min >= FAR) {
             reader.begin_small();
         }
@@ -186,6 +198,7 @@ impl<'a> Server<'a> {
             service,
             lane,
             open,
+            source,
             reader,
             body: Vec::new(),
             interrupt: sys::EventFd::new().map_err(LaneError::Io)?,
@@ -239,9 +252,16 @@ impl<'a> Server<'a> {
     }
 
     fn answer(&mut self, request: u32, fetch: &Fetch) -> Result<(), LaneError> {
-        let Some(page) = self.page(fetch) else {
-            let text = format!("page {} is not known here", fetch.page);
-            return self.refuse(request, refusal(RefusalCode::UnknownPage, text));
+        let page = match self.page(fetch) {
+            Ok(Some(page)) => page,
+            Ok(None) => {
+                let text = format!("page {} is not known here", fetch.page);
+                return self.refuse(request, refusal(RefusalCode::UnknownPage, text));
+            }
+            // The lane ends: what it was asked for is asked of another peer.
+            Err(problem) => {
+                return Err(LaneError::Io(std::io::Error::other(problem.to_string())));
+            }
         };
         let guard = &self.open.guard;
         let mut sink = LaneSink { lane: &mut self.lane, request, body: Vec::new(), guard };
@@ -262,8 +282,9 @@ impl<'a> Server<'a> {
     }
 
     /// The page that a request names: by number, but only if its digest is the one asked for.
-    fn page(&self, fetch: &Fetch) -> Option<Arc<Page>> {
-        self.open.pages.get(&fetch.page_digest, || self.open.scan.sealed_page(fetch.page))
+    fn page(&self, fetch: &Fetch) -> Result<Option<Arc<Page>>, Problem> {
+        let read = || self.open.scan.sealed_page(fetch.page);
+        self.open.pages.get(&fetch.page_digest, read, |page| self.open.see(&self.source, page))
     }
 }
 

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU32};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use penstock_api::fence::Fence;
@@ -26,6 +26,7 @@ use penstock_io::store::{PosixStore, Source, Target};
 use penstock_io::sys;
 use penstock_proto::capability::Capability;
 use penstock_proto::id::{Name, PeerId, TransferId};
+use penstock_proto::listing::{ListPart, ListWork};
 use penstock_proto::manifest::{Page, page_digest};
 use penstock_proto::select::Selector;
 use penstock_proto::slicing::{STRIDE_BYTES_MAX, Slicing};
@@ -33,8 +34,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::guard::Guard;
 use crate::removal::Remover;
-use crate::scan::{Scan, ScanOptions, look, root_kind};
+use crate::scan::{Helpers, Scan, ScanOptions, look, root_kind};
 use crate::serve::{self, PageCache};
+use crate::sight::{Claim, Sight};
 use crate::stores::{Stores, chain, store_offline};
 use crate::wished::Wishes;
 
@@ -51,6 +53,8 @@ pub struct SourceService {
     pub(crate) peer: PeerId,
     pub(crate) verifier: Option<LaneVerifier>,
     workers: usize,
+    /// Other peers of the site, which may list a part of what this one scans.
+    helpers: OnceLock<Arc<dyn Helpers>>,
     /// Whether this peer's controller may act; only then are data sets listed here.
     fence: Mutex<Fence>,
     /// Lanes that are served now, and whether they are to end.
@@ -66,6 +70,8 @@ pub(crate) struct OpenScan {
     wishes: Wishes,
     /// What the store was when the scan began, or went on after a restart (C3).
     pub(crate) guard: Arc<Guard>,
+    /// Whether this host sees what was listed.
+    pub(crate) sight: Sight,
     /// One order to remove at a time: one that is asked again must not meet its first half.
     removing: Mutex<()>,
     kind: RootKind,
@@ -76,6 +82,14 @@ pub(crate) struct OpenScan {
 }
 
 impl OpenScan {
+    /// A page as it may be compared with what is here.
+    ///
+    /// # Errors
+    /// The store is another one than was listed.
+    pub(crate) fn see(&self, source: &Source, page: Page) -> Result<Page, Problem> {
+        self.sight.of(source, &self.store, self.scan.root(), page)
+    }
+
     /// Whether a request means this data set: an id alone gives nobody a right to pages (C4).
     fn is_of(&self, request: &ScanRequest) -> bool {
         self.store == request.store
@@ -110,14 +124,41 @@ struct Kept {
     fingerprint: String,
     /// Inode number of the data set's root.
     inode: u64,
+    /// Identity of the store, if it has one.
+    #[serde(default)]
+    identity: String,
+    /// The peer where the scan began.
+    #[serde(default)]
+    peer: String,
 }
 
 impl Kept {
-    /// Whether the store is still what it was when the scan began (C3). A disk may have another
-    /// number after a reboot; then the root of the data set must be the same file or directory.
-    fn is_there(&self, source: &Source) -> bool {
-        let same = source.fingerprint().is_ok_and(|found| found.to_string() == self.fingerprint);
-        same || look(source, &self.root.0).is_ok_and(|(_, _, meta)| meta.inode == self.inode)
+    /// Whether the store is still what it was when the scan began (C3), and how sure that is;
+    /// `None` if it is not. A disk may have another number after a reboot; then the root of the
+    /// data set must be the same file or directory. At another peer than the one where the scan
+    /// began, a store without an identity may have all marks different: what was listed must be
+    /// there.
+    fn claim(&self, source: &Source, own: &PeerId) -> Option<Claim> {
+        let identity = identity_of(source);
+        if !identity.is_empty() && !self.identity.is_empty() {
+            return (identity == self.identity).then_some(Claim::Proven);
+        }
+        let found = source.fingerprint().ok()?;
+        let same = found.to_string() == self.fingerprint;
+        if !self.peer.is_empty() && self.peer != own.to_string() {
+            let proven = same && found.file_system_id != 0;
+            return Some(if proven { Claim::Proven } else { Claim::Likely });
+        }
+        let root = || look(source, &self.root.0).is_ok_and(|(_, _, meta)| meta.inode == self.inode);
+        (same || root()).then_some(Claim::Proven)
+    }
+}
+
+/// Identity of a store in hex; empty if it has none.
+fn identity_of(source: &Source) -> String {
+    match source {
+        Source::Posix(store) => store.identity().map_or(String::new(), |found| found.id_hex()),
+        Source::Mem(_) => String::new(),
     }
 }
 
@@ -140,6 +181,7 @@ impl SourceService {
             peer,
             verifier,
             workers: cpus.clamp(2, 8),
+            helpers: OnceLock::new(),
             fence: Mutex::default(),
             lanes: AtomicU32::new(0),
             draining: AtomicBool::new(false),
@@ -155,6 +197,40 @@ impl SourceService {
         let scans = std::mem::take(&mut *self.scans.lock().unwrap_or_else(PoisonError::into_inner));
         for open in scans.values() {
             open.scan.stop();
+        }
+    }
+
+    /// Other peers of the site may be asked to list a part of what this one scans. Once.
+    pub fn share_with(&self, helpers: Arc<dyn Helpers>) {
+        let _ = self.helpers.set(helpers);
+    }
+
+    /// Lists a part of a data set for the peer of this site whose scan it is, and gives what is
+    /// found to `emit`, until that says that nobody listens any more. Blocks: for as long as the
+    /// store takes, or `emit`.
+    ///
+    /// # Errors
+    /// The scan is not known here, or the store is offline.
+    pub fn list_for(
+        &self,
+        transfer: TransferId,
+        work: &ListWork,
+        mut emit: impl FnMut(ListPart) -> bool,
+    ) -> Result<(), Problem> {
+        let open = self.scan(transfer)?.ok_or_else(|| unknown_scan(transfer))?;
+        let source = self.stores.source(&open.store)?;
+        let check = || open.guard.check().inspect_err(|_| self.forget(transfer, &open));
+        open.scan.list_for(&source, &check, work, &mut emit);
+        Ok(())
+    }
+
+    /// Opens a data set anew when it is asked for next, if nothing of it is at work here: the store
+    /// may be mounted again by then.
+    pub(crate) fn forget(&self, transfer: TransferId, open: &Arc<OpenScan>) {
+        self.stores.reopen(&open.store);
+        let mut scans = self.scans.lock().unwrap_or_else(PoisonError::into_inner);
+        if open.scan.is_at_rest() && scans.get(&transfer).is_some_and(|it| Arc::ptr_eq(it, open)) {
+            scans.remove(&transfer);
         }
     }
 
@@ -199,11 +275,11 @@ impl SourceService {
         let kept = self.directory.join(transfer.to_string()).join("request.json");
         let Ok(text) = fs::read_to_string(&kept) else { return Ok(None) };
         let Ok(kept) = serde_json::from_str::<Kept>(&text) else { return Ok(None) };
-        if !kept.is_there(&self.stores.source(&kept.store)?) {
+        let Some(claim) = kept.claim(&self.stores.source(&kept.store)?, &self.peer) else {
             self.stores.reopen(&kept.store);
             let why = "something else is mounted there than when the data set was listed";
             return Err(store_offline(&kept.store, why));
-        }
+        };
         let request = ScanRequest {
             transfer,
             store: kept.store,
@@ -223,7 +299,7 @@ impl SourceService {
             remove: kept.remove,
         };
         let kind = if kept.directory { RootKind::Directory } else { RootKind::Single };
-        let open = self.begin(&request, kind)?;
+        let open = self.begin(&request, kind, claim)?;
         if !self.fence().holds() {
             // Nobody tells this peer when the controller has released them.
             scans.retain(|id, _| self.directory.join(id.to_string()).exists());
@@ -232,7 +308,12 @@ impl SourceService {
         Ok(Some(open))
     }
 
-    fn begin(&self, request: &ScanRequest, kind: RootKind) -> Result<Arc<OpenScan>, Problem> {
+    fn begin(
+        &self,
+        request: &ScanRequest,
+        kind: RootKind,
+        claim: Claim,
+    ) -> Result<Arc<OpenScan>, Problem> {
         let source = self.stores.source(&request.store)?;
         let guard = Arc::new(Guard::new(&source, &request.store, &request.root.0)?);
         let directory = self.directory.join(request.transfer.to_string());
@@ -259,6 +340,7 @@ impl SourceService {
             pages: PageCache::default(),
             wishes: Wishes::default(),
             guard: Arc::clone(&guard),
+            sight: Sight::new(claim),
             removing: Mutex::new(()),
             kind,
             remove: request.remove,
@@ -269,6 +351,9 @@ impl SourceService {
         open.scan.guard_by(guard);
         if !own {
             return Ok(open);
+        }
+        if let Some(helpers) = self.helpers.get() {
+            open.scan.share_with(&request.store, Arc::clone(helpers));
         }
         let running = Arc::clone(&open);
         std::thread::Builder::new()
@@ -303,6 +388,8 @@ impl SourceService {
             version: request.slicing.version,
             fingerprint: fingerprint.to_string(),
             inode: root.unwrap_or(0),
+            identity: identity_of(source),
+            peer: self.peer.to_string(),
         };
         let text = serde_json::to_vec(&kept).unwrap_or_default();
         let temporary = path.with_extension("new");
@@ -352,7 +439,7 @@ impl SourcePeer for SourceService {
             self.removable(&request.store)?;
         }
         self.keep(request, &source, kind)?;
-        let open = self.begin(request, kind)?;
+        let open = self.begin(request, kind, Claim::Listed)?;
         let mut scans = self.scans.lock().unwrap_or_else(PoisonError::into_inner);
         scans.insert(request.transfer, open);
         Ok(kind)
@@ -365,7 +452,9 @@ impl SourcePeer for SourceService {
 
     fn ask(&self, transfer: TransferId, question: &Question) -> Result<u32, Problem> {
         let open = self.scan(transfer)?.ok_or_else(|| unknown_scan(transfer))?;
-        let pages = open.scan.ask(&self.stores.source(&open.store)?, question, open.remove)?;
+        let source = self.stores.source(&open.store)?;
+        let see = |page| open.see(&source, page);
+        let pages = open.scan.ask(&source, question, open.remove, &see)?;
         // What is not there any more has vanished only if the store is what it was (C3).
         open.guard.check()?;
         Ok(pages)
@@ -433,6 +522,7 @@ impl SourcePeer for SourceService {
             Problem::new(Exit::Temporary, "page-unknown", title).status(404)
         })?;
         let source = self.stores.source(&open.store)?;
+        let page = open.see(&source, page)?;
         let wait = Duration::from_millis(u64::from(wait_ms));
         open.wishes.get(source, open.scan.root(), page, wish, wait)
     }

@@ -15,6 +15,7 @@ pub(crate) struct PathStack {
     kept: Vec<Vec<u8>>,
     /// Where the parts begin in the file, and how long they are.
     parts: Vec<(u64, u64)>,
+    count: usize,
     file: Option<File>,
     /// Where the file is made.
     directory: PathBuf,
@@ -32,11 +33,19 @@ impl PathStack {
     /// Nothing waits; if too much ever does, a file in `directory` takes it.
     pub(crate) fn new(directory: &Path) -> Self {
         let (kept, parts) = (Vec::new(), Vec::new());
-        Self { kept, parts, file: None, directory: directory.to_owned(), kept_max: KEPT_MAX }
+        Self {
+            kept,
+            parts,
+            count: 0,
+            file: None,
+            directory: directory.to_owned(),
+            kept_max: KEPT_MAX,
+        }
     }
 
     /// Leaves a path. Where the file cannot be written, memory takes it.
     pub(crate) fn push(&mut self, path: Vec<u8>) {
+        self.count += 1;
         self.kept.push(path);
         if self.kept.len() > self.kept_max
             && let Err(error) = self.spill()
@@ -57,7 +66,19 @@ impl PathStack {
         if self.kept.is_empty() {
             self.take_back()?;
         }
-        Ok(self.kept.pop())
+        let newest = self.kept.pop();
+        self.count -= usize::from(newest.is_some());
+        Ok(newest)
+    }
+
+    /// How many paths wait.
+    pub(crate) fn len(&self) -> usize {
+        self.count
+    }
+
+    /// Whether none waits.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.count == 0
     }
 
     /// Moves the older half into the file.

@@ -12,6 +12,7 @@
 //! | [`name`] | paths and names, which are bytes |
 //! | [`attributes`] | owners, devices, extended attributes of entries |
 //! | [`manifest`] | entries and pages of a data set |
+//! | [`listing`] | what one peer lists for another of its site |
 //! | [`select`] | which paths of a data set are wanted: patterns and rules |
 //! | [`slicing`] | how a page is cut into pieces, stored in the page itself |
 //! | [`digest`] | stride digests and how they merge into the BLAKE3 of a file |
@@ -34,6 +35,7 @@ pub mod digest;
 pub mod frame;
 pub mod id;
 pub mod journal;
+pub mod listing;
 pub mod manifest;
 pub mod name;
 pub mod network;

@@ -58,7 +58,7 @@ impl Scan {
     /// See [`penstock_api::scan::SourcePeer::ask`]. One question at a time. Where the answer must
     /// be `certain`, since the older version is removed afterwards, or stamps are coarse, a change
     /// time that stands still proves nothing of a file that was young when it was read: it is read
-    /// once more.
+    /// once more. `see` gives pages as they may be compared with what is here.
     ///
     /// # Errors
     /// The scan is not complete, the question names what is not known, pages cannot be kept.
@@ -67,6 +67,7 @@ impl Scan {
         source: &Source,
         question: &Question,
         certain: bool,
+        see: &dyn Fn(Page) -> Result<Page, Problem>,
     ) -> Result<u32, Problem> {
         let _alone = self.asking.lock().unwrap_or_else(PoisonError::into_inner);
         let asked = &question.asked;
@@ -76,6 +77,7 @@ impl Scan {
         }
         let amended = self.read_amended(question.pages)?;
         let pages = self.asked_pages(asked)?;
+        let pages = pages.into_iter().map(see).collect::<Result<Vec<_>, _>>()?;
         let all: Vec<Asked<'_>> = pages
             .iter()
             .zip(asked)

@@ -7,7 +7,10 @@ use penstock_api::preserve::Preserve;
 use penstock_io::store::{Dir, Kind, Meta, Source, StoreError};
 use penstock_io::sys;
 use penstock_proto::attributes::{AttributeClass, ClassSet};
+use penstock_proto::listing::ListedEntry;
 use penstock_proto::manifest::{EntryDraft, EntryKind};
+
+use super::helper::{kind_of, listed_kind};
 
 /// Names of owners that are remembered; beyond that all are asked for again.
 const NAMES_MAX: usize = 16 * 1024;
@@ -110,6 +113,56 @@ impl Found {
             found.meta = Err(error);
         }
         found
+    }
+
+    /// What another peer has found; what it is, as that peer sees it, beside it.
+    pub(super) fn of_listed(entry: ListedEntry) -> (Self, Meta) {
+        let [user, group] = entry.owner_names;
+        let meta = Meta {
+            kind: kind_of(entry.kind),
+            size: entry.size,
+            mode: entry.mode,
+            owner: entry.owner,
+            special: entry.special,
+            mtime: entry.mtime,
+            ctime: entry.ctime,
+            inode: entry.inode,
+            blocks: entry.blocks,
+            links: entry.links,
+            device: entry.device,
+        };
+        let found = Self {
+            name: entry.name,
+            meta: Ok(meta),
+            link: entry.link,
+            xattrs: entry.xattrs,
+            left_out: entry.left_out as usize,
+            owner_names: [user.into(), group.into()],
+        };
+        (found, meta)
+    }
+
+    /// The same for another peer; `None` if it could not be looked at.
+    pub(super) fn listed(self) -> Option<ListedEntry> {
+        let meta = self.meta.ok()?;
+        Some(ListedEntry {
+            name: self.name,
+            kind: listed_kind(meta.kind),
+            size: meta.size,
+            mode: meta.mode,
+            owner: meta.owner,
+            special: meta.special,
+            mtime: meta.mtime,
+            ctime: meta.ctime,
+            inode: meta.inode,
+            blocks: meta.blocks,
+            links: meta.links,
+            device: meta.device,
+            link: self.link,
+            xattrs: self.xattrs,
+            left_out: u32::try_from(self.left_out).unwrap_or(u32::MAX),
+            owner_names: self.owner_names.map(|name| name.to_vec()),
+        })
     }
 
     fn complete(&mut self, source: &Source, dir: &Dir, wants: &Wants) -> Result<(), StoreError> {

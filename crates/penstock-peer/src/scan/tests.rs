@@ -74,7 +74,7 @@ fn a12_a_directory_with_an_error_is_listed_again_after_a_crash() {
     let source = source_of(root.path());
     let scan = scan_of(kept.path(), &[]);
     scan.begin(&source).unwrap();
-    scan.lock().stack.push(b"sub".to_vec());
+    scan.lock().walk.stack.push(b"sub".to_vec());
     fs::remove_dir(root.path().join("sub")).unwrap();
     scan.work(&source);
     assert_eq!(scan.lock().summary.errors.len(), 1);

@@ -213,6 +213,14 @@ impl Page {
         self.directories.get(entry.directory as usize).map_or(&[], |span| self.slice(*span))
     }
 
+    /// Takes away all inode numbers: where the page is compared with what is there, these are of
+    /// other numbers than when it was made (C1).
+    pub fn forget_inodes(&mut self) {
+        for entry in &mut self.entries {
+            entry.identity.inode = 0;
+        }
+    }
+
     /// A number that is equal for entries of this page in the same directory.
     pub fn directory_index(&self, entry: &Entry) -> u32 {
         entry.directory

@@ -20,8 +20,10 @@ use penstock_api::rest::StatusView;
 use penstock_api::site::{SPEAKS_HEADER, SiteHealth, VERSION_HEADER};
 use penstock_controller::cluster::ClusterNow;
 use penstock_controller::rest::{BODY_BYTES_MAX, ProblemReply, SiteAdmin, blocking};
+use penstock_peer::SourceService;
 use penstock_proto::id::PeerId;
 use penstock_proto::version;
+use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::time::Instant;
 use tower::ServiceExt as _;
@@ -29,6 +31,7 @@ use tower::ServiceExt as _;
 use super::cluster::Member;
 use super::host::{Host, with_version};
 use super::lead::Controller;
+use super::listing::{Allies, LIST, Lister};
 use super::operate::Operate;
 use super::port::Connection;
 use super::recovery;
@@ -61,6 +64,7 @@ pub(crate) struct Front {
     client: PeerClient,
     host: Arc<Host>,
     operate: Arc<Operate>,
+    lister: Lister,
 }
 
 impl Front {
@@ -69,9 +73,9 @@ impl Front {
         admin: Arc<dyn SiteAdmin>,
         client: PeerClient,
         host: Arc<Host>,
-        operate: Arc<Operate>,
+        (operate, service): (Arc<Operate>, Arc<SourceService>),
     ) -> Self {
-        Self { member, admin, client, host, operate }
+        Self { member, admin, client, host, operate, lister: Lister::new(service) }
     }
 
     /// Serves the local API, whoever the controller is.
@@ -85,6 +89,16 @@ impl Front {
     pub(crate) fn site(self) -> Router {
         let operate = self.operate.remote();
         Router::new().fallback(site).with_state(self).merge(operate)
+    }
+
+    /// The other peers, as helpers of a scan of this one.
+    pub(crate) fn allies(&self) -> Arc<Allies> {
+        Arc::new(Allies {
+            own: self.member.lead.site.config.peer.clone(),
+            client: self.client.clone(),
+            now: self.watch(),
+            runtime: Handle::current(),
+        })
     }
 
     fn watch(&self) -> watch::Receiver<Arc<ClusterNow>> {
@@ -114,8 +128,8 @@ async fn site(
 ) -> Response {
     let path = request.uri().path();
     let own = &front.member.lead.site.config.site;
-    let face = [LOCAL, SITE, TASK, TARGET, TENURE].into_iter().find(|face| path.starts_with(face));
-    if let Some(face) = face {
+    let faces = [LOCAL, SITE, TASK, TARGET, TENURE, LIST];
+    if let Some(face) = faces.into_iter().find(|face| path.starts_with(face)) {
         let peer = connection.peer.as_ref();
         if peer.is_none_or(|peer| peer.site != *own) {
             return refused("only peers of this site may hand requests over");
@@ -123,6 +137,7 @@ async fn site(
         return match face {
             TENURE => with_version(Json(front.member.tenure_left()).into_response()),
             TASK | TARGET => front.host.answer(request).await,
+            LIST => front.lister.serve(request).await,
             _ => take_over(&front, face, connection, request).await,
         };
     }

@@ -14,6 +14,7 @@ mod front;
 mod host;
 pub(crate) mod join;
 mod lead;
+mod listing;
 mod operate;
 mod pairing;
 mod port;
@@ -307,14 +308,17 @@ impl Faces {
         };
         let client = PeerClient::new(&lead.site)?;
         let target = Arc::clone(&lead.target);
-        let served = Arc::clone(&operate.source);
+        let service = Arc::clone(&operate.source);
+        let served = Arc::clone(&service);
         let member = Member::join(lead, &settings, state, set_fence, (client.clone(), served))?;
         let host = Host::new(target, client.clone(), member.cluster.watch());
         let operate = Arc::new(Operate::new(operate, Some(Arc::clone(&member)))?);
         let admin = Arc::new(Admin { member: Some(Arc::clone(&member)), ..admin });
         member.set_admin(Arc::clone(&admin) as _);
+        let own = (operate, Arc::clone(&service));
+        let front = Front::new(Arc::clone(&member), admin, client, Arc::clone(&host), own);
+        service.share_with(front.allies());
         tokio::spawn(Arc::clone(&member).follow(stopped.clone()));
-        let front = Front::new(Arc::clone(&member), admin, client, Arc::clone(&host), operate);
         Ok(Self {
             local: front.clone().local(),
             site: front.site(),

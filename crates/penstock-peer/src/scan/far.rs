@@ -1,0 +1,577 @@
+//! Has other peers of the site list a part of what waits.
+//!
+//! The walk, the pages and what is done stay with the controller's host; a *lender* there takes
+//! directories off the stack, or parts of large ones, has another peer list them, and hands over
+//! what comes back just as a worker of this host would. So nothing is listed twice or lost: a unit
+//! is at one place at a time, and counts when its answer was taken. What is given back, because a
+//! peer has failed, or is late while nothing else waits, is not awaited any more.
+//!
+//! **Not for small trees.** Nobody is asked before the scan has lasted [`SHARE_AFTER`] and more
+//! waits than this host's workers have at hand.
+//!
+//! **Whom to believe.** A peer checks that its store is what the scan began with (C3), before each
+//! answer. Once for each scan it is asked about entries that this host has seen ([`Sample`]): where
+//! it shows others it does not take part; where its inode numbers are others, those that it tells
+//! are not put into pages, and files with several names are looked at here (C1, B6). Errors are
+//! never taken from it: such a directory is listed here.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, PoisonError};
+use std::thread::Scope;
+use std::time::{Duration, Instant};
+
+use penstock_api::problem::Problem;
+use penstock_io::store::{Dir, Kind, Meta, Source};
+use penstock_proto::id::{Name, TransferId};
+use penstock_proto::listing::{
+    LIST_DIRECTORIES_MAX, LIST_REQUEST_BYTES_MAX, ListPart, ListWork, ListedEntry,
+};
+use penstock_proto::name;
+
+use super::found::Found;
+use super::helper::{kind_of, listed_kind};
+use super::walk::{BATCH_ENTRIES, Ended, Sample, Unit};
+use super::{Scan, State, kept};
+use crate::again::age_seconds;
+
+/// A scan that lasts less than this is not shared: connections and round trips would cost more.
+const SHARE_AFTER: Duration = Duration::from_millis(250);
+/// A peer of which nothing is heard for so long is given up for a while.
+const SILENCE_MAX: Duration = Duration::from_secs(5);
+/// The same for one that says that it lives, and comes no further.
+const STANDSTILL_MAX: Duration = Duration::from_secs(10);
+/// How long a peer may take for the question whether it sees the same.
+const PROBE_MAX: Duration = Duration::from_secs(5);
+/// A peer that was given up is asked again after this.
+const LEFT_OUT: Duration = Duration::from_secs(30);
+/// What a peer has at hand for so long without coming further is taken back by who is idle.
+const LATE: Duration = Duration::from_secs(1);
+/// A request is for so much work at most, by what the peer did so far: the shorter, the less one
+/// that is slow holds up the end.
+const REQUEST_TIME: Duration = Duration::from_secs(1);
+/// Lenders wake this often to see whether they are to end.
+const LOOK: Duration = Duration::from_millis(50);
+/// Lenders for all peers together: each is a thread that waits.
+const LENDERS_MAX: usize = 64;
+/// What changed more recently than this may be shown as it was, from a cache (NFS: 60 s).
+const CACHED_SECONDS: f64 = 90.0;
+
+/// The other peers of a site, as far as they may list for this one.
+pub trait Helpers: Send + Sync {
+    /// Those that are there and say that they reach a store of that name.
+    fn peers(&self, store: &Name) -> Vec<Name>;
+
+    /// Asks one of them. Does not block.
+    fn list(&self, peer: &Name, transfer: TransferId, work: &ListWork) -> Box<dyn Listing>;
+}
+
+/// A request under way. It is given up when this is dropped.
+pub trait Listing: Send {
+    /// The next part of the answer; `None` if none comes within `wait`.
+    ///
+    /// # Errors
+    /// The peer cannot be reached, refuses, or its answer breaks off.
+    fn next(&mut self, wait: Duration) -> Result<Option<ListPart>, Problem>;
+}
+
+/// What one lender has lent: units that are not answered, with their places in the request.
+pub(super) struct Lent {
+    pub(super) units: VecDeque<(usize, Unit)>,
+    moved: Instant,
+}
+
+impl Lent {
+    /// Whether somebody who is idle may take the last of them.
+    pub(super) fn has_spare(&self, now: Instant) -> bool {
+        self.units.len() > 1 || !self.units.is_empty() && now - self.moved >= LATE
+    }
+}
+
+/// How another peer stands in this scan.
+#[derive(Default)]
+pub(super) struct Standing {
+    lenders: usize,
+    /// Not asked before then.
+    not_before: Option<Instant>,
+    entries: u64,
+    requests: u64,
+}
+
+/// A peer that sees the same store, and how it sees it.
+struct Ally {
+    peer: Name,
+    /// Device of the data set's root there.
+    device: u64,
+    /// Whether its inode numbers are those of this host.
+    inodes: bool,
+    left: AtomicBool,
+}
+
+/// Who asks, and for what.
+#[derive(Clone, Copy)]
+struct Ask<'a> {
+    source: &'a Source,
+    helpers: &'a dyn Helpers,
+    /// Device of the data set's root here.
+    device: u64,
+}
+
+impl Scan {
+    /// Finds peers to share with, until the scan is over.
+    pub(super) fn share<'scope>(
+        &'scope self,
+        scope: &'scope Scope<'scope, '_>,
+        source: &'scope Source,
+        store: &'scope Name,
+        helpers: &'scope dyn Helpers,
+    ) {
+        let began = Instant::now();
+        loop {
+            {
+                let state = self.lock();
+                let waited = self.lend.wait_timeout(state, LOOK);
+                let state = waited.unwrap_or_else(PoisonError::into_inner).0;
+                if state.is_at_end() {
+                    return;
+                }
+                if began.elapsed() < SHARE_AFTER || !self.is_wide(&state) {
+                    continue;
+                }
+            }
+            let root = source.open_dir(&self.options.root);
+            // Whoever lists it tells why not.
+            let Ok(meta) = root.and_then(|dir| source.stat(&dir, b"")) else { return };
+            let ask = Ask { source, helpers, device: meta.device };
+            let peers = helpers.peers(store);
+            let each = (LENDERS_MAX / peers.len().max(1)).clamp(1, self.options.workers.max(1));
+            for peer in peers {
+                let mut state = self.lock();
+                let standing = state.walk.peers.entry(peer.clone()).or_default();
+                let out = standing.not_before.is_some_and(|time| Instant::now() < time);
+                if standing.lenders == 0 && !out {
+                    standing.lenders = 1;
+                    drop(state);
+                    scope.spawn(move || self.lend_to(scope, ask, peer, each));
+                }
+            }
+            self.rest(LEFT_OUT / 30);
+        }
+    }
+
+    /// Whether more waits than this host will come to soon.
+    fn is_wide(&self, state: &State) -> bool {
+        state.walk.has_part() || state.walk.stack.len() > 2 * self.options.workers
+    }
+
+    /// Waits, but not beyond the end of the scan.
+    fn rest(&self, time: Duration) {
+        let until = Instant::now() + time;
+        let mut state = self.lock();
+        while !state.is_at_end() && Instant::now() < until {
+            let waited = self.lend.wait_timeout(state, LOOK);
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    /// Asks a peer whether it sees the same, and if so has it list, by `each` requests at a time.
+    fn lend_to<'scope>(
+        &'scope self,
+        scope: &'scope Scope<'scope, '_>,
+        ask: Ask<'scope>,
+        peer: Name,
+        each: usize,
+    ) {
+        let ally = match self.probe(ask, &peer) {
+            Ok(ally) => Arc::new(ally),
+            Err(why) => {
+                self.leave_out(&peer, &why);
+                let mut state = self.lock();
+                state.walk.peers.entry(peer).or_default().lenders -= 1;
+                return;
+            }
+        };
+        tracing::info!(%peer, inodes = ally.inodes, "another peer lists too");
+        {
+            let mut state = self.lock();
+            state.walk.lenders += each;
+            state.walk.peers.entry(peer).or_default().lenders = each;
+        }
+        for _ in 1..each {
+            let ally = Arc::clone(&ally);
+            scope.spawn(move || self.lend(ask, &ally));
+        }
+        self.lend(ask, &ally);
+    }
+
+    fn leave_out(&self, peer: &Name, why: &str) {
+        let mut state = self.lock();
+        if state.is_at_end() {
+            return;
+        }
+        tracing::warn!(%peer, why, "a peer does not list for now: others do what it had at hand");
+        let standing = state.walk.peers.entry(peer.clone()).or_default();
+        standing.not_before = Some(Instant::now() + LEFT_OUT);
+    }
+
+    /// One lender: one request at a time.
+    fn lend(&self, ask: Ask<'_>, ally: &Ally) {
+        let mut each = Duration::ZERO;
+        while let Some((key, work, units)) = self.next_lent(ally, each) {
+            let began = Instant::now();
+            let outcome = self.follow(ask, ally, key, &work);
+            self.take_back(key);
+            each = began.elapsed() / units.max(1) as u32;
+            if let Err(why) = outcome
+                && !ally.left.swap(true, Ordering::AcqRel)
+            {
+                self.leave_out(&ally.peer, &why);
+            }
+        }
+        let mut state = self.lock();
+        state.walk.lenders -= 1;
+        let standing = state.walk.peers.entry(ally.peer.clone()).or_default();
+        standing.lenders -= 1;
+        if standing.lenders == 0 && standing.requests > 0 {
+            let Standing { entries, requests, .. } = *standing;
+            tracing::info!(peer = %ally.peer, entries, requests, "another peer has listed");
+        }
+    }
+
+    /// Takes work for a peer, as much as is its share; `each` is what a directory took it so far.
+    fn next_lent(&self, ally: &Ally, each: Duration) -> Option<(u64, ListWork, usize)> {
+        let mut state = self.lock();
+        while !state.is_at_end() && !ally.left.load(Ordering::Acquire) {
+            if let Some(units) = self.take_share(&mut state, each) {
+                let work = work_of(&units);
+                let count = units.len();
+                let walk = &mut state.walk;
+                walk.listing += count;
+                walk.lent_made += 1;
+                let key = walk.lent_made;
+                let units = units.into_iter().enumerate().collect();
+                walk.lent.insert(key, Lent { units, moved: Instant::now() });
+                walk.peers.entry(ally.peer.clone()).or_default().requests += 1;
+                return Some((key, work, count));
+            }
+            let waited = self.lend.wait_timeout(state, LOOK);
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+        None
+    }
+
+    fn take_share(&self, state: &mut State, each: Duration) -> Option<Vec<Unit>> {
+        if let Some(part) = state.walk.take_part() {
+            return Some(vec![Unit::Part(part)]);
+        }
+        let takers = self.options.workers + state.walk.lenders;
+        if !self.is_wide(state) {
+            return None;
+        }
+        let share = (state.walk.stack.len() / takers.max(1)).clamp(1, LIST_DIRECTORIES_MAX);
+        let in_time = REQUEST_TIME.as_nanos() / each.as_nanos().max(1);
+        let most = share.min(usize::try_from(in_time).unwrap_or(share).max(1));
+        let (mut units, mut bytes) = (Vec::with_capacity(most), 64);
+        while units.len() < most {
+            let directory = match state.walk.stack.pop() {
+                Ok(Some(directory)) => directory,
+                Ok(None) => break,
+                Err(cause) => {
+                    state.problem.get_or_insert(kept(&self.directory, &cause));
+                    break;
+                }
+            };
+            bytes += directory.len() + 4;
+            if bytes > LIST_REQUEST_BYTES_MAX {
+                state.walk.own.push(directory);
+                break;
+            }
+            units.push(Unit::Directory(directory));
+        }
+        (!units.is_empty()).then_some(units)
+    }
+
+    /// What a peer has not answered waits again.
+    fn take_back(&self, key: u64) {
+        let mut state = self.lock();
+        if let Some(lent) = state.walk.lent.remove(&key) {
+            for (_, unit) in lent.units {
+                state.walk.give_back(unit, false);
+            }
+        }
+        self.wake.notify_all();
+    }
+
+    /// Follows one request to its end.
+    fn follow(&self, ask: Ask<'_>, ally: &Ally, key: u64, work: &ListWork) -> Result<(), String> {
+        let mut listing = ask.helpers.list(&ally.peer, self.options.transfer, work);
+        let (mut heard, mut moved) = (Instant::now(), Instant::now());
+        let (mut at, mut looked) = (0, 0);
+        loop {
+            let part = listing.next(LOOK).map_err(|problem| problem.to_string())?;
+            if self.has_lent_nothing(key) {
+                return Ok(());
+            }
+            heard = if part.is_some() { Instant::now() } else { heard };
+            let mut moves = true;
+            match part {
+                Some(ListPart::Begun { device }) if device != ally.device => {
+                    return Err("another file system is at the data set's root there".to_owned());
+                }
+                Some(ListPart::Alive { looked: now }) => {
+                    moves = now != looked;
+                    looked = now;
+                }
+                Some(ListPart::Found { names, excluded, entries }) => {
+                    let names = names as usize;
+                    self.take_found(ask, ally, (key, at), (names, excluded), entries);
+                    at += 1;
+                }
+                Some(ListPart::Left) => {
+                    self.keep_own((key, at));
+                    at += 1;
+                }
+                Some(ListPart::Ended { why }) => return Err(why),
+                Some(ListPart::Done) if self.has_lent_nothing(key) => return Ok(()),
+                Some(ListPart::Done) => return Err("it has not answered everything".to_owned()),
+                Some(ListPart::Begun { .. }) => {}
+                None => moves = false,
+            }
+            if moves {
+                moved = Instant::now();
+                if let Some(lent) = self.lock().walk.lent.get_mut(&key) {
+                    lent.moved = moved;
+                }
+            }
+            if heard.elapsed() > SILENCE_MAX {
+                return Err(format!("nothing came for {} s", SILENCE_MAX.as_secs()));
+            }
+            if moved.elapsed() > STANDSTILL_MAX {
+                let seconds = STANDSTILL_MAX.as_secs();
+                return Err(format!("it has come no further for {seconds} s: is its store slow?"));
+            }
+        }
+    }
+
+    /// Whether all that was lent is answered or was taken back, or the scan is over.
+    fn has_lent_nothing(&self, key: u64) -> bool {
+        let state = self.lock();
+        state.is_at_end() || state.walk.lent.get(&key).is_none_or(|lent| lent.units.is_empty())
+    }
+
+    /// The unit at a place of a request, if it is lent still.
+    fn take_lent(state: &mut State, (key, at): (u64, usize)) -> Option<Unit> {
+        let lent = state.walk.lent.get_mut(&key)?;
+        let waits = lent.units.front().is_some_and(|(place, _)| *place == at);
+        if waits { lent.units.pop_front().map(|(_, unit)| unit) } else { None }
+    }
+
+    /// The unit at a place of a request is to be listed here.
+    fn keep_own(&self, place: (u64, usize)) {
+        let mut state = self.lock();
+        if let Some(unit) = Self::take_lent(&mut state, place) {
+            state.walk.give_back(unit, true);
+        }
+        self.wake.notify_all();
+    }
+
+    /// Hands over what a peer has found in the unit at a place of a request. `names` are those of a
+    /// part that are answered.
+    fn take_found(
+        &self,
+        ask: Ask<'_>,
+        ally: &Ally,
+        place: (u64, usize),
+        (names, excluded): (usize, u64),
+        entries: Vec<ListedEntry>,
+    ) {
+        let unit = {
+            let mut state = self.lock();
+            let Some(mut unit) = Self::take_lent(&mut state, place) else { return };
+            if let Unit::Part(part) = &mut unit {
+                if names == 0 {
+                    state.walk.give_back(unit, true);
+                    self.wake.notify_all();
+                    return;
+                }
+                state.walk.split(part, names);
+            }
+            let standing = state.walk.peers.entry(ally.peer.clone()).or_default();
+            standing.entries += entries.len() as u64 + excluded;
+            unit
+        };
+        let mut ended = Ended::of(&unit, true);
+        ended.passed.excluded = excluded;
+        let outcome = self.hand_over_found(ask, ally, &unit, &mut ended, entries);
+        self.end_unit(unit.directory(), outcome.map(|()| ended));
+    }
+
+    fn hand_over_found(
+        &self,
+        ask: Ask<'_>,
+        ally: &Ally,
+        unit: &Unit,
+        ended: &mut Ended,
+        entries: Vec<ListedEntry>,
+    ) -> Result<(), Problem> {
+        let directory = unit.directory();
+        let mut here = Here { scan: self, source: ask.source, directory, dir: None };
+        let mut batch = Vec::with_capacity(BATCH_ENTRIES.min(entries.len()));
+        let mut entries = entries.into_iter().peekable();
+        while let Some(entry) = entries.next() {
+            let Some(found) = here.found_of(ask, ally, entry) else { continue };
+            ended.note(&found);
+            batch.push(found);
+            let full = batch.len() == BATCH_ENTRIES || entries.peek().is_none();
+            if full && !self.hand_over(directory, &mut batch, &mut ended.passed.skipped)? {
+                ended.cut();
+                return Ok(());
+            }
+        }
+        self.hand_over(directory, &mut batch, &mut ended.passed.skipped).map(drop)
+    }
+
+    /// Whether a peer sees the same as this host: a sample of what was found is looked at by both.
+    fn probe(&self, ask: Ask<'_>, peer: &Name) -> Result<Ally, String> {
+        let sample = loop {
+            let state = self.lock();
+            if state.is_at_end() {
+                return Err("the scan is over".to_owned());
+            }
+            match &state.walk.sample {
+                Some(sample) => break Arc::clone(sample),
+                None => drop(state),
+            }
+            self.rest(LOOK);
+        };
+        let names = sample.entries.iter();
+        let names =
+            names.map(|(name, meta)| (name.clone(), Some(listed_kind(meta.kind)))).collect();
+        let work = ListWork::Names { directory: sample.directory.clone(), names };
+        let mut listing = ask.helpers.list(peer, self.options.transfer, &work);
+        let began = Instant::now();
+        let mut device = None;
+        while began.elapsed() < PROBE_MAX {
+            if self.lock().is_at_end() {
+                return Err("the scan is over".to_owned());
+            }
+            let part = listing.next(LOOK).map_err(|problem| problem.to_string())?;
+            match (part, device) {
+                (Some(ListPart::Begun { device: root }), _) => device = Some(root),
+                (Some(ListPart::Found { entries, .. }), Some(device)) => {
+                    let inodes = self.compare(ask.source, &sample, &entries)?;
+                    let (peer, left) = (peer.clone(), AtomicBool::new(false));
+                    return Ok(Ally { peer, device, inodes, left });
+                }
+                (Some(ListPart::Left), _) => {
+                    return Err("it cannot look at what was listed here".to_owned());
+                }
+                (Some(ListPart::Ended { why }), _) => return Err(why),
+                (Some(ListPart::Alive { .. }) | None, _) => {}
+                (Some(_), _) => return Err("its answer is out of order".to_owned()),
+            }
+        }
+        Err(format!("no answer for {} s", PROBE_MAX.as_secs()))
+    }
+
+    /// Compares what another peer sees with a sample; gives whether inode numbers are the same.
+    ///
+    /// # Errors
+    /// It sees another store.
+    fn compare(
+        &self,
+        source: &Source,
+        sample: &Sample,
+        there: &[ListedEntry],
+    ) -> Result<bool, String> {
+        let full = name::join(&self.options.root, &sample.directory);
+        let (mut same, mut inodes) = (0, true);
+        for (leaf, meta) in &sample.entries {
+            let found = there.iter().find(|entry| entry.name == *leaf);
+            let is_same = |entry: &&ListedEntry| {
+                kind_of(entry.kind) == meta.kind
+                    && entry.size == meta.size
+                    && entry.mtime == meta.mtime
+            };
+            if let Some(entry) = found.filter(is_same) {
+                same += 1;
+                inodes &= entry.inode == meta.inode;
+                continue;
+            }
+            // It may have changed since, or the peer shows it as it was a while ago.
+            let now = source.open_dir(&full).and_then(|dir| source.stat(&dir, leaf));
+            let stands = now.is_ok_and(|now| now == *meta);
+            if stands && age_seconds(meta.ctime) > CACHED_SECONDS {
+                let path = name::escape(&name::join(&full, leaf));
+                let is = if found.is_some() { "is another one" } else { "is not" };
+                return Err(format!("`{path}` {is} there: its store is not the same"));
+            }
+        }
+        if same == 0 {
+            return Err(
+                "it sees nothing of what was listed here: is its store the same?".to_owned()
+            );
+        }
+        Ok(inodes)
+    }
+}
+
+/// The units as a request.
+fn work_of(units: &[Unit]) -> ListWork {
+    if let [Unit::Part(part)] = units {
+        let names = part.names.iter();
+        let names = names.map(|(name, told)| (name.clone(), told.map(listed_kind))).collect();
+        return ListWork::Names { directory: part.directory.to_vec(), names };
+    }
+    ListWork::Directories(units.iter().map(|unit| unit.directory().to_vec()).collect())
+}
+
+/// A directory on this host, of which another has listed the entries.
+struct Here<'a> {
+    scan: &'a Scan,
+    source: &'a Source,
+    directory: &'a [u8],
+    dir: Option<Dir>,
+}
+
+impl Here<'_> {
+    /// An entry as this host would have found it; `None` if it is not there.
+    fn found_of(&mut self, ask: Ask<'_>, ally: &Ally, entry: ListedEntry) -> Option<Found> {
+        let (mut found, mut meta) = Found::of_listed(entry);
+        let several = meta.links > 1 && meta.kind != Kind::Directory;
+        let known = ally.inodes && meta.device == ally.device;
+        let asks = several && self.scan.options.preserve.hardlinks && !known;
+        if asks {
+            // Only this host's numbers tell which names are one file (B6).
+            match self.look(&found.name) {
+                Ok(now) => meta = now,
+                Err(error) if error.is_vanished() => return None,
+                Err(error) => {
+                    found.meta = Err(error);
+                    return Some(found);
+                }
+            }
+        } else {
+            // Devices are only told from that of the root.
+            let at_root = meta.device == ally.device;
+            meta.device = if at_root { ask.device } else { !ask.device };
+            meta.inode = if ally.inodes { meta.inode } else { 0 };
+        }
+        found.meta = Ok(meta);
+        Some(found)
+    }
+
+    fn look(&mut self, leaf: &[u8]) -> Result<Meta, penstock_io::store::StoreError> {
+        let dir = match &self.dir {
+            Some(dir) => dir,
+            None => {
+                let full = name::join(&self.scan.options.root, self.directory);
+                self.dir.insert(self.source.open_dir(&full)?)
+            }
+        };
+        self.source.stat(dir, leaf)
+    }
+}
+
+#[cfg(test)]
+mod tests;

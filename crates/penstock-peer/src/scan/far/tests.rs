@@ -1,0 +1,415 @@
+//! Scans that are shared, with peers of this process: slow ones, and such as fail.
+#![allow(clippy::print_stdout, reason = "seeds and what was measured, for who reads the output")]
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, AtomicUsize};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+
+use penstock_api::preserve::Preserve;
+use penstock_api::problem::Exit;
+use penstock_io::store::{PosixOptions, PosixStore};
+use penstock_proto::manifest::EntryKind;
+use penstock_proto::select::Selector;
+use penstock_proto::slicing::Slicing;
+
+use super::*;
+use crate::pacer::Pacer;
+use crate::scan::ScanOptions;
+
+/// What another peer does wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fault {
+    None,
+    /// Its answers break off after so many parts in all.
+    Dies(usize),
+    /// The same, but it says nothing more.
+    Hangs(usize),
+    /// Its store goes away then.
+    Unmounts(usize),
+    /// It leaves everything to who asks.
+    Errs,
+    /// Its inode and device numbers are others.
+    OtherNumbers,
+}
+
+/// Another peer, on threads of this process.
+struct Fake {
+    source: Source,
+    scan: Scan,
+    fault: Fault,
+    parts: AtomicUsize,
+    requests: AtomicUsize,
+    bytes: AtomicU64,
+}
+
+#[derive(Clone)]
+struct Fakes(Arc<BTreeMap<Name, Arc<Fake>>>);
+
+struct FakeListing(Receiver<ListPart>);
+
+impl Helpers for Fakes {
+    fn peers(&self, store: &Name) -> Vec<Name> {
+        assert_eq!(store.as_str(), "data");
+        self.0.keys().cloned().collect()
+    }
+
+    fn list(&self, peer: &Name, _: TransferId, work: &ListWork) -> Box<dyn Listing> {
+        let fake = Arc::clone(&self.0[peer]);
+        // As it goes over the wire.
+        let work = ListWork::decode(&work.encode()).unwrap();
+        let (parts, listing) = sync_channel(4);
+        fake.requests.fetch_add(1, Ordering::Relaxed);
+        std::thread::spawn(move || fake.answer(&work, &parts));
+        Box::new(FakeListing(listing))
+    }
+}
+
+impl Fake {
+    fn answer(&self, work: &ListWork, parts: &SyncSender<ListPart>) {
+        let goes_wrong = |after: usize| self.parts.load(Ordering::Relaxed) >= after;
+        let check = || match self.fault {
+            Fault::Unmounts(after) if goes_wrong(after) => {
+                Err(Problem::new(Exit::Temporary, "store-offline", "store `data` is offline"))
+            }
+            _ => Ok(()),
+        };
+        let mut emit = |mut part: ListPart| {
+            match self.fault {
+                Fault::Dies(after) if goes_wrong(after) => return false,
+                Fault::Hangs(after) if goes_wrong(after) => {
+                    // Until nobody waits for it any more.
+                    while parts.send(ListPart::Alive { looked: 0 }).is_ok() {
+                        std::thread::sleep(LOOK);
+                    }
+                    return false;
+                }
+                Fault::Errs if matches!(part, ListPart::Found { names: 0, .. }) => {
+                    part = ListPart::Left;
+                }
+                Fault::OtherNumbers => renumber(&mut part),
+                _ => {}
+            }
+            self.parts.fetch_add(1, Ordering::Relaxed);
+            let framed = part.encode_framed(Vec::new());
+            self.bytes.fetch_add(framed.len() as u64, Ordering::Relaxed);
+            parts.send(ListPart::decode(&framed[4..]).unwrap()).is_ok()
+        };
+        self.scan.list_for(&self.source, &check, work, &mut emit);
+    }
+}
+
+fn renumber(part: &mut ListPart) {
+    match part {
+        ListPart::Begun { device } => *device += 7,
+        ListPart::Found { entries, .. } => {
+            for entry in entries {
+                entry.inode ^= 0x5555;
+                entry.device += 7;
+            }
+        }
+        _ => {}
+    }
+}
+
+impl Listing for FakeListing {
+    fn next(&mut self, wait: Duration) -> Result<Option<ListPart>, Problem> {
+        match self.0.recv_timeout(wait) {
+            Ok(part) => Ok(Some(part)),
+            Err(RecvTimeoutError::Timeout) => Ok(None),
+            Err(RecvTimeoutError::Disconnected) => {
+                Err(Problem::new(Exit::Temporary, "peer-lost", "the peer is gone"))
+            }
+        }
+    }
+}
+
+fn options(preserve: Preserve) -> ScanOptions {
+    ScanOptions {
+        fence: Default::default(),
+        transfer: TransferId([5; 16]),
+        root: Vec::new(),
+        slicing: Slicing::default(),
+        files_from: Vec::new(),
+        selector: Selector::default(),
+        lookups_per_s: 0,
+        preserve,
+        owner_names: false,
+        workers: 2,
+    }
+}
+
+fn source_of(root: &Path) -> Source {
+    let options = PosixOptions { read_only: true, ..PosixOptions::default() };
+    Source::Posix(PosixStore::open(root, options).unwrap())
+}
+
+/// A scan of `root` by a host that looks up `rate` names per second, with peers that do as many.
+struct World {
+    root: PathBuf,
+    kept: tempfile::TempDir,
+    scan: Scan,
+    fakes: Fakes,
+}
+
+impl World {
+    fn new(root: &Path, rate: u64, faults: &[Fault]) -> Self {
+        let roots: Vec<_> = faults.iter().map(|_| root).collect();
+        Self::over(root, rate, faults, &roots)
+    }
+
+    fn over(root: &Path, rate: u64, faults: &[Fault], roots: &[&Path]) -> Self {
+        let kept = tempfile::tempdir().unwrap();
+        let fake = |(number, (fault, root)): (usize, (&Fault, &&Path))| {
+            let mut scan = Scan::of_another(kept.path(), options(Preserve::default()));
+            scan.lookups = Pacer::new(rate);
+            let fake = Fake {
+                source: source_of(root),
+                scan,
+                fault: *fault,
+                parts: AtomicUsize::new(0),
+                requests: AtomicUsize::new(0),
+                bytes: AtomicU64::new(0),
+            };
+            (format!("h{}", number + 2).parse().unwrap(), Arc::new(fake))
+        };
+        let fakes = faults.iter().zip(roots).enumerate().map(fake).collect();
+        let fakes = Fakes(Arc::new(fakes));
+        let mut scan = Scan::open(kept.path(), options(Preserve::default())).unwrap();
+        scan.lookups = Pacer::new(rate);
+        scan.share_with(&"data".parse().unwrap(), Arc::new(fakes.clone()));
+        Self { root: root.to_owned(), kept, scan, fakes }
+    }
+
+    /// Scans, and gives how long that took.
+    fn run(&self) -> Duration {
+        let began = Instant::now();
+        self.scan.run(&source_of(&self.root));
+        let state = self.scan.lock();
+        assert!(state.complete, "{:?}", state.problem);
+        assert!(state.summary.errors.is_empty(), "{:?}", state.summary.errors);
+        began.elapsed()
+    }
+
+    fn entries(&self) -> Vec<u64> {
+        self.scan.lock().walk.peers.values().map(|peer| peer.entries).collect()
+    }
+
+    fn requests(&self) -> Vec<usize> {
+        self.fakes.0.values().map(|fake| fake.requests.load(Ordering::Relaxed)).collect()
+    }
+
+    /// Every path of the pages must be there once, after its directory's own, and nothing else.
+    fn assert_whole(&self) {
+        let mut listed = BTreeMap::new();
+        for number in 0.. {
+            let Some(page) = self.scan.read_sealed(number).unwrap() else { break };
+            for entry in page.entries() {
+                let path = page.path(entry);
+                let parent = page.directory(entry).to_vec();
+                assert!(path.is_empty() || listed.contains_key(&parent), "before its directory");
+                let twice = listed.insert(path, (entry.kind, entry.size));
+                assert_eq!(twice, None, "{}", name::escape(&page.path(entry)));
+            }
+        }
+        let mut there = vec![Vec::new()];
+        walk(&self.root, b"", &mut there);
+        let listed: Vec<_> = listed.into_keys().collect();
+        there.sort();
+        assert_eq!(listed.len(), there.len());
+        assert_eq!(listed, there);
+        let done = self.scan.read_done().unwrap().0.len();
+        let directories = there.iter().filter(|path| is_dir(&self.root, path)).count();
+        assert_eq!(done, directories, "directories that are done");
+    }
+}
+
+fn is_dir(root: &Path, path: &[u8]) -> bool {
+    root.join(String::from_utf8(path.to_vec()).unwrap()).is_dir()
+}
+
+fn walk(root: &Path, below: &[u8], found: &mut Vec<Vec<u8>>) {
+    let at = root.join(String::from_utf8(below.to_vec()).unwrap());
+    for entry in fs::read_dir(at).unwrap() {
+        let entry = entry.unwrap();
+        let leaf = entry.file_name().into_encoded_bytes();
+        let path = name::join(below, &leaf);
+        found.push(path.clone());
+        if entry.file_type().unwrap().is_dir() {
+            walk(root, &path, found);
+        }
+    }
+}
+
+/// `directories` of `files` each, three levels deep, and one of `large` files.
+fn make_tree(root: &Path, directories: usize, files: usize, large: usize) {
+    for number in 0..directories {
+        let dir = root.join(format!("{}/{}/{number}", number % 7, number % 31));
+        fs::create_dir_all(&dir).unwrap();
+        for file in 0..files {
+            fs::write(dir.join(format!("file-{file}")), &b"bytes"[..file % 5]).unwrap();
+        }
+    }
+    let dir = root.join("large");
+    fs::create_dir_all(&dir).unwrap();
+    for file in 0..large {
+        fs::write(dir.join(format!("one-of-many-{file}")), b"").unwrap();
+    }
+}
+
+fn scratch() -> tempfile::TempDir {
+    let memory = Path::new("/dev/shm");
+    if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() }.unwrap()
+}
+
+/// Promise: n peers list n times as fast where the store answers each of them at its own pace, wide
+/// trees and large directories alike; and what a peer is asked is worth its round trip.
+#[test]
+fn several_peers_list_several_times_as_fast() {
+    let root = scratch();
+    make_tree(root.path(), 400, 20, 10_000);
+    // Little enough that computing and writing pages is nothing beside it.
+    let rate = 4_000;
+    let mut alone = Duration::ZERO;
+    for peers in 1..=3 {
+        let world = World::new(root.path(), rate, &vec![Fault::None; peers - 1]);
+        let took = world.run();
+        world.assert_whole();
+        alone = if peers == 1 { took } else { alone };
+        let speed = alone.as_secs_f64() / took.as_secs_f64();
+        let others = world.entries();
+        println!("{peers} peers: {took:.2?}, {speed:.2} times, entries by others {others:?}");
+        assert!(speed > 0.65 * peers as f64, "{peers} peers list {speed:.2} times as fast");
+    }
+}
+
+/// Promise: the messages that sharing costs are few beside what is listed.
+#[test]
+fn a_request_is_worth_its_round_trip() {
+    let root = scratch();
+    make_tree(root.path(), 1_000, 40, 40_000);
+    let world = World::new(root.path(), 30_000, &[Fault::None, Fault::None]);
+    let took = world.run();
+    world.assert_whole();
+    let entries: u64 = world.entries().iter().sum();
+    let state = world.scan.lock();
+    let requests: usize = world.requests().iter().sum();
+    let parts: usize = world.fakes.0.values().map(|fake| fake.parts.load(Ordering::Relaxed)).sum();
+    let bytes: u64 = world.fakes.0.values().map(|fake| fake.bytes.load(Ordering::Relaxed)).sum();
+    let per = |count: usize| count as f64 * 1e5 / entries as f64;
+    println!(
+        "{entries} of {} entries by others in {took:.2?}: per 10^5 entries {:.0} requests, \
+         {:.0} parts, {:.1} MB",
+        state.summary.entries,
+        per(requests),
+        per(parts),
+        bytes as f64 * 0.1 / entries as f64,
+    );
+    assert!(per(requests) < 1_000.0);
+}
+
+/// Promise: a small tree is listed without asking anybody.
+#[test]
+fn a_small_tree_is_not_shared() {
+    let root = scratch();
+    make_tree(root.path(), 20, 5, 100);
+    let world = World::new(root.path(), 0, &[Fault::None]);
+    world.run();
+    world.assert_whole();
+    assert_eq!(world.requests(), [0]);
+}
+
+/// Promise (e): whatever other peers do in the middle, nothing is listed twice, and no directory is
+/// cut short.
+#[test]
+fn e_peers_that_fail_lose_nothing_and_double_nothing() {
+    let seed = rand::random::<u64>();
+    println!("seed {seed}");
+    let root = scratch();
+    make_tree(root.path(), 300, 20, 6_000);
+    let after = |at: u32| 3 + (seed >> (8 * at)) as usize % 60;
+    let cases = [
+        [Fault::Dies(after(0)), Fault::None],
+        [Fault::Hangs(after(1)), Fault::None],
+        [Fault::Unmounts(after(2)), Fault::Dies(after(3))],
+        [Fault::Errs, Fault::None],
+    ];
+    for faults in cases {
+        let world = World::new(root.path(), 6_000, &faults);
+        let took = world.run();
+        println!("{faults:?}: {took:.2?}, requests {:?}", world.requests());
+        world.assert_whole();
+        assert!(world.requests().iter().all(|requests| *requests > 0));
+        // Alone it takes 2 s. One that hangs holds nobody up for longer than a second.
+        assert!(took < Duration::from_secs(5), "{faults:?}: {took:?}");
+    }
+}
+
+/// Promise: a peer that is twenty times slower slows its own share only.
+#[test]
+fn one_slow_peer_slows_its_share_only() {
+    let root = scratch();
+    make_tree(root.path(), 300, 20, 6_000);
+    let world = World::new(root.path(), 6_000, &[Fault::None, Fault::None]);
+    world.fakes.0.values().next().unwrap().scan.lookups.set_rate(300);
+    let took = world.run();
+    println!("{took:.2?}, requests {:?}", world.requests());
+    world.assert_whole();
+    assert!(took < Duration::from_millis(2_900), "{took:?}");
+}
+
+/// C3: a peer whose store is another one takes no part, and nothing of it gets into a page.
+#[test]
+fn c3_a_peer_with_another_store_is_left_out() {
+    let (root, other) = (scratch(), scratch());
+    make_tree(root.path(), 200, 20, 100);
+    make_tree(other.path(), 300, 25, 0);
+    let empty = scratch();
+    let faults = [Fault::None, Fault::None];
+    let world = World::over(root.path(), 4_000, &faults, &[other.path(), empty.path()]);
+    world.run();
+    world.assert_whole();
+    let state = world.scan.lock();
+    assert!(state.walk.peers.values().all(|peer| peer.entries == 0 && peer.not_before.is_some()));
+}
+
+/// C1, B6: where another peer sees other inode and device numbers, pages hold none of them, and
+/// the names of one file are one group all the same.
+#[test]
+fn c1_b6_numbers_of_another_peer_are_not_taken_for_our_own() {
+    for fault in [Fault::None, Fault::OtherNumbers] {
+        let root = scratch();
+        make_tree(root.path(), 200, 20, 4_000);
+        let (mut group, mut inodes) = (BTreeMap::new(), BTreeMap::new());
+        for number in 0..200 {
+            let path = format!("{}/{}/{number}", number % 7, number % 31);
+            let (from, to) = (root.path().join(&path).join("file-0"), format!("{path}/zz"));
+            fs::hard_link(&from, root.path().join(&to)).unwrap();
+            fs::hard_link(&from, root.path().join(format!("large/{number}"))).unwrap();
+            group.insert(fs::metadata(&from).unwrap().ino(), 3);
+        }
+        let world = World::new(root.path(), 4_000, &[fault, fault]);
+        world.run();
+        let mut without = 0;
+        for number in 0.. {
+            let Some(page) = world.scan.read_sealed(number).unwrap() else { break };
+            for entry in page.entries() {
+                let path = root.path().join(String::from_utf8(page.path(entry)).unwrap());
+                let inode = fs::metadata(&path).unwrap().ino();
+                without += usize::from(entry.identity.inode == 0);
+                assert!([0, inode].contains(&entry.identity.inode), "{}", path.display());
+                if entry.linked {
+                    let first = inodes.insert(inode, entry.kind != EntryKind::HardLink);
+                    assert_eq!(first.is_none(), entry.kind != EntryKind::HardLink, "a group split");
+                    *group.get_mut(&inode).unwrap() -= 1;
+                }
+            }
+        }
+        assert!(group.values().all(|left| *left == 0), "names are missing");
+        assert_eq!(without > 0, fault == Fault::OtherNumbers, "{without}");
+        assert!(world.requests().iter().all(|requests| *requests > 5));
+        drop(world.kept);
+    }
+}

@@ -1,0 +1,236 @@
+//! Lists for another peer of the site, whose scan it is.
+//!
+//! What is found goes out only after the store was found to be what it was (C3), in bounded parts
+//! (promise (g)). What this host cannot list whole, be it for its size or for an error, is left to
+//! the one who asks: nothing is ever cut short on this host's word (promise (e)).
+
+use std::ops::ControlFlow;
+use std::time::{Duration, Instant};
+
+use penstock_api::problem::Problem;
+use penstock_io::store::{Dir, DirEntry, Kind, ListBuffer, Source};
+use penstock_proto::listing::{
+    LISTED_BYTES_MAX, LISTED_ENTRIES_MAX, ListPart, ListWork, ListedEntry, ListedKind,
+};
+use penstock_proto::name;
+
+use super::Scan;
+use super::walk::is_mount;
+
+/// Bytes that are held back until the store was looked at.
+const HELD_BYTES: usize = 1 << 20;
+/// The same in time: what was found is told after this at the latest, and that this host lives.
+const HELD_TIME: Duration = Duration::from_millis(300);
+
+/// The kind that a message tells.
+pub(super) fn kind_of(kind: ListedKind) -> Kind {
+    match kind {
+        ListedKind::File => Kind::File,
+        ListedKind::Directory => Kind::Directory,
+        ListedKind::Symlink => Kind::Symlink,
+        ListedKind::Fifo => Kind::Fifo,
+        ListedKind::CharDevice => Kind::CharDevice,
+        ListedKind::BlockDevice => Kind::BlockDevice,
+        ListedKind::Other => Kind::Other,
+    }
+}
+
+/// How a message tells a kind.
+pub(super) fn listed_kind(kind: Kind) -> ListedKind {
+    match kind {
+        Kind::File => ListedKind::File,
+        Kind::Directory => ListedKind::Directory,
+        Kind::Symlink => ListedKind::Symlink,
+        Kind::Fifo => ListedKind::Fifo,
+        Kind::CharDevice => ListedKind::CharDevice,
+        Kind::BlockDevice => ListedKind::BlockDevice,
+        Kind::Other => ListedKind::Other,
+    }
+}
+
+/// Takes the parts of an answer; `false` if nobody listens any more. May block.
+pub(crate) type Emit<'a> = dyn FnMut(ListPart) -> bool + 'a;
+
+/// The answer ends here: nobody listens, or the store is not there.
+struct Over;
+
+struct Answer<'a> {
+    scan: &'a Scan,
+    source: &'a Source,
+    check: &'a dyn Fn() -> Result<(), Problem>,
+    emit: &'a mut Emit<'a>,
+    held: Vec<ListPart>,
+    held_bytes: usize,
+    told: Instant,
+    looked: u64,
+    /// Device of the data set's root.
+    device: u64,
+}
+
+impl Scan {
+    /// Lists what another peer asks for. Blocks for as long as the store takes. `check` says
+    /// whether the store is what it was when the scan began.
+    pub(crate) fn list_for(
+        &self,
+        source: &Source,
+        check: &dyn Fn() -> Result<(), Problem>,
+        work: &ListWork,
+        emit: &mut Emit<'_>,
+    ) {
+        let root = source.open_dir(&self.options.root);
+        let device = match root.and_then(|dir| source.stat(&dir, b"")) {
+            Ok(meta) => meta.device,
+            Err(error) => {
+                let why = format!("the data set's root: {}", crate::stores::chain(&error));
+                emit(ListPart::Ended { why });
+                return;
+            }
+        };
+        let mut answer = Answer {
+            scan: self,
+            source,
+            check,
+            emit,
+            held: vec![ListPart::Begun { device }],
+            held_bytes: 0,
+            told: Instant::now(),
+            looked: 0,
+            device,
+        };
+        // Whoever does not listen needs no word more, and who has none of the store was told.
+        let _ = answer.run(work);
+    }
+}
+
+impl Answer<'_> {
+    fn run(&mut self, work: &ListWork) -> Result<(), Over> {
+        match work {
+            ListWork::Directories(directories) => {
+                let mut buffer = ListBuffer::new();
+                for directory in directories {
+                    let part = self.list(directory, &mut buffer)?;
+                    self.hold(part)?;
+                }
+            }
+            ListWork::Names { directory, names } => {
+                let part = self.look_at(directory, names)?;
+                self.hold(part)?;
+            }
+        }
+        self.held.push(ListPart::Done);
+        self.tell()
+    }
+
+    /// Keeps a part until enough has come together.
+    fn hold(&mut self, part: ListPart) -> Result<(), Over> {
+        if let ListPart::Found { entries, .. } = &part {
+            self.held_bytes += entries.iter().map(ListedEntry::wire_bytes).sum::<usize>();
+        }
+        self.held.push(part);
+        if self.held_bytes >= HELD_BYTES || self.told.elapsed() >= HELD_TIME {
+            self.tell()?;
+        }
+        Ok(())
+    }
+
+    /// Tells what is held, if the store is still there.
+    fn tell(&mut self) -> Result<(), Over> {
+        if let Err(problem) = (self.check)() {
+            (self.emit)(ListPart::Ended { why: problem.to_string() });
+            return Err(Over);
+        }
+        self.held_bytes = 0;
+        self.told = Instant::now();
+        for part in self.held.drain(..) {
+            if !(self.emit)(part) {
+                return Err(Over);
+            }
+        }
+        Ok(())
+    }
+
+    /// Tells that this host is at work, if it has told nothing for a while.
+    fn live(&mut self) -> Result<(), Over> {
+        if self.told.elapsed() < HELD_TIME {
+            return Ok(());
+        }
+        self.told = Instant::now();
+        let alive = ListPart::Alive { looked: self.looked };
+        if (self.emit)(alive) { Ok(()) } else { Err(Over) }
+    }
+
+    /// All of a directory, unless there is too much in it.
+    fn list(&mut self, directory: &[u8], buffer: &mut ListBuffer) -> Result<ListPart, Over> {
+        let full = name::join(self.scan.root(), directory);
+        let Ok(dir) = self.source.open_dir(&full) else { return Ok(ListPart::Left) };
+        let one = self.scan.options.selector.one_file_system;
+        if is_mount(self.source, &dir, one.then_some(self.device)) {
+            return Ok(ListPart::Found { names: 0, excluded: 1, entries: Vec::new() });
+        }
+        let mut names = Vec::new();
+        let mut too_many = false;
+        let listed = self.source.list(&dir, buffer, &mut |entry| {
+            too_many = names.len() >= LISTED_ENTRIES_MAX;
+            if too_many {
+                return ControlFlow::Break(());
+            }
+            names.push((entry.name.to_vec(), entry.kind.map(listed_kind)));
+            ControlFlow::Continue(())
+        });
+        if too_many || listed.is_err() {
+            return Ok(ListPart::Left);
+        }
+        let (part, answered) = self.look(&dir, directory, &names)?;
+        let whole = answered == names.len();
+        Ok(if whole { part } else { ListPart::Left })
+    }
+
+    /// The first of some names, as many as fit into a part.
+    fn look_at(
+        &mut self,
+        directory: &[u8],
+        names: &[(Vec<u8>, Option<ListedKind>)],
+    ) -> Result<ListPart, Over> {
+        let full = name::join(self.scan.root(), directory);
+        let Ok(dir) = self.source.open_dir(&full) else { return Ok(ListPart::Left) };
+        let (part, answered) = self.look(&dir, directory, names)?;
+        Ok(match part {
+            ListPart::Found { excluded, entries, .. } => {
+                let names = u32::try_from(answered).unwrap_or(u32::MAX);
+                ListPart::Found { names, excluded, entries }
+            }
+            other => other,
+        })
+    }
+
+    /// Looks at names of a directory; gives how many of them are answered.
+    fn look(
+        &mut self,
+        dir: &Dir,
+        directory: &[u8],
+        names: &[(Vec<u8>, Option<ListedKind>)],
+    ) -> Result<(ListPart, usize), Over> {
+        let (mut entries, mut bytes, mut excluded, mut answered) = (Vec::new(), 0, 0, 0);
+        for (name, told) in names {
+            if bytes >= LISTED_BYTES_MAX {
+                break;
+            }
+            let entry = DirEntry { name, kind: told.map(kind_of) };
+            match self.scan.choose(self.source, dir, directory, &entry) {
+                None => excluded += 1,
+                Some(found) => match found.listed() {
+                    Some(entry) => {
+                        bytes += entry.wire_bytes();
+                        entries.push(entry);
+                    }
+                    // Also what is not there any more: a cache may say so of what is new.
+                    None => return Ok((ListPart::Left, 0)),
+                },
+            }
+            answered += 1;
+            self.looked += 1;
+            self.live()?;
+        }
+        Ok((ListPart::Found { names: 0, excluded, entries }, answered))
+    }
+}

@@ -1,0 +1,539 @@
+//! The walk: workers take what waits to be listed, look at each name, and hand it to the builder.
+//!
+//! What waits are directories, and names of large ones: one worker that reads names is faster than
+//! it can look at them, so it leaves them in parts to whoever has nothing to do. A directory counts
+//! as done when all its parts were handed over, each by exactly one.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::io;
+use std::mem;
+use std::ops::ControlFlow;
+use std::path::Path;
+use std::sync::{Arc, PoisonError};
+use std::time::{Duration, Instant};
+
+use penstock_api::problem::Problem;
+use penstock_io::store::{Dir, DirEntry, Kind, ListBuffer, Meta, Source, StoreError};
+use penstock_proto::id::Name;
+use penstock_proto::name;
+use penstock_proto::select::Verdict;
+
+use super::far::{Lent, Standing};
+use super::found::Found;
+use super::{Passed, Scan, hash, kept};
+use crate::waiting::PathStack;
+
+/// Entries of one directory that are handed to the builder at a time.
+pub(super) const BATCH_ENTRIES: usize = 512;
+/// Names of a large directory that are looked at together.
+const PART_NAMES: usize = 256;
+/// A directory of fewer entries is not shared.
+const LARGE_ENTRIES: usize = 2048;
+/// A worker with nothing to do looks this often whether another peer is late.
+const LATE_LOOK: Duration = Duration::from_millis(100);
+/// Entries that are kept to compare this host's view of the store with that of others.
+const SAMPLE_ENTRIES: usize = 64;
+
+/// What waits, and what is at hand.
+#[derive(Default)]
+pub(super) struct Walk {
+    /// Directories to be listed, last first.
+    pub(super) stack: PathStack,
+    /// Directories that only this host lists: another peer has met an error in them, or too much.
+    pub(super) own: PathStack,
+    /// Parts of large directories.
+    pub(super) parts: VecDeque<Part>,
+    large: BTreeMap<u64, Large>,
+    made: u64,
+    /// Units at hand, here and at other peers.
+    pub(super) listing: usize,
+    /// Workers of this host that wait.
+    idle: usize,
+    /// Threads that have other peers list.
+    pub(super) lenders: usize,
+    /// What other peers have at hand.
+    pub(super) lent: BTreeMap<u64, Lent>,
+    pub(super) lent_made: u64,
+    /// How other peers stand.
+    pub(super) peers: BTreeMap<Name, Standing>,
+    /// Entries of one directory as this host saw them.
+    pub(super) sample: Option<Arc<Sample>>,
+}
+
+/// What one worker takes at a time.
+#[derive(Debug)]
+pub(super) enum Unit {
+    Directory(Vec<u8>),
+    Part(Part),
+}
+
+/// Some names of a large directory, and what listing told of them.
+#[derive(Debug)]
+pub(super) struct Part {
+    large: u64,
+    pub(super) directory: Arc<[u8]>,
+    pub(super) names: Vec<(Vec<u8>, Option<Kind>)>,
+    /// Only this host looks at them.
+    pub(super) own: bool,
+}
+
+/// A directory of which parts are, or were, left to others.
+struct Large {
+    directory: Arc<[u8]>,
+    /// Parts that are not handed over, and its listing.
+    open: usize,
+    whole: bool,
+    passed: Passed,
+}
+
+/// Entries of one directory.
+pub(super) struct Sample {
+    pub(super) directory: Vec<u8>,
+    pub(super) entries: Vec<(Vec<u8>, Meta)>,
+}
+
+impl Walk {
+    /// Nothing waits; what is too much for memory goes into files in `directory`.
+    pub(super) fn new(directory: &Path) -> Self {
+        let (stack, own) = (PathStack::new(directory), PathStack::new(directory));
+        Self { stack, own, ..Self::default() }
+    }
+
+    /// The next unit for this host.
+    fn take(&mut self) -> io::Result<Option<Unit>> {
+        let waiting = match self.parts.pop_front() {
+            Some(part) => Some(Unit::Part(part)),
+            None => match self.own.pop()? {
+                Some(directory) => Some(Unit::Directory(directory)),
+                None => self.stack.pop()?.map(Unit::Directory),
+            },
+        };
+        if waiting.is_some() {
+            self.listing += 1;
+            return Ok(waiting);
+        }
+        // Nothing waits: what another peer has not begun, or does not come to an end with.
+        let now = Instant::now();
+        let lent = self.lent.values_mut().filter(|lent| lent.has_spare(now));
+        Ok(lent
+            .max_by_key(|lent| lent.units.len())
+            .and_then(|lent| lent.units.pop_back())
+            .map(|(_, unit)| unit))
+    }
+
+    /// Whether all is listed.
+    pub(super) fn is_over(&self) -> bool {
+        self.listing == 0 && self.parts.is_empty() && self.stack.is_empty() && self.own.is_empty()
+    }
+
+    /// Whether there is a part of a large directory for another peer.
+    pub(super) fn has_part(&self) -> bool {
+        self.parts.iter().any(|part| !part.own)
+    }
+
+    /// Such a part.
+    pub(super) fn take_part(&mut self) -> Option<Part> {
+        let at = self.parts.iter().position(|part| !part.own)?;
+        self.parts.remove(at)
+    }
+
+    /// A unit that another peer has not answered waits again, for this host alone if `own`.
+    pub(super) fn give_back(&mut self, unit: Unit, own: bool) {
+        self.listing -= 1;
+        match unit {
+            Unit::Directory(directory) if own => self.own.push(directory),
+            Unit::Directory(directory) => self.stack.push(directory),
+            Unit::Part(part) => self.parts.push_front(Part { own: own || part.own, ..part }),
+        }
+    }
+
+    /// The names behind the first `answered` of a part wait again; the caller has the part at hand.
+    pub(super) fn split(&mut self, part: &mut Part, answered: usize) {
+        if answered >= part.names.len() {
+            return;
+        }
+        if let Some(large) = self.large.get_mut(&part.large) {
+            large.open += 1;
+        }
+        let names = part.names.split_off(answered);
+        let directory = Arc::clone(&part.directory);
+        self.parts.push_front(Part { large: part.large, directory, names, own: part.own });
+    }
+
+    /// Leaves names to whoever has nothing to do.
+    fn leave(&mut self, large: &mut Option<u64>, directory: &[u8], names: PartNames) {
+        let (key, entry) = match *large {
+            Some(key) => (key, self.large.get_mut(&key)),
+            None => {
+                self.made += 1;
+                *large = Some(self.made);
+                let directory = Arc::from(directory);
+                let passed = Passed::default();
+                // The listing itself is one of those that are open.
+                let entry = Large { directory, open: 1, whole: true, passed };
+                (self.made, Some(self.large.entry(self.made).or_insert(entry)))
+            }
+        };
+        // It is there until its listing ends.
+        let Some(entry) = entry else { return };
+        entry.open += 1;
+        let directory = Arc::clone(&entry.directory);
+        self.parts.push_back(Part { large: key, directory, names, own: false });
+    }
+
+    /// A part of a large directory has come to its end; gives the directory if that was the last,
+    /// and all was handed over.
+    fn end_part(&mut self, key: u64, whole: bool, passed: Passed) -> Option<(Vec<u8>, Passed)> {
+        let large = self.large.get_mut(&key)?;
+        large.open -= 1;
+        large.whole &= whole;
+        large.passed.excluded += passed.excluded;
+        large.passed.skipped += passed.skipped;
+        if large.open > 0 {
+            return None;
+        }
+        let large = self.large.remove(&key)?;
+        large.whole.then(|| (large.directory.to_vec(), large.passed))
+    }
+}
+
+type PartNames = Vec<(Vec<u8>, Option<Kind>)>;
+
+/// What became of one unit.
+#[derive(Default)]
+pub(super) struct Ended {
+    /// All of it was handed over.
+    whole: bool,
+    pub(super) passed: Passed,
+    large: Option<u64>,
+}
+
+impl Ended {
+    /// Of a unit that another peer has answered.
+    pub(super) fn of(unit: &Unit, whole: bool) -> Self {
+        let large = match unit {
+            Unit::Part(part) => Some(part.large),
+            Unit::Directory(_) => None,
+        };
+        Self { whole, large, passed: Passed::default() }
+    }
+
+    /// An entry was found: one of which an error is told is listed again after a crash.
+    pub(super) fn note(&mut self, found: &Found) {
+        self.whole &= found.meta.as_ref().err().is_none_or(StoreError::is_vanished);
+    }
+
+    /// Not all of it was handed over: it is listed again by whoever goes on.
+    pub(super) fn cut(&mut self) {
+        self.whole = false;
+    }
+}
+
+impl Unit {
+    /// The directory that it is, or is a part of.
+    pub(super) fn directory(&self) -> &[u8] {
+        match self {
+            Self::Directory(directory) => directory,
+            Self::Part(part) => &part.directory,
+        }
+    }
+}
+
+impl Scan {
+    /// One worker: takes directories until there are none and none can come.
+    pub(super) fn work(&self, source: &Source) {
+        let mut buffer = ListBuffer::new();
+        while let Some(unit) = self.next_unit() {
+            let mut ended = Ended::of(&unit, true);
+            let outcome = match &unit {
+                Unit::Directory(directory) => self.list(source, directory, &mut buffer, &mut ended),
+                Unit::Part(part) => self.look_at(source, part, &mut ended),
+            };
+            self.end_unit(unit.directory(), outcome.map(|()| ended));
+        }
+    }
+
+    fn next_unit(&self) -> Option<Unit> {
+        let mut state = self.lock();
+        loop {
+            if state.stopped || state.problem.is_some() {
+                return None;
+            }
+            match state.walk.take() {
+                Ok(Some(unit)) => return Some(unit),
+                Ok(None) => {}
+                Err(cause) => {
+                    state.problem.get_or_insert(kept(&self.directory, &cause));
+                    self.wake.notify_all();
+                    return None;
+                }
+            }
+            if state.walk.listing == 0 {
+                self.wake.notify_all();
+                self.lend.notify_all();
+                return None;
+            }
+            state.walk.idle += 1;
+            state = if state.walk.lent.is_empty() {
+                self.wake.wait(state).unwrap_or_else(PoisonError::into_inner)
+            } else {
+                let waited = self.wake.wait_timeout(state, LATE_LOOK);
+                waited.unwrap_or_else(PoisonError::into_inner).0
+            };
+            state.walk.idle -= 1;
+        }
+    }
+
+    /// A unit has come to its end.
+    pub(super) fn end_unit(&self, directory: &[u8], outcome: Result<Ended, Problem>) {
+        let mut state = self.lock();
+        state.walk.listing -= 1;
+        match outcome {
+            Ok(Ended { whole, passed, large }) => {
+                state.pass(passed);
+                let done = match large {
+                    Some(key) => state.walk.end_part(key, whole, passed),
+                    // What is not whole is listed again after a crash, so that its errors are told
+                    // again (promise (c)).
+                    None => whole.then(|| (directory.to_vec(), passed)),
+                };
+                state.done.extend(done);
+            }
+            Err(problem) => {
+                state.problem.get_or_insert(problem);
+            }
+        }
+        self.wake.notify_all();
+    }
+
+    /// Lists one directory.
+    fn list(
+        &self,
+        source: &Source,
+        directory: &[u8],
+        buffer: &mut ListBuffer,
+        ended: &mut Ended,
+    ) -> Result<(), Problem> {
+        let full = name::join(&self.options.root, directory);
+        let dir = match source.open_dir(&full) {
+            Ok(dir) => dir,
+            Err(error) => {
+                self.lock().fail(directory, &error);
+                ended.whole = false;
+                return Ok(());
+            }
+        };
+        let device = self.lock().device;
+        if is_mount(source, &dir, device) {
+            ended.passed.excluded += 1;
+            return Ok(());
+        }
+        let mut batch = Batch::new(self, source, &dir, directory, ended);
+        let (mut seen, mut leaving) = (0, false);
+        let mut names: PartNames = Vec::new();
+        let mut problem = None;
+        let listed = source.list(&dir, buffer, &mut |entry| {
+            if seen % PART_NAMES == 0 {
+                leaving = seen >= LARGE_ENTRIES && self.wants_names();
+            }
+            seen += 1;
+            if leaving {
+                names.push((entry.name.to_vec(), entry.kind));
+                if names.len() == PART_NAMES {
+                    let mut state = self.lock();
+                    state.walk.leave(&mut batch.ended.large, directory, mem::take(&mut names));
+                    self.wake.notify_all();
+                    self.lend.notify_all();
+                }
+                return ControlFlow::Continue(());
+            }
+            batch.look(&entry).unwrap_or_else(|failed| {
+                problem = Some(failed);
+                ControlFlow::Break(())
+            })
+        });
+        if let Some(problem) = problem {
+            return Err(problem);
+        }
+        batch.look_at(&names)?;
+        batch.end()?;
+        if let Err(error) = listed {
+            self.lock().fail(directory, &error);
+            ended.whole = false;
+        }
+        Ok(())
+    }
+
+    /// Whether somebody has nothing to do but to look at names of large directories.
+    fn wants_names(&self) -> bool {
+        let state = self.lock();
+        state.walk.parts.len() < 2 * (state.walk.idle + state.walk.lenders)
+    }
+
+    /// Looks at a part of a large directory.
+    fn look_at(&self, source: &Source, part: &Part, ended: &mut Ended) -> Result<(), Problem> {
+        let full = name::join(&self.options.root, &part.directory);
+        let dir = match source.open_dir(&full) {
+            Ok(dir) => dir,
+            Err(error) => {
+                self.lock().fail(&part.directory, &error);
+                ended.whole = false;
+                return Ok(());
+            }
+        };
+        let mut batch = Batch::new(self, source, &dir, &part.directory, ended);
+        batch.look_at(&part.names)?;
+        batch.end()
+    }
+
+    /// Looks at a name of a directory; `None` if it is not chosen.
+    pub(super) fn choose(
+        &self,
+        source: &Source,
+        dir: &Dir,
+        directory: &[u8],
+        entry: &DirEntry<'_>,
+    ) -> Option<Found> {
+        let selector = &self.options.selector;
+        // Rules ask for no more than the listing tells, on nearly all file systems: no look then.
+        let told = match entry.kind {
+            Some(kind) => Some(kind == Kind::Directory),
+            None if selector.asks_for_kind() => None,
+            None => Some(false),
+        };
+        let mut path = Vec::new();
+        if !selector.rules.is_empty() {
+            path = name::join(directory, entry.name);
+            if told.is_some_and(|is| selector.verdict_here(&path, is) == Verdict::Excluded) {
+                return None;
+            }
+        }
+        self.lookups.take(1);
+        let meta = source.stat(dir, entry.name);
+        let chosen = match (&meta, told) {
+            (Err(_), _) => true,
+            (Ok(meta), Some(_)) => {
+                meta.kind != Kind::File || selector.takes_file(meta.size, meta.mtime)
+            }
+            (Ok(meta), None) => self.is_chosen(&path, meta),
+        };
+        chosen.then(|| Found::with(source, dir, entry.name, meta, &self.wants))
+    }
+
+    /// Whether rules and limits take what lies at a path, whose directories they take.
+    pub(super) fn is_chosen(&self, path: &[u8], meta: &Meta) -> bool {
+        let selector = &self.options.selector;
+        selector.verdict_here(path, meta.kind == Kind::Directory) == Verdict::Included
+            && (meta.kind != Kind::File || selector.takes_file(meta.size, meta.mtime))
+    }
+
+    /// Gives a batch to the builder; `false` if the scan is to stop.
+    pub(super) fn hand_over(
+        &self,
+        directory: &[u8],
+        batch: &mut Vec<Found>,
+        skipped: &mut u64,
+    ) -> Result<bool, Problem> {
+        let mut guard = self.lock();
+        let state = &mut *guard;
+        for found in batch.drain(..) {
+            let path = name::join(directory, &found.name);
+            let known = !state.emitted.is_empty() && state.emitted.contains(&hash(&path));
+            if !known && self.take(state, directory, &found.name, &found, skipped)? {
+                state.walk.stack.push(path);
+            }
+        }
+        self.wake.notify_all();
+        if state.walk.lenders > 0 {
+            self.lend.notify_one();
+        }
+        Ok(!state.stopped)
+    }
+
+    /// Keeps some entries, so that others can be asked how they see them.
+    fn note_sample(&self, directory: &[u8], batch: &[Found]) {
+        if self.helpers.get().is_none() {
+            return;
+        }
+        let files = batch.iter().filter_map(|found| {
+            let meta = found.meta.as_ref().ok().filter(|meta| meta.kind == Kind::File)?;
+            Some((found.name.clone(), *meta))
+        });
+        let mut state = self.lock();
+        let held = state.walk.sample.as_ref().map_or(0, |sample| sample.entries.len());
+        if held < SAMPLE_ENTRIES {
+            let entries: Vec<_> = files.take(SAMPLE_ENTRIES).collect();
+            if entries.len() > held {
+                let directory = directory.to_vec();
+                state.walk.sample = Some(Arc::new(Sample { directory, entries }));
+            }
+        }
+    }
+}
+
+/// Entries of one directory that are looked at, and handed over together.
+struct Batch<'a> {
+    scan: &'a Scan,
+    source: &'a Source,
+    dir: &'a Dir,
+    directory: &'a [u8],
+    found: Vec<Found>,
+    ended: &'a mut Ended,
+}
+
+impl<'a> Batch<'a> {
+    fn new(
+        scan: &'a Scan,
+        source: &'a Source,
+        dir: &'a Dir,
+        directory: &'a [u8],
+        ended: &'a mut Ended,
+    ) -> Self {
+        let found = Vec::with_capacity(BATCH_ENTRIES);
+        Self { scan, source, dir, directory, found, ended }
+    }
+
+    /// Looks at names, as long as the scan is not to stop.
+    fn look_at(&mut self, names: &[(Vec<u8>, Option<Kind>)]) -> Result<(), Problem> {
+        for (name, kind) in names {
+            if self.look(&DirEntry { name, kind: *kind })?.is_break() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Looks at one name; whether to go on.
+    fn look(&mut self, entry: &DirEntry<'_>) -> Result<ControlFlow<()>, Problem> {
+        let Some(found) = self.scan.choose(self.source, self.dir, self.directory, entry) else {
+            self.ended.passed.excluded += 1;
+            return Ok(ControlFlow::Continue(()));
+        };
+        self.ended.note(&found);
+        self.found.push(found);
+        if self.found.len() < BATCH_ENTRIES {
+            return Ok(ControlFlow::Continue(()));
+        }
+        if self.hand_over()? {
+            return Ok(ControlFlow::Continue(()));
+        }
+        self.ended.cut();
+        Ok(ControlFlow::Break(()))
+    }
+
+    fn hand_over(&mut self) -> Result<bool, Problem> {
+        self.scan.note_sample(self.directory, &self.found);
+        self.scan.hand_over(self.directory, &mut self.found, &mut self.ended.passed.skipped)
+    }
+
+    fn end(mut self) -> Result<(), Problem> {
+        self.hand_over().map(drop)
+    }
+}
+
+/// Whether another file system than `device` begins at a directory, and is to be left alone. One
+/// that cannot be looked at is listed, and its error told.
+pub(super) fn is_mount(source: &Source, dir: &Dir, device: Option<u64>) -> bool {
+    let Some(device) = device else { return false };
+    source.stat(dir, b"").is_ok_and(|meta| meta.device != device)
+}

@@ -1,0 +1,132 @@
+//! How this host sees a data set that another host has listed, or this one before a restart.
+//!
+//! Inode numbers are compared only where they were found to be the same (C1): on some network and
+//! FUSE file systems each mount numbers files anew, and every file would have changed after a
+//! failover. And where the marks of a store do not prove that it is the same one, some of what was
+//! listed must be there: another disk below the same path would look like files that have vanished
+//! (C3). Both are told by a look at a few entries of each page, when it is read.
+
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use penstock_api::problem::Problem;
+use penstock_io::store::{Meta, Source};
+use penstock_proto::id::Name;
+use penstock_proto::manifest::{Entry, EntryKind, Page};
+
+use crate::read::place;
+use crate::stores::store_offline;
+
+/// Entries of a page that are looked at, evenly spread: of some 4,000.
+const LOOKED_AT: usize = 8;
+/// The same where none of those is as it was listed, and the store may be another one.
+const LOOKED_AT_MAX: usize = 64;
+
+/// What is known of a store that was listed elsewhere, or earlier.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Claim {
+    /// This process has listed it.
+    Listed,
+    /// Its marks prove that it is the same.
+    Proven,
+    /// Nothing contradicts it.
+    Likely,
+}
+
+/// The sight of one data set.
+#[derive(Debug)]
+pub(crate) struct Sight {
+    claim: Claim,
+    /// Something was seen that was listed.
+    seen: AtomicBool,
+    /// Why it is taken for another store.
+    stranger: OnceLock<Problem>,
+}
+
+impl Sight {
+    pub(crate) fn new(claim: Claim) -> Self {
+        Self { claim, seen: AtomicBool::new(claim != Claim::Likely), stranger: OnceLock::new() }
+    }
+
+    /// Whether the store was found to be another one.
+    ///
+    /// # Errors
+    /// It was: the store is offline at this peer.
+    pub(crate) fn check(&self) -> Result<(), Problem> {
+        self.stranger.get().map_or(Ok(()), |problem| Err(problem.clone()))
+    }
+
+    /// A page as it may be compared with what is here: without inode numbers, where those are
+    /// others than its entries have here. Blocks for a look at a few entries, but not where this
+    /// process has listed them.
+    ///
+    /// # Errors
+    /// Nothing of it is here, and nothing of other pages was: the store is offline at this peer.
+    pub(crate) fn of(
+        &self,
+        source: &Source,
+        store: &Name,
+        root: &[u8],
+        mut page: Page,
+    ) -> Result<Page, Problem> {
+        self.check()?;
+        if self.claim == Claim::Listed {
+            return Ok(page);
+        }
+        let mut found = Comparison::default();
+        for looks in [LOOKED_AT, LOOKED_AT_MAX] {
+            found = compare(source, root, &page, looks);
+            if found.same > 0 || self.seen.load(Ordering::Acquire) {
+                break;
+            }
+        }
+        if found.same > 0 {
+            self.seen.store(true, Ordering::Release);
+        } else if found.looked > 0 && !self.seen.load(Ordering::Acquire) {
+            let looked = found.looked;
+            let why =
+                format!("none of {looked} items that were listed is here: is it another one?");
+            let problem = store_offline(store, why);
+            return Err(self.stranger.get_or_init(|| problem).clone());
+        }
+        if found.other_inodes {
+            page.forget_inodes();
+        }
+        Ok(page)
+    }
+}
+
+/// What a look at some entries of a page has shown.
+#[derive(Default)]
+struct Comparison {
+    looked: usize,
+    same: usize,
+    /// Something is the same but for its inode number.
+    other_inodes: bool,
+}
+
+fn compare(source: &Source, root: &[u8], page: &Page, looks: usize) -> Comparison {
+    let step = page.entries().len().div_ceil(looks).max(1);
+    let mut found = Comparison::default();
+    for entry in page.entries().iter().step_by(step) {
+        found.looked += 1;
+        let (parent, leaf) = place(root, page, entry);
+        let meta = source.open_dir(&parent).and_then(|dir| source.stat(&dir, &leaf));
+        let Some(meta) = meta.ok().filter(|meta| is_alike(entry, meta)) else { continue };
+        found.same += 1;
+        let identity = entry.identity;
+        found.other_inodes |=
+            identity.ctime == meta.ctime && identity.inode != 0 && identity.inode != meta.inode;
+    }
+    found
+}
+
+/// Whether something is what was listed, as far as its inode is not asked.
+fn is_alike(entry: &Entry, meta: &Meta) -> bool {
+    let sizes = entry.kind != EntryKind::File || entry.size == meta.size;
+    let kinds = match entry.kind {
+        EntryKind::HardLink => true,
+        kind => meta.kind.entry_kind() == Some(kind),
+    };
+    kinds && sizes && entry.mtime == meta.mtime
+}
