@@ -53,7 +53,8 @@ pub(crate) fn run(
             note_failure(dialer, ends, &why);
             // What one address of several says tells nothing of the others: another site may have
             // it now, a peer may not have heard of a pairing yet, or be of another release.
-            let verdict = verdict(&error, &why).filter(|_| !shared.may_have_other_path(path));
+            let others = shared.lock().lanes.may_have_other(path);
+            let verdict = verdict(&error, &why).filter(|_| !others);
             if let Some(problem) = verdict {
                 shared.broken(problem);
             }

@@ -447,11 +447,6 @@ impl Shared {
         self.lock().lanes.has_other(path)
     }
 
-    /// Whether another path than this one may carry.
-    pub(crate) fn may_have_other_path(&self, path: PathId) -> bool {
-        self.lock().lanes.may_have_other(path)
-    }
-
     fn paths(&self) -> std::sync::MutexGuard<'_, BTreeSet<String>> {
         self.paths.lock().unwrap_or_else(PoisonError::into_inner)
     }
