@@ -50,10 +50,11 @@ impl Others {
         }
     }
 
-    /// Other peers that have a store of this name, and speak our version.
+    /// Other peers that have a store of this name, speak our version, and can read what the site
+    /// writes.
     fn with_store(&self, store: &Name) -> Vec<PeerCard> {
         let now = Arc::clone(&self.now.borrow());
-        let others = now.peers.iter().filter(|card| card.peer != self.own.peer);
+        let others = now.fit_peers().filter(|card| card.peer != self.own.peer);
         let others = others.filter(|card| identity(card, store).is_some());
         others.filter(|card| card.protocol == PEER_API_VERSION).cloned().collect()
     }
