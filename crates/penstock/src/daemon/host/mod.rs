@@ -18,14 +18,15 @@ use axum::response::{IntoResponse, Response};
 use futures_util::StreamExt as _;
 use penstock_api::problem::{Exit, Problem};
 use penstock_api::remote::{
-    Asked, Caller, EncodedPage, OpenTask, PEER_API_VERSION, PEER_VERSION_HEADER, Question,
-    TASK_UNKNOWN, TaskOpened, check_peer_version,
+    Asked, Caller, EncodedPage, OpenTask, PEER_API_VERSION, PEER_VERSION, PEER_VERSION_HEADER,
+    Question, TASK_UNKNOWN, TaskOpened, check_peer_version,
 };
 use penstock_api::task::{TargetPeer, TaskControl, TaskPage, TaskSpec};
 use penstock_controller::cluster::ClusterNow;
 use penstock_controller::rest::{ProblemReply, blocking};
 use penstock_proto::id::TransferId;
 use penstock_proto::manifest::Page;
+use penstock_proto::version;
 use penstock_proto::wire::{Reader, Writer};
 use tokio::sync::watch;
 
@@ -83,13 +84,27 @@ impl Host {
     pub(crate) async fn answer(self: Arc<Self>, request: axum::extract::Request) -> Response {
         let version = request.headers().get(PEER_VERSION_HEADER).cloned();
         let version = version.as_ref().and_then(|text| text.to_str().ok());
-        let answer = match (check_peer_version(version), request.uri().path()) {
+        let spoken = check_peer_version(version).and_then(|()| self.check_format());
+        let answer = match (spoken, request.uri().path()) {
             (Err(problem), _) => Err(problem),
             (_, "/peer/v1/task") => self.serve_task(request.into_body()).await,
             (_, "/peer/v1/target") => self.serve_question(request.into_body()).await,
             _ => Err(Problem::new(Exit::Usage, "path", "no such path").status(404)),
         };
         with_version(answer.unwrap_or_else(|problem| ProblemReply(problem).into_response()))
+    }
+
+    /// Refuses work whose pages a release that is too old for its site cannot read.
+    fn check_format(&self) -> Result<(), Problem> {
+        let (format, known) = (self.now.borrow().format, version::known().formats());
+        if format == 0 || known.contains(format) {
+            return Ok(());
+        }
+        let title =
+            format!("the site's records are of format {format}, this peer's release knows {known}");
+        Err(Problem::new(Exit::Temporary, PEER_VERSION, title)
+            .hint("install the release that the other peers have")
+            .status(426))
     }
 
     async fn serve_question(&self, body: Body) -> Result<Response, Problem> {
