@@ -89,6 +89,13 @@ fn left_out(card: &PeerCard, store: &Name, seen: &str) -> Option<String> {
     other.then(|| format!("its store `{store}` is another one"))
 }
 
+/// Why a peer cannot work with what the site writes, if it cannot: its release is too old.
+fn cannot_read(card: &PeerCard, format: u16) -> Option<String> {
+    let reads = format == 0 || card.formats.contains(format);
+    let release = &card.version;
+    (!reads).then(|| format!("its release {release} cannot read records of format {format}"))
+}
+
 /// Who may take part in one run: this host and other peers that reach its store.
 pub(crate) struct SitePeers {
     pub(crate) own: Arc<dyn TargetPeer>,
@@ -136,7 +143,8 @@ impl Peers for SitePeers {
         }
         let mut left = BTreeMap::new();
         for card in now.peers.iter().filter(|card| card.peer != self.others.own.peer) {
-            if let Some(why) = left_out(card, &self.store, seen) {
+            let why = left_out(card, &self.store, seen).or_else(|| cannot_read(card, now.format));
+            if let Some(why) = why {
                 left.insert(card.peer.clone(), why);
                 continue;
             }
