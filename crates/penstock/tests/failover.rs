@@ -13,6 +13,8 @@
 mod common_failover;
 #[allow(dead_code, unreachable_pub, reason = "helpers of several test binaries")]
 mod common_net;
+#[path = "failover/shared.rs"]
+mod shared;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -54,7 +56,7 @@ fn leader(world: &World, host: &str) -> String {
 /// from the other peers of its site, and nothing stands still.
 #[test]
 fn d2_a_source_peer_is_killed() {
-    let Some(mut world) = begin("d2", "b0", &AT_SOURCE, &[]) else { return };
+    let Some(mut world) = begin("d2", "b0", &AT_SOURCE) else { return };
     world.until_bytes(10 * MIB);
     let carried = carried(&world.lab, "a1");
     assert!(carried > MIB, "a1 has carried {carried} bytes: its loss would prove nothing");
@@ -70,7 +72,7 @@ fn d2_a_source_peer_is_killed() {
 /// controller gives the same pages.
 #[test]
 fn d3_the_sources_controller_is_killed() {
-    let Some(mut world) = begin("d3s", "b0", &AT_SOURCE, &[]) else { return };
+    let Some(mut world) = begin("d3s", "b0", &AT_SOURCE) else { return };
     world.until_bytes(10 * MIB);
     let begun = Instant::now();
     world.lab.kill_daemon("a0").unwrap();
@@ -85,7 +87,7 @@ fn d3_the_sources_controller_is_killed() {
 /// and who waits hears nothing of it.
 #[test]
 fn d3_the_targets_controller_is_killed() {
-    let Some(mut world) = begin("d3t", "b1", &AT_TARGET, &[]) else { return };
+    let Some(mut world) = begin("d3t", "b1", &AT_TARGET) else { return };
     let seen = world.until_bytes(10 * MIB);
     let begun = Instant::now();
     world.lab.kill_daemon("b0").unwrap();
@@ -101,7 +103,7 @@ fn d3_the_targets_controller_is_killed() {
 /// wakes: it changes no file and no ledger, and follows the one that leads now.
 #[test]
 fn b4_the_controller_is_stopped_past_its_lease_and_wakes() {
-    let Some(mut world) = begin("b4", "b1", &AT_TARGET, &[]) else { return };
+    let Some(mut world) = begin("b4", "b1", &AT_TARGET) else { return };
     world.until_bytes(10 * MIB);
     let begun = Instant::now();
     world.lab.stop_daemon("b0").unwrap();
@@ -121,7 +123,7 @@ fn b4_the_controller_is_stopped_past_its_lease_and_wakes() {
 /// over the other one; restored, it carries again.
 #[test]
 fn d5_one_interface_is_cut() {
-    let Some(mut world) = begin("d5", "b1", &AT_TARGET, &[]) else { return };
+    let Some(mut world) = begin("d5", "b1", &AT_TARGET) else { return };
     world.until_bytes(8 * MIB);
     let begun = Instant::now();
     world.lab.tell("cut b0.net1").unwrap();
@@ -141,7 +143,7 @@ fn d5_one_interface_is_cut() {
 /// its tenure.
 #[test]
 fn d6_etcd_members_are_restarted() {
-    let Some(mut world) = begin("d6", "b1", &AT_TARGET, &[]) else { return };
+    let Some(mut world) = begin("d6", "b1", &AT_TARGET) else { return };
     let epoch = |world: &World| {
         world.wait_for("an epoch", |lab| {
             let status = lab.status("b1");
@@ -174,7 +176,7 @@ fn names(root: &Path) -> Vec<PathBuf> {
 /// over nothing gets a final name and nothing is called durable; afterwards it goes on.
 #[test]
 fn b4_the_majority_of_etcd_is_lost_for_20_s() {
-    let Some(mut world) = begin("d7", "b1", &AT_TARGET, &[]) else { return };
+    let Some(mut world) = begin("d7", "b1", &AT_TARGET) else { return };
     world.until_bytes(6 * MIB);
     let begun = Instant::now();
     for member in ["b1", "b2"] {
@@ -197,7 +199,7 @@ fn b4_the_majority_of_etcd_is_lost_for_20_s() {
 /// waits, and goes on by itself.
 #[test]
 fn f8_the_sites_are_cut_off_for_60_s() {
-    let Some(mut world) = begin("d8", "b1", &AT_TARGET, &[]) else { return };
+    let Some(mut world) = begin("d8", "b1", &AT_TARGET) else { return };
     world.until_bytes(10 * MIB);
     let begun = Instant::now();
     world.lab.partition(true).unwrap();
@@ -220,7 +222,7 @@ fn f8_the_sites_are_cut_off_for_60_s() {
 /// other peers serve, and the peer serves again once it is mounted.
 #[test]
 fn c3_the_store_is_unmounted_at_one_source_peer() {
-    let Some(mut world) = begin("d11", "b0", &AT_SOURCE, &[]) else { return };
+    let Some(mut world) = begin("d11", "b0", &AT_SOURCE) else { return };
     world.until_bytes(10 * MIB);
     let begun = Instant::now();
     world.lab.unmount("a1").unwrap();

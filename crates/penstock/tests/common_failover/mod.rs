@@ -46,10 +46,15 @@ pub struct World {
 
 /// Brings a lab up and starts a transfer of large and small files from site a to site b, submitted
 /// and followed at the host `at`. `None`, loudly, where labs cannot be made.
-pub fn begin(test: &str, at: &str, options: &[&str], more: &[&str]) -> Option<World> {
+pub fn begin(test: &str, at: &str, options: &[&str]) -> Option<World> {
+    begin_of(test, at, 40, options)
+}
+
+/// The same with a large file of so many MiB, for what takes its time.
+pub fn begin_of(test: &str, at: &str, large_mib: usize, options: &[&str]) -> Option<World> {
     let mut world = bring_up(test, at, options)?;
-    make_set(&world.lab.store('a').join("set"), 40, 300, seed());
-    world.submit(more);
+    make_set(&world.lab.store('a').join("set"), large_mib, 300, seed());
+    world.submit();
     Some(world)
 }
 
@@ -84,12 +89,12 @@ fn carried_by_target(lab: &Lab) -> u64 {
 }
 
 impl World {
-    /// Starts the transfer of `set`, with further options.
-    pub fn submit(&mut self, more: &[&str]) {
+    /// Starts the transfer of `set`.
+    pub fn submit(&mut self) {
         let limits = ["--bwlimit=8MiB/s", "--piece-size=1M"];
         let words = ["transfer", "submit", "a:data/set", "b:data/"];
         (self.cpu, self.wire) = (cpu_time(), carried_by_target(&self.lab));
-        let id = self.lab.call(&self.at, &[&words[..], &limits, more].concat()).unwrap();
+        let id = self.lab.call(&self.at, &[&words[..], &limits].concat()).unwrap();
         self.id = id.trim().to_owned();
         self.heard.lock().unwrap_or_else(PoisonError::into_inner).clear();
         let mut watch = self.lab.penstock(&self.at, &["transfer", "watch", &self.id, "--json"]);

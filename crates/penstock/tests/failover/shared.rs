@@ -1,0 +1,136 @@
+//! Cases of a transfer that several target peers share: one of them is killed, stopped past its
+//! grant, added, drained, or loses the store.
+
+use std::fs;
+use std::path::Path;
+use std::time::Instant;
+
+use penstock_lab::Lab;
+use serde_json::Value;
+
+use crate::common_failover::{IN_FLIGHT, MIB, RATE, World, begin_of, stamps};
+
+/// Three target peers, whose grants are over soon.
+const SHARED: [&str; 4] = ["--peers", "1,3", "--grant-seconds", "5"];
+/// What a lost target peer may cost: what it had in flight, and what it had written since its last
+/// sync epoch (2 s) and commit (1.5 s).
+const LOST: u64 = RATE * 7 / 2 + IN_FLIGHT;
+
+/// MiB of the large file: enough that all peers have a share before it is over.
+const LARGE_MIB: usize = 128;
+
+/// Whether a peer has verified so much of a transfer, as an event tells it.
+fn has_share(host: &str, bytes: u64) -> impl Fn(&Value) -> bool {
+    move |event| {
+        let shares = event["peers"].as_array().into_iter().flatten();
+        shares
+            .filter(|share| share["peer"] == host)
+            .any(|share| share["bytes_verified"].as_u64().is_some_and(|verified| verified >= bytes))
+    }
+}
+
+/// Starts a transfer that is followed at b1, and waits until a peer has a share of it that neither
+/// leads nor is b1; gives its name.
+fn begin_with_a_busy_follower(test: &str) -> Option<(World, String)> {
+    let world = begin_of(test, "b1", LARGE_MIB, &SHARED)?;
+    let leader = world.wait_for("a controller", |lab| lab.leader("b1"));
+    let other = ["b0", "b2"].into_iter().find(|host| *host != leader).unwrap().to_owned();
+    world.until("a follower has a share", has_share(&other, 4 * MIB));
+    Some((world, other))
+}
+
+/// Wakes a daemon that was stopped, and asserts that it follows the others and changes nothing.
+fn wake_and_compare(world: &World, host: &str) {
+    let before = stamps(&world.lab.store('b'));
+    world.lab.continue_daemon(host).unwrap();
+    let is_back = |lab: &Lab| {
+        let status = lab.status(host);
+        let peers = status["cluster"]["peers"].as_array()?.clone();
+        peers.iter().any(|peer| peer["peer"] == *host).then_some(())
+    };
+    world.wait_for("it takes part again", is_back);
+    // It hears that its task is another's now, and gives up what it had in hand.
+    world.wait_for("its threads have woken", |lab| {
+        let threads = format!("/proc/{}/task", lab.process_id(host).unwrap());
+        let names = fs::read_dir(threads)
+            .unwrap()
+            .flatten()
+            .filter_map(|thread| fs::read_to_string(thread.path().join("comm")).ok());
+        (!names.into_iter().any(|name| name.trim() == "publisher")).then_some(())
+    });
+    assert_eq!(stamps(&world.lab.store('b')), before, "something stale has landed");
+    world.assert_whole();
+}
+
+/// Issue 5 (1), A9: a target peer is killed: what it had not made durable is fetched by the others,
+/// and nothing stands still.
+#[test]
+fn a9_a_target_peer_is_killed() {
+    let Some((mut world, lost)) = begin_with_a_busy_follower("d1") else { return };
+    let begun = Instant::now();
+    world.lab.kill_daemon(&lost).unwrap();
+    let summary = world.finish();
+    world.assert_no_gap(begun);
+    world.assert_sent_twice(&summary, LOST);
+}
+
+/// Issue 5 (1b), B1: a target peer is stopped in mid-write past its grant, the others finish its
+/// files, and it wakes: nothing of it lands.
+#[test]
+fn b1_a_target_peer_is_stopped_past_its_grant_and_wakes() {
+    let Some((mut world, stopped)) = begin_with_a_busy_follower("d1b") else { return };
+    let begun = Instant::now();
+    world.lab.stop_daemon(&stopped).unwrap();
+    let summary = world.finish();
+    world.assert_no_gap(begun);
+    world.assert_sent_twice(&summary, LOST);
+    wake_and_compare(&world, &stopped);
+}
+
+/// Writes a file anew with other content, in place, as a program does that knows nothing of us.
+fn rewrite(path: &Path) {
+    let mut content = fs::read(path).unwrap();
+    content.iter_mut().for_each(|byte| *byte = !*byte);
+    fs::write(path, content).unwrap();
+}
+
+/// Issue 5 (1c), B1: the same, and the large file is written anew at the source meanwhile: the
+/// newer version arrives, and the one who wakes puts no byte of the older one into it.
+#[test]
+fn b1_a_target_peer_wakes_after_the_source_file_was_rewritten() {
+    let Some((mut world, stopped)) = begin_with_a_busy_follower("d1c") else { return };
+    world.lab.stop_daemon(&stopped).unwrap();
+    rewrite(&world.lab.store('a').join("set/large.bin"));
+    let summary = world.finish();
+    assert_eq!(summary["errors"], 0, "{summary}");
+    wake_and_compare(&world, &stopped);
+}
+
+/// Issue 5 (10): a peer that joins in the middle gets a share; one that is drained gives its own
+/// back; nothing is sent twice beyond what was in flight.
+#[test]
+fn a_peer_is_added_and_one_is_drained() {
+    let options = [&SHARED[..], &["--joined", "1,2"]].concat();
+    let Some(mut world) = begin_of("d10", "b0", LARGE_MIB, &options) else { return };
+    world.until_bytes(6 * MIB);
+    world.lab.join("b2").unwrap();
+    world.until("the new peer has a share", has_share("b2", 2 * MIB));
+    world.lab.call("b0", &["peer", "drain", "b1"]).unwrap();
+    let summary = world.finish();
+    world.assert_sent_twice(&summary, IN_FLIGHT);
+}
+
+/// Issue 5 (11), A5: the store is unmounted at one target peer: it writes nothing into the empty
+/// directory, the others go on, and no item fails.
+#[test]
+fn a5_the_store_is_unmounted_at_one_target_peer() {
+    let Some((mut world, lost)) = begin_with_a_busy_follower("d11t") else { return };
+    let begun = Instant::now();
+    world.lab.unmount(&lost).unwrap();
+    let summary = world.finish();
+    world.assert_no_gap(begun);
+    world.assert_sent_twice(&summary, LOST);
+    assert_eq!(summary["errors"], Value::from(0), "{summary}");
+    let beneath = fs::read_dir(world.lab.root().join("mnt-b")).unwrap().count();
+    assert_eq!(beneath, 0, "something was written where the store was not");
+}
