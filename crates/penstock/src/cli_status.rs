@@ -75,6 +75,18 @@ fn text(status: &StatusView, health: &SiteHealthView, now: u64) -> String {
             row(key, etcd_line(member));
             key = "";
         }
+        let (runs, wanted) = (cluster.etcd.len(), cluster.etcd_hosts);
+        if runs < wanted {
+            let bears = (runs - runs.min(1)) / 2;
+            row(
+                "",
+                format!(
+                    "on {runs} of {wanted} hosts so far, bears the loss of {bears}; \
+                     `penstock site join` adds a host"
+                ),
+            );
+        }
+        row("records", format!("format {}", cluster.format));
         row(
             "written",
             format!(
@@ -128,7 +140,11 @@ fn etcd_line(view: &EtcdView) -> String {
         quota => format!(" of {}", format_bytes(quota)),
     };
     let name = if view.member.is_empty() { "a member" } else { &view.member };
-    let leads = if view.leads { ", leads" } else { "" };
+    let leads = match (view.leads, view.learner) {
+        (true, _) => ", leads",
+        (_, true) => ", has no vote yet",
+        _ => "",
+    };
     format!(
         "{}  {name}{leads}, version {}, {}{quota}, answered in {:.1} ms",
         view.endpoint,
