@@ -14,6 +14,7 @@ use std::time::Duration;
 use penstock_api::delete::{DeleteOrder, SurplusQuery};
 use penstock_api::plan::PlanItem;
 use penstock_api::problem::{Exit, Problem};
+use penstock_api::proof::ProofProgress;
 use penstock_api::remote::{Asked, Caller, EncodedPage, NOT_REMOTE, Question};
 use penstock_api::scan::RootKind;
 use penstock_api::task::{TargetPeer, Task, TaskControl, TaskPage, TaskSpec, TaskStart};
@@ -120,6 +121,16 @@ impl TargetPeer for RemotePeer {
     fn same_size(&self, spec: &TaskSpec, page: &Page) -> Result<Vec<u32>, Problem> {
         let page = encoded(page, &EntrySet::default());
         http::decode(&self.ask(Question::SameSize(Box::new(spec.clone())), Some(&page), PAGE)?)
+    }
+
+    fn compare_contents(
+        &self,
+        _: &TaskSpec,
+        _: &Page,
+        _: &[(u32, String)],
+        _: &ProofProgress,
+    ) -> Result<Comparison, Problem> {
+        Err(self.not_remote("comparing files by what is in them"))
     }
 
     fn find_surplus(&self, _: &TaskSpec, _: SurplusQuery<'_>) -> Result<u64, Problem> {
