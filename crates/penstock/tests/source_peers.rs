@@ -285,5 +285,6 @@ fn a12_the_sources_controller_may_die_in_the_middle_of_a_shared_scan() {
     println!("longest gap {longest:?}; {summary}");
     assert!(world.log(0).contains("another peer lists too"), "{}", world.log(0));
     assert_eq!(summary["files"].as_u64(), Some(4_000), "{summary}");
+    assert_eq!(summary["bytes"], summary["bytes_found"], "files were taken for changed ones");
     assert!(longest < Duration::from_secs(10), "{longest:?}");
 }
