@@ -172,8 +172,9 @@ mod tests {
         let mut first = open();
         assert!(!first.is_running().unwrap());
         let mut command = Command::new("sh");
-        // The words behind the script are its own arguments.
-        command.args(["-c", "while :; do sleep 0.05; done", "etcd"]);
+        // The words behind the script are its own arguments. It starts no child, which would be
+        // called like it for a moment.
+        command.args(["-c", "while :; do :; done", "etcd"]);
         let mut mark = OsString::from("--data-dir=");
         mark.push(&data);
         command.arg(&mark);
