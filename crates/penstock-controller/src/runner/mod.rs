@@ -21,6 +21,7 @@ mod figures;
 mod journal;
 mod late;
 mod lead;
+mod left;
 mod lines;
 mod outcome;
 mod pages;

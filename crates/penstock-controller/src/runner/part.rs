@@ -6,11 +6,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use penstock_api::peers::Peers;
 use penstock_api::problem::Problem;
-use penstock_api::task::{Report, Standing, TaskControl, TaskPage, Work, WorkReply};
+use penstock_api::task::{Report, Standing, TaskControl, TaskPage, WorkReply};
 use penstock_engine::transfer::Phase;
 use penstock_proto::id::PeerNumber;
 
 use super::control::Shared;
+use super::left::PagesTouched;
 
 /// The run as the task of one peer sees it.
 pub(super) struct Part {
@@ -21,9 +22,8 @@ pub(super) struct Part {
     joined: AtomicBool,
     over: AtomicBool,
     broken: Mutex<Option<Problem>>,
-    /// Open pages of which it was given something to write, where others may have to clean up
-    /// after it.
-    pages: Option<Mutex<BTreeSet<u32>>>,
+    /// Where others may have to clean up after it.
+    pages: Option<Mutex<PagesTouched>>,
 }
 
 impl Part {
@@ -54,32 +54,22 @@ impl Part {
         self.broken.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
-    /// Pages are complete: nobody has to clean up there.
+    /// Pages are complete.
     pub(super) fn forget(&self, pages: impl Iterator<Item = u32>) {
-        if let Some(known) = &self.pages {
-            let mut known = known.lock().unwrap_or_else(PoisonError::into_inner);
-            for page in pages {
-                known.remove(&page);
-            }
-        }
+        self.touch(|touched| pages.for_each(|page| touched.handle_complete(page)));
     }
 
-    /// Open pages in which it may have left something.
+    /// Pages in which it may have left something.
     pub(super) fn take_pages(&self) -> BTreeSet<u32> {
-        let known = self.pages.as_ref();
-        known.map_or_else(BTreeSet::new, |known| {
-            std::mem::take(&mut *known.lock().unwrap_or_else(PoisonError::into_inner))
-        })
+        let mut taken = BTreeSet::new();
+        self.touch(|touched| taken = touched.take());
+        taken
     }
 
-    fn note_pages(&self, work: &[Work]) {
-        let Some(known) = &self.pages else { return };
-        let pages = work.iter().filter_map(|work| match work {
-            Work::Fetch { piece, .. } | Work::Recheck { piece, .. } => Some(piece.page),
-            Work::Links { page } | Work::Directories { page } => Some(*page),
-            Work::Finish { .. } | Work::Discard { .. } => None,
-        });
-        known.lock().unwrap_or_else(PoisonError::into_inner).extend(pages);
+    fn touch(&self, change: impl FnOnce(&mut PagesTouched)) {
+        if let Some(touched) = &self.pages {
+            change(&mut touched.lock().unwrap_or_else(PoisonError::into_inner));
+        }
     }
 
     fn takes_part(&self) -> bool {
@@ -102,7 +92,7 @@ impl TaskControl for Part {
             machine.poll_work(self.number, bytes, self.peers.now())
         };
         if !reply.work.is_empty() {
-            self.note_pages(&reply.work);
+            self.touch(|touched| touched.handle_work(&reply.work));
             // The window may have room for another page now.
             self.shared.notify();
         }
@@ -124,12 +114,7 @@ impl TaskControl for Part {
     fn report(&self, reports: Vec<Report>) {
         if self.takes_part() {
             let now = self.peers.now();
-            self.forget(reports.iter().filter_map(|report| match report {
-                Report::LinksDone { page, .. } | Report::DirectoriesDone { page, .. } => {
-                    Some(*page)
-                }
-                _ => None,
-            }));
+            self.touch(|touched| touched.handle_reports(&reports));
             self.shared.machine().handle_reports(self.number, reports, now);
             self.shared.notify();
         }

@@ -1,0 +1,90 @@
+//! Pages in which one peer may have left temporary files that nobody else would find.
+
+use std::collections::BTreeSet;
+
+use penstock_api::task::{Report, Work};
+
+/// What a peer had of a transfer's pages.
+#[derive(Debug, Default)]
+pub(super) struct PagesTouched {
+    /// Open pages of which it was given something to write.
+    open: BTreeSet<u32>,
+    /// Pages of which it gave something back, begun or not: another peer did that under names of
+    /// its own, so what this one has begun is left there when the page is complete.
+    given_back: BTreeSet<u32>,
+}
+
+impl PagesTouched {
+    /// It is given work.
+    pub(super) fn handle_work(&mut self, work: &[Work]) {
+        let pages = work.iter().filter_map(|work| match work {
+            Work::Fetch { piece, .. } | Work::Recheck { piece, .. } => Some(piece.page),
+            Work::Links { page } | Work::Directories { page } => Some(*page),
+            Work::Finish { .. } | Work::Discard { .. } => None,
+        });
+        self.open.extend(pages);
+    }
+
+    /// It says what it has done.
+    pub(super) fn handle_reports(&mut self, reports: &[Report]) {
+        for report in reports {
+            match report {
+                Report::Returned { piece, .. } => {
+                    self.given_back.insert(piece.page);
+                }
+                // All that it wrote since the last good sync may be given to others (A4).
+                Report::SyncFailed { .. } => self.given_back.extend(&self.open),
+                Report::LinksDone { page, .. } | Report::DirectoriesDone { page, .. } => {
+                    self.open.remove(page);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// A page is complete.
+    pub(super) fn handle_complete(&mut self, page: u32) {
+        self.open.remove(&page);
+    }
+
+    /// Where it may have left something; nothing is known from then on.
+    pub(super) fn take(&mut self) -> BTreeSet<u32> {
+        let mut all = std::mem::take(&mut self.open);
+        all.append(&mut self.given_back);
+        all
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use penstock_proto::slicing::PieceRef;
+
+    use super::*;
+
+    /// Promise: nothing temporary is left by a transfer that is done, wherever a piece went: one
+    /// that its peer gave back after it was begun lies in a page that others have completed.
+    #[test]
+    fn b1_what_was_given_back_is_looked_for_when_the_page_is_complete() {
+        let mut touched = PagesTouched::default();
+        let piece = |page| PieceRef { page, piece: 3 };
+        let fetch = |page| Work::Fetch { piece: piece(page), generation: 0, fresh: true };
+        touched.handle_work(&[fetch(1), fetch(2), fetch(3), Work::Links { page: 4 }]);
+        touched.handle_reports(&[Report::Returned { piece: piece(2), generation: 0 }]);
+        for page in [1, 2, 4] {
+            touched.handle_complete(page);
+        }
+        assert_eq!(touched.take(), BTreeSet::from([2, 3]));
+        assert!(touched.take().is_empty());
+    }
+
+    /// Promise: the same after a failed sync, when all of it is given to others (A4).
+    #[test]
+    fn a4_after_a_failed_sync_all_of_it_is_looked_for() {
+        let mut touched = PagesTouched::default();
+        touched.handle_work(&[Work::Links { page: 7 }, Work::Links { page: 8 }]);
+        touched.handle_complete(7);
+        touched.handle_reports(&[Report::SyncFailed { epoch: 2, errno: 5 }]);
+        touched.handle_complete(8);
+        assert_eq!(touched.take(), BTreeSet::from([8]));
+    }
+}
