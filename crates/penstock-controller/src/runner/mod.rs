@@ -24,6 +24,7 @@ mod lead;
 mod left;
 mod lines;
 mod outcome;
+mod own;
 mod pages;
 mod part;
 mod plan;

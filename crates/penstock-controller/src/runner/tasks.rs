@@ -7,6 +7,7 @@
 //! missing. One that falls silent is out when its grant has lapsed (B1, B4).
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -24,6 +25,7 @@ use penstock_proto::id::{PeerNumber, WriterId};
 use super::RunInput;
 use super::control::Shared;
 use super::lead::{in_order, nobody};
+use super::own;
 use super::part::Part;
 
 /// How often it is looked who is there.
@@ -85,6 +87,8 @@ pub(super) struct TaskParts {
     pub(super) epochs: BTreeMap<WriterId, u64>,
     /// Pages that an earlier run has not completed: its writers may have left something there.
     pub(super) open: BTreeSet<u32>,
+    /// Directory of the transfer in the journal store.
+    pub(super) journal: PathBuf,
 }
 
 impl TaskParts {
@@ -96,7 +100,8 @@ impl TaskParts {
         open: BTreeSet<u32>,
     ) -> Self {
         let (peers, heads) = (Arc::clone(&input.peers), Arc::clone(&input.heads));
-        Self { peers, shared: Arc::clone(shared), heads, spec: spec.clone(), epochs, open }
+        let (spec, journal) = (spec.clone(), input.journal.clone());
+        Self { peers, shared: Arc::clone(shared), heads, spec, epochs, open, journal }
     }
 }
 
@@ -154,7 +159,9 @@ impl Tasks {
         if let Some(grant) = parts.peers.grant() {
             // An earlier controller may have given them extents that they still write (B3).
             let until = parts.peers.now().plus(lapse_after(grant));
-            parts.shared.machine().wait_for_writers(parts.epochs.keys().copied(), until);
+            let over = own::last(&parts.journal)?;
+            let writers = parts.epochs.keys().copied().filter(|writer| Some(*writer) != over);
+            parts.shared.machine().wait_for_writers(writers, until);
         }
         let now = Instant::now();
         let mut tasks = Self {
@@ -215,6 +222,10 @@ impl Tasks {
             task,
             is_draining: false,
         });
+        if member.is_own && self.grant().is_some() {
+            self.parts.spec.fence.check()?;
+            own::note(&self.parts.journal, member.writer)?;
+        }
         if known.is_none() && self.grant().is_some() {
             // Whoever cleans up, in whatever run, has to know who wrote.
             let epochs = vec![(member.writer, epoch)];
