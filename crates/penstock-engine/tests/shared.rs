@@ -331,6 +331,48 @@ fn b5_directories_are_done_in_order_whoever_does_them() {
     assert_eq!(pages(&again), (11..19).rev().collect::<Vec<_>>(), "from the first in doubt");
 }
 
+/// Promise (f), B5: whoever sets the attributes of directories may be drained, or lost, between two
+/// batches of them, when nothing of it is in doubt: another one goes on.
+#[test]
+fn b5_directories_go_on_when_their_peer_leaves_without_a_loss() {
+    let mut machine = TransferMachine::new(DigestKind::Blake3, [], WindowLimits::default(), 1);
+    join(&mut machine, A, 100, second(0));
+    for number in 0..20 {
+        machine.handle_page(&page_of(number, &[]), Digest::default(), [], 0, false);
+    }
+    machine.handle_scan_end(20);
+    commit(&mut machine, &mut Vec::new());
+    let batch = |machine: &mut TransferMachine, peer, epoch| {
+        let work = machine.poll_work(peer, 0, second(0)).work;
+        let failures = Vec::new;
+        let done = work.iter().map(|work| match *work {
+            Work::Links { page } => Report::LinksDone { page, failures: failures(), epoch },
+            Work::Directories { page } => {
+                Report::DirectoriesDone { page, failures: failures(), epoch }
+            }
+            ref other => panic!("{other:?}"),
+        });
+        let mut done: Vec<Report> = done.collect();
+        done.push(Report::Synced { epoch });
+        report(machine, peer, done);
+        work.len()
+    };
+    while machine.phase() == Phase::Links {
+        assert!(batch(&mut machine, A, 1) > 0);
+    }
+    join(&mut machine, B, 101, second(0));
+    join(&mut machine, C, 102, second(0));
+    assert_eq!((batch(&mut machine, A, 2), batch(&mut machine, B, 2)), (8, 0));
+    machine.handle_draining(A);
+    assert_eq!((batch(&mut machine, A, 3), batch(&mut machine, B, 3)), (0, 0));
+    assert!(machine.is_drained(A));
+    machine.handle_left(A);
+    assert_eq!((batch(&mut machine, B, 4), batch(&mut machine, C, 4)), (8, 0));
+    machine.handle_lost(B);
+    assert_eq!(batch(&mut machine, C, 5), 4);
+    assert_eq!(machine.phase(), Phase::Done);
+}
+
 /// A7, B4: a new controller adopts what peers have in hand, if nothing else was decided of it.
 #[test]
 fn a7_a_new_controller_adopts_what_peers_have_in_hand() {

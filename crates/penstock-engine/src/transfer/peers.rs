@@ -268,6 +268,7 @@ impl TransferMachine {
         }
         self.forget_attempts(None);
         self.tail_again(gone.tail_out, gone.tail_unsynced);
+        self.end_director(peer);
         self.advance();
     }
 

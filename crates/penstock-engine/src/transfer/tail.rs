@@ -90,6 +90,12 @@ impl TransferMachine {
         }
     }
 
+    /// A peer is gone: if it set the attributes of directories, another one goes on with them,
+    /// whether anything of them was in doubt or not.
+    pub(super) fn end_director(&mut self, peer: PeerNumber) {
+        self.director.take_if(|director| *director == peer);
+    }
+
     pub(super) fn begin_tail(&mut self, phase: Phase) {
         self.phase = phase;
         self.director = None;
