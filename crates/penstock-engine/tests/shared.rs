@@ -188,6 +188,25 @@ fn a4_a_writers_own_cache_proves_nothing_when_it_was_lost() {
     assert!(log.contains(&JournalRecord::Missing { pieces: vec![0] }));
 }
 
+/// A4: the same when another peer was looking at it meanwhile, and is lost as well: whose cache
+/// proves nothing is told by who wrote it, not by who looked last.
+#[test]
+fn a4_a_writers_own_cache_proves_nothing_when_who_looked_is_lost_too() {
+    let mut machine = machine_of(&[MIB + 1]);
+    let mut log = Vec::new();
+    machine.poll_work(A, ALL, second(0));
+    report(&mut machine, A, vec![written(piece(0), 1), written(piece(1), 1)]);
+    machine.handle_lost(A);
+    commit(&mut machine, &mut log);
+    assert_eq!(machine.poll_work(B, ALL, second(0)).work.len(), 2);
+    join(&mut machine, C, 100, second(0));
+    machine.handle_lost(B);
+    commit(&mut machine, &mut log);
+    assert!(machine.poll_work(C, ALL, second(0)).work.is_empty(), "no look at its own cache");
+    commit(&mut machine, &mut log);
+    assert_eq!(fetched(&machine.poll_work(C, ALL, second(0)).work), BTreeSet::from([0, 1]));
+}
+
 /// A2, A7: after a restart the writer itself need not doubt what it wrote, and another peer leaves
 /// that to it while it is there.
 #[test]

@@ -177,13 +177,14 @@ impl PageLedger {
         }
     }
 
-    /// What the committed log says of `pieces`, which a peer wrote that is lost: the work to look
-    /// at them again, and those of which it says nothing.
+    /// What the committed log says of `pieces`, which a lost peer wrote or was looking at: under
+    /// which incarnation each was written, the work to look at it again; and those of which the log
+    /// says nothing.
     pub(crate) fn read_again(
         &self,
         pieces: &BTreeSet<u32>,
         records: impl IntoIterator<Item = JournalRecord>,
-    ) -> (Vec<(u32, Work)>, Vec<u32>) {
+    ) -> (Vec<(u32, Incarnation, Work)>, Vec<u32>) {
         let mut under = Incarnation::default();
         let mut found: BTreeMap<u32, Found> = BTreeMap::new();
         for record in records {
@@ -203,7 +204,7 @@ impl PageLedger {
         }
         self.drop_amended(&mut found);
         let unknown = pieces.iter().filter(|piece| !found.contains_key(piece)).copied().collect();
-        let work = found.iter().map(|(piece, found)| (*piece, self.recheck_of(*piece, found)));
+        let work = found.iter().map(|(piece, it)| (*piece, it.under, self.recheck_of(*piece, it)));
         (work.collect(), unknown)
     }
 }

@@ -285,10 +285,13 @@ impl TransferMachine {
             unread.retain(|piece, _| page.ledger.is_recheck_of_nobody(*piece));
             let pieces = unread.keys().copied().collect();
             let (works, unknown) = page.ledger.read_again(&pieces, log);
-            for (piece, work) in works {
-                if let Some(under) = unread.get(&piece) {
-                    page.add_recheck(*under, work);
-                }
+            for (piece, incarnation, work) in works {
+                let Some(under) = unread.get(&piece).copied() else { continue };
+                // What the lost peer was looking at is another's, whose cache proves no more now.
+                let its = Under::Writer { incarnation, lost: false } == under
+                    || Under::Writer { incarnation, lost: true } == under;
+                let others = Under::Writer { incarnation, lost: true };
+                page.add_recheck(if its { under } else { others }, work);
             }
             page.ledger.lose(unknown)
         });
