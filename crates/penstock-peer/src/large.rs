@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use penstock_api::task::TaskPage;
 use penstock_engine::fetch::Item;
-use penstock_io::store::{Dir, LeftOver, StoreError, WriteFile};
+use penstock_io::store::{Dir, LeftOver, Meta, StoreError, WriteFile};
 
 use crate::read::place;
 use crate::write::TargetTree;
@@ -96,10 +96,12 @@ impl LargeFiles {
         Ok(open)
     }
 
-    /// Closes the file of an entry; gives whether this task has written to it.
-    pub(crate) fn close(&self, page: u32, entry: u32) -> bool {
+    /// Closes the file of an entry; gives what it is, as far as that is known, if this task has
+    /// written to it. It is closed before it is given its times: see [`crate::settle`].
+    pub(crate) fn close(&self, page: u32, entry: u32) -> Option<Option<Meta>> {
         let mut files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
-        files.remove(&(page, entry)).is_some_and(|file| file.open.is_some())
+        let file = files.remove(&(page, entry))?.open?;
+        Some(file.meta().ok().flatten())
     }
 }
 

@@ -245,8 +245,8 @@ impl Publisher<'_> {
         match *pieces.pieces.get(piece.piece as usize)? {
             Piece::Extent { .. } => return None,
             Piece::Finish { entry } => {
-                let fetched = self.shared.large.close(piece.page, entry);
-                match self.finish(&pieces.page, entry, generation, !fetched, touched) {
+                let written = self.shared.large.close(piece.page, entry);
+                match self.finish(&pieces.page, entry, generation, written, touched) {
                     Ok(Named::Yes) => files = 1,
                     Ok(Named::Gone) => return None,
                     // What was begun of it goes when the controller has committed the failure.
@@ -293,24 +293,33 @@ impl Publisher<'_> {
         }
     }
 
-    /// Gives a large file its attributes, then its name. See [`Publisher::rename`] for `found`.
+    /// Gives a large file its attributes, then its name. What was `written` of it here tells, where
+    /// its temporary name is gone, whether another peer has named it since (A6); see
+    /// [`Publisher::rename`] for what was not written here.
     fn finish(
         &mut self,
         page: &TaskPage,
         index: u32,
         generation: u32,
-        found: bool,
+        written: Option<Option<Meta>>,
         touched: &mut BTreeMap<Vec<u8>, Dir>,
     ) -> Result<Named, StoreError> {
         let entry = &page.page.entries()[index as usize];
-        let (parent, _) = place(&self.shared.tree.root, &page.page, entry);
+        let (parent, leaf) = place(&self.shared.tree.root, &page.page, entry);
         let dir = self.dir(&parent)?;
         let name = self.shared.tree.temporary(page, index, generation);
+        let mut found = written.is_none();
         match self.shared.tree.target.open_written(&dir, &name) {
             Ok(file) => {
                 self.shared.tree.finish(file, &page.page, entry)?;
             }
-            Err(error) if error.is_vanished() => {}
+            Err(error) if error.is_vanished() => {
+                if let Some(mine) = written.flatten() {
+                    let there = self.shared.tree.target.meta(&dir, &leaf)?;
+                    let same = |it: Meta| (it.inode, it.device) == (mine.inode, mine.device);
+                    found = there.is_some_and(same);
+                }
+            }
             Err(error) => return Err(error),
         }
         self.rename(page, index, generation, found, touched)
