@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use penstock_api::problem::{Exit, Problem};
 use penstock_api::task::{Report, Standing};
 use penstock_io::sys;
 use penstock_proto::units::Instant;
@@ -76,13 +77,18 @@ impl Grant {
 }
 
 /// Tells the controller that the task lives, if it is time; ends it where it takes no part any
-/// more.
+/// more. If the controller is there, and what was told of its tenure has run out all the same, this
+/// task names nothing any more: it ends, so that it can begin anew (B4).
 pub(crate) fn keep(shared: &Shared, grant: &Grant) {
     let asked = sys::boottime_now();
     if !grant.is_due(asked) {
         return;
     }
     match shared.control.alive() {
+        Standing::Granted if shared.only_writes() && !shared.is_stopping() => {
+            let title = "no word of the controller's tenure has come in time";
+            shared.broken(Problem::new(Exit::Temporary, "tenure-over", title));
+        }
         Standing::Granted => grant.renew(asked),
         Standing::Unheard => {}
         Standing::Over => shared.end(),

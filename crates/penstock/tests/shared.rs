@@ -5,7 +5,8 @@ mod common_shared;
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
-use std::sync::atomic::Ordering;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use common_shared::{PATIENCE, Shared, bytes};
@@ -114,6 +115,44 @@ fn b1_a_peer_that_wakes_past_its_grant_spoils_nothing() {
     site.end(run);
     assert!(two.starts.load(Ordering::Acquire) >= 1);
     assert!(two.written().is_superset(&before));
+}
+
+/// Promise (f), B4: a peer that had no word of the controller's tenure for too long names nothing
+/// any more. If it is heard again before its grant is over, it says so and begins anew: what it
+/// wrote waits for nobody.
+#[test]
+fn b4_a_peer_whose_tenure_ran_out_under_its_grant_begins_anew() {
+    let mut site = Shared::new(Duration::from_secs(4));
+    site.options.limits.rate_bits_per_s = rate(12);
+    mixed(&site.source());
+    let (_one, two) = (site.join("one"), site.join("two"));
+    let run = site.run();
+    two.wait_written(2);
+    two.end_tenure();
+    let deadline = std::time::Instant::now() + PATIENCE;
+    while !run.is_finished() {
+        assert!(std::time::Instant::now() < deadline, "{:?}", site.control.view());
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    site.end(run);
+}
+
+/// A6: a peer that names a large file and dies before anybody knows costs nothing: who is to name
+/// it next finds that it has its name, though it wrote to it as well.
+#[test]
+fn a6_a_file_that_a_lost_peer_has_named_is_not_sent_again() {
+    let site = Shared::new(SHORT);
+    let size = 64 * MIB + 12_345;
+    fs::write(site.source().join("huge"), bytes(1, size)).unwrap();
+    let name = Arc::<AtomicBool>::default();
+    let fates = ["one", "two"].map(|peer| site.join(peer));
+    fates.iter().for_each(|fate| fate.be_deaf_at_name(&name));
+    let run = site.run();
+    site.end(run);
+    assert!(name.load(Ordering::Acquire), "a peer was lost at that moment");
+    assert!(fates.iter().all(|fate| !fate.written().is_empty()), "both have written to it");
+    let verified = site.control.view().progress.bytes_verified;
+    assert!(verified < size as u64 * 3 / 2, "{verified} bytes were sent");
 }
 
 /// A peer that comes late gets a part; one that is drained gives back what it has not begun, and

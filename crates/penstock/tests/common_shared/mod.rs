@@ -12,6 +12,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use penstock_api::delete::{DeleteOrder, SurplusQuery};
+use penstock_api::fence::Fence;
 use penstock_api::peers::{Member, Peers};
 use penstock_api::plan::PlanItem;
 use penstock_api::problem::Problem;
@@ -46,6 +47,10 @@ pub(crate) struct Fate {
     /// Nothing of it is heard, and nothing reaches it.
     deaf: AtomicBool,
     killed: AtomicBool,
+    /// The tenure that its task was told is over, for good.
+    untenured: Mutex<Arc<AtomicBool>>,
+    /// Of all that have it, the first that gives a name is deaf from then on.
+    deaf_at_name: Mutex<Option<Arc<AtomicBool>>>,
     pub(crate) starts: AtomicU32,
     pub(crate) stops: AtomicU32,
     task: Mutex<Option<Arc<dyn Task>>>,
@@ -71,6 +76,16 @@ impl Fate {
     /// Nothing is heard of it from now on, and nothing reaches it.
     pub(crate) fn make_deaf(&self, deaf: bool) {
         self.deaf.store(deaf, Ordering::Release);
+    }
+
+    /// What its task was told of the tenure has run out; that of a later task holds.
+    pub(crate) fn end_tenure(&self) {
+        self.untenured.lock().unwrap().store(true, Ordering::Release);
+    }
+
+    /// The first of those with the same `name` that gives one is deaf before it says so.
+    pub(crate) fn be_deaf_at_name(&self, name: &Arc<AtomicBool>) {
+        *self.deaf_at_name.lock().unwrap() = Some(Arc::clone(name));
     }
 
     /// As `kill -9`: what it has not said is never said.
@@ -114,6 +129,12 @@ impl TaskControl for Control {
     }
 
     fn report(&self, reports: Vec<Report>) {
+        if reports.iter().any(|report| matches!(report, Report::Published { .. }))
+            && let Some(name) = &*self.fate.deaf_at_name.lock().unwrap()
+            && !name.swap(true, Ordering::AcqRel)
+        {
+            self.fate.make_deaf(true);
+        }
         if self.is_deaf() {
             return;
         }
@@ -211,7 +232,10 @@ impl TargetPeer for TestPeer {
         let control: Arc<dyn TaskControl> =
             Arc::new(Control { inner: control, fate: Arc::clone(&self.fate) });
         *self.fate.control.lock().unwrap() = Some(Arc::clone(&control));
-        let inner = self.service.start(spec, control)?;
+        let over = Arc::<AtomicBool>::default();
+        *self.fate.untenured.lock().unwrap() = Arc::clone(&over);
+        let fence = Fence::new(1, Arc::new(move || !over.load(Ordering::Acquire)));
+        let inner = self.service.start(&TaskSpec { fence, ..spec.clone() }, control)?;
         self.fate.starts.fetch_add(1, Ordering::AcqRel);
         *self.fate.task.lock().unwrap() = Some(Arc::clone(&inner));
         Ok(Arc::new(TestTask { inner, fate: Arc::clone(&self.fate) }))
