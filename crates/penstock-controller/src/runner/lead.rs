@@ -33,8 +33,11 @@ pub(super) fn nobody() -> Problem {
 }
 
 impl Lead {
+    /// The controller's own, even if it is to go: some of this is not done at another host.
     fn first(&self) -> Result<Arc<dyn TargetPeer>, Problem> {
-        in_order(&*self.0).into_iter().next().map(|member| member.peer).ok_or_else(nobody)
+        let mut present = in_order(&*self.0);
+        present.sort_by_key(|member| !member.is_own);
+        present.into_iter().next().map(|member| member.peer).ok_or_else(nobody)
     }
 
     fn ask<T>(&self, ask: impl Fn(&dyn TargetPeer) -> Result<T, Problem>) -> Result<T, Problem> {

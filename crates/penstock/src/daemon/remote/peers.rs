@@ -135,7 +135,8 @@ impl Peers for SitePeers {
             members.push(Member {
                 name: self.others.own.peer.to_string(),
                 writer: WriterId::of(&self.others.own),
-                instance: own.map_or(0, |card| card.instance),
+                // This very process, whatever is known of its card: it is never another one.
+                instance: 0,
                 is_own: true,
                 is_draining: drains(&self.others.own.peer),
                 peer: Arc::clone(&self.own),
