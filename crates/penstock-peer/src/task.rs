@@ -989,6 +989,9 @@ impl Task for RunningTask {
                 // No deadline ends a system call (E2). Whatever the thread still writes, it writes
                 // again what was written, or into a file that has no name any more (B1).
                 tracing::error!("a store hangs: a thread of a stopped task is left behind");
+                let title = "a thread of its task hangs in the store";
+                let problem = Problem::new(Exit::Temporary, "peer-lost", title);
+                self.shared.control.broken(problem);
             }
         }
         hand_over(&self.shared);

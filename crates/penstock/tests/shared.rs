@@ -137,6 +137,24 @@ fn b4_a_peer_whose_tenure_ran_out_under_its_grant_begins_anew() {
     site.end(run);
 }
 
+/// B1: a peer that is stopped in order and leaves a thread behind, in a system call, is lost: the
+/// large files that it had something of are looked at again at the end.
+#[test]
+fn b1_a_peer_that_does_not_end_in_order_is_lost() {
+    let mut site = Shared::new(LONG);
+    site.options.limits.rate_bits_per_s = rate(16);
+    fs::write(site.source().join("huge"), bytes(1, 48 * MIB)).unwrap();
+    let (one, two) = (site.join("one"), site.join("two"));
+    let run = site.run();
+    one.wait_written(2);
+    two.wait_written(2);
+    two.hangs.store(true, Ordering::Release);
+    two.break_with(Problem::new(Exit::Temporary, "store-offline", "its store is offline"));
+    site.end(run);
+    let mends = one.mends.load(Ordering::Acquire) + two.mends.load(Ordering::Acquire);
+    assert_eq!(mends, 1);
+}
+
 /// A6: a peer that names a large file and dies before anybody knows costs nothing: who is to name
 /// it next finds that it has its name, though it wrote to it as well.
 #[test]

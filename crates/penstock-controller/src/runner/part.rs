@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use penstock_api::fence::Fence;
 use penstock_api::peers::Peers;
 use penstock_api::problem::Problem;
 use penstock_api::task::{Report, Standing, TaskControl, TaskPage, WorkReply};
@@ -18,6 +19,9 @@ pub(super) struct Part {
     shared: Arc<Shared>,
     peers: Arc<dyn Peers>,
     pub(super) number: PeerNumber,
+    /// Who is the controller no more gives no work, and renews no grant: the next one waits for no
+    /// longer than those that were given before (B4).
+    fence: Fence,
     /// The machine knows it: before that its task gets nothing.
     joined: AtomicBool,
     over: AtomicBool,
@@ -27,11 +31,17 @@ pub(super) struct Part {
 }
 
 impl Part {
-    pub(super) fn new(shared: &Arc<Shared>, peers: &Arc<dyn Peers>, number: PeerNumber) -> Self {
+    pub(super) fn new(
+        shared: &Arc<Shared>,
+        peers: &Arc<dyn Peers>,
+        number: PeerNumber,
+        fence: Fence,
+    ) -> Self {
         Self {
             shared: Arc::clone(shared),
             peers: Arc::clone(peers),
             number,
+            fence,
             joined: AtomicBool::new(false),
             over: AtomicBool::new(false),
             broken: Mutex::new(None),
@@ -79,7 +89,7 @@ impl Part {
 
 impl TaskControl for Part {
     fn want(&self, bytes: u64) -> WorkReply {
-        if !self.takes_part() {
+        if !self.takes_part() || !self.fence.holds() {
             return WorkReply::default();
         }
         let reply = {
@@ -129,7 +139,7 @@ impl TaskControl for Part {
         if self.over.load(Ordering::Acquire) {
             return Standing::Over;
         }
-        if !self.joined.load(Ordering::Acquire) {
+        if !self.joined.load(Ordering::Acquire) || !self.fence.holds() {
             return Standing::Unheard;
         }
         let mut machine = self.shared.machine();

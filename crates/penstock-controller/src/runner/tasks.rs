@@ -201,9 +201,19 @@ impl Tasks {
     }
 
     fn next_part(&mut self) -> Arc<Part> {
+        let working = self.working.iter().map(|working| working.part.number);
+        let coming = self.coming.iter().map(|coming| coming.part.number);
+        let ending = self.ending.iter().map(|ending| ending.part.number);
+        let used: BTreeSet<PeerNumber> = working.chain(coming).chain(ending).collect();
+        // A peer that cannot begin takes a new number at each try: in weeks they come round. The
+        // greatest is nobody's.
+        while used.contains(&PeerNumber(self.next)) || self.next == u16::MAX {
+            self.next = self.next.wrapping_add(1);
+        }
         let number = PeerNumber(self.next);
         self.next = self.next.wrapping_add(1);
-        Arc::new(Part::new(&self.parts.shared, &self.parts.peers, number))
+        let fence = self.parts.spec.fence.clone();
+        Arc::new(Part::new(&self.parts.shared, &self.parts.peers, number, fence))
     }
 
     fn spec_for(&self, member: &Member) -> TaskSpec {
@@ -407,11 +417,18 @@ impl Tasks {
         self.ending = ending;
     }
 
-    /// A task is over.
+    /// A task is over. One that was to end in order, and was not heard of meanwhile, or has left a
+    /// thread in a system call, is lost all the same: what it wrote last may come late (B1).
     fn settle(&mut self, member: &Member, part: &Part, task: &dyn Task, is_lost: bool) {
         part.end();
-        if !is_lost {
-            self.parts.shared.machine().handle_left(part.number);
+        let said = part.take_broken();
+        let is_lost = is_lost || said.is_some_and(|said| LOST.contains(&said.code.as_str()));
+        {
+            let mut machine = self.parts.shared.machine();
+            match is_lost {
+                true => machine.handle_lost(part.number),
+                false => machine.handle_left(part.number),
+            }
         }
         add_figures(&mut self.over, task.figures());
         self.left_overs.entry(member.writer).or_default().extend(part.take_pages());

@@ -15,7 +15,7 @@ use penstock_api::delete::{DeleteOrder, SurplusQuery};
 use penstock_api::fence::Fence;
 use penstock_api::peers::{Member, Peers};
 use penstock_api::plan::PlanItem;
-use penstock_api::problem::Problem;
+use penstock_api::problem::{Exit, Problem};
 use penstock_api::removal::{RemoveOrder, RemoveReply};
 use penstock_api::scan::{
     DigestWish, PageReply, PageSource, Question, RootKind, ScanRequest, SourcePeer as _,
@@ -53,6 +53,10 @@ pub(crate) struct Fate {
     deaf_at_name: Mutex<Option<Arc<AtomicBool>>>,
     pub(crate) starts: AtomicU32,
     pub(crate) stops: AtomicU32,
+    /// Stopped in order, it says that a thread of it hangs.
+    pub(crate) hangs: AtomicBool,
+    /// How often files were to be looked at here that a lost peer may have written to late.
+    pub(crate) mends: AtomicU32,
     task: Mutex<Option<Arc<dyn Task>>>,
     control: Mutex<Option<Arc<dyn TaskControl>>>,
     written: Mutex<BTreeSet<PieceRef>>,
@@ -181,6 +185,10 @@ impl Task for TestTask {
         if !self.fate.killed.load(Ordering::Acquire) {
             self.inner.stop(discard);
         }
+        if self.fate.hangs.load(Ordering::Acquire) {
+            let title = "a thread hangs";
+            self.fate.break_with(Problem::new(Exit::Temporary, "peer-lost", title));
+        }
     }
 }
 
@@ -251,6 +259,7 @@ impl TargetPeer for TestPeer {
     }
 
     fn mend(&self, spec: &TaskSpec, page: &Page, entries: &EntrySet) -> Result<u64, Problem> {
+        self.fate.mends.fetch_add(1, Ordering::AcqRel);
         self.service.mend(spec, page, entries)
     }
 

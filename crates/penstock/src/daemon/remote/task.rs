@@ -11,9 +11,7 @@ use std::time::{Duration, Instant};
 
 use futures_util::StreamExt as _;
 use penstock_api::problem::{Exit, Problem};
-use penstock_api::remote::{
-    Down, EncodedPage, OpenTask, PEER_LOST, PEER_VERSION, TASK_UNKNOWN, TaskOpened, Up,
-};
+use penstock_api::remote::{Down, EncodedPage, OpenTask, PEER_LOST, TASK_UNKNOWN, TaskOpened, Up};
 use penstock_api::task::{Task, TaskControl, TaskFigures, TaskSpec, WorkReply};
 use penstock_proto::session::Session;
 use penstock_proto::wire::Writer;
@@ -38,8 +36,11 @@ const WANT_MAX: Duration = Duration::from_secs(1);
 const LOOK: (Duration, Duration) = (Duration::from_millis(2), Duration::from_millis(20));
 /// How long a peer may be silent whose task has no stated grant.
 const SILENCE_MAX: Duration = Duration::from_secs(60);
-/// How long a task may take to end: its own patience, and some for the network.
+/// How long a task may take to end: its own patience, and some for the network. One that is silent
+/// may write until its grant is over, and is waited for until then.
 const STOP_MAX: Duration = Duration::from_secs(40);
+/// Code: the conversation cannot go on, whatever connection carries it.
+const NOT_UNDERSTOOD: &str = "peer-not-understood";
 /// A silence that is shown to the user.
 const SILENCE_SHOWN: Duration = Duration::from_secs(3);
 /// Encoded pages that are kept for further questions.
@@ -231,6 +232,9 @@ impl Shared {
                 if self.lock().is_over() {
                     return;
                 }
+                if why.code == NOT_UNDERSTOOD {
+                    continue;
+                }
                 match self.open(address, None, CONNECT).await {
                     Ok((connection, answer)) => break (address, connection, answer),
                     Err(problem) => why = problem,
@@ -248,7 +252,8 @@ impl Shared {
 
     /// Whether the task is lost, if a connection broke for this reason.
     fn loss(&self, why: &Problem) -> Option<Problem> {
-        let gone = [TASK_UNKNOWN, PEER_VERSION].contains(&why.code.as_str());
+        // Who says anything else, or nothing that is understood, may write until its grant is over.
+        let gone = why.code == TASK_UNKNOWN;
         let silence = self.lock().heard.map_or(Duration::MAX, |heard| heard.elapsed());
         if !gone && silence < self.grant {
             return None;
@@ -320,7 +325,7 @@ fn broken(why: impl std::fmt::Display) -> Problem {
 
 fn not_understood(why: impl std::fmt::Display) -> Problem {
     let title = "what it says is not understood";
-    Problem::new(Exit::Temporary, TASK_UNKNOWN, title).because(why)
+    Problem::new(Exit::Temporary, NOT_UNDERSTOOD, title).because(why)
 }
 
 /// A peer's answer as it comes.
@@ -473,11 +478,14 @@ impl Task for RemoteTask {
             shared.say(&Down::Stop { discard });
         }
         let talk = shared.lock();
-        let waited = shared.changed.wait_timeout_while(talk, STOP_MAX, |talk| !talk.is_over());
+        let most = STOP_MAX.max(shared.grant + shared.grant / 4);
+        let waited = shared.changed.wait_timeout_while(talk, most, |talk| !talk.is_over());
         let (talk, waited) = waited.unwrap_or_else(PoisonError::into_inner);
         drop(talk);
         if waited.timed_out() {
             tracing::error!(peer = %shared.peer.name, "a task at another host does not end");
+            let title = format!("peer `{}` does not end its task", shared.peer.name);
+            shared.lose(Problem::new(Exit::Temporary, PEER_LOST, title));
         }
     }
 }
