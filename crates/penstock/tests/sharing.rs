@@ -13,6 +13,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use common_cluster::{Etcd, first_peer, join, signal, status_until};
 use common_net::{Site, assert_same, make_set, pair, scratch, seed, walk};
@@ -175,6 +176,21 @@ fn b1_a_target_peer_that_wakes_after_its_grant_changes_nothing() {
         status["cluster"]["peers"].as_array().is_some_and(|peers| peers.len() == 2)
     });
     assert_eq!(stamps(&world.target()), before);
+    world.assert_whole();
+}
+
+/// Promise (f), B4: a target peer is stopped for longer than a lease, so that its tenure is over,
+/// and wakes within its grant: it says so and begins anew, and the transfer ends.
+#[test]
+fn b4_a_target_peer_that_wakes_within_its_grant_keeps_nobody_waiting() {
+    let Some(world) = World::new(2) else { return };
+    world.make(96, 0);
+    let id = world.submit(0);
+    world.peers[0].watch(&id).until(all_moved(2, 3 * MIB));
+    signal(&world.peers[1], "STOP");
+    std::thread::sleep(Duration::from_millis(2500));
+    signal(&world.peers[1], "CONT");
+    follow(&world.peers[0], &id);
     world.assert_whole();
 }
 
