@@ -366,6 +366,13 @@ impl Scan {
         if waits { lent.units.pop_front().map(|(_, unit)| unit) } else { None }
     }
 
+    /// The directory of the unit at a place of a request, if it is lent still.
+    fn lent_directory(&self, (key, at): (u64, usize)) -> Option<Vec<u8>> {
+        let state = self.lock();
+        let (place, unit) = state.walk.lent.get(&key)?.units.front()?;
+        (*place == at).then(|| unit.directory().to_vec())
+    }
+
     /// The unit at a place of a request is to be listed here.
     fn keep_own(&self, place: (u64, usize)) {
         let mut state = self.lock();
@@ -385,9 +392,16 @@ impl Scan {
         (names, excluded): (usize, u64),
         entries: Vec<ListedEntry>,
     ) {
+        let Some(directory) = self.lent_directory(place) else { return };
+        let sees_root = is_of_root(ask, &name::join(&self.options.root, &directory));
         let unit = {
             let mut state = self.lock();
             let Some(mut unit) = Self::take_lent(&mut state, place) else { return };
+            if !sees_root {
+                state.walk.give_back(unit, true);
+                self.wake.notify_all();
+                return;
+            }
             if let Unit::Part(part) = &mut unit {
                 if names == 0 {
                     state.walk.give_back(unit, true);
@@ -514,6 +528,13 @@ impl Scan {
         }
         Ok(inodes)
     }
+}
+
+/// Whether a directory is of the root's file system, as this host sees it. What is mounted below
+/// the root here need not be mounted at a peer: there it would be an empty directory (C3).
+fn is_of_root(ask: Ask<'_>, path: &[u8]) -> bool {
+    let dir = ask.source.open_dir(path);
+    dir.and_then(|dir| ask.source.stat(&dir, b"")).is_ok_and(|meta| meta.device == ask.device)
 }
 
 /// The units as a request.

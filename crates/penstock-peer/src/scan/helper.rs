@@ -2,7 +2,8 @@
 //!
 //! What is found goes out only after the store was found to be what it was (C3), in bounded parts
 //! (promise (g)). What this host cannot list whole, be it for its size or for an error, is left to
-//! the one who asks: nothing is ever cut short on this host's word (promise (e)).
+//! the one who asks: nothing is ever cut short on this host's word (promise (e)). So is what lies
+//! on another file system than the data set's root: it may be mounted here and not there.
 
 use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
@@ -163,9 +164,8 @@ impl Answer<'_> {
     fn list(&mut self, directory: &[u8], buffer: &mut ListBuffer) -> Result<ListPart, Over> {
         let full = name::join(self.scan.root(), directory);
         let Ok(dir) = self.source.open_dir(&full) else { return Ok(ListPart::Left) };
-        let one = self.scan.options.selector.one_file_system;
-        if is_mount(self.source, &dir, one.then_some(self.device)) {
-            return Ok(ListPart::Found { names: 0, excluded: 1, entries: Vec::new() });
+        if is_mount(self.source, &dir, Some(self.device)) {
+            return Ok(ListPart::Left);
         }
         let mut names = Vec::new();
         let mut too_many = false;
@@ -193,6 +193,9 @@ impl Answer<'_> {
     ) -> Result<ListPart, Over> {
         let full = name::join(self.scan.root(), directory);
         let Ok(dir) = self.source.open_dir(&full) else { return Ok(ListPart::Left) };
+        if is_mount(self.source, &dir, Some(self.device)) {
+            return Ok(ListPart::Left);
+        }
         let (part, answered) = self.look(&dir, directory, names)?;
         Ok(match part {
             ListPart::Found { excluded, entries, .. } => {

@@ -413,3 +413,55 @@ fn c1_b6_numbers_of_another_peer_are_not_taken_for_our_own() {
         drop(world.kept);
     }
 }
+
+/// A mount that ends with this.
+struct Mounted(PathBuf);
+
+impl Mounted {
+    /// `None` where it takes root to mount.
+    fn new(arguments: &[&str], at: &Path) -> Option<Self> {
+        let mounted = std::process::Command::new("mount").args(arguments).arg(at).output().unwrap();
+        if mounted.status.success() {
+            return Some(Self(at.to_owned()));
+        }
+        println!("SKIPPED: mounting needs root: {}", String::from_utf8_lossy(&mounted.stderr));
+        None
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        let _ = std::process::Command::new("umount").arg("-l").arg(&self.0).status();
+    }
+}
+
+/// C3, promise (e): a file system that is mounted below the root on this host, and not at a peer or
+/// the other way round, is listed as this host sees it: nothing in it is missed, and so deleted.
+#[test]
+fn c3_what_is_mounted_within_the_data_set_is_listed_by_this_host() {
+    let base = scratch();
+    let (root, there) = (base.path().join("here"), base.path().join("there"));
+    fs::create_dir_all(&there).unwrap();
+    make_tree(&root, 100, 5, 0);
+    for number in 0..60 {
+        fs::create_dir_all(root.join(format!("group-{number}"))).unwrap();
+    }
+    // The same file system, without what is mounted in it.
+    let source = root.to_str().unwrap();
+    let Some(_there) = Mounted::new(&["--bind", source], &there) else { return };
+    let mut mounts = Vec::new();
+    for number in 0..60 {
+        // Half of them are mounted here only, the others at the peer only.
+        let at = if number % 2 == 0 { &root } else { &there };
+        let at = at.join(format!("group-{number}"));
+        mounts.push(Mounted::new(&["-t", "tmpfs", "-o", "size=1m", "none"], &at).unwrap());
+        for inner in 0..4 {
+            fs::create_dir(at.join(inner.to_string())).unwrap();
+            fs::write(at.join(format!("{inner}/file-{number}")), b"bytes").unwrap();
+        }
+    }
+    let world = World::over(&root, 200, &[Fault::None], &[&there]);
+    world.run();
+    assert!(world.entries()[0] > 0, "the peer has listed nothing");
+    world.assert_whole();
+}
