@@ -133,6 +133,10 @@ fn kill(name: &str, id: u32) {
     let _ = kill.arg(format!("-{name}")).arg(id.to_string()).stderr(Stdio::null()).status();
 }
 
+fn led_by_another(peer: &str) -> impl Fn(&Value) -> bool + '_ {
+    move |status| led(status) && status["cluster"]["leader"]["peer"] != peer
+}
+
 /// Number of the etcd that runs with the data of a site directory.
 fn etcd_id(dir: &Path) -> Option<u32> {
     let mark = format!("--data-dir={}", dir.join("etcd/data").display());
@@ -458,6 +462,28 @@ fn b4_the_journal_knows_more_than_a_backup() {
     let summary = h1.wait_done(&parked);
     assert!(summary["bytes_resumed"].as_u64().unwrap() > 0, "{summary}");
     assert_same(&lab.store.join("set"), &h1.store.join("set"));
+}
+
+/// B4: a host that was set up from the backed-up keys begins no new etcd while the others have their
+/// majority, of which it knows nothing: their controller is seen in the journal. It joins them.
+#[test]
+fn b4_no_new_etcd_is_begun_beside_one_that_lives() {
+    let Some(mut hosts) = Hosts::new() else { return };
+    let [mut h1, h2, _h3] = hosts.three();
+    let etcd = etcd_id(&h1.dir).unwrap();
+    h1.kill();
+    kill("KILL", etcd);
+    let epoch = status_until(&h2, led_by_another("h1"))["cluster"]["epoch"].clone();
+    for gone in ["etcd/data", "etcd/members.json", "etcd/member.json", "state.db"] {
+        let path = h1.dir.join(gone);
+        let _ = fs::remove_dir_all(&path).or_else(|_| fs::remove_file(&path));
+    }
+    h1.start();
+    let refused = h1.run(&["site", "recover", "--new-etcd"]);
+    assert_eq!(refused.status.code(), Some(6), "{}", told(&refused));
+    assert!(told(&refused).contains("is at work"), "{}", told(&refused));
+    assert_eq!(etcd_id(&h1.dir), None, "an etcd beside that of the others");
+    assert_eq!(status_until(&h2, led)["cluster"]["epoch"], epoch);
 }
 
 /// Issue 5, D5: an etcd of the operator's is reached by mutual TLS and with a password, by the

@@ -37,6 +37,8 @@ use crate::wiring;
 
 /// How often a peer looks at its stores again.
 const LOOK: Duration = Duration::from_secs(15);
+/// How often a controller says in the journal that it is at work, and looks whether it still is.
+pub(super) const BEAT: Duration = Duration::from_secs(2);
 /// In the site directory: what this peer kept as a site of one peer is in etcd now.
 const TAKEN_OVER: &str = "taken-over";
 /// How long an endpoint of etcd may take to say how it is.
@@ -188,6 +190,35 @@ impl Member {
             }
             let seen = Arc::clone(&now.borrow_and_update());
             self.take_up(&seen).await;
+        }
+    }
+
+    /// While this peer is the controller, says so in the journal, until `stop` says so. Two halves
+    /// of a site that do not reach each other may reach the same stores, each with an etcd that has
+    /// its majority: the one whose incarnation is not the journal's any more ends its tenure (B4).
+    pub(crate) async fn beat(self: Arc<Self>, mut stop: watch::Receiver<bool>) {
+        let settings = self.lead.site.config.cluster.as_ref();
+        let Some(settings) = settings.filter(|settings| !settings.witness) else { return };
+        let journal = SharedJournal::new(&settings.journal);
+        let mut beat = tokio::time::interval(BEAT);
+        loop {
+            tokio::select! {
+                _ = stop.changed() => return,
+                _ = beat.tick() => {}
+            }
+            let now = Arc::clone(&self.cluster.watch().borrow());
+            let Some(tenure) = now.tenure.clone().filter(|tenure| tenure.holds()) else { continue };
+            let (journal, incarnation) = (journal.clone(), now.incarnation);
+            let beaten = tokio::task::spawn_blocking(move || journal.beat(incarnation)).await;
+            match beaten {
+                Ok(Ok(true)) => {}
+                Ok(Ok(false)) => {
+                    tracing::error!("another host goes on with this site: this peer leads no more");
+                    tenure.end();
+                }
+                Ok(Err(error)) => tracing::warn!(%error, "the journal cannot be used"),
+                Err(error) => tracing::error!(%error, "the journal is not looked at"),
+            }
         }
     }
 

@@ -319,6 +319,7 @@ impl Faces {
         let front = Front::new(Arc::clone(&member), admin, client, Arc::clone(&host), own);
         service.share_with(front.allies());
         tokio::spawn(Arc::clone(&member).follow(stopped.clone()));
+        tokio::spawn(Arc::clone(&member).beat(stopped.clone()));
         Ok(Self {
             local: front.clone().local(),
             site: front.site(),

@@ -1,7 +1,8 @@
 //! What the shared journal knows of the site's records in etcd: whose they are, and a copy of them.
 //!
 //! ```text
-//! JOURNAL/incarnation.XXXX     the incarnation of the records that this journal belongs to
+//! JOURNAL/incarnation.XXXX     the incarnation of the records that this journal belongs to; its
+//!                              time is when a controller was at work last
 //! JOURNAL/records/EPOCH.log    all records, as the controller of that epoch found and wrote them
 //! ```
 //! A log begins with all records that its controller read when it was elected; each write that etcd
@@ -17,6 +18,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufRead as _, BufReader, Read as _, Seek as _, SeekFrom, Write as _};
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 use data_encoding::BASE64;
 use serde::{Deserialize, Serialize};
@@ -119,6 +121,39 @@ impl SharedJournal {
         fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.root)?;
         File::create(self.mark(incarnation))?.sync_all()?;
         File::open(&self.root)?.sync_all()
+    }
+
+    /// A controller with records of `incarnation` says that it is at work; `false` if the journal
+    /// is that of another incarnation by now, so that it is a controller no more. Blocks on storage.
+    ///
+    /// # Errors
+    /// The journal cannot be written.
+    pub fn beat(&self, incarnation: u64) -> io::Result<bool> {
+        match OpenOptions::new().write(true).open(self.mark(incarnation)) {
+            Ok(mark) => mark.set_modified(SystemTime::now()).map(|()| true),
+            // Not where nothing is mounted at the moment.
+            Err(error) if error.kind() == io::ErrorKind::NotFound && !self.marks()?.is_empty() => {
+                Ok(false)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// When controllers have said so last, by incarnation. Blocks on storage.
+    ///
+    /// # Errors
+    /// The journal cannot be read.
+    pub fn beats(&self) -> io::Result<BTreeMap<u64, SystemTime>> {
+        let mut beats = BTreeMap::new();
+        for incarnation in self.marks()? {
+            // A network file system asks for a file's times anew when it is opened.
+            match File::open(self.mark(incarnation)) {
+                Ok(mark) => drop(beats.insert(incarnation, mark.metadata()?.modified()?)),
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(beats)
     }
 
     /// Incarnations whose records it belongs to: one, or two where a change was cut short.
@@ -306,6 +341,25 @@ mod tests {
         assert_eq!(journal.epochs().unwrap(), vec![place(7, 20)]);
         begin(&journal, place(8, 2), 2);
         assert_eq!(journal.newest().unwrap().unwrap().place(), place(8, 2));
+    }
+
+    /// B4: a controller tells by the journal that it is at work, and learns there that another
+    /// incarnation goes on without it; not from a journal that is not mounted.
+    #[test]
+    fn b4_a_controller_at_work_is_seen_in_the_journal() {
+        let directory = tempfile::tempdir().unwrap();
+        let journal = SharedJournal::new(&directory.path().join("shared"));
+        assert!(journal.beat(7).is_err(), "nothing is mounted");
+        journal.set_mark(7).unwrap();
+        let before = journal.beats().unwrap();
+        std::thread::sleep(std::time::Duration::from_millis(20));
+        assert_eq!(journal.beats().unwrap(), before);
+        assert!(journal.beat(7).unwrap());
+        assert!(journal.beats().unwrap()[&7] > before[&7]);
+        journal.set_mark(8).unwrap();
+        journal.keep_mark(8).unwrap();
+        assert!(!journal.beat(7).unwrap());
+        assert_eq!(journal.marks().unwrap(), vec![8], "nothing is made anew");
     }
 
     /// B4: nobody leads with an etcd that was restored from a backup, or is empty, over a journal

@@ -385,7 +385,13 @@ impl Work {
     }
 
     fn spawn(&mut self, begin: &Begin) -> Result<(), String> {
-        let (paths, token) = (self.paths(), self.site.config.site.to_string());
+        let mut token = self.site.config.site.to_string();
+        if *begin == Begin::New {
+            // etcd makes its numbers from this and the first member's address: members of an etcd
+            // that there was before must not take the new one for their own.
+            token = format!("{token}-{:016x}", rand::random::<u64>());
+        }
+        let paths = self.paths();
         let command = self.program()?.command(&self.place(&paths, &token), begin);
         tracing::info!(?begin, "etcd of this host starts");
         self.process.start(command).map_err(|error| format!("etcd cannot be started: {error}"))?;

@@ -16,17 +16,48 @@ use penstock_proto::id::Name;
 
 use super::{ANSWER, Keeper};
 use crate::config::ClusterConfig;
-use crate::daemon::cluster::Member;
+use crate::daemon::cluster::{BEAT, Member};
 
 /// For so long etcd must see no leader: longer than its members take to elect one.
 const LEADERLESS: Duration = Duration::from_secs(6);
 /// How often it is looked at meanwhile.
 const LOOK: Duration = Duration::from_millis(500);
+/// For so long nobody must say in the journal that it is the controller.
+const SILENT: Duration = BEAT.saturating_mul(3);
+/// How long that is waited for: the last one may be a controller for the rest of its lease.
+const SILENT_MAX: Duration = Duration::from_secs(20);
 /// How long a host may take for a connection before it counts as one that does not answer.
 const CONNECT: Duration = Duration::from_secs(2);
 
 fn refused(code: &str, title: impl Into<String>) -> Problem {
     Problem::new(Exit::Refused, code, title)
+}
+
+/// Refuses while a controller says in the journal that it is at work, though this host's etcd may
+/// know of none: the other hosts may have gone on without this one (B4). Blocks for some seconds.
+fn check_no_controller(journal: &SharedJournal) -> Result<(), Problem> {
+    let beats = || {
+        journal
+            .beats()
+            .map_err(|error| refused("journal", "the journal cannot be read").because(error))
+    };
+    let (until, mut last) = (Instant::now() + SILENT_MAX, beats()?);
+    let mut quiet = Instant::now();
+    while quiet.elapsed() < SILENT {
+        std::thread::sleep(LOOK);
+        let now = beats()?;
+        if now != last {
+            (quiet, last) = (Instant::now(), now);
+        }
+        if Instant::now() >= until {
+            let title = "a controller of this site is at work: the journal shows it";
+            return Err(refused("led", title).hint(
+                "other hosts go on with this site: `penstock site status` there; this one joins \
+                 them anew. Only if you are to go on here, end their daemons first",
+            ));
+        }
+    }
+    Ok(())
 }
 
 impl Member {
@@ -100,6 +131,7 @@ impl Member {
             }
             std::thread::sleep(LOOK);
         }
+        check_no_controller(&journal)?;
         tracing::warn!(fenced = ?request.fenced, "takeover: etcd goes on at this host alone");
         keeper.make_alone().map_err(|why| {
             Problem::new(Exit::Fatal, "etcd", "etcd does not go on alone").because(why)
@@ -115,6 +147,7 @@ impl Member {
     pub(crate) fn recover(&self, request: &RecoverRequest) -> Result<RecoveredView, Problem> {
         let settings = self.settings()?;
         let journal = self.journal(settings)?;
+        check_no_controller(&journal)?;
         if request.new_etcd {
             let keeper = self.keeper()?;
             let own = self.lead.site.config.peer.as_str();
