@@ -464,8 +464,8 @@ fn b4_the_journal_knows_more_than_a_backup() {
     assert_same(&lab.store.join("set"), &h1.store.join("set"));
 }
 
-/// B4: a host that was set up from the backed-up keys begins no new etcd while the others have their
-/// majority, of which it knows nothing: their controller is seen in the journal. It joins them.
+/// B4: a host that was set up from the backed-up keys begins no new etcd while the others have
+/// their majority, of which it knows nothing: their controller is seen in the journal.
 #[test]
 fn b4_no_new_etcd_is_begun_beside_one_that_lives() {
     let Some(mut hosts) = Hosts::new() else { return };

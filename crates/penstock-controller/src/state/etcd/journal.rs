@@ -124,7 +124,7 @@ impl SharedJournal {
     }
 
     /// A controller with records of `incarnation` says that it is at work; `false` if the journal
-    /// is that of another incarnation by now, so that it is a controller no more. Blocks on storage.
+    /// is that of another incarnation by now, so that it leads no more. Blocks on storage.
     ///
     /// # Errors
     /// The journal cannot be written.
