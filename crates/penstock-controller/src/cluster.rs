@@ -367,7 +367,7 @@ impl Member {
             // It could not read what it would have to go on with.
         } else if leader.is_none() {
             if self.may_stand(&seen) {
-                match (self.eligible)(incarnation, seen.revision, false) {
+                match (self.eligible)(incarnation, seen.written, false) {
                     Ok(()) => leader = self.stand(incarnation, lease, &seen)?,
                     Err(why) => trouble = why,
                 }
@@ -435,6 +435,7 @@ impl Member {
             Operation::Get(self.keys.leader()),
             Operation::Get(self.keys.at("incarnation")),
             Operation::Get(self.keys.format()),
+            Operation::Get(self.keys.tail()),
             Operation::GetPrefix(self.keys.at("peers/")),
             Operation::GetPrefix(self.keys.at("pairings/")),
             Operation::GetPrefix(self.keys.at("known/")),
@@ -454,6 +455,7 @@ impl Member {
             Some(found) => (parse(&found)?, Compare::Value(key, found.value)),
             None => (version::known().formats().oldest, Compare::Created(key, 0)),
         };
+        let written = next().first().map_or(0, |tail| tail.written);
         let cards: Vec<_> = next().iter().map(parse).collect();
         let all_read = cards.iter().all(Result::is_ok);
         let readable = |card: Result<PeerCard, EtcdError>| {
@@ -464,11 +466,10 @@ impl Member {
         let known = next().iter().map(parse).collect::<Result<_, _>>()?;
         let mark = |found: &KeyValue| Ok((parse(found)?, found.created));
         let draining = next().iter().map(mark).collect::<Result<_, _>>()?;
-        let revision = answer.revision;
         Ok(Seen {
             leader,
             incarnation,
-            revision,
+            written,
             format,
             format_is,
             peers,
@@ -572,8 +573,8 @@ impl Member {
 struct Seen {
     leader: Option<(LeaderCard, u64)>,
     incarnation: u64,
-    /// Of etcd as a whole.
-    revision: u64,
+    /// Revision at which a record was written last; 0 if none ever was.
+    written: u64,
     format: u16,
     /// That the format is still that one.
     format_is: Compare,

@@ -77,6 +77,8 @@ pub struct KeyValue {
     pub value: Vec<u8>,
     /// Revision at which it was made.
     pub created: u64,
+    /// Revision at which it was last written.
+    pub written: u64,
     /// Lease that it lives with; 0 for none.
     pub lease: u64,
 }
@@ -196,20 +198,7 @@ impl Etcd {
     /// # Errors
     /// `Unavailable`, `Refused`, `Answer`.
     pub fn list(&self, prefix: &str, deadline: Duration) -> Result<Vec<KeyValue>, EtcdError> {
-        self.list_at(prefix, deadline).map(|(found, _)| found)
-    }
-
-    /// The same with the revision of the whole store at the first part.
-    ///
-    /// # Errors
-    /// As [`Etcd::list`].
-    pub fn list_at(
-        &self,
-        prefix: &str,
-        deadline: Duration,
-    ) -> Result<(Vec<KeyValue>, u64), EtcdError> {
         const PART: u64 = 500;
-        let mut revision = 0;
         let end = end_of(prefix);
         let (mut from, mut found) = (prefix.as_bytes().to_vec(), Vec::new());
         loop {
@@ -219,16 +208,13 @@ impl Etcd {
             });
             let reply = self.call("/v3/kv/range", &body, deadline)?;
             let part = key_values(&reply["kvs"])?;
-            if revision == 0 {
-                revision = number(&reply["header"]["revision"]);
-            }
             if let Some(last) = part.last() {
                 from = last.key.as_bytes().to_vec();
                 from.push(0);
             }
             found.extend(part);
             if !reply["more"].as_bool().unwrap_or(false) {
-                return Ok((found, revision));
+                return Ok(found);
             }
         }
     }
@@ -495,6 +481,7 @@ fn key_values(list: &Value) -> Result<Vec<KeyValue>, EtcdError> {
             key,
             value: decode(&entry["value"], "value")?,
             created: number(&entry["create_revision"]),
+            written: number(&entry["mod_revision"]),
             lease: number(&entry["lease"]),
         })
     };

@@ -78,8 +78,8 @@ impl SharedJournal {
         Self { root: root.to_path_buf() }
     }
 
-    /// Whether who reaches this journal may lead with records of `incarnation` at `revision` of
-    /// etcd; with `begins` they are the first ones of the site, and the journal becomes theirs.
+    /// Whether who reaches this journal may lead with records of `incarnation` that were written
+    /// last at `revision` of etcd; with `begins` they are the first ones of the site, and the journal becomes theirs.
     /// Blocks on storage.
     ///
     /// # Errors
@@ -104,7 +104,7 @@ impl SharedJournal {
         }
         match self.newest().map_err(failed)? {
             Some(newest) if newest.place() > place(incarnation, revision) => Err(format!(
-                "etcd has gone back: it is at revision {revision}, the journal has seen {}; if it \
+                "etcd has gone back: its records are of revision {revision}, the journal has seen {}; if it \
                  was restored from a backup, `penstock site recover` goes on from the journal",
                 newest.revision
             )),

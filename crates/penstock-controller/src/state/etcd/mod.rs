@@ -8,6 +8,7 @@
 //! ```text
 //! /penstock/SITE/incarnation    random; another one means another history of the site
 //! /penstock/SITE/format         of what format the records are; a controller must know it
+//! /penstock/SITE/tail           written with each record: how far the records have come
 //! /penstock/SITE/leader         who leads, under its lease; its create revision is the epoch
 //! /penstock/SITE/peers/NAME     what a peer tells of itself, under its lease
 //! /penstock/SITE/known/NAME     that a peer belongs to the site, there or not
@@ -76,6 +77,13 @@ impl Keys {
     /// Format of all records.
     pub fn format(&self) -> String {
         self.at("format")
+    }
+
+    /// Written with every record, and by nothing else: the revision at which that was done last
+    /// tells how far the records have come, as that of etcd as a whole, which any peer's card
+    /// raises, does not.
+    pub fn tail(&self) -> String {
+        self.at("tail")
     }
 
     /// The leader's key.
@@ -228,11 +236,13 @@ impl EtcdState {
     /// until the lease is over.
     fn write(&self, what: &'static str, operations: &[Operation]) -> Result<(), StateError> {
         let leader = Compare::Created(self.keys.leader(), self.tenure.revision());
+        let mut all = operations.to_vec();
+        all.push(Operation::Put(self.keys.tail(), Vec::new(), 0));
         loop {
             if !self.tenure.holds() {
                 return Err(StateError::NotController { what });
             }
-            match self.etcd.transact(std::slice::from_ref(&leader), operations, ATTEMPT) {
+            match self.etcd.transact(std::slice::from_ref(&leader), &all, ATTEMPT) {
                 Ok(answer) if answer.succeeded => {
                     self.copy(operations, answer.revision);
                     break;
@@ -262,7 +272,14 @@ impl EtcdState {
     /// is said and tried again at the next write.
     fn begin_copy(&self) -> Result<Option<Copy>, EtcdError> {
         let own = self.keys.at("");
-        let (found, revision) = self.etcd.list_at(&own, LOAD)?;
+        let leader = Compare::Created(self.keys.leader(), self.tenure.revision());
+        let tail = Operation::Put(self.keys.tail(), Vec::new(), 0);
+        let begun = self.etcd.transact(&[leader], &[tail], LOAD)?;
+        if !begun.succeeded {
+            return Ok(None);
+        }
+        // What is listed is of this revision or later: nobody else writes records.
+        let (found, revision) = (self.etcd.list(&own, LOAD)?, begun.revision);
         let records = found.iter().filter_map(|found| {
             let key = found.key.strip_prefix(&own).filter(|key| is_record(key))?;
             Some((key, found.value.as_slice()))
@@ -395,7 +412,7 @@ impl EtcdState {
 /// Whether a key, without what all keys of the site begin with, is of what the site remembers:
 /// neither who is there now, nor whose records these are.
 fn is_record(key: &str) -> bool {
-    !matches!(key, "" | "leader" | "incarnation" | "adding") && !key.starts_with("peers/")
+    !matches!(key, "" | "leader" | "incarnation" | "adding" | "tail") && !key.starts_with("peers/")
 }
 
 /// Names the file of a value that is not in etcd.

@@ -61,7 +61,7 @@ pub fn recover(
     journal: &SharedJournal,
     led_is_fine: bool,
 ) -> Result<Recovered, RecoverError> {
-    let gets = [Operation::Get(keys.leader()), Operation::Get(keys.at("incarnation"))];
+    let gets = [keys.leader(), keys.at("incarnation"), keys.tail()].map(Operation::Get);
     let seen = etcd.transact(&[], &gets, ANSWER)?;
     let first = |at: usize| seen.read.get(at).and_then(|found| found.first());
     if let Some(leader) = first(0).filter(|_| !led_is_fine) {
@@ -75,7 +75,8 @@ pub fn recover(
     if old == 0 && newest.is_none() {
         return Err(RecoverError::Nothing);
     }
-    let newer = newest.filter(|copy| old == 0 || copy.place() > place(old, seen.revision));
+    let written = first(2).map_or(0, |tail| tail.written);
+    let newer = newest.filter(|copy| old == 0 || copy.place() > place(old, written));
     let known = journal.marks()?.into_iter().chain([old]).max().unwrap_or(0);
     let incarnation = known.wrapping_add(1).max(1);
     // From here on nobody can be elected before the new incarnation is in etcd.

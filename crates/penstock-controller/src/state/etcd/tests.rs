@@ -216,3 +216,44 @@ fn e6_long_values_go_to_the_journal_store() {
     state.remove(id).unwrap();
     assert_eq!(files(), 0);
 }
+
+/// B4: records that have gone back stay known as such, however far the revision of etcd as a whole
+/// is raised by peers that come and go; those that have not are never taken for it.
+#[test]
+fn b4_peers_that_come_and_go_do_not_bring_records_forward() {
+    let Some(member) = Member::start() else { return };
+    let etcd = member.client();
+    let keys = Keys::of(&"back".parse().unwrap());
+    let journal = member.directory.path().join("shared/journal");
+    let shared = SharedJournal::new(journal.parent().unwrap());
+    shared.set_mark(5).unwrap();
+    let written = || {
+        let answer = etcd.transact(&[], &[Operation::Get(keys.tail())], ATTEMPT).unwrap();
+        answer.read[0].first().map_or(0, |tail| tail.written)
+    };
+    assert_eq!(written(), 0);
+    shared.check(5, written(), false).unwrap();
+    let tenure = elect(&etcd, &keys);
+    let cache = member.directory.path().join("cache.db");
+    let open = || {
+        let (etcd, tenure) = (Arc::clone(&etcd), Arc::clone(&tenure));
+        EtcdState::open(etcd, keys.clone(), tenure, &cache, &journal).unwrap()
+    };
+    let state = open();
+    shared.check(5, written(), false).unwrap();
+    let backup = written();
+    state.commit(TransferId([6; 16]), &commit(vec![head(0, true)])).unwrap();
+    for number in 0..20 {
+        let card = Operation::Put(keys.at("peers/h1"), vec![number], 0);
+        etcd.transact(&[], &[card], ATTEMPT).unwrap();
+    }
+    assert!(written() > backup, "each record moves it");
+    shared.check(5, written(), false).unwrap();
+    let why = shared.check(5, backup, false).unwrap_err();
+    assert!(why.contains("gone back"), "{why}");
+    // The next controller's copy, which lists etcd at a later revision.
+    drop(state);
+    open();
+    shared.check(5, written(), false).unwrap();
+    shared.check(5, backup, false).unwrap_err();
+}
