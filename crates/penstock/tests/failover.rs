@@ -39,11 +39,13 @@ fn assert_resent_in_flight(world: &World, summary: &Value) {
 }
 
 /// At most this is verified twice where the target's controller is lost: what was in flight, and
-/// what was reported since the last commit, whose interval is under 1.5 s.
+/// what was reported since the last commit, whose interval is under 1.5 s. On the wire there is
+/// what the other peers fetched, too, until they heard of the next controller some 6 s later: it
+/// does not take that over (docs/failure-modes.md).
 fn assert_again(world: &World, seen: &Value, summary: &Value) {
     let bound = RATE * 3 / 2 + IN_FLIGHT;
     assert!(world.again(seen, summary) <= bound, "more than {bound}: {seen} {summary}");
-    world.assert_sent_twice(summary, bound);
+    world.assert_sent_twice(summary, bound + RATE * 6);
     assert!(number(summary, "bytes_resumed") > 0, "{summary}");
 }
 

@@ -79,8 +79,8 @@ impl SharedJournal {
     }
 
     /// Whether who reaches this journal may lead with records of `incarnation` that were written
-    /// last at `revision` of etcd; with `begins` they are the first ones of the site, and the journal becomes theirs.
-    /// Blocks on storage.
+    /// last at `revision` of etcd; with `begins` they are the first ones of the site, and the
+    /// journal becomes theirs. Blocks on storage.
     ///
     /// # Errors
     /// Why not, in the words of an operator.
@@ -104,8 +104,9 @@ impl SharedJournal {
         }
         match self.newest().map_err(failed)? {
             Some(newest) if newest.place() > place(incarnation, revision) => Err(format!(
-                "etcd has gone back: its records are of revision {revision}, the journal has seen {}; if it \
-                 was restored from a backup, `penstock site recover` goes on from the journal",
+                "etcd has gone back: its records are of revision {revision}, the journal has seen \
+                 {}; if it was restored from a backup, `penstock site recover` goes on from the \
+                 journal",
                 newest.revision
             )),
             _ => Ok(()),
