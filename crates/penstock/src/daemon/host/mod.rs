@@ -203,6 +203,7 @@ impl Host {
         if hosted.is_stopping() {
             // The next one of this transfer has come while this one began.
             task.stop(false);
+            hosted.drop_task();
             return Err(unknown());
         }
         Ok(())

@@ -6,7 +6,7 @@
 //! its grant is over.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use penstock_api::problem::{Exit, Problem};
@@ -42,7 +42,8 @@ pub(crate) struct Hosted {
     changed: Condvar,
     /// Wakes who sends.
     pub(crate) output: Notify,
-    task: OnceLock<Arc<dyn Task>>,
+    /// Until it has ended: it holds this in turn.
+    task: Mutex<Option<Arc<dyn Task>>>,
 }
 
 #[derive(Default)]
@@ -89,7 +90,7 @@ impl Hosted {
             talk: Mutex::new(talk),
             changed: Condvar::new(),
             output: Notify::new(),
-            task: OnceLock::new(),
+            task: Mutex::default(),
         }
     }
 
@@ -99,8 +100,16 @@ impl Hosted {
 
     /// The task has begun.
     pub(crate) fn set_task(&self, task: Arc<dyn Task>) {
-        // Nobody else sets it.
-        let _ = self.task.set(task);
+        *self.task.lock().unwrap_or_else(PoisonError::into_inner) = Some(task);
+    }
+
+    /// The task has ended, its threads are joined.
+    pub(crate) fn drop_task(&self) {
+        self.task.lock().unwrap_or_else(PoisonError::into_inner).take();
+    }
+
+    fn task(&self) -> Option<Arc<dyn Task>> {
+        self.task.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     fn say(&self, talk: &mut Talk, said: &Up) {
@@ -152,7 +161,7 @@ impl Hosted {
 
     /// Figures, if it is time for them.
     fn new_figures(&self) -> Option<TaskFigures> {
-        let task = self.task.get()?;
+        let task = self.task()?;
         let mut talk = self.lock();
         let due = talk.figured.is_none_or(|told| told.elapsed() >= FIGURES_INTERVAL);
         if !due || talk.ended {
@@ -218,8 +227,8 @@ impl Hosted {
     }
 
     fn with_task(&self, act: impl FnOnce(&dyn Task)) {
-        if let Some(task) = self.task.get() {
-            act(&**task);
+        if let Some(task) = self.task() {
+            act(&*task);
         }
     }
 
@@ -230,15 +239,19 @@ impl Hosted {
             talk.stopping = true;
             talk.over |= discard;
         }
-        self.with_task(|task| task.stop(discard));
+        let task = self.task();
+        if let Some(task) = &task {
+            task.stop(discard);
+        }
         let mut talk = self.lock();
         if !talk.ended {
-            let figures = self.task.get().map(|task| task.figures()).unwrap_or_default();
+            let figures = task.map(|task| task.figures()).unwrap_or_default();
             self.say(&mut talk, &Up::Figures(figures));
             talk.ended = true;
             self.say(&mut talk, &Up::Ended);
         }
         drop(talk);
+        self.drop_task();
         self.changed.notify_all();
     }
 
