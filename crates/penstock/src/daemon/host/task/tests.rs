@@ -18,7 +18,7 @@ fn task() -> Controller {
         talk: Mutex::default(),
         changed: Condvar::new(),
         output: Notify::new(),
-        task: OnceLock::new(),
+        task: Mutex::default(),
     };
     let mut controller =
         Controller { session: Session::default(), hosted: Arc::new(hosted), connection: 0 };
