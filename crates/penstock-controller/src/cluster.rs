@@ -13,7 +13,7 @@
 //! The site's records are of a *format* ([`penstock_proto::version`]), which stands beside them. A
 //! peer stands for election only if it knows that format, and only if it is still the same when its
 //! key is made. The controller raises it when every peer that is there has known the next one for
-//! [`SETTLE_LEASES`] lengths of the lease: peers are upgraded one by one, each of them away for
+//! six lengths of the lease: peers are upgraded one by one, each of them away for
 //! less than that, and as long as one is of the older release the others can go back to it as well.
 
 use std::collections::BTreeMap;

@@ -185,7 +185,7 @@ fn another_protocol_version_is_named() {
         config: config_of(&scene.world.b, &scene.world.a, Purpose::Lane),
         address: scene.address,
     };
-    b.refused(&hello, RefusalCode::Version, "98 to 99");
+    b.refused(&hello, RefusalCode::Version, "98-99");
     scene.end();
 }
 
