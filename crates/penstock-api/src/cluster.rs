@@ -74,6 +74,9 @@ pub struct StoreCard {
     pub store: Name,
     /// Its identity, in hex; empty if it has none yet, or cannot be read (A5).
     pub identity: String,
+    /// What is mounted within it, in words; empty if nothing is (C3).
+    #[serde(default)]
+    pub mounts: String,
 }
 
 /// Who leads, kept under the leader's lease. The create revision of its key is the epoch.

@@ -140,9 +140,33 @@ pub(crate) fn store_cards(stores: &[StoreConfig]) -> Vec<StoreCard> {
         text if text.starts_with("mem:") => IN_MEMORY.to_owned(),
         _ => identity(store).unwrap_or_default(),
     };
-    let card =
-        |store: &StoreConfig| StoreCard { store: store.name.clone(), identity: identity(store) };
+    let card = |store: &StoreConfig| StoreCard {
+        store: store.name.clone(),
+        identity: identity(store),
+        mounts: mounts_text(store),
+    };
     stores.iter().map(card).collect()
+}
+
+/// What is mounted within a store, in words that are the same where the same is mounted: some of
+/// it by name, and a digest of all if that is more.
+fn mounts_text(store: &StoreConfig) -> String {
+    const NAMED_MAX: usize = 4;
+    // A store that cannot be looked at has no identity either: it is left out for that.
+    let found = store.directory().and_then(|root| sys::mounts_within(&root).ok());
+    let names: Vec<String> = found
+        .unwrap_or_default()
+        .iter()
+        .map(|mount| format!("{} ({})", mount.at.display(), mount.kind))
+        .collect();
+    match names.get(..NAMED_MAX) {
+        Some(named) if names.len() > NAMED_MAX => {
+            let all = blake3::hash(names.join("\n").as_bytes()).to_hex();
+            let more = names.len() - NAMED_MAX;
+            format!("{} and {more} more [{}]", named.join(", "), &all[..16])
+        }
+        _ => names.join(", "),
+    }
 }
 
 /// Checks capabilities with this site's own key: it issued them (C4). Their owner must still be

@@ -8,6 +8,7 @@ mod cpu;
 mod event;
 mod host;
 mod lock;
+mod mounts;
 mod users;
 mod xattr;
 
@@ -19,5 +20,6 @@ pub use host::{
     wall_clock_now,
 };
 pub use lock::{LockError, LockFile};
+pub use mounts::{MountWithin, mounts_within};
 pub use users::{group_name, group_number, own_numbers, user_name, user_number};
 pub use xattr::list_xattrs_at;

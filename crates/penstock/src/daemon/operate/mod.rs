@@ -522,6 +522,7 @@ mod tests {
             stores: vec![StoreCard {
                 store: "data".parse().unwrap(),
                 identity: identity.to_owned(),
+                mounts: String::new(),
             }],
             running: 0,
             protocol: 1,

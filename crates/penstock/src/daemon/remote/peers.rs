@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use penstock_api::cluster::PeerCard;
+use penstock_api::cluster::{PeerCard, StoreCard};
 use penstock_api::delete::{DeleteOrder, SurplusQuery};
 use penstock_api::peers::{Member, Peers};
 use penstock_api::plan::PlanItem;
@@ -55,22 +55,22 @@ impl Others {
     fn with_store(&self, store: &Name) -> Vec<PeerCard> {
         let now = Arc::clone(&self.now.borrow());
         let others = now.fit_peers().filter(|card| card.peer != self.own.peer);
-        let others = others.filter(|card| identity(card, store).is_some());
+        let others = others.filter(|card| told_of(card, store).is_some());
         others.filter(|card| card.protocol == PEER_API_VERSION).cloned().collect()
     }
 }
 
 /// What a peer tells of a store, if it has one of this name.
-fn identity<'a>(card: &'a PeerCard, store: &Name) -> Option<&'a str> {
-    let known = card.stores.iter().find(|known| known.store == *store)?;
-    Some(&known.identity)
+fn told_of<'a>(card: &'a PeerCard, store: &Name) -> Option<&'a StoreCard> {
+    card.stores.iter().find(|known| known.store == *store)
 }
 
-/// Why a peer takes no part in transfers to a store, if it does not. `seen` is what the store is
-/// known by at the site; a peer that knows nothing of it may have it all the same (A5): it is asked
-/// before it begins.
-fn left_out(card: &PeerCard, store: &Name, seen: &str) -> Option<String> {
-    let Some(identity) = identity(card, store) else {
+/// Why a peer takes no part in transfers to a store, if it does not. `seen` is how the store is
+/// known at the site, by the controller's own peer if that has it; a peer that knows nothing of it
+/// may have it all the same (A5): it is asked before it begins. Who has other file systems mounted
+/// within it would write beneath what the others see there (C3).
+fn left_out(card: &PeerCard, store: &Name, seen: Option<&StoreCard>) -> Option<String> {
+    let Some(told) = told_of(card, store) else {
         return Some(format!("it has no store `{store}`"));
     };
     if card.protocol != PEER_API_VERSION {
@@ -82,11 +82,18 @@ fn left_out(card: &PeerCard, store: &Name, seen: &str) -> Option<String> {
     if card.addresses.is_empty() {
         return Some("it has told no address".to_owned());
     }
-    if identity == IN_MEMORY {
+    if told.identity == IN_MEMORY {
         return Some(format!("its store `{store}` is in its own memory"));
     }
-    let other = !identity.is_empty() && !seen.is_empty() && identity != seen;
-    other.then(|| format!("its store `{store}` is another one"))
+    let seen = seen?;
+    if !told.identity.is_empty() && !seen.identity.is_empty() && told.identity != seen.identity {
+        return Some(format!("its store `{store}` is another one"));
+    }
+    let named = |mounts: &str| if mounts.is_empty() { "nothing".to_owned() } else { mounts.into() };
+    (told.mounts != seen.mounts).then(|| {
+        let (there, here) = (named(&told.mounts), named(&seen.mounts));
+        format!("mounted within its store `{store}` is {there}, elsewhere {here}")
+    })
 }
 
 /// Why a peer cannot work with what the site writes, if it cannot: its release is too old.
@@ -126,9 +133,9 @@ impl Peers for SitePeers {
     fn present(&self) -> Vec<Member> {
         let now = Arc::clone(&self.others.now.borrow());
         let own = now.peers.iter().find(|card| card.peer == self.others.own.peer);
-        let cards = own.into_iter().chain(now.peers.iter());
-        let mut seen = cards.filter_map(|card| identity(card, &self.store));
-        let seen = seen.find(|seen| !seen.is_empty()).unwrap_or_default();
+        let told = own.into_iter().chain(now.peers.iter());
+        let told = || told.clone().filter_map(|card| told_of(card, &self.store));
+        let seen = told().find(|told| !told.identity.is_empty()).or_else(|| told().next());
         let drains = |peer: &Name| now.draining.iter().any(|mark| mark.peer == *peer);
         let mut members = Vec::new();
         if self.has_store {
@@ -292,7 +299,6 @@ impl TargetPeer for SiteTarget {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use penstock_api::cluster::StoreCard;
 
     fn card(identity: &str) -> PeerCard {
         PeerCard {
@@ -307,6 +313,7 @@ mod tests {
             stores: vec![StoreCard {
                 store: "data".parse().unwrap(),
                 identity: identity.to_owned(),
+                mounts: String::new(),
             }],
             running: 0,
             since: 0,
@@ -318,15 +325,38 @@ mod tests {
     #[test]
     fn a5_who_sees_another_store_takes_no_part() {
         let (data, other) = ("data".parse().unwrap(), "other".parse().unwrap());
-        assert_eq!(left_out(&card("aa"), &data, "aa"), None);
-        assert_eq!(left_out(&card(""), &data, "aa"), None, "it is asked before it begins");
-        assert_eq!(left_out(&card("aa"), &data, ""), None);
-        assert!(left_out(&card("bb"), &data, "aa").unwrap().contains("another one"));
-        assert!(left_out(&card("aa"), &other, "aa").unwrap().contains("no store"));
-        assert!(left_out(&card(IN_MEMORY), &data, "").unwrap().contains("memory"));
+        let seen = |identity: &str| card(identity).stores.pop();
+        let out =
+            |told: &str, identity: &str| left_out(&card(told), &data, seen(identity).as_ref());
+        assert_eq!(out("aa", "aa"), None);
+        assert_eq!(out("", "aa"), None, "it is asked before it begins");
+        assert_eq!(out("aa", ""), None);
+        assert_eq!(left_out(&card("aa"), &data, None), None);
+        assert!(out("bb", "aa").unwrap().contains("another one"));
+        assert!(left_out(&card("aa"), &other, seen("aa").as_ref()).unwrap().contains("no store"));
+        assert!(out(IN_MEMORY, "").unwrap().contains("memory"));
         let old = PeerCard { protocol: 0, ..card("aa") };
-        assert!(left_out(&old, &data, "aa").unwrap().contains("9.9.9"));
+        assert!(left_out(&old, &data, seen("aa").as_ref()).unwrap().contains("9.9.9"));
         let silent = PeerCard { addresses: Vec::new(), ..card("aa") };
-        assert!(left_out(&silent, &data, "aa").is_some());
+        assert!(left_out(&silent, &data, seen("aa").as_ref()).is_some());
+    }
+
+    /// C3: who lacks what is mounted within the store, or has more there, would write beneath what
+    /// the others see: it takes no part, and is told what is mounted where.
+    #[test]
+    fn c3_who_lacks_a_mount_within_the_store_takes_no_part() {
+        let data = "data".parse().unwrap();
+        let with = |mounts: &str| {
+            let mut card = card("aa");
+            card.stores[0].mounts = mounts.to_owned();
+            card
+        };
+        let seen = |mounts: &str| with(mounts).stores.pop();
+        let out = |told: &str, here: &str| left_out(&with(told), &data, seen(here).as_ref());
+        assert_eq!(out("home (nfs4)", "home (nfs4)"), None);
+        let why = out("", "home (nfs4)").unwrap();
+        assert!(why.contains("nothing, elsewhere home (nfs4)"), "{why}");
+        assert!(out("home (nfs4)", "").is_some());
+        assert!(out("home (xfs)", "home (nfs4)").is_some());
     }
 }

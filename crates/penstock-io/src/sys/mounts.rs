@@ -1,0 +1,101 @@
+//! What is mounted within a directory tree.
+
+use std::ffi::OsString;
+use std::io;
+use std::os::unix::ffi::OsStringExt as _;
+use std::path::{Path, PathBuf};
+
+/// A file system that is mounted within a tree.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct MountWithin {
+    /// Where, relative to the tree's root.
+    pub at: PathBuf,
+    /// Its type, as the kernel calls it.
+    pub kind: String,
+}
+
+/// What is mounted below `root` in this process's view, in the order of paths; what is mounted at
+/// `root` itself is not part of it. Reads `/proc/self/mountinfo` (proc_pid_mountinfo(5)) and
+/// resolves `root`; a file system that hangs is not touched otherwise.
+///
+/// # Errors
+/// The root is not there, or `/proc` is not.
+pub fn mounts_within(root: &Path) -> io::Result<Vec<MountWithin>> {
+    Ok(within(&root.canonicalize()?, &std::fs::read("/proc/self/mountinfo")?))
+}
+
+fn within(root: &Path, table: &[u8]) -> Vec<MountWithin> {
+    let mut found: Vec<_> = table.split(|byte| *byte == b'\n').filter_map(parse).collect();
+    found.retain_mut(|mount| match mount.at.strip_prefix(root) {
+        Ok(at) if !at.as_os_str().is_empty() => {
+            mount.at = at.to_owned();
+            true
+        }
+        _ => false,
+    });
+    found.sort();
+    found.dedup();
+    found
+}
+
+/// The fifth field is the mount point; the type follows a dash behind optional fields.
+fn parse(line: &[u8]) -> Option<MountWithin> {
+    let mut fields = line.split(|byte| *byte == b' ');
+    let at = PathBuf::from(OsString::from_vec(unescape(fields.nth(4)?)));
+    let kind = fields.skip_while(|field| *field != b"-").nth(1)?;
+    Some(MountWithin { at, kind: String::from_utf8_lossy(kind).into_owned() })
+}
+
+/// Blanks, tabs, ends of lines and backslashes stand there as `\` and three octal digits.
+fn unescape(field: &[u8]) -> Vec<u8> {
+    let (mut out, mut rest) = (Vec::with_capacity(field.len()), field);
+    while let Some((first, behind)) = rest.split_first() {
+        let digits = behind.get(..3).filter(|_| *first == b'\\');
+        let octal = digits.and_then(|digits| std::str::from_utf8(digits).ok());
+        match octal.and_then(|digits| u8::from_str_radix(digits, 8).ok()) {
+            Some(byte) => {
+                out.push(byte);
+                rest = &behind[3..];
+            }
+            None => {
+                out.push(*first);
+                rest = behind;
+            }
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::ffi::OsStrExt as _;
+
+    use super::*;
+
+    /// Promise (j), C3: what is mounted within a store is found under its name, whatever bytes that
+    /// has; a neighbour whose name only begins like the store's is no part of it.
+    #[test]
+    fn c3_mounts_within_a_tree_are_found() {
+        let table = b"22 1 0:1 / / rw - ext4 /dev/vda rw\n\
+            30 22 0:2 / /data rw shared:1 - xfs /dev/vdb rw\n\
+            31 30 0:3 / /data/b\\040b rw,nosuid shared:2 master:1 - nfs4 a:/b rw\n\
+            32 30 0:4 / /data/\\377/x rw - tmpfs - rw\n\
+            33 22 0:5 / /data2/c rw - tmpfs tmpfs rw\n\
+            damaged\n";
+        let mount = |at: &[u8], kind: &str| MountWithin {
+            at: PathBuf::from(OsString::from_vec(at.to_vec())),
+            kind: kind.to_owned(),
+        };
+        let expected = vec![mount(b"b b", "nfs4"), mount(b"\xff/x", "tmpfs")];
+        assert_eq!(within(Path::new("/data"), table), expected);
+        assert_eq!(within(Path::new("/"), table).len(), 4);
+        assert_eq!(expected[0].at.as_os_str().as_bytes(), b"b b");
+    }
+
+    /// Promise: the table of this very host can be read.
+    #[test]
+    fn this_hosts_mounts_are_found() {
+        let found = mounts_within(Path::new("/")).unwrap();
+        assert!(found.iter().any(|mount| mount.at == Path::new("proc") && mount.kind == "proc"));
+    }
+}
