@@ -115,11 +115,13 @@ const HEARD_RTTS: u32 = 2;
 const COMPARED: Duration = Duration::from_millis(1500);
 const COMPARED_RTTS: u32 = 4;
 const COMPARED_MOST: Duration = Duration::from_millis(2300);
-/// A path that starts gets so many more round trips until it is compared with others.
+/// A path that starts gets so much longer until it is compared with others: TCP doubles its rate
+/// once a round trip at best, and starts anew where something is lost.
+const START: Duration = Duration::from_secs(2);
 const START_RTTS: u32 = 20;
 /// Crawling: less than this share of what the path did ...
 const CRAWL_OF_OWN: f64 = 0.1;
-/// ... or of what the fastest other one does ...
+/// ... or never so much as this share of what the fastest other one does ...
 const CRAWL_OF_BEST: f64 = 0.01;
 /// ... while the others do at least this share of what they did ...
 const OTHERS_GO_ON: f64 = 0.5;
@@ -435,13 +437,11 @@ impl PathMachine {
         let best = others().map(|other| other.rate(now)).fold(0.0, f64::max);
         let usual: f64 = others().map(|other| other.usual).sum();
         let sum: f64 = others().map(|other| other.rate(now)).sum();
-        let mut least = path.usual * CRAWL_OF_OWN;
-        if owing >= path.compared_over() + path.rtt * START_RTTS {
-            least = least.max(best * CRAWL_OF_BEST);
-        }
+        let started = owing >= path.compared_over() + START + path.rtt * START_RTTS;
+        let hardly_anything = started && rate.max(path.usual) < best * CRAWL_OF_BEST;
         sum > 0.0
             && sum >= usual * OTHERS_GO_ON
-            && rate < least
+            && (hardly_anything || rate < path.usual * CRAWL_OF_OWN)
             && owed as f64 > rate * CRAWL_OWED.as_secs_f64()
     }
 

@@ -255,7 +255,7 @@ proptest! {
         let mut world = World::new(LaneLimits::default(), &[(0, rtt_ms * 1000), (1, 300)], seed);
         let mut rate = 0.1 * MB;
         for _ in 0..1200 {
-            // It doubles each round trip at first; losses halve it, and it recovers.
+            // It doubles in some round trips at first; losses halve it, and it recovers.
             rate = (rate * 1.1).min(25.0 * MB);
             if rng.random_bool(0.02) {
                 rate = (rate / 2.0).max(4.0 * MB.min(rate));
