@@ -235,10 +235,10 @@ class Bench:
         shutil.rmtree(place, ignore_errors=True)
         if kind in ("small", "mix"):
             part = total if kind == "small" else total // 4
-            run([self.arguments.penstock, "dataset", "make", os.path.join(place, "small"),
+            run([self.arguments.penstock, "dataset", "make", os.path.join(place, "many"),
                  "--files", str(part >> 16), "--size", "64K"])
         if kind == "mix":
-            run([self.arguments.penstock, "dataset", "make", os.path.join(place, "large"),
+            run([self.arguments.penstock, "dataset", "make", os.path.join(place, "few"),
                  "--files", "4", "--size", f"{total * 3 // 16 >> 20}M"])
         return f"a:data/{kind}/"
 

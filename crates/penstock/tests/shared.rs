@@ -215,6 +215,27 @@ fn a5_a_peer_whose_store_is_offline_does_not_stop_the_others() {
     site.end(run);
 }
 
+/// A peer that the other site does not trust yet, because a pairing is news to it or to them, is
+/// not out for good: it takes part again while the run goes on.
+#[test]
+fn a_peer_that_was_not_trusted_takes_part_again() {
+    let mut site = Shared::new(LONG);
+    site.options.limits.rate_bits_per_s = rate(8);
+    mixed(&site.source());
+    let (one, two) = (site.join("one"), site.join("two"));
+    let run = site.run();
+    one.wait_written(1);
+    two.wait_written(1);
+    two.break_with(Problem::new(Exit::NotAuthorised, "certificate", "no trust yet"));
+    let deadline = std::time::Instant::now() + PATIENCE;
+    while two.starts.load(Ordering::Acquire) < 2 {
+        assert!(std::time::Instant::now() < deadline, "it was not let in again");
+        assert!(!run.is_finished(), "the run ended before it was let in again");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    site.end(run);
+}
+
 /// Promise (d), A7: a run that is stopped goes on by other peers than before; what is durable is
 /// not sent again. Extents of large files wait for a grant of the peer that is not there any more:
 /// for all that the new run knows, it may still write there (B3).

@@ -32,6 +32,9 @@ use super::part::Part;
 const LOOK_INTERVAL: Duration = Duration::from_millis(200);
 /// How long a peer whose task broke is left alone: doubled from the first to the last.
 const AWAY: (Duration, Duration) = (Duration::from_secs(5), Duration::from_secs(60));
+/// The first wait of one that was not trusted: where the sites trust each other, and other peers
+/// of this one work, it or the other end has not heard of a pairing yet.
+const AWAY_UNTRUSTED: Duration = Duration::from_secs(1);
 /// Codes of problems after which nobody knows what the peer has done: its process is gone, or out
 /// of reach.
 const LOST: [&str; 3] = ["peer-lost", "task-unknown", "grant-over"];
@@ -367,8 +370,10 @@ impl Tasks {
 
     fn leave_alone(&mut self, member: &Member, problem: &Problem) {
         let before = self.away.get(&member.writer).map(|away| away.wait);
-        let wait = before.map_or(AWAY.0, |wait| (wait * 2).min(AWAY.1));
-        let again = problem.exit == Exit::Temporary;
+        let untrusted = problem.exit == Exit::NotAuthorised;
+        let first = if untrusted { AWAY_UNTRUSTED } else { AWAY.0 };
+        let wait = before.map_or(first, |wait| (wait * 2).min(AWAY.1));
+        let again = problem.exit == Exit::Temporary || untrusted;
         let away = Away {
             instance: member.instance,
             until: again.then(|| Instant::now() + wait),

@@ -23,11 +23,14 @@ impl SocketError {
     }
 }
 
-/// Paths with a shorter round trip than this are within one room. [`NEAR_BUFFER_BYTES`] carry at
+/// Paths with a shorter round trip than this are within one room. [`ROOM_BUFFER_BYTES`] carry at
 /// least 2 GB/s per lane there.
-const NEAR: Duration = Duration::from_micros(250);
+const ROOM: Duration = Duration::from_micros(250);
 /// Socket buffers on such a path: one stride, which the kernel doubles.
-const NEAR_BUFFER_BYTES: usize = 512 * 1024;
+const ROOM_BUFFER_BYTES: usize = 512 * 1024;
+/// Paths with a shorter round trip than this are of one site: a queue on the way may be many round
+/// trips deep.
+const NEAR: Duration = Duration::from_millis(2);
 
 /// How the socket of a lane is set up. The default suits a local network; the engine chooses
 /// buffers and congestion control by path.
@@ -99,28 +102,33 @@ impl SocketOptions {
             .map_err(|source| SocketError::new("set keep-alive and time limits of TCP", source))
     }
 
-    /// Fits an open connection to its path, where nobody has chosen otherwise. Below [`NEAR`] both
-    /// ends are of one site: small buffers stay in the caches, and a model of the path has
-    /// nothing to find, so where the host's default is a kind of BBR, CUBIC is taken if the host
-    /// allows it. Together a tenth less CPU (docs/design/0003). Over distance the kernel's
+    /// Fits an open connection to its path, where nobody has chosen otherwise. Within a room small
+    /// buffers stay in the caches. Below [`NEAR`], where the host's default is a kind of BBR, CUBIC
+    /// is taken if the host allows it: a model of the path finds nothing there, which together with
+    /// the buffers saves a tenth of the CPU (docs/design/0003), and where several sources share a
+    /// link whose queue is deeper than its round trip is long, a flow of BBR that first saw the
+    /// path idle is starved by one that first saw it full (0020). Over distance the kernel's
     /// autotuning and the host's congestion control are left alone. What cannot be set is left as
     /// it is: the lane works all the same.
     pub(super) fn fit(&self, socket: impl AsFd) {
         let socket = socket.as_fd();
-        if !rtt_of(socket).is_ok_and(|rtt| rtt.min < NEAR) {
+        let Ok(rtt) = rtt_of(socket) else { return };
+        if rtt.min < NEAR {
+            let default = sockopt::tcp_congestion(socket);
+            if self.congestion.is_none() && default.is_ok_and(|name| name.starts_with("bbr")) {
+                let _ = sockopt::set_tcp_congestion(socket, "cubic");
+            }
+        }
+        if rtt.min >= ROOM {
             return;
         }
         if self.send_buffer_bytes.is_none() {
-            let _ = sockopt::set_socket_send_buffer_size_force(socket, NEAR_BUFFER_BYTES)
-                .or_else(|_| sockopt::set_socket_send_buffer_size(socket, NEAR_BUFFER_BYTES));
+            let _ = sockopt::set_socket_send_buffer_size_force(socket, ROOM_BUFFER_BYTES)
+                .or_else(|_| sockopt::set_socket_send_buffer_size(socket, ROOM_BUFFER_BYTES));
         }
         if self.receive_buffer_bytes.is_none() {
-            let _ = sockopt::set_socket_recv_buffer_size_force(socket, NEAR_BUFFER_BYTES)
-                .or_else(|_| sockopt::set_socket_recv_buffer_size(socket, NEAR_BUFFER_BYTES));
-        }
-        let default = sockopt::tcp_congestion(socket);
-        if self.congestion.is_none() && default.is_ok_and(|name| name.starts_with("bbr")) {
-            let _ = sockopt::set_tcp_congestion(socket, "cubic");
+            let _ = sockopt::set_socket_recv_buffer_size_force(socket, ROOM_BUFFER_BYTES)
+                .or_else(|_| sockopt::set_socket_recv_buffer_size(socket, ROOM_BUFFER_BYTES));
         }
     }
 
@@ -269,7 +277,7 @@ mod tests {
         let (mut there, _) = listener.accept().unwrap();
         here.set_nodelay(true).unwrap();
         for _ in 0..100_000 {
-            if rtt_of(&here).unwrap().min < NEAR {
+            if rtt_of(&here).unwrap().min < ROOM {
                 break;
             }
             here.write_all(b"?").unwrap();
@@ -299,7 +307,7 @@ mod tests {
         SocketOptions::default().fit(&here);
         // Without CAP_NET_ADMIN the host's limit may be less than what was wanted.
         let send = sockopt::socket_send_buffer_size(&here).unwrap();
-        assert!((128 * 1024 + 1..=2 * NEAR_BUFFER_BYTES).contains(&send), "{send}");
+        assert!((128 * 1024 + 1..=2 * ROOM_BUFFER_BYTES).contains(&send), "{send}");
         let now = if has_bbr { "cubic" } else { "reno" };
         assert_eq!(sockopt::tcp_congestion(&here).unwrap(), now);
     }
