@@ -1,0 +1,250 @@
+//! What is in the way: a directory at the target where the source has something else, or the
+//! reverse. With `--delete` it goes first, under all guards; without it, it stays and is named.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use crate::common_crash::sites::pair;
+use crate::common_crash::{
+    Copy, Run, Slowly, assert_no_leftovers, assert_same, copy_with, figure, make_files, rng,
+    rsync_would, scratch, scratch_in_memory,
+};
+use rand::RngExt as _;
+use rand::seq::IndexedRandom as _;
+use rand_chacha::ChaCha8Rng;
+
+/// A copy of a source of which `swapped` has then been made at the target the other kind of thing:
+/// a directory with files for a file and for a link, a file and a link for a directory.
+fn copied(base: &Path) -> (PathBuf, PathBuf, Copy) {
+    let (source, target) = (base.join("src"), base.join("dst"));
+    for directory in ["a/deep", "b", "c", "d"] {
+        fs::create_dir_all(source.join(directory)).unwrap();
+        for at in 0..4 {
+            fs::write(source.join(directory).join(format!("f{at}")), format!("file {at}")).unwrap();
+        }
+    }
+    symlink("a", source.join("link")).unwrap();
+    let copy = Copy::new(base);
+    copy_with(&copy, &source, &target, &[]).expect(0);
+    fs::remove_dir_all(target.join("a")).unwrap();
+    fs::write(target.join("a"), "a file where a directory should be").unwrap();
+    fs::remove_dir_all(target.join("b")).unwrap();
+    symlink("/etc", target.join("b")).unwrap();
+    for name in ["c/f1", "link"] {
+        fs::remove_file(target.join(name)).unwrap();
+        fs::create_dir_all(target.join(name).join("x/y")).unwrap();
+        fs::write(target.join(name).join("x/y/z"), "only here").unwrap();
+    }
+    (source, target, copy)
+}
+
+/// Items of [`copied`] that have to go: a file, a link, and two directories with three things each.
+const IN_THE_WAY: u64 = 10;
+
+/// Promise: with `--delete` what is in the way goes, is counted among what was deleted, and what
+/// the source has takes its place; no link is followed. The judge is rsync.
+#[test]
+fn what_is_in_the_way_goes_with_delete() {
+    for options in [&["--delete"][..], &["--sync", "--delete"]] {
+        let base = scratch();
+        let (source, target, copy) = copied(base.path());
+        let ended = copy_with(&copy, &source, &target, options).expect(0);
+        assert_eq!(ended.figure("deleted"), IN_THE_WAY, "{}", ended.last);
+        assert!(Path::new("/etc/passwd").exists(), "no link is followed");
+        assert_same(&source, &target);
+        copy.assert_no_state();
+    }
+}
+
+/// Promise: without `--delete` nothing in the way is touched, and the error names the option; all
+/// else is copied. What may not be replaced is not removed either.
+#[test]
+fn what_is_in_the_way_stays_without_delete() {
+    let base = scratch();
+    let (source, target, copy) = copied(base.path());
+    for options in [&[][..], &["--sync"], &["--delete", "--if-exists=fail"]] {
+        fs::write(source.join("d/f0"), "new").unwrap();
+        let ended = copy_with(&copy, &source, &target, options).expect(3);
+        println!("{}", ended.errors);
+        assert!(target.join("c/f1").is_dir() && target.join("a").is_file());
+        assert_eq!(fs::read_link(target.join("b")).unwrap(), Path::new("/etc"));
+        assert_no_leftovers(&target);
+        if !options.contains(&"--delete") {
+            assert_eq!(fs::read(target.join("c/f1/x/y/z")).unwrap(), b"only here");
+            assert_eq!(fs::read(target.join("d/f0")).unwrap(), b"new");
+            assert!(ended.errors.contains("`--delete` removes it"), "{}", ended.errors);
+        }
+    }
+}
+
+/// C3: what is in the way counts with all else that would go, and if that is too much, nothing at
+/// all is deleted (exit 6): not what is in the way, and not the rest.
+#[test]
+fn c3_what_is_in_the_way_is_under_the_guards() {
+    let base = scratch();
+    let (source, target, copy) = copied(base.path());
+    fs::write(target.join("d/surplus"), "x").unwrap();
+    let most = (IN_THE_WAY).to_string();
+    let ended = copy_with(&copy, &source, &target, &["--delete", "--max-delete", &most]).expect(6);
+    assert!(ended.errors.contains("11 items would go"), "{}", ended.errors);
+    assert_eq!(ended.figure("deleted"), 0, "{}", ended.last);
+    assert_eq!(fs::read(target.join("link/x/y/z")).unwrap(), b"only here");
+    assert!(target.join("a").is_file() && target.join("d/surplus").exists());
+    let most = (IN_THE_WAY + 1).to_string();
+    let ended = copy_with(&copy, &source, &target, &["--delete", "--max-delete", &most]).expect(0);
+    assert_eq!(ended.figure("deleted"), 11, "{}", ended.last);
+    assert_same(&source, &target);
+    // Files that this run makes do not count as what stood there before.
+    for at in 0..9 {
+        fs::create_dir_all(target.join(format!("d/f1{at}"))).unwrap();
+        fs::write(source.join(format!("d/f1{at}")), "x").unwrap();
+    }
+    for at in 0..2000 {
+        fs::write(source.join(format!("a/deep/more{at}")), "x").unwrap();
+    }
+    for at in 0..30 {
+        fs::write(target.join(format!("d/surplus{at}")), "x").unwrap();
+    }
+    copy_with(&copy, &source, &target, &["--sync", "--delete"]).expect(6);
+    assert!(target.join("d/f18").is_dir() && target.join("d/surplus29").exists());
+}
+
+/// Promise: with `--backup-dir` what was in the way is kept, in the same structure.
+#[test]
+fn what_is_in_the_way_goes_to_the_backup_directory() {
+    let base = scratch();
+    let (source, target, copy) = copied(base.path());
+    copy_with(&copy, &source, &target, &["--delete", "--backup-dir", "old"]).expect(0);
+    let old = target.join("old");
+    assert_eq!(fs::read(old.join("a")).unwrap(), b"a file where a directory should be");
+    assert_eq!(fs::read_link(old.join("b")).unwrap(), Path::new("/etc"));
+    assert_eq!(fs::read(old.join("c/f1/x/y/z")).unwrap(), b"only here");
+    fs::remove_dir_all(&old).unwrap();
+    copy_with(&copy, &source, &target, &["--sync"]).expect(0);
+    assert_same(&source, &target);
+}
+
+/// Promise: where the list of the source has many pages, those behind the one that something is in
+/// the way of are gathered and follow; what stood there before is counted over all of them, so that
+/// a target of which more than half would go is refused whatever page the conflict is on (C3).
+#[test]
+fn c3_pages_behind_wait_and_follow() {
+    let base = scratch_in_memory(1 << 30);
+    let (source, target) = (base.path().join("src"), base.path().join("dst"));
+    for directory in 0..12 {
+        fs::create_dir_all(source.join(format!("d{directory:02}"))).unwrap();
+        for file in 0..1000 {
+            fs::write(source.join(format!("d{directory:02}/f{file}")), b"").unwrap();
+        }
+    }
+    let copy = Copy::new(base.path());
+    let block = |directory: usize| {
+        let path = target.join(format!("d{directory:02}"));
+        let _ = fs::remove_dir_all(&path);
+        fs::create_dir_all(&target).unwrap();
+        fs::write(&path, "in the way").unwrap();
+    };
+    // Of five things at the target four would go: what this run makes meanwhile does not count.
+    [0, 5, 11].into_iter().for_each(block);
+    fs::write(target.join("surplus"), "x").unwrap();
+    fs::create_dir(target.join("d07")).unwrap();
+    let ended = copy_with(&copy, &source, &target, &["--delete"]).expect(6);
+    assert!(ended.errors.contains("more than half"), "{}", ended.errors);
+    assert!(target.join("d05").is_file() && target.join("surplus").exists());
+    assert!(target.join("d03/f999").exists(), "what nothing is in the way of is there");
+    let ended = copy_with(&copy, &source, &target, &["--sync", "--delete"]).expect(0);
+    assert_eq!(ended.figure("deleted"), 4, "{}", ended.last);
+    assert_eq!(ended.figure("files"), 3000, "{}", ended.last);
+    assert_same(&source, &target);
+    copy.assert_no_state();
+}
+
+/// Turns some things below `root` into the other kind, at random.
+fn swap(rng: &mut ChaCha8Rng, root: &Path, changes: usize) {
+    for _ in 0..changes {
+        let mut open = vec![root.to_owned()];
+        let mut found = Vec::new();
+        while let Some(directory) = open.pop() {
+            for entry in fs::read_dir(&directory).unwrap() {
+                let path = entry.unwrap().path();
+                if path.is_dir() && !path.is_symlink() {
+                    open.push(path.clone());
+                }
+                found.push(path);
+            }
+        }
+        let path = found.choose(rng).unwrap();
+        if path.is_dir() && !path.is_symlink() {
+            fs::remove_dir_all(path).unwrap();
+            fs::write(path, format!("{}", rng.random::<u64>())).unwrap();
+        } else {
+            fs::remove_file(path).unwrap();
+            fs::create_dir_all(path.join("within")).unwrap();
+            fs::write(path.join("within/file"), format!("{}", rng.random::<u64>())).unwrap();
+        }
+    }
+}
+
+/// Promise (d): whatever has become of the other kind at either side, and though the copy is killed
+/// again and again, it ends with a target that is as the source is; the judge is rsync.
+#[test]
+fn d_random_swaps_survive_kills() {
+    let mut rng = rng("swaps");
+    let base = scratch();
+    let (source, target) = (base.path().join("src"), base.path().join("dst"));
+    make_files(&mut rng, &source, 200, 3_000, &[9 << 20]);
+    let copy = Copy::new(base.path());
+    copy_with(&copy, &source, &target, &[]).expect(0);
+    let contents = format!("{}/", source.display());
+    let options = ["--sync", "--delete", "--max-delete", "1000000"];
+    for round in 0..4 {
+        swap(&mut rng, &source, 4);
+        swap(&mut rng, &target, 4);
+        for _ in 0..2 {
+            let mut run = Run::spawn(copy.command(&contents, &target).args(options));
+            let slowly = Slowly::with_stops(run.id(), Duration::from_millis(40));
+            let alive = run.wait_for(|line| figure(line, "skipped") > 0).is_some();
+            let running = alive && run.watch_for(Duration::from_millis(rng.random_range(0..600)));
+            drop(slowly);
+            if !running {
+                run.end();
+                break;
+            }
+            run.kill();
+        }
+        let ended = copy_with(&copy, &source, &target, &options);
+        assert_eq!(ended.code, 0, "round {round}: {}\n{}", ended.last, ended.errors);
+        if Command::new("rsync").arg("--version").output().is_ok() {
+            assert_eq!(rsync_would(&source, &target, &["--delete"]), "", "round {round}");
+        }
+        assert_same(&source, &target);
+    }
+    copy.assert_no_state();
+}
+
+/// Promise: between sites what is in the way goes under the same rules.
+#[test]
+fn sites_clear_the_way_too() {
+    let base = scratch();
+    let (data_a, data_b) = (base.path().join("a"), base.path().join("b"));
+    make_files(&mut rng("sites in the way"), &data_a.join("set"), 50, 5_000, &[]);
+    let (a, b) = pair(base.path(), &data_a, &data_b);
+    let submit = |options: &[&str]| {
+        let mut args = vec!["transfer", "submit", "a:data/set", "b:data/"];
+        args.extend(options);
+        b.wait(b.ok(&args).trim())
+    };
+    submit(&[]).expect(0);
+    fs::remove_file(data_b.join("set/nothing")).unwrap();
+    fs::create_dir(data_b.join("set/nothing")).unwrap();
+    fs::remove_dir(data_b.join("set/empty")).unwrap();
+    fs::write(data_b.join("set/empty"), "x").unwrap();
+    submit(&["--sync"]).expect(3);
+    let ended = submit(&["--sync", "--delete"]).expect(0);
+    assert_eq!(ended.figure("deleted"), 2, "{}", ended.last);
+    assert_same(&data_a.join("set"), &data_b.join("set"));
+    drop(a);
+}

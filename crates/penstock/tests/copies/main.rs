@@ -1,0 +1,34 @@
+//! Copies and transfers on the disks of one host: `penstock copy`, and two sites of one peer each,
+//! killed, filled up, cut off from power, and judged by tools that are not ours.
+//!
+//! One program for all of these tests, as each program costs seconds to compile and to link.
+#![forbid(unsafe_code)]
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "seeds, and what is skipped and why")]
+
+mod attributes;
+mod changing;
+mod choosing;
+mod common_crash;
+mod common_ssh;
+mod compare;
+mod crash;
+mod dataset;
+mod delete;
+mod delete_chosen;
+mod digests;
+mod disk;
+mod hollow;
+mod in_the_way;
+mod limits;
+mod links;
+mod memory;
+mod r#move;
+mod names;
+mod plan;
+mod powercut;
+mod receipt;
+mod sources;
+mod ssh;
+mod sync;
+mod trees;
+mod verify;

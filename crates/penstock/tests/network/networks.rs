@@ -1,0 +1,273 @@
+//! Two sites with several network interfaces each, in the project's network laboratory: which
+//! interfaces carry, what becomes of a transfer when one is cut or crawls, what is said of it.
+//! Needs root, iproute2 and /dev/net/tun, and says so where they are missing.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use crate::common_lab::{LabWorld, can_run, wait_for};
+use crate::common_net::{seed, told};
+use rand::{Rng as _, SeedableRng as _};
+use rand_chacha::ChaCha8Rng;
+use serde_json::Value;
+
+/// The first network of the lab is for management, the other two for data.
+const TWO: &str = r#"
+[[network]]
+name = "mgmt"
+role = "control"
+interface = "net0"
+[[network]]
+name = "fast0"
+prefix = "10.51.0.0/16"
+[[network]]
+name = "fast1"
+interface = "net2"
+rate = "1Gbit/s"
+"#;
+
+const MIB: u64 = 1 << 20;
+
+/// Makes a data set of some files of 64 MiB and `small` of some KiB, quickly: each block of a MiB
+/// is the same but for its number.
+fn make_set(root: &Path, large_mib: u64, small: u64, seed: u64) {
+    let mut block = vec![0; MIB as usize];
+    ChaCha8Rng::seed_from_u64(seed).fill_bytes(&mut block);
+    fs::create_dir_all(root).unwrap();
+    for file in 0..large_mib.div_ceil(64) {
+        let mut content = Vec::new();
+        for number in file * 64..((file + 1) * 64).min(large_mib) {
+            block[..8].copy_from_slice(&number.to_le_bytes());
+            content.extend_from_slice(&block);
+        }
+        fs::write(root.join(format!("large-{file}.bin")), content).unwrap();
+    }
+    for number in 0..small {
+        let dir = root.join(format!("small-{}", number % 7));
+        fs::create_dir_all(&dir).unwrap();
+        let length = 1 + number as usize * 37 % 20_000;
+        fs::write(dir.join(format!("{number}.bin")), &block[number as usize..][..length]).unwrap();
+    }
+}
+
+/// How long it takes from now until a path of site b is given up and said to be `state`.
+fn given_up(world: &LabWorld, state: &str) -> Duration {
+    let (begun, words) = (Instant::now(), format!("state=\"{state}\""));
+    let said = || world.b.log_text().contains(&words).then(|| begun.elapsed());
+    wait_for(said, || format!("no path is {state}"))
+}
+
+/// Two trees must hold the same.
+fn assert_same(from: &Path, to: &Path) {
+    let output = Command::new("diff").arg("-r").args([from, to]).output().unwrap();
+    assert!(output.status.success(), "{}", told(&output));
+}
+
+fn paths_of(view: &Value) -> Vec<&Value> {
+    view["outward"].as_array().unwrap().iter().collect()
+}
+
+/// E5: data goes over both data interfaces at once, by their own counters, and management carries
+/// requests only; sites tell each other their addresses and networks, and each path is tried from
+/// both ends; the receipt names the networks.
+#[test]
+fn e5_every_data_interface_carries_and_management_is_silent() {
+    if !can_run("e5_every_data_interface_carries_and_management_is_silent") {
+        return;
+    }
+    let options = ["--nics", "3", "--rate", "0,40m,40m", "--rtt", "1ms"];
+    let world = LabWorld::new("two", &options, TWO);
+    make_set(&world.a.store.join("src"), 32, 300, seed());
+    let interfaces = ["net0", "net1", "net2"];
+    let before = interfaces.map(|device| world.lab.bytes("b0", device));
+    let id = world.b.submit(&["a:data/src/", "b:data/dst"]);
+    let view = world.b.until_done(&id);
+    let after = interfaces.map(|device| world.lab.bytes("b0", device));
+    let carried: Vec<u64> =
+        after.iter().zip(before).map(|(after, before)| after - before).collect();
+    println!("{carried:?} bytes over {interfaces:?}; {}", view["progress"]["seconds"]);
+    let data = carried[1] + carried[2];
+    assert!(carried[1] * 10 >= data * 3 && carried[2] * 10 >= data * 3, "{carried:?}");
+    assert!(carried[0] < 3 * MIB, "management has carried {} bytes", carried[0]);
+    assert_same(&world.a.store.join("src"), &world.b.store.join("dst"));
+
+    let receipt = world.b.ok(&["transfer", "receipt", &id]);
+    assert!(receipt.contains("%net1 on network fast0"), "{receipt}");
+    assert!(receipt.contains("%net2 on network fast1"), "{receipt}");
+    let view = world.b.paths("a");
+    for side in ["outward", "inward"] {
+        // IPv4 of fast0 alone, which has a prefix; both families of fast1.
+        assert_eq!(view[side].as_array().unwrap().len(), 3, "{view}");
+        assert!(view[side].as_array().unwrap().iter().all(|path| path["reachable"] == true));
+    }
+    let states: Vec<_> = paths_of(&view).iter().map(|path| path["state"].clone()).collect();
+    assert_eq!(states, ["carrying", "carrying", "standby"], "{view}");
+}
+
+/// E5: an address does not choose the interface. Where all routes lead out by one interface, as
+/// with two in one subnet, both carry all the same: lanes are bound to interfaces at both ends.
+#[test]
+fn e5_routes_do_not_choose_the_interface() {
+    if !can_run("e5_routes_do_not_choose_the_interface") {
+        return;
+    }
+    let options = ["--nics", "3", "--rate", "0,40m,40m", "--rtt", "1ms"];
+    let world = LabWorld::new("routes", &options, TWO);
+    for host in ["a0", "b0"] {
+        // Loose: what comes by another interface than the route says is taken.
+        for device in ["all", "net1", "net2"] {
+            let file = format!("/proc/sys/net/ipv4/conf/{device}/rp_filter");
+            world
+                .lab
+                .inside(host, "sh")
+                .args(["-c", &format!("echo 0 > {file}")])
+                .output()
+                .unwrap();
+        }
+        let replace = ["route", "replace", "10.52.0.0/16", "dev", "net1"];
+        let output = world.lab.inside(host, "ip").args(replace).output().unwrap();
+        assert!(output.status.success(), "{}", told(&output));
+        let delete = ["route", "del", "10.52.0.0/16", "dev", "net2"];
+        world.lab.inside(host, "ip").args(delete).output().unwrap();
+        let get =
+            world.lab.inside(host, "ip").args(["route", "get", "10.52.9.9"]).output().unwrap();
+        let route = String::from_utf8_lossy(&get.stdout).into_owned();
+        assert!(route.contains("dev net1"), "the routes do not lead elsewhere: {route}");
+    }
+    make_set(&world.a.store.join("src"), 32, 50, seed());
+    let before = ["net1", "net2"].map(|device| world.lab.bytes("b0", device));
+    let id = world.b.submit(&["a:data/src/", "b:data/dst"]);
+    world.b.until_done(&id);
+    let after = ["net1", "net2"].map(|device| world.lab.bytes("b0", device));
+    let carried = [after[0] - before[0], after[1] - before[1]];
+    println!("{carried:?} bytes over net1 and net2");
+    let data: u64 = carried.iter().sum();
+    assert!(carried.iter().all(|bytes| bytes * 10 >= data * 3), "{carried:?}");
+    assert_same(&world.a.store.join("src"), &world.b.store.join("dst"));
+}
+
+/// Promise (d): an interface that is cut in the middle costs what was in flight on it: the transfer
+/// goes on over the other one, and over both again once it is restored; nothing is missing.
+#[test]
+fn d_a_cut_interface_is_survived_and_taken_back() {
+    if !can_run("d_a_cut_interface_is_survived_and_taken_back") {
+        return;
+    }
+    let options = ["--nics", "3", "--rate", "0,80m,80m", "--rtt", "2ms"];
+    let world = LabWorld::new("cut", &options, TWO);
+    make_set(&world.a.store.join("src"), 320, 100, seed());
+    let id = world.b.submit(&["a:data/src/", "b:data/dst"]);
+    world.b.until_bytes(&id, 20 * MIB);
+    world.lab.ok("cut", &["b0.net1"]);
+    println!("given up {:.1} s after the cut", given_up(&world, "dead").as_secs_f64());
+    world.b.until_bytes(&id, 60 * MIB);
+    let path = |view: &Value| paths_of(view)[0].clone();
+    let dead = path(&world.b.paths("a"));
+    assert_eq!((&dead["state"], &dead["reachable"]), (&"dead".into(), &false.into()), "{dead}");
+    let why = dead["why"].as_str().unwrap();
+    assert!(why.contains("no SYN-ACK from a 10.51.1.1:7444 within 3 s: firewall at a"), "{why}");
+    let before = world.lab.bytes("b0", "net1");
+    world.lab.ok("restore", &["b0.net1"]);
+    let restored = Instant::now();
+    let flowed = || world.lab.bytes("b0", "net1") - before;
+    wait_for(|| (flowed() > 8 * MIB).then_some(()), || format!("{} bytes flow again", flowed()));
+    println!("8 MiB over it {:.1} s after it was restored", restored.elapsed().as_secs_f64());
+    let view = world.b.until_done(&id);
+    let resent = view["progress"]["bytes_resent"].as_u64().unwrap();
+    println!("{resent} bytes sent twice");
+    assert!(resent <= 32 * MIB, "{resent} bytes sent twice");
+    assert_same(&world.a.store.join("src"), &world.b.store.join("dst"));
+}
+
+/// Promise (f): an interface that brings next to nothing does not hold up a transfer: what it owes
+/// comes over the other one, and it is said which one crawls.
+#[test]
+fn f_a_crawling_interface_is_emptied() {
+    if !can_run("f_a_crawling_interface_is_emptied") {
+        return;
+    }
+    let options = ["--nics", "3", "--rate", "0,80m,80m", "--rtt", "2ms"];
+    let world = LabWorld::new("crawl", &options, TWO);
+    make_set(&world.a.store.join("src"), 128, 100, seed());
+    let id = world.b.submit(&["a:data/src/", "b:data/dst"]);
+    world.b.until_bytes(&id, 50 * MIB);
+    world.lab.ok("set", &["net1", "rate=100k"]);
+    println!("given up {:.1} s after it slowed down", given_up(&world, "crawling").as_secs_f64());
+    let view = world.b.until_done(&id);
+    // At 100 kbit/s a single MiB takes 84 s.
+    let seconds = view["progress"]["seconds"].as_f64().unwrap();
+    let view = world.b.paths("a");
+    println!("{seconds} s; {view}");
+    // That its queue is full of what nobody waits for any more makes dials time out, too.
+    assert_ne!(paths_of(&view)[0]["state"], "carrying", "{view}");
+    assert!(seconds < 60.0, "{seconds} s");
+    assert_same(&world.a.store.join("src"), &world.b.store.join("dst"));
+}
+
+/// Promise: IPv6 carries as IPv4 does, alone as well.
+#[test]
+fn ipv6_alone_carries() {
+    if !can_run("ipv6_alone_carries") {
+        return;
+    }
+    let six = "\n[[network]]\nname = \"six\"\nprefix = \"fd50:1::/32\"\n\
+               [[network]]\nname = \"mgmt\"\nrole = \"control\"\ninterface = \"net0\"\n";
+    let world = LabWorld::new("six", &["--nics", "2"], six);
+    make_set(&world.a.store.join("src"), 8, 50, seed());
+    let before = world.lab.bytes("b0", "net1");
+    let id = world.b.submit(&["a:data/src/", "b:data/dst"]);
+    world.b.until_done(&id);
+    assert!(world.lab.bytes("b0", "net1") - before > 8 * MIB);
+    let receipt = world.b.ok(&["transfer", "receipt", &id]);
+    assert!(receipt.contains("fd50:1::2:1%net1 on network six"), "{receipt}");
+    assert_same(&world.a.store.join("src"), &world.b.store.join("dst"));
+}
+
+/// Promise: a port where nobody listens is told from a path that is cut; a lane that comes to an
+/// address of a management network is refused, and the transfer says why it waits.
+#[test]
+fn what_is_wrong_with_a_path_is_said() {
+    if !can_run("what_is_wrong_with_a_path_is_said") {
+        return;
+    }
+    // What site a tells of itself is wrong: a port without a listener, and its management address.
+    let wrong = TWO.replace("rate = ", "advertise = [\"10.52.1.1:9\"]\nrate = ");
+    let wrong = wrong
+        .replace("prefix = ", "advertise = [\"10.50.1.1:7444\"]\ninterface = \"net1\"\nprefix = ");
+    let two = TWO.replace("interface = \"net0\"", "interface = \"net7\"");
+    let two = two.replace("10.51.0.0/16", "10.50.0.0/16");
+    let mut world = LabWorld::with("wrong", &["--nics", "3"], [&wrong, &two]);
+    make_set(&world.a.store.join("src"), 1, 5, seed());
+    let view = world.b.paths("a");
+    let why = |to: &str| {
+        let paths = paths_of(&view);
+        let path = paths.iter().find(|path| path["to"] == to).unwrap();
+        path["why"].as_str().unwrap().to_owned()
+    };
+    let refused = why("10.52.1.1:9");
+    assert!(refused.contains("refused: no daemon of a is listening at 10.52.1.1:9"), "{refused}");
+    assert_eq!(why("10.50.1.1:7444"), "", "requests are taken there");
+    let id = world.b.submit(&["a:data/src/", "b:data/dst"]);
+    world.b.until(&id, |view| {
+        let reason = view["reason"].to_string() + &view["progress"].to_string();
+        reason.contains("which is not for data (role control)") || reason.contains("refused")
+    });
+
+    // Once that is set right the site tells it by itself, on another port as well: nobody pairs
+    // again, and the transfer goes on.
+    let right = world.a.config().split("[[network]]").next().unwrap().to_owned() + TWO;
+    let right = right.replace("0.0.0.0:7444", "0.0.0.0:7555");
+    world.a.kill();
+    fs::write(world.a.dir.join("penstock.toml"), right).unwrap();
+    let right = world.b.config().split("[[network]]").next().unwrap().to_owned() + TWO;
+    fs::write(world.b.dir.join("penstock.toml"), right).unwrap();
+    world.b.kill();
+    world.b.start(&world.lab);
+    world.a.start(&world.lab);
+    world.b.until_done(&id);
+    let listed = world.b.ok(&["site", "list"]);
+    assert!(listed.contains("10.50.1.1:7555"), "{listed}");
+    assert_same(&world.a.store.join("src"), &world.b.store.join("dst"));
+}

@@ -1,0 +1,170 @@
+//! A site of several hosts whose store and journal lie in a real distributed file system: each
+//! host has a client of its own. Needs root, `/dev/fuse`, Debian's MooseFS and etcd; skips, loudly,
+//! where one of them is missing.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use crate::common_cluster::{Etcd, first_peer, join, status_until};
+use crate::common_moosefs::MooseFs;
+use crate::common_net::{Site, assert_same, make_set, pair, scratch, seed, walk};
+use serde_json::Value;
+use tempfile::TempDir;
+
+const MIB: u64 = 1 << 20;
+/// Longer than a client keeps attributes, or to itself that it has ended a write.
+const CACHED: Duration = Duration::from_secs(3);
+
+/// A site `hpc` of three hosts that share MooseFS, the first of which leads, and a site `lab`.
+struct World {
+    hosts: Vec<Site>,
+    lab: Site,
+    moose: MooseFs,
+    etcd: Etcd,
+    root: TempDir,
+}
+
+/// Has a host use the shared file system by its own client.
+fn move_to_client(site: &mut Site, mount: &Path, root: &Path) {
+    site.stop();
+    let path = site.dir.join("penstock.toml");
+    let text = fs::read_to_string(&path).unwrap();
+    let (store, journal) = (mount.join("store"), mount.join("journal"));
+    let text = text.replace(&text_of(&root.join("store-hpc")), &text_of(&store));
+    let text = text.replace(&text_of(&root.join("journal-hpc")), &text_of(&journal));
+    fs::write(&path, text).unwrap();
+    site.store = store;
+}
+
+fn text_of(path: &Path) -> String {
+    format!("\"{}\"", path.display())
+}
+
+impl World {
+    fn new() -> Option<Self> {
+        let root = scratch();
+        let etcd = Etcd::start(root.path(), 1)?;
+        let moose = MooseFs::start(root.path(), 2, 3)?;
+        let mut first = first_peer(root.path(), "hpc", &etcd);
+        let second = join(root.path(), &first, "h2");
+        let third = join(root.path(), &first, "h3");
+        let shared = moose.path(0);
+        fs::create_dir(shared.join("store")).unwrap();
+        // What marks the journal as the one of this site goes with it.
+        let made = std::process::Command::new("cp")
+            .arg("-a")
+            .arg(root.path().join("journal-hpc"))
+            .arg(shared.join("journal"))
+            .status();
+        assert!(made.unwrap().success());
+        move_to_client(&mut first, &shared, root.path());
+        let mut hosts = vec![first, second, third];
+        for (host, site) in hosts.iter_mut().enumerate().skip(1) {
+            move_to_client(site, &moose.path(host), root.path());
+        }
+        for site in &mut hosts {
+            site.start();
+            status_until(site, |status| !status["cluster"]["leader"].is_null());
+        }
+        status_until(&hosts[0], |status| {
+            status["cluster"]["peers"].as_array().is_some_and(|peers| peers.len() == 3)
+        });
+        let mut lab = Site::init(root.path(), "lab", None);
+        lab.start();
+        pair(&lab, &hosts[1]);
+        Some(Self { hosts, lab, moose, etcd, root })
+    }
+
+    fn submit(&self, at: usize, mib: usize, options: &[&str]) -> String {
+        make_set(&self.lab.store.join("set"), mib, 200, seed());
+        let mut args = vec!["lab:data/set", "hpc:data/", "--piece-size=1M"];
+        args.extend(options);
+        self.hosts[at].submit(&args)
+    }
+
+    fn leader(&self) -> usize {
+        let status = status_until(&self.hosts[1], |status| !status["cluster"]["leader"].is_null());
+        let name = status["cluster"]["leader"]["peer"].as_str().unwrap().to_owned();
+        ["h1", "h2", "h3"].iter().position(|peer| *peer == name).unwrap()
+    }
+
+    /// Whole at every host, and nothing temporary left.
+    fn assert_whole(&self, hosts: &[usize]) {
+        for host in hosts {
+            let store = &self.hosts[*host].store;
+            assert_same(&self.lab.store.join("set"), &store.join("set"));
+            let mut left = Vec::new();
+            walk(store, &mut |path| {
+                let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+                left.extend(name.starts_with(".pst-").then(|| path.to_owned()));
+            });
+            assert_eq!(left, Vec::<PathBuf>::new(), "temporary files are left");
+        }
+    }
+
+    /// B2: nobody moves the time of a file that several hosts have written, also later. The file
+    /// system holds seconds.
+    fn assert_times(&self, hosts: &[usize]) {
+        std::thread::sleep(CACHED);
+        let seconds = |root: &Path| fs::metadata(root.join("set/large.bin")).unwrap().mtime();
+        for host in hosts {
+            assert_eq!(seconds(&self.hosts[*host].store), seconds(&self.lab.store), "at {host}");
+        }
+    }
+}
+
+fn bytes_at_least(bytes: u64) -> impl Fn(&Value) -> bool {
+    move |event| event["bytes"].as_u64().unwrap_or(0) >= bytes
+}
+
+/// A3, A12: with store and journal in a distributed file system, the host that leads is killed in
+/// the middle: another goes on with pages, logs and temporary files as its own client shows them.
+/// What was durable is not sent again, and how it was made durable is said.
+#[test]
+fn a12_another_host_goes_on_through_its_own_client() {
+    let Some(mut world) = World::new() else { return };
+    let id = world.submit(1, 24, &["--bwlimit=4MiB/s"]);
+    let leader = world.leader();
+    let others: Vec<usize> = (0..3).filter(|host| *host != leader).collect();
+    let at = others[0];
+    world.hosts[at].watch(&id).until(bytes_at_least(10 * MIB));
+    world.hosts[leader].kill();
+    let summary = world.hosts[at].wait_done(&id);
+    world.assert_whole(&others);
+    assert!(summary["bytes_resumed"].as_u64().unwrap() > 0, "{summary}");
+    let durable = world.hosts[at].show(&id)["durable_by"].as_str().unwrap().to_owned();
+    assert_eq!(durable, "fsync on FUSE, as far as the server honours it");
+}
+
+/// Promise (d): a chunk server of the target's file system is killed in the middle of a transfer.
+#[test]
+fn d_a_chunk_server_of_the_targets_file_system_may_die() {
+    let Some(mut world) = World::new() else { return };
+    let id = world.submit(1, 24, &["--bwlimit=8MiB/s"]);
+    world.hosts[1].watch(&id).until(bytes_at_least(8 * MIB));
+    world.moose.kill_chunk_server(1);
+    world.hosts[1].wait_done(&id);
+    world.assert_whole(&[0, 1, 2]);
+    world.assert_times(&[0, 1, 2]);
+}
+
+/// B1, B2, A9: all hosts move one transfer together, a file of many pieces among it. In the middle
+/// one of them, not the one that leads, loses its client: it takes no part any more, the others
+/// fetch what it had, and all arrives whole, with its time.
+#[test]
+fn b2_one_host_may_lose_its_client_while_all_move_one_transfer() {
+    let Some(mut world) = World::new() else { return };
+    let leader = world.leader();
+    let id = world.submit(leader, 40, &["--bwlimit=4MiB/s"]);
+    let lost = (leader + 1) % 3;
+    world.hosts[leader].watch(&id).until(bytes_at_least(12 * MIB));
+    world.moose.kill_client(lost);
+    let summary = world.hosts[leader].wait_done(&id);
+    println!("{}", world.hosts[leader].ok(&["transfer", "show", &id]));
+    let others: Vec<usize> = (0..3).filter(|host| *host != lost).collect();
+    world.assert_whole(&others);
+    world.assert_times(&others);
+    assert!(summary["bytes_verified"].as_u64() >= summary["bytes"].as_u64(), "{summary}");
+}

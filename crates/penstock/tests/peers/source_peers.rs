@@ -1,0 +1,282 @@
+//! A source site of several peers: scans that they share, inode numbers that differ between them,
+//! lanes from all of them, and the loss of one. Real daemons and a real etcd; skips, loudly, where
+//! etcd is not installed, and what mounts where that is not allowed.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use crate::common_cluster::{Etcd, first_peer, status_until};
+use crate::common_fuse::Fuse;
+use crate::common_net::{
+    Site, assert_same, make_set, pair, penstock, random_file, scratch, seed, told,
+};
+use rand::SeedableRng as _;
+use rand_chacha::ChaCha8Rng;
+use serde_json::Value;
+use tempfile::TempDir;
+
+const MIB: u64 = 1 << 20;
+
+/// A source site `lab` of several peers, and a target `hpc` of one.
+struct World {
+    peers: Vec<Site>,
+    hpc: Site,
+    etcd: Etcd,
+    root: TempDir,
+}
+
+impl World {
+    /// The peers reach the store at these paths; the first of them leads.
+    fn new(root: TempDir, paths: &[PathBuf]) -> Option<Self> {
+        let etcd = Etcd::start(root.path(), 1)?;
+        let first = first_peer(root.path(), "lab", &etcd);
+        let mut peers = vec![first];
+        if paths[0] != peers[0].store {
+            move_store(&mut peers[0], &paths[0]);
+            status_until(&peers[0], |status| status["cluster"]["is_leader"] == true);
+        }
+        for (number, path) in paths.iter().enumerate().skip(1) {
+            let peer = join_with_store(root.path(), &peers[0], &format!("h{}", number + 1), path);
+            peers.push(peer);
+        }
+        let count = peers.len();
+        for peer in &peers {
+            status_until(peer, |status| {
+                let there = status["cluster"]["peers"].as_array();
+                there.is_some_and(|there| there.len() == count)
+                    && !status["cluster"]["leader"].is_null()
+            });
+        }
+        let mut hpc = Site::init(root.path(), "hpc", None);
+        hpc.start();
+        pair(&hpc, &peers[1]);
+        Some(Self { peers, hpc, etcd, root })
+    }
+
+    fn submit(&self, options: &[&str]) -> String {
+        let mut args = vec!["lab:data/set", "hpc:data/"];
+        args.extend(options);
+        self.hpc.submit(&args)
+    }
+
+    /// What the daemon of a peer has said.
+    fn log(&self, peer: usize) -> String {
+        fs::read_to_string(self.peers[peer].dir.join("daemon.log")).unwrap_or_default()
+    }
+
+    /// Bytes that the daemon of a peer has read from its store and elsewhere.
+    fn bytes_read(&self, peer: usize) -> u64 {
+        let path = format!("/proc/{}/io", self.peers[peer].process());
+        let text = fs::read_to_string(path).unwrap();
+        let line = text.lines().find_map(|line| line.strip_prefix("rchar: "));
+        line.and_then(|bytes| bytes.trim().parse().ok()).unwrap()
+    }
+
+    fn assert_same(&self, set: &Path) {
+        assert_same(set, &self.hpc.store.join("set"));
+    }
+}
+
+/// Another path for the one store of a site, whose daemon is started again.
+fn move_store(site: &mut Site, path: &Path) {
+    site.kill();
+    configure_store(site, path);
+    site.start();
+}
+
+fn configure_store(site: &mut Site, path: &Path) {
+    let file = site.dir.join("penstock.toml");
+    let text = fs::read_to_string(&file).unwrap();
+    let line = text.lines().find(|line| line.starts_with("path = ")).unwrap().to_owned();
+    fs::write(&file, text.replace(&line, &format!("path = \"{}\"", path.display()))).unwrap();
+    site.store = path.to_owned();
+}
+
+fn join_with_store(root: &Path, at: &Site, peer: &str, path: &Path) -> Site {
+    let token = at.ok(&["site", "join"]);
+    let dir = root.join(format!("{}-{peer}", at.name));
+    let mut site = Site::adopt(at.name, dir.clone(), at.store.clone());
+    let mut command = penstock();
+    command.args(["site", "join", token.trim(), "--peer", peer, "--listen", "127.0.0.1:0"]);
+    let output = command.arg("--dir").arg(&dir).output().unwrap();
+    assert!(output.status.success(), "{}", told(&output));
+    configure_store(&mut site, path);
+    site.start();
+    site
+}
+
+fn verified_at_least(bytes: u64) -> impl Fn(&Value) -> bool {
+    move |event| event["bytes"].as_u64().unwrap_or(0) >= bytes
+}
+
+/// Watches a transfer to its end; gives the summary, and the longest time without more bytes.
+fn watch_gaps(site: &Site, id: &str) -> (Value, Duration) {
+    let (mut bytes, mut since, mut longest) = (0, Instant::now(), Duration::ZERO);
+    let mut watch = site.watch(id);
+    let summary = loop {
+        let event = watch.next().expect("the events end with a summary");
+        let now = event["bytes"].as_u64().unwrap_or(0);
+        if now > bytes {
+            longest = longest.max(since.elapsed());
+            (bytes, since) = (now, Instant::now());
+        }
+        if event["type"] == "summary" {
+            break event;
+        }
+    };
+    assert_eq!(summary["state"], "done", "{summary}");
+    (summary, longest)
+}
+
+fn small_files(set: &Path, directories: usize, files: usize) {
+    let mut rng = ChaCha8Rng::seed_from_u64(seed());
+    for directory in 0..directories {
+        for file in 0..files {
+            let path = set.join(format!("{}/{directory}/{file}", directory % 9));
+            random_file(&path, 50 + file % 400, &mut rng);
+        }
+    }
+}
+
+/// One tree as several peers see it, each by a mount with inode numbers of its own; `None`, loudly,
+/// where that is not allowed.
+fn mounts_of(tree: &Path, root: &Path, count: u64) -> Option<Vec<Fuse>> {
+    let mount = |peer: u64| {
+        let mount = Fuse::mount(tree, &root.join(format!("mount-{peer}")), (peer + 1) << 40)?;
+        mount.latency.set_lookup(Duration::from_millis(1));
+        Some(mount)
+    };
+    (0..count).map(mount).collect()
+}
+
+/// C1: peers that see other inode numbers share a scan, and after the loss of the one that began
+/// it no file has changed; what they list together is faster than what one lists.
+#[test]
+fn c1_peers_with_other_inode_numbers_share_a_scan() {
+    let root = scratch();
+    let tree = root.path().join("tree");
+    small_files(&tree.join("set"), 150, 20);
+    fs::hard_link(tree.join("set/1/1/3"), tree.join("set/2/2/linked")).unwrap();
+    let Some(mounts) = mounts_of(&tree, root.path(), 2) else { return };
+    let paths: Vec<_> = mounts.iter().map(|mount| mount.path.clone()).collect();
+    let Some(world) = World::new(root, &paths) else { return };
+    let id = world.submit(&[]);
+    let summary = world.hpc.wait_done(&id);
+    world.assert_same(&tree.join("set"));
+    assert_eq!(summary["errors"].as_array().map(Vec::len).unwrap_or(0), 0, "{summary}");
+    let log = world.log(0);
+    let told = log.lines().find(|line| line.contains("another peer has listed"));
+    println!("{told:?}\n{summary}");
+    assert!(told.is_some(), "{log}");
+    drop(world);
+}
+
+/// Issue 5 (2), promise (d): `kill -9` of a source peer in the middle: its lanes' work goes to the
+/// others; nothing stops for long, and little is sent twice.
+#[test]
+fn d_a_source_peer_may_die_in_the_middle() {
+    let root = scratch();
+    let store = root.path().join("store-lab");
+    let Some(mut world) = World::new(root, &[store.clone(), store.clone(), store.clone()]) else {
+        return;
+    };
+    make_set(&store.join("set"), 48, 400, seed());
+    let id = world.submit(&["--bwlimit=8MiB/s", "--piece-size=1M"]);
+    world.hpc.watch(&id).until(verified_at_least(10 * MIB));
+    world.peers[2].kill();
+    let (summary, longest) = watch_gaps(&world.hpc, &id);
+    world.assert_same(&store.join("set"));
+    println!("longest gap {longest:?}; {summary}");
+    assert!(longest < Duration::from_secs(10), "{longest:?}");
+    assert!(summary["bytes_resent"].as_u64().unwrap_or(0) <= 24 * MIB, "{summary}");
+}
+
+/// Issue 5 (3): all source peers carry a share, of large files and of small ones.
+#[test]
+fn all_source_peers_carry_a_share() {
+    let root = scratch();
+    let store = root.path().join("store-lab");
+    let Some(world) = World::new(root, &[store.clone(), store.clone(), store.clone()]) else {
+        return;
+    };
+    let mut rng = ChaCha8Rng::seed_from_u64(seed());
+    for number in 0..3 {
+        random_file(&store.join(format!("set/large-{number}")), 24 << 20, &mut rng);
+    }
+    for number in 0..1500 {
+        random_file(&store.join(format!("set/small/{}/{number}", number % 9)), 16_384, &mut rng);
+    }
+    let before: Vec<_> = (0..3).map(|peer| world.bytes_read(peer)).collect();
+    let id = world.submit(&["--bwlimit=24MiB/s"]);
+    world.hpc.wait_done(&id);
+    world.assert_same(&store.join("set"));
+    let read: Vec<_> = (0..3).map(|peer| (world.bytes_read(peer) - before[peer]) / MIB).collect();
+    println!("MiB read by each source peer: {read:?}");
+    assert!(read.iter().all(|mib| *mib >= 8), "{read:?}");
+}
+
+/// Issue 5: one slow source peer slows its own share only.
+#[test]
+fn one_slow_source_peer_slows_its_share_only() {
+    let root = scratch();
+    let tree = root.path().join("tree");
+    let mut rng = ChaCha8Rng::seed_from_u64(seed());
+    for number in 0..4 {
+        random_file(&tree.join(format!("set/{number}")), 32 << 20, &mut rng);
+    }
+    let Some(mount) = Fuse::mount(&tree, &root.path().join("mount"), 5 << 40) else { return };
+    // 128 KiB in 100 ms.
+    mount.latency.set_read(Duration::from_millis(100));
+    let Some(world) = World::new(root, &[tree.clone(), mount.path.clone()]) else { return };
+    let began = Instant::now();
+    let id = world.submit(&["--piece-size=4M"]);
+    let summary = world.hpc.wait_done(&id);
+    world.assert_same(&tree.join("set"));
+    println!("{:?} with one slow peer of two; {summary}", began.elapsed());
+    assert!(began.elapsed() < Duration::from_secs(25), "{:?}", began.elapsed());
+}
+
+/// Issue 5 (11), C3: the store unmounted at one source peer: it is offline there, nothing has
+/// failed or vanished, and the others serve.
+#[test]
+fn c3_a_store_unmounted_at_one_source_peer_fails_nothing() {
+    let root = scratch();
+    let tree = root.path().join("tree");
+    make_set(&tree.join("set"), 48, 400, seed());
+    let Some(mount) = Fuse::mount(&tree, &root.path().join("mount"), 5 << 40) else { return };
+    let Some(world) = World::new(root, &[tree.clone(), mount.path.clone()]) else { return };
+    let id = world.submit(&["--bwlimit=8MiB/s", "--piece-size=1M"]);
+    world.hpc.watch(&id).until(verified_at_least(10 * MIB));
+    mount.unmount();
+    mount.latency.break_down();
+    let (summary, longest) = watch_gaps(&world.hpc, &id);
+    world.assert_same(&tree.join("set"));
+    println!("longest gap {longest:?}; {summary}");
+    let log = world.log(1);
+    assert!(log.contains("offline"), "{log}");
+    assert!(longest < Duration::from_secs(10), "{longest:?}");
+}
+
+/// Issue 5 (3), A12, C1: the source's controller dies in the middle of a scan that is shared: the
+/// next one goes on from the pages that were sealed, nothing is listed twice or left out, and no
+/// file has changed because its inode number is another one there.
+#[test]
+fn a12_the_sources_controller_may_die_in_the_middle_of_a_shared_scan() {
+    let root = scratch();
+    let tree = root.path().join("tree");
+    small_files(&tree.join("set"), 200, 20);
+    let Some(mounts) = mounts_of(&tree, root.path(), 3) else { return };
+    let paths: Vec<_> = mounts.iter().map(|mount| mount.path.clone()).collect();
+    let Some(mut world) = World::new(root, &paths) else { return };
+    let id = world.submit(&[]);
+    world.hpc.watch(&id).until(verified_at_least(40_000));
+    world.peers[0].kill();
+    let (summary, longest) = watch_gaps(&world.hpc, &id);
+    world.assert_same(&tree.join("set"));
+    println!("longest gap {longest:?}; {summary}");
+    assert!(world.log(0).contains("another peer lists too"), "{}", world.log(0));
+    assert_eq!(summary["files"].as_u64(), Some(4_000), "{summary}");
+    assert_eq!(summary["bytes"], summary["bytes_found"], "files were taken for changed ones");
+    assert!(longest < Duration::from_secs(10), "{longest:?}");
+}

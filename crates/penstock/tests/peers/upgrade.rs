@@ -1,0 +1,151 @@
+//! Hosts are upgraded one at a time while transfers run: daemons of this version and of the next
+//! one work together, with a real etcd. The next version is this program with an option that only
+//! builds with debug assertions have; it speaks one version more of everything, and cuts pages
+//! otherwise.
+//! Needs no privileges; skips, loudly, where etcd is not installed.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::common_cluster::{Etcd, first_peer, join, status_until};
+use crate::common_net::{Site, assert_same, make_set, pair, scratch, seed, told};
+use serde_json::Value;
+
+const MIB: u64 = 1 << 20;
+const NEXT: &[&str] = &["--next-version"];
+
+/// Ends a daemon in order and starts the next version in its place, at another port.
+fn upgrade(site: &mut Site) {
+    site.stop();
+    site.start_with(NEXT);
+}
+
+fn bytes_at_least(bytes: u64) -> impl Fn(&Value) -> bool {
+    move |event| event["bytes"].as_u64().unwrap_or(0) >= bytes
+}
+
+/// Which way of cutting the pages of a journal have: a number behind magic, transfer, page number
+/// and round (docs/protocol.md, 7.1).
+fn slicers(journal: &Path, id: &str) -> Vec<u16> {
+    let pages = fs::read_dir(journal.join(id).join("pages")).unwrap();
+    let pages = pages.map(|page| page.unwrap().path());
+    let pages = pages.filter(|path| path.extension().is_some_and(|end| end == "page"));
+    let version = |path: PathBuf| {
+        let page = fs::read(path).unwrap();
+        u16::from_le_bytes([page[29], page[30]])
+    };
+    pages.map(version).collect()
+}
+
+fn knows_next(status: &Value, peer: &str) -> bool {
+    let cards = status["cluster"]["peers"].as_array().cloned().unwrap_or_default();
+    cards.iter().any(|card| card["peer"] == peer && card["formats"] == "1-2")
+        && !status["cluster"]["leader"].is_null()
+}
+
+/// Issue 5 (9), A10: the three hosts of a site are upgraded one by one while a transfer runs, then
+/// the other site while the next one runs: each goes on, no page is cut anew, and what is new is
+/// used once all know it. A host that was left behind then takes no part, and says why.
+#[test]
+fn a10_hosts_are_upgraded_one_at_a_time_while_transfers_run() {
+    let root = scratch();
+    let Some(etcd) = Etcd::start(root.path(), 1) else { return };
+    let mut h1 = first_peer(root.path(), "hpc", &etcd);
+    let mut h2 = join(root.path(), &h1, "h2");
+    let mut h3 = join(root.path(), &h1, "h3");
+    let mut lab = Site::init(root.path(), "lab", None);
+    let address = lab.start().to_string();
+    pair(&lab, &h2);
+    let journal = root.path().join("journal-hpc").join("journal");
+    let seed = seed();
+    for (number, set) in ["one", "two", "three", "four"].into_iter().enumerate() {
+        make_set(&lab.store.join(set), 24, 300, seed.wrapping_add(number as u64));
+    }
+    let same = |set: &str, at: &Site| assert_same(&lab_set(root.path(), set), &at.store.join(set));
+
+    // The controller's host is neither the first nor the last one.
+    let first = submit(&h2, "one");
+    h2.watch(&first).until(bytes_at_least(2 * MIB));
+    upgrade(&mut h3);
+    status_until(&h3, |status| knows_next(status, "h3"));
+    upgrade(&mut h1);
+    status_until(&h1, |status| knows_next(status, "h1"));
+    assert_eq!(h3.show(&first)["state"], "running", "it is too fast for this test");
+    upgrade(&mut h2);
+    let status = status_until(&h2, |status| knows_next(status, "h2"));
+    assert_eq!(status["cluster"]["format"], 1, "no host can have settled: {status}");
+    h2.watch(&first).until(bytes_at_least(4 * MIB));
+    assert!(slicers(&journal, &first).iter().all(|version| *version == 1));
+    h3.wait_done(&first);
+    same("one", &h3);
+
+    // All hosts of this site know it; the other site does not.
+    status_until(&h1, |status| status["cluster"]["format"] == 2);
+    let second = submit(&h1, "two");
+    h1.watch(&second).until(bytes_at_least(2 * MIB));
+    lab.stop();
+    lab.start_with(&[NEXT, &["--listen", &address]].concat());
+    h1.watch(&second).until(bytes_at_least(4 * MIB));
+    assert!(slicers(&journal, &second).iter().all(|version| *version == 1));
+    h1.wait_done(&second);
+    same("two", &h1);
+
+    let third = submit(&lab, "three");
+    h2.watch(&third).until(bytes_at_least(2 * MIB));
+    let cut = slicers(&journal, &third);
+    assert!(!cut.is_empty() && cut.iter().all(|version| *version == 2), "{cut:?}");
+    // Another host goes on with pages that were cut in the new way.
+    let leader = [&mut h1, &mut h2, &mut h3].into_iter().find(|site| leads(site));
+    upgrade(leader.unwrap());
+    lab.wait_done(&third);
+    same("three", &h2);
+
+    h3.stop();
+    one_host_is_left_behind(&mut h1, &mut h2);
+    same("four", &h2);
+}
+
+fn submit(at: &Site, set: &str) -> String {
+    let (from, rate) = (format!("lab:data/{set}"), "--bwlimit=1500KiB/s");
+    at.submit(&[&from, "hpc:data/", rate, "--piece-size=1M"])
+}
+
+fn leads(site: &Site) -> bool {
+    status_until(site, |_| true)["cluster"]["is_leader"] == true
+}
+
+/// The first host goes back to the older release, too late.
+fn one_host_is_left_behind(h1: &mut Site, h2: &mut Site) {
+    h1.stop();
+    h2.stop();
+    h1.start();
+    let trouble = status_until(h1, |status| {
+        status["cluster"]["trouble"].as_str().is_some_and(|text| text.contains("format 2"))
+    });
+    assert_eq!(trouble["cluster"]["is_leader"], false, "{trouble}");
+    assert!(trouble["cluster"]["leader"].is_null(), "{trouble}");
+    h2.start_with(NEXT);
+    // The other site does not know yet where this one is after all of it has moved.
+    let fourth = submit(h2, "four");
+    h2.wait_done(&fourth);
+    assert!(leads(h2));
+}
+
+fn lab_set(root: &Path, set: &str) -> PathBuf {
+    root.join("store-lab").join(set)
+}
+
+/// A release that is too old for what a site of one host has written refuses to start, says so, and
+/// leaves it alone.
+#[test]
+fn an_older_release_leaves_a_newer_state_alone() {
+    let root = scratch();
+    let mut lab = Site::init(root.path(), "lab", None);
+    lab.start_with(NEXT);
+    lab.stop();
+    let output = lab.run(&["daemon"]);
+    assert_eq!(output.status.code(), Some(7), "{}", told(&output));
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(said.contains("is of format 2") && said.contains("knows up to 1"), "{said}");
+    lab.start_with(NEXT);
+}
