@@ -6,12 +6,14 @@
 
 use std::collections::BTreeMap;
 
-use penstock_engine::transfer::{LedgerCommit, PageCommit, PageStanding};
+use penstock_engine::transfer::{LedgerCommit, PageCommit, PageStanding, TransferMachine};
 use penstock_proto::id::WriterId;
 use penstock_proto::journal::JournalRecord;
 use penstock_proto::wire::Reader;
 use rand::RngExt as _;
 use rand_chacha::ChaCha8Rng;
+
+use crate::source::DataSet;
 
 #[derive(Debug, Default)]
 struct Log {
@@ -140,6 +142,35 @@ impl Journal {
             log.bytes.truncate(length as usize);
             log.synced = log.synced.min(log.bytes.len());
         }
+    }
+
+    /// Opens a page of `data` with what its log says, `doubting` all that was not durable.
+    pub(crate) fn open_page(
+        &mut self,
+        data: &DataSet,
+        machine: &mut TransferMachine,
+        number: u32,
+        doubting: bool,
+    ) {
+        let (log, length) = self.read(number);
+        self.truncate(number, length);
+        let (page, digest) = &data.pages[number as usize];
+        machine.handle_page(page, *digest, log, length, doubting);
+    }
+
+    /// What a lost peer wrote is looked at again when the committed log was read.
+    ///
+    /// # Errors
+    /// More is committed than there is.
+    pub(crate) fn read_logs(&self, machine: &mut TransferMachine) -> Result<(), String> {
+        while let Some((page, length)) = machine.wants_log() {
+            let (log, sound) = self.read(page);
+            if sound < length {
+                return Err(format!("{length} bytes of log are committed, {sound} are there"));
+            }
+            machine.handle_log(page, log);
+        }
+        Ok(())
     }
 
     /// Opens the journal for another controller: its epoch, and the heads.

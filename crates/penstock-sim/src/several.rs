@@ -407,7 +407,7 @@ impl World {
             machine.handle_scan_end(self.pages_found);
         }
         for (page, _) in heads.pages.iter().filter(|(_, head)| !head.complete) {
-            self.open_page(&mut machine, *page);
+            self.journal.open_page(&self.out.data, &mut machine, *page, false);
         }
         let until = self.out.now().plus(lapse_after(self.grant));
         machine.wait_for_writers(self.writers.iter().copied(), until);
@@ -430,7 +430,9 @@ impl World {
         };
         self.out.after_ms(5, 50, Event::Tick { life });
         self.open_pages(&mut controller);
-        self.read_logs(&mut controller);
+        if let Err(what) = self.journal.read_logs(&mut controller.machine) {
+            self.out.fail(what);
+        }
         let lapsed = controller.machine.poll_lapsed(self.out.now());
         self.out.stats.peers_lost += lapsed.len() as u64;
         for host in 0..self.hosts.len() {
@@ -496,25 +498,7 @@ impl World {
             if number >= self.pages_found {
                 return;
             }
-            self.open_page(&mut controller.machine, number);
-        }
-    }
-
-    fn open_page(&mut self, machine: &mut TransferMachine, number: u32) {
-        let (log, length) = self.journal.read(number);
-        self.journal.truncate(number, length);
-        let (page, digest) = &self.out.data.pages[number as usize];
-        machine.handle_page(page, *digest, log, length, false);
-    }
-
-    /// What a lost peer wrote is looked at again when the committed log was read.
-    fn read_logs(&mut self, controller: &mut Controller) {
-        while let Some((page, length)) = controller.machine.wants_log() {
-            let (log, sound) = self.journal.read(page);
-            if sound < length {
-                self.out.fail(format!("{length} bytes of log are committed, {sound} are there"));
-            }
-            controller.machine.handle_log(page, log);
+            self.journal.open_page(&self.out.data, &mut controller.machine, number, false);
         }
     }
 

@@ -236,7 +236,7 @@ impl World {
         }
         let known: Vec<u32> = heads.pages.keys().copied().filter(|_| !doubting).collect();
         for page in known.into_iter().filter(|page| !heads.pages[page].complete) {
-            self.open_page(&mut machine, page, doubting);
+            self.journal.open_page(&self.out.data, &mut machine, page, doubting);
         }
         self.out.stats.starts += 1;
         self.out.stats.doubts += u64::from(doubting);
@@ -275,7 +275,9 @@ impl World {
         self.out.after_ms(5, 50, Event::Tick { life });
         self.open_pages(&mut daemon.controller);
         daemon.peer.turn(&mut self.out);
-        self.read_logs(&mut daemon.controller);
+        if let Err(what) = self.journal.read_logs(&mut daemon.controller.machine) {
+            self.out.fail(what);
+        }
         let (number, now) = (daemon.controller.number, self.out.now());
         let wanted = daemon.peer.wanted_bytes();
         let reply = daemon.controller.machine.poll_work(number, wanted, now);
@@ -334,25 +336,8 @@ impl World {
             if number >= self.pages_found {
                 return;
             }
-            self.open_page(&mut controller.machine, number, controller.doubting);
-        }
-    }
-
-    fn open_page(&mut self, machine: &mut TransferMachine, number: u32, doubting: bool) {
-        let (log, length) = self.journal.read(number);
-        self.journal.truncate(number, length);
-        let (page, digest) = &self.out.data.pages[number as usize];
-        machine.handle_page(page, *digest, log, length, doubting);
-    }
-
-    /// What a lost peer wrote is looked at again when the committed log was read.
-    fn read_logs(&mut self, controller: &mut Controller) {
-        while let Some((page, length)) = controller.machine.wants_log() {
-            let (log, sound) = self.journal.read(page);
-            if sound < length {
-                self.out.fail(format!("{length} bytes of log are committed, {sound} are there"));
-            }
-            controller.machine.handle_log(page, log);
+            let Controller { machine, doubting, .. } = controller;
+            self.journal.open_page(&self.out.data, machine, number, *doubting);
         }
     }
 
