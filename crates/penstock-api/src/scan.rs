@@ -3,6 +3,8 @@
 //! Pages are pulled: the source scans on its own and keeps its pages on disk, so a slow target
 //! costs it no memory, and a page that was lost on the way is asked for again.
 
+use std::sync::Arc;
+
 use penstock_proto::id::{Name, TransferId};
 use penstock_proto::slicing::Slicing;
 use penstock_proto::units::FileTime;
@@ -232,4 +234,39 @@ pub trait PageSource: Send {
     /// # Errors
     /// As [`PageSource::page`].
     fn remove(&mut self, order: &RemoveOrder) -> Result<RemoveReply, Problem>;
+}
+
+/// The pages of one transfer, straight from a peer of the own site.
+pub struct OwnPages {
+    source: Arc<dyn SourcePeer>,
+    transfer: TransferId,
+}
+
+impl OwnPages {
+    /// Those of a scan that is open at `source`.
+    pub fn new(source: Arc<dyn SourcePeer>, transfer: TransferId) -> Self {
+        Self { source, transfer }
+    }
+}
+
+impl PageSource for OwnPages {
+    fn page(&mut self, number: u32, wait_ms: u32) -> Result<PageReply, Problem> {
+        self.source.page(self.transfer, number, wait_ms)
+    }
+
+    fn ask(&mut self, question: &Question) -> Result<u32, Problem> {
+        self.source.ask(self.transfer, question)
+    }
+
+    fn digests(
+        &mut self,
+        wish: &DigestWish,
+        wait_ms: u32,
+    ) -> Result<Option<WishedDigests>, Problem> {
+        self.source.digests(self.transfer, wish, wait_ms)
+    }
+
+    fn remove(&mut self, order: &RemoveOrder) -> Result<RemoveReply, Problem> {
+        self.source.remove(self.transfer, order)
+    }
 }

@@ -6,10 +6,7 @@ use std::time::Instant;
 
 use penstock_api::plan::location_text;
 use penstock_api::problem::{Exit, Problem};
-use penstock_api::removal::{RemoveOrder, RemoveReply};
-use penstock_api::scan::{
-    DigestWish, PageReply, PageSource, Question, RootKind, ScanRequest, SourcePeer, WishedDigests,
-};
+use penstock_api::scan::{OwnPages, PageSource, RootKind, ScanRequest};
 use penstock_api::task::SourceAccess;
 use penstock_api::transfer::{PathText, TransferRequest, TransferState};
 use penstock_proto::id::TransferId;
@@ -20,34 +17,6 @@ use super::{Inner, Live, TransferRecord, journal_of, place};
 use crate::runner::{RunControl, RunInput, RunOutcome};
 use crate::sites::RemotePages;
 use crate::state::Wish;
-
-/// The pages of a data set at the own site.
-struct LocalPages {
-    source: Arc<dyn SourcePeer>,
-    id: TransferId,
-}
-
-impl PageSource for LocalPages {
-    fn page(&mut self, number: u32, wait_ms: u32) -> Result<PageReply, Problem> {
-        self.source.page(self.id, number, wait_ms)
-    }
-
-    fn ask(&mut self, question: &Question) -> Result<u32, Problem> {
-        self.source.ask(self.id, question)
-    }
-
-    fn digests(
-        &mut self,
-        wish: &DigestWish,
-        wait_ms: u32,
-    ) -> Result<Option<WishedDigests>, Problem> {
-        self.source.digests(self.id, wish, wait_ms)
-    }
-
-    fn remove(&mut self, order: &RemoveOrder) -> Result<RemoveReply, Problem> {
-        self.source.remove(self.id, order)
-    }
-}
 
 pub(super) struct Opened {
     pub(super) kind: RootKind,
@@ -139,7 +108,7 @@ impl Inner {
             let slicer = version::known().format(self.parts.state.format()).slicer;
             let slicing = request.slicing.no_newer_than(slicer);
             let kind = self.parts.source.open_scan(&ScanRequest { slicing, ..request })?;
-            let pages = Box::new(LocalPages { source: Arc::clone(&self.parts.source), id });
+            let pages = Box::new(OwnPages::new(Arc::clone(&self.parts.source), id));
             let (store, root) = (source.store.clone(), source.path.clone());
             return Ok(Opened { kind, pages, access: SourceAccess::Local { store, root } });
         }

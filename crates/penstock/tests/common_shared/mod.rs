@@ -16,11 +16,7 @@ use penstock_api::fence::Fence;
 use penstock_api::peers::{Member, Peers};
 use penstock_api::plan::PlanItem;
 use penstock_api::problem::{Exit, Problem};
-use penstock_api::removal::{RemoveOrder, RemoveReply};
-use penstock_api::scan::{
-    DigestWish, PageReply, PageSource, Question, RootKind, ScanRequest, SourcePeer as _,
-    WishedDigests,
-};
+use penstock_api::scan::{OwnPages, RootKind, ScanRequest, SourcePeer as _};
 use penstock_api::task::{
     Report, SourceAccess, Standing, TargetPeer, Task, TaskControl, TaskFigures, TaskPage, TaskSpec,
     TaskStart, WorkReply,
@@ -293,33 +289,6 @@ impl Peers for TestPeers {
     }
 }
 
-struct Pages {
-    source: Arc<SourceService>,
-    id: TransferId,
-}
-
-impl PageSource for Pages {
-    fn page(&mut self, number: u32, wait_ms: u32) -> Result<PageReply, Problem> {
-        self.source.page(self.id, number, wait_ms)
-    }
-
-    fn ask(&mut self, question: &Question) -> Result<u32, Problem> {
-        self.source.ask(self.id, question)
-    }
-
-    fn digests(
-        &mut self,
-        wish: &DigestWish,
-        wait_ms: u32,
-    ) -> Result<Option<WishedDigests>, Problem> {
-        self.source.digests(self.id, wish, wait_ms)
-    }
-
-    fn remove(&mut self, order: &RemoveOrder) -> Result<RemoveReply, Problem> {
-        self.source.remove(self.id, order)
-    }
-}
-
 /// Source and target, and the peers between them.
 pub(crate) struct Shared {
     base: tempfile::TempDir,
@@ -434,7 +403,7 @@ impl Shared {
             options: self.options.clone(),
             store: name("target"),
             root: root.clone(),
-            pages: Box::new(Pages { source, id: self.id }),
+            pages: Box::new(OwnPages::new(source, self.id)),
             source: SourceAccess::Local { store: name("source"), root: root.clone() },
             peers: Arc::clone(&self.peers) as _,
             heads: Arc::new(heads),
