@@ -1,8 +1,9 @@
 //! Which peers have a share of a transfer, and over which paths: for `transfer show` and `watch`.
 
 use penstock_api::operate::{TaskLoad, TaskPath, TransferPaths};
-use penstock_api::transfer::{TransferState, TransferView};
-use penstock_proto::units::format_rate;
+use penstock_api::transfer::{PeerShare, TransferState, TransferView};
+use penstock_proto::id::Name;
+use penstock_proto::units::{format_bytes, format_rate};
 
 use crate::cli_peer::{lanes_text, lasting};
 use crate::client::Client;
@@ -29,29 +30,48 @@ pub(crate) fn with_json(view: &TransferView, paths: &TransferPaths) -> anyhow::R
     Ok(value.to_string())
 }
 
-/// One line for each share, and one below it for each path; `now` in seconds since 1970.
-pub(crate) fn lines(paths: &TransferPaths, now: u64) -> Vec<String> {
+/// A line for each peer that has a share, as the transfer's controller sees it (`peers`) and as the
+/// peer says itself, and one below it for each of its paths; `now` in seconds since 1970.
+pub(crate) fn lines(paths: &TransferPaths, peers: &[PeerShare], now: u64) -> Vec<String> {
     let mut lines = Vec::new();
-    for share in &paths.shares {
-        lines.push(share_line(share));
-        lines.extend(share.paths.iter().map(|path| path_line(path, now)));
+    for share in peers {
+        let own = paths.shares.iter().find(|own| own.peer.as_str() == share.peer);
+        let silent = paths.silent.iter().any(|peer| peer.as_str() == share.peer);
+        lines.push(format!("peer        {}", share_text(share, own, silent)));
+        lines.extend(own.into_iter().flat_map(|own| &own.paths).map(|path| path_line(path, now)));
     }
-    for peer in &paths.silent {
+    // What began or ended a moment ago, only the peer itself knows.
+    let is_new = |peer: &Name| !peers.iter().any(|share| share.peer == peer.as_str());
+    for own in paths.shares.iter().filter(|own| is_new(&own.peer)) {
+        lines.push(format!("peer        {}: {}", own.peer, moving_text(own)));
+        lines.extend(own.paths.iter().map(|path| path_line(path, now)));
+    }
+    for peer in paths.silent.iter().filter(|peer| is_new(peer)) {
         lines.push(format!("peer        {peer}: does not answer, its share is not known"));
     }
     lines
 }
 
-fn share_line(share: &TaskLoad) -> String {
-    let TaskLoad { peer, lanes, .. } = share;
-    if share.paths.is_empty() {
-        return format!("peer        {peer}: reads and writes itself, without lanes");
+/// What one peer does: how it stands, what it has done, what it moves now, what it waits for.
+fn share_text(share: &PeerShare, own: Option<&TaskLoad>, silent: bool) -> String {
+    let PeerShare { peer, state, lanes, bytes_verified, waiting } = share;
+    let bytes = format_bytes(*bytes_verified);
+    let moving = own.map_or_else(|| lanes_text(*lanes), moving_text);
+    let mut text = format!("{peer}: {state}, {bytes} verified, {moving}");
+    if silent {
+        text += "; it does not answer, its paths are not known";
     }
-    format!(
-        "peer        {peer}: {} over {}",
-        format_rate(share.rate_bits_per_s),
-        lanes_text(*lanes)
-    )
+    if !waiting.is_empty() {
+        text += &format!("; {waiting}");
+    }
+    text
+}
+
+fn moving_text(own: &TaskLoad) -> String {
+    if own.paths.is_empty() {
+        return "reads and writes itself, without lanes".to_owned();
+    }
+    format!("{} over {}", format_rate(own.rate_bits_per_s), lanes_text(own.lanes))
 }
 
 fn path_line(path: &TaskPath, now: u64) -> String {
@@ -79,7 +99,51 @@ fn path_line(path: &TaskPath, now: u64) -> String {
 
 #[cfg(test)]
 mod tests {
+    use penstock_proto::id::TransferId;
+
     use super::*;
+
+    /// Promise: each peer has one line, whoever knows of it, and none is left out.
+    #[test]
+    fn a_peer_has_one_line() {
+        let share = |peer: &str, state: &str, waiting: &str| PeerShare {
+            peer: peer.to_owned(),
+            state: state.to_owned(),
+            lanes: 4,
+            bytes_verified: 3 << 20,
+            waiting: waiting.to_owned(),
+        };
+        let own = |peer: &str| TaskLoad {
+            transfer: TransferId([7; 16]),
+            peer: peer.parse().unwrap(),
+            source: None,
+            store: "data".parse().unwrap(),
+            bytes_verified: 3 << 20,
+            rate_bits_per_s: 0.0,
+            lanes: 0,
+            paths: Vec::new(),
+        };
+        let paths = TransferPaths {
+            shares: vec![own("h1"), own("h4")],
+            silent: vec!["h2".parse().unwrap(), "h5".parse().unwrap()],
+        };
+        let peers = [
+            share("h1", "working", ""),
+            share("h2", "working", "no lane to lab"),
+            share("h3", "out: its store is offline", ""),
+        ];
+        assert_eq!(
+            lines(&paths, &peers, 0),
+            [
+                "peer        h1: working, 3.0 MiB verified, reads and writes itself, without lanes",
+                "peer        h2: working, 3.0 MiB verified, 4 lanes; it does not answer, its paths \
+                 are not known; no lane to lab",
+                "peer        h3: out: its store is offline, 3.0 MiB verified, 4 lanes",
+                "peer        h4: reads and writes itself, without lanes",
+                "peer        h5: does not answer, its share is not known",
+            ]
+        );
+    }
 
     /// Promise: a path that carries says what, one that is dead says since when and why.
     #[test]

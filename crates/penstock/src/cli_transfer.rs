@@ -12,8 +12,8 @@ use penstock_api::rest::{
     Action, Event, FailureList, OrphanKind, OrphanList, StatusView, TransferEvent, TransferList,
 };
 use penstock_api::transfer::{
-    Durability, Encryption, LANES_MAX, Location, PathText, PeerShare, TransferOptions,
-    TransferRequest, TransferState, TransferView,
+    Durability, Encryption, LANES_MAX, Location, PathText, TransferOptions, TransferRequest,
+    TransferState, TransferView,
 };
 use penstock_proto::checksum::ChecksumKind;
 use penstock_proto::digest::DigestKind;
@@ -621,24 +621,13 @@ fn show(client: &Client, id: &str, json: bool) -> anyhow::Result<()> {
     for (key, value) in rows {
         exit::print(&format!("{key:<11} {value}"))?;
     }
-    for share in &progress.peers {
-        exit::print(&format!("{:<11} {}", "peer", share_text(share)))?;
-    }
-    for line in cli_shares::lines(&shares, crate::daemon::now_seconds()) {
+    for line in cli_shares::lines(&shares, &progress.peers, crate::daemon::now_seconds()) {
         exit::print(&line)?;
     }
     for item in &view.failures {
         exit::print(&format!("failed      {}: {}", item.path, item.message))?;
     }
     Ok(())
-}
-
-/// What one target peer does, for people.
-fn share_text(share: &PeerShare) -> String {
-    let PeerShare { peer, state, lanes, bytes_verified, waiting } = share;
-    let bytes = format_bytes(*bytes_verified);
-    let waits = if waiting.is_empty() { String::new() } else { format!("; {waiting}") };
-    format!("{peer}: {state}, {bytes} verified, {lanes} lanes{waits}")
 }
 
 /// What protects the data, in words (D3).
