@@ -1,6 +1,6 @@
 //! `penstock site status`: at one glance, whether all is well with a site.
 
-use penstock_api::cluster::{ClusterView, EtcdView};
+use penstock_api::cluster::{ClusterView, EtcdView, PeerCard};
 use penstock_api::operate::{Finding, Level, PeerView, SiteHealthView};
 use penstock_api::rest::StatusView;
 use penstock_proto::units::format_bytes;
@@ -86,7 +86,7 @@ fn text(status: &StatusView, health: &SiteHealthView, now: u64) -> String {
                 ),
             );
         }
-        row("records", format!("format {}", cluster.format));
+        row("records", records(cluster));
         row(
             "written",
             format!(
@@ -118,6 +118,17 @@ fn controller(cluster: &ClusterView, now: u64) -> String {
         cluster.epoch,
         cluster.lease_seconds
     )
+}
+
+/// Of which format the site's records are; and who knows which, while that is not this one alone.
+fn records(cluster: &ClusterView) -> String {
+    let format = cluster.format;
+    let mut text = format!("format {format}");
+    if cluster.peers.iter().any(|card| card.formats.newest != format) {
+        let knows = |card: &PeerCard| format!("{} knows {}", card.peer, card.formats);
+        text += &format!("; {}", cluster.peers.iter().map(knows).collect::<Vec<_>>().join(", "));
+    }
+    text
 }
 
 fn peer_line(peer: &PeerView, now: u64) -> String {
