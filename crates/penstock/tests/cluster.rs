@@ -17,7 +17,7 @@ use std::process::{Child, Stdio};
 use std::time::Duration;
 
 use common_cluster::{Etcd, first_peer, join, signal, status_until};
-use common_net::{Site, assert_same, make_set, pair, scratch, seed, walk};
+use common_net::{Site, assert_same, lab, make_set, pair, scratch, seed, walk};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -40,10 +40,8 @@ impl World {
         let etcd = Etcd::start(root.path(), members)?;
         let h1 = first_peer(root.path(), "hpc", &etcd);
         let h2 = join(root.path(), &h1, "h2");
-        let mut lab = Site::init(root.path(), "lab", None);
-        lab.start();
         // The follower takes it, and hands it to the controller.
-        pair(&lab, &h2);
+        let lab = lab(root.path(), &h2);
         Some(Self { h1, h2, lab, etcd, root })
     }
 

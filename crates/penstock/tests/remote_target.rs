@@ -14,7 +14,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
 
 use common_cluster::{Etcd, first_peer, join, status_until};
-use common_net::{Site, assert_same, make_set, pair, scratch, seed};
+use common_net::{Site, assert_same, lab, make_set, scratch, seed};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -52,9 +52,7 @@ impl World {
             let peers = status["cluster"]["peers"].as_array();
             peers.is_some_and(|peers| peers.iter().any(has_far))
         });
-        let mut lab = Site::init(root.path(), "lab", None);
-        lab.start();
-        pair(&lab, &h1);
+        let lab = lab(root.path(), &h1);
         Some(Self { h1, h2, lab, far, etcd, root })
     }
 

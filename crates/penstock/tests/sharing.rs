@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use common_cluster::{Etcd, first_peer, join, signal, status_until};
-use common_net::{Site, assert_same, make_set, pair, scratch, seed, walk};
+use common_net::{Site, assert_same, lab, make_set, scratch, seed, walk};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -41,9 +41,7 @@ impl World {
             let peer = join(root.path(), &peers[0], &format!("h{number}"));
             peers.push(peer);
         }
-        let mut lab = Site::init(root.path(), "lab", None);
-        lab.start();
-        pair(&lab, &peers[0]);
+        let lab = lab(root.path(), &peers[0]);
         Some(Self { peers, lab, etcd, root })
     }
 

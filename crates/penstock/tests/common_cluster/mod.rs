@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use serde_json::Value;
 
-use crate::common_net::{PATIENCE, Site, told};
+use crate::common_net::{LOOK, PATIENCE, Site, told};
 
 /// How long a target peer may be silent in these tests.
 pub const GRANT_SECONDS: u64 = 5;
@@ -152,5 +152,6 @@ pub fn status_until(site: &Site, is: impl Fn(&Value) -> bool) -> Value {
             return status;
         }
         assert!(began.elapsed() < PATIENCE, "waited in vain: {}", told(&output));
+        std::thread::sleep(LOOK);
     }
 }

@@ -20,6 +20,9 @@ use proxy::Proxy;
 
 /// Longest that anything is waited for.
 pub const PATIENCE: Duration = Duration::from_secs(120);
+/// How long to wait between two looks at what tells nobody when it changes. Each look is a process,
+/// and those that are waited for want the processors.
+pub const LOOK: Duration = Duration::from_millis(50);
 
 /// Seed of a test's random choices: `PENSTOCK_TEST_SEED`, or another one each time. Printed, so
 /// that a failure can be repeated.
@@ -203,6 +206,7 @@ impl Site {
             }
             assert!(began.elapsed() < PATIENCE, "waited in vain: {view}");
             assert!(!has_ended(&view), "it ended meanwhile: {view}");
+            std::thread::sleep(LOOK);
         }
     }
 
@@ -307,6 +311,14 @@ impl World {
 pub fn pair(a: &Site, b: &Site) {
     let token = a.ok(&["site", "pair"]);
     b.ok(&["site", "pair", token.trim()]);
+}
+
+/// A running site `lab` of one peer, paired with the site of `at`.
+pub fn lab(root: &Path, at: &Site) -> Site {
+    let mut lab = Site::init(root, "lab", None);
+    lab.start();
+    pair(&lab, at);
+    lab
 }
 
 /// Writes a file of `bytes` random bytes, with its directories.

@@ -27,6 +27,7 @@ mod names;
 mod plan;
 mod powercut;
 mod receipt;
+mod site;
 mod sources;
 mod ssh;
 mod sync;

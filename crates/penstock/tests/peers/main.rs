@@ -1,4 +1,5 @@
-//! Sites of several peers on loopback: real daemons, a real etcd, one directory as their store.
+//! Sites of several peers on loopback: real daemons, a real etcd, one directory, or a
+//! distributed file system, as their store.
 //!
 //! One program for all of these tests, as each program costs seconds to compile and to link.
 #![forbid(unsafe_code)]
@@ -9,12 +10,12 @@
 mod common_cluster;
 #[allow(unreachable_pub, reason = "helpers as those of other test binaries are")]
 mod common_fuse;
-#[path = "../common_moosefs/mod.rs"]
-#[allow(dead_code, unreachable_pub, reason = "helpers of several test binaries")]
+#[allow(unreachable_pub, reason = "helpers as those of other test binaries are")]
 mod common_moosefs;
 #[path = "../common_net/mod.rs"]
 #[allow(dead_code, unreachable_pub, reason = "helpers of several test binaries")]
 mod common_net;
+mod moosefs;
 mod operate;
 mod places;
 mod shared_store;

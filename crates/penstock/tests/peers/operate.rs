@@ -6,7 +6,7 @@ use std::fs;
 use std::time::{Duration, Instant};
 
 use crate::common_cluster::{Etcd, first_peer, join, signal, status_until};
-use crate::common_net::{PATIENCE, Site, assert_same, make_set, pair, scratch, seed, told};
+use crate::common_net::{PATIENCE, Site, assert_same, lab, make_set, scratch, seed, told};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -27,9 +27,7 @@ impl World {
         let etcd = Etcd::start(root.path(), 1)?;
         let h1 = first_peer(root.path(), "hpc", &etcd);
         let h2 = join(root.path(), &h1, "h2");
-        let mut lab = Site::init(root.path(), "lab", None);
-        lab.start();
-        pair(&lab, &h1);
+        let lab = lab(root.path(), &h1);
         Some(Self { h1, h2, lab, etcd, root })
     }
 

@@ -2,7 +2,7 @@
 //! daemons, a real etcd; skips, loudly, where etcd is not installed.
 
 use crate::common_cluster::{Etcd, first_peer, join, status_until};
-use crate::common_net::{Site, assert_same, make_set, pair, scratch, seed, told};
+use crate::common_net::{Site, assert_same, lab, make_set, scratch, seed, told};
 
 /// Whether a submission was taken; a refusal must be exit 6 and name the transfer `other`, if that
 /// is given.
@@ -26,9 +26,7 @@ fn b8_overlapping_targets_are_refused_at_any_peer_and_after_a_failover() {
     let Some(etcd) = Etcd::start(root.path(), 1) else { return };
     let mut h1 = first_peer(root.path(), "hpc", &etcd);
     let h2 = join(root.path(), &h1, "h2");
-    let mut lab = Site::init(root.path(), "lab", None);
-    lab.start();
-    pair(&lab, &h2);
+    let mut lab = lab(root.path(), &h2);
     make_set(&lab.store.join("set"), 1, 20, seed());
     // Nothing can begin, so that all of them wait.
     lab.kill();

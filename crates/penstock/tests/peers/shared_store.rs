@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use crate::common_cluster::{Etcd, first_peer, join, status_until};
 use crate::common_moosefs::MooseFs;
-use crate::common_net::{Site, assert_same, make_set, pair, scratch, seed, walk};
+use crate::common_net::{Site, assert_same, lab, make_set, scratch, seed, walk};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -71,9 +71,7 @@ impl World {
         status_until(&hosts[0], |status| {
             status["cluster"]["peers"].as_array().is_some_and(|peers| peers.len() == 3)
         });
-        let mut lab = Site::init(root.path(), "lab", None);
-        lab.start();
-        pair(&lab, &hosts[1]);
+        let lab = lab(root.path(), &hosts[1]);
         Some(Self { hosts, lab, moose, etcd, root })
     }
 

@@ -11,6 +11,10 @@ pub(crate) struct Mount {
     pub(crate) path: PathBuf,
     image: Option<PathBuf>,
     mounted: bool,
+    /// Directory around that of a loop device, from which unmounting spreads: who makes a mount
+    /// namespace meanwhile, as `ip netns exec` of a laboratory beside does, has a copy of the mount,
+    /// and the device would stay in use by that.
+    around: Option<PathBuf>,
 }
 
 impl Mount {
@@ -27,7 +31,12 @@ impl Mount {
             "ext3" => tool(&mkfs, &[&"-q", &"-F", &"-I", &"128", &image]),
             _ => tool(&mkfs, &[&"-q", &"-F", &"-m", &"0", &image]),
         };
-        let mut mount = Self { path: base.join(name), image: Some(image), mounted: false };
+        let around = base.join(format!("{name}.around"));
+        fs::create_dir_all(&around).unwrap();
+        tool("mount", &[&"--bind", &around, &around]);
+        tool("mount", &[&"--make-shared", &around]);
+        let path = around.join(name);
+        let mut mount = Self { path, image: Some(image), mounted: false, around: Some(around) };
         fs::create_dir_all(&mount.path).unwrap();
         mount.mount();
         mount
@@ -39,14 +48,14 @@ impl Mount {
         fs::create_dir_all(&path).unwrap();
         let size = format!("size={megabytes}m");
         tool("mount", &[&"-t", &"tmpfs", &"-o", &size, &"tmpfs", &path]);
-        Self { path, image: None, mounted: true }
+        Self { path, image: None, mounted: true, around: None }
     }
 
     /// A directory once more, at `path`.
     pub(crate) fn bind(directory: &Path, path: &Path) -> Self {
         fs::create_dir_all(path).unwrap();
         tool("mount", &[&"--bind", &directory, &path]);
-        Self { path: path.to_owned(), image: None, mounted: true }
+        Self { path: path.to_owned(), image: None, mounted: true, around: None }
     }
 
     pub(crate) fn mount(&mut self) {
@@ -82,8 +91,9 @@ impl Mount {
 
 impl Drop for Mount {
     fn drop(&mut self) {
-        if self.mounted {
-            let _ = Command::new("umount").arg("-l").arg(&self.path).status();
+        let mounted = self.mounted.then_some(&self.path);
+        for path in mounted.into_iter().chain(&self.around) {
+            let _ = Command::new("umount").arg("-l").arg(path).status();
         }
     }
 }

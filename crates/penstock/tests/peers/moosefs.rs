@@ -1,12 +1,6 @@
 //! A real distributed file system: several hosts share MooseFS, each by a client of its own over
 //! FUSE. First the store layer by itself, as several target peers use it, then real daemons. Needs
 //! root, `/dev/fuse` and Debian's MooseFS; skips, loudly, where one of them is missing.
-#![forbid(unsafe_code)]
-#![allow(clippy::print_stdout, reason = "seeds, and what was seen when a test fails")]
-#![allow(dead_code, reason = "helpers that other test binaries use")]
-
-#[allow(unreachable_pub, reason = "helpers of one test binary")]
-mod common_moosefs;
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -14,7 +8,7 @@ use std::sync::Barrier;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use common_moosefs::MooseFs;
+use crate::common_moosefs::MooseFs;
 use penstock_io::store::{
     Attributes, IoMode, Kind, LeftOver, PosixOptions, PosixStore, StoreError, Target, WriteFile,
 };
@@ -48,6 +42,18 @@ impl Shared {
         std::fs::create_dir(moose.path(0).join("store")).unwrap();
         let stores = (0..HOSTS).map(|host| open(&moose.path(host).join("store"), io)).collect();
         Some(Self { stores, moose, root })
+    }
+
+    /// All hosts make or open one temporary file, and write their shares of the first half.
+    fn write_half(&self, temporary: &[u8], bytes: &[u8]) -> Vec<WriteFile> {
+        let make = |store: &PosixStore| {
+            store.create_temporary(store.root(), temporary, LeftOver::Keep).unwrap()
+        };
+        let files: Vec<_> = self.stores.iter().map(make).collect();
+        for (host, file) in files.iter().enumerate() {
+            write_share(file, &bytes[..bytes.len() / 2], host);
+        }
+        files
     }
 
     /// Runs `act` on all hosts at the same moment.
@@ -243,14 +249,7 @@ fn a9_a_host_may_lose_its_client_in_the_middle_of_a_shared_file() {
     let Some(mut shared) = Shared::new() else { return };
     let bytes = random_bytes(24 * MIB);
     let temporary = &b".pst-lost"[..];
-    let files: Vec<_> = shared
-        .stores
-        .iter()
-        .map(|store| store.create_temporary(store.root(), temporary, LeftOver::Keep).unwrap())
-        .collect();
-    for (host, file) in files.iter().enumerate() {
-        write_share(file, &bytes[..12 * MIB], host);
-    }
+    let files = shared.write_half(temporary, &bytes);
     shared.moose.kill_client(0);
     let mut files = files.into_iter();
     let lost = files.next().unwrap();
@@ -280,14 +279,7 @@ fn d_a_chunk_server_may_die_in_the_middle() {
     let Some(mut shared) = Shared::new() else { return };
     let bytes = random_bytes(24 * MIB);
     let temporary = &b".pst-chunk"[..];
-    let files: Vec<_> = shared
-        .stores
-        .iter()
-        .map(|store| store.create_temporary(store.root(), temporary, LeftOver::Keep).unwrap())
-        .collect();
-    for (host, file) in files.iter().enumerate() {
-        write_share(file, &bytes[..12 * MIB], host);
-    }
+    let files = shared.write_half(temporary, &bytes);
     let began = Instant::now();
     shared.moose.kill_chunk_server(0);
     thread::scope(|scope| {
