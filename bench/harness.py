@@ -1,5 +1,6 @@
 """What every mover is run by: control groups, servers, the timed part, data sets, comparing."""
 
+import argparse
 import os
 import select
 import shutil
@@ -17,6 +18,20 @@ def end_on_signals():
     """Makes SIGTERM and SIGHUP end the program in order: neither may leave daemons behind."""
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda *_: sys.exit(128 + signal.SIGTERM))
+
+
+def choice(kind, known):
+    """A reader of comma-separated names, with hyphens or spaces; `none` for no name at all."""
+    def read(text):
+        names = [name.strip().replace("-", " ") for name in text.split(",")]
+        if names == ["none"]:
+            return []
+        for name in names:
+            if name not in known:
+                there = ", ".join(known)
+                raise argparse.ArgumentTypeError(f"no {kind} `{name}`; there are: {there}")
+        return names
+    return read
 
 
 class Failed(Exception):

@@ -30,7 +30,7 @@ import tempfile
 
 import primitives
 import report
-from harness import Failed, Group, Run, end_on_signals, fresh, measure_tree, same
+from harness import Failed, Group, Run, choice, end_on_signals, fresh, measure_tree, same
 from rivals import RIVALS, Keys, installed
 from sites import MODES, Sites
 from targets import judge
@@ -264,20 +264,6 @@ def peaks(rows):
     """Peak memory of the daemons of `a` and `b` over all runs of a data set."""
     known = [row["peaks_mib"] for row in rows if "peaks_mib" in row]
     return [max(pair) for pair in zip(*known)] if known else None
-
-
-def choice(kind, known):
-    """A reader of comma-separated names, with hyphens or spaces."""
-    def read(text):
-        names = [name.strip().replace("-", " ") for name in text.split(",")]
-        if names == ["none"]:
-            return []
-        for name in names:
-            if name not in known:
-                there = ", ".join(known)
-                raise argparse.ArgumentTypeError(f"no {kind} `{name}`; there are: {there}")
-        return names
-    return read
 
 
 def read_arguments():

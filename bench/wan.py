@@ -35,7 +35,8 @@ import threading
 import time
 
 import report
-from harness import Failed, Group, end_on_signals, fresh, measure_tree, same, spent, wait_process
+from harness import (
+    Failed, Group, choice, end_on_signals, fresh, measure_tree, same, spent, wait_process)
 from sites import MODES, peak_mib
 from wan_targets import table, targets_table
 
@@ -508,19 +509,6 @@ RIVALS = {
 def installed(rival):
     path = os.environ.get("PATH", "") + ":/usr/sbin:/sbin"
     return all(shutil.which(name, path=path) for name in RIVALS[rival][2])
-
-
-def choice(kind, known):
-    def read(text):
-        names = [name.strip().replace("-", " ") for name in text.split(",")]
-        if names == ["none"]:
-            return []
-        for name in names:
-            if name not in known:
-                raise argparse.ArgumentTypeError(
-                    f"no {kind} `{name}`; there are: {', '.join(known)}")
-        return names
-    return read
 
 
 def read_arguments():
