@@ -134,12 +134,12 @@ want_rust_packages() {
     fi
 }
 
-# want_tool CRATE: installs a program from crates.io into target/tools if it is missing.
+# want_tool CRATE [OPTION...]: installs a program from crates.io into target/tools if it is missing.
 want_tool() {
     command -v "$1" >/dev/null 2>&1 && return 0
     say "compiling $1 into target/tools (once, some minutes)"
-    CARGO_TARGET_DIR=target/tools/build \
-        cargo install "$1" --locked --quiet --root target/tools >&2 || return 1
+    CARGO_TARGET_DIR=target/tools/build CARGO_PROFILE_DEV_DEBUG=false \
+        cargo install "$@" --locked --quiet --root target/tools >&2 || return 1
     rm -rf target/tools/build
 }
 
@@ -176,7 +176,8 @@ case "${1:-test}" in
     test)
         want_b3sum
         want_moosefs
-        want_tool cargo-deny || say "no cargo-deny to be had; dependencies stay unchecked"
+        # It runs for a second: to optimise it would take minutes and gain nothing.
+        want_tool cargo-deny --debug || say "no cargo-deny to be had; dependencies stay unchecked"
         ;;
     demo) want_b3sum ;;
 esac

@@ -15,7 +15,9 @@ pub(crate) fn run(root: &Path, arguments: &[&str]) -> anyhow::Result<()> {
     super::cargo(&["build", "--release", "--locked", "--package", "penstock"], &[])?;
     let primitives = ["build", "--release", "--locked", "--package", "penstock-io"];
     super::cargo(&[primitives.as_slice(), &["--example", "primitives"]].concat(), &[])?;
-    harness(root, "release", arguments)
+    let target =
+        std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| "target".into(), PathBuf::from);
+    harness(root, &root.join(target).join("release/penstock"), arguments)
 }
 
 /// A few MiB through every mode, once, so that the harness keeps working. Builds what the tests
@@ -33,15 +35,11 @@ pub(crate) fn smoke(root: &Path) -> anyhow::Result<()> {
         println!("skipped: python3 is not installed");
         return Ok(());
     }
-    super::cargo(&["build", "--locked", "--package", "penstock"], &[])?;
-    harness(root, "debug", &["--quick"])
+    harness(root, &crate::suite::program_under_test(root)?, &["--quick"])
 }
 
-/// Runs the harness with the binary of a profile, its output shown.
-fn harness(root: &Path, profile: &str, arguments: &[&str]) -> anyhow::Result<()> {
-    let target =
-        std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| "target".into(), PathBuf::from);
-    let binary = root.join(target).join(profile).join("penstock");
+/// Runs the harness with a binary, its output shown.
+fn harness(root: &Path, binary: &Path, arguments: &[&str]) -> anyhow::Result<()> {
     println!("$ {HARNESS} --penstock {} {}", binary.display(), arguments.join(" "));
     let status = Command::new("python3")
         .arg(HARNESS)

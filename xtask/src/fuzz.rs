@@ -7,6 +7,8 @@
 use std::fs;
 use std::path::Path;
 use std::process::Command;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 use anyhow::{Context, bail};
 
@@ -40,21 +42,29 @@ pub(crate) fn smoke(root: &Path, seconds: u32) -> anyhow::Result<()> {
     if !status.success() {
         bail!("the fuzz targets do not build: {status}");
     }
-    let mut failed = Vec::new();
-    for target in targets {
-        println!("-- {target}, {seconds} s");
-        let program = fuzz.join("target").join(&host).join("release").join(&target);
-        if !run(&fuzz, &program, &target, seconds)? {
-            failed.push(target);
+    let failed = Mutex::new(Vec::new());
+    let (programs, next) = (fuzz.join("target").join(&host).join("release"), AtomicUsize::new(0));
+    let work = || {
+        while let Some(target) = targets.get(next.fetch_add(1, Ordering::Relaxed)) {
+            let is_good = run(&fuzz, &programs.join(target), target, seconds)
+                .inspect_err(|error| println!("error: {error:#}"));
+            if !is_good.unwrap_or(false) {
+                failed.lock().unwrap_or_else(PoisonError::into_inner).push(target.clone());
+            }
         }
-    }
+    };
+    // Each target keeps one processor busy.
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    std::thread::scope(|scope| (0..processors).for_each(|_| drop(scope.spawn(work))));
+    let failed = failed.into_inner().unwrap_or_else(PoisonError::into_inner);
     if !failed.is_empty() {
         bail!("fuzz targets failed: {}", failed.join(" "));
     }
     Ok(())
 }
 
-/// Runs one target; false if it found a failing input, which it has put beneath `artifacts`.
+/// Runs one target, and prints what it said; false if it found a failing input, which it has put
+/// beneath `artifacts`.
 fn run(fuzz: &Path, program: &Path, target: &str, seconds: u32) -> anyhow::Result<bool> {
     let artifacts = fuzz.join("target/artifacts").join(target);
     let found = fuzz.join("target/found").join(target);
@@ -69,13 +79,15 @@ fn run(fuzz: &Path, program: &Path, target: &str, seconds: u32) -> anyhow::Resul
     if corpus.is_dir() {
         command.arg(corpus);
     }
-    let status = command
+    let output = command
         .arg(format!("-max_total_time={seconds}"))
         .arg(format!("-artifact_prefix={}/", artifacts.display()))
         .args(["-rss_limit_mb=2048", "-timeout=10", "-print_final_stats=1", "-verbosity=0"])
-        .status()
+        .output()
         .with_context(|| format!("start {}", program.display()))?;
-    Ok(status.success())
+    let said = [output.stdout, output.stderr].concat();
+    println!("-- {target}, {seconds} s\n{}", String::from_utf8_lossy(&said));
+    Ok(output.status.success())
 }
 
 /// Names of the programs in `fuzz/fuzz_targets`, sorted.

@@ -14,6 +14,7 @@ mod layers;
 mod reference;
 mod source;
 mod step;
+mod suite;
 mod tidy;
 
 use std::path::{Path, PathBuf};
@@ -91,7 +92,7 @@ fn verify(steps: &[&str]) -> anyhow::Result<()> {
             let clippy = ["clippy", "--workspace", "--all-targets", "--locked"];
             cargo(&[&clippy[..], &deny_warnings].concat(), &[])
         })
-        .run("test", || cargo(&["test", "--workspace", "--locked", "--no-fail-fast"], &[]))
+        .run("test", || suite::run(&root))
         .run("reference", || reference::check(&root))
         .run("docs", || {
             let doc = ["doc", "--workspace", "--no-deps", "--locked"];

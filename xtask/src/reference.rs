@@ -24,7 +24,12 @@ pub(crate) fn write(root: &Path) -> anyhow::Result<()> {
 /// # Errors
 /// It is not; the message says what to run.
 pub(crate) fn check(root: &Path) -> anyhow::Result<()> {
-    let wanted = program(root, &["reference"])?;
+    let program = crate::suite::program_under_test(root)?;
+    let output = Command::new(program).arg("reference").output().context("start penstock")?;
+    if !output.status.success() {
+        bail!("`penstock reference` failed: {}", output.status);
+    }
+    let wanted = output.stdout;
     let found = fs::read(root.join(PLACE)).unwrap_or_default();
     if found == wanted {
         return Ok(());
@@ -48,7 +53,7 @@ pub(crate) fn man(root: &Path, directory: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Builds the program as tests do, runs it, and gives what it prints.
+/// Builds the program, runs it, and gives what it prints.
 fn program(root: &Path, arguments: &[&str]) -> anyhow::Result<Vec<u8>> {
     let output = Command::new("cargo")
         .args(["run", "--quiet", "--package", "penstock", "--locked", "--"])
