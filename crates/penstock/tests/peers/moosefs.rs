@@ -28,7 +28,7 @@ const MTIME: FileTime = FileTime { seconds: 1_500_000_000, nanoseconds: 0 };
 struct Shared {
     stores: Vec<PosixStore>,
     moose: MooseFs,
-    root: TempDir,
+    _root: TempDir,
 }
 
 impl Shared {
@@ -41,7 +41,7 @@ impl Shared {
         let moose = MooseFs::start(root.path(), 2, HOSTS)?;
         std::fs::create_dir(moose.path(0).join("store")).unwrap();
         let stores = (0..HOSTS).map(|host| open(&moose.path(host).join("store"), io)).collect();
-        Some(Self { stores, moose, root })
+        Some(Self { stores, moose, _root: root })
     }
 
     /// All hosts make or open one temporary file, and write their shares of the first half.

@@ -22,8 +22,8 @@ struct World {
     hosts: Vec<Site>,
     lab: Site,
     moose: MooseFs,
-    etcd: Etcd,
-    root: TempDir,
+    _etcd: Etcd,
+    _root: TempDir,
 }
 
 /// Has a host use the shared file system by its own client.
@@ -72,7 +72,7 @@ impl World {
             status["cluster"]["peers"].as_array().is_some_and(|peers| peers.len() == 3)
         });
         let lab = lab(root.path(), &hosts[1]);
-        Some(Self { hosts, lab, moose, etcd, root })
+        Some(Self { hosts, lab, moose, _etcd: etcd, _root: root })
     }
 
     fn submit(&self, at: usize, mib: usize, options: &[&str]) -> String {

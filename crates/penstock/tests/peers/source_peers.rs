@@ -22,8 +22,8 @@ const MIB: u64 = 1 << 20;
 struct World {
     peers: Vec<Site>,
     hpc: Site,
-    etcd: Etcd,
-    root: TempDir,
+    _etcd: Etcd,
+    _root: TempDir,
 }
 
 impl World {
@@ -51,7 +51,7 @@ impl World {
         let mut hpc = Site::init(root.path(), "hpc", None);
         hpc.start();
         pair(&hpc, &peers[1]);
-        Some(Self { peers, hpc, etcd, root })
+        Some(Self { peers, hpc, _etcd: etcd, _root: root })
     }
 
     fn submit(&self, options: &[&str]) -> String {
