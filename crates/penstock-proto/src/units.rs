@@ -80,7 +80,8 @@ pub fn format_bytes(bytes: u64) -> String {
 /// Writes a rate for people, decimal as links are sold: `9.41 Gbit/s`.
 pub fn format_rate(bits_per_second: f64) -> String {
     const UNITS: [&str; 5] = ["bit/s", "kbit/s", "Mbit/s", "Gbit/s", "Tbit/s"];
-    let mut value = bits_per_second;
+    // Adding zero makes a zero of a negative one.
+    let mut value = bits_per_second + 0.0;
     let mut unit = 0;
     while value >= 999.5 && unit + 1 < UNITS.len() {
         value /= 1000.0;
@@ -211,5 +212,6 @@ mod tests {
         assert_eq!(format_bytes(4 * GIB), "4.0 GiB");
         assert_eq!(format_rate(9.41e9), "9.41 Gbit/s");
         assert_eq!(format_rate(0.0), "0.00 bit/s");
+        assert_eq!(format_rate(-0.0), "0.00 bit/s");
     }
 }
