@@ -57,6 +57,8 @@ fn share_text(share: &PeerShare, own: Option<&TaskLoad>, silent: bool) -> String
     let PeerShare { peer, state, lanes, bytes_verified, waiting } = share;
     let bytes = format_bytes(*bytes_verified);
     let moving = own.map_or_else(|| lanes_text(*lanes), moving_text);
+    // What another host reports begins with its name, which stands here already.
+    let state = state.replace(&format!("peer `{peer}`: "), "");
     let mut text = format!("{peer}: {state}, {bytes} verified, {moving}");
     if silent {
         text += "; it does not answer, its paths are not known";
@@ -130,7 +132,7 @@ mod tests {
         let peers = [
             share("h1", "working", ""),
             share("h2", "working", "no lane to lab"),
-            share("h3", "out: its store is offline", ""),
+            share("h3", "out: peer `h3`: its store is offline", ""),
         ];
         assert_eq!(
             lines(&paths, &peers, 0),

@@ -585,8 +585,9 @@ fn show(client: &Client, id: &str, json: bool) -> anyhow::Result<()> {
     }
     let progress = &view.progress;
     let more = if progress.scan_complete { "" } else { " so far" };
-    // What has ended has no rate, and nothing limits it.
-    let now = |text: String| if view.state.is_ended() { String::new() } else { text };
+    // What does not run has no rate, and nothing limits it: figures of the last attempt are left.
+    let runs = view.state == TransferState::Running;
+    let now = |text: String| if runs { text } else { String::new() };
     let mut rows = vec![
         ("transfer", view.id.to_string()),
         ("source", view.source.to_string()),
@@ -605,7 +606,7 @@ fn show(client: &Client, id: &str, json: bool) -> anyhow::Result<()> {
         ),
         ("rate", now(format_rate(progress.rate_bits_per_s))),
         ("limited by", now(progress.limit.clone())),
-        ("lanes", progress.lanes.to_string()),
+        ("lanes", now(progress.lanes.to_string())),
         (
             "rate limit",
             view.options
@@ -621,7 +622,8 @@ fn show(client: &Client, id: &str, json: bool) -> anyhow::Result<()> {
     for (key, value) in rows {
         exit::print(&format!("{key:<11} {value}"))?;
     }
-    for line in cli_shares::lines(&shares, &progress.peers, crate::daemon::now_seconds()) {
+    let peers = if runs { progress.peers.as_slice() } else { &[] };
+    for line in cli_shares::lines(&shares, peers, crate::daemon::now_seconds()) {
         exit::print(&line)?;
     }
     for item in &view.failures {

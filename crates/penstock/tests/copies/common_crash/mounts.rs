@@ -12,8 +12,8 @@ pub(crate) struct Mount {
     image: Option<PathBuf>,
     mounted: bool,
     /// Directory around that of a loop device, from which unmounting spreads: who makes a mount
-    /// namespace meanwhile, as `ip netns exec` of a laboratory beside does, has a copy of the mount,
-    /// and the device would stay in use by that.
+    /// namespace meanwhile, as `ip netns exec` of a laboratory beside does, has a copy of the
+    /// mount, and the device would stay in use by that.
     around: Option<PathBuf>,
 }
 
