@@ -4,6 +4,7 @@ use std::fs;
 use std::net::SocketAddr;
 use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use penstock_api::paths::PairReport;
@@ -22,6 +23,11 @@ use crate::config::{Config, DirectoryArgs, PORT_DEFAULT, StoreConfig};
 use crate::daemon::TRUST_DIRECTORY;
 use crate::doctor;
 use crate::exit::{self, ExitCode, Failure};
+
+/// All peers of a site have heard of a pairing after this.
+const HEARD_MAX: Duration = Duration::from_secs(5);
+/// How often a peer is asked whether it has.
+const LOOK: Duration = Duration::from_millis(200);
 
 /// Sets a site up, pairs it with others, shows it
 #[derive(clap::Args)]
@@ -244,8 +250,7 @@ fn join(client: &Client, token: String) -> anyhow::Result<()> {
         reply.site.name, reply.site.fingerprint, reply.own_fingerprint
     ))?;
     // The sites are paired whatever comes of this.
-    let report = client.get::<PairReport>(&format!("/sites/{}/doctor", reply.site.name));
-    match report {
+    match paths_tried(client, &reply.site.name) {
         Ok(report) => {
             exit::print(&cli_paths::words(&report.paths))?;
             doctor::show(&report.findings, false, false)?;
@@ -255,6 +260,22 @@ fn join(client: &Client, token: String) -> anyhow::Result<()> {
         }
     }
     Ok(())
+}
+
+/// What both ends say of the paths between them. A peer that is not the controller of its site
+/// hears of the pairing a moment after the controller has made it, and is asked again until then.
+fn paths_tried(client: &Client, site: &Name) -> anyhow::Result<PairReport> {
+    let until = Instant::now() + HEARD_MAX;
+    loop {
+        match client.get(&format!("/sites/{site}/doctor")) {
+            Err(error)
+                if exit::code_of(&error) == ExitCode::NotAuthorised && Instant::now() < until =>
+            {
+                std::thread::sleep(LOOK);
+            }
+            report => return report,
+        }
+    }
 }
 
 fn list(client: &Client, json: bool) -> anyhow::Result<()> {
