@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use penstock_proto::id::WriterId;
+use penstock_proto::id::{TransferId, WriterId};
 use penstock_proto::units::Instant;
 
 use crate::task::TargetPeer;
@@ -29,6 +29,33 @@ pub struct Member {
     pub peer: Arc<dyn TargetPeer>,
 }
 
+/// What became of a peer's part in a run, for those who look after the site.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PartNews {
+    /// It takes part from now on, though it did not when the run began.
+    Joined,
+    /// It cannot take part for now.
+    Refused {
+        /// Why.
+        why: String,
+        /// When it is tried again; `None`: not before it is restarted.
+        again: Option<Duration>,
+    },
+    /// It was drained: what it wrote is durable, and it has nothing in hand.
+    Drained,
+    /// It was taken out.
+    Out {
+        /// Why.
+        why: String,
+        /// Nobody knows what it did last.
+        is_lost: bool,
+        /// Peers that go on.
+        others: usize,
+        /// When it is tried again; `None`: not before it is restarted.
+        again: Option<Duration>,
+    },
+}
+
 /// The peers that may take part in one run: those of the target's site that reach its store.
 pub trait Peers: Send + Sync {
     /// Who is there now. Asked several times a second: never blocks. Who is not there gets no new
@@ -44,6 +71,9 @@ pub trait Peers: Send + Sync {
     fn now(&self) -> Instant {
         Instant(0)
     }
+
+    /// Is told what became of a peer's part in the run of a transfer. Must not block for long.
+    fn tell(&self, _transfer: TransferId, _peer: &str, _news: &PartNews) {}
 }
 
 /// The one peer of a site that has no others.

@@ -19,7 +19,7 @@ use tokio::runtime::Runtime;
 mod health;
 mod members;
 
-pub use health::{COMPACTION_HINT, Compaction};
+pub use health::{COMPACTION_HINT, Compaction, Standing};
 pub use members::{EtcdMember, EtcdStatus};
 
 /// Most operations in a transaction that etcd takes, unless told otherwise, is 128.

@@ -54,7 +54,38 @@ fn starts_value(rest: &str) -> bool {
     rest.starts_with(' ')
 }
 
+/// Whether one member of an etcd serves.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Standing {
+    /// Where it is asked.
+    pub endpoint: String,
+    /// Why it does not serve, as the rest of a sentence about it; empty if it does.
+    pub trouble: String,
+}
+
 impl Etcd {
+    /// Whether each endpoint answers and follows a leader, all asked at once: less than
+    /// [`Etcd::health`], for who asks every few seconds. Blocks for twice `deadline` at most.
+    pub fn standing(&self, deadline: Duration) -> Vec<Standing> {
+        std::thread::scope(|scope| {
+            let asked: Vec<_> = self
+                .endpoints()
+                .into_iter()
+                .map(|endpoint| scope.spawn(|| self.standing_of(endpoint, deadline)))
+                .collect();
+            asked.into_iter().filter_map(|standing| standing.join().ok()).collect()
+        })
+    }
+
+    fn standing_of(&self, endpoint: String, deadline: Duration) -> Standing {
+        let trouble = match self.status_at(&endpoint, deadline) {
+            Ok(status) if status.leader == 0 => "has no leader".to_owned(),
+            Ok(_) => String::new(),
+            Err(_) => "does not answer".to_owned(),
+        };
+        Standing { endpoint, trouble }
+    }
+
     /// Version, database bytes, quota and troubles of each endpoint, all asked at once. Blocks for
     /// some times `deadline` at most.
     pub fn health(&self, deadline: Duration) -> Vec<EtcdView> {

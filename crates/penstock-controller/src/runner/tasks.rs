@@ -13,7 +13,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use penstock_api::heads::{HeadCommit, HeadStore};
-use penstock_api::peers::{Member, Peers};
+use penstock_api::peers::{Member, PartNews, Peers};
 use penstock_api::preserve::add_not_kept;
 use penstock_api::problem::{Exit, Problem};
 use penstock_api::task::{Task, TaskFigures, TaskSpec, TaskStart};
@@ -27,6 +27,8 @@ use super::control::Shared;
 use super::lead::{in_order, nobody};
 use super::own;
 use super::part::Part;
+
+mod news;
 
 /// How often it is looked who is there.
 const LOOK_INTERVAL: Duration = Duration::from_millis(200);
@@ -117,6 +119,9 @@ pub(super) struct Tasks {
     away: BTreeMap<WriterId, Away>,
     next: u16,
     looked: Instant,
+    /// Who was there at the first look and has not joined yet: whoever else joins does so in the
+    /// middle, which is worth telling.
+    expected: Option<BTreeSet<WriterId>>,
     /// Figures of tasks that are over.
     over: TaskFigures,
     /// Open pages in which a writer that takes no part any more may have left something.
@@ -175,6 +180,7 @@ impl Tasks {
             away: BTreeMap::new(),
             next: 0,
             looked: now.checked_sub(LOOK_INTERVAL).unwrap_or(now),
+            expected: None,
             over: TaskFigures::default(),
             left_overs,
             rate,
@@ -259,6 +265,7 @@ impl Tasks {
                 transfer = %self.parts.spec.transfer, peer = member.name,
                 "a peer takes part"
             );
+            self.tell_joined(&member);
         }
         self.share_rate();
         Ok(())
@@ -348,7 +355,9 @@ impl Tasks {
             self.working.iter().filter(done).map(|working| working.part.number).collect::<Vec<_>>()
         };
         for number in drained {
-            self.end(number, false, "drained".to_owned());
+            if let Some(member) = self.end(number, false, "drained".to_owned()) {
+                self.tell(&member, &PartNews::Drained);
+            }
         }
     }
 
@@ -365,6 +374,8 @@ impl Tasks {
         );
         self.end(number, is_lost, problem.to_string());
         self.leave_alone(&member, &problem);
+        let again = self.again(&member);
+        self.tell_out(&member, problem.to_string(), is_lost, again);
         self.last = Some(problem);
     }
 
@@ -384,12 +395,11 @@ impl Tasks {
     }
 
     /// Begins to stop a task. What it had in hand is another's when that is done, or at once if it
-    /// is lost.
-    fn end(&mut self, number: PeerNumber, is_lost: bool, why: String) {
-        let Some(at) = self.working.iter().position(|working| working.part.number == number) else {
-            return;
-        };
+    /// is lost. Gives who that was.
+    fn end(&mut self, number: PeerNumber, is_lost: bool, why: String) -> Option<Member> {
+        let at = self.working.iter().position(|working| working.part.number == number)?;
         let Working { member, part, task, .. } = self.working.swap_remove(at);
+        let gone = member.clone();
         if is_lost {
             part.end();
             self.parts.shared.machine().handle_lost(number);
@@ -411,6 +421,7 @@ impl Tasks {
             }
         }
         self.share_rate();
+        Some(gone)
     }
 
     fn take_ended(&mut self) {
@@ -450,7 +461,7 @@ impl Tasks {
                 Ok(started) => self.join(member, part, started)?,
                 Err(problem) => {
                     tracing::warn!(peer = member.name, %problem, "a peer cannot take part");
-                    self.leave_alone(&member, &problem);
+                    self.tell_refused(&member, &problem);
                     self.last = Some(problem);
                 }
             }
@@ -461,6 +472,7 @@ impl Tasks {
     /// Starts tasks at peers that have come, marks those that are to go.
     fn look_around(&mut self) {
         let present = in_order(&*self.parts.peers);
+        self.expect(&present);
         let restarted: Vec<PeerNumber> = self
             .working
             .iter()
@@ -473,7 +485,10 @@ impl Tasks {
             .map(|working| working.part.number)
             .collect();
         for number in restarted {
-            self.end(number, true, "it was restarted".to_owned());
+            let why = "it was restarted".to_owned();
+            if let Some(member) = self.end(number, true, why.clone()) {
+                self.tell_out(&member, why, true, Some(Duration::ZERO));
+            }
         }
         // Those that are to go are used where nobody else is there.
         let stays = present.iter().any(|member| !member.is_draining && !self.is_away(member));

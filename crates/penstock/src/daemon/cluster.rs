@@ -355,6 +355,7 @@ impl Member {
             runtime: self.runtime.clone(),
             now: self.cluster.watch(),
             caller: Caller { epoch: tenure.epoch(), addresses },
+            events: Arc::clone(&self.lead.events),
         };
         let stores = site.config.stores.iter().map(|store| store.name.clone()).collect();
         let grant = site.config.cluster.as_ref().and_then(|cluster| cluster.grant_seconds);

@@ -26,12 +26,15 @@ use tokio::sync::watch;
 use crate::config::StoreConfig;
 use crate::wiring;
 
+mod etcd;
+mod part;
+
 /// Events in memory, and most that one question is answered with.
 pub(crate) const EVENTS_MAX: usize = 2000;
 /// A file of events is put aside beyond this; the one put aside before goes.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 /// How often stores are looked at.
-const STORES_LOOK: Duration = Duration::from_secs(10);
+const STORES_LOOK: Duration = Duration::from_secs(2);
 /// Transfers of which the last state is remembered.
 const TRANSFERS_MAX: usize = 4096;
 /// The files, newest first.
@@ -52,11 +55,15 @@ struct Inner {
     said: BTreeMap<TransferId, String>,
     /// What was last told of the membership; `None` before the first look.
     seen: Option<Seen>,
+    etcd: etcd::EtcdSeen,
 }
 
 #[derive(Default)]
 struct Seen {
     leader: Option<(Name, u64)>,
+    /// Who has led last.
+    led: Option<Name>,
+    format: u16,
     known: BTreeMap<Name, KnownPeer>,
     cards: BTreeMap<Name, u64>,
     draining: Vec<Name>,
@@ -164,12 +171,21 @@ impl EventLog {
         let subject = format!("{} {ends}", news.site);
         let was_bad = matches!(news.was, PathState::Dead | PathState::Crawling | PathState::Trial);
         let (kind, text) = match state {
-            PathState::Dead if news.was != PathState::Dead => {
-                ("path-dead", format!("path to {subject} is dead: {}", news.note.why))
-            }
-            PathState::Crawling if !was_bad => {
-                ("path-crawling", format!("path to {subject} crawls: {}", news.note.why))
-            }
+            PathState::Dead if news.was != PathState::Dead => (
+                "path-dead",
+                format!(
+                    "path to {subject} is dead: {}; what it had in hand is asked for anew, and \
+                     nothing goes over it until it heals",
+                    news.note.why
+                ),
+            ),
+            PathState::Crawling if !was_bad => (
+                "path-crawling",
+                format!(
+                    "path to {subject} crawls: {}; it is emptied, and tried again now and then",
+                    news.note.why
+                ),
+            ),
             PathState::Carrying if was_bad => {
                 ("path-back", format!("path to {subject} carries again"))
             }
@@ -278,6 +294,8 @@ impl Inner {
         let before = self.seen.take().unwrap_or_default();
         let seen = Seen {
             leader: now.leader.as_ref().map(|(card, revision)| (card.peer.clone(), *revision)),
+            led: now.leader.as_ref().map(|(card, _)| card.peer.clone()).or(before.led.clone()),
+            format: now.format,
             known: now.known.iter().map(|known| (known.peer.clone(), known.clone())).collect(),
             cards: now.peers.iter().map(|card| (card.peer.clone(), card.instance)).collect(),
             draining: now.draining.iter().map(|mark| mark.peer.clone()).collect(),
@@ -289,16 +307,27 @@ impl Inner {
         }
         if before.leader != seen.leader {
             changes.push(match &seen.leader {
-                Some((peer, revision)) => (
-                    "controller",
-                    format!("{peer}#{revision}"),
-                    format!("peer `{peer}` is the controller, epoch {revision}"),
-                ),
+                Some((peer, revision)) => {
+                    let instead = match before.led.as_ref().filter(|led| *led != peer) {
+                        Some(led) => format!(
+                            " in place of `{led}`: what that one guided goes on from its ledger"
+                        ),
+                        None => String::new(),
+                    };
+                    let text =
+                        format!("peer `{peer}` is the controller, epoch {revision}{instead}");
+                    ("controller", format!("{peer}#{revision}"), text)
+                }
                 None => {
                     let text = "no peer is the controller: nothing is finished until one is";
                     ("no-controller", String::new(), text.to_owned())
                 }
             });
+        }
+        if before.format != 0 && before.format != seen.format {
+            let (old, new) = (before.format, seen.format);
+            let text = format!("the site's records are of format {new} from now on, not {old}");
+            changes.push(("format", new.to_string(), text));
         }
         if before.trouble != seen.trouble {
             let text = match seen.trouble.as_str() {
@@ -329,7 +358,10 @@ fn peer_changes(before: &Seen, now: &Seen, cards: &[PeerCard]) -> Vec<Change> {
     for (peer, known) in &now.known {
         let old = before.known.get(peer);
         if known.lost > 0 && old.is_none_or(|old| old.lost == 0) {
-            let text = format!("peer `{peer}` is lost: its lease has ended without a word");
+            let text = format!(
+                "peer `{peer}` is lost: its lease has ended without a word; the others go on \
+                 without it"
+            );
             changes.push(("peer-lost", format!("{peer}#{}", known.instance), text));
         }
         if known.left > 0 && old.is_none_or(|old| old.left == 0) {

@@ -320,6 +320,7 @@ impl Faces {
         service.share_with(front.allies());
         tokio::spawn(Arc::clone(&member).follow(stopped.clone()));
         tokio::spawn(Arc::clone(&member).beat(stopped.clone()));
+        tokio::spawn(Arc::clone(&member).watch_etcd(stopped.clone()));
         Ok(Self {
             local: front.clone().local(),
             site: front.site(),

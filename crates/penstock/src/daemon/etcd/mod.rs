@@ -14,6 +14,7 @@ pub(crate) mod files;
 mod process;
 pub(crate) mod program;
 mod takeover;
+mod watch;
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::{Arc, Condvar, Mutex, PoisonError, mpsc};

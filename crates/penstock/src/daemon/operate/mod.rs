@@ -352,21 +352,38 @@ impl Operate {
 }
 
 /// What all peers see alike, and is told once.
-const SEEN_BY_ALL: [&str; 6] =
-    ["peer-joined", "peer-left", "peer-lost", "controller", "drain", "undrain"];
+const SEEN_BY_ALL: [&str; 11] = [
+    "peer-joined",
+    "peer-left",
+    "peer-lost",
+    "controller",
+    "drain",
+    "undrain",
+    "format",
+    "etcd-lost",
+    "etcd-back",
+    "etcd-member-lost",
+    "etcd-member-back",
+];
 /// Peers see the same thing within this time of each other.
 const SEEN_WITHIN_MS: u64 = 30_000;
 
 fn merge(mut events: Vec<SiteEvent>, most: usize) -> Vec<SiteEvent> {
     events.sort_by(|a, b| (a.at_ms, &a.peer).cmp(&(b.at_ms, &b.peer)));
-    let mut last: BTreeMap<(String, String), u64> = BTreeMap::new();
+    let mut last: BTreeMap<(String, String), (u64, Name)> = BTreeMap::new();
     events.retain(|event| {
         if !SEEN_BY_ALL.contains(&event.kind.as_str()) {
             return true;
         }
         let key = (event.kind.clone(), event.subject.clone());
-        let told = last.insert(key, event.at_ms);
-        told.is_none_or(|told| event.at_ms.saturating_sub(told) > SEEN_WITHIN_MS)
+        let is_news = last.get(&key).is_none_or(|(at_ms, peer)| {
+            // What one and the same peer tells again has happened again.
+            *peer == event.peer || event.at_ms.saturating_sub(*at_ms) > SEEN_WITHIN_MS
+        });
+        if is_news {
+            last.insert(key, (event.at_ms, event.peer.clone()));
+        }
+        is_news
     });
     let surplus = events.len().saturating_sub(most);
     events.drain(..surplus);
@@ -501,11 +518,17 @@ mod tests {
                 event(1100, "h1", "store-offline", "data"),
                 event(1101, "h2", "store-offline", "data"),
                 event(90_000, "h2", "controller", "h2#12"),
+                event(91_000, "h1", "drain", "h3"),
+                event(91_500, "h2", "drain", "h3"),
+                event(95_000, "h1", "drain", "h3"),
+                event(95_500, "h2", "drain", "h3"),
             ],
             10,
         );
         let told: Vec<_> = merged.iter().map(|event| (event.at_ms, event.peer.as_str())).collect();
-        assert_eq!(told, [(1000, "h1"), (1100, "h1"), (1101, "h2"), (90_000, "h2")]);
+        let first = [(1000, "h1"), (1100, "h1"), (1101, "h2"), (90_000, "h2")];
+        assert_eq!(told[..4], first);
+        assert_eq!(told[4..], [(91_000, "h1"), (95_000, "h1")], "what happens twice is told twice");
     }
 
     /// A5, issue 5 (11): a store that a peer does not reach, or that is another one there, is told

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use penstock_api::cluster::{PeerCard, StoreCard};
 use penstock_api::delete::{DeleteOrder, SurplusQuery};
-use penstock_api::peers::{Member, Peers};
+use penstock_api::peers::{Member, PartNews, Peers};
 use penstock_api::plan::PlanItem;
 use penstock_api::problem::Problem;
 use penstock_api::proof::{PageProof, ProofProgress, ProofRequest};
@@ -17,7 +17,7 @@ use penstock_api::transfer::PathText;
 use penstock_controller::cluster::ClusterNow;
 use penstock_io::sys;
 use penstock_proto::compared::{Comparison, EntrySet};
-use penstock_proto::id::{Name, PeerId, WriterId};
+use penstock_proto::id::{Name, PeerId, TransferId, WriterId};
 use penstock_proto::manifest::Page;
 use penstock_proto::units::Instant;
 use tokio::runtime::Handle;
@@ -25,6 +25,7 @@ use tokio::sync::watch;
 
 use super::RemotePeer;
 use super::client::PeerClient;
+use crate::daemon::events::EventLog;
 use crate::daemon::lead::TargetSide;
 use crate::wiring::IN_MEMORY;
 
@@ -36,6 +37,8 @@ pub(crate) struct Others {
     pub(crate) runtime: Handle,
     pub(crate) now: watch::Receiver<Arc<ClusterNow>>,
     pub(crate) caller: Caller,
+    /// Is told who joins and leaves a run.
+    pub(crate) events: Arc<EventLog>,
 }
 
 impl Others {
@@ -176,6 +179,10 @@ impl Peers for SitePeers {
 
     fn now(&self) -> Instant {
         sys::boottime_now()
+    }
+
+    fn tell(&self, transfer: TransferId, peer: &str, news: &PartNews) {
+        self.others.events.see_part(transfer, peer, news);
     }
 }
 

@@ -1,0 +1,124 @@
+//! What becomes of etcd's members and of its majority, as one peer sees it.
+
+use std::collections::BTreeSet;
+
+use penstock_controller::etcd::Standing;
+
+use super::{Change, EventLog, now_ms};
+
+/// How etcd was when it was last looked at.
+#[derive(Default)]
+pub(super) struct EtcdSeen {
+    /// Members that did not serve.
+    down: BTreeSet<String>,
+    /// Since when there is no majority.
+    lost_ms: Option<u64>,
+}
+
+impl EventLog {
+    /// Takes note of how etcd's members are.
+    pub(crate) fn see_etcd(&self, standing: &[Standing]) {
+        let changes = self.lock().etcd.changes(standing, now_ms());
+        for (kind, subject, text) in changes {
+            self.add(kind, &subject, None, &text);
+        }
+    }
+
+    /// Whether something was wrong with etcd when it was last looked at.
+    pub(crate) fn is_etcd_ill(&self) -> bool {
+        let inner = self.lock();
+        inner.etcd.lost_ms.is_some() || !inner.etcd.down.is_empty()
+    }
+}
+
+impl EtcdSeen {
+    fn changes(&mut self, standing: &[Standing], now_ms: u64) -> Vec<Change> {
+        let down: Vec<_> = standing.iter().filter(|member| !member.trouble.is_empty()).collect();
+        let (all, serve) = (standing.len(), standing.len() - down.len());
+        if all == 0 {
+            return Vec::new();
+        }
+        let mut changes = Vec::new();
+        if serve == 0 {
+            if self.lost_ms.is_none() {
+                let whys: Vec<_> = down.iter().map(|member| told(member)).collect();
+                let text = format!(
+                    "etcd has lost its majority: {}; until it is back nothing gets its final \
+                     name, is deleted or called durable, and nobody can be elected",
+                    whys.join(", ")
+                );
+                changes.push(("etcd-lost", "etcd".to_owned(), text));
+                self.lost_ms = Some(now_ms);
+            }
+            return changes;
+        }
+        let is_down = |endpoint: &str| down.iter().any(|member| member.endpoint == endpoint);
+        if let Some(since) = self.lost_ms.take() {
+            let seconds = now_ms.saturating_sub(since) as f64 / 1000.0;
+            let text = format!(
+                "etcd has a majority again after {seconds:.0} s: {serve} of {all} members serve; \
+                 what waited goes on"
+            );
+            changes.push(("etcd-back", "etcd".to_owned(), text));
+        }
+        for member in down.iter().filter(|member| !self.down.contains(&member.endpoint)) {
+            let text = format!(
+                "a member of etcd is lost: {}; {serve} of {all} serve, so nothing stops, but the \
+                 loss of the majority would",
+                told(member)
+            );
+            changes.push(("etcd-member-lost", member.endpoint.clone(), text));
+        }
+        for endpoint in self.down.iter().filter(|endpoint| !is_down(endpoint)) {
+            let text = format!("{endpoint} serves again: {serve} of {all} members of etcd do");
+            changes.push(("etcd-member-back", endpoint.clone(), text));
+        }
+        self.down = down.iter().map(|member| member.endpoint.clone()).collect();
+        changes
+    }
+}
+
+fn told(member: &Standing) -> String {
+    format!("{} {}", member.endpoint, member.trouble)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Members 1 to 3, those down that are said.
+    fn members(down: &[usize]) -> Vec<Standing> {
+        let member = |number: usize| Standing {
+            endpoint: format!("http://e{number}"),
+            trouble: if down.contains(&number) { "does not answer" } else { "" }.to_owned(),
+        };
+        (1..=3).map(member).collect()
+    }
+
+    /// Issue 5 (6) and (7): the loss of a member and of the majority are told once each, what they
+    /// cost, and when they are over.
+    #[test]
+    fn the_loss_of_members_and_of_the_majority_is_told() {
+        let mut seen = EtcdSeen::default();
+        let mut kinds = |down: &[usize], at_ms| -> Vec<(&'static str, String)> {
+            let changes = seen.changes(&members(down), at_ms);
+            changes.into_iter().map(|(kind, subject, _)| (kind, subject)).collect()
+        };
+        let e3 = "http://e3".to_owned();
+        assert!(kinds(&[], 1000).is_empty());
+        assert_eq!(kinds(&[3], 2000), [("etcd-member-lost", e3.clone())]);
+        assert!(kinds(&[3], 4000).is_empty());
+        assert_eq!(kinds(&[], 6000), [("etcd-member-back", e3.clone())]);
+        // The last member without a majority answers, and serves nobody.
+        assert_eq!(kinds(&[1, 2, 3], 8000), [("etcd-lost", "etcd".to_owned())]);
+        assert!(kinds(&[1, 2, 3], 10_000).is_empty());
+        let back = [("etcd-back", "etcd".to_owned()), ("etcd-member-lost", e3)];
+        assert_eq!(kinds(&[3], 28_000), back);
+        assert!(kinds(&[], 30_000)[0].0 == "etcd-member-back");
+        let text = seen.changes(&members(&[1, 2, 3]), 40_000)[0].2.clone();
+        assert!(text.contains("http://e1 does not answer, http://e2"), "{text}");
+        let text = seen.changes(&members(&[]), 61_000)[0].2.clone();
+        assert!(text.contains("after 21 s: 3 of 3"), "{text}");
+        assert!(seen.changes(&[], 62_000).is_empty());
+    }
+}
