@@ -7,8 +7,10 @@
 
 Rows: near (0.5 ms; large files, small ones of 64 KiB, a mix; TLS and clear), far (90 and 200 ms),
 loss (90 ms, 0.01 and 0.1 % of all segments lost, beside eight plain TCP streams on each link),
-balance (60 s at 2x2: bytes by interface, and what management carries), paths (one target with four
-interfaces, four sources: 16 data paths).
+balance (60 s at 2x2: bytes by interface, and what management carries), paths (four sources with
+four interfaces each, and one target whose four are not what limits: 16 data paths). Of the last two
+it is judged, with the exit code, whether interfaces of equals are within 5 % of their mean at both
+ends, whether all 16 carry, and whether management carries requests only (1 % of the bytes).
 
 How things are measured: rates are of the data interfaces of the target's hosts, by their own
 counters, from 20 % to 80 % of all bytes that they received in the run; iperf3, eight streams from
@@ -43,6 +45,8 @@ ROWS = ["near", "far", "loss", "balance", "paths"]
 SHAPES = ["1x1", "1x2", "2x1", "2x2", "4x1", "4x2"]
 MODES = {"tls": [], "clear": ["--encryption", "off"]}
 ENDED = ("done", "failed", "cancelled")
+SPREAD_MAX = 0.05
+MANAGEMENT_MAX = 0.01
 
 
 def run(command, **options):
@@ -74,6 +78,7 @@ class Lab:
                   "--store", f"large=mem:files=16,size={max(size, 1)}M")
         with open(f"/run/penstock-lab-{self.name}.json") as saved:
             self.pids = {host: daemon["id"] for host, daemon in json.load(saved)["daemons"].items()}
+        self.sources = [f"a{number}" for number in range(peers[0])]
         self.targets = [f"b{number}" for number in range(peers[1])]
 
     def call(self, verb, *words):
@@ -88,13 +93,20 @@ class Lab:
 
     def received(self):
         """Bytes that each interface of the targets has received so far."""
+        return self.counters(self.targets, 0)
+
+    def sent(self):
+        """Bytes that each interface of the sources has sent so far."""
+        return self.counters(self.sources, 8)
+
+    def counters(self, hosts, column):
         counts = {}
-        for host in self.targets:
+        for host in hosts:
             with open(f"/proc/{self.pids[host]}/net/dev") as table:
                 for line in table:
                     name, _, rest = line.partition(":")
                     if name.strip().startswith("net"):
-                        counts[f"{host}.{name.strip()}"] = int(rest.split()[0])
+                        counts[f"{host}.{name.strip()}"] = int(rest.split()[column])
         return counts
 
     def down(self):
@@ -162,12 +174,13 @@ class Bench:
 
     def measured(self, row, function):
         """Runs `function`, with the counters and the CPU beside it."""
-        counters, before = Counters(self.lab), busy()
+        counters, before, sent = Counters(self.lab), busy(), self.lab.sent()
         try:
             row |= function()
         except Failed as error:
             row["error"] = str(error)
         row["steady"], row["bytes"] = counters.end()
+        row["sent"] = {name: count - sent[name] for name, count in self.lab.sent().items()}
         after = busy()
         row["cpu"] = round((after[0] - before[0]) / max(1, after[1] - before[1]), 3)
         self.tell(row)
@@ -249,7 +262,10 @@ class Bench:
         for row in self.arguments.rows:
             getattr(self, row)()
         self.say(table(self.rows))
-        return not any("error" in row for row in self.rows)
+        verdicts = [verdict for row in self.rows for verdict in judged(row)]
+        self.say("\n".join(["", *(f"- {text}: {'holds' if good else 'MISSED'}"
+                                  for good, text in verdicts)]))
+        return not any("error" in row for row in self.rows) and all(good for good, _ in verdicts)
 
     def shapes(self):
         return [tuple(map(int, shape.split("x"))) for shape in self.arguments.shapes]
@@ -296,8 +312,10 @@ class Bench:
                       lambda: self.penstock("tls", "a:large/"))
 
     def paths(self):
-        """Each of four interfaces of the target meets four sources: 16 paths."""
-        self.up([4, 1], 4, LINK / 2, "10ms", seconds=15)
+        """Each of 16 paths has an interface of its own at a source that limits it."""
+        self.up([4, 1], 4, LINK / 8, "10ms", seconds=60)
+        for nic in range(1, 5):
+            self.lab.call("set", f"b0.net{nic}", f"rate={int(LINK)}")
         row = {"row": "paths", "shape": "4,1x4"}
         self.measured(row | {"mover": "iperf3"}, lambda: self.iperf(10))
         self.measured(row | {"mover": "penstock tls", "kind": "large"},
@@ -307,6 +325,34 @@ class Bench:
         print(text)
         sys.stdout.flush()
         self.keep("table.md", text + "\n")
+
+
+def data_of(counts):
+    """Bytes by data interface, and those of management together."""
+    data = {name: count for name, count in counts.items() if not name.endswith(".net0")}
+    return data, sum(counts.values()) - sum(data.values())
+
+
+def spread_of(counts):
+    mean = statistics.mean(counts.values())
+    return max(abs(count - mean) for count in counts.values()) / mean if mean else 1.0
+
+
+def judged(row):
+    """What is asked of a run, and whether it holds: (good, text)."""
+    if row["row"] not in ("balance", "paths") or row["mover"] == "iperf3" or "error" in row:
+        return
+    name = f"{row['row']} {row['shape']} {row['mover']}"
+    received, management = data_of(row["bytes"])
+    sent, _ = data_of(row["sent"])
+    for end, counts in (("targets", received), ("sources", sent)):
+        spread = spread_of(counts)
+        yield (spread <= SPREAD_MAX and min(counts.values()) > 0,
+               f"{name}: {len(counts)} interfaces of the {end} are within {spread:.1%} of their "
+               f"mean (at most {SPREAD_MAX:.0%})")
+    share = management / max(1, sum(received.values()))
+    yield (share <= MANAGEMENT_MAX,
+           f"{name}: management brought {share:.2%} of the bytes (at most {MANAGEMENT_MAX:.0%})")
 
 
 def table(rows):
@@ -323,10 +369,8 @@ def table(rows):
         key = row["row"], row["shape"]
         if row["mover"] == "iperf3":
             beside[key] = row
-        data = [count for name, count in row["bytes"].items() if not name.endswith(".net0")]
-        control = sum(row["bytes"].values()) - sum(data)
-        mean = statistics.mean(data)
-        spread = max(abs(count - mean) for count in data) / mean if mean else 0
+        data, control = data_of(row["bytes"])
+        spread = spread_of(data)
         steady, other = row["steady"], beside.get(key, {}).get("steady")
         ratio = f"{steady / other:.3f}" if steady and other else ""
         lines.append(

@@ -32,6 +32,7 @@ mod process;
 mod spec;
 #[allow(unsafe_code, reason = "requests of ioctl(2) that no crate wraps")]
 mod tun;
+mod usage;
 
 pub use cli::run;
 pub use lab::{Lab, can_run};

@@ -16,11 +16,14 @@ mod common_net;
 #[path = "failover/shared.rs"]
 mod shared;
 
+#[path = "failover/nics.rs"]
+mod nics;
+
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use common_failover::{IN_FLIGHT, MIB, RATE, World, begin, carried, stamps};
+use common_failover::{IN_FLIGHT, MIB, RATE, World, begin, begin_of, carried, stamps};
 use serde_json::Value;
 
 /// Where the source is the site of several peers.
@@ -68,6 +71,8 @@ fn d2_a_source_peer_is_killed() {
     world.assert_no_gap(begun);
     assert_resent_in_flight(&world, &summary);
     assert!(world.any_said(&["b0"], "lane lost"), "the log tells of the lanes");
+    world.told("a0", "peer-lost", &["`a1` is lost", "lease", "the others go on"]);
+    world.told("b0", "path-dead", &["path to a ", "asked for anew"]);
 }
 
 /// Issue 5 (3), A12: the controller of the source is killed: lanes go to other peers, and the next
@@ -83,6 +88,8 @@ fn d3_the_sources_controller_is_killed() {
     assert_resent_in_flight(&world, &summary);
     let next = leader(&world, "a1");
     world.said(&next, "this peer is the controller of its site");
+    world.told("a1", "peer-lost", &["`a0` is lost", "lease"]);
+    world.told("a1", "controller", &[&format!("`{next}` is the controller"), "place of `a0`"]);
 }
 
 /// Issue 5 (3), A7: the controller of the target is killed: another one goes on from the ledger,
@@ -99,6 +106,11 @@ fn d3_the_targets_controller_is_killed() {
     let next = leader(&world, "b1");
     assert_ne!(next, "b0");
     world.said(&next, "this peer is the controller of its site");
+    world.told("b1", "peer-lost", &["`b0` is lost", "lease"]);
+    let leads = format!("`{next}` is the controller");
+    world.told("b1", "controller", &[&leads, "place of `b0`", "goes on from its ledger"]);
+    let done = world.told("b1", "transfer", &["done"]);
+    assert_eq!(done["peer"], *next, "{done}");
 }
 
 /// Issue 5 (4), B4: the controller is stopped past its lease, another one finishes its work, and it
@@ -119,13 +131,17 @@ fn b4_the_controller_is_stopped_past_its_lease_and_wakes() {
     let shown = world.lab.call("b0", &["transfer", "show", &world.id, "--json"]).unwrap();
     let shown: Value = serde_json::from_str(&shown).unwrap();
     assert_eq!(shown["state"], "done", "{shown}");
+    world.told("b1", "peer-lost", &["`b0` is lost", "lease"]);
+    world.told("b1", "controller", &["is the controller", "place of `b0`"]);
+    // What it had slept through, and that it is back.
+    world.told("b0", "peer-joined", &["`b0` is there"]);
 }
 
 /// Issue 5 (5), promise (d): one data interface of a target peer is cut: what it had in hand comes
 /// over the other one; restored, it carries again.
 #[test]
 fn d5_one_interface_is_cut() {
-    let Some(mut world) = begin("d5", "b1", &AT_TARGET) else { return };
+    let Some(mut world) = begin_of("d5", "b1", 72, &AT_TARGET) else { return };
     world.until_bytes(8 * MIB);
     let begun = Instant::now();
     world.lab.tell("cut b0.net1").unwrap();
@@ -133,7 +149,10 @@ fn d5_one_interface_is_cut() {
     println!("given up {:.1} s after", begun.elapsed().as_secs_f64());
     world.until_bytes(24 * MIB);
     let before = world.lab.bytes("b0", "net1").unwrap();
+    let dead = world.told("b1", "path-dead", &["path to a ", "10.51.", "asked for anew"]);
+    assert_eq!(dead["peer"], "b0", "who has lost it tells so: {dead}");
     world.lab.tell("restore b0.net1").unwrap();
+    world.told("b1", "path-back", &["path to a ", "10.51.", "carries again"]);
     let summary = world.finish();
     world.assert_no_gap(begun);
     assert_resent_in_flight(&world, &summary);
@@ -157,9 +176,10 @@ fn d6_etcd_members_are_restarted() {
     world.until_bytes(6 * MIB);
     let begun = Instant::now();
     world.lab.kill_member("b2").unwrap();
-    world.until_bytes(12 * MIB);
+    world.told("b1", "etcd-member-lost", &["does not answer", "2 of 3 serve", "nothing stops"]);
     world.lab.resume_member("b2").unwrap();
     let summary = world.finish();
+    world.told("b1", "etcd-member-back", &["serves again: 3 of 3"]);
     world.assert_no_gap(begun);
     assert_eq!(number(&summary, "bytes_resent"), 0, "{summary}");
     assert_eq!(epoch(&world), before, "the controller has changed");
@@ -190,10 +210,12 @@ fn b4_the_majority_of_etcd_is_lost_for_20_s() {
     let (before, target) = (names(&world.lab.store('b')), world.lab.store('b'));
     std::thread::sleep(Duration::from_secs(20).saturating_sub(begun.elapsed()));
     assert_eq!(names(&target), before, "something was finished without a majority");
+    world.told("b0", "etcd-lost", &["majority", "does not answer", "final name", "durable"]);
     for member in ["b1", "b2"] {
         world.lab.resume_member(member).unwrap();
     }
     world.finish();
+    world.told("b0", "etcd-back", &["a majority again after", "goes on"]);
     println!("done {:.1} s after the majority was lost", begun.elapsed().as_secs_f64());
 }
 
@@ -218,19 +240,23 @@ fn f8_the_sites_are_cut_off_for_60_s() {
     println!("done {:.1} s after it was healed", healed.elapsed().as_secs_f64());
     assert_resent_in_flight(&world, &summary);
     assert_eq!(number(&summary, "errors"), 0, "{summary}");
+    world.told("b1", "path-dead", &["path to a ", "nothing goes over it"]);
+    world.told("b1", "transfer", &["done"]);
 }
 
 /// Issue 5 (11), C3: the store is unmounted at one source peer: nothing of it has vanished, the
 /// other peers serve, and the peer serves again once it is mounted.
 #[test]
 fn c3_the_store_is_unmounted_at_one_source_peer() {
-    let Some(mut world) = begin("d11", "b0", &AT_SOURCE) else { return };
+    let Some(mut world) = begin_of("d11", "b0", 64, &AT_SOURCE) else { return };
     world.until_bytes(10 * MIB);
     let begun = Instant::now();
     world.lab.unmount("a1").unwrap();
-    world.until_bytes(24 * MIB);
+    let lost = world.told("a0", "store-offline", &["store `data` is offline", "identity"]);
+    assert_eq!(lost["peer"], "a1", "{lost}");
     world.lab.mount("a1").unwrap();
     let summary = world.finish();
+    world.told("a0", "store-back", &["store `data` is back"]);
     world.assert_no_gap(begun);
     assert_resent_in_flight(&world, &summary);
     assert_eq!(number(&summary, "errors"), 0, "{summary}");

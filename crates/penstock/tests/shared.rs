@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use common_shared::{PATIENCE, Shared, bytes};
+use penstock_api::peers::PartNews;
 use penstock_api::problem::{Exit, Problem};
 use penstock_controller::runner::RunOutcome;
 
@@ -90,6 +91,9 @@ fn d_a_peer_that_dies_costs_what_it_had_in_hand() {
     two.kill();
     site.leave("two");
     site.end(run);
+    let told = site.told("two");
+    assert!(matches!(told[..], [PartNews::Out { is_lost: true, others: 1, .. }]), "{told:?}");
+    assert!(site.told("one").is_empty(), "who is there from the beginning is no news");
 }
 
 /// B1, B4: a peer that is not heard for longer than its grant writes no more, and what it had is
@@ -196,6 +200,8 @@ fn a_peer_joins_late_and_another_is_drained() {
     site.end(run);
     assert_eq!(one.written(), let_go, "a peer that was let go wrote on");
     assert_eq!(one.starts.load(Ordering::Acquire), 1, "it was let in again");
+    assert_eq!(site.told("two"), [PartNews::Joined]);
+    assert_eq!(site.told("one"), [PartNews::Drained]);
 }
 
 /// A peer whose store goes offline is taken out; the run goes on by the other, and shows why.
@@ -213,6 +219,12 @@ fn a5_a_peer_whose_store_is_offline_does_not_stop_the_others() {
     let out = peers.iter().find(|share| share.peer == "two").unwrap();
     assert!(out.state.contains("no store there"), "{out:?}");
     site.end(run);
+    let told = site.told("two");
+    let Some(PartNews::Out { why, is_lost, others, again }) = told.first() else {
+        panic!("{told:?}")
+    };
+    assert!(why.contains("no store there") && !is_lost && *others == 1, "{told:?}");
+    assert!(again.is_some(), "it is tried again: {told:?}");
 }
 
 /// A peer that the other site does not trust yet, because a pairing is news to it or to them, is

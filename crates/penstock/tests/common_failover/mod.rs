@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use penstock_lab::Lab;
 use serde_json::Value;
@@ -24,6 +24,13 @@ const PATIENCE: Duration = Duration::from_secs(180);
 pub const GAP_MAX: Duration = Duration::from_secs(10);
 /// What lanes may have in hand: what is asked for ahead on all paths.
 pub const IN_FLIGHT: u64 = 16 * MIB;
+/// Longest that an event may take to be told: a lease ends first, a silent peer is asked for 2 s.
+const TOLD: Duration = Duration::from_secs(40);
+/// Share of this machine's processors that the daemons and etcds of a lab may use in a transfer:
+/// links are to limit it.
+const LOAD_MAX: f64 = 0.7;
+/// Two networks for data, for labs that want nothing else.
+const NETWORK: [&str; 6] = ["--nics", "2", "--nic-rate", "100m", "--rtt", "2ms"];
 
 /// An event of a transfer, and when it was heard.
 type Heard = (Instant, Value);
@@ -39,6 +46,13 @@ pub struct World {
     waiter: Option<Child>,
     /// CPU time of this machine, in all and idle, at the beginning.
     cpu: (u64, u64),
+    /// When the transfer was submitted, what daemons and etcds had used of the processors then, and
+    /// the share that they have used when it has ended.
+    begun: Instant,
+    used: Duration,
+    share: f64,
+    /// The same moment in milliseconds since 1970: events before it are of the lab's beginning.
+    since_ms: u64,
     /// Bytes over the data interfaces of the target at the beginning.
     wire: u64,
     _root: TempDir,
@@ -69,14 +83,30 @@ pub fn bring_up(test: &str, at: &str, options: &[&str]) -> Option<World> {
     let directory = root.path().join("lab");
     let penstock = env!("CARGO_BIN_EXE_penstock");
     let fixed = ["--name", &name, "--root", directory.to_str().unwrap(), "--penstock", penstock];
-    let network = ["--nics", "2", "--nic-rate", "100m", "--rtt", "2ms"];
+    let network = if options.contains(&"--nics") { &[][..] } else { &NETWORK[..] };
     let began = Instant::now();
-    let lab = Lab::up(&[&fixed[..], &network, options].concat()).unwrap();
+    let lab = Lab::up(&[&fixed[..], network, options].concat()).unwrap();
     println!("the lab is up after {:.1} s", began.elapsed().as_secs_f64());
     let heard = Arc::default();
     let (listener, waiter) = (None, None);
     let (id, at, cpu) = (String::new(), at.to_owned(), cpu_time());
-    Some(World { lab, id, at, heard, listener, waiter, cpu, wire: 0, _root: root })
+    let (begun, used, share, since_ms) = (Instant::now(), Duration::ZERO, 0.0, 0);
+    let (wire, _root) = (0, root);
+    Some(World {
+        lab,
+        id,
+        at,
+        heard,
+        listener,
+        waiter,
+        cpu,
+        begun,
+        used,
+        share,
+        since_ms,
+        wire,
+        _root,
+    })
 }
 
 /// Bytes over both data interfaces of a host, by their own counters.
@@ -91,10 +121,16 @@ fn carried_by_target(lab: &Lab) -> u64 {
 impl World {
     /// Starts the transfer of `set`.
     pub fn submit(&mut self) {
-        let limits = ["--bwlimit=8MiB/s", "--piece-size=1M"];
+        self.submit_with(&["--bwlimit=8MiB/s", "--piece-size=1M"]);
+    }
+
+    /// The same with other options.
+    pub fn submit_with(&mut self, options: &[&str]) {
         let words = ["transfer", "submit", "a:data/set", "b:data/"];
         (self.cpu, self.wire) = (cpu_time(), carried_by_target(&self.lab));
-        let id = self.lab.call(&self.at, &[&words[..], &limits].concat()).unwrap();
+        (self.begun, self.used) = (Instant::now(), self.lab.cpu_time());
+        self.since_ms = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis() as u64;
+        let id = self.lab.call(&self.at, &[&words[..], options].concat()).unwrap();
         self.id = id.trim().to_owned();
         self.heard.lock().unwrap_or_else(PoisonError::into_inner).clear();
         let mut watch = self.lab.penstock(&self.at, &["transfer", "watch", &self.id, "--json"]);
@@ -179,7 +215,14 @@ impl World {
         self.assert_whole();
         let (all, idle) = cpu_time();
         let (all, idle) = (all - self.cpu.0, idle - self.cpu.1);
-        println!("load of this machine: {} %", (all - idle) * 100 / all.max(1));
+        let used = self.lab.cpu_time().saturating_sub(self.used).as_secs_f64();
+        let processors = std::thread::available_parallelism().map_or(1, usize::from) as f64;
+        self.share = used / (self.begun.elapsed().as_secs_f64() * processors);
+        println!(
+            "load of this machine: {} %, of it by what is tested {:.0} %",
+            (all - idle) * 100 / all.max(1),
+            self.share * 100.0
+        );
         summary
     }
 
@@ -225,10 +268,44 @@ impl World {
         longest
     }
 
-    /// Asserts that the ledger never stood still for longer than is allowed.
+    /// Asserts that the ledger never stood still for longer than is allowed, and that links have
+    /// limited the transfer and not the processors: else that would prove little.
     pub fn assert_no_gap(&self, from: Instant) {
         let longest = self.longest_gap(from);
         assert!(longest <= GAP_MAX, "the ledger stood still for {longest:?}");
+        let share = self.share;
+        assert!(share <= LOAD_MAX, "{:.0} % of all processors were used", share * 100.0);
+    }
+
+    /// What the site of a host has seen since the transfer was submitted, as that host tells it.
+    pub fn site_events(&self, host: &str) -> Vec<Value> {
+        let words = ["site", "events", "--json", "--limit", "1000"];
+        let text = self.lab.call(host, &words).unwrap_or_default();
+        let events = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+        events.filter(|event| event["at_ms"].as_u64().unwrap() >= self.since_ms).collect()
+    }
+
+    /// Waits until the site of a host tells an event of a kind whose text has all of these words;
+    /// gives the event.
+    pub fn told(&self, host: &str, kind: &str, words: &[&str]) -> Value {
+        let began = Instant::now();
+        loop {
+            let events = self.site_events(host);
+            let is = |event: &&Value| {
+                let text = event["text"].as_str().unwrap_or_default();
+                event["kind"] == kind && words.iter().all(|word| text.contains(word))
+            };
+            if let Some(event) = events.iter().find(is) {
+                let transfer = &event["transfer"];
+                assert!(transfer.is_null() || *transfer == *self.id, "{event}");
+                println!("event of {host}: {kind}: {}", event["text"].as_str().unwrap());
+                return event.clone();
+            }
+            let texts: Vec<_> = events.iter().map(|event| event["text"].clone()).collect();
+            assert!(began.elapsed() < TOLD, "{host} tells no `{kind}` with {words:?}: {texts:#?}");
+            // Events of other processes, which tell nobody.
+            std::thread::sleep(Duration::from_millis(100));
+        }
     }
 
     /// What a run under one controller, seen last as `seen`, and one under the next have verified

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use penstock_api::delete::{DeleteOrder, SurplusQuery};
 use penstock_api::fence::Fence;
-use penstock_api::peers::{Member, Peers};
+use penstock_api::peers::{Member, PartNews, Peers};
 use penstock_api::plan::PlanItem;
 use penstock_api::problem::{Exit, Problem};
 use penstock_api::scan::{OwnPages, RootKind, ScanRequest, SourcePeer as _};
@@ -273,6 +273,8 @@ impl TargetPeer for TestPeer {
 pub(crate) struct TestPeers {
     members: Mutex<Vec<Member>>,
     grant: Duration,
+    /// What the run has said of its peers.
+    told: Mutex<Vec<(String, PartNews)>>,
 }
 
 impl Peers for TestPeers {
@@ -286,6 +288,10 @@ impl Peers for TestPeers {
 
     fn now(&self) -> Instant {
         sys::boottime_now()
+    }
+
+    fn tell(&self, _: TransferId, peer: &str, news: &PartNews) {
+        self.told.lock().unwrap().push((peer.to_owned(), news.clone()));
     }
 }
 
@@ -323,7 +329,7 @@ impl Shared {
         fs::create_dir(base.path().join("dst")).unwrap();
         Self {
             base,
-            peers: Arc::new(TestPeers { members: Mutex::default(), grant }),
+            peers: Arc::new(TestPeers { members: Mutex::default(), grant, told: Mutex::default() }),
             all: Mutex::default(),
             id: TransferId([7; 16]),
             options: TransferOptions::default(),
@@ -369,6 +375,12 @@ impl Shared {
     pub(crate) fn change(&self, peer: &str, change: impl Fn(&mut Member)) {
         let mut members = self.peers.members.lock().unwrap();
         members.iter_mut().filter(|member| member.name == peer).for_each(change);
+    }
+
+    /// What was said of a peer's part, in order.
+    pub(crate) fn told(&self, peer: &str) -> Vec<PartNews> {
+        let told = self.peers.told.lock().unwrap();
+        told.iter().filter(|(of, _)| of == peer).map(|(_, news)| news.clone()).collect()
     }
 
     /// A peer is not there any more.

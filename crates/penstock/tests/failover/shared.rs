@@ -8,7 +8,7 @@ use std::time::Instant;
 use penstock_lab::Lab;
 use serde_json::Value;
 
-use crate::common_failover::{IN_FLIGHT, MIB, RATE, World, begin_of, stamps};
+use crate::common_failover::{IN_FLIGHT, MIB, RATE, World, begin_of, carried, stamps};
 
 /// Three target peers, whose grants are over soon.
 const SHARED: [&str; 4] = ["--peers", "1,3", "--grant-seconds", "5"];
@@ -37,6 +37,15 @@ fn begin_with_a_busy_follower(test: &str) -> Option<(World, String)> {
     let other = ["b0", "b2"].into_iter().find(|host| *host != leader).unwrap().to_owned();
     world.until("a follower has a share", has_share(&other, 4 * MIB));
     Some((world, other))
+}
+
+/// An event says that a peer is lost, one that its part of the transfer goes to the others; what
+/// is said of why has these words.
+fn assert_told_of_loss(world: &World, lost: &str, why: &str) {
+    world.told("b1", "peer-lost", &[&format!("`{lost}` is lost"), "lease"]);
+    let out = format!("`{lost}` is out");
+    let told = world.told("b1", "peer-out", &[&out, why, "goes to the 2 other peers", "looked at"]);
+    assert_eq!(told["transfer"], *world.id, "{told}");
 }
 
 /// Wakes a daemon that was stopped, and asserts that it follows the others and changes nothing.
@@ -72,6 +81,7 @@ fn a9_a_target_peer_is_killed() {
     let summary = world.finish();
     world.assert_no_gap(begun);
     world.assert_sent_twice(&summary, LOST);
+    assert_told_of_loss(&world, &lost, "");
 }
 
 /// Issue 5 (1b), B1: a target peer is stopped in mid-write past its grant, the others finish its
@@ -84,7 +94,9 @@ fn b1_a_target_peer_is_stopped_past_its_grant_and_wakes() {
     let summary = world.finish();
     world.assert_no_gap(begun);
     world.assert_sent_twice(&summary, LOST);
+    assert_told_of_loss(&world, &stopped, "not heard");
     wake_and_compare(&world, &stopped);
+    world.told("b1", "peer-joined", &[&format!("`{stopped}` is there")]);
 }
 
 /// Writes a file anew with other content, in place, as a program does that knows nothing of us.
@@ -103,11 +115,21 @@ fn b1_a_target_peer_wakes_after_the_source_file_was_rewritten() {
     rewrite(&world.lab.store('a').join("set/large.bin"));
     let summary = world.finish();
     assert_eq!(summary["errors"], 0, "{summary}");
+    assert_told_of_loss(&world, &stopped, "not heard");
     wake_and_compare(&world, &stopped);
 }
 
+/// What a peer has in hand of transfers, as `peer list` says at another one.
+fn tasks(world: &World, at: &str, peer: &str) -> usize {
+    let text = world.lab.call(at, &["peer", "list", "--json"]).unwrap();
+    let views = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let view = views.into_iter().find(|view| view["peer"] == peer).unwrap();
+    view["load"]["tasks"].as_array().unwrap_or_else(|| panic!("{view}")).len()
+}
+
 /// Issue 5 (10): a peer that joins in the middle gets a share; one that is drained gives its own
-/// back; nothing is sent twice beyond what was in flight.
+/// back, and has nothing in hand while the others go on: nothing is lost, left behind, or sent
+/// twice beyond what was in flight.
 #[test]
 fn a_peer_is_added_and_one_is_drained() {
     let options = [&SHARED[..], &["--joined", "1,2"]].concat();
@@ -115,9 +137,20 @@ fn a_peer_is_added_and_one_is_drained() {
     world.until_bytes(6 * MIB);
     world.lab.join("b2").unwrap();
     world.until("the new peer has a share", has_share("b2", 2 * MIB));
-    world.lab.call("b0", &["peer", "drain", "b1"]).unwrap();
+    world.until("the other one has a share", has_share("b1", 2 * MIB));
+    world.lab.call("b0", &["peer", "drain", "b1", "--wait"]).unwrap();
+    assert_eq!(tasks(&world, "b0", "b1"), 0, "it has something in hand");
+    let (rest, before) = (world.last(), carried(&world.lab, "b1"));
+    assert_eq!(rest["state"], "running", "it was drained too late to prove anything: {rest}");
     let summary = world.finish();
+    let after = carried(&world.lab, "b1") - before;
+    assert!(after < MIB, "it carried {after} bytes after it was drained");
     world.assert_sent_twice(&summary, IN_FLIGHT);
+    world.told("b0", "peer-joined", &["`b2` is there"]);
+    let joined = world.told("b0", "peer-in", &["`b2` takes part", "a share"]);
+    assert_eq!(joined["transfer"], *world.id, "{joined}");
+    world.told("b0", "drain", &["`b1` is draining"]);
+    world.told("b0", "peer-out", &["`b1` is drained", "durable", "nothing in hand"]);
 }
 
 /// Issue 5 (11), A5: the store is unmounted at one target peer: it writes nothing into the empty
@@ -131,6 +164,8 @@ fn a5_the_store_is_unmounted_at_one_target_peer() {
     world.assert_no_gap(begun);
     world.assert_sent_twice(&summary, LOST);
     assert_eq!(summary["errors"], Value::from(0), "{summary}");
+    world.told("b1", "store-offline", &["store `data` is offline"]);
+    world.told("b1", "peer-out", &[&format!("`{lost}` is out"), "offline", "other peers"]);
     let beneath = fs::read_dir(world.lab.root().join("mnt-b")).unwrap().count();
     assert_eq!(beneath, 0, "something was written where the store was not");
 }

@@ -175,6 +175,10 @@ fn d_a_cut_interface_is_survived_and_taken_back() {
     wait_for(|| (flowed() > 8 * MIB).then_some(()), || format!("{} bytes flow again", flowed()));
     println!("8 MiB over it {:.1} s after it was restored", restored.elapsed().as_secs_f64());
     let view = world.b.until_done(&id);
+    let events = world.b.ok(&["transfer", "events", &id]);
+    println!("{events}");
+    assert!(events.contains("is dead: ") && events.contains("asked for anew"), "{events}");
+    assert!(events.contains("path-back") && events.contains("carries again"), "{events}");
     let resent = view["progress"]["bytes_resent"].as_u64().unwrap();
     println!("{resent} bytes sent twice");
     assert!(resent <= 32 * MIB, "{resent} bytes sent twice");
@@ -196,6 +200,8 @@ fn f_a_crawling_interface_is_emptied() {
     world.lab.ok("set", &["net1", "rate=100k"]);
     println!("given up {:.1} s after it slowed down", given_up(&world, "crawling").as_secs_f64());
     let view = world.b.until_done(&id);
+    let events = world.b.ok(&["transfer", "events", &id]);
+    assert!(events.contains(" crawls: ") && events.contains("emptied"), "{events}");
     // At 100 kbit/s a single MiB takes 84 s.
     let seconds = view["progress"]["seconds"].as_f64().unwrap();
     let view = world.b.paths("a");

@@ -100,9 +100,26 @@ fn a10_hosts_are_upgraded_one_at_a_time_while_transfers_run() {
     lab.wait_done(&third);
     same("three", &h2);
 
+    assert_told_of_upgrade(&h1);
     h3.stop();
     one_host_is_left_behind(&mut h1, &mut h2);
     same("four", &h2);
+}
+
+/// Events say which hosts were ended and came back, who led instead, and what all know now.
+fn assert_told_of_upgrade(at: &Site) {
+    let text = at.ok(&["site", "events", "--limit", "1000"]);
+    println!("{text}");
+    let told = [
+        "`h3` was ended in order",
+        "`h3` is there, version",
+        "`h1` was ended in order",
+        "is the controller, epoch",
+        "records are of format 2 from now on, not 1",
+    ];
+    for words in told {
+        assert!(text.contains(words), "`{words}` is not told: {text}");
+    }
 }
 
 fn submit(at: &Site, set: &str) -> String {
