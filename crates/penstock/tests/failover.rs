@@ -252,7 +252,8 @@ fn c3_the_store_is_unmounted_at_one_source_peer() {
     world.until_bytes(10 * MIB);
     let begun = Instant::now();
     world.lab.unmount("a1").unwrap();
-    let lost = world.told("a0", "store-offline", &["store `data` is offline", "identity"]);
+    let lost =
+        world.told("a0", "store-offline", &["store `data` is offline", "as after an unmount"]);
     assert_eq!(lost["peer"], "a1", "{lost}");
     world.lab.mount("a1").unwrap();
     let summary = world.finish();

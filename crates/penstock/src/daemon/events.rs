@@ -10,7 +10,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use penstock_api::cluster::{KnownPeer, PeerCard};
 use penstock_api::operate::SiteEvent;
@@ -21,20 +21,15 @@ use penstock_controller::manager::Manager;
 use penstock_peer::{PathNews, PathState, TargetService};
 use penstock_proto::id::{Name, TransferId};
 use tokio::sync::broadcast::error::RecvError;
-use tokio::sync::watch;
-
-use crate::config::StoreConfig;
-use crate::wiring;
 
 mod etcd;
 mod part;
+mod stores;
 
 /// Events in memory, and most that one question is answered with.
 pub(crate) const EVENTS_MAX: usize = 2000;
 /// A file of events is put aside beyond this; the one put aside before goes.
 const FILE_BYTES_MAX: u64 = 1 << 20;
-/// How often stores are looked at.
-const STORES_LOOK: Duration = Duration::from_secs(2);
 /// Transfers of which the last state is remembered.
 const TRANSFERS_MAX: usize = 4096;
 /// The files, newest first.
@@ -238,50 +233,6 @@ impl EventLog {
                 }
             }
         });
-    }
-
-    /// Looks at this peer's stores again and again until `stop` says so.
-    pub(crate) fn watch_stores(
-        self: &Arc<Self>,
-        stores: Vec<StoreConfig>,
-        mut stop: watch::Receiver<bool>,
-    ) {
-        let log = Arc::clone(self);
-        tokio::spawn(async move {
-            let mut there: BTreeMap<Name, String> = BTreeMap::new();
-            loop {
-                let stores = stores.clone();
-                let cards = tokio::task::spawn_blocking(move || wiring::store_cards(&stores)).await;
-                for card in cards.unwrap_or_default() {
-                    let before = there.get(&card.store).cloned().unwrap_or_default();
-                    log.see_store(&card.store, &before, &card.identity);
-                    there.insert(card.store, card.identity);
-                }
-                tokio::select! {
-                    () = tokio::time::sleep(STORES_LOOK) => {}
-                    _ = stop.changed() => return,
-                }
-            }
-        });
-    }
-
-    fn see_store(&self, store: &Name, before: &str, now: &str) {
-        let was_lost = {
-            let kept = self.lock();
-            let last = kept.kept.iter().rev().find(|event| {
-                event.peer == self.peer
-                    && event.kind.starts_with("store-")
-                    && event.subject == store.as_str()
-            });
-            last.is_some_and(|event| event.kind == "store-offline")
-        };
-        if !before.is_empty() && now.is_empty() && !was_lost {
-            let text = format!("store `{store}` is offline at this peer: its identity is gone");
-            self.add("store-offline", store.as_str(), None, &text);
-        } else if was_lost && !now.is_empty() {
-            let text = format!("store `{store}` is back at this peer");
-            self.add("store-back", store.as_str(), None, &text);
-        }
     }
 }
 

@@ -7,12 +7,12 @@ use penstock_lab::Lab;
 use crate::common_failover::{MIB, bring_up};
 use crate::common_net::{make_set, seed};
 
-/// Four peers with four interfaces each, of 4 Mbit/s, meet the four of one peer, which are not
+/// Four peers with four interfaces each, of 8 Mbit/s, meet the four of one peer, which are not
 /// limited: each of 16 paths has an interface of its own that limits it.
 const SIXTEEN: [&str; 6] =
-    ["--peers=4,1", "--nics", "4", "--nic-rate=4m", "--rtt=2ms", "--buffer=64k"];
-/// MiB of the large file: some 12 s of all 16 paths.
-const LARGE_MIB: usize = 88;
+    ["--peers=4,1", "--nics", "4", "--nic-rate=8m", "--rtt=2ms", "--buffer=128k"];
+/// MiB of the large file: some 13 s of all 16 paths.
+const LARGE_MIB: usize = 192;
 /// What interfaces that are equal may differ from their mean.
 const SPREAD_MAX: f64 = 0.05;
 
@@ -51,7 +51,7 @@ fn e5_sixteen_data_paths_carry_alike() {
     make_set(&world.lab.store('a').join("set"), LARGE_MIB, 300, seed());
     let [begun, begun_control] = counted(&world.lab, 'a');
     let [_, target_control] = counted(&world.lab, 'b');
-    world.submit_with(&["--piece-size=256K"]);
+    world.submit_with(&["--piece-size=1M"]);
     world.until_bytes(LARGE_MIB as u64 * MIB / 8);
     let [first, _] = counted(&world.lab, 'a');
     world.until_bytes(LARGE_MIB as u64 * MIB * 7 / 8);
