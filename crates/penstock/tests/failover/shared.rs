@@ -39,12 +39,15 @@ fn begin_with_a_busy_follower(test: &str) -> Option<(World, String)> {
     Some((world, other))
 }
 
-/// An event says that a peer is lost, one that its part of the transfer goes to the others; what
-/// is said of why has these words.
-fn assert_told_of_loss(world: &World, lost: &str, why: &str) {
+/// An event says that a peer is lost, one why, and that its part of the transfer goes to others.
+fn assert_told_of_loss(world: &World, lost: &str) {
     world.told("b1", "peer-lost", &[&format!("`{lost}` is lost"), "lease"]);
     let out = format!("`{lost}` is out");
-    let told = world.told("b1", "peer-out", &[&out, why, "goes to the 2 other peers", "looked at"]);
+    let told = world.told(
+        "b1",
+        "peer-out",
+        &[&out, "is lost: ", "goes to the 2 other peers", "looked at"],
+    );
     assert_eq!(told["transfer"], *world.id, "{told}");
 }
 
@@ -81,7 +84,7 @@ fn a9_a_target_peer_is_killed() {
     let summary = world.finish();
     world.assert_no_gap(begun);
     world.assert_sent_twice(&summary, LOST);
-    assert_told_of_loss(&world, &lost, "");
+    assert_told_of_loss(&world, &lost);
 }
 
 /// Issue 5 (1b), B1: a target peer is stopped in mid-write past its grant, the others finish its
@@ -94,7 +97,7 @@ fn b1_a_target_peer_is_stopped_past_its_grant_and_wakes() {
     let summary = world.finish();
     world.assert_no_gap(begun);
     world.assert_sent_twice(&summary, LOST);
-    assert_told_of_loss(&world, &stopped, "not heard");
+    assert_told_of_loss(&world, &stopped);
     wake_and_compare(&world, &stopped);
     world.told("b1", "peer-joined", &[&format!("`{stopped}` is there")]);
 }
@@ -115,7 +118,7 @@ fn b1_a_target_peer_wakes_after_the_source_file_was_rewritten() {
     rewrite(&world.lab.store('a').join("set/large.bin"));
     let summary = world.finish();
     assert_eq!(summary["errors"], 0, "{summary}");
-    assert_told_of_loss(&world, &stopped, "not heard");
+    assert_told_of_loss(&world, &stopped);
     wake_and_compare(&world, &stopped);
 }
 
