@@ -16,9 +16,6 @@ mod common_net;
 #[path = "failover/shared.rs"]
 mod shared;
 
-#[path = "failover/nics.rs"]
-mod nics;
-
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
