@@ -43,11 +43,20 @@ pub(crate) fn run(root: &Path) -> anyhow::Result<()> {
     }
     let logs = root.join("target/test-logs");
     fs::create_dir_all(&logs).with_context(|| format!("make {}", logs.display()))?;
-    let lanes = Mutex::new(lanes(programs));
-    let failed = Mutex::new(Vec::new());
+    let failed = run_all(programs, &logs);
+    let documented = super::cargo(&["test", "--workspace", "--locked", "--quiet", "--doc"], &[]);
+    if !failed.is_empty() {
+        bail!("{}", failed.join("; "));
+    }
+    documented
+}
+
+/// Runs all of them, two at a time; gives those that failed, and how.
+fn run_all(programs: Vec<Program>, logs: &Path) -> Vec<String> {
+    let (lanes, failed) = (Mutex::new(lanes(programs)), Mutex::new(Vec::new()));
     std::thread::scope(|scope| {
         for lane in 0..2 {
-            let (lanes, failed, logs) = (&lanes, &failed, &logs);
+            let (lanes, failed) = (&lanes, &failed);
             scope.spawn(move || {
                 loop {
                     // Not in a `while let`, which would keep the lock as long as the program runs.
@@ -60,12 +69,7 @@ pub(crate) fn run(root: &Path) -> anyhow::Result<()> {
             });
         }
     });
-    let failed = failed.into_inner().unwrap_or_else(PoisonError::into_inner);
-    let documented = super::cargo(&["test", "--workspace", "--locked", "--quiet", "--doc"], &[]);
-    if !failed.is_empty() {
-        bail!("{}", failed.join("; "));
-    }
-    documented
+    failed.into_inner().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// What another thread has left by a panic is as good as it was.
@@ -194,6 +198,23 @@ mod tests {
         assert_eq!(next(1).as_deref(), Some("shared"));
         assert_eq!(next(1).as_deref(), Some("cluster"));
         assert_eq!(next(0), None);
+    }
+
+    /// Promise: a program that fails does not keep the others from running, and fails the whole.
+    #[test]
+    fn all_programs_run_and_failures_are_named() {
+        let logs = std::env::temp_dir().join(format!("penstock-suite-{}", std::process::id()));
+        fs::create_dir(&logs).expect("a new directory");
+        let programs = ["false", "true"].map(|name| Program {
+            target: name.to_owned(),
+            source: name.into(),
+            executable: Path::new("/bin").join(name),
+            directory: logs.clone(),
+        });
+        let failed = run_all(programs.to_vec(), &logs);
+        assert_eq!(failed, ["false: exit status: 1"]);
+        assert!(logs.join("true.log").is_file());
+        fs::remove_dir_all(&logs).expect("remove what was made");
     }
 
     /// Promise: what cargo says of a test is understood, and what is no test is left out.
