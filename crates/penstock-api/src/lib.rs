@@ -13,6 +13,7 @@
 //! | [`scan`] | a target's controller and a source site: open a data set, pull its pages |
 //! | [`task`] | a target's controller and its peers: grants, reports, sync epochs |
 //! | [`remote`] | the same, where the peer is another host of the site |
+//! | [`remote_long`] | the same, of what takes that peer long |
 //! | [`delete`] | the same: deleting what is not at the source |
 //! | [`peers`] | the same: who takes part in a run |
 //! | [`fence`] | the same: whether a controller, or a peer, may still act |
@@ -42,6 +43,7 @@ pub mod problem;
 pub mod proof;
 pub mod receipt;
 pub mod remote;
+pub mod remote_long;
 pub mod removal;
 pub mod rest;
 pub mod scan;

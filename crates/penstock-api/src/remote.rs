@@ -31,23 +31,49 @@ pub const TASK_UNKNOWN: &str = "task-unknown";
 pub const PEER_LOST: &str = "peer-lost";
 /// Code: the peer speaks another version.
 pub const PEER_VERSION: &str = "peer-version";
-/// Code: this cannot be asked of a peer on another host.
-pub const NOT_REMOTE: &str = "not-remote";
 
-/// Refuses a version that is not ours; `theirs` is the header's text, if there was one.
+/// Code: what answers where a peer is to be says nothing of this protocol.
+pub const NOT_A_PEER: &str = "not-a-peer";
+
+/// Refuses a request whose version is not ours; `theirs` is the header's text, if there was one.
 ///
 /// # Errors
-/// Code [`PEER_VERSION`], temporary: a rolling upgrade ends.
+/// Code [`PEER_VERSION`], temporary: a rolling upgrade ends. Code [`NOT_A_PEER`].
 pub fn check_peer_version(theirs: Option<&str>) -> Result<(), Problem> {
+    let Some(theirs) = theirs else {
+        let title = "the request does not say which version of the peers' protocol it is of";
+        return Err(Problem::new(Exit::Usage, NOT_A_PEER, title)
+            .hint(format!("only other peers of this site ask here: in `{PEER_VERSION_HEADER}`")));
+    };
     let ours = PEER_API_VERSION.to_string();
-    if theirs == Some(ours.as_str()) {
+    if theirs == ours {
         return Ok(());
     }
-    let theirs = theirs.map_or("none".to_owned(), |text| format!("version {text}"));
-    let title = format!("the peers speak different versions: version {ours} and {theirs}");
+    let title = format!("the peers speak different versions: version {ours} and version {theirs}");
     Err(Problem::new(Exit::Temporary, PEER_VERSION, title)
         .hint("it takes part again when all peers have the same release")
         .status(426))
+}
+
+/// Refuses the answer of who does not speak our version at an address where a peer is to be.
+///
+/// # Errors
+/// As [`check_peer_version`]; without the header [`NOT_A_PEER`], temporary: what answers there is a
+/// daemon that is no part of the site's cluster, or no daemon at all.
+pub fn check_peer_answer(
+    address: std::net::SocketAddr,
+    theirs: Option<&str>,
+) -> Result<(), Problem> {
+    if theirs.is_some() {
+        return check_peer_version(theirs);
+    }
+    let title = format!("what answers at {address} is no peer of this site's cluster");
+    Err(Problem::new(Exit::Temporary, NOT_A_PEER, title)
+        .because(format!("its answer has no `{PEER_VERSION_HEADER}`"))
+        .hint(
+            "look which program listens there, and whether its configuration has the cluster's \
+             section; `penstock peer list` shows which peer is to be at which address",
+        ))
 }
 
 /// For whom a controller speaks: under which epoch, and where it can be asked whether it still may.
@@ -116,6 +142,8 @@ pub enum Question {
     SameSize(Box<TaskSpec>),
     /// With a page and the entries that are wanted. Answer: a set of entries.
     Confirm(Box<TaskSpec>),
+    /// With a page and the entries that are looked at. Answer: JSON.
+    Mend(Box<TaskSpec>),
     /// With a page, or none for the marker alone. No answer.
     Clean {
         /// Whose.
@@ -224,12 +252,12 @@ pub struct EncodedPage {
     pub bytes: Vec<u8>,
 }
 
-fn put_json(value: &impl Serialize, out: &mut Writer) {
+pub(crate) fn put_json(value: &impl Serialize, out: &mut Writer) {
     // What we say ourselves can be written: plain structures of numbers and text.
     out.raw(&serde_json::to_vec(value).unwrap_or_default());
 }
 
-fn take_json<T: serde::de::DeserializeOwned>(
+pub(crate) fn take_json<T: serde::de::DeserializeOwned>(
     input: &mut Reader<'_>,
     field: &'static str,
 ) -> Result<T, DecodeError> {
@@ -489,7 +517,50 @@ mod tests {
             assert_eq!(Down::decode(&bytes).unwrap(), down);
             each_damaged(&bytes, |damaged| drop(Down::decode(damaged)));
         }
-        assert!(check_peer_version(Some("1")).is_ok());
-        assert_eq!(check_peer_version(None).unwrap_err().code, PEER_VERSION);
+    }
+
+    /// Promise: who speaks another version is told apart from who is no peer at all, and neither is
+    /// advised to do what does not help.
+    #[test]
+    fn another_version_is_told_apart_from_another_program() {
+        let address = "192.0.2.1:7444".parse().unwrap();
+        let ours = PEER_API_VERSION.to_string();
+        assert!(check_peer_version(Some(&ours)).is_ok());
+        assert!(check_peer_answer(address, Some(&ours)).is_ok());
+        for told in [check_peer_version(Some("0")), check_peer_answer(address, Some("0"))] {
+            let told = told.unwrap_err();
+            assert_eq!((told.code.as_str(), told.exit), (PEER_VERSION, Exit::Temporary));
+            assert!(told.hint.contains("release"), "{told}");
+        }
+        let other = check_peer_answer(address, None).unwrap_err();
+        assert_eq!((other.code.as_str(), other.exit), (NOT_A_PEER, Exit::Temporary));
+        assert!(other.title.contains("192.0.2.1:7444") && !other.hint.contains("release"));
+        assert_eq!(check_peer_version(None).unwrap_err().code, NOT_A_PEER);
+    }
+
+    /// Promise: the version of the peers' protocol is raised when what it carries becomes another:
+    /// the bytes of its messages, how pages are cut, what records are of. Whoever changes one of
+    /// these raises [`PEER_API_VERSION`] once a release has it, and notes here what belongs to it.
+    #[test]
+    fn the_version_belongs_to_what_it_carries() {
+        let known = penstock_proto::version::known();
+        let piece = PieceRef { page: 1, piece: 2 };
+        let left = [1, 2, 9].into_iter().collect();
+        let page = EncodedPage { digest: Digest([3; 32]), left, bytes: vec![1, 2, 3] };
+        let work = vec![Work::Fetch { piece, generation: 7, fresh: true }];
+        let figures = TaskFigures { bytes_verified: 7, ..TaskFigures::default() };
+        let mut said = vec![
+            Up::Want { ticket: 1, bytes: 2 }.encode(),
+            Up::Reports(vec![Report::Returned { piece, generation: 1 }]).encode(),
+            Up::HasFailed { ticket: 5, path: b"a".to_vec() }.encode(),
+            Up::Figures(figures).encode(),
+            Down::Work { ticket: 1, reply: WorkReply { work, ..WorkReply::default() } }.encode(),
+            Down::Page { number: 4, page: Ok(page) }.encode(),
+        ];
+        let caller = Caller { epoch: 1, addresses: Vec::new() };
+        said.push(serde_json::to_vec(&caller).unwrap());
+        let bytes = penstock_proto::manifest::page_digest(&said.concat()).to_hex();
+        let belongs = (PEER_API_VERSION, known.formats().newest, known.slicers().newest);
+        assert_eq!((belongs, &bytes[..16]), ((1, 1, 1), "golden"));
     }
 }

@@ -17,6 +17,7 @@
 //! | `compare` | looks at what stands at the target before a page is opened |
 //! | `look` | says what a transfer would do with a page |
 //! | `surplus` | finds and deletes what is at the target and not in the data set |
+//! | `far` | the same for a controller on another host |
 //! | `task` | one task: its machines, its threads, its reports |
 //! | `grant` | until when a task may write |
 //! | `lane` | one lane at the target |
@@ -36,6 +37,7 @@
 mod again;
 mod compare;
 mod confirm;
+mod far;
 mod grant;
 mod guard;
 mod hashing;
@@ -73,4 +75,7 @@ pub use penstock_engine::paths::{LocalEnd, PathEnds, PathState, pair};
 pub use scan::{Helpers, Listing, ScanOptions};
 pub use source::{LaneVerifier, SourceService};
 pub use stores::{StoreKind, StoreSpec, Stores};
+pub use surplus::{
+    Dealt, LIST_DIRECTORIES_MAX, TakeSurplus, TargetLister, each_listed, find_surplus_with,
+};
 pub use target::{LaneConfig, LaneConnect, TargetService};

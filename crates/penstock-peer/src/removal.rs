@@ -2,10 +2,12 @@
 //!
 //! Each entry of an order is gone through from the last to the first, so that a directory comes
 //! after what was in it; it goes only if it is empty. A file, link, pipe or device goes by way of a
-//! temporary name (C6), and only in the version that was listed: size, times, inode. The root of
-//! the data set, if it is a directory, is never removed: who looks there next finds it empty, not
-//! missing.
+//! temporary name (C6), and only in the version that was listed: size, times, inode. Where another
+//! host has listed it, whose mount numbers inodes in another way (C1), size and times must do, and
+//! the number only tells that what was looked at is what was renamed. The root of the data set, if
+//! it is a directory, is never removed: who looks there next finds it empty, not missing.
 
+use std::cell::Cell;
 use std::time::{Duration, Instant};
 
 use penstock_api::problem::{Exit, Problem};
@@ -41,6 +43,8 @@ pub(crate) struct Remover<'a> {
     pub(crate) digest: Digest,
     /// Whether names of one file were listed as such; if not, one that goes changes the others.
     pub(crate) hardlinks: bool,
+    /// Whether inode numbers in the page are those of this host.
+    pub(crate) inodes: bool,
     /// When the first order of the transfer came.
     pub(crate) began: FileTime,
 }
@@ -104,7 +108,8 @@ impl Remover<'_> {
         };
         if entry.kind == EntryKind::Directory {
             dirs.forget(&name::join(&parent, &leaf));
-            return self.store.remove_empty_dir(&dir, &leaf, entry.identity.inode);
+            let inode = if self.inodes { entry.identity.inode } else { 0 };
+            return self.store.remove_empty_dir(&dir, &leaf, inode);
         }
         let aside = temporary_name(&TemporaryKey {
             transfer: self.transfer,
@@ -117,16 +122,34 @@ impl Remover<'_> {
             writer: WriterId::SOLE,
         });
         let several = entry.linked || entry.kind == EntryKind::HardLink || !self.hardlinks;
+        // Under which number it was seen here. What an earlier attempt, at another host perhaps,
+        // has left aside was not: it is given its name back, for nothing proves that it is what
+        // that one has looked at.
+        let seen = Cell::new(None);
         let is_same = |now: &Meta, look: Look| {
             let ours = several && is_not_before(now.ctime, self.began);
-            is_moved(entry, now, ours || look == Look::Aside)
+            let moved = is_moved(entry, now, ours || look == Look::Aside);
+            match look {
+                _ if self.inodes => moved && is_number(entry, now),
+                Look::Named => {
+                    seen.set(moved.then_some(now.inode));
+                    moved
+                }
+                Look::Aside => moved && seen.get() == Some(now.inode),
+            }
         };
         self.store.take_away(&dir, &leaf, &aside, &is_same)
     }
 }
 
-/// Whether something is the version that was listed. Its change time tells nothing after it was
-/// renamed, or after another name of it was removed.
+/// Whether the inode number of something is that of its entry, where that has one.
+fn is_number(entry: &Entry, now: &Meta) -> bool {
+    let inode = entry.identity.inode;
+    inode == 0 || inode == now.inode
+}
+
+/// Whether something is the version that was listed, whatever its inode number. Its change time
+/// tells nothing after it was renamed, or after another name of it was removed.
 fn is_moved(entry: &Entry, now: &Meta, ctime_changes: bool) -> bool {
     let kind = match entry.kind {
         EntryKind::HardLink => now.kind != Kind::Directory,
@@ -134,7 +157,6 @@ fn is_moved(entry: &Entry, now: &Meta, ctime_changes: bool) -> bool {
     };
     let identity = entry.identity;
     kind && (now.kind != Kind::File || now.size == entry.size)
-        && (identity.inode == 0 || identity.inode == now.inode)
         && now.mtime == entry.mtime
         && (ctime_changes || now.ctime == identity.ctime)
 }
@@ -148,3 +170,6 @@ fn errno_of(error: &StoreError) -> u16 {
     let told = error.errno().and_then(|errno| u16::try_from(errno).ok());
     told.filter(|errno| *errno > 0).unwrap_or(EIO)
 }
+
+#[cfg(test)]
+mod tests;

@@ -56,6 +56,11 @@ impl Sight {
         self.stranger.get().map_or(Ok(()), |problem| Err(problem.clone()))
     }
 
+    /// Whether this process has listed what it sees.
+    pub(crate) fn is_own(&self) -> bool {
+        self.claim == Claim::Listed
+    }
+
     /// A page as it may be compared with what is here: without inode numbers, where those are
     /// others than its entries have here. Blocks for a look at a few entries, but not where this
     /// process has listed them.
@@ -94,6 +99,35 @@ impl Sight {
         }
         Ok(page)
     }
+}
+
+/// Whether numbers of inodes are the same here as where a page was listed, by what of some of its
+/// entries still stands as it was listed: they are others where that has all the same stamps and
+/// none has its number. Where nothing stands nothing tells, and numbers count. `entries` are looked
+/// at until [`LOOKED_AT`] of them tell.
+pub(crate) fn shares_inodes<'a>(
+    source: &Source,
+    root: &[u8],
+    page: &Page,
+    entries: impl Iterator<Item = &'a Entry>,
+) -> bool {
+    let (mut same, mut other) = (0, 0);
+    for entry in entries.filter(|entry| entry.identity.inode != 0) {
+        let (parent, leaf) = place(root, page, entry);
+        let meta = source.open_dir(&parent).and_then(|dir| source.stat(&dir, &leaf));
+        let Some(meta) = meta.ok().filter(|meta| is_alike(entry, meta)) else { continue };
+        if entry.identity.ctime != meta.ctime {
+            continue;
+        }
+        match entry.identity.inode == meta.inode {
+            true => same += 1,
+            false => other += 1,
+        }
+        if same + other >= LOOKED_AT {
+            break;
+        }
+    }
+    same > 0 || other == 0
 }
 
 /// What a look at some entries of a page has shown.

@@ -36,7 +36,7 @@ use crate::guard::Guard;
 use crate::removal::Remover;
 use crate::scan::{Helpers, Scan, ScanOptions, look, root_kind};
 use crate::serve::{self, PageCache};
-use crate::sight::{Claim, Sight};
+use crate::sight::{Claim, Sight, shares_inodes};
 use crate::stores::{Stores, chain, store_offline};
 use crate::wished::Wishes;
 
@@ -88,6 +88,28 @@ impl OpenScan {
     /// The store is another one than was listed.
     pub(crate) fn see(&self, source: &Source, page: Page) -> Result<Page, Problem> {
         self.sight.of(source, &self.store, self.scan.root(), page)
+    }
+
+    /// Whether inode numbers of a page are those that this host sees, as far as it tells by what an
+    /// order names.
+    ///
+    /// # Errors
+    /// The store is another one than was listed.
+    fn shares_inodes(
+        &self,
+        source: &Source,
+        page: &Page,
+        order: &RemoveOrder,
+    ) -> Result<bool, Problem> {
+        self.sight.check()?;
+        if self.sight.is_own() {
+            return Ok(true);
+        }
+        let wanted = order.wanted().unwrap_or_default();
+        let below = page.entries().iter().enumerate().take(order.below as usize).rev();
+        let named = below.filter(|(index, _)| wanted.contains(*index as u32));
+        let named = named.map(|(_, entry)| entry);
+        Ok(shares_inodes(source, self.scan.root(), page, named))
     }
 
     /// Whether a request means this data set: an id alone gives nobody a right to pages (C4).
@@ -487,6 +509,7 @@ impl SourcePeer for SourceService {
         if fence.epoch() != 0 {
             store = store.guarded(Arc::new(move || fence.holds()));
         }
+        let source = self.stores.source(&open.store)?;
         let remover = Remover {
             store: &store,
             transfer,
@@ -494,6 +517,7 @@ impl SourcePeer for SourceService {
             page: &page,
             digest: page_digest(&encoded),
             hardlinks: open.preserve.hardlinks,
+            inodes: open.shares_inodes(&source, &page, order)?,
             began: open.scan.removal_began()?,
         };
         let reply = remover.remove(order)?;

@@ -11,38 +11,41 @@
 //!
 //! A path that is a directory on one side only is two paths to the join: what is at the target is
 //! surplus, and is in the way of what is to come.
+//!
+//! Where the target is another host's, the join, its files and the list stay with the controller;
+//! that host lists directories ([`TargetLister`]) and deletes what it is sent, some of it at a
+//! time.
 
 mod line;
+mod walk;
 mod way;
 
 use std::collections::{BTreeMap, HashSet};
 use std::fs::{self, File};
 use std::io::{self, BufRead as _, BufReader, BufWriter, Read as _, Write as _};
-use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 
-use penstock_api::delete::{DeleteOrder, SurplusQuery};
+use penstock_api::delete::{DeleteOrder, Surplus, SurplusQuery};
 use penstock_api::plan::PlanItem;
 use penstock_api::problem::{Exit, Problem};
 use penstock_api::select::Selection;
 use penstock_api::task::{TaskPage, TaskSpec};
-use penstock_api::transfer::FailedItem;
+use penstock_api::transfer::{FailedItem, PathText};
 use penstock_api::update::{IfExists, UpdateOptions};
-use penstock_io::store::{
-    DirCache, Kind, ListBuffer, Meta, Removal, StoreError, Target, is_temporary_name,
-};
+use penstock_io::store::{DirCache, Removal, StoreError, Target, is_temporary_name};
 use penstock_io::sys;
 use penstock_proto::manifest::EntryKind;
 use penstock_proto::name;
-use penstock_proto::select::{Selector, Verdict};
 
 use crate::stores::chain;
 use crate::task::{full_problem, is_of_store};
-use crate::waiting::PathStack;
 
-use line::{Surplus, SurplusKind, read_line};
+use line::{key_of, line_of, read_line, seen};
+use walk::{Here, walk};
 use way::InTheWay;
+
+pub use walk::{LIST_DIRECTORIES_MAX, TakeSurplus, TargetLister};
 
 /// Hashes of paths that are kept in memory at a time: some 48 MiB.
 const HASHES_MAX: u64 = 1 << 20;
@@ -159,9 +162,8 @@ impl<'a> List<'a> {
         self.found += 1;
         let path = self.path.clone();
         let failed = |cause: io::Error| spill_failed(&path, &cause);
-        let mut line = serde_json::to_vec(surplus).unwrap_or_default();
-        line.push(b'\n');
-        if surplus.kind != SurplusKind::Directory {
+        let line = line_of(surplus);
+        if !surplus.is_directory() {
             return self.out.write_all(&line).map_err(failed);
         }
         let depth = surplus.path.0.iter().filter(|byte| **byte == b'/').count().min(DEPTHS);
@@ -208,8 +210,33 @@ pub(crate) fn find(
     spec: &TaskSpec,
     query: SurplusQuery<'_>,
 ) -> Result<u64, Problem> {
-    let wish = Wish { root: &spec.root.0, update: &spec.update, select: &spec.select };
-    find_with(target, wish, query, HASHES_MAX)
+    let mut here = Here::new(target, Wish::of(spec))?;
+    find_with(&mut here, &spec.update, query, HASHES_MAX)
+}
+
+/// As [`find`], where the target is another host's.
+///
+/// # Errors
+/// As [`find`], and what `lister` says.
+pub fn find_surplus_with(
+    lister: &mut dyn TargetLister,
+    spec: &TaskSpec,
+    query: SurplusQuery<'_>,
+) -> Result<u64, Problem> {
+    find_with(lister, &spec.update, query, HASHES_MAX)
+}
+
+/// Lists directories of the target for a controller on another host.
+///
+/// # Errors
+/// As [`TargetLister::list`].
+pub(crate) fn list_for(
+    target: &Target,
+    spec: &TaskSpec,
+    directories: Vec<PathText>,
+    take: TakeSurplus<'_>,
+) -> Result<(), Problem> {
+    Here::new(target, Wish::of(spec))?.list(directories, take)
 }
 
 /// What finding has to know of a task.
@@ -220,34 +247,36 @@ struct Wish<'a> {
     select: &'a Selection,
 }
 
+impl<'a> Wish<'a> {
+    fn of(spec: &'a TaskSpec) -> Self {
+        Self { root: &spec.root.0, update: &spec.update, select: &spec.select }
+    }
+}
+
 /// As [`find`], with so many hashes in memory.
 fn find_with(
-    target: &Target,
-    wish: Wish<'_>,
+    lister: &mut dyn TargetLister,
+    update: &UpdateOptions,
     query: SurplusQuery<'_>,
     hashes_max: u64,
 ) -> Result<u64, Problem> {
     let spills = query.entries > hashes_max;
     // What is in the way and may not be replaced is not surplus; what is in it is.
-    let both_kinds = wish.update.if_exists != IfExists::Replace;
+    let both_kinds = update.if_exists != IfExists::Replace;
     let mut known = read_known(query.pages, spills.then_some(query.scratch), both_kinds)?;
     let mut list = List::create(query.list, query.scratch, query.choose)?;
-    let mut walk = Walk::new(target, wish, std::mem::take(&mut known.unlisted))?;
-    walk.run(query.scratch, &mut |surplus| {
+    let unlisted = std::mem::take(&mut known.unlisted);
+    walk(lister, &unlisted, query.scratch, &mut |surplus| {
         if query.stop.load(Ordering::Acquire) {
             return Err(stopped());
         }
-        let hash = surplus.hash();
+        let hash = key_of(&surplus);
         match &mut known.paths {
             Known::Memory(hashes) if hashes.contains(&hash) => Ok(()),
             Known::Memory(hashes) => {
                 list.add(&surplus.in_the_way_if(hashes.contains(&other_kind(hash))))
             }
-            Known::Spilled(_, there) => {
-                let mut line = serde_json::to_vec(&surplus).unwrap_or_default();
-                line.push(b'\n');
-                there.write(&hash, &line)
-            }
+            Known::Spilled(_, there) => there.write(&hash, &line_of(&surplus)),
         }
     })?;
     if let Known::Spilled(known, there) = known.paths {
@@ -307,113 +336,12 @@ fn join(known: &Path, there: &Path, list: &mut List<'_>) -> Result<(), Problem> 
     for line in BufReader::new(file).lines() {
         let line = line.map_err(|cause| spill_failed(there, &cause))?;
         let surplus = read_line(&line, there)?;
-        let hash = surplus.hash();
+        let hash = key_of(&surplus);
         if !hashes.contains(&hash[..]) {
             list.add(&surplus.in_the_way_if(hashes.contains(&other_kind(hash)[..])))?;
         }
     }
     Ok(())
-}
-
-/// A walk of everything below the data set's root at the target, but for what is protected there:
-/// what the user's rules exclude, at either side; what lies where something was mounted that was
-/// left out at the source; with `--one-file-system`, what is mounted here; the backup directory.
-struct Walk<'a> {
-    target: &'a Target,
-    root: &'a [u8],
-    backup: Option<&'a [u8]>,
-    selector: Selector,
-    unlisted: HashSet<PathHash>,
-    /// The root's file system.
-    device: Option<u64>,
-}
-
-impl<'a> Walk<'a> {
-    fn new(
-        target: &'a Target,
-        wish: Wish<'a>,
-        unlisted: HashSet<PathHash>,
-    ) -> Result<Self, Problem> {
-        let Wish { root, update, select } = wish;
-        let selector = select.compile().map_err(|cause| {
-            Problem::new(Exit::Usage, "select", "what to choose cannot be read").because(cause)
-        })?;
-        let backup = update.backup_dir.as_ref().map(|path| path.0.as_slice());
-        Ok(Self { target, root, backup, selector, unlisted, device: None })
-    }
-
-    /// Whether something is to be passed over, with all that is in it.
-    fn is_protected(&self, path: &[u8], meta: &Meta) -> bool {
-        let directory = meta.kind == Kind::Directory;
-        self.backup == Some(path)
-            || self.selector.verdict_here(path, directory) == Verdict::Excluded
-            || self.device.is_some_and(|device| directory && device != meta.device)
-    }
-
-    /// Shows all that is not protected; directories that wait are kept in `scratch` if they are
-    /// many.
-    fn run(
-        &mut self,
-        scratch: &Path,
-        visit: &mut dyn FnMut(Surplus) -> Result<(), Problem>,
-    ) -> Result<(), Problem> {
-        let mut buffer = ListBuffer::new();
-        let mut stack = PathStack::new(scratch);
-        stack.push(Vec::new());
-        while let Some(directory) = stack.pop().map_err(|cause| spill_failed(scratch, &cause))? {
-            self.list(&directory, &mut buffer, &mut stack, visit)?;
-        }
-        Ok(())
-    }
-
-    fn list(
-        &mut self,
-        directory: &[u8],
-        buffer: &mut ListBuffer,
-        stack: &mut PathStack,
-        visit: &mut dyn FnMut(Surplus) -> Result<(), Problem>,
-    ) -> Result<(), Problem> {
-        let failed = |error: &StoreError| {
-            let title = "the target cannot be listed, so nothing is deleted";
-            Problem::new(Exit::Refused, "delete-refused", title).because(chain(error))
-        };
-        let target = self.target;
-        let dir = match target.open_dir(&name::join(self.root, directory)) {
-            Ok(dir) => dir,
-            Err(error) if error.is_vanished() => return Ok(()),
-            // The root itself is a file or link: there is nothing below it.
-            Err(StoreError::NotDirectory { .. }) if directory.is_empty() => return Ok(()),
-            Err(error) => return Err(failed(&error)),
-        };
-        if self.selector.one_file_system && directory.is_empty() {
-            let root = target.meta(&dir, b"").map_err(|error| failed(&error))?;
-            self.device = root.map(|root| root.device);
-        }
-        let mut outcome = Ok(());
-        let listed = target.list(&dir, buffer, &mut |entry| {
-            let path = name::join(directory, entry.name);
-            let meta = match target.meta(&dir, entry.name) {
-                Ok(Some(meta)) => meta,
-                Ok(None) => return ControlFlow::Continue(()),
-                Err(error) => {
-                    outcome = Err(failed(&error));
-                    return ControlFlow::Break(());
-                }
-            };
-            if self.is_protected(&path, &meta) {
-                return ControlFlow::Continue(());
-            }
-            let unknown =
-                !self.unlisted.is_empty() && self.unlisted.contains(&hash_of(&path, true));
-            if meta.kind == Kind::Directory && !unknown {
-                stack.push(path.clone());
-            }
-            outcome = visit(Surplus::of(path, &meta));
-            if outcome.is_err() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
-        });
-        outcome?;
-        listed.map_err(|error| failed(&error))
-    }
 }
 
 /// Deletes what the list says, or moves it to the backup directory.
@@ -426,40 +354,84 @@ pub(crate) fn delete(
     order: DeleteOrder<'_>,
     check_store: &dyn Fn() -> Result<(), Problem>,
 ) -> Result<(), Problem> {
-    let file = File::open(order.list).map_err(|cause| spill_failed(order.list, &cause))?;
     let mut remover = Remover { target, spec, dirs: DirCache::default() };
-    let chosen = if order.only_in_the_way { Some(InTheWay::read(order.list)?) } else { None };
-    for (at, line) in BufReader::new(file).lines().enumerate() {
+    let mut at = 0_u64;
+    each_listed(order.list, order.only_in_the_way, &mut |surplus| {
         if order.stop.load(Ordering::Acquire) {
             return Err(stopped());
         }
-        if (at as u64).is_multiple_of(CHECK_EVERY) {
+        if at.is_multiple_of(CHECK_EVERY) {
             check_store()?;
         }
-        let line = line.map_err(|cause| spill_failed(order.list, &cause))?;
-        let surplus = read_line(&line, order.list)?;
-        if chosen.as_ref().is_some_and(|chosen| !chosen.holds(&surplus)) {
-            continue;
+        at += 1;
+        match remover.deal_with(surplus)? {
+            Dealt::Deleted => drop(order.deleted.fetch_add(1, Ordering::Relaxed)),
+            Dealt::Gone => {}
+            Dealt::Failed(item) => (order.failed)(item)?,
         }
-        let why = match remover.remove(&surplus) {
-            Ok(Removal::Done) => {
-                order.deleted.fetch_add(1, Ordering::Relaxed);
-                continue;
-            }
-            Ok(Removal::Vanished) => continue,
-            Ok(Removal::Changed) => "it changed after it was looked at".to_owned(),
-            // Something of ours or of others is in it, that was not to be deleted.
-            Ok(Removal::NotEmpty) => continue,
-            Err(error) if is_of_store(target, &error) => return Err(full_problem(&error)),
-            Err(error) => chain(&error),
-        };
-        (order.failed)(FailedItem {
-            path: surplus.path,
-            code: "delete".to_owned(),
-            message: format!("was not deleted at the target: {why}"),
-        })?;
+        Ok(())
+    })
+}
+
+/// Shows what a list has, or only what of it is in the way, in its order: files, then directories
+/// from the deepest up.
+///
+/// # Errors
+/// The list cannot be read; what `take` says.
+pub fn each_listed(
+    list: &Path,
+    only_in_the_way: bool,
+    take: TakeSurplus<'_>,
+) -> Result<(), Problem> {
+    let file = File::open(list).map_err(|cause| spill_failed(list, &cause))?;
+    let chosen = if only_in_the_way { Some(InTheWay::read(list)?) } else { None };
+    for line in BufReader::new(file).lines() {
+        let line = line.map_err(|cause| spill_failed(list, &cause))?;
+        let surplus = read_line(&line, list)?;
+        if chosen.as_ref().is_none_or(|chosen| chosen.holds(&surplus)) {
+            take(surplus)?;
+        }
     }
     Ok(())
+}
+
+/// Deletes some of a list for a controller on another host; see
+/// [`crate::TargetService::delete_for`].
+///
+/// # Errors
+/// The store is at fault. What fails by itself is handed over.
+pub(crate) fn delete_for(
+    target: &Target,
+    spec: &TaskSpec,
+    items: Vec<Surplus>,
+    goes_on: &dyn Fn() -> bool,
+    take: &mut dyn FnMut(Dealt),
+) -> Result<usize, Problem> {
+    let mut remover = Remover { target, spec, dirs: DirCache::default() };
+    let mut count = 0;
+    for surplus in items {
+        if !goes_on() {
+            break;
+        }
+        let dealt = remover.deal_with(surplus)?;
+        if matches!(dealt, Dealt::Failed(_)) && !spec.fence.holds() {
+            break;
+        }
+        take(dealt);
+        count += 1;
+    }
+    Ok(count)
+}
+
+/// What became of one thing that was to go.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Dealt {
+    /// It is gone by this.
+    Deleted,
+    /// It was not there any more, or holds something that was not to be deleted.
+    Gone,
+    /// It stays, and has failed.
+    Failed(FailedItem),
 }
 
 struct Remover<'a> {
@@ -469,6 +441,22 @@ struct Remover<'a> {
 }
 
 impl Remover<'_> {
+    fn deal_with(&mut self, surplus: Surplus) -> Result<Dealt, Problem> {
+        let why = match self.remove(&surplus) {
+            Ok(Removal::Done) => return Ok(Dealt::Deleted),
+            // Something of ours or of others is in it, that was not to be deleted.
+            Ok(Removal::Vanished | Removal::NotEmpty) => return Ok(Dealt::Gone),
+            Ok(Removal::Changed) => "it changed after it was looked at".to_owned(),
+            Err(error) if is_of_store(self.target, &error) => return Err(full_problem(&error)),
+            Err(error) => chain(&error),
+        };
+        Ok(Dealt::Failed(FailedItem {
+            path: surplus.path,
+            code: "delete".to_owned(),
+            message: format!("was not deleted at the target: {why}"),
+        }))
+    }
+
     fn remove(&mut self, surplus: &Surplus) -> Result<Removal, StoreError> {
         let root = &self.spec.root.0;
         let path = name::join(root, &surplus.path.0);
@@ -484,11 +472,11 @@ impl Remover<'_> {
             Err(error) => return Err(error),
         };
         let Some(now) = target.meta(&dir, leaf)? else { return Ok(Removal::Vanished) };
-        let seen = surplus.seen(&now);
+        let seen = seen(surplus, &now);
         let Some(backup) = &self.spec.update.backup_dir else {
             return target.remove_seen(&dir, leaf, &seen);
         };
-        if surplus.kind == SurplusKind::Directory {
+        if surplus.is_directory() {
             return target.remove_seen(&dir, leaf, &seen);
         }
         let kept = backup_path(root, &backup.0, &surplus.path.0);

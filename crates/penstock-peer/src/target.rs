@@ -129,7 +129,7 @@ impl TargetService {
     }
 
     /// The store of a task, changed only while its controller may act (B4).
-    fn target(&self, spec: &TaskSpec) -> Result<Target, Problem> {
+    pub(crate) fn target(&self, spec: &TaskSpec) -> Result<Target, Problem> {
         let target = self.stores.target(&spec.store)?;
         if spec.fence.epoch() == 0 {
             return Ok(target);
@@ -138,7 +138,7 @@ impl TargetService {
         Ok(target.guarded(Arc::new(move || fence.holds())))
     }
 
-    fn identify(&self, spec: &TaskSpec) -> Result<StoreIdentity, Problem> {
+    pub(crate) fn identify(&self, spec: &TaskSpec) -> Result<StoreIdentity, Problem> {
         let target = self.target(spec)?;
         let offline = |why: String| {
             self.stores.reopen(&spec.store);
@@ -170,7 +170,7 @@ impl TargetService {
     }
 
     /// As [`Self::identify`], but a store that has no identity yet gets none: nothing is written.
-    fn identify_if_known(&self, spec: &TaskSpec) -> Result<(), Problem> {
+    pub(crate) fn identify_if_known(&self, spec: &TaskSpec) -> Result<(), Problem> {
         if spec.store_id == 0 { Ok(()) } else { self.identify(spec).map(drop) }
     }
 

@@ -354,7 +354,8 @@ fn decode_written(input: &mut Reader<'_>) -> Result<JournalRecord, DecodeError> 
     Ok(JournalRecord::Written { piece, generation, epoch, digests, failures })
 }
 
-pub(crate) fn encode_digests(digests: &[EntryDigest], out: &mut Writer) {
+/// Appends digests to a record, or to a message of peers of one site.
+pub fn encode_digests(digests: &[EntryDigest], out: &mut Writer) {
     out.u32(digests.len() as u32);
     for digest in digests {
         out.u32(digest.entry);
@@ -367,7 +368,11 @@ pub(crate) fn encode_digests(digests: &[EntryDigest], out: &mut Writer) {
     }
 }
 
-pub(crate) fn decode_digests(input: &mut Reader<'_>) -> Result<Vec<EntryDigest>, DecodeError> {
+/// Takes digests from there.
+///
+/// # Errors
+/// [`DecodeError`] if there are none.
+pub fn decode_digests(input: &mut Reader<'_>) -> Result<Vec<EntryDigest>, DecodeError> {
     let digest_count = input.u32("digest count")? as usize;
     if digest_count > input.remaining() / 37 {
         return Err(DecodeError::Truncated("digests"));
@@ -387,14 +392,19 @@ pub(crate) fn decode_digests(input: &mut Reader<'_>) -> Result<Vec<EntryDigest>,
     Ok(digests)
 }
 
-pub(crate) fn encode_failures(failures: &[EntryFailure], out: &mut Writer) {
+/// Appends failures to a record, or to a message of peers of one site.
+pub fn encode_failures(failures: &[EntryFailure], out: &mut Writer) {
     out.u32(failures.len() as u32);
     for failure in failures {
         encode_failure(failure, out);
     }
 }
 
-pub(crate) fn decode_failures(input: &mut Reader<'_>) -> Result<Vec<EntryFailure>, DecodeError> {
+/// Takes failures from there.
+///
+/// # Errors
+/// [`DecodeError`] if there are none.
+pub fn decode_failures(input: &mut Reader<'_>) -> Result<Vec<EntryFailure>, DecodeError> {
     let failure_count = input.u32("failure count")? as usize;
     if failure_count > input.remaining() / 7 {
         return Err(DecodeError::Truncated("failures"));

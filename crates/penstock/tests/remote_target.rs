@@ -14,7 +14,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
 
 use common_cluster::{Etcd, first_peer, join, status_until};
-use common_net::{Site, assert_same, lab, make_set, scratch, seed};
+use common_net::{Site, assert_same, make_set, pair, scratch, seed};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -52,7 +52,12 @@ impl World {
             let peers = status["cluster"]["peers"].as_array();
             peers.is_some_and(|peers| peers.iter().any(has_far))
         });
-        let lab = lab(root.path(), &h1);
+        let mut lab = Site::init(root.path(), "lab", None);
+        let config = lab.dir.join("penstock.toml");
+        let text = fs::read_to_string(&config).unwrap();
+        fs::write(&config, text.replace("[[store]]", "[[store]]\nremove = [\"*\"]")).unwrap();
+        lab.start();
+        pair(&lab, &h1);
         Some(Self { h1, h2, lab, far, etcd, root })
     }
 
@@ -60,6 +65,13 @@ impl World {
         let mut args = vec!["lab:data/set", "hpc:far/"];
         args.extend(more);
         self.h1.submit(&args)
+    }
+
+    /// Submits with these options, waits until it is done, and gives its summary.
+    fn sync(&self, more: &[&str]) -> Value {
+        let summary = self.h1.wait_done(&self.submit(&[&["--sync"], more].concat()));
+        println!("{more:?}: {summary}");
+        summary
     }
 
     fn assert_whole(&self) {
@@ -144,4 +156,140 @@ fn pause_and_cancel_reach_another_host() {
         left.extend(name.starts_with(".pst-").then(|| path.to_owned()));
     });
     assert_eq!(left, Vec::<PathBuf>::new(), "temporary files are left");
+}
+
+/// Promise (e), C3: `--delete` and `--backup-dir` at a peer on another host, thousands of things of
+/// all kinds, some of them in the way: a plan says what goes, more than half is refused, and all of
+/// it goes when that is said. The controller's host has not got the store.
+#[test]
+fn c3_what_is_not_at_the_source_goes_at_another_host() {
+    let Some(world) = World::new() else { return };
+    let set = world.lab.store.join("set");
+    make_set(&set, 1, 200, seed());
+    world.sync(&[]);
+    let far = world.far.join("set");
+    for directory in 0..100 {
+        for file in 0..12 {
+            let path = far.join(format!("more/{}/{directory}/{file}", directory % 7));
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, "only here").unwrap();
+        }
+    }
+    std::os::unix::fs::symlink("/etc", far.join("more/link")).unwrap();
+    // A directory where the data set has a file.
+    fs::write(set.join("becomes a file"), "a file").unwrap();
+    fs::create_dir(far.join("becomes a file")).unwrap();
+    fs::write(far.join("becomes a file/inner"), "in the way").unwrap();
+    let gone = 1200 + 100 + 7 + 1 + 1 + 2;
+    let listed = world.h1.run(&[
+        "transfer",
+        "plan",
+        "lab:data/set",
+        "hpc:far/",
+        "--sync",
+        "--delete",
+        "--max-delete=9999",
+        "--json",
+    ]);
+    let listed = String::from_utf8(listed.stdout).unwrap();
+    let deletes = listed.lines().filter(|line| line.contains("\"action\":\"delete\""));
+    assert_eq!(deletes.count(), gone, "{listed}");
+    let refused = world.h1.wait(&world.submit(&["--sync", "--delete"]));
+    assert_eq!(refused["state"], "failed", "{refused}");
+    assert!(far.join("more/0/0/0").exists(), "nothing is deleted");
+    assert!(far.join("becomes a file/inner").exists(), "nothing is deleted");
+    let most = format!("--max-delete={gone}");
+    let summary = world.sync(&["--delete", &most]);
+    assert_eq!(summary["deleted"], gone, "{summary}");
+    world.assert_whole();
+    fs::write(far.join("small/0/extra"), "kept aside").unwrap();
+    let summary = world.sync(&["--delete", "--backup-dir=.old"]);
+    assert_eq!(summary["deleted"], 1, "{summary}");
+    assert_eq!(fs::read(far.join(".old/small/0/extra")).unwrap(), b"kept aside");
+}
+
+/// B4, promise (d): the peer that deletes is killed in the middle and comes back, and then the
+/// controller is: the target ends as the source is, and nothing else has gone.
+#[test]
+fn b4_a_deletion_at_another_host_goes_on_after_a_loss() {
+    let Some(mut world) = World::new() else { return };
+    let set = world.lab.store.join("set");
+    make_set(&set, 1, 100, seed());
+    world.sync(&[]);
+    let far = world.far.join("set");
+    let fill = || {
+        for file in 0..20_000 {
+            let path = far.join(format!("more/{}/{file}", file % 100));
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, "only here").unwrap();
+        }
+    };
+    let deleting = |event: &Value| event["deleted"].as_u64().unwrap_or(0) > 0;
+    for loses_the_controller in [false, true] {
+        fill();
+        let id = world.submit(&["--sync", "--delete", "--max-delete=30000"]);
+        world.h2.watch(&id).until(|event| deleting(event) || event["type"] == "summary");
+        if loses_the_controller {
+            world.h1.kill();
+        } else {
+            world.h2.kill();
+            world.h2.start();
+        }
+        let summary = world.h2.wait_done(&id);
+        println!("{summary}");
+        world.assert_whole();
+    }
+}
+
+/// A4, promise (c): what reads files again works at a peer on another host: `--readback` and
+/// checksums that other programs agree with, with their receipt; a comparison by what is in files,
+/// which finds the one that differs and no other; and what was moved there goes at the source.
+#[test]
+fn a4_files_are_read_again_at_another_host() {
+    let Some(world) = World::new() else { return };
+    let set = world.lab.store.join("set");
+    make_set(&set, 24, 200, seed());
+    let (list, receipt) = (world.root.path().join("list"), world.root.path().join("receipt"));
+    let written = format!("--write-digests={}", list.display());
+    let receipted = format!("--receipt={}", receipt.display());
+    let id = world.submit(&["--wait", "--readback", "--also-digest=sha256", &written, &receipted]);
+    println!("{id}");
+    assert!(fs::read_to_string(&receipt).unwrap().contains("readback"));
+    let sums = world.root.path().join("list.sha256");
+    let mut judge = std::process::Command::new("sha256sum");
+    judge.args(["--check", "--strict", "--quiet"]).arg(&sums).current_dir(world.far.join("set"));
+    assert!(judge.status().unwrap().success());
+    assert_eq!(fs::read_to_string(&sums).unwrap().lines().count(), 205);
+    let far = world.far.join("set");
+    let (same, other) = (far.join("small/1/1.bin"), far.join("small/2/2.bin"));
+    let long_ago = std::time::SystemTime::UNIX_EPOCH;
+    let set_time = |path: &std::path::Path| {
+        fs::File::options().write(true).open(path).unwrap().set_modified(long_ago).unwrap();
+    };
+    let mut bytes = fs::read(&other).unwrap();
+    bytes[0] ^= 1;
+    fs::write(&other, bytes).unwrap();
+    set_time(&same);
+    set_time(&other);
+    let summary = world.sync(&["--compare=digest"]);
+    assert_eq!(summary["files"], 1, "only the one that differs is moved: {summary}");
+    world.assert_whole();
+    // What stands at the target already stays at the source; what is moved now goes.
+    fs::write(set.join("new"), "new").unwrap();
+    let summary = world.sync(&["--remove-source"]);
+    assert_eq!((&summary["removed"], set.join("new").exists()), (&Value::from(1), false));
+    assert_eq!(fs::read(far.join("new")).unwrap(), b"new");
+}
+
+/// Promise: a data set in a store that the controller's host has not got is refused with the names
+/// of those that have it, rather than as unknown.
+#[test]
+fn a_source_that_the_controller_lacks_is_refused_in_words() {
+    let Some(world) = World::new() else { return };
+    fs::write(world.far.join("file"), "far").unwrap();
+    let id = world.lab.submit(&["hpc:far/file", "lab:data/"]);
+    let summary = world.lab.wait(&id);
+    assert_eq!(summary["state"], "failed", "{summary}");
+    let view = world.lab.show(&id).to_string();
+    assert!(view.contains("`h2` may have it"), "{view}");
 }

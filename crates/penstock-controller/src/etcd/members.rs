@@ -64,6 +64,19 @@ impl Etcd {
         Ok(reply["members"].as_array().into_iter().flatten().map(member_of).collect())
     }
 
+    /// All members, as the one at `endpoint` knows them, with a majority behind it or without.
+    ///
+    /// # Errors
+    /// `Unavailable`. `Refused`.
+    pub fn members_at(
+        &self,
+        endpoint: &str,
+        deadline: Duration,
+    ) -> Result<Vec<EtcdMember>, EtcdError> {
+        let reply = self.call_open(endpoint, "/v3/cluster/member/list", deadline)?;
+        Ok(reply["members"].as_array().into_iter().flatten().map(member_of).collect())
+    }
+
     /// All members, as the one at `endpoint` knows them with a majority behind it.
     ///
     /// # Errors
@@ -76,8 +89,7 @@ impl Etcd {
         // A list may be old in etcd 3.4; a read waits for all that was agreed before it.
         let read = json!({ "key": "AA==" });
         self.call_at(endpoint, "/v3/kv/range", &read, deadline)?;
-        let reply = self.call_open(endpoint, "/v3/cluster/member/list", deadline)?;
-        Ok(reply["members"].as_array().into_iter().flatten().map(member_of).collect())
+        self.members_at(endpoint, deadline)
     }
 
     /// Adds a member that follows and has no vote (etcd 3.4 takes one such at a time), so that the

@@ -1,6 +1,6 @@
 //! What one peer does for all: looking, deleting, proving, cleaning up.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use penstock_api::delete::{DeleteOrder, SurplusQuery};
 use penstock_api::peers::{Member, Peers};
@@ -12,12 +12,16 @@ use penstock_api::task::TargetPeer;
 use penstock_api::task::{Task, TaskControl, TaskPage, TaskSpec, TaskStart};
 use penstock_api::transfer::PathText;
 use penstock_proto::compared::{Comparison, EntrySet};
-use penstock_proto::id::Name;
+use penstock_proto::id::{Name, WriterId};
 use penstock_proto::manifest::Page;
 
 /// The peers of a run as if they were one: the controller's own comes first, and where one cannot
 /// now, the next is asked.
-pub(super) struct Lead(pub(super) Arc<dyn Peers>);
+pub(super) struct Lead {
+    peers: Arc<dyn Peers>,
+    /// Who has found what is to be deleted: inode numbers in its list are those that it sees.
+    finder: Mutex<Option<WriterId>>,
+}
 
 /// Who is there, in the order in which one is chosen.
 pub(super) fn in_order(peers: &dyn Peers) -> Vec<Member> {
@@ -33,16 +37,21 @@ pub(super) fn nobody() -> Problem {
 }
 
 impl Lead {
-    /// The controller's own, even if it is to go: some of this is not done at another host.
-    fn first(&self) -> Result<Arc<dyn TargetPeer>, Problem> {
-        let mut present = in_order(&*self.0);
-        present.sort_by_key(|member| !member.is_own);
-        present.into_iter().next().map(|member| member.peer).ok_or_else(nobody)
+    pub(super) fn new(peers: Arc<dyn Peers>) -> Self {
+        Self { peers, finder: Mutex::default() }
+    }
+
+    fn first(&self) -> Result<Member, Problem> {
+        in_order(&*self.peers).into_iter().next().ok_or_else(nobody)
+    }
+
+    fn finder(&self) -> MutexGuard<'_, Option<WriterId>> {
+        self.finder.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn ask<T>(&self, ask: impl Fn(&dyn TargetPeer) -> Result<T, Problem>) -> Result<T, Problem> {
         let mut said = None;
-        for member in in_order(&*self.0) {
+        for member in in_order(&*self.peers) {
             match ask(&*member.peer) {
                 Err(problem) if problem.exit == Exit::Temporary && problem.code != "stopped" => {
                     tracing::info!(peer = member.name, %problem, "another peer is asked");
@@ -96,11 +105,20 @@ impl TargetPeer for Lead {
     }
 
     fn find_surplus(&self, spec: &TaskSpec, query: SurplusQuery<'_>) -> Result<u64, Problem> {
-        self.first()?.find_surplus(spec, query)
+        let member = self.first()?;
+        *self.finder() = Some(member.writer);
+        member.peer.find_surplus(spec, query)
     }
 
     fn delete(&self, spec: &TaskSpec, order: DeleteOrder<'_>) -> Result<(), Problem> {
-        self.first()?.delete(spec, order)
+        let finder = *self.finder();
+        let is_it = |member: &Member| finder.is_none_or(|finder| member.writer == finder);
+        let member = in_order(&*self.peers).into_iter().find(is_it).ok_or_else(|| {
+            let title = "the peer that has found what is to be deleted is not there any more";
+            Problem::new(Exit::Temporary, "finder-lost", title)
+                .hint("what is to be deleted is looked for again with the next attempt")
+        })?;
+        member.peer.delete(spec, order)
     }
 
     fn start(
@@ -108,7 +126,7 @@ impl TargetPeer for Lead {
         spec: &TaskSpec,
         control: Arc<dyn TaskControl>,
     ) -> Result<Arc<dyn Task>, Problem> {
-        self.first()?.start(spec, control)
+        self.first()?.peer.start(spec, control)
     }
 
     fn prove(&self, spec: &TaskSpec, request: &ProofRequest<'_>) -> Result<PageProof, Problem> {
@@ -134,8 +152,8 @@ impl TargetPeer for Lead {
         pages: &mut dyn Iterator<Item = TaskPage>,
         generation_max: u32,
     ) {
-        if let Ok(peer) = self.first() {
-            peer.clean(spec, pages, generation_max);
+        if let Ok(member) = self.first() {
+            member.peer.clean(spec, pages, generation_max);
         }
     }
 }

@@ -110,7 +110,7 @@ pub struct RunInput {
 impl RunInput {
     /// The peers as if they were one, for what one does for all.
     fn peer(&self) -> Arc<dyn TargetPeer> {
-        Arc::new(Lead(Arc::clone(&self.peers)))
+        Arc::new(Lead::new(Arc::clone(&self.peers)))
     }
 }
 

@@ -18,7 +18,7 @@ mod sites;
 mod sqlite;
 mod transfers;
 
-pub use etcd::{EtcdState, Keys, RecoverError, Recovered, SharedJournal, recover};
+pub use etcd::{EtcdState, Keys, KnownMember, RecoverError, Recovered, SharedJournal, recover};
 pub use sites::Pairing;
 pub use sqlite::{SqliteState, StateError};
 pub use transfers::Listed;

@@ -46,8 +46,10 @@ fn surplus_of(
     };
     let update = UpdateOptions { delete: true, ..UpdateOptions::default() };
     let select = Selection { rules, ..Selection::default() };
-    let wish = Wish { root: b"", update: &update, select: &select };
-    let found = find_with(&Target::Posix(store), wish, query, hashes_max).unwrap();
+    let (wish, target) =
+        (Wish { root: b"", update: &update, select: &select }, Target::Posix(store));
+    let mut here = Here::new(&target, wish).unwrap();
+    let found = find_with(&mut here, &update, query, hashes_max).unwrap();
     let text = fs::read_to_string(&list).unwrap();
     let lines: Vec<_> = text.lines().map(|line| read_line(line, &list).unwrap()).collect();
     assert_eq!(lines.len() as u64, found);

@@ -5,9 +5,10 @@ use std::fs::File;
 use std::io::{BufRead as _, BufReader};
 use std::path::Path;
 
+use penstock_api::delete::Surplus;
 use penstock_api::problem::{Exit, Problem};
 
-use super::line::{Surplus, read_line};
+use super::line::{key_of, read_line};
 use super::{HASHES_MAX, PathHash, hash_of, spill_failed};
 
 /// The part of a list that is in the way: the items that the list says are, and what lies in the
@@ -31,7 +32,7 @@ impl InTheWay {
             if !surplus.in_the_way || !surplus.is_directory() {
                 continue;
             }
-            directories.insert(surplus.hash());
+            directories.insert(key_of(&surplus));
             if directories.len() as u64 > HASHES_MAX {
                 let title = format!("more than {HASHES_MAX} directories are in the way of files");
                 return Err(Problem::new(Exit::Refused, "delete-refused", title)

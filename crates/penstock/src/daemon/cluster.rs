@@ -29,7 +29,9 @@ use super::etcd::{self, Keeper};
 use super::lead::{Controller, Lead, TargetSide};
 use super::operate::drain::{give_up, stops_serving};
 use super::remote::client::PeerClient;
+use super::remote::orders::Orders;
 use super::remote::peers::{Others, SiteTarget};
+use super::remote::source::SiteSource;
 use super::site::Site;
 use crate::config::{ClusterConfig as Settings, StoreConfig};
 use crate::exit::{ExitCode, Failure};
@@ -55,8 +57,10 @@ pub(crate) struct Member {
     pub(crate) keeper: Option<Keeper>,
     etcd_hosts: usize,
     set_fence: Arc<dyn Fn(Fence) + Send + Sync>,
-    client: PeerClient,
-    runtime: Handle,
+    pub(super) client: PeerClient,
+    pub(super) runtime: Handle,
+    /// What it has ordered other peers to delete, as the controller.
+    pub(crate) orders: Arc<Orders>,
     /// The lanes that this peer serves: they end when it drains.
     served: Arc<SourceService>,
     local: Arc<SqliteState>,
@@ -145,6 +149,7 @@ impl Member {
             set_fence,
             client,
             runtime: Handle::current(),
+            orders: Arc::default(),
             served,
             local,
             active: RwLock::default(),
@@ -209,7 +214,15 @@ impl Member {
             let now = Arc::clone(&self.cluster.watch().borrow());
             let Some(tenure) = now.tenure.clone().filter(|tenure| tenure.holds()) else { continue };
             let (journal, incarnation) = (journal.clone(), now.incarnation);
-            let beaten = tokio::task::spawn_blocking(move || journal.beat(incarnation)).await;
+            let voters = self.keeper.as_ref().and_then(Keeper::known_now);
+            let beaten = tokio::task::spawn_blocking(move || {
+                let leads = journal.beat(incarnation)?;
+                if let Some(voters) = voters.filter(|_| leads) {
+                    journal.confirm_voters(&voters)?;
+                }
+                Ok::<_, std::io::Error>(leads)
+            });
+            let beaten = beaten.await;
             match beaten {
                 Ok(Ok(true)) => {}
                 Ok(Ok(false)) => {
@@ -340,8 +353,15 @@ impl Member {
         (self.set_fence)(fence.clone());
         let admin = self.admin.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let admin = admin.context("nothing answers the local API")?;
-        let side = self.target_side(tenure);
-        let controller = self.lead.begin(state, fence, admin, side)?;
+        let source = SiteSource {
+            own: Arc::clone(&self.lead.source),
+            peer: site.config.peer.clone(),
+            now: self.cluster.watch(),
+            // Beside the ledgers, as `wiring::peer` puts them.
+            scans: self.lead.journal.with_file_name("source"),
+        };
+        let sides = (Arc::new(source) as _, self.target_side(tenure));
+        let controller = self.lead.begin(state, fence, admin, sides)?;
         Ok(Controller { revision: tenure.revision(), ..controller })
     }
 
@@ -356,6 +376,7 @@ impl Member {
             now: self.cluster.watch(),
             caller: Caller { epoch: tenure.epoch(), addresses },
             events: Arc::clone(&self.lead.events),
+            orders: Arc::clone(&self.orders),
         };
         let stores = site.config.stores.iter().map(|store| store.name.clone()).collect();
         let grant = site.config.cluster.as_ref().and_then(|cluster| cluster.grant_seconds);

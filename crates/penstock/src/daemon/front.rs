@@ -29,6 +29,7 @@ use tokio::time::Instant;
 use tower::ServiceExt as _;
 
 use super::cluster::Member;
+use super::etcd::voters::MEMBERS;
 use super::host::{Host, with_version};
 use super::lead::Controller;
 use super::listing::{Allies, LIST, Lister};
@@ -36,6 +37,7 @@ use super::operate::Operate;
 use super::port::Connection;
 use super::recovery;
 use super::remote::client::PeerClient;
+use super::remote::orders::ORDER;
 
 /// How long a request waits for a controller.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -51,6 +53,7 @@ const SITE: &str = "/peer/v1/site";
 /// What a controller asks of this peer, as a target (see [`super::host`]).
 const TASK: &str = "/peer/v1/task";
 const TARGET: &str = "/peer/v1/target";
+const LONG: &str = "/peer/v1/long";
 /// How long this peer is the controller.
 const TENURE: &str = "/peer/v1/tenure";
 /// Orders about peers; but for the token to join, which is the site's.
@@ -128,7 +131,7 @@ async fn site(
 ) -> Response {
     let path = request.uri().path();
     let own = &front.member.lead.site.config.site;
-    let faces = [LOCAL, SITE, TASK, TARGET, TENURE, LIST];
+    let faces = [LOCAL, SITE, TASK, TARGET, LONG, TENURE, ORDER, MEMBERS, LIST];
     if let Some(face) = faces.into_iter().find(|face| path.starts_with(face)) {
         let peer = connection.peer.as_ref();
         if peer.is_none_or(|peer| peer.site != *own) {
@@ -136,7 +139,13 @@ async fn site(
         }
         return match face {
             TENURE => with_version(Json(front.member.tenure_left()).into_response()),
-            TASK | TARGET => front.host.answer(request).await,
+            ORDER => with_version(Json(front.member.orders.left(path)).into_response()),
+            MEMBERS => {
+                let member = Arc::clone(&front.member);
+                let told = blocking(move || Ok(member.members_told())).await;
+                with_version(told.map(Json).into_response())
+            }
+            TASK | TARGET | LONG => front.host.answer(request).await,
             LIST => front.lister.serve(request).await,
             _ => take_over(&front, face, connection, request).await,
         };

@@ -71,7 +71,7 @@ impl Lead {
         state: Arc<dyn SiteState>,
         fence: Fence,
         admin: Arc<dyn SiteAdmin>,
-        side: TargetSide,
+        (source, side): (Arc<dyn SourcePeer>, TargetSide),
     ) -> anyhow::Result<Controller> {
         let config = &self.site.config;
         let manager_config = ManagerConfig {
@@ -83,7 +83,7 @@ impl Lead {
             manager_config,
             ManagerParts {
                 state,
-                source: Arc::clone(&self.source),
+                source: Arc::clone(&source),
                 target: side.target,
                 peers: side.peers,
                 sites: Arc::clone(&self.sites) as _,
@@ -97,7 +97,7 @@ impl Lead {
         let site = site_api::router(SiteParts {
             site: Arc::clone(&self.site),
             manager: Arc::clone(&manager),
-            source: Arc::clone(&self.source),
+            source,
             signer: Arc::clone(&self.signer),
             scans: Arc::default(),
         });

@@ -294,7 +294,8 @@ impl Faces {
         let Some(settings) = lead.site.config.cluster.clone() else {
             state.take_newest_format().context("raise the format of the state")?;
             let side = TargetSide::own(&lead.target);
-            let controller = lead.begin(state, Fence::default(), Arc::new(admin), side)?;
+            let sides = (Arc::clone(&lead.source), side);
+            let controller = lead.begin(state, Fence::default(), Arc::new(admin), sides)?;
             let operate = Arc::new(Operate::new(operate, None)?);
             // It was empty: this is the only place where it is set.
             let _ = operate.alone.set(controller.clone());
@@ -307,7 +308,7 @@ impl Faces {
             });
         };
         let client = PeerClient::new(&lead.site)?;
-        let target = Arc::clone(&lead.target);
+        let target = Arc::clone(&operate.target);
         let service = Arc::clone(&operate.source);
         let served = Arc::clone(&service);
         let member = Member::join(lead, &settings, state, set_fence, (client.clone(), served))?;

@@ -4,6 +4,7 @@
 //! JOURNAL/incarnation.XXXX     the incarnation of the records that this journal belongs to; its
 //!                              time is when a controller was at work last
 //! JOURNAL/records/EPOCH.log    all records, as the controller of that epoch found and wrote them
+//! JOURNAL/voters.json          who has a vote in the site's own etcd; see `voters`
 //! ```
 //! A log begins with all records that its controller read when it was elected; each write that etcd
 //! has confirmed is appended and synced. It is as new as etcd but for a write that was under way.
@@ -111,6 +112,11 @@ impl SharedJournal {
             )),
             _ => Ok(()),
         }
+    }
+
+    /// Where a file of it is.
+    pub(super) fn path(&self, name: &str) -> PathBuf {
+        self.root.join(name)
     }
 
     fn mark(&self, incarnation: u64) -> PathBuf {

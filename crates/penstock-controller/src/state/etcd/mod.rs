@@ -23,9 +23,11 @@
 mod heads;
 mod journal;
 mod recover;
+mod voters;
 
 pub use journal::SharedJournal;
 pub use recover::{RecoverError, Recovered, recover};
+pub use voters::KnownMember;
 
 use std::collections::HashMap;
 use std::fs::{self, File};

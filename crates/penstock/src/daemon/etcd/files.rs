@@ -5,6 +5,7 @@ use std::io::{self, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
+pub(crate) use penstock_controller::state::KnownMember;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
@@ -19,14 +20,6 @@ const MEMBER: &str = "member.json";
 /// The directory.
 #[derive(Clone, Debug)]
 pub(crate) struct Files(PathBuf);
-
-/// A member as clients and other members reach it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct KnownMember {
-    pub(crate) name: String,
-    pub(crate) client_url: String,
-    pub(crate) peer_url: String,
-}
 
 /// What this host knows of its own member.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -14,6 +14,7 @@ pub(crate) mod files;
 mod process;
 pub(crate) mod program;
 mod takeover;
+pub(crate) mod voters;
 mod watch;
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -84,6 +85,8 @@ struct Shared {
 struct Told {
     trouble: String,
     known: Vec<KnownMember>,
+    /// When etcd has given that list last.
+    listed: Option<Instant>,
 }
 
 impl Keeper {
@@ -139,6 +142,13 @@ impl Keeper {
     /// The members that have a vote, as they were seen last.
     pub(crate) fn known(&self) -> Vec<KnownMember> {
         self.told().known.clone()
+    }
+
+    /// The same, if etcd has given that list a moment ago.
+    pub(crate) fn known_now(&self) -> Option<Vec<KnownMember>> {
+        let told = self.told();
+        let fresh = told.listed.is_some_and(|listed| listed.elapsed() < LIST * 2);
+        fresh.then(|| told.known.clone())
     }
 
     fn told(&self) -> std::sync::MutexGuard<'_, Told> {
@@ -563,6 +573,11 @@ impl Work {
                 tracing::warn!(%error, "members.json");
             }
             self.known = known;
+        }
+        {
+            let mut told = self.shared.told.lock().unwrap_or_else(PoisonError::into_inner);
+            told.known.clone_from(&self.known);
+            told.listed = Some(Instant::now());
         }
         self.tell_endpoints();
     }

@@ -2,7 +2,8 @@
 //!
 //! No program can tell a host that is dead from one that cannot be reached. So it is the operator
 //! who says that hosts are fenced; what can be checked is checked: that this host's etcd sees no
-//! leader, that each other member is named, and that none of them answers. The records then get
+//! leader, nor that of any peer that it reaches; that each other host that may have a vote is named
+//! ([`super::voters`]); and that none of them answers. The records then get
 //! another incarnation, so that whatever the other hosts still believe when they come back counts
 //! for nothing (B4).
 
@@ -14,6 +15,8 @@ use penstock_api::problem::{Exit, Problem};
 use penstock_controller::state::{Keys, RecoverError, SharedJournal, recover};
 use penstock_proto::id::Name;
 
+use super::files::KnownMember;
+use super::voters::name_of;
 use super::{ANSWER, Keeper};
 use crate::config::ClusterConfig;
 use crate::daemon::cluster::{BEAT, Member};
@@ -29,7 +32,7 @@ const SILENT_MAX: Duration = Duration::from_secs(20);
 /// How long a host may take for a connection before it counts as one that does not answer.
 const CONNECT: Duration = Duration::from_secs(2);
 
-fn refused(code: &str, title: impl Into<String>) -> Problem {
+pub(super) fn refused(code: &str, title: impl Into<String>) -> Problem {
     Problem::new(Exit::Refused, code, title)
 }
 
@@ -96,7 +99,7 @@ impl Member {
         let keeper = self.keeper()?;
         let journal = self.journal(settings)?;
         let own = self.lead.site.config.peer.as_str();
-        let members = keeper.known();
+        let (members, led) = self.who_may_vote(keeper, &journal, &request.fenced)?;
         let url = settings.own_etcd.as_ref().map(|own| own.client_url()).unwrap_or_default();
         for member in members.iter().filter(|member| member.name != own) {
             if !request.fenced.iter().any(|fenced| fenced.as_str() == member.name) {
@@ -108,17 +111,25 @@ impl Member {
                 )));
             }
         }
+        if let Some(peer) = led {
+            let title = format!("the etcd of peer `{peer}` has a leader: others go on");
+            return Err(refused("has-majority", title)
+                .hint("`penstock site status` there; when it is back, this host joins them"));
+        }
         for fenced in &request.fenced {
-            let Some(member) = members.iter().find(|member| member.name == fenced.as_str()) else {
+            let its = |member: &&KnownMember| member.name == fenced.as_str();
+            if !members.iter().any(|member| its(&member)) {
                 let names: Vec<_> = members.iter().map(|member| member.name.as_str()).collect();
                 let title = format!("no etcd of this site runs at `{fenced}`");
                 return Err(refused("unknown-host", title)
                     .because(format!("it runs at {}", names.join(", "))));
-            };
+            }
             if fenced.as_str() == own {
                 return Err(refused("not-fenced", format!("`{own}` is this very host")));
             }
-            self.check_silent(fenced, &[&member.client_url, &member.peer_url])?;
+            for member in members.iter().filter(its) {
+                self.check_silent(fenced, &[&member.client_url, &member.peer_url])?;
+            }
         }
         let until = Instant::now() + LEADERLESS;
         while Instant::now() < until {
@@ -151,11 +162,11 @@ impl Member {
         if request.new_etcd {
             let keeper = self.keeper()?;
             let own = self.lead.site.config.peer.as_str();
-            for member in keeper.known().iter().filter(|member| member.name != own) {
-                let name = member.name.parse().map_err(|error| {
-                    Problem::new(Exit::Fatal, "members", "members.json is damaged").because(error)
-                })?;
-                self.check_silent(&name, &[&member.client_url])?;
+            // Who has a vote by the journal alone may be the one that is left of them.
+            let noted = journal.voters().ok().flatten().map(|(noted, _)| noted);
+            let members = keeper.known().into_iter().chain(noted.unwrap_or_default());
+            for member in members.filter(|member| member.name != own) {
+                self.check_silent(&name_of(&member)?, &[&member.client_url])?;
             }
             keeper
                 .make_new()

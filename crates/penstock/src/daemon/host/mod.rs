@@ -2,9 +2,11 @@
 //!
 //! `POST /peer/v1/task` carries the conversation of one task: the request's body is what the
 //! controller says, the answer's what the task says, both as they come. `POST /peer/v1/target` is a
-//! question with one answer. Before anything is done the controller is asked whether it is one
-//! ([`tenure`]), and what an older one has begun here is ended first (B4).
+//! question with one answer, `POST /peer/v1/long` one whose answer takes a while ([`long`]). Before
+//! anything is done the controller is asked whether it is one ([`tenure`]), and what an older one
+//! has begun here is ended first (B4).
 
+mod long;
 pub(crate) mod task;
 mod tenure;
 
@@ -24,11 +26,12 @@ use penstock_api::remote::{
 use penstock_api::task::{TargetPeer, TaskControl, TaskPage, TaskSpec};
 use penstock_controller::cluster::ClusterNow;
 use penstock_controller::rest::{ProblemReply, blocking};
+use penstock_peer::TargetService;
 use penstock_proto::id::TransferId;
 use penstock_proto::manifest::Page;
 use penstock_proto::version;
 use penstock_proto::wire::{Reader, Writer};
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 
 use super::remote::client::PeerClient;
 use crate::http;
@@ -53,10 +56,12 @@ const LINGER: Duration = Duration::from_secs(30);
 
 /// What runs here for controllers on other hosts.
 pub(crate) struct Host {
-    target: Arc<dyn TargetPeer>,
+    target: Arc<TargetService>,
     tenures: Arc<Tenures>,
     now: watch::Receiver<Arc<ClusterNow>>,
     tasks: Mutex<HashMap<u64, Entry>>,
+    /// For what takes long.
+    places: Arc<Semaphore>,
 }
 
 #[derive(Clone)]
@@ -68,12 +73,13 @@ struct Entry {
 
 impl Host {
     pub(crate) fn new(
-        target: Arc<dyn TargetPeer>,
+        target: Arc<TargetService>,
         client: PeerClient,
         now: watch::Receiver<Arc<ClusterNow>>,
     ) -> Arc<Self> {
         let tenures = Tenures::new(client, now.clone());
-        Arc::new(Self { target, tenures, now, tasks: Mutex::default() })
+        let places = Arc::new(Semaphore::new(long::AT_A_TIME));
+        Arc::new(Self { target, tenures, now, tasks: Mutex::default(), places })
     }
 
     fn tasks(&self) -> MutexGuard<'_, HashMap<u64, Entry>> {
@@ -89,6 +95,7 @@ impl Host {
             (Err(problem), _) => Err(problem),
             (_, "/peer/v1/task") => self.serve_task(request.into_body()).await,
             (_, "/peer/v1/target") => self.serve_question(request.into_body()).await,
+            (_, "/peer/v1/long") => self.serve_long(request.into_body()).await,
             _ => Err(Problem::new(Exit::Usage, "path", "no such path").status(404)),
         };
         with_version(answer.unwrap_or_else(|problem| ProblemReply(problem).into_response()))
@@ -108,9 +115,7 @@ impl Host {
     }
 
     async fn serve_question(&self, body: Body) -> Result<Response, Problem> {
-        let whole = axum::body::to_bytes(body, QUESTION_BYTES_MAX);
-        let whole = tokio::time::timeout(HEAD_PATIENCE * 3, whole).await;
-        let whole = whole.map_err(|_| unreadable("it does not come"))?.map_err(unreadable)?;
+        let whole = read_whole(body).await?;
         let mut input = Reader::new(&whole);
         let head = input.bytes(HEAD_BYTES_MAX, "question").map_err(unreadable)?;
         let asked: Asked = http::decode(head)?;
@@ -271,6 +276,13 @@ impl Host {
     }
 }
 
+/// Reads a question.
+async fn read_whole(body: Body) -> Result<Bytes, Problem> {
+    let whole = axum::body::to_bytes(body, QUESTION_BYTES_MAX);
+    let whole = tokio::time::timeout(HEAD_PATIENCE * 3, whole).await;
+    whole.map_err(|_| unreadable("it does not come"))?.map_err(unreadable)
+}
+
 /// Reads the beginning of a body: a length and so many bytes; gives what came behind it too.
 async fn read_head(body: &mut BodyDataStream) -> Result<(Vec<u8>, Vec<u8>), Problem> {
     let mut bytes = Vec::new();
@@ -373,6 +385,7 @@ fn answer(
             target.confirm(&fenced(&spec), &read()?, &left)?.encode(&mut out);
             out.into_bytes()
         }
+        Question::Mend(spec) => http::encode(&target.mend(&fenced(&spec), &read()?, &left)?)?,
         Question::Clean { spec, generation_max } => {
             let mut pages = Vec::new();
             if given {

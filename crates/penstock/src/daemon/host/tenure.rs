@@ -11,13 +11,15 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use penstock_api::fence::{Fence, not_controller};
-use penstock_api::problem::Problem;
+use penstock_api::problem::{Exit, Problem};
 use penstock_api::remote::{Caller, TenureLeft, tenure_beat};
+use penstock_api::remote_long::OrderLeft;
 use penstock_controller::cluster::{ClusterNow, epoch_of};
 use penstock_io::sys;
 use tokio::sync::watch;
 
 use crate::daemon::remote::client::PeerClient;
+use crate::daemon::remote::orders::order_path;
 
 /// How long a controller may take to answer.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -96,6 +98,29 @@ impl Tenures {
         drop(known);
         tokio::spawn(Arc::clone(self).follow(caller.clone(), told, left));
         Ok(fence)
+    }
+
+    /// What those ask who act by an order of this caller, beside its tenure: the order stands for a
+    /// while, counted from here, and not at all if the caller has given it up meanwhile (B1).
+    ///
+    /// # Errors
+    /// It does not stand any more, or the caller cannot be asked.
+    pub(crate) async fn order(
+        &self,
+        caller: &Caller,
+        order: u64,
+        tenure: Fence,
+    ) -> Result<Fence, Problem> {
+        let asked = sys::boottime_now();
+        let path = order_path(order);
+        let told: OrderLeft = self.client.get(&caller.addresses, &path, PATIENCE).await?;
+        if told.left_ms == 0 {
+            let title = "the controller has given this order up";
+            return Err(Problem::new(Exit::Temporary, "order-over", title));
+        }
+        let until = asked.plus(Duration::from_millis(told.left_ms)).0;
+        let holds = move || sys::boottime_now().0 < until && tenure.holds();
+        Ok(Fence::new(caller.epoch, Arc::new(holds)))
     }
 
     /// Until when the caller's tenure holds by the clock of this host, and how long that was when

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use penstock_api::problem::{Exit, Problem};
-use penstock_api::remote::{PEER_API_VERSION, PEER_VERSION_HEADER, check_peer_version};
+use penstock_api::remote::{PEER_API_VERSION, PEER_VERSION_HEADER, check_peer_answer};
 use penstock_io::trust::{Purpose, client_config};
 use reqwest::{Body, Method, Response};
 use serde::de::DeserializeOwned;
@@ -78,12 +78,16 @@ impl PeerClient {
         let answer = answer.map_err(|error| unreachable_peer(address, chain(&error)))?;
         let status = answer.status();
         let version = answer.headers().get(PEER_VERSION_HEADER).cloned();
-        if !status.is_success() {
-            let bytes = read(answer, address).await?;
-            return Err(http::problem_of(status.as_u16(), &bytes));
+        let version = version.as_ref().and_then(|text| text.to_str().ok());
+        if status.is_success() {
+            return check_peer_answer(address, version).map(|()| answer);
         }
-        check_peer_version(version.as_ref().and_then(|text| text.to_str().ok()))?;
-        Ok(answer)
+        let bytes = read(answer, address).await?;
+        // A peer says why, in a version of its own perhaps; another program says what it likes.
+        Err(serde_json::from_slice(&bytes).unwrap_or_else(|_| {
+            let other = check_peer_answer(address, version).err();
+            other.unwrap_or_else(|| http::problem_of(status.as_u16(), &bytes))
+        }))
     }
 
     /// Asks the first of a peer's addresses that answers; `body` is sent as it is, with `patience`

@@ -1,10 +1,15 @@
 //! Target peers on other hosts of this site, as their controller drives them.
 //!
 //! [`RemotePeer`] is the `TargetPeer` of one of them: a task is a conversation of its own
-//! ([`task`]), everything else a question with one answer. What an answer may take has an end.
+//! ([`task`]), everything else a question with one answer. What an answer may take has an end, or
+//! the peer says that it works on it ([`long`]).
 
 pub(crate) mod client;
+mod deletion;
+mod long;
+pub(crate) mod orders;
 pub(crate) mod peers;
+pub(crate) mod source;
 mod task;
 
 use std::net::SocketAddr;
@@ -14,8 +19,8 @@ use std::time::Duration;
 use penstock_api::delete::{DeleteOrder, SurplusQuery};
 use penstock_api::plan::PlanItem;
 use penstock_api::problem::{Exit, Problem};
-use penstock_api::proof::ProofProgress;
-use penstock_api::remote::{Asked, Caller, EncodedPage, NOT_REMOTE, Question};
+use penstock_api::proof::{PageProof, ProofProgress, ProofRequest};
+use penstock_api::remote::{Asked, Caller, EncodedPage, Question};
 use penstock_api::scan::RootKind;
 use penstock_api::task::{TargetPeer, Task, TaskControl, TaskPage, TaskSpec, TaskStart};
 use penstock_api::transfer::PathText;
@@ -28,6 +33,7 @@ use tokio::runtime::Handle;
 
 use crate::http;
 use client::PeerClient;
+use orders::Orders;
 use task::RemoteTask;
 
 /// How long a peer may take to look at a store.
@@ -44,6 +50,8 @@ pub(crate) struct RemotePeer {
     pub(crate) runtime: Handle,
     /// For whom we speak.
     pub(crate) caller: Caller,
+    /// What was ordered to be deleted.
+    pub(crate) orders: Arc<Orders>,
 }
 
 impl RemotePeer {
@@ -62,22 +70,24 @@ impl RemotePeer {
         let body = body.into_bytes();
         let path = "/peer/v1/target";
         let answer = self.client.ask(&self.addresses, Method::POST, path, &body, patience);
-        self.runtime.block_on(answer).map_err(|problem| Problem {
-            title: format!("peer `{}`: {}", self.name, problem.title),
-            ..problem
-        })
+        self.runtime.block_on(answer).map_err(|problem| self.named(problem))
     }
 
-    fn not_remote(&self, what: &str) -> Problem {
-        let title = format!("{what} is not done at peer `{}`, which is another host", self.name);
-        Problem::new(Exit::Temporary, NOT_REMOTE, title)
-            .hint("give the controller's host the store too, or let a peer lead that reaches it")
+    fn named(&self, problem: Problem) -> Problem {
+        Problem { title: format!("peer `{}`: {}", self.name, problem.title), ..problem }
     }
 }
 
 fn encoded(page: &Page, left: &EntrySet) -> EncodedPage {
     let bytes = page.encode();
     EncodedPage { digest: page_digest(&bytes), left: left.clone(), bytes }
+}
+
+fn compared_of(answer: &[u8]) -> Result<Comparison, Problem> {
+    let mut input = Reader::new(answer);
+    let mut compared = Comparison::decode(&mut input).map_err(unreadable)?;
+    compared.in_the_way = input.u32("in the way").map_err(unreadable)?;
+    Ok(compared)
 }
 
 fn unreadable(error: DecodeError) -> Problem {
@@ -103,10 +113,7 @@ impl TargetPeer for RemotePeer {
     ) -> Result<Comparison, Problem> {
         let question = Question::Compare(Box::new(spec.clone()));
         let answer = self.ask(question, Some(&encoded(page, left)), PAGE)?;
-        let mut input = Reader::new(&answer);
-        let mut compared = Comparison::decode(&mut input).map_err(unreadable)?;
-        compared.in_the_way = input.u32("in the way").map_err(unreadable)?;
-        Ok(compared)
+        compared_of(&answer)
     }
 
     fn store_id(&self, store: &Name) -> Result<Option<u64>, Problem> {
@@ -125,20 +132,29 @@ impl TargetPeer for RemotePeer {
 
     fn compare_contents(
         &self,
-        _: &TaskSpec,
-        _: &Page,
-        _: &[(u32, String)],
-        _: &ProofProgress,
+        spec: &TaskSpec,
+        page: &Page,
+        digests: &[(u32, String)],
+        progress: &ProofProgress,
     ) -> Result<Comparison, Problem> {
-        Err(self.not_remote("comparing files by what is in them"))
+        self.compare_contents_there(spec, page, digests, progress)
     }
 
-    fn find_surplus(&self, _: &TaskSpec, _: SurplusQuery<'_>) -> Result<u64, Problem> {
-        Err(self.not_remote("looking for what is not at the source"))
+    fn find_surplus(&self, spec: &TaskSpec, query: SurplusQuery<'_>) -> Result<u64, Problem> {
+        self.find_surplus_there(spec, query)
     }
 
-    fn delete(&self, _: &TaskSpec, _: DeleteOrder<'_>) -> Result<(), Problem> {
-        Err(self.not_remote("deleting"))
+    fn delete(&self, spec: &TaskSpec, order: DeleteOrder<'_>) -> Result<(), Problem> {
+        self.delete_there(spec, order)
+    }
+
+    fn prove(&self, spec: &TaskSpec, request: &ProofRequest<'_>) -> Result<PageProof, Problem> {
+        self.prove_there(spec, request)
+    }
+
+    fn mend(&self, spec: &TaskSpec, page: &Page, entries: &EntrySet) -> Result<u64, Problem> {
+        let question = Question::Mend(Box::new(spec.clone()));
+        http::decode(&self.ask(question, Some(&encoded(page, entries)), PAGE)?)
     }
 
     fn start(

@@ -25,6 +25,7 @@ use tokio::sync::watch;
 
 use super::RemotePeer;
 use super::client::PeerClient;
+use super::orders::Orders;
 use crate::daemon::events::EventLog;
 use crate::daemon::lead::TargetSide;
 use crate::wiring::IN_MEMORY;
@@ -39,6 +40,7 @@ pub(crate) struct Others {
     pub(crate) caller: Caller,
     /// Is told who joins and leaves a run.
     pub(crate) events: Arc<EventLog>,
+    pub(crate) orders: Arc<Orders>,
 }
 
 impl Others {
@@ -50,6 +52,7 @@ impl Others {
             client: self.client.clone(),
             runtime: self.runtime.clone(),
             caller: self.caller.clone(),
+            orders: Arc::clone(&self.orders),
         }
     }
 
@@ -291,6 +294,10 @@ impl TargetPeer for SiteTarget {
         wanted: &EntrySet,
     ) -> Result<EntrySet, Problem> {
         self.of(&spec.store).confirm(spec, page, wanted)
+    }
+
+    fn mend(&self, spec: &TaskSpec, page: &Page, entries: &EntrySet) -> Result<u64, Problem> {
+        self.of(&spec.store).mend(spec, page, entries)
     }
 
     fn clean(

@@ -1,0 +1,94 @@
+//! Which hosts have a vote in the site's own etcd, as its last controller knew it: in the journal,
+//! for a host that is to go on alone and may have missed who joined while it was away (B4).
+//!
+//! ```text
+//! JOURNAL/voters.json     the members; its time is when a controller has confirmed them last
+//! ```
+
+use std::fs::{self, File};
+use std::io::{self, Write as _};
+use std::time::SystemTime;
+
+use serde::{Deserialize, Serialize};
+
+use super::journal::SharedJournal;
+
+const VOTERS: &str = "voters.json";
+
+/// A member of etcd as clients and other members reach it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KnownMember {
+    /// Its name: that of the peer on its host.
+    pub name: String,
+    /// Where it answers clients.
+    pub client_url: String,
+    /// Where it answers other members.
+    pub peer_url: String,
+}
+
+impl SharedJournal {
+    /// A controller says who has a vote, now that it has asked. Blocks on storage; one that is
+    /// written already costs no more than setting its time.
+    ///
+    /// # Errors
+    /// The journal cannot be written.
+    pub fn confirm_voters(&self, voters: &[KnownMember]) -> io::Result<()> {
+        let path = self.path(VOTERS);
+        let text = serde_json::to_vec_pretty(voters)?;
+        if fs::read(&path).is_ok_and(|known| known == text) {
+            return File::options().write(true).open(&path)?.set_modified(SystemTime::now());
+        }
+        let new = path.with_extension("new");
+        let mut file = File::create(&new)?;
+        file.write_all(&text)?;
+        file.sync_all()?;
+        fs::rename(&new, &path)
+    }
+
+    /// Who had a vote, and when a controller has confirmed that last; `None` if none ever has.
+    /// Blocks on storage.
+    ///
+    /// # Errors
+    /// The journal cannot be read, or this of it is damaged.
+    pub fn voters(&self) -> io::Result<Option<(Vec<KnownMember>, SystemTime)>> {
+        let path = self.path(VOTERS);
+        // A network file system asks for a file's times anew when it is opened.
+        let file = match File::open(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            file => file?,
+        };
+        let confirmed = file.metadata()?.modified()?;
+        Ok(Some((serde_json::from_reader(io::BufReader::new(file))?, confirmed)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// B4: what one controller has confirmed is known to whoever reaches the journal, with the time
+    /// of the last word; a file that is damaged says nothing.
+    #[test]
+    fn b4_the_last_controllers_voters_are_known() {
+        let directory = tempfile::tempdir().unwrap();
+        let journal = SharedJournal::new(directory.path());
+        assert_eq!(journal.voters().unwrap(), None);
+        let member = |name: &str| KnownMember {
+            name: name.to_owned(),
+            client_url: format!("https://{name}:7445"),
+            peer_url: format!("https://{name}:7446"),
+        };
+        journal.confirm_voters(&[member("h1")]).unwrap();
+        journal.confirm_voters(&[member("h1"), member("h2")]).unwrap();
+        let (voters, confirmed) = journal.voters().unwrap().unwrap();
+        assert_eq!(voters, [member("h1"), member("h2")]);
+        let path = directory.path().join(VOTERS);
+        let long_ago = SystemTime::UNIX_EPOCH;
+        File::options().write(true).open(&path).unwrap().set_modified(long_ago).unwrap();
+        assert_eq!(journal.voters().unwrap().unwrap().1, long_ago);
+        journal.confirm_voters(&voters).unwrap();
+        assert!(journal.voters().unwrap().unwrap().1 >= confirmed);
+        fs::write(&path, "[{").unwrap();
+        assert!(journal.voters().is_err());
+    }
+}

@@ -1,0 +1,47 @@
+//! What this host does of a deletion for a controller on another host: it lists directories, and
+//! deletes what it is sent. What is surplus the controller finds out ([`crate::surplus`]).
+
+use penstock_api::delete::Surplus;
+use penstock_api::problem::Problem;
+use penstock_api::task::TaskSpec;
+use penstock_api::transfer::PathText;
+
+use crate::surplus::{self, Dealt, TakeSurplus};
+use crate::target::TargetService;
+
+impl TargetService {
+    /// Lists directories of a target, as [`crate::TargetLister::list`]. The store is looked at
+    /// before and after, so that what is not mounted never looks like an empty directory (A5).
+    /// Blocks for a look at everything in them.
+    ///
+    /// # Errors
+    /// The store is offline, or another than `spec` says; a directory cannot be listed completely;
+    /// what `take` says.
+    pub fn list_for(
+        &self,
+        spec: &TaskSpec,
+        directories: Vec<PathText>,
+        take: TakeSurplus<'_>,
+    ) -> Result<(), Problem> {
+        self.identify_if_known(spec)?;
+        surplus::list_for(&self.target(spec)?, spec, directories, take)?;
+        self.identify_if_known(spec)
+    }
+
+    /// Deletes what is still as it was found, or moves it to the backup directory, one after the
+    /// other for as long as `goes_on` says; gives with how many items it has dealt. What could not
+    /// be deleted because `spec.fence` is shut by now is not among these. Blocks.
+    ///
+    /// # Errors
+    /// The store is offline, or another than `spec` says; it takes no changes.
+    pub fn delete_for(
+        &self,
+        spec: &TaskSpec,
+        items: Vec<Surplus>,
+        goes_on: &dyn Fn() -> bool,
+        take: &mut dyn FnMut(Dealt),
+    ) -> Result<usize, Problem> {
+        self.identify(spec)?;
+        surplus::delete_for(&self.target(spec)?, spec, items, goes_on, take)
+    }
+}

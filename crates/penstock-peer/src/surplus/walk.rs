@@ -1,0 +1,155 @@
+//! The walk of everything below the data set's root at the target, here or at another host, but
+//! for what is protected there: what the user's rules exclude, at either side; what lies where
+//! something was mounted that was left out at the source; with `--one-file-system`, what is mounted
+//! here; the backup directory.
+
+use std::collections::HashSet;
+use std::ops::ControlFlow;
+use std::path::Path;
+
+use penstock_api::delete::Surplus;
+use penstock_api::problem::{Exit, Problem};
+use penstock_api::transfer::PathText;
+use penstock_io::store::{Kind, ListBuffer, Meta, StoreError, Target};
+use penstock_proto::name;
+use penstock_proto::select::{Selector, Verdict};
+
+use super::line::{key_of, surplus_of};
+use super::{PathHash, Wish, spill_failed};
+use crate::stores::chain;
+use crate::waiting::PathStack;
+
+/// Most directories that are listed at a time: one question to another host.
+pub const LIST_DIRECTORIES_MAX: usize = 64;
+
+/// Takes one thing after the other.
+pub type TakeSurplus<'a> = &'a mut dyn FnMut(Surplus) -> Result<(), Problem>;
+
+/// Lists directories of a target, wherever that is.
+pub trait TargetLister {
+    /// Lists up to [`LIST_DIRECTORIES_MAX`] directories, given relative to the data set's root;
+    /// `take` gets what is in them, but for what is protected: each thing once. What is no
+    /// directory any more holds nothing.
+    ///
+    /// # Errors
+    /// One of them cannot be listed completely; what `take` says.
+    fn list(&mut self, directories: Vec<PathText>, take: TakeSurplus<'_>) -> Result<(), Problem>;
+}
+
+/// Shows all that is not protected, nor below a directory of the data set that nobody has listed;
+/// directories that wait are kept in `scratch` if they are many.
+pub(super) fn walk(
+    lister: &mut dyn TargetLister,
+    unlisted: &HashSet<PathHash>,
+    scratch: &Path,
+    visit: TakeSurplus<'_>,
+) -> Result<(), Problem> {
+    let mut stack = PathStack::new(scratch);
+    stack.push(Vec::new());
+    loop {
+        let mut directories = Vec::new();
+        while directories.len() < LIST_DIRECTORIES_MAX {
+            let next = stack.pop().map_err(|cause| spill_failed(scratch, &cause))?;
+            let Some(directory) = next else { break };
+            directories.push(PathText(directory));
+        }
+        if directories.is_empty() {
+            return Ok(());
+        }
+        lister.list(directories, &mut |surplus| {
+            if surplus.is_directory() && !unlisted.contains(&key_of(&surplus)) {
+                stack.push(surplus.path.0.clone());
+            }
+            visit(surplus)
+        })?;
+    }
+}
+
+/// The target of this host.
+pub(super) struct Here<'a> {
+    target: &'a Target,
+    root: &'a [u8],
+    backup: Option<&'a [u8]>,
+    selector: Selector,
+    /// The root's file system, where others are passed over; none before it was looked at.
+    device: Option<u64>,
+    buffer: ListBuffer,
+}
+
+impl<'a> Here<'a> {
+    pub(super) fn new(target: &'a Target, wish: Wish<'a>) -> Result<Self, Problem> {
+        let Wish { root, update, select } = wish;
+        let selector = select.compile().map_err(|cause| {
+            Problem::new(Exit::Usage, "select", "what to choose cannot be read").because(cause)
+        })?;
+        let backup = update.backup_dir.as_ref().map(|path| path.0.as_slice());
+        let (device, buffer) = (None, ListBuffer::new());
+        Ok(Self { target, root, backup, selector, device, buffer })
+    }
+
+    /// Whether something is to be passed over, with all that is in it.
+    fn is_protected(&self, path: &[u8], meta: &Meta) -> bool {
+        let directory = meta.kind == Kind::Directory;
+        self.backup == Some(path)
+            || self.selector.verdict_here(path, directory) == Verdict::Excluded
+            || self.device.is_some_and(|device| directory && device != meta.device)
+    }
+
+    fn look_at_root(&mut self) -> Result<(), Problem> {
+        if !self.selector.one_file_system || self.device.is_some() {
+            return Ok(());
+        }
+        let device = match self.target.open_dir(self.root) {
+            Ok(dir) => self.target.meta(&dir, b"").map(|root| root.map(|root| root.device)),
+            Err(error) if error.is_vanished() => Ok(None),
+            Err(StoreError::NotDirectory { .. }) => Ok(None),
+            Err(error) => Err(error),
+        };
+        self.device = device.map_err(|error| failed(&error))?;
+        Ok(())
+    }
+
+    fn list_one(&mut self, directory: &[u8], take: TakeSurplus<'_>) -> Result<(), Problem> {
+        let target = self.target;
+        let dir = match target.open_dir(&name::join(self.root, directory)) {
+            Ok(dir) => dir,
+            Err(error) if error.is_vanished() => return Ok(()),
+            // The root itself is a file or link: there is nothing below it.
+            Err(StoreError::NotDirectory { .. }) if directory.is_empty() => return Ok(()),
+            Err(error) => return Err(failed(&error)),
+        };
+        let mut buffer = std::mem::take(&mut self.buffer);
+        let mut outcome = Ok(());
+        let listed = target.list(&dir, &mut buffer, &mut |entry| {
+            let path = name::join(directory, entry.name);
+            let meta = match target.meta(&dir, entry.name) {
+                Ok(Some(meta)) => meta,
+                Ok(None) => return ControlFlow::Continue(()),
+                Err(error) => {
+                    outcome = Err(failed(&error));
+                    return ControlFlow::Break(());
+                }
+            };
+            if self.is_protected(&path, &meta) {
+                return ControlFlow::Continue(());
+            }
+            outcome = take(surplus_of(path, &meta));
+            if outcome.is_err() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        });
+        self.buffer = buffer;
+        outcome?;
+        listed.map_err(|error| failed(&error))
+    }
+}
+
+impl TargetLister for Here<'_> {
+    fn list(&mut self, directories: Vec<PathText>, take: TakeSurplus<'_>) -> Result<(), Problem> {
+        self.look_at_root()?;
+        directories.iter().try_for_each(|directory| self.list_one(&directory.0, take))
+    }
+}
+
+fn failed(error: &StoreError) -> Problem {
+    let title = "the target cannot be listed, so nothing is deleted";
+    Problem::new(Exit::Refused, "delete-refused", title).because(chain(error))
+}

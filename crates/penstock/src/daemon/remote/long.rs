@@ -1,0 +1,168 @@
+//! What may take a peer on another host long: its answer is a stream of parts
+//! ([`penstock_api::remote_long`]), and one that says nothing for a while is not waited for.
+
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use penstock_api::problem::{Exit, Problem};
+use penstock_api::proof::{PageProof, ProofProgress, ProofRequest};
+use penstock_api::remote_long::{LongAsked, LongPart, LongParts, LongQuestion, decode_proof};
+use penstock_api::task::TaskSpec;
+use penstock_proto::compared::{Comparison, EntrySet};
+use penstock_proto::journal::{EntryDigest, encode_digests};
+use penstock_proto::manifest::Page;
+use penstock_proto::wire::Writer;
+use reqwest::{Body, Method, Response};
+
+use super::client::{PEER_UNREACHABLE, chain, unreachable_peer};
+use super::{RemotePeer, compared_of, encoded, travelling, unreadable};
+use crate::http;
+
+/// How long an answer may take to begin.
+const BEGIN: Duration = Duration::from_secs(30);
+/// How long a peer may say nothing that works on something.
+const SILENT: Duration = Duration::from_secs(15);
+/// How soon it is seen that who asks does not want the answer any more.
+const LOOK: Duration = Duration::from_millis(100);
+/// Code: who asked does not want the answer any more.
+pub(super) const STOPPED: &str = "stopped";
+
+/// Takes parts of an answer that are not its end.
+pub(super) type TakePart<'a> = &'a mut dyn FnMut(LongPart) -> Result<(), Problem>;
+
+impl RemotePeer {
+    /// Asks, and gives the answer; `take` gets what comes before it. Blocks for as long as the peer
+    /// works on it, or until `stop` is set.
+    ///
+    /// # Errors
+    /// The peer's, or that of `take`. Code [`STOPPED`]. [`PEER_UNREACHABLE`]: the answer broke off.
+    pub(super) fn ask_long(
+        &self,
+        question: LongQuestion,
+        with: &[u8],
+        stop: &AtomicBool,
+        take: TakePart<'_>,
+    ) -> Result<Vec<u8>, Problem> {
+        let asked = http::encode(&LongAsked { caller: self.caller.clone(), question })?;
+        let mut body = Writer::new();
+        body.bytes(&asked);
+        body.raw(with);
+        let body = body.into_bytes();
+        let answer = self.runtime.block_on(async {
+            tokio::select! {
+                answer = self.converse(&body, take) => answer,
+                () = wished(stop) => {
+                    Err(Problem::new(Exit::Interrupted, STOPPED, "it was stopped"))
+                }
+            }
+        });
+        answer.map_err(|problem| self.named(problem))
+    }
+
+    async fn converse(&self, body: &[u8], take: TakePart<'_>) -> Result<Vec<u8>, Problem> {
+        let mut last = None;
+        for address in &self.addresses {
+            let (body, path) = (Body::from(body.to_vec()), "/peer/v1/long");
+            match self.client.send(*address, Method::POST, path, body, BEGIN).await {
+                Err(problem) if problem.code == PEER_UNREACHABLE => last = Some(problem),
+                Err(problem) => return Err(problem),
+                Ok(answer) => return hear(answer, *address, take).await,
+            }
+        }
+        let nowhere = || Problem::new(Exit::Temporary, PEER_UNREACHABLE, "it has told no address");
+        Err(last.unwrap_or_else(nowhere))
+    }
+
+    /// As [`penstock_api::task::TargetPeer::prove`].
+    pub(super) fn prove_there(
+        &self,
+        spec: &TaskSpec,
+        request: &ProofRequest<'_>,
+    ) -> Result<PageProof, Problem> {
+        let question = LongQuestion::Prove {
+            spec: Box::new(spec.clone()),
+            readback: request.readback,
+            also: request.also.to_vec(),
+        };
+        let mut with = Writer::new();
+        travelling(request.page).encode(&mut with);
+        encode_digests(request.digests, &mut with);
+        let answer = self.read_there(question, &with.into_bytes(), request.progress);
+        match answer {
+            Err(problem) if problem.code == STOPPED => {
+                Ok(PageProof { stopped: true, ..PageProof::default() })
+            }
+            answer => decode_proof(&answer?).map_err(unreadable),
+        }
+    }
+
+    /// As [`penstock_api::task::TargetPeer::compare_contents`].
+    pub(super) fn compare_contents_there(
+        &self,
+        spec: &TaskSpec,
+        page: &Page,
+        digests: &[(u32, String)],
+        progress: &ProofProgress,
+    ) -> Result<Comparison, Problem> {
+        let (spec, digests) = (Box::new(spec.clone()), digests.to_vec());
+        let mut with = Writer::new();
+        encoded(page, &EntrySet::default()).encode(&mut with);
+        let none: &[EntryDigest] = &[];
+        encode_digests(none, &mut with);
+        let question = LongQuestion::CompareContents { spec, digests };
+        let answer = self.read_there(question, &with.into_bytes(), progress);
+        compared_of(&answer.map_err(|problem| match problem.code == STOPPED {
+            true => Problem { exit: Exit::Temporary, ..problem },
+            false => problem,
+        })?)
+    }
+
+    /// Has files read; counts in `progress` how far that is.
+    fn read_there(
+        &self,
+        question: LongQuestion,
+        with: &[u8],
+        progress: &ProofProgress,
+    ) -> Result<Vec<u8>, Problem> {
+        let mut told = 0;
+        self.ask_long(question, with, &progress.stop, &mut |part| {
+            if let LongPart::Alive(now) = part {
+                progress.bytes.fetch_add(now.saturating_sub(told), Ordering::Relaxed);
+                told = told.max(now);
+            }
+            Ok(())
+        })
+    }
+}
+
+/// Returns when `stop` is set.
+async fn wished(stop: &AtomicBool) {
+    while !stop.load(Ordering::Acquire) {
+        tokio::time::sleep(LOOK).await;
+    }
+}
+
+/// Hears an answer to its end.
+async fn hear(
+    mut answer: Response,
+    address: SocketAddr,
+    take: TakePart<'_>,
+) -> Result<Vec<u8>, Problem> {
+    let mut parts = LongParts::default();
+    loop {
+        while let Some(part) = parts.next_part().map_err(unreadable)? {
+            match part {
+                LongPart::Done(answer) => return Ok(answer),
+                LongPart::Failed(problem) => return Err(problem),
+                part => take(part)?,
+            }
+        }
+        match tokio::time::timeout(SILENT, answer.chunk()).await {
+            Ok(Ok(Some(bytes))) => parts.push(&bytes),
+            Ok(Ok(None)) => return Err(unreachable_peer(address, "its answer was cut short")),
+            Ok(Err(error)) => return Err(unreachable_peer(address, chain(&error))),
+            Err(_) => return Err(unreachable_peer(address, "it is silent")),
+        }
+    }
+}
