@@ -77,6 +77,20 @@ pub struct StoreCard {
     /// What is mounted within it, in words; empty if nothing is (C3).
     #[serde(default)]
     pub mounts: String,
+    /// Which paired sites may do what with it, as that peer is configured.
+    #[serde(default)]
+    pub rights: StoreRights,
+}
+
+/// Which paired sites may do what with a store: their names, or `*` for all of them.
+#[derive(Clone, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct StoreRights {
+    /// Read from it.
+    pub read: Vec<String>,
+    /// Have data written to it.
+    pub write: Vec<String>,
+    /// Have removed there what was moved to them.
+    pub remove: Vec<String>,
 }
 
 /// Who leads, kept under the leader's lease. The create revision of its key is the epoch.

@@ -365,7 +365,9 @@ pub(crate) fn delete(
         }
         at += 1;
         match remover.deal_with(surplus)? {
-            Dealt::Deleted => drop(order.deleted.fetch_add(1, Ordering::Relaxed)),
+            Dealt::Deleted => {
+                order.deleted.fetch_add(1, Ordering::Relaxed);
+            }
             Dealt::Gone => {}
             Dealt::Failed(item) => (order.failed)(item)?,
         }

@@ -9,6 +9,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 use std::path::{Component, Path, PathBuf};
 
 use anyhow::Context as _;
+use penstock_api::cluster::StoreRights;
 use penstock_api::rest::StoreView;
 use penstock_io::store::IoMode;
 use penstock_io::trust::CipherSuite;
@@ -247,6 +248,16 @@ impl StoreConfig {
         self.path.starts_with('/').then(|| PathBuf::from(&self.path))
     }
 
+    /// As other peers of the site are told: nobody may change one that is read-only here.
+    pub(crate) fn rights(&self) -> StoreRights {
+        let changes = |sites: &Vec<String>| if self.read_only { Vec::new() } else { sites.clone() };
+        StoreRights {
+            read: self.read.clone(),
+            write: changes(&self.write),
+            remove: changes(&self.remove),
+        }
+    }
+
     /// As the API shows it.
     pub(crate) fn view(&self) -> StoreView {
         StoreView {
@@ -285,13 +296,19 @@ impl Exports {
         self.0.get(store).is_some_and(|store| !store.read_only && lists(&store.remove, site))
     }
 
+    /// Whether this host has a store of this name.
+    pub(crate) fn has(&self, store: &Name) -> bool {
+        self.0.contains_key(store)
+    }
+
     /// The directory of a store.
     pub(crate) fn directory(&self, store: &Name) -> Option<PathBuf> {
         self.0.get(store)?.directory()
     }
 }
 
-fn lists(sites: &[String], site: &Name) -> bool {
+/// Whether a site is among those that are listed.
+pub(crate) fn lists(sites: &[String], site: &Name) -> bool {
     sites.iter().any(|listed| listed == "*" || listed == site.as_str())
 }
 

@@ -144,6 +144,7 @@ pub(crate) fn store_cards(stores: &[StoreConfig]) -> Vec<StoreCard> {
         store: store.name.clone(),
         identity: identity(store),
         mounts: mounts_text(store),
+        rights: store.rights(),
     };
     stores.iter().map(card).collect()
 }

@@ -67,9 +67,10 @@ impl World {
         self.h1.submit(&args)
     }
 
-    /// Submits with these options, waits until it is done, and gives its summary.
+    /// Submits with these options at the other site, waits until it is done, and gives its summary.
     fn sync(&self, more: &[&str]) -> Value {
-        let summary = self.h1.wait_done(&self.submit(&[&["--sync"], more].concat()));
+        let args = [&["lab:data/set", "hpc:far/", "--sync"], more].concat();
+        let summary = self.lab.wait_done(&self.lab.submit(&args));
         println!("{more:?}: {summary}");
         summary
     }

@@ -145,7 +145,10 @@ impl<'a> Here<'a> {
 impl TargetLister for Here<'_> {
     fn list(&mut self, directories: Vec<PathText>, take: TakeSurplus<'_>) -> Result<(), Problem> {
         self.look_at_root()?;
-        directories.iter().try_for_each(|directory| self.list_one(&directory.0, take))
+        for directory in directories {
+            self.list_one(&directory.0, take)?;
+        }
+        Ok(())
     }
 }
 

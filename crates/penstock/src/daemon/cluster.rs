@@ -266,6 +266,8 @@ impl Member {
             (peer.peer.clone(), SiteAddresses { addresses, data })
         });
         site.set_others(others.collect());
+        let far = seen.peers.iter().filter(|peer| peer.peer != site.config.peer);
+        site.set_far(far.flat_map(|peer| peer.stores.iter().cloned()).collect());
         if !seen.trouble.is_empty() {
             tracing::warn!(trouble = %seen.trouble, "this peer cannot take part");
         }

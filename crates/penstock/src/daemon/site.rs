@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use penstock_api::cluster::{StoreCard, StoreRights};
 use penstock_api::problem::{Exit, Problem};
 use penstock_api::rest::SiteView;
 use penstock_api::site::SiteAddresses;
@@ -16,7 +17,7 @@ use penstock_proto::id::Name;
 use penstock_proto::version::{self, Format, VersionRange};
 use rustls::pki_types::CertificateDer;
 
-use crate::config::{Config, Exports};
+use crate::config::{Config, Exports, lists};
 use crate::networks::Networks;
 
 /// Pairing tokens that are outstanding at a time; the oldest is void when more are made.
@@ -34,6 +35,8 @@ pub(crate) struct Site {
     state: Mutex<Arc<dyn SiteState>>,
     /// The site's other peers, and where they listen.
     others: Mutex<Vec<(Name, SiteAddresses)>>,
+    /// Stores that they reach.
+    far: Mutex<Vec<StoreCard>>,
     /// Pairings as the controller has written them, where another peer may be that.
     followed: Mutex<Vec<Pairing>>,
     /// This peer's addresses for data are not told to other sites: other peers serve.
@@ -72,6 +75,7 @@ impl Site {
             trust: Arc::new(trust),
             state: Mutex::new(state),
             others: Mutex::default(),
+            far: Mutex::default(),
             followed: Mutex::default(),
             draining: AtomicBool::new(false),
             listen,
@@ -79,6 +83,48 @@ impl Site {
             offers: Mutex::default(),
             invitations: Mutex::default(),
         })
+    }
+
+    /// From now on these are the stores that other peers reach.
+    pub(crate) fn set_far(&self, stores: Vec<StoreCard>) {
+        *self.far.lock().unwrap_or_else(PoisonError::into_inner) = stores;
+    }
+
+    /// Whether `site` may do something with a store that other peers have and this one has not: if
+    /// all of them say so.
+    fn far_allows(
+        &self,
+        site: &Name,
+        store: &Name,
+        of: impl Fn(&StoreRights) -> &Vec<String>,
+    ) -> bool {
+        let far = self.far.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut told = far.iter().filter(|card| card.store == *store).peekable();
+        told.peek().is_some() && told.all(|card| lists(of(&card.rights), site))
+    }
+
+    /// Whether peers of `site` may read from `store`, which this peer or others have.
+    pub(crate) fn may_read(&self, site: &Name, store: &Name) -> bool {
+        match self.exports.has(store) {
+            true => self.exports.may_read(site, store),
+            false => self.far_allows(site, store, |rights| &rights.read),
+        }
+    }
+
+    /// Whether `site` may have its data written to `store`.
+    pub(crate) fn may_write(&self, site: &Name, store: &Name) -> bool {
+        match self.exports.has(store) {
+            true => self.exports.may_write(site, store),
+            false => self.far_allows(site, store, |rights| &rights.write),
+        }
+    }
+
+    /// Whether `site` may have removed in `store` what was moved to it.
+    pub(crate) fn may_remove(&self, site: &Name, store: &Name) -> bool {
+        match self.exports.has(store) {
+            true => self.exports.may_remove(site, store),
+            false => self.far_allows(site, store, |rights| &rights.remove),
+        }
     }
 
     /// The networks of this host as they are now.

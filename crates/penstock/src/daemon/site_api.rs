@@ -216,7 +216,7 @@ async fn submit(
     Body(request): Body<TransferRequest>,
 ) -> Result<(StatusCode, Json<TransferView>), ProblemReply> {
     let store = &request.target.store;
-    if !parts.site.exports.may_write(&site, store) {
+    if !parts.site.may_write(&site, store) {
         return Err(not_exported(&parts.site, &site, store, "write to").into());
     }
     let (view, new) = blocking(move || parts.manager.submit(&request, &Caller::Site(site))).await?;
@@ -229,7 +229,7 @@ async fn plan(
     Body(request): Body<TransferRequest>,
 ) -> Result<Response, ProblemReply> {
     let store = &request.target.store;
-    if !parts.site.exports.may_write(&site, store) {
+    if !parts.site.may_write(&site, store) {
         return Err(not_exported(&parts.site, &site, store, "write to").into());
     }
     let caller = Caller::Site(site);
@@ -244,7 +244,7 @@ async fn put_plan(
     Query(query): Query<PlanQuery>,
     part: axum::body::Bytes,
 ) -> Result<StatusCode, ProblemReply> {
-    if !parts.site.exports.may_write(&site, &query.store) {
+    if !parts.site.may_write(&site, &query.store) {
         return Err(not_exported(&parts.site, &site, &query.store, "write to").into());
     }
     blocking(move || {
@@ -354,10 +354,10 @@ async fn open_scan(
 
 fn open_for(parts: &SiteParts, site: &Name, request: ScanRequest) -> Result<OpenedScan, Problem> {
     let own = &parts.site;
-    if !own.exports.may_read(site, &request.store) {
+    if !own.may_read(site, &request.store) {
         return Err(not_exported(own, site, &request.store, "read from"));
     }
-    if request.remove && !own.exports.may_remove(site, &request.store) {
+    if request.remove && !own.may_remove(site, &request.store) {
         return Err(not_removable(own, site, &request.store));
     }
     let paths = std::iter::once(&request.root).chain(&request.files_from);
@@ -492,7 +492,7 @@ fn check_removal(own: &Site, site: &Name, id: TransferId, shown: &str) -> Result
     if capability.transfer != id || capability.target != *site || !capability.remove {
         return Err(void("it is for something else".to_owned()));
     }
-    if !own.exports.may_remove(site, &capability.store) {
+    if !own.may_remove(site, &capability.store) {
         return Err(not_removable(own, site, &capability.store));
     }
     Ok(())

@@ -116,7 +116,10 @@ impl Answering {
         asking: &Asking,
         fence: &Fence,
     ) -> Result<Vec<u8>, Problem> {
-        let fenced = |spec: Box<TaskSpec>| TaskSpec { fence: fence.clone(), ..*spec };
+        let fenced = |spec: Box<TaskSpec>| {
+            let spec = *spec;
+            TaskSpec { fence: fence.clone(), ..spec }
+        };
         match question {
             LongQuestion::List { spec, directories } => {
                 let (mut found, mut bytes) = (Vec::new(), 0);

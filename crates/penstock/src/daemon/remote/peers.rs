@@ -328,6 +328,7 @@ mod tests {
                 store: "data".parse().unwrap(),
                 identity: identity.to_owned(),
                 mounts: String::new(),
+                rights: Default::default(),
             }],
             running: 0,
             since: 0,
