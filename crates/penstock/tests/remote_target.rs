@@ -283,14 +283,26 @@ fn a4_files_are_read_again_at_another_host() {
 }
 
 /// Promise: a data set in a store that the controller's host has not got is refused with the names
-/// of those that have it, rather than as unknown.
+/// of those that have it, rather than as unknown; it is moved when one of these leads, though the
+/// other takes part in the site.
 #[test]
 fn a_source_that_the_controller_lacks_is_refused_in_words() {
-    let Some(world) = World::new() else { return };
+    let Some(mut world) = World::new() else { return };
     fs::write(world.far.join("file"), "far").unwrap();
     let id = world.lab.submit(&["hpc:far/file", "lab:data/"]);
     let summary = world.lab.wait(&id);
     assert_eq!(summary["state"], "failed", "{summary}");
     let view = world.lab.show(&id).to_string();
     assert!(view.contains("`h2` may have it"), "{view}");
+    // A peer that has it leads, beside one that has not: lanes are opened where it is.
+    world.h1.kill();
+    status_until(&world.h2, |status| status["cluster"]["is_leader"] == true);
+    world.h1.start();
+    status_until(&world.h2, |status| {
+        status["cluster"]["peers"].as_array().is_some_and(|peers| peers.len() == 2)
+    });
+    make_set(&world.far.join("whole"), 24, 200, seed());
+    let id = world.lab.submit(&["hpc:far/whole", "lab:data/"]);
+    world.lab.wait_done(&id);
+    assert_same(&world.far.join("whole"), &world.lab.store.join("whole"));
 }

@@ -267,7 +267,7 @@ impl Member {
         });
         site.set_others(others.collect());
         let far = seen.peers.iter().filter(|peer| peer.peer != site.config.peer);
-        site.set_far(far.flat_map(|peer| peer.stores.iter().cloned()).collect());
+        site.set_far(far.map(|peer| (peer.peer.clone(), peer.stores.clone())).collect());
         if !seen.trouble.is_empty() {
             tracing::warn!(trouble = %seen.trouble, "this peer cannot take part");
         }

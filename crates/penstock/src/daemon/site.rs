@@ -14,6 +14,7 @@ use penstock_io::trust::{
     CipherSuite, PairingOffer, PeerCertificate, SiteAuthority, TrustStore, inspect_authority,
 };
 use penstock_proto::id::Name;
+use penstock_proto::network::DataAddress;
 use penstock_proto::version::{self, Format, VersionRange};
 use rustls::pki_types::CertificateDer;
 
@@ -35,8 +36,8 @@ pub(crate) struct Site {
     state: Mutex<Arc<dyn SiteState>>,
     /// The site's other peers, and where they listen.
     others: Mutex<Vec<(Name, SiteAddresses)>>,
-    /// Stores that they reach.
-    far: Mutex<Vec<StoreCard>>,
+    /// Stores that each of them reaches.
+    far: Mutex<Vec<(Name, Vec<StoreCard>)>>,
     /// Pairings as the controller has written them, where another peer may be that.
     followed: Mutex<Vec<Pairing>>,
     /// This peer's addresses for data are not told to other sites: other peers serve.
@@ -86,7 +87,7 @@ impl Site {
     }
 
     /// From now on these are the stores that other peers reach.
-    pub(crate) fn set_far(&self, stores: Vec<StoreCard>) {
+    pub(crate) fn set_far(&self, stores: Vec<(Name, Vec<StoreCard>)>) {
         *self.far.lock().unwrap_or_else(PoisonError::into_inner) = stores;
     }
 
@@ -99,7 +100,8 @@ impl Site {
         of: impl Fn(&StoreRights) -> &Vec<String>,
     ) -> bool {
         let far = self.far.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut told = far.iter().filter(|card| card.store == *store).peekable();
+        let all = far.iter().flat_map(|(_, stores)| stores);
+        let mut told = all.filter(|card| card.store == *store).peekable();
         told.peek().is_some() && told.all(|card| lists(of(&card.rights), site))
     }
 
@@ -159,6 +161,27 @@ impl Site {
         // Better one that is to have no new work than none.
         let data = if data.is_empty() { own } else { data };
         SiteAddresses { addresses, data }.bounded()
+    }
+
+    /// Where those peers of this site take lanes now that reach a store: the others would refuse
+    /// them. Where nobody is known to, all of them.
+    pub(crate) fn data_for(&self, store: &Name) -> Vec<DataAddress> {
+        let all = self.addresses().data;
+        let far = self.far.lock().unwrap_or_else(PoisonError::into_inner);
+        let reaches = |address: &&DataAddress| {
+            if address.peer == self.config.peer {
+                return self.exports.has(store);
+            }
+            let told = far.iter().find(|(peer, _)| *peer == address.peer);
+            told.is_some_and(|(_, stores)| stores.iter().any(|card| card.store == *store))
+        };
+        let found: Vec<_> = all.iter().filter(reaches).cloned().collect();
+        match found.is_empty() {
+            // This peer alone has it, and drains.
+            true if self.exports.has(store) => self.own_addresses().data,
+            true => all,
+            false => found,
+        }
     }
 
     /// From now on this peer's addresses for data are left out of what other sites are told.

@@ -386,6 +386,7 @@ fn open_for(parts: &SiteParts, site: &Name, request: ScanRequest) -> Result<Open
     if parts.lock().entry(request.transfer).or_insert_with(|| site.clone()) != site {
         return Err(foreign_scan(request.transfer));
     }
+    let peers = own.data_for(&request.store);
     let capability = Capability {
         transfer: request.transfer,
         source: own.config.site.clone(),
@@ -397,7 +398,7 @@ fn open_for(parts: &SiteParts, site: &Name, request: ScanRequest) -> Result<Open
     };
     let signed = own.authority.capability_key().sign(&capability);
     let capability = data_encoding::HEXLOWER.encode(&signed);
-    Ok(OpenedScan { root, capability, peers: own.addresses().data })
+    Ok(OpenedScan { root, capability, peers })
 }
 
 #[derive(Deserialize)]
