@@ -142,8 +142,6 @@ pub enum Question {
     SameSize(Box<TaskSpec>),
     /// With a page and the entries that are wanted. Answer: a set of entries.
     Confirm(Box<TaskSpec>),
-    /// With a page and the entries that are looked at. Answer: JSON.
-    Mend(Box<TaskSpec>),
     /// With a page, or none for the marker alone. No answer.
     Clean {
         /// Whose.
@@ -539,28 +537,24 @@ mod tests {
     }
 
     /// Promise: the version of the peers' protocol is raised when what it carries becomes another:
-    /// the bytes of its messages, how pages are cut, what records are of. Whoever changes one of
-    /// these raises [`PEER_API_VERSION`] once a release has it, and notes here what belongs to it.
+    /// how pages are cut and written, what records are of, who a controller says that it is. Whoever
+    /// changes one of these raises [`PEER_API_VERSION`] once a release has it, and notes here what
+    /// belongs to it.
     #[test]
     fn the_version_belongs_to_what_it_carries() {
+        use penstock_proto::manifest::{EntryDraft, PageBuilder, page_digest};
         let known = penstock_proto::version::known();
-        let piece = PieceRef { page: 1, piece: 2 };
+        let slicing = penstock_proto::slicing::Slicing::default();
+        let mut page = PageBuilder::new(penstock_proto::id::TransferId([7; 16]), 3, slicing);
+        page.push(b"d", &EntryDraft { name: b"f", size: 9, ..EntryDraft::default() });
+        let bytes = page.seal().encode();
+        let mut said = Writer::new();
         let left = [1, 2, 9].into_iter().collect();
-        let page = EncodedPage { digest: Digest([3; 32]), left, bytes: vec![1, 2, 3] };
-        let work = vec![Work::Fetch { piece, generation: 7, fresh: true }];
-        let figures = TaskFigures { bytes_verified: 7, ..TaskFigures::default() };
-        let mut said = vec![
-            Up::Want { ticket: 1, bytes: 2 }.encode(),
-            Up::Reports(vec![Report::Returned { piece, generation: 1 }]).encode(),
-            Up::HasFailed { ticket: 5, path: b"a".to_vec() }.encode(),
-            Up::Figures(figures).encode(),
-            Down::Work { ticket: 1, reply: WorkReply { work, ..WorkReply::default() } }.encode(),
-            Down::Page { number: 4, page: Ok(page) }.encode(),
-        ];
-        let caller = Caller { epoch: 1, addresses: Vec::new() };
-        said.push(serde_json::to_vec(&caller).unwrap());
-        let bytes = penstock_proto::manifest::page_digest(&said.concat()).to_hex();
-        let belongs = (PEER_API_VERSION, known.formats().newest, known.slicers().newest);
-        assert_eq!((belongs, &bytes[..16]), ((1, 1, 1), "golden"));
+        EncodedPage { digest: page_digest(&bytes), left, bytes }.encode(&mut said);
+        put_json(&Caller { epoch: 1, addresses: Vec::new() }, &mut said);
+        put_json(&TenureLeft { epoch: 1, left_ms: 2 }, &mut said);
+        let said = page_digest(&said.into_bytes()).to_hex();
+        let carried = (known.formats().newest, known.slicers().newest, &said[..16]);
+        assert_eq!((PEER_API_VERSION, carried), (1, (1, 1, "golden")));
     }
 }

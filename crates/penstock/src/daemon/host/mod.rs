@@ -385,7 +385,6 @@ fn answer(
             target.confirm(&fenced(&spec), &read()?, &left)?.encode(&mut out);
             out.into_bytes()
         }
-        Question::Mend(spec) => http::encode(&target.mend(&fenced(&spec), &read()?, &left)?)?,
         Question::Clean { spec, generation_max } => {
             let mut pages = Vec::new();
             if given {

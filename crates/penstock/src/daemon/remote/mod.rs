@@ -152,11 +152,6 @@ impl TargetPeer for RemotePeer {
         self.prove_there(spec, request)
     }
 
-    fn mend(&self, spec: &TaskSpec, page: &Page, entries: &EntrySet) -> Result<u64, Problem> {
-        let question = Question::Mend(Box::new(spec.clone()));
-        http::decode(&self.ask(question, Some(&encoded(page, entries)), PAGE)?)
-    }
-
     fn start(
         &self,
         spec: &TaskSpec,

@@ -296,10 +296,6 @@ impl TargetPeer for SiteTarget {
         self.of(&spec.store).confirm(spec, page, wanted)
     }
 
-    fn mend(&self, spec: &TaskSpec, page: &Page, entries: &EntrySet) -> Result<u64, Problem> {
-        self.of(&spec.store).mend(spec, page, entries)
-    }
-
     fn clean(
         &self,
         spec: &TaskSpec,
