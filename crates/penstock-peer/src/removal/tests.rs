@@ -169,7 +169,7 @@ fn c6_what_was_left_aside_at_another_mount_gets_its_name_back() {
         generation: ASIDE,
         writer: WriterId::SOLE,
     });
-    let aside = String::from_utf8(aside).unwrap();
+    let aside = String::from_utf8(aside.to_vec()).unwrap();
     fs::rename(data.join("d0/f0"), data.join("d0").join(&aside)).unwrap();
     let (_, failures) = remove(&service(work.path(), "second"), work.path());
     assert_eq!(failures, ["d0/f0"]);

@@ -25,7 +25,7 @@ use super::long::STOPPED;
 use crate::http;
 
 /// For how long what broke off is asked again.
-const AGAIN_FOR: Duration = Duration::from_secs(30);
+const AGAIN_FOR: Duration = Duration::from_secs(10);
 /// Wait before it is.
 const AGAIN: Duration = Duration::from_millis(500);
 /// Things in one answer to a listing that are kept in memory; more wait in a file.
