@@ -537,9 +537,9 @@ mod tests {
     }
 
     /// Promise: the version of the peers' protocol is raised when what it carries becomes another:
-    /// how pages are cut and written, what records are of, who a controller says that it is. Whoever
-    /// changes one of these raises [`PEER_API_VERSION`] once a release has it, and notes here what
-    /// belongs to it.
+    /// how pages are cut and written, what records are of, who a controller says that it is.
+    /// Whoever changes one of these raises [`PEER_API_VERSION`] once a release has it, and notes
+    /// here what belongs to it.
     #[test]
     fn the_version_belongs_to_what_it_carries() {
         use penstock_proto::manifest::{EntryDraft, PageBuilder, page_digest};
