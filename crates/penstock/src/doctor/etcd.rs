@@ -111,7 +111,8 @@ fn members(endpoints: &[EtcdView]) -> Vec<Finding> {
             code,
             format!("etcd has {members} members; {} are configured here", endpoints.len()),
             "this peer does not know the others when these fail",
-            "list all client addresses under `etcd` in [cluster]",
+            "list all client addresses under `etcd` in [cluster]; if Penstock runs it, wait: this \
+             peer learns of them by itself",
         ));
     }
     match (good, members) {
