@@ -18,7 +18,7 @@ use penstock_proto::wire::{DecodeError, Reader, Writer};
 use serde::{Deserialize, Serialize};
 
 use crate::problem::{Exit, Problem};
-use crate::task::{Standing, TaskFigures, TaskSpec};
+use crate::task::{Adopted, Standing, TaskFigures, TaskSpec};
 use crate::transfer::PathText;
 
 /// Version of this protocol: peers of another one take no part in each other's transfers.
@@ -156,6 +156,8 @@ pub enum Question {
 pub struct TaskOpened {
     /// Messages that the peer has heard.
     pub heard: u64,
+    /// Its first messages, so many, are [`Up::Adopted`].
+    pub adopted: u32,
 }
 
 /// What a peer says of its task.
@@ -193,6 +195,8 @@ pub enum Up {
     Figures(TaskFigures),
     /// Its threads have ended; there is nothing more to hear.
     Ended,
+    /// What an earlier task here wrote that its controller did not commit, or a part of it.
+    Adopted(Adopted),
 }
 
 /// What a controller says of a task.
@@ -236,6 +240,11 @@ pub enum Down {
     Stop {
         /// Whether temporary files are removed.
         discard: bool,
+    },
+    /// As [`crate::task::Task::committed`].
+    Committed {
+        /// How many [`Up::Reports`].
+        batches: u64,
     },
 }
 
@@ -307,6 +316,12 @@ impl Up {
                 put_json(figures, &mut out);
             }
             Self::Ended => out.u8(8),
+            Self::Adopted(Adopted { epoch, granted, reports }) => {
+                out.u8(9);
+                out.u64(*epoch);
+                out.u8(u8::from(*granted));
+                Report::encode_all(reports, &mut out);
+            }
         }
         out.into_bytes()
     }
@@ -329,6 +344,11 @@ impl Up {
             6 => Self::Broken(take_json(&mut input, "problem")?),
             7 => Self::Figures(take_json(&mut input, "figures")?),
             8 => Self::Ended,
+            9 => Self::Adopted(Adopted {
+                epoch: input.u64("epoch")?,
+                granted: take_flag(&mut input, "granted")?,
+                reports: Report::decode_all(&mut input)?,
+            }),
             _ => return Err(DecodeError::Invalid("message")),
         };
         input.finish()?;
@@ -401,6 +421,10 @@ impl Down {
                 out.u8(8);
                 out.u8(u8::from(*discard));
             }
+            Self::Committed { batches } => {
+                out.u8(9);
+                out.u64(*batches);
+            }
         }
         out.into_bytes()
     }
@@ -442,6 +466,7 @@ impl Down {
             6 => Self::DoubtIsOver,
             7 => Self::SetRate(Some(input.u64("rate")?).filter(|rate| *rate > 0)),
             8 => Self::Stop { discard: take_flag(&mut input, "discard")? },
+            9 => Self::Committed { batches: input.u64("batches")? },
             _ => return Err(DecodeError::Invalid("message")),
         };
         input.finish()?;
@@ -488,6 +513,11 @@ mod tests {
             Up::Broken(problem.clone()),
             Up::Figures(figures),
             Up::Ended,
+            Up::Adopted(Adopted {
+                epoch: 6,
+                granted: true,
+                reports: vec![Report::Synced { epoch: 7 }],
+            }),
         ];
         for up in ups {
             assert_eq!(Up::decode(&up.encode()).unwrap(), up);
@@ -509,6 +539,7 @@ mod tests {
             Down::SetRate(None),
             Down::SetRate(Some(1_000_000)),
             Down::Stop { discard: true },
+            Down::Committed { batches: 8 },
         ];
         for down in downs {
             let bytes = down.encode();

@@ -2,7 +2,7 @@
 //!
 //! The controller hands out [`Work`]; the peer answers with [`Report`]s. Both are plain data, so
 //! that the same words serve a peer in the same process and one across the network. A peer keeps a
-//! report until the controller has committed it (hard case A7).
+//! report until the controller has committed it, and tells the next controller (hard case A7).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -191,10 +191,40 @@ pub struct TaskFigures {
     pub paths: Vec<String>,
 }
 
+/// What an earlier task of the same writer wrote for a controller that did not commit it (A7). It
+/// ran in the same process and under the same circumstances as the task that tells of it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Adopted {
+    /// Epoch of that controller.
+    pub epoch: u64,
+    /// Whether it wrote under a grant that held until the new task began: nobody else was given
+    /// what it tells. Otherwise that is so for the controller that comes next, and for no other.
+    pub granted: bool,
+    /// What is written, all of it [`Report::Written`].
+    pub reports: Vec<Report>,
+}
+
 /// A running task.
 pub trait Task: Send + Sync {
     /// What is measured now.
     fn figures(&self) -> TaskFigures;
+
+    /// What an earlier task has left for whoever leads now, told once.
+    fn take_adopted(&self) -> Option<Adopted> {
+        None
+    }
+
+    /// The ledger has committed what the first `batches` calls of [`TaskControl::report`] said.
+    fn committed(&self, batches: u64) {
+        let _ = batches;
+    }
+
+    /// Its controller is one no more and says nothing more to it: it keeps what was not committed
+    /// for the next one, and where it has a grant it goes on as long as that holds. Never blocks
+    /// for long.
+    fn leave(&self) {
+        self.stop(false);
+    }
 
     /// Everything that the ledger knows has been looked at again: epochs mark the store from now.
     fn doubt_is_over(&self);

@@ -22,9 +22,11 @@
 //! | `peers` | who takes part, whose grant has lapsed, what a lost peer leaves, who gives back what |
 //! | `moving` | what is handed out next, and when it is handed out again |
 //! | `reports` | what a report changes |
+//! | `adopting` | what is taken over that peers did for an earlier controller |
 //! | `asking` | what the source is asked about once more |
 //! | `tail` | links and directories |
 
+mod adopting;
 mod asking;
 mod closed;
 mod moving;
@@ -46,6 +48,7 @@ use penstock_proto::units::{GIB, Instant, MIB};
 use rand::{SeedableRng as _, seq::SliceRandom as _};
 use rand_chacha::ChaCha8Rng;
 
+use self::adopting::Early;
 use self::closed::ClosedPages;
 use self::open::{OpenPage, OpenPages, Under};
 pub use self::peers::Joining;
@@ -188,6 +191,11 @@ pub struct TransferMachine {
     /// Peers that an earlier controller may have given work to, until when they may write.
     former: BTreeSet<WriterId>,
     former_until: Instant,
+    /// Peers that may have written what no log knows, until when they are waited for.
+    awaited: BTreeSet<WriterId>,
+    awaited_until: Instant,
+    /// What they wrote in pages that are not open yet.
+    early: Early,
     open: OpenPages,
     closed: ClosedPages,
     next_page: u32,
@@ -262,6 +270,9 @@ impl TransferMachine {
             peers: BTreeMap::new(),
             former: BTreeSet::new(),
             former_until: Instant(0),
+            awaited: BTreeSet::new(),
+            awaited_until: Instant(0),
+            early: Early::default(),
             open: OpenPages::default(),
             closed,
             next_page: 0,
@@ -362,6 +373,7 @@ impl TransferMachine {
             open.add_recheck(under, work);
         }
         self.insert_page(number, open);
+        self.adopt_early(number);
     }
 
     /// Opens a new page of which `compared` says what stays as it is at the target. Its pieces are

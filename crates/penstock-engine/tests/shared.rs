@@ -392,18 +392,6 @@ fn b5_directories_go_on_when_their_peer_leaves_without_a_loss() {
     assert_eq!(machine.phase(), Phase::Done);
 }
 
-/// A7, B4: a new controller adopts what peers have in hand, if nothing else was decided of it.
-#[test]
-fn a7_a_new_controller_adopts_what_peers_have_in_hand() {
-    let mut machine = machine_of(&[10, 10]);
-    let kept = [(piece(0), 0), (piece(1), 3), (PieceRef { page: 7, piece: 0 }, 0)];
-    let forget = machine.handle_kept(A, kept);
-    assert_eq!(forget, kept[1..]);
-    assert_eq!(fetched(&machine.poll_work(B, ALL, second(0)).work), BTreeSet::from([1]));
-    report(&mut machine, A, vec![written(piece(0), 1)]);
-    assert_eq!(machine.totals().files, 1);
-}
-
 /// What a peer of the property test has in hand, and what it wrote.
 #[derive(Debug, Default)]
 struct Holder {

@@ -22,6 +22,7 @@
 //! | `grant` | until when a task may write |
 //! | `lane` | one lane at the target |
 //! | `large` | the open files of a task that several lanes write to, and perhaps several peers |
+//! | `left` | how a task ends, and what it leaves for another controller |
 //! | `write` | checks what arrives and writes it under temporary names |
 //! | `load` | what this host has in hand, for those who look after it |
 //! | `paths` | which addresses lanes go between, and what is known of them |
@@ -44,6 +45,7 @@ mod hashing;
 mod keep;
 mod lane;
 mod large;
+mod left;
 mod load;
 mod local;
 mod look;

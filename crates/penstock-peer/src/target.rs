@@ -33,6 +33,7 @@ use crate::confirm::confirm;
 use crate::grant::Grant;
 use crate::guard::Guard;
 use crate::keep::{Keeper, check_rules};
+use crate::left::{Left, LeftBehind};
 use crate::look::look;
 use crate::mend::mend;
 use crate::paths::{Dialer, LocalEnds, PathBook, PathNote};
@@ -69,6 +70,8 @@ pub struct TargetService {
     /// Syncs that have failed in this process: what was written before the last of them is not
     /// believed unseen by anybody (A4).
     failed_syncs: Arc<AtomicU32>,
+    /// What tasks wrote that no controller has committed.
+    left: Arc<LeftBehind>,
 }
 
 impl TargetService {
@@ -76,8 +79,8 @@ impl TargetService {
     pub fn new(stores: Arc<Stores>, lanes: Option<LaneConfig>, options: SocketOptions) -> Self {
         let pool = BufferPool::new(STRIDE_BYTES_MAX as usize, BUFFERS_MAX);
         let (connect, local_ends, book) = (None, None, Arc::default());
-        let (tasks, failed_syncs) = (Mutex::default(), Arc::default());
-        Self { stores, lanes, connect, options, pool, local_ends, book, tasks, failed_syncs }
+        let (tasks, failed_syncs, left) = (Mutex::default(), Arc::default(), Arc::default());
+        Self { stores, lanes, connect, options, pool, local_ends, book, tasks, failed_syncs, left }
     }
 
     /// The same, with connections made by `connect`. If they lead through a tunnel, so that their
@@ -117,15 +120,35 @@ impl TargetService {
     }
 
     /// Ends tasks of the same transfer and writer that an earlier controller ordered, or this one
-    /// under another number: what is under this writer's names is never written by two.
-    fn end_earlier(&self, spec: &TaskSpec) {
+    /// under another number: what is under this writer's names is never written by two. What they
+    /// wrote and no controller has committed is left to the next.
+    fn end_earlier(&self, spec: &TaskSpec) -> Option<Left> {
         let known: Vec<_> = {
             let kept = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
             kept.iter().filter_map(Weak::upgrade).collect()
         };
+        let mut left = self.left.take(spec);
         for task in known.into_iter().filter(|task| task.is_of(spec)) {
-            task.stop(true);
+            left = task.end_for_next().or(left);
         }
+        left
+    }
+
+    /// Under which circumstances a task would write now.
+    fn incarnation(
+        &self,
+        spec: &TaskSpec,
+        target: &Target,
+        identity: &StoreIdentity,
+    ) -> Result<Incarnation, Problem> {
+        let fail = |error| store_offline(&spec.store, chain(&error));
+        let boot = sys::boot_id().map_err(|cause| {
+            Problem::new(Exit::Fatal, "boot-id", "cannot read this host's boot id").because(cause)
+        })?;
+        let mount = target.mount_identity().map_err(fail)?;
+        let (writer, store) = (spec.writer, id_of(identity));
+        let failed_syncs = self.failed_syncs.load(Ordering::Acquire);
+        Ok(Incarnation { writer, boot, mount, store, failed_syncs })
     }
 
     /// The store of a task, changed only while its controller may act (B4).
@@ -265,10 +288,6 @@ impl TargetPeer for TargetService {
         let fail = |error| store_offline(&spec.store, chain(&error));
         let writer = (spec.transfer, spec.writer);
         let marker = target.read_marker(writer).map_err(fail)?.unwrap_or(0);
-        let boot = sys::boot_id().map_err(|cause| {
-            Problem::new(Exit::Fatal, "boot-id", "cannot read this host's boot id").because(cause)
-        })?;
-        let mount = target.mount_identity().map_err(fail)?;
         let mut methods: Vec<String> =
             target.durability().iter().map(|method| method.to_string()).collect();
         if target.writes_directly() {
@@ -281,9 +300,7 @@ impl TargetPeer for TargetService {
         };
         let never_synced = spec.durability == Durability::None;
         let marker = if never_synced { u64::MAX } else { marker };
-        let (writer, store) = (spec.writer, id_of(&identity));
-        let failed_syncs = self.failed_syncs.load(Ordering::Acquire);
-        let incarnation = Incarnation { writer, boot, mount, store, failed_syncs };
+        let incarnation = self.incarnation(spec, &target, &identity)?;
         Ok(TaskStart { incarnation, marker, durable_by })
     }
 
@@ -362,8 +379,10 @@ impl TargetPeer for TargetService {
         // Before anything else: the controller counts it from our answer (B4).
         let asked = sys::boottime_now();
         let grant = spec.grant.map(|duration| Arc::new(Grant::new(duration, asked)));
-        self.end_earlier(spec);
+        let (identity, reach) = (self.identify(spec)?, self.reach(spec)?);
+        let left = self.end_earlier(spec);
         let mut target = self.target(spec)?;
+        let incarnation = self.incarnation(spec, &target, &identity)?;
         if let Some(grant) = grant.clone() {
             target = target.granted(Arc::new(move || grant.holds()));
         }
@@ -376,10 +395,13 @@ impl TargetPeer for TargetService {
             target,
             // A store that keeps nothing has every marker.
             marker: marker.filter(|marker| *marker != u64::MAX).unwrap_or(0),
-            identity: self.identify(spec)?,
-            reach: self.reach(spec)?,
+            identity,
+            reach,
             grant,
             failed_syncs: Arc::clone(&self.failed_syncs),
+            adopted: left.and_then(|left| left.under(&incarnation)),
+            left: Arc::clone(&self.left),
+            incarnation,
             pool: self.pool.clone(),
             allow_privileged: self.stores.spec(&spec.store)?.allow_privileged,
         };

@@ -16,7 +16,9 @@ use std::time::Duration;
 
 use penstock_api::limits::Limits;
 use penstock_api::problem::{Exit, Problem};
-use penstock_api::task::{Report, Task, TaskControl, TaskFigures, TaskPage, TaskSpec, Work};
+use penstock_api::task::{
+    Adopted, Report, Task, TaskControl, TaskFigures, TaskPage, TaskSpec, Work,
+};
 use penstock_api::transfer::{Durability, LANES_MAX};
 use penstock_engine::epoch::{EpochLimits, EpochMachine, Publication};
 use penstock_engine::fetch::{FetchMachine, FetchedPiece, Item, LANE_SILENCE_MAX, Request};
@@ -28,7 +30,7 @@ use penstock_io::net::{LANE_STACK_BYTES, LaneStream};
 use penstock_io::store::{Source, StoreError, StoreIdentity, Target};
 use penstock_io::sys::{self, EventFd};
 use penstock_proto::id::{LaneId, WriterId};
-use penstock_proto::journal::{EntryDigest, EntryFailure};
+use penstock_proto::journal::{EntryDigest, EntryFailure, Incarnation};
 use penstock_proto::slicing::{PieceRef, STRIDE_BYTES_MAX};
 use penstock_proto::units::Instant;
 
@@ -36,6 +38,7 @@ use crate::grant::{self, Grant};
 use crate::guard::Guard;
 use crate::keep::Keeper;
 use crate::large::LargeFiles;
+use crate::left::{Kept, LeftBehind, hand_over};
 use crate::pacer::Pacer;
 use crate::paths::{self, Dialer, LaneHandle};
 use crate::stores::chain;
@@ -49,9 +52,7 @@ const TICK: Duration = Duration::from_millis(20);
 /// Paths of lanes that are noted for the receipt; further ones are not.
 const PATHS_MAX: usize = 64;
 /// A stopping task gives what is written this long to become durable.
-const STOP_PATIENCE: Duration = Duration::from_secs(10);
-/// A thread that is still in a system call this long after that is left behind (E2).
-const HUNG_PATIENCE: Duration = Duration::from_secs(20);
+pub(crate) const STOP_PATIENCE: Duration = Duration::from_secs(10);
 /// Without any byte, answer or successful dial for this long the task gives up; the controller
 /// tries again later (promise (f)).
 const NOTHING_MAX: Duration = Duration::from_secs(300);
@@ -84,7 +85,7 @@ pub(crate) struct State {
     pub(crate) excepted: BTreeMap<PieceRef, Vec<u32>>,
     /// Packs that an earlier run wrote, and perhaps named.
     pub(crate) found: BTreeSet<PieceRef>,
-    reports: Vec<Report>,
+    pub(crate) reports: Vec<Report>,
     wakers: BTreeMap<LaneId, Arc<EventFd>>,
     pub(crate) closers: BTreeMap<LaneId, LaneHandle>,
     /// When paths were last looked at.
@@ -199,6 +200,11 @@ pub(crate) struct Shared {
     /// Where it has none, and shares the transfer with others all the same.
     endless: Option<Grant>,
     pub(crate) failed_syncs: Arc<AtomicU32>,
+    /// Under which it began.
+    pub(crate) incarnation: Incarnation,
+    /// What no controller has committed yet, and where it goes if that one leaves it behind.
+    pub(crate) kept: Kept,
+    pub(crate) left: Arc<LeftBehind>,
     pub(crate) tree: TargetTree,
     pub(crate) identity: StoreIdentity,
     pub(crate) reach: Reach,
@@ -212,10 +218,10 @@ pub(crate) struct Shared {
     wake: Condvar,
     pub(crate) publish_wake: Condvar,
     local_wake: Condvar,
-    stopping: AtomicBool,
+    pub(crate) stopping: AtomicBool,
     /// The store's sync marker stays as it is: the ledger is in doubt (A5).
     pub(crate) keep_marker: AtomicBool,
-    stop_until: AtomicU64,
+    pub(crate) stop_until: AtomicU64,
     pages: Mutex<VecDeque<Arc<Pieces>>>,
     pub(crate) verified: AtomicU64,
     pub(crate) waited_ns: AtomicU64,
@@ -228,7 +234,9 @@ pub(crate) struct Shared {
 /// A running task.
 pub(crate) struct RunningTask {
     pub(crate) shared: Arc<Shared>,
-    threads: Mutex<Vec<JoinHandle<()>>>,
+    pub(crate) threads: Mutex<Vec<JoinHandle<()>>>,
+    /// What an earlier task left, until it is told.
+    pub(crate) adopted: Mutex<Option<Adopted>>,
 }
 
 impl Shared {
@@ -268,6 +276,7 @@ impl Shared {
 
     /// It takes no part any more: what it has in hand is another's.
     pub(crate) fn end(&self) {
+        self.kept.end();
         self.stopping.store(true, Ordering::Release);
         self.stop_until.store(sys::boottime_now().0, Ordering::Release);
         self.end_pacing();
@@ -311,12 +320,12 @@ impl Shared {
         self.notify_all();
     }
 
-    fn end_pacing(&self) {
+    pub(crate) fn end_pacing(&self) {
         self.pace.end();
         self.tree.names.end();
     }
 
-    fn notify_all(&self) {
+    pub(crate) fn notify_all(&self) {
         let mut state = self.lock();
         state.news = true;
         for waker in state.wakers.values() {
@@ -685,13 +694,6 @@ fn coordinate(shared: &Arc<Shared>) {
     hand_over(shared);
 }
 
-fn hand_over(shared: &Shared) {
-    let reports = std::mem::take(&mut shared.lock().reports);
-    if !reports.is_empty() {
-        shared.control.report(reports);
-    }
-}
-
 /// Dials, drains and cuts lanes as the machines say.
 fn tend_lanes(shared: &Arc<Shared>, threads: &Mutex<Vec<JoinHandle<()>>>) {
     let now = sys::boottime_now();
@@ -833,6 +835,9 @@ pub(crate) struct TaskParts {
     pub(crate) grant: Option<Arc<Grant>>,
     /// Syncs that have failed in this process.
     pub(crate) failed_syncs: Arc<AtomicU32>,
+    pub(crate) incarnation: Incarnation,
+    pub(crate) left: Arc<LeftBehind>,
+    pub(crate) adopted: Option<Adopted>,
     pub(crate) pool: BufferPool,
     /// Whether other sites may bring owners and the like (D7).
     pub(crate) allow_privileged: bool,
@@ -872,6 +877,9 @@ impl RunningTask {
             endless: (spec.writer != WriterId::SOLE).then(Grant::endless),
             grant: parts.grant,
             failed_syncs: parts.failed_syncs,
+            incarnation: parts.incarnation,
+            kept: Kept::new(spec.writer != WriterId::SOLE),
+            left: parts.left,
             tree,
             identity: parts.identity,
             reach: parts.reach,
@@ -893,7 +901,8 @@ impl RunningTask {
             cpu_before: sys::cpu_seconds(),
             paths: Mutex::default(),
         });
-        let task = Self { shared: Arc::clone(&shared), threads: Mutex::new(Vec::new()) };
+        let (threads, adopted) = (Mutex::new(Vec::new()), Mutex::new(parts.adopted));
+        let task = Self { shared: Arc::clone(&shared), threads, adopted };
         let publisher = Arc::clone(&shared);
         task.spawn("publisher", move || publish::run(&publisher))?;
         task.spawn("coordinator", move || coordinate(&shared))?;
@@ -968,32 +977,20 @@ impl Task for RunningTask {
         self.shared.keep_marker.store(false, Ordering::Release);
     }
 
+    fn take_adopted(&self) -> Option<Adopted> {
+        self.adopted.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    fn committed(&self, batches: u64) {
+        self.shared.kept.handle_committed(batches);
+    }
+
+    fn leave(&self) {
+        self.leave_behind();
+    }
+
     fn stop(&self, discard: bool) {
-        let until = sys::boottime_now().plus(if discard { Duration::ZERO } else { STOP_PATIENCE });
-        if !self.shared.stopping.swap(true, Ordering::AcqRel) {
-            self.shared.stop_until.store(until.0, Ordering::Release);
-        }
-        self.shared.lock().epochs.handle_flush();
-        self.shared.end_pacing();
-        self.shared.notify_all();
-        let threads =
-            std::mem::take(&mut *self.threads.lock().unwrap_or_else(PoisonError::into_inner));
-        let deadline = sys::boottime_now().plus(STOP_PATIENCE + HUNG_PATIENCE);
-        for thread in threads {
-            while !thread.is_finished() && sys::boottime_now() < deadline {
-                std::thread::sleep(Duration::from_millis(2));
-            }
-            if thread.is_finished() {
-                let _ = thread.join();
-            } else {
-                // No deadline ends a system call (E2). Whatever the thread still writes, it writes
-                // again what was written, or into a file that has no name any more (B1).
-                tracing::error!("a store hangs: a thread of a stopped task is left behind");
-                let title = "a thread of its task hangs in the store";
-                let problem = Problem::new(Exit::Temporary, "peer-lost", title);
-                self.shared.control.broken(problem);
-            }
-        }
-        hand_over(&self.shared);
+        self.shared.kept.end();
+        self.end_threads(discard);
     }
 }

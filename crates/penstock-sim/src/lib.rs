@@ -84,6 +84,8 @@ pub struct Stats {
     pub peers_lost: u64,
     /// Pieces that a peer gave back for another.
     pub given_back: u64,
+    /// Bytes that a new controller took over from what peers wrote for the one before.
+    pub adopted: u64,
 }
 
 /// A promise was broken.

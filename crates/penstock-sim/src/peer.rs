@@ -8,6 +8,7 @@ use std::time::Duration;
 use penstock_engine::epoch::{EpochAction, EpochLimits, EpochMachine, Publication};
 use penstock_engine::fetch::{FetchMachine, FetchedPiece, Item, Part, Request};
 use penstock_engine::grant::HeldGrant;
+use penstock_engine::kept::KeptReports;
 use penstock_engine::lanes::{LaneAction, LaneLimits, LaneMachine};
 use penstock_engine::slice::{Piece, slice, travels_whole};
 use penstock_proto::id::{LaneId, WriterId};
@@ -57,6 +58,9 @@ pub(crate) struct Peer {
     handles: BTreeMap<Name, u64>,
     publishing: VecDeque<Publication>,
     pub(crate) reports: VecDeque<Report>,
+    /// What it has reported, and was not told to be committed; and in how many batches.
+    pub(crate) kept: KeptReports,
+    pub(crate) batches: u64,
     /// Bytes that are written and whose report is not committed (A7).
     pub(crate) syncing: bool,
     keep_marker: bool,
@@ -105,6 +109,8 @@ impl Peer {
             handles: BTreeMap::new(),
             publishing: VecDeque::new(),
             reports: VecDeque::new(),
+            kept: KeptReports::default(),
+            batches: 0,
             syncing: false,
             keep_marker,
             held: None,
@@ -683,6 +689,14 @@ impl Peer {
             out.after_ms(0, 20, Event::Reports { task: self.task });
         }
         self.reports.push_back(report);
+    }
+
+    /// Hands over its reports, and keeps them (A7).
+    pub(crate) fn hand_over(&mut self) -> Vec<Report> {
+        let reports: Vec<Report> = std::mem::take(&mut self.reports).into();
+        self.kept.handle_reported(&reports);
+        self.batches += 1;
+        reports
     }
 
     /// A write that was on its way when the process was paused lands now (B1).

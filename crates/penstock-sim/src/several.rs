@@ -37,6 +37,8 @@ struct Host {
     boot: u64,
     /// Syncs that failed in its process.
     failed_syncs: u32,
+    /// Under which its peer began.
+    began: Incarnation,
     peer: Option<Peer>,
     /// What the controller whose run is `life` calls the peer.
     number: PeerNumber,
@@ -55,6 +57,8 @@ struct Controller {
     machine: TransferMachine,
     next_number: u16,
     committing: Option<LedgerCommit>,
+    /// Batches of reports that are in that commit, by task.
+    reported: Vec<(u64, u64)>,
     committed_at: u64,
 }
 
@@ -83,6 +87,7 @@ impl World {
             writer: WriterId(100 + at),
             boot: 1,
             failed_syncs: 0,
+            began: Incarnation::default(),
             peer: None,
             number: PeerNumber(0),
             life: 0,
@@ -292,7 +297,7 @@ impl World {
         if !controller.machine.is_joined(number) {
             return;
         }
-        let reports = std::mem::take(&mut peer.reports);
+        let reports = peer.hand_over();
         let failed = reports.iter().any(|report| matches!(report, Report::SyncFailed { .. }));
         if failed {
             self.stake(host);
@@ -345,8 +350,12 @@ impl World {
             return;
         }
         let (was, writer, slow) = ((it.life, it.number), it.writer, it.slow);
+        let before = self.bytes_at_risk;
+        let kept = if was.0 == life { Vec::new() } else { self.take_kept(host) };
         self.end_peer(host);
+        let staked = self.bytes_at_risk - before;
         let incarnation = self.incarnation(host);
+        let kept = if self.hosts[host].began == incarnation { kept } else { Vec::new() };
         let epoch = self.journal.heads().epochs.get(&writer).copied().unwrap_or(0);
         let epoch = epoch.max(self.out.disk.cache.marker(writer));
         let mut peer = Peer::new(&mut self.out, (host as u32, writer), epoch, false);
@@ -368,7 +377,43 @@ impl World {
         controller.machine.handle_joined(number, joining, now);
         let it = &mut self.hosts[host];
         (it.peer, it.number, it.life, it.draining) = (Some(peer), number, life, false);
+        it.began = incarnation;
+        self.adopt(host, kept, staked);
         self.out.after_ms(0, 20, Event::Turn { task });
+    }
+
+    /// What a peer wrote for a controller that is gone, as far as it may still write it itself; now
+    /// and then its word is lost.
+    fn take_kept(&mut self, host: usize) -> Vec<Report> {
+        let lost = self.out.rng.random_bool(0.1);
+        let Some(peer) = &mut self.hosts[host].peer else { return Vec::new() };
+        if lost || !peer.may_write(&self.out) {
+            return Vec::new();
+        }
+        peer.hand_over();
+        peer.kept.take()
+    }
+
+    /// The controller takes over what a peer that has just joined wrote before (A7): what it takes
+    /// is not at risk.
+    fn adopt(&mut self, host: usize, kept: Vec<Report>, staked: u64) {
+        let it = &mut self.hosts[host];
+        let (Some(peer), Some(controller)) = (&mut it.peer, &mut self.controller) else { return };
+        let pieces = kept.iter().filter_map(|report| match report {
+            Report::Written { piece, .. } => Some(*piece),
+            _ => None,
+        });
+        let pieces: Vec<PieceRef> = pieces.collect();
+        let bytes: u64 = pieces.iter().map(|piece| self.out.piece(*piece).bytes()).sum();
+        let adopted = controller.machine.handle_adopted(it.number, kept.clone());
+        self.out.stats.adopted += adopted;
+        peer.wrote.extend(pieces);
+        if adopted == bytes {
+            self.bytes_at_risk -= bytes.min(staked);
+        }
+        if controller.machine.handle_adopted(it.number, kept) > 0 {
+            self.out.fail("A7: what was adopted once was adopted again".to_owned());
+        }
     }
 
     fn page_found(&mut self) {
@@ -411,11 +456,19 @@ impl World {
         }
         let until = self.out.now().plus(lapse_after(self.grant));
         machine.wait_for_writers(self.writers.iter().copied(), until);
+        let wait = Duration::from_millis(self.out.rng.random_range(0..2000));
+        machine.wait_for_reports(self.writers.iter().copied(), self.out.now().plus(wait));
         self.out.life = life;
         self.out.stats.starts += 1;
         let committed_at = self.out.time;
-        let controller =
-            Controller { life, machine, next_number: 0, committing: None, committed_at };
+        let controller = Controller {
+            life,
+            machine,
+            next_number: 0,
+            committing: None,
+            reported: Vec::new(),
+            committed_at,
+        };
         self.controller = Some(controller);
         for host in 0..self.hosts.len() {
             self.out.after_ms(0, 500, Event::Join { host });
@@ -482,6 +535,12 @@ impl World {
     }
 
     fn finish(&mut self, machine: &TransferMachine) {
+        for host in 0..self.hosts.len() {
+            if self.hosts[host].life != self.out.life {
+                // It has not heard of this controller, which has given its share to others.
+                self.stake(host);
+            }
+        }
         oracle::check_done(&self.journal, &mut self.out, &machine.totals());
         oracle::check_names(&mut self.out);
         let (again, risk) = (self.out.stats.bytes_again, self.bytes_at_risk);
@@ -507,7 +566,11 @@ impl World {
             return;
         }
         controller.committed_at = self.out.time;
+        let its = self.hosts.iter().filter(|host| host.life == controller.life);
+        let peers = its.filter_map(|host| host.peer.as_ref());
+        let reported = peers.map(|peer| (peer.task, peer.batches)).collect();
         let Some(commit) = controller.machine.take_commit() else { return };
+        controller.reported = reported;
         if let Err(what) = self.journal.append(&commit) {
             self.out.fail(what);
         }
@@ -525,6 +588,14 @@ impl World {
             self.out.fail("(h): the controller in charge may not commit".to_owned());
         }
         controller.machine.handle_committed(&commit);
+        for (task, batches) in std::mem::take(&mut controller.reported) {
+            let of = |peer: &&mut Peer| peer.task == task;
+            let heard = self.out.rng.random_bool(0.9);
+            let mut peers = self.hosts.iter_mut().filter_map(|host| host.peer.as_mut());
+            if let Some(peer) = peers.find(of).filter(|_| heard) {
+                peer.kept.handle_committed(batches);
+            }
+        }
         self.out.stats.commits += 1;
         if durable {
             oracle::check_durable(&self.journal, &mut self.out);
@@ -611,9 +682,6 @@ impl World {
 
     fn lose_controller(&mut self) {
         let Some(controller) = self.controller.take() else { return };
-        for host in 0..self.hosts.len() {
-            self.stake(host);
-        }
         if let Some(torn) = &controller.committing {
             self.journal.kill(torn, &mut self.out.rng);
         }

@@ -43,6 +43,7 @@ fn b3_every_world_of_several_peers_keeps_its_promises() {
         assert!(met(|stats| stats.late_writes), "B1 was met");
         assert!(met(|stats| stats.peers_lost), "grants lapsed");
         assert!(met(|stats| stats.given_back), "peers gave back what others could do");
+        assert!(met(|stats| stats.adopted), "A7: what no commit had taken up was adopted");
     }
 }
 

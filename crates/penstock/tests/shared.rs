@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use common_shared::{PATIENCE, Shared, bytes};
+use penstock_api::fence::Fence;
 use penstock_api::peers::PartNews;
 use penstock_api::problem::{Exit, Problem};
 use penstock_controller::runner::RunOutcome;
@@ -119,6 +120,35 @@ fn b1_a_peer_that_wakes_past_its_grant_spoils_nothing() {
     site.end(run);
     assert!(two.starts.load(Ordering::Acquire) >= 1);
     assert!(two.written().is_superset(&before));
+}
+
+/// A7, B4: a controller whose tenure ends in the middle commits nothing more; what its peers wrote
+/// since its last commit, and go on to write with what they have in hand, the next controller takes
+/// over: no piece that any of them has reported is fetched once more, by it or by another.
+#[test]
+fn a7_what_is_written_for_a_controller_that_is_one_no_more_is_not_fetched_again() {
+    let mut site = Shared::new(LONG);
+    site.options.limits.rate_bits_per_s = rate(24);
+    mixed(&site.source());
+    let fates = ["one", "two"].map(|peer| site.join(peer));
+    let over = Arc::new(AtomicBool::new(false));
+    let tenure = Arc::clone(&over);
+    site.fence = Fence::new(1, Arc::new(move || !tenure.load(Ordering::Acquire)));
+    let run = site.run();
+    fates.iter().for_each(|fate| fate.wait_written(4));
+    over.store(true, Ordering::Release);
+    fates.iter().for_each(|fate| fate.end_tenure());
+    let RunOutcome::Failed(problem) = run.join().unwrap() else { panic!("it leads no more") };
+    assert_eq!(problem.code, "not-controller");
+    assert!(fates.iter().all(|fate| fate.left.load(Ordering::Acquire) == 1), "none is stopped");
+    let named = fs::read_dir(site.target()).unwrap().flatten();
+    let large = named.filter(|entry| entry.file_name() == "large").count();
+    assert_eq!(large, 0, "nothing is finished without a controller");
+    site.fence = Fence::new(2, Arc::new(|| true));
+    site.end(site.run());
+    assert!(fates.iter().all(|fate| fate.twice.load(Ordering::Acquire) == 0), "fetched again");
+    let written = fates.map(|fate| fate.written());
+    assert!(written[0].is_disjoint(&written[1]), "fetched by both");
 }
 
 /// Promise (f), B4: a peer that had no word of the controller's tenure for too long names nothing

@@ -42,6 +42,15 @@ impl PagesTouched {
         }
     }
 
+    /// It tells what it wrote for an earlier controller: not all of it may be taken over.
+    pub(super) fn handle_adopted(&mut self, reports: &[Report]) {
+        let pages = reports.iter().filter_map(|report| match report {
+            Report::Written { piece, .. } => Some(piece.page),
+            _ => None,
+        });
+        self.given_back.extend(pages);
+    }
+
     /// A page is complete.
     pub(super) fn handle_complete(&mut self, page: u32) {
         self.open.remove(&page);

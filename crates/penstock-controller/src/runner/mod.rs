@@ -292,7 +292,7 @@ pub fn run(mut input: RunInput) -> RunOutcome {
                 return RunOutcome::Failed(given_up.err().unwrap_or(problem));
             }
             Err(problem) => {
-                run.tasks.stop(false);
+                run.end_tasks();
                 return RunOutcome::Failed(problem);
             }
         }
@@ -454,6 +454,14 @@ impl Run {
         self.puller.stop();
         if let Some(deletion) = &mut self.deletion {
             deletion.stop();
+        }
+    }
+
+    /// Ends the tasks of a run that cannot go on, or leaves them to the next controller.
+    fn end_tasks(&mut self) {
+        match self.spec.fence.holds() {
+            true => self.tasks.stop(false),
+            false => self.tasks.leave(),
         }
     }
 
@@ -639,6 +647,7 @@ impl Run {
     /// Commits what is new: logs, then heads.
     fn commit(&mut self) -> Result<(), Problem> {
         self.committed_at = Instant::now();
+        let reported = self.tasks.reported();
         let commit = self.shared.machine().take_commit();
         let scan = (!self.scan_committed).then(|| self.scan.clone()).flatten();
         if commit.is_none() && scan.is_none() {
@@ -682,6 +691,7 @@ impl Run {
         let complete = commit.pages.iter().filter(|page| page.complete).map(|page| page.page);
         self.tasks.forget_pages(complete);
         self.shared.machine().handle_committed(&commit);
+        self.tasks.note_committed(&reported);
         Ok(())
     }
 

@@ -1,8 +1,10 @@
-//! Who wrote as the controller's own peer, for the controller that comes after it.
+//! Which controller led this transfer last, and who wrote as its own peer, for the one after it.
 //!
 //! Such a peer has no grant: what it writes ends with the tenure of its controller, and a new one
 //! is elected only when that is over (B4). So nobody waits for it to fall silent, as for a peer
-//! with a grant, of which the new controller does not know how long it still writes (B3).
+//! with a grant, of which the new controller does not know how long it still writes (B3). And what
+//! it tells that it wrote is believed by the controller that comes next, and by no later one, which
+//! would not know whom its extents were given to since.
 
 use std::fs::{self, File};
 use std::io::{self, Write as _};
@@ -10,37 +12,47 @@ use std::path::Path;
 
 use penstock_api::problem::Problem;
 use penstock_proto::id::WriterId;
+use serde::{Deserialize, Serialize};
 
 use super::journal::failed;
 
 const NAME: &str = "own-writer";
 
-/// The own peer of the last controller that had one at work on this transfer.
+/// What a controller notes of itself.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Led {
+    /// Its own peer, if that has been at work.
+    pub(super) writer: Option<WriterId>,
+    /// The epoch of its tenure.
+    pub(super) epoch: u64,
+}
+
+/// The last controller that led this transfer.
 ///
 /// # Errors
 /// The journal store cannot be read.
-pub(super) fn last(journal: &Path) -> Result<Option<WriterId>, Problem> {
+pub(super) fn last(journal: &Path) -> Result<Led, Problem> {
     let path = journal.join(NAME);
     match fs::read(&path) {
         Ok(text) => {
-            let writer = serde_json::from_slice(&text);
-            writer.map(Some).map_err(|cause| failed("read", &path, &cause.into()))
+            let led = serde_json::from_slice(&text);
+            led.map_err(|cause| failed("read", &path, &cause.into()))
         }
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Led::default()),
         Err(error) => Err(failed("read", &path, &error)),
     }
 }
 
-/// Notes the own peer of this one, whose earlier task has ended: before it gets any work.
-/// Durable.
+/// Notes that this one leads now: before anybody gets any work, and once more before its own peer,
+/// whose earlier task has ended, does. Durable.
 ///
 /// # Errors
 /// The journal store cannot be written.
-pub(super) fn note(journal: &Path, writer: WriterId) -> Result<(), Problem> {
+pub(super) fn note(journal: &Path, led: Led) -> Result<(), Problem> {
     let (path, new) = (journal.join(NAME), journal.join("own-writer.new"));
     let write = || {
         let mut file = File::create(&new)?;
-        file.write_all(&serde_json::to_vec(&writer)?)?;
+        file.write_all(&serde_json::to_vec(&led)?)?;
         file.sync_all()?;
         fs::rename(&new, &path)?;
         File::open(journal)?.sync_all()
@@ -56,10 +68,10 @@ mod tests {
     #[test]
     fn b4_the_own_peer_of_the_last_controller_is_known() {
         let directory = tempfile::tempdir().unwrap();
-        assert_eq!(last(directory.path()).unwrap(), None);
-        for writer in [WriterId(7), WriterId(9)] {
-            note(directory.path(), writer).unwrap();
-            assert_eq!(last(directory.path()).unwrap(), Some(writer));
+        assert_eq!(last(directory.path()).unwrap(), Led::default());
+        for (writer, epoch) in [(None, 3), (Some(WriterId(7)), 3), (Some(WriterId(9)), 4)] {
+            note(directory.path(), Led { writer, epoch }).unwrap();
+            assert_eq!(last(directory.path()).unwrap(), Led { writer, epoch });
         }
         fs::write(directory.path().join(NAME), "{").unwrap();
         assert!(last(directory.path()).is_err(), "a file that cannot be read names nobody");

@@ -1,7 +1,7 @@
 //! One peer's part of a run: what its task may call, and what is remembered of it.
 
 use std::collections::BTreeSet;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use penstock_api::fence::Fence;
@@ -25,6 +25,8 @@ pub(super) struct Part {
     /// The machine knows it: before that its task gets nothing.
     joined: AtomicBool,
     over: AtomicBool,
+    /// Batches of reports that were taken over.
+    reported: AtomicU64,
     broken: Mutex<Option<Problem>>,
     /// Where others may have to clean up after it.
     pages: Option<Mutex<PagesTouched>>,
@@ -44,6 +46,7 @@ impl Part {
             fence,
             joined: AtomicBool::new(false),
             over: AtomicBool::new(false),
+            reported: AtomicU64::new(0),
             broken: Mutex::new(None),
             pages: peers.grant().map(|_| Mutex::default()),
         }
@@ -57,6 +60,16 @@ impl Part {
     /// Nothing that its task says counts any more.
     pub(super) fn end(&self) {
         self.over.store(true, Ordering::Release);
+    }
+
+    /// How many batches of reports the machine knows: a commit that is taken from now on has them.
+    pub(super) fn reported(&self) -> u64 {
+        self.reported.load(Ordering::Acquire)
+    }
+
+    /// Its peer tells what it wrote for an earlier controller.
+    pub(super) fn note_adopted(&self, reports: &[Report]) {
+        self.touch(|touched| touched.handle_adopted(reports));
     }
 
     /// Why its task cannot go on, if it has said so.
@@ -128,6 +141,7 @@ impl TaskControl for Part {
             self.shared.machine().handle_reports(self.number, reports, now);
             self.shared.notify();
         }
+        self.reported.fetch_add(1, Ordering::AcqRel);
     }
 
     fn broken(&self, problem: Problem) {

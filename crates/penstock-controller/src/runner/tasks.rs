@@ -16,16 +16,16 @@ use penstock_api::heads::{HeadCommit, HeadStore};
 use penstock_api::peers::{Member, PartNews, Peers};
 use penstock_api::preserve::add_not_kept;
 use penstock_api::problem::{Exit, Problem};
-use penstock_api::task::{Task, TaskFigures, TaskSpec, TaskStart};
+use penstock_api::task::{Adopted, Task, TaskFigures, TaskSpec, TaskStart};
 use penstock_api::transfer::PeerShare;
 use penstock_engine::grant::lapse_after;
-use penstock_engine::transfer::Joining as JoiningPeer;
+use penstock_engine::transfer::{Joining as JoiningPeer, TransferMachine};
 use penstock_proto::id::{PeerNumber, WriterId};
 
 use super::RunInput;
 use super::control::Shared;
 use super::lead::{in_order, nobody};
-use super::own;
+use super::own::{self, Led};
 use super::part::Part;
 
 mod news;
@@ -37,6 +37,9 @@ const AWAY: (Duration, Duration) = (Duration::from_secs(5), Duration::from_secs(
 /// The first wait of one that was not trusted: where the sites trust each other, and other peers
 /// of this one work, it or the other end has not heard of a pairing yet.
 const AWAY_UNTRUSTED: Duration = Duration::from_secs(1);
+/// How long nothing is handed out that peers may have written for an earlier controller: what they
+/// do not tell in that time is fetched again. They join within a fraction of a second.
+const ADOPTION_WAIT: Duration = Duration::from_secs(3);
 /// Codes of problems after which nobody knows what the peer has done: its process is gone, or out
 /// of reach.
 const LOST: [&str; 3] = ["peer-lost", "task-unknown", "grant-over"];
@@ -110,6 +113,27 @@ impl TaskParts {
     }
 }
 
+impl TaskParts {
+    /// Sees to what peers may still do, or have done, for the controller before; gives its epoch.
+    fn follow(&self, grant: Duration) -> Result<u64, Problem> {
+        let now = self.peers.now();
+        let led = own::last(&self.journal)?;
+        let present: Vec<WriterId> = self.peers.present().iter().map(|it| it.writer).collect();
+        let known = self.epochs.keys().copied();
+        {
+            let mut machine = self.shared.machine();
+            // It may have given them extents that they still write (B3).
+            let writers = known.clone().filter(|writer| Some(*writer) != led.writer);
+            machine.wait_for_writers(writers, now.plus(lapse_after(grant)));
+            let there = known.filter(|writer| present.contains(writer));
+            machine.wait_for_reports(there, now.plus(ADOPTION_WAIT));
+        }
+        self.spec.fence.check()?;
+        own::note(&self.journal, Led { writer: None, epoch: self.spec.fence.epoch() })?;
+        Ok(led.epoch)
+    }
+}
+
 /// All tasks of a run.
 pub(super) struct Tasks {
     parts: TaskParts,
@@ -126,6 +150,8 @@ pub(super) struct Tasks {
     over: TaskFigures,
     /// Open pages in which a writer that takes no part any more may have left something.
     left_overs: BTreeMap<WriterId, BTreeSet<u32>>,
+    /// Epoch of the controller that led this transfer before.
+    follows: u64,
     /// The rate that all of them may have together, as it was set last.
     rate: Option<u64>,
     last: Option<Problem>,
@@ -164,13 +190,10 @@ impl Tasks {
         for writer in parts.epochs.keys().filter(|_| parts.peers.grant().is_some()) {
             left_overs.insert(*writer, parts.open.clone());
         }
-        if let Some(grant) = parts.peers.grant() {
-            // An earlier controller may have given them extents that they still write (B3).
-            let until = parts.peers.now().plus(lapse_after(grant));
-            let over = own::last(&parts.journal)?;
-            let writers = parts.epochs.keys().copied().filter(|writer| Some(*writer) != over);
-            parts.shared.machine().wait_for_writers(writers, until);
-        }
+        let follows = match parts.peers.grant() {
+            Some(grant) => parts.follow(grant)?,
+            None => 0,
+        };
         let now = Instant::now();
         let mut tasks = Self {
             parts,
@@ -183,6 +206,7 @@ impl Tasks {
             expected: None,
             over: TaskFigures::default(),
             left_overs,
+            follows,
             rate,
             last: None,
         };
@@ -232,6 +256,7 @@ impl Tasks {
     /// A task has started: its peer gets work from now on.
     fn join(&mut self, member: Member, part: Arc<Part>, started: Started) -> Result<(), Problem> {
         let Started { start, task } = started;
+        let adopted = task.take_adopted();
         let known = self.parts.epochs.get(&member.writer).copied();
         let marker = if start.marker == u64::MAX { 0 } else { start.marker };
         let epoch = known.unwrap_or(0).max(marker);
@@ -243,7 +268,8 @@ impl Tasks {
         });
         if member.is_own && self.grant().is_some() {
             self.parts.spec.fence.check()?;
-            own::note(&self.parts.journal, member.writer)?;
+            let epoch = self.parts.spec.fence.epoch();
+            own::note(&self.parts.journal, Led { writer: Some(member.writer), epoch })?;
         }
         if known.is_none() && self.grant().is_some() {
             // Whoever cleans up, in whatever run, has to know who wrote.
@@ -258,7 +284,13 @@ impl Tasks {
             grant: self.grant().filter(|_| !member.is_own),
         };
         let now = self.parts.peers.now();
-        self.parts.shared.machine().handle_joined(part.number, joining, now);
+        {
+            let mut machine = self.parts.shared.machine();
+            machine.handle_joined(part.number, joining, now);
+            if let Some(adopted) = adopted {
+                self.adopt(&mut machine, &member, &part, adopted);
+            }
+        }
         part.join();
         if self.grant().is_some() {
             tracing::info!(
@@ -269,6 +301,42 @@ impl Tasks {
         }
         self.share_rate();
         Ok(())
+    }
+
+    /// Takes over what a peer wrote for an earlier controller, before it or anybody else is given
+    /// any of it.
+    fn adopt(&self, machine: &mut TransferMachine, member: &Member, part: &Part, adopted: Adopted) {
+        let Adopted { epoch, granted, reports } = adopted;
+        part.note_adopted(&reports);
+        // With a store that is older than the ledger nothing is believed unseen (A5).
+        if self.parts.spec.doubt || !(granted || epoch == self.follows) {
+            return;
+        }
+        let pieces = reports.len();
+        let bytes = machine.handle_adopted(part.number, reports);
+        tracing::info!(
+            transfer = %self.parts.spec.transfer, peer = member.name, pieces, bytes, epoch,
+            "what it wrote for an earlier controller is taken over"
+        );
+    }
+
+    /// How many batches of reports the machine knows of each peer.
+    pub(super) fn reported(&self) -> Vec<(PeerNumber, u64)> {
+        let parts = self.working.iter().map(|working| &working.part);
+        parts.map(|part| (part.number, part.reported())).collect()
+    }
+
+    /// They are committed.
+    pub(super) fn note_committed(&self, reported: &[(PeerNumber, u64)]) {
+        if self.grant().is_none() {
+            return;
+        }
+        for working in &self.working {
+            let number = working.part.number;
+            if let Some((_, batches)) = reported.iter().find(|(other, _)| *other == number) {
+                working.task.committed(*batches);
+            }
+        }
     }
 
     /// Each peer gets its share of the rate that was set for all.
@@ -569,6 +637,16 @@ impl Tasks {
             let _ = ending.stopped.join();
             self.settle(&ending.member, &ending.part, &*ending.task, ending.is_lost);
         }
+    }
+
+    /// This controller is one no more, and can commit nothing that it would hear: what tasks have
+    /// not been told is committed is for the next one, and those with a grant go on until it comes.
+    pub(super) fn leave(&mut self) {
+        self.coming.clear();
+        self.ending.clear();
+        // Its own ends, which may take a moment.
+        self.working.sort_by_key(|working| working.member.is_own);
+        self.working.iter().for_each(|working| working.task.leave());
     }
 
     /// All that ever wrote, and open pages in which those that take no part any more may have left

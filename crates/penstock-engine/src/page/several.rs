@@ -3,6 +3,9 @@
 use std::ops::RangeInclusive;
 
 use penstock_proto::id::PeerNumber;
+use penstock_proto::journal::{EntryDigest, EntryFailure, Incarnation, JournalRecord};
+use penstock_proto::slicing::PieceRef;
+use penstock_proto::task::Work;
 use penstock_proto::units::MIB;
 
 use super::{Handed, NOBODY, PIECE_WORTH, PageLedger, PieceState, Stale};
@@ -128,16 +131,43 @@ impl PageLedger {
         self.rechecking.contains(&piece) && self.is_owned(piece, NOBODY)
     }
 
-    /// A peer has a piece in hand that another controller gave it. Gives whether that may be so.
-    pub(crate) fn handle_kept(&mut self, piece: u32, generation: u32, peer: PeerNumber) -> bool {
-        let sound = self.state(piece) == PieceState::Missing
-            && (piece as usize) < self.pieces.len()
-            && generation == self.generation_of(piece)
-            && self.may_open(piece, peer);
-        if sound && self.begin(piece, peer).is_some() {
-            self.own(piece, peer);
+    /// A peer wrote a piece, under this incarnation, for an earlier controller that did not commit
+    /// it. Gives how it is looked at again, as if the log had said so all the time; nothing if
+    /// something else was decided of the piece since.
+    pub(crate) fn adopt(
+        &mut self,
+        under: Incarnation,
+        (piece, generation, epoch): (u32, u32, u64),
+        digests: Vec<EntryDigest>,
+        failures: Vec<EntryFailure>,
+    ) -> Option<Work> {
+        let free = self.state(piece) == PieceState::Missing;
+        if !free || generation != self.generation_of(piece) {
+            return None;
         }
-        sound
+        match self.pieces[piece as usize] {
+            Piece::Finish { .. } => return None,
+            Piece::Extent { .. } if digests.len() != 1 || !failures.is_empty() => return None,
+            Piece::Extent { entry, .. } => {
+                if let Some(file) = self.large.get_mut(&entry) {
+                    (file.started, file.maker) = (true, None);
+                }
+            }
+            Piece::Pack { .. } => {}
+        }
+        let work = Work::Recheck {
+            piece: PieceRef { page: self.number, piece },
+            generation,
+            doubt: true,
+            digests: digests.clone(),
+            failures: failures.clone(),
+        };
+        self.note_asks(&digests, &failures);
+        let record = JournalRecord::Written { piece, generation, epoch, digests, failures };
+        self.append_written(under, &record);
+        self.set(piece, PieceState::Granted);
+        self.rechecking.insert(piece);
+        Some(work)
     }
 
     /// A peer is no more: nothing that it was told to do counts, nor what it wrote and did not

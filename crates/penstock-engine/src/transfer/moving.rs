@@ -56,8 +56,9 @@ impl TransferMachine {
         reply: &mut WorkReply,
     ) {
         self.waits_for_writers(now);
+        let waits = self.waits_for_reports(now);
         let mut given = self.hand_over_rechecks(peer, bytes, reply);
-        while takes && given < bytes {
+        while takes && !waits && given < bytes {
             let Some(number) = self.open.random_page(&mut self.rng) else { break };
             given += self.grant_from(number, peer, bytes - given, &mut reply.work);
         }

@@ -60,6 +60,8 @@ pub(super) struct Peer {
     /// Pages of the last phases that it has in hand, or that are done and not synced, by epoch.
     pub(super) tail_out: BTreeSet<u32>,
     pub(super) tail_unsynced: Vec<(u64, u32)>,
+    /// It was waited for until it joined: what it wrote before is nobody else's (B3).
+    pub(super) was_awaited: bool,
 }
 
 impl Peer {
@@ -95,6 +97,8 @@ pub(super) enum Look {
 impl TransferMachine {
     /// A peer takes part. Its number is a new one; order relative to pages does not matter.
     pub fn handle_joined(&mut self, peer: PeerNumber, joining: Joining, now: Instant) {
+        let writer = joining.incarnation.writer;
+        let (former, awaited) = (self.former.remove(&writer), self.awaited.remove(&writer));
         let joined = Peer {
             incarnation: joining.incarnation,
             grant: joining.grant.map(|duration| GivenGrant::new(duration, now)),
@@ -107,9 +111,10 @@ impl TransferMachine {
             give_back_after: now,
             tail_out: BTreeSet::new(),
             tail_unsynced: Vec::new(),
+            was_awaited: former || awaited,
         };
         self.peers.insert(peer, joined);
-        if self.former.remove(&joining.incarnation.writer) && self.former.is_empty() {
+        if former || awaited {
             self.end_waiting();
         }
     }
@@ -139,7 +144,7 @@ impl TransferMachine {
         !self.former.is_empty()
     }
 
-    fn end_waiting(&mut self) {
+    pub(super) fn end_waiting(&mut self) {
         for number in self.open.numbers() {
             self.open.change(number, |page| page.missing.append(&mut page.unmade));
         }
@@ -148,29 +153,6 @@ impl TransferMachine {
     /// Whether a peer takes part: nothing that is said under another number counts.
     pub fn is_joined(&self, peer: PeerNumber) -> bool {
         self.peers.contains_key(&peer)
-    }
-
-    /// A peer goes on with what an earlier controller gave it: these pieces, each with the attempt
-    /// at its file. All pages that have a log are open already. Gives those that it must forget.
-    pub fn handle_kept(
-        &mut self,
-        peer: PeerNumber,
-        pieces: impl IntoIterator<Item = (PieceRef, u32)>,
-    ) -> Vec<(PieceRef, u32)> {
-        let joined = self.is_joined(peer);
-        let mut forget = Vec::new();
-        for (piece, generation) in pieces {
-            let kept = joined
-                && self.open.change(piece.page, |page| {
-                    let free = !page.barred.contains(&piece.piece);
-                    free && page.ledger.handle_kept(piece.piece, generation, peer)
-                }) == Some(true);
-            match kept {
-                true => self.note_begun(piece),
-                false => forget.push((piece, generation)),
-            }
-        }
-        forget
     }
 
     /// A peer was heard: its grant goes on.

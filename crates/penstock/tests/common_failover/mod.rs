@@ -308,16 +308,6 @@ impl World {
         }
     }
 
-    /// What a run under one controller, seen last as `seen`, and one under the next have verified
-    /// together beyond what there is.
-    pub fn again(&self, seen: &Value, summary: &Value) -> u64 {
-        let number = |value: &Value, key: &str| value[key].as_u64().unwrap();
-        let verified = number(seen, "bytes") + number(summary, "bytes_verified");
-        let again = verified.saturating_sub(number(summary, "bytes"));
-        println!("{again} bytes of {} again", summary["bytes"]);
-        again
-    }
-
     /// Waits until the daemon of a host has said `words` in its log.
     pub fn said(&self, host: &str, words: &str) {
         self.wait_for(&format!("{host} says `{words}`"), |lab| {

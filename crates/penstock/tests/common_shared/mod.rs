@@ -18,8 +18,8 @@ use penstock_api::plan::PlanItem;
 use penstock_api::problem::{Exit, Problem};
 use penstock_api::scan::{OwnPages, RootKind, ScanRequest, SourcePeer as _};
 use penstock_api::task::{
-    Report, SourceAccess, Standing, TargetPeer, Task, TaskControl, TaskFigures, TaskPage, TaskSpec,
-    TaskStart, WorkReply,
+    Adopted, Report, SourceAccess, Standing, TargetPeer, Task, TaskControl, TaskFigures, TaskPage,
+    TaskSpec, TaskStart, WorkReply,
 };
 use penstock_api::transfer::{PathText, TransferOptions};
 use penstock_controller::runner::{self, RunControl, RunInput, RunOutcome};
@@ -49,6 +49,10 @@ pub(crate) struct Fate {
     deaf_at_name: Mutex<Option<Arc<AtomicBool>>>,
     pub(crate) starts: AtomicU32,
     pub(crate) stops: AtomicU32,
+    /// Tasks that were left behind by a controller that is one no more.
+    pub(crate) left: AtomicU32,
+    /// Pieces that it fetched though it had reported them already.
+    pub(crate) twice: AtomicU32,
     /// Stopped in order, it says that a thread of it hangs.
     pub(crate) hangs: AtomicBool,
     /// How often files were to be looked at here that a lost peer may have written to late.
@@ -142,7 +146,11 @@ impl TaskControl for Control {
             Report::Written { piece, fetched: true, .. } => Some(*piece),
             _ => None,
         });
-        self.fate.written.lock().unwrap().extend(pieces);
+        for piece in pieces {
+            if !self.fate.written.lock().unwrap().insert(piece) {
+                self.fate.twice.fetch_add(1, Ordering::AcqRel);
+            }
+        }
         self.inner.report(reports);
         self.fate.news.notify_all();
     }
@@ -166,6 +174,19 @@ struct TestTask {
 impl Task for TestTask {
     fn figures(&self) -> TaskFigures {
         self.inner.figures()
+    }
+
+    fn take_adopted(&self) -> Option<Adopted> {
+        self.inner.take_adopted()
+    }
+
+    fn committed(&self, batches: u64) {
+        self.inner.committed(batches);
+    }
+
+    fn leave(&self) {
+        // As of a task at another host: it goes on until its grant is over, or the next one begins.
+        self.fate.left.fetch_add(1, Ordering::AcqRel);
     }
 
     fn doubt_is_over(&self) {
@@ -304,6 +325,8 @@ pub(crate) struct Shared {
     pub(crate) options: TransferOptions,
     pub(crate) extent_bytes: u64,
     pub(crate) control: Arc<RunControl>,
+    /// The tenure of the controller of the next run.
+    pub(crate) fence: Fence,
 }
 
 fn name(text: &str) -> Name {
@@ -335,6 +358,7 @@ impl Shared {
             options: TransferOptions::default(),
             extent_bytes: 1 << 20,
             control: Arc::default(),
+            fence: Fence::default(),
         }
     }
 
@@ -423,7 +447,7 @@ impl Shared {
             control: Arc::clone(&self.control),
             places: (root.clone(), root),
             known_rate: None,
-            fence: Default::default(),
+            fence: self.fence.clone(),
         };
         std::thread::spawn(move || runner::run(input))
     }

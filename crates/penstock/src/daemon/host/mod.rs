@@ -140,13 +140,16 @@ impl Host {
         let begun = begun.map_err(|_| unknown())?.clone();
         begun.unwrap_or_else(|| Err(unknown()))?;
         let hosted = entry.hosted;
+        if hosted.is_detached() {
+            return Err(unknown());
+        }
         let (connection, heard) = hosted.connect(open.heard).map_err(unreadable)?;
         let listened = Arc::clone(&hosted);
         tokio::spawn(async move {
             listen(&listened, connection, rest, body).await;
             listened.disconnect(connection);
         });
-        let opened = http::encode(&TaskOpened { heard })?;
+        let opened = http::encode(&TaskOpened { heard, adopted: hosted.adopted() })?;
         let mut head = Writer::new();
         head.bytes(&opened);
         let first = futures_util::stream::once(async move { Ok(Bytes::from(head.into_bytes())) });
@@ -197,12 +200,26 @@ impl Host {
         Ok(entry)
     }
 
-    /// Starts a task, once what runs here of the same transfer has ended. Blocks.
+    /// Starts a task. What ran here of the same transfer ends before, and leaves to it what its
+    /// controller has not committed (A7): two tasks of one never run at a time. Blocks.
     fn start(&self, spec: &TaskSpec, hosted: &Arc<Hosted>) -> Result<(), Problem> {
-        self.end_others(spec.transfer, hosted.number);
+        let (transfer, epoch) = (spec.transfer, hosted.epoch);
+        let others = self.others(transfer, hosted.number);
+        // Who waits for an answer of an earlier controller waits no longer.
+        others.iter().for_each(|other| other.detach());
         let control = Arc::clone(hosted) as Arc<dyn TaskControl>;
         let task = self.target.start(spec, control)?;
-        let (transfer, epoch) = (spec.transfer, hosted.epoch);
+        for other in others {
+            tracing::info!(%transfer, epoch = other.epoch, "an earlier task has ended");
+            other.abandon();
+            other.stop(false);
+            self.tasks().remove(&other.number);
+        }
+        if let Some(adopted) = task.take_adopted() {
+            let (pieces, under) = (adopted.reports.len(), adopted.epoch);
+            tracing::info!(%transfer, pieces, under, "what was written for another controller");
+            hosted.tell_adopted(adopted);
+        }
         tracing::info!(%transfer, epoch, "task begun for a controller");
         hosted.set_task(Arc::clone(&task));
         if hosted.is_stopping() {
@@ -214,24 +231,16 @@ impl Host {
         Ok(())
     }
 
-    /// Ends what an earlier attempt, or an earlier controller, has begun here of a transfer: two
-    /// tasks of one never run at a time. Blocks.
-    fn end_others(&self, transfer: TransferId, number: u64) {
-        let others: Vec<Arc<Hosted>> = {
-            let tasks = self.tasks();
-            let others = tasks.values().map(|entry| &entry.hosted);
-            let others = others.filter(|hosted| hosted.transfer == transfer);
-            others.filter(|hosted| hosted.number != number).cloned().collect()
-        };
-        for other in others {
-            tracing::info!(%transfer, epoch = other.epoch, "an earlier task ends before the next");
-            other.abandon();
-            other.stop(false);
-            self.tasks().remove(&other.number);
-        }
+    /// What an earlier attempt, or an earlier controller, has begun here of a transfer.
+    fn others(&self, transfer: TransferId, number: u64) -> Vec<Arc<Hosted>> {
+        let tasks = self.tasks();
+        let others = tasks.values().map(|entry| &entry.hosted);
+        let others = others.filter(|hosted| hosted.transfer == transfer);
+        others.filter(|hosted| hosted.number != number).cloned().collect()
     }
 
-    /// Ends a task whose controller is silent for longer than the grant, or is one no more.
+    /// Ends a task whose controller is silent for longer than the grant. Where another controller
+    /// leads it goes on until that one begins, or its grant is over.
     async fn watch_over(self: Arc<Self>, hosted: Arc<Hosted>) {
         let mut ended = None;
         loop {
@@ -246,13 +255,15 @@ impl Host {
                 }
                 continue;
             }
-            let older = is_older(hosted.epoch, &self.now.borrow());
-            let silent = hosted.silence() >= hosted.grant;
-            if hosted.is_stopping() || !(older || silent) {
+            let (transfer, epoch) = (hosted.transfer, hosted.epoch);
+            if !hosted.is_detached() && is_older(epoch, &self.now.borrow()) {
+                tracing::info!(%transfer, epoch, "another controller leads: the task waits for it");
+                hosted.detach();
+            }
+            if hosted.is_stopping() || hosted.silence() < hosted.grant {
                 continue;
             }
-            let why = if older { "another controller leads" } else { "its controller is silent" };
-            tracing::warn!(transfer = %hosted.transfer, epoch = hosted.epoch, why, "task ends");
+            tracing::warn!(%transfer, epoch, "task ends: its controller is silent");
             hosted.abandon();
             let stopped = Arc::clone(&hosted);
             // It ends, or hangs in a system call, and is left behind then.

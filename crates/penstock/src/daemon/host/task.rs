@@ -3,7 +3,8 @@
 //! The task calls [`TaskControl`] as if the controller were here. What it says is put into the
 //! session, which keeps it until the controller has heard it (A7); what it asks is waited for, for
 //! a while. Connections come and go. Without one the task works on with what it has in hand, until
-//! its grant is over.
+//! its grant is over; also when another controller leads by now, until that one begins a task here,
+//! to which this one leaves what it wrote ([`Hosted::detach`]).
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -12,7 +13,7 @@ use std::time::{Duration, Instant};
 use penstock_api::problem::{Exit, Problem};
 use penstock_api::remote::{Down, EncodedPage, Up};
 use penstock_api::task::{
-    Report, Standing, Task, TaskControl, TaskFigures, TaskPage, TaskSpec, WorkReply,
+    Adopted, Report, Standing, Task, TaskControl, TaskFigures, TaskPage, TaskSpec, WorkReply,
 };
 use penstock_proto::id::TransferId;
 use penstock_proto::manifest::{Page, page_digest};
@@ -28,6 +29,8 @@ const WANT_WAIT: Duration = Duration::from_millis(15);
 const ALIVE_WAIT: (Duration, Duration) = (Duration::from_secs(2), Duration::from_millis(200));
 /// How long a page, or a word on what has failed, may take: over a new connection, if need be.
 const PAGE_WAIT: Duration = Duration::from_secs(60);
+/// Reports, and about as many digests, that are told at a time of what an earlier task wrote.
+const ADOPTED_BATCH: usize = 8192;
 /// How often figures are told, if they have changed.
 const FIGURES_INTERVAL: Duration = Duration::from_millis(300);
 
@@ -69,6 +72,10 @@ struct Talk {
     figured: Option<Instant>,
     /// The controller wants nothing of it any more.
     over: bool,
+    /// The controller is one no more, and is not heard any more.
+    detached: bool,
+    /// In how many messages it was told what an earlier task wrote.
+    adopted: u32,
     stopping: bool,
     ended: bool,
 }
@@ -130,6 +137,52 @@ impl Hosted {
         talk.heard = Some(Instant::now());
         self.output.notify_one();
         Ok((talk.connection, talk.session.heard()))
+    }
+
+    /// Tells the controller what an earlier task here wrote for another one.
+    pub(crate) fn tell_adopted(&self, adopted: Adopted) {
+        let Adopted { epoch, granted, reports } = adopted;
+        let (mut part, mut weight) = (Vec::new(), 0);
+        let mut talk = self.lock();
+        let mut tell = |reports: Vec<Report>| {
+            talk.adopted += 1;
+            self.say(&mut talk, &Up::Adopted(Adopted { epoch, granted, reports }));
+        };
+        for report in reports {
+            weight += match &report {
+                Report::Written { digests, .. } => 1 + digests.len(),
+                _ => 1,
+            };
+            part.push(report);
+            if weight >= ADOPTED_BATCH {
+                weight = 0;
+                tell(std::mem::take(&mut part));
+            }
+        }
+        if !part.is_empty() {
+            tell(part);
+        }
+    }
+
+    /// In how many messages that is told.
+    pub(crate) fn adopted(&self) -> u32 {
+        self.lock().adopted
+    }
+
+    /// Another controller leads: nothing that this task's says is heard any more (B4). It goes on
+    /// with what it has in hand, as its grant allows. What it would have to ask it does not get.
+    pub(crate) fn detach(&self) {
+        let mut talk = self.lock();
+        (talk.detached, talk.connected) = (true, false);
+        talk.connection += 1;
+        drop(talk);
+        self.changed.notify_all();
+        self.output.notify_one();
+    }
+
+    /// Whether another controller leads.
+    pub(crate) fn is_detached(&self) -> bool {
+        self.lock().detached
     }
 
     /// A connection is gone.
@@ -211,7 +264,9 @@ impl Hosted {
                     stop = Some(discard);
                 }
                 Down::Stop { .. } => {}
-                Down::DoubtIsOver | Down::SetRate(_) => steered.push(message),
+                Down::DoubtIsOver | Down::SetRate(_) | Down::Committed { .. } => {
+                    steered.push(message);
+                }
             }
         }
         drop(talk);
@@ -220,6 +275,7 @@ impl Hosted {
             match order {
                 Down::DoubtIsOver => self.with_task(|task| task.doubt_is_over()),
                 Down::SetRate(rate) => self.with_task(|task| task.set_rate(rate)),
+                Down::Committed { batches } => self.with_task(|task| task.committed(batches)),
                 _ => {}
             }
         }
@@ -282,7 +338,7 @@ impl Hosted {
         self.lock().heard.map_or(Duration::MAX, |heard| heard.elapsed())
     }
 
-    /// Waits until `done` gives something, at most so long, or until all is over.
+    /// Waits until `done` gives something, at most so long, or until nobody answers any more.
     fn wait_for<T>(
         &self,
         talk: MutexGuard<'_, Talk>,
@@ -292,7 +348,7 @@ impl Hosted {
         let mut found = None;
         let waited = self.changed.wait_timeout_while(talk, most, |talk| {
             found = done(talk);
-            found.is_none() && !talk.over
+            found.is_none() && !talk.over && !talk.detached
         });
         drop(waited);
         found
@@ -371,6 +427,9 @@ impl TaskControl for Hosted {
         let mut talk = self.lock();
         if talk.over {
             return Standing::Over;
+        }
+        if talk.detached {
+            return Standing::Unheard;
         }
         talk.tickets += 1;
         let ticket = talk.tickets;

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use futures_util::StreamExt as _;
 use penstock_api::problem::{Exit, Problem};
 use penstock_api::remote::{Down, EncodedPage, OpenTask, PEER_LOST, TASK_UNKNOWN, TaskOpened, Up};
-use penstock_api::task::{Task, TaskControl, TaskFigures, TaskSpec, WorkReply};
+use penstock_api::task::{Adopted, Task, TaskControl, TaskFigures, TaskSpec, WorkReply};
 use penstock_proto::session::Session;
 use penstock_proto::wire::Writer;
 use reqwest::{Body, Method, Response};
@@ -39,6 +39,8 @@ const SILENCE_MAX: Duration = Duration::from_secs(60);
 /// How long a task may take to end: its own patience, and some for the network. One that is silent
 /// may write until its grant is over, and is waited for until then.
 const STOP_MAX: Duration = Duration::from_secs(40);
+/// How long what a peer wrote for an earlier controller is waited for.
+const ADOPTED_MAX: Duration = Duration::from_secs(10);
 /// Code: the conversation cannot go on, whatever connection carries it.
 const NOT_UNDERSTOOD: &str = "peer-not-understood";
 /// A silence that is shown to the user.
@@ -74,6 +76,11 @@ struct Talk {
     lost: Option<Problem>,
     /// Nobody wants to hear of it any more.
     dropped: bool,
+    /// What an earlier task there wrote, and how many parts of it have come of how many.
+    adopted: Adopted,
+    adopted_parts: (u32, u32),
+    /// How many batches of reports it knows to be committed.
+    committed: u64,
 }
 
 impl Talk {
@@ -123,6 +130,7 @@ impl RemoteTask {
         peer.runtime.spawn(async move {
             conversing.converse(address, connection, answer, inbox).await;
         });
+        shared.wait_for_adopted();
         Ok(Self { shared })
     }
 }
@@ -139,6 +147,19 @@ impl Shared {
     fn say(&self, said: &Down) {
         self.lock().session.push(said.encode());
         self.output.notify_one();
+    }
+
+    /// Waits until all has come that an earlier task there wrote. What does not come in time is
+    /// fetched again.
+    fn wait_for_adopted(&self) {
+        let missing = |talk: &Talk| talk.adopted_parts.0 < talk.adopted_parts.1;
+        let waited = self
+            .changed
+            .wait_timeout_while(self.lock(), ADOPTED_MAX, |talk| missing(talk) && !talk.is_over());
+        let (talk, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        if missing(&talk) {
+            tracing::warn!(peer = %self.peer.name, "what it wrote before has not come in time");
+        }
     }
 
     /// Opens a connection for the conversation; gives its number and the answer, whose beginning is
@@ -180,6 +201,7 @@ impl Shared {
         talk.session.connect(opened.heard).map_err(not_understood)?;
         talk.connected = true;
         talk.heard = Some(Instant::now());
+        talk.adopted_parts.1 = opened.adopted;
         drop(talk);
         self.output.notify_one();
         Ok((connection, answer))
@@ -311,6 +333,12 @@ impl Shared {
         for message in messages {
             match Up::decode(&message)? {
                 Up::Figures(figures) => talk.figures = figures,
+                Up::Adopted(Adopted { epoch, granted, reports }) => {
+                    (talk.adopted.epoch, talk.adopted.granted) = (epoch, granted);
+                    talk.adopted.reports.extend(reports);
+                    talk.adopted_parts.0 += 1;
+                    self.changed.notify_all();
+                }
                 // The thread takes up what was said before it.
                 said => drop(inbox.send(said)),
             }
@@ -411,7 +439,7 @@ impl Attendant {
             }
             Up::Broken(problem) => control.broken(self.shared.named(problem)),
             // Taken up where they are heard.
-            Up::Figures(_) | Up::Ended => {}
+            Up::Figures(_) | Up::Adopted(_) | Up::Ended => {}
         }
     }
 
@@ -464,6 +492,25 @@ impl Task for RemoteTask {
         figures
     }
 
+    fn take_adopted(&self) -> Option<Adopted> {
+        let adopted = std::mem::take(&mut self.shared.lock().adopted);
+        (!adopted.reports.is_empty()).then_some(adopted)
+    }
+
+    fn committed(&self, batches: u64) {
+        let news = std::mem::replace(&mut self.shared.lock().committed, batches) < batches;
+        if news {
+            self.shared.say(&Down::Committed { batches });
+        }
+    }
+
+    fn leave(&self) {
+        // It goes on with what it has in hand until its grant is over, or the next one begins.
+        self.shared.lock().dropped = true;
+        self.shared.changed.notify_all();
+        self.shared.output.notify_one();
+    }
+
     fn doubt_is_over(&self) {
         self.shared.say(&Down::DoubtIsOver);
     }
@@ -492,10 +539,6 @@ impl Task for RemoteTask {
 
 impl Drop for RemoteTask {
     fn drop(&mut self) {
-        // Nobody hears of it any more: it ends when its grant is over, or before the next one
-        // begins.
-        self.shared.lock().dropped = true;
-        self.shared.changed.notify_all();
-        self.shared.output.notify_one();
+        self.leave();
     }
 }

@@ -111,3 +111,47 @@ fn b6_one_question_is_enough_where_nothing_has_failed() {
     assert!(!asked.join().unwrap() && !hosted.has_failed(b"b"));
     assert_eq!(controller.hear(), []);
 }
+
+/// B4, A7: once another controller leads, the old one, awake again, directs nothing: what it still
+/// says over its connection is not heard. The task gets no answers, and is not told to end.
+#[test]
+fn b4_a_controller_that_leads_no_more_directs_nothing() {
+    let mut controller = task();
+    let hosted = Arc::clone(&controller.hosted);
+    assert_eq!(hosted.want(5), WorkReply::default());
+    assert_eq!(controller.hear(), [Up::Want { ticket: 1, bytes: 5 }]);
+    hosted.detach();
+    controller.say(&Down::Work { ticket: 1, reply: reply() });
+    controller.say(&Down::Stop { discard: true });
+    assert!(hosted.output(controller.connection, true).is_err());
+    assert_eq!(hosted.want(5), WorkReply::default());
+    assert_eq!(hosted.alive(), Standing::Unheard, "its grant runs on, and is not renewed");
+    assert_eq!(hosted.page(3).unwrap_err().code, "peer-page");
+    assert!(hosted.is_detached() && !hosted.is_stopping() && !hosted.has_ended());
+}
+
+/// A7: what an earlier task wrote is told in messages of a bounded size, as many as is said when
+/// the conversation opens.
+#[test]
+fn a7_what_was_written_before_is_told_in_parts() {
+    let mut controller = task();
+    let report = |page| Report::Written {
+        piece: PieceRef { page, piece: 0 },
+        generation: 0,
+        epoch: 1,
+        digests: Vec::new(),
+        failures: Vec::new(),
+        fetched: true,
+    };
+    let reports: Vec<Report> = (0..ADOPTED_BATCH as u32 + 1).map(report).collect();
+    let adopted = Adopted { epoch: 3, granted: true, reports: reports.clone() };
+    controller.hosted.tell_adopted(adopted);
+    let mut said = controller.hear();
+    said.append(&mut controller.hear());
+    assert_eq!((controller.hosted.adopted(), said.len()), (2, 2));
+    let told = said.into_iter().flat_map(|said| match said {
+        Up::Adopted(Adopted { epoch: 3, granted: true, reports }) => reports,
+        other => panic!("{other:?}"),
+    });
+    assert_eq!(told.collect::<Vec<_>>(), reports);
+}

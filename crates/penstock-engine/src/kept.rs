@@ -1,0 +1,186 @@
+//! What a peer has written and no ledger has committed yet, kept for another controller (A7).
+//!
+//! Reports count with the controller that heard them; if it dies before its next commit, nobody
+//! knows of them. So a peer that shares a transfer keeps what its reports say is written until the
+//! controller tells that it has committed them. The next controller takes that over as if its log
+//! had said so all the time ([`crate::transfer::TransferMachine::handle_adopted`]).
+//!
+//! Only what is written is kept. Names, links and directories are done again, which changes nothing
+//! that is there; what became durable is synced once more.
+
+use std::collections::BTreeMap;
+
+use penstock_proto::slicing::PieceRef;
+use penstock_proto::task::Report;
+
+/// Most digests that are kept, some 64 MiB of them. What is written beyond is fetched again if no
+/// commit comes.
+pub const KEPT_DIGESTS_MAX: usize = 1 << 20;
+
+/// The reports of one task that no commit has taken up.
+#[derive(Debug, Default)]
+pub struct KeptReports {
+    /// What is written, with the number of the batch that said so.
+    written: BTreeMap<PieceRef, (u64, Report)>,
+    digests: usize,
+    batches: u64,
+}
+
+/// How many digests a report has; no report of a piece counts for nothing.
+fn weight(report: &Report) -> usize {
+    match report {
+        Report::Written { digests, .. } => digests.len().max(1),
+        _ => 0,
+    }
+}
+
+impl KeptReports {
+    /// A batch of reports is handed to the controller. Batches are numbered from 1.
+    pub fn handle_reported(&mut self, reports: &[Report]) {
+        self.batches += 1;
+        for report in reports {
+            match report {
+                Report::Written { piece, .. } => {
+                    self.forget(*piece);
+                    if self.digests + weight(report) <= KEPT_DIGESTS_MAX {
+                        self.digests += weight(report);
+                        self.written.insert(*piece, (self.batches, report.clone()));
+                    }
+                }
+                Report::Returned { piece, .. } => self.forget(*piece),
+                Report::Lost { page, entry, .. } => self.retain(|_, report| match report {
+                    Report::Written { piece, digests, .. } => {
+                        piece.page != *page || digests.iter().all(|digest| digest.entry != *entry)
+                    }
+                    _ => false,
+                }),
+                // Nothing that was not durable is believed any more (A4).
+                Report::SyncFailed { .. } => self.clear(),
+                Report::Published { .. }
+                | Report::Synced { .. }
+                | Report::LinksDone { .. }
+                | Report::DirectoriesDone { .. } => {}
+            }
+        }
+    }
+
+    /// The ledger has committed what was said in so many batches.
+    pub fn handle_committed(&mut self, batches: u64) {
+        self.retain(|batch, _| batch > batches);
+    }
+
+    /// Nothing of it is for another controller: the task has ended in order, or is out of the run.
+    pub fn clear(&mut self) {
+        self.written.clear();
+        self.digests = 0;
+    }
+
+    /// Whether there is nothing that a controller would have to be told.
+    pub fn is_empty(&self) -> bool {
+        self.written.is_empty()
+    }
+
+    /// Takes what is written, as reports, by piece.
+    pub fn take(&mut self) -> Vec<Report> {
+        self.digests = 0;
+        std::mem::take(&mut self.written).into_values().map(|(_, report)| report).collect()
+    }
+
+    fn forget(&mut self, piece: PieceRef) {
+        if let Some((_, report)) = self.written.remove(&piece) {
+            self.digests -= weight(&report);
+        }
+    }
+
+    fn retain(&mut self, keeps: impl Fn(u64, &Report) -> bool) {
+        let digests = &mut self.digests;
+        self.written.retain(|_, (batch, report)| {
+            let kept = keeps(*batch, report);
+            if !kept {
+                *digests -= weight(report);
+            }
+            kept
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use penstock_proto::digest::Digest;
+    use penstock_proto::journal::{DigestForm, EntryDigest};
+
+    fn piece(piece: u32) -> PieceRef {
+        PieceRef { page: 0, piece }
+    }
+
+    fn written(at: u32, entry: u32) -> Report {
+        let digest =
+            EntryDigest { entry, form: DigestForm::Standard, digest: Digest([1; 32]), seen: None };
+        Report::Written {
+            piece: piece(at),
+            generation: 0,
+            epoch: 1,
+            digests: vec![digest],
+            failures: Vec::new(),
+            fetched: true,
+        }
+    }
+
+    fn kept(kept: &mut KeptReports) -> Vec<u32> {
+        let piece = |report: &Report| match report {
+            Report::Written { piece, .. } => piece.piece,
+            other => panic!("{other:?}"),
+        };
+        kept.take().iter().map(piece).collect()
+    }
+
+    /// A7: a report is kept until its commit is told, and no longer.
+    #[test]
+    fn a7_what_is_committed_is_kept_no_more() {
+        let mut reports = KeptReports::default();
+        reports.handle_reported(&[written(0, 0), written(1, 1)]);
+        reports.handle_reported(&[written(2, 2), Report::Synced { epoch: 1 }]);
+        reports.handle_committed(1);
+        assert_eq!(kept(&mut reports), [2]);
+        assert!(reports.is_empty());
+    }
+
+    /// A4, promise (a): what is no longer there, or may be lost, is given to nobody.
+    #[test]
+    fn a4_what_does_not_stand_any_more_is_not_kept() {
+        let mut reports = KeptReports::default();
+        reports.handle_reported(&[written(0, 0), written(1, 5), written(2, 5), written(3, 6)]);
+        reports.handle_reported(&[
+            Report::Returned { piece: piece(0), generation: 0 },
+            Report::Lost { page: 0, entry: 5, generation: 0 },
+        ]);
+        assert_eq!(kept(&mut reports), [3]);
+        reports.handle_reported(&[written(0, 0), Report::SyncFailed { epoch: 1, errno: 5 }]);
+        assert!(reports.is_empty());
+        reports.handle_reported(&[written(4, 4)]);
+        assert_eq!(kept(&mut reports), [4]);
+    }
+
+    /// Promise (g): however long no commit comes, memory is bounded.
+    #[test]
+    fn g_what_is_kept_is_bounded() {
+        let mut reports = KeptReports::default();
+        let Report::Written { piece, generation, epoch, digests, failures, .. } = written(0, 0)
+        else {
+            panic!("it is one");
+        };
+        let many = |at| Report::Written {
+            piece: PieceRef { piece: at, ..piece },
+            generation,
+            epoch,
+            digests: vec![digests[0]; KEPT_DIGESTS_MAX / 2],
+            failures: failures.clone(),
+            fetched: true,
+        };
+        reports.handle_reported(&[many(0), many(1), many(2), written(3, 3)]);
+        assert_eq!(kept(&mut reports), [0, 1]);
+        reports.handle_reported(&[written(3, 3)]);
+        assert_eq!(kept(&mut reports), [3]);
+    }
+}

@@ -1,0 +1,165 @@
+//! How a task ends, and what it leaves for another controller (A7).
+//!
+//! Who stops a task has heard its reports, and commits them. A controller that dies, or whose tenure
+//! is over, cannot: what its tasks wrote since its last commit would be known to nobody. So a task
+//! that shares a transfer keeps that, and the next task of the same transfer and writer tells it to
+//! whoever leads then; if nothing has changed on which it stands: same process, same mount, no
+//! failed sync since, which are the incarnation.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use penstock_api::problem::{Exit, Problem};
+use penstock_api::task::{Adopted, Report, TaskSpec};
+use penstock_engine::kept::KeptReports;
+use penstock_io::sys;
+use penstock_proto::id::{TransferId, WriterId};
+use penstock_proto::journal::Incarnation;
+
+use crate::task::{RunningTask, STOP_PATIENCE, Shared};
+
+/// A thread that is still in a system call this long after a task's patience is over is left behind
+/// (E2).
+const HUNG_PATIENCE: Duration = Duration::from_secs(20);
+/// Tasks of which it is kept what they left; of the oldest it is forgotten, and fetched again.
+const LEFT_MAX: usize = 64;
+
+/// What of a task no controller has committed yet, if anybody else might have to be told.
+pub(crate) struct Kept {
+    keeps: AtomicBool,
+    reports: Mutex<KeptReports>,
+}
+
+impl Kept {
+    pub(crate) fn new(keeps: bool) -> Self {
+        Self { keeps: AtomicBool::new(keeps), reports: Mutex::default() }
+    }
+
+    fn reports(&self) -> MutexGuard<'_, KeptReports> {
+        self.reports.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn handle_reported(&self, reports: &[Report]) {
+        if self.keeps.load(Ordering::Acquire) {
+            self.reports().handle_reported(reports);
+        }
+    }
+
+    /// See [`penstock_api::task::Task::committed`].
+    pub(crate) fn handle_committed(&self, batches: u64) {
+        self.reports().handle_committed(batches);
+    }
+
+    /// It ends in order, or what it has is another's: nothing is left for anybody.
+    pub(crate) fn end(&self) {
+        self.keeps.store(false, Ordering::Release);
+        self.reports().clear();
+    }
+}
+
+/// Hands new reports to the controller.
+pub(crate) fn hand_over(shared: &Shared) {
+    let reports = std::mem::take(&mut shared.lock().reports);
+    if !reports.is_empty() {
+        shared.kept.handle_reported(&reports);
+        shared.control.report(reports);
+    }
+}
+
+/// What one task has left.
+pub(crate) struct Left {
+    transfer: TransferId,
+    writer: WriterId,
+    incarnation: Incarnation,
+    adopted: Adopted,
+}
+
+impl Left {
+    /// What counts of it for a task of the same transfer and writer that begins under these
+    /// circumstances.
+    pub(crate) fn under(self, now: &Incarnation) -> Option<Adopted> {
+        (self.incarnation == *now).then_some(self.adopted)
+    }
+}
+
+/// What tasks without a grant have left that have ended.
+#[derive(Default)]
+pub(crate) struct LeftBehind(Mutex<Vec<Left>>);
+
+impl LeftBehind {
+    fn list(&self) -> MutexGuard<'_, Vec<Left>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn put(&self, left: Left) {
+        let mut list = self.list();
+        list.retain(|it| (it.transfer, it.writer) != (left.transfer, left.writer));
+        if list.len() >= LEFT_MAX {
+            list.remove(0);
+        }
+        list.push(left);
+    }
+
+    /// Takes what the last task of this transfer and writer has left.
+    pub(crate) fn take(&self, spec: &TaskSpec) -> Option<Left> {
+        let mut list = self.list();
+        let of = |it: &Left| (it.transfer, it.writer) == (spec.transfer, spec.writer);
+        let at = list.iter().position(of)?;
+        Some(list.remove(at))
+    }
+}
+
+impl RunningTask {
+    /// Ends it; gives what no controller has committed of it. Nothing, if it was stopped in order,
+    /// or its grant is over: somebody else may have what it wrote.
+    pub(crate) fn end_for_next(&self) -> Option<Left> {
+        let shared = &self.shared;
+        let granted = shared.grant.as_ref().is_some_and(|grant| grant.holds());
+        self.end_threads(true);
+        let reports = shared.kept.reports().take();
+        if reports.is_empty() || (shared.grant.is_some() && !granted) {
+            return None;
+        }
+        let adopted = Adopted { epoch: shared.spec.fence.epoch(), granted, reports };
+        let (transfer, writer) = (shared.spec.transfer, shared.spec.writer);
+        Some(Left { transfer, writer, incarnation: shared.incarnation, adopted })
+    }
+
+    /// Ends it, and keeps what is not committed for the next task.
+    pub(crate) fn leave_behind(&self) {
+        if let Some(left) = self.end_for_next() {
+            self.shared.left.put(left);
+        }
+    }
+
+    /// Ends its threads; joins them.
+    pub(crate) fn end_threads(&self, discard: bool) {
+        let until = sys::boottime_now().plus(if discard { Duration::ZERO } else { STOP_PATIENCE });
+        if !self.shared.stopping.swap(true, Ordering::AcqRel) {
+            self.shared.stop_until.store(until.0, Ordering::Release);
+        }
+        self.shared.lock().epochs.handle_flush();
+        self.shared.end_pacing();
+        self.shared.notify_all();
+        let threads =
+            std::mem::take(&mut *self.threads.lock().unwrap_or_else(PoisonError::into_inner));
+        let deadline = sys::boottime_now().plus(STOP_PATIENCE + HUNG_PATIENCE);
+        for thread in threads {
+            while !thread.is_finished() && sys::boottime_now() < deadline {
+                std::thread::sleep(Duration::from_millis(2));
+            }
+            if thread.is_finished() {
+                let _ = thread.join();
+            } else {
+                // No deadline ends a system call (E2). Whatever the thread still writes, it writes
+                // again what was written, or into a file that has no name any more (B1).
+                tracing::error!("a store hangs: a thread of a stopped task is left behind");
+                let title = "a thread of its task hangs in the store";
+                let problem = Problem::new(Exit::Temporary, "peer-lost", title);
+                self.shared.control.broken(problem);
+            }
+        }
+        hand_over(&self.shared);
+    }
+}
