@@ -17,6 +17,7 @@ use penstock_proto::task::{Report, WorkReply};
 use penstock_proto::wire::{DecodeError, Reader, Writer};
 use serde::{Deserialize, Serialize};
 
+use crate::limits::Share;
 use crate::problem::{Exit, Problem};
 use crate::task::{Adopted, Standing, TaskFigures, TaskSpec};
 use crate::transfer::PathText;
@@ -234,8 +235,8 @@ pub enum Down {
     },
     /// As [`crate::task::Task::doubt_is_over`].
     DoubtIsOver,
-    /// As [`crate::task::Task::set_rate`].
-    SetRate(Option<u64>),
+    /// As [`crate::task::Task::set_share`].
+    SetShare(Share),
     /// As [`crate::task::Task::stop`].
     Stop {
         /// Whether temporary files are removed.
@@ -413,9 +414,9 @@ impl Down {
                 out.u8(u8::from(*any));
             }
             Self::DoubtIsOver => out.u8(6),
-            Self::SetRate(rate) => {
+            Self::SetShare(share) => {
                 out.u8(7);
-                out.u64(rate.unwrap_or(0));
+                put_json(share, &mut out);
             }
             Self::Stop { discard } => {
                 out.u8(8);
@@ -464,7 +465,7 @@ impl Down {
                 any: take_flag(&mut input, "any")?,
             },
             6 => Self::DoubtIsOver,
-            7 => Self::SetRate(Some(input.u64("rate")?).filter(|rate| *rate > 0)),
+            7 => Self::SetShare(take_json(&mut input, "share")?),
             8 => Self::Stop { discard: take_flag(&mut input, "discard")? },
             9 => Self::Committed { batches: input.u64("batches")? },
             _ => return Err(DecodeError::Invalid("message")),
@@ -536,8 +537,12 @@ mod tests {
             Down::Page { number: 4, page: Err(problem) },
             Down::HasFailed { ticket: 5, failed: false, any: true },
             Down::DoubtIsOver,
-            Down::SetRate(None),
-            Down::SetRate(Some(1_000_000)),
+            Down::SetShare(Share::default()),
+            Down::SetShare(Share {
+                rate_bits_per_s: Some(1_000_000),
+                lanes: 7,
+                ..Share::default()
+            }),
             Down::Stop { discard: true },
             Down::Committed { batches: 8 },
         ];

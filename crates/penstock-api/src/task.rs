@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::delete::{DeleteOrder, SurplusQuery};
 use crate::fence::Fence;
-use crate::limits::Limits;
+use crate::limits::{Limits, Share, ShareUsed};
 use crate::plan::PlanItem;
 use crate::preserve::{NotKept, Preserve};
 use crate::problem::{Exit, Problem};
@@ -110,6 +110,19 @@ pub struct TaskSpec {
     pub grant: Option<Duration>,
 }
 
+impl TaskSpec {
+    /// What the task may use before it is told a share.
+    pub fn share(&self) -> Share {
+        Share {
+            serial: 0,
+            rate_bits_per_s: self.limits.rate_bits_per_s,
+            metadata_ops_per_s: self.limits.metadata_ops_per_s,
+            lanes_max: self.lanes_max,
+            lanes: self.lanes,
+        }
+    }
+}
+
 /// A page as a peer needs it.
 #[derive(Clone, Debug)]
 pub struct TaskPage {
@@ -189,6 +202,12 @@ pub struct TaskFigures {
     /// Over which addresses its lanes went and what protected them, in words: some of them, if they
     /// are many. None where source and target are one host.
     pub paths: Vec<String>,
+    /// What it may use of the limits of its transfer, as it has heard it.
+    pub share: Share,
+    /// What it used of the rate, while there was a limit.
+    pub rate_used: ShareUsed,
+    /// And of the metadata operations.
+    pub names_used: ShareUsed,
 }
 
 /// What an earlier task of the same writer wrote for a controller that did not commit it (A7). It
@@ -229,8 +248,8 @@ pub trait Task: Send + Sync {
     /// Everything that the ledger knows has been looked at again: epochs mark the store from now.
     fn doubt_is_over(&self);
 
-    /// Another limit of the rate from now on, in bits per second; `None` for no limit.
-    fn set_rate(&self, rate_bits_per_s: Option<u64>);
+    /// What it may use from now on.
+    fn set_share(&self, share: &Share);
 
     /// Stops fetching, ends what is in progress, hands over its last reports, joins its threads.
     /// With `discard` the temporary files it knows are removed.

@@ -134,7 +134,7 @@ pub struct TransferOptions {
     pub durability: Durability,
     /// Keep a digest list of the data set, to be had with `transfer digests`.
     pub digest_list: bool,
-    /// Most lanes at a time; 0 lets the engine decide.
+    /// Most lanes at a time, those of all target peers together; 0 lets the engine decide.
     pub lanes_max: u32,
     /// Exactly so many lanes, 1 to [`LANES_MAX`]; 0 lets the engine decide, which is right for
     /// nearly all. Goes before `lanes_max`.
@@ -313,7 +313,7 @@ pub struct Progress {
 pub struct PeerShare {
     /// Its name.
     pub peer: String,
-    /// `working`, `joining`, `draining`, `leaving: WHY` or `out: WHY`, in words.
+    /// `working`, `joining`, `draining`, `leaving: WHY`, `resting: WHY` or `out: WHY`, in words.
     pub state: String,
     /// Its lanes that are open now.
     pub lanes: u32,

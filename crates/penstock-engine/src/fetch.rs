@@ -152,6 +152,7 @@ pub struct FetchMachine {
     paths: usize,
     /// Least that is asked for in one request over distance.
     cut_bytes: u64,
+    is_shared: bool,
 }
 
 impl Default for FetchMachine {
@@ -175,6 +176,7 @@ impl FetchMachine {
             flows: BTreeMap::from([(PathId::default(), Flow::default())]),
             resent_bytes: 0,
             cut_bytes: CUT_BYTES,
+            is_shared: false,
             paths: 1,
         }
     }
@@ -182,6 +184,18 @@ impl FetchMachine {
     /// So many paths are to carry: the first that is open does not take all there is.
     pub fn expect_paths(&mut self, paths: usize) {
         self.paths = paths.max(1);
+    }
+
+    /// Other peers could do what is granted here: no more is held, and asked for, than is brought
+    /// in a few seconds.
+    pub fn share(&mut self) {
+        self.is_shared = true;
+        self.flows.values_mut().for_each(|flow| flow.is_shared = true);
+    }
+
+    fn flow_of(&mut self, path: PathId) -> &mut Flow {
+        let is_shared = self.is_shared;
+        self.flows.entry(path).or_insert_with(|| Flow::new(is_shared))
     }
 
     /// Cuts no piece into parts of less than `bytes`, a multiple of the stride; `u64::MAX` keeps
@@ -222,12 +236,12 @@ impl FetchMachine {
         let (requests, bytes, arrived) = (0, 0, 0);
         let load = LaneLoad { path, requests, bytes, arrived, heard: now, draining: false };
         self.lanes.insert(lane, load);
-        self.flows.entry(path).or_default().lanes += 1;
+        self.flow_of(path).lanes += 1;
     }
 
     /// Whether a path is on trial: what is asked of it is kept small.
     pub fn handle_trial(&mut self, path: PathId, on_trial: bool) {
-        self.flows.entry(path).or_default().on_trial = on_trial;
+        self.flow_of(path).on_trial = on_trial;
     }
 
     /// A lane is to finish what it was asked and nothing more.
@@ -289,7 +303,7 @@ impl FetchMachine {
 
     /// A round trip over a path was measured; the least one counts.
     pub fn handle_rtt_of(&mut self, path: PathId, rtt: Duration) {
-        self.flows.entry(path).or_default().handle_rtt(rtt);
+        self.flow_of(path).handle_rtt(rtt);
     }
 
     /// What a request for an extent, or a part of one, has brought; to be told before

@@ -28,6 +28,17 @@ const NEAR_CUT: Duration = Duration::from_millis(25);
 /// And so much is asked ahead there, at least [`NEAR_AHEAD_BYTES`].
 const NEAR_AHEAD: Duration = Duration::from_millis(100);
 const NEAR_AHEAD_BYTES: u64 = 4 * MIB;
+/// Where several target peers share a transfer, each holds what it brings in this time, and half as
+/// much again, and asks for what it brings in the other: the rest may be given to others, so that
+/// no limit and no slow path makes them wait for what a peer has and does not fetch (B3).
+const SHARED_HELD: Duration = Duration::from_millis(1500);
+const SHARED_AHEAD: Duration = Duration::from_millis(250);
+/// At least so much of each, on all paths together.
+const SHARED_HELD_FLOOR: u64 = 2 * MIB;
+const SHARED_AHEAD_FLOOR: u64 = MIB;
+/// And so much before it is known what it brings.
+const SHARED_HELD_FIRST: u64 = 8 * MIB;
+const SHARED_AHEAD_FIRST: u64 = 4 * MIB;
 /// Requests at a time on a path that is on trial.
 const TRIAL_REQUESTS: usize = 2;
 
@@ -42,9 +53,15 @@ pub(crate) struct Flow {
     /// Lanes that are open.
     pub(crate) lanes: u64,
     pub(crate) on_trial: bool,
+    /// Whether other peers could do what is held here.
+    pub(crate) is_shared: bool,
 }
 
 impl Flow {
+    pub(crate) fn new(is_shared: bool) -> Self {
+        Self { is_shared, ..Self::default() }
+    }
+
     pub(crate) fn handle_rtt(&mut self, rtt: Duration) {
         self.rtt = Some(self.rtt.map_or(rtt, |known| known.min(rtt)));
     }
@@ -87,7 +104,8 @@ impl Flow {
     /// path holds and one request per lane, or twice as much while the rate still follows.
     pub(crate) fn asked_bytes_max(&self, flows: u64) -> u64 {
         if !self.is_far() {
-            return self.held_bytes_max(flows);
+            let ahead = self.shared_ahead(flows).unwrap_or(u64::MAX);
+            return self.held_bytes_max(flows).min(ahead);
         }
         let gain = if self.rate.follows() { FAR_GAIN_GROWING } else { FAR_GAIN };
         let path = |gain| self.path_bytes(gain, self.rate.held());
@@ -95,13 +113,42 @@ impl Flow {
         let request = self.asked_bytes / self.asked.max(1);
         let ahead = path(gain) + request * self.lanes;
         let ahead = ahead.min(path(FAR_GAIN_MOST));
-        ahead.clamp(FAR_ASKED_BYTES_FLOOR, ASKED_BYTES_CEILING)
+        ahead.clamp(self.far_floor(flows), ASKED_BYTES_CEILING)
+    }
+
+    /// Least that is asked for over distance: where others could do it, no more than comes in a
+    /// round trip and a while. That is more than it takes to find out whether more would come.
+    fn far_floor(&self, flows: u64) -> u64 {
+        let ahead = self.shared_ahead(flows).map(|near| near + self.path_bytes(1.0, self.top()));
+        ahead.unwrap_or(u64::MAX).min(FAR_ASKED_BYTES_FLOOR)
+    }
+
+    /// What may be asked for ahead of a path for the sake of others; none if there are none.
+    fn shared_ahead(&self, flows: u64) -> Option<u64> {
+        let brings = (self.top() * SHARED_AHEAD.as_secs_f64()) as u64;
+        self.is_shared.then(|| match self.rate.is_known() {
+            true => brings.max(SHARED_AHEAD_FLOOR / flows),
+            false => SHARED_AHEAD_FIRST / flows,
+        })
     }
 
     /// Bytes worth of pieces that are held for this path, asked for or not yet.
     pub(crate) fn held_bytes_max(&self, flows: u64) -> u64 {
-        (ASKED_BYTES_FLOOR / flows + self.path_bytes(2.0, self.rate.greatest()))
-            .min(ASKED_BYTES_CEILING)
+        let path = self.path_bytes(2.0, self.top());
+        let most = match (self.is_shared, self.rate.is_known()) {
+            (false, _) => ASKED_BYTES_FLOOR / flows,
+            (true, false) => SHARED_HELD_FIRST / flows,
+            (true, true) => {
+                let brings = (self.top() * SHARED_HELD.as_secs_f64()) as u64;
+                brings.max(SHARED_HELD_FLOOR / flows).min(ASKED_BYTES_FLOOR / flows)
+            }
+        };
+        (most + path).min(ASKED_BYTES_CEILING)
+    }
+
+    /// The greatest rate of the last windows.
+    fn top(&self) -> f64 {
+        self.rate.greatest()
     }
 
     /// What each of `lanes` may be asked at a time, and in requests of how many bytes at most.
@@ -115,11 +162,13 @@ impl Flow {
         if self.is_far() {
             return (share, whole(share / SHARE_CUTS));
         }
-        if flows == 1 {
-            return (share, u64::MAX);
-        }
         // The mean: a queue that fills at the start is no rate.
         let carries = |time: Duration| (self.rate() * time.as_secs_f64()) as u64 / lanes;
+        if flows == 1 {
+            // Lanes that are slow do one piece together rather than one each.
+            let cut = if self.is_shared { whole(carries(SHARED_AHEAD)) } else { u64::MAX };
+            return (share, cut);
+        }
         (carries(NEAR_AHEAD).max(NEAR_AHEAD_BYTES / lanes).min(share), whole(carries(NEAR_CUT)))
     }
 
@@ -138,7 +187,7 @@ impl Flow {
         } else if self.is_far() {
             requests >= 1 && bytes + next / 2 > share
         } else {
-            requests >= if flows > 1 { 1 } else { 2 } && bytes >= share
+            requests >= if flows > 1 || self.is_shared { 1 } else { 2 } && bytes >= share
         }
     }
 
@@ -190,6 +239,11 @@ impl RateMeter {
         }
         self.since = Some(now);
         self.bytes = 0;
+    }
+
+    /// Whether a window has passed.
+    pub(crate) fn is_known(&self) -> bool {
+        !self.windows.is_empty()
     }
 
     pub(crate) fn greatest(&self) -> f64 {

@@ -121,17 +121,7 @@ impl LaneMachine {
         }
     }
 
-    /// Another bound from now on: what is above it is drained.
-    pub fn handle_lanes_max(&mut self, most: u32) {
-        let most = most.max(1);
-        // Where there was no room before, begin again as a new task would.
-        let begin = self.limits.workers.clamp(1, most);
-        self.limits.lanes_max = most;
-        self.wanted = self.wanted.max(begin).min(most);
-    }
-
-    /// Other bounds from now on, for a path that gets another share of the lanes; none at all if
-    /// `lanes_max` is 0.
+    /// Other bounds from now on: what is above them is drained; no lane at all if `lanes_max` is 0.
     pub(crate) fn handle_limits(&mut self, limits: LaneLimits) {
         let (before, most) = (self.limits, limits.lanes_max);
         if (before.workers, before.lanes_max) == (limits.workers, most) {

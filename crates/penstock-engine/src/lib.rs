@@ -16,6 +16,7 @@
 //! | [`lanes`] | how many lanes there are, when one is replaced | a target peer |
 //! | [`paths`] | which pairs of addresses are paths, which of them carry, when one is given up and taken back | a target peer |
 //! | [`pace`] | how long to wait so that a limit is held | everywhere |
+//! | [`share`] | how a limit is divided among target peers | the target's controller |
 //! | [`retry`] | how long to wait before trying again | everywhere |
 
 #![forbid(unsafe_code)]
@@ -30,5 +31,6 @@ pub mod pace;
 pub mod page;
 pub mod paths;
 pub mod retry;
+pub mod share;
 pub mod slice;
 pub mod transfer;

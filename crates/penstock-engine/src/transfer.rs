@@ -19,7 +19,10 @@
 //! | module | what it decides |
 //! |---|---|
 //! | `open`, `closed` | nothing: the pages and the sums over them |
-//! | `peers` | who takes part, whose grant has lapsed, what a lost peer leaves, who gives back what |
+//! | `peers` | who takes part, whose grant has lapsed, what a lost peer leaves |
+//! | `begun` | which large files are in progress, and which have to wait |
+//! | `window` | how much is in progress at a time |
+//! | `speed` | what each peer brings, and what it may take of the last pieces |
 //! | `moving` | what is handed out next, and when it is handed out again |
 //! | `reports` | what a report changes |
 //! | `adopting` | what is taken over that peers did for an earlier controller |
@@ -28,12 +31,15 @@
 
 mod adopting;
 mod asking;
+mod begun;
 mod closed;
 mod moving;
 mod open;
 mod peers;
 mod reports;
+mod speed;
 mod tail;
+mod window;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -44,44 +50,19 @@ use penstock_proto::journal::{EntryFailure, JournalRecord};
 use penstock_proto::manifest::Page;
 use penstock_proto::slicing::PieceRef;
 use penstock_proto::task::Work;
-use penstock_proto::units::{GIB, Instant, MIB};
+use penstock_proto::units::Instant;
 use rand::{SeedableRng as _, seq::SliceRandom as _};
 use rand_chacha::ChaCha8Rng;
 
 use self::adopting::Early;
+use self::begun::BegunFiles;
 use self::closed::ClosedPages;
 use self::open::{OpenPage, OpenPages, Under};
 pub use self::peers::Joining;
 use self::peers::Peer;
+pub use self::window::WindowLimits;
 use crate::page::{PageLedger, PieceState};
 use crate::slice::Piece;
-
-/// Bounds of what is in progress at a time.
-#[derive(Clone, Copy, Debug)]
-pub struct WindowLimits {
-    /// Open pages; each costs some tens of KiB.
-    pub pages: usize,
-    /// Pieces of open pages that are not settled.
-    pub pieces: usize,
-    /// Bytes that can be handed out before another page is opened.
-    pub ahead_bytes: u64,
-    /// Large files begun and not finished (E3).
-    pub files: usize,
-    /// Bytes of large files begun and not finished (E3).
-    pub file_bytes: u64,
-}
-
-impl Default for WindowLimits {
-    fn default() -> Self {
-        Self {
-            pages: 1024,
-            pieces: 256 * 1024,
-            ahead_bytes: 256 * MIB,
-            files: 256,
-            file_bytes: 64 * GIB,
-        }
-    }
-}
 
 /// Failed syncs of one peer in one run after which it gets no more work: its store is not fit to
 /// write to. The transfer gives up when that is so of all its peers.
@@ -184,6 +165,8 @@ pub struct Totals {
 /// The ledger and the order of work of one transfer.
 #[derive(Debug)]
 pub struct TransferMachine {
+    /// What each peer may have in progress, and all of them together.
+    window: WindowLimits,
     limits: WindowLimits,
     rng: ChaCha8Rng,
     kind: DigestKind,
@@ -202,11 +185,7 @@ pub struct TransferMachine {
     pages_total: Option<u32>,
     /// What any peer is to do next.
     urgent: VecDeque<Work>,
-    /// Large files begun and not finished: (page, finish piece) and their sizes.
-    begun: BTreeMap<(u32, u32), u64>,
-    begun_bytes: u64,
-    /// Pages with extents of files that could not be begun yet.
-    deferring: BTreeSet<u32>,
+    begun: BegunFiles,
     /// Pieces that are missing again, and may be handed out once the log that says so is committed:
     /// else a log that still calls them written would outlive what the next attempt overwrites.
     again_next: Vec<PieceRef>,
@@ -250,8 +229,8 @@ impl LedgerCommit {
 }
 
 impl TransferMachine {
-    /// A machine without peers, with the pages that are complete already. `seed` makes the order of
-    /// work repeatable.
+    /// A machine without peers, with the pages that are complete already. `limits` are of one peer,
+    /// see [`WindowLimits::of_peers`]. `seed` makes the order of work repeatable.
     pub fn new(
         kind: DigestKind,
         complete: impl IntoIterator<Item = (u32, PageStanding)>,
@@ -264,6 +243,7 @@ impl TransferMachine {
         }
         let bytes_resumed = closed.totals().bytes;
         Self {
+            window: limits,
             limits,
             rng: ChaCha8Rng::seed_from_u64(seed),
             kind,
@@ -278,9 +258,7 @@ impl TransferMachine {
             next_page: 0,
             pages_total: None,
             urgent: VecDeque::new(),
-            begun: BTreeMap::new(),
-            begun_bytes: 0,
-            deferring: BTreeSet::new(),
+            begun: BegunFiles::default(),
             again_next: Vec::new(),
             again_committing: Vec::new(),
             discard_next: Vec::new(),
@@ -361,7 +339,6 @@ impl TransferMachine {
                 && ledger.state(index as u32) == PieceState::Missing
             {
                 self.begun.insert((number, index as u32), bytes);
-                self.begun_bytes += bytes;
             }
         }
         let mut open = OpenPage::new(ledger);

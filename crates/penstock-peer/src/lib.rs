@@ -27,6 +27,7 @@
 //! | `load` | what this host has in hand, for those who look after it |
 //! | `paths` | which addresses lanes go between, and what is known of them |
 //! | `pacer` | puts threads to sleep so that a limit is held |
+//! | `share` | what a task may use of the limits of its transfer |
 //! | `publish` | syncs, renames, links, attributes, re-checks |
 //! | `prove` | reads what was published again, for checksums and `--readback` |
 //! | `mend` | sets attributes again that a late writer may have moved |
@@ -61,6 +62,7 @@ mod removal;
 mod scan;
 mod serve;
 mod settle;
+mod share;
 mod sight;
 mod source;
 mod stores;

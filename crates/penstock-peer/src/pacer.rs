@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use penstock_api::limits::ShareUsed;
 use penstock_engine::pace::Pace;
 use penstock_io::sys;
 
@@ -17,6 +18,7 @@ pub(crate) struct Pacer {
     held: AtomicBool,
     ended: AtomicBool,
     waited_ns: AtomicU64,
+    taken: AtomicU64,
 }
 
 impl Pacer {
@@ -28,6 +30,7 @@ impl Pacer {
             held: AtomicBool::new(rate > 0),
             ended: AtomicBool::new(false),
             waited_ns: AtomicU64::new(0),
+            taken: AtomicU64::new(0),
         }
     }
 
@@ -55,6 +58,7 @@ impl Pacer {
         if units == 0 || !self.held.load(Ordering::Acquire) {
             return;
         }
+        self.taken.fetch_add(units, Ordering::Relaxed);
         let mut since = sys::boottime_now();
         let mut pace = self.lock();
         let ticket = pace.take(since, units);
@@ -79,8 +83,11 @@ impl Pacer {
         self.held.load(Ordering::Acquire) && self.lock().is_in_debt(sys::boottime_now())
     }
 
-    /// How long all threads together have slept since this was asked last.
-    pub(crate) fn take_waited(&self) -> Duration {
-        Duration::from_nanos(self.waited_ns.swap(0, Ordering::Relaxed))
+    /// What was used while there was a rate, and how long all threads together have slept since
+    /// this was asked last.
+    pub(crate) fn take_used(&self) -> (ShareUsed, Duration) {
+        let waited = Duration::from_nanos(self.waited_ns.swap(0, Ordering::Relaxed));
+        let taken = self.taken.load(Ordering::Relaxed);
+        (ShareUsed { taken, held: !waited.is_zero() }, waited)
     }
 }

@@ -14,15 +14,14 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use penstock_api::limits::Limits;
+use penstock_api::limits::Share;
 use penstock_api::problem::{Exit, Problem};
 use penstock_api::task::{
     Adopted, Report, Task, TaskControl, TaskFigures, TaskPage, TaskSpec, Work,
 };
-use penstock_api::transfer::{Durability, LANES_MAX};
+use penstock_api::transfer::Durability;
 use penstock_engine::epoch::{EpochLimits, EpochMachine, Publication};
 use penstock_engine::fetch::{FetchMachine, FetchedPiece, Item, LANE_SILENCE_MAX, Request};
-use penstock_engine::lanes::LaneLimits;
 use penstock_engine::paths::{PathAction, PathEnds, PathId, PathMachine};
 use penstock_engine::slice::{Piece, slice_without};
 use penstock_io::buffer::BufferPool;
@@ -31,7 +30,7 @@ use penstock_io::store::{Source, StoreError, StoreIdentity, Target};
 use penstock_io::sys::{self, EventFd};
 use penstock_proto::id::{LaneId, WriterId};
 use penstock_proto::journal::{EntryDigest, EntryFailure, Incarnation};
-use penstock_proto::slicing::{PieceRef, STRIDE_BYTES_MAX};
+use penstock_proto::slicing::PieceRef;
 use penstock_proto::units::Instant;
 
 use crate::grant::{self, Grant};
@@ -41,6 +40,7 @@ use crate::large::LargeFiles;
 use crate::left::{Kept, LeftBehind, hand_over};
 use crate::pacer::Pacer;
 use crate::paths::{self, Dialer, LaneHandle};
+use crate::share::{self, lane_limits};
 use crate::stores::chain;
 use crate::write::{TargetTree, Written, extent_digest};
 use crate::{again, lane, local, publish};
@@ -56,8 +56,6 @@ pub(crate) const STOP_PATIENCE: Duration = Duration::from_secs(10);
 /// Without any byte, answer or successful dial for this long the task gives up; the controller
 /// tries again later (promise (f)).
 const NOTHING_MAX: Duration = Duration::from_secs(300);
-/// Under a limit of the rate there are so few lanes that each may receive a stride in this time.
-const TURN: Duration = Duration::from_secs(4);
 /// A silence that is shown to the user.
 const SILENCE_SHOWN: Duration = Duration::from_secs(3);
 
@@ -92,8 +90,10 @@ pub(crate) struct State {
     pub(crate) looked: Instant,
     waiting: String,
     moved: Instant,
-    news: bool,
+    pub(crate) news: bool,
     repairs: u64,
+    /// What the task may use of the limits of its transfer.
+    pub(crate) share: Share,
 }
 
 /// Counts a lane's bytes by itself and tells the task now and then, so that no stride takes a lock
@@ -135,7 +135,10 @@ impl ByteTally {
 impl State {
     fn new(spec: &TaskSpec, parts: &TaskParts) -> Self {
         let mut fetch = FetchMachine::new();
-        let limits = lane_limits(spec, &spec.limits, &parts.reach, &parts.target);
+        if spec.writer != WriterId::SOLE {
+            fetch.share();
+        }
+        let limits = lane_limits(spec, &spec.share(), &parts.reach, &parts.target);
         let (specs, known) = match &parts.reach {
             Reach::Remote { dialer } => (dialer.specs(), dialer.known_rtts()),
             Reach::Local { .. } => Default::default(),
@@ -162,6 +165,7 @@ impl State {
             moved: sys::boottime_now(),
             news: false,
             repairs: 0,
+            share: spec.share(),
         }
     }
 
@@ -215,7 +219,7 @@ pub(crate) struct Shared {
     pub(crate) pace: Pacer,
     pub(crate) pool: BufferPool,
     state: Mutex<State>,
-    wake: Condvar,
+    pub(crate) wake: Condvar,
     pub(crate) publish_wake: Condvar,
     local_wake: Condvar,
     pub(crate) stopping: AtomicBool,
@@ -799,32 +803,6 @@ fn spawn_lane(
     })
 }
 
-/// Least number of lanes where large files are written past the page cache (docs/design/0016).
-const LANES_DIRECT: u32 = 4;
-
-/// How many lanes a task begins with and may have. A lane waits while the disk takes a stride that
-/// is written past the page cache: too few of them would leave both cores and disk idle.
-fn lane_limits(spec: &TaskSpec, limits: &Limits, reach: &Reach, target: &Target) -> LaneLimits {
-    let workers = sys::available_cpus().clamp(1, 16) as u32;
-    let direct = spec.durability != Durability::None && target.writes_directly();
-    let workers = if direct { workers.max(LANES_DIRECT) } else { workers };
-    let lanes_max = if spec.lanes_max == 0 { LANES_MAX } else { spec.lanes_max };
-    let lanes_max = match reach {
-        Reach::Local { .. } => lanes_max.min(workers),
-        Reach::Remote { .. } => lanes_max,
-    };
-    let (workers, lanes_max) =
-        if spec.lanes == 0 { (workers, lanes_max) } else { (spec.lanes, spec.lanes) };
-    // Each lane gets its turn within a time in which nobody takes it for dead.
-    let held = match limits.rate_bytes_per_s() {
-        0 => u64::MAX,
-        rate => (rate * TURN.as_secs() / u64::from(STRIDE_BYTES_MAX)).max(1),
-    };
-    let held = u32::try_from(held).unwrap_or(u32::MAX);
-    let (workers, lanes_max) = (workers.min(held), lanes_max.min(held));
-    LaneLimits { workers, lanes_max, ..LaneLimits::default() }
-}
-
 /// What a task needs beside its specification.
 pub(crate) struct TaskParts {
     pub(crate) target: Target,
@@ -930,8 +908,10 @@ impl Task for RunningTask {
         let shared = &self.shared;
         let waited = shared.waited_ns.swap(0, Ordering::Relaxed) as f64;
         let worked = shared.worked_ns.swap(0, Ordering::Relaxed) as f64;
-        let named = shared.tree.names.take_waited().as_nanos() as f64;
-        let held = shared.pace.take_waited().as_nanos() as f64 + named;
+        let (rate_used, held) = shared.pace.take_used();
+        let (names_used, named) = shared.tree.names.take_used();
+        let named = named.as_nanos() as f64;
+        let held = held.as_nanos() as f64 + named;
         // Lanes make names while they work, and wait for that limit.
         let worked = (worked - named).max(0.0);
         let state = shared.lock();
@@ -959,18 +939,14 @@ impl Task for RunningTask {
             not_kept: shared.tree.keeper.not_kept(),
             cpu_seconds: sys::cpu_seconds() - shared.cpu_before,
             paths: shared.paths().iter().cloned().collect(),
+            share: state.share,
+            rate_used,
+            names_used,
         }
     }
 
-    fn set_rate(&self, rate_bits_per_s: Option<u64>) {
-        let limits = Limits { rate_bits_per_s, ..self.shared.spec.limits };
-        self.shared.pace.set_rate(limits.rate_bytes_per_s());
-        let (spec, reach) = (&self.shared.spec, &self.shared.reach);
-        let most = lane_limits(spec, &limits, reach, &self.shared.tree.target).lanes_max;
-        let mut state = self.shared.lock();
-        state.lanes.handle_lanes_max(most);
-        state.news = true;
-        self.shared.wake.notify_all();
+    fn set_share(&self, share: &Share) {
+        share::set(&self.shared, share);
     }
 
     fn doubt_is_over(&self) {

@@ -122,13 +122,10 @@ struct Run {
 
 impl Run {
     fn new(set: &Set, peers: u16) -> Self {
-        let many = u64::from(peers);
         let limits = WindowLimits {
-            pages: 1024 * peers as usize,
-            pieces: 256 * 1024 * peers as usize,
-            ahead_bytes: 2 * IN_HAND_BYTES * many,
-            files: 256 * peers as usize,
-            file_bytes: 4 * IN_HAND_BYTES * many,
+            ahead_bytes: 2 * IN_HAND_BYTES,
+            file_bytes: 4 * IN_HAND_BYTES,
+            ..WindowLimits::default()
         };
         let mut machine = TransferMachine::new(DigestKind::Blake3, [], limits, 1);
         for number in 0..peers {

@@ -93,6 +93,9 @@ impl Peer {
         };
         let mut fetch = FetchMachine::new();
         fetch.cut_from(if out.rng.random_bool(0.5) { CELL_BYTES } else { u64::MAX });
+        if writer != WriterId::SOLE {
+            fetch.share();
+        }
         Self {
             task: out.tasks,
             host,

@@ -63,6 +63,60 @@ fn b3_one_huge_file_is_written_by_all_at_once() {
     assert!(one.is_disjoint(two) && two.is_disjoint(three) && one.is_disjoint(three));
 }
 
+/// Issue 5: a limit is that of the transfer: of three peers, one of which can do a twentieth of its
+/// part, the others get what it leaves; and nobody waits for it.
+#[test]
+fn a_slow_peer_slows_only_its_share() {
+    let mut site = Shared::new(LONG);
+    site.options.limits.rate_bits_per_s = rate(24);
+    site.options.lanes_max = 5;
+    fs::write(site.source().join("huge"), bytes(1, 96 * MIB + 12_345)).unwrap();
+    let fates = ["one", "two", "slow"].map(|peer| site.join(peer));
+    fates[2].able.store(rate(1).unwrap() / 2, Ordering::Release);
+    let run = site.run();
+    site.end(run);
+    let [one, two, slow] = fates.map(|fate| {
+        let told = fate.told.lock().unwrap().clone();
+        (fate.written().len(), told.clone(), told.last().copied().unwrap())
+    });
+    // Since all three take part.
+    let since = slow.1[0].serial;
+    let most = |told: &[penstock_api::limits::Share]| {
+        let later = told.iter().filter(|share| share.serial > since);
+        later.filter_map(|share| share.rate_bits_per_s).max().unwrap_or(0)
+    };
+    let (part, more) = (rate(8).unwrap(), most(&one.1).min(most(&two.1)));
+    assert!(more > part * 5 / 4, "what one leaves is the others': {one:?} {two:?}");
+    let least = slow.1.iter().filter_map(|share| share.rate_bits_per_s).min();
+    assert!(least < Some(part / 2), "{slow:?}");
+    assert!(one.0 >= 24 && two.0 >= 24 && slow.0 >= 1 && slow.0 <= 12, "{one:?} {two:?} {slow:?}");
+    assert!([one, two, slow].iter().all(|(_, _, share)| (1..=2).contains(&share.lanes_max)));
+}
+
+/// Issue 5: a limit that leaves no room for all leaves some out, and another one lets them in.
+#[test]
+fn a_small_limit_is_for_few() {
+    let mut site = Shared::new(LONG);
+    // At least 500 kbit/s each.
+    site.options.limits.rate_bits_per_s = Some(900_000);
+    small_files(&site.source(), 50);
+    fs::write(site.source().join("huge"), bytes(1, 48 * MIB)).unwrap();
+    let fates = ["one", "two", "three"].map(|peer| site.join(peer));
+    let run = site.run();
+    let deadline = std::time::Instant::now() + PATIENCE;
+    let resting = |peers: &[penstock_api::transfer::PeerShare]| {
+        peers.iter().filter(|share| share.state.starts_with("resting")).count()
+    };
+    while resting(&site.control.view().progress.peers) != 2 {
+        assert!(std::time::Instant::now() < deadline, "{:?}", site.control.view());
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    assert_eq!(fates.iter().map(|fate| fate.starts.load(Ordering::Acquire)).sum::<u32>(), 1);
+    site.control.set_rate(rate(32));
+    site.end(run);
+    assert!(fates.iter().all(|fate| fate.written().len() > 1), "all have a part");
+}
+
 /// Promises (b), (c): many small files, links and directories, shared by three.
 #[test]
 fn c_a_mixed_tree_is_shared_and_identical() {

@@ -13,9 +13,12 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
-use common_cluster::{Etcd, first_peer, join, signal, status_until};
+use common_cluster::{Etcd, first_peer, join, signal, signal_process, status_until};
 use common_net::{Site, assert_same, lab, make_set, scratch, seed, walk};
 use serde_json::Value;
 use tempfile::TempDir;
@@ -135,6 +138,71 @@ fn all_carry(count: usize, large_mib: usize, small: usize) {
 #[test]
 fn two_peers_share_one_huge_file() {
     all_carry(2, 96, 0);
+}
+
+/// Stops a daemon for nineteen twentieths of the time for as long as it lives, and wakes it then.
+struct Slowed(Arc<AtomicBool>, Option<JoinHandle<()>>);
+
+impl Slowed {
+    fn new(peer: &Site) -> Self {
+        let (over, process) = (Arc::<AtomicBool>::default(), peer.process());
+        let ends = Arc::clone(&over);
+        let thread = std::thread::spawn(move || {
+            while !ends.load(Ordering::Acquire) {
+                signal_process(process, "STOP");
+                std::thread::sleep(Duration::from_millis(380));
+                signal_process(process, "CONT");
+                std::thread::sleep(Duration::from_millis(20));
+            }
+        });
+        Self(over, Some(thread))
+    }
+}
+
+impl Drop for Slowed {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Release);
+        if let Some(thread) = self.1.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Issue 5, B3: three peers have equal parts of a limit. One of them becomes twenty times as slow:
+/// it slows its own share, and the end waits for no more than what it had asked for, as the events
+/// tell.
+#[test]
+fn b3_a_slow_peer_slows_only_its_share() {
+    let Some(world) = World::new(3) else { return };
+    world.make(120, 0);
+    let id = world.submit(0);
+    let moved = world.peers[0].watch(&id).until(all_moved(3, 10 * MIB));
+    let parts = shares(&moved);
+    println!("{parts:?}");
+    let most = parts.values().max().copied().unwrap_or(0);
+    assert!(parts.values().all(|part| *part >= most / 3), "no equal parts: {parts:?}");
+    let slowed = Slowed::new(&world.peers[2]);
+    let (mut last, mut behind) = (BTreeMap::new(), 0);
+    let mut watch = world.peers[0].watch(&id);
+    let summary = loop {
+        let event = watch.next().expect("the events go on to the end");
+        let now = shares(&event);
+        let of = |shares: &BTreeMap<String, u64>, peer| shares.get(peer).copied().unwrap_or(0);
+        // What the slow one brings while the others bring nothing is what they wait for.
+        let others = |it: &BTreeMap<String, u64>| of(it, "h1") + of(it, "h2");
+        let by = of(&now, "h3").saturating_sub(of(&last, "h3"));
+        behind = if others(&now) > others(&last) { 0 } else { behind + by };
+        last = now;
+        if event["type"] == "summary" {
+            break event;
+        }
+    };
+    drop(slowed);
+    println!("{last:?}, {behind} bytes at the end; {summary}");
+    assert_eq!(summary["state"], "done", "{summary}");
+    // A quarter of a second of what it once did, at least a MiB, and the piece that it was at.
+    assert!(behind <= RATE / 3 / 4 + 3 * MIB, "the others waited for {behind} bytes");
+    world.assert_whole();
 }
 
 /// Failover (1), promise (d), A7, A9: `kill -9` of a target peer in the middle: the others finish,

@@ -22,7 +22,12 @@ use crate::root::RootHasher;
 
 impl Run {
     /// Gathers the facts and keeps them in the journal, for whoever signs the receipt.
-    pub(super) fn keep_facts(&self, head: &LedgerHead, scan: &ScanSummary) -> Result<(), Problem> {
+    pub(super) fn keep_facts(
+        &mut self,
+        head: &LedgerHead,
+        scan: &ScanSummary,
+    ) -> Result<(), Problem> {
+        let paths = self.tasks.figures().0.paths;
         let progress = self.control.view().progress;
         let mut facts = ReceiptFacts {
             pages: scan.pages,
@@ -36,7 +41,7 @@ impl Run {
             removed: progress.removed,
             stayed: progress.stayed,
             verified: self.verified(&progress),
-            paths: self.tasks.figures().0.paths,
+            paths,
             ..ReceiptFacts::default()
         };
         self.add_digests(head, &mut facts)?;

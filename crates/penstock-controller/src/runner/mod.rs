@@ -30,6 +30,7 @@ mod part;
 mod plan;
 mod proving;
 mod removal;
+mod shares;
 mod tasks;
 
 use std::collections::BTreeMap;

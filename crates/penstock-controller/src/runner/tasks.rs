@@ -27,6 +27,7 @@ use super::control::Shared;
 use super::lead::{in_order, nobody};
 use super::own::{self, Led};
 use super::part::Part;
+use super::shares::Shares;
 
 mod news;
 
@@ -152,8 +153,8 @@ pub(super) struct Tasks {
     left_overs: BTreeMap<WriterId, BTreeSet<u32>>,
     /// Epoch of the controller that led this transfer before.
     follows: u64,
-    /// The rate that all of them may have together, as it was set last.
-    rate: Option<u64>,
+    /// What each of them may use of the limits of the transfer.
+    shares: Shares,
     last: Option<Problem>,
 }
 
@@ -185,7 +186,7 @@ impl Tasks {
         first: Member,
         start: TaskStart,
     ) -> Result<Self, Problem> {
-        let rate = parts.spec.limits.rate_bits_per_s;
+        let shares = Shares::new(&parts.spec, parts.peers.now().0);
         let mut left_overs = BTreeMap::new();
         for writer in parts.epochs.keys().filter(|_| parts.peers.grant().is_some()) {
             left_overs.insert(*writer, parts.open.clone());
@@ -207,7 +208,7 @@ impl Tasks {
             over: TaskFigures::default(),
             left_overs,
             follows,
-            rate,
+            shares,
             last: None,
         };
         let part = tasks.next_part();
@@ -250,7 +251,11 @@ impl Tasks {
     }
 
     fn spec_for(&self, member: &Member) -> TaskSpec {
-        spec_for(&self.parts.spec, &self.parts.epochs, member, self.grant())
+        let mut spec = spec_for(&self.parts.spec, &self.parts.epochs, member, self.grant());
+        if self.grant().is_some() {
+            self.shares.open(&mut spec);
+        }
+        spec
     }
 
     /// A task has started: its peer gets work from now on.
@@ -298,8 +303,9 @@ impl Tasks {
                 "a peer takes part"
             );
             self.tell_joined(&member);
+            self.shares.handle_joined(part.number, now);
+            self.tell_shares();
         }
-        self.share_rate();
         Ok(())
     }
 
@@ -339,23 +345,22 @@ impl Tasks {
         }
     }
 
-    /// Each peer gets its share of the rate that was set for all.
-    fn share_rate(&self) {
-        if self.grant().is_none() {
-            return;
-        }
-        let count = self.working.len().max(1) as u64;
-        for working in &self.working {
-            working.task.set_rate(self.rate.map(|rate| (rate / count).max(1)));
+    /// Tells peers what they may use from now on of the limits that are of all.
+    fn tell_shares(&mut self) {
+        let news = self.shares.poll(self.parts.peers.now());
+        for (number, share) in news {
+            if let Some(it) = self.working.iter().find(|it| it.part.number == number) {
+                it.task.set_share(&share);
+            }
         }
     }
 
     /// Sets the rate that all of them may have together.
     pub(super) fn set_rate(&mut self, rate: Option<u64>) {
-        self.rate = rate;
+        self.shares.set_rate(rate, self.parts.peers.now());
         match &self.working[..] {
-            [only] if self.grant().is_none() => only.task.set_rate(rate),
-            _ => self.share_rate(),
+            [only] if self.grant().is_none() => only.task.set_share(&self.shares.whole()),
+            _ => self.tell_shares(),
         }
     }
 
@@ -488,7 +493,8 @@ impl Tasks {
                 self.settle(&member, &part, &*task, is_lost);
             }
         }
-        self.share_rate();
+        self.shares.handle_left(number);
+        self.tell_shares();
         Some(gone)
     }
 
@@ -561,6 +567,7 @@ impl Tasks {
         // Those that are to go are used where nobody else is there.
         let stays = present.iter().any(|member| !member.is_draining && !self.is_away(member));
         for member in present {
+            let full = self.taking() >= self.shares.peers_max();
             let known = self.working.iter_mut().find(|known| known.member.writer == member.writer);
             match known {
                 Some(known) if member.is_draining && stays && !known.is_draining => {
@@ -569,8 +576,25 @@ impl Tasks {
                 }
                 Some(_) => {}
                 None if member.is_draining && stays => {}
+                None if full => {}
                 None => self.invite(member),
             }
+        }
+        self.rest();
+    }
+
+    /// How many peers take part, or are about to.
+    fn taking(&self) -> usize {
+        self.coming.len() + self.working.iter().filter(|working| !working.is_draining).count()
+    }
+
+    /// Lets those go for whom the limits have no room any more.
+    fn rest(&mut self) {
+        let surplus = self.taking().saturating_sub(self.shares.peers_max());
+        let others = self.working.iter_mut().rev().filter(|working| !working.is_draining);
+        for working in others.take(surplus) {
+            working.is_draining = true;
+            self.parts.shared.machine().handle_draining(working.part.number);
         }
     }
 
@@ -667,7 +691,7 @@ impl Tasks {
 
     /// Sums over all tasks, those that are over included; and what each peer does, where there is
     /// more than one ever.
-    pub(super) fn figures(&self) -> (TaskFigures, Vec<PeerShare>) {
+    pub(super) fn figures(&mut self) -> (TaskFigures, Vec<PeerShare>) {
         if self.grant().is_none()
             && let [only] = &self.working[..]
         {
@@ -679,6 +703,8 @@ impl Tasks {
         for working in &self.working {
             let name = &working.member.name;
             let figures = working.task.figures();
+            let now = self.parts.peers.now();
+            self.shares.handle_figures(working.part.number, &figures, now);
             let state = if working.is_draining { "draining" } else { "working" };
             shares.push(share(&working.member, state.to_owned(), &figures));
             limits.push((figures.limit.clone(), format!("{name}: {}", figures.limit)));
@@ -703,6 +729,7 @@ impl Tasks {
         let none = TaskFigures::default();
         shares.extend(coming.map(|coming| share(&coming.member, "joining".to_owned(), &none)));
         shares.extend(self.shares_away());
+        self.tell_shares();
         (sum, shares)
     }
 
@@ -714,8 +741,13 @@ impl Tasks {
             working.chain(coming).chain(ending).any(|member| member.writer == writer)
         };
         let present = self.parts.peers.present();
-        present.into_iter().filter(move |member| !there(member.writer)).filter_map(|member| {
-            let away = self.away.get(&member.writer)?;
+        let full = self.taking() >= self.shares.peers_max();
+        present.into_iter().filter(move |member| !there(member.writer)).filter_map(move |member| {
+            let Some(away) = self.away.get(&member.writer) else {
+                let state = "resting: the limits of the transfer leave no room for it".to_owned();
+                let share = PeerShare { peer: member.name, state, ..PeerShare::default() };
+                return (full && !member.is_draining).then_some(share);
+            };
             let next = away.until.map_or_else(
                 || "not tried again before it is restarted".to_owned(),
                 |until| {

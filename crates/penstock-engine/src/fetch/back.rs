@@ -82,4 +82,50 @@ mod tests {
         machine.handle_granted(item(3, false));
         assert_eq!(back(&mut machine, u64::MAX), [3], "given again, it is new");
     }
+    /// Issue 5: where others could do it, a peer holds what it brings in a few seconds, and asks
+    /// for what it brings in a fraction of one; a fast one as much as if it were alone.
+    #[test]
+    fn nobody_holds_more_than_it_brings_in_a_few_seconds() {
+        let held = |machine: &mut FetchMachine| {
+            let mut at = 1000;
+            while machine.wanted_bytes() > 0 {
+                at += 1;
+                let extent = Item { offset: u64::from(at) * MIB, length: MIB, ..item(at, false) };
+                machine.handle_granted(Item { bytes: MIB, ..extent });
+            }
+            let asked = |machine: &mut FetchMachine, lane| {
+                let request = machine.poll_request(Instant(2_000_000_000), lane)?;
+                Some(request.item.bytes)
+            };
+            let mut bytes = 0;
+            while let Some(more) = asked(machine, LaneId(1)).or_else(|| asked(machine, LaneId(2))) {
+                bytes += more;
+            }
+            (machine.pieces.len() as u64 * MIB, bytes)
+        };
+        let machine_at = |rate: u64, shared: bool| {
+            let mut machine = FetchMachine::new();
+            if shared {
+                machine.share();
+            }
+            for lane in [LaneId(1), LaneId(2)] {
+                machine.handle_lane_up(Instant(0), lane);
+            }
+            machine.handle_bytes(Instant(0), LaneId(1), 0);
+            for tenth in 1..20 {
+                machine.handle_bytes(Instant(tenth * 100_000_000), LaneId(1), rate / 10);
+            }
+            machine
+        };
+        let (all, asked) = held(&mut machine_at(0, false));
+        assert!(all == 48 * MIB && asked >= 32 * MIB, "alone: {all} and {asked}");
+        let (all, asked) = held(&mut FetchMachine::default());
+        assert_eq!((all, asked), (48 * MIB, 0), "no lane yet");
+        let (all, asked) = held(&mut machine_at(4 * MIB, true));
+        assert!(all <= 10 * MIB && asked <= 2 * MIB, "slow: {all} and {asked}");
+        let (all, asked) = held(&mut machine_at(MIB / 4, true));
+        assert!(all <= 3 * MIB && asked <= 2 * MIB, "very slow: {all} and {asked}");
+        let (all, asked) = held(&mut machine_at(200 * MIB, true));
+        assert!(all == 48 * MIB && asked >= 32 * MIB, "fast: {all} and {asked}");
+    }
 }

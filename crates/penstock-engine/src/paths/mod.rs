@@ -269,14 +269,13 @@ impl PathMachine {
         }
     }
 
-    /// Another bound of the number of lanes from now on: what is above it is drained.
-    pub fn handle_lanes_max(&mut self, most: u32) {
-        self.limits.lanes_max = most.max(1);
-        if let [only] = self.paths.as_mut_slice() {
-            only.lanes.handle_lanes_max(most);
-            return;
+    /// Other bounds of the number of lanes from now on: what is above them is drained.
+    pub fn handle_lane_limits(&mut self, limits: LaneLimits) {
+        self.limits = LaneLimits { lanes_max: limits.lanes_max.max(1), ..limits };
+        match self.paths.as_mut_slice() {
+            [only] => only.lanes.handle_limits(self.limits),
+            _ => self.share_out(),
         }
-        self.share_out();
     }
 
     /// A dialled lane is open.

@@ -57,12 +57,29 @@ impl TransferMachine {
     ) {
         self.waits_for_writers(now);
         let waits = self.waits_for_reports(now);
-        let mut given = self.hand_over_rechecks(peer, bytes, reply);
-        while takes && !waits && given < bytes {
-            let Some(number) = self.open.random_page(&mut self.rng) else { break };
-            given += self.grant_from(number, peer, bytes - given, &mut reply.work);
+        let several = self.peers.len() > 1;
+        if several {
+            self.note_asking(peer, now);
         }
-        if reply.work.is_empty() && takes && bytes > 0 && self.peers.len() > 1 {
+        let mut given = self.hand_over_rechecks(peer, bytes, reply);
+        let most = self.share_of_rest(peer, bytes, now);
+        let mut missing = true;
+        while takes && !waits && missing && given < bytes {
+            let Some(page) = self.open.random_page(&mut self.rng) else {
+                missing = false;
+                break;
+            };
+            let next = self.open.get(page).map_or(0, OpenPage::next_worth);
+            if most < bytes && given + next > most && !self.is_soonest(peer, next, now) {
+                break;
+            }
+            let left = most.saturating_sub(given).max(1);
+            given += self.grant_from(page, peer, left, &mut reply.work);
+        }
+        if several && given > 0 {
+            self.note_given(peer, now);
+        }
+        if several && reply.work.is_empty() && !missing {
             self.steal(peer, bytes, now);
         }
         reply.flush = reply.work.is_empty() && self.must_flush(peer, takes);
@@ -122,42 +139,11 @@ impl TransferMachine {
             self.open.change(number, |page| page.unmade.push(index));
             return 0;
         }
-        if let Some((size, started)) = page.ledger.large_file(index) {
-            let full = self.begun.len() >= self.limits.files
-                || self.begun_bytes + size > self.limits.file_bytes;
-            let Some(finish) = page.ledger.finish_of(index) else { return 0 };
-            let begun = self.begun.contains_key(&(number, finish));
-            if !started && !begun && full && !self.begun.is_empty() {
-                self.deferring.insert(number);
-                self.open.change(number, |page| page.defer(index));
-                return 0;
-            }
-            if !started {
-                self.note_begun(PieceRef { page: number, piece: index });
-            }
+        if !self.may_begin(PieceRef { page: number, piece: index }) {
+            return 0;
         }
         let grant = |page: &mut OpenPage| page.grant_run(index, several, peer, bytes, work);
         self.open.change(number, grant).unwrap_or(0)
-    }
-
-    /// Notes that the large file of a piece is begun (E3).
-    pub(super) fn note_begun(&mut self, piece: PieceRef) {
-        let Some(page) = self.open.get(piece.page) else { return };
-        let Some((size, _)) = page.ledger.large_file(piece.piece) else { return };
-        let Some(finish) = page.ledger.finish_of(piece.piece) else { return };
-        let before = self.begun.insert((piece.page, finish), size);
-        self.begun_bytes += size - before.unwrap_or(0);
-    }
-
-    pub(super) fn forget_begun(&mut self, piece: PieceRef) {
-        let Some(page) = self.open.get(piece.page) else { return };
-        let Some(finish) = page.ledger.finish_of(piece.piece) else { return };
-        if let Some(bytes) = self.begun.remove(&(piece.page, finish)) {
-            self.begun_bytes -= bytes;
-        }
-        for number in std::mem::take(&mut self.deferring) {
-            self.open.change(number, OpenPage::take_up_deferred);
-        }
     }
 
     /// Whether only a sync brings the transfer on, as far as this peer goes: all that can be
@@ -166,7 +152,7 @@ impl TransferMachine {
         let all_known = self.pages_total.is_some_and(|total| self.next_page >= total);
         let full = self.open.len() >= self.limits.pages
             || self.open.pieces >= self.limits.pieces
-            || !self.deferring.is_empty();
+            || self.begun.holds_back();
         (all_known || full || !takes)
             && !self.open.is_empty()
             && self.open.rechecks == 0
@@ -251,10 +237,9 @@ impl OpenPage {
         worth
     }
 
-    /// Puts an extent aside whose file may not be begun yet.
-    fn defer(&mut self, piece: u32) {
-        self.deferred_bytes += self.ledger.worth_of(piece);
-        self.deferred.push(piece);
+    /// What the piece is worth that is handed out next.
+    fn next_worth(&self) -> u64 {
+        self.missing.last().map_or(0, |piece| self.ledger.worth_of(*piece))
     }
 
     /// Hands out a piece, and with `several` peers its neighbours, worth about `bytes` together.

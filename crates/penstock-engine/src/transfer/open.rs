@@ -36,9 +36,10 @@ pub(super) struct OpenPage {
     pub(super) missing: Vec<u32>,
     /// Missing pieces that may not be handed out before the log says how the page was cut.
     pub(super) held: Vec<u32>,
-    /// Missing extents of files that may not be begun yet (E3), and what they are worth.
-    pub(super) deferred: Vec<u32>,
-    pub(super) deferred_bytes: u64,
+    /// Missing extents of files that may not be begun yet (E3), by finish piece, and what they are
+    /// worth.
+    pub(super) aside: BTreeMap<u32, Vec<u32>>,
+    pub(super) aside_bytes: u64,
     /// Missing extents of files that a peer is about to make, for others.
     pub(super) unmade: Vec<u32>,
     /// Missing pieces that may not be handed out before the log says that they are missing.
@@ -56,8 +57,8 @@ impl OpenPage {
             ledger,
             missing: Vec::new(),
             held: Vec::new(),
-            deferred: Vec::new(),
-            deferred_bytes: 0,
+            aside: BTreeMap::new(),
+            aside_bytes: 0,
             unmade: Vec::new(),
             barred: BTreeSet::new(),
             rechecks: Vec::new(),
@@ -68,7 +69,7 @@ impl OpenPage {
 
     /// What can be handed out of it sooner or later without anything else being finished.
     fn ahead_bytes(&self) -> u64 {
-        self.ledger.missing_bytes().saturating_sub(self.deferred_bytes)
+        self.ledger.missing_bytes().saturating_sub(self.aside_bytes)
     }
 
     fn recheck_count(&self) -> usize {
@@ -80,12 +81,6 @@ impl OpenPage {
             Some(rechecks) => rechecks.work.push_back(work),
             None => self.rechecks.push(Rechecks { under, work: VecDeque::from([work]) }),
         }
-    }
-
-    /// Files that could not be begun may be now.
-    pub(super) fn take_up_deferred(&mut self) {
-        self.missing.append(&mut self.deferred);
-        self.deferred_bytes = 0;
     }
 }
 
@@ -103,6 +98,8 @@ pub(super) struct OpenPages {
     /// Pieces of all of them.
     pub(super) pieces: usize,
     pub(super) ahead_bytes: u64,
+    /// What is missing of files that may not be begun yet.
+    pub(super) aside_bytes: u64,
     /// Pieces that wait for somebody to look at them again.
     pub(super) rechecks: usize,
     /// Pages with missing pieces, and perhaps some without.
@@ -116,6 +113,7 @@ impl OpenPages {
     pub(super) fn insert(&mut self, number: u32, page: OpenPage) {
         self.pieces += page.ledger.pieces().len();
         self.ahead_bytes += page.ahead_bytes();
+        self.aside_bytes += page.aside_bytes;
         self.rechecks += page.recheck_count();
         self.pages.insert(number, page);
         self.change(number, |_| ());
@@ -125,6 +123,7 @@ impl OpenPages {
         if let Some(page) = self.pages.remove(&number) {
             self.pieces -= page.ledger.pieces().len();
             self.ahead_bytes -= page.ahead_bytes();
+            self.aside_bytes -= page.aside_bytes;
             self.rechecks -= page.recheck_count();
         }
     }
@@ -157,7 +156,9 @@ impl OpenPages {
     ) -> Option<R> {
         let page = self.pages.get_mut(&number)?;
         let (ahead_bytes, rechecks) = (page.ahead_bytes(), page.recheck_count());
+        let aside_bytes = page.aside_bytes;
         let result = change(page);
+        self.aside_bytes = self.aside_bytes - aside_bytes + page.aside_bytes;
         self.ahead_bytes = self.ahead_bytes - ahead_bytes + page.ahead_bytes();
         self.rechecks = self.rechecks - rechecks + page.recheck_count();
         for handed in page.ledger.take_handed() {

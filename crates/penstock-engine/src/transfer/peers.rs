@@ -1,4 +1,4 @@
-//! The target peers that share a transfer: joining, grants, leaving, and who gives back what.
+//! The target peers that share a transfer: joining, grants, leaving.
 //!
 //! A peer has a number for as long as it takes part. While its grant holds, what it was given is
 //! its alone (B3); when the grant has lapsed, or the peer has left, what it had in hand is missing
@@ -8,10 +8,6 @@
 //! makes them durable. Their digests are in the log, which the edge reads again:
 //! [`TransferMachine::wants_log`]. If nobody but the writer is there, its own cache would prove
 //! nothing, and they are missing.
-//!
-//! When nothing is missing and a peer asks, the one with the most in hand is asked to give back
-//! half of what it has more. It gives back only what it has not begun, so that no piece is ever
-//! written by two.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
@@ -20,16 +16,12 @@ use penstock_proto::id::{PeerNumber, WriterId};
 use penstock_proto::journal::{Incarnation, JournalRecord};
 use penstock_proto::slicing::PieceRef;
 use penstock_proto::task::Work;
-use penstock_proto::units::{Instant, KIB};
+use penstock_proto::units::Instant;
 
 use super::open::Under;
+use super::speed::{GiveBack, Speed};
 use super::{SYNC_FAILURES_MAX, TransferMachine};
 use crate::grant::GivenGrant;
-
-/// A peer is asked to give back something at most this often.
-const GIVE_BACK_PAUSE: Duration = Duration::from_millis(200);
-/// Less than this is not worth a round trip.
-const GIVE_BACK_FLOOR: u64 = 128 * KIB;
 
 /// A peer that takes part from now on.
 #[derive(Clone, Copy, Debug)]
@@ -54,9 +46,8 @@ pub(super) struct Peer {
     draining: bool,
     /// What it alone is to do.
     pub(super) urgent: VecDeque<Work>,
-    /// What it is to give back, to be told when it asks next; and when it may be asked again.
-    give_back: u64,
-    give_back_after: Instant,
+    pub(super) speed: Speed,
+    pub(super) give_back: GiveBack,
     /// Pages of the last phases that it has in hand, or that are done and not synced, by epoch.
     pub(super) tail_out: BTreeSet<u32>,
     pub(super) tail_unsynced: Vec<(u64, u32)>,
@@ -107,16 +98,23 @@ impl TransferMachine {
             sync_failures: 0,
             draining: false,
             urgent: VecDeque::new(),
-            give_back: 0,
-            give_back_after: now,
+            speed: Speed::default(),
+            give_back: GiveBack::new(now),
             tail_out: BTreeSet::new(),
             tail_unsynced: Vec::new(),
             was_awaited: former || awaited,
         };
         self.peers.insert(peer, joined);
+        self.fit_window();
         if former || awaited {
             self.end_waiting();
         }
+    }
+
+    /// What may be in progress follows the number of peers.
+    fn fit_window(&mut self) {
+        self.limits = self.window.of_peers(self.peers.len());
+        self.take_up_waiting();
     }
 
     /// An earlier controller may have given work to these writers, who may write until `until` at
@@ -228,6 +226,7 @@ impl TransferMachine {
 
     fn end_peer(&mut self, peer: PeerNumber, lost: bool) {
         let Some(gone) = self.peers.remove(&peer) else { return };
+        self.fit_window();
         let under = Under::Writer { incarnation: gone.incarnation, lost };
         for number in self.open.numbers() {
             let Some(left) = self.open.change(number, |page| {
@@ -297,35 +296,6 @@ impl TransferMachine {
         }
         let its = others.any(|(_, it)| it.incarnation == incarnation);
         if its && !lost { Look::NotHere } else { takes }
-    }
-
-    /// Asks the peer with the most in hand to give back what `peer` can do, at most `bytes`.
-    pub(super) fn steal(&mut self, peer: PeerNumber, bytes: u64, now: Instant) {
-        let mine = self.open.in_hand(peer).bytes;
-        let others = self.peers.iter().filter(|(number, _)| **number != peer);
-        let most = others.max_by_key(|(number, _)| self.open.in_hand(**number).bytes);
-        let Some(from) = most.map(|(number, _)| *number) else { return };
-        let more = self.open.in_hand(from).bytes.saturating_sub(mine);
-        let wanted = (more / 2).min(bytes);
-        let Some(from) = self.peers.get_mut(&from) else { return };
-        if wanted >= GIVE_BACK_FLOOR && from.give_back == 0 && now >= from.give_back_after {
-            from.give_back = wanted;
-        }
-    }
-
-    /// What a peer is to give back, told now.
-    pub(super) fn take_give_back(&mut self, peer: PeerNumber, now: Instant) -> u64 {
-        let in_hand = self.open.in_hand(peer).pieces > 0;
-        let Some(asked) = self.peers.get_mut(&peer) else { return 0 };
-        if !asked.takes_work() {
-            return if in_hand { u64::MAX } else { 0 };
-        }
-        let wanted = std::mem::take(&mut asked.give_back);
-        if wanted > 0 {
-            asked.give_back_after = now.plus(GIVE_BACK_PAUSE);
-        }
-        // By now something else may be missing, which the other one takes first.
-        wanted
     }
 
     /// Attempts at files that are over are forgotten by all peers that have something of them in

@@ -25,17 +25,18 @@ impl TransferMachine {
         let Some(from) = self.peers.get_mut(&peer) else { return };
         from.renew(now);
         for report in reports {
-            self.handle_report(peer, report);
+            self.handle_report(peer, report, now);
         }
         self.advance();
     }
 
-    fn handle_report(&mut self, peer: PeerNumber, report: Report) {
+    fn handle_report(&mut self, peer: PeerNumber, report: Report, now: Instant) {
         let Some(incarnation) = self.peers.get(&peer).map(|peer| peer.incarnation) else { return };
         let by = (peer, incarnation);
         match report {
             Report::Written { piece, generation, epoch, digests, failures, .. } => {
                 let news = failures.clone();
+                let mut worth = 0;
                 let outcome = self.open.change(piece.page, |page| {
                     let ledger = &mut page.ledger;
                     let outcome = ledger.handle_written(
@@ -47,8 +48,12 @@ impl TransferMachine {
                         failures,
                     );
                     page.missing.append(&mut page.unmade);
+                    worth = page.ledger.worth_of(piece.piece);
                     outcome
                 });
+                if self.peers.len() > 1 {
+                    self.note_brought(peer, worth, now);
+                }
                 self.handle_outcome(peer, piece, epoch, outcome, &news, false);
             }
             Report::Published { piece, generation, epoch, failures } => {

@@ -13,17 +13,18 @@ const HEADING: &str = "Limits";
 #[derive(clap::Args)]
 #[command(next_help_heading = HEADING)]
 pub(crate) struct LimitArgs {
-    /// Move at most so much file content per second on average, bits or bytes, with the unit: as in
-    /// 500Mbit/s, 60MB/s, 1.5Gbit/s, 10MiB/s
+    /// Move at most so much file content per second on average, all peers together, bits or bytes,
+    /// with the unit: as in 500Mbit/s, 60MB/s, 1.5Gbit/s, 10MiB/s
     #[arg(long, value_name = "RATE", value_parser = rate)]
     bwlimit: Option<u64>,
-    /// Most lanes at a time; on one host, threads that read and write. Default: as the path, the
-    /// peers and their CPUs need
+    /// Most lanes at a time, those of all target peers together, of which no more take part; on one
+    /// host, threads that read and write. Default: as the path, the peers and their CPUs need
     #[arg(long, value_name = "N",
         value_parser = clap::value_parser!(u32).range(1..=i64::from(LANES_MAX)))]
     pub(crate) max_lanes: Option<u32>,
-    /// At most so many metadata operations per second: names looked up by the scan at the source;
-    /// files, directories and links made, and names given, at the target
+    /// At most so many metadata operations per second, all peers of a side together: names looked
+    /// up by the scan at the source; files, directories and links made, and names given, at the
+    /// target
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     max_metadata_ops: Option<u32>,
 }
@@ -57,8 +58,8 @@ pub(crate) struct RateWish(pub(crate) Option<u64>);
 #[derive(clap::Args)]
 #[command(next_help_heading = HEADING)]
 pub(crate) struct CpuArgs {
-    /// Keep at most so many CPUs busy, over ssh at each end. Default: all that its cgroup (cpu.max)
-    /// and its affinity mask allow
+    /// Keep at most so many CPUs of this host busy, over ssh at each end. Default: all that its
+    /// cgroup (cpu.max) and its affinity mask allow
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     cpus: Option<u32>,
 }

@@ -90,8 +90,13 @@ impl Drop for Etcd {
 
 /// Sends a signal to a daemon.
 pub fn signal(site: &Site, name: &str) {
+    signal_process(site.process(), name);
+}
+
+/// Sends a signal to a process.
+pub fn signal_process(process: u32, name: &str) {
     let mut kill = Command::new("kill");
-    kill.arg(format!("-{name}")).arg(site.process().to_string()).stdout(Stdio::null());
+    kill.arg(format!("-{name}")).arg(process.to_string()).stdout(Stdio::null());
     assert!(kill.status().unwrap().success());
 }
 

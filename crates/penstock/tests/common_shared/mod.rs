@@ -6,13 +6,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use penstock_api::delete::{DeleteOrder, SurplusQuery};
 use penstock_api::fence::Fence;
+use penstock_api::limits::Share;
 use penstock_api::peers::{Member, PartNews, Peers};
 use penstock_api::plan::PlanItem;
 use penstock_api::problem::{Exit, Problem};
@@ -55,6 +56,10 @@ pub(crate) struct Fate {
     pub(crate) twice: AtomicU32,
     /// Stopped in order, it says that a thread of it hangs.
     pub(crate) hangs: AtomicBool,
+    /// Bits per second that it can do, whatever it may; 0 for no bound.
+    pub(crate) able: AtomicU64,
+    /// The shares that it was told.
+    pub(crate) told: Mutex<Vec<Share>>,
     /// How often files were to be looked at here that a lost peer may have written to late.
     pub(crate) mends: AtomicU32,
     task: Mutex<Option<Arc<dyn Task>>>,
@@ -173,7 +178,10 @@ struct TestTask {
 
 impl Task for TestTask {
     fn figures(&self) -> TaskFigures {
-        self.inner.figures()
+        let mut figures = self.inner.figures();
+        // What holds a slow one is not its share.
+        figures.rate_used.held &= self.fate.able.load(Ordering::Acquire) == 0;
+        figures
     }
 
     fn take_adopted(&self) -> Option<Adopted> {
@@ -193,8 +201,12 @@ impl Task for TestTask {
         self.inner.doubt_is_over();
     }
 
-    fn set_rate(&self, rate_bits_per_s: Option<u64>) {
-        self.inner.set_rate(rate_bits_per_s);
+    fn set_share(&self, share: &Share) {
+        self.fate.told.lock().unwrap().push(*share);
+        let able = self.fate.able.load(Ordering::Acquire);
+        let slow = |rate: u64| if able > 0 { rate.min(able) } else { rate };
+        let rate_bits_per_s = share.rate_bits_per_s.map(slow);
+        self.inner.set_share(&Share { rate_bits_per_s, ..*share });
     }
 
     fn stop(&self, discard: bool) {

@@ -264,7 +264,7 @@ impl Hosted {
                     stop = Some(discard);
                 }
                 Down::Stop { .. } => {}
-                Down::DoubtIsOver | Down::SetRate(_) | Down::Committed { .. } => {
+                Down::DoubtIsOver | Down::SetShare(_) | Down::Committed { .. } => {
                     steered.push(message);
                 }
             }
@@ -274,7 +274,7 @@ impl Hosted {
         for order in steered {
             match order {
                 Down::DoubtIsOver => self.with_task(|task| task.doubt_is_over()),
-                Down::SetRate(rate) => self.with_task(|task| task.set_rate(rate)),
+                Down::SetShare(share) => self.with_task(|task| task.set_share(&share)),
                 Down::Committed { batches } => self.with_task(|task| task.committed(batches)),
                 _ => {}
             }

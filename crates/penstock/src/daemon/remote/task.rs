@@ -10,6 +10,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use futures_util::StreamExt as _;
+use penstock_api::limits::Share;
 use penstock_api::problem::{Exit, Problem};
 use penstock_api::remote::{Down, EncodedPage, OpenTask, PEER_LOST, TASK_UNKNOWN, TaskOpened, Up};
 use penstock_api::task::{Adopted, Task, TaskControl, TaskFigures, TaskSpec, WorkReply};
@@ -515,8 +516,8 @@ impl Task for RemoteTask {
         self.shared.say(&Down::DoubtIsOver);
     }
 
-    fn set_rate(&self, rate_bits_per_s: Option<u64>) {
-        self.shared.say(&Down::SetRate(rate_bits_per_s));
+    fn set_share(&self, share: &Share) {
+        self.shared.say(&Down::SetShare(*share));
     }
 
     fn stop(&self, discard: bool) {

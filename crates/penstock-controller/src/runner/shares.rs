@@ -1,0 +1,226 @@
+//! What each peer of a run may use of the limits of its transfer.
+//!
+//! Rate and metadata operations are divided by need ([`ShareMachine`]), lanes alike. A limit that
+//! is too small for all peers that are there leaves some out.
+
+use std::collections::BTreeMap;
+
+use penstock_api::limits::{RATE_MIN, Share, ShareUsed};
+use penstock_api::task::{TaskFigures, TaskSpec};
+use penstock_engine::share::{ShareMachine, Used};
+use penstock_proto::id::PeerNumber;
+use penstock_proto::slicing::STRIDE_BYTES_MAX;
+use penstock_proto::units::Instant;
+
+/// What a peer begins with before it is told its share of a rate, in bits per second: as good as
+/// nothing.
+const OPENING: u64 = 8;
+
+fn used(said: ShareUsed) -> Used {
+    Used { taken: said.taken, held: said.held }
+}
+
+/// The shares of all peers that take part.
+pub(super) struct Shares {
+    rate: Option<ShareMachine>,
+    names: Option<ShareMachine>,
+    /// The limits as a whole.
+    whole: Share,
+    told: BTreeMap<PeerNumber, Share>,
+    /// The last share that was told has this number; another controller's have others.
+    serial: u64,
+}
+
+impl Shares {
+    /// The limits of a transfer; `seed` is another one in each run.
+    pub(super) fn new(spec: &TaskSpec, seed: u64) -> Self {
+        let whole = spec.share();
+        let names = whole.metadata_ops_per_s.map(|most| ShareMachine::new(most.into(), 1));
+        let rate = rate_machine(&whole);
+        Self { rate, names, whole, told: BTreeMap::new(), serial: seed }
+    }
+
+    /// The limits as a whole, for a peer that is alone.
+    pub(super) fn whole(&self) -> Share {
+        self.whole
+    }
+
+    /// What a peer is told of the limits before it takes part.
+    pub(super) fn open(&self, spec: &mut TaskSpec) {
+        spec.limits.rate_bits_per_s = self.whole.rate_bits_per_s.map(|_| OPENING);
+        spec.limits.metadata_ops_per_s = self.whole.metadata_ops_per_s.map(|_| 1);
+        spec.lanes_max = self.whole.lanes_max.min(1);
+        spec.lanes = self.whole.lanes.min(1);
+    }
+
+    /// How many peers the limits have room for.
+    pub(super) fn peers_max(&self) -> usize {
+        let of = |most: u32| if most == 0 { usize::MAX } else { most as usize };
+        let rate = self.whole.rate_bits_per_s.map_or(u64::MAX, |rate| rate / RATE_MIN);
+        let lanes = if self.whole.lanes > 0 { self.whole.lanes } else { self.whole.lanes_max };
+        let names = self.whole.metadata_ops_per_s.unwrap_or(0);
+        of(lanes).min(of(names)).min(usize::try_from(rate).unwrap_or(usize::MAX)).max(1)
+    }
+
+    pub(super) fn handle_joined(&mut self, peer: PeerNumber, now: Instant) {
+        let machines = self.rate.iter_mut().chain(&mut self.names);
+        machines.for_each(|machine| machine.handle_joined(peer, now));
+        self.told.insert(peer, Share::default());
+    }
+
+    pub(super) fn handle_left(&mut self, peer: PeerNumber) {
+        let machines = self.rate.iter_mut().chain(&mut self.names);
+        machines.for_each(|machine| machine.handle_left(peer));
+        self.told.remove(&peer);
+    }
+
+    /// Another rate for all together.
+    pub(super) fn set_rate(&mut self, rate_bits_per_s: Option<u64>, now: Instant) {
+        self.whole.rate_bits_per_s = rate_bits_per_s;
+        let bytes = self.whole.rate_bytes_per_s();
+        match &mut self.rate {
+            Some(machine) if bytes > 0 => machine.set_limit(bytes),
+            _ => {
+                self.rate = rate_machine(&self.whole);
+                if let Some(machine) = &mut self.rate {
+                    self.told.keys().for_each(|peer| machine.handle_joined(*peer, now));
+                }
+            }
+        }
+    }
+
+    /// What a peer says of its share.
+    pub(super) fn handle_figures(&mut self, peer: PeerNumber, said: &TaskFigures, now: Instant) {
+        let Some(told) = self.told.get(&peer) else { return };
+        let holds = said.share.serial == told.serial;
+        let names = said.share.metadata_ops_per_s.unwrap_or(0);
+        let all = [
+            (&mut self.rate, said.share.rate_bytes_per_s(), said.rate_used),
+            (&mut self.names, names.into(), said.names_used),
+        ];
+        for (machine, in_force, of) in all {
+            let Some(machine) = machine else { continue };
+            match holds {
+                true => machine.handle_held_to(peer),
+                false => machine.handle_in_force(peer, in_force),
+            }
+            machine.handle_used(peer, used(of), now);
+        }
+    }
+
+    /// What peers are to be told now.
+    pub(super) fn poll(&mut self, now: Instant) -> Vec<(PeerNumber, Share)> {
+        let mut next = self.told.clone();
+        for (at, share) in next.values_mut().enumerate() {
+            let count = self.told.len() as u32;
+            share.lanes_max = part_of(self.whole.lanes_max, at as u32, count);
+            share.lanes = part_of(self.whole.lanes, at as u32, count);
+            if self.rate.is_none() {
+                share.rate_bits_per_s = None;
+            }
+        }
+        for (peer, rate) in self.rate.iter_mut().flat_map(|machine| machine.poll(now)) {
+            next.entry(peer).or_default().rate_bits_per_s = Some(rate.saturating_mul(8));
+        }
+        for (peer, most) in self.names.iter_mut().flat_map(|machine| machine.poll(now)) {
+            next.entry(peer).or_default().metadata_ops_per_s = Some(clamped(most));
+        }
+        let mut news = Vec::new();
+        for (peer, mut share) in next {
+            // One that has joined waits for all parts of its first share.
+            let whole = share.rate_bits_per_s.is_some() == self.rate.is_some()
+                && share.metadata_ops_per_s.is_some() == self.names.is_some();
+            let Some(told) = self.told.get_mut(&peer) else { continue };
+            if *told == share {
+                continue;
+            }
+            self.serial += 1;
+            share.serial = self.serial;
+            *told = share;
+            if whole {
+                news.push((peer, share));
+            }
+        }
+        news
+    }
+}
+
+fn rate_machine(whole: &Share) -> Option<ShareMachine> {
+    let bytes = whole.rate_bytes_per_s();
+    (bytes > 0).then(|| ShareMachine::new(bytes, STRIDE_BYTES_MAX.into()))
+}
+
+fn clamped(most: u64) -> u32 {
+    u32::try_from(most).unwrap_or(u32::MAX)
+}
+
+/// The part of `whole` that the peer at place `at` of `count` gets: at least one, if there is a
+/// whole.
+fn part_of(whole: u32, at: u32, count: u32) -> u32 {
+    let count = count.max(1);
+    (whole / count + u32::from(at < whole % count)).max(whole.min(1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shares(whole: Share) -> Shares {
+        let names = whole.metadata_ops_per_s.map(|most| ShareMachine::new(most.into(), 1));
+        Shares { rate: rate_machine(&whole), names, whole, told: BTreeMap::new(), serial: 7 }
+    }
+
+    fn say(shares: &mut Shares, peer: PeerNumber, share: Share, now: Instant) {
+        let figures = TaskFigures { share, ..TaskFigures::default() };
+        shares.handle_figures(peer, &figures, now);
+    }
+
+    /// Issue 5: the limits are those of the transfer, whoever comes and goes: what all hold to is
+    /// never more, and all of it when they have heard.
+    #[test]
+    fn limits_are_of_the_transfer() {
+        let whole = Share {
+            serial: 0,
+            rate_bits_per_s: Some(96_000_000),
+            metadata_ops_per_s: Some(100),
+            lanes_max: 8,
+            lanes: 0,
+        };
+        let mut shares = shares(whole);
+        let mut hold = BTreeMap::new();
+        for number in 0..3 {
+            let peer = PeerNumber(number);
+            shares.handle_joined(peer, Instant(0));
+            for _ in 0..3 {
+                for (peer, share) in shares.poll(Instant(0)) {
+                    hold.insert(peer, share);
+                    let rates: u64 = hold.values().filter_map(|it| it.rate_bits_per_s).sum();
+                    assert!(rates <= 96_000_000, "{hold:?}");
+                    say(&mut shares, peer, share, Instant(0));
+                }
+            }
+            let sum = |of: fn(&Share) -> u32| hold.values().map(of).sum::<u32>();
+            assert_eq!(sum(|share| share.lanes_max), 8);
+            assert_eq!(sum(|share| share.metadata_ops_per_s.unwrap()), 100);
+            let rates: u64 = hold.values().filter_map(|it| it.rate_bits_per_s).sum();
+            assert!(rates > 95_000_000, "{hold:?}");
+        }
+        shares.set_rate(None, Instant(0));
+        let told = shares.poll(Instant(0));
+        assert!(told.len() == 3 && told.iter().all(|(_, it)| it.rate_bits_per_s.is_none()));
+        shares.set_rate(Some(1_200_000), Instant(0));
+        assert_eq!(shares.peers_max(), 2, "each has at least the least limit");
+        let told = shares.poll(Instant(0));
+        assert!(told.iter().all(|(_, share)| share.rate_bits_per_s == Some(400_000)), "{told:?}");
+    }
+
+    /// Of few lanes each peer has one at least, and there are no more peers than lanes.
+    #[test]
+    fn there_are_no_more_peers_than_lanes() {
+        let shares = shares(Share { lanes_max: 2, ..Share::default() });
+        assert_eq!(shares.peers_max(), 2);
+        assert_eq!([0, 1, 2].map(|at| part_of(7, at, 3)), [3, 2, 2]);
+        assert_eq!([0, 1].map(|at| part_of(1, at, 2)), [1, 1]);
+        assert_eq!(part_of(0, 0, 3), 0);
+    }
+}

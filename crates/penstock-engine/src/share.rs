@@ -1,0 +1,341 @@
+//! Divides one limit among the peers that share a transfer, by what each of them needs.
+//!
+//! The limit is of all together: units a second, bytes or operations. Who is held by its share gets
+//! as much as the others that are; who is not gets what it uses and room to use more; what is left
+//! goes to all alike. So nothing of the limit lies idle while somebody could use it, and nobody
+//! gets less because somebody else can take more.
+//!
+//! Never is more in force than the limit: a share is raised when those that were lowered for it
+//! have said that they hold to it, or have not taken anything for so long that they do not. What a
+//! peer that wakes from that takes before it hears of its lower share is one
+//! [`crate::pace::BURST`].
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use penstock_proto::id::PeerNumber;
+use penstock_proto::units::Instant;
+
+/// What was used is looked at over this time.
+const WINDOW: Duration = Duration::from_millis(500);
+/// A peer that has taken nothing for so long does not hold what it is told, nor need anything.
+const SILENCE: Duration = Duration::from_secs(2);
+/// Least share, of an equal one.
+const LEAST: u64 = 16;
+/// Shares that are off by less than this part of what they should be stay as they are.
+const SLACK: u64 = 16;
+
+/// What a peer has used of its share.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Used {
+    /// Units taken since it began.
+    pub taken: u64,
+    /// Whether it had to wait for its share since this was said last.
+    pub held: bool,
+}
+
+#[derive(Debug)]
+struct Sharer {
+    told: u64,
+    /// The most that may be in force there.
+    in_force: u64,
+    /// When the window began, and what was taken then.
+    since: Instant,
+    before: Option<u64>,
+    held: bool,
+    /// When it was last seen to have taken something.
+    moved: Instant,
+    seen: u64,
+    /// What it needs; `None` for all it can get.
+    need: Option<u64>,
+}
+
+/// The shares of one limit.
+#[derive(Debug)]
+pub struct ShareMachine {
+    limit: u64,
+    /// The greatest number of units that are taken at once.
+    grain: u64,
+    peers: BTreeMap<PeerNumber, Sharer>,
+}
+
+impl ShareMachine {
+    /// Divides `limit` units a second, at least one, which are taken up to `grain` at once.
+    pub fn new(limit: u64, grain: u64) -> Self {
+        Self { limit: limit.max(1), grain, peers: BTreeMap::new() }
+    }
+
+    /// Another limit from now on.
+    pub fn set_limit(&mut self, limit: u64) {
+        self.limit = limit.max(1);
+    }
+
+    /// A peer takes part, which has no share yet: it is to begin with as good as nothing.
+    pub fn handle_joined(&mut self, peer: PeerNumber, now: Instant) {
+        let joined = Sharer {
+            told: 0,
+            in_force: 0,
+            since: now,
+            before: None,
+            held: false,
+            moved: now,
+            seen: 0,
+            need: None,
+        };
+        self.peers.insert(peer, joined);
+    }
+
+    /// A peer takes part no more.
+    pub fn handle_left(&mut self, peer: PeerNumber) {
+        self.peers.remove(&peer);
+    }
+
+    /// A peer holds to what it was told last.
+    pub fn handle_held_to(&mut self, peer: PeerNumber) {
+        if let Some(peer) = self.peers.get_mut(&peer) {
+            peer.in_force = peer.told;
+        }
+    }
+
+    /// What a peer holds to that has not heard the last.
+    pub fn handle_in_force(&mut self, peer: PeerNumber, share: u64) {
+        if let Some(peer) = self.peers.get_mut(&peer) {
+            peer.in_force = peer.in_force.max(share);
+        }
+    }
+
+    /// What a peer says of its use; the same may be told more than once.
+    pub fn handle_used(&mut self, peer: PeerNumber, used: Used, now: Instant) {
+        let Some(peer) = self.peers.get_mut(&peer) else { return };
+        if used.taken != peer.seen {
+            (peer.seen, peer.moved) = (used.taken, now);
+        }
+        peer.held |= used.held;
+        let Some(before) = peer.before else {
+            (peer.before, peer.since) = (Some(used.taken), now);
+            return;
+        };
+        let passed = now.since(peer.since);
+        if passed < WINDOW {
+            return;
+        }
+        let taken = used.taken.saturating_sub(before);
+        let rate = (taken as f64 / passed.as_secs_f64()) as u64;
+        // Who uses all of its share has to wait for it. Slowly less: units come in lumps.
+        let fading = peer.need.map_or(0, |need| need - need / 4);
+        peer.need = (!peer.held).then_some((rate + rate / 2).max(fading));
+        (peer.before, peer.since, peer.held) = (Some(used.taken), now, false);
+    }
+
+    /// What peers are to be told now.
+    pub fn poll(&mut self, now: Instant) -> Vec<(PeerNumber, u64)> {
+        let grain = self.grain;
+        for peer in self.peers.values_mut() {
+            let paid = 2.0 * grain as f64 / peer.told.max(1) as f64;
+            let most = SILENCE.saturating_add(Duration::try_from_secs_f64(paid).unwrap_or(SILENCE));
+            if now.since(peer.moved) >= most {
+                (peer.in_force, peer.need) = (peer.told, Some(0));
+            }
+        }
+        let targets = self.targets();
+        let off = |(peer, target): &(PeerNumber, u64)| {
+            let told = self.peers.get(peer).map_or(0, |peer| peer.told);
+            told.abs_diff(*target) > target / SLACK
+        };
+        if !targets.iter().any(off) {
+            return Vec::new();
+        }
+        let mut news = Vec::new();
+        for (number, target) in &targets {
+            if let Some(peer) = self.peers.get_mut(number).filter(|peer| *target < peer.told) {
+                peer.told = *target;
+                news.push((*number, *target));
+            }
+        }
+        let in_force = self.peers.values().map(|peer| peer.in_force).sum();
+        let mut free = self.limit.saturating_sub(in_force);
+        for (number, target) in targets {
+            let Some(peer) = self.peers.get_mut(&number) else { continue };
+            let share = target.min(peer.in_force.saturating_add(free));
+            // A little now and the rest in a moment would be two messages.
+            if share > peer.told && (share == target || share - peer.told > target / SLACK) {
+                let more = share.saturating_sub(peer.in_force);
+                free -= more;
+                peer.in_force += more;
+                peer.told = share;
+                news.push((number, share));
+            }
+        }
+        news
+    }
+
+    /// What each is to have in the end: the limit as a whole.
+    fn targets(&self) -> Vec<(PeerNumber, u64)> {
+        let count = self.peers.len() as u64;
+        let least = (self.limit / count.max(1) / LEAST).max(1);
+        let need = |peer: &Sharer| peer.need.map_or(self.limit, |need| need.max(least));
+        let mut targets: Vec<_> = self.peers.iter().map(|(at, peer)| (*at, need(peer))).collect();
+        targets.sort_by_key(|(_, need)| *need);
+        let (mut rest, mut left) = (self.limit, count);
+        for (_, target) in &mut targets {
+            *target = (*target).min(rest / left);
+            rest -= *target;
+            left -= 1;
+        }
+        for (_, target) in &mut targets {
+            *target += rest / count;
+        }
+        targets
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const MS: u64 = 1_000_000;
+
+    /// A peer as the machine sees it: it carries what it can, hears what it is told after a while,
+    /// and so is heard.
+    struct Peer {
+        able: u64,
+        in_force: u64,
+        /// Shares on their way: when they arrive.
+        way: Vec<(u64, u64)>,
+        /// What it says, when that is heard.
+        said: Vec<(u64, u64, Used)>,
+        taken: f64,
+        carried: u64,
+    }
+
+    struct World {
+        machine: ShareMachine,
+        peers: Vec<Peer>,
+        now: u64,
+        told: BTreeMap<PeerNumber, u64>,
+    }
+
+    impl World {
+        fn new(limit: u64, able: &[u64]) -> Self {
+            let mut machine = ShareMachine::new(limit, limit / 20);
+            let peers: Vec<_> = able
+                .iter()
+                .map(|able| Peer {
+                    able: *able,
+                    in_force: 0,
+                    way: Vec::new(),
+                    said: Vec::new(),
+                    taken: 0.0,
+                    carried: 0,
+                })
+                .collect();
+            for number in 0..peers.len() as u16 {
+                machine.handle_joined(PeerNumber(number), Instant(0));
+            }
+            Self { machine, peers, now: 0, told: BTreeMap::new() }
+        }
+
+        /// 10 ms pass; messages take `delay` ms. Gives what is in force in all.
+        fn step(&mut self, delay: u64) -> u64 {
+            self.now += 10;
+            let now = Instant(self.now * MS);
+            for (at, peer) in self.peers.iter_mut().enumerate() {
+                let number = PeerNumber(at as u16);
+                for (_, share) in peer.way.extract_if(.., |(at, _)| *at <= self.now) {
+                    peer.in_force = share;
+                }
+                let carries = peer.in_force.min(peer.able);
+                peer.taken += carries as f64 / 100.0;
+                peer.carried = carries;
+                let used = Used { taken: peer.taken as u64, held: peer.able > peer.in_force };
+                peer.said.push((self.now + delay, peer.in_force, used));
+                for (_, in_force, used) in peer.said.extract_if(.., |(at, ..)| *at <= self.now) {
+                    if self.told.get(&number) == Some(&in_force) {
+                        self.machine.handle_held_to(number);
+                    }
+                    self.machine.handle_used(number, used, now);
+                }
+            }
+            for (peer, share) in self.machine.poll(now) {
+                self.told.insert(peer, share);
+                self.peers[usize::from(peer.0)].way.push((self.now + delay, share));
+            }
+            self.peers.iter().map(|peer| peer.in_force).sum()
+        }
+
+        fn carried(&self) -> u64 {
+            self.peers.iter().map(|peer| peer.carried).sum()
+        }
+    }
+
+    /// Issue 5: what a slow peer leaves of its share goes to those that can use it, and comes back
+    /// when it can use it itself.
+    #[test]
+    fn what_one_does_not_use_is_the_others() {
+        let mut world = World::new(12_000, &[100_000, 200, 100_000]);
+        for _ in 0..1000 {
+            assert!(world.step(50) <= 12_000);
+        }
+        assert!(world.carried() >= 11_000, "{}", world.carried());
+        assert!(world.peers[0].carried.abs_diff(world.peers[2].carried) < 400);
+        world.peers[1].able = 100_000;
+        for _ in 0..1000 {
+            assert!(world.step(50) <= 12_000);
+        }
+        assert!(world.peers.iter().all(|peer| peer.carried.abs_diff(4000) < 400));
+    }
+
+    /// Issue 5: a limit that is changed while all move is that of all together, and those that are
+    /// not heard keep nobody from it.
+    #[test]
+    fn a_changed_limit_reaches_all() {
+        let mut world = World::new(30_000, &[100_000, 100_000, 100_000]);
+        for limit in [30_000, 3000, 90_000] {
+            world.machine.set_limit(limit);
+            for _ in 0..30 {
+                world.step(50);
+            }
+            for _ in 0..500 {
+                assert!(world.step(50) <= limit);
+            }
+            assert!(world.carried() >= limit - limit / 8, "{} of {limit}", world.carried());
+        }
+        // The second stands still, and says nothing.
+        world.machine.handle_left(PeerNumber(0));
+        world.peers[0].able = 0;
+        world.peers[0].in_force = 0;
+        world.peers[1].able = 0;
+        for _ in 0..1000 {
+            world.step(50);
+        }
+        assert!(world.peers[2].carried >= 75_000, "{}", world.peers[2].carried);
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(40))]
+
+        /// Promise: whatever peers can carry, come and go, all together never may do more than the
+        /// limit, do all of it where they can, and who is held gets no less than another.
+        #[test]
+        fn never_above_the_limit_and_nothing_idle(
+            limit in 1000u64..100_000_000,
+            able in proptest::collection::vec(0u64..200, 2..8),
+            delay in 0u64..400,
+        ) {
+            let able: Vec<u64> = able.iter().map(|share| limit * share / 100).collect();
+            let mut world = World::new(limit, &able);
+            for _ in 0..1200 {
+                prop_assert!(world.step(delay) <= limit);
+            }
+            let could = able.iter().sum::<u64>().min(limit);
+            prop_assert!(world.carried() >= could - could / 5, "{} of {could}", world.carried());
+            let held = world.peers.iter().filter(|peer| peer.able > peer.in_force);
+            let (least, most) = held.fold((u64::MAX, 0), |(least, most), peer| {
+                (least.min(peer.in_force), most.max(peer.in_force))
+            });
+            prop_assert!(most == 0 || least >= most - most / 3, "{least} and {most}");
+        }
+    }
+}

@@ -1,0 +1,58 @@
+//! What a task may use of the limits of its transfer.
+
+use std::time::Duration;
+
+use penstock_api::limits::Share;
+use penstock_api::task::TaskSpec;
+use penstock_api::transfer::{Durability, LANES_MAX};
+use penstock_engine::lanes::LaneLimits;
+use penstock_io::store::Target;
+use penstock_io::sys;
+use penstock_proto::slicing::STRIDE_BYTES_MAX;
+
+use crate::task::{Reach, Shared};
+
+/// Least number of lanes where large files are written past the page cache (docs/design/0016).
+const LANES_DIRECT: u32 = 4;
+/// Under a limit of the rate there are so few lanes that each may receive a stride in this time.
+const TURN: Duration = Duration::from_secs(4);
+
+/// How many lanes a task begins with and may have. A lane waits while the disk takes a stride that
+/// is written past the page cache: too few of them would leave both cores and disk idle.
+pub(crate) fn lane_limits(
+    spec: &TaskSpec,
+    share: &Share,
+    reach: &Reach,
+    target: &Target,
+) -> LaneLimits {
+    let workers = sys::available_cpus().clamp(1, 16) as u32;
+    let direct = spec.durability != Durability::None && target.writes_directly();
+    let workers = if direct { workers.max(LANES_DIRECT) } else { workers };
+    let lanes_max = if share.lanes_max == 0 { LANES_MAX } else { share.lanes_max };
+    let lanes_max = match reach {
+        Reach::Local { .. } => lanes_max.min(workers),
+        Reach::Remote { .. } => lanes_max,
+    };
+    let (workers, lanes_max) =
+        if share.lanes == 0 { (workers, lanes_max) } else { (share.lanes, share.lanes) };
+    // Each lane gets its turn within a time in which nobody takes it for dead.
+    let held = match share.rate_bytes_per_s() {
+        0 => u64::MAX,
+        rate => (rate * TURN.as_secs() / u64::from(STRIDE_BYTES_MAX)).max(1),
+    };
+    let held = u32::try_from(held).unwrap_or(u32::MAX);
+    let (workers, lanes_max) = (workers.min(held), lanes_max.min(held));
+    LaneLimits { workers, lanes_max, ..LaneLimits::default() }
+}
+
+/// Another share from now on, for those who wait for the former one too.
+pub(crate) fn set(shared: &Shared, share: &Share) {
+    shared.pace.set_rate(share.rate_bytes_per_s());
+    shared.tree.names.set_rate(share.metadata_ops_per_s.unwrap_or(0).into());
+    let limits = lane_limits(&shared.spec, share, &shared.reach, &shared.tree.target);
+    let mut state = shared.lock();
+    state.lanes.handle_lane_limits(limits);
+    state.share = *share;
+    state.news = true;
+    shared.wake.notify_all();
+}
