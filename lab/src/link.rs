@@ -92,12 +92,17 @@ impl Port {
 }
 
 /// A packet in the ring.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 struct Queued {
     offset: usize,
     length: usize,
     port: usize,
     wire_bytes: usize,
+    segments: usize,
+    /// How long it takes on the wire before that of the interface it arrives at.
+    wire_ns: u64,
+    /// It has passed the wire of the interface it arrives at, or waits for that.
+    booked: bool,
     delivered: bool,
 }
 
@@ -127,12 +132,16 @@ fn pass(busy_ns: u64, first_ns: u64, now_ns: u64, rate: u64, bytes: usize) -> Pa
     }
 }
 
-/// When a packet leaves the interface it is sent by and its site's uplink, and when it arrives.
+/// When a packet leaves the interface it is sent by and its site's uplink, and when its last bit is
+/// at the interface it arrives at. That one's wire is another matter: packets pass it in the order
+/// in which they come, not in which they were sent, for each has waited elsewhere before.
 #[derive(Clone, Copy, Debug)]
 struct Way {
     sent_ns: u64,
     uplink_ns: u64,
     due_ns: u64,
+    /// How long it takes on the last of these wires.
+    wire_ns: u64,
     /// The longest of the queues that it meets.
     backlog_bytes: u64,
 }
@@ -287,8 +296,9 @@ impl<'a> Link<'a> {
             let rate = self.direction.rate_bits_per_s.load(Relaxed);
             let uplink = pass(self.wire_free_ns, now_ns, now_ns, rate, bytes);
             let due_ns = uplink.last_ns + self.direction.delay_ns.load(Relaxed);
-            let backlog_bytes = uplink.backlog_bytes;
-            return Way { sent_ns: now_ns, uplink_ns: uplink.last_ns, due_ns, backlog_bytes };
+            let (wire_ns, backlog_bytes) = (uplink.wire_ns, uplink.backlog_bytes);
+            let uplink_ns = uplink.last_ns;
+            return Way { sent_ns: now_ns, uplink_ns, due_ns, wire_ns, backlog_bytes };
         };
         let rate = |rate: &AtomicU64| rate.load(Relaxed);
         let sent =
@@ -302,36 +312,31 @@ impl<'a> Link<'a> {
         );
         let delay_ns =
             rate(&self.direction.delay_ns) + rate(&source.delay_ns) + rate(&target.delay_ns);
-        let last_ns = uplink.last_ns + delay_ns;
-        // Bits arrive one after the other, as they left the wire before.
-        let wire_ns = if uplink.wire_ns > 0 { uplink.wire_ns } else { sent.wire_ns };
-        let arrived = pass(
-            rate(&target.arrived_ns),
-            last_ns - wire_ns,
-            last_ns,
-            rate(&target.rate_bits_per_s),
-            bytes,
-        );
-        let backlogs = [sent.backlog_bytes, uplink.backlog_bytes, arrived.backlog_bytes];
         Way {
             sent_ns: sent.last_ns,
             uplink_ns: uplink.last_ns,
-            due_ns: arrived.last_ns,
-            backlog_bytes: backlogs.into_iter().max().unwrap_or(0),
+            due_ns: uplink.last_ns + delay_ns,
+            wire_ns: if uplink.wire_ns > 0 { uplink.wire_ns } else { sent.wire_ns },
+            backlog_bytes: sent.backlog_bytes.max(uplink.backlog_bytes),
         }
     }
 
     /// How many of a packet's segments the queues still take.
     fn fits(&self, now_ns: u64, from: usize, port: usize, packet: &Packet) -> usize {
         let backlog = self.way(now_ns, (from, port), packet.wire_bytes).backlog_bytes;
+        self.room_behind(backlog, packet.wire_bytes, packet.segments)
+    }
+
+    /// How many segments of a packet a queue still takes in which so many bytes wait.
+    fn room_behind(&self, backlog: u64, wire_bytes: usize, segments: usize) -> usize {
         if backlog == 0 {
-            return packet.segments;
+            return segments;
         }
         let left = self.direction.buffer_bytes.load(Relaxed).saturating_sub(backlog) as usize;
-        if left >= packet.wire_bytes {
-            return packet.segments;
+        if left >= wire_bytes {
+            return segments;
         }
-        left / (packet.wire_bytes / packet.segments).max(1)
+        left / (wire_bytes / segments).max(1)
     }
 
     /// Some segment is lost or dropped: passes the rest on, as smaller super-packets.
@@ -408,19 +413,30 @@ impl<'a> Link<'a> {
         let way = self.way(now_ns, ends, wire_bytes);
         self.wire_free_ns = way.uplink_ns;
         let (from, port) = ends;
-        if let (Some(source), Some(target)) = (self.ports.get(from), self.ports.get(port)) {
+        if let Some(source) = self.ports.get(from) {
             source.sent_ns.store(way.sent_ns, Relaxed);
-            target.arrived_ns.fetch_max(way.due_ns, Relaxed);
         }
+        let is_limited =
+            self.ports.get(port).is_some_and(|target| target.rate_bits_per_s.load(Relaxed) > 0);
         self.direction.segments.fetch_add(segments as u64, Relaxed);
         let offset = self.tail;
-        if way.due_ns <= now_ns && self.due.is_empty() {
+        if way.due_ns <= now_ns && self.due.is_empty() && !is_limited {
             self.direction.wire_bytes.fetch_add(wire_bytes as u64, Relaxed);
             write_packet(&self.ports[port].device, &self.ring[offset..offset + length]);
             return;
         }
         self.due.push(Reverse((way.due_ns, self.first + self.queue.len() as u64)));
-        self.queue.push_back(Queued { offset, length, port, wire_bytes, delivered: false });
+        let (wire_ns, booked, delivered) = (way.wire_ns, false, false);
+        self.queue.push_back(Queued {
+            offset,
+            length,
+            port,
+            wire_bytes,
+            segments,
+            wire_ns,
+            booked,
+            delivered,
+        });
         self.tail = offset + length.next_multiple_of(64);
     }
 
@@ -442,10 +458,17 @@ impl<'a> Link<'a> {
                 return Some(due_ns);
             }
             self.due.pop();
+            if let Some(later_ns) = self.arrive(due_ns, number) {
+                self.due.push(Reverse((later_ns, number)));
+                continue;
+            }
             let packet = &mut self.queue[(number - self.first) as usize];
             packet.delivered = true;
             let port = &self.ports[packet.port];
-            if !self.direction.cut[port.site].load(Relaxed) && !port.cut.load(Relaxed) {
+            if packet.length > 0
+                && !self.direction.cut[port.site].load(Relaxed)
+                && !port.cut.load(Relaxed)
+            {
                 let bytes = &self.ring[packet.offset..packet.offset + packet.length];
                 write_packet(&port.device, bytes);
                 self.direction.wire_bytes.fetch_add(packet.wire_bytes as u64, Relaxed);
@@ -456,6 +479,49 @@ impl<'a> Link<'a> {
             }
         }
         None
+    }
+}
+
+impl Link<'_> {
+    /// A packet's last bit is at the interface it arrives at: books it on that one's wire. Gives
+    /// when it is through, if that is later; what its queue does not take is dropped.
+    fn arrive(&mut self, due_ns: u64, number: u64) -> Option<u64> {
+        let at = (number - self.first) as usize;
+        let Queued { port, wire_bytes, segments, wire_ns, booked, .. } = self.queue[at];
+        let target = self.ports.get(port).filter(|_| !booked)?;
+        self.queue[at].booked = true;
+        let rate = target.rate_bits_per_s.load(Relaxed);
+        // Bits arrive one after the other, as they left the wire before.
+        let first_ns = due_ns.saturating_sub(wire_ns);
+        let (mut bytes, busy_ns) = (wire_bytes, target.arrived_ns.load(Relaxed));
+        let backlog = pass(busy_ns, first_ns, due_ns, rate, bytes).backlog_bytes;
+        let fits = self.room_behind(backlog, bytes, segments);
+        if fits < segments {
+            self.direction.dropped.fetch_add((segments - fits) as u64, Relaxed);
+            self.cut_short(at, fits);
+            bytes = self.queue[at].wire_bytes;
+        }
+        if bytes == 0 {
+            return None;
+        }
+        let through_ns = pass(busy_ns, first_ns, due_ns, rate, bytes).last_ns;
+        target.arrived_ns.fetch_max(through_ns, Relaxed);
+        (through_ns > due_ns).then_some(through_ns)
+    }
+
+    /// Leaves the first segments of a packet that waits; none of it, if there are none.
+    fn cut_short(&mut self, at: usize, segments: usize) {
+        let Queued { offset, length, wire_bytes, segments: all, .. } = self.queue[at];
+        let mut short = std::mem::take(&mut self.scratch);
+        short.clear();
+        let whole = &self.ring[offset..offset + length];
+        if let Some(packet) = packet::parse(whole).filter(|_| segments > 0) {
+            packet::slice(whole, &packet, 0, segments, &mut short);
+        }
+        self.ring[offset..offset + short.len()].copy_from_slice(&short);
+        self.queue[at].length = short.len();
+        self.queue[at].wire_bytes = wire_bytes / all * segments;
+        self.scratch = short;
     }
 }
 
@@ -531,11 +597,35 @@ mod tests {
         }
         let mut due: Vec<u64> = link.due.iter().map(|Reverse((due, _))| *due).collect();
         due.sort_unstable();
-        assert_eq!(due, [1_500, 2_500, 3_500]);
+        assert_eq!(due, [1_500, 1_500, 2_500], "where they arrive they wait for each other");
         assert_eq!(link.deliver(1_499), Some(1_500));
         assert_eq!(link.deliver(2_600), Some(3_500));
         assert_eq!(link.deliver(3_500), None);
         assert!(link.queue.is_empty());
         assert_eq!(direction.wire_bytes.load(Relaxed), 3_000);
+    }
+
+    /// Promise: what waits for the wire of one interface holds up nobody else's packets to the same
+    /// host: they pass the wire that they meet there in the order in which they come.
+    #[test]
+    fn a_long_queue_elsewhere_holds_up_nobody() {
+        let direction = Direction { cut: vec![false.into(), false.into()], ..Direction::default() };
+        direction.buffer_bytes.store(20_000, Relaxed);
+        let port = |site, rate| {
+            let device = OwnedFd::from(std::fs::File::open("/dev/null").unwrap());
+            let port = Port::new(device, site, [IpAddr::from([0; 4]), IpAddr::from([0; 16])]);
+            port.rate_bits_per_s.store(rate, Relaxed);
+            port
+        };
+        let ports = [port(0, 8_000_000), port(0, 80_000_000), port(1, 80_000_000)];
+        let mut link = Link::new(&direction, &ports, 0, 1);
+        // 10 ms of the slow one's wire.
+        (0..10).for_each(|_| link.push(0, 100, (0, 2), 1_000, 1));
+        link.push(0, 100, (1, 2), 1_000, 1);
+        assert_eq!(link.deliver(150_000), Some(1_000_000));
+        assert_eq!(direction.wire_bytes.load(Relaxed), 1_000, "the fast one's is there");
+        assert_eq!(link.deliver(10_000_000), None);
+        assert_eq!(direction.wire_bytes.load(Relaxed), 11_000);
+        assert_eq!(direction.dropped.load(Relaxed), 0);
     }
 }
