@@ -54,6 +54,10 @@ impl PosixStore {
     /// Makes `name` in `dir` another name of `primary` in `of`, which is not
     /// followed if it is a link; a left-over is replaced. Then publish it.
     ///
+    /// A network file system may do it and lose the reply: asked again, the server says `EEXIST`, or
+    /// `ENOENT` if somebody has moved the primary since (RFC 1813, 3.3.15; RFC 8881, 2.10.6). So it
+    /// is looked at what is there before that is taken for an answer.
+    ///
     /// # Errors
     /// `BadPath`; `ReadOnly`; `Io`: `ENOENT` if there is no primary, `EMLINK` if it has as many
     /// names as its file system allows, `EXDEV` if it lies on another.
@@ -65,8 +69,17 @@ impl PosixStore {
         name: &[u8],
     ) -> Result<(), StoreError> {
         check_item_name(of, primary)?;
+        let is_made = || {
+            let inode_of = |dir, name| self.stat_if_exists(dir, name).ok().flatten();
+            let there = inode_of(dir, name);
+            there.is_some_and(|there| {
+                inode_of(of, primary)
+                    .is_some_and(|first| (first.inode, first.device) == (there.inode, there.device))
+            })
+        };
         self.make_anew("make hard link", dir, name, || {
-            linkat(of.fd_raw()?, primary, dir.fd_raw()?, name, AtFlags::empty())
+            let linked = linkat(of.fd_raw()?, primary, dir.fd_raw()?, name, AtFlags::empty());
+            settled(linked, is_made)
         })
     }
 
@@ -86,5 +99,30 @@ impl PosixStore {
             };
         }
         Err(dir.error(operation, name, Errno::EXIST))
+    }
+}
+
+/// What came of making a name, if an answer that a repeated request gets may hide that it is made.
+fn settled(outcome: Result<(), Errno>, is_made: impl Fn() -> bool) -> Result<(), Errno> {
+    match outcome {
+        Err(Errno::EXIST | Errno::NOENT | Errno::STALE) if is_made() => Ok(()),
+        outcome => outcome,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// B6: the reply to a link was lost, and the request was sent again: what is there counts, and
+    /// other errors stay what they are.
+    #[test]
+    fn b6_what_is_made_is_made_whatever_a_repeated_request_says() {
+        for errno in [Errno::EXIST, Errno::NOENT, Errno::STALE] {
+            assert_eq!(settled(Err(errno), || true), Ok(()));
+            assert_eq!(settled(Err(errno), || false), Err(errno));
+        }
+        assert_eq!(settled(Err(Errno::MLINK), || true), Err(Errno::MLINK));
+        assert_eq!(settled(Ok(()), || unreachable!("it is not asked")), Ok(()));
     }
 }

@@ -9,6 +9,7 @@ mod event;
 mod host;
 mod lock;
 mod mounts;
+mod thread;
 mod users;
 mod xattr;
 
@@ -21,5 +22,6 @@ pub use host::{
 };
 pub use lock::{LockError, LockFile};
 pub use mounts::{MountWithin, mounts_within};
+pub use thread::{sleeps_of, thread_number};
 pub use users::{group_name, group_number, own_numbers, user_name, user_number};
 pub use xattr::list_xattrs_at;
