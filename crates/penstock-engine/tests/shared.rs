@@ -225,6 +225,34 @@ fn a2_after_a_restart_the_writer_believes_what_it_wrote() {
     assert!(matches!(work[..], [Work::Recheck { doubt: false, .. }]), "{work:?}");
 }
 
+/// B1: what a writer that stays away has had in hand under an earlier controller is known to
+/// nobody: each file that was begun and has no name is looked at again in the end. One that comes
+/// back has ended what it did.
+#[test]
+fn b1_files_of_a_writer_that_stays_away_may_be_written_late() {
+    let sizes = [2 * MIB, 2 * MIB, 10];
+    let mut machine = machine_of(&sizes);
+    let mut log = Vec::new();
+    machine.poll_work(A, ALL, second(0));
+    report(&mut machine, A, vec![written(piece(0), 1), Report::Synced { epoch: 1 }]);
+    commit(&mut machine, &mut log);
+    let limits = WindowLimits::default();
+    for stays_away in [true, false] {
+        let mut next = TransferMachine::new(DigestKind::Blake3, [], limits, 1);
+        next.handle_page(&page_of(0, &sizes), Digest::default(), log.clone(), 100, false);
+        next.handle_scan_end(1);
+        next.wait_for_writers([WriterId(100)], second(20));
+        join(&mut next, B, 101, second(0));
+        if !stays_away {
+            join(&mut next, C, 100, second(0));
+        }
+        next.poll_work(B, ALL, second(21));
+        let late: Vec<_> = next.late_files().collect();
+        let expected = if stays_away { vec![(WriterId(100), 0, 0)] } else { Vec::new() };
+        assert_eq!(late, expected);
+    }
+}
+
 /// B1: only one peer makes the temporary file of a large file, and the others get its extents when
 /// something was written there; if the maker is lost before, the file gets another name.
 #[test]

@@ -121,6 +121,15 @@ impl PageLedger {
         self.large_of(piece).map(|file| file.finish)
     }
 
+    /// Large files that were begun and have no name yet, as entries.
+    pub(crate) fn begun_files(&self) -> impl Iterator<Item = u32> + '_ {
+        let unnamed = |state| matches!(state, PieceState::Missing | PieceState::Granted);
+        let begun = self.large.iter().filter(move |(_, file)| {
+            file.started && !file.failed && unnamed(self.states[file.finish as usize])
+        });
+        begun.map(|(entry, _)| *entry)
+    }
+
     /// Whether anything waits for this peer: in hand, or written and not durable.
     pub(crate) fn has_of(&self, peer: PeerNumber) -> bool {
         self.owners.contains(&peer)

@@ -136,10 +136,21 @@ impl TransferMachine {
     /// Whether somebody may still write what an earlier controller gave out.
     pub(super) fn waits_for_writers(&mut self, now: Instant) -> bool {
         if !self.former.is_empty() && now >= self.former_until {
-            self.former.clear();
+            let silent = std::mem::take(&mut self.former);
+            self.late_of(&silent);
             self.end_waiting();
         }
         !self.former.is_empty()
+    }
+
+    /// Nobody knows what these have had in hand: any file that was begun and has no name yet.
+    fn late_of(&mut self, silent: &BTreeSet<WriterId>) {
+        let begun = self.open.iter().flat_map(|(number, page)| {
+            page.ledger.begun_files().map(move |entry| (*number, entry))
+        });
+        let late =
+            begun.flat_map(|(page, entry)| silent.iter().map(move |writer| (*writer, page, entry)));
+        self.late.extend(late.collect::<Vec<_>>());
     }
 
     pub(super) fn end_waiting(&mut self) {
