@@ -23,6 +23,7 @@ use rustls::ServerConnection;
 
 use crate::config::StoreConfig;
 use crate::daemon::site::Site;
+use crate::daemon::store_look;
 use crate::exit::{ExitCode, Failure};
 
 /// How long a peer may take for the hello of a lane whose TLS handshake is done.
@@ -128,8 +129,21 @@ pub(crate) fn store_spec(store: &StoreConfig) -> anyhow::Result<StoreSpec> {
 }
 
 /// The stores of this peer with their identities, as far as they are there now (A5). Blocks on
-/// storage.
+/// storage, but for no longer than ten seconds for each store; one that hangs has no identity.
 pub(crate) fn store_cards(stores: &[StoreConfig]) -> Vec<StoreCard> {
+    let card = |store: &StoreConfig| {
+        let asked = store.clone();
+        store_look::within(&store.name, move || store_card(&asked)).unwrap_or_else(|| StoreCard {
+            store: store.name.clone(),
+            identity: String::new(),
+            mounts: String::new(),
+            rights: store.rights(),
+        })
+    };
+    stores.iter().map(card).collect()
+}
+
+fn store_card(store: &StoreConfig) -> StoreCard {
     let identity = |store: &StoreConfig| {
         let options = PosixOptions { read_only: true, ..PosixOptions::default() };
         let opened = PosixStore::open(&store.directory()?, options).ok()?;
@@ -140,13 +154,12 @@ pub(crate) fn store_cards(stores: &[StoreConfig]) -> Vec<StoreCard> {
         text if text.starts_with("mem:") => IN_MEMORY.to_owned(),
         _ => identity(store).unwrap_or_default(),
     };
-    let card = |store: &StoreConfig| StoreCard {
+    StoreCard {
         store: store.name.clone(),
         identity: identity(store),
         mounts: mounts_text(store),
         rights: store.rights(),
-    };
-    stores.iter().map(card).collect()
+    }
 }
 
 /// What is mounted within a store, in words that are the same where the same is mounted: some of

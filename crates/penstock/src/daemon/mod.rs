@@ -24,6 +24,7 @@ mod remote;
 pub(crate) mod site;
 mod site_api;
 mod site_client;
+pub(crate) mod store_look;
 
 use std::fs;
 use std::io::IsTerminal as _;
