@@ -62,6 +62,11 @@ pub trait Peers: Send + Sync {
     /// task; a task that runs goes on as long as it is heard of.
     fn present(&self) -> Vec<Member>;
 
+    /// Peers of the site that cannot take part, and why, as [`Peers::present`] found last.
+    fn left_out(&self) -> Vec<(String, String)> {
+        Vec::new()
+    }
+
     /// How long a grant holds. `None` where there is never more than one peer: nothing is fenced,
     /// and nobody has to say that it lives.
     fn grant(&self) -> Option<Duration>;

@@ -143,6 +143,13 @@ pub enum Question {
     SameSize(Box<TaskSpec>),
     /// With a page and the entries that are wanted. Answer: a set of entries.
     Confirm(Box<TaskSpec>),
+    /// With a page. Answer: JSON.
+    Mend {
+        /// As whom.
+        spec: Box<TaskSpec>,
+        /// Files with their digests.
+        files: Vec<(u32, String)>,
+    },
     /// With a page, or none for the marker alone. No answer.
     Clean {
         /// Whose.

@@ -195,6 +195,10 @@ pub struct TaskFigures {
     pub limit: String,
     /// What the task waits for and until when; empty if it moves.
     pub waiting: String,
+    /// Seconds for which the call to its store that it is in has given no sign of life (E2); 0 if
+    /// it is in none.
+    #[serde(default)]
+    pub hangs_s: u64,
     /// Attributes that were not kept, in this run.
     pub not_kept: Vec<NotKept>,
     /// CPU seconds of the whole process since the task began.
@@ -245,6 +249,11 @@ pub trait Task: Send + Sync {
         self.stop(false);
     }
 
+    /// For how long it hangs in a call to its store: [`TaskFigures::hangs_s`].
+    fn hangs_for(&self) -> Duration {
+        Duration::ZERO
+    }
+
     /// Everything that the ledger knows has been looked at again: epochs mark the store from now.
     fn doubt_is_over(&self);
 
@@ -265,6 +274,15 @@ pub struct TaskStart {
     pub marker: u64,
     /// How the store is made durable, in words.
     pub durable_by: String,
+}
+
+/// What came of looking again at files that may have been written to late.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Mended {
+    /// Files whose attributes a late write had moved: they are as they were made again.
+    pub mended: u64,
+    /// Files that somebody else has changed, replaced or removed since they were finished.
+    pub others: u64,
 }
 
 /// A host's target side, as its controller drives it.
@@ -381,13 +399,19 @@ pub trait TargetPeer: Send + Sync {
     -> Result<EntrySet, Problem>;
 
     /// Looks again at files of a page that have their names, and to which a peer that was given up
-    /// may have written since: sets attributes again that are not as they were made, and makes that
-    /// durable (B1). Gives of how many files that was so.
+    /// may have written since: sets attributes again that a late write has moved, and makes that
+    /// durable (B1). `files` are those of more than one piece, by entry, with their standard digest
+    /// in hexadecimal: what somebody else has changed stays as it is. Reads what has moved.
     ///
     /// # Errors
     /// The store is offline, or another than `spec` says.
-    fn mend(&self, spec: &TaskSpec, page: &Page, entries: &EntrySet) -> Result<u64, Problem> {
-        let _ = (page, entries);
+    fn mend(
+        &self,
+        spec: &TaskSpec,
+        page: &Page,
+        files: &[(u32, String)],
+    ) -> Result<Mended, Problem> {
+        let _ = (page, files);
         let title = format!("attributes in store `{}` cannot be looked at again", spec.store);
         Err(Problem::new(Exit::Temporary, "mend", title))
     }

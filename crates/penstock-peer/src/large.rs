@@ -1,6 +1,6 @@
 //! The open temporary files of large files, shared by the lanes of a task, and perhaps by peers.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
@@ -21,10 +21,15 @@ const OPEN_MAX: usize = 300;
 const LOOK_TRIES: u32 = 9;
 const LOOK_WAIT: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(1));
 
+/// Attempts that are remembered to be over: what was asked of them and still comes is soon here.
+const OVER_MAX: usize = 4096;
+
 /// The table of them.
 #[derive(Default)]
 pub(crate) struct LargeFiles {
     files: Mutex<BTreeMap<(u32, u32), LargeFile>>,
+    /// Page, entry and generation of attempts that were given up, the latest last.
+    over: Mutex<VecDeque<(u32, u32, u32)>>,
 }
 
 struct LargeFile {
@@ -65,7 +70,8 @@ impl LargeFiles {
         } else if tree.is_shared() {
             // Others may write meanwhile, and one of them may open the same.
             drop(files);
-            let file = look_for(tree, &dir, &name)?;
+            let attempt = (key.0, key.1, item.generation);
+            let file = look_for(tree, &dir, &name, || self.is_over(attempt))?;
             files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
             let known = files.get(&key).filter(|file| file.generation == item.generation);
             if let Some(LargeFile { open: Some(file), .. }) = known {
@@ -105,6 +111,24 @@ impl LargeFiles {
     }
 }
 
+impl LargeFiles {
+    /// An attempt at a file is given up: its temporary file goes, and is looked for no more. A lane
+    /// with a hundred answers under way would stand still for minutes else.
+    pub(crate) fn give_up(&self, page: u32, entry: u32, generation: u32) {
+        let mut over = self.over.lock().unwrap_or_else(PoisonError::into_inner);
+        if over.len() >= OVER_MAX {
+            over.pop_front();
+        }
+        over.push_back((page, entry, generation));
+        drop(over);
+        self.close(page, entry);
+    }
+
+    fn is_over(&self, attempt: (u32, u32, u32)) -> bool {
+        self.over.lock().unwrap_or_else(PoisonError::into_inner).contains(&attempt)
+    }
+}
+
 /// Makes the temporary file. Where several peers write, one that is there already is another's, or
 /// an earlier run's: it has the bytes of this attempt or none, and is gone on with (B1).
 fn make(tree: &TargetTree, dir: &Dir, name: &[u8], size: u64) -> Result<WriteFile, StoreError> {
@@ -118,13 +142,18 @@ fn make(tree: &TargetTree, dir: &Dir, name: &[u8], size: u64) -> Result<WriteFil
     Ok(file)
 }
 
-/// Opens what another peer has made, and never makes it (B1).
-fn look_for(tree: &TargetTree, dir: &Dir, name: &[u8]) -> Result<WriteFile, StoreError> {
+/// Opens what another peer has made, and never makes it (B1). Looks no longer than it is wanted.
+fn look_for(
+    tree: &TargetTree,
+    dir: &Dir,
+    name: &[u8],
+    is_over: impl Fn() -> bool,
+) -> Result<WriteFile, StoreError> {
     let mut wait = LOOK_WAIT.0;
     let mut outcome = tree.target.open_temporary(dir, name);
     for _ in 1..LOOK_TRIES {
         match &outcome {
-            Err(error) if error.is_vanished() => {}
+            Err(error) if error.is_vanished() && !is_over() => {}
             _ => break,
         }
         thread::sleep(wait);

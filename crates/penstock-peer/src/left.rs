@@ -8,20 +8,15 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
-use penstock_api::problem::{Exit, Problem};
 use penstock_api::task::{Adopted, Report, TaskSpec};
 use penstock_engine::kept::KeptReports;
-use penstock_io::sys;
 use penstock_proto::id::{TransferId, WriterId};
 use penstock_proto::journal::Incarnation;
 
-use crate::task::{RunningTask, STOP_PATIENCE, Shared};
+use crate::ending;
+use crate::task::{RunningTask, Shared};
 
-/// A thread that is still in a system call this long after a task's patience is over is left behind
-/// (E2).
-const HUNG_PATIENCE: Duration = Duration::from_secs(20);
 /// Tasks of which it is kept what they left; of the oldest it is forgotten, and fetched again.
 const LEFT_MAX: usize = 64;
 
@@ -135,31 +130,10 @@ impl RunningTask {
 
     /// Ends its threads; joins them.
     pub(crate) fn end_threads(&self, discard: bool) {
-        let until = sys::boottime_now().plus(if discard { Duration::ZERO } else { STOP_PATIENCE });
-        if !self.shared.stopping.swap(true, Ordering::AcqRel) {
-            self.shared.stop_until.store(until.0, Ordering::Release);
-        }
-        self.shared.lock().epochs.handle_flush();
-        self.shared.end_pacing();
-        self.shared.notify_all();
+        self.shared.begin_to_stop(discard);
         let threads =
             std::mem::take(&mut *self.threads.lock().unwrap_or_else(PoisonError::into_inner));
-        let deadline = sys::boottime_now().plus(STOP_PATIENCE + HUNG_PATIENCE);
-        for thread in threads {
-            while !thread.is_finished() && sys::boottime_now() < deadline {
-                std::thread::sleep(Duration::from_millis(2));
-            }
-            if thread.is_finished() {
-                let _ = thread.join();
-            } else {
-                // No deadline ends a system call (E2). Whatever the thread still writes, it writes
-                // again what was written, or into a file that has no name any more (B1).
-                tracing::error!("a store hangs: a thread of a stopped task is left behind");
-                let title = "a thread of its task hangs in the store";
-                let problem = Problem::new(Exit::Temporary, "peer-lost", title);
-                self.shared.control.broken(problem);
-            }
-        }
+        ending::wait_for(&self.shared, threads);
         hand_over(&self.shared);
     }
 }

@@ -39,9 +39,12 @@
 mod again;
 mod compare;
 mod confirm;
+mod ending;
 mod far;
+mod first_name;
 mod grant;
 mod guard;
+mod hang;
 mod hashing;
 mod keep;
 mod lane;

@@ -1,63 +1,185 @@
 //! Looks again at finished files that a peer which was given up may have written to since (B1).
 //!
 //! Its late write repeats the bytes that are there, since it only has files of one generation open;
-//! but it moves the file's time, and takes special bits away. What has another size than it was
-//! made with is somebody else's by now, and is left alone.
+//! but it moves the file's time, and takes special bits away. That is put right, and nothing else:
+//! a file may be its user's by now. So a file is taken for one that was written to late if all of
+//! this holds of it:
+//!
+//! - it is a file of the same size, and its time is another than it was made with;
+//! - nothing was done to it since that write: a write sets the time of modification and of change
+//!   together (POSIX write(2)), `chmod`, `chown`, `touch -d` move the latter alone. Of a file with
+//!   several names that is not known, as each of them moved the time of change;
+//! - no other bit of its mode differs than those that a write takes away;
+//! - its bytes are those of its digest, and it did not change while they were read.
+//!
+//! Content is never written. What is left in doubt is a `touch` by hand of a file that nobody wrote
+//! to: its time is set back.
 
 use penstock_api::problem::Problem;
-use penstock_api::task::TaskSpec;
-use penstock_io::store::{StoreError, Target};
-use penstock_proto::compared::EntrySet;
+use penstock_api::task::Mended;
+use penstock_io::buffer::BufferPool;
+use penstock_io::store::{Dir, Kind, Meta, ReadFile, StoreError, Target};
+use penstock_proto::digest::{Digest, DigestKind};
 use penstock_proto::manifest::{Entry, Page};
+use penstock_proto::units::FileTime;
 
 use crate::keep::Keeper;
 use crate::read::place;
 use crate::stores::chain;
 use crate::task::{full_problem, is_of_store};
 
-/// Sets the attributes of `entries` again where they are not as they were made; gives of how many
-/// files that was so.
-///
-/// # Errors
-/// The store is at fault.
-pub(crate) fn mend(
-    target: &Target,
-    spec: &TaskSpec,
-    keeper: &Keeper,
-    page: &Page,
-    entries: &EntrySet,
-) -> Result<u64, Problem> {
-    let mut mended = 0;
-    for entry in entries.iter().filter_map(|index| page.entries().get(index as usize)) {
-        match mend_file(target, spec, keeper, page, entry) {
-            Ok(changed) => mended += u64::from(changed),
-            Err(error) if is_of_store(target, &error) => return Err(full_problem(&error)),
-            Err(error) => {
-                tracing::warn!(error = %chain(&error), "attributes could not be looked at again");
-            }
-        }
-    }
-    Ok(mended)
+/// Bits that a write takes off a file (inode(7)).
+const SPECIAL_BITS: u32 = 0o6000;
+/// A write sets both times; one that came before the last rename has the time of change from that,
+/// a moment later. Some servers have whole seconds.
+const TOGETHER_SECONDS: i64 = 2;
+
+/// What a file was found to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Found {
+    /// As it was made.
+    Right,
+    /// It was written to late, and is as it was made again.
+    Mended,
+    /// Somebody else has changed, replaced or removed it.
+    Others,
 }
 
-fn mend_file(
-    target: &Target,
-    spec: &TaskSpec,
-    keeper: &Keeper,
-    page: &Page,
-    entry: &Entry,
-) -> Result<bool, StoreError> {
-    let (parent, leaf) = place(&spec.root.0, page, entry);
-    let dir = target.open_dir(&parent)?;
-    let Some(there) = target.meta(&dir, &leaf)? else { return Ok(false) };
-    let time = !keeper.sets_times() || there.mtime == entry.mtime;
-    let mode = keeper.mode(page, entry).is_none_or(|mode| mode == there.mode);
-    if there.size != entry.size || (time && mode) {
-        return Ok(false);
-    }
-    let file = target.open_written(&dir, &leaf)?;
-    let sync = file.dir().durability().is_per_file();
-    let not_set = file.finish(&keeper.attributes(page, entry), sync)?;
-    keeper.settle(&page.path(entry), &not_set)?;
-    Ok(true)
+/// Puts right what late writes have moved.
+pub(crate) struct Mender<'a> {
+    pub(crate) target: &'a Target,
+    pub(crate) root: &'a [u8],
+    pub(crate) kind: DigestKind,
+    pub(crate) keeper: &'a Keeper,
+    pub(crate) pool: &'a BufferPool,
 }
+
+impl Mender<'_> {
+    /// Looks at these files of a page, each with its digest.
+    ///
+    /// # Errors
+    /// The store is at fault.
+    pub(crate) fn mend(&self, page: &Page, files: &[(u32, String)]) -> Result<Mended, Problem> {
+        let mut found = Mended::default();
+        for (index, digest) in files {
+            let Some(entry) = page.entries().get(*index as usize) else { continue };
+            let Some(digest) = Digest::from_hex(digest) else { continue };
+            match self.mend_file(page, entry, digest) {
+                Ok(Found::Right) => {}
+                Ok(Found::Mended) => found.mended += 1,
+                Ok(Found::Others) => found.others += 1,
+                Err(error) if error.is_vanished() => found.others += 1,
+                Err(error) if is_of_store(self.target, &error) => return Err(full_problem(&error)),
+                Err(error) => {
+                    tracing::warn!(error = %chain(&error), "a file could not be looked at again");
+                }
+            }
+        }
+        Ok(found)
+    }
+
+    fn mend_file(&self, page: &Page, entry: &Entry, digest: Digest) -> Result<Found, StoreError> {
+        let (parent, leaf) = place(self.root, page, entry);
+        let dir = self.target.open_dir(&parent)?;
+        let Some(there) = self.target.meta(&dir, &leaf)? else { return Ok(Found::Others) };
+        let mode = self.keeper.mode(page, entry);
+        let timed = self.keeper.sets_times().then_some(entry.mtime);
+        match judge(entry, mode, timed, &there) {
+            Verdict::Right => return Ok(Found::Right),
+            Verdict::Others => return Ok(Found::Others),
+            Verdict::Late => {}
+        }
+        let file = self.target.open_read(&dir, &leaf)?;
+        let unchanged = |now: Meta| is_same(&now, &there);
+        if !unchanged(file.meta()?) || self.digest_of(page, entry, &file)? != Some(digest) {
+            return Ok(Found::Others);
+        }
+        self.set_again(page, entry, (&dir, &leaf[..]), unchanged)
+    }
+
+    fn set_again(
+        &self,
+        page: &Page,
+        entry: &Entry,
+        (dir, leaf): (&Dir, &[u8]),
+        unchanged: impl Fn(Meta) -> bool,
+    ) -> Result<Found, StoreError> {
+        let file = self.target.open_written(dir, leaf)?;
+        if !file.meta()?.is_some_and(unchanged) {
+            return Ok(Found::Others);
+        }
+        let sync = file.dir().durability().is_per_file();
+        let not_set = file.finish(&self.keeper.attributes(page, entry), sync)?;
+        self.keeper.settle(&page.path(entry), &not_set)?;
+        Ok(Found::Mended)
+    }
+
+    /// The digest of a file that travelled as extents, made as theirs is; `None` if it has ended
+    /// before its size.
+    fn digest_of(
+        &self,
+        page: &Page,
+        entry: &Entry,
+        file: &ReadFile,
+    ) -> Result<Option<Digest>, StoreError> {
+        let (kind, size) = (self.kind, entry.size);
+        let extent_bytes = page.slicing.extent_bytes_of(size);
+        let stride = u64::from(page.slicing.stride_bytes);
+        let mut buffer = self.pool.take();
+        let (mut extents, mut strides) = (Vec::new(), Vec::new());
+        let mut from = 0;
+        while from < size {
+            let end = (from + extent_bytes).min(size);
+            let mut at = from;
+            while at < end {
+                let bytes = &mut buffer[..(end - at).min(stride) as usize];
+                if file.read_at(at, bytes)? < bytes.len() {
+                    return Ok(None);
+                }
+                strides.push(kind.stride(size, at, bytes));
+                at += bytes.len() as u64;
+            }
+            extents.push(kind.merge(&strides, stride, end - from, false));
+            strides.clear();
+            from = end;
+        }
+        Ok(Some(kind.merge(&extents, extent_bytes, size, true)))
+    }
+}
+
+/// What the attributes of a file say of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Verdict {
+    Right,
+    /// Its bytes decide.
+    Late,
+    Others,
+}
+
+/// Judges a file that was made with this mode and time, where these were set.
+fn judge(entry: &Entry, mode: Option<u32>, time: Option<FileTime>, there: &Meta) -> Verdict {
+    if there.kind != Kind::File || there.size != entry.size {
+        return Verdict::Others;
+    }
+    let moved = time.is_some_and(|time| time != there.mtime);
+    let (lost, won) = match mode {
+        Some(mode) => (mode & !there.mode, there.mode & !mode),
+        None => (0, 0),
+    };
+    if !moved && lost == 0 && won == 0 {
+        return Verdict::Right;
+    }
+    let apart = there.ctime.seconds - there.mtime.seconds;
+    let untouched = there.links > 1 || (-TOGETHER_SECONDS..=TOGETHER_SECONDS).contains(&apart);
+    let by_write = won == 0 && lost & !SPECIAL_BITS == 0 && (moved || time.is_none());
+    if by_write && untouched { Verdict::Late } else { Verdict::Others }
+}
+
+/// Whether nobody has touched a file since it was looked at.
+fn is_same(now: &Meta, before: &Meta) -> bool {
+    (now.inode, now.size, now.mtime, now.ctime)
+        == (before.inode, before.size, before.mtime, before.ctime)
+}
+
+#[cfg(test)]
+mod tests;

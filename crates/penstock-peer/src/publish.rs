@@ -23,6 +23,7 @@ use penstock_proto::manifest::{Entry, EntryKind};
 use penstock_proto::name;
 use penstock_proto::slicing::PieceRef;
 
+use crate::first_name::{NameWaits, refreshed, settled};
 use crate::read::place;
 use crate::stores::{chain, store_offline};
 use crate::task::{Pieces, Shared, full_problem, is_of_store};
@@ -32,14 +33,21 @@ const TICK: Duration = Duration::from_millis(500);
 
 /// Runs until the task stops and what it wrote is durable, or its patience is over.
 pub(crate) fn run(shared: &Shared) {
-    let mut publisher = Publisher { shared, dirs: DirCache::default() };
+    shared.hang.attend();
+    let mut publisher =
+        Publisher { shared, dirs: DirCache::default(), waits: NameWaits::default() };
     loop {
-        match publisher.next() {
+        let next = publisher.next();
+        if !matches!(next, Next::End) {
+            shared.hang.step();
+        }
+        match next {
             Next::Chore(chore) => publisher.chore(chore),
             Next::Action(EpochAction::Sync { epoch }) => publisher.sync(epoch),
             Next::Action(EpochAction::Publish { pieces }) => publisher.publish(&pieces),
             Next::End => return,
         }
+        shared.hang.rest();
     }
 }
 
@@ -52,6 +60,7 @@ enum Next {
 struct Publisher<'a> {
     shared: &'a Shared,
     dirs: DirCache,
+    waits: NameWaits,
 }
 
 /// Whether a file is where it should be.
@@ -124,6 +133,10 @@ impl Publisher<'_> {
 
     /// Ends the task where its controller is one no more, or has not answered for too long.
     fn tell_fence(&self) {
+        if self.shared.is_over() {
+            // It was left behind, and that was said.
+            return;
+        }
         if self.shared.grant.as_ref().is_some_and(|grant| !grant.holds()) {
             let title = "the controller has not answered for as long as this peer may write";
             self.shared.broken(Problem::new(Exit::Temporary, "grant-over", title));
@@ -177,6 +190,7 @@ impl Publisher<'_> {
         let mut touched = BTreeMap::new();
         let mut done = Vec::new();
         for publication in pieces {
+            self.shared.hang.step();
             let outcome = self.publish_piece(*publication, &mut touched);
             if !self.shared.may_name() {
                 // What of it has its name is found so by the next controller.
@@ -185,7 +199,10 @@ impl Publisher<'_> {
             done.push((*publication, outcome));
         }
         let target = &self.shared.tree.target;
-        let synced = touched.into_values().try_for_each(|dir| target.sync_dir(&dir));
+        let synced = touched.into_values().try_for_each(|dir| {
+            self.shared.hang.step();
+            target.sync_dir(&dir)
+        });
         if let Err(error) = synced {
             self.names_not_durable(pieces, &error);
             return;
@@ -283,8 +300,12 @@ impl Publisher<'_> {
         Some((files, failures))
     }
 
+    /// A page and its pieces: the controller may take its time.
     fn page(&self, piece: PieceRef) -> Option<std::sync::Arc<Pieces>> {
-        match self.shared.page(piece.page) {
+        self.shared.hang.rest();
+        let page = self.shared.page(piece.page);
+        self.shared.hang.step();
+        match page {
             Ok(pieces) => Some(pieces),
             Err(problem) => {
                 self.shared.broken(problem);
@@ -350,6 +371,7 @@ impl Publisher<'_> {
             }
         }
         tree.names.take(1);
+        self.shared.hang.step();
         tree.back_up(&dir, &temporary, &leaf)?;
         let named_in = match tree.target.publish(&dir, &temporary, &leaf, true) {
             Ok(()) => dir,
@@ -458,6 +480,7 @@ impl Publisher<'_> {
         let (parent, _) = place(&self.shared.tree.root, &pieces.page.page, entry);
         let dir = self.dir(&parent)?;
         let temporary = self.shared.tree.temporary(&pieces.page, digest.entry, generation);
+        self.shared.hang.step();
         if self.shared.tree.target.meta(&dir, &temporary)?.is_some() {
             return Ok(true);
         }
@@ -525,6 +548,7 @@ impl Publisher<'_> {
         let mut digests = Vec::new();
         let mut at = range.start;
         loop {
+            self.shared.hang.step();
             let end = (at + stride).min(range.end);
             let bytes = &mut buffer[..(end - at) as usize];
             if file.read_at(at, bytes)? < bytes.len() {
@@ -554,8 +578,8 @@ impl Publisher<'_> {
 
     fn discard(&mut self, number: u32, index: u32, generation: u32) {
         self.shared.lock().fetch.handle_file_forgotten(number, index, generation);
-        self.shared.large.close(number, index);
-        let Ok(pieces) = self.shared.page(number) else { return };
+        self.shared.large.give_up(number, index, generation);
+        let Some(pieces) = self.page(PieceRef { page: number, piece: 0 }) else { return };
         remove_temporary(self.shared, &pieces.page, index, generation);
     }
 
@@ -565,6 +589,7 @@ impl Publisher<'_> {
         let mut failures = Vec::new();
         let mut made = 0;
         for (index, entry) in pieces.page.page.entries().iter().enumerate() {
+            self.shared.hang.step();
             let outcome = match entry.kind {
                 _ if pieces.page.left.contains(index as u32) => continue,
                 // Further names come last, when all first names are there (B6).
@@ -625,6 +650,12 @@ impl Publisher<'_> {
             .and_then(|not_set| tree.keeper.settle(&page.page.path(entry), &not_set))
             .and_then(|()| tree.back_up(&dir, &temporary, &leaf))
             .and_then(|()| target.publish(&dir, &temporary, &leaf, true));
+        let leads_there =
+            |dir: &Dir| target.read_link(dir, &leaf).is_ok_and(|to| to == page.page.link(entry));
+        // Of pipes and devices too little is seen to tell them from others.
+        let published = settled(published, target, (&dir, &leaf[..]), |dir, there| {
+            there.kind == Kind::Symlink && entry.kind == EntryKind::Symlink && leads_there(dir)
+        });
         if published.is_err() {
             // The name is taken by a directory: what was made for it goes again.
             let _ = target.remove(&dir, &temporary);
@@ -667,17 +698,27 @@ impl Publisher<'_> {
         let (parent, primary) = name::split(&primary).unwrap_or_default();
         // What stands under a name that was to be replaced is something else; what is not finished
         // has no name yet.
-        if is_temporary_name(primary) || self.shared.control.has_failed(page.page.link(entry)) {
+        self.shared.hang.rest();
+        let failed = self.shared.control.has_failed(page.page.link(entry));
+        self.shared.hang.step();
+        if is_temporary_name(primary) || failed {
             return Err(LinkError::NoPrimary);
         }
         let of = self.dirs.get(sys::boottime_now(), parent, |path| tree.target.open_dir(path));
         let of = of.map_err(LinkError::of_primary)?;
-        let there = tree.target.meta(&of, primary)?.ok_or(LinkError::NoPrimary)?;
+        let found = self.waits.look(&tree.target, of, primary, tree.is_shared())?;
+        let (of, there) = found.ok_or(LinkError::NoPrimary)?;
         let keeper = &tree.keeper;
-        let same = there.mtime == entry.mtime
-            || (!keeper.sets_times() && self.replaces_primary(page, entry));
-        let same = same && (there.kind != Kind::File || there.size == entry.size);
-        if there.kind == Kind::Directory || !same {
+        let moved = !keeper.sets_times() && self.replaces_primary(page, entry);
+        let fits = |there: &Meta| {
+            let same = moved || there.mtime == entry.mtime;
+            same && (there.kind != Kind::File || there.size == entry.size)
+        };
+        let there = match fits(&there) || !tree.is_shared() {
+            true => there,
+            false => refreshed(&tree.target, &of, primary, there),
+        };
+        if there.kind == Kind::Directory || !fits(&there) {
             return Err(LinkError::NoPrimary);
         }
         let (parent, leaf) = place(&tree.root, &page.page, entry);
@@ -692,6 +733,7 @@ impl Publisher<'_> {
         tree.target.make_hard_link(&of, primary, &dir, &temporary)?;
         tree.back_up(&dir, &temporary, &leaf)?;
         let published = tree.target.publish(&dir, &temporary, &leaf, true);
+        let published = settled(published, &tree.target, (&dir, &leaf[..]), |_, meta| is_it(*meta));
         // If somebody has just made the same name, rename(2) has done nothing and left ours.
         let removed = tree.target.remove(&dir, &temporary);
         published?;
@@ -735,6 +777,7 @@ impl Publisher<'_> {
                 continue;
             }
             set += 1;
+            self.shared.hang.step();
             if let Err(error) = self.hard_link(&pieces.page, index as u32, entry) {
                 let Some(failure) = self.link_failure(index as u32, error) else { return };
                 failures.push(failure);
@@ -745,6 +788,7 @@ impl Publisher<'_> {
                 continue;
             }
             set += 1;
+            self.shared.hang.step();
             if let Err(error) = self.directory(&pieces.page, entry) {
                 let Some(failure) = self.failure(index as u32, &error) else { return };
                 failures.push(failure);

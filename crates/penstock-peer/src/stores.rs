@@ -6,7 +6,10 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::sync::{Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
 
 use penstock_api::problem::{Exit, Problem};
 use penstock_io::store::{
@@ -14,6 +17,10 @@ use penstock_io::store::{
     Target,
 };
 use penstock_proto::id::Name;
+
+/// How long a look at a store may take before it hangs: a journal that is written behind gigabytes
+/// of other data takes its time (A8).
+const ANSWER_MAX: Duration = Duration::from_secs(60);
 
 /// What a store is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -55,6 +62,8 @@ pub struct Stores {
 struct Entry {
     spec: StoreSpec,
     open: Mutex<Open>,
+    /// Threads that hang in it, and were left behind.
+    hung: Mutex<Vec<JoinHandle<()>>>,
 }
 
 #[derive(Debug, Default)]
@@ -67,7 +76,8 @@ impl Stores {
     /// The given stores; none is opened yet.
     pub fn new(specs: impl IntoIterator<Item = StoreSpec>) -> Self {
         let entry = |spec: StoreSpec| {
-            (spec.name.clone(), Entry { spec, open: Mutex::new(Open::default()) })
+            let (open, hung) = (Mutex::default(), Mutex::default());
+            (spec.name.clone(), Entry { spec, open, hung })
         };
         Self { stores: specs.into_iter().map(entry).collect() }
     }
@@ -125,20 +135,73 @@ impl Stores {
         Ok(source)
     }
 
+    /// Threads hang in calls to a store: as long as one of them does, nothing new is begun there,
+    /// so that one store does not take all threads (E2).
+    pub(crate) fn leave_behind(
+        &self,
+        name: &Name,
+        threads: impl IntoIterator<Item = JoinHandle<()>>,
+    ) {
+        if let Ok(entry) = self.entry(name) {
+            entry.hung.lock().unwrap_or_else(PoisonError::into_inner).extend(threads);
+        }
+    }
+
+    /// Whether a store answers, as far as anybody knows.
+    fn check_answers(&self, name: &Name, entry: &Entry) -> Result<(), Problem> {
+        let mut hung = entry.hung.lock().unwrap_or_else(PoisonError::into_inner);
+        hung.retain(|thread| !thread.is_finished());
+        if hung.is_empty() { Ok(()) } else { Err(store_hung(name)) }
+    }
+
+    /// Asks something of a store that has no end of its own, on another thread: that one hangs if
+    /// the store does, and nobody else.
+    ///
+    /// # Errors
+    /// `store-hung`: there was no answer within [`ANSWER_MAX`], or was none before.
+    pub(crate) fn ask<T: Send + 'static>(
+        &self,
+        name: &Name,
+        ask: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, Problem> {
+        self.check_answers(name, self.entry(name)?)?;
+        let (answer, answered) = channel();
+        let thread = std::thread::Builder::new().name("store".to_owned());
+        // Nobody waits any more if it comes too late.
+        let thread = thread.spawn(move || drop(answer.send(ask()))).map_err(|cause| {
+            Problem::new(Exit::Temporary, "threads", "cannot start a thread").because(cause)
+        })?;
+        match answered.recv_timeout(ANSWER_MAX) {
+            Ok(answer) => Ok(answer),
+            Err(RecvTimeoutError::Timeout) => {
+                tracing::error!(store = %name, "a store hangs: what was asked is left behind");
+                self.leave_behind(name, [thread]);
+                Err(store_hung(name))
+            }
+            Err(RecvTimeoutError::Disconnected) => {
+                let title = format!("asking store `{name}` broke an assumption of ours");
+                Err(Problem::new(Exit::Unclassified, "internal", title))
+            }
+        }
+    }
+
     /// A store to write to.
     ///
     /// # Errors
-    /// `store-unknown`, `store-offline`, `store-kind`, `store-read-only`.
+    /// `store-unknown`, `store-offline`, `store-kind`, `store-read-only`; `store-hung` while a call
+    /// to it has not come back.
     pub fn target(&self, name: &Name) -> Result<Target, Problem> {
         let entry = self.entry(name)?;
+        self.check_answers(name, entry)?;
         if entry.spec.read_only {
             let title = format!("store `{name}` is configured as read-only");
             return Err(Problem::new(Exit::Refused, "store-read-only", title));
         }
-        let mut open = entry.open.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(target) = &open.target {
+        let open = || entry.open.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(target) = &open().target {
             return Ok(target.clone());
         }
+        // Without the lock: whoever reads from the store is not to wait for this.
         let target = match &entry.spec.kind {
             StoreKind::Posix(root) => {
                 let options = PosixOptions { io: entry.spec.io, ..PosixOptions::default() };
@@ -148,8 +211,7 @@ impl Stores {
             StoreKind::Null => Target::Null,
             StoreKind::Mem(_) => return Err(wrong_kind(name, "`mem:` cannot be written to")),
         };
-        open.target = Some(target.clone());
-        Ok(target)
+        Ok(open().target.get_or_insert(target).clone())
     }
 
     /// Forgets the open handle of a target store, after a check of it has failed: the next use
@@ -170,6 +232,13 @@ pub(crate) fn store_offline(name: &Name, why: impl std::fmt::Display) -> Problem
     Problem::new(Exit::Temporary, "store-offline", format!("store `{name}` is offline"))
         .because(why)
         .hint("mount it, or put right its path in the configuration; the transfer then goes on")
+}
+
+/// A call to the store has not come back.
+fn store_hung(name: &Name) -> Problem {
+    let title = format!("store `{name}` does not answer: a call to it hangs");
+    Problem::new(Exit::Temporary, "store-hung", title)
+        .hint("look at its disk or server; the transfer goes on when it answers again")
 }
 
 fn store_unreachable(name: &Name, error: &StoreError) -> Problem {

@@ -1,17 +1,18 @@
 //! The target side of this host: checks stores, starts tasks, cleans up after them.
 
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use penstock_api::delete::{DeleteOrder, SurplusQuery};
+use penstock_api::fence::Fence;
 use penstock_api::plan::PlanItem;
 use penstock_api::problem::{Exit, Problem};
 use penstock_api::proof::{PageProof, ProofProgress, ProofRequest};
 use penstock_api::scan::RootKind;
 use penstock_api::task::{
-    SourceAccess, TargetPeer, Task, TaskControl, TaskPage, TaskSpec, TaskStart,
+    Mended, SourceAccess, TargetPeer, Task, TaskControl, TaskPage, TaskSpec, TaskStart,
 };
 use penstock_api::transfer::{Durability, PathText};
 use penstock_engine::paths::{LocalEnd, pair};
@@ -35,7 +36,7 @@ use crate::guard::Guard;
 use crate::keep::{Keeper, check_rules};
 use crate::left::{Left, LeftBehind};
 use crate::look::look;
-use crate::mend::mend;
+use crate::mend::Mender;
 use crate::paths::{Dialer, LocalEnds, PathBook, PathNote};
 use crate::prove::Prover;
 use crate::read::place;
@@ -151,45 +152,15 @@ impl TargetService {
         Ok(Incarnation { writer, boot, mount, store, failed_syncs })
     }
 
-    /// The store of a task, changed only while its controller may act (B4).
+    /// As [`target_of`].
     pub(crate) fn target(&self, spec: &TaskSpec) -> Result<Target, Problem> {
-        let target = self.stores.target(&spec.store)?;
-        if spec.fence.epoch() == 0 {
-            return Ok(target);
-        }
-        let fence = spec.fence.clone();
-        Ok(target.guarded(Arc::new(move || fence.holds())))
+        target_of(&self.stores, spec)
     }
 
+    /// Checks that the store is there and the one that is meant (A5), whether it answers or hangs.
     pub(crate) fn identify(&self, spec: &TaskSpec) -> Result<StoreIdentity, Problem> {
-        let target = self.target(spec)?;
-        let offline = |why: String| {
-            self.stores.reopen(&spec.store);
-            store_offline(&spec.store, why)
-        };
-        if spec.store_id == 0 {
-            let mut identity = target.open_or_init_identity();
-            // The root may have the mode of a source that was copied here before, as 0555; it is
-            // set again at the end.
-            let denied = identity.as_ref().is_err_and(StoreError::is_denied);
-            if denied && spec.root.0.is_empty() && target.unlock_root() {
-                identity = target.open_or_init_identity();
-            }
-            return identity.map_err(|error| {
-                if error.is_read_only() || error.is_denied() {
-                    let title = format!("cannot write to store `{}`", spec.store);
-                    return Problem::new(Exit::Fatal, "target-read-only", title)
-                        .because(chain(&error));
-                }
-                offline(chain(&error))
-            });
-        }
-        let identity = target.identity().map_err(|error| offline(chain(&error)))?;
-        if id_of(&identity) != spec.store_id {
-            let why = "another store is mounted there than the one the transfer began in";
-            return Err(offline(why.to_owned()));
-        }
-        Ok(identity)
+        let (stores, asked) = (Arc::clone(&self.stores), spec.clone());
+        self.stores.ask(&spec.store, move || identify(&stores, &asked))?
     }
 
     /// As [`Self::identify`], but a store that has no identity yet gets none: nothing is written.
@@ -237,6 +208,77 @@ impl TargetService {
     }
 }
 
+/// The store of a task, changed only while its controller may act (B4).
+fn target_of(stores: &Stores, spec: &TaskSpec) -> Result<Target, Problem> {
+    let target = stores.target(&spec.store)?;
+    if spec.fence.epoch() == 0 {
+        return Ok(target);
+    }
+    let fence = spec.fence.clone();
+    Ok(target.guarded(Arc::new(move || fence.holds())))
+}
+
+fn identify(stores: &Stores, spec: &TaskSpec) -> Result<StoreIdentity, Problem> {
+    let target = target_of(stores, spec)?;
+    let offline = |why: String| {
+        stores.reopen(&spec.store);
+        store_offline(&spec.store, why)
+    };
+    if spec.store_id == 0 {
+        let mut identity = target.open_or_init_identity();
+        // The root may have the mode of a source that was copied here before, as 0555; it is
+        // set again at the end.
+        let denied = identity.as_ref().is_err_and(StoreError::is_denied);
+        if denied && spec.root.0.is_empty() && target.unlock_root() {
+            identity = target.open_or_init_identity();
+        }
+        return identity.map_err(|error| {
+            if error.is_read_only() || error.is_denied() {
+                let title = format!("cannot write to store `{}`", spec.store);
+                return Problem::new(Exit::Fatal, "target-read-only", title).because(chain(&error));
+            }
+            offline(chain(&error))
+        });
+    }
+    let identity = target.identity().map_err(|error| offline(chain(&error)))?;
+    if id_of(&identity) != spec.store_id {
+        let why = "another store is mounted there than the one the transfer began in";
+        return Err(offline(why.to_owned()));
+    }
+    Ok(identity)
+}
+
+fn root_kind(stores: &Stores, store: &Name, path: &PathText) -> Result<Option<RootKind>, Problem> {
+    let target = stores.target(store)?;
+    let (parent, leaf) = name::split(&path.0).unwrap_or((b"", b""));
+    let fail = |error| {
+        let title = format!("cannot look at `{path}` in store `{store}`");
+        Problem::new(Exit::Fatal, "target", title).because(chain(&error))
+    };
+    let dir = match target.open_dir(parent) {
+        Ok(dir) => dir,
+        Err(error) if error.is_vanished() => return Ok(None),
+        Err(error) => return Err(fail(error)),
+    };
+    let meta = target.meta(&dir, leaf).map_err(fail)?;
+    Ok(meta.map(|meta| match meta.kind {
+        Kind::Directory => RootKind::Directory,
+        _ => RootKind::Single,
+    }))
+}
+
+fn store_id(stores: &Stores, store: &Name) -> Result<Option<u64>, Problem> {
+    match stores.target(store)?.identity() {
+        // What keeps nothing is nobody.
+        Ok(identity) => Ok(Some(id_of(&identity)).filter(|id| *id != 0)),
+        Err(StoreOffline::IdentityMissing { .. }) => Ok(None),
+        Err(error) => {
+            stores.reopen(store);
+            Err(store_offline(store, chain(&error)))
+        }
+    }
+}
+
 /// Why no local address can be paired with one of a site.
 fn no_pair(locals: &[LocalEnd], peers: &[DataAddress]) -> String {
     if peers.is_empty() {
@@ -256,22 +298,8 @@ fn id_of(identity: &StoreIdentity) -> u64 {
 
 impl TargetPeer for TargetService {
     fn root_kind(&self, store: &Name, path: &PathText) -> Result<Option<RootKind>, Problem> {
-        let target = self.stores.target(store)?;
-        let (parent, leaf) = name::split(&path.0).unwrap_or((b"", b""));
-        let fail = |error| {
-            let title = format!("cannot look at `{path}` in store `{store}`");
-            Problem::new(Exit::Fatal, "target", title).because(chain(&error))
-        };
-        let dir = match target.open_dir(parent) {
-            Ok(dir) => dir,
-            Err(error) if error.is_vanished() => return Ok(None),
-            Err(error) => return Err(fail(error)),
-        };
-        let meta = target.meta(&dir, leaf).map_err(fail)?;
-        Ok(meta.map(|meta| match meta.kind {
-            Kind::Directory => RootKind::Directory,
-            _ => RootKind::Single,
-        }))
+        let (stores, name, path) = (Arc::clone(&self.stores), store.clone(), path.clone());
+        self.stores.ask(store, move || root_kind(&stores, &name, &path))?
     }
 
     fn prepare(&self, spec: &TaskSpec) -> Result<TaskStart, Problem> {
@@ -318,15 +346,8 @@ impl TargetPeer for TargetService {
     }
 
     fn store_id(&self, store: &Name) -> Result<Option<u64>, Problem> {
-        match self.stores.target(store)?.identity() {
-            // What keeps nothing is nobody.
-            Ok(identity) => Ok(Some(id_of(&identity)).filter(|id| *id != 0)),
-            Err(StoreOffline::IdentityMissing { .. }) => Ok(None),
-            Err(error) => {
-                self.stores.reopen(store);
-                Err(store_offline(store, chain(&error)))
-            }
-        }
+        let (stores, name) = (Arc::clone(&self.stores), store.clone());
+        self.stores.ask(store, move || store_id(&stores, &name))?
     }
 
     fn look(&self, spec: &TaskSpec, page: &Page) -> Result<Vec<PlanItem>, Problem> {
@@ -379,12 +400,20 @@ impl TargetPeer for TargetService {
         // Before anything else: the controller counts it from our answer (B4).
         let asked = sys::boottime_now();
         let grant = spec.grant.map(|duration| Arc::new(Grant::new(duration, asked)));
+        // Shut when a thread of it hangs, and is left behind: what it does last is nobody's wish.
+        let over = Arc::<AtomicBool>::default();
+        let (fence, ended) = (spec.fence.clone(), Arc::clone(&over));
+        let holds = Arc::new(move || fence.holds() && !ended.load(Ordering::Acquire));
+        let fence = Fence::new(spec.fence.epoch(), holds);
+        let spec = &TaskSpec { fence, ..spec.clone() };
         let (identity, reach) = (self.identify(spec)?, self.reach(spec)?);
         let left = self.end_earlier(spec);
         let mut target = self.target(spec)?;
         let incarnation = self.incarnation(spec, &target, &identity)?;
         if let Some(grant) = grant.clone() {
-            target = target.granted(Arc::new(move || grant.holds()));
+            let ended = Arc::clone(&over);
+            let holds = move || grant.holds() && !ended.load(Ordering::Acquire);
+            target = target.granted(Arc::new(holds));
         }
         let writer = (spec.transfer, spec.writer);
         let marker = target.read_marker(writer).ok().flatten();
@@ -396,6 +425,8 @@ impl TargetPeer for TargetService {
             // A store that keeps nothing has every marker.
             marker: marker.filter(|marker| *marker != u64::MAX).unwrap_or(0),
             identity,
+            over,
+            stores: Arc::clone(&self.stores),
             reach,
             grant,
             failed_syncs: Arc::clone(&self.failed_syncs),
@@ -431,17 +462,24 @@ impl TargetPeer for TargetService {
         confirm(self.stores.target(&spec.store)?, spec, page, wanted)
     }
 
-    fn mend(&self, spec: &TaskSpec, page: &Page, entries: &EntrySet) -> Result<u64, Problem> {
+    fn mend(
+        &self,
+        spec: &TaskSpec,
+        page: &Page,
+        files: &[(u32, String)],
+    ) -> Result<Mended, Problem> {
         self.identify(spec)?;
         let target = self.target(spec)?;
         let own_site = matches!(spec.source, SourceAccess::Local { .. });
         let allowed = self.stores.spec(&spec.store)?.allow_privileged;
         let keeper = Keeper::new(&spec.preserve, own_site, allowed);
-        let mended = mend(&target, spec, &keeper, page, entries)?;
-        if mended > 0 && spec.durability != Durability::None {
+        let (root, kind, pool) = (spec.root.0.as_slice(), spec.digest, &self.pool);
+        let found =
+            Mender { target: &target, root, kind, keeper: &keeper, pool }.mend(page, files)?;
+        if found.mended > 0 && spec.durability != Durability::None {
             target.sync().map_err(|error| full_problem(&error))?;
         }
-        Ok(mended)
+        Ok(found)
     }
 
     fn clean(

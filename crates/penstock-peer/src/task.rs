@@ -33,15 +33,17 @@ use penstock_proto::journal::{EntryDigest, EntryFailure, Incarnation};
 use penstock_proto::slicing::PieceRef;
 use penstock_proto::units::Instant;
 
+use crate::ending::{STOP_PATIENCE, waiting_of};
 use crate::grant::{self, Grant};
 use crate::guard::Guard;
+use crate::hang::Hang;
 use crate::keep::Keeper;
 use crate::large::LargeFiles;
 use crate::left::{Kept, LeftBehind, hand_over};
 use crate::pacer::Pacer;
 use crate::paths::{self, Dialer, LaneHandle};
 use crate::share::{self, lane_limits};
-use crate::stores::chain;
+use crate::stores::{Stores, chain};
 use crate::write::{TargetTree, Written, extent_digest};
 use crate::{again, lane, local, publish};
 
@@ -51,13 +53,9 @@ const PAGES_KEPT: usize = 32;
 const TICK: Duration = Duration::from_millis(20);
 /// Paths of lanes that are noted for the receipt; further ones are not.
 const PATHS_MAX: usize = 64;
-/// A stopping task gives what is written this long to become durable.
-pub(crate) const STOP_PATIENCE: Duration = Duration::from_secs(10);
 /// Without any byte, answer or successful dial for this long the task gives up; the controller
 /// tries again later (promise (f)).
 const NOTHING_MAX: Duration = Duration::from_secs(300);
-/// A silence that is shown to the user.
-const SILENCE_SHOWN: Duration = Duration::from_secs(3);
 
 /// How lanes reach a source.
 pub(crate) enum Reach {
@@ -88,8 +86,8 @@ pub(crate) struct State {
     pub(crate) closers: BTreeMap<LaneId, LaneHandle>,
     /// When paths were last looked at.
     pub(crate) looked: Instant,
-    waiting: String,
-    moved: Instant,
+    pub(crate) waiting: String,
+    pub(crate) moved: Instant,
     pub(crate) news: bool,
     repairs: u64,
     /// What the task may use of the limits of its transfer.
@@ -211,6 +209,11 @@ pub(crate) struct Shared {
     pub(crate) left: Arc<LeftBehind>,
     pub(crate) tree: TargetTree,
     pub(crate) identity: StoreIdentity,
+    pub(crate) stores: Arc<Stores>,
+    /// What its publisher is at.
+    pub(crate) hang: Hang,
+    /// It may change nothing any more, whatever its grant and its controller.
+    over: Arc<AtomicBool>,
     pub(crate) reach: Reach,
     pub(crate) large: Arc<LargeFiles>,
     /// Whether a request may ask for a part of a piece.
@@ -257,7 +260,8 @@ impl Shared {
     /// Whether it may write at this moment: under its grant, whatever has become of the controller;
     /// without one while the controller may act (B4).
     fn may_write(&self) -> bool {
-        self.grant.as_ref().map_or_else(|| self.spec.fence.holds(), |grant| grant.holds())
+        let may = self.grant.as_ref().map_or_else(|| self.spec.fence.holds(), |it| it.holds());
+        may && !self.is_over()
     }
 
     /// Whether names may be given at this moment.
@@ -283,6 +287,28 @@ impl Shared {
         self.kept.end();
         self.stopping.store(true, Ordering::Release);
         self.stop_until.store(sys::boottime_now().0, Ordering::Release);
+        self.end_pacing();
+        self.notify_all();
+    }
+
+    /// Nothing of it may change the store any more: a thread of it hangs there, and its share is
+    /// another's by the time it wakes.
+    pub(crate) fn forbid(&self) {
+        self.over.store(true, Ordering::Release);
+        self.end();
+    }
+
+    pub(crate) fn is_over(&self) -> bool {
+        self.over.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn begin_to_stop(&self, discard: bool) {
+        let patience = if discard { Duration::ZERO } else { STOP_PATIENCE };
+        if !self.stopping.swap(true, Ordering::AcqRel) {
+            let until = sys::boottime_now().plus(patience);
+            self.stop_until.store(until.0, Ordering::Release);
+        }
+        self.lock().epochs.handle_flush();
         self.end_pacing();
         self.notify_all();
     }
@@ -611,21 +637,6 @@ impl Shared {
     }
 }
 
-/// What a task waits for: what was said last, or since when nothing has come (promise (f)).
-fn waiting_of(shared: &Shared, state: &State, local: bool) -> String {
-    let silent = sys::boottime_now().since(state.moved);
-    let paced = shared.pace.is_in_debt();
-    if !state.waiting.is_empty() || state.fetch.is_idle() || paced || silent < SILENCE_SHOWN {
-        return state.waiting.clone();
-    }
-    let seconds = silent.as_secs();
-    if local {
-        return format!("the source store has given nothing for {seconds} s");
-    }
-    let most = LANE_SILENCE_MAX.as_secs();
-    format!("nothing has come from the source for {seconds} s; a silent lane is cut after {most} s")
-}
-
 /// Whether an error is of the whole store and no item's fault: the task is to end with
 /// [`full_problem`], and what met the error is to be tried again. After an I/O error the store
 /// itself is asked: of one that has shut down, or whose server is gone, every file says so.
@@ -656,6 +667,7 @@ pub(crate) fn full_problem(error: &StoreError) -> Problem {
 fn coordinate(shared: &Arc<Shared>) {
     let lanes = Mutex::new(Vec::new());
     while !shared.is_stopping() {
+        shared.hang.lasts(sys::boottime_now());
         hand_over(shared);
         if let Some(grant) = &shared.grant {
             grant::keep(shared, grant);
@@ -811,6 +823,9 @@ pub(crate) struct TaskParts {
     pub(crate) marker: u64,
     pub(crate) reach: Reach,
     pub(crate) grant: Option<Arc<Grant>>,
+    /// Shuts the gates of the target.
+    pub(crate) over: Arc<AtomicBool>,
+    pub(crate) stores: Arc<Stores>,
     /// Syncs that have failed in this process.
     pub(crate) failed_syncs: Arc<AtomicU32>,
     pub(crate) incarnation: Incarnation,
@@ -860,6 +875,9 @@ impl RunningTask {
             left: parts.left,
             tree,
             identity: parts.identity,
+            stores: parts.stores,
+            hang: Hang::default(),
+            over: parts.over,
             reach: parts.reach,
             large: Arc::new(LargeFiles::default()),
             cuts_pieces,
@@ -914,7 +932,7 @@ impl Task for RunningTask {
         let held = held.as_nanos() as f64 + named;
         // Lanes make names while they work, and wait for that limit.
         let worked = (worked - named).max(0.0);
-        let state = shared.lock();
+        let (state, now) = (shared.lock(), sys::boottime_now());
         let local = matches!(shared.reach, Reach::Local { .. });
         let limit = if !state.epochs.is_clean() && state.fetch.is_idle() {
             "making it durable at the target"
@@ -935,7 +953,8 @@ impl Task for RunningTask {
             repairs: state.repairs,
             lanes: if local { 0 } else { state.lanes.up() },
             limit: limit.to_owned(),
-            waiting: waiting_of(shared, &state, local),
+            waiting: waiting_of(shared, &state, local, now),
+            hangs_s: shared.hang.lasts(now).as_secs(),
             not_kept: shared.tree.keeper.not_kept(),
             cpu_seconds: sys::cpu_seconds() - shared.cpu_before,
             paths: shared.paths().iter().cloned().collect(),
@@ -943,6 +962,10 @@ impl Task for RunningTask {
             rate_used,
             names_used,
         }
+    }
+
+    fn hangs_for(&self) -> Duration {
+        self.shared.hang.lasts(sys::boottime_now())
     }
 
     fn set_share(&self, share: &Share) {

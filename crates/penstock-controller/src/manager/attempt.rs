@@ -128,6 +128,7 @@ impl Inner {
     /// Nothing is settled by a controller that is one no more: the next one begins with what is
     /// committed.
     fn settle(&self, id: TransferId, control: &RunControl, outcome: RunOutcome) {
+        control.take_notes().iter().for_each(|note| self.tell_problem(id, note));
         if !self.parts.fence.holds() {
             self.lock().running -= 1;
             self.changed.notify_all();

@@ -298,7 +298,9 @@ impl Inner {
                 next_tick = Instant::now() + TICK;
                 let running = table.live.values().filter(|live| live.run.is_some());
                 let events: Vec<_> = running.map(|live| Event::of(&live.view())).collect();
+                let noted: Vec<_> = running_notes(&table);
                 drop(table);
+                noted.iter().for_each(|(id, problem)| self.tell_problem(*id, problem));
                 events.into_iter().for_each(|event| self.tell(event));
             }
         }
@@ -361,6 +363,12 @@ impl Inner {
         }
         true
     }
+}
+
+/// What runs have noted since this was asked last.
+fn running_notes(table: &Table) -> Vec<(TransferId, Problem)> {
+    let runs = table.live.iter().filter_map(|(id, live)| Some((*id, live.run.as_ref()?)));
+    runs.flat_map(|(id, run)| run.take_notes().into_iter().map(move |note| (id, note))).collect()
 }
 
 /// Seconds since 1970.

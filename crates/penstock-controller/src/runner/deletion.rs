@@ -16,6 +16,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use penstock_api::delete::{DeleteOrder, SurplusQuery};
 use penstock_api::problem::{Exit, Problem};
@@ -30,6 +31,7 @@ use super::control::Shared;
 use super::journal::failed;
 use super::pages::{Clear, Compare};
 use super::plan::Followed;
+use super::tasks::hung::ends_within;
 
 /// What finding the surplus needs.
 pub(super) struct DeletionParts {
@@ -73,6 +75,9 @@ pub(super) fn clearing(
     }))
 }
 
+/// How long it may take to end early.
+const STOP_MAX: Duration = Duration::from_secs(90);
+
 /// A deletion at work.
 pub(super) struct Deletion {
     thread: Option<JoinHandle<Result<(), Problem>>>,
@@ -104,7 +109,11 @@ impl Deletion {
     /// Ends it early and waits for that.
     pub(super) fn stop(&mut self) {
         self.stop.store(true, Ordering::Release);
-        let _ = self.join();
+        match self.thread.take_if(|thread| !ends_within(thread, STOP_MAX)) {
+            // When it comes back from its call it sees that it is to stop.
+            Some(_) => tracing::error!("deleting hangs: its thread is left behind"),
+            None => drop(self.join()),
+        }
     }
 
     fn join(&mut self) -> Result<(), Problem> {

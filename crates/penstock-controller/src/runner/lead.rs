@@ -9,7 +9,7 @@ use penstock_api::problem::{Exit, Problem};
 use penstock_api::proof::{PageProof, ProofProgress, ProofRequest};
 use penstock_api::scan::RootKind;
 use penstock_api::task::TargetPeer;
-use penstock_api::task::{Task, TaskControl, TaskPage, TaskSpec, TaskStart};
+use penstock_api::task::{Mended, Task, TaskControl, TaskPage, TaskSpec, TaskStart};
 use penstock_api::transfer::PathText;
 use penstock_proto::compared::{Comparison, EntrySet};
 use penstock_proto::id::{Name, WriterId};
@@ -142,8 +142,13 @@ impl TargetPeer for Lead {
         self.ask(|peer| peer.confirm(spec, page, wanted))
     }
 
-    fn mend(&self, spec: &TaskSpec, page: &Page, entries: &EntrySet) -> Result<u64, Problem> {
-        self.ask(|peer| peer.mend(spec, page, entries))
+    fn mend(
+        &self,
+        spec: &TaskSpec,
+        page: &Page,
+        files: &[(u32, String)],
+    ) -> Result<Mended, Problem> {
+        self.ask(|peer| peer.mend(spec, page, files))
     }
 
     fn clean(
@@ -152,7 +157,12 @@ impl TargetPeer for Lead {
         pages: &mut dyn Iterator<Item = TaskPage>,
         generation_max: u32,
     ) {
-        if let Ok(member) = self.first() {
+        // Whose store hangs, or is not there, cleans nothing.
+        let fit = in_order(&*self.peers)
+            .into_iter()
+            .find(|member| member.peer.store_id(&spec.store).is_ok())
+            .or_else(|| self.first().ok());
+        if let Some(member) = fit {
             member.peer.clean(spec, pages, generation_max);
         }
     }

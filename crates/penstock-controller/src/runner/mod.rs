@@ -23,6 +23,7 @@ mod late;
 mod lead;
 mod left;
 mod lines;
+mod notes;
 mod outcome;
 mod own;
 mod pages;
@@ -62,6 +63,7 @@ use deletion::{Deletion, DeletionParts, undeleted_path};
 use failed_links::FailedLinks;
 use figures::RateView;
 use journal::Journal;
+use late::LateFiles;
 use lead::Lead;
 use pages::{Compare, Pulled, Puller, Treatment};
 use plan::{Followed, PLAN_STALE};
@@ -135,6 +137,7 @@ pub struct RunControl {
     /// A rate that was set since the run looked last.
     rate: Mutex<Option<Option<u64>>>,
     view: Mutex<RunView>,
+    notes: notes::Notes,
 }
 
 const WISH_PAUSE: u8 = 1;
@@ -378,6 +381,7 @@ struct Run {
     pages: removal::Pages,
     /// What was removed at the source; `None` before that begins.
     removal: Option<RemovalTotals>,
+    late: LateFiles,
 }
 
 impl Run {
@@ -386,6 +390,7 @@ impl Run {
         // What an earlier run has said of itself does not hold for this one.
         let _ = std::fs::remove_file(RunFiles::of(&input.journal).facts);
         let journal = Journal::open(&input.journal, input.fence.epoch(), &head.pages)?;
+        let late = LateFiles::open(&input.journal, input.fence.epoch())?;
         let mut spec = spec_of(&input, &head);
         if spec.update.backup_dir.is_some() {
             spec.began = journal::began(&input.journal)?;
@@ -446,6 +451,7 @@ impl Run {
             not_listed: 0,
             pages: round.pages,
             removal: None,
+            late,
         })
     }
 
@@ -654,6 +660,7 @@ impl Run {
         if commit.is_none() && scan.is_none() {
             return Ok(());
         }
+        self.keep_late()?;
         let commit = commit.unwrap_or_default();
         let durable = commit.is_durable();
         {

@@ -19,6 +19,7 @@ use penstock_proto::digest::Digest;
 use penstock_proto::manifest::{Page, page_digest};
 
 use super::control::Shared;
+use super::tasks::hung::ends_within;
 
 /// Encoded pages pulled ahead, about 300 KiB each.
 const AHEAD: usize = 8;
@@ -27,6 +28,8 @@ const WAIT_MS: u32 = 1_000;
 /// Waits between attempts after a temporary failure: they double from the first to the last.
 const RETRY: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(10));
 
+/// How long the thread may take to end: a request to another site has an end of its own before.
+const STOP_MAX: Duration = Duration::from_secs(90);
 /// How long a run waits for a page that it has lost, before it ends for now.
 const AGAIN_MAX: Duration = Duration::from_secs(30);
 
@@ -186,13 +189,17 @@ impl Puller {
         self.inner.lock().waiting.clone()
     }
 
-    /// Ends the thread, after the request that it may be in.
+    /// Ends the thread, after the request that it may be in. One that hangs in it is left behind:
+    /// nobody takes what it gives (E2).
     pub(crate) fn stop(&mut self) {
         self.inner.stop.store(true, Ordering::Release);
         self.inner.lock().stopped = true;
         self.inner.wake.notify_all();
-        if let Some(thread) = self.thread.take() {
+        let Some(thread) = self.thread.take() else { return };
+        if ends_within(&thread, STOP_MAX) {
             let _ = thread.join();
+        } else {
+            tracing::error!("what pulls and compares pages hangs: it is left behind");
         }
     }
 }

@@ -72,6 +72,11 @@ impl Part {
         self.touch(|touched| touched.handle_adopted(reports));
     }
 
+    /// Whether that is so.
+    pub(super) fn is_over(&self) -> bool {
+        self.over.load(Ordering::Acquire)
+    }
+
     /// Why its task cannot go on, if it has said so.
     pub(super) fn take_broken(&self) -> Option<Problem> {
         self.broken.lock().unwrap_or_else(PoisonError::into_inner).take()

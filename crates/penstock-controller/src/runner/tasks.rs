@@ -6,6 +6,10 @@
 //! is tried again later, under another number: what it said before counts, what it had in hand is
 //! missing. One that falls silent is out when its grant has lapsed (B1, B4).
 
+pub(super) mod hung;
+mod left_out;
+mod news;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -22,14 +26,13 @@ use penstock_engine::grant::lapse_after;
 use penstock_engine::transfer::{Joining as JoiningPeer, TransferMachine};
 use penstock_proto::id::{PeerNumber, WriterId};
 
-use super::RunInput;
 use super::control::Shared;
 use super::lead::{in_order, nobody};
 use super::own::{self, Led};
 use super::part::Part;
 use super::shares::Shares;
-
-mod news;
+use super::{RunControl, RunInput};
+use hung::ends_within;
 
 /// How often it is looked who is there.
 const LOOK_INTERVAL: Duration = Duration::from_millis(200);
@@ -41,6 +44,8 @@ const AWAY_UNTRUSTED: Duration = Duration::from_secs(1);
 /// How long nothing is handed out that peers may have written for an earlier controller: what they
 /// do not tell in that time is fetched again. They join within a fraction of a second.
 const ADOPTION_WAIT: Duration = Duration::from_secs(3);
+/// How long a task that is about to begin is waited for when its run ends.
+const COMING_MAX: Duration = Duration::from_secs(30);
 /// Codes of problems after which nobody knows what the peer has done: its process is gone, or out
 /// of reach.
 const LOST: [&str; 3] = ["peer-lost", "task-unknown", "grant-over"];
@@ -98,6 +103,8 @@ pub(super) struct TaskParts {
     pub(super) open: BTreeSet<u32>,
     /// Directory of the transfer in the journal store.
     pub(super) journal: PathBuf,
+    /// Is told what becomes of peers.
+    pub(super) control: Arc<RunControl>,
 }
 
 impl TaskParts {
@@ -110,7 +117,8 @@ impl TaskParts {
     ) -> Self {
         let (peers, heads) = (Arc::clone(&input.peers), Arc::clone(&input.heads));
         let (spec, journal) = (spec.clone(), input.journal.clone());
-        Self { peers, shared: Arc::clone(shared), heads, spec, epochs, open, journal }
+        let (shared, control) = (Arc::clone(shared), Arc::clone(&input.control));
+        Self { peers, shared, heads, spec, epochs, open, journal, control }
     }
 }
 
@@ -156,6 +164,10 @@ pub(super) struct Tasks {
     /// What each of them may use of the limits of the transfer.
     shares: Shares,
     last: Option<Problem>,
+    /// It was noted that one of them hangs.
+    hangs: bool,
+    /// Who could not take part, as it was noted last.
+    left_out: BTreeMap<String, String>,
 }
 
 fn unfit() -> Problem {
@@ -210,6 +222,8 @@ impl Tasks {
             follows,
             shares,
             last: None,
+            hangs: false,
+            left_out: BTreeMap::new(),
         };
         let part = tasks.next_part();
         let spec = tasks.spec_for(&first);
@@ -373,6 +387,7 @@ impl Tasks {
     /// Looks who is there, and what became of who was; gives why the run cannot go on, if nobody is
     /// left. Never blocks for longer than heads are committed.
     pub(super) fn tend(&mut self) -> Result<Option<Problem>, Problem> {
+        self.end_hung();
         if self.grant().is_none() {
             let broken = self.working.iter().find_map(|working| working.part.take_broken());
             return Ok(broken.or_else(|| self.is_unfit().then(unfit)));
@@ -547,6 +562,7 @@ impl Tasks {
     fn look_around(&mut self) {
         let present = in_order(&*self.parts.peers);
         self.expect(&present);
+        self.note_left_out();
         let restarted: Vec<PeerNumber> = self
             .working
             .iter()
@@ -622,7 +638,13 @@ impl Tasks {
                 let title = "the store is older there than the ledger";
                 return Err(Problem::new(Exit::Temporary, "store-offline", title));
             }
-            let task = peer.start(&spec, control as _)?;
+            let told = Arc::clone(&control);
+            let task = peer.start(&spec, told)?;
+            if control.is_over() {
+                // The run has ended meanwhile, and waits for nobody who may hang.
+                task.stop(true);
+                return Err(nobody());
+            }
             shared.notify();
             Ok(Started { start, task })
         });
@@ -644,9 +666,15 @@ impl Tasks {
 
     /// Stops all of them; waits for that.
     pub(super) fn stop(&mut self, discard: bool) {
-        for Coming { member, part, started } in std::mem::take(&mut self.coming) {
-            if let Ok(Ok(Started { task, .. })) = started.join() {
-                self.working.push(Working { member, part, task, is_draining: false });
+        let coming = std::mem::take(&mut self.coming);
+        coming.iter().for_each(|coming| coming.part.end());
+        for Coming { member, started, .. } in coming {
+            if ends_within(&started, COMING_MAX) {
+                if let Ok(Ok(Started { task, .. })) = started.join() {
+                    task.stop(true);
+                }
+            } else {
+                tracing::error!(peer = member.name, "a peer hangs while it begins its task");
             }
         }
         match &self.working[..] {
@@ -729,6 +757,7 @@ impl Tasks {
         let none = TaskFigures::default();
         shares.extend(coming.map(|coming| share(&coming.member, "joining".to_owned(), &none)));
         shares.extend(self.shares_away());
+        shares.extend(self.shares_left_out());
         self.tell_shares();
         (sum, shares)
     }

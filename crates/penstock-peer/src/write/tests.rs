@@ -139,3 +139,33 @@ fn b1_b5_a_large_file_is_one_inode_and_a_pack_is_its_writers() {
     assert_ne!(one.temporary(&page, 1, 0), two.temporary(&page, 1, 0));
     assert_eq!(one.temporary(&page, 0, 0), two.temporary(&page, 0, 0));
 }
+
+/// Promise (f), B1: answers that still come to an attempt that is given up, whose temporary file is
+/// gone, hold up no lane: only what another peer may be about to make is waited for.
+#[test]
+fn f_a_file_that_is_given_up_is_looked_for_no_more() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = PosixStore::open(directory.path(), PosixOptions::default()).unwrap();
+    let tree = TargetTree { writer: WriterId(7), ..tree(Target::Posix(store)) };
+    let page = page(&[1 << 30]);
+    let item = Item {
+        piece: PieceRef { page: 0, piece: 3 },
+        generation: 2,
+        fresh: false,
+        first_entry: 0,
+        end_entry: 1,
+        offset: 4 << 20,
+        length: 1 << 20,
+        bytes: 1 << 20,
+        attempt: 1,
+    };
+    let large = LargeFiles::default();
+    large.give_up(0, 0, 2);
+    let began = std::time::Instant::now();
+    for _ in 0..20 {
+        let error = large.get(&tree, &page, &item).map(drop).unwrap_err();
+        assert!(error.is_vanished(), "{error}");
+    }
+    // One that may still be made is looked for some 3 s each time.
+    assert!(began.elapsed().as_secs_f64() < 2.0, "{:?}", began.elapsed());
+}

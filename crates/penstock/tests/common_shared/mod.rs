@@ -19,8 +19,8 @@ use penstock_api::plan::PlanItem;
 use penstock_api::problem::{Exit, Problem};
 use penstock_api::scan::{OwnPages, RootKind, ScanRequest, SourcePeer as _};
 use penstock_api::task::{
-    Adopted, Report, SourceAccess, Standing, TargetPeer, Task, TaskControl, TaskFigures, TaskPage,
-    TaskSpec, TaskStart, WorkReply,
+    Adopted, Mended, Report, SourceAccess, Standing, TargetPeer, Task, TaskControl, TaskFigures,
+    TaskPage, TaskSpec, TaskStart, WorkReply,
 };
 use penstock_api::transfer::{PathText, TransferOptions};
 use penstock_controller::runner::{self, RunControl, RunInput, RunOutcome};
@@ -197,6 +197,10 @@ impl Task for TestTask {
         self.fate.left.fetch_add(1, Ordering::AcqRel);
     }
 
+    fn hangs_for(&self) -> Duration {
+        self.inner.hangs_for()
+    }
+
     fn doubt_is_over(&self) {
         self.inner.doubt_is_over();
     }
@@ -287,9 +291,14 @@ impl TargetPeer for TestPeer {
         self.service.confirm(spec, page, wanted)
     }
 
-    fn mend(&self, spec: &TaskSpec, page: &Page, entries: &EntrySet) -> Result<u64, Problem> {
+    fn mend(
+        &self,
+        spec: &TaskSpec,
+        page: &Page,
+        files: &[(u32, String)],
+    ) -> Result<Mended, Problem> {
         self.fate.mends.fetch_add(1, Ordering::AcqRel);
-        self.service.mend(spec, page, entries)
+        self.service.mend(spec, page, files)
     }
 
     fn clean(
@@ -331,6 +340,8 @@ impl Peers for TestPeers {
 /// Source and target, and the peers between them.
 pub(crate) struct Shared {
     base: tempfile::TempDir,
+    /// Where the target is looked at.
+    pub(crate) target: PathBuf,
     peers: Arc<TestPeers>,
     all: Mutex<BTreeMap<String, Arc<TestPeer>>>,
     id: TransferId,
@@ -363,6 +374,7 @@ impl Shared {
         fs::create_dir(base.path().join("src")).unwrap();
         fs::create_dir(base.path().join("dst")).unwrap();
         Self {
+            target: base.path().join("dst"),
             base,
             peers: Arc::new(TestPeers { members: Mutex::default(), grant, told: Mutex::default() }),
             all: Mutex::default(),
@@ -379,19 +391,24 @@ impl Shared {
     }
 
     pub(crate) fn target(&self) -> PathBuf {
-        self.base.path().join("dst")
+        self.target.clone()
     }
 
-    fn stores(&self) -> Arc<Stores> {
+    fn stores(&self, target: &Path) -> Arc<Stores> {
         Arc::new(Stores::new([
             store(&name("source"), &self.source(), true),
-            store(&name("target"), &self.target(), false),
+            store(&name("target"), target, false),
         ]))
     }
 
     /// A peer comes; none of them is the controller's own, so that all have grants.
     pub(crate) fn join(&self, peer: &str) -> Arc<Fate> {
-        let service = TargetService::new(self.stores(), None, SocketOptions::default());
+        self.join_at(peer, &self.target)
+    }
+
+    /// The same with the target at a place of its own.
+    pub(crate) fn join_at(&self, peer: &str, target: &Path) -> Arc<Fate> {
+        let service = TargetService::new(self.stores(target), None, SocketOptions::default());
         let fate = Arc::<Fate>::default();
         let test = Arc::new(TestPeer { service, fate: Arc::clone(&fate) });
         self.all.lock().unwrap().insert(peer.to_owned(), Arc::clone(&test));
@@ -430,7 +447,7 @@ impl Shared {
         fs::create_dir_all(&state).unwrap();
         let id = PeerId { site: name("lab"), peer: name("one") };
         let kept = state.join("source");
-        let source = Arc::new(SourceService::new(self.stores(), &kept, id, None));
+        let source = Arc::new(SourceService::new(self.stores(&self.target), &kept, id, None));
         let root = PathText(Vec::new());
         let request = ScanRequest {
             transfer: self.id,

@@ -114,9 +114,11 @@ fn rewrite(path: &Path) {
 #[test]
 fn b1_a_target_peer_wakes_after_the_source_file_was_rewritten() {
     let Some((mut world, stopped)) = begin_with_a_busy_follower("d1c") else { return };
+    let begun = Instant::now();
     world.lab.stop_daemon(&stopped).unwrap();
     rewrite(&world.lab.store('a').join("set/large.bin"));
     let summary = world.finish();
+    world.assert_no_gap(begun);
     assert_eq!(summary["errors"], 0, "{summary}");
     assert_told_of_loss(&world, &stopped);
     wake_and_compare(&world, &stopped);

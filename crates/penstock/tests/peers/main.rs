@@ -15,6 +15,9 @@ mod common_moosefs;
 #[path = "../common_net/mod.rs"]
 #[allow(dead_code, unreachable_pub, reason = "helpers of several test binaries")]
 mod common_net;
+#[path = "../common_shared/mod.rs"]
+mod common_shared;
+mod hung;
 mod moosefs;
 mod operate;
 mod places;

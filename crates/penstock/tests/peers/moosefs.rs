@@ -77,7 +77,7 @@ impl Shared {
     }
 }
 
-fn scratch() -> TempDir {
+pub(crate) fn scratch() -> TempDir {
     let memory = Path::new("/dev/shm");
     let parent = if memory.is_dir() { memory.to_path_buf() } else { std::env::temp_dir() };
     tempfile::Builder::new().prefix("penstock-moose").tempdir_in(parent).unwrap()

@@ -396,6 +396,9 @@ fn answer(
             target.confirm(&fenced(&spec), &read()?, &left)?.encode(&mut out);
             out.into_bytes()
         }
+        Question::Mend { spec, files } => {
+            http::encode(&target.mend(&fenced(&spec), &read()?, &files)?)?
+        }
         Question::Clean { spec, generation_max } => {
             let mut pages = Vec::new();
             if given {

@@ -22,7 +22,7 @@ use penstock_api::problem::{Exit, Problem};
 use penstock_api::proof::{PageProof, ProofProgress, ProofRequest};
 use penstock_api::remote::{Asked, Caller, EncodedPage, Question};
 use penstock_api::scan::RootKind;
-use penstock_api::task::{TargetPeer, Task, TaskControl, TaskPage, TaskSpec, TaskStart};
+use penstock_api::task::{Mended, TargetPeer, Task, TaskControl, TaskPage, TaskSpec, TaskStart};
 use penstock_api::transfer::PathText;
 use penstock_proto::compared::{Comparison, EntrySet};
 use penstock_proto::id::Name;
@@ -40,6 +40,8 @@ use task::RemoteTask;
 const LOOK: Duration = Duration::from_secs(30);
 /// How long it may take for the names of a page.
 const PAGE: Duration = Duration::from_secs(300);
+/// How long it may take to read large files of a page again that were written to late.
+const MEND: Duration = Duration::from_secs(3600);
 
 /// A target peer on another host.
 #[derive(Clone)]
@@ -169,6 +171,16 @@ impl TargetPeer for RemotePeer {
         let question = Question::Confirm(Box::new(spec.clone()));
         let answer = self.ask(question, Some(&encoded(page, wanted)), PAGE)?;
         EntrySet::decode(&mut Reader::new(&answer)).map_err(unreadable)
+    }
+
+    fn mend(
+        &self,
+        spec: &TaskSpec,
+        page: &Page,
+        files: &[(u32, String)],
+    ) -> Result<Mended, Problem> {
+        let question = Question::Mend { spec: Box::new(spec.clone()), files: files.to_vec() };
+        http::decode(&self.ask(question, Some(&encoded(page, &EntrySet::default())), MEND)?)
     }
 
     fn clean(

@@ -12,7 +12,7 @@ use penstock_api::problem::Problem;
 use penstock_api::proof::{PageProof, ProofProgress, ProofRequest};
 use penstock_api::remote::{Caller, PEER_API_VERSION};
 use penstock_api::scan::RootKind;
-use penstock_api::task::{TargetPeer, Task, TaskControl, TaskPage, TaskSpec, TaskStart};
+use penstock_api::task::{Mended, TargetPeer, Task, TaskControl, TaskPage, TaskSpec, TaskStart};
 use penstock_api::transfer::PathText;
 use penstock_controller::cluster::ClusterNow;
 use penstock_io::sys;
@@ -176,6 +176,11 @@ impl Peers for SitePeers {
         members
     }
 
+    fn left_out(&self) -> Vec<(String, String)> {
+        let told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        told.iter().map(|(peer, why)| (peer.to_string(), why.clone())).collect()
+    }
+
     fn grant(&self) -> Option<Duration> {
         Some(self.grant)
     }
@@ -294,6 +299,15 @@ impl TargetPeer for SiteTarget {
         wanted: &EntrySet,
     ) -> Result<EntrySet, Problem> {
         self.of(&spec.store).confirm(spec, page, wanted)
+    }
+
+    fn mend(
+        &self,
+        spec: &TaskSpec,
+        page: &Page,
+        files: &[(u32, String)],
+    ) -> Result<Mended, Problem> {
+        self.of(&spec.store).mend(spec, page, files)
     }
 
     fn clean(

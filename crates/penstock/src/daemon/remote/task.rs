@@ -512,6 +512,11 @@ impl Task for RemoteTask {
         self.shared.output.notify_one();
     }
 
+    fn hangs_for(&self) -> Duration {
+        let talk = self.shared.lock();
+        if talk.is_over() { Duration::ZERO } else { Duration::from_secs(talk.figures.hangs_s) }
+    }
+
     fn doubt_is_over(&self) {
         self.shared.say(&Down::DoubtIsOver);
     }

@@ -8,6 +8,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use rustix::process::{Pid, Signal, kill_process};
+
 /// Address of all daemons, in their namespace.
 const ADDRESS: &str = "10.97.0.1";
 /// Port of the first chunk server.
@@ -173,6 +175,21 @@ impl MooseFs {
         self.clients[number] = None;
     }
 
+    /// SIGSTOP of a client: whoever uses it waits in the kernel until it goes on.
+    pub fn pause_client(&self, number: usize) {
+        self.signal(number, Signal::STOP);
+    }
+
+    /// SIGCONT of a client.
+    pub fn resume_client(&self, number: usize) {
+        self.signal(number, Signal::CONT);
+    }
+
+    fn signal(&self, number: usize, signal: Signal) {
+        let Some(client) = &self.clients[number] else { return };
+        let _ = kill_process(Pid::from_child(client), signal);
+    }
+
     /// Takes away the mount of a client that was killed.
     pub fn unmount(&mut self, number: usize) {
         let _ = program("umount").arg("-l").arg(self.path(number)).status();
@@ -214,6 +231,8 @@ fn is_fuse(path: &Path) -> bool {
 
 impl Drop for MooseFs {
     fn drop(&mut self) {
+        // Looking at the mount of one that is stopped would never end.
+        (0..self.clients.len()).for_each(|number| self.resume_client(number));
         for number in 0..self.clients.len() {
             if is_fuse(&self.path(number)) || self.clients[number].is_none() {
                 self.unmount(number);

@@ -1,0 +1,90 @@
+//! Peers whose stores hang (E2), and waiting for threads that may never end.
+//!
+//! A peer tells for how long the call to its store that it is in has given no sign of life. Beyond
+//! a bound that a disk which is slow and sound never reaches, it is taken out, as one that is lost:
+//! what it wrote is looked at by another, what it had in hand goes to the others (A9). Only as long
+//! as there is another, whose store answers; else nobody is taken out, the transfer waits, and says
+//! for what.
+
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use penstock_api::peers::GRANT;
+use penstock_api::problem::{Exit, Problem};
+
+use super::Tasks;
+
+/// Grants without a sign of life after which a call hangs for good: two minutes by default, as the
+/// kernel has it (`hung_task_timeout_secs`).
+const HUNG_GRANTS: u32 = 2;
+/// Of a grant: for so long a call may last without a sign of life before that is an event.
+const NOTED_OF_GRANT: u32 = 2;
+/// How often it is looked at whether a thread has ended.
+const LOOK: Duration = Duration::from_millis(5);
+
+impl Tasks {
+    /// Takes peers out that hang, while others do not; says so where that cannot be.
+    pub(super) fn end_hung(&mut self) {
+        let grant = self.grant().unwrap_or(GRANT);
+        let (noted, hung) = (grant / NOTED_OF_GRANT, grant * HUNG_GRANTS);
+        let hangs: Vec<_> = self
+            .working
+            .iter()
+            .map(|working| (working.part.number, working.task.hangs_for(), working.is_draining))
+            .collect();
+        let fit = hangs.iter().any(|(_, hangs, drains)| *hangs < noted && !drains);
+        let longest = hangs.iter().map(|(_, hangs, _)| *hangs).max().unwrap_or_default();
+        if longest < noted {
+            self.hangs = false;
+            return;
+        }
+        if !std::mem::replace(&mut self.hangs, true) {
+            let others = if fit { "its share is given to others" } else { "the transfer waits" };
+            self.parts.control.note(self.hung(longest).hint(format!(
+                "look at its disk or server, and at the kernel log; {others} unless it answers"
+            )));
+        }
+        if self.grant().is_none() || !fit {
+            return;
+        }
+        for (number, lasts, _) in hangs.into_iter().filter(|(_, hangs, _)| *hangs >= hung) {
+            self.take_out(number, false, self.hung(lasts));
+        }
+    }
+
+    fn hung(&self, lasts: Duration) -> Problem {
+        let (store, seconds) = (&self.parts.spec.store, lasts.as_secs());
+        let title = format!("store `{store}` has not answered for {seconds} s");
+        Problem::new(Exit::Temporary, "store-hung", title)
+    }
+}
+
+/// Waits for a thread, for so long; whether it has ended. One that has not is left behind: what it
+/// calls hangs.
+pub(in crate::runner) fn ends_within<T>(thread: &JoinHandle<T>, most: Duration) -> bool {
+    let until = Instant::now() + most;
+    while !thread.is_finished() {
+        if Instant::now() >= until {
+            return false;
+        }
+        std::thread::sleep(LOOK);
+    }
+    true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc::channel;
+
+    /// E2: a thread that hangs is waited for no longer than it is worth.
+    #[test]
+    fn e2_a_thread_that_hangs_is_not_waited_for_without_end() {
+        let (wake, woken) = channel::<()>();
+        let hangs = std::thread::spawn(move || woken.recv().is_err());
+        assert!(!ends_within(&hangs, Duration::from_millis(50)));
+        drop(wake);
+        assert!(ends_within(&hangs, Duration::from_secs(60)));
+        assert!(hangs.join().unwrap());
+    }
+}

@@ -1,0 +1,84 @@
+//! How a task ends, also where a thread of it does not (E2), and what it waits for until then.
+
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use penstock_api::problem::{Exit, Problem};
+use penstock_engine::fetch::LANE_SILENCE_MAX;
+use penstock_io::sys;
+use penstock_proto::units::Instant;
+
+use crate::task::{Shared, State};
+
+/// A stopping task gives what is written this long to become durable.
+pub(crate) const STOP_PATIENCE: Duration = Duration::from_secs(10);
+/// A thread that is still in a system call this long after that is left behind.
+const HUNG_PATIENCE: Duration = Duration::from_secs(20);
+/// Of a grant: a publisher whose call has given no sign of life for so long is not waited for.
+const HUNG_OF_GRANT: u32 = 3;
+/// Of that time: what the other threads get to end what they are at.
+const LEAVE_OF_HUNG: u32 = 4;
+/// A silence that is shown to the user: of the source, and of the target's store.
+const SILENCE_SHOWN: Duration = Duration::from_secs(3);
+const HANG_SHOWN: Duration = Duration::from_secs(10);
+const SHOWN_OF_GRANT: u32 = 4;
+
+/// Waits for the threads of a stopping task. What does not end is left behind: it gives no name and
+/// begins no write any more, and until it has ended its store gets nothing new from this host.
+pub(crate) fn wait_for(shared: &Shared, threads: Vec<JoinHandle<()>>) {
+    let begun = sys::boottime_now();
+    let mut left = Vec::new();
+    for thread in threads {
+        while !thread.is_finished() && !is_given_up(shared, begun) {
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        if thread.is_finished() {
+            let _ = thread.join();
+        } else {
+            left.push(thread);
+        }
+    }
+    if left.is_empty() {
+        return;
+    }
+    // The one call that it is in repeats what was written, or meets a name that is none (B1).
+    shared.forbid();
+    let store = &shared.spec.store;
+    tracing::error!(%store, "a store hangs: a thread of a stopped task is left behind");
+    let title = format!("a thread of its task hangs in store `{store}`");
+    shared.control.broken(Problem::new(Exit::Temporary, "peer-lost", title));
+    shared.stores.leave_behind(store, left);
+}
+
+fn is_given_up(shared: &Shared, begun: Instant) -> bool {
+    let now = sys::boottime_now();
+    let waited = now.since(begun);
+    let grant = shared.spec.grant.map_or(HUNG_PATIENCE, |grant| grant / HUNG_OF_GRANT);
+    let hung = grant.min(HUNG_PATIENCE);
+    let hangs = waited >= hung / LEAVE_OF_HUNG && shared.hang.lasts(now) >= hung;
+    hangs || waited >= STOP_PATIENCE + HUNG_PATIENCE
+}
+
+/// What a task waits for: what was said last, or since when nothing has come, or its store has not
+/// answered (promise (f)).
+pub(crate) fn waiting_of(shared: &Shared, state: &State, local: bool, now: Instant) -> String {
+    let hangs = shared.hang.lasts(now);
+    let shown = shared.spec.grant.map_or(HANG_SHOWN, |grant| grant / SHOWN_OF_GRANT);
+    if hangs >= shown.min(HANG_SHOWN) && !hangs.is_zero() {
+        let (store, seconds) = (&shared.spec.store, hangs.as_secs());
+        return format!(
+            "store `{store}` has not answered for {seconds} s: its server or disk hangs"
+        );
+    }
+    let silent = now.since(state.moved);
+    let paced = shared.pace.is_in_debt();
+    if !state.waiting.is_empty() || state.fetch.is_idle() || paced || silent < SILENCE_SHOWN {
+        return state.waiting.clone();
+    }
+    let seconds = silent.as_secs();
+    if local {
+        return format!("the source store has given nothing for {seconds} s");
+    }
+    let most = LANE_SILENCE_MAX.as_secs();
+    format!("nothing has come from the source for {seconds} s; a silent lane is cut after {most} s")
+}

@@ -1,0 +1,125 @@
+//! Names that another peer has just given, or that we gave and the reply was lost (B5, B6).
+//!
+//! A client of a network file system answers from what it knew: that a name is not there, for up to
+//! 30 s (nfs(5), `acdirmax`). And a request whose reply was lost is sent again, so that a rename
+//! which was done says that what it renamed is not there. Before an entry fails for either, it is
+//! looked at what is there, through a directory that is opened anew.
+
+use std::thread;
+use std::time::Duration;
+
+use penstock_io::store::{Dir, DurabilityMethod, Kind, Meta, StoreError, Target};
+
+/// Waits between looks at a first name that is not to be seen: they double from the first on.
+const LOOKS: u32 = 5;
+const LOOK_WAIT: Duration = Duration::from_millis(100);
+/// A task waits no longer than this in all: what is still not to be seen is not there.
+const WAIT_MAX: Duration = Duration::from_secs(30);
+
+/// How long a task has waited for names of other peers.
+#[derive(Default)]
+pub(crate) struct NameWaits(Duration);
+
+impl NameWaits {
+    /// What is under a name that is to be there, and the directory that it was found in; other
+    /// peers may have given it where it is `shared`, and then it is looked for again for a while.
+    ///
+    /// # Errors
+    /// `BadPath`; `Io`.
+    pub(crate) fn look(
+        &mut self,
+        target: &Target,
+        dir: Dir,
+        leaf: &[u8],
+        shared: bool,
+    ) -> Result<Option<(Dir, Meta)>, StoreError> {
+        if let Some(there) = target.meta(&dir, leaf)? {
+            return Ok(Some((dir, there)));
+        }
+        if !shared || !is_network(&dir) {
+            return Ok(None);
+        }
+        let mut wait = LOOK_WAIT;
+        for _ in 0..LOOKS {
+            if let Some(found) = look_anew(target, &dir, leaf)? {
+                return Ok(Some(found));
+            }
+            if self.0 >= WAIT_MAX {
+                break;
+            }
+            thread::sleep(wait);
+            self.0 += wait;
+            wait *= 2;
+        }
+        look_anew(target, &dir, leaf)
+    }
+}
+
+/// What a file is now that another peer may have finished: a client keeps what it knew of it for up
+/// to a minute (nfs(5), `acregmax`), unless it is opened.
+pub(crate) fn refreshed(target: &Target, dir: &Dir, leaf: &[u8], there: Meta) -> Meta {
+    if there.kind != Kind::File || !is_network(dir) {
+        return there;
+    }
+    target.open_read(dir, leaf).and_then(|file| file.meta()).unwrap_or(there)
+}
+
+fn is_network(dir: &Dir) -> bool {
+    matches!(dir.durability(), DurabilityMethod::Fsync(kind) if kind.is_network())
+}
+
+/// What is under a name, seen through a new handle of its directory, which asks the server.
+fn look_anew(target: &Target, dir: &Dir, leaf: &[u8]) -> Result<Option<(Dir, Meta)>, StoreError> {
+    let dir = match target.open_dir(dir.path()) {
+        Ok(dir) => dir,
+        Err(error) if error.is_vanished() => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    let there = target.meta(&dir, leaf)?;
+    Ok(there.map(|there| (dir, there)))
+}
+
+/// What came of giving something its name: if its temporary name is said to be gone, and `is_it`
+/// holds of what has the final one, the name was given, and only the reply was lost.
+pub(crate) fn settled(
+    outcome: Result<(), StoreError>,
+    target: &Target,
+    (dir, leaf): (&Dir, &[u8]),
+    is_it: impl Fn(&Dir, &Meta) -> bool,
+) -> Result<(), StoreError> {
+    match outcome {
+        Err(error) if error.is_vanished() => match look_anew(target, dir, leaf) {
+            Ok(Some((dir, there))) if is_it(&dir, &there) => Ok(()),
+            _ => Err(error),
+        },
+        outcome => outcome,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use penstock_io::store::{PosixOptions, PosixStore};
+
+    /// B6: a rename that says that there is nothing to rename was done, if what was to be renamed
+    /// stands under the final name; what is something else does not count.
+    #[test]
+    fn b6_a_name_that_was_given_counts_whatever_the_answer() {
+        let directory = tempfile::tempdir().unwrap();
+        let store = PosixStore::open(directory.path(), PosixOptions::default()).unwrap();
+        let target = Target::Posix(store);
+        let dir = target.open_dir(b"").unwrap();
+        target.make_symlink(&dir, b"final", b"there").unwrap();
+        let gone = || target.publish(&dir, b".pst-gone", b"final", true);
+        assert!(gone().is_err_and(|error| error.is_vanished()));
+        let leads = |to: &'static [u8]| {
+            let target = &target;
+            move |dir: &Dir, _: &Meta| target.read_link(dir, b"final").is_ok_and(|it| it == to)
+        };
+        assert!(settled(gone(), &target, (&dir, b"final"), leads(b"there")).is_ok());
+        let other = settled(gone(), &target, (&dir, b"final"), leads(b"elsewhere"));
+        assert!(other.is_err_and(|error| error.is_vanished()));
+        let nothing = settled(gone(), &target, (&dir, b"nothing"), |_, _| true);
+        assert!(nothing.is_err_and(|error| error.is_vanished()));
+    }
+}

@@ -1,0 +1,122 @@
+//! Whether a task's publisher hangs in a call to its store (E2).
+//!
+//! No deadline ends a system call: not syncfs(2) on a server that is gone, nor rename(2) on a file
+//! system that is frozen. A disk that is slow and sound may take minutes for a sync as well, but
+//! the thread that waits for it wakes and sleeps again and again meanwhile, page by page; one that
+//! hangs does not. So what counts is for how long a call has given no sign of life.
+
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use penstock_io::sys;
+use penstock_proto::units::Instant;
+
+/// How often a call that lasts is looked at; what takes less is not looked at.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// What the publisher is at, as others see it. Asked without a lock that it may hold.
+#[derive(Default)]
+pub(crate) struct Hang {
+    thread: AtomicU32,
+    /// When the call under way began; 0 for none.
+    since: AtomicU64,
+    seen: Mutex<Seen>,
+}
+
+#[derive(Default)]
+struct Seen {
+    /// Which call this is of.
+    since: u64,
+    sleeps: Option<u64>,
+    /// When it last gave a sign of life, and when it was looked at last.
+    alive: Instant,
+    looked: Instant,
+}
+
+impl Hang {
+    /// The calling thread is the one that is meant.
+    pub(crate) fn attend(&self) {
+        self.thread.store(sys::thread_number(), Ordering::Relaxed);
+    }
+
+    /// It calls its store now: the next step of what it does.
+    pub(crate) fn step(&self) {
+        self.since.store(sys::boottime_now().0, Ordering::Relaxed);
+    }
+
+    /// It waits for something else, or for something to do.
+    pub(crate) fn rest(&self) {
+        self.since.store(0, Ordering::Relaxed);
+    }
+
+    /// For how long the call under way has given no sign of life, as far as it was looked at. To be
+    /// asked about once a second, or oftener.
+    pub(crate) fn lasts(&self, now: Instant) -> Duration {
+        let since = self.since.load(Ordering::Relaxed);
+        if since == 0 || now.since(Instant(since)) < LOOK {
+            return Duration::ZERO;
+        }
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        if seen.since != since {
+            *seen = Seen { since, sleeps: None, alive: now, looked: Instant(0) };
+        }
+        if now.since(seen.looked) >= LOOK {
+            let sleeps = sys::sleeps_of(self.thread.load(Ordering::Relaxed));
+            if sleeps.is_none() || sleeps != seen.sleeps {
+                seen.alive = now;
+            }
+            (seen.sleeps, seen.looked) = (sleeps, now);
+        }
+        now.since(seen.alive)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+    use std::sync::mpsc::{RecvTimeoutError, channel};
+
+    /// E2, promise (f): a call that gives no sign of life is told from one that takes its time, and
+    /// from a thread that waits for something to do.
+    #[test]
+    fn e2_a_call_that_takes_its_time_does_not_hang() {
+        let hang = Arc::new(Hang::default());
+        let (act, acts) = channel::<bool>();
+        let publisher = Arc::clone(&hang);
+        let thread = std::thread::spawn(move || {
+            publisher.attend();
+            let (mut slow, mut patience) = (false, Duration::from_secs(60));
+            loop {
+                match acts.recv_timeout(patience) {
+                    Ok(next) => slow = next,
+                    Err(RecvTimeoutError::Timeout) => {}
+                    Err(RecvTimeoutError::Disconnected) => return,
+                }
+                // A slow disk: it sleeps and wakes all the while, in one call.
+                patience = Duration::from_millis(if slow { 50 } else { 60_000 });
+            }
+        });
+        let lasts_after = |seconds: f64| {
+            let end = std::time::Instant::now() + Duration::from_secs_f64(seconds);
+            let mut lasts = Duration::ZERO;
+            while std::time::Instant::now() < end {
+                std::thread::sleep(Duration::from_millis(20));
+                lasts = hang.lasts(sys::boottime_now());
+            }
+            lasts
+        };
+        assert_eq!(lasts_after(0.1), Duration::ZERO, "it has nothing to do");
+        act.send(true).unwrap();
+        hang.step();
+        assert!(lasts_after(4.0) < Duration::from_secs(2), "it is slow, and gets on");
+        act.send(false).unwrap();
+        assert!(lasts_after(4.5) >= Duration::from_secs(2), "it hangs");
+        hang.step();
+        assert_eq!(hang.lasts(sys::boottime_now()), Duration::ZERO, "the next step");
+        hang.rest();
+        drop(act);
+        thread.join().unwrap();
+    }
+}
