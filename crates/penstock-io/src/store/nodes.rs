@@ -54,9 +54,9 @@ impl PosixStore {
     /// Makes `name` in `dir` another name of `primary` in `of`, which is not
     /// followed if it is a link; a left-over is replaced. Then publish it.
     ///
-    /// A network file system may do it and lose the reply: asked again, the server says `EEXIST`, or
-    /// `ENOENT` if somebody has moved the primary since (RFC 1813, 3.3.15; RFC 8881, 2.10.6). So it
-    /// is looked at what is there before that is taken for an answer.
+    /// A network file system may do it and lose the reply: asked again, the server says `EEXIST`,
+    /// or `ENOENT` if somebody has moved the primary since (RFC 1813, 3.3.15). So it is looked at
+    /// what is there before that is taken for an answer.
     ///
     /// # Errors
     /// `BadPath`; `ReadOnly`; `Io`: `ENOENT` if there is no primary, `EMLINK` if it has as many
