@@ -154,6 +154,9 @@ pub struct PageLedger {
     owners: Vec<PeerNumber>,
     /// Granted pieces that the log calls written: they are looked at again.
     rechecking: BTreeSet<u32>,
+    /// Which extents were handed out since this controller began: whoever has written one for an
+    /// earlier controller may have been overwritten since (B3).
+    given: Vec<bool>,
     large: BTreeMap<u32, LargeFile>,
     /// Entries that are no files, ascending: they are in no piece.
     others: Vec<u32>,
@@ -221,6 +224,7 @@ impl PageLedger {
             states: vec![PieceState::Missing; pieces.len()],
             owners: vec![NOBODY; pieces.len()],
             rechecking: BTreeSet::new(),
+            given: vec![false; pieces.len()],
             unsettled: pieces.len() as u32,
             missing_bytes: pieces.iter().map(worth).sum(),
             handed: Vec::new(),
@@ -407,6 +411,7 @@ impl PageLedger {
             Piece::Finish { .. } => Work::Finish { piece: reference, generation },
             Piece::Pack { .. } => Work::Fetch { piece: reference, generation, fresh: true },
             Piece::Extent { entry, .. } => {
+                self.given[piece as usize] = true;
                 let file = self.large.get_mut(&entry)?;
                 let fresh = !file.started;
                 if fresh {

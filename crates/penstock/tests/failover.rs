@@ -226,8 +226,9 @@ fn b4_the_majority_of_etcd_is_lost_for_20_s() {
     let summary = world.finish();
     world.told("b0", "etcd-back", &["a majority again after", "goes on"]);
     println!("done {:.1} s after the majority was lost", begun.elapsed().as_secs_f64());
-    // What the controller's own peer wrote in a lease is fetched again, if it comes back late.
-    assert_adopted(&world, &summary, RATE * 8 + IN_FLIGHT);
+    // The controller's own peer may join some seconds after the others, who get what it has not
+    // told by then.
+    assert_adopted(&world, &summary, RATE * 3 + IN_FLIGHT);
 }
 
 /// Issue 5 (8), promise (f): the sites cannot reach each other for 60 s: the transfer says so,

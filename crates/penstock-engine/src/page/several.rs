@@ -154,9 +154,12 @@ impl PageLedger {
         if !free || generation != self.generation_of(piece) {
             return None;
         }
+        let others = self.given[piece as usize];
         match self.pieces[piece as usize] {
             Piece::Finish { .. } => return None,
-            Piece::Extent { .. } if digests.len() != 1 || !failures.is_empty() => return None,
+            Piece::Extent { .. } if others || digests.len() != 1 || !failures.is_empty() => {
+                return None;
+            }
             Piece::Extent { entry, .. } => {
                 if let Some(file) = self.large.get_mut(&entry) {
                     (file.started, file.maker) = (true, None);

@@ -6,9 +6,10 @@
 //! itself without a doubt, if its circumstances are the same.
 //!
 //! Packs stand under names of their writer. An extent is another matter: somebody else may have
-//! been given it since (B3). So extents are taken over only from a writer that was waited for until
-//! it joined, for nothing of a large file is handed out before. And so that packs are not given to
-//! others in the meantime, nothing at all is, for a moment: [`TransferMachine::wait_for_reports`].
+//! been given it since (B3). So an extent is taken over only if this controller has handed it out to
+//! nobody, ever; the one before had it from the writer itself. And so that what is told is not given
+//! to others in the meantime, nothing at all is, for a moment:
+//! [`TransferMachine::wait_for_reports`].
 
 use std::collections::BTreeMap;
 
@@ -19,11 +20,10 @@ use penstock_proto::units::Instant;
 
 use super::TransferMachine;
 use super::open::Under;
-use crate::slice::Piece;
 
 /// What writers did in pages that are not open yet.
 #[derive(Debug, Default)]
-pub(super) struct Early(BTreeMap<u32, Vec<(Incarnation, bool, Report)>>);
+pub(super) struct Early(BTreeMap<u32, Vec<(Incarnation, Report)>>);
 
 impl TransferMachine {
     /// These writers are there, and may have written something that no log knows: until they have
@@ -58,16 +58,15 @@ impl TransferMachine {
         peer: PeerNumber,
         reports: impl IntoIterator<Item = Report>,
     ) -> u64 {
-        let Some(by) = self.peers.get_mut(&peer) else { return 0 };
-        let (incarnation, extents) = (by.incarnation, std::mem::take(&mut by.was_awaited));
+        let Some(incarnation) = self.peers.get(&peer).map(|by| by.incarnation) else { return 0 };
         let mut bytes = 0;
         for report in reports {
             let Report::Written { piece, .. } = &report else { continue };
             if self.open.get(piece.page).is_some() {
-                bytes += self.adopt(incarnation, extents, report);
+                bytes += self.adopt(incarnation, report);
             } else if !self.closed.contains(piece.page) {
                 let early = self.early.0.entry(piece.page).or_default();
-                early.push((incarnation, extents, report));
+                early.push((incarnation, report));
             }
         }
         self.bytes_resumed += bytes;
@@ -76,19 +75,18 @@ impl TransferMachine {
 
     /// A new page was opened: what was told of it before counts from now on.
     pub(super) fn adopt_early(&mut self, page: u32) {
-        for (incarnation, extents, report) in self.early.0.remove(&page).unwrap_or_default() {
-            self.bytes_resumed += self.adopt(incarnation, extents, report);
+        for (incarnation, report) in self.early.0.remove(&page).unwrap_or_default() {
+            self.bytes_resumed += self.adopt(incarnation, report);
         }
     }
 
-    fn adopt(&mut self, incarnation: Incarnation, extents: bool, report: Report) -> u64 {
+    fn adopt(&mut self, incarnation: Incarnation, report: Report) -> u64 {
         let Report::Written { piece, generation, epoch, digests, failures, .. } = report else {
             return 0;
         };
         let adopted = self.open.change(piece.page, |page| {
             let kind = page.ledger.pieces().get(piece.piece as usize).copied()?;
-            let sound = extents || matches!(kind, Piece::Pack { .. });
-            if !sound || page.barred.contains(&piece.piece) {
+            if page.barred.contains(&piece.piece) {
                 return None;
             }
             let of = (piece.piece, generation, epoch);

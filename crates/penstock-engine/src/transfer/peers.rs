@@ -51,8 +51,6 @@ pub(super) struct Peer {
     /// Pages of the last phases that it has in hand, or that are done and not synced, by epoch.
     pub(super) tail_out: BTreeSet<u32>,
     pub(super) tail_unsynced: Vec<(u64, u32)>,
-    /// It was waited for until it joined: what it wrote before is nobody else's (B3).
-    pub(super) was_awaited: bool,
 }
 
 impl Peer {
@@ -102,7 +100,6 @@ impl TransferMachine {
             give_back: GiveBack::new(now),
             tail_out: BTreeSet::new(),
             tail_unsynced: Vec::new(),
-            was_awaited: former || awaited,
         };
         self.peers.insert(peer, joined);
         self.fit_window();
