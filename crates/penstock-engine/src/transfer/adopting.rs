@@ -6,9 +6,9 @@
 //! itself without a doubt, if its circumstances are the same.
 //!
 //! Packs stand under names of their writer. An extent is another matter: somebody else may have
-//! been given it since (B3). So an extent is taken over only if this controller has handed it out to
-//! nobody, ever; the one before had it from the writer itself. And so that what is told is not given
-//! to others in the meantime, nothing at all is, for a moment:
+//! been given it since (B3). So an extent is taken over only if this controller has handed it out
+//! to nobody, ever; the one before had it from the writer itself. And so that what is told is not
+//! given to others in the meantime, nothing at all is, for a moment:
 //! [`TransferMachine::wait_for_reports`].
 
 use std::collections::BTreeMap;
