@@ -3,9 +3,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use penstock_proto::listing::{
-    LISTED_ENTRIES_MAX, ListPart, ListWork, PART_BYTES_MAX, PartBuffer,
-};
+use penstock_proto::listing::{LISTED_ENTRIES_MAX, ListPart, ListWork, PART_BYTES_MAX, PartBuffer};
 use penstock_proto::name;
 
 fuzz_target!(|bytes: &[u8]| {

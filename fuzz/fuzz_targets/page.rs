@@ -8,7 +8,6 @@ use penstock_engine::slice::{Piece, slice};
 use penstock_proto::attributes::{XATTRS_BYTES_MAX, class_of};
 use penstock_proto::compared::Comparison;
 use penstock_proto::digest::DigestKind;
-use penstock_proto::journal::Incarnation;
 use penstock_proto::manifest::{EntryKind, PAGE_PIECES_MAX, Page, page_digest};
 use penstock_proto::name;
 
@@ -43,6 +42,6 @@ fuzz_target!(|bytes: &[u8]| {
     if pieces.len() < 10_000 {
         let digest = page_digest(bytes);
         let nothing = Comparison::default();
-        PageLedger::new(&page, digest, DigestKind::Blake3, Incarnation::default(), &nothing);
+        PageLedger::new(&page, digest, DigestKind::Blake3, &nothing);
     }
 });

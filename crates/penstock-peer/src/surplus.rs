@@ -214,10 +214,10 @@ pub(crate) fn find(
     find_with(&mut here, &spec.update, query, HASHES_MAX)
 }
 
-/// As [`find`], where the target is another host's.
+/// As `find`, where the target is another host's.
 ///
 /// # Errors
-/// As [`find`], and what `lister` says.
+/// As `find`, and what `lister` says.
 pub fn find_surplus_with(
     lister: &mut dyn TargetLister,
     spec: &TaskSpec,

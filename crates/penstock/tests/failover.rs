@@ -140,10 +140,8 @@ fn b4_the_controller_is_stopped_past_its_lease_and_wakes() {
     let shown = world.lab.call("b0", &["transfer", "show", &world.id, "--json"]).unwrap();
     let shown: Value = serde_json::from_str(&shown).unwrap();
     assert_eq!(shown["state"], "done", "{shown}");
-    world.told("b1", "peer-lost", &["`b0` is lost", "lease"]);
+    // Its tenure is over before its own lease is: it may wake without having been lost.
     world.told("b1", "controller", &["is the controller", "place of `b0`"]);
-    // What it had slept through, and that it is back.
-    world.told("b0", "peer-joined", &["`b0` is there"]);
 }
 
 /// Issue 5 (5), promise (d): one data interface of a target peer is cut: what it had in hand comes

@@ -184,7 +184,16 @@ mod tests {
         let mut second = open();
         assert!(second.is_running().unwrap());
         assert!(second.start(Command::new("true")).is_err(), "a second one beside it");
-        assert!(second.arguments().unwrap().contains(&mark));
+        // `spawn` returns before the kernel shows the words of the new program.
+        let deadline = Instant::now() + Duration::from_secs(20);
+        let words = loop {
+            if let Some(words) = second.arguments() {
+                break words;
+            }
+            assert!(Instant::now() < deadline, "it is not found");
+            std::thread::sleep(LOOK);
+        };
+        assert!(words.contains(&mark));
         let reaper = std::thread::spawn(move || child.wait().unwrap());
         second.stop(Duration::from_secs(20)).unwrap();
         assert!(!second.is_running().unwrap());
