@@ -9,7 +9,7 @@ use penstock_engine::page::PageLedger;
 use penstock_proto::compared::Comparison;
 use penstock_proto::digest::{Digest, DigestKind};
 use penstock_proto::id::TransferId;
-use penstock_proto::journal::{Incarnation, JournalRecord};
+use penstock_proto::journal::JournalRecord;
 use penstock_proto::manifest::{EntryDraft, EntryKind, Page, PageBuilder};
 use penstock_proto::slicing::Slicing;
 use penstock_proto::units::MIB;
@@ -25,7 +25,7 @@ fuzz_target!(|bytes: &[u8]| {
     let records = take_all(&sealed);
     for doubt_all in [false, true] {
         let (digest, kind, nothing) = (Digest([1; 32]), DigestKind::Blake3, Comparison::default());
-        let mut ledger = PageLedger::new(page(), digest, kind, Incarnation::default(), &nothing);
+        let mut ledger = PageLedger::new(page(), digest, kind, &nothing);
         ledger.replay(records.clone(), sealed.len() as u64, doubt_all);
         ledger.counts();
         ledger.is_settled();
