@@ -173,8 +173,8 @@ mod tests {
         assert!(!first.is_running().unwrap());
         let mut command = Command::new("sh");
         // The words behind the script are its own arguments. It starts no child, which would be
-        // called like it for a moment.
-        command.args(["-c", "while :; do :; done", "etcd"]);
+        // called like it for a moment, and does not outlive a test that fails for long.
+        command.args(["-c", "ulimit -t 60; while :; do :; done", "etcd"]);
         let mut mark = OsString::from("--data-dir=");
         mark.push(&data);
         command.arg(&mark);
