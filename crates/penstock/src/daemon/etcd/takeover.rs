@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use penstock_api::cluster::{RecoverRequest, RecoveredView, TakeoverRequest};
 use penstock_api::problem::{Exit, Problem};
+use penstock_controller::etcd::EtcdError;
 use penstock_controller::state::{Keys, RecoverError, SharedJournal, recover};
 use penstock_proto::id::Name;
 
@@ -29,6 +30,9 @@ const LOOK: Duration = Duration::from_millis(500);
 const SILENT: Duration = BEAT.saturating_mul(3);
 /// How long that is waited for: the last one may be a controller for the rest of its lease.
 const SILENT_MAX: Duration = Duration::from_secs(20);
+/// For so long the members of etcd may take to elect another leader, if the host that is to be
+/// removed led them: twice their time for it, and some for a busy host.
+const ELECTED: Duration = Duration::from_secs(20);
 /// How long a host may take for a connection before it counts as one that does not answer.
 const CONNECT: Duration = Duration::from_secs(2);
 
@@ -213,7 +217,8 @@ impl Member {
         Ok(())
     }
 
-    /// Takes the member of a host that is gone for good out of etcd. Blocks.
+    /// Takes the member of a host that is gone for good out of etcd. Blocks, for some seconds if it
+    /// led the others.
     ///
     /// # Errors
     /// The host answers, is none of etcd's, or etcd has no majority.
@@ -227,8 +232,24 @@ impl Member {
             return Err(Problem::new(Exit::Usage, "unknown-host", title).status(404));
         };
         self.check_silent(host, &[&member.client_url, &member.peer_url])?;
-        self.etcd.remove_member(member.id, ANSWER).map_err(failed)?;
+        self.remove_member(member.id).map_err(failed)?;
         tracing::warn!(%host, "its etcd member was removed");
         Ok(())
+    }
+
+    /// Asks again while the others elect a leader, and where an answer was lost.
+    fn remove_member(&self, id: u64) -> Result<(), EtcdError> {
+        let until = Instant::now() + ELECTED;
+        loop {
+            let Err(error) = self.etcd.remove_member(id, ANSWER) else { return Ok(()) };
+            let left = self.etcd.members(ANSWER);
+            if left.is_ok_and(|left| left.iter().all(|member| member.id != id)) {
+                return Ok(());
+            }
+            if !matches!(error, EtcdError::Unavailable(_)) || Instant::now() >= until {
+                return Err(error);
+            }
+            std::thread::sleep(LOOK);
+        }
     }
 }
