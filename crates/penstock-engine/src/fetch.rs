@@ -50,7 +50,8 @@ pub struct Item {
     pub piece: PieceRef,
     /// Attempt at the file.
     pub generation: u32,
-    /// The file's temporary name is to be made anew.
+    /// The temporary file is to be made here: nobody has written to this attempt at the file yet.
+    /// True of all items of a pack, and of those of an extent until one has failed.
     pub fresh: bool,
     /// First entry.
     pub first_entry: u32,
@@ -113,6 +114,8 @@ struct PieceProgress {
     digests: Vec<EntryDigest>,
     failures: Vec<EntryFailure>,
     bytes: u64,
+    /// Something of it has come: it may have been written here.
+    begun: bool,
 }
 
 #[derive(Debug)]
@@ -144,6 +147,8 @@ pub struct FetchMachine {
     queued_bytes: u64,
     lanes: BTreeMap<LaneId, LaneLoad>,
     pieces: BTreeMap<PieceRef, PieceProgress>,
+    /// Pieces with their attempts that go back as soon as no lane writes to them any more.
+    returning: BTreeMap<PieceRef, u32>,
     next_request: u32,
     /// What flows over each path; there is always one.
     flows: BTreeMap<PathId, Flow>,
@@ -172,6 +177,7 @@ impl FetchMachine {
             queued_bytes: 0,
             lanes: BTreeMap::new(),
             pieces: BTreeMap::new(),
+            returning: BTreeMap::new(),
             next_request: 1,
             flows: BTreeMap::from([(PathId::default(), Flow::default())]),
             resent_bytes: 0,
@@ -421,17 +427,6 @@ impl FetchMachine {
         for asked in self.asked.values_mut().filter(|asked| of_file(&asked.item)) {
             asked.forgotten = true;
         }
-    }
-
-    /// A sync has failed: forgets every piece in hand, for what was written of it may be lost as
-    /// well (A4). Gives the pieces and their attempts, to be reported as returned.
-    pub fn handle_sync_failed(&mut self) -> Vec<(PieceRef, u32)> {
-        self.queue.clear();
-        self.later.clear();
-        (self.queued_bytes, self.later_bytes) = (0, 0);
-        self.asked.values_mut().for_each(|asked| asked.forgotten = true);
-        let pieces = std::mem::take(&mut self.pieces);
-        pieces.into_iter().map(|(piece, progress)| (piece, progress.generation)).collect()
     }
 
     /// What to ask for on `lane` now, if anything. Call again until it gives nothing.
@@ -882,19 +877,6 @@ mod tests {
         let over = machine.handle_answered(Instant(2), next.request, vec![], vec![], 100).unwrap();
         assert_eq!((over.generation, over.bytes), (1, 100));
         assert!(machine.is_idle() && machine.lane_is_idle(LANE));
-    }
-
-    /// A4: after a failed sync no piece in hand is believed, and all of them are given back.
-    #[test]
-    fn a4_a_failed_sync_gives_back_what_is_in_hand() {
-        let mut machine = FetchMachine::new();
-        machine.handle_lane_up(Instant(0), LANE);
-        machine.handle_granted(item(0, 100));
-        machine.handle_granted(item(1, 100));
-        let late = machine.poll_request(Instant(0), LANE).unwrap().request;
-        assert_eq!(machine.handle_sync_failed().len(), 2);
-        assert_eq!(machine.handle_answered(Instant(1), late, vec![], vec![], 100), None);
-        assert!(machine.is_idle());
     }
 
     /// B1: what is granted again while a lane still writes the old answer to it waits for that

@@ -442,10 +442,9 @@ impl PageLedger {
         digests: Vec<EntryDigest>,
         failures: Vec<EntryFailure>,
     ) -> Outcome {
+        // What nobody has may have been another's since (B3).
         let its = self.is_owned(piece, peer) && self.state(piece) == PieceState::Granted;
-        // What nobody has may be what an earlier controller gave to it (A7).
-        let counts = its || self.state(piece) == PieceState::Missing;
-        if !counts || generation != self.generation_of(piece) {
+        if !its || generation != self.generation_of(piece) {
             return Outcome::Ignored;
         }
         if let Piece::Extent { entry, .. } = self.pieces[piece as usize] {
@@ -543,9 +542,7 @@ impl PageLedger {
                     self.append(JournalRecord::Failed(*failure));
                 }
             }
-            (Some(Piece::Finish { entry }), state)
-                if state == PieceState::Missing || (its && state == PieceState::Granted) =>
-            {
+            (Some(Piece::Finish { entry }), PieceState::Granted) if its => {
                 let entry = *entry;
                 if let Some(failure) = failures.first() {
                     return self.except_file(entry, *failure);

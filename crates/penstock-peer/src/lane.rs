@@ -257,6 +257,7 @@ impl Worker<'_> {
         let request = *self.asked.get(&request).ok_or_else(out_of_turn)?;
         let pieces = self.shared.page(request.item.piece.page).map_err(|_| out_of_turn())?;
         self.writer.abandon();
+        self.shared.handle_begun(request.request);
         self.current = Some((request, pieces));
         Ok(())
     }

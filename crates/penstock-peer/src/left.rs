@@ -55,7 +55,11 @@ impl Kept {
 
 /// Hands new reports to the controller.
 pub(crate) fn hand_over(shared: &Shared) {
-    let reports = std::mem::take(&mut shared.lock().reports);
+    let reports = {
+        let mut state = shared.lock();
+        state.tell_returned();
+        std::mem::take(&mut state.reports)
+    };
     if !reports.is_empty() {
         shared.kept.handle_reported(&reports);
         shared.control.report(reports);

@@ -20,6 +20,7 @@
 //! | `far` | the same for a controller on another host |
 //! | `task` | one task: its machines, its threads, its reports |
 //! | `grant` | until when a task may write |
+//! | `back` | what a task gives back |
 //! | `lane` | one lane at the target |
 //! | `large` | the open files of a task that several lanes write to, and perhaps several peers |
 //! | `left` | how a task ends, and what it leaves for another controller |
@@ -37,6 +38,7 @@
 #![forbid(unsafe_code)]
 
 mod again;
+mod back;
 mod compare;
 mod confirm;
 mod ending;

@@ -37,6 +37,7 @@ pub(crate) fn run(shared: &Shared, lane: LaneId, source: Source, root: Vec<u8>, 
             }
         };
         let fetch = fetch_of(&request, &pieces);
+        shared.handle_begun(request.request);
         let mut sink = LocalSink {
             writer: &mut writer,
             pieces: &pieces,

@@ -176,21 +176,6 @@ impl State {
             self.excepted.insert(piece, entries);
         }
     }
-
-    /// A sync has failed: all that is in hand is returned, for what was written of it may be lost
-    /// (A4). To be called after the failure itself was reported.
-    pub(crate) fn return_all(&mut self) {
-        let mut returned = self.fetch.handle_sync_failed();
-        self.chores.retain(|chore| match chore {
-            Work::Recheck { piece, generation, .. } => {
-                returned.push((*piece, *generation));
-                false
-            }
-            _ => true,
-        });
-        let report = |(piece, generation)| Report::Returned { piece, generation };
-        self.reports.extend(returned.into_iter().map(report));
-    }
 }
 
 /// Everything that the threads of a task share.

@@ -152,6 +152,8 @@ impl Peer {
 
     /// Lets the edge act on whatever the machines want now.
     pub(crate) fn turn(&mut self, out: &mut Outside) {
+        let returned = self.fetch.take_returned();
+        self.returned(out, returned);
         while let Some(action) = self.lanes.poll_action(out.now()) {
             match action {
                 LaneAction::Dial(lane) => out.dial(self.task, lane),
@@ -361,6 +363,7 @@ impl Peer {
         }
         let Some(mut arriving) = self.arriving.remove(&request) else { return };
         let now = out.now();
+        self.fetch.handle_begun(request);
         self.fetch.handle_bytes(now, lane, frame.cells.len() as u64 * CELL_BYTES);
         let carried = self.lane_bytes.entry(lane).or_default();
         *carried += frame.cells.len() as u64 * CELL_BYTES;
@@ -569,9 +572,17 @@ impl Peer {
         }
         self.report(out, Report::SyncFailed { epoch, errno: 5 });
         // A4: what was written of a piece in progress may be lost as well.
-        self.in_hand.clear();
-        for (piece, generation) in self.fetch.handle_sync_failed() {
-            out.end_piece(self.task, piece, generation);
+        let returned = self.fetch.handle_sync_failed();
+        self.returned(out, returned);
+    }
+
+    /// Nothing is written to these pieces any more, and they are not to be believed.
+    fn returned(&mut self, out: &mut Outside, returned: Vec<(PieceRef, u32)>) {
+        for (piece, generation) in returned {
+            if self.in_hand.get(&piece) == Some(&generation) {
+                self.in_hand.remove(&piece);
+                out.end_piece(self.task, piece, generation);
+            }
             self.report(out, Report::Returned { piece, generation });
         }
     }

@@ -1,13 +1,61 @@
-//! Giving pieces back that another target peer can fetch sooner.
+//! Giving pieces back: what another target peer can fetch sooner, and what a failed sync has lost.
+//!
+//! What is given back may be handed to another peer at once. So nothing is on its way to the disk
+//! here any more by then, and of what another only would do sooner nothing ever was: what is dirty
+//! in this host's cache would be written late, and move the times of a finished file (B2, B3).
+
+use std::collections::BTreeSet;
 
 use penstock_proto::slicing::PieceRef;
 
 use super::{FetchMachine, Item};
 
 impl FetchMachine {
-    /// Takes pieces off the end of the queue, worth about `bytes`, of which nothing was asked for
-    /// yet, and forgets them; gives them with the attempts at their files, to be reported as
-    /// returned. The first extent of a file whose temporary file is to be made here is kept: others
+    /// The first of an answer has come: what was asked for may be written from now on, whatever
+    /// becomes of the lane.
+    pub fn handle_begun(&mut self, request: u32) {
+        let Some(asked) = self.asked.get(&request).filter(|asked| !asked.forgotten) else { return };
+        if let Some(progress) = self.pieces.get_mut(&asked.item.piece) {
+            progress.begun = true;
+        }
+    }
+
+    /// A sync has failed: forgets every piece in hand, for what was written of it may be lost as
+    /// well (A4). Gives those to which nothing is written any more, as
+    /// [`FetchMachine::take_returned`] does the others later.
+    pub fn handle_sync_failed(&mut self) -> Vec<(PieceRef, u32)> {
+        self.queue.clear();
+        self.later.clear();
+        (self.queued_bytes, self.later_bytes) = (0, 0);
+        self.asked.values_mut().for_each(|asked| asked.forgotten = true);
+        for (piece, progress) in std::mem::take(&mut self.pieces) {
+            self.returning.insert(piece, progress.generation);
+        }
+        self.take_returned()
+    }
+
+    /// Pieces that a failed sync has made forget, with their attempts, to be reported as returned:
+    /// each once the lanes that were asked for something of it have answered, or ended (B3).
+    pub fn take_returned(&mut self) -> Vec<(PieceRef, u32)> {
+        let mut returned = Vec::new();
+        if self.returning.is_empty() {
+            return returned;
+        }
+        let late = self.asked.values().filter(|asked| asked.forgotten);
+        let written: BTreeSet<PieceRef> = late.map(|asked| asked.item.piece).collect();
+        self.returning.retain(|piece, generation| {
+            let waits = written.contains(piece);
+            if !waits {
+                returned.push((*piece, *generation));
+            }
+            waits
+        });
+        returned
+    }
+
+    /// Takes pieces off the end of the queue, worth about `bytes`, of which nothing is asked for
+    /// and nothing has ever come, and forgets them; gives them with the attempts at their files, to
+    /// be reported as returned. The first extent of a file whose temporary file is to be made here is kept: others
     /// wait for it.
     pub fn take_back(&mut self, bytes: u64) -> Vec<(PieceRef, u32)> {
         let mut back = Vec::new();
@@ -34,6 +82,7 @@ impl FetchMachine {
             && item.attempt == 1
             && self.pieces.get(&item.piece).is_some_and(|progress| {
                 progress.items == 1
+                    && !progress.begun
                     && progress.parts.is_empty()
                     && progress.digests.is_empty()
                     && progress.failures.is_empty()
@@ -60,6 +109,62 @@ mod tests {
             bytes: 8 * MIB,
             attempt: 1,
         }
+    }
+
+    fn small(piece: u32) -> Item {
+        let offset = u64::from(piece) * MIB;
+        Item { offset, length: MIB, bytes: MIB, ..item(piece, false) }
+    }
+
+    /// B2, B3: of what a dead lane had begun something may be dirty in this host's cache, and would
+    /// be written late: it is not given back. What it had only asked for is.
+    #[test]
+    fn b2_what_a_dead_lane_has_begun_is_not_given_back() {
+        let mut machine = FetchMachine::new();
+        machine.handle_lane_up(Instant(0), LaneId(1));
+        for piece in 0..3 {
+            machine.handle_granted(small(piece));
+        }
+        let asked = |machine: &mut FetchMachine| {
+            machine.poll_request(Instant(0), LaneId(1)).map(|asked| asked.request).unwrap()
+        };
+        let (begun, _, refused) = (asked(&mut machine), asked(&mut machine), asked(&mut machine));
+        machine.handle_begun(begun);
+        machine.handle_begun(refused);
+        machine.handle_refused(Instant(0), refused, std::time::Duration::ZERO);
+        machine.handle_lane_down(LaneId(1));
+        // What was refused has its turn again.
+        machine.handle_lane_up(Instant(1), LaneId(2));
+        assert!(machine.poll_request(Instant(1), LaneId(2)).is_some());
+        machine.handle_lane_down(LaneId(2));
+        let back = machine.take_back(u64::MAX);
+        assert_eq!(back.iter().map(|(piece, _)| piece.piece).collect::<Vec<_>>(), [1]);
+    }
+
+    /// A4, B3: after a failed sync no piece in hand is believed, and all of them go back: those that
+    /// a lane still writes to when it has answered or ended, so that another may have them then.
+    #[test]
+    fn b3_after_a_failed_sync_what_is_still_written_goes_back_later() {
+        let mut machine = FetchMachine::new();
+        for lane in [1, 2] {
+            machine.handle_lane_up(Instant(0), LaneId(lane));
+        }
+        for piece in 0..3 {
+            machine.handle_granted(small(piece));
+        }
+        let late = machine.poll_request(Instant(0), LaneId(1)).unwrap();
+        let dying = machine.poll_request(Instant(0), LaneId(2)).unwrap();
+        let of = |asked: &crate::fetch::Request| (asked.item.piece, asked.item.generation);
+        let rest = machine.handle_sync_failed();
+        assert_eq!(rest, [(PieceRef { page: 0, piece: 2 }, 2)]);
+        assert_eq!(machine.take_returned(), []);
+        assert!(machine.is_idle(), "nothing of it counts");
+        let answered = machine.handle_answered(Instant(1), late.request, vec![], vec![], MIB);
+        assert_eq!(answered, None);
+        assert_eq!(machine.take_returned(), [of(&late)]);
+        machine.handle_lane_down(LaneId(2));
+        assert_eq!(machine.take_returned(), [of(&dying)]);
+        assert_eq!(machine.take_returned(), []);
     }
 
     /// B3: what is given back was never asked for, so nothing of it is written here any more; and
