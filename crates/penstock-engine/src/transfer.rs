@@ -464,9 +464,9 @@ impl TransferMachine {
             || !self.log_next.is_empty()
     }
 
-    /// The greatest attempt number of any large file of an open page.
+    /// The greatest attempt number of any large file of a page that this machine has had open.
     pub fn generation_max(&self) -> u32 {
-        self.open.iter().map(|(_, page)| page.ledger.generation_max()).max().unwrap_or(0)
+        self.open.generation_max()
     }
 
     /// Where the transfer stands.

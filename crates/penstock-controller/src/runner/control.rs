@@ -69,7 +69,7 @@ impl Shared {
         self.machine().commit_is_urgent()
     }
 
-    /// The greatest attempt number of any file so far.
+    /// The greatest attempt number of any file of a page that this run has opened.
     pub(crate) fn generation_max(&self) -> u32 {
         self.machine().generation_max()
     }

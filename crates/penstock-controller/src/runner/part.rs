@@ -72,7 +72,7 @@ impl Part {
         self.touch(|touched| touched.handle_adopted(reports));
     }
 
-    /// Whether that is so.
+    /// Whether nothing that its task says counts any more.
     pub(super) fn is_over(&self) -> bool {
         self.over.load(Ordering::Acquire)
     }

@@ -107,6 +107,8 @@ pub(super) struct OpenPages {
     in_hand: Vec<InHand>,
     /// Attempts at files that peers are to forget, with the number of the page.
     stale: Vec<(u32, Stale)>,
+    /// The greatest attempt number of any file of pages that were open.
+    generation_max: u32,
 }
 
 impl OpenPages {
@@ -121,11 +123,18 @@ impl OpenPages {
 
     pub(super) fn remove(&mut self, number: u32) {
         if let Some(page) = self.pages.remove(&number) {
+            self.generation_max = self.generation_max.max(page.ledger.generation_max());
             self.pieces -= page.ledger.pieces().len();
             self.ahead_bytes -= page.ahead_bytes();
             self.aside_bytes -= page.aside_bytes;
             self.rechecks -= page.recheck_count();
         }
+    }
+
+    /// The greatest attempt number of any file of pages that are open, or were.
+    pub(super) fn generation_max(&self) -> u32 {
+        let open = self.pages.values().map(|page| page.ledger.generation_max());
+        open.fold(self.generation_max, u32::max)
     }
 
     pub(super) fn get(&self, number: u32) -> Option<&OpenPage> {
