@@ -11,6 +11,7 @@ use std::time::Duration;
 use penstock_proto::compared::EntrySet;
 use penstock_proto::digest::Digest;
 use penstock_proto::id::Name;
+use penstock_proto::journal::Incarnation;
 use penstock_proto::name::PATH_BYTES_MAX;
 use penstock_proto::session::MESSAGE_BYTES_MAX;
 use penstock_proto::task::{Report, WorkReply};
@@ -166,6 +167,8 @@ pub struct TaskOpened {
     pub heard: u64,
     /// Its first messages, so many, are [`Up::Adopted`].
     pub adopted: u32,
+    /// As [`crate::task::Task::incarnation`].
+    pub incarnation: Incarnation,
 }
 
 /// What a peer says of its task.

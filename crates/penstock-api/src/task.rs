@@ -232,6 +232,10 @@ pub trait Task: Send + Sync {
     /// What is measured now.
     fn figures(&self) -> TaskFigures;
 
+    /// Under which circumstances it began to write, after what ran there before had ended: a sync
+    /// of that which failed is counted (A4).
+    fn incarnation(&self) -> Incarnation;
+
     /// What an earlier task has left for whoever leads now, told once.
     fn take_adopted(&self) -> Option<Adopted> {
         None
@@ -265,11 +269,12 @@ pub trait Task: Send + Sync {
     fn stop(&self, discard: bool);
 }
 
-/// What a started task says of its store.
+/// What a peer says of a store before a task begins there. Under which circumstances that writes,
+/// only the task itself can say ([`Task::incarnation`]): an earlier one may still be ending.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TaskStart {
-    /// Under which circumstances it writes.
-    pub incarnation: Incarnation,
+    /// Random id of the store; 0 of one that keeps nothing.
+    pub store: u64,
     /// The store's sync marker for this transfer; 0 if it has none (A5).
     pub marker: u64,
     /// How the store is made durable, in words.
@@ -297,7 +302,7 @@ pub trait TargetPeer: Send + Sync {
         path: &PathText,
     ) -> Result<Option<crate::scan::RootKind>, Problem>;
 
-    /// Checks the store (A5) and says under which circumstances a task would write there.
+    /// Checks the store (A5) and says what it is.
     ///
     /// # Errors
     /// The store is unknown, offline, another one than before, or read-only.

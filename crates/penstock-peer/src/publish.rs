@@ -34,8 +34,12 @@ const TICK: Duration = Duration::from_millis(500);
 /// Runs until the task stops and what it wrote is durable, or its patience is over.
 pub(crate) fn run(shared: &Shared) {
     shared.hang.attend();
-    let mut publisher =
-        Publisher { shared, dirs: DirCache::default(), waits: NameWaits::default() };
+    let mut publisher = Publisher {
+        shared,
+        dirs: DirCache::default(),
+        waits: NameWaits::default(),
+        failed_syncs: shared.incarnation.failed_syncs,
+    };
     loop {
         let next = publisher.next();
         if !matches!(next, Next::End) {
@@ -61,6 +65,9 @@ struct Publisher<'a> {
     shared: &'a Shared,
     dirs: DirCache,
     waits: NameWaits,
+    /// How many syncs of the store had failed, whoever asked for them, before anything was written
+    /// that is not durable.
+    failed_syncs: u32,
 }
 
 /// Whether a file is where it should be.
@@ -69,6 +76,17 @@ enum Named {
     Yes,
     /// Neither the temporary nor the final name leads to it.
     Gone,
+}
+
+/// Whether a file may have got its name before, in a run that was cut short, or by another peer.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Before {
+    /// It was written here, and nobody else names it.
+    No,
+    /// Its size and time tell.
+    Perhaps,
+    /// It has: what stands there is the very file that was written here.
+    Yes,
 }
 
 /// Why a further name was not made.
@@ -164,8 +182,11 @@ impl Publisher<'_> {
                 let writer = (shared.spec.transfer, shared.spec.writer);
                 shared.tree.target.write_marker(writer, epoch)
             };
-            marked.and_then(|()| shared.tree.target.sync())
+            marked.and_then(|()| shared.tree.target.sync_since(self.failed_syncs))
         };
+        if outcome.is_err() {
+            self.count_failed_sync();
+        }
         let mut guard = shared.lock();
         let state = &mut *guard;
         state.epochs.handle_synced(outcome.is_ok());
@@ -173,7 +194,6 @@ impl Publisher<'_> {
             Ok(()) => shared.report(state, Report::Synced { epoch }),
             Err(error) => {
                 tracing::error!(epoch, error = %chain(&error), "sync failed");
-                shared.failed_syncs.fetch_add(1, Ordering::AcqRel);
                 let errno = error.errno().and_then(|errno| u16::try_from(errno).ok()).unwrap_or(0);
                 shared.report(state, Report::SyncFailed { epoch, errno });
                 state.return_all();
@@ -183,6 +203,17 @@ impl Publisher<'_> {
                 }
             }
         }
+    }
+
+    /// A sync has failed, here or in another task of the same store: nothing that is not durable
+    /// counts. To be called before that is told, so that what fails meanwhile is found by the next.
+    fn count_failed_sync(&mut self) {
+        let target = &self.shared.tree.target;
+        if target.failed_syncs() == self.failed_syncs {
+            // It was the marker: the incarnation changes all the same.
+            target.note_failed_sync();
+        }
+        self.failed_syncs = target.failed_syncs();
     }
 
     /// Renames the files of pieces whose data is durable.
@@ -225,9 +256,9 @@ impl Publisher<'_> {
 
     /// The names of `pieces` were given, and a directory could not be synced: nothing that is not
     /// durable counts (A4). Large files are durable but for their names; those are given again.
-    fn names_not_durable(&self, pieces: &[Publication], error: &StoreError) {
+    fn names_not_durable(&mut self, pieces: &[Publication], error: &StoreError) {
         tracing::error!(error = %chain(error), "a directory could not be synced");
-        self.shared.failed_syncs.fetch_add(1, Ordering::AcqRel);
+        self.count_failed_sync();
         let errno = error.errno().and_then(|errno| u16::try_from(errno).ok()).unwrap_or(0);
         let is_finish = |publication: &&Publication| {
             let piece = publication.piece;
@@ -286,7 +317,8 @@ impl Publisher<'_> {
                     if !travels_whole(slicing, entry) || excepted.contains(&index) {
                         continue;
                     }
-                    match self.rename(&pieces.page, index, generation, found, touched) {
+                    let before = if found { Before::Perhaps } else { Before::No };
+                    match self.rename(&pieces.page, index, generation, before, touched) {
                         Ok(Named::Yes) => files += 1,
                         Ok(Named::Gone) => return None,
                         Err(error) => {
@@ -329,7 +361,7 @@ impl Publisher<'_> {
         let (parent, leaf) = place(&self.shared.tree.root, &page.page, entry);
         let dir = self.dir(&parent)?;
         let name = self.shared.tree.temporary(page, index, generation);
-        let mut found = written.is_none();
+        let mut before = if written.is_none() { Before::Perhaps } else { Before::No };
         match self.shared.tree.target.open_written(&dir, &name) {
             Ok(file) => {
                 self.shared.tree.finish(file, &page.page, entry)?;
@@ -338,22 +370,23 @@ impl Publisher<'_> {
                 if let Some(mine) = written.flatten() {
                     let there = self.shared.tree.target.meta(&dir, &leaf)?;
                     let same = |it: Meta| (it.inode, it.device) == (mine.inode, mine.device);
-                    found = there.is_some_and(same);
+                    if there.is_some_and(same) {
+                        before = Before::Yes;
+                    }
                 }
             }
             Err(error) => return Err(error),
         }
-        self.rename(page, index, generation, found, touched)
+        self.rename(page, index, generation, before, touched)
     }
 
-    /// Renames one file. If it was `found` rather than written in this run, the rename may have
-    /// happened before a crash: then the final name with the right size and time is it.
+    /// Renames one file, unless that has happened `before`.
     fn rename(
         &mut self,
         page: &TaskPage,
         index: u32,
         generation: u32,
-        found: bool,
+        before: Before,
         touched: &mut BTreeMap<Vec<u8>, Dir>,
     ) -> Result<Named, StoreError> {
         let tree = &self.shared.tree;
@@ -379,9 +412,16 @@ impl Publisher<'_> {
                 self.dirs.forget(&parent);
                 let dir = tree.target.open_dir(&parent)?;
                 let there = tree.target.meta(&dir, &leaf)?;
-                let same =
-                    there.is_some_and(|meta| meta.size == entry.size && meta.mtime == entry.mtime);
-                if !tree.keeper.sets_times() || !same || !found {
+                let (whole, timely) = there.map_or((false, false), |meta| {
+                    (meta.size == entry.size, meta.mtime == entry.mtime)
+                });
+                let named = match before {
+                    Before::No => false,
+                    Before::Perhaps => whole && timely && tree.keeper.sets_times(),
+                    // Times need not be those of the source, if they are not kept.
+                    Before::Yes => whole,
+                };
+                if !named {
                     return Ok(Named::Gone);
                 }
                 dir

@@ -13,8 +13,8 @@ use std::time::Duration;
 
 use penstock_api::problem::{Exit, Problem};
 use penstock_io::store::{
-    IoMode, MemSpec, MemStore, PosixOptions, PosixStore, Source, StoreError, StoreFingerprint,
-    Target,
+    FailedSyncs, IoMode, MemSpec, MemStore, PosixOptions, PosixStore, Source, StoreError,
+    StoreFingerprint, Target,
 };
 use penstock_proto::id::Name;
 
@@ -64,6 +64,8 @@ struct Entry {
     open: Mutex<Open>,
     /// Threads that hang in it, and were left behind.
     hung: Mutex<Vec<JoinHandle<()>>>,
+    /// Of all handles of it that were ever opened to write.
+    failed_syncs: FailedSyncs,
 }
 
 #[derive(Debug, Default)]
@@ -77,7 +79,8 @@ impl Stores {
     pub fn new(specs: impl IntoIterator<Item = StoreSpec>) -> Self {
         let entry = |spec: StoreSpec| {
             let (open, hung) = (Mutex::default(), Mutex::default());
-            (spec.name.clone(), Entry { spec, open, hung })
+            let failed_syncs = FailedSyncs::default();
+            (spec.name.clone(), Entry { spec, open, hung, failed_syncs })
         };
         Self { stores: specs.into_iter().map(entry).collect() }
     }
@@ -204,7 +207,8 @@ impl Stores {
         // Without the lock: whoever reads from the store is not to wait for this.
         let target = match &entry.spec.kind {
             StoreKind::Posix(root) => {
-                let options = PosixOptions { io: entry.spec.io, ..PosixOptions::default() };
+                let (io, failed_syncs) = (entry.spec.io, entry.failed_syncs.clone());
+                let options = PosixOptions { io, failed_syncs, ..PosixOptions::default() };
                 let store = PosixStore::open(root, options);
                 Target::Posix(store.map_err(|error| store_unreachable(name, &error))?)
             }

@@ -1,7 +1,7 @@
 //! The target side of this host: checks stores, starts tasks, cleans up after them.
 
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
@@ -68,9 +68,6 @@ pub struct TargetService {
     pub(crate) book: Arc<PathBook>,
     /// What runs here, whoever ordered it.
     pub(crate) tasks: Mutex<Vec<Weak<RunningTask>>>,
-    /// Syncs that have failed in this process: what was written before the last of them is not
-    /// believed unseen by anybody (A4).
-    failed_syncs: Arc<AtomicU32>,
     /// What tasks wrote that no controller has committed.
     left: Arc<LeftBehind>,
 }
@@ -80,8 +77,8 @@ impl TargetService {
     pub fn new(stores: Arc<Stores>, lanes: Option<LaneConfig>, options: SocketOptions) -> Self {
         let pool = BufferPool::new(STRIDE_BYTES_MAX as usize, BUFFERS_MAX);
         let (connect, local_ends, book) = (None, None, Arc::default());
-        let (tasks, failed_syncs, left) = (Mutex::default(), Arc::default(), Arc::default());
-        Self { stores, lanes, connect, options, pool, local_ends, book, tasks, failed_syncs, left }
+        let (tasks, left) = (Mutex::default(), Arc::default());
+        Self { stores, lanes, connect, options, pool, local_ends, book, tasks, left }
     }
 
     /// The same, with connections made by `connect`. If they lead through a tunnel, so that their
@@ -135,23 +132,6 @@ impl TargetService {
         left
     }
 
-    /// Under which circumstances a task would write now.
-    fn incarnation(
-        &self,
-        spec: &TaskSpec,
-        target: &Target,
-        identity: &StoreIdentity,
-    ) -> Result<Incarnation, Problem> {
-        let fail = |error| store_offline(&spec.store, chain(&error));
-        let boot = sys::boot_id().map_err(|cause| {
-            Problem::new(Exit::Fatal, "boot-id", "cannot read this host's boot id").because(cause)
-        })?;
-        let mount = target.mount_identity().map_err(fail)?;
-        let (writer, store) = (spec.writer, id_of(identity));
-        let failed_syncs = self.failed_syncs.load(Ordering::Acquire);
-        Ok(Incarnation { writer, boot, mount, store, failed_syncs })
-    }
-
     /// As [`target_of`].
     pub(crate) fn target(&self, spec: &TaskSpec) -> Result<Target, Problem> {
         target_of(&self.stores, spec)
@@ -171,9 +151,13 @@ impl TargetService {
     fn reach(&self, spec: &TaskSpec) -> Result<Reach, Problem> {
         match &spec.source {
             SourceAccess::Local { store, root } => {
-                let source = self.stores.source(store)?;
-                let guard = Box::new(Guard::new(&source, store, &root.0)?);
-                Ok(Reach::Local { source, root: root.0.clone(), guard })
+                let (stores, name, root) =
+                    (Arc::clone(&self.stores), store.clone(), root.0.clone());
+                self.stores.ask(store, move || {
+                    let source = stores.source(&name)?;
+                    let guard = Box::new(Guard::new(&source, &name, &root)?);
+                    Ok(Reach::Local { source, root, guard })
+                })?
             }
             SourceAccess::Remote { site, peers, capability } => {
                 let refuse = |why: String| {
@@ -248,6 +232,62 @@ fn identify(stores: &Stores, spec: &TaskSpec) -> Result<StoreIdentity, Problem> 
     Ok(identity)
 }
 
+/// What a store says before a task begins there; nothing is changed.
+fn prepare(stores: &Stores, spec: &TaskSpec) -> Result<TaskStart, Problem> {
+    let identity = identify(stores, spec)?;
+    let target = target_of(stores, spec)?;
+    if spec.remove_source && matches!(target, Target::Null) {
+        let title = format!("store `{}` keeps nothing: what is moved there is lost", spec.store);
+        return Err(
+            Problem::new(Exit::Usage, "store-kind", title).hint("leave out `--remove-source`")
+        );
+    }
+    let marker = target.read_marker((spec.transfer, spec.writer));
+    let marker = marker.map_err(|error| store_offline(&spec.store, chain(&error)))?.unwrap_or(0);
+    let mut methods: Vec<String> =
+        target.durability().iter().map(|method| method.to_string()).collect();
+    if target.writes_directly() {
+        methods.push("large files past the page cache".to_owned());
+    }
+    let durable_by = match spec.durability {
+        Durability::None => "nothing: no sync was asked for".to_owned(),
+        Durability::Batch => methods.join(", "),
+        Durability::Fsync => format!("fsync of each file, then {}", methods.join(", ")),
+    };
+    let never_synced = spec.durability == Durability::None;
+    let marker = if never_synced { u64::MAX } else { marker };
+    Ok(TaskStart { store: id_of(&identity), marker, durable_by })
+}
+
+/// What a task stands on from its first write.
+struct Ground {
+    incarnation: Incarnation,
+    marker: u64,
+}
+
+impl Ground {
+    /// Looks at a store in which nothing of the same transfer and writer runs any more, and makes
+    /// room for the marker.
+    fn at(target: &Target, spec: &TaskSpec, identity: &StoreIdentity) -> Result<Self, Problem> {
+        let boot = sys::boot_id().map_err(|cause| {
+            Problem::new(Exit::Fatal, "boot-id", "cannot read this host's boot id").because(cause)
+        })?;
+        let mount = target.mount_identity();
+        let mount = mount.map_err(|error| store_offline(&spec.store, chain(&error)))?;
+        let (writer, store) = (spec.writer, id_of(identity));
+        // What was written before the last of them is not believed unseen by anybody (A4).
+        let failed_syncs = target.failed_syncs();
+        let incarnation = Incarnation { writer, boot, mount, store, failed_syncs };
+        let of = (spec.transfer, spec.writer);
+        // A store that keeps nothing has every marker.
+        let marker = target.read_marker(of).ok().flatten().filter(|marker| *marker != u64::MAX);
+        if spec.durability != Durability::None {
+            target.reserve_marker(of).map_err(|error| full_problem(&error))?;
+        }
+        Ok(Self { incarnation, marker: marker.unwrap_or(0) })
+    }
+}
+
 fn root_kind(stores: &Stores, store: &Name, path: &PathText) -> Result<Option<RootKind>, Problem> {
     let target = stores.target(store)?;
     let (parent, leaf) = name::split(&path.0).unwrap_or((b"", b""));
@@ -304,32 +344,8 @@ impl TargetPeer for TargetService {
 
     fn prepare(&self, spec: &TaskSpec) -> Result<TaskStart, Problem> {
         check_rules(&spec.preserve.owner_map)?;
-        let identity = self.identify(spec)?;
-        let target = self.target(spec)?;
-        if spec.remove_source && matches!(target, Target::Null) {
-            let title =
-                format!("store `{}` keeps nothing: what is moved there is lost", spec.store);
-            return Err(
-                Problem::new(Exit::Usage, "store-kind", title).hint("leave out `--remove-source`")
-            );
-        }
-        let fail = |error| store_offline(&spec.store, chain(&error));
-        let writer = (spec.transfer, spec.writer);
-        let marker = target.read_marker(writer).map_err(fail)?.unwrap_or(0);
-        let mut methods: Vec<String> =
-            target.durability().iter().map(|method| method.to_string()).collect();
-        if target.writes_directly() {
-            methods.push("large files past the page cache".to_owned());
-        }
-        let durable_by = match spec.durability {
-            Durability::None => "nothing: no sync was asked for".to_owned(),
-            Durability::Batch => methods.join(", "),
-            Durability::Fsync => format!("fsync of each file, then {}", methods.join(", ")),
-        };
-        let never_synced = spec.durability == Durability::None;
-        let marker = if never_synced { u64::MAX } else { marker };
-        let incarnation = self.incarnation(spec, &target, &identity)?;
-        Ok(TaskStart { incarnation, marker, durable_by })
+        let (stores, asked) = (Arc::clone(&self.stores), spec.clone());
+        self.stores.ask(&spec.store, move || prepare(&stores, &asked))?
     }
 
     fn compare(
@@ -409,27 +425,22 @@ impl TargetPeer for TargetService {
         let (identity, reach) = (self.identify(spec)?, self.reach(spec)?);
         let left = self.end_earlier(spec);
         let mut target = self.target(spec)?;
-        let incarnation = self.incarnation(spec, &target, &identity)?;
         if let Some(grant) = grant.clone() {
             let ended = Arc::clone(&over);
             let holds = move || grant.holds() && !ended.load(Ordering::Acquire);
             target = target.granted(Arc::new(holds));
         }
-        let writer = (spec.transfer, spec.writer);
-        let marker = target.read_marker(writer).ok().flatten();
-        if spec.durability != Durability::None {
-            target.reserve_marker(writer).map_err(|error| full_problem(&error))?;
-        }
+        let (there, asked) = (target.clone(), spec.clone());
+        let ground = self.stores.ask(&spec.store, move || Ground::at(&there, &asked, &identity))?;
+        let Ground { incarnation, marker } = ground?;
         let parts = TaskParts {
             target,
-            // A store that keeps nothing has every marker.
-            marker: marker.filter(|marker| *marker != u64::MAX).unwrap_or(0),
+            marker,
             identity,
             over,
             stores: Arc::clone(&self.stores),
             reach,
             grant,
-            failed_syncs: Arc::clone(&self.failed_syncs),
             adopted: left.and_then(|left| left.under(&incarnation)),
             left: Arc::clone(&self.left),
             incarnation,
@@ -474,10 +485,11 @@ impl TargetPeer for TargetService {
         let allowed = self.stores.spec(&spec.store)?.allow_privileged;
         let keeper = Keeper::new(&spec.preserve, own_site, allowed);
         let (root, kind, pool) = (spec.root.0.as_slice(), spec.digest, &self.pool);
+        let failed_syncs = target.failed_syncs();
         let found =
             Mender { target: &target, root, kind, keeper: &keeper, pool }.mend(page, files)?;
         if found.mended > 0 && spec.durability != Durability::None {
-            target.sync().map_err(|error| full_problem(&error))?;
+            target.sync_since(failed_syncs).map_err(|error| full_problem(&error))?;
         }
         Ok(found)
     }
@@ -529,3 +541,6 @@ impl TargetPeer for TargetService {
 pub(crate) fn protocol_problem(error: &dyn std::error::Error) -> Problem {
     Problem::new(Exit::Fatal, "protocol", "a request does not fit its page").because(chain(error))
 }
+
+#[cfg(test)]
+mod tests;

@@ -9,7 +9,7 @@
 //! A report is made under the lock, so that reports leave in the order in which things happened.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -186,7 +186,6 @@ pub(crate) struct Shared {
     pub(crate) grant: Option<Arc<Grant>>,
     /// Where it has none, and shares the transfer with others all the same.
     endless: Option<Grant>,
-    pub(crate) failed_syncs: Arc<AtomicU32>,
     /// Under which it began.
     pub(crate) incarnation: Incarnation,
     /// What no controller has committed yet, and where it goes if that one leaves it behind.
@@ -811,8 +810,6 @@ pub(crate) struct TaskParts {
     /// Shuts the gates of the target.
     pub(crate) over: Arc<AtomicBool>,
     pub(crate) stores: Arc<Stores>,
-    /// Syncs that have failed in this process.
-    pub(crate) failed_syncs: Arc<AtomicU32>,
     pub(crate) incarnation: Incarnation,
     pub(crate) left: Arc<LeftBehind>,
     pub(crate) adopted: Option<Adopted>,
@@ -854,7 +851,6 @@ impl RunningTask {
             control,
             endless: (spec.writer != WriterId::SOLE).then(Grant::endless),
             grant: parts.grant,
-            failed_syncs: parts.failed_syncs,
             incarnation: parts.incarnation,
             kept: Kept::new(spec.writer != WriterId::SOLE),
             left: parts.left,
@@ -947,6 +943,10 @@ impl Task for RunningTask {
             rate_used,
             names_used,
         }
+    }
+
+    fn incarnation(&self) -> Incarnation {
+        self.shared.incarnation
     }
 
     fn hangs_for(&self) -> Duration {

@@ -527,7 +527,9 @@ impl PieceWriter {
                     // The writer of an extent syncs it before it reports (A3); another handle does,
                     // as the shared one stays open for the other lanes.
                     let again = self.tree.target.open_temporary(file.dir(), file.name())?;
-                    again.close(true)?;
+                    // It may tell what is about an extent of another lane, which would hear nothing
+                    // of it: none of the task's is believed then (A4).
+                    again.close(true).inspect_err(|_| self.tree.target.note_failed_sync())?;
                 }
             }
         }

@@ -55,7 +55,7 @@ pub(super) fn prepare(
 ) -> Result<(Member, TaskStart), Problem> {
     let (member, start) = first_prepared(input, head, spec)?;
     if head.store == 0 {
-        let commit = HeadCommit { store: Some(start.incarnation.store), ..HeadCommit::default() };
+        let commit = HeadCommit { store: Some(start.store), ..HeadCommit::default() };
         input.heads.commit(input.id, &commit)?;
     }
     spec.doubt = is_older(head, spec, &member, &start)?;
@@ -65,7 +65,7 @@ pub(super) fn prepare(
             "the store is older than the ledger: everything is checked again"
         );
     }
-    spec.store_id = start.incarnation.store;
+    spec.store_id = start.store;
     Ok((member, start))
 }
 

@@ -275,7 +275,7 @@ impl Tasks {
     /// A task has started: its peer gets work from now on.
     fn join(&mut self, member: Member, part: Arc<Part>, started: Started) -> Result<(), Problem> {
         let Started { start, task } = started;
-        let adopted = task.take_adopted();
+        let (adopted, incarnation) = (task.take_adopted(), task.incarnation());
         let known = self.parts.epochs.get(&member.writer).copied();
         let marker = if start.marker == u64::MAX { 0 } else { start.marker };
         let epoch = known.unwrap_or(0).max(marker);
@@ -298,7 +298,8 @@ impl Tasks {
             self.parts.epochs.insert(member.writer, epoch);
         }
         let joining = JoiningPeer {
-            incarnation: start.incarnation,
+            // Not as it was before an earlier task ended: the last sync of that may have failed.
+            incarnation,
             epoch,
             grant: self.grant().filter(|_| !member.is_own),
         };

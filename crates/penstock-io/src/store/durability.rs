@@ -3,8 +3,8 @@
 use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rustix::fs::{AtFlags, Mode, OFlags, StatxFlags, fstatfs, makedev, openat, statx, syncfs};
 use rustix::io::Errno;
@@ -142,6 +142,28 @@ impl fmt::Display for DurabilityMethod {
     }
 }
 
+/// How many syncs of a store have failed in this process, whoever asked for them.
+///
+/// The kernel tells an error of write-back once for each open file description (syncfs(2)), and all
+/// that write to a store share one for each mount: whoever syncs first hears of it, also if it is
+/// about what another wrote. So whoever relies on a sync looks whether any has failed since it
+/// began to write ([`super::PosixStore::sync_since`], A4). Clones count together; a store that is
+/// opened anew goes on with the count of the handle before, if it is given that.
+#[derive(Clone, Debug, Default)]
+pub struct FailedSyncs(Arc<AtomicU32>);
+
+impl FailedSyncs {
+    /// How many there were; it never falls.
+    pub fn count(&self) -> u32 {
+        self.0.load(Ordering::Acquire)
+    }
+
+    /// Another one.
+    pub fn note(&self) {
+        self.0.fetch_add(1, Ordering::AcqRel);
+    }
+}
+
 /// One mount at or below the root of a store.
 ///
 /// Its descriptor is opened when the store first meets the mount, which is before the first write
@@ -225,14 +247,32 @@ pub(super) struct Mounts {
     /// Mounts below the root; most stores have none.
     nested: Mutex<Vec<Arc<Mount>>>,
     ways: Ways,
-    /// One sync at a time: two on one descriptor would share one report of an error.
+    /// One sync at a time: of two on one descriptor one hears of an error, and the other is not to
+    /// return before that is counted.
     syncing: Mutex<()>,
+    failed: FailedSyncs,
 }
 
 impl Mounts {
-    pub(super) fn open(root: impl AsFd, ways: Ways) -> io::Result<Self> {
+    pub(super) fn open(root: impl AsFd, ways: Ways, failed: FailedSyncs) -> io::Result<Self> {
         let root = Arc::new(Mount::open(&root, mount_key(&root)?, ways)?);
-        Ok(Self { root, nested: Mutex::default(), ways, syncing: Mutex::default() })
+        let (nested, syncing) = (Mutex::default(), Mutex::default());
+        Ok(Self { root, nested, ways, syncing, failed })
+    }
+
+    /// How many syncs have failed.
+    pub(super) fn failed(&self) -> &FailedSyncs {
+        &self.failed
+    }
+
+    fn one_at_a_time(&self) -> MutexGuard<'_, ()> {
+        self.syncing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Does one sync through a descriptor that others use as well; counts it if it fails.
+    pub(super) fn sync_by(&self, sync: impl FnOnce() -> Result<(), Errno>) -> Result<(), Errno> {
+        let _one_at_a_time = self.one_at_a_time();
+        sync().inspect_err(|_| self.failed.note())
     }
 
     pub(super) fn root(&self) -> &Arc<Mount> {
@@ -272,14 +312,15 @@ impl Mounts {
 
     /// Syncs every mount that is made durable by syncfs, and reports the first error after all.
     pub(super) fn sync(&self) -> Result<(), Errno> {
-        let _one_at_a_time = self.syncing.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut outcome = Ok(());
-        for mount in self.all() {
-            if matches!(mount.method, DurabilityMethod::Syncfs(_)) {
-                outcome = outcome.and(syncfs(&mount.sync_fd));
+        self.sync_by(|| {
+            let mut outcome = Ok(());
+            for mount in self.all() {
+                if matches!(mount.method, DurabilityMethod::Syncfs(_)) {
+                    outcome = outcome.and(syncfs(&mount.sync_fd));
+                }
             }
-        }
-        outcome
+            outcome
+        })
     }
 }
 

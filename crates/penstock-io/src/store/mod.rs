@@ -55,7 +55,7 @@ use penstock_proto::units::FileTime;
 pub use attributes::{Attributes, NotSet};
 pub use dir::{Dir, DirCache};
 pub use direct::IoMode;
-pub use durability::{DurabilityMethod, FileSystemKind};
+pub use durability::{DurabilityMethod, FailedSyncs, FileSystemKind};
 pub use error::{StoreError, StoreOffline};
 pub use identity::{ParseFingerprintError, StoreFingerprint, StoreIdentity};
 pub use inspect::Inspection;

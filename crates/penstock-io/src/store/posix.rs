@@ -18,7 +18,7 @@ use rustix::io::Errno;
 
 use super::dir::Dir;
 use super::direct::IoMode;
-use super::durability::{DurabilityMethod, FileSystemKind, Mounts, Ways};
+use super::durability::{DurabilityMethod, FailedSyncs, FileSystemKind, Mounts, Ways};
 use super::error::{StoreError, StoreOffline};
 use super::read::ReadFile;
 use super::sandbox::{Resolution, open_component};
@@ -42,7 +42,7 @@ const META_MASK: StatxFlags = StatxFlags::TYPE
 const FORCE_SYNC: AtFlags = AtFlags::from_bits_retain(0x2000);
 
 /// How to open a [`PosixStore`].
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct PosixOptions {
     /// Refuse every operation that writes.
     pub read_only: bool,
@@ -52,6 +52,8 @@ pub struct PosixOptions {
     pub writeback: Option<Writeback>,
     /// How the bytes of large files are written.
     pub io: IoMode,
+    /// Where syncs that fail are counted: those of an earlier handle, if there was one.
+    pub failed_syncs: FailedSyncs,
 }
 
 /// Room in a file system, as statvfs(2) tells it to users without privilege.
@@ -114,7 +116,7 @@ impl PosixStore {
         let failed = |error| StoreError::io("open store", text, error);
         let root_path = std::path::absolute(root).map_err(failed)?;
         let ways = Ways { writeback: options.writeback, io: options.io };
-        let mounts = Mounts::open(&fd, ways).map_err(failed)?;
+        let mounts = Mounts::open(&fd, ways, options.failed_syncs).map_err(failed)?;
         let resolution = options.resolution.unwrap_or_else(|| Resolution::probe(fd.as_fd()));
         let shared = Shared {
             root_path,

@@ -326,6 +326,32 @@ impl Target {
         }
     }
 
+    /// See [`PosixStore::sync_since`].
+    ///
+    /// # Errors
+    /// `Io`: everything since the last success is missing (A4).
+    pub fn sync_since(&self, since: u32) -> Result<(), StoreError> {
+        match self {
+            Self::Posix(store) => store.sync_since(since),
+            Self::Null => Ok(()),
+        }
+    }
+
+    /// See [`PosixStore::failed_syncs`].
+    pub fn failed_syncs(&self) -> u32 {
+        match self {
+            Self::Posix(store) => store.failed_syncs(),
+            Self::Null => 0,
+        }
+    }
+
+    /// See [`PosixStore::note_failed_sync`].
+    pub fn note_failed_sync(&self) {
+        if let Self::Posix(store) = self {
+            store.note_failed_sync();
+        }
+    }
+
     /// See [`PosixStore::sync_dir`].
     ///
     /// # Errors

@@ -281,6 +281,31 @@ impl PosixStore {
         self.shared.mounts.sync().map_err(|errno| StoreError::io("sync", b"", errno))
     }
 
+    /// As [`PosixStore::sync`], for who began to write when `since` syncs had failed
+    /// ([`PosixStore::failed_syncs`]): what another's failed sync has told nobody else is told here.
+    ///
+    /// # Errors
+    /// As [`PosixStore::sync`]; `Io` with `EIO` if another sync has failed since.
+    pub fn sync_since(&self, since: u32) -> Result<(), StoreError> {
+        self.sync()?;
+        // Read after it: one that came before and took its error has been counted by now (A4).
+        if self.failed_syncs() == since {
+            return Ok(());
+        }
+        Err(StoreError::io("sync after a failed sync of another transfer", b"", Errno::IO))
+    }
+
+    /// How many syncs of this store have failed in this process.
+    pub fn failed_syncs(&self) -> u32 {
+        self.shared.mounts.failed().count()
+    }
+
+    /// Counts something else that has failed as a sync does, and may have taken an error that is
+    /// about more than its own.
+    pub fn note_failed_sync(&self) {
+        self.shared.mounts.failed().note();
+    }
+
     /// Makes the names in `dir` durable where that is done file by file; does nothing where
     /// [`PosixStore::sync`] does it for all.
     ///
@@ -290,7 +315,14 @@ impl PosixStore {
         if !dir.durability().is_per_file() {
             return Ok(());
         }
-        fsync(dir.fd()?).map_err(|errno| dir.error("sync directory", b"", errno))
+        let fd = dir.fd()?;
+        let synced = if dir.path().is_empty() {
+            // All have one descriptor of the root.
+            self.shared.mounts.sync_by(|| fsync(fd))
+        } else {
+            fsync(fd).inspect_err(|_| self.note_failed_sync())
+        };
+        synced.map_err(|errno| dir.error("sync directory", b"", errno))
     }
 }
 

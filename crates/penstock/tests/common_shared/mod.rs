@@ -31,6 +31,7 @@ use penstock_io::sys;
 use penstock_peer::{SourceService, StoreKind, StoreSpec, Stores, TargetService};
 use penstock_proto::compared::{Comparison, EntrySet};
 use penstock_proto::id::{Name, PeerId, TransferId, WriterId};
+use penstock_proto::journal::Incarnation;
 use penstock_proto::manifest::Page;
 use penstock_proto::slicing::{PieceRef, Slicing};
 use penstock_proto::units::Instant;
@@ -182,6 +183,10 @@ impl Task for TestTask {
         // What holds a slow one is not its share.
         figures.rate_used.held &= self.fate.able.load(Ordering::Acquire) == 0;
         figures
+    }
+
+    fn incarnation(&self) -> Incarnation {
+        self.inner.incarnation()
     }
 
     fn take_adopted(&self) -> Option<Adopted> {

@@ -86,3 +86,41 @@ fn a4_a_lost_direct_write_is_told() {
     let outcome = written.and_then(|()| store.sync());
     assert!(outcome.unwrap_err().errno().is_some());
 }
+
+/// Promises (a), A4: of two transfers into one store, the kernel tells the one that syncs first of
+/// a lost write, whosever it was. The other is told by the count, however well its own sync goes.
+/// Needs root and a loop device.
+#[test]
+fn a4_anothers_sync_takes_no_error_away() {
+    let place = tempfile::tempdir().unwrap();
+    let Some(disk) = LyingDisk::below(place.path()) else { return };
+    let store = PosixStore::open(&disk.mount_point, PosixOptions::default()).unwrap();
+    let other = store.clone();
+    let (before, others) = (store.failed_syncs(), other.failed_syncs());
+    let file = store.create_temporary(store.root(), b".pst-1", LeftOver::Replace).unwrap();
+    for at in 0..20 {
+        file.write_at(at << 20, &vec![0xa5; 1 << 20]).unwrap();
+    }
+    assert!(other.sync_since(others).is_err(), "it is told in our place");
+    let told = store.sync_since(before).unwrap_err();
+    assert!(told.errno().is_some(), "{told}");
+    assert!(file.close(true).is_err(), "the file is indeed lost");
+}
+
+/// A4: what a store that is opened anew has to know of its failed syncs, it goes on with.
+#[test]
+fn a4_failed_syncs_are_counted_over_all_handles_of_a_store() {
+    let place = tempfile::tempdir().unwrap();
+    let failed_syncs = FailedSyncs::default();
+    let open = || {
+        let failed_syncs = failed_syncs.clone();
+        let options = PosixOptions { failed_syncs, ..PosixOptions::default() };
+        PosixStore::open(place.path(), options).unwrap()
+    };
+    let first = open();
+    first.sync_since(0).unwrap();
+    first.note_failed_sync();
+    let second = open();
+    assert_eq!(second.failed_syncs(), 1);
+    assert!(second.sync_since(0).is_err() && second.sync_since(1).is_ok());
+}

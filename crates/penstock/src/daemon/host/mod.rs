@@ -149,7 +149,8 @@ impl Host {
             listen(&listened, connection, rest, body).await;
             listened.disconnect(connection);
         });
-        let opened = http::encode(&TaskOpened { heard, adopted: hosted.adopted() })?;
+        let (adopted, incarnation) = (hosted.adopted(), hosted.incarnation());
+        let opened = http::encode(&TaskOpened { heard, adopted, incarnation })?;
         let mut head = Writer::new();
         head.bytes(&opened);
         let first = futures_util::stream::once(async move { Ok(Bytes::from(head.into_bytes())) });

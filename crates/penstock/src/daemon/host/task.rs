@@ -16,6 +16,7 @@ use penstock_api::task::{
     Adopted, Report, Standing, Task, TaskControl, TaskFigures, TaskPage, TaskSpec, WorkReply,
 };
 use penstock_proto::id::TransferId;
+use penstock_proto::journal::Incarnation;
 use penstock_proto::manifest::{Page, page_digest};
 use penstock_proto::session::Session;
 use penstock_proto::wire::DecodeError;
@@ -76,6 +77,8 @@ struct Talk {
     detached: bool,
     /// In how many messages it was told what an earlier task wrote.
     adopted: u32,
+    /// Under which the task began.
+    incarnation: Incarnation,
     stopping: bool,
     ended: bool,
 }
@@ -107,6 +110,7 @@ impl Hosted {
 
     /// The task has begun.
     pub(crate) fn set_task(&self, task: Arc<dyn Task>) {
+        self.lock().incarnation = task.incarnation();
         *self.task.lock().unwrap_or_else(PoisonError::into_inner) = Some(task);
     }
 
@@ -167,6 +171,11 @@ impl Hosted {
     /// In how many messages that is told.
     pub(crate) fn adopted(&self) -> u32 {
         self.lock().adopted
+    }
+
+    /// Under which circumstances the task writes.
+    pub(crate) fn incarnation(&self) -> Incarnation {
+        self.lock().incarnation
     }
 
     /// Another controller leads: nothing that this task's says is heard any more (B4). It goes on

@@ -14,6 +14,8 @@ use penstock_api::limits::Share;
 use penstock_api::problem::{Exit, Problem};
 use penstock_api::remote::{Down, EncodedPage, OpenTask, PEER_LOST, TASK_UNKNOWN, TaskOpened, Up};
 use penstock_api::task::{Adopted, Task, TaskControl, TaskFigures, TaskSpec, WorkReply};
+use penstock_engine::grant::lapse_after;
+use penstock_proto::journal::Incarnation;
 use penstock_proto::session::Session;
 use penstock_proto::wire::Writer;
 use reqwest::{Body, Method, Response};
@@ -80,6 +82,7 @@ struct Talk {
     /// What an earlier task there wrote, and how many parts of it have come of how many.
     adopted: Adopted,
     adopted_parts: (u32, u32),
+    incarnation: Incarnation,
     /// How many batches of reports it knows to be committed.
     committed: u64,
 }
@@ -203,6 +206,7 @@ impl Shared {
         talk.connected = true;
         talk.heard = Some(Instant::now());
         talk.adopted_parts.1 = opened.adopted;
+        talk.incarnation = opened.incarnation;
         drop(talk);
         self.output.notify_one();
         Ok((connection, answer))
@@ -278,7 +282,7 @@ impl Shared {
         // Who says anything else, or nothing that is understood, may write until its grant is over.
         let gone = why.code == TASK_UNKNOWN;
         let silence = self.lock().heard.map_or(Duration::MAX, |heard| heard.elapsed());
-        if !gone && silence < self.grant {
+        if !gone && may_write(silence, self.grant) {
             return None;
         }
         let code = if gone { TASK_UNKNOWN } else { PEER_LOST };
@@ -346,6 +350,12 @@ impl Shared {
         }
         Ok(())
     }
+}
+
+/// Whether a peer that was not heard for so long may be at a write that it began under its grant:
+/// the grant and its margin, as everywhere (B4).
+fn may_write(silence: Duration, grant: Duration) -> bool {
+    silence < lapse_after(grant)
 }
 
 fn broken(why: impl std::fmt::Display) -> Problem {
@@ -487,10 +497,14 @@ impl Task for RemoteTask {
                 "peer `{}` has not answered for {} s; its share is given to others in {} s",
                 self.shared.peer.name,
                 silence.as_secs(),
-                self.shared.grant.saturating_sub(silence).as_secs()
+                lapse_after(self.shared.grant).saturating_sub(silence).as_secs()
             );
         }
         figures
+    }
+
+    fn incarnation(&self) -> Incarnation {
+        self.shared.lock().incarnation
     }
 
     fn take_adopted(&self) -> Option<Adopted> {
@@ -546,5 +560,20 @@ impl Task for RemoteTask {
 impl Drop for RemoteTask {
     fn drop(&mut self) {
         self.leave();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// B4: what a silent peer has in hand is another's no sooner than its grant is over with the
+    /// margin for its clock and its last write.
+    #[test]
+    fn b4_a_silent_peer_is_not_lost_within_the_margin() {
+        for grant in [Duration::from_millis(1500), SILENCE_MAX] {
+            assert!(may_write(grant, grant) && may_write(grant + grant / 9, grant));
+            assert!(!may_write(grant + grant / 4, grant));
+        }
     }
 }

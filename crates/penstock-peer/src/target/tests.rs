@@ -1,0 +1,161 @@
+use std::collections::VecDeque;
+use std::sync::Condvar;
+
+use penstock_api::limits::Limits;
+use penstock_api::preserve::Preserve;
+use penstock_api::select::Selection;
+use penstock_api::task::{Report, Work, WorkReply};
+use penstock_api::update::UpdateOptions;
+use penstock_io::store::IoMode;
+use penstock_proto::digest::Digest;
+use penstock_proto::frame::Framing;
+use penstock_proto::id::{TransferId, WriterId};
+use penstock_proto::manifest::{EntryDraft, PageBuilder};
+use penstock_proto::slicing::Slicing;
+use penstock_proto::units::FileTime;
+
+use super::*;
+use crate::stores::{StoreKind, StoreSpec};
+
+/// No wait of a test is longer.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A controller by hand: it gives what it is told to give, and keeps what it hears.
+#[derive(Default)]
+struct Controller {
+    work: Mutex<VecDeque<WorkReply>>,
+    heard: Mutex<Vec<Report>>,
+    news: Condvar,
+}
+
+impl Controller {
+    /// Has a page of one directory made and made durable; gives what the sync came to.
+    fn sync(&self) -> Report {
+        let work = vec![Work::Links { page: 0 }];
+        self.work.lock().unwrap().push_back(WorkReply {
+            work,
+            flush: true,
+            ..WorkReply::default()
+        });
+        let end =
+            |report: &Report| matches!(report, Report::Synced { .. } | Report::SyncFailed { .. });
+        let heard = self.heard.lock().unwrap();
+        let waited =
+            self.news.wait_timeout_while(heard, PATIENCE, |heard| !heard.iter().any(end)).unwrap();
+        assert!(!waited.1.timed_out(), "no sync ended: {:?}", waited.0);
+        std::mem::take(&mut *{ waited.0 }).into_iter().find(end).unwrap()
+    }
+}
+
+impl TaskControl for Controller {
+    fn want(&self, _: u64) -> WorkReply {
+        self.work.lock().unwrap().pop_front().unwrap_or_default()
+    }
+
+    fn page(&self, _: u32) -> Result<TaskPage, Problem> {
+        let mut builder = PageBuilder::new(TransferId([1; 16]), 0, Slicing::default());
+        let (kind, name) = (EntryKind::Directory, b"made");
+        builder.push(b"", &EntryDraft { name, kind, mode: 0o755, ..EntryDraft::default() });
+        let page = Arc::new(builder.seal());
+        Ok(TaskPage { page, digest: Digest([7; 32]), left: Arc::default() })
+    }
+
+    fn has_failed(&self, _: &[u8]) -> bool {
+        false
+    }
+
+    fn report(&self, reports: Vec<Report>) {
+        self.heard.lock().unwrap().extend(reports);
+        self.news.notify_all();
+    }
+
+    fn broken(&self, problem: Problem) {
+        panic!("{problem}");
+    }
+}
+
+fn service(base: &std::path::Path) -> TargetService {
+    let store = |name: &str, kind: StoreKind, read_only| StoreSpec {
+        name: name.parse().unwrap(),
+        kind,
+        read_only,
+        ephemeral: false,
+        allow_privileged: false,
+        io: IoMode::default(),
+    };
+    let stores = Stores::new([
+        store("source", StoreKind::Mem("files=1,size=1".parse().unwrap()), true),
+        store("target", StoreKind::Posix(base.to_owned()), false),
+    ]);
+    TargetService::new(Arc::new(stores), None, SocketOptions::default())
+}
+
+fn spec(transfer: u8) -> TaskSpec {
+    TaskSpec {
+        transfer: TransferId([transfer; 16]),
+        store: "target".parse().unwrap(),
+        root: PathText(format!("t{transfer}").into_bytes()),
+        store_id: 0,
+        writer: WriterId::SOLE,
+        epoch: 0,
+        doubt: false,
+        source: SourceAccess::Local {
+            store: "source".parse().unwrap(),
+            root: PathText(Vec::new()),
+        },
+        digest: DigestKind::Blake3,
+        framing: Framing::Tls,
+        durability: Durability::Batch,
+        digest_list: false,
+        proves: false,
+        preserve: Preserve::default(),
+        lanes_max: 0,
+        lanes: 0,
+        limits: Limits::default(),
+        update: UpdateOptions::default(),
+        began: FileTime::default(),
+        select: Selection::default(),
+        remove_source: false,
+        fence: Fence::default(),
+        grant: None,
+    }
+}
+
+/// Promise (a), A4: a sync of another task of the store fails, and has taken the kernel's word with
+/// it: what this task wrote by then is not called durable, however well its own sync goes. What is
+/// written after that is, and what a task writes that began later.
+#[test]
+fn a4_anothers_failed_sync_is_ours_as_well() {
+    let base = tempfile::tempdir().unwrap();
+    let service = service(base.path());
+    let (one, other) = (Arc::<Controller>::default(), Arc::<Controller>::default());
+    let first = service.start(&spec(1), Arc::clone(&one) as _).unwrap();
+    assert!(matches!(one.sync(), Report::Synced { .. }));
+    service.target(&spec(2)).unwrap().note_failed_sync();
+    let later = service.start(&spec(2), Arc::clone(&other) as _).unwrap();
+    assert!(matches!(other.sync(), Report::Synced { .. }), "nothing of it was lost");
+    assert!(matches!(one.sync(), Report::SyncFailed { .. }), "what it wrote may be");
+    assert!(matches!(one.sync(), Report::Synced { .. }), "that is told once");
+    assert!(matches!(other.sync(), Report::Synced { .. }), "and no new failure");
+    first.stop(true);
+    later.stop(true);
+}
+
+/// A4, A7: a store is looked at before an earlier task there has ended, whose last sync may fail
+/// yet. What a task says of itself counts that, also in a store that was opened anew.
+#[test]
+fn a4_a_task_knows_of_syncs_that_failed_before_it_began() {
+    let base = tempfile::tempdir().unwrap();
+    let service = service(base.path());
+    let known = service.prepare(&spec(1)).unwrap();
+    let control = Arc::<Controller>::default();
+    let earlier = service.start(&spec(1), Arc::clone(&control) as _).unwrap();
+    assert_eq!(earlier.incarnation().store, known.store);
+    service.target(&spec(1)).unwrap().note_failed_sync();
+    service.stores.reopen(&spec(1).store);
+    let next = service.start(&spec(1), Arc::clone(&control) as _).unwrap();
+    let failed = |task: &Arc<dyn Task>| task.incarnation().failed_syncs;
+    assert_eq!((failed(&earlier), failed(&next)), (0, 1));
+    assert_ne!(earlier.incarnation(), next.incarnation());
+    next.stop(true);
+}
