@@ -55,8 +55,8 @@ impl FetchMachine {
 
     /// Takes pieces off the end of the queue, worth about `bytes`, of which nothing is asked for
     /// and nothing has ever come, and forgets them; gives them with the attempts at their files, to
-    /// be reported as returned. The first extent of a file whose temporary file is to be made here is kept: others
-    /// wait for it.
+    /// be reported as returned. The first extent of a file whose temporary file is to be made here
+    /// is kept: others wait for it.
     pub fn take_back(&mut self, bytes: u64) -> Vec<(PieceRef, u32)> {
         let mut back = Vec::new();
         let mut given = 0;
@@ -141,8 +141,8 @@ mod tests {
         assert_eq!(back.iter().map(|(piece, _)| piece.piece).collect::<Vec<_>>(), [1]);
     }
 
-    /// A4, B3: after a failed sync no piece in hand is believed, and all of them go back: those that
-    /// a lane still writes to when it has answered or ended, so that another may have them then.
+    /// A4, B3: after a failed sync no piece in hand is believed, and all of them go back: those
+    /// that a lane still writes to when it has answered or ended, so that another may have them.
     #[test]
     fn b3_after_a_failed_sync_what_is_still_written_goes_back_later() {
         let mut machine = FetchMachine::new();

@@ -282,7 +282,7 @@ impl PosixStore {
     }
 
     /// As [`PosixStore::sync`], for who began to write when `since` syncs had failed
-    /// ([`PosixStore::failed_syncs`]): what another's failed sync has told nobody else is told here.
+    /// ([`PosixStore::failed_syncs`]): what another's failed sync was told alone is told here.
     ///
     /// # Errors
     /// As [`PosixStore::sync`]; `Io` with `EIO` if another sync has failed since.
