@@ -10,6 +10,10 @@
 //! was stopped, finds its tenure over when it wakes, before etcd can have let another peer lead.
 //! A tenure that was found to be over stays over, whatever etcd says later.
 //!
+//! Each transaction of a controller compares its key and the incarnation of the site's records, and
+//! an election compares the incarnation too, and that nobody gives the records another one at that
+//! moment ([`crate::state::recover`]): what a peer has seen before counts for nothing.
+//!
 //! The site's records are of a *format* ([`penstock_proto::version`]), which stands beside them. A
 //! peer stands for election only if it knows that format, and only if it is still the same when its
 //! key is made. The controller raises it when every peer that is there has known the next one for
@@ -30,16 +34,31 @@ use tokio::sync::watch;
 
 use crate::etcd::{Compare, Etcd, EtcdError, KeyValue, Operation};
 use crate::manager::now_seconds;
-use crate::state::{Keys, Pairing};
+use crate::state::{Keys, Pairing, incarnation_of, incarnation_text};
 
 mod drain;
 
 /// Nanoseconds on `CLOCK_BOOTTIME`, which goes on while a host is suspended.
 pub type Clock = fn() -> u64;
-/// Makes sure, before this peer stands for election, that it reaches the journal store that the
-/// site's records of this incarnation belong to, and that they are not older than it knows: the
-/// second is etcd's revision now. `true` to make it so, for the first incarnation.
-pub type Eligible = dyn Fn(u64, u64, bool) -> Result<(), String> + Send;
+/// What a peer asks of the journal store, which tells whose records it belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ask {
+    /// Whether it may lead: it reaches the journal that the records belong to, and they are not
+    /// older than that knows.
+    Lead {
+        /// Of the records.
+        incarnation: u64,
+        /// Revision of etcd at which one of them was written last.
+        written: u64,
+    },
+    /// To become the journal of a site's first records, of this incarnation.
+    Begin(u64),
+    /// To take that back: the first records are of another one.
+    Withdraw(u64),
+}
+
+/// Asks it. Blocks on storage; errors are in the words of an operator.
+pub type Eligible = dyn Fn(Ask) -> Result<(), String> + Send;
 
 /// The next format is taken when all peers have known it for so many lengths of the lease.
 const SETTLE_LEASES: u64 = 6;
@@ -93,6 +112,13 @@ impl Tenure {
 
     fn set_format(&self, format: u16) {
         self.format.store(format, Ordering::Release);
+    }
+
+    /// What a transaction of this controller compares: that its key stands, and that the records
+    /// are of its incarnation.
+    pub(crate) fn stands(&self, keys: &Keys) -> [Compare; 2] {
+        let leads = Compare::Created(keys.leader(), self.revision);
+        [leads, keys.incarnation_is(self.incarnation)]
     }
 
     /// Create revision of the leader's key.
@@ -219,6 +245,7 @@ impl Cluster {
             ripe_since: None,
             leaderless: None,
             missing: BTreeMap::new(),
+            begun: None,
         };
         let thread =
             std::thread::Builder::new().name("cluster".to_owned()).spawn(move || member.run())?;
@@ -282,6 +309,9 @@ struct Member {
     leaderless: Option<u64>,
     /// Since when, on the clock, peers have had no card though they have not said that they leave.
     missing: BTreeMap<Name, u64>,
+    /// The incarnation that this peer would have the site's first records be of, until it is known
+    /// which one they are of.
+    begun: Option<u64>,
 }
 
 impl Member {
@@ -346,6 +376,7 @@ impl Member {
             0 => return self.begin_incarnation(),
             known => known,
         };
+        self.settle(incarnation);
         if self.tenure.as_ref().is_some_and(|tenure| tenure.incarnation != incarnation) {
             tracing::warn!("the site's records have another incarnation: this peer leads no more");
             self.resign();
@@ -366,12 +397,7 @@ impl Member {
         if !trouble.is_empty() {
             // It could not read what it would have to go on with.
         } else if leader.is_none() {
-            if self.may_stand(&seen) {
-                match (self.eligible)(incarnation, seen.written, false) {
-                    Ok(()) => leader = self.stand(incarnation, lease, &seen)?,
-                    Err(why) => trouble = why,
-                }
-            }
+            (leader, trouble) = self.try_to_lead(incarnation, lease, &seen)?;
         } else if own.is_none() && leader.as_ref().is_some_and(|(card, _)| self.is_own(card)) {
             // A tenure of ours that we know nothing of: an answer was lost on the way.
             let _ = self.shared.etcd.revoke(lease.id, self.patience());
@@ -433,7 +459,8 @@ impl Member {
     fn look(&self) -> Result<Seen, EtcdError> {
         let gets = [
             Operation::Get(self.keys.leader()),
-            Operation::Get(self.keys.at("incarnation")),
+            Operation::Get(self.keys.incarnation()),
+            Operation::Get(self.keys.recovering()),
             Operation::Get(self.keys.format()),
             Operation::Get(self.keys.tail()),
             Operation::GetPrefix(self.keys.at("peers/")),
@@ -446,10 +473,8 @@ impl Member {
         let mut next = || read.next().unwrap_or_default();
         let leader = next().into_iter().next();
         let leader = leader.map(|found| Ok((parse(&found)?, found.created))).transpose()?;
-        let incarnation = next().into_iter().next().map_or(0, |found| {
-            let text = String::from_utf8_lossy(&found.value).into_owned();
-            u64::from_str_radix(&text, 16).unwrap_or(0)
-        });
+        let incarnation = next().first().map_or(0, |found| incarnation_of(&found.value));
+        let is_recovering = !next().is_empty();
         let key = self.keys.format();
         let (format, format_is) = match next().into_iter().next() {
             Some(found) => (parse(&found)?, Compare::Value(key, found.value)),
@@ -469,6 +494,7 @@ impl Member {
         Ok(Seen {
             leader,
             incarnation,
+            is_recovering,
             written,
             format,
             format_is,
@@ -496,17 +522,29 @@ impl Member {
         Ok(())
     }
 
-    /// The first peer of a site gives its records an incarnation.
-    fn begin_incarnation(&self) -> Result<(), EtcdError> {
+    /// The first peer of a site gives its records an incarnation. The journal is theirs before
+    /// etcd has it: a peer that dies in between leaves a mark in the journal that nothing refers
+    /// to, and one that dies the other way round would leave records that nobody may lead with.
+    fn begin_incarnation(&mut self) -> Result<(), EtcdError> {
         // The 24 bits of it that epochs hold have room to count up: see `state::recover`.
-        let incarnation = (rand::random::<u64>() & !0x80_0000).max(1);
-        (self.eligible)(incarnation, 0, true).map_err(EtcdError::Refused)?;
-        let key = self.keys.at("incarnation");
+        let random = || (rand::random::<u64>() & !0x80_0000).max(1);
+        let incarnation = *self.begun.get_or_insert_with(random);
+        (self.eligible)(Ask::Begin(incarnation)).map_err(EtcdError::Refused)?;
+        let key = self.keys.incarnation();
         let puts = [
-            Operation::Put(key.clone(), format!("{incarnation:016x}").into_bytes(), 0),
+            Operation::Put(key.clone(), incarnation_text(incarnation), 0),
             Operation::Put(self.keys.format(), value_of(&version::known().formats().newest)?, 0),
         ];
         self.shared.etcd.transact(&[Compare::Created(key, 0)], &puts, self.patience()).map(drop)
+    }
+
+    /// What this peer has told the journal counts for nothing if another one began the records.
+    fn settle(&mut self, incarnation: u64) {
+        let Some(begun) = self.begun.take().filter(|begun| *begun != incarnation) else { return };
+        if let Err(why) = (self.eligible)(Ask::Withdraw(begun)) {
+            // Nothing refers to it.
+            tracing::debug!(%why, "a mark of this peer stays in the journal");
+        }
     }
 
     /// Raises the format of the site's records if this peer leads and all that are there have known
@@ -525,9 +563,9 @@ impl Member {
         if now.saturating_sub(since) < SETTLE_LEASES * self.lease_seconds * 1_000_000_000 {
             return Ok(format);
         }
-        let leads = Compare::Created(self.keys.leader(), tenure.revision());
+        let [leads, is_same] = tenure.stands(&self.keys);
         let put = Operation::Put(self.keys.format(), value_of(&next)?, 0);
-        let compare = [leads, seen.format_is.clone()];
+        let compare = [leads, is_same, seen.format_is.clone()];
         if !self.shared.etcd.transact(&compare, &[put], self.patience())?.succeeded {
             return Ok(format);
         }
@@ -538,6 +576,28 @@ impl Member {
         self.ripe_since = None;
         tenure.set_format(next);
         Ok(next)
+    }
+
+    /// Stands for election, nobody leading, if this peer may; gives who leads then, and else what
+    /// keeps it from that.
+    fn try_to_lead(
+        &mut self,
+        incarnation: u64,
+        lease: Lease,
+        seen: &Seen,
+    ) -> Result<(Option<(LeaderCard, u64)>, String), EtcdError> {
+        if seen.is_recovering {
+            let why = "the site's records are being recovered; if that was cut short, `penstock \
+                       site recover` finishes it";
+            return Ok((None, why.to_owned()));
+        }
+        if !self.may_stand(seen) {
+            return Ok((None, String::new()));
+        }
+        match (self.eligible)(Ask::Lead { incarnation, written: seen.written }) {
+            Ok(()) => Ok((self.stand(incarnation, lease, seen)?, String::new())),
+            Err(why) => Ok((None, why)),
+        }
     }
 
     /// Stands for election.
@@ -556,7 +616,12 @@ impl Member {
         };
         let key = self.keys.leader();
         let put = Operation::Put(key.clone(), value_of(&leader)?, lease.id);
-        let compare = [Compare::Created(key, 0), seen.format_is.clone()];
+        let compare = [
+            Compare::Created(key, 0),
+            Compare::Created(self.keys.recovering(), 0),
+            self.keys.incarnation_is(incarnation),
+            seen.format_is.clone(),
+        ];
         let stood = self.shared.etcd.transact(&compare, &[put], self.patience())?;
         if !stood.succeeded {
             return Ok(None);
@@ -573,6 +638,8 @@ impl Member {
 struct Seen {
     leader: Option<(LeaderCard, u64)>,
     incarnation: u64,
+    /// Somebody gives the records another one.
+    is_recovering: bool,
     /// Revision at which a record was written last; 0 if none ever was.
     written: u64,
     format: u16,

@@ -1,10 +1,16 @@
 //! `penstock site takeover`, `recover`, `remove`: when hosts of a site are lost for good.
 
+use std::time::Duration;
+
 use penstock_api::cluster::{RecoverRequest, RecoveredView, TakeoverRequest};
 use penstock_proto::id::Name;
 
 use crate::client::Client;
 use crate::exit;
+
+/// How long a takeover or a recovery may take: waiting until nobody leads, asking each host, and
+/// etcd, which begins anew.
+const DEADLINE: Duration = Duration::from_secs(300);
 
 /// Which hosts are lost.
 #[derive(clap::Args)]
@@ -26,7 +32,7 @@ pub(crate) struct RecoverArgs {
 /// Goes on with this host's etcd alone.
 pub(crate) fn takeover(client: &Client, args: TakeoverArgs) -> anyhow::Result<()> {
     let request = TakeoverRequest { fenced: args.fenced };
-    let view: RecoveredView = client.post("/cluster/takeover", &request)?;
+    let view: RecoveredView = client.post_within("/cluster/takeover", &request, DEADLINE)?;
     tell(&view)?;
     exit::warn(
         "this host goes on alone. Hosts that come back have nothing to say, and join anew by \
@@ -38,7 +44,7 @@ pub(crate) fn takeover(client: &Client, args: TakeoverArgs) -> anyhow::Result<()
 /// Gives the site's records another incarnation.
 pub(crate) fn recover(client: &Client, args: &RecoverArgs) -> anyhow::Result<()> {
     let request = RecoverRequest { new_etcd: args.new_etcd };
-    tell(&client.post("/cluster/recover", &request)?)
+    tell(&client.post_within("/cluster/recover", &request, DEADLINE)?)
 }
 
 fn tell(view: &RecoveredView) -> anyhow::Result<()> {

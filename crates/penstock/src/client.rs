@@ -59,7 +59,7 @@ impl Client {
     /// # Errors
     /// What the daemon answers, or that there is none.
     pub(crate) fn get<T: DeserializeOwned>(&self, path: &str) -> anyhow::Result<T> {
-        Ok(http::decode(&self.call(Method::GET, path, None)?).map_err(failure)?)
+        Ok(http::decode(&self.call(Method::GET, path, None, DEADLINE)?).map_err(failure)?)
     }
 
     /// GETs bytes as they are, and writes them to `out` as they come.
@@ -89,7 +89,7 @@ impl Client {
     /// # Errors
     /// As [`Client::get`].
     pub(crate) fn post_bytes(&self, path: &str, body: Vec<u8>) -> anyhow::Result<()> {
-        self.call(Method::POST, path, Some(body)).map(drop)
+        self.call(Method::POST, path, Some(body), DEADLINE).map(drop)
     }
 
     fn call_into(
@@ -122,8 +122,23 @@ impl Client {
         path: &str,
         body: &impl Serialize,
     ) -> anyhow::Result<T> {
+        self.post_within(path, body, DEADLINE)
+    }
+
+    /// POSTs an object that may take the daemon up to `deadline`, and gives the one that is
+    /// answered.
+    ///
+    /// # Errors
+    /// As [`Client::get`].
+    pub(crate) fn post_within<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        body: &impl Serialize,
+        deadline: Duration,
+    ) -> anyhow::Result<T> {
         let body = http::encode(body).map_err(failure)?;
-        Ok(http::decode(&self.call(Method::POST, path, Some(body))?).map_err(failure)?)
+        let reply = self.call(Method::POST, path, Some(body), deadline)?;
+        Ok(http::decode(&reply).map_err(failure)?)
     }
 
     /// DELETEs something, and gives what is answered.
@@ -131,20 +146,26 @@ impl Client {
     /// # Errors
     /// As [`Client::get`].
     pub(crate) fn delete(&self, path: &str) -> anyhow::Result<Vec<u8>> {
-        self.call(Method::DELETE, path, None)
+        self.call(Method::DELETE, path, None, DEADLINE)
     }
 
-    fn call(&self, method: Method, path: &str, body: Option<Vec<u8>>) -> anyhow::Result<Vec<u8>> {
+    fn call(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<Vec<u8>>,
+        deadline: Duration,
+    ) -> anyhow::Result<Vec<u8>> {
         let talk = async {
             let response = self.send(method, path, body).await?;
             http::read(response).await
         };
-        let reply = self.runtime.block_on(async { tokio::time::timeout(DEADLINE, talk).await });
+        let reply = self.runtime.block_on(async { tokio::time::timeout(deadline, talk).await });
         match reply {
             Ok(Ok(body)) => Ok(body.to_vec()),
             Ok(Err(problem)) => Err(failure(problem).into()),
             Err(_) => {
-                let message = format!("the daemon gave no answer in {} s", DEADLINE.as_secs());
+                let message = format!("the daemon gave no answer in {} s", deadline.as_secs());
                 Err(Failure::new(ExitCode::Temporary, message).into())
             }
         }

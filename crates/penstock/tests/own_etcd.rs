@@ -11,6 +11,7 @@ mod common_cluster;
 mod common_net;
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -402,6 +403,57 @@ fn b4_the_last_host_takes_over() {
         status_until(site, |status| led(status) && votes(status) == 2 && healthy(status));
     }
     assert_eq!(h2.show(&id)["state"], "done");
+}
+
+/// B4: a takeover whose host dies when its etcd is about to lead alone leaves a site that nobody
+/// leads, least of all under what was before the takeover; the same order finishes it.
+#[test]
+fn b4_a_takeover_that_was_cut_short_is_finished() {
+    let Some(mut hosts) = Hosts::new() else { return };
+    let mut h1 = hosts.first(2);
+    let mut h2 = hosts.join(&h1, 2, &[]);
+    for site in [&h1, &h2] {
+        status_until(site, |status| votes(status) == 2 && healthy(status));
+    }
+    let epoch = status_until(&h1, led)["cluster"]["epoch"].as_str().unwrap().to_owned();
+    let etcd = etcd_id(&h2.dir).unwrap();
+    h1.kill();
+    h2.kill();
+    kill("KILL", etcd);
+    // An etcd that leads alone no sooner than it is told to.
+    let (program, begun, held) = (hosts.at("etcd.sh"), hosts.at("begun"), hosts.at("held"));
+    let (begun_path, held_path) = (begun.display(), held.display());
+    let script = format!(
+        "#!/bin/sh\ncase \"$*\" in *force-new-cluster*)\n  touch '{begun_path}'\n  while [ -e \
+         '{held_path}' ]; do sleep 0.1; done;;\nesac\nexec etcd \"$@\"\n"
+    );
+    fs::write(&program, script).unwrap();
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    fs::write(&held, "").unwrap();
+    let settings = h1.dir.join("penstock.toml");
+    let text = fs::read_to_string(&settings).unwrap();
+    let (table, line) = ("[cluster.own_etcd]\n", format!("program = \"{}\"\n", program.display()));
+    assert!(text.contains(table), "{text}");
+    fs::write(&settings, text.replace(table, &format!("{table}{line}"))).unwrap();
+    h1.start();
+    let takeover = ["site", "takeover", "--i-have-fenced=h2"];
+    let mut order = h1.command(&takeover).stderr(Stdio::null()).spawn().unwrap();
+    wait_for("etcd alone", || begun.exists());
+    h1.kill();
+    assert!(!order.wait().unwrap().success());
+    fs::remove_file(&held).unwrap();
+    wait_for("etcd itself", || {
+        let id = etcd_id(&h1.dir).unwrap();
+        fs::read_to_string(format!("/proc/{id}/comm")).is_ok_and(|name| name == "etcd\n")
+    });
+    h1.start();
+    let status = status_until(&h1, |status| trouble(status).contains("not finished"));
+    assert!(!led(&status) && !leads(&status), "{status}");
+    let told = h1.ok(&takeover);
+    let status = status_until(&h1, leads);
+    let after = status["cluster"]["epoch"].as_str().unwrap();
+    let incarnation = |epoch: &str| u64::from_str_radix(&epoch[..16], 16).unwrap();
+    assert_eq!(incarnation(after), incarnation(&epoch) + 2, "one for each attempt: {told}");
 }
 
 /// Issue 5: two hosts and a witness bear the loss of either host; the witness moves no data, and

@@ -62,8 +62,8 @@ impl Cluster {
         let tenure = self.shared.now.borrow().tenure.clone().filter(|tenure| tenure.holds());
         let other = || EtcdError::Refused("another peer is the controller".to_owned());
         let tenure = tenure.ok_or_else(other)?;
-        let leader = Compare::Created(self.keys.leader(), tenure.revision());
-        let answer = self.shared.etcd.transact(&[leader], &[operation], ORDER)?;
+        let stands = tenure.stands(&self.keys);
+        let answer = self.shared.etcd.transact(&stands, &[operation], ORDER)?;
         if answer.succeeded { Ok(()) } else { Err(other()) }
     }
 }
@@ -131,8 +131,8 @@ impl Member {
         if puts.is_empty() {
             return Ok(());
         }
-        let leader = Compare::Created(self.keys.leader(), tenure.revision());
-        self.shared.etcd.transact(&[leader], &puts, self.patience()).map(drop)
+        let stands = tenure.stands(&self.keys);
+        self.shared.etcd.transact(&stands, &puts, self.patience()).map(drop)
     }
 
     fn known_key(&self, peer: &Name) -> String {

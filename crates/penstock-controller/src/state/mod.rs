@@ -18,7 +18,10 @@ mod sites;
 mod sqlite;
 mod transfers;
 
-pub use etcd::{EtcdState, Keys, KnownMember, RecoverError, Recovered, SharedJournal, recover};
+pub use etcd::{
+    EtcdState, Keys, KnownMember, RecoverError, Recovered, SharedJournal, is_cut_short, recover,
+};
+pub(crate) use etcd::{incarnation_of, incarnation_text};
 pub use sites::Pairing;
 pub use sqlite::{SqliteState, StateError};
 pub use transfers::Listed;

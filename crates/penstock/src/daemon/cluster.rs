@@ -14,7 +14,7 @@ use penstock_api::fence::Fence;
 use penstock_api::peers::GRANT;
 use penstock_api::remote::{Caller, PEER_API_VERSION, TenureLeft};
 use penstock_api::site::SiteAddresses;
-use penstock_controller::cluster::{Cluster, ClusterConfig, ClusterNow, Eligible, Tenure};
+use penstock_controller::cluster::{Ask, Cluster, ClusterConfig, ClusterNow, Eligible, Tenure};
 use penstock_controller::etcd::{COMPACTION_HINT, Compaction, Etcd};
 use penstock_controller::rest::SiteAdmin;
 use penstock_controller::state::{EtcdState, Keys, SharedJournal, SiteState as _, SqliteState};
@@ -56,6 +56,8 @@ pub(crate) struct Member {
     /// Of the member that this host runs, if it is not the operator's etcd.
     pub(crate) keeper: Option<Keeper>,
     etcd_hosts: usize,
+    /// Held by who takes the site over or recovers it at this host.
+    pub(super) recovery: Mutex<()>,
     set_fence: Arc<dyn Fn(Fence) + Send + Sync>,
     pub(super) client: PeerClient,
     pub(super) runtime: Handle,
@@ -74,11 +76,11 @@ type StoodBack = Arc<Mutex<Option<(Instant, String)>>>;
 
 /// Stands for election where `eligible` says that it may, unless it has just failed to begin.
 fn stands(eligible: Box<Eligible>, stood_back: StoodBack) -> Box<Eligible> {
-    Box::new(move |incarnation, revision, begins| {
+    Box::new(move |ask| {
         let unable = stood_back.lock().unwrap_or_else(PoisonError::into_inner);
         match unable.as_ref().filter(|(when, _)| when.elapsed() < STAND_BACK) {
             Some((_, why)) => Err(format!("this peer could not begin as the controller: {why}")),
-            None => eligible(incarnation, revision, begins),
+            None => eligible(ask),
         }
     })
 }
@@ -146,6 +148,7 @@ impl Member {
             etcd,
             keeper,
             etcd_hosts: settings.own_etcd.as_ref().map_or(0, |own| own.hosts),
+            recovery: Mutex::default(),
             set_fence,
             client,
             runtime: Handle::current(),
@@ -463,8 +466,12 @@ fn check_compaction(etcd: &Etcd, site: &Name) -> anyhow::Result<()> {
 /// Whether this peer may lead: it reaches the site's journal, and etcd is not behind that.
 fn eligible(settings: &Settings) -> Box<Eligible> {
     if settings.witness {
-        return Box::new(|_, _, _| Err("this host only witnesses: it never leads".to_owned()));
+        return Box::new(|_| Err("this host only witnesses: it never leads".to_owned()));
     }
     let journal = SharedJournal::new(&settings.journal);
-    Box::new(move |incarnation, revision, begins| journal.check(incarnation, revision, begins))
+    Box::new(move |ask| match ask {
+        Ask::Lead { incarnation, written } => journal.check(incarnation, written),
+        Ask::Begin(incarnation) => journal.begin(incarnation),
+        Ask::Withdraw(incarnation) => journal.withdraw(incarnation),
+    })
 }

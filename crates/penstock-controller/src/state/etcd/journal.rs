@@ -7,12 +7,18 @@
 //! JOURNAL/voters.json          who has a vote in the site's own etcd; see `voters`
 //! ```
 //! A log begins with all records that its controller read when it was elected; each write that etcd
-//! has confirmed is appended and synced. It is as new as etcd but for a write that was under way.
-//! Each line carries the revision of etcd at which it held and a checksum.
+//! has confirmed is appended and synced. It is as new as etcd but for what was under way. Each line
+//! carries the revision of etcd at which it held and a checksum. Writes that were under way at once
+//! may be appended in any order: of a key's lines the one of the highest revision counts.
 //!
 //! So etcd that was lost can be made again, and one that was restored from a backup is known by its
 //! revision, which is lower than that of the log: nobody leads with it before `penstock site
 //! recover` has given the records another incarnation (B4).
+//!
+//! The mark is what keeps two etcds of one site apart, each of which may have a majority: nobody is
+//! elected with records of an incarnation whose mark is not there. An etcd is given another
+//! incarnation only after its mark was made, by one host alone, and those before it were removed:
+//! so of all incarnations that some etcd holds, one at most is the journal's.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
@@ -29,6 +35,8 @@ const MARK: &str = "incarnation";
 const RECORDS: &str = "records";
 /// Bits of an epoch that are of the revision; those above are of the incarnation.
 const REVISION_BITS: u32 = 40;
+/// Bits of an incarnation that epochs hold, and that are counted up.
+const COUNTED_BITS: u32 = 64 - REVISION_BITS;
 /// Hexadecimal digits of a line's checksum.
 const CHECK_DIGITS: usize = 16;
 /// Bytes at the end of a log among which its last line is: no line is half as long.
@@ -46,7 +54,7 @@ pub(super) struct Newest {
     pub(super) path: PathBuf,
     /// Epoch of its controller.
     pub(super) epoch: u64,
-    /// Revision of etcd at its last line.
+    /// Highest revision of etcd among its last lines.
     pub(super) revision: u64,
 }
 
@@ -59,7 +67,21 @@ impl Newest {
 
 /// Where records of this incarnation and revision stand in the history of a site.
 pub(super) fn place(incarnation: u64, revision: u64) -> u64 {
-    (incarnation & 0xff_ffff) << REVISION_BITS | revision & 0xff_ffff_ffff
+    counted(incarnation) << REVISION_BITS | revision & 0xff_ffff_ffff
+}
+
+fn counted(incarnation: u64) -> u64 {
+    incarnation & ((1 << COUNTED_BITS) - 1)
+}
+
+/// Orders incarnations as the epochs within them are.
+pub(super) fn rank(incarnation: u64) -> (u64, u64) {
+    (counted(incarnation), incarnation)
+}
+
+/// Whether an incarnation was counted up from another one.
+fn is_later(incarnation: u64, than: u64) -> bool {
+    incarnation > than && incarnation >> COUNTED_BITS == than >> COUNTED_BITS
 }
 
 /// A line of a log.
@@ -80,28 +102,23 @@ impl SharedJournal {
     }
 
     /// Whether who reaches this journal may lead with records of `incarnation` that were written
-    /// last at `revision` of etcd; with `begins` they are the first ones of the site, and the
-    /// journal becomes theirs. Blocks on storage.
+    /// last at `revision` of etcd. Blocks on storage.
     ///
     /// # Errors
     /// Why not, in the words of an operator.
-    pub fn check(&self, incarnation: u64, revision: u64, begins: bool) -> Result<(), String> {
+    pub fn check(&self, incarnation: u64, revision: u64) -> Result<(), String> {
         let root = self.root.display();
         let failed = |error| format!("the journal `{root}` cannot be used: {error}");
-        if begins {
-            if self.newest().map_err(failed)?.is_some() {
-                return Err(format!(
-                    "etcd knows nothing of this site, and the journal `{root}` does: etcd was \
-                     lost, or is another one; `penstock site recover` goes on from the journal"
-                ));
-            }
-            return self.set_mark(incarnation).map_err(failed);
-        }
-        if !self.mark(incarnation).try_exists().map_err(failed)? {
-            return Err(format!(
-                "the journal `{root}` is not the one that the other peers of the site use; is it \
-                 mounted?"
-            ));
+        if !self.has_mark(incarnation).map_err(failed)? {
+            return Err(match self.is_left(incarnation).map_err(failed)? {
+                true => "a takeover or a recovery of this site is not finished, or another host \
+                         goes on with it; if none does, `penstock site recover` finishes it"
+                    .to_owned(),
+                false => format!(
+                    "the journal `{root}` is not the one that the other peers of the site use; is \
+                     it mounted?"
+                ),
+            });
         }
         match self.newest().map_err(failed)? {
             Some(newest) if newest.place() > place(incarnation, revision) => Err(format!(
@@ -111,6 +128,48 @@ impl SharedJournal {
                 newest.revision
             )),
             _ => Ok(()),
+        }
+    }
+
+    /// Becomes the journal of the first records of a site, which are to be of `incarnation`. Blocks
+    /// on storage.
+    ///
+    /// # Errors
+    /// Why not, in the words of an operator.
+    pub fn begin(&self, incarnation: u64) -> Result<(), String> {
+        let root = self.root.display();
+        let failed = |error| format!("the journal `{root}` cannot be used: {error}");
+        if self.newest().map_err(failed)?.is_some() {
+            return Err(format!(
+                "etcd knows nothing of this site, and the journal `{root}` does: etcd was lost, \
+                 or is another one; `penstock site recover` goes on from the journal"
+            ));
+        }
+        self.set_mark(incarnation).map_err(failed)
+    }
+
+    /// Takes [`SharedJournal::begin`] back: the first records are of another incarnation. Blocks on
+    /// storage.
+    ///
+    /// # Errors
+    /// Why not, in the words of an operator.
+    pub fn withdraw(&self, incarnation: u64) -> Result<(), String> {
+        self.remove_mark(incarnation).map_err(|error| error.to_string())
+    }
+
+    /// Whether it was made that of an incarnation counted up from this one, which counts no more.
+    pub(super) fn is_left(&self, incarnation: u64) -> io::Result<bool> {
+        let later = |mark: &u64| is_later(*mark, incarnation);
+        Ok(!self.has_mark(incarnation)? && self.marks()?.iter().any(later))
+    }
+
+    /// Whether it is that of an incarnation's records.
+    pub(super) fn has_mark(&self, incarnation: u64) -> io::Result<bool> {
+        // A network file system asks whether a file is there anew when it is opened.
+        match File::open(self.mark(incarnation)) {
+            Ok(_) => Ok(true),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+            Err(error) => Err(error),
         }
     }
 
@@ -127,7 +186,64 @@ impl SharedJournal {
     pub(super) fn set_mark(&self, incarnation: u64) -> io::Result<()> {
         fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.root)?;
         File::create(self.mark(incarnation))?.sync_all()?;
+        self.sync()
+    }
+
+    fn sync(&self) -> io::Result<()> {
         File::open(&self.root)?.sync_all()
+    }
+
+    /// The incarnation after all that are known: of the marks, of the copy, and the one that etcd
+    /// was `seen` to hold. Epochs within it come after all others.
+    pub(super) fn next(&self, seen: u64) -> io::Result<u64> {
+        let copied = self.newest()?.map(|copy| copy.epoch >> REVISION_BITS);
+        let known = self.marks()?.into_iter().chain(copied).chain([seen]);
+        let last = known.max_by_key(|known| rank(*known)).unwrap_or(0);
+        Ok(last.wrapping_add(1).max(1))
+    }
+
+    /// Makes it the journal of the incarnation after all that are known, as [`SharedJournal::take`]
+    /// does. `seen` is the one that etcd held last, or 0. Blocks on storage.
+    ///
+    /// # Errors
+    /// The journal cannot be written.
+    pub fn take_next(&self, seen: u64) -> io::Result<Option<u64>> {
+        let next = self.next(seen)?;
+        Ok(self.take(next)?.then_some(next))
+    }
+
+    /// Makes it the journal of `incarnation` and of none before: from then on nobody is elected
+    /// with those. `false` if another host has taken it for this one or a later one meanwhile: two
+    /// hosts never take it for one and the same.
+    pub(super) fn take(&self, incarnation: u64) -> io::Result<bool> {
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.root)?;
+        let beaten = self.beats()?.into_values().max();
+        match File::create_new(self.mark(incarnation)) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Ok(false),
+            made => {
+                let mark = made?;
+                if let Some(beaten) = beaten {
+                    // No controller was at work since.
+                    mark.set_modified(beaten)?;
+                }
+                mark.sync_all()?;
+            }
+        }
+        self.sync()?;
+        let marks = self.marks()?;
+        let is_last = marks.iter().all(|mark| rank(*mark) <= rank(incarnation));
+        for mark in marks.into_iter().filter(|mark| (*mark == incarnation) != is_last) {
+            self.remove_mark(mark)?;
+        }
+        self.sync()?;
+        Ok(is_last)
+    }
+
+    fn remove_mark(&self, incarnation: u64) -> io::Result<()> {
+        match fs::remove_file(self.mark(incarnation)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            _ => Ok(()),
+        }
     }
 
     /// A controller with records of `incarnation` says that it is at work; `false` if the journal
@@ -163,7 +279,7 @@ impl SharedJournal {
         Ok(beats)
     }
 
-    /// Incarnations whose records it belongs to: one, or two where a change was cut short.
+    /// Incarnations whose records it belongs to: one, or more where a change was cut short.
     pub(super) fn marks(&self) -> io::Result<Vec<u64>> {
         let mut marks = Vec::new();
         for name in names(&self.root)? {
@@ -171,14 +287,6 @@ impl SharedJournal {
             marks.extend(digits.and_then(|digits| u64::from_str_radix(digits, 16).ok()));
         }
         Ok(marks)
-    }
-
-    /// From now on it is that of `incarnation` alone.
-    pub(super) fn keep_mark(&self, incarnation: u64) -> io::Result<()> {
-        for other in self.marks()?.into_iter().filter(|mark| *mark != incarnation) {
-            fs::remove_file(self.mark(other))?;
-        }
-        File::open(&self.root)?.sync_all()
     }
 
     fn records(&self) -> PathBuf {
@@ -204,9 +312,9 @@ impl SharedJournal {
         file.seek(SeekFrom::Start(from))?;
         let mut tail = Vec::new();
         file.read_to_end(&mut tail)?;
-        let lines = tail.split(|byte| *byte == b'\n').rev();
-        let last = lines.filter_map(|line| parse(std::str::from_utf8(line).ok()?)).next();
-        let revision = last.map_or(0, |line| line.r);
+        let lines = tail.split(|byte| *byte == b'\n');
+        let lines = lines.filter_map(|line| parse(std::str::from_utf8(line).ok()?));
+        let revision = lines.map(|line| line.r).max().unwrap_or(0);
         Ok(Some(Newest { path, epoch, revision }))
     }
 }
@@ -247,16 +355,19 @@ fn write_line(out: &mut Vec<u8>, revision: u64, key: &str, value: Option<&[u8]>)
 /// # Errors
 /// The file cannot be read.
 pub(super) fn read(path: &Path) -> io::Result<BTreeMap<String, Vec<u8>>> {
-    let mut records = BTreeMap::new();
+    let mut records: BTreeMap<String, (u64, Option<Vec<u8>>)> = BTreeMap::new();
+    // Of the first line: what was written before is in the lines that the copy began with.
+    let mut begun = None;
     for line in BufReader::new(File::open(path)?).lines() {
-        let Some(Line { k, v, .. }) = parse(&line?) else { break };
-        match v.map(|value| BASE64.decode(value.as_bytes())) {
-            Some(Ok(value)) => drop(records.insert(k, value)),
-            Some(Err(_)) => break,
-            None => drop(records.remove(&k)),
+        let Some(Line { r, k, v }) = parse(&line?) else { break };
+        let Ok(value) = v.map(|value| BASE64.decode(value.as_bytes())).transpose() else { break };
+        let known = records.get(&k).map_or(*begun.get_or_insert(r), |(revision, _)| *revision);
+        if r >= known {
+            records.insert(k, (r, value));
         }
     }
-    Ok(records)
+    let whole = records.into_iter().filter_map(|(key, (_, value))| Some((key, value?)));
+    Ok(whole.collect())
 }
 
 /// The copy that a controller writes.
@@ -271,19 +382,21 @@ pub(super) struct Copy {
 const CHANGES_BYTES_MAX: u64 = 32 << 20;
 
 impl Copy {
-    /// Begins a copy with all records there are, and drops those of earlier controllers.
+    /// Begins a copy with all records there are, each with the revision at which it was written
+    /// last, and drops those of earlier controllers. Nothing that was written up to `revision` is
+    /// missing among them.
     pub(super) fn begin<'a>(
         journal: &SharedJournal,
         epoch: u64,
         revision: u64,
-        records: impl Iterator<Item = (&'a str, &'a [u8])>,
+        records: impl Iterator<Item = (&'a str, &'a [u8], u64)>,
     ) -> io::Result<Self> {
         fs::DirBuilder::new().recursive(true).mode(0o700).create(journal.records())?;
         let mut text = Vec::new();
         // One line at least, so that the revision is known.
         write_line(&mut text, revision, "", None)?;
-        for (key, value) in records {
-            write_line(&mut text, revision, key, Some(value))?;
+        for (key, value, written) in records {
+            write_line(&mut text, revision.max(written), key, Some(value))?;
         }
         let path = journal.log(epoch);
         let new = path.with_extension("new");
@@ -322,7 +435,7 @@ mod tests {
     use super::*;
 
     fn begin(journal: &SharedJournal, epoch: u64, revision: u64) -> Copy {
-        let records = [("transfers/a", b"1".as_slice()), ("pairings/b", b"2")];
+        let records = [("transfers/a", b"1".as_slice(), 1), ("pairings/b", b"2", 1)];
         Copy::begin(journal, epoch, revision, records.into_iter()).unwrap()
     }
 
@@ -363,8 +476,7 @@ mod tests {
         assert_eq!(journal.beats().unwrap(), before);
         assert!(journal.beat(7).unwrap());
         assert!(journal.beats().unwrap()[&7] > before[&7]);
-        journal.set_mark(8).unwrap();
-        journal.keep_mark(8).unwrap();
+        assert!(journal.take(8).unwrap());
         assert!(!journal.beat(7).unwrap());
         assert_eq!(journal.marks().unwrap(), vec![8], "nothing is made anew");
     }
@@ -375,18 +487,80 @@ mod tests {
     fn b4_an_etcd_that_has_gone_back_is_refused() {
         let directory = tempfile::tempdir().unwrap();
         let journal = SharedJournal::new(&directory.path().join("shared"));
-        journal.check(7, 1, true).unwrap();
-        journal.check(7, 1, false).unwrap();
-        assert!(journal.check(8, 1, false).unwrap_err().contains("is it mounted"));
+        journal.begin(7).unwrap();
+        journal.check(7, 1).unwrap();
+        assert!(journal.check(8, 1).unwrap_err().contains("is it mounted"));
         let mut copy = begin(&journal, place(7, 10), 10);
         copy.append(50, &[("heads/c", None)]).unwrap();
-        journal.check(7, 50, false).unwrap();
-        assert!(journal.check(7, 49, false).unwrap_err().contains("gone back"));
-        assert!(journal.check(9, 1, true).unwrap_err().contains("site recover"));
-        journal.set_mark(8).unwrap();
-        journal.check(8, 1, false).unwrap();
-        journal.keep_mark(8).unwrap();
+        journal.check(7, 50).unwrap();
+        assert!(journal.check(7, 49).unwrap_err().contains("gone back"));
+        assert!(journal.begin(9).unwrap_err().contains("site recover"));
+        assert!(journal.take(8).unwrap());
+        journal.check(8, 1).unwrap();
         assert_eq!(journal.marks().unwrap(), vec![8]);
-        assert!(journal.check(7, 60, false).is_err(), "the incarnation before");
+        let why = journal.check(7, 60).unwrap_err();
+        assert!(why.contains("not finished"), "the incarnation before: {why}");
+    }
+
+    /// B4: a journal is taken by one host for each incarnation, and by none for one before: what a
+    /// slower one does changes nothing. It is not taken for a controller at work.
+    #[test]
+    fn b4_a_journal_is_taken_once_and_never_back() {
+        let directory = tempfile::tempdir().unwrap();
+        let journal = SharedJournal::new(&directory.path().join("shared"));
+        journal.begin(7).unwrap();
+        let beaten = journal.beats().unwrap()[&7];
+        std::thread::sleep(std::time::Duration::from_millis(20));
+        // Two hosts that have both seen 7.
+        let (one, other) = (journal.next(7).unwrap(), journal.next(7).unwrap());
+        assert_eq!((one, other), (8, 8));
+        assert!(journal.take(one).unwrap());
+        assert!(!journal.take(other).unwrap());
+        assert_eq!(journal.beats().unwrap(), BTreeMap::from([(8, beaten)]));
+        assert_eq!(journal.take_next(7).unwrap(), Some(9));
+        assert!(!journal.take(8).unwrap(), "one that was away for long");
+        assert_eq!(journal.marks().unwrap(), vec![9]);
+        assert!(journal.is_left(7).unwrap() && !journal.is_left(9).unwrap());
+    }
+
+    /// B4: of two peers that begin a site at once one withdraws; the mark of one that died meanwhile
+    /// does not turn the order of epochs round.
+    #[test]
+    fn b4_a_beginning_that_lost_leaves_nothing() {
+        let directory = tempfile::tempdir().unwrap();
+        let journal = SharedJournal::new(&directory.path().join("shared"));
+        // Higher as a whole, lower in what epochs hold.
+        let (first, other) = (0x1_0000_0005, 0x2_0000_0003);
+        journal.begin(first).unwrap();
+        journal.begin(other).unwrap();
+        assert_eq!(journal.next(first).unwrap(), first + 1);
+        journal.withdraw(other).unwrap();
+        journal.withdraw(other).unwrap();
+        assert_eq!(journal.marks().unwrap(), vec![first]);
+        // The marks are lost with all of etcd, and the copy is not.
+        begin(&journal, place(first, 10), 10);
+        journal.withdraw(first).unwrap();
+        assert!(place(journal.next(0).unwrap(), 1) > place(first, 10));
+    }
+
+    /// B4, A12: writes that were under way at once and are appended in another order than etcd took
+    /// them in leave what etcd holds; one that the copy began with is not brought back.
+    #[test]
+    fn b4_a_late_line_does_not_win() {
+        let directory = tempfile::tempdir().unwrap();
+        let journal = SharedJournal::new(&directory.path().join("shared"));
+        let records = [("heads/c", b"12".as_slice(), 12)];
+        let mut copy = Copy::begin(&journal, place(7, 10), 10, records.into_iter()).unwrap();
+        copy.append(14, &[("transfers/a", Some(b"14"))]).unwrap();
+        copy.append(13, &[("transfers/a", Some(b"13"))]).unwrap();
+        assert_eq!(journal.newest().unwrap().unwrap().revision, 14);
+        copy.append(11, &[("heads/c", Some(b"11"))]).unwrap();
+        copy.append(16, &[("pairings/b", None)]).unwrap();
+        copy.append(15, &[("pairings/b", Some(b"15"))]).unwrap();
+        copy.append(9, &[("stubs/d", Some(b"9"))]).unwrap();
+        let records = read(&journal.newest().unwrap().unwrap().path).unwrap();
+        let expected = [("heads/c", b"12"), ("transfers/a", b"14")];
+        let expected = expected.map(|(key, value)| (key.to_owned(), value.to_vec()));
+        assert_eq!(records, BTreeMap::from(expected));
     }
 }

@@ -9,6 +9,7 @@
 //! /penstock/SITE/incarnation    random; another one means another history of the site
 //! /penstock/SITE/format         of what format the records are; a controller must know it
 //! /penstock/SITE/tail           written with each record: how far the records have come
+//! /penstock/SITE/recovering     who gives them another incarnation: nobody is elected meanwhile
 //! /penstock/SITE/leader         who leads, under its lease; its create revision is the epoch
 //! /penstock/SITE/peers/NAME     what a peer tells of itself, under its lease
 //! /penstock/SITE/known/NAME     that a peer belongs to the site, there or not
@@ -26,7 +27,7 @@ mod recover;
 mod voters;
 
 pub use journal::SharedJournal;
-pub use recover::{RecoverError, Recovered, recover};
+pub use recover::{RecoverError, Recovered, is_cut_short, recover};
 pub use voters::KnownMember;
 
 use std::collections::HashMap;
@@ -88,10 +89,35 @@ impl Keys {
         self.at("tail")
     }
 
+    /// Which history of the site the records are of.
+    pub fn incarnation(&self) -> String {
+        self.at("incarnation")
+    }
+
+    /// That they are of this one.
+    pub fn incarnation_is(&self, incarnation: u64) -> Compare {
+        Compare::Value(self.incarnation(), incarnation_text(incarnation))
+    }
+
+    /// There while somebody gives them another one.
+    pub fn recovering(&self) -> String {
+        self.at("recovering")
+    }
+
     /// The leader's key.
     pub fn leader(&self) -> String {
         self.at("leader")
     }
+}
+
+/// An incarnation as etcd holds it.
+pub(crate) fn incarnation_text(incarnation: u64) -> Vec<u8> {
+    format!("{incarnation:016x}").into_bytes()
+}
+
+/// What etcd holds as an incarnation; 0 for none.
+pub(crate) fn incarnation_of(text: &[u8]) -> u64 {
+    u64::from_str_radix(&String::from_utf8_lossy(text), 16).unwrap_or(0)
 }
 
 /// The state of a site in etcd, as its controller uses it.
@@ -237,14 +263,14 @@ impl EtcdState {
     /// Runs a transaction under this controllership, again and again while etcd does not answer,
     /// until the lease is over.
     fn write(&self, what: &'static str, operations: &[Operation]) -> Result<(), StateError> {
-        let leader = Compare::Created(self.keys.leader(), self.tenure.revision());
+        let stands = self.tenure.stands(&self.keys);
         let mut all = operations.to_vec();
         all.push(Operation::Put(self.keys.tail(), Vec::new(), 0));
         loop {
             if !self.tenure.holds() {
                 return Err(StateError::NotController { what });
             }
-            match self.etcd.transact(std::slice::from_ref(&leader), &all, ATTEMPT) {
+            match self.etcd.transact(&stands, &all, ATTEMPT) {
                 Ok(answer) if answer.succeeded => {
                     self.copy(operations, answer.revision);
                     break;
@@ -274,9 +300,9 @@ impl EtcdState {
     /// is said and tried again at the next write.
     fn begin_copy(&self) -> Result<Option<Copy>, EtcdError> {
         let own = self.keys.at("");
-        let leader = Compare::Created(self.keys.leader(), self.tenure.revision());
+        let stands = self.tenure.stands(&self.keys);
         let tail = Operation::Put(self.keys.tail(), Vec::new(), 0);
-        let begun = self.etcd.transact(&[leader], &[tail], LOAD)?;
+        let begun = self.etcd.transact(&stands, &[tail], LOAD)?;
         if !begun.succeeded {
             return Ok(None);
         }
@@ -284,7 +310,7 @@ impl EtcdState {
         let (found, revision) = (self.etcd.list(&own, LOAD)?, begun.revision);
         let records = found.iter().filter_map(|found| {
             let key = found.key.strip_prefix(&own).filter(|key| is_record(key))?;
-            Some((key, found.value.as_slice()))
+            Some((key, found.value.as_slice(), found.written))
         });
         let root = self.journal.parent().unwrap_or(&self.journal);
         let shared = SharedJournal::new(root);
@@ -414,7 +440,8 @@ impl EtcdState {
 /// Whether a key, without what all keys of the site begin with, is of what the site remembers:
 /// neither who is there now, nor whose records these are.
 fn is_record(key: &str) -> bool {
-    !matches!(key, "" | "leader" | "incarnation" | "adding" | "tail") && !key.starts_with("peers/")
+    let of_now = ["", "leader", "incarnation", "recovering", "adding", "tail"];
+    !of_now.contains(&key) && !key.starts_with("peers/")
 }
 
 /// Names the file of a value that is not in etcd.

@@ -176,8 +176,13 @@ impl Keeper {
         let (done, answer) = mpsc::sync_channel(1);
         self.wishes().order = Some((order, done));
         self.shared.wake.notify_all();
-        let patience = ALONE + STOP * 3;
-        answer.recv_timeout(patience).unwrap_or_else(|_| Err("etcd takes too long".to_owned()))
+        // And a look that is under way, in which etcd is asked for several things.
+        let patience = ALONE + STOP * 9;
+        answer.recv_timeout(patience).unwrap_or_else(|_| {
+            // One that the thread has not come to is not done any more.
+            self.wishes().order = None;
+            Err("etcd takes too long".to_owned())
+        })
     }
 
     /// Ends the member in order. Blocks for some seconds.

@@ -6,17 +6,21 @@
 //! ([`super::voters`]); and that none of them answers. The records then get
 //! another incarnation, so that whatever the other hosts still believe when they come back counts
 //! for nothing (B4).
+//!
+//! The journal is made that of the new incarnation before etcd is touched. If anything fails after
+//! that, nobody is elected, here or elsewhere, until a takeover or a recovery comes to its end.
 
 use std::net::{SocketAddr, TcpStream};
+use std::sync::{MutexGuard, TryLockError};
 use std::time::{Duration, Instant};
 
 use penstock_api::cluster::{RecoverRequest, RecoveredView, TakeoverRequest};
 use penstock_api::problem::{Exit, Problem};
 use penstock_controller::etcd::EtcdError;
-use penstock_controller::state::{Keys, RecoverError, SharedJournal, recover};
+use penstock_controller::state::{Keys, RecoverError, SharedJournal, is_cut_short, recover};
 use penstock_proto::id::Name;
 
-use super::files::KnownMember;
+use super::files::{Files, KnownMember};
 use super::voters::name_of;
 use super::{ANSWER, Keeper};
 use crate::config::ClusterConfig;
@@ -67,6 +71,21 @@ fn check_no_controller(journal: &SharedJournal) -> Result<(), Problem> {
     Ok(())
 }
 
+fn recover_problem(error: &RecoverError) -> Problem {
+    let exit = match error {
+        RecoverError::Etcd(_) => Exit::Temporary,
+        _ => Exit::Refused,
+    };
+    let problem = Problem::new(exit, "recover", error.to_string());
+    let cause = std::error::Error::source(error).map(ToString::to_string);
+    match error {
+        RecoverError::Superseded => problem.hint(
+            "`penstock site status` at each host that lives; if nobody leads, run it again at one",
+        ),
+        _ => problem.because(cause.unwrap_or_default()),
+    }
+}
+
 impl Member {
     fn settings(&self) -> Result<&ClusterConfig, Problem> {
         let settings = self.lead.site.config.cluster.as_ref();
@@ -94,19 +113,73 @@ impl Member {
         Err(refused("journal", title).hint("mount it; the ledgers of all transfers are in it"))
     }
 
-    /// Goes on with this host's etcd alone. Blocks for up to a minute.
+    /// Goes on with this host's etcd alone. Blocks for up to some minutes.
     ///
     /// # Errors
     /// Something speaks against it, or it did not succeed.
     pub(crate) fn take_over(&self, request: &TakeoverRequest) -> Result<RecoveredView, Problem> {
+        let _alone = self.alone()?;
         let settings = self.settings()?;
         let keeper = self.keeper()?;
         let journal = self.journal(settings)?;
-        let own = self.lead.site.config.peer.as_str();
-        let (members, led) = self.who_may_vote(keeper, &journal, &request.fenced)?;
+        self.check_fenced(keeper, &journal, &request.fenced)?;
         let url = settings.own_etcd.as_ref().map(|own| own.client_url()).unwrap_or_default();
+        let leads_already = self.sees_leader(&url);
+        if leads_already && !self.is_cut_short(&journal) {
+            let title = "etcd has its majority: nothing is to be taken";
+            return Err(
+                refused("has-majority", title).hint("`penstock site status` shows who leads")
+            );
+        }
+        if !Files::of(&self.lead.site.directory).has_data() {
+            let title = "this host has no etcd of its own to go on with";
+            return Err(refused("no-etcd", title).hint(
+                "run it at a host that has; if none is left, `penstock site recover --new-etcd`",
+            ));
+        }
+        check_no_controller(&journal)?;
+        tracing::warn!(fenced = ?request.fenced, "takeover: etcd goes on at this host alone");
+        // First of all: from here on nobody is elected with what the records are now, neither this
+        // host, if it dies before they are others, nor those that were called fenced (B4).
+        let seen = self.cluster.watch().borrow().incarnation;
+        let taken = journal
+            .take_next(seen)
+            .map_err(|error| refused("journal", "the journal cannot be written").because(error))?;
+        let taken = taken.ok_or_else(|| recover_problem(&RecoverError::Superseded))?;
+        if !leads_already {
+            keeper.make_alone().map_err(|why| {
+                Problem::new(Exit::Fatal, "etcd", "etcd does not go on alone").because(why).hint(
+                    "nobody leads this site now: take it over again, or bring other hosts back \
+                     and run `penstock site recover`",
+                )
+            })?;
+        }
+        self.give_incarnation(&journal, Some(taken))
+    }
+
+    /// Waits for nobody: one takeover or recovery at a time.
+    fn alone(&self) -> Result<MutexGuard<'_, ()>, Problem> {
+        match self.recovery.try_lock() {
+            Ok(alone) => Ok(alone),
+            Err(TryLockError::Poisoned(poisoned)) => Ok(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => {
+                let title = "this host is at it already: another takeover or recovery runs";
+                Err(refused("busy", title).hint("`penstock site status` shows what comes of it"))
+            }
+        }
+    }
+
+    /// Refuses unless all others that may have a vote are named, silent, and without a leader.
+    fn check_fenced(
+        &self,
+        keeper: &Keeper,
+        journal: &SharedJournal,
+        fenced: &[Name],
+    ) -> Result<(), Problem> {
+        let own = self.lead.site.config.peer.as_str();
+        let (members, led) = self.who_may_vote(keeper, journal, fenced)?;
         for member in members.iter().filter(|member| member.name != own) {
-            if !request.fenced.iter().any(|fenced| fenced.as_str() == member.name) {
+            if !fenced.iter().any(|fenced| fenced.as_str() == member.name) {
                 let name = &member.name;
                 let title = format!("etcd runs at `{name}` too, and it is not said to be fenced");
                 return Err(refused("not-fenced", title).hint(format!(
@@ -120,7 +193,7 @@ impl Member {
             return Err(refused("has-majority", title)
                 .hint("`penstock site status` there; when it is back, this host joins them"));
         }
-        for fenced in &request.fenced {
+        for fenced in fenced {
             let its = |member: &&KnownMember| member.name == fenced.as_str();
             if !members.iter().any(|member| its(&member)) {
                 let names: Vec<_> = members.iter().map(|member| member.name.as_str()).collect();
@@ -135,31 +208,34 @@ impl Member {
                 self.check_silent(fenced, &[&member.client_url, &member.peer_url])?;
             }
         }
+        Ok(())
+    }
+
+    /// Whether the etcd at `url` has a leader. Blocks for some seconds.
+    fn sees_leader(&self, url: &str) -> bool {
         let until = Instant::now() + LEADERLESS;
         while Instant::now() < until {
-            if self.etcd.status_at(&url, ANSWER).is_ok_and(|status| status.leader != 0) {
-                return Err(refused(
-                    "has-majority",
-                    "etcd has its majority: nothing is to be taken",
-                )
-                .hint("`penstock site status` shows who leads"));
+            if self.etcd.status_at(url, ANSWER).is_ok_and(|status| status.leader != 0) {
+                return true;
             }
             std::thread::sleep(LOOK);
         }
-        check_no_controller(&journal)?;
-        tracing::warn!(fenced = ?request.fenced, "takeover: etcd goes on at this host alone");
-        keeper.make_alone().map_err(|why| {
-            Problem::new(Exit::Fatal, "etcd", "etcd does not go on alone").because(why)
-        })?;
-        self.give_incarnation(&journal, true)
+        false
+    }
+
+    /// Whether etcd has its majority since a takeover that is to be finished.
+    fn is_cut_short(&self, journal: &SharedJournal) -> bool {
+        let keys = Keys::of(&self.lead.site.config.site);
+        is_cut_short(&self.etcd, &keys, journal).is_ok_and(|is_cut_short| is_cut_short)
     }
 
     /// Gives the records another incarnation, those of the journal where etcd holds older ones.
-    /// Blocks for some seconds.
+    /// Blocks for up to a minute.
     ///
     /// # Errors
     /// Somebody leads, etcd has no majority, or there are no records.
     pub(crate) fn recover(&self, request: &RecoverRequest) -> Result<RecoveredView, Problem> {
+        let _alone = self.alone()?;
         let settings = self.settings()?;
         let journal = self.journal(settings)?;
         check_no_controller(&journal)?;
@@ -176,23 +252,18 @@ impl Member {
                 .make_new()
                 .map_err(|why| refused("etcd", "no new etcd is begun").because(why))?;
         }
-        self.give_incarnation(&journal, false)
+        self.give_incarnation(&journal, None)
     }
 
+    /// `fenced` as [`recover`] takes it.
     fn give_incarnation(
         &self,
         journal: &SharedJournal,
-        led_is_fine: bool,
+        fenced: Option<u64>,
     ) -> Result<RecoveredView, Problem> {
         let keys = Keys::of(&self.lead.site.config.site);
-        let done = recover(&self.etcd, &keys, journal, led_is_fine).map_err(|error| {
-            let cause = std::error::Error::source(&error).map(ToString::to_string);
-            let exit = match error {
-                RecoverError::Etcd(_) => Exit::Temporary,
-                _ => Exit::Refused,
-            };
-            Problem::new(exit, "recover", error.to_string()).because(cause.unwrap_or_default())
-        })?;
+        let done = recover(&self.etcd, &keys, journal, fenced);
+        let done = done.map_err(|error| recover_problem(&error))?;
         let incarnation = format!("{:016x}", done.incarnation);
         tracing::warn!(%incarnation, transfers = done.transfers, from_journal = done.from_journal,
             "the site's records go on under another incarnation");
