@@ -436,6 +436,7 @@ fn b4_a_takeover_that_was_cut_short_is_finished() {
     assert!(text.contains(table), "{text}");
     fs::write(&settings, text.replace(table, &format!("{table}{line}"))).unwrap();
     h1.start();
+    status_until(&h1, |status| status["cluster"]["etcd"].to_string().contains("has no leader"));
     let takeover = ["site", "takeover", "--i-have-fenced=h2"];
     let mut order = h1.command(&takeover).stderr(Stdio::null()).spawn().unwrap();
     wait_for("etcd alone", || begun.exists());

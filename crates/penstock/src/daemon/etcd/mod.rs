@@ -535,6 +535,8 @@ impl Work {
         if !self.votes {
             self.votes = true;
             self.next_list = Instant::now();
+            // Nobody may give a list, and this member alone be left.
+            self.tell_endpoints();
         }
         if status.leader == 0 {
             return Ok(());

@@ -195,7 +195,8 @@ impl Member {
         }
         for fenced in fenced {
             let its = |member: &&KnownMember| member.name == fenced.as_str();
-            if !members.iter().any(|member| its(&member)) {
+            // A takeover that was cut short has taken it out already.
+            if !members.iter().any(|member| its(&member)) && !self.is_cut_short(journal) {
                 let names: Vec<_> = members.iter().map(|member| member.name.as_str()).collect();
                 let title = format!("no etcd of this site runs at `{fenced}`");
                 return Err(refused("unknown-host", title)
