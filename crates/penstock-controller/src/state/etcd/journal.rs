@@ -523,8 +523,8 @@ mod tests {
         assert!(journal.is_left(7).unwrap() && !journal.is_left(9).unwrap());
     }
 
-    /// B4: of two peers that begin a site at once one withdraws; the mark of one that died meanwhile
-    /// does not turn the order of epochs round.
+    /// B4: of two peers that begin a site at once one withdraws; the mark of one that died
+    /// meanwhile does not turn the order of epochs round.
     #[test]
     fn b4_a_beginning_that_lost_leaves_nothing() {
         let directory = tempfile::tempdir().unwrap();
