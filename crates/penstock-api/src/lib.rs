@@ -14,6 +14,7 @@
 //! | [`task`] | a target's controller and its peers: grants, reports, sync epochs |
 //! | [`remote`] | the same, where the peer is another host of the site |
 //! | [`remote_long`] | the same, of what takes that peer long |
+//! | [`remote_source`] | a source's controller and a peer on another host that has the store |
 //! | [`delete`] | the same: deleting what is not at the source |
 //! | [`peers`] | the same: who takes part in a run |
 //! | [`fence`] | the same: whether a controller, or a peer, may still act |
@@ -44,6 +45,7 @@ pub mod proof;
 pub mod receipt;
 pub mod remote;
 pub mod remote_long;
+pub mod remote_source;
 pub mod removal;
 pub mod rest;
 pub mod scan;

@@ -39,15 +39,36 @@ pub enum SourceAccess {
         /// Root of the data set within it.
         root: PathText,
     },
-    /// Peers of another site.
+    /// Peers of another site, or other peers of the own one: those that reach the store.
     Remote {
         /// The site; its certificates must say so.
         site: Name,
+        /// Whether it is the own one: then all attributes may be kept, and owners have the same
+        /// numbers.
+        own_site: bool,
         /// Where its peers listen for lanes.
         peers: Vec<DataAddress>,
         /// Signed capability, see [`penstock_proto::capability`].
         capability: Vec<u8>,
     },
+}
+
+impl SourceAccess {
+    /// The store that a peer has to reach itself, if it is one.
+    pub fn own_store(&self) -> Option<&Name> {
+        match self {
+            Self::Local { store, .. } => Some(store),
+            Self::Remote { .. } => None,
+        }
+    }
+
+    /// Whether the data set is one of the own site.
+    pub fn is_of_own_site(&self) -> bool {
+        match self {
+            Self::Local { .. } => true,
+            Self::Remote { own_site, .. } => *own_site,
+        }
+    }
 }
 
 /// One target peer's share of one transfer.

@@ -9,7 +9,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use penstock_api::problem::Problem;
-use penstock_api::task::{SourceAccess, TaskSpec};
+use penstock_api::task::TaskSpec;
 use penstock_api::update::{IfExists, UpdateOptions};
 use penstock_io::store::{Attributes, Dir, DirCache, Kind, Meta, StoreError, Target};
 use penstock_io::sys;
@@ -82,7 +82,7 @@ impl Comparer {
         touches: bool,
         allow_privileged: bool,
     ) -> Self {
-        let own = matches!(spec.source, SourceAccess::Local { .. });
+        let own = spec.source.is_of_own_site();
         let keeper = Arc::new(Keeper::new(&spec.preserve, own, allow_privileged));
         Self {
             target,

@@ -9,6 +9,7 @@
 //! |---|---|
 //! | `stores` | the stores that this host reaches, by name |
 //! | `source` | the source side: scans, and the lanes it serves |
+//! | `ordered` | by whose order it scans and removes |
 //! | `scan` | lists a data set in parallel, into pages on disk |
 //! | `read` | reads one request's bytes, hashes them, hands on frames |
 //! | `serve` | one lane at the source |
@@ -56,6 +57,7 @@ mod load;
 mod local;
 mod look;
 mod mend;
+mod ordered;
 mod prove;
 
 mod pacer;
@@ -79,6 +81,7 @@ mod waiting;
 mod wished;
 mod write;
 
+pub use ordered::OrderedSource;
 pub use paths::{LocalEnds, PathListener, PathNews, PathNote};
 pub use penstock_engine::paths::{LocalEnd, PathEnds, PathState, pair};
 pub use scan::{Helpers, Listing, ScanOptions};

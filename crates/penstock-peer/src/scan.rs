@@ -98,6 +98,8 @@ pub(crate) struct Scan {
     state: Mutex<State>,
     /// Held while a question about changed entries is answered.
     asking: Mutex<()>,
+    /// Random: tells what this scan writes for a moment from what another one does.
+    mark: u64,
     wake: Condvar,
     /// Wakes the threads that have other peers list.
     lend: Condvar,
@@ -149,6 +151,7 @@ impl Scan {
             options,
             state: Mutex::new(state),
             asking: Mutex::new(()),
+            mark: rand::random(),
             wake: Condvar::new(),
             lend: Condvar::new(),
             guard: OnceLock::new(),
@@ -186,6 +189,7 @@ impl Scan {
             options,
             state: Mutex::new(state),
             asking: Mutex::default(),
+            mark: rand::random(),
             wake: Condvar::new(),
             lend: Condvar::new(),
             guard: OnceLock::new(),
@@ -592,10 +596,11 @@ impl Scan {
         fs::rename(self.write_temporary(path, bytes)?, path)
     }
 
-    /// Writes a file under a name of this controller's own, if it may still act.
+    /// Writes a file under a name of this scan's own, if its controller may still act: another one
+    /// of the same controller may be at work at another peer, which was given up meanwhile.
     fn write_temporary(&self, path: &Path, bytes: &[u8]) -> io::Result<PathBuf> {
         let fence = &self.options.fence;
-        let temporary = path.with_extension(format!("{:x}.new", fence.epoch()));
+        let temporary = path.with_extension(format!("{:x}-{:x}.new", fence.epoch(), self.mark));
         let mut file = File::create(&temporary)?;
         file.write_all(bytes)?;
         file.sync_data()?;

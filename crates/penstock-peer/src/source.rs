@@ -15,9 +15,7 @@ use penstock_api::fence::Fence;
 use penstock_api::preserve::Preserve;
 use penstock_api::problem::{Exit, Problem};
 use penstock_api::removal::{RemoveOrder, RemoveReply};
-use penstock_api::scan::{
-    DigestWish, PageReply, Question, RootKind, ScanRequest, SourcePeer, WishedDigests,
-};
+use penstock_api::scan::{DigestWish, PageReply, Question, RootKind, ScanRequest, WishedDigests};
 use penstock_api::select::Selection;
 use penstock_api::transfer::PathText;
 use penstock_io::buffer::BufferPool;
@@ -33,6 +31,7 @@ use penstock_proto::slicing::{STRIDE_BYTES_MAX, Slicing};
 use serde::{Deserialize, Serialize};
 
 use crate::guard::Guard;
+use crate::ordered::ScanOrder;
 use crate::removal::Remover;
 use crate::scan::{Helpers, Scan, ScanOptions, look, root_kind};
 use crate::serve::{self, PageCache};
@@ -65,6 +64,8 @@ pub struct SourceService {
 /// A scan and where its bytes come from.
 pub(crate) struct OpenScan {
     pub(crate) scan: Scan,
+    /// By which order this peer makes it; `None`: another peer does, and this one serves it.
+    order: Option<ScanOrder>,
     pub(crate) store: Name,
     pub(crate) pages: PageCache,
     wishes: Wishes,
@@ -110,6 +111,16 @@ impl OpenScan {
         let named = below.filter(|(index, _)| wanted.contains(*index as u32));
         let named = named.map(|(_, entry)| entry);
         Ok(shares_inodes(source, self.scan.root(), page, named))
+    }
+
+    /// Whether it is what is to be used by this order. A scan that was made by another one may have
+    /// gone on elsewhere since.
+    fn is_for(&self, order: &ScanOrder) -> bool {
+        match (&self.order, order.fence.holds()) {
+            (Some(own), true) => own.is(order) && own.fence.holds() && !self.scan.is_broken_off(),
+            (Some(own), false) => own.fence.holds(),
+            (None, acts) => !acts,
+        }
     }
 
     /// Whether a request means this data set: an id alone gives nobody a right to pages (C4).
@@ -256,8 +267,10 @@ impl SourceService {
         }
     }
 
-    fn fence(&self) -> Fence {
-        self.fence.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    /// The order of this peer's own controller, if it is one.
+    pub(crate) fn own_order(&self) -> ScanOrder {
+        let fence = self.fence.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        ScanOrder { number: 0, fence }
     }
 
     /// Serves one lane until it ends. Blocks: give it a thread of its own.
@@ -288,11 +301,21 @@ impl SourceService {
 
     /// A transfer's scan, from memory or from disk; `None` if it is not known here.
     pub(crate) fn scan(&self, transfer: TransferId) -> Result<Option<Arc<OpenScan>>, Problem> {
+        self.scan_by(transfer, &self.own_order())
+    }
+
+    /// The same, as it is to be used by this order.
+    fn scan_by(
+        &self,
+        transfer: TransferId,
+        order: &ScanOrder,
+    ) -> Result<Option<Arc<OpenScan>>, Problem> {
         let mut scans = self.scans.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(open) = scans.get(&transfer)
-            && (!open.scan.is_broken_off() || !self.fence().holds())
-        {
-            return Ok(Some(Arc::clone(open)));
+        if let Some(open) = scans.get(&transfer) {
+            if open.is_for(order) {
+                return Ok(Some(Arc::clone(open)));
+            }
+            open.scan.stop();
         }
         let kept = self.directory.join(transfer.to_string()).join("request.json");
         let Ok(text) = fs::read_to_string(&kept) else { return Ok(None) };
@@ -321,8 +344,8 @@ impl SourceService {
             remove: kept.remove,
         };
         let kind = if kept.directory { RootKind::Directory } else { RootKind::Single };
-        let open = self.begin(&request, kind, claim)?;
-        if !self.fence().holds() {
+        let open = self.begin(&request, kind, claim, order)?;
+        if !order.fence.holds() {
             // Nobody tells this peer when the controller has released them.
             scans.retain(|id, _| self.directory.join(id.to_string()).exists());
         }
@@ -335,6 +358,7 @@ impl SourceService {
         request: &ScanRequest,
         kind: RootKind,
         claim: Claim,
+        order: &ScanOrder,
     ) -> Result<Arc<OpenScan>, Problem> {
         let source = self.stores.source(&request.store)?;
         let guard = Arc::new(Guard::new(&source, &request.store, &request.root.0)?);
@@ -349,7 +373,7 @@ impl SourceService {
             preserve: request.preserve.clone(),
             owner_names: request.owner_names,
             workers: self.workers,
-            fence: self.fence(),
+            fence: order.fence.clone(),
         };
         let own = options.fence.holds();
         let open = Arc::new(OpenScan {
@@ -358,6 +382,7 @@ impl SourceService {
             } else {
                 Scan::of_another(&directory, options)
             },
+            order: own.then(|| order.clone()),
             store: request.store.clone(),
             pages: PageCache::default(),
             wishes: Wishes::default(),
@@ -436,13 +461,18 @@ fn selector_of(request: &ScanRequest) -> Result<Selector, Problem> {
     })
 }
 
-impl SourcePeer for SourceService {
-    fn open_scan(&self, request: &ScanRequest) -> Result<RootKind, Problem> {
+/// As [`penstock_api::scan::SourcePeer`], by an order.
+impl SourceService {
+    pub(crate) fn open_by(
+        &self,
+        order: &ScanOrder,
+        request: &ScanRequest,
+    ) -> Result<RootKind, Problem> {
         // First, whether the store is still the one that was listed: else its root is missing.
         // One at a time: a client that asks again while its first request is at work must not start
         // a second scan over the same pages.
         let _alone = self.opening.lock().unwrap_or_else(PoisonError::into_inner);
-        let known = self.scan(request.transfer)?;
+        let known = self.scan_by(request.transfer, order)?;
         if known.as_ref().is_some_and(|open| !open.is_of(request)) {
             let title = "the transfer is known here with another data set";
             return Err(Problem::new(Exit::NotAuthorised, "scan-known", title));
@@ -461,19 +491,30 @@ impl SourcePeer for SourceService {
             self.removable(&request.store)?;
         }
         self.keep(request, &source, kind)?;
-        let open = self.begin(request, kind, Claim::Listed)?;
+        let open = self.begin(request, kind, Claim::Listed, order)?;
         let mut scans = self.scans.lock().unwrap_or_else(PoisonError::into_inner);
         scans.insert(request.transfer, open);
         Ok(kind)
     }
 
-    fn page(&self, transfer: TransferId, number: u32, wait_ms: u32) -> Result<PageReply, Problem> {
-        let open = self.scan(transfer)?.ok_or_else(|| unknown_scan(transfer))?;
+    pub(crate) fn page_by(
+        &self,
+        order: &ScanOrder,
+        transfer: TransferId,
+        number: u32,
+        wait_ms: u32,
+    ) -> Result<PageReply, Problem> {
+        let open = self.scan_by(transfer, order)?.ok_or_else(|| unknown_scan(transfer))?;
         open.scan.page(number, Duration::from_millis(u64::from(wait_ms)))
     }
 
-    fn ask(&self, transfer: TransferId, question: &Question) -> Result<u32, Problem> {
-        let open = self.scan(transfer)?.ok_or_else(|| unknown_scan(transfer))?;
+    pub(crate) fn ask_by(
+        &self,
+        order: &ScanOrder,
+        transfer: TransferId,
+        question: &Question,
+    ) -> Result<u32, Problem> {
+        let open = self.scan_by(transfer, order)?.ok_or_else(|| unknown_scan(transfer))?;
         let source = self.stores.source(&open.store)?;
         let see = |page| open.see(&source, page);
         let pages = open.scan.ask(&source, question, open.remove, &see)?;
@@ -482,8 +523,13 @@ impl SourcePeer for SourceService {
         Ok(pages)
     }
 
-    fn remove(&self, transfer: TransferId, order: &RemoveOrder) -> Result<RemoveReply, Problem> {
-        let open = self.scan(transfer)?.ok_or_else(|| unknown_scan(transfer))?;
+    pub(crate) fn remove_by(
+        &self,
+        by: &ScanOrder,
+        transfer: TransferId,
+        order: &RemoveOrder,
+    ) -> Result<RemoveReply, Problem> {
+        let open = self.scan_by(transfer, by)?.ok_or_else(|| unknown_scan(transfer))?;
         if !open.remove {
             let title = format!("transfer {} may not remove anything here", transfer.short());
             return Err(Problem::new(Exit::NotAuthorised, "remove-not-allowed", title));
@@ -504,7 +550,7 @@ impl SourcePeer for SourceService {
         check()?;
         let mut store = self.removable(&open.store)?;
         // A controller that was deposed removes nothing, whatever it was asked before (B4).
-        let fence = self.fence();
+        let fence = by.fence.clone();
         fence.check()?;
         if fence.epoch() != 0 {
             store = store.guarded(Arc::new(move || fence.holds()));
@@ -533,13 +579,14 @@ impl SourcePeer for SourceService {
         Ok(reply)
     }
 
-    fn digests(
+    pub(crate) fn digests_by(
         &self,
+        order: &ScanOrder,
         transfer: TransferId,
         wish: &DigestWish,
         wait_ms: u32,
     ) -> Result<Option<WishedDigests>, Problem> {
-        let open = self.scan(transfer)?.ok_or_else(|| unknown_scan(transfer))?;
+        let open = self.scan_by(transfer, order)?.ok_or_else(|| unknown_scan(transfer))?;
         let page = open.scan.sealed_page(wish.page).and_then(|bytes| Page::decode(&bytes).ok());
         let page = page.ok_or_else(|| {
             let title = format!("page {} is not known here", wish.page);
@@ -551,11 +598,16 @@ impl SourcePeer for SourceService {
         open.wishes.get(source, open.scan.root(), page, wish, wait)
     }
 
-    fn release(&self, transfer: TransferId) {
+    /// Ends what is at work here of a transfer; what it has sealed stays.
+    pub(crate) fn stop(&self, transfer: TransferId) {
         let open = self.scans.lock().unwrap_or_else(PoisonError::into_inner).remove(&transfer);
         if let Some(open) = open {
             open.scan.stop();
         }
+    }
+
+    /// Removes what is kept of a transfer.
+    pub(crate) fn remove_kept(&self, transfer: TransferId) {
         let directory = self.directory.join(transfer.to_string());
         if let Err(cause) = fs::remove_dir_all(&directory)
             && cause.kind() != std::io::ErrorKind::NotFound
@@ -567,6 +619,7 @@ impl SourcePeer for SourceService {
 
 #[cfg(test)]
 mod tests {
+    use penstock_api::scan::SourcePeer as _;
     use penstock_io::store::IoMode;
 
     use super::*;

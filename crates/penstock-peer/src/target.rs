@@ -159,7 +159,7 @@ impl TargetService {
                     Ok(Reach::Local { source, root, guard })
                 })?
             }
-            SourceAccess::Remote { site, peers, capability } => {
+            SourceAccess::Remote { site, peers, capability, .. } => {
                 let refuse = |why: String| {
                     let title = format!("cannot open lanes to site `{site}`");
                     Problem::new(Exit::NotAuthorised, "lanes", title).because(why)
@@ -481,7 +481,7 @@ impl TargetPeer for TargetService {
     ) -> Result<Mended, Problem> {
         self.identify(spec)?;
         let target = self.target(spec)?;
-        let own_site = matches!(spec.source, SourceAccess::Local { .. });
+        let own_site = spec.source.is_of_own_site();
         let allowed = self.stores.spec(&spec.store)?.allow_privileged;
         let keeper = Keeper::new(&spec.preserve, own_site, allowed);
         let (root, kind, pool) = (spec.root.0.as_slice(), spec.digest, &self.pool);

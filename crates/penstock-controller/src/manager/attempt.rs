@@ -8,7 +8,7 @@ use penstock_api::plan::location_text;
 use penstock_api::problem::{Exit, Problem};
 use penstock_api::scan::{OwnPages, PageSource, RootKind, ScanRequest};
 use penstock_api::task::SourceAccess;
-use penstock_api::transfer::{PathText, TransferRequest, TransferState};
+use penstock_api::transfer::{Location, PathText, TransferRequest, TransferState};
 use penstock_proto::id::TransferId;
 use penstock_proto::version;
 
@@ -90,8 +90,8 @@ impl Inner {
             store: target.store.clone(),
             root,
             pages: opened.pages,
+            peers: (self.parts.peers)(&target.store, opened.access.own_store()),
             source: opened.access,
-            peers: (self.parts.peers)(&target.store),
             heads: Arc::clone(&self.parts.state) as _,
             journal: journal_of(&self.config.journal, id),
             control: Arc::clone(control),
@@ -109,8 +109,8 @@ impl Inner {
             let slicing = request.slicing.no_newer_than(slicer);
             let kind = self.parts.source.open_scan(&ScanRequest { slicing, ..request })?;
             let pages = Box::new(OwnPages::new(Arc::clone(&self.parts.source), id));
-            let (store, root) = (source.store.clone(), source.path.clone());
-            return Ok(Opened { kind, pages, access: SourceAccess::Local { store, root } });
+            let access = self.own_access(record);
+            return Ok(Opened { kind, pages, access });
         }
         let site = source.site.clone();
         let scan = self.parts.sites.open_scan(&site, &request)?;
@@ -118,8 +118,21 @@ impl Inner {
         let (peers, capability) = (scan.peers, scan.capability);
         let shown = capability.clone();
         let pages = Box::new(RemotePages { sites, site: site.clone(), request, capability: shown });
-        let access = SourceAccess::Remote { site, peers, capability };
+        let access = SourceAccess::Remote { site, own_site: false, peers, capability };
         Ok(Opened { kind: scan.root, pages, access })
+    }
+
+    /// How a data set of this site is read: by peers that have both stores themselves; where there
+    /// is none, over lanes from those that have the source's.
+    fn own_access(&self, record: &TransferRecord) -> SourceAccess {
+        let Location { store, path: root, .. } = &record.request.source;
+        let target = &record.request.target.store;
+        let lanes = match (self.parts.peers)(target, Some(store)).present().is_empty() {
+            true => (self.parts.lanes)(&scan_request(&record.request, record.created)),
+            false => None,
+        };
+        let local = || SourceAccess::Local { store: store.clone(), root: root.clone() };
+        lanes.unwrap_or_else(local)
     }
 
     /// Takes over how a run ended, and decides what becomes of the transfer. A failed one keeps

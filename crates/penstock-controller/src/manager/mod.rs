@@ -37,8 +37,8 @@ use penstock_api::peers::Peers;
 use penstock_api::problem::{Exit, Problem};
 use penstock_api::receipt::ReceiptSigner;
 use penstock_api::rest::{EVENT_VERSION, ErrorEvent, Event};
-use penstock_api::scan::SourcePeer;
-use penstock_api::task::TargetPeer;
+use penstock_api::scan::{ScanRequest, SourcePeer};
+use penstock_api::task::{SourceAccess, TargetPeer};
 use penstock_api::transfer::{TransferState, TransferView};
 use penstock_engine::retry::Backoff;
 use penstock_proto::id::{Name, TransferId};
@@ -93,8 +93,13 @@ pub type Run = dyn Fn(RunInput) -> RunOutcome + Send + Sync;
 /// Directory of a store, if it has one: to find stores that overlap.
 pub type StoreDirectory = dyn Fn(&Name) -> Option<PathBuf> + Send + Sync;
 
-/// Who may take part in a run whose target is this store.
-pub type PeersOf = dyn Fn(&Name) -> Arc<dyn Peers> + Send + Sync;
+/// Who may take part in a run whose target is this store, and whose source another one of this site
+/// that they read from themselves, if there is a second one.
+pub type PeersOf = dyn Fn(&Name, Option<&Name>) -> Arc<dyn Peers> + Send + Sync;
+
+/// How peers of this site read a data set of it whose store they have not got: over lanes, from
+/// those that have it. `None` where one peer is the whole site.
+pub type OwnLanes = dyn Fn(&ScanRequest) -> Option<SourceAccess> + Send + Sync;
 
 /// What a manager works with.
 #[derive(Clone)]
@@ -107,6 +112,8 @@ pub struct ManagerParts {
     pub target: Arc<dyn TargetPeer>,
     /// The target peers of a run.
     pub peers: Arc<PeersOf>,
+    /// Ways from one peer of this site to another.
+    pub lanes: Arc<OwnLanes>,
     /// Other sites.
     pub sites: Arc<dyn SiteClient>,
     /// Signs receipts.

@@ -266,7 +266,10 @@ fn start(
         state: Arc::new(SqliteState::open(&directory.path().join("state.db")).unwrap()),
         source: Arc::clone(peer) as _,
         target: Arc::clone(peer) as _,
-        peers: Arc::new(move |_: &Name| Arc::new(OnePeer(Arc::clone(&only))) as _),
+        peers: Arc::new(move |_: &Name, _: Option<&Name>| {
+            Arc::new(OnePeer(Arc::clone(&only))) as _
+        }),
+        lanes: Arc::new(|_: &ScanRequest| None),
         sites: Arc::clone(sites) as _,
         signer: Arc::new(FakeSigner),
         run: Arc::new(move |input| {

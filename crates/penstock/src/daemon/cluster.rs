@@ -13,6 +13,7 @@ use penstock_api::cluster::{ClusterView, PeerCard};
 use penstock_api::fence::Fence;
 use penstock_api::peers::GRANT;
 use penstock_api::remote::{Caller, PEER_API_VERSION, TenureLeft};
+use penstock_api::scan::SourcePeer;
 use penstock_api::site::SiteAddresses;
 use penstock_controller::cluster::{Ask, Cluster, ClusterConfig, ClusterNow, Eligible, Tenure};
 use penstock_controller::etcd::{COMPACTION_HINT, Compaction, Etcd};
@@ -31,7 +32,7 @@ use super::operate::drain::{give_up, stops_serving};
 use super::remote::client::PeerClient;
 use super::remote::orders::Orders;
 use super::remote::peers::{Others, SiteTarget};
-use super::remote::source::SiteSource;
+use super::remote::source::{SiteSource, away};
 use super::site::Site;
 use crate::config::{ClusterConfig as Settings, StoreConfig};
 use crate::exit::{ExitCode, Failure};
@@ -271,6 +272,7 @@ impl Member {
         site.set_others(others.collect());
         let far = seen.peers.iter().filter(|peer| peer.peer != site.config.peer);
         site.set_far(far.map(|peer| (peer.peer.clone(), peer.stores.clone())).collect());
+        site.set_away(away(seen).cloned().collect());
         if !seen.trouble.is_empty() {
             tracing::warn!(trouble = %seen.trouble, "this peer cannot take part");
         }
@@ -358,23 +360,16 @@ impl Member {
         (self.set_fence)(fence.clone());
         let admin = self.admin.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let admin = admin.context("nothing answers the local API")?;
-        let source = SiteSource {
-            own: Arc::clone(&self.lead.source),
-            peer: site.config.peer.clone(),
-            now: self.cluster.watch(),
-            // Beside the ledgers, as `wiring::peer` puts them.
-            scans: self.lead.journal.with_file_name("source"),
-        };
-        let sides = (Arc::new(source) as _, self.target_side(tenure));
+        let sides = (self.source_side(tenure), self.target_side(tenure));
         let controller = self.lead.begin(state, fence, admin, sides)?;
         Ok(Controller { revision: tenure.revision(), ..controller })
     }
 
-    /// The target side of the whole site, under a tenure of this peer.
-    fn target_side(&self, tenure: &Tenure) -> TargetSide {
+    /// The other peers, as this one asks them under a tenure.
+    fn others(&self, tenure: &Tenure) -> Others {
         let site = &self.lead.site;
         let addresses = site.own_addresses().addresses;
-        let others = Others {
+        Others {
             own: site.identity.peer().clone(),
             client: self.client.clone(),
             runtime: self.runtime.clone(),
@@ -382,8 +377,26 @@ impl Member {
             caller: Caller { epoch: tenure.epoch(), addresses },
             events: Arc::clone(&self.lead.events),
             orders: Arc::clone(&self.orders),
-        };
-        let stores = site.config.stores.iter().map(|store| store.name.clone()).collect();
+        }
+    }
+
+    /// Names of this host's stores.
+    fn stores(&self) -> Vec<Name> {
+        self.lead.site.config.stores.iter().map(|store| store.name.clone()).collect()
+    }
+
+    /// The source side of the whole site, under a tenure of this peer.
+    fn source_side(&self, tenure: &Tenure) -> Arc<dyn SourcePeer> {
+        // Beside the ledgers, as `wiring::peer` puts them.
+        let scans = self.lead.journal.with_file_name("source");
+        let own = Arc::clone(&self.lead.source);
+        Arc::new(SiteSource::new(own, self.stores(), self.others(tenure), scans))
+    }
+
+    /// The target side of the whole site, under a tenure of this peer.
+    fn target_side(&self, tenure: &Tenure) -> TargetSide {
+        let site = &self.lead.site;
+        let (stores, others) = (self.stores(), self.others(tenure));
         let grant = site.config.cluster.as_ref().and_then(|cluster| cluster.grant_seconds);
         SiteTarget { own: Arc::clone(&self.lead.target), stores, others }
             .into_side(grant.map_or(GRANT, Duration::from_secs))

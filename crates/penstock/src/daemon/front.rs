@@ -54,6 +54,8 @@ const SITE: &str = "/peer/v1/site";
 const TASK: &str = "/peer/v1/task";
 const TARGET: &str = "/peer/v1/target";
 const LONG: &str = "/peer/v1/long";
+/// The same, as a source.
+const SOURCE: &str = "/peer/v1/source";
 /// How long this peer is the controller.
 const TENURE: &str = "/peer/v1/tenure";
 /// Orders about peers; but for the token to join, which is the site's.
@@ -131,7 +133,7 @@ async fn site(
 ) -> Response {
     let path = request.uri().path();
     let own = &front.member.lead.site.config.site;
-    let faces = [LOCAL, SITE, TASK, TARGET, LONG, TENURE, ORDER, MEMBERS, LIST];
+    let faces = [LOCAL, SITE, TASK, TARGET, LONG, SOURCE, TENURE, ORDER, MEMBERS, LIST];
     if let Some(face) = faces.into_iter().find(|face| path.starts_with(face)) {
         let peer = connection.peer.as_ref();
         if peer.is_none_or(|peer| peer.site != *own) {
@@ -145,7 +147,7 @@ async fn site(
                 let told = blocking(move || Ok(member.members_told())).await;
                 with_version(told.map(Json).into_response())
             }
-            TASK | TARGET | LONG => front.host.answer(request).await,
+            TASK | TARGET | LONG | SOURCE => front.host.answer(request).await,
             LIST => front.lister.serve(request).await,
             _ => take_over(&front, face, connection, request).await,
         };

@@ -7,7 +7,7 @@ use axum::Router;
 use penstock_api::fence::Fence;
 use penstock_api::peers::OnePeer;
 use penstock_api::receipt::ReceiptSigner;
-use penstock_api::scan::SourcePeer;
+use penstock_api::scan::{ScanRequest, SourcePeer};
 use penstock_api::task::TargetPeer;
 use penstock_controller::manager::{Manager, ManagerConfig, ManagerParts, PeersOf};
 use penstock_controller::rest::{self, RestParts, SiteAdmin};
@@ -44,7 +44,8 @@ impl TargetSide {
     /// That of a site of one peer.
     pub(crate) fn own(target: &Arc<dyn TargetPeer>) -> Self {
         let only = Arc::clone(target);
-        let peers = Arc::new(move |_: &Name| Arc::new(OnePeer(Arc::clone(&only))) as _);
+        let peers =
+            Arc::new(move |_: &Name, _: Option<&Name>| Arc::new(OnePeer(Arc::clone(&only))) as _);
         Self { target: Arc::clone(target), peers }
     }
 }
@@ -79,6 +80,7 @@ impl Lead {
             ..ManagerConfig::new(config.site.clone(), self.journal.clone())
         };
         let exports = self.site.exports.clone();
+        let own = Arc::clone(&self.site);
         let manager = Arc::new(Manager::start(
             manager_config,
             ManagerParts {
@@ -86,6 +88,7 @@ impl Lead {
                 source: Arc::clone(&source),
                 target: side.target,
                 peers: side.peers,
+                lanes: Arc::new(move |request: &ScanRequest| own.own_lanes(request)),
                 sites: Arc::clone(&self.sites) as _,
                 signer: Arc::clone(&self.signer),
                 run: Arc::new(penstock_controller::runner::run),

@@ -313,7 +313,8 @@ impl Faces {
         let service = Arc::clone(&operate.source);
         let served = Arc::clone(&service);
         let member = Member::join(lead, &settings, state, set_fence, (client.clone(), served))?;
-        let host = Host::new(target, client.clone(), member.cluster.watch());
+        let parts = (target, Arc::clone(&service));
+        let host = Host::new(parts, client.clone(), member.cluster.watch());
         let operate = Arc::new(Operate::new(operate, Some(Arc::clone(&member)))?);
         let admin = Arc::new(Admin { member: Some(Arc::clone(&member)), ..admin });
         member.set_admin(Arc::clone(&admin) as _);

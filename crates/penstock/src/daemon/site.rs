@@ -8,19 +8,26 @@ use std::sync::{Arc, Mutex, PoisonError};
 use penstock_api::cluster::{StoreCard, StoreRights};
 use penstock_api::problem::{Exit, Problem};
 use penstock_api::rest::SiteView;
+use penstock_api::scan::ScanRequest;
 use penstock_api::site::SiteAddresses;
+use penstock_api::task::SourceAccess;
 use penstock_controller::state::{Pairing, SiteState};
 use penstock_io::trust::{
     CipherSuite, PairingOffer, PeerCertificate, SiteAuthority, TrustStore, inspect_authority,
 };
+use penstock_proto::capability::Capability;
 use penstock_proto::id::Name;
 use penstock_proto::network::DataAddress;
 use penstock_proto::version::{self, Format, VersionRange};
 use rustls::pki_types::CertificateDer;
 
+use super::now_seconds;
+use super::remote::source::STORE_ELSEWHERE;
 use crate::config::{Config, Exports, lists};
 use crate::networks::Networks;
 
+/// How long a capability is good. A transfer that takes longer opens its scan again.
+const CAPABILITY_SECONDS: u64 = 7 * 24 * 3600;
 /// Pairing tokens that are outstanding at a time; the oldest is void when more are made.
 const OFFERS_MAX: usize = 16;
 
@@ -38,6 +45,8 @@ pub(crate) struct Site {
     others: Mutex<Vec<(Name, SiteAddresses)>>,
     /// Stores that each of them reaches.
     far: Mutex<Vec<(Name, Vec<StoreCard>)>>,
+    /// Peers of the site that are not there: nobody knows which stores they reach.
+    away: Mutex<Vec<Name>>,
     /// Pairings as the controller has written them, where another peer may be that.
     followed: Mutex<Vec<Pairing>>,
     /// This peer's addresses for data are not told to other sites: other peers serve.
@@ -77,6 +86,7 @@ impl Site {
             state: Mutex::new(state),
             others: Mutex::default(),
             far: Mutex::default(),
+            away: Mutex::default(),
             followed: Mutex::default(),
             draining: AtomicBool::new(false),
             listen,
@@ -89,6 +99,28 @@ impl Site {
     /// From now on these are the stores that other peers reach.
     pub(crate) fn set_far(&self, stores: Vec<(Name, Vec<StoreCard>)>) {
         *self.far.lock().unwrap_or_else(PoisonError::into_inner) = stores;
+    }
+
+    /// From now on these are the peers that belong to the site and are not there.
+    pub(crate) fn set_away(&self, peers: Vec<Name>) {
+        *self.away.lock().unwrap_or_else(PoisonError::into_inner) = peers;
+    }
+
+    /// Why nobody can tell now what may be done with a store, if that is so: no peer that is there
+    /// has it, and one that is not there may.
+    pub(crate) fn unknown_now(&self, store: &Name) -> Option<Problem> {
+        let far = self.far.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut told = far.iter().flat_map(|(_, stores)| stores);
+        if self.exports.has(store) || told.any(|card| card.store == *store) {
+            return None;
+        }
+        let away = self.away.lock().unwrap_or_else(PoisonError::into_inner);
+        let away: Vec<_> = away.iter().map(|peer| format!("`{peer}`")).collect();
+        let title =
+            format!("no peer of site `{}` that is there has store `{store}`", self.config.site);
+        let problem = Problem::new(Exit::Temporary, STORE_ELSEWHERE, title);
+        let problem = problem.because(format!("{} is not there, and may have it", away.join(", ")));
+        (!away.is_empty()).then(|| problem.hint("it goes on when a peer with the store is there"))
     }
 
     /// Whether `site` may do something with a store that other peers have and this one has not: if
@@ -182,6 +214,29 @@ impl Site {
             true => all,
             false => found,
         }
+    }
+
+    /// A signed capability (C4) for peers of a site to read a data set of this one.
+    pub(crate) fn capability(&self, target: &Name, request: &ScanRequest) -> Vec<u8> {
+        self.authority.capability_key().sign(&Capability {
+            transfer: request.transfer,
+            source: self.config.site.clone(),
+            target: target.clone(),
+            store: request.store.clone(),
+            root: request.root.0.clone(),
+            remove: request.remove,
+            expires: now_seconds() + CAPABILITY_SECONDS,
+        })
+    }
+
+    /// How peers of this site read a data set in a store of it that they have not got: over lanes,
+    /// from those that have. `None` where this one is the whole site.
+    pub(crate) fn own_lanes(&self, request: &ScanRequest) -> Option<SourceAccess> {
+        self.config.cluster.as_ref()?;
+        let site = self.config.site.clone();
+        let capability = self.capability(&site, request);
+        let peers = self.data_for(&request.store);
+        Some(SourceAccess::Remote { site, own_site: true, peers, capability })
     }
 
     /// From now on this peer's addresses for data are left out of what other sites are told.

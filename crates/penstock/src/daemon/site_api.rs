@@ -35,7 +35,6 @@ use penstock_controller::rest::{
 };
 use penstock_controller::sites::{CAPABILITY_VOID, SCAN_UNKNOWN};
 use penstock_io::trust::verify_capability;
-use penstock_proto::capability::Capability;
 use penstock_proto::id::{Name, TransferId};
 use penstock_proto::name;
 use serde::Deserialize;
@@ -44,9 +43,6 @@ use super::now_seconds;
 use super::pairing;
 use super::port::Connection;
 use super::site::Site;
-
-/// How long a capability is good. A transfer that takes longer opens its scan again.
-const CAPABILITY_SECONDS: u64 = 7 * 24 * 3600;
 
 /// Scans that other sites may have open at a time; more are refused for a while.
 const SCANS_MAX: usize = 10_000;
@@ -355,7 +351,8 @@ async fn open_scan(
 fn open_for(parts: &SiteParts, site: &Name, request: ScanRequest) -> Result<OpenedScan, Problem> {
     let own = &parts.site;
     if !own.may_read(site, &request.store) {
-        return Err(not_exported(own, site, &request.store, "read from"));
+        let unknown = own.unknown_now(&request.store);
+        return Err(unknown.unwrap_or_else(|| not_exported(own, site, &request.store, "read from")));
     }
     if request.remove && !own.may_remove(site, &request.store) {
         return Err(not_removable(own, site, &request.store));
@@ -387,17 +384,7 @@ fn open_for(parts: &SiteParts, site: &Name, request: ScanRequest) -> Result<Open
         return Err(foreign_scan(request.transfer));
     }
     let peers = own.data_for(&request.store);
-    let capability = Capability {
-        transfer: request.transfer,
-        source: own.config.site.clone(),
-        target: site.clone(),
-        store: request.store,
-        root: request.root.0,
-        remove: request.remove,
-        expires: now_seconds() + CAPABILITY_SECONDS,
-    };
-    let signed = own.authority.capability_key().sign(&capability);
-    let capability = data_encoding::HEXLOWER.encode(&signed);
+    let capability = data_encoding::HEXLOWER.encode(&own.capability(site, &request));
     Ok(OpenedScan { root, capability, peers })
 }
 

@@ -266,7 +266,7 @@ impl TargetParts<'_> {
             store,
             root: PathText(self.place.root.clone()),
             pages: Box::new(LinkPages { link: Arc::clone(self.link) }),
-            source: SourceAccess::Remote { site, peers, capability },
+            source: SourceAccess::Remote { site, own_site: false, peers, capability },
             peers: Arc::new(OnePeer(Arc::clone(&target) as _)),
             heads: Arc::new(heads),
             journal: journal(self.state),

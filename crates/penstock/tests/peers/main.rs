@@ -17,6 +17,7 @@ mod common_moosefs;
 mod common_net;
 #[path = "../common_shared/mod.rs"]
 mod common_shared;
+mod far_source;
 mod hung;
 mod moosefs;
 mod operate;

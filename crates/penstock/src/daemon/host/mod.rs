@@ -1,4 +1,5 @@
-//! This host as a target peer of a controller on another host of its site.
+//! This host as a peer of a controller on another host of its site: as a target, and as a source
+//! ([`source`]).
 //!
 //! `POST /peer/v1/task` carries the conversation of one task: the request's body is what the
 //! controller says, the answer's what the task says, both as they come. `POST /peer/v1/target` is a
@@ -7,6 +8,7 @@
 //! has begun here is ended first (B4).
 
 mod long;
+mod source;
 pub(crate) mod task;
 mod tenure;
 
@@ -26,7 +28,7 @@ use penstock_api::remote::{
 use penstock_api::task::{TargetPeer, TaskControl, TaskPage, TaskSpec};
 use penstock_controller::cluster::ClusterNow;
 use penstock_controller::rest::{ProblemReply, blocking};
-use penstock_peer::TargetService;
+use penstock_peer::{SourceService, TargetService};
 use penstock_proto::id::TransferId;
 use penstock_proto::manifest::Page;
 use penstock_proto::version;
@@ -57,6 +59,7 @@ const LINGER: Duration = Duration::from_secs(30);
 /// What runs here for controllers on other hosts.
 pub(crate) struct Host {
     target: Arc<TargetService>,
+    source: Arc<SourceService>,
     tenures: Arc<Tenures>,
     now: watch::Receiver<Arc<ClusterNow>>,
     tasks: Mutex<HashMap<u64, Entry>>,
@@ -73,13 +76,13 @@ struct Entry {
 
 impl Host {
     pub(crate) fn new(
-        target: Arc<TargetService>,
+        (target, source): (Arc<TargetService>, Arc<SourceService>),
         client: PeerClient,
         now: watch::Receiver<Arc<ClusterNow>>,
     ) -> Arc<Self> {
         let tenures = Tenures::new(client, now.clone());
         let places = Arc::new(Semaphore::new(long::AT_A_TIME));
-        Arc::new(Self { target, tenures, now, tasks: Mutex::default(), places })
+        Arc::new(Self { target, source, tenures, now, tasks: Mutex::default(), places })
     }
 
     fn tasks(&self) -> MutexGuard<'_, HashMap<u64, Entry>> {
@@ -96,6 +99,7 @@ impl Host {
             (_, "/peer/v1/task") => self.serve_task(request.into_body()).await,
             (_, "/peer/v1/target") => self.serve_question(request.into_body()).await,
             (_, "/peer/v1/long") => self.serve_long(request.into_body()).await,
+            (_, "/peer/v1/source") => self.serve_source(request.into_body()).await,
             _ => Err(Problem::new(Exit::Usage, "path", "no such path").status(404)),
         };
         with_version(answer.unwrap_or_else(|problem| ProblemReply(problem).into_response()))

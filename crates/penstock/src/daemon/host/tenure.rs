@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use penstock_api::fence::{Fence, not_controller};
+use penstock_api::fence::{Fence, NOT_CONTROLLER, not_controller};
 use penstock_api::problem::{Exit, Problem};
 use penstock_api::remote::{Caller, TenureLeft, tenure_beat};
 use penstock_api::remote_long::OrderLeft;
@@ -25,10 +25,12 @@ use crate::daemon::remote::orders::order_path;
 const PATIENCE: Duration = Duration::from_secs(2);
 /// Wait before a question that was not answered is asked again.
 const AGAIN: Duration = Duration::from_millis(100);
-/// Tenures that were not asked about for so long are not followed any more.
+/// Tenures and orders that nobody acts by for so long are not followed any more.
 const UNUSED: Duration = Duration::from_secs(60);
+/// Code: an order does not stand any more.
+const ORDER_OVER: &str = "order-over";
 
-/// A tenure as it was told.
+/// A tenure as it was told, or an order.
 #[derive(Debug)]
 pub(crate) struct Told {
     until: AtomicU64,
@@ -51,17 +53,19 @@ impl Told {
     }
 
     fn fence(self: &Arc<Self>, epoch: u64) -> Fence {
-        self.used.store(sys::boottime_now().0, Ordering::Release);
         let told = Arc::clone(self);
         Fence::new(epoch, Arc::new(move || told.holds()))
     }
 }
 
-/// The tenures under which this peer acts.
+/// What is followed: a tenure by its epoch, and with the number of an order that.
+type Followed = (u64, Option<u64>);
+
+/// The tenures under which this peer acts, and orders that take long.
 pub(crate) struct Tenures {
     client: PeerClient,
     now: watch::Receiver<Arc<ClusterNow>>,
-    known: Mutex<HashMap<u64, Arc<Told>>>,
+    known: Mutex<HashMap<Followed, Arc<Told>>>,
 }
 
 impl Tenures {
@@ -74,30 +78,54 @@ impl Tenures {
     /// # Errors
     /// It is the controller no more, or cannot be asked.
     pub(crate) async fn fence(self: &Arc<Self>, caller: &Caller) -> Result<Fence, Problem> {
+        Ok(self.followed(caller, None).await?.fence(caller.epoch))
+    }
+
+    /// What those ask who act by an order of this caller that takes as long as it takes: whether
+    /// it stands, beside the tenure. Both are asked about again and again while anybody acts.
+    ///
+    /// # Errors
+    /// As [`Tenures::order`].
+    pub(crate) async fn standing(
+        self: &Arc<Self>,
+        caller: &Caller,
+        order: u64,
+    ) -> Result<Fence, Problem> {
+        let tenure = self.fence(caller).await?;
+        let told = self.followed(caller, Some(order)).await?;
+        Ok(Fence::new(caller.epoch, Arc::new(move || told.holds() && tenure.holds())))
+    }
+
+    async fn followed(
+        self: &Arc<Self>,
+        caller: &Caller,
+        order: Option<u64>,
+    ) -> Result<Arc<Told>, Problem> {
         if is_older(caller.epoch, &self.now.borrow()) {
             return Err(not_controller().because("a newer one was elected"));
         }
+        let what = (caller.epoch, order);
         let known = {
             let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
             known.retain(|_, told| told.holds());
-            known.get(&caller.epoch).cloned()
+            known.get(&what).cloned()
         };
         if let Some(told) = known {
-            return Ok(told.fence(caller.epoch));
+            told.used.store(sys::boottime_now().0, Ordering::Release);
+            return Ok(told);
         }
-        let (until, left) = self.ask(caller).await?;
-        let told = Told {
+        let (until, left) = self.ask(caller, order).await?;
+        let told = Arc::new(Told {
             until: AtomicU64::new(until),
-            used: AtomicU64::new(0),
+            used: AtomicU64::new(sys::boottime_now().0),
             over: AtomicBool::new(false),
-        };
-        let told = Arc::new(told);
-        let fence = told.fence(caller.epoch);
+        });
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        known.insert(caller.epoch, Arc::clone(&told));
+        known.insert(what, Arc::clone(&told));
         drop(known);
-        tokio::spawn(Arc::clone(self).follow(caller.clone(), told, left));
-        Ok(fence)
+        let follow = Arc::clone(self).follow(caller.clone(), order, Arc::clone(&told), left);
+        tokio::spawn(follow);
+        Ok(told)
     }
 
     /// What those ask who act by an order of this caller, beside its tenure: the order stands for a
@@ -111,50 +139,65 @@ impl Tenures {
         order: u64,
         tenure: Fence,
     ) -> Result<Fence, Problem> {
-        let asked = sys::boottime_now();
-        let path = order_path(order);
-        let told: OrderLeft = self.client.get(&caller.addresses, &path, PATIENCE).await?;
-        if told.left_ms == 0 {
-            let title = "the controller has given this order up";
-            return Err(Problem::new(Exit::Temporary, "order-over", title));
-        }
-        let until = asked.plus(Duration::from_millis(told.left_ms)).0;
+        let (until, _) = self.ask(caller, Some(order)).await?;
         let holds = move || sys::boottime_now().0 < until && tenure.holds();
         Ok(Fence::new(caller.epoch, Arc::new(holds)))
     }
 
-    /// Until when the caller's tenure holds by the clock of this host, and how long that was when
-    /// it was told.
-    async fn ask(&self, caller: &Caller) -> Result<(u64, Duration), Problem> {
+    /// Until when the caller's tenure, or an order of it, holds by the clock of this host, and how
+    /// long that was when it was told.
+    async fn ask(&self, caller: &Caller, order: Option<u64>) -> Result<(u64, Duration), Problem> {
         let asked = sys::boottime_now();
-        let told: TenureLeft =
-            self.client.get(&caller.addresses, "/peer/v1/tenure", PATIENCE).await?;
-        if told.epoch != caller.epoch || told.left_ms == 0 {
-            return Err(not_controller());
+        let left_ms = match order {
+            None => {
+                let path = "/peer/v1/tenure";
+                let told: TenureLeft = self.client.get(&caller.addresses, path, PATIENCE).await?;
+                if told.epoch == caller.epoch { told.left_ms } else { 0 }
+            }
+            Some(order) => {
+                let path = order_path(order);
+                let told: OrderLeft = self.client.get(&caller.addresses, &path, PATIENCE).await?;
+                told.left_ms
+            }
+        };
+        if left_ms == 0 {
+            let title = "the controller has given this order up";
+            return Err(match order {
+                None => not_controller(),
+                Some(_) => Problem::new(Exit::Temporary, ORDER_OVER, title),
+            });
         }
-        let left = Duration::from_millis(told.left_ms);
+        let left = Duration::from_millis(left_ms);
         Ok((asked.plus(left).0, left))
     }
 
-    /// Asks again and again, while the tenure holds and anybody acts under it.
-    async fn follow(self: Arc<Self>, caller: Caller, told: Arc<Told>, left: Duration) {
+    /// Asks again and again, while it holds and anybody acts under it.
+    async fn follow(
+        self: Arc<Self>,
+        caller: Caller,
+        order: Option<u64>,
+        told: Arc<Told>,
+        left: Duration,
+    ) {
         let mut wait = tenure_beat(left);
         let mut now = self.now.clone();
         while told.holds() {
             let newer = now.wait_for(|now| is_older(caller.epoch, now));
             let newer = tokio::time::timeout(wait, async { newer.await.is_ok() }).await;
             let unused = sys::boottime_now().0.saturating_sub(told.used.load(Ordering::Acquire));
-            // The fences that were handed out, the table, and we.
+            // Beside whoever acts by it there are the table, and we.
             let idle = Arc::strong_count(&told) <= 2 && u128::from(unused) > UNUSED.as_nanos();
             if newer == Ok(true) || idle {
                 break;
             }
-            match self.ask(&caller).await {
+            match self.ask(&caller, order).await {
                 Ok((until, left)) => {
                     told.until.fetch_max(until, Ordering::AcqRel);
                     wait = tenure_beat(left);
                 }
-                Err(problem) if problem.code == penstock_api::fence::NOT_CONTROLLER => break,
+                Err(problem) if [NOT_CONTROLLER, ORDER_OVER].contains(&problem.code.as_str()) => {
+                    break;
+                }
                 Err(problem) => {
                     tracing::debug!(%problem, "the controller does not say whether it is one");
                     wait = AGAIN;

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use penstock_api::delete::{DeleteOrder, Surplus, SurplusQuery};
 use penstock_api::problem::{Exit, Problem};
 use penstock_api::remote_long::{
-    DELETE_ITEMS_MAX, Deleted, LongPart, LongQuestion, PATH_BYTES_FULL,
+    DELETE_ITEMS_MAX, Deleted, LongPart, LongQuestion, ORDER_HOLDS, PATH_BYTES_FULL,
 };
 use penstock_api::task::TaskSpec;
 use penstock_api::transfer::{FailedItem, PathText};
@@ -201,7 +201,7 @@ impl Sending<'_, '_> {
     /// Gives one order, which takes a peer two seconds at most: it is waited for, whoever wants
     /// this to stop. When this returns nothing is deleted by it any more.
     fn ask(&self, items: &[Surplus]) -> Result<Deleted, Problem> {
-        let order = self.peer.orders.begin();
+        let order = self.peer.orders.begin(ORDER_HOLDS);
         let (spec, items) = (Box::new(self.spec.clone()), items.to_vec());
         let mut gone = 0;
         let question = LongQuestion::Delete { spec, order, items };

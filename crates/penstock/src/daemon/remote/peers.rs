@@ -67,7 +67,7 @@ impl Others {
 }
 
 /// What a peer tells of a store, if it has one of this name.
-fn told_of<'a>(card: &'a PeerCard, store: &Name) -> Option<&'a StoreCard> {
+pub(super) fn told_of<'a>(card: &'a PeerCard, store: &Name) -> Option<&'a StoreCard> {
     card.stores.iter().find(|known| known.store == *store)
 }
 
@@ -76,6 +76,17 @@ fn told_of<'a>(card: &'a PeerCard, store: &Name) -> Option<&'a StoreCard> {
 /// may have it all the same (A5): it is asked before it begins. Who has other file systems mounted
 /// within it would write beneath what the others see there (C3).
 fn left_out(card: &PeerCard, store: &Name, seen: Option<&StoreCard>) -> Option<String> {
+    let in_memory = told_of(card, store).is_some_and(|told| told.identity == IN_MEMORY);
+    cannot_read(card, store, seen)
+        .or_else(|| in_memory.then(|| format!("its store `{store}` is in its own memory")))
+}
+
+/// Why a peer cannot read from a store for this controller, if it cannot; as [`left_out`].
+pub(super) fn cannot_read(
+    card: &PeerCard,
+    store: &Name,
+    seen: Option<&StoreCard>,
+) -> Option<String> {
     let Some(told) = told_of(card, store) else {
         return Some(format!("it has no store `{store}`"));
     };
@@ -87,9 +98,6 @@ fn left_out(card: &PeerCard, store: &Name, seen: Option<&StoreCard>) -> Option<S
     }
     if card.addresses.is_empty() {
         return Some("it has told no address".to_owned());
-    }
-    if told.identity == IN_MEMORY {
-        return Some(format!("its store `{store}` is in its own memory"));
     }
     let seen = seen?;
     if !told.identity.is_empty() && !seen.identity.is_empty() && told.identity != seen.identity {
@@ -103,18 +111,30 @@ fn left_out(card: &PeerCard, store: &Name, seen: Option<&StoreCard>) -> Option<S
 }
 
 /// Why a peer cannot work with what the site writes, if it cannot: its release is too old.
-fn cannot_read(card: &PeerCard, format: u16) -> Option<String> {
+pub(super) fn too_old(card: &PeerCard, format: u16) -> Option<String> {
     let reads = format == 0 || card.formats.contains(format);
     let release = &card.version;
     (!reads).then(|| format!("its release {release} cannot read records of format {format}"))
 }
 
+/// How a store is known at the site: by its identity at the first of these peers that tells one,
+/// or that knows it at all.
+pub(super) fn seen_of<'a>(
+    cards: impl Iterator<Item = &'a PeerCard> + Clone,
+    store: &Name,
+) -> Option<&'a StoreCard> {
+    let told = || cards.clone().filter_map(|card| told_of(card, store));
+    told().find(|told| !told.identity.is_empty()).or_else(|| told().next())
+}
+
 /// Who may take part in one run: this host and other peers that reach its store.
 pub(crate) struct SitePeers {
     pub(crate) own: Arc<dyn TargetPeer>,
-    /// Whether this host has the store.
+    /// Whether this host has the store, and that which is read.
     pub(crate) has_store: bool,
     pub(crate) store: Name,
+    /// The store that they read from themselves: of the own site.
+    pub(crate) reads: Option<Name>,
     pub(crate) others: Others,
     pub(crate) grant: Duration,
     /// Who was left out, and why, when that was last looked at.
@@ -139,9 +159,9 @@ impl Peers for SitePeers {
     fn present(&self) -> Vec<Member> {
         let now = Arc::clone(&self.others.now.borrow());
         let own = now.peers.iter().find(|card| card.peer == self.others.own.peer);
-        let told = own.into_iter().chain(now.peers.iter());
-        let told = || told.clone().filter_map(|card| told_of(card, &self.store));
-        let seen = told().find(|told| !told.identity.is_empty()).or_else(|| told().next());
+        let cards = own.into_iter().chain(now.peers.iter());
+        let seen = seen_of(cards.clone(), &self.store);
+        let read = self.reads.as_ref().map(|store| (store, seen_of(cards, store)));
         let drains = |peer: &Name| now.draining.iter().any(|mark| mark.peer == *peer);
         let mut members = Vec::new();
         if self.has_store {
@@ -157,7 +177,9 @@ impl Peers for SitePeers {
         }
         let mut left = BTreeMap::new();
         for card in now.peers.iter().filter(|card| card.peer != self.others.own.peer) {
-            let why = left_out(card, &self.store, seen).or_else(|| cannot_read(card, now.format));
+            let why = left_out(card, &self.store, seen)
+                .or_else(|| read.and_then(|(store, seen)| cannot_read(card, store, seen)))
+                .or_else(|| too_old(card, now.format));
             if let Some(why) = why {
                 left.insert(card.peer.clone(), why);
                 continue;
@@ -208,11 +230,13 @@ impl SiteTarget {
     pub(crate) fn into_side(self, grant: Duration) -> TargetSide {
         let target = Arc::new(self);
         let site = Arc::clone(&target);
-        let peers = move |store: &Name| {
+        let peers = move |store: &Name, reads: Option<&Name>| {
+            let has = |store: &Name| site.stores.contains(store);
             let peers = SitePeers {
                 own: Arc::clone(&site.own),
-                has_store: site.stores.contains(store),
+                has_store: has(store) && reads.is_none_or(has),
                 store: store.clone(),
+                reads: reads.cloned(),
                 others: site.others.clone(),
                 grant,
                 told: Mutex::default(),

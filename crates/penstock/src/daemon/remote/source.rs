@@ -1,78 +1,378 @@
-//! The site's source side at a controller whose host has not got every store of the site.
+//! The site's source side, as its controller drives it: this host's where it has the store, else
+//! another peer's that has it (docs/design/0033).
 //!
-//! Data sets are listed on the controller's host. One in a store that only other peers have waits
-//! for one of these to lead, if it was begun by such a one, and is refused if it is new.
+//! That peer acts by an order for one transfer, which stands until it is given up ([`Orders`]).
+//! Whoever cannot go on is replaced by another peer that has the store: its order is given up, and
+//! only when nobody can act by it any more does the next one get one of its own. It goes on from
+//! what the first has sealed in the shared journal (A12). Where no other peer has the store, the
+//! one that has is asked again and again, by whoever needs an answer.
+//!
+//! [`Orders`]: super::orders::Orders
 
+use std::collections::HashMap;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
+use penstock_api::cluster::PeerCard;
 use penstock_api::problem::{Exit, Problem};
+use penstock_api::remote::{NOT_A_PEER, PEER_VERSION};
+use penstock_api::remote_source::{SOURCE_ORDER_HOLDS, SourceAsked, SourceQuestion};
 use penstock_api::removal::{RemoveOrder, RemoveReply};
 use penstock_api::scan::{
     DigestWish, PageReply, Question, RootKind, ScanRequest, SourcePeer, WishedDigests,
 };
 use penstock_controller::cluster::ClusterNow;
+use penstock_controller::sites::SCAN_UNKNOWN;
 use penstock_proto::id::{Name, TransferId};
-use tokio::sync::watch;
+use reqwest::Method;
 
-/// Code: a store is not at the controller's host, and at others.
+use super::client::PEER_UNREACHABLE;
+use super::peers::{Others, cannot_read, seen_of, told_of, too_old};
+use super::{RemotePeer, unreadable};
+use crate::http;
+
+/// Code: no peer that is there can read from a store, and one that is not may.
 pub(crate) const STORE_ELSEWHERE: &str = "store-elsewhere";
+/// How long a peer may take to look at a data set's root.
+const OPEN: Duration = Duration::from_secs(30);
+/// How long it may take beyond what it was told to wait.
+const LATE: Duration = Duration::from_secs(12);
+/// How long it may take to look at changed entries: it may read some of them again.
+const ASK: Duration = Duration::from_secs(300);
+/// How long it may take for an order to remove, which is worked on for two seconds and may end
+/// with a sync.
+const REMOVE: Duration = Duration::from_secs(240);
+/// How long it may take to hear that a transfer is over.
+const RELEASE: Duration = Duration::from_secs(3);
+/// Codes of problems that another peer need not have.
+const OF_ONE_PEER: [&str; 8] = [
+    PEER_UNREACHABLE,
+    PEER_VERSION,
+    NOT_A_PEER,
+    "store-offline",
+    "store-hung",
+    "store-unknown",
+    "order-over",
+    "threads",
+];
 
-/// The source side of this host, being the controller's.
+/// The source side of the site.
 pub(crate) struct SiteSource {
-    pub(crate) own: Arc<dyn SourcePeer>,
-    /// The peer of this host.
-    pub(crate) peer: Name,
-    pub(crate) now: watch::Receiver<Arc<ClusterNow>>,
+    own: Arc<dyn SourcePeer>,
+    /// Stores of this host.
+    stores: Vec<Name>,
+    others: Others,
     /// Where scans are kept, for all peers of the site.
-    pub(crate) scans: PathBuf,
+    scans: PathBuf,
+    /// Transfers whose store this host has not got.
+    far: Mutex<HashMap<TransferId, Arc<Far>>>,
+}
+
+/// A data set that another peer lists.
+struct Far(Mutex<FarState>);
+
+struct FarState {
+    request: ScanRequest,
+    post: Option<Arc<Post>>,
+}
+
+/// A peer that lists a data set, by an order that stands for as long as this is.
+struct Post {
+    peer: RemotePeer,
+    instance: u64,
+    order: u64,
+}
+
+impl Drop for Post {
+    fn drop(&mut self) {
+        self.peer.orders.answered(self.order);
+    }
+}
+
+impl Post {
+    fn ask(&self, question: SourceQuestion, patience: Duration) -> Result<Vec<u8>, Problem> {
+        let (peer, order) = (&self.peer, self.order);
+        let body = http::encode(&SourceAsked { caller: peer.caller.clone(), order, question })?;
+        let path = "/peer/v1/source";
+        let answer = peer.client.ask(&peer.addresses, Method::POST, path, &body, patience);
+        peer.runtime.block_on(answer).map_err(|problem| peer.named(problem))
+    }
+
+    /// Has the data set listed, from its beginning or where another peer has come to.
+    fn open(&self, request: &ScanRequest) -> Result<RootKind, Problem> {
+        http::decode(&self.ask(SourceQuestion::open(request), OPEN)?)
+    }
+}
+
+impl Far {
+    fn lock(&self) -> MutexGuard<'_, FarState> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn is_of_one_peer(problem: &Problem) -> bool {
+    OF_ONE_PEER.contains(&problem.code.as_str())
 }
 
 impl SiteSource {
-    /// Says who has a store that is not known here, where the own side knows nothing of it.
-    fn explained(&self, store: Option<&Name>, transfer: TransferId, problem: Problem) -> Problem {
-        if problem.code != "store-unknown" {
-            return problem;
-        }
-        let now = Arc::clone(&self.now.borrow());
-        let has = |stores: &[penstock_api::cluster::StoreCard]| {
-            stores.iter().any(|card| store.is_none_or(|store| card.store == *store))
-        };
-        let others = now.peers.iter().filter(|card| card.peer != self.peer && has(&card.stores));
-        let others: Vec<_> = others.map(|card| format!("`{}`", card.peer)).collect();
-        if others.is_empty() {
-            return problem;
-        }
-        let begun = self.scans.join(transfer.to_string()).exists();
-        let store = store.map_or("of this transfer".to_owned(), |store| format!("`{store}`"));
-        let title = format!(
-            "store {store} is not at host `{}`, which leads this site: {} may have it",
-            self.peer,
-            others.join(", ")
-        );
-        let exit = if begun { Exit::Temporary } else { Exit::Refused };
-        Problem::new(exit, STORE_ELSEWHERE, title).hint(format!(
-            "a source is listed by the host that leads: give `{0}` the store, or let another peer \
-             lead (`penstock peer drain {0}`)",
-            self.peer
-        ))
+    /// That of a host with these stores; scans are kept below `scans`.
+    pub(crate) fn new(
+        own: Arc<dyn SourcePeer>,
+        stores: Vec<Name>,
+        others: Others,
+        scans: PathBuf,
+    ) -> Self {
+        Self { own, stores, others, scans, far: Mutex::default() }
     }
+
+    fn table(&self) -> MutexGuard<'_, HashMap<TransferId, Arc<Far>>> {
+        self.far.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn far(&self, transfer: TransferId) -> Option<Arc<Far>> {
+        self.table().get(&transfer).cloned()
+    }
+
+    /// Other peers that can read from a store, in the order in which one is chosen for a transfer:
+    /// the same at each host, whoever leads; and why the others cannot.
+    fn choice(&self, store: &Name, transfer: TransferId) -> (Vec<PeerCard>, Vec<String>) {
+        let now = Arc::clone(&self.others.now.borrow());
+        let own = &self.others.own.peer;
+        let others = now.peers.iter().filter(|card| card.peer != *own);
+        let seen = seen_of(others.clone(), store);
+        let (mut fit, mut unfit) =
+            (Vec::new(), vec![format!("`{own}`: it has no store `{store}`")]);
+        for card in others {
+            let why = cannot_read(card, store, seen).or_else(|| too_old(card, now.format));
+            match why {
+                Some(why) => unfit.push(format!("`{}`: {why}", card.peer)),
+                None => fit.push(card.clone()),
+            }
+        }
+        let rank = |card: &PeerCard| {
+            let told = told_of(card, store).is_some_and(|told| !told.identity.is_empty());
+            let place = blake3::hash(format!("{transfer} {}", card.peer).as_bytes());
+            (now.is_draining(&card.peer), !told, *place.as_bytes())
+        };
+        fit.sort_by_cached_key(rank);
+        (fit, unfit)
+    }
+
+    /// Nobody who is there can read from the store.
+    fn nobody(&self, store: &Name, transfer: TransferId, unfit: &[String]) -> Problem {
+        let now = Arc::clone(&self.others.now.borrow());
+        let away: Vec<_> = away(&now).map(|peer| format!("`{peer}` is not there now")).collect();
+        let has = |card: &PeerCard| told_of(card, store).is_some();
+        let begun = self.scans.join(transfer.to_string()).exists();
+        let looked = [unfit, away.as_slice()].concat().join("; ");
+        if away.is_empty() && !begun && !now.peers.iter().any(has) {
+            let title = format!("no peer of this site has store `{store}`");
+            return Problem::new(Exit::Usage, "store-unknown", title)
+                .because(looked)
+                .status(404)
+                .hint("`penstock peer list` shows which peers there are and what they reach");
+        }
+        let title = format!("no peer of this site can read from store `{store}` now");
+        Problem::new(Exit::Temporary, STORE_ELSEWHERE, title).because(looked).hint(
+            "it goes on when a peer with the store is there; `penstock peer list` shows what each \
+             reaches",
+        )
+    }
+
+    /// Whether a peer is still the one to ask.
+    fn is_fit(&self, post: &Post) -> bool {
+        let now = Arc::clone(&self.others.now.borrow());
+        let card = now.peers.iter().find(|card| card.peer == post.peer.name);
+        // Who is missed by etcd may answer all the same.
+        card.is_none_or(|card| card.instance == post.instance && !now.is_draining(&card.peer))
+    }
+
+    /// The peer that lists a data set: one that is chosen now, if there is none or it is to have no
+    /// more work.
+    fn post(&self, far: &Far) -> Result<Arc<Post>, Problem> {
+        let mut state = far.lock();
+        match state.post.clone() {
+            Some(post) if self.is_fit(&post) => Ok(post),
+            Some(post) => self.replace(&mut state, &post, None),
+            None => self.choose(&mut state, None).map(|(post, _)| post),
+        }
+    }
+
+    /// Another peer in place of one that cannot, or is to have no more work; the same one, if there
+    /// is no other. Blocks until nobody acts by its order any more.
+    ///
+    /// # Errors
+    /// `why`, if it cannot and there is no other; or as [`SiteSource::choose`].
+    fn replace(
+        &self,
+        state: &mut FarState,
+        post: &Arc<Post>,
+        why: Option<Problem>,
+    ) -> Result<Arc<Post>, Problem> {
+        let current = state.post.clone();
+        if let Some(current) = current.filter(|current| !Arc::ptr_eq(current, post)) {
+            return Ok(current);
+        }
+        let transfer = state.request.transfer;
+        let (fit, _) = self.choice(&state.request.store, transfer);
+        let card = fit.iter().find(|card| card.peer == post.peer.name);
+        let restarted = card.is_some_and(|card| card.instance != post.instance);
+        // Nothing is gained where the others are to have no more work either.
+        let now = Arc::clone(&self.others.now.borrow());
+        let better = |card: &PeerCard| why.is_some() || !now.is_draining(&card.peer);
+        let others = fit.iter().any(|card| card.peer != post.peer.name && better(card));
+        if !restarted && !others {
+            return why.map_or_else(|| Ok(Arc::clone(post)), |why| Err(alone(state, why)));
+        }
+        let peer = &post.peer.name;
+        let reason = match &why {
+            _ if restarted => "it was restarted".to_owned(),
+            Some(why) => why.to_string(),
+            None => "it is to have no more work".to_owned(),
+        };
+        let text = format!("peer `{peer}` lists the data set no more: {reason}");
+        self.others.events.add("scan-out", peer.as_str(), Some(transfer), &text);
+        state.post = None;
+        // Of a daemon that was restarted nothing is left that could act.
+        if !restarted {
+            post.peer.orders.give_up(post.order);
+        }
+        let (next, _) = self.choose(state, (!restarted).then_some(peer))?;
+        let peer = &next.peer.name;
+        let text = format!("peer `{peer}` lists the data set from now on, from where it stands");
+        self.others.events.add("scan-in", peer.as_str(), Some(transfer), &text);
+        Ok(next)
+    }
+
+    /// Orders the first peer to list the data set that can; `but` comes last.
+    ///
+    /// # Errors
+    /// Nobody can; or what is wrong with the data set.
+    fn choose(
+        &self,
+        state: &mut FarState,
+        but: Option<&Name>,
+    ) -> Result<(Arc<Post>, RootKind), Problem> {
+        let (transfer, store) = (state.request.transfer, state.request.store.clone());
+        let (mut fit, unfit) = self.choice(&store, transfer);
+        fit.sort_by_key(|card| but == Some(&card.peer));
+        let mut last = None;
+        for card in &fit {
+            let peer = self.others.remote(card);
+            let order = peer.orders.begin(SOURCE_ORDER_HOLDS);
+            let post = Arc::new(Post { peer, instance: card.instance, order });
+            match post.open(&state.request) {
+                Ok(kind) => {
+                    tracing::info!(%transfer, peer = %card.peer, %store, "a peer lists a data set");
+                    state.post = Some(Arc::clone(&post));
+                    return Ok((post, kind));
+                }
+                Err(problem) if is_of_one_peer(&problem) => {
+                    tracing::info!(%transfer, peer = %card.peer, %problem, "it cannot list");
+                    post.peer.orders.give_up(order);
+                    last.get_or_insert(problem);
+                }
+                Err(problem) => return Err(problem),
+            }
+        }
+        Err(match last {
+            Some(problem) => alone(state, problem),
+            None => self.nobody(&store, transfer, &unfit),
+        })
+    }
+
+    /// Asks whoever lists a data set; once more, of whoever does so then, if that cannot answer.
+    fn ask(
+        &self,
+        far: &Far,
+        question: SourceQuestion,
+        patience: Duration,
+    ) -> Result<Vec<u8>, Problem> {
+        let post = self.post(far)?;
+        match post.ask(question.clone(), patience) {
+            Err(problem) if is_of_one_peer(&problem) => {
+                let next = self.replace(&mut far.lock(), &post, Some(problem))?;
+                next.ask(question, patience)
+            }
+            answer => answer,
+        }
+    }
+
+    /// Opens a data set in a store that this host has not got.
+    fn open_far(&self, request: &ScanRequest) -> Result<RootKind, Problem> {
+        let transfer = request.transfer;
+        let new = || {
+            let state = FarState { request: request.clone(), post: None };
+            Arc::new(Far(Mutex::new(state)))
+        };
+        let far = Arc::clone(self.table().entry(transfer).or_insert_with(new));
+        {
+            let mut state = far.lock();
+            if state.post.is_none() {
+                // What was asked for before, if anything, was refused, or lost its peer.
+                state.request = request.clone();
+                return self.choose(&mut state, None).map(|(_, kind)| kind);
+            }
+        }
+        // The peer compares it with what it lists: an id alone gives nobody a right to pages (C4).
+        http::decode(&self.ask(&far, SourceQuestion::open(request), OPEN)?)
+    }
+}
+
+/// Peers that belong to the site and are not there.
+pub(crate) fn away(now: &ClusterNow) -> impl Iterator<Item = &Name> {
+    let known = now.known.iter().map(|known| &known.peer);
+    known.filter(|known| now.peers.iter().all(|card| card.peer != **known))
+}
+
+/// What keeps the only peer from answering that has the store.
+fn alone(state: &FarState, problem: Problem) -> Problem {
+    let store = &state.request.store;
+    let title = format!("store `{store}` cannot be read from: {}", problem.title);
+    let hint = match problem.hint.is_empty() {
+        true => "no other peer that is there has the store; it goes on when one has".to_owned(),
+        false => format!("{}; no other peer that is there has the store", problem.hint),
+    };
+    // A peer that knows nothing of the store tells that in its next card.
+    Problem { title, hint, exit: Exit::Temporary, ..problem }
+}
+
+/// What this host says of a transfer that it has not opened, since it has not got the store.
+fn unopened(problem: Problem) -> Problem {
+    if problem.code != "store-unknown" {
+        return problem;
+    }
+    let title = "the scan is not open at this controller";
+    Problem::new(Exit::Temporary, SCAN_UNKNOWN, title).status(404)
+}
+
+fn waited(wait_ms: u32) -> Duration {
+    LATE + Duration::from_millis(wait_ms.into())
 }
 
 impl SourcePeer for SiteSource {
     fn open_scan(&self, request: &ScanRequest) -> Result<RootKind, Problem> {
-        let explain = |problem| self.explained(Some(&request.store), request.transfer, problem);
-        self.own.open_scan(request).map_err(explain)
+        match self.stores.contains(&request.store) {
+            true => self.own.open_scan(request),
+            false => self.open_far(request),
+        }
     }
 
     fn page(&self, transfer: TransferId, number: u32, wait_ms: u32) -> Result<PageReply, Problem> {
-        let page = self.own.page(transfer, number, wait_ms);
-        page.map_err(|problem| self.explained(None, transfer, problem))
+        let Some(far) = self.far(transfer) else {
+            return self.own.page(transfer, number, wait_ms).map_err(unopened);
+        };
+        let question = SourceQuestion::Page { transfer, number, wait_ms };
+        PageReply::decode(&self.ask(&far, question, waited(wait_ms))?).map_err(unreadable)
     }
 
     fn ask(&self, transfer: TransferId, question: &Question) -> Result<u32, Problem> {
-        let answer = self.own.ask(transfer, question);
-        answer.map_err(|problem| self.explained(None, transfer, problem))
+        let Some(far) = self.far(transfer) else {
+            return self.own.ask(transfer, question).map_err(unopened);
+        };
+        let question = SourceQuestion::Ask { transfer, question: question.clone() };
+        http::decode(&self.ask(&far, question, ASK)?)
     }
 
     fn digests(
@@ -81,16 +381,30 @@ impl SourcePeer for SiteSource {
         wish: &DigestWish,
         wait_ms: u32,
     ) -> Result<Option<WishedDigests>, Problem> {
-        let digests = self.own.digests(transfer, wish, wait_ms);
-        digests.map_err(|problem| self.explained(None, transfer, problem))
+        let Some(far) = self.far(transfer) else {
+            return self.own.digests(transfer, wish, wait_ms).map_err(unopened);
+        };
+        let question = SourceQuestion::Digests { transfer, wish: wish.clone(), wait_ms };
+        http::decode(&self.ask(&far, question, waited(wait_ms))?)
     }
 
     fn remove(&self, transfer: TransferId, order: &RemoveOrder) -> Result<RemoveReply, Problem> {
-        let reply = self.own.remove(transfer, order);
-        reply.map_err(|problem| self.explained(None, transfer, problem))
+        let Some(far) = self.far(transfer) else {
+            return self.own.remove(transfer, order).map_err(unopened);
+        };
+        let question = SourceQuestion::Remove { transfer, order: order.clone() };
+        http::decode(&self.ask(&far, question, REMOVE)?)
     }
 
     fn release(&self, transfer: TransferId) {
+        let far = self.table().remove(&transfer);
+        let post = far.and_then(|far| far.lock().post.take());
+        if let Some(post) = post
+            && let Err(problem) = post.ask(SourceQuestion::Release { transfer }, RELEASE)
+        {
+            // It ends where it would keep something: its order is over.
+            tracing::info!(%transfer, %problem, "a peer is not told that a data set is released");
+        }
         self.own.release(transfer);
     }
 }

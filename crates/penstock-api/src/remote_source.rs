@@ -1,0 +1,144 @@
+//! What a controller asks of a source peer on another host of its site, where its own host has not
+//! got the store (docs/protocol.md, 14.5).
+//!
+//! Each is a request with one answer, by which the peer acts as [`crate::scan::SourcePeer`]: it
+//! lists the data set, looks again, hashes, and removes what was moved. It does so by an *order*
+//! for one transfer, which it asks about again and again while it works
+//! ([`crate::remote_long::OrderLeft`]); no other peer gets one for that transfer before nobody can
+//! act by the first any more (B4, A12).
+
+use std::time::Duration;
+
+use penstock_proto::id::TransferId;
+use penstock_proto::wire::{DecodeError, Reader, Writer};
+use serde::{Deserialize, Serialize};
+
+use crate::remote::{Caller, put_json, take_json};
+use crate::removal::RemoveOrder;
+use crate::scan::{DigestWish, PageReply, Question, ScanRequest};
+use crate::site::OpenScan;
+
+/// How long a peer may go on by an order before it asks whether that still stands.
+pub const SOURCE_ORDER_HOLDS: Duration = Duration::from_secs(6);
+
+/// A request to a source peer.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct SourceAsked {
+    /// Who asks.
+    pub caller: Caller,
+    /// Random number of the order.
+    pub order: u64,
+    /// What.
+    pub question: SourceQuestion,
+}
+
+/// What is asked; each is the method of [`crate::scan::SourcePeer`] of its name.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub enum SourceQuestion {
+    /// Answer: a [`crate::scan::RootKind`] in JSON.
+    Open {
+        /// The data set.
+        scan: Box<OpenScan>,
+        /// As in [`ScanRequest`].
+        owner_names: bool,
+    },
+    /// Answer: [`PageReply::encode`].
+    Page {
+        /// Of which transfer.
+        transfer: TransferId,
+        /// Which.
+        number: u32,
+        /// How long the peer may wait for it.
+        wait_ms: u32,
+    },
+    /// Answer: the number of pages, in JSON.
+    Ask {
+        /// Of which transfer.
+        transfer: TransferId,
+        /// What is asked.
+        question: Question,
+    },
+    /// Answer: the digests, in JSON.
+    Digests {
+        /// Of which transfer.
+        transfer: TransferId,
+        /// Of what.
+        wish: DigestWish,
+        /// How long the peer may work on it before it answers.
+        wait_ms: u32,
+    },
+    /// Answer: [`crate::removal::RemoveReply`] in JSON.
+    Remove {
+        /// Of which transfer.
+        transfer: TransferId,
+        /// What is to go.
+        order: RemoveOrder,
+    },
+    /// The transfer is forgotten; what is in the journal the controller removes itself. No answer.
+    Release {
+        /// Which.
+        transfer: TransferId,
+    },
+}
+
+impl SourceQuestion {
+    /// Opens a data set.
+    pub fn open(request: &ScanRequest) -> Self {
+        Self::Open { scan: Box::new(request.into()), owner_names: request.owner_names }
+    }
+}
+
+impl PageReply {
+    /// The reply's bytes.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = Writer::new();
+        match self {
+            Self::NotYet => out.u8(1),
+            Self::Page(page) => {
+                out.u8(2);
+                out.raw(page);
+            }
+            Self::End(summary) => {
+                out.u8(3);
+                put_json(summary, &mut out);
+            }
+        }
+        out.into_bytes()
+    }
+
+    /// Reads a reply.
+    ///
+    /// # Errors
+    /// [`DecodeError`] if it is none.
+    pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
+        let mut input = Reader::new(bytes);
+        let reply = match input.u8("reply")? {
+            1 => Self::NotYet,
+            2 => Self::Page(input.raw(input.remaining(), "page")?.to_vec()),
+            3 => Self::End(take_json(&mut input, "summary")?),
+            _ => return Err(DecodeError::Invalid("reply")),
+        };
+        input.finish()?;
+        Ok(reply)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scan::ScanSummary;
+
+    /// A12: what a peer answers about a page arrives as it was meant, and nothing hostile is taken
+    /// for an answer.
+    #[test]
+    fn a12_an_answer_about_a_page_arrives_as_it_was_meant() {
+        let summary = ScanSummary { pages: 3, entries: 7, ..ScanSummary::default() };
+        let replies = [PageReply::NotYet, PageReply::Page(vec![0, 9]), PageReply::End(summary)];
+        for reply in replies {
+            assert_eq!(PageReply::decode(&reply.encode()), Ok(reply));
+        }
+        for hostile in [&b""[..], b"\x01\x01", b"\x03{", b"\x09"] {
+            assert!(PageReply::decode(hostile).is_err(), "{hostile:?}");
+        }
+    }
+}

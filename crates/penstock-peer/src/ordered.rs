@@ -1,0 +1,260 @@
+//! By whose order this host lists data sets, looks again, hashes, and removes what was moved.
+//!
+//! The own controller's, for as long as it is one; or, where that is on another host which has not
+//! got the store, one that it has given this host for one transfer. Of one transfer, one peer has
+//! an order that stands at a time: who gives orders sees to that. What was begun by an order that
+//! is over ends where it would keep something, and counts as another peer's from then on (B4, A12).
+
+use std::sync::Arc;
+
+use penstock_api::fence::Fence;
+use penstock_api::problem::Problem;
+use penstock_api::removal::{RemoveOrder, RemoveReply};
+use penstock_api::scan::{
+    DigestWish, PageReply, Question, RootKind, ScanRequest, SourcePeer, WishedDigests,
+};
+use penstock_proto::id::TransferId;
+
+use crate::source::SourceService;
+
+/// An order to list a data set.
+#[derive(Clone, Debug)]
+pub(crate) struct ScanOrder {
+    /// Its number; 0 for the own controller's.
+    pub(crate) number: u64,
+    /// Whether it stands.
+    pub(crate) fence: Fence,
+}
+
+impl ScanOrder {
+    /// Whether it is the same order.
+    pub(crate) fn is(&self, other: &Self) -> bool {
+        self.number == other.number && self.fence.epoch() == other.fence.epoch()
+    }
+}
+
+impl SourcePeer for SourceService {
+    fn open_scan(&self, request: &ScanRequest) -> Result<RootKind, Problem> {
+        self.open_by(&self.own_order(), request)
+    }
+
+    fn page(&self, transfer: TransferId, number: u32, wait_ms: u32) -> Result<PageReply, Problem> {
+        self.page_by(&self.own_order(), transfer, number, wait_ms)
+    }
+
+    fn ask(&self, transfer: TransferId, question: &Question) -> Result<u32, Problem> {
+        self.ask_by(&self.own_order(), transfer, question)
+    }
+
+    fn digests(
+        &self,
+        transfer: TransferId,
+        wish: &DigestWish,
+        wait_ms: u32,
+    ) -> Result<Option<WishedDigests>, Problem> {
+        self.digests_by(&self.own_order(), transfer, wish, wait_ms)
+    }
+
+    fn remove(&self, transfer: TransferId, order: &RemoveOrder) -> Result<RemoveReply, Problem> {
+        self.remove_by(&self.own_order(), transfer, order)
+    }
+
+    fn release(&self, transfer: TransferId) {
+        self.stop(transfer);
+        self.remove_kept(transfer);
+    }
+}
+
+/// This host's source side as a controller on another host uses it, by an order for one transfer.
+pub struct OrderedSource {
+    service: Arc<SourceService>,
+    order: ScanOrder,
+}
+
+impl OrderedSource {
+    /// By the order of this number, which is never 0, while `fence` holds.
+    pub fn new(service: Arc<SourceService>, number: u64, fence: Fence) -> Self {
+        Self { service, order: ScanOrder { number, fence } }
+    }
+}
+
+impl OrderedSource {
+    /// The order, if it stands: who is asked by one that is over knows nothing that counts.
+    fn order(&self) -> Result<&ScanOrder, Problem> {
+        self.order.fence.check().map(|()| &self.order)
+    }
+}
+
+impl SourcePeer for OrderedSource {
+    fn open_scan(&self, request: &ScanRequest) -> Result<RootKind, Problem> {
+        self.service.open_by(self.order()?, request)
+    }
+
+    fn page(&self, transfer: TransferId, number: u32, wait_ms: u32) -> Result<PageReply, Problem> {
+        self.service.page_by(self.order()?, transfer, number, wait_ms)
+    }
+
+    fn ask(&self, transfer: TransferId, question: &Question) -> Result<u32, Problem> {
+        self.service.ask_by(self.order()?, transfer, question)
+    }
+
+    fn digests(
+        &self,
+        transfer: TransferId,
+        wish: &DigestWish,
+        wait_ms: u32,
+    ) -> Result<Option<WishedDigests>, Problem> {
+        self.service.digests_by(self.order()?, transfer, wish, wait_ms)
+    }
+
+    fn remove(&self, transfer: TransferId, order: &RemoveOrder) -> Result<RemoveReply, Problem> {
+        self.service.remove_by(self.order()?, transfer, order)
+    }
+
+    /// What is in the shared directory stays: it is the controller's.
+    fn release(&self, transfer: TransferId) {
+        self.service.stop(transfer);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+    use std::fs;
+    use std::path::Path;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use penstock_api::fence::NOT_CONTROLLER;
+    use penstock_api::preserve::Preserve;
+    use penstock_api::select::Selection;
+    use penstock_api::transfer::PathText;
+    use penstock_io::store::IoMode;
+    use penstock_proto::id::PeerId;
+    use penstock_proto::manifest::Page;
+    use penstock_proto::name;
+    use penstock_proto::slicing::Slicing;
+
+    use super::*;
+    use crate::stores::{StoreKind, StoreSpec, Stores};
+
+    /// A peer that does not lead, on a store and a directory that it shares with others.
+    fn peer(name: &str, work: &Path) -> Arc<SourceService> {
+        let store = StoreSpec {
+            name: "far".parse().unwrap(),
+            kind: StoreKind::Posix(work.join("store")),
+            read_only: false,
+            ephemeral: false,
+            allow_privileged: false,
+            io: IoMode::Auto,
+        };
+        let peer = PeerId { site: "a".parse().unwrap(), peer: name.parse().unwrap() };
+        let stores = Arc::new(Stores::new([store]));
+        let service = SourceService::new(stores, &work.join("scans"), peer, None);
+        service.set_fence(Fence::new(1, Arc::new(|| false)));
+        Arc::new(service)
+    }
+
+    /// An order that stands until it is given up.
+    fn order(peer: &Arc<SourceService>, number: u64) -> (OrderedSource, Arc<AtomicBool>) {
+        let stands = Arc::new(AtomicBool::new(true));
+        let asked = Arc::clone(&stands);
+        let fence = Fence::new(7, Arc::new(move || asked.load(Ordering::Acquire)));
+        (OrderedSource::new(Arc::clone(peer), number, fence), stands)
+    }
+
+    fn request() -> ScanRequest {
+        ScanRequest {
+            transfer: TransferId([7; 16]),
+            store: "far".parse().unwrap(),
+            root: PathText::default(),
+            slicing: Slicing::default(),
+            files_from: Vec::new(),
+            select: Selection::default(),
+            metadata_ops_per_s: Some(1000),
+            preserve: Preserve::default(),
+            owner_names: false,
+            remove: false,
+        }
+    }
+
+    /// All pages of a scan, encoded.
+    fn pages(source: &OrderedSource, transfer: TransferId) -> Vec<Vec<u8>> {
+        let mut pages = Vec::new();
+        loop {
+            match source.page(transfer, pages.len() as u32, 1000).unwrap() {
+                PageReply::Page(page) => pages.push(page),
+                PageReply::NotYet => {}
+                PageReply::End(summary) => {
+                    assert_eq!((summary.pages as usize, summary.errors), (pages.len(), vec![]));
+                    return pages;
+                }
+            }
+        }
+    }
+
+    /// A12, B4: a scan whose order is given up in the middle goes on at another peer from the pages
+    /// that were sealed: each item once, none left out, no page another one than before. The first
+    /// peer answers no more by its order, and serves lanes what the second has listed.
+    #[test]
+    fn a12_a_scan_goes_on_at_another_peer() {
+        let work = tempfile::tempdir().unwrap();
+        let mut expected = BTreeSet::from([String::new()]);
+        for directory in 0..20 {
+            let path = format!("{directory:02}");
+            fs::create_dir_all(work.path().join("store").join(&path)).unwrap();
+            for file in 0..50 {
+                let file = format!("{path}/{file}");
+                fs::write(work.path().join("store").join(&file), "bytes").unwrap();
+                expected.insert(file);
+            }
+            expected.insert(path);
+        }
+        let (one, other) = (peer("h2", work.path()), peer("h3", work.path()));
+        let (request, transfer) = (request(), request().transfer);
+        let (first, stands) = order(&one, 5);
+        assert_eq!(first.open_scan(&request), Ok(RootKind::Directory));
+        let PageReply::Page(sealed) = first.page(transfer, 0, 10_000).unwrap() else {
+            panic!("the first page is sealed early");
+        };
+        stands.store(false, Ordering::Release);
+        let (second, _) = order(&other, 6);
+        assert_eq!(second.open_scan(&request), Ok(RootKind::Directory));
+        let all = pages(&second, transfer);
+        assert_eq!(all[0], sealed, "what was sealed stays as it was");
+        let decoded = all.iter().map(|page| Page::decode(page).unwrap());
+        let listed: Vec<String> = decoded
+            .flat_map(|page| {
+                let paths = page.entries().iter().map(|entry| name::escape(&page.path(entry)));
+                paths.collect::<Vec<_>>()
+            })
+            .collect();
+        assert!(listed.len() > Page::decode(&sealed).unwrap().entries().len());
+        assert_eq!(listed.len(), expected.len(), "something is listed twice, or left out");
+        assert_eq!(listed.into_iter().collect::<BTreeSet<_>>(), expected);
+        assert_eq!(first.page(transfer, 0, 0).unwrap_err().code, NOT_CONTROLLER);
+        let served = one.scan(transfer).unwrap().unwrap();
+        let last = all.len() as u32 - 1;
+        assert_eq!(served.scan.sealed_page(last).as_ref(), all.last());
+    }
+
+    /// B4: the same peer goes on by another order, and nothing is removed by one that was not given
+    /// for that.
+    #[test]
+    fn b4_an_order_follows_another_at_one_peer() {
+        let work = tempfile::tempdir().unwrap();
+        fs::create_dir(work.path().join("store")).unwrap();
+        fs::write(work.path().join("store/file"), "bytes").unwrap();
+        let peer = peer("h2", work.path());
+        let (request, transfer) = (request(), request().transfer);
+        let (first, _) = order(&peer, 5);
+        first.open_scan(&request).unwrap();
+        let sealed = pages(&first, transfer);
+        let (second, _) = order(&peer, 6);
+        second.open_scan(&request).unwrap();
+        assert_eq!(pages(&second, transfer), sealed);
+        let order = RemoveOrder { page: 0, digest: String::new(), entries: vec![], below: 9 };
+        assert_eq!(second.remove(transfer, &order).unwrap_err().code, "remove-not-allowed");
+        second.release(transfer);
+        assert!(work.path().join("scans").join(transfer.to_string()).exists());
+    }
+}
