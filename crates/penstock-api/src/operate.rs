@@ -192,8 +192,8 @@ pub struct SiteEvent {
     pub peer: Name,
     /// Stable: `peer-joined`, `peer-left`, `peer-lost`, `controller`, `no-controller`, `drain`,
     /// `undrain`, `path-dead`, `path-crawling`, `path-back`, `store-offline`, `store-back`,
-    /// `peer-in`, `peer-out` (of a transfer), `etcd`, `etcd-lost`, `etcd-back`,
-    /// `etcd-member-lost`, `etcd-member-back`, `format`, `transfer`, `problem`.
+    /// `peer-in`, `peer-out`, `scan-in`, `scan-out` (of a transfer), `etcd`, `etcd-lost`,
+    /// `etcd-back`, `etcd-member-lost`, `etcd-member-back`, `format`, `transfer`, `problem`.
     pub kind: String,
     /// What it happened to: a peer, a path, a store, an id.
     pub subject: String,

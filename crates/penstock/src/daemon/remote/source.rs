@@ -134,29 +134,8 @@ impl SiteSource {
         self.table().get(&transfer).cloned()
     }
 
-    /// Other peers that can read from a store, in the order in which one is chosen for a transfer:
-    /// the same at each host, whoever leads; and why the others cannot.
     fn choice(&self, store: &Name, transfer: TransferId) -> (Vec<PeerCard>, Vec<String>) {
-        let now = Arc::clone(&self.others.now.borrow());
-        let own = &self.others.own.peer;
-        let others = now.peers.iter().filter(|card| card.peer != *own);
-        let seen = seen_of(others.clone(), store);
-        let (mut fit, mut unfit) =
-            (Vec::new(), vec![format!("`{own}`: it has no store `{store}`")]);
-        for card in others {
-            let why = cannot_read(card, store, seen).or_else(|| too_old(card, now.format));
-            match why {
-                Some(why) => unfit.push(format!("`{}`: {why}", card.peer)),
-                None => fit.push(card.clone()),
-            }
-        }
-        let rank = |card: &PeerCard| {
-            let told = told_of(card, store).is_some_and(|told| !told.identity.is_empty());
-            let place = blake3::hash(format!("{transfer} {}", card.peer).as_bytes());
-            (now.is_draining(&card.peer), !told, *place.as_bytes())
-        };
-        fit.sort_by_cached_key(rank);
-        (fit, unfit)
+        choice(&self.others.now.borrow(), &self.others.own.peer, store, transfer)
     }
 
     /// Nobody who is there can read from the store.
@@ -320,6 +299,33 @@ impl SiteSource {
     }
 }
 
+/// Peers other than the own one that can read from a store, in the order in which one is chosen for
+/// a transfer: the same at each host, whoever leads; and why the others cannot.
+fn choice(
+    now: &ClusterNow,
+    own: &Name,
+    store: &Name,
+    transfer: TransferId,
+) -> (Vec<PeerCard>, Vec<String>) {
+    let others = now.peers.iter().filter(|card| card.peer != *own);
+    let seen = seen_of(others.clone(), store);
+    let mut unfit = vec![format!("`{own}`: it has no store `{store}`")];
+    let mut fit = Vec::new();
+    for card in others {
+        let why = cannot_read(card, store, seen).or_else(|| too_old(card, now.format));
+        match why {
+            Some(why) => unfit.push(format!("`{}`: {why}", card.peer)),
+            None => fit.push(card.clone()),
+        }
+    }
+    fit.sort_by_cached_key(|card: &PeerCard| {
+        let told = told_of(card, store).is_some_and(|told| !told.identity.is_empty());
+        let place = blake3::hash(format!("{transfer} {}", card.peer).as_bytes());
+        (now.is_draining(&card.peer), !told, *place.as_bytes())
+    });
+    (fit, unfit)
+}
+
 /// Peers that belong to the site and are not there.
 pub(crate) fn away(now: &ClusterNow) -> impl Iterator<Item = &Name> {
     let known = now.known.iter().map(|known| &known.peer);
@@ -406,5 +412,66 @@ impl SourcePeer for SiteSource {
             tracing::info!(%transfer, %problem, "a peer is not told that a data set is released");
         }
         self.own.release(transfer);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use penstock_api::cluster::{DrainMark, KnownPeer, StoreCard};
+    use penstock_api::remote::PEER_API_VERSION;
+
+    use super::*;
+
+    fn card(peer: &str, identity: &str) -> PeerCard {
+        PeerCard {
+            peer: peer.parse().unwrap(),
+            instance: 1,
+            addresses: vec!["127.0.0.1:1".parse().unwrap()],
+            data: Vec::new(),
+            version: "1.2.3".to_owned(),
+            protocol: PEER_API_VERSION,
+            formats: penstock_proto::version::known().formats(),
+            boot: String::new(),
+            stores: vec![StoreCard {
+                store: "far".parse().unwrap(),
+                identity: identity.to_owned(),
+                mounts: String::new(),
+                rights: Default::default(),
+            }],
+            running: 0,
+            since: 0,
+        }
+    }
+
+    fn name(text: &str) -> Name {
+        text.parse().unwrap()
+    }
+
+    /// A12, C3: the peer that lists is chosen alike by whoever leads; one that is to have no more
+    /// work, or knows nothing of the store, comes last, and one with another store never.
+    #[test]
+    fn a12_who_lists_is_chosen_alike_by_whoever_leads() {
+        let mut now = ClusterNow::default();
+        now.peers = vec![card("h2", "aa"), card("h3", "aa"), card("h4", ""), card("h5", "bb")];
+        now.peers.push(PeerCard { stores: Vec::new(), ..card("h1", "") });
+        let chosen = |now: &ClusterNow, own: &str, transfer: u8| {
+            let (fit, unfit) = choice(now, &name(own), &name("far"), TransferId([transfer; 16]));
+            (fit.iter().map(|card| card.peer.to_string()).collect::<Vec<_>>(), unfit.join("; "))
+        };
+        let (fit, unfit) = chosen(&now, "h1", 1);
+        assert_eq!((fit.len(), fit[2].as_str()), (3, "h4"));
+        assert!(unfit.contains("`h1`: it has no store `far`"), "{unfit}");
+        assert!(unfit.contains("`h5`: its store `far` is another one"), "{unfit}");
+        now.peers.reverse();
+        now.peers.retain(|card| card.peer != name("h5"));
+        assert_eq!(chosen(&now, "h1", 1).0, fit, "in whatever order they are known");
+        let firsts: std::collections::BTreeSet<_> =
+            (0..50).map(|transfer| chosen(&now, "h1", transfer).0[0].clone()).collect();
+        assert_eq!(firsts.len(), 2, "scans are spread");
+        now.draining = vec![DrainMark { peer: name(&fit[0]), since: 1, forced: false }];
+        assert_eq!(chosen(&now, "h1", 1).0[2], fit[0]);
+        let away = KnownPeer { peer: name("h9"), instance: 1, joined: 1, left: 0, lost: 0 };
+        now.known = vec![away];
+        assert_eq!(super::away(&now).collect::<Vec<_>>(), [&name("h9")]);
     }
 }
