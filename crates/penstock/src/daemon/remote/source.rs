@@ -451,9 +451,9 @@ mod tests {
     /// work, or knows nothing of the store, comes last, and one with another store never.
     #[test]
     fn a12_who_lists_is_chosen_alike_by_whoever_leads() {
-        let mut now = ClusterNow::default();
-        now.peers = vec![card("h2", "aa"), card("h3", "aa"), card("h4", ""), card("h5", "bb")];
-        now.peers.push(PeerCard { stores: Vec::new(), ..card("h1", "") });
+        let own = PeerCard { stores: Vec::new(), ..card("h1", "") };
+        let peers = vec![card("h2", "aa"), card("h3", "aa"), card("h4", ""), card("h5", "bb"), own];
+        let mut now = ClusterNow { peers, ..ClusterNow::default() };
         let chosen = |now: &ClusterNow, own: &str, transfer: u8| {
             let (fit, unfit) = choice(now, &name(own), &name("far"), TransferId([transfer; 16]));
             (fit.iter().map(|card| card.peer.to_string()).collect::<Vec<_>>(), unfit.join("; "))
