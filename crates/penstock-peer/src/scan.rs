@@ -656,8 +656,9 @@ impl Scan {
     /// A sealed page, for serving; `None` if there is no such page.
     pub(crate) fn sealed_page(&self, number: u32) -> Option<Vec<u8>> {
         let state = self.lock();
-        // Another scan may have gone on where this one broke off.
-        let sealed = number < state.sealed || state.broken_off;
+        // Another scan may have gone on where this one broke off, or was told to end.
+        let over = state.broken_off || state.stopped || !self.options.fence.holds();
+        let sealed = over || number < state.sealed;
         drop(state);
         sealed.then(|| fs::read(self.page_path(number)).ok()).flatten()
     }

@@ -6,6 +6,7 @@ use std::time::Instant;
 use penstock_api::transfer::Progress;
 use penstock_engine::transfer::Phase;
 
+use super::pages::THE_SCAN;
 use super::{ASKING_AGAIN, READING_AGAIN, Run, outcome, removal};
 
 impl Run {
@@ -61,7 +62,9 @@ impl Run {
             () if deleting => "deleting what is not at the source".to_owned(),
             () if self.removal.is_some() => removal::REMOVING.to_owned(),
             () if figures.waiting.is_empty() => pulling,
-            () => figures.waiting,
+            () if pulling.is_empty() || pulling == THE_SCAN => figures.waiting,
+            // What keeps the list from being read tells more than that no lane is taken.
+            () => format!("{pulling}; {}", figures.waiting),
         };
         let failures = self.failures_shown.clone();
         self.control.update(|view| {

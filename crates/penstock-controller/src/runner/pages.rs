@@ -28,6 +28,8 @@ const WAIT_MS: u32 = 1_000;
 /// Waits between attempts after a temporary failure: they double from the first to the last.
 const RETRY: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(10));
 
+/// What is waited for where nothing is wrong.
+pub(super) const THE_SCAN: &str = "the scan at the source";
 /// How long the thread may take to end: a request to another site has an end of its own before.
 const STOP_MAX: Duration = Duration::from_secs(90);
 /// How long a run waits for a page that it has lost, before it ends for now.
@@ -379,7 +381,7 @@ impl Inner {
                 state.pulled.insert(number, (encoded, compared));
                 state.next = Some(number + 1);
             }
-            PageReply::NotYet => "the scan at the source".clone_into(&mut state.waiting),
+            PageReply::NotYet => THE_SCAN.clone_into(&mut state.waiting),
             PageReply::End(summary) => state.end = Some(summary),
         }
     }
