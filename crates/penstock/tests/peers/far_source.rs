@@ -41,8 +41,11 @@ fn join_with_far(root: &Path, at: &Site, peer: &str, far: &Path) -> Site {
     let path = text.lines().find(|line| line.starts_with("path = ")).unwrap().to_owned();
     let store = format!("path = \"{}\"\nremove = [\"*\"]", far.display());
     let text = text.replace("name = \"data\"", "name = \"far\"").replace(&path, &store);
-    fs::write(&file, text).unwrap();
-    site.start();
+    fs::write(&file, &text).unwrap();
+    // The same address again after a restart, as on any host.
+    let address = site.start();
+    let listen = format!("listen = \"{address}\"");
+    fs::write(&file, text.replace("listen = \"127.0.0.1:0\"", &listen)).unwrap();
     site
 }
 
