@@ -2,9 +2,9 @@
 //!
 //! A request may lie in the socket of a host that sleeps, long after its controller has given it up
 //! and gone on. So a peer asks about an order before it acts by it, and counts from its question
-//! for how long it may. Whoever gives an order up tells so from then on, and waits until nobody can act
-//! by it any more. An order to delete is for one answer; one to list a data set stands for as long
-//! as the transfer needs that, and the peer asks about it again and again.
+//! for how long it may. Whoever gives an order up tells so from then on, and waits until nobody can
+//! act by it any more. An order to delete is for one answer; one to list a data set stands for as
+//! long as the transfer needs that, and the peer asks about it again and again.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
