@@ -31,6 +31,9 @@ pub const PEER_VERSION_HEADER: &str = "penstock-peer-version";
 pub const TASK_UNKNOWN: &str = "task-unknown";
 /// Code: the peer does not answer, and its grant is over.
 pub const PEER_LOST: &str = "peer-lost";
+/// Code: the peer has been told to end its task, and a thread of it hangs in a system call: what
+/// that does last may come late.
+pub const TASK_HANGS: &str = "task-hangs";
 /// Code: the peer speaks another version.
 pub const PEER_VERSION: &str = "peer-version";
 
@@ -131,6 +134,11 @@ pub enum Question {
     },
     /// Answer: JSON.
     StoreId {
+        /// The store.
+        store: Name,
+    },
+    /// Answer: JSON.
+    Room {
         /// The store.
         store: Name,
     },

@@ -201,6 +201,21 @@ pub trait TaskControl: Send + Sync {
     }
 }
 
+/// Code: the target has no room, or no quota, for more.
+pub const TARGET_FULL: &str = "target-full";
+
+/// Room that is left in a store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Room {
+    /// Bytes that may still be written.
+    pub free_bytes: u64,
+    /// Files that may still be made; `None` where their number has no limit of its own.
+    pub free_files: Option<u64>,
+}
+
+/// What limits a task that has nothing to do: as [`TaskFigures::limit`].
+pub const LIMIT_SCAN: &str = "the scan";
+
 /// What a peer measures of a task.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct TaskFigures {
@@ -344,6 +359,15 @@ pub trait TargetPeer: Send + Sync {
     /// # Errors
     /// The store is not known, or offline.
     fn store_id(&self, store: &Name) -> Result<Option<u64>, Problem>;
+
+    /// Room that is left in a store, as its file system tells; of quotas it mostly tells nothing.
+    ///
+    /// # Errors
+    /// The store is not known, or offline; nobody can tell.
+    fn room(&self, store: &Name) -> Result<Room, Problem> {
+        let title = format!("nobody tells how much room is left in store `{store}`");
+        Err(Problem::new(Exit::Temporary, "room", title))
+    }
 
     /// Says of each entry of a page, in order, what a transfer would do with it now: what
     /// [`TargetPeer::compare`] would decide, and what follows from that. Nothing is written; a

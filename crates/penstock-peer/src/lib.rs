@@ -56,6 +56,7 @@ mod left;
 mod load;
 mod local;
 mod look;
+mod looked;
 mod mend;
 mod ordered;
 mod prove;

@@ -24,6 +24,7 @@ use penstock_proto::manifest::{Entry, Page};
 use penstock_proto::units::FileTime;
 
 use crate::keep::Keeper;
+use crate::looked::Looked;
 use crate::read::place;
 use crate::stores::chain;
 use crate::task::{full_problem, is_of_store};
@@ -89,7 +90,8 @@ impl Mender<'_> {
             Verdict::Others => return Ok(Found::Others),
             Verdict::Late => {}
         }
-        let file = self.target.open_read(&dir, &leaf)?;
+        // Somebody else has written to it.
+        let file = Looked::at(self.target.open_read(&dir, &leaf)?, true);
         let unchanged = |now: Meta| is_same(&now, &there);
         if !unchanged(file.meta()?) || self.digest_of(page, entry, &file)? != Some(digest) {
             return Ok(Found::Others);

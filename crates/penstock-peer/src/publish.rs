@@ -24,6 +24,7 @@ use penstock_proto::name;
 use penstock_proto::slicing::PieceRef;
 
 use crate::first_name::{NameWaits, refreshed, settled};
+use crate::looked::Looked;
 use crate::read::place;
 use crate::stores::{chain, store_offline};
 use crate::task::{Pieces, Shared, full_problem, is_of_store};
@@ -582,6 +583,8 @@ impl Publisher<'_> {
         if file.meta()?.size != entry.size {
             return Ok(false);
         }
+        // Other hosts may have written to it since this one read there, or be about to (A9).
+        let file = Looked::at(file, self.shared.tree.is_shared());
         let kind = self.shared.tree.kind;
         let stride = u64::from(page.page.slicing.stride_bytes);
         let mut buffer = self.shared.pool.take();

@@ -12,7 +12,7 @@ use penstock_api::problem::{Exit, Problem};
 use penstock_api::proof::{PageProof, ProofProgress, ProofRequest};
 use penstock_api::scan::RootKind;
 use penstock_api::task::{
-    Mended, SourceAccess, TargetPeer, Task, TaskControl, TaskPage, TaskSpec, TaskStart,
+    Mended, Room, SourceAccess, TargetPeer, Task, TaskControl, TaskPage, TaskSpec, TaskStart,
 };
 use penstock_api::transfer::{Durability, PathText};
 use penstock_engine::paths::{LocalEnd, pair};
@@ -364,6 +364,15 @@ impl TargetPeer for TargetService {
     fn store_id(&self, store: &Name) -> Result<Option<u64>, Problem> {
         let (stores, name) = (Arc::clone(&self.stores), store.clone());
         self.stores.ask(store, move || store_id(&stores, &name))?
+    }
+
+    fn room(&self, store: &Name) -> Result<Room, Problem> {
+        let (stores, name) = (Arc::clone(&self.stores), store.clone());
+        self.stores.ask(store, move || {
+            let space = stores.target(&name)?.space();
+            let space = space.map_err(|error| store_offline(&name, chain(&error)))?;
+            Ok(Room { free_bytes: space.free_bytes, free_files: space.free_inodes })
+        })?
     }
 
     fn look(&self, spec: &TaskSpec, page: &Page) -> Result<Vec<PlanItem>, Problem> {

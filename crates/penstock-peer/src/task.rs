@@ -17,7 +17,8 @@ use std::time::Duration;
 use penstock_api::limits::Share;
 use penstock_api::problem::{Exit, Problem};
 use penstock_api::task::{
-    Adopted, Report, Task, TaskControl, TaskFigures, TaskPage, TaskSpec, Work,
+    Adopted, LIMIT_SCAN, Report, TARGET_FULL, Task, TaskControl, TaskFigures, TaskPage, TaskSpec,
+    Work,
 };
 use penstock_api::transfer::Durability;
 use penstock_engine::epoch::{EpochLimits, EpochMachine, Publication};
@@ -633,7 +634,7 @@ pub(crate) fn is_of_store(target: &Target, error: &StoreError) -> bool {
 /// A store that takes no more.
 pub(crate) fn full_problem(error: &StoreError) -> Problem {
     if error.is_out_of_space() {
-        return Problem::new(Exit::Temporary, "target-full", "the target is full")
+        return Problem::new(Exit::Temporary, TARGET_FULL, "the target is full")
             .because(chain(error))
             .hint("make room; what is written stays, and the transfer goes on where it was");
     }
@@ -918,7 +919,7 @@ impl Task for RunningTask {
         let limit = if !state.epochs.is_clean() && state.fetch.is_idle() {
             "making it durable at the target"
         } else if state.fetch.is_idle() {
-            "the scan"
+            LIMIT_SCAN
         } else if held > waited + worked {
             "the limit that was set"
         } else if local {

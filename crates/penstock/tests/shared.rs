@@ -7,12 +7,13 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use common_shared::{PATIENCE, Shared, bytes};
 use penstock_api::fence::Fence;
 use penstock_api::peers::PartNews;
 use penstock_api::problem::{Exit, Problem};
+use penstock_api::task::TARGET_FULL;
 use penstock_api::transfer::PeerShare;
 use penstock_controller::runner::RunOutcome;
 
@@ -345,11 +346,10 @@ fn a_peer_that_was_not_trusted_takes_part_again() {
 }
 
 /// Promise (d), A7: a run that is stopped goes on by other peers than before; what is durable is
-/// not sent again. Extents of large files wait for a grant of the peer that is not there any more:
-/// for all that the new run knows, it may still write there (B3).
+/// not sent again. Nobody waits for a peer that has ended in order and is not there any more.
 #[test]
 fn d_other_peers_go_on_where_a_run_was_stopped() {
-    let mut site = Shared::new(SHORT);
+    let mut site = Shared::new(LONG);
     site.options.limits.rate_bits_per_s = rate(16);
     mixed(&site.source());
     let (one, two) = (site.join("one"), site.join("two"));
@@ -364,9 +364,141 @@ fn d_other_peers_go_on_where_a_run_was_stopped() {
     let three = site.join("three");
     let run = site.run();
     three.wait_written(1);
+    let began = Instant::now();
     site.end(run);
+    assert!(began.elapsed() < LONG, "it has waited for a grant");
     let progress = site.control.view().progress;
     assert!(durable > 0 && progress.bytes_resumed >= durable, "{durable} B of {progress:?}");
+}
+
+/// Promise (f), B3: a peer that is lost for good holds up the run in which it is lost, until its
+/// grant is over, and no run after that.
+#[test]
+fn b3_a_peer_that_is_lost_for_good_is_waited_for_once() {
+    let mut site = Shared::new(SHORT);
+    site.options.limits.rate_bits_per_s = rate(12);
+    fs::write(site.source().join("huge"), bytes(1, 96 * MIB)).unwrap();
+    let (one, two) = (site.join("one"), site.join("two"));
+    let run = site.run();
+    one.wait_written(2);
+    two.wait_written(2);
+    two.kill();
+    site.leave("two");
+    while site.told("two").is_empty() {
+        assert!(!run.is_finished(), "it ended before it gave the peer up");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    site.control.pause();
+    assert_eq!(run.join().unwrap(), RunOutcome::Paused);
+    // The next runs would wait for more than a minute.
+    site.set_grant(LONG);
+    for last in [false, true] {
+        site.control = Arc::default();
+        site.options.limits.rate_bits_per_s = rate(if last { 64 } else { 12 });
+        let before = one.written().len();
+        let began = Instant::now();
+        let run = site.run();
+        one.wait_written(before + 2);
+        if last {
+            site.end(run);
+        } else {
+            site.control.pause();
+            assert_eq!(run.join().unwrap(), RunOutcome::Paused);
+        }
+        assert!(began.elapsed() < LONG, "it has waited for a grant");
+    }
+}
+
+/// B3, B4: of a peer that a controller leaves behind with a grant, and that the next one does not
+/// find, nobody knows what it still writes: extents wait until its grant is over, and that is said.
+#[test]
+fn b3_who_may_still_write_is_waited_for() {
+    let mut site = Shared::new(SHORT * 2);
+    site.options.limits.rate_bits_per_s = rate(12);
+    fs::write(site.source().join("huge"), bytes(1, 48 * MIB)).unwrap();
+    let fates = ["one", "two"].map(|peer| site.join(peer));
+    let over = Arc::new(AtomicBool::new(false));
+    let tenure = Arc::clone(&over);
+    site.fence = Fence::new(1, Arc::new(move || !tenure.load(Ordering::Acquire)));
+    let run = site.run();
+    fates.iter().for_each(|fate| fate.wait_written(2));
+    over.store(true, Ordering::Release);
+    fates.iter().for_each(|fate| fate.end_tenure());
+    assert!(matches!(run.join().unwrap(), RunOutcome::Failed(_)), "it leads no more");
+    fates[1].make_deaf(true);
+    site.leave("two");
+    site.fence = Fence::new(2, Arc::new(|| true));
+    let run = site.run();
+    let waits = || site.control.view().reason.contains("may still write to large files");
+    while !waits() {
+        assert!(!run.is_finished(), "it has not waited: {:?}", site.control.view());
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    site.end(run);
+}
+
+/// Promise (f), E3: a full target is the store's matter, not one peer's: when all have found it so,
+/// the run ends with that, whatever else was said; and one that alone finds it so holds up nobody.
+#[test]
+fn e3_a_target_that_all_find_full_ends_the_run() {
+    let mut site = Shared::new(LONG);
+    site.options.limits.rate_bits_per_s = rate(8);
+    fs::write(site.source().join("huge"), bytes(1, 96 * MIB)).unwrap();
+    let fates = ["one", "two", "three"].map(|peer| site.join(peer));
+    let run = site.run();
+    fates.iter().for_each(|fate| fate.wait_written(1));
+    let full =
+        |why: &str| Problem::new(Exit::Temporary, TARGET_FULL, "the target is full").because(why);
+    fates[1].break_with(full("quota"));
+    fates[0].wait_written(fates[0].written().len() + 4);
+    assert!(!run.is_finished());
+    fates[0].break_with(full("space"));
+    fates[2].break_with(Problem::new(Exit::Temporary, "store-offline", "another reason"));
+    let RunOutcome::Failed(problem) = run.join().unwrap() else { panic!("it is full") };
+    assert_eq!(problem.code, TARGET_FULL);
+    assert!(problem.title.starts_with("peer `"), "{problem}");
+    assert!(problem.title.ends_with("`: the target is full"), "{problem}");
+    site.control = Arc::default();
+    site.options.limits.rate_bits_per_s = None;
+    site.end(site.run());
+}
+
+/// Promise (f), E3: a file system that is too small ends the run of several peers within moments,
+/// and the next one finishes what the first has left, once there is room.
+#[test]
+fn e3_a_full_file_system_ends_the_run_and_the_next_one_goes_on() {
+    let mut site = Shared::new(LONG);
+    let target = site.target();
+    let mount = |options: &str| {
+        let mut command = std::process::Command::new("mount");
+        let command = command.args(["-t", "tmpfs", "-o", options, "tmpfs"]).arg(&target);
+        command.status().is_ok_and(|status| status.success())
+    };
+    if !mount("size=24m") {
+        eprintln!("SKIPPED: a full file system of several peers needs root, to mount one");
+        return;
+    }
+    let _mounted = Mounted(target.clone());
+    site.options.limits.rate_bits_per_s = rate(24);
+    mixed(&site.source());
+    let fates = ["one", "two"].map(|peer| site.join(peer));
+    let RunOutcome::Failed(problem) = site.run().join().unwrap() else { panic!("it does not fit") };
+    assert_eq!(problem.code, TARGET_FULL, "{problem}");
+    assert!(fates.iter().all(|fate| fate.starts.load(Ordering::Acquire) == 1), "tried again");
+    let view = site.control.view();
+    assert_eq!(view.progress.errors, 0, "a full disk is no item's fault: {view:?}");
+    assert!(mount("remount,size=100m"));
+    site.control = Arc::default();
+    site.end(site.run());
+}
+
+/// A mount that goes with the test.
+struct Mounted(std::path::PathBuf);
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        let _ = std::process::Command::new("umount").arg("-l").arg(&self.0).status();
+    }
 }
 
 /// Cancelled, nothing of any writer is left, of one that died before neither.

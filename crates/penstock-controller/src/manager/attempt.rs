@@ -7,13 +7,13 @@ use std::time::Instant;
 use penstock_api::plan::location_text;
 use penstock_api::problem::{Exit, Problem};
 use penstock_api::scan::{OwnPages, PageSource, RootKind, ScanRequest};
-use penstock_api::task::SourceAccess;
+use penstock_api::task::{Room, SourceAccess, TARGET_FULL};
 use penstock_api::transfer::{Location, PathText, TransferRequest, TransferState};
 use penstock_proto::id::TransferId;
 use penstock_proto::version;
 
 use super::receipt::scan_request;
-use super::{Inner, Live, TransferRecord, journal_of, place};
+use super::{Inner, Live, ManagerConfig, TransferRecord, journal_of, place};
 use crate::runner::{RunControl, RunInput, RunOutcome};
 use crate::sites::RemotePages;
 use crate::state::Wish;
@@ -27,13 +27,19 @@ pub(super) struct Opened {
 impl Inner {
     /// The body of a transfer's thread.
     pub(super) fn attempt(self: Arc<Self>, id: TransferId, control: &Arc<RunControl>) {
-        let run = AssertUnwindSafe(|| self.run(id, control));
+        let run = AssertUnwindSafe(|| {
+            let waits = self.is_without_room(id, control);
+            (!waits).then(|| self.run(id, control))
+        });
         let outcome = catch_unwind(run).unwrap_or_else(|_| {
             let title = "the transfer's thread broke an assumption of ours";
             let problem = Problem::new(Exit::Unclassified, "internal", title);
-            RunOutcome::Failed(problem.hint("the daemon's log says which; please report it"))
+            let hint = "the daemon's log says which; please report it";
+            Some(RunOutcome::Failed(problem.hint(hint)))
         });
-        self.settle(id, control, outcome);
+        if let Some(outcome) = outcome {
+            self.settle(id, control, outcome);
+        }
     }
 
     fn run(&self, id: TransferId, control: &Arc<RunControl>) -> RunOutcome {
@@ -56,7 +62,9 @@ impl Inner {
 
     /// Shows what an attempt waits for before its run has begun.
     fn say(&self, id: TransferId, reason: &str) {
-        if let Some(live) = self.lock().live.get_mut(&id) {
+        if let Some(live) = self.lock().live.get_mut(&id)
+            && live.full.is_none()
+        {
             reason.clone_into(&mut live.record.reason);
         }
     }
@@ -149,6 +157,7 @@ impl Inner {
         }
         self.discard_cancelled(id, &outcome);
         self.make_receipt(id, &outcome, &control.view());
+        let room = self.room_of(id, &outcome);
         let mut table = self.lock();
         let Some(live) = table.live.get_mut(&id) else { return };
         let seen = control.view();
@@ -162,7 +171,7 @@ impl Inner {
             }
         }
         live.record.progress.lanes = 0;
-        let problem = live.end_with(outcome);
+        let problem = live.end_with(outcome, room, &self.config);
         let stored = self.store(&mut live.record);
         let record = live.record.clone();
         drop(table);
@@ -237,11 +246,17 @@ fn clock(seconds: u64) -> String {
 
 impl Live {
     /// Moves to the state that follows from how a run ended and what users wished meanwhile; gives
-    /// the problem, if that is why.
-    fn end_with(&mut self, outcome: RunOutcome) -> Option<Problem> {
+    /// the problem, if that is why and news. `room` is what a full target has left.
+    fn end_with(
+        &mut self,
+        outcome: RunOutcome,
+        room: Option<Room>,
+        config: &ManagerConfig,
+    ) -> Option<Problem> {
         let wish = self.record.wish;
         let mut problem = None;
-        self.record.reason.clear();
+        let full = self.full.take();
+        let reason = std::mem::take(&mut self.record.reason);
         self.record.exit = None;
         self.record.state = match (outcome, wish) {
             (RunOutcome::Done, _) => {
@@ -262,6 +277,11 @@ impl Live {
             (RunOutcome::Failed(found), Wish::Pause) if found.exit == Exit::Temporary => {
                 self.record.reason = format!("paused by a user; before that, {found}");
                 TransferState::Paused
+            }
+            (RunOutcome::Failed(found), _) if found.code == TARGET_FULL => {
+                self.record.reason = reason;
+                problem = self.wait_for_room(found, full, room, config);
+                TransferState::Queued
             }
             (RunOutcome::Failed(found), _) if found.exit == Exit::Temporary => {
                 let delay = self.backoff.next(&mut rand::rng());

@@ -8,7 +8,7 @@
 //!
 //! | state | leaves it by |
 //! |---|---|
-//! | queued | its turn (so many run at a time), or the time of its next attempt |
+//! | queued | its turn (so many run at a time), its next attempt, room at a full target |
 //! | running | its end, a pause, a cancel; after a temporary failure it is queued again |
 //! | paused | resume, cancel |
 //! | failed | retry, cancel |
@@ -19,6 +19,7 @@ mod orphans;
 mod place;
 mod plans;
 mod receipt;
+mod room;
 mod stubs;
 mod users;
 
@@ -158,18 +159,20 @@ struct Live {
     /// Earliest time of its next attempt.
     not_before: Option<Instant>,
     backoff: Backoff,
+    /// Its target is full: it stays queued, for who watches it, while that is tried again.
+    full: Option<room::Full>,
 }
 
 impl Live {
     fn new(record: TransferRecord, config: &ManagerConfig) -> Self {
         let backoff = Backoff::new(config.retry_least, config.retry_most);
-        Self { record, run: None, not_before: None, backoff }
+        Self { record, run: None, not_before: None, backoff, full: None }
     }
 
     /// As users see it: what is stored, and what the run says now.
     fn view(&self) -> TransferView {
         let mut view = self.record.view();
-        if let Some(run) = &self.run {
+        if let Some(run) = self.run.as_ref().filter(|_| self.full.is_none()) {
             let seen = run.view();
             view.progress = seen.progress;
             if !seen.reason.is_empty() {
@@ -303,6 +306,7 @@ impl Inner {
             };
             if Instant::now() >= next_tick {
                 next_tick = Instant::now() + TICK;
+                table.live.values_mut().for_each(Live::look_for_room);
                 let running = table.live.values().filter(|live| live.run.is_some());
                 let events: Vec<_> = running.map(|live| Event::of(&live.view())).collect();
                 let noted: Vec<_> = running_notes(&table);
@@ -330,7 +334,9 @@ impl Inner {
                 table.live.get(&id).is_some_and(|live| live.record.wish == Wish::Cancel);
             if cancelled || table.running < self.config.running_max {
                 self.begin(table, id);
-            } else if let Some(live) = table.live.get_mut(&id) {
+            } else if let Some(live) = table.live.get_mut(&id)
+                && live.full.is_none()
+            {
                 live.record.reason = format!(
                     "waiting for its turn: {} transfers run, the most at a time",
                     self.config.running_max
@@ -344,8 +350,12 @@ impl Inner {
         let Some(live) = table.live.get_mut(&id) else { return };
         let control = Arc::new(RunControl::default());
         live.run = Some(Arc::clone(&control));
-        live.record.state = TransferState::Running;
-        live.record.reason.clear();
+        if live.full.is_some() {
+            control.expect_full();
+        } else {
+            live.record.state = TransferState::Running;
+            live.record.reason.clear();
+        }
         table.running += 1;
         let inner = Arc::clone(self);
         let thread = thread::Builder::new()

@@ -1,7 +1,8 @@
 //! The manager with scripted runs: each test plays the runner.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -18,16 +19,18 @@ use penstock_api::rest::{Action, OrphanKind};
 use penstock_api::scan::{
     DigestWish, PageReply, Question, RootKind, ScanRequest, SourcePeer, WishedDigests,
 };
-use penstock_api::task::{TargetPeer, Task, TaskControl, TaskPage, TaskSpec, TaskStart};
+use penstock_api::task::{
+    Room, TARGET_FULL, TargetPeer, Task, TaskControl, TaskPage, TaskSpec, TaskStart,
+};
 use penstock_api::transfer::{
-    LANES_MAX, PathText, TransferOptions, TransferRequest, TransferState, TransferView,
+    LANES_MAX, PathText, Progress, TransferOptions, TransferRequest, TransferState, TransferView,
 };
 use penstock_proto::compared::{Comparison, EntrySet};
 use penstock_proto::id::{Name, TransferId};
 use penstock_proto::manifest::Page;
 
 use super::*;
-use crate::runner::{RunInput, RunOutcome};
+use crate::runner::{RunInput, RunOutcome, RunView};
 use crate::sites::{RemoteScan, SiteClient};
 use crate::state::SqliteState;
 
@@ -36,6 +39,10 @@ use crate::state::SqliteState;
 struct FakePeer {
     released: Mutex<Vec<TransferId>>,
     cleaned: Mutex<Vec<TransferId>>,
+    /// Bytes that are free at the target.
+    free: AtomicU64,
+    /// How often that was asked.
+    looks: AtomicU64,
 }
 
 fn unused<T>() -> Result<T, Problem> {
@@ -96,6 +103,11 @@ impl TargetPeer for FakePeer {
 
     fn store_id(&self, _: &Name) -> Result<Option<u64>, Problem> {
         unused()
+    }
+
+    fn room(&self, _: &Name) -> Result<Room, Problem> {
+        self.looks.fetch_add(1, Ordering::AcqRel);
+        Ok(Room { free_bytes: self.free.load(Ordering::Acquire), free_files: None })
     }
 
     fn look(&self, _: &TaskSpec, _: &Page) -> Result<Vec<PlanItem>, Problem> {
@@ -475,6 +487,100 @@ fn temporary_failures_are_retried() {
     end.send(RunOutcome::Done).unwrap();
     let view = world.wait(1, TransferState::Done);
     assert_eq!((view.exit, view.reason.as_str()), (Some(Exit::Done), ""));
+}
+
+/// A run whose target is full, with so much durable of 1000 MiB.
+fn full((input, end): Call, durable_mib: u64) {
+    show_durable(&input, durable_mib);
+    let problem = Problem::new(Exit::Temporary, TARGET_FULL, "peer `h2`: the target is full");
+    end.send(RunOutcome::Failed(problem.hint("make room"))).unwrap();
+}
+
+fn show_durable(input: &RunInput, durable_mib: u64) {
+    let (bytes_found, bytes_durable) = (1000 << 20, durable_mib << 20);
+    let progress = Progress { bytes_found, bytes_durable, ..Progress::default() };
+    input.control.show(RunView { progress, ..RunView::default() });
+}
+
+/// Promise (f), E3: who waits for a full target sees one state and one reason, and hears of it
+/// once, however often it is tried again; and that it runs as soon as there is room.
+#[test]
+fn f_a_full_target_is_one_reason_until_there_is_room() {
+    let world = World::new(4);
+    let mut events = world.manager.events();
+    world.peer.free.store(3 << 20, Ordering::Release);
+    world.submit(1, "lab:raw/a", "hpc:s/x").unwrap();
+    full(world.call(), 200);
+    let first = world.wait(1, TransferState::Queued);
+    for text in ["peer `h2`: the target is full", "`s` has 3.0 MiB free", "800.0 MiB", "make room"]
+    {
+        assert!(first.reason.contains(text), "{}", first.reason);
+    }
+    for _ in 0..3 {
+        let call = world.call();
+        let view = world.manager.show(call.0.id, &Caller::User).unwrap();
+        assert_eq!((view.state, &view.reason), (first.state, &first.reason));
+        assert_eq!(view.progress.bytes_durable, 200 << 20);
+        full(call, 200);
+    }
+    let before = world.peer.looks.load(Ordering::Acquire);
+    world.peer.free.store(500 << 20, Ordering::Release);
+    let end = loop {
+        let (input, end) = world.call();
+        let view = world.manager.show(input.id, &Caller::User).unwrap();
+        if view.state == TransferState::Running {
+            assert_eq!(view.reason, "");
+            break end;
+        }
+        // It was time for an attempt before the next look.
+        full((input, end), 200);
+    };
+    assert!(world.peer.looks.load(Ordering::Acquire) > before, "it is looked before it is tried");
+    let (mut errors, mut queued) = (0, BTreeSet::new());
+    while let Ok(event) = events.try_recv() {
+        match event {
+            Event::Error(error) => errors += u32::from(error.problem.code == TARGET_FULL),
+            Event::Status(status) if status.state == TransferState::Queued => {
+                queued.insert(status.reason);
+            }
+            _ => {}
+        }
+    }
+    queued.remove("");
+    assert_eq!((errors, queued), (1, BTreeSet::from([first.reason])));
+    end.send(RunOutcome::Done).unwrap();
+    world.wait(1, TransferState::Done);
+}
+
+/// Promise (f): room that the file system does not tell of, as of a quota, is found by trying; the
+/// transfer runs, for who watches it, when more of it is durable. A pause or a cancel meanwhile
+/// does what it says.
+#[test]
+fn f_room_that_nobody_tells_of_is_found_by_trying() {
+    let world = World::new(4);
+    world.peer.free.store(5000 << 20, Ordering::Release);
+    world.submit(1, "lab:raw/a", "hpc:s/x").unwrap();
+    full(world.call(), 200);
+    let first = world.wait(1, TransferState::Queued);
+    let (input, end) = world.call();
+    show_durable(&input, 200);
+    let view = world.manager.show(input.id, &Caller::User).unwrap();
+    assert_eq!((view.state, view.reason), (first.state, first.reason));
+    show_durable(&input, 300);
+    assert_eq!(world.wait(1, TransferState::Running).reason, "");
+    full((input, end), 400);
+    world.wait(1, TransferState::Queued);
+    let (_, end) = world.call();
+    world.act(1, Action::Pause).unwrap();
+    end.send(RunOutcome::Paused).unwrap();
+    assert!(world.wait(1, TransferState::Paused).reason.contains("paused"));
+    world.act(1, Action::Resume).unwrap();
+    full(world.call(), 400);
+    world.act(1, Action::Cancel).unwrap();
+    if let Ok((_, end)) = world.calls.recv_timeout(Duration::from_millis(50)) {
+        let _ = end.send(RunOutcome::Cancelled);
+    }
+    world.wait(1, TransferState::Cancelled);
 }
 
 /// Promise (d): what was queued or running goes on after `kill -9`, what was paused stays paused,

@@ -469,6 +469,11 @@ impl Inner {
         self.parts.state.put_transfer(&record)?;
         live.record = record;
         live.not_before = None;
+        match (action, &mut live.full) {
+            (Action::Pause | Action::Cancel, full) => *full = None,
+            (_, Some(full)) => full.try_now(),
+            (_, None) => {}
+        }
         match (live.record.wish, &live.run) {
             (Wish::Pause, Some(run)) => run.pause(),
             (Wish::Cancel, Some(run)) => run.cancel(),

@@ -85,6 +85,16 @@ impl Run {
         self.late.add(found.into_iter())
     }
 
+    /// Keeps who writes nothing any more, after what it may have written late: nobody waits for it
+    /// from then on, and nobody else would know of these files.
+    pub(super) fn keep_settled(&mut self) -> Result<(), Problem> {
+        if self.tasks.has_news_of_settled() {
+            self.keep_late()?;
+            self.tasks.keep_settled()?;
+        }
+        Ok(())
+    }
+
     /// Has their attributes looked at again, and set where a late write has moved them. All tasks
     /// are over by now, but those of peers that are silent. Only what the log calls finished is
     /// looked at, with its digest: it tells a late write, which repeats the same bytes, from what

@@ -8,8 +8,9 @@ use penstock_api::plan::PlanItem;
 use penstock_api::problem::{Exit, Problem};
 use penstock_api::proof::{PageProof, ProofProgress, ProofRequest};
 use penstock_api::scan::RootKind;
-use penstock_api::task::TargetPeer;
-use penstock_api::task::{Mended, Task, TaskControl, TaskPage, TaskSpec, TaskStart};
+use penstock_api::task::{
+    Mended, Room, TargetPeer, Task, TaskControl, TaskPage, TaskSpec, TaskStart,
+};
 use penstock_api::transfer::PathText;
 use penstock_proto::compared::{Comparison, EntrySet};
 use penstock_proto::id::{Name, WriterId};
@@ -84,6 +85,10 @@ impl TargetPeer for Lead {
 
     fn store_id(&self, store: &Name) -> Result<Option<u64>, Problem> {
         self.ask(|peer| peer.store_id(store))
+    }
+
+    fn room(&self, store: &Name) -> Result<Room, Problem> {
+        self.ask(|peer| peer.room(store))
     }
 
     fn look(&self, spec: &TaskSpec, page: &Page) -> Result<Vec<PlanItem>, Problem> {

@@ -36,7 +36,7 @@ mod tasks;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -138,6 +138,7 @@ pub struct RunControl {
     rate: Mutex<Option<Option<u64>>>,
     view: Mutex<RunView>,
     notes: notes::Notes,
+    expects_full: AtomicBool,
 }
 
 const WISH_PAUSE: u8 = 1;
@@ -658,7 +659,7 @@ impl Run {
         let commit = self.shared.machine().take_commit();
         let scan = (!self.scan_committed).then(|| self.scan.clone()).flatten();
         if commit.is_none() && scan.is_none() {
-            return Ok(());
+            return self.keep_settled();
         }
         self.keep_late()?;
         let commit = commit.unwrap_or_default();
@@ -700,7 +701,7 @@ impl Run {
         self.tasks.forget_pages(complete);
         self.shared.machine().handle_committed(&commit);
         self.tasks.note_committed(&reported);
-        Ok(())
+        self.keep_settled()
     }
 
     fn pause(&mut self) -> Result<RunOutcome, Problem> {

@@ -1,5 +1,6 @@
 //! What happens in a run and is worth an event, though the run goes on.
 
+use std::sync::atomic::Ordering;
 use std::sync::{Mutex, PoisonError};
 
 use penstock_api::problem::Problem;
@@ -21,6 +22,16 @@ impl RunControl {
         if notes.len() < NOTES_MAX {
             notes.push(note);
         }
+    }
+
+    /// It is tried again whether the target is full still: that a peer finds it so is no news.
+    pub fn expect_full(&self) {
+        self.expects_full.store(true, Ordering::Release);
+    }
+
+    /// Whether that is so.
+    pub(super) fn expects_full(&self) -> bool {
+        self.expects_full.load(Ordering::Acquire)
     }
 
     /// What was noted since the last call, in order.

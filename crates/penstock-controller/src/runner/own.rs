@@ -5,7 +5,12 @@
 //! with a grant, of which the new controller does not know how long it still writes (B3). And what
 //! it tells that it wrote is believed by the controller that comes next, and by no later one, which
 //! would not know whom its extents were given to since.
+//!
+//! Of others it is noted who certainly writes nothing any more of what any controller gave it: who
+//! has ended in order, whose process is gone, whose grant is over. A peer that is lost for good
+//! holds up the run in which it is lost, and none after it.
 
+use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io::{self, Write as _};
 use std::path::Path;
@@ -19,12 +24,15 @@ use super::journal::failed;
 const NAME: &str = "own-writer";
 
 /// What a controller notes of itself.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Led {
     /// Its own peer, if that has been at work.
     pub(super) writer: Option<WriterId>,
     /// The epoch of its tenure.
     pub(super) epoch: u64,
+    /// Who writes nothing any more. Whoever gets work is taken off before.
+    #[serde(default)]
+    pub(super) settled: BTreeSet<WriterId>,
 }
 
 /// The last controller that led this transfer.
@@ -43,16 +51,17 @@ pub(super) fn last(journal: &Path) -> Result<Led, Problem> {
     }
 }
 
-/// Notes that this one leads now: before anybody gets any work, and once more before its own peer,
-/// whose earlier task has ended, does. Durable.
+/// Notes that this one leads now: before anybody gets any work, once more before its own peer,
+/// whose earlier task has ended, does, and whenever it is another one who writes nothing any more.
+/// Durable.
 ///
 /// # Errors
 /// The journal store cannot be written.
-pub(super) fn note(journal: &Path, led: Led) -> Result<(), Problem> {
+pub(super) fn note(journal: &Path, led: &Led) -> Result<(), Problem> {
     let (path, new) = (journal.join(NAME), journal.join("own-writer.new"));
     let write = || {
         let mut file = File::create(&new)?;
-        file.write_all(&serde_json::to_vec(&led)?)?;
+        file.write_all(&serde_json::to_vec(led)?)?;
         file.sync_all()?;
         fs::rename(&new, &path)?;
         File::open(journal)?.sync_all()
@@ -70,8 +79,9 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         assert_eq!(last(directory.path()).unwrap(), Led::default());
         for (writer, epoch) in [(None, 3), (Some(WriterId(7)), 3), (Some(WriterId(9)), 4)] {
-            note(directory.path(), Led { writer, epoch }).unwrap();
-            assert_eq!(last(directory.path()).unwrap(), Led { writer, epoch });
+            let led = Led { writer, epoch, settled: [WriterId(epoch)].into() };
+            note(directory.path(), &led).unwrap();
+            assert_eq!(last(directory.path()).unwrap(), led);
         }
         fs::write(directory.path().join(NAME), "{").unwrap();
         assert!(last(directory.path()).is_err(), "a file that cannot be read names nobody");

@@ -6,9 +6,11 @@
 //! is tried again later, under another number: what it said before counts, what it had in hand is
 //! missing. One that falls silent is out when its grant has lapsed (B1, B4).
 
+mod full;
 pub(super) mod hung;
 mod left_out;
 mod news;
+mod settled;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -20,19 +22,21 @@ use penstock_api::heads::{HeadCommit, HeadStore};
 use penstock_api::peers::{Member, PartNews, Peers};
 use penstock_api::preserve::add_not_kept;
 use penstock_api::problem::{Exit, Problem};
-use penstock_api::task::{Adopted, Task, TaskFigures, TaskSpec, TaskStart};
+use penstock_api::remote::{PEER_LOST, TASK_HANGS, TASK_UNKNOWN};
+use penstock_api::task::{
+    Adopted, LIMIT_SCAN, TARGET_FULL, Task, TaskFigures, TaskSpec, TaskStart,
+};
 use penstock_api::transfer::PeerShare;
-use penstock_engine::grant::lapse_after;
 use penstock_engine::transfer::{Joining as JoiningPeer, TransferMachine};
 use penstock_proto::id::{PeerNumber, WriterId};
 
 use super::control::Shared;
 use super::lead::{in_order, nobody};
-use super::own::{self, Led};
 use super::part::Part;
 use super::shares::Shares;
 use super::{RunControl, RunInput};
 use hung::ends_within;
+use settled::Settled;
 
 /// How often it is looked who is there.
 const LOOK_INTERVAL: Duration = Duration::from_millis(200);
@@ -48,7 +52,7 @@ const ADOPTION_WAIT: Duration = Duration::from_secs(3);
 const COMING_MAX: Duration = Duration::from_secs(30);
 /// Codes of problems after which nobody knows what the peer has done: its process is gone, or out
 /// of reach.
-const LOST: [&str; 3] = ["peer-lost", "task-unknown", "grant-over"];
+const LOST: [&str; 4] = [PEER_LOST, TASK_UNKNOWN, "grant-over", TASK_HANGS];
 
 /// A task at work.
 struct Working {
@@ -88,6 +92,8 @@ struct Away {
     until: Option<Instant>,
     wait: Duration,
     why: String,
+    /// It has found the target full.
+    full: Option<Problem>,
 }
 
 /// What the tasks of a run need.
@@ -122,27 +128,6 @@ impl TaskParts {
     }
 }
 
-impl TaskParts {
-    /// Sees to what peers may still do, or have done, for the controller before; gives its epoch.
-    fn follow(&self, grant: Duration) -> Result<u64, Problem> {
-        let now = self.peers.now();
-        let led = own::last(&self.journal)?;
-        let present: Vec<WriterId> = self.peers.present().iter().map(|it| it.writer).collect();
-        let known = self.epochs.keys().copied();
-        {
-            let mut machine = self.shared.machine();
-            // It may have given them extents that they still write (B3).
-            let writers = known.clone().filter(|writer| Some(*writer) != led.writer);
-            machine.wait_for_writers(writers, now.plus(lapse_after(grant)));
-            let there = known.filter(|writer| present.contains(writer));
-            machine.wait_for_reports(there, now.plus(ADOPTION_WAIT));
-        }
-        self.spec.fence.check()?;
-        own::note(&self.journal, Led { writer: None, epoch: self.spec.fence.epoch() })?;
-        Ok(led.epoch)
-    }
-}
-
 /// All tasks of a run.
 pub(super) struct Tasks {
     parts: TaskParts,
@@ -159,8 +144,8 @@ pub(super) struct Tasks {
     over: TaskFigures,
     /// Open pages in which a writer that takes no part any more may have left something.
     left_overs: BTreeMap<WriterId, BTreeSet<u32>>,
-    /// Epoch of the controller that led this transfer before.
-    follows: u64,
+    /// Who may still write what it was given, and who does not.
+    settled: Settled,
     /// What each of them may use of the limits of the transfer.
     shares: Shares,
     last: Option<Problem>,
@@ -203,9 +188,9 @@ impl Tasks {
         for writer in parts.epochs.keys().filter(|_| parts.peers.grant().is_some()) {
             left_overs.insert(*writer, parts.open.clone());
         }
-        let follows = match parts.peers.grant() {
-            Some(grant) => parts.follow(grant)?,
-            None => 0,
+        let settled = match parts.peers.grant() {
+            Some(grant) => Settled::follow(&parts, grant)?,
+            None => Settled::default(),
         };
         let now = Instant::now();
         let mut tasks = Self {
@@ -219,7 +204,7 @@ impl Tasks {
             expected: None,
             over: TaskFigures::default(),
             left_overs,
-            follows,
+            settled,
             shares,
             last: None,
             hangs: false,
@@ -285,10 +270,8 @@ impl Tasks {
             task,
             is_draining: false,
         });
-        if member.is_own && self.grant().is_some() {
-            self.parts.spec.fence.check()?;
-            let epoch = self.parts.spec.fence.epoch();
-            own::note(&self.parts.journal, Led { writer: Some(member.writer), epoch })?;
+        if self.grant().is_some() {
+            self.settled.handle_joined(&self.parts, &member)?;
         }
         if known.is_none() && self.grant().is_some() {
             // Whoever cleans up, in whatever run, has to know who wrote.
@@ -312,6 +295,9 @@ impl Tasks {
             }
         }
         part.join();
+        if let Some(away) = self.away.get_mut(&member.writer) {
+            away.full = None;
+        }
         if self.grant().is_some() {
             tracing::info!(
                 transfer = %self.parts.spec.transfer, peer = member.name,
@@ -330,7 +316,7 @@ impl Tasks {
         let Adopted { epoch, granted, reports } = adopted;
         part.note_adopted(&reports);
         // With a store that is older than the ledger nothing is believed unseen (A5).
-        if self.parts.spec.doubt || !(granted || epoch == self.follows) {
+        if self.parts.spec.doubt || !(granted || epoch == self.settled.follows()) {
             return;
         }
         let pieces = reports.len();
@@ -397,13 +383,14 @@ impl Tasks {
         self.end_broken();
         self.end_drained();
         self.take_ended();
+        self.settled.look(&self.parts);
         self.take_started()?;
         if self.looked.elapsed() >= LOOK_INTERVAL {
             self.looked = Instant::now();
             self.look_around();
         }
         let nobody_left = self.working.is_empty() && self.coming.is_empty();
-        Ok(nobody_left.then(|| self.last.take().unwrap_or_else(nobody)))
+        Ok(nobody_left.then(|| self.why_nobody_is_left()))
     }
 
     fn is_unfit(&self) -> bool {
@@ -457,14 +444,19 @@ impl Tasks {
             return;
         };
         let member = working.member.clone();
+        let problem = full::at(&member, problem);
         tracing::warn!(
             transfer = %self.parts.spec.transfer, peer = member.name, %problem,
             "a peer is taken out of the run"
         );
         self.end(number, is_lost, problem.to_string());
+        if is_lost && problem.code != TASK_HANGS {
+            self.settled.handle_over(member.writer);
+        }
         self.leave_alone(&member, &problem);
-        let again = self.again(&member);
-        self.tell_out(&member, problem.to_string(), is_lost, again);
+        if !self.is_expected(&problem) {
+            self.tell_out(&member, problem.to_string(), is_lost, self.again(&member));
+        }
         self.last = Some(problem);
     }
 
@@ -472,13 +464,19 @@ impl Tasks {
         let before = self.away.get(&member.writer).map(|away| away.wait);
         let untrusted = problem.exit == Exit::NotAuthorised;
         let first = if untrusted { AWAY_UNTRUSTED } else { AWAY.0 };
-        let wait = before.map_or(first, |wait| (wait * 2).min(AWAY.1));
+        let full = (problem.code == TARGET_FULL).then(|| full::at(member, problem.clone()));
+        let wait = match before {
+            _ if full.is_some() => AWAY.1,
+            Some(wait) => (wait * 2).min(AWAY.1),
+            None => first,
+        };
         let again = problem.exit == Exit::Temporary || untrusted;
         let away = Away {
             instance: member.instance,
             until: again.then(|| Instant::now() + wait),
             wait,
             why: problem.to_string(),
+            full,
         };
         self.away.insert(member.writer, away);
     }
@@ -527,8 +525,11 @@ impl Tasks {
     /// thread in a system call, is lost all the same: what it wrote last may come late (B1).
     fn settle(&mut self, member: &Member, part: &Part, task: &dyn Task, is_lost: bool) {
         part.end();
-        let said = part.take_broken();
-        let is_lost = is_lost || said.is_some_and(|said| LOST.contains(&said.code.as_str()));
+        let said = part.take_broken().map(|said| said.code).unwrap_or_default();
+        if !is_lost && said != TASK_HANGS {
+            self.settled.handle_over(member.writer);
+        }
+        let is_lost = is_lost || LOST.contains(&said.as_str());
         {
             let mut machine = self.parts.shared.machine();
             match is_lost {
@@ -578,6 +579,7 @@ impl Tasks {
         for number in restarted {
             let why = "it was restarted".to_owned();
             if let Some(member) = self.end(number, true, why.clone()) {
+                self.settled.handle_over(member.writer);
                 self.tell_out(&member, why, true, Some(Duration::ZERO));
             }
         }
@@ -678,6 +680,11 @@ impl Tasks {
                 tracing::error!(peer = member.name, "a peer hangs while it begins its task");
             }
         }
+        // What it says from now on tells how it ends.
+        let hangs = |working: &Working| {
+            working.part.take_broken().is_some_and(|said| said.code == TASK_HANGS)
+        };
+        let hung: Vec<bool> = self.working.iter().map(hangs).collect();
         match &self.working[..] {
             [only] => only.task.stop(discard),
             all => std::thread::scope(|scope| {
@@ -689,6 +696,11 @@ impl Tasks {
         for ending in std::mem::take(&mut self.ending) {
             let _ = ending.stopped.join();
             self.settle(&ending.member, &ending.part, &*ending.task, ending.is_lost);
+        }
+        for (working, hung) in self.working.iter().zip(hung) {
+            if !hung && !hangs(working) {
+                self.settled.handle_over(working.member.writer);
+            }
         }
     }
 
@@ -749,6 +761,12 @@ impl Tasks {
             _ => join(limits.iter().map(|(_, text)| text.as_str())),
         };
         sum.waiting = if moves { String::new() } else { join(waits.iter().map(String::as_str)) };
+        if moves
+            && sum.limit == LIMIT_SCAN
+            && let Some((limit, waiting)) = self.waits_for_former()
+        {
+            (sum.limit, sum.waiting) = (limit, waiting);
+        }
         for ending in &self.ending {
             let figures = ending.task.figures();
             shares.push(share(&ending.member, format!("leaving: {}", ending.why), &figures));

@@ -18,7 +18,7 @@ use penstock_proto::slicing::PieceRef;
 use penstock_proto::task::Work;
 use penstock_proto::units::Instant;
 
-use super::open::Under;
+use super::open::{OpenPage, Under};
 use super::speed::{GiveBack, Speed};
 use super::{SYNC_FAILURES_MAX, TransferMachine};
 use crate::grant::GivenGrant;
@@ -128,6 +128,16 @@ impl TransferMachine {
             |writer: &WriterId| self.peers.values().any(|peer| peer.incarnation.writer == *writer);
         self.former = writers.into_iter().filter(|writer| !joined(writer)).collect();
         self.former_until = until;
+    }
+
+    /// Until when writers of an earlier controller are waited for at the longest, and whether
+    /// anything waits for that; `None` if nobody is waited for.
+    pub fn waits_until(&self) -> Option<(Instant, bool)> {
+        if self.former.is_empty() {
+            return None;
+        }
+        let held = |page: &OpenPage| !page.unmade.is_empty() || !page.rechecks.is_empty();
+        Some((self.former_until, self.open.iter().any(|(_, page)| held(page))))
     }
 
     /// Whether somebody may still write what an earlier controller gave out.

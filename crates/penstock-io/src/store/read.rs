@@ -6,7 +6,7 @@ use std::ops::ControlFlow;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 
 use penstock_proto::name;
-use rustix::fs::{FileType, OFlags, RawDir, SeekFrom, seek};
+use rustix::fs::{Advice, FileType, OFlags, RawDir, SeekFrom, fadvise, seek};
 use rustix::io::{Errno, pread};
 
 use super::dir::Dir;
@@ -174,6 +174,18 @@ impl ReadFile {
                 read_fully(fd.as_fd(), offset, buffer).map_err(|errno| self.error("read", errno))
             }
             Handle::Mem(file) => Ok(file.read_at(offset, buffer)),
+        }
+    }
+
+    /// Drops the pages of the file that this host's cache holds and that are not dirty, so that the
+    /// next read asks the file system: where other hosts write to the file, a page that was read
+    /// before they did shows what was there then (A9). Advice (posix_fadvise(2)): what somebody
+    /// has mapped stays, and so does what a client of the file system keeps for itself.
+    pub fn drop_cache(&self) {
+        if let Handle::Posix(fd) = &self.handle
+            && let Err(errno) = fadvise(fd, 0, None, Advice::DontNeed)
+        {
+            tracing::debug!(%errno, file = ?self, "page cache not dropped");
         }
     }
 

@@ -29,6 +29,7 @@ use tokio::sync::watch;
 use super::etcd::{self, Keeper};
 use super::lead::{Controller, Lead, TargetSide};
 use super::operate::drain::{give_up, stops_serving};
+use super::operate::lacks_store;
 use super::remote::client::PeerClient;
 use super::remote::orders::Orders;
 use super::remote::peers::{Others, SiteTarget};
@@ -40,6 +41,8 @@ use crate::wiring;
 
 /// How often a peer looks at its stores again.
 const LOOK: Duration = Duration::from_secs(15);
+/// And no sooner than after this, when another peer knows more of one of them.
+const LOOK_LEAST: Duration = Duration::from_secs(1);
 /// How often a controller says in the journal that it is at work, and looks whether it still is.
 pub(super) const BEAT: Duration = Duration::from_secs(2);
 /// In the site directory: what this peer kept as a site of one peer is in etcd now.
@@ -188,17 +191,23 @@ impl Member {
     pub(crate) async fn follow(self: Arc<Self>, mut stop: watch::Receiver<bool>) {
         let mut now = self.cluster.watch();
         let mut look = tokio::time::interval(LOOK);
+        let mut looked = Instant::now();
         loop {
             tokio::select! {
                 _ = stop.changed() => return,
                 changed = now.changed() => if changed.is_err() { return },
                 _ = look.tick() => {
                     self.look_at_stores().await;
+                    looked = Instant::now();
                     continue;
                 }
             }
             let seen = Arc::clone(&now.borrow_and_update());
             self.take_up(&seen).await;
+            if looked.elapsed() >= LOOK_LEAST && lacks_store(&self.cluster.card(), &seen.peers) {
+                self.look_at_stores().await;
+                looked = Instant::now();
+            }
         }
     }
 

@@ -17,6 +17,7 @@ use penstock_api::limits::Share;
 use penstock_api::peers::{Member, PartNews, Peers};
 use penstock_api::plan::PlanItem;
 use penstock_api::problem::{Exit, Problem};
+use penstock_api::remote::TASK_HANGS;
 use penstock_api::scan::{OwnPages, RootKind, ScanRequest, SourcePeer as _};
 use penstock_api::task::{
     Adopted, Mended, Report, SourceAccess, Standing, TargetPeer, Task, TaskControl, TaskFigures,
@@ -225,7 +226,7 @@ impl Task for TestTask {
         }
         if self.fate.hangs.load(Ordering::Acquire) {
             let title = "a thread hangs";
-            self.fate.break_with(Problem::new(Exit::Temporary, "peer-lost", title));
+            self.fate.break_with(Problem::new(Exit::Temporary, TASK_HANGS, title));
         }
     }
 }
@@ -319,7 +320,7 @@ impl TargetPeer for TestPeer {
 /// Who takes part.
 pub(crate) struct TestPeers {
     members: Mutex<Vec<Member>>,
-    grant: Duration,
+    grant: Mutex<Duration>,
     /// What the run has said of its peers.
     told: Mutex<Vec<(String, PartNews)>>,
 }
@@ -330,7 +331,7 @@ impl Peers for TestPeers {
     }
 
     fn grant(&self) -> Option<Duration> {
-        Some(self.grant)
+        Some(*self.grant.lock().unwrap())
     }
 
     fn now(&self) -> Instant {
@@ -381,7 +382,11 @@ impl Shared {
         Self {
             target: base.path().join("dst"),
             base,
-            peers: Arc::new(TestPeers { members: Mutex::default(), grant, told: Mutex::default() }),
+            peers: Arc::new(TestPeers {
+                members: Mutex::default(),
+                grant: Mutex::new(grant),
+                told: Mutex::default(),
+            }),
             all: Mutex::default(),
             id: TransferId([7; 16]),
             options: TransferOptions::default(),
@@ -433,6 +438,11 @@ impl Shared {
     pub(crate) fn change(&self, peer: &str, change: impl Fn(&mut Member)) {
         let mut members = self.peers.members.lock().unwrap();
         members.iter_mut().filter(|member| member.name == peer).for_each(change);
+    }
+
+    /// The grants of the next run.
+    pub(crate) fn set_grant(&self, grant: Duration) {
+        *self.peers.grant.lock().unwrap() = grant;
     }
 
     /// What was said of a peer's part, in order.

@@ -86,7 +86,8 @@ fn a_transfer_into_a_full_target_waits_for_room() {
     let (_a, b) = pair(base.path(), &data_a, &data_b);
     let id = b.submit("a:data/set/", "b:data/set/");
     let view = b.wait_until(&id, "a full disk", |view| reason_has(view, "the target is full"));
-    assert!(view["state"] == "queued" || view["state"] == "running", "{view}");
+    assert_eq!(view["state"], "queued", "{view}");
+    assert!(reason_has(&view, " free; ") && reason_has(&view, "still to be written"), "{view}");
     assert_eq!(figure(&view["progress"], "errors"), 0, "{view}");
     println!("{}", view["reason"]);
     assert_finals_right(&source, &data_b.join("set"));

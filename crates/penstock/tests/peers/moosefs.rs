@@ -295,6 +295,44 @@ fn d_a_chunk_server_may_die_in_the_middle() {
     finish_and_check(&shared, temporary, b"chunk.bin", &bytes);
 }
 
+/// A9: a host that has looked at a file in which another writes afterwards, and has dropped what it
+/// read, shows what was written since, at once.
+#[test]
+fn a9_a_host_that_has_looked_shows_what_was_written_since() {
+    let Some(shared) = Shared::new() else { return };
+    let bytes = random_bytes(24 * MIB);
+    let temporary = &b".pst-looked"[..];
+    for (host, file) in shared.write_half(temporary, &bytes).into_iter().enumerate() {
+        file.close(true).unwrap_or_else(|error| panic!("host {host}: {error}"));
+    }
+    let [writer, looker] = [&shared.stores[0], &shared.stores[1]];
+    let file = writer.open_temporary(writer.root(), temporary).unwrap();
+    file.write_at((bytes.len() - MIB) as u64, &bytes[bytes.len() - MIB..]).unwrap();
+    file.close(true).unwrap();
+    // As a look at an extent, and whatever the system reads ahead of it: zeros.
+    let looked = looker.open_read(looker.root(), temporary).unwrap();
+    let mut seen = vec![1; bytes.len()];
+    assert_eq!(looked.read_at(0, &mut seen).unwrap(), bytes.len());
+    assert!(seen != bytes, "the second half is not there yet");
+    if std::env::var_os("PENSTOCK_TEST_KEEP_CACHE").is_none() {
+        looked.drop_cache();
+    }
+    drop(looked);
+    let file = writer.open_temporary(writer.root(), temporary).unwrap();
+    file.write_at(0, &bytes).unwrap();
+    file.finish(&Attributes::plain(0o644, MTIME), true).unwrap();
+    writer.publish(writer.root(), temporary, b"looked.bin", false).unwrap();
+    writer.sync_dir(writer.root()).unwrap();
+    let began = Instant::now();
+    let mut rounds = 0;
+    while read_all(looker, b"looked.bin") != bytes && rounds < 200 {
+        rounds += 1;
+        thread::sleep(Duration::from_millis(100));
+    }
+    println!("EXPERIMENT rounds {rounds} {:?}", began.elapsed());
+    assert_eq!(rounds, 0);
+}
+
 /// B6, B7, D7: hard and symbolic links, extended attributes and direct writes: what the store layer
 /// asks of a file system is done, or refused in a way that it understands and goes on without.
 #[test]

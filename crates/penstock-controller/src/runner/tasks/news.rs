@@ -41,7 +41,7 @@ impl Tasks {
         if let Some(expected) = &mut self.expected {
             expected.remove(&member.writer);
         }
-        if !is_known {
+        if !is_known && !self.is_expected(problem) {
             self.tell(member, &PartNews::Refused { why, again: self.again(member) });
         }
     }

@@ -386,6 +386,7 @@ fn answer(
     Ok(match question {
         Question::RootKind { store, path } => http::encode(&target.root_kind(&store, &path)?)?,
         Question::StoreId { store } => http::encode(&target.store_id(&store)?)?,
+        Question::Room { store } => http::encode(&target.room(&store)?)?,
         Question::Prepare(spec) => http::encode(&target.prepare(&fenced(&spec))?)?,
         Question::Look(spec) => http::encode(&target.look(&fenced(&spec), &read()?)?)?,
         Question::SameSize(spec) => http::encode(&target.same_size(&fenced(&spec), &read()?)?)?,

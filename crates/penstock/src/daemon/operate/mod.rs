@@ -408,6 +408,12 @@ fn compared(store: &StoreCard, of: &Name, cards: &[PeerCard]) -> PeerStore {
     PeerStore { store: store.store.clone(), identity: store.identity.clone(), is: is.to_owned() }
 }
 
+/// Whether others see a store that this peer has not seen: one that is gone here, or a new one that
+/// has got its identity since it looked.
+pub(crate) fn lacks_store(own: &PeerCard, cards: &[PeerCard]) -> bool {
+    own.stores.iter().any(|store| compared(store, &own.peer, cards).is == "offline")
+}
+
 fn gone_view(now: &ClusterNow, known: &KnownPeer) -> PeerView {
     let (presence, since) =
         if known.left > 0 { (Presence::Left, known.left) } else { (Presence::Lost, known.lost) };
@@ -556,7 +562,9 @@ mod tests {
         let is = |identities: [&str; 3]| {
             let cards: Vec<_> =
                 identities.iter().zip(["a", "b", "c"]).map(|(id, peer)| card(peer, id)).collect();
-            compared(&cards[0].stores[0], &cards[0].peer, &cards).is
+            let is = compared(&cards[0].stores[0], &cards[0].peer, &cards).is;
+            assert_eq!(lacks_store(&cards[0], &cards), is == "offline");
+            is
         };
         assert_eq!(is(["7f", "7f", "7f"]), "same");
         assert_eq!(is(["7f", "7f", ""]), "same");

@@ -22,7 +22,9 @@ use penstock_api::problem::{Exit, Problem};
 use penstock_api::proof::{PageProof, ProofProgress, ProofRequest};
 use penstock_api::remote::{Asked, Caller, EncodedPage, Question};
 use penstock_api::scan::RootKind;
-use penstock_api::task::{Mended, TargetPeer, Task, TaskControl, TaskPage, TaskSpec, TaskStart};
+use penstock_api::task::{
+    Mended, Room, TargetPeer, Task, TaskControl, TaskPage, TaskSpec, TaskStart,
+};
 use penstock_api::transfer::PathText;
 use penstock_proto::compared::{Comparison, EntrySet};
 use penstock_proto::id::Name;
@@ -120,6 +122,10 @@ impl TargetPeer for RemotePeer {
 
     fn store_id(&self, store: &Name) -> Result<Option<u64>, Problem> {
         http::decode(&self.ask(Question::StoreId { store: store.clone() }, None, LOOK)?)
+    }
+
+    fn room(&self, store: &Name) -> Result<Room, Problem> {
+        http::decode(&self.ask(Question::Room { store: store.clone() }, None, LOOK)?)
     }
 
     fn look(&self, spec: &TaskSpec, page: &Page) -> Result<Vec<PlanItem>, Problem> {

@@ -12,7 +12,9 @@ use penstock_api::problem::Problem;
 use penstock_api::proof::{PageProof, ProofProgress, ProofRequest};
 use penstock_api::remote::{Caller, PEER_API_VERSION};
 use penstock_api::scan::RootKind;
-use penstock_api::task::{Mended, TargetPeer, Task, TaskControl, TaskPage, TaskSpec, TaskStart};
+use penstock_api::task::{
+    Mended, Room, TargetPeer, Task, TaskControl, TaskPage, TaskSpec, TaskStart,
+};
 use penstock_api::transfer::PathText;
 use penstock_controller::cluster::ClusterNow;
 use penstock_io::sys;
@@ -276,6 +278,10 @@ impl TargetPeer for SiteTarget {
 
     fn store_id(&self, store: &Name) -> Result<Option<u64>, Problem> {
         self.of(store).store_id(store)
+    }
+
+    fn room(&self, store: &Name) -> Result<Room, Problem> {
+        self.of(store).room(store)
     }
 
     fn look(&self, spec: &TaskSpec, page: &Page) -> Result<Vec<PlanItem>, Problem> {

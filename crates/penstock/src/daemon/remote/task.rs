@@ -12,7 +12,9 @@ use std::time::{Duration, Instant};
 use futures_util::StreamExt as _;
 use penstock_api::limits::Share;
 use penstock_api::problem::{Exit, Problem};
-use penstock_api::remote::{Down, EncodedPage, OpenTask, PEER_LOST, TASK_UNKNOWN, TaskOpened, Up};
+use penstock_api::remote::{
+    Down, EncodedPage, OpenTask, PEER_LOST, TASK_HANGS, TASK_UNKNOWN, TaskOpened, Up,
+};
 use penstock_api::task::{Adopted, Task, TaskControl, TaskFigures, TaskSpec, WorkReply};
 use penstock_engine::grant::lapse_after;
 use penstock_proto::journal::Incarnation;
@@ -552,7 +554,7 @@ impl Task for RemoteTask {
         if waited.timed_out() {
             tracing::error!(peer = %shared.peer.name, "a task at another host does not end");
             let title = format!("peer `{}` does not end its task", shared.peer.name);
-            shared.lose(Problem::new(Exit::Temporary, PEER_LOST, title));
+            shared.lose(Problem::new(Exit::Temporary, TASK_HANGS, title));
         }
     }
 }

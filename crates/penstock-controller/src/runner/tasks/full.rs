@@ -1,0 +1,34 @@
+//! Peers that find the target full.
+//!
+//! That is of the store, not of the peer: mostly the others find the same, one after the other. So
+//! one that has found it is left alone until they have, or have shown that there is room; and if
+//! nobody is left, that is what the transfer waits for, whatever others have said since.
+
+use penstock_api::peers::Member;
+use penstock_api::problem::Problem;
+use penstock_api::task::TARGET_FULL;
+
+use super::super::lead::nobody;
+use super::Tasks;
+
+/// The problem with the name of the peer that has met it.
+pub(super) fn at(member: &Member, problem: Problem) -> Problem {
+    let named = format!("peer `{}`: ", member.name);
+    if problem.code != TARGET_FULL || member.name.is_empty() || problem.title.starts_with(&named) {
+        return problem;
+    }
+    Problem { title: format!("{named}{}", problem.title), ..problem }
+}
+
+impl Tasks {
+    /// Whether it was known before the run that a peer may meet this.
+    pub(super) fn is_expected(&self, problem: &Problem) -> bool {
+        problem.code == TARGET_FULL && self.parts.control.expects_full()
+    }
+
+    /// Why the run cannot go on, now that no peer takes part.
+    pub(super) fn why_nobody_is_left(&mut self) -> Problem {
+        let full = self.away.values().find_map(|away| away.full.clone());
+        full.or_else(|| self.last.take()).unwrap_or_else(nobody)
+    }
+}
