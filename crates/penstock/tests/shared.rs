@@ -1,4 +1,5 @@
 //! One transfer shared by several target peers, in one process, on one directory.
+#![allow(clippy::print_stdout, reason = "a test that is skipped says so")]
 
 mod common_shared;
 
