@@ -111,6 +111,27 @@ fn a9_a_sync_covers_only_the_writing_before_it() {
     assert_eq!(durable(&commit(&mut machine)), [0]);
 }
 
+/// B1: what later attempts at a file have left is looked for at the end as well, when no page is
+/// open any more.
+#[test]
+fn b1_attempts_at_files_of_closed_pages_are_remembered() {
+    let mut machine = machine_of(&[2 * MIB], Vec::new());
+    machine.poll_work(PEER, u64::MAX, NOW);
+    machine.handle_reports(PEER, [Report::Lost { page: 0, entry: 0, generation: 0 }], NOW);
+    commit(&mut machine);
+    machine.poll_work(PEER, u64::MAX, NOW);
+    let extents = [written(0, 1, 1), written(1, 1, 1), Report::Synced { epoch: 1 }];
+    machine.handle_reports(PEER, extents, NOW);
+    commit(&mut machine);
+    let finish = machine.poll_work(PEER, u64::MAX, NOW).work;
+    assert_eq!(finish, [Work::Finish { piece: piece(2), generation: 1 }]);
+    let failures = Vec::new();
+    let named = Report::Published { piece: piece(2), generation: 1, epoch: 2, failures };
+    machine.handle_reports(PEER, [named, Report::Synced { epoch: 2 }], NOW);
+    commit(&mut machine);
+    assert_eq!((machine.standing(PEER).0, machine.generation_max()), (0, 1));
+}
+
 /// A4: what a failed sync lost is handed out again only once the log says that it is missing; and
 /// the pieces that an earlier run wrote are missing as well, looked at or not.
 #[test]

@@ -111,6 +111,17 @@ fn fetched(work: &[Work]) -> BTreeSet<u32> {
     work.iter().filter_map(piece).collect()
 }
 
+/// B3: what a peer has given back another may have had since: it says nothing of it any more.
+#[test]
+fn b3_what_nobody_has_in_hand_nobody_has_written() {
+    let mut machine = machine_of(&[10]);
+    assert_eq!(fetched(&machine.poll_work(A, ALL, second(1)).work), BTreeSet::from([0]));
+    let returned = Report::Returned { piece: piece(0), generation: 0 };
+    report(&mut machine, A, vec![returned, written(piece(0), 1)]);
+    assert_eq!(machine.totals().files, 0);
+    assert_eq!(fetched(&machine.poll_work(B, ALL, second(1)).work), BTreeSet::from([0]));
+}
+
 /// B4, promise (d): what a silent peer has in hand is nobody else's until its grant has lapsed with
 /// the margin, and the other's at once then; what it says afterwards counts for nothing.
 #[test]
