@@ -16,6 +16,7 @@
 //! reason that may pass is asked for again after a while; after [`ATTEMPTS_MAX`] it has failed.
 
 mod back;
+mod tail;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -158,6 +159,8 @@ pub struct FetchMachine {
     /// Least that is asked for in one request over distance.
     cut_bytes: u64,
     is_shared: bool,
+    /// Since when the controller has had nothing more to give.
+    dry: Option<Instant>,
 }
 
 impl Default for FetchMachine {
@@ -183,6 +186,7 @@ impl FetchMachine {
             resent_bytes: 0,
             cut_bytes: CUT_BYTES,
             is_shared: false,
+            dry: None,
             paths: 1,
         }
     }
@@ -435,6 +439,9 @@ impl FetchMachine {
         let floor = self.cut_bytes;
         let bytes = self.queue.front()?.bytes;
         let path = self.lanes.get(&lane)?.path;
+        if self.leaves_to_others(now, path, bytes) {
+            return None;
+        }
         let of_path = |load: &&LaneLoad| load.path == path && !load.draining;
         let lanes = self.lanes.values().filter(of_path).count().max(1) as u64;
         let flows = self.flows_in_use();
@@ -458,7 +465,7 @@ impl FetchMachine {
         }
         load.requests += 1;
         load.bytes += item.bytes;
-        flow.handle_asked(item.bytes);
+        flow.handle_asked(now, item.bytes);
         self.queued_bytes -= item.bytes;
         let request = self.next_request;
         self.next_request = self.next_request.wrapping_add(1).max(1);

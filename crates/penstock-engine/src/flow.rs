@@ -28,6 +28,10 @@ const NEAR_CUT: Duration = Duration::from_millis(25);
 /// And so much is asked ahead there, at least [`NEAR_AHEAD_BYTES`].
 const NEAR_AHEAD: Duration = Duration::from_millis(100);
 const NEAR_AHEAD_BYTES: u64 = 4 * MIB;
+/// Where there are several paths, no more than a path brings in this time is asked for ahead of it
+/// once that is known, be it near or far, but for one request of each lane: a slow path is not to
+/// hold up the end with what a fast one would have brought.
+const SLOW_AHEAD: Duration = Duration::from_secs(1);
 /// Where several target peers share a transfer, each holds what it brings in this time, and half as
 /// much again, and asks for what it brings in the other: the rest may be given to others, so that
 /// no limit and no slow path makes them wait for what a peer has and does not fetch (B3).
@@ -55,6 +59,8 @@ pub(crate) struct Flow {
     pub(crate) on_trial: bool,
     /// Whether other peers could do what is held here.
     pub(crate) is_shared: bool,
+    /// What it owed was taken from it, as others bring the rest sooner.
+    pub(crate) is_late: bool,
 }
 
 impl Flow {
@@ -70,7 +76,10 @@ impl Flow {
         self.rate.add(now, bytes, self.rtt.unwrap_or_default());
     }
 
-    pub(crate) fn handle_asked(&mut self, bytes: u64) {
+    pub(crate) fn handle_asked(&mut self, now: Instant, bytes: u64) {
+        if self.asked == 0 {
+            self.rate.rest_until(now);
+        }
         self.asked_bytes += bytes;
         self.asked += 1;
     }
@@ -93,6 +102,11 @@ impl Flow {
 
     pub(crate) fn rtt(&self) -> Option<Duration> {
         self.rtt
+    }
+
+    /// Whether anything is known of its rate.
+    pub(crate) fn is_known(&self) -> bool {
+        self.rate.is_known()
     }
 
     /// Bytes per second, mean over the last windows.
@@ -120,7 +134,14 @@ impl Flow {
     /// round trip and a while. That is more than it takes to find out whether more would come.
     fn far_floor(&self, flows: u64) -> u64 {
         let ahead = self.shared_ahead(flows).map(|near| near + self.path_bytes(1.0, self.top()));
-        ahead.unwrap_or(u64::MAX).min(FAR_ASKED_BYTES_FLOOR)
+        let level = flows > 1 && self.rate.is_known() && !self.rate.follows();
+        let slow = level.then(|| self.slow_ahead() + self.path_bytes(FAR_GAIN_MOST, self.top()));
+        ahead.or(slow).unwrap_or(u64::MAX).min(FAR_ASKED_BYTES_FLOOR)
+    }
+
+    /// What it brings in [`SLOW_AHEAD`].
+    fn slow_ahead(&self) -> u64 {
+        (self.rate() * SLOW_AHEAD.as_secs_f64()) as u64
     }
 
     /// What may be asked for ahead of a path for the sake of others; none if there are none.
@@ -132,7 +153,8 @@ impl Flow {
         })
     }
 
-    /// Bytes worth of pieces that are held for this path, asked for or not yet.
+    /// Bytes worth of pieces that are held for this path, asked for or not yet; never less than is
+    /// asked for, so that of many paths with many lanes none finds the queue empty.
     pub(crate) fn held_bytes_max(&self, flows: u64) -> u64 {
         let path = self.path_bytes(2.0, self.top());
         let most = match (self.is_shared, self.rate.is_known()) {
@@ -143,7 +165,7 @@ impl Flow {
                 brings.max(SHARED_HELD_FLOOR / flows).min(ASKED_BYTES_FLOOR / flows)
             }
         };
-        (most + path).min(ASKED_BYTES_CEILING)
+        (most + path).max(self.asked_bytes).min(ASKED_BYTES_CEILING)
     }
 
     /// The greatest rate of the last windows.
@@ -169,7 +191,9 @@ impl Flow {
             let cut = if self.is_shared { whole(carries(SHARED_AHEAD)) } else { u64::MAX };
             return (share, cut);
         }
-        (carries(NEAR_AHEAD).max(NEAR_AHEAD_BYTES / lanes).min(share), whole(carries(NEAR_CUT)))
+        let least = if self.is_known() { self.slow_ahead() } else { u64::MAX };
+        let least = least.min(NEAR_AHEAD_BYTES) / lanes;
+        (carries(NEAR_AHEAD).max(least).min(share), whole(carries(NEAR_CUT)))
     }
 
     /// Whether a lane with `requests` for `bytes` in hand has enough, if the next is for `next`.
@@ -200,12 +224,17 @@ impl Flow {
     }
 }
 
-/// The greatest rate of the last windows, each of 100 ms, one round trip or more.
+/// The rates of the last windows, each of 100 ms, one round trip or more, without the time in which
+/// nothing was asked for.
 #[derive(Debug, Default)]
 pub(crate) struct RateMeter {
     since: Option<Instant>,
+    /// When bytes came last.
+    last: Option<Instant>,
     bytes: u64,
     windows: VecDeque<f64>,
+    /// How long each window was, in seconds.
+    lengths: VecDeque<f64>,
     /// The rate that a later one must beat by a quarter to be called growth.
     base: f64,
     /// Windows in a row without growth.
@@ -222,14 +251,17 @@ impl RateMeter {
 
     pub(crate) fn add(&mut self, now: Instant, bytes: u64, rtt: Duration) {
         let since = *self.since.get_or_insert(now);
+        self.last = Some(now);
         self.bytes += bytes;
         let passed = now.since(since);
         if passed < Self::WINDOW.max(rtt) {
             return;
         }
         self.windows.push_back(self.bytes as f64 / passed.as_secs_f64());
+        self.lengths.push_back(passed.as_secs_f64());
         if self.windows.len() > Self::WINDOWS {
             self.windows.pop_front();
+            self.lengths.pop_front();
         }
         let held = self.held();
         if held >= self.base * Self::GROWTH {
@@ -241,6 +273,16 @@ impl RateMeter {
         self.bytes = 0;
     }
 
+    /// Nothing was asked for from the last byte until now.
+    fn rest_until(&mut self, now: Instant) {
+        if let (Some(since), Some(last)) = (self.since, self.last)
+            && now > last
+        {
+            self.since = Some(since.plus(now.since(last)));
+            self.last = Some(now);
+        }
+    }
+
     /// Whether a window has passed.
     pub(crate) fn is_known(&self) -> bool {
         !self.windows.is_empty()
@@ -250,8 +292,11 @@ impl RateMeter {
         self.windows.iter().copied().fold(0.0, f64::max)
     }
 
+    /// Over all of them: a slow path has short windows and long ones, as strides come.
     pub(crate) fn mean(&self) -> f64 {
-        self.windows.iter().sum::<f64>() / self.windows.len().max(1) as f64
+        let time: f64 = self.lengths.iter().sum();
+        let bytes = self.windows.iter().zip(&self.lengths).map(|(rate, time)| rate * time);
+        if time > 0.0 { bytes.sum::<f64>() / time } else { 0.0 }
     }
 
     /// The greatest rate that held: for two windows while it grows, for ten once it is level. What

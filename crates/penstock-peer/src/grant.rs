@@ -108,6 +108,11 @@ pub(crate) fn give_back(shared: &Shared, bytes: u64) {
     }
 }
 
+/// Notes whether the controller gave nothing though something was wanted.
+pub(crate) fn note_dry(shared: &Shared, wanted: u64, given: usize) {
+    shared.lock().fetch.handle_dry(sys::boottime_now(), wanted > 0 && given == 0);
+}
+
 /// How many bytes of work a task wants, and whether it asks at all.
 pub(crate) fn wants(shared: &Shared) -> (u64, bool) {
     let now = sys::boottime_now();

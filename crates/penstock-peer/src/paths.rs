@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
@@ -213,6 +213,8 @@ impl Dialer {
 pub(crate) struct LaneHandle {
     closer: LaneCloser,
     working: Arc<AtomicU64>,
+    /// Segments that had come when that was last looked at.
+    segments: AtomicU32,
 }
 
 impl LaneHandle {
@@ -221,7 +223,10 @@ impl LaneHandle {
     /// # Errors
     /// If the process has no descriptor left.
     pub(crate) fn new(stream: &LaneStream, working: &Working) -> std::io::Result<Self> {
-        Ok(Self { closer: stream.closer()?, working: Arc::clone(&working.0) })
+        let closer = stream.closer()?;
+        // What it took to open it is no payload.
+        let segments = AtomicU32::new(closer.segments().map_or(0, |(count, _)| count));
+        Ok(Self { closer, working: Arc::clone(&working.0), segments })
     }
 
     /// See [`LaneCloser::shutdown`].
@@ -232,6 +237,13 @@ impl LaneHandle {
     /// See [`LaneCloser::silence`].
     pub(crate) fn silence(&self) -> Duration {
         self.closer.silence()
+    }
+
+    /// About how many bytes TCP has received since this was last asked.
+    fn arrived(&self) -> u64 {
+        let Some((count, bytes)) = self.closer.segments() else { return 0 };
+        let before = self.segments.swap(count, Ordering::Relaxed);
+        u64::from(count.wrapping_sub(before)) * u64::from(bytes)
     }
 
     fn is_stuck(&self, now: Instant) -> bool {
@@ -285,9 +297,14 @@ pub(crate) fn look(shared: &Shared, dialer: &Dialer, now: Instant) {
         PathSight {
             silence: closers.iter().map(|lane| lane.closer.unheard()).min().unwrap_or_default(),
             owed_bytes: fetch.asked_bytes_of(path),
+            arrived_bytes: closers.iter().map(|lane| lane.arrived()).sum(),
             stuck: closers.iter().any(|lane| lane.is_stuck(now)),
         }
     });
+    for lane in fetch.poll_late_lanes(now) {
+        tracing::info!(lane = lane.0, "others bring sooner what a slow path owes");
+        lanes.handle_late(now, lane);
+    }
     for path in lanes.ids() {
         if let (PathState::Carrying, Some(ends)) = (lanes.state(path), dialer.ends(path)) {
             let rate = fetch.rate_of(path);

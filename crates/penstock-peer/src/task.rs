@@ -546,7 +546,7 @@ impl Shared {
         let now = sys::boottime_now();
         let mut state = self.lock();
         state.fetch.handle_bytes(now, lane, bytes);
-        state.lanes.handle_bytes(now, lane, bytes, carried);
+        state.lanes.handle_bytes(lane, carried);
         state.moved = now;
     }
 
@@ -662,6 +662,7 @@ fn coordinate(shared: &Arc<Shared>) {
         if asks {
             let reply = shared.control.want(wanted);
             given = reply.work.len();
+            grant::note_dry(shared, wanted, given);
             if reply.give_back > 0 {
                 grant::give_back(shared, reply.give_back);
             }

@@ -8,10 +8,13 @@
 //!   acknowledgement of a probe, while another path is heard. Its lanes are cut, so that what they
 //!   had in hand is asked for elsewhere, and it is dialled again now and then: with one lane, with
 //!   growing, jittered pauses.
-//! - *Crawling* is one that is heard but brings a small share of what it did, or hardly anything
-//!   compared with another one, while others do bring what they did: where all slow down, the
-//!   source or the target is slow. Its lanes are cut, too; later it gets one lane and small
-//!   requests *on trial*, since that it can be dialled says nothing of its rate.
+//! - *Crawling* is one that is heard but brings a small share of what it did, or has never brought
+//!   anything to speak of, while others do bring what they did: where all slow down, the source or
+//!   the target is slow. Its lanes are cut, too; later it gets one lane and small requests *on
+//!   trial*, since that it can be dialled says nothing of its rate. What it brings on trial is what
+//!   it is compared with from then on.
+//! - *Slow* is no state: a path that has always been slow beside others keeps its share, in which
+//!   little is asked of it ([`crate::fetch`]).
 //! - *Standby* is a path whose link another path carries already.
 //!
 //! Where there is one path only nothing is cut: there is no better place for what is in hand.
@@ -87,6 +90,9 @@ pub struct PathSight {
     pub silence: Duration,
     /// Bytes that were asked for and have not come.
     pub owed_bytes: u64,
+    /// About how many bytes TCP has received since the last look, in order or not. What is read
+    /// from a lane comes in strides, of which a slow path takes seconds for each.
+    pub arrived_bytes: u64,
     /// Whether this host is slow in taking what has come: the path is not what is waited for.
     pub stuck: bool,
 }
@@ -112,7 +118,7 @@ const ALIVE: Duration = Duration::from_millis(1600);
 const HEARD: Duration = Duration::from_millis(1200);
 const HEARD_RTTS: u32 = 2;
 /// Rates are compared over this time and some round trips.
-const COMPARED: Duration = Duration::from_millis(1500);
+const COMPARED: Duration = Duration::from_millis(1800);
 const COMPARED_RTTS: u32 = 4;
 const COMPARED_MOST: Duration = Duration::from_millis(2300);
 /// A path that starts gets so much longer until it is compared with others: TCP doubles its rate
@@ -121,15 +127,21 @@ const START: Duration = Duration::from_secs(2);
 const START_RTTS: u32 = 20;
 /// Crawling: less than this share of what the path did ...
 const CRAWL_OF_OWN: f64 = 0.1;
-/// ... or never so much as this share of what the fastest other one does ...
+/// ... or never so much as this share of what the fastest other one does, and so many bytes a
+/// second: a minute for a stride of a MiB ...
 const CRAWL_OF_BEST: f64 = 0.01;
+const CRAWL_BYTES: f64 = 16.0 * 1024.0;
 /// ... while the others do at least this share of what they did ...
 const OTHERS_GO_ON: f64 = 0.5;
 /// ... and what it owes would take it longer than this.
 const CRAWL_OWED: Duration = Duration::from_secs(3);
-/// A trial is passed with this many bytes, or this share of what the path did.
+/// A trial is passed with this many bytes, or this share of what the path did, but not by less
+/// than what is hardly anything.
 const TRIAL_BYTES: u64 = 4 * MIB;
 const TRIAL_SHARE: f64 = 0.3;
+const TRIAL_BYTES_LEAST: u64 = 2 * CRAWL_BYTES as u64;
+/// It takes this long at least: what stands in a queue at its start is no rate.
+const TRIAL_LEAST: Duration = Duration::from_millis(500);
 /// It is failed after this time, and some round trips, in which bytes were owed.
 const TRIAL: Duration = Duration::from_secs(2);
 const TRIAL_RTTS: u32 = 10;
@@ -138,33 +150,41 @@ const DEAD_PAUSE: (Duration, Duration) = (Duration::from_millis(250), Duration::
 /// The former are so many times as long where no path carries: nothing is known to be open then.
 const NONE_CARRIES: u32 = 4;
 const CRAWL_PAUSE: (Duration, Duration) = (Duration::from_secs(4), Duration::from_secs(60));
+/// A path that lost its lanes as others do the rest sooner is not dialled for this long.
+const LATE_PAUSE: Duration = Duration::from_secs(3);
 /// Lanes are shared out anew by measured rates this often.
 const SHARE_OUT: Duration = Duration::from_secs(5);
 /// What a path once did counts for half after some minutes.
 const FADING: f64 = 0.999;
 
-/// Bytes of the last seconds, in slots.
+/// What has come in the last seconds.
 #[derive(Debug, Default)]
-struct Meter(VecDeque<(Instant, u64)>);
+struct Meter {
+    total: u64,
+    /// All that had come at some moments.
+    marks: VecDeque<(Instant, u64)>,
+}
 
 impl Meter {
-    const SLOT: Duration = Duration::from_millis(100);
-    const SLOTS: usize = 32;
+    const MARK: Duration = Duration::from_millis(100);
+    const MARKS: usize = 32;
 
     fn add(&mut self, now: Instant, bytes: u64) {
-        match self.0.back_mut() {
-            Some((at, sum)) if now.since(*at) < Self::SLOT => *sum += bytes,
-            _ => self.0.push_back((now, bytes)),
+        self.total += bytes;
+        if self.marks.back().is_none_or(|(at, _)| now.since(*at) >= Self::MARK) {
+            self.marks.push_back((now, self.total));
         }
-        if self.0.len() > Self::SLOTS {
-            self.0.pop_front();
+        if self.marks.len() > Self::MARKS {
+            self.marks.pop_front();
         }
     }
 
-    /// Bytes per second over the last `time`.
+    /// Bytes per second over the last `time`, and since the last mark before that: who looks
+    /// seldom does not see more.
     fn rate(&self, now: Instant, time: Duration) -> f64 {
-        let slots = self.0.iter().rev().take_while(|(at, _)| now.since(*at) < time);
-        slots.map(|(_, bytes)| bytes).sum::<u64>() as f64 / time.as_secs_f64()
+        let before = self.marks.iter().rev().find(|(at, _)| now.since(*at) >= time);
+        let Some((at, bytes)) = before.or(self.marks.front()) else { return 0.0 };
+        (self.total - bytes) as f64 / now.since(*at).max(time).as_secs_f64()
     }
 }
 
@@ -182,6 +202,8 @@ struct Path {
     /// What came while on trial, and for how long bytes were owed then.
     tried: (u64, Duration),
     retry_at: Instant,
+    /// Its lanes were late, and are not dialled again until then.
+    late_until: Instant,
     /// It crawled, and has passed no trial since.
     crawled: bool,
     dead_pause: Backoff,
@@ -203,6 +225,7 @@ impl Path {
             owing: None,
             tried: (0, Duration::ZERO),
             retry_at: Instant(0),
+            late_until: Instant(0),
             crawled: false,
             dead_pause: Backoff::new(DEAD_PAUSE.0, DEAD_PAUSE.1),
             crawl_pause: Backoff::new(CRAWL_PAUSE.0, CRAWL_PAUSE.1),
@@ -319,13 +342,21 @@ impl PathMachine {
         }
     }
 
-    /// So many bytes of payload have come on a lane, which has carried `carried` bytes in all.
-    pub fn handle_bytes(&mut self, now: Instant, lane: LaneId, bytes: u64, carried: u64) {
+    /// A lane has carried `carried` bytes in all.
+    pub fn handle_bytes(&mut self, lane: LaneId, carried: u64) {
+        let Some(at) = self.path_of(lane) else { return };
+        self.paths[at].lanes.handle_bytes(lane, carried);
+    }
+
+    /// What a lane owes is late, and others would bring it sooner: it is cut, and its path is not
+    /// dialled for a while, though nothing is wrong with it.
+    pub fn handle_late(&mut self, now: Instant, lane: LaneId) {
         let Some(at) = self.path_of(lane) else { return };
         let path = &mut self.paths[at];
-        path.lanes.handle_bytes(lane, carried);
-        path.meter.add(now, bytes);
-        path.tried.0 += bytes;
+        if !path.cut.contains(&lane) && !path.to_cut.contains(&lane) {
+            path.to_cut.push(lane);
+            path.late_until = now.plus(LATE_PAUSE);
+        }
     }
 
     /// See [`LaneMachine::handle_rate`]; `rate` is that of the path.
@@ -357,6 +388,11 @@ impl PathMachine {
                 open.then(|| sight(PathId(at as u16)))
             })
             .collect();
+        for (path, seen) in self.paths.iter_mut().zip(&sights) {
+            let arrived = seen.map_or(0, |seen| seen.arrived_bytes);
+            path.meter.add(now, arrived);
+            path.tried.0 += arrived;
+        }
         for at in 0..self.paths.len() {
             match sights[at] {
                 Some(seen) => self.judge(now, at, &seen, &sights, held, passed),
@@ -401,7 +437,11 @@ impl PathMachine {
                 path.tried.1 += passed;
             }
             let enough = (path.usual * TRIAL.as_secs_f64() * TRIAL_SHARE) as u64;
-            if path.tried.0 >= TRIAL_BYTES.min(enough).max(1) {
+            let (bytes, time) = path.tried;
+            let enough = TRIAL_BYTES.min(enough).max(TRIAL_BYTES_LEAST);
+            if bytes >= enough && time >= TRIAL_LEAST {
+                // What it did before it may never do again.
+                path.usual = path.usual.min(bytes as f64 / time.as_secs_f64());
                 path.crawled = false;
                 self.set_state(at, PathState::Carrying);
                 self.share_out();
@@ -437,7 +477,8 @@ impl PathMachine {
         let usual: f64 = others().map(|other| other.usual).sum();
         let sum: f64 = others().map(|other| other.rate(now)).sum();
         let started = owing >= path.compared_over() + START + path.rtt * START_RTTS;
-        let hardly_anything = started && rate.max(path.usual) < best * CRAWL_OF_BEST;
+        let least = CRAWL_BYTES.min(best * CRAWL_OF_BEST);
+        let hardly_anything = started && rate.max(path.usual) < least;
         sum > 0.0
             && sum >= usual * OTHERS_GO_ON
             && (hardly_anything || rate < path.usual * CRAWL_OF_OWN)
@@ -561,7 +602,8 @@ impl PathMachine {
                 return Some(PathAction::Cut(lane));
             }
             let resting = matches!(path.state, PathState::Dead | PathState::Crawling);
-            if resting && (now < path.retry_at || !path.cut.is_empty()) {
+            let waits = resting && (now < path.retry_at || !path.cut.is_empty());
+            if waits || now < path.late_until {
                 continue;
             }
             match path.lanes.poll_with(now, &mut self.next) {

@@ -33,6 +33,7 @@ struct World {
     /// Path of each lane, since when it is dialled, and whether it is open.
     lanes: BTreeMap<LaneId, (usize, Instant, bool)>,
     silent_since: Vec<Instant>,
+    arrived: Vec<f64>,
     carried: Vec<f64>,
     cuts: Vec<(Instant, usize)>,
     news: Vec<(Instant, PathId, PathState)>,
@@ -49,6 +50,7 @@ impl World {
             now: Instant(0),
             lanes: BTreeMap::new(),
             silent_since: vec![Instant(0); count],
+            arrived: vec![0.0; count],
             carried: vec![0.0; count],
             cuts: Vec::new(),
             news: Vec::new(),
@@ -107,14 +109,17 @@ impl World {
             for lane in lanes {
                 if awake && sky.open {
                     self.carried[path] += share;
-                    self.machine.handle_bytes(self.now, lane, share as u64, share as u64);
+                    self.arrived[path] += share;
+                    self.machine.handle_bytes(lane, share as u64);
                 }
             }
         }
         let (now, silent) = (self.now, self.silent_since.clone());
+        let arrived = &mut self.arrived;
         self.machine.handle_tick(now, false, |path| PathSight {
             silence: now.since(silent[usize::from(path.0)]) + LAG.min(now.since(Instant(0))),
             owed_bytes: 32 * MIB,
+            arrived_bytes: std::mem::take(&mut arrived[usize::from(path.0)]) as u64,
             stuck: false,
         });
         for (path, sky) in weather.iter().enumerate() {
@@ -287,5 +292,55 @@ proptest! {
                 prop_assert!(!open || opened, "path {path} is open and unused: {:?}", world.news);
             }
         }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(12))]
+
+    /// Issue 5: a path that is slow all the time, up to a thousand times as slow as another, keeps
+    /// its share while both are loaded in bursts; one that falls below a tenth of what it did is
+    /// emptied within three seconds; and once healed it stays, without being given up again.
+    #[test]
+    fn a_slow_path_keeps_its_share_and_one_that_collapses_is_emptied(
+        seed in any::<u64>(), slow in 0.05..5.0f64, times in 2.0..1000.0f64,
+        rtt_us in 100..100_000u64, collapse in 0.0..0.05f64,
+    ) {
+        let mut rng = ChaCha8Rng::seed_from_u64(seed);
+        let mut world = World::new(LaneLimits::default(), &[(0, rtt_us), (1, 300)], seed);
+        let mut shaken = |world: &mut World, time: Duration, rate: f64| {
+            let until = world.now.plus(time);
+            while world.now < until {
+                // A slow queue holds its packets up for most of a second, then gives them at once.
+                let burst = [0.2, 0.4, 1.6, 1.8][(world.now.0 / 400_000_000) as usize % 4];
+                let other = slow * times * rng.random_range(0.7..1.0);
+                world.step(&[fair(rate * burst * MB), fair(other * MB)], true);
+            }
+        };
+        shaken(&mut world, seconds(60), slow);
+        prop_assert!(world.cuts.is_empty(), "{:?}", world.news);
+        prop_assert!(world.carried[0] > slow * 50.0 * MB);
+        world.news.clear();
+        shaken(&mut world, seconds(3), slow * collapse);
+        prop_assert_eq!(world.machine.state(PathId(0)), PathState::Crawling);
+        prop_assert_eq!(world.lanes_of(0), 0);
+        shaken(&mut world, seconds(150), slow);
+        prop_assert_eq!(world.machine.state(PathId(0)), PathState::Carrying);
+        let given_up = world.news.iter().filter(|(.., state)| *state == PathState::Crawling);
+        prop_assert_eq!(given_up.count(), 1, "{:?}", &world.news);
+        prop_assert!(world.cuts.iter().all(|(_, path)| *path == 0), "{:?}", world.cuts);
+    }
+
+    /// Issue 5: a path that has lost most of its rate for good, whatever is left of it, either
+    /// stays emptied or stays in use: it does not come and go.
+    #[test]
+    fn a_path_does_not_flap(seed in any::<u64>(), left in 0.001..0.9f64, rate in 1.0..100.0f64) {
+        let mut world = World::new(LaneLimits::default(), &[(0, 300), (1, 300)], seed);
+        world.run(seconds(20), &[fair(rate * MB); 2]);
+        world.run(seconds(300), &[fair(rate * left * MB), fair(rate * MB)]);
+        let back = world.news.iter().filter(|(at, _, state)| {
+            *state == PathState::Carrying && at.since(Instant(0)) > seconds(20)
+        });
+        prop_assert!(back.count() <= 1, "{:?}", world.news);
     }
 }

@@ -14,7 +14,7 @@ use rustls::ExtractedSecrets;
 use super::clear::{ClearReceiver, ClearSender, MacKey};
 use super::error::LaneError;
 use super::record::{Opener, Sealer};
-use super::socket::{LaneRtt, SocketOptions, rtt_of, silence_of, unheard_of};
+use super::socket::{LaneRtt, SocketOptions, rtt_of, segments_of, silence_of, unheard_of};
 use super::wire::Wire;
 
 /// Stack of a thread that owns a lane: handshake, records, file system calls, nothing recursive.
@@ -306,5 +306,12 @@ impl LaneCloser {
     /// does.
     pub fn unheard(&self) -> Duration {
         unheard_of(&self.tcp).unwrap_or(Duration::MAX)
+    }
+
+    /// Segments with data that TCP has received, in order or not, long before a whole stride of
+    /// them can be read from a slow path: a count that wraps around, and about how many bytes each
+    /// has. None if TCP cannot be asked.
+    pub fn segments(&self) -> Option<(u32, u32)> {
+        segments_of(&self.tcp).ok()
     }
 }

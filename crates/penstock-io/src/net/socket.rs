@@ -191,8 +191,10 @@ pub struct LaneRtt {
     pub min: Duration,
 }
 
-/// Bytes of `struct tcp_info` that are read: up to `tcpi_min_rtt` (Linux 4.6).
-const TCP_INFO_BYTES: usize = 152;
+/// Bytes of `struct tcp_info` that are read: up to `tcpi_data_segs_out` (Linux 4.6).
+const TCP_INFO_BYTES: usize = 160;
+/// Offset of `tcpi_rcv_mss`, bytes of payload of a segment as they come.
+const TCP_INFO_SEGMENT: usize = 20;
 /// Offset of `tcpi_last_data_recv`, milliseconds since then.
 const TCP_INFO_LAST_RECEIVED: usize = 52;
 /// Offset of `tcpi_last_ack_recv`, likewise of the last acknowledgement.
@@ -201,6 +203,8 @@ const TCP_INFO_LAST_ACKNOWLEDGED: usize = 56;
 const TCP_INFO_RTT: usize = 68;
 /// Offset of `tcpi_min_rtt`, microseconds.
 const TCP_INFO_MIN_RTT: usize = 148;
+/// Offset of `tcpi_data_segs_in`, a count that wraps around.
+const TCP_INFO_SEGMENTS: usize = 152;
 
 /// Asks TCP for the round-trip times of a connection.
 ///
@@ -239,6 +243,16 @@ pub(super) fn unheard_of(socket: impl AsFd) -> io::Result<Duration> {
     let milliseconds =
         word_of(&info, TCP_INFO_LAST_RECEIVED).min(word_of(&info, TCP_INFO_LAST_ACKNOWLEDGED));
     Ok(Duration::from_millis(u64::from(milliseconds)))
+}
+
+/// Segments with data that TCP has received of a connection, in order or not, as a count that wraps
+/// around; and about how many bytes each of them has.
+///
+/// # Errors
+/// The kernel's, if this is not a TCP socket.
+pub(super) fn segments_of(socket: impl AsFd) -> io::Result<(u32, u32)> {
+    let info = tcp_info(socket.as_fd())?;
+    Ok((word_of(&info, TCP_INFO_SEGMENTS), word_of(&info, TCP_INFO_SEGMENT)))
 }
 
 fn word_of(info: &[u8; TCP_INFO_BYTES], at: usize) -> u32 {
@@ -310,5 +324,22 @@ mod tests {
         assert!((128 * 1024 + 1..=2 * ROOM_BUFFER_BYTES).contains(&send), "{send}");
         let now = if has_bbr { "cubic" } else { "reno" };
         assert_eq!(sockopt::tcp_congestion(&here).unwrap(), now);
+    }
+
+    /// Promise: what has come is seen before anybody reads it, as about so many bytes.
+    #[test]
+    fn segments_are_counted_as_they_come() {
+        let (mut here, there) = near_pair();
+        let (before, _) = segments_of(&there).unwrap();
+        here.write_all(&[7; 32 * 1024]).unwrap();
+        let (count, bytes) = loop {
+            let (count, bytes) = segments_of(&there).unwrap();
+            if count != before {
+                break (count.wrapping_sub(before), bytes);
+            }
+            std::thread::yield_now();
+        };
+        let sum = u64::from(count) * u64::from(bytes);
+        assert!((1024..1 << 20).contains(&sum), "{count} segments of {bytes} bytes");
     }
 }

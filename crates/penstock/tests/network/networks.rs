@@ -212,6 +212,30 @@ fn f_a_crawling_interface_is_emptied() {
     assert_same(&world.a.store.join("src"), &world.b.store.join("dst"));
 }
 
+/// Issue 5: an interface that is twenty times as slow as the other one, all the time, carries what
+/// it can: it is not given up while the other is under load, and nobody waits for it at the end.
+#[test]
+fn a_slow_interface_keeps_its_share() {
+    if !can_run("a_slow_interface_keeps_its_share") {
+        return;
+    }
+    let options = ["--nics", "3", "--rate", "0,80m,4m", "--rtt", "1ms"];
+    let world = LabWorld::new("slow", &options, TWO);
+    make_set(&world.a.store.join("src"), 80, 50, seed());
+    let before = world.lab.bytes("b0", "net2");
+    let id = world.b.submit(&["a:data/src/", "b:data/dst"]);
+    let view = world.b.until_done(&id);
+    let carried = world.lab.bytes("b0", "net2") - before;
+    let seconds = view["progress"]["seconds"].as_f64().unwrap();
+    println!("{carried} bytes over the slow one in {seconds} s; {view}");
+    let log = world.b.log_text();
+    assert!(!log.contains("path given up"), "{log}");
+    // 4 Mbit/s are 500,000 bytes a second; both together bring it all in 8 s.
+    assert!(carried as f64 > seconds * 200_000.0, "{carried} bytes in {seconds} s");
+    assert!(seconds < 16.0, "{seconds} s");
+    assert_same(&world.a.store.join("src"), &world.b.store.join("dst"));
+}
+
 /// Promise: IPv6 carries as IPv4 does, alone as well.
 #[test]
 fn ipv6_alone_carries() {
