@@ -37,7 +37,7 @@ import threading
 import time
 
 import report
-from harness import Failed, end_on_signals, fresh, same
+from harness import Failed, choice, end_on_signals, fresh, same
 
 LINK = 200e6
 STREAMS = 8
@@ -378,17 +378,6 @@ def table(rows):
             f"{(steady or 0) / 1e6:.1f} | {row['whole'] / 1e6:.1f} | {ratio} | {spread:.1%} | "
             f"{control / 1e3:.0f} | {row['cpu']:.0%} | {row['load']} |")
     return "\n".join(lines)
-
-
-def choice(kind, known):
-    def read(text):
-        names = [name.strip() for name in text.split(",")]
-        for name in names:
-            if name not in known:
-                raise argparse.ArgumentTypeError(
-                    f"no {kind} `{name}`; there are: {', '.join(known)}")
-        return names
-    return read
 
 
 def read_arguments():

@@ -1,17 +1,20 @@
 //! What a new controller takes over that peers wrote for the one before (A7).
 
+mod common;
+
 use std::collections::BTreeSet;
 use std::time::Duration;
 
 use penstock_engine::transfer::{Joining, LedgerCommit, TransferMachine, WindowLimits};
 use penstock_proto::digest::{Digest, DigestKind};
-use penstock_proto::id::{PeerNumber, TransferId, WriterId};
-use penstock_proto::journal::{DigestForm, EntryDigest, Incarnation, JournalRecord};
-use penstock_proto::manifest::{EntryDraft, Page, PageBuilder};
-use penstock_proto::slicing::{PieceRef, Slicing};
+use penstock_proto::id::{PeerNumber, WriterId};
+use penstock_proto::journal::{Incarnation, JournalRecord};
+use penstock_proto::slicing::PieceRef;
 use penstock_proto::task::{Report, Work};
 use penstock_proto::units::{Instant, MIB};
 use penstock_proto::wire::Reader;
+
+use common::page_of;
 
 const GRANT: Duration = Duration::from_secs(10);
 const A: PeerNumber = PeerNumber(0);
@@ -21,17 +24,6 @@ const ALL: u64 = u64::MAX;
 
 fn second(seconds: u64) -> Instant {
     Instant(seconds * 1_000_000_000)
-}
-
-fn page_of(number: u32, sizes: &[u64]) -> Page {
-    let slicing = Slicing { extent_bytes: MIB, pack_files: 1, ..Slicing::default() };
-    let mut builder = PageBuilder::new(TransferId([1; 16]), number, slicing);
-    for (index, size) in sizes.iter().enumerate() {
-        let name = format!("p{number}f{index}");
-        let draft = EntryDraft { name: name.as_bytes(), size: *size, ..EntryDraft::default() };
-        builder.push(b"", &draft);
-    }
-    builder.seal()
 }
 
 /// A controller that takes over from one which gave work to the writers 100 and 101: of a file of
@@ -52,10 +44,7 @@ fn join(machine: &mut TransferMachine, peer: PeerNumber, writer: u64, now: Insta
 }
 
 fn written(page: u32, piece: u32, generation: u32) -> Report {
-    let (form, digest) = (DigestForm::Standard, Digest([7; 32]));
-    let digests = vec![EntryDigest { entry: 0, form, digest, seen: None }];
-    let (piece, failures) = (PieceRef { page, piece }, Vec::new());
-    Report::Written { piece, generation, epoch: 4, digests, failures, fetched: true }
+    common::written(PieceRef { page, piece }, generation, 4)
 }
 
 fn pieces(work: &[Work], fetched: bool) -> BTreeSet<u32> {

@@ -1,18 +1,22 @@
 //! One transfer that several target peers share: who may write what, and what their end leaves.
 
+mod common;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use penstock_engine::transfer::{Joining, LedgerCommit, Phase, TransferMachine, WindowLimits};
 use penstock_proto::digest::{Digest, DigestKind};
-use penstock_proto::id::{PeerNumber, TransferId, WriterId};
+use penstock_proto::id::{PeerNumber, WriterId};
 use penstock_proto::journal::{DigestForm, EntryDigest, Incarnation, JournalRecord};
-use penstock_proto::manifest::{EntryDraft, Page, PageBuilder};
-use penstock_proto::slicing::{PieceRef, Slicing};
+use penstock_proto::manifest::Page;
+use penstock_proto::slicing::PieceRef;
 use penstock_proto::task::{Report, Work};
 use penstock_proto::units::{Instant, MIB};
 use penstock_proto::wire::Reader;
 use proptest::prelude::*;
+
+use common::page_of;
 
 const GRANT: Duration = Duration::from_secs(10);
 const A: PeerNumber = PeerNumber(0);
@@ -23,17 +27,6 @@ const ALL: u64 = u64::MAX;
 
 fn second(seconds: u64) -> Instant {
     Instant(seconds * 1_000_000_000)
-}
-
-fn page_of(number: u32, sizes: &[u64]) -> Page {
-    let slicing = Slicing { extent_bytes: MIB, pack_files: 1, ..Slicing::default() };
-    let mut builder = PageBuilder::new(TransferId([1; 16]), number, slicing);
-    for (index, size) in sizes.iter().enumerate() {
-        let name = format!("p{number}f{index}");
-        let draft = EntryDraft { name: name.as_bytes(), size: *size, ..EntryDraft::default() };
-        builder.push(b"", &draft);
-    }
-    builder.seal()
 }
 
 fn incarnation(writer: u64) -> Incarnation {
@@ -62,15 +55,7 @@ fn piece(piece: u32) -> PieceRef {
 }
 
 fn written(piece: PieceRef, epoch: u64) -> Report {
-    let (form, digest) = (DigestForm::Standard, Digest([7; 32]));
-    Report::Written {
-        piece,
-        generation: 0,
-        epoch,
-        digests: vec![EntryDigest { entry: 0, form, digest, seen: None }],
-        failures: Vec::new(),
-        fetched: true,
-    }
+    common::written(piece, 0, epoch)
 }
 
 fn published(piece: PieceRef, epoch: u64) -> Report {

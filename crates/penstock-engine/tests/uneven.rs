@@ -1,40 +1,26 @@
 //! Peers of very different speed share a transfer: how it ends, and what is in progress.
 
+mod common;
+
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use penstock_engine::transfer::{Joining, Phase, TransferMachine, WindowLimits};
 use penstock_proto::digest::{Digest, DigestKind};
-use penstock_proto::id::{PeerNumber, TransferId, WriterId};
-use penstock_proto::journal::{DigestForm, EntryDigest, Incarnation};
-use penstock_proto::manifest::{EntryDraft, Page, PageBuilder};
-use penstock_proto::slicing::{PieceRef, Slicing};
+use penstock_proto::id::{PeerNumber, WriterId};
+use penstock_proto::journal::Incarnation;
+use penstock_proto::manifest::Page;
+use penstock_proto::slicing::PieceRef;
 use penstock_proto::task::{Report, Work};
 use penstock_proto::units::{GIB, Instant, MIB};
+
+use common::{page_of, written};
 
 /// What a peer holds at most, and asks ahead.
 const HELD: u64 = 16 * MIB;
 const AHEAD: u64 = 2 * MIB;
 /// Time between two turns.
 const TURN_MS: u64 = 20;
-
-fn page_of(number: u32, sizes: &[u64]) -> Page {
-    let slicing = Slicing { extent_bytes: MIB, pack_files: 1, ..Slicing::default() };
-    let mut builder = PageBuilder::new(TransferId([1; 16]), number, slicing);
-    for (index, size) in sizes.iter().enumerate() {
-        let name = format!("p{number}f{index}");
-        let draft = EntryDraft { name: name.as_bytes(), size: *size, ..EntryDraft::default() };
-        builder.push(b"", &draft);
-    }
-    builder.seal()
-}
-
-fn written(piece: PieceRef, generation: u32, epoch: u64) -> Report {
-    let (form, digest) = (DigestForm::Standard, Digest([7; 32]));
-    let digests = vec![EntryDigest { entry: 0, form, digest, seen: None }];
-    let failures = Vec::new();
-    Report::Written { piece, generation, epoch, digests, failures, fetched: true }
-}
 
 #[derive(Default)]
 struct Peer {

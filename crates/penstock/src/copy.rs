@@ -21,11 +21,8 @@ use penstock_api::peers::OnePeer;
 use penstock_api::plan::{PlanHead, PlanUse};
 use penstock_api::preserve::Preserve;
 use penstock_api::problem::{Exit, Problem};
-use penstock_api::removal::{RemoveOrder, RemoveReply};
 use penstock_api::rest::Event;
-use penstock_api::scan::{
-    DigestWish, PageReply, PageSource, Question, RootKind, ScanRequest, SourcePeer, WishedDigests,
-};
+use penstock_api::scan::{OwnPages, RootKind, ScanRequest, SourcePeer};
 use penstock_api::task::SourceAccess;
 use penstock_api::transfer::{
     FailedItem, Location, PathText, TransferOptions, TransferState, TransferView,
@@ -571,34 +568,6 @@ pub(crate) fn target_name() -> anyhow::Result<Name> {
     Ok("target".parse()?)
 }
 
-/// Pages of the scan in this process.
-struct OwnPages {
-    source: Arc<SourceService>,
-    transfer: TransferId,
-}
-
-impl PageSource for OwnPages {
-    fn page(&mut self, number: u32, wait_ms: u32) -> Result<PageReply, Problem> {
-        self.source.page(self.transfer, number, wait_ms)
-    }
-
-    fn ask(&mut self, question: &Question) -> Result<u32, Problem> {
-        self.source.ask(self.transfer, question)
-    }
-
-    fn digests(
-        &mut self,
-        wish: &DigestWish,
-        wait_ms: u32,
-    ) -> Result<Option<WishedDigests>, Problem> {
-        self.source.digests(self.transfer, wish, wait_ms)
-    }
-
-    fn remove(&mut self, order: &RemoveOrder) -> Result<RemoveReply, Problem> {
-        self.source.remove(self.transfer, order)
-    }
-}
-
 impl Copy {
     /// Does the job: shows how it goes, hands over its lists, removes the state once it is done.
     ///
@@ -672,7 +641,7 @@ impl Copy {
             options: self.options.clone(),
             store: target_store,
             root: PathText(places.target.root.clone()),
-            pages: Box::new(OwnPages { source, transfer: self.state.id }),
+            pages: Box::new(OwnPages::new(source, self.state.id)),
             source: SourceAccess::Local { store: source_store, root },
             peers: Arc::new(OnePeer(Arc::clone(&target) as _)),
             heads: Arc::new(heads),

@@ -97,6 +97,11 @@ impl Site {
         self.dir.join("daemon.log")
     }
 
+    /// What the daemon has said.
+    pub fn log_text(&self) -> String {
+        fs::read_to_string(self.log()).unwrap_or_default()
+    }
+
     /// Starts the daemon, and gives where it listens.
     pub fn start(&mut self) -> SocketAddr {
         self.start_with(&[])
@@ -104,22 +109,21 @@ impl Site {
 
     /// The same, with options.
     pub fn start_with(&mut self, options: &[&str]) -> SocketAddr {
+        let line = self.launch(penstock(), options);
+        let address = line.trim().rsplit(' ').next().and_then(|word| word.parse().ok());
+        address.unwrap_or_else(|| panic!("site {} is not ready: {line}", self.name))
+    }
+
+    /// Starts the daemon by a command that runs the program; gives the first line that it says.
+    pub fn launch(&mut self, mut command: Command, options: &[&str]) -> String {
         let log = File::options().create(true).append(true).open(self.log()).unwrap();
-        let mut child = penstock()
-            .arg("daemon")
-            .arg("--dir")
-            .arg(&self.dir)
-            .args(options)
-            .stdout(Stdio::piped())
-            .stderr(log)
-            .spawn()
-            .unwrap();
+        command.arg("daemon").arg("--dir").arg(&self.dir).args(options).env_remove("PENSTOCK_DIR");
+        let mut child = command.stdout(Stdio::piped()).stderr(log).spawn().unwrap();
         let mut out = BufReader::new(child.stdout.take().unwrap());
         let mut line = String::new();
         out.read_line(&mut line).unwrap();
         self.daemon = Some((child, out));
-        let address = line.trim().rsplit(' ').next().and_then(|word| word.parse().ok());
-        address.unwrap_or_else(|| panic!("site {} is not ready: {line}", self.name))
+        line
     }
 
     /// Ends the daemon in order.
@@ -227,9 +231,9 @@ impl Site {
 impl Drop for Site {
     fn drop(&mut self) {
         if std::thread::panicking() || std::env::var_os("PENSTOCK_TEST_LOG").is_some() {
-            let log = fs::read_to_string(self.log()).unwrap_or_default();
+            let log = self.log_text();
             let lines: Vec<_> = log.lines().collect();
-            let tail = lines[lines.len().saturating_sub(40)..].join("\n");
+            let tail = lines[lines.len().saturating_sub(60)..].join("\n");
             println!("--- log of site {}\n{tail}", self.name);
         }
         if let Some((mut child, _)) = self.daemon.take() {

@@ -89,16 +89,22 @@ fn d3_flipped_framing_ends_a_clear_lane() {
     assert_eq!(summary["repairs"], 0, "{summary}");
 }
 
-/// Promise (d), (f): a network that is cut makes the transfer wait with a reason that says when it
-/// tries again, and goes on by itself when it heals.
-#[test]
-fn a_cut_network_heals_by_itself() {
+/// A transfer of which 4 MiB have come, over a network that is slow enough to be in its way.
+fn under_way() -> (World, String) {
     let seed = seed();
     let world = World::new();
     make_set(&world.a.store.join("src"), 40, 300, seed);
     world.proxy_a.set_rate(Some(100e6));
     let id = world.b.submit(&["a:data/src/", "b:data/dst"]);
     world.b.show_until(&id, |view| view["progress"]["bytes_verified"].as_u64() > Some(4 << 20));
+    (world, id)
+}
+
+/// Promise (d), (f): a network that is cut makes the transfer wait with a reason that says when it
+/// tries again, and goes on by itself when it heals.
+#[test]
+fn a_cut_network_heals_by_itself() {
+    let (world, id) = under_way();
     world.proxies().iter().for_each(|proxy| proxy.cut());
     let cut = Instant::now();
     let view = world.b.show_until(&id, |view| {
@@ -122,12 +128,7 @@ fn a_cut_network_heals_by_itself() {
 /// is shown meanwhile, and the transfer goes on over others.
 #[test]
 fn a_silent_black_hole_is_noticed() {
-    let seed = seed();
-    let world = World::new();
-    make_set(&world.a.store.join("src"), 40, 300, seed);
-    world.proxy_a.set_rate(Some(100e6));
-    let id = world.b.submit(&["a:data/src/", "b:data/dst"]);
-    world.b.show_until(&id, |view| view["progress"]["bytes_verified"].as_u64() > Some(4 << 20));
+    let (world, id) = under_way();
     world.proxies().iter().for_each(|proxy| proxy.swallow());
     let holed = Instant::now();
     let view =

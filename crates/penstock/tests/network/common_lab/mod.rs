@@ -1,16 +1,16 @@
 //! Two real sites in network namespaces, with several interfaces each, joined by the laboratory.
 
-use std::fs::{self, File};
-use std::io::{BufRead as _, BufReader};
-use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdout, Command, Output, Stdio};
+use std::fs;
+use std::ops::{Deref, DerefMut};
+use std::path::Path;
+use std::process::Command;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::common_net::{PATIENCE, penstock, scratch, told};
+use crate::common_net::{PATIENCE, Site, has_ended, pair, penstock, scratch, told};
 
 /// Labs of one test binary run one at a time: links are to limit, not the processors.
 static TURN: Mutex<()> = Mutex::new(());
@@ -55,11 +55,22 @@ impl Lab {
 
 /// A site whose daemon runs at a host of a lab.
 pub struct LabSite {
-    pub name: &'static str,
-    pub dir: PathBuf,
-    pub store: PathBuf,
+    site: Site,
     host: String,
-    daemon: Option<(Child, BufReader<ChildStdout>)>,
+}
+
+impl Deref for LabSite {
+    type Target = Site;
+
+    fn deref(&self) -> &Site {
+        &self.site
+    }
+}
+
+impl DerefMut for LabSite {
+    fn deref_mut(&mut self) -> &mut Site {
+        &mut self.site
+    }
 }
 
 impl LabSite {
@@ -71,7 +82,7 @@ impl LabSite {
         command.args(["site", "init", "--name", name, "--dir"]).arg(&dir);
         let output = command.arg(format!("--store=data={}", store.display())).output().unwrap();
         assert!(output.status.success(), "{}", told(&output));
-        let site = Self { name, dir, store, host: format!("{name}0"), daemon: None };
+        let site = Self { site: Site::adopt(name, dir, store), host: format!("{name}0") };
         let config = site.config() + networks;
         fs::write(site.dir.join("penstock.toml"), config).unwrap();
         site
@@ -84,55 +95,9 @@ impl LabSite {
 
     /// Starts the daemon in its namespace, and waits until it listens.
     pub fn start(&mut self, lab: &Lab) {
-        let log = File::options().create(true).append(true).open(self.log()).unwrap();
-        let mut command = lab.inside(&self.host, env!("CARGO_BIN_EXE_penstock"));
-        command.arg("daemon").arg("--dir").arg(&self.dir).env_remove("PENSTOCK_DIR");
-        let mut child = command.stdout(Stdio::piped()).stderr(log).spawn().unwrap();
-        let mut out = BufReader::new(child.stdout.take().unwrap());
-        let mut line = String::new();
-        out.read_line(&mut line).unwrap();
+        let command = lab.inside(&self.host, env!("CARGO_BIN_EXE_penstock"));
+        let line = self.site.launch(command, &[]);
         assert!(line.starts_with("ready"), "site {}: {line}", self.name);
-        self.daemon = Some((child, out));
-    }
-
-    /// Kills the daemon, as a crash would.
-    pub fn kill(&mut self) {
-        if let Some((mut child, _)) = self.daemon.take() {
-            child.kill().unwrap();
-            child.wait().unwrap();
-        }
-    }
-
-    fn log(&self) -> PathBuf {
-        self.dir.join("daemon.log")
-    }
-
-    /// What the daemon has said.
-    pub fn log_text(&self) -> String {
-        fs::read_to_string(self.log()).unwrap_or_default()
-    }
-
-    /// Runs a command for this site to its end.
-    pub fn run(&self, args: &[&str]) -> Output {
-        penstock().args(args).arg("--dir").arg(&self.dir).output().unwrap()
-    }
-
-    /// Runs a command that must succeed, and gives its standard output.
-    pub fn ok(&self, args: &[&str]) -> String {
-        let output = self.run(args);
-        assert!(output.status.success(), "{args:?} at {}: {}", self.name, told(&output));
-        String::from_utf8(output.stdout).unwrap()
-    }
-
-    /// Submits a transfer here, and gives its id.
-    pub fn submit(&self, args: &[&str]) -> String {
-        let args: Vec<_> = ["transfer", "submit"].iter().chain(args).copied().collect();
-        self.ok(&args).trim().to_owned()
-    }
-
-    /// How a transfer stands.
-    pub fn show(&self, id: &str) -> Value {
-        serde_json::from_str(&self.ok(&["transfer", "show", id, "--json"])).unwrap()
     }
 
     /// Waits until `is` holds of a transfer.
@@ -147,9 +112,7 @@ impl LabSite {
 
     /// Waits until a transfer is done.
     pub fn until_done(&self, id: &str) -> Value {
-        let view = self.until(id, |view| {
-            ["done", "failed", "cancelled"].iter().any(|state| view["state"] == *state)
-        });
+        let view = self.until(id, has_ended);
         assert_eq!(view["state"], "done", "{view}");
         view
     }
@@ -157,18 +120,6 @@ impl LabSite {
     /// The paths to `other` as the site sees them.
     pub fn paths(&self, other: &str) -> Value {
         serde_json::from_str(&self.ok(&["site", "paths", other, "--json"])).unwrap()
-    }
-}
-
-impl Drop for LabSite {
-    fn drop(&mut self) {
-        self.kill();
-        if std::thread::panicking() || std::env::var_os("PENSTOCK_TEST_LOG").is_some() {
-            let log = self.log_text();
-            let lines: Vec<_> = log.lines().collect();
-            let tail = lines[lines.len().saturating_sub(60)..].join("\n");
-            println!("--- log of site {}\n{tail}", self.name);
-        }
     }
 }
 
@@ -210,9 +161,7 @@ impl LabWorld {
         let mut b = LabSite::init(root.path(), "b", networks[1]);
         a.start(&lab);
         b.start(&lab);
-        let token = a.ok(&["site", "pair"]);
-        let paired = b.ok(&["site", "pair", token.trim()]);
-        println!("{paired}");
+        pair(&a, &b);
         Self { a, b, lab, _root: root, _turn: turn }
     }
 }
