@@ -1,5 +1,5 @@
-//! The end of what a task has: a slow path begins nothing then that others bring sooner, and what it
-//! still owes is asked for again elsewhere.
+//! The end of what a task has: a slow path begins nothing then that others bring sooner, and what
+//! it still owes is asked for again elsewhere.
 
 use std::time::Duration;
 
