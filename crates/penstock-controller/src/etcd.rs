@@ -264,18 +264,24 @@ impl Etcd {
 
     /// Asks endpoints in turn until one answers, within `deadline`.
     fn call(&self, path: &str, body: &Value, deadline: Duration) -> Result<Value, EtcdError> {
+        self.in_turn(deadline, |endpoint, left| self.call_at(endpoint, path, body, left))
+    }
+
+    /// Has endpoints asked in turn, the one that answered last first, until one answers, within
+    /// `deadline` and with a time for each.
+    fn in_turn<T>(
+        &self,
+        deadline: Duration,
+        ask: impl Fn(&str, Duration) -> Result<T, EtcdError>,
+    ) -> Result<T, EtcdError> {
         let until = Instant::now() + deadline;
-        let endpoints = self.endpoints();
-        let count = endpoints.len();
-        let first = self.current.load(Ordering::Relaxed);
         let mut last = EtcdError::Unavailable("there is no endpoint".to_owned());
-        for turn in 0..count {
+        for (at, endpoint) in self.in_order() {
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 break;
             }
-            let at = (first + turn) % count;
-            match self.call_at(&endpoints[at], path, body, left.min(self.config.patience)) {
+            match ask(&endpoint, left.min(self.config.patience)) {
                 Err(EtcdError::Unavailable(why)) => last = EtcdError::Unavailable(why),
                 answer => {
                     self.current.store(at, Ordering::Relaxed);
@@ -284,6 +290,14 @@ impl Etcd {
             }
         }
         Err(last)
+    }
+
+    /// The endpoints, the one that answered last first, each with its place among them.
+    fn in_order(&self) -> Vec<(usize, String)> {
+        let mut all: Vec<_> = self.endpoints().into_iter().enumerate().collect();
+        let first = self.current.load(Ordering::Relaxed) % all.len().max(1);
+        all.rotate_left(first);
+        all
     }
 
     fn call_at(

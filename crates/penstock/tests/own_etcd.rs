@@ -637,6 +637,31 @@ fn e6_an_etcd_that_never_forgets_is_refused() {
     assert!(told(&output).contains("--auto-compaction-retention"), "{}", told(&output));
 }
 
+/// Promise: a host that has lost its program `etcd` starts all the same, says what it lacks, and
+/// goes on by itself once that is there again.
+#[test]
+fn a_host_without_its_etcd_waits_for_it() {
+    let Some(mut hosts) = Hosts::new() else { return };
+    let mut h1 = hosts.first(1);
+    let id = etcd_id(&h1.dir).unwrap();
+    h1.kill();
+    kill("KILL", id);
+    wait_for("the end of etcd", || etcd_id(&h1.dir).is_none());
+    let program = hosts.at("etcd-later");
+    let path = h1.dir.join("penstock.toml");
+    let config = fs::read_to_string(&path).unwrap();
+    let own = "[cluster.own_etcd]\n";
+    assert!(config.contains(own), "{config}");
+    let line = format!("{own}program = \"{}\"\n", program.display());
+    fs::write(&path, config.replace(own, &line)).unwrap();
+    h1.start();
+    status_until(&h1, |status| trouble(status).contains("cannot be run"));
+    let which = Command::new("sh").args(["-c", "command -v etcd"]).output().unwrap();
+    let which = String::from_utf8(which.stdout).unwrap();
+    std::os::unix::fs::symlink(which.trim(), &program).unwrap();
+    status_until(&h1, |status| leads(status) && trouble(status).is_empty());
+}
+
 /// Promise: an operator who lacks etcd is told which package has it, before anything is made.
 #[test]
 fn a_missing_etcd_is_named_with_its_package() {

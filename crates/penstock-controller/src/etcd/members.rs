@@ -1,6 +1,6 @@
 //! What is asked of an etcd that a site runs itself: its members, its users, its upkeep.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
@@ -8,6 +8,11 @@ use super::{Etcd, EtcdError, number};
 
 /// The user that may do everything in etcd; it must exist before passwords are asked for.
 const ROOT: &str = "root";
+/// How long one endpoint may take for a change of the members: etcd itself gives up after 5 s and
+/// twice its election timeout, which is 2.5 s where a site runs it itself.
+const CHANGE: Duration = Duration::from_secs(11);
+/// How long it may take to tell what has become of a change.
+const TELL: Duration = Duration::from_secs(3);
 
 /// A member of etcd, as the others know it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -55,7 +60,7 @@ fn member_of(value: &Value) -> EtcdMember {
 }
 
 impl Etcd {
-    /// All members.
+    /// All members, as one that answers knows them: etcd 3.4 may be late with that.
     ///
     /// # Errors
     /// `Unavailable`, `Refused`.
@@ -92,33 +97,74 @@ impl Etcd {
         self.members_at(endpoint, deadline)
     }
 
+    /// All members, as one that answers knows them with a majority behind it.
+    ///
+    /// # Errors
+    /// `Unavailable`: there is none. `Refused`.
+    pub fn members_now(&self, deadline: Duration) -> Result<Vec<EtcdMember>, EtcdError> {
+        self.in_turn(deadline, |endpoint, left| self.members_now_at(endpoint, left))
+    }
+
+    /// Has the members changed: by one endpoint, which gets the time that this may take. Where its
+    /// answer is lost the change may have been made all the same, or be about to be: so before
+    /// another endpoint is asked the members are read, and `made` says whether it was.
+    fn change(
+        &self,
+        path: &str,
+        body: &Value,
+        deadline: Duration,
+        made: impl Fn(&[EtcdMember]) -> bool,
+    ) -> Result<(), EtcdError> {
+        let until = Instant::now() + deadline;
+        let mut last = EtcdError::Unavailable("there is no endpoint".to_owned());
+        for (_, endpoint) in self.in_order() {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                break;
+            }
+            match self.call_at(&endpoint, path, body, left.min(CHANGE)) {
+                Err(EtcdError::Unavailable(why)) => last = EtcdError::Unavailable(why),
+                answer => return answer.map(drop),
+            }
+            if made(&self.members_now(TELL)?) {
+                return Ok(());
+            }
+        }
+        Err(last)
+    }
+
     /// Adds a member that follows and has no vote (etcd 3.4 takes one such at a time), so that the
-    /// majority stays what it is; gives its number.
+    /// majority stays what it is. May take etcd ten seconds.
     ///
     /// # Errors
     /// `Unavailable`: it may have been added. `Refused`.
-    pub fn add_learner(&self, peer_url: &str, deadline: Duration) -> Result<u64, EtcdError> {
+    pub fn add_learner(&self, peer_url: &str, deadline: Duration) -> Result<(), EtcdError> {
         let body = json!({ "peerURLs": [peer_url], "isLearner": true });
-        let reply = self.call("/v3/cluster/member/add", &body, deadline)?;
-        Ok(number(&reply["member"]["ID"]))
+        self.change("/v3/cluster/member/add", &body, deadline, |members| {
+            members.iter().any(|member| member.peer_url == peer_url)
+        })
     }
 
-    /// Gives a member a vote.
+    /// Gives a member a vote. May take etcd ten seconds.
     ///
     /// # Errors
     /// `Refused` while it has not caught up; `Unavailable`.
     pub fn promote_member(&self, id: u64, deadline: Duration) -> Result<(), EtcdError> {
         let body = json!({ "ID": id.to_string() });
-        self.call("/v3/cluster/member/promote", &body, deadline).map(drop)
+        self.change("/v3/cluster/member/promote", &body, deadline, |members| {
+            members.iter().any(|member| member.id == id && !member.learner)
+        })
     }
 
-    /// Removes a member. It can never come back under this number.
+    /// Removes a member. It can never come back under this number. May take etcd ten seconds.
     ///
     /// # Errors
     /// `Refused` if the majority would be lost; `Unavailable`.
     pub fn remove_member(&self, id: u64, deadline: Duration) -> Result<(), EtcdError> {
         let body = json!({ "ID": id.to_string() });
-        self.call("/v3/cluster/member/remove", &body, deadline).map(drop)
+        self.change("/v3/cluster/member/remove", &body, deadline, |members| {
+            members.iter().all(|member| member.id != id)
+        })
     }
 
     /// How the member at `endpoint` is. It answers without a majority as well.
@@ -208,3 +254,6 @@ impl Etcd {
         self.call("/v3/maintenance/alarm", &body, deadline).map(drop)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -10,6 +10,7 @@
 //! nothing of what it had.
 
 pub(crate) mod client;
+mod enter;
 pub(crate) mod files;
 mod process;
 pub(crate) mod program;
@@ -22,7 +23,7 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError, mpsc};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime};
 
-use penstock_controller::etcd::{Compare, Etcd, EtcdMember, EtcdStatus, Operation};
+use penstock_controller::etcd::{Etcd, EtcdMember, EtcdStatus};
 use penstock_controller::state::Keys;
 use penstock_io::net::interface_addresses;
 use penstock_io::trust::ServiceFacts;
@@ -40,8 +41,14 @@ const LOOK: Duration = Duration::from_millis(500);
 const LIST: Duration = Duration::from_secs(5);
 /// How often the certificate is looked at.
 const RENEW: Duration = Duration::from_secs(3600);
+/// The same after it could not be renewed.
+const RENEW_AGAIN: Duration = Duration::from_secs(30);
 /// How long etcd may take for an answer here.
 const ANSWER: Duration = Duration::from_secs(3);
+/// How long it may take for a change of its members.
+const CHANGE: Duration = Duration::from_secs(15);
+/// How often a host without a member looks whether one is wanted, or can join.
+const WANTED: Duration = Duration::from_secs(2);
 /// Longest wait before a member that ended is started again; the first is [`LOOK`].
 const AGAIN_MAX: Duration = Duration::from_secs(10);
 /// Starts without an answer from which on the operator is told.
@@ -50,8 +57,6 @@ const STARTS_MAX: u32 = 3;
 const STOP: Duration = Duration::from_secs(5);
 /// How long a member that is to be the only one may take to lead.
 const ALONE: Duration = Duration::from_secs(40);
-/// Seconds for which a host that adds its member keeps others from adding theirs.
-const ADDING_SECONDS: u64 = 30;
 
 /// Keeps the member of this host; ends it when it is stopped.
 pub(crate) struct Keeper {
@@ -93,30 +98,24 @@ impl Keeper {
     /// Starts the thread. `etcd` is told where etcd is, now and whenever that changes.
     ///
     /// # Errors
-    /// There is no etcd to run, or no thread.
+    /// There is no thread. A program that lacks is looked for again and again: a trouble meanwhile.
     pub(crate) fn start(
         site: &Arc<Site>,
         own: &OwnEtcdConfig,
         etcd: &Arc<Etcd>,
     ) -> anyhow::Result<Self> {
         let files = Files::of(&site.directory);
-        let note = files.note();
-        // A host that runs no member needs no etcd.
-        let program = match note.begins || files.has_data() {
-            true => Some(Program::find(own.program.as_deref())?),
-            false => None,
-        };
         let shared = Arc::new(Shared::default());
         let mut work = Work {
             shared: Arc::clone(&shared),
             process: Process::new(files.lock(), files.log(), &files.data()),
-            note,
+            note: files.note(),
             known: files.members(),
             site: Arc::clone(site),
             own: own.clone(),
             etcd: Arc::clone(etcd),
             keys: Keys::of(&site.config.site),
-            program,
+            program: None,
             files,
             adopted: false,
             guarded: false,
@@ -124,6 +123,7 @@ impl Keeper {
             pause: LOOK,
             starts: 0,
             begun: Ok(()),
+            renewed: Ok(()),
             next_list: Instant::now(),
             next_renewal: Instant::now(),
             next_start: Instant::now(),
@@ -229,6 +229,8 @@ struct Work {
     starts: u32,
     /// What became of the last attempt to start it.
     begun: Result<(), String>,
+    /// What became of the last attempt to renew its certificate.
+    renewed: Result<(), String>,
     next_list: Instant,
     next_renewal: Instant,
     next_start: Instant,
@@ -279,32 +281,51 @@ impl Work {
     }
 
     fn step(&mut self) -> Result<(), String> {
-        self.renew()?;
+        let renewed = self.renew();
+        let kept = self.keep();
+        // Whatever becomes of this host's member, it has to find the others.
+        let listed = self.look_around();
+        renewed.and(kept).and(listed)
+    }
+
+    /// Starts the member, or takes on one that runs, and looks at it.
+    fn keep(&mut self) -> Result<(), String> {
         let failed = |error: std::io::Error| format!("etcd of this host: {error}");
+        let mut begun = Ok(());
         if !self.process.is_running().map_err(failed)? {
             self.adopted = true;
             self.votes = false;
-            self.begin()?;
+            begun = self.begin();
         } else if !self.adopted {
-            self.adopt()?;
+            begun = self.adopt();
         }
         let runs = self.process.is_running().map_err(failed)?;
         let tended = if runs { self.tend() } else { Ok(()) };
-        if Instant::now() >= self.next_list {
-            self.next_list = Instant::now() + LIST;
-            self.process.trim_log().map_err(failed)?;
-            self.list();
+        begun.and(tended)
+    }
+
+    fn look_around(&mut self) -> Result<(), String> {
+        if Instant::now() < self.next_list {
+            return Ok(());
         }
-        tended
+        self.list();
+        self.next_list = Instant::now() + LIST;
+        self.process.trim_log().map_err(|error| format!("the log of etcd: {error}"))
+    }
+
+    /// Looks at the member's certificate every now and then; what went wrong the last time is told
+    /// until it succeeds.
+    fn renew(&mut self) -> Result<(), String> {
+        if Instant::now() >= self.next_renewal {
+            self.renewed = self.try_to_renew();
+            let pause = if self.renewed.is_ok() { RENEW } else { RENEW_AGAIN };
+            self.next_renewal = Instant::now() + pause;
+        }
+        self.renewed.clone()
     }
 
     /// Issues the member's certificate where there is none, or not one that lasts.
-    fn renew(&mut self) -> Result<(), String> {
-        let now = Instant::now();
-        if now < self.next_renewal {
-            return Ok(());
-        }
-        self.next_renewal = now + RENEW;
+    fn try_to_renew(&self) -> Result<(), String> {
         let mut addresses =
             vec![self.own.ip(), Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()];
         // etcd compares the address that a member comes from with its certificate; which of its
@@ -368,9 +389,9 @@ impl Work {
 
     /// Starts the member, if this host is to have one.
     fn begin(&mut self) -> Result<(), String> {
-        if Instant::now() >= self.next_start {
-            self.next_start = Instant::now() + self.pause;
-            self.pause = (self.pause * 2).min(AGAIN_MAX);
+        // Without a certificate it would end at once; `renew` tells why there is none.
+        if Instant::now() >= self.next_start && self.files.certificate().exists() {
+            self.next_start = Instant::now() + WANTED;
             self.begun = self.try_to_begin();
         }
         self.begun.clone()
@@ -411,6 +432,8 @@ impl Work {
         let command = self.program()?.command(&self.place(&paths, &token), begin);
         tracing::info!(?begin, "etcd of this host starts");
         self.process.start(command).map_err(|error| format!("etcd cannot be started: {error}"))?;
+        self.next_start = Instant::now() + self.pause;
+        self.pause = (self.pause * 2).min(AGAIN_MAX);
         self.starts += 1;
         if self.starts >= STARTS_MAX {
             let log = self.files.log();
@@ -450,68 +473,6 @@ impl Work {
         id != 0 && lists.next().is_some_and(|list| list.iter().all(|member| member.id != id))
     }
 
-    /// Whether there are too few members, or one that is or was this host's.
-    fn is_wanted(&self) -> Result<bool, String> {
-        let members = self.etcd.members(ANSWER);
-        let members = members.map_err(|error| format!("the site's etcd: {error}"))?;
-        let url = self.own.peer_url();
-        let is_own = |member: &EtcdMember| {
-            member.peer_url == url || member.name == self.name() && !self.note.removed
-        };
-        Ok(members.len() < self.own.hosts || members.iter().any(is_own))
-    }
-
-    /// Adds this host's member to the others, unless there are enough; gives them all as etcd
-    /// wants them named.
-    fn enter(&mut self) -> Result<Option<String>, String> {
-        let words = |error| format!("this host's etcd cannot join the others: {error}");
-        let (lease, _) = self.etcd.grant(ADDING_SECONDS, ANSWER).map_err(words)?;
-        let key = self.keys.at("adding");
-        let lock = Operation::Put(key.clone(), self.name().as_bytes().to_vec(), lease);
-        let locked = self.etcd.transact(&[Compare::Created(key, 0)], &[lock], ANSWER);
-        let entered = match locked.map_err(words)?.succeeded {
-            true => self.enter_alone(),
-            false => Err("another host's etcd is joining; this one's waits".to_owned()),
-        };
-        // Else it ends by itself.
-        let _ = self.etcd.revoke(lease, ANSWER);
-        entered
-    }
-
-    /// The same while nobody else does it.
-    fn enter_alone(&mut self) -> Result<Option<String>, String> {
-        let words = |error| format!("this host's etcd cannot join the others: {error}");
-        let (name, url) = (self.name().to_owned(), self.own.peer_url());
-        let mut members = self.etcd.members(ANSWER).map_err(words)?;
-        let is_own = |member: &EtcdMember| member.peer_url == url && member.name.is_empty();
-        if !members.iter().any(is_own) {
-            if self.note.removed && members.iter().any(|member| member.name == name) {
-                return Err(format!("another host runs the etcd of peer `{name}` by now"));
-            }
-            // One that was this host's, whose data is gone.
-            let gone = |member: &&EtcdMember| member.name == name || member.peer_url == url;
-            if let Some(gone) = members.iter().find(gone) {
-                self.etcd.remove_member(gone.id, ANSWER).map_err(words)?;
-                members = self.etcd.members(ANSWER).map_err(words)?;
-            }
-            if members.len() >= self.own.hosts {
-                return Ok(None);
-            }
-            let id = self.etcd.add_learner(&url, ANSWER).map_err(words)?;
-            tracing::info!(id, "etcd of this host was added to the others");
-            members = self.etcd.members(ANSWER).map_err(words)?;
-        }
-        let named = members.iter().map(|member| {
-            let name = match member.name.as_str() {
-                "" if member.peer_url == url => name.clone(),
-                "" => format!("{:x}", member.id),
-                name => name.to_owned(),
-            };
-            format!("{name}={}", member.peer_url)
-        });
-        Ok(Some(named.collect::<Vec<_>>().join(",")))
-    }
-
     /// Looks at the member that runs: gives it a password, a vote, room.
     fn tend(&mut self) -> Result<(), String> {
         let Ok(status) = self.etcd.status_at(&self.own.client_url(), ANSWER) else {
@@ -523,7 +484,7 @@ impl Work {
         }
         if status.learner {
             self.votes = false;
-            return match self.etcd.promote_member(status.id, ANSWER) {
+            return match self.etcd.promote_member(status.id, CHANGE) {
                 Ok(()) => {
                     tracing::info!("etcd of this host has a vote now");
                     self.next_list = Instant::now();
@@ -562,9 +523,9 @@ impl Work {
             .map_err(|error| format!("etcd's quota is used up, and packing failed: {error}"))
     }
 
-    /// Learns who the members are.
+    /// Learns who the members are, with a majority behind them.
     fn list(&mut self) {
-        let Ok(members) = self.etcd.members(ANSWER) else { return };
+        let Ok(members) = self.etcd.members_now(ANSWER) else { return };
         let voting = members.into_iter().filter(|member| !member.learner);
         let mut known: Vec<KnownMember> = voting
             .filter(|member| !member.client_url.is_empty())

@@ -1,0 +1,99 @@
+//! Against endpoints that answer as a test says: a real etcd loses no answer when it is told to.
+
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
+use std::sync::mpsc::{Receiver, channel};
+
+use super::super::EtcdConfig;
+use super::*;
+
+const PATIENCE: Duration = Duration::from_secs(30);
+const ADD: &str = "/v3/cluster/member/add";
+
+/// What an endpoint does with a request for a path: `None` ends the connection without an answer.
+type Reply = fn(&str) -> Option<&'static str>;
+
+/// An endpoint's address, and the paths that it is asked for.
+fn endpoint(reply: Reply) -> (String, Receiver<String>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let (tell, told) = channel();
+    // It ends with the process of the tests.
+    std::thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            let path = path_of(&stream);
+            let answer = reply(&path);
+            let _ = tell.send(path);
+            let Some(body) = answer else { continue };
+            let head = "HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length";
+            let _ = write!(&stream, "{head}: {}\r\n\r\n{body}", body.len());
+        }
+    });
+    (url, told)
+}
+
+/// Reads a whole request; gives its path.
+fn path_of(stream: &TcpStream) -> String {
+    let mut reader = BufReader::new(stream);
+    let (mut first, mut length) = (String::new(), 0);
+    reader.read_line(&mut first).unwrap();
+    loop {
+        let mut line = String::new();
+        reader.read_line(&mut line).unwrap();
+        let line = line.trim().to_ascii_lowercase();
+        if line.is_empty() {
+            break;
+        }
+        if let Some(value) = line.strip_prefix("content-length:") {
+            length = value.trim().parse().unwrap();
+        }
+    }
+    reader.read_exact(&mut vec![0; length]).unwrap();
+    first.split(' ').nth(1).unwrap().to_owned()
+}
+
+fn client(endpoints: Vec<String>) -> Etcd {
+    let provider = std::sync::Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let tls = rustls::ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_root_certificates(rustls::RootCertStore::empty())
+        .with_no_client_auth();
+    let http = reqwest::Client::builder().tls_backend_preconfigured(tls).no_proxy();
+    let http = http.build().unwrap();
+    Etcd::new(EtcdConfig { endpoints, http, user: None, patience: PATIENCE }).unwrap()
+}
+
+fn with_it(_: &str) -> Option<&'static str> {
+    Some(r#"{"members":[{"ID":"7","peerURLs":["https://h2:7446"],"isLearner":true}]}"#)
+}
+
+fn without_it(_: &str) -> Option<&'static str> {
+    Some(r#"{"members":[{"ID":"3","name":"h1","peerURLs":["https://h1:7446"]}]}"#)
+}
+
+/// Promise: a change of the members whose answer is lost is not sent again before it was read
+/// whether it was made; and it is sent again where it was not.
+#[test]
+fn a_change_is_looked_for_before_it_is_sent_again() {
+    let ((first, _first_told), (second, told)) = (endpoint(|_| None), endpoint(with_it));
+    client(vec![first, second]).add_learner("https://h2:7446", PATIENCE).unwrap();
+    let asked: Vec<_> = told.try_iter().collect();
+    assert_eq!(asked, ["/v3/kv/range", "/v3/cluster/member/list"], "it was made");
+
+    let ((first, _first_told), (second, told)) = (endpoint(|_| None), endpoint(without_it));
+    client(vec![first, second]).add_learner("https://h2:7446", PATIENCE).unwrap();
+    let asked: Vec<_> = told.try_iter().collect();
+    assert_eq!(asked, ["/v3/kv/range", "/v3/cluster/member/list", ADD], "it was not made");
+}
+
+/// Promise: who the members are is told by an endpoint that has just shown that it is up to date,
+/// and by no other one (a list may be old in etcd 3.4).
+#[test]
+fn members_now_are_those_of_an_endpoint_that_is_up_to_date() {
+    let behind: Reply = |path| (path != "/v3/kv/range").then_some(r#"{"members":[{"ID":"9"}]}"#);
+    let ((first, first_told), (second, _told)) = (endpoint(behind), endpoint(without_it));
+    let members = client(vec![first, second]).members_now(PATIENCE).unwrap();
+    assert_eq!(members.iter().map(|member| member.id).collect::<Vec<_>>(), [3]);
+    assert_eq!(first_told.try_iter().collect::<Vec<_>>(), ["/v3/kv/range"]);
+}

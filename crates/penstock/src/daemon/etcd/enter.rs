@@ -1,0 +1,86 @@
+//! How this host's member comes to be one of several: it is added to the others, while no other
+//! host adds one, in the place of what this host, or one of its name, had before.
+
+use penstock_controller::etcd::{Compare, EtcdError, EtcdMember, Operation};
+
+use super::{ANSWER, CHANGE, Work};
+
+/// Seconds for which a host that adds its member keeps others from adding theirs: time for two
+/// changes and some looks. It ends with them, and lasts so long only if the host dies meanwhile.
+const ADDING_SECONDS: u64 = 60;
+const _: () = assert!(ADDING_SECONDS > 2 * CHANGE.as_secs() + 6 * ANSWER.as_secs());
+
+fn words(error: EtcdError) -> String {
+    format!("this host's etcd cannot join the others: {error}")
+}
+
+impl Work {
+    /// Whether there are too few members, or one that is or was this host's.
+    pub(super) fn is_wanted(&self) -> Result<bool, String> {
+        let members = self.etcd.members_now(ANSWER);
+        let members = members.map_err(|error| format!("the site's etcd: {error}"))?;
+        let url = self.own.peer_url();
+        let is_own = |member: &EtcdMember| {
+            member.peer_url == url || member.name == self.name() && !self.note.removed
+        };
+        Ok(members.len() < self.own.hosts || members.iter().any(is_own))
+    }
+
+    /// Adds this host's member to the others, unless there are enough; gives them all as etcd
+    /// wants them named.
+    pub(super) fn enter(&self) -> Result<Option<String>, String> {
+        let (lease, _) = self.etcd.grant(ADDING_SECONDS, ANSWER).map_err(words)?;
+        let entered = self.enter_under(lease);
+        // Else it ends by itself.
+        let _ = self.etcd.revoke(lease, ANSWER);
+        entered
+    }
+
+    /// The same, once nobody else does it until the lease ends.
+    fn enter_under(&self, lease: u64) -> Result<Option<String>, String> {
+        let (key, own) = (self.keys.at("adding"), self.own.peer_url().into_bytes());
+        let lock = Operation::Put(key.clone(), own.clone(), lease);
+        // It may be this host's already: of an attempt whose answer was lost, or of the daemon
+        // before this one.
+        for free in [Compare::Created(key.clone(), 0), Compare::Value(key, own)] {
+            let locked = self.etcd.transact(&[free], std::slice::from_ref(&lock), ANSWER);
+            if locked.map_err(words)?.succeeded {
+                return self.enter_alone();
+            }
+        }
+        Err("another host's etcd is joining; this one's waits".to_owned())
+    }
+
+    /// The same while nobody else does it.
+    fn enter_alone(&self) -> Result<Option<String>, String> {
+        let (name, url) = (self.name().to_owned(), self.own.peer_url());
+        let mut members = self.etcd.members_now(ANSWER).map_err(words)?;
+        let is_own = |member: &EtcdMember| member.peer_url == url && member.name.is_empty();
+        if !members.iter().any(is_own) {
+            if self.note.removed && members.iter().any(|member| member.name == name) {
+                return Err(format!("another host runs the etcd of peer `{name}` by now"));
+            }
+            // One that was this host's, whose data is gone.
+            let gone = |member: &&EtcdMember| member.name == name || member.peer_url == url;
+            if let Some(gone) = members.iter().find(gone) {
+                self.etcd.remove_member(gone.id, CHANGE).map_err(words)?;
+                members = self.etcd.members_now(ANSWER).map_err(words)?;
+            }
+            if members.len() >= self.own.hosts {
+                return Ok(None);
+            }
+            self.etcd.add_learner(&url, CHANGE).map_err(words)?;
+            tracing::info!("etcd of this host was added to the others");
+            members = self.etcd.members_now(ANSWER).map_err(words)?;
+        }
+        let named = members.iter().map(|member| {
+            let name = match member.name.as_str() {
+                "" if member.peer_url == url => name.clone(),
+                "" => format!("{:x}", member.id),
+                name => name.to_owned(),
+            };
+            format!("{name}={}", member.peer_url)
+        });
+        Ok(Some(named.collect::<Vec<_>>().join(",")))
+    }
+}
