@@ -58,6 +58,8 @@ pub struct EtcdConfig {
 /// The client.
 pub struct Etcd {
     config: EtcdConfig,
+    /// That of the configuration, or what it has become.
+    http: RwLock<reqwest::Client>,
     /// Those of the configuration, or what they have become.
     endpoints: RwLock<Vec<String>>,
     /// The endpoint that answered last.
@@ -145,6 +147,7 @@ impl Etcd {
             .build()?;
         Ok(Self {
             endpoints: RwLock::new(config.endpoints.clone()),
+            http: RwLock::new(config.http.clone()),
             config,
             current: AtomicUsize::new(0),
             token: Mutex::default(),
@@ -262,6 +265,15 @@ impl Etcd {
         }
     }
 
+    /// Asks with this HTTP client from now on, whose certificate was renewed say.
+    pub fn set_http(&self, http: reqwest::Client) {
+        *self.http.write().unwrap_or_else(PoisonError::into_inner) = http;
+    }
+
+    fn http(&self) -> reqwest::Client {
+        self.http.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
     /// Asks endpoints in turn until one answers, within `deadline`.
     fn call(&self, path: &str, body: &Value, deadline: Duration) -> Result<Value, EtcdError> {
         self.in_turn(deadline, |endpoint, left| self.call_at(endpoint, path, body, left))
@@ -341,7 +353,7 @@ impl Etcd {
     /// What an endpoint answers under a path beside the API, as text.
     fn text(&self, endpoint: &str, path: &str, deadline: Duration) -> Result<String, EtcdError> {
         let url = format!("{}{path}", endpoint.trim_end_matches('/'));
-        let request = self.config.http.get(&url).timeout(deadline);
+        let request = self.http().get(&url).timeout(deadline);
         match self.send(&url, request, deadline)? {
             (status, text) if status.is_success() => Ok(text),
             (status, _) => Err(EtcdError::Refused(format!("HTTP status {status} ({url})"))),
@@ -356,8 +368,7 @@ impl Etcd {
         deadline: Duration,
     ) -> Result<Value, EtcdError> {
         let mut request = self
-            .config
-            .http
+            .http()
             .post(url)
             .timeout(deadline)
             .header("content-type", "application/json")

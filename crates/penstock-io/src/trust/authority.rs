@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::path::Path;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime};
 
 use penstock_proto::id::{Name, PeerId};
 use rcgen::{
@@ -10,26 +10,26 @@ use rcgen::{
     ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose, SanType,
 };
 use rustls_pki_types::pem::PemObject as _;
-use rustls_pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
+use rustls_pki_types::{CertificateDer, PrivatePkcs8KeyDer};
 use zeroize::Zeroizing;
 
 use super::capability::CapabilityKey;
-use super::store::{Fingerprint, inspect_authority, peer_id_of};
+use super::identity::PeerCertificate;
+use super::store::{Fingerprint, inspect_authority};
 use super::{TrustError, files};
 
-/// How long a peer's certificate is valid; its site issues another in good time before it ends.
+/// How long a peer's certificate is valid; its daemon issues another in good time before it ends.
 pub const PEER_CERTIFICATE_DAYS: u64 = 730;
 /// How long an authority is valid: longer than anybody keeps a host.
 const AUTHORITY_DAYS: u64 = 20 * 365;
-/// Certificates are valid from this long before they were made, for peers whose clocks are behind.
-pub(super) const CLOCK_SKEW_DAYS: u64 = 1;
+/// An authority, and what it issues, is valid from this long before it was made, for peers whose
+/// clocks are behind.
+const CLOCK_SKEW_DAYS: u64 = 1;
 pub(super) const DAY: Duration = Duration::from_secs(24 * 3600);
 
 const AUTHORITY_CERTIFICATE: &str = "authority.pem";
 const AUTHORITY_KEY: &str = "authority.key";
 const CAPABILITY_KEY: &str = "capability.key";
-const PEER_CERTIFICATE: &str = "peer.pem";
-const PEER_KEY: &str = "peer.key";
 
 /// A site's certificate authority and its capability-signing key, both private.
 ///
@@ -134,12 +134,30 @@ impl SiteAuthority {
     /// # Errors
     /// `WrongSite` if `peer` is of another site.
     pub fn issue_peer(&self, peer: &PeerId) -> Result<PeerCertificate, TrustError> {
+        self.issue_peer_at(peer, SystemTime::now())
+    }
+
+    /// The same at a moment that the caller gives.
+    ///
+    /// # Errors
+    /// As [`SiteAuthority::issue_peer`].
+    pub fn issue_peer_at(
+        &self,
+        peer: &PeerId,
+        now: SystemTime,
+    ) -> Result<PeerCertificate, TrustError> {
         if peer.site != self.site {
             return Err(TrustError::WrongSite { expected: self.site.clone(), found: peer.clone() });
         }
-        let now = SystemTime::now();
-        let until = now + DAY * PEER_CERTIFICATE_DAYS as u32;
-        self.issue_between(peer, now - DAY * CLOCK_SKEW_DAYS as u32, until)
+        self.issue_between(peer, self.begins()?, now + DAY * PEER_CERTIFICATE_DAYS as u32)
+    }
+
+    /// From when on what it issues is valid: as the authority itself, so that what is issued while
+    /// a clock is ahead is good when that has been set right.
+    pub(super) fn begins(&self) -> Result<SystemTime, TrustError> {
+        let (_, own) = x509_parser::parse_x509_certificate(&self.certificate)
+            .map_err(|_| TrustError::Certificate("it is not an X.509 certificate"))?;
+        Ok(own.validity().not_before.to_datetime().into())
     }
 
     /// Issues without looking at the name: tests make the certificates that must be refused.
@@ -160,93 +178,14 @@ impl SiteAuthority {
         params.not_before = not_before.into();
         params.not_after = not_after.into();
         let leaf = params.signed_by(&key, &self.issuer)?.der().clone();
-        Ok(PeerCertificate {
-            peer: peer.clone(),
-            chain: vec![leaf, self.certificate.clone()],
-            key: PrivatePkcs8KeyDer::from(key.serialize_der()),
-            expires: not_after.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs(),
-        })
+        let chain = vec![leaf, self.certificate.clone()];
+        PeerCertificate::new(chain, PrivatePkcs8KeyDer::from(key.serialize_der()))
     }
 }
 
 impl fmt::Debug for SiteAuthority {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("SiteAuthority").field("site", &self.site).finish_non_exhaustive()
-    }
-}
-
-/// A peer's certificate with its private key and the authority's certificate behind it.
-pub struct PeerCertificate {
-    peer: PeerId,
-    /// The peer's certificate, then the authority's: a joiner that knows only the hash of the
-    /// authority's key finds the authority here (D5).
-    chain: Vec<CertificateDer<'static>>,
-    key: PrivatePkcs8KeyDer<'static>,
-    expires: u64,
-}
-
-impl PeerCertificate {
-    /// Whom the certificate names.
-    pub fn peer(&self) -> &PeerId {
-        &self.peer
-    }
-
-    /// The peer's certificate, then its authority's.
-    pub fn chain(&self) -> &[CertificateDer<'static>] {
-        &self.chain
-    }
-
-    /// The authority that issued it.
-    pub fn authority(&self) -> &CertificateDer<'static> {
-        &self.chain[1]
-    }
-
-    /// Seconds since 1970 after which other peers refuse it.
-    pub fn expires(&self) -> u64 {
-        self.expires
-    }
-
-    pub(super) fn private_key(&self) -> PrivateKeyDer<'static> {
-        PrivateKeyDer::Pkcs8(self.key.clone_key())
-    }
-
-    /// Writes `peer.pem` and `peer.key` into `directory`, which is made if it is missing. Blocks
-    /// on storage.
-    ///
-    /// # Errors
-    /// `File` names the file that could not be written.
-    pub fn save(&self, directory: &Path) -> Result<(), TrustError> {
-        files::make_directory(directory)?;
-        write_key(&directory.join(PEER_KEY), self.key.secret_pkcs8_der())?;
-        let chain: String =
-            self.chain.iter().map(|der| files::pem("CERTIFICATE", der).to_string()).collect();
-        files::write_file(&directory.join(PEER_CERTIFICATE), 0o644, chain.as_bytes())
-    }
-
-    /// Reads what [`PeerCertificate::save`] wrote. Blocks on storage. That key and certificate
-    /// belong together is checked when a TLS configuration is made of them.
-    ///
-    /// # Errors
-    /// `KeyExposed` if others may read the key; `File`, `Content` or `Certificate` name what is
-    /// missing or damaged.
-    pub fn load(directory: &Path) -> Result<Self, TrustError> {
-        let path = directory.join(PEER_CERTIFICATE);
-        let chain = read_chain(&path)?;
-        if chain.len() != 2 {
-            return Err(TrustError::Content { path, what: "peer and authority certificate" });
-        }
-        let peer = peer_id_of(&chain)?;
-        let (_, leaf) = x509_parser::parse_x509_certificate(&chain[0])
-            .map_err(|_| TrustError::Certificate("it is not an X.509 certificate"))?;
-        let expires = u64::try_from(leaf.validity().not_after.timestamp()).unwrap_or(0);
-        let key = read_key(&directory.join(PEER_KEY))?;
-        Ok(Self { peer, chain, key, expires })
-    }
-}
-
-impl fmt::Debug for PeerCertificate {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PeerCertificate").field("peer", &self.peer).finish_non_exhaustive()
     }
 }
 

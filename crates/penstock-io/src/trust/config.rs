@@ -14,7 +14,7 @@ use rustls_pki_types::pem::PemObject as _;
 use rustls_pki_types::{CertificateDer, DnsName, PrivateKeyDer, ServerName};
 
 use super::TrustError;
-use super::authority::PeerCertificate;
+use super::identity::PeerCertificate;
 use super::store::TrustStore;
 use super::verify::SiteVerifier;
 
@@ -118,14 +118,14 @@ pub fn peer_server_name() -> ServerName<'static> {
     }
 }
 
-/// The server's half: shows `identity`, asks for client certificates as `purpose` says, trusts what
+/// The server's half: shows `identity` as it is at each handshake, asks for client certificates as `purpose` says, trusts what
 /// `trust` holds at each handshake.
 ///
 /// `suites` are offered in this order, but the client's order decides. `CipherSuite::preferred()`
 /// is right unless an operator chose.
 ///
 /// # Errors
-/// `Tls` if `suites` is empty or the key does not belong to the certificate.
+/// `Tls` if `suites` is empty.
 pub fn server_config(
     purpose: Purpose,
     identity: &PeerCertificate,
@@ -140,7 +140,7 @@ pub fn server_config(
     let mut config = ServerConfig::builder_with_provider(provider(suites)?)
         .with_protocol_versions(&[&rustls::version::TLS13])?
         .with_client_cert_verifier(Arc::new(verifier))
-        .with_single_cert(identity.chain().to_vec(), identity.private_key())?;
+        .with_cert_resolver(identity.shown());
     config.alpn_protocols = purpose.alpn();
     if purpose == Purpose::Lane {
         config.send_tls13_tickets = 0;
@@ -150,11 +150,11 @@ pub fn server_config(
     Ok(Arc::new(config))
 }
 
-/// The client's half: shows `identity`, accepts peers of `expected_site` alone, or of any paired
+/// The client's half: shows `identity` as it is at each handshake, accepts peers of `expected_site` alone, or of any paired
 /// site if that is `None`.
 ///
 /// # Errors
-/// `Tls` if `suites` is empty or the key does not belong to the certificate.
+/// `Tls` if `suites` is empty.
 pub fn client_config(
     purpose: Purpose,
     identity: &PeerCertificate,
@@ -168,7 +168,7 @@ pub fn client_config(
         .with_protocol_versions(&[&rustls::version::TLS13])?
         .dangerous()
         .with_custom_certificate_verifier(Arc::new(verifier))
-        .with_client_auth_cert(identity.chain().to_vec(), identity.private_key())?;
+        .with_client_cert_resolver(identity.shown());
     config.alpn_protocols = purpose.alpn();
     config.enable_sni = false;
     config.resumption = Resumption::disabled();

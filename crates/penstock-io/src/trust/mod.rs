@@ -22,13 +22,15 @@
 //! - **C4** A source needs no list of approved transfers: [`verify_capability`] checks alone.
 //!
 //! What survives a crash: the files that [`SiteAuthority::save`] and [`PeerCertificate::save`]
-//! wrote, each renamed into place after it was synced, keys readable by their owner only. The
-//! trust store lives in memory; the controller's state holds the pairings and fills it at start.
+//! wrote, each renamed into place after it was synced, keys readable by their owner only. A peer's
+//! certificate is renewed while its TLS configurations are in use. The trust store lives in memory;
+//! the controller's state holds the pairings and fills it at start.
 
 mod authority;
 mod capability;
 mod config;
 mod files;
+mod identity;
 mod pairing;
 mod receipt;
 mod service;
@@ -38,12 +40,13 @@ mod verify;
 #[cfg(test)]
 pub(crate) mod tests;
 
-pub use authority::{PEER_CERTIFICATE_DAYS, PeerCertificate, SiteAuthority};
+pub use authority::{PEER_CERTIFICATE_DAYS, SiteAuthority};
 pub use capability::{CapabilityError, CapabilityKey, verify_capability};
 pub use config::{
     ALPN_HTTP1, ALPN_HTTP2, ALPN_LANE, CipherSuite, Purpose, client_config, peer_server_name,
     server_config, web_client_config,
 };
+pub use identity::PeerCertificate;
 pub use pairing::{
     PAIRING_SECONDS, PAIRING_TRIES, PairingOffer, PairingRefused, PairingToken, ParseTokenError,
     issuing_authority, pairing_client_config, pairing_exporter, pairing_proof,

@@ -16,9 +16,7 @@ use rcgen::{
 use rustls_pki_types::{CertificateDer, PrivatePkcs8KeyDer};
 use x509_parser::extensions::GeneralName;
 
-use super::authority::{
-    CLOCK_SKEW_DAYS, DAY, PEER_CERTIFICATE_DAYS, SiteAuthority, read_chain, write_key,
-};
+use super::authority::{DAY, PEER_CERTIFICATE_DAYS, SiteAuthority, read_chain, write_key};
 use super::{TrustError, files};
 
 /// A certificate for a service of one host, with its private key.
@@ -59,9 +57,8 @@ impl SiteAuthority {
         params.extended_key_usages =
             vec![ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth];
         params.use_authority_key_identifier_extension = true;
-        let now = SystemTime::now();
-        params.not_before = (now - DAY * CLOCK_SKEW_DAYS as u32).into();
-        params.not_after = (now + DAY * PEER_CERTIFICATE_DAYS as u32).into();
+        params.not_before = self.begins()?.into();
+        params.not_after = (SystemTime::now() + DAY * PEER_CERTIFICATE_DAYS as u32).into();
         let certificate = params.signed_by(&key, &self.issuer)?.der().clone();
         let key = PrivatePkcs8KeyDer::from(key.serialize_der());
         Ok(ServiceCertificate { certificate, key })

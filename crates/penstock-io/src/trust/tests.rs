@@ -181,6 +181,37 @@ fn expired_and_unpaired_certificates_are_refused() {
     assert!(error.contains("`lab` is not paired"), "{error}");
 }
 
+/// Promise: a certificate that is renewed is shown by the TLS configurations that there are, from
+/// the next handshake on, by both ends; it is to be renewed when a third of its time is left, and
+/// one that was issued by a clock that was ahead is good at once.
+#[test]
+fn a_renewed_certificate_is_shown_at_once() {
+    let day = Duration::from_secs(24 * 3600);
+    let now = SystemTime::now();
+    let (mut lab, mut hpc) = paired("lab", "hpc");
+    let until = |site: &Site| site.authority.begins().unwrap() + day / 2;
+    for site in [&mut lab, &mut hpc] {
+        let begins = site.authority.begins().unwrap();
+        site.identity =
+            site.authority.issue_between(site.identity.peer(), begins, until(site)).unwrap();
+    }
+    let (client, server) = (lab.client(Purpose::Lane, Some("hpc")), hpc.server(Purpose::Lane));
+    let error = refusal(Arc::clone(&client), Arc::clone(&server));
+    assert!(error.contains("expired"), "{error}");
+    for site in [&lab, &hpc] {
+        assert!(site.identity.is_stale(now));
+        let ahead = now + day * 3000;
+        let renewed = site.authority.issue_peer_at(site.identity.peer(), ahead).unwrap();
+        site.identity.become_like(&renewed).unwrap();
+        assert!(!site.identity.is_stale(ahead + day * 486));
+        assert!(site.identity.is_stale(ahead + day * 487));
+    }
+    let (client, server) = handshake(client, server).unwrap();
+    assert_eq!(client.peer_certificates().unwrap(), hpc.identity.chain());
+    assert_eq!(server.peer_certificates().unwrap(), lab.identity.chain());
+    assert!(lab.identity.become_like(&hpc.identity).is_err(), "another peer's");
+}
+
 /// Another authority cannot take a site's name by pairing once more.
 #[test]
 fn a_pinned_name_is_not_taken_over() {

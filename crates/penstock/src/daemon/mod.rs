@@ -21,6 +21,7 @@ mod port;
 mod probe;
 mod recovery;
 mod remote;
+mod renewal;
 pub(crate) mod site;
 mod site_api;
 mod site_client;
@@ -30,7 +31,7 @@ use std::fs;
 use std::io::IsTerminal as _;
 use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -44,6 +45,7 @@ use penstock_controller::state::SqliteState;
 use penstock_io::net;
 use penstock_io::sys::{LockError, LockFile};
 use penstock_io::trust::{PeerCertificate, Purpose, SiteAuthority, server_config};
+use penstock_proto::id::PeerId;
 use tokio::net::{TcpListener, UnixListener};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
@@ -116,7 +118,7 @@ pub(crate) fn run(args: DaemonArgs) -> anyhow::Result<ExitCode> {
         .enable_all()
         .build()
         .context("start the control threads")?;
-    let result = runtime.block_on(serve(config, &directory));
+    let result = runtime.block_on(serve(config, directory));
     runtime.shutdown_timeout(LINGER);
     result
 }
@@ -185,7 +187,9 @@ fn load_keys(
     let trust = directory.join(TRUST_DIRECTORY);
     let unusable = || Failure::new(ExitCode::Fatal, "the site's keys cannot be used");
     let authority = SiteAuthority::load(&trust).map_err(|error| unusable().caused_by(error))?;
-    let identity = PeerCertificate::load(&trust).map_err(|error| unusable().caused_by(error))?;
+    let named = PeerId { site: config.site.clone(), peer: config.peer.clone() };
+    let identity = renewal::load(&authority, &named, &trust);
+    let identity = identity.map_err(|error| unusable().caused_by(error))?;
     let peer = identity.peer();
     if *authority.site() != config.site || peer.site != config.site || peer.peer != config.peer {
         let message = format!(
@@ -194,8 +198,10 @@ fn load_keys(
         );
         return Err(Failure::new(ExitCode::Fatal, message).into());
     }
-    if identity.expires() < now_seconds() {
-        return Err(Failure::new(ExitCode::Fatal, "the peer's certificate has expired").into());
+    match renewal::renew(&identity, &authority, &trust, SystemTime::now()) {
+        Ok(false) => {}
+        Ok(true) => tracing::info!("this peer's certificate was renewed"),
+        Err(error) => tracing::error!(%error, "this peer's certificate cannot be renewed"),
     }
     Ok((authority, identity))
 }
@@ -205,15 +211,14 @@ fn receipt_signer(site: &Site) -> anyhow::Result<Arc<dyn ReceiptSigner>> {
     Ok(Arc::new(Signer::of_site(&site.authority, &trust)?))
 }
 
-async fn serve(config: Config, directory: &Path) -> anyhow::Result<ExitCode> {
-    let (authority, identity) = load_keys(&config, directory)?;
+async fn serve(config: Config, directory: PathBuf) -> anyhow::Result<ExitCode> {
+    let (authority, identity) = load_keys(&config, &directory)?;
     let state = SqliteState::open(&directory.join("state.db")).map_err(|error| {
         Failure::new(ExitCode::Fatal, "the site's state cannot be used").caused_by(error)
     })?;
     let state = Arc::new(state);
     let listener = bind(&config)?;
     let bound = listener.local_addr().context("look at the own address")?;
-    let directory = directory.to_path_buf();
     let known = Arc::clone(&state) as _;
     let site = Arc::new(Site::new(config, directory.clone(), authority, identity, known, bound)?);
     let shared = site.config.cluster.as_ref().map(|cluster| cluster.journal.clone());
@@ -262,6 +267,7 @@ async fn serve(config: Config, directory: &Path) -> anyhow::Result<ExitCode> {
         let _ = socket_stopped.changed().await;
     }));
     addresses::start(&site, told, &port, &stopped);
+    tokio::spawn(renewal::watch(Arc::clone(&site), stopped.clone()));
     tokio::spawn(port.serve(listener, stopped));
     let (name, peer) = (&site.config.site, &site.config.peer);
     exit::print(&format!("ready: site {name} peer {peer} listening on {bound}"))?;

@@ -159,7 +159,8 @@ fn certificate(directory: &Path) -> Finding {
 pub(crate) fn expiry(code: &str, what: &str, expires: u64) -> Finding {
     let days = expires.saturating_sub(now_seconds()) / DAY;
     let why = "other sites refuse the lanes and requests of a peer whose certificate has expired";
-    let action = "issue another one: `penstock site join` on this host, into a fresh directory";
+    let action = "its daemon issues another one by itself when it starts, and every hour when a \
+                  third of the time is left: start it; if it runs, its log says what keeps it";
     match days {
         0 => {
             Finding::new(Level::Bad, code, format!("{what} has expired or does today"), why, action)

@@ -313,7 +313,7 @@ impl Work {
         self.process.trim_log().map_err(|error| format!("the log of etcd: {error}"))
     }
 
-    /// Looks at the member's certificate every now and then; what went wrong the last time is told
+    /// Looks at the certificates every now and then; what went wrong the last time is told
     /// until it succeeds.
     fn renew(&mut self) -> Result<(), String> {
         if Instant::now() >= self.next_renewal {
@@ -324,8 +324,24 @@ impl Work {
         self.renewed.clone()
     }
 
-    /// Issues the member's certificate where there is none, or not one that lasts.
     fn try_to_renew(&self) -> Result<(), String> {
+        self.renew_members()?;
+        self.renew_clients().map_err(|error| format!("the certificate for etcd: {error:#}"))
+    }
+
+    /// Issues the certificate that this host shows to etcd, if its time is nearly over.
+    fn renew_clients(&self) -> anyhow::Result<()> {
+        let settings = self.site.config.cluster.as_ref();
+        if let Some(settings) = settings
+            && client::issue(&self.site.authority, &self.site.directory)?
+        {
+            self.etcd.set_http(client::http(settings, &self.site.directory)?);
+        }
+        Ok(())
+    }
+
+    /// Issues the member's certificate where there is none, or not one that lasts.
+    fn renew_members(&self) -> Result<(), String> {
         let mut addresses =
             vec![self.own.ip(), Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()];
         // etcd compares the address that a member comes from with its certificate; which of its
