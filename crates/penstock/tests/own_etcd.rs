@@ -320,10 +320,20 @@ fn a_lost_host_is_replaced() {
         kill("KILL", etcd);
     };
     let endpoints = |status: &Value| status["cluster"]["etcd"].to_string();
-    lose(&mut h3);
+    // Its daemon is away, which may be for a moment: its etcd is at work.
+    let etcd = etcd_id(&h3.dir).unwrap();
+    h3.kill();
     status_until(&h1, |status| {
         led(status) && !status["cluster"]["peers"].to_string().contains("\"h3\"")
     });
+    let token = h1.ok(&["site", "join"]);
+    let mut command = penstock();
+    command.args(["site", "join", token.trim(), "--peer=h3", &hosts.listen(34), "--dir"]);
+    let refused = command.arg(hosts.at("host-34")).output().unwrap();
+    assert_eq!(refused.status.code(), Some(6), "it lives: {}", told(&refused));
+    assert!(told(&refused).contains("`h3` answers at"), "{}", told(&refused));
+    kill("KILL", etcd);
+    wait_for("the end of etcd of h3", || etcd_id(&h3.dir).is_none());
     let other = hosts.join_as(&h1, 33, "h3", &[]);
     let url = |number: usize| format!("https://{}.{number}:7445", hosts.net);
     let status = status_until(&other, |status| votes(status) == 3 && healthy(status));

@@ -279,8 +279,7 @@ impl Member {
             (peer.peer.clone(), SiteAddresses { addresses, data })
         });
         site.set_others(others.collect());
-        let far = seen.peers.iter().filter(|peer| peer.peer != site.config.peer);
-        site.set_far(far.map(|peer| (peer.peer.clone(), peer.stores.clone())).collect());
+        site.see_peers(seen.peers.iter().filter(|peer| peer.peer != site.config.peer));
         site.set_away(away(seen).cloned().collect());
         if !seen.trouble.is_empty() {
             tracing::warn!(trouble = %seen.trouble, "this peer cannot take part");

@@ -21,7 +21,8 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
 use super::TRUST_DIRECTORY;
-use super::etcd::files::{DIRECTORY as ETCD_DIRECTORY, MEMBERS, PASSWORD};
+use super::etcd::answers::{address_of, answering};
+use super::etcd::files::{DIRECTORY as ETCD_DIRECTORY, Files, MEMBERS, PASSWORD};
 use super::site::Site;
 use crate::config::Config;
 use crate::http;
@@ -31,25 +32,21 @@ const DEADLINE: Duration = Duration::from_secs(20);
 /// The keys of a site, in its trust directory.
 const KEYS: [&str; 3] = ["authority.pem", "authority.key", "capability.key"];
 
-/// Takes a host into the site: checks its proof, gives it the site's keys.
+/// Takes a host into the site: checks its proof, gives it the site's keys. Blocks, for two seconds
+/// if it is to take the place of another host.
 ///
 /// # Errors
-/// The proof is wrong, the site has one peer only, or the name is taken.
+/// The proof is wrong, the site has one peer only, or the name is that of a host which lives.
 pub(crate) fn accept(
     site: &Site,
     half: &JoinHalf,
-    taken: &[Name],
     exporter: &[u8; 32],
     now: u64,
 ) -> Result<JoinedSite, Problem> {
     let own = site.authority.fingerprint();
     let proof = data_encoding::HEXLOWER.decode(half.proof.as_bytes()).unwrap_or_default();
     site.redeem_invitation(|offer| offer.redeem(now, exporter, &own, &proof).is_ok())?;
-    if taken.contains(&half.peer) || half.peer == site.config.peer {
-        let title = format!("a peer of this site is called `{}` already", half.peer);
-        return Err(Problem::new(Exit::Refused, "peer-taken", title)
-            .hint("make another token, and join with another `--peer`"));
-    }
+    check_free(site, &half.peer)?;
     let unreadable = |path: &Path, error: std::io::Error| {
         let title = format!("`{}` cannot be read", path.display());
         Problem::new(Exit::Fatal, "keys", title).because(error)
@@ -98,6 +95,26 @@ pub(crate) fn accept(
     Ok(JoinedSite { config, files })
 }
 
+/// Refuses the name of a host that is there, or is away for a moment only: whoever joins under it
+/// takes its place, in etcd too.
+fn check_free(site: &Site, peer: &Name) -> Result<(), Problem> {
+    let hint = "make another token, and join with another `--peer`";
+    if site.has_peer(peer) {
+        let title = format!("a peer of this site is called `{peer}` already");
+        return Err(Problem::new(Exit::Refused, "peer-taken", title).hint(hint));
+    }
+    let members = Files::of(&site.directory).members();
+    let its = members.iter().filter(|member| member.name == peer.as_str());
+    let urls = its.flat_map(|member| [member.client_url.as_str(), member.peer_url.as_str()]);
+    let mut addresses: Vec<_> = urls.filter_map(address_of).collect();
+    addresses.extend(site.last_addresses(peer));
+    let Some(address) = answering(&addresses) else { return Ok(()) };
+    let title = format!("a host of this site that is called `{peer}` answers at {address}");
+    Err(Problem::new(Exit::Refused, "peer-lives", title).hint(format!(
+        "switch it off if this one is to take its place; or {hint}"
+    )))
+}
+
 /// Joins the site that issued `token` as `peer`; gives its configuration and files. The other peer
 /// is who the token says, or nothing is told it.
 ///
@@ -137,4 +154,48 @@ async fn talk(token: &PairingToken, peer: &Name) -> Result<JoinedSite, Problem> 
     let body = http::encode(&JoinHalf { peer: peer.clone(), proof })?;
     let reply = http::send(tls, Method::POST, "/site/v1/join", Some(body)).await?;
     http::decode(&http::read(reply).await?)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+    use std::sync::Arc;
+
+    use penstock_controller::state::SqliteState;
+    use penstock_io::trust::SiteAuthority;
+    use penstock_proto::id::PeerId;
+
+    use super::super::etcd::files::KnownMember;
+    use super::*;
+
+    fn site(directory: &Path) -> Site {
+        let config: Config = toml::from_str("site = \"hpc\"\npeer = \"h1\"").unwrap();
+        let authority = SiteAuthority::create(config.site.clone()).unwrap();
+        let peer = PeerId { site: config.site.clone(), peer: config.peer.clone() };
+        let identity = authority.issue_peer(&peer).unwrap();
+        let state = Arc::new(SqliteState::open(&directory.join("state.db")).unwrap());
+        let listen = config.listen;
+        Site::new(config, directory.to_owned(), authority, identity, state, listen).unwrap()
+    }
+
+    /// Promise: nobody joins under the name of a host that lives, though it has no card now: its
+    /// daemon is started again, say, and its etcd at work. Once nobody answers its name is free.
+    #[test]
+    fn the_name_of_a_host_that_answers_is_not_free() {
+        let directory = tempfile::tempdir().unwrap();
+        let site = site(directory.path());
+        let code = |peer: &str| check_free(&site, &peer.parse().unwrap()).err().map(|it| it.code);
+        assert_eq!(code("h1").as_deref(), Some("peer-taken"), "this very peer");
+        let etcd = TcpListener::bind("127.0.0.1:0").unwrap();
+        let member = KnownMember {
+            name: "h3".to_owned(),
+            client_url: format!("https://{}", etcd.local_addr().unwrap()),
+            peer_url: "https://127.0.0.1:1".to_owned(),
+        };
+        Files::of(directory.path()).set_members(&[member]).unwrap();
+        assert_eq!(code("h3").as_deref(), Some("peer-lives"));
+        assert_eq!(code("h4"), None);
+        drop(etcd);
+        assert_eq!(code("h3"), None, "it is gone");
+    }
 }

@@ -1,11 +1,12 @@
 //! What a running site knows of itself: configuration, keys, trust, pairings.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use penstock_api::cluster::{StoreCard, StoreRights};
+use penstock_api::cluster::{PeerCard, StoreCard, StoreRights};
 use penstock_api::problem::{Exit, Problem};
 use penstock_api::rest::SiteView;
 use penstock_api::scan::ScanRequest;
@@ -47,6 +48,8 @@ pub(crate) struct Site {
     far: Mutex<Vec<(Name, Vec<StoreCard>)>>,
     /// Peers of the site that are not there: nobody knows which stores they reach.
     away: Mutex<Vec<Name>>,
+    /// Where each of them took requests when it was seen last: those that are away now, too.
+    seen: Mutex<BTreeMap<Name, Vec<SocketAddr>>>,
     /// Pairings as the controller has written them, where another peer may be that.
     followed: Mutex<Vec<Pairing>>,
     /// This peer's addresses for data are not told to other sites: other peers serve.
@@ -87,6 +90,7 @@ impl Site {
             others: Mutex::default(),
             far: Mutex::default(),
             away: Mutex::default(),
+            seen: Mutex::default(),
             followed: Mutex::default(),
             draining: AtomicBool::new(false),
             listen,
@@ -96,9 +100,25 @@ impl Site {
         })
     }
 
-    /// From now on these are the stores that other peers reach.
-    pub(crate) fn set_far(&self, stores: Vec<(Name, Vec<StoreCard>)>) {
-        *self.far.lock().unwrap_or_else(PoisonError::into_inner) = stores;
+    /// From now on these are the other peers that there are, fit to work or not, and what they say
+    /// of themselves.
+    pub(crate) fn see_peers<'a>(&self, cards: impl Iterator<Item = &'a PeerCard> + Clone) {
+        let stores = cards.clone().map(|card| (card.peer.clone(), card.stores.clone()));
+        *self.far.lock().unwrap_or_else(PoisonError::into_inner) = stores.collect();
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        seen.extend(cards.map(|card| (card.peer.clone(), card.addresses.clone())));
+    }
+
+    /// Whether a peer of this name is there now.
+    pub(crate) fn has_peer(&self, peer: &Name) -> bool {
+        let far = self.far.lock().unwrap_or_else(PoisonError::into_inner);
+        *peer == self.config.peer || far.iter().any(|(there, _)| there == peer)
+    }
+
+    /// Where a peer took requests when it was seen last, since this daemon was started.
+    pub(crate) fn last_addresses(&self, peer: &Name) -> Vec<SocketAddr> {
+        let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        seen.get(peer).cloned().unwrap_or_default()
     }
 
     /// From now on these are the peers that belong to the site and are not there.
@@ -293,12 +313,6 @@ impl Site {
     /// From now on these are the site's other peers.
     pub(crate) fn set_others(&self, others: Vec<(Name, SiteAddresses)>) {
         *self.others.lock().unwrap_or_else(PoisonError::into_inner) = others;
-    }
-
-    /// Names of the site's other peers.
-    pub(crate) fn peers(&self) -> Vec<Name> {
-        let others = self.others.lock().unwrap_or_else(PoisonError::into_inner);
-        others.iter().map(|(peer, _)| peer.clone()).collect()
     }
 
     /// Trusts the sites that are paired with this one, and no others: another peer may have paired

@@ -196,11 +196,11 @@ async fn join(
     Body(half): Body<JoinHalf>,
 ) -> Reply<JoinedSite> {
     blocking(move || {
-        let taken = parts.site.peers();
-        super::join::accept(&parts.site, &half, &taken, &connection.exporter, now_seconds())
-            .inspect_err(|problem| {
+        super::join::accept(&parts.site, &half, &connection.exporter, now_seconds()).inspect_err(
+            |problem| {
                 tracing::warn!(from = %connection.from, peer = %half.peer, %problem, "not joined");
-            })
+            },
+        )
     })
     .await
     .map(Json)

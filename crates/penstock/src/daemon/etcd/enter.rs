@@ -3,6 +3,7 @@
 
 use penstock_controller::etcd::{Compare, EtcdError, EtcdMember, Operation};
 
+use super::answers::{address_of, answering};
 use super::{ANSWER, CHANGE, Work};
 
 /// Seconds for which a host that adds its member keeps others from adding theirs: time for two
@@ -60,9 +61,10 @@ impl Work {
             if self.note.removed && members.iter().any(|member| member.name == name) {
                 return Err(format!("another host runs the etcd of peer `{name}` by now"));
             }
-            // One that was this host's, whose data is gone.
+            // One that was this host's, whose data is gone; or that of a host whose name it has.
             let gone = |member: &&EtcdMember| member.name == name || member.peer_url == url;
             if let Some(gone) = members.iter().find(gone) {
+                self.check_gone(gone)?;
                 self.etcd.remove_member(gone.id, CHANGE).map_err(words)?;
                 members = self.etcd.members_now(ANSWER).map_err(words)?;
             }
@@ -82,5 +84,24 @@ impl Work {
             format!("{name}={}", member.peer_url)
         });
         Ok(Some(named.collect::<Vec<_>>().join(",")))
+    }
+
+    /// Refuses to take the place of another host's member that is not gone: it may have been away
+    /// for a moment when this host was let in under its name.
+    fn check_gone(&self, member: &EtcdMember) -> Result<(), String> {
+        // Nobody else has this host's own address, and its etcd does not run.
+        if member.peer_url == self.own.peer_url() {
+            return Ok(());
+        }
+        let urls = [member.client_url.as_str(), member.peer_url.as_str()];
+        let addresses: Vec<_> = urls.into_iter().filter_map(address_of).collect();
+        match answering(&addresses) {
+            Some(address) => Err(format!(
+                "another host of the name `{}` lives: its etcd answers at {address}; switch it \
+                 off if this one is to take its place, or set this one up under another name",
+                member.name
+            )),
+            None => Ok(()),
+        }
     }
 }

@@ -9,6 +9,7 @@
 //! `members.json` beside it. A member that the others have removed comes back as a new one, with
 //! nothing of what it had.
 
+pub(crate) mod answers;
 pub(crate) mod client;
 mod enter;
 pub(crate) mod files;

@@ -1,0 +1,24 @@
+//! Whether a host still answers that is taken for lost.
+
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
+/// How long a host may take for a connection before it counts as one that does not answer.
+const CONNECT: Duration = Duration::from_secs(2);
+
+/// One of `addresses` at which somebody takes connections; all are tried at once. Blocks for two
+/// seconds.
+pub(crate) fn answering(addresses: &[SocketAddr]) -> Option<SocketAddr> {
+    let answers =
+        |address: &SocketAddr| TcpStream::connect_timeout(address, CONNECT).is_ok().then_some(*address);
+    std::thread::scope(|scope| {
+        let tried: Vec<_> =
+            addresses.iter().map(|address| scope.spawn(move || answers(address))).collect();
+        tried.into_iter().find_map(|one| one.join().ok().flatten())
+    })
+}
+
+/// The address in a URL of a member of etcd.
+pub(crate) fn address_of(url: &str) -> Option<SocketAddr> {
+    url.strip_prefix("https://")?.parse().ok()
+}
