@@ -5,7 +5,8 @@
 //! site may use these paths, and are believed whom they speak for. While nobody is the controller
 //! a request waits for one, for a while.
 
-use std::sync::Arc;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use axum::Router;
@@ -14,12 +15,13 @@ use axum::extract::{Extension, Json, Request, State};
 use axum::http::{HeaderName, StatusCode, Uri, header};
 use axum::response::{IntoResponse as _, Response};
 use futures_util::StreamExt as _;
+use penstock_api::cluster::LeaderCard;
 use penstock_api::fence::{NOT_CONTROLLER, not_controller};
 use penstock_api::problem::{Exit, Problem};
 use penstock_api::rest::StatusView;
 use penstock_api::site::{SPEAKS_HEADER, SiteHealth, VERSION_HEADER};
 use penstock_controller::cluster::ClusterNow;
-use penstock_controller::rest::{BODY_BYTES_MAX, ProblemReply, SiteAdmin, blocking};
+use penstock_controller::rest::{ProblemReply, SiteAdmin, blocking};
 use penstock_peer::SourceService;
 use penstock_proto::id::PeerId;
 use penstock_proto::version;
@@ -30,6 +32,7 @@ use tower::ServiceExt as _;
 
 use super::cluster::Member;
 use super::etcd::voters::MEMBERS;
+use super::handing::{Handed, Lost, maybe_done};
 use super::host::{Host, with_version};
 use super::lead::Controller;
 use super::listing::{Allies, LIST, Lister};
@@ -44,11 +47,11 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// Wait before a request that was not taken is offered again.
 const AGAIN: Duration = Duration::from_millis(200);
 /// For whom a peer of the own site speaks: a `penstock://` URI.
-const CALLER_HEADER: HeaderName = HeaderName::from_static("penstock-caller");
+pub(super) const CALLER_HEADER: HeaderName = HeaderName::from_static("penstock-caller");
 /// Headers that are passed on with a request, and with its reply.
-const PASSED_ON: [&str; 3] = ["content-type", VERSION_HEADER, SPEAKS_HEADER];
+pub(super) const PASSED_ON: [&str; 3] = ["content-type", VERSION_HEADER, SPEAKS_HEADER];
 /// Paths of requests that another peer of the own site hands over.
-const LOCAL: &str = "/peer/v1/local";
+pub(super) const LOCAL: &str = "/peer/v1/local";
 const SITE: &str = "/peer/v1/site";
 /// What a controller asks of this peer, as a target (see [`super::host`]).
 const TASK: &str = "/peer/v1/task";
@@ -70,6 +73,9 @@ pub(crate) struct Front {
     host: Arc<Host>,
     operate: Arc<Operate>,
     lister: Lister,
+    /// The address at which the controller has answered last: asked first, so that a dead one costs
+    /// its time once, not with each request.
+    answered: Arc<Mutex<Option<SocketAddr>>>,
 }
 
 impl Front {
@@ -80,7 +86,8 @@ impl Front {
         host: Arc<Host>,
         (operate, service): (Arc<Operate>, Arc<SourceService>),
     ) -> Self {
-        Self { member, admin, client, host, operate, lister: Lister::new(service) }
+        let (lister, answered) = (Lister::new(service), Arc::default());
+        Self { member, admin, client, host, operate, lister, answered }
     }
 
     /// Serves the local API, whoever the controller is.
@@ -226,61 +233,65 @@ impl Front {
 
     /// Hands a request to the controller, waiting for one if there is none.
     async fn hand_over(&self, face: &str, caller: Option<PeerId>, request: Request) -> Response {
-        let (parts, body) = request.into_parts();
-        let body = match axum::body::to_bytes(body, BODY_BYTES_MAX).await {
-            Ok(body) => body,
-            Err(error) => {
-                let title = "the request's body cannot be taken";
-                return problem(Problem::new(Exit::Usage, "body", title).because(error));
-            }
+        let handed = match Handed::of(face, caller, request).await {
+            Ok(handed) => handed,
+            Err(why) => return problem(why),
         };
-        let path = parts.uri.path_and_query().map_or("/", |path| path.as_str()).to_owned();
         let until = Instant::now() + PATIENCE;
         let mut now = self.watch();
         loop {
             let seen = Arc::clone(&now.borrow_and_update());
             if let Some(controller) = self.member.controller().filter(|_| face == LOCAL) {
-                let request = Request::from_parts(parts, Body::from(body));
-                return self.ask(&controller, request).await;
+                return self.ask(&controller, handed.into_request()).await;
             }
-            let mut why = "no peer of this site is the controller now".to_owned();
             let own = &self.member.lead.site.config.peer;
-            if let Some((leader, epoch)) =
-                seen.leader.as_ref().filter(|(card, _)| card.peer != *own)
-            {
-                let address = leader.addresses.first().map(ToString::to_string).unwrap_or_default();
-                let mut call = self
-                    .client
-                    .plain()
-                    .request(parts.method.clone(), format!("https://{address}{face}{path}"))
-                    .body(body.clone());
-                for name in PASSED_ON {
-                    if let Some(value) = parts.headers.get(name) {
-                        call = call.header(name, value.clone());
-                    }
-                }
-                if let Some(caller) = &caller {
-                    call = call.header(CALLER_HEADER, caller.uri());
-                }
-                tokio::select! {
-                    reply = call.send() => match reply {
-                        Ok(reply) if reply.status() != StatusCode::SERVICE_UNAVAILABLE => {
-                            return pass_on(reply, self.watch(), *epoch);
-                        }
-                        Ok(reply) => match refusal(reply).await {
-                            found if found.code == NOT_CONTROLLER => why = found.to_string(),
-                            found => return problem(found),
-                        },
-                        Err(error) => why = format!("peer `{}`: {error}", leader.peer),
-                    },
-                    () = another_leader(self.watch(), *epoch) => {}
-                }
-            }
+            let leader = seen.leader.as_ref().filter(|(card, _)| card.peer != *own);
+            let why = match leader {
+                Some((leader, epoch)) => match self.offer(&handed, leader, *epoch).await {
+                    Ok(response) => return response,
+                    Err(why) => why,
+                },
+                None => "no peer of this site is the controller now".to_owned(),
+            };
             if Instant::now() >= until {
                 return problem(not_controller().because(why));
             }
             let wait = tokio::time::sleep(AGAIN);
             tokio::select! { _ = now.changed() => {}, () = wait => {} }
+        }
+    }
+
+    /// Offers a request to a controller; gives the answer to it, or why it may be offered again.
+    async fn offer(
+        &self,
+        handed: &Handed,
+        leader: &LeaderCard,
+        epoch: u64,
+    ) -> Result<Response, String> {
+        let answered = || self.answered.lock().unwrap_or_else(PoisonError::into_inner);
+        let (mut addresses, first) = (leader.addresses.clone(), *answered());
+        addresses.sort_by_key(|address| Some(*address) != first);
+        let sent = tokio::select! {
+            sent = handed.send(self.client.plain(), "https", &addresses) => sent,
+            () = another_leader(self.watch(), epoch) => {
+                Err(Lost::MaybeDone("the controller has changed".to_owned()))
+            }
+        };
+        match sent {
+            Ok((address, reply)) => {
+                *answered() = Some(address);
+                if reply.status() != StatusCode::SERVICE_UNAVAILABLE {
+                    return Ok(pass_on(reply, self.watch(), epoch));
+                }
+                match refusal(reply).await {
+                    found if found.code == NOT_CONTROLLER => Err(found.to_string()),
+                    found => Ok(problem(found)),
+                }
+            }
+            Err(Lost::MaybeDone(why)) if !handed.may_repeat() => Ok(problem(maybe_done(&why))),
+            Err(Lost::NotSent(why) | Lost::MaybeDone(why)) => {
+                Err(format!("peer `{}`: {why}", leader.peer))
+            }
         }
     }
 }

@@ -11,6 +11,7 @@ mod cluster;
 pub(crate) mod etcd;
 mod events;
 mod front;
+mod handing;
 mod host;
 pub(crate) mod join;
 mod lead;
