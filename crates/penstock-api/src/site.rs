@@ -189,7 +189,8 @@ pub struct PairHalf {
     pub capability_key: String,
     /// Where its peers listen.
     pub addresses: Vec<SocketAddr>,
-    /// Proof of the token's secret over this TLS connection and both CAs, in hex.
+    /// Which offer it is for, and proof of the token's secret over this TLS connection and both CAs,
+    /// in hex; empty in an answer.
     pub proof: String,
 }
 
@@ -219,7 +220,7 @@ impl SiteAddresses {
 pub struct JoinHalf {
     /// The name that it wants within the site.
     pub peer: Name,
-    /// Proof of the token's secret over this TLS connection, in hex.
+    /// Which offer it is for, and proof of the token's secret over this TLS connection, in hex.
     pub proof: String,
 }
 

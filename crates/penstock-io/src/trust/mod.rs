@@ -48,7 +48,7 @@ pub use config::{
 };
 pub use identity::PeerCertificate;
 pub use pairing::{
-    PAIRING_SECONDS, PAIRING_TRIES, PairingOffer, PairingRefused, PairingToken, ParseTokenError,
+    PAIRING_SECONDS, PAIRING_TRIES, PROOF_BYTES, PairingOffer, PairingRefused, PairingToken, ParseTokenError,
     issuing_authority, pairing_client_config, pairing_exporter, pairing_proof,
 };
 pub use receipt::{ReceiptKey, read_authorities, verify_certification, verify_receipt_signature};

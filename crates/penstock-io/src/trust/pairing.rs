@@ -3,10 +3,11 @@
 //! One site *issues*: its controller makes a [`PairingOffer`] and shows the [`PairingToken`] to a
 //! person, who pastes it at the other site, the *joiner*. The joiner connects to the token's
 //! address with [`pairing_client_config`], which accepts one authority only, by the hash in the
-//! token, and sends its own authority with [`pairing_proof`]: an HMAC under the token's secret over
-//! the exporter of this very TLS connection and both authorities' hashes. So a proof is worth
-//! nothing on another connection, and whoever stands between sees neither secret nor a usable
-//! proof. The offer dies with the first success, with the fifth failure, or after 15 minutes.
+//! token, and sends its own authority with a proof: which offer it is for, and [`pairing_proof`], an
+//! HMAC under the token's secret over the exporter of this very TLS connection and both authorities'
+//! hashes. So a proof is worth nothing on another connection, and whoever stands between sees
+//! neither secret nor a usable proof. The offer dies with the first success, with the fifth failure
+//! of one that names it, or after 15 minutes; who has not seen the token cannot name it.
 
 use std::fmt;
 use std::str::FromStr;
@@ -35,6 +36,11 @@ const CHECKSUM_BYTES: usize = 4;
 const ADDRESS_BYTES_MAX: usize = 255;
 const EXPORTER_LABEL: &[u8] = b"EXPORTER-penstock-pairing";
 const PROOF_CONTEXT: &[u8] = b"penstock pairing proof 1";
+const OFFER_CONTEXT: &[u8] = b"penstock pairing offer 1";
+/// Bytes that name an offer: nobody finds them by trying.
+const OFFER_BYTES: usize = 16;
+/// Bytes of a proof: the name of its offer, then the HMAC.
+pub const PROOF_BYTES: usize = OFFER_BYTES + HASH_BYTES;
 
 /// Why a text is no token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -72,9 +78,22 @@ impl PairingToken {
         Zeroizing::new(format!("{PREFIX}{}", BASE64URL_NOPAD.encode(&bytes)))
     }
 
-    /// The joiner's proof for the connection with this exporter; see [`pairing_proof`].
-    pub fn proof(&self, exporter: &[u8; 32], joiner: &Fingerprint) -> [u8; 32] {
-        pairing_proof(&self.secret, exporter, &self.authority, joiner)
+    /// The joiner's proof for the connection with this exporter: the name of the offer, and
+    /// [`pairing_proof`].
+    pub fn proof(&self, exporter: &[u8; 32], joiner: &Fingerprint) -> [u8; PROOF_BYTES] {
+        let mut proof = [0; PROOF_BYTES];
+        let (offer, sealed) = proof.split_at_mut(OFFER_BYTES);
+        offer.copy_from_slice(&self.offer());
+        sealed.copy_from_slice(&pairing_proof(&self.secret, exporter, &self.authority, joiner));
+        proof
+    }
+
+    /// Names the offer to its issuer, and tells nobody anything of the secret.
+    fn offer(&self) -> [u8; OFFER_BYTES] {
+        let key = hmac::Key::new(hmac::HMAC_SHA256, &*self.secret);
+        let mut offer = [0; OFFER_BYTES];
+        offer.copy_from_slice(&hmac::sign(&key, OFFER_CONTEXT).as_ref()[..OFFER_BYTES]);
+        offer
     }
 }
 
@@ -126,6 +145,9 @@ pub enum PairingRefused {
     /// It was used, or guessed at too often.
     #[error("the pairing token is used up; make a new one")]
     UsedUp,
+    /// The proof names another offer.
+    #[error("the pairing token is not this one")]
+    OtherOffer,
     /// The proof does not fit.
     #[error("the pairing token is not the one that was issued")]
     WrongProof,
@@ -174,7 +196,7 @@ impl PairingOffer {
     }
 
     /// Checks a joiner's proof for the connection with `exporter`, in constant time. Success uses
-    /// the offer up, so does the fifth failure.
+    /// the offer up, so does the fifth failure; a proof for another offer costs nothing.
     ///
     /// # Errors
     /// [`PairingRefused`], which tells an honest joiner what to do and an attacker nothing.
@@ -185,6 +207,10 @@ impl PairingOffer {
         joiner: &Fingerprint,
         proof: &[u8],
     ) -> Result<(), PairingRefused> {
+        let wanted = self.token.proof(exporter, joiner);
+        let named = proof.get(..OFFER_BYTES).unwrap_or_default();
+        constant_time::verify_slices_are_equal(&wanted[..OFFER_BYTES], named)
+            .map_err(|_| PairingRefused::OtherOffer)?;
         if now > self.expires {
             return Err(PairingRefused::Expired);
         }
@@ -192,7 +218,7 @@ impl PairingOffer {
             return Err(PairingRefused::UsedUp);
         }
         self.tries_left -= 1;
-        constant_time::verify_slices_are_equal(&self.token.proof(exporter, joiner), proof)
+        constant_time::verify_slices_are_equal(&wanted, proof)
             .map_err(|_| PairingRefused::WrongProof)?;
         self.tries_left = 0;
         Ok(())

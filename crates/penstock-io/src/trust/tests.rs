@@ -277,7 +277,8 @@ fn d5_pairing_by_token() {
     assert_eq!(offer.redeem(1_003, &exporter, &joiner, &proof), Err(PairingRefused::UsedUp));
 }
 
-/// D5: guessing ends after five tries, waiting after 15 minutes.
+/// D5: guessing ends after five tries, waiting after 15 minutes; who has not seen the token uses up
+/// no try of it.
 #[test]
 fn d5_a_token_is_not_guessed_and_not_kept() {
     let issuer = Site::new("lab").authority.fingerprint();
@@ -289,7 +290,17 @@ fn d5_a_token_is_not_guessed_and_not_kept() {
         offer.redeem(PAIRING_SECONDS + 1, &exporter, &joiner, &right),
         Err(PairingRefused::Expired)
     );
-    let wrong = pairing_proof(&[0; 16], &exporter, &issuer, &joiner);
+    let stranger = PairingOffer::create("h:1", issuer, 0).unwrap();
+    let stranger = stranger.token().proof(&exporter, &joiner);
+    for guess in [&stranger[..], &[], &[0; 48], &right[..8]] {
+        for _ in 0..=PAIRING_TRIES {
+            let refused = offer.redeem(1, &exporter, &joiner, guess);
+            assert_eq!(refused, Err(PairingRefused::OtherOffer), "it costs no try");
+        }
+    }
+    assert!(offer.is_open(1));
+    let mut wrong = right;
+    wrong[47] ^= 1;
     for _ in 0..PAIRING_TRIES {
         let refused = offer.redeem(1, &exporter, &joiner, &wrong);
         assert_eq!(refused, Err(PairingRefused::WrongProof));

@@ -9,7 +9,7 @@ use penstock_api::rest::JoinReply;
 use penstock_api::site::PairHalf;
 use penstock_controller::state::Pairing;
 use penstock_io::trust::{
-    ALPN_HTTP1, Fingerprint, PairingToken, explain, inspect_authority, issuing_authority,
+    ALPN_HTTP1, Fingerprint, PROOF_BYTES, PairingToken, explain, inspect_authority, issuing_authority,
     pairing_client_config, pairing_exporter, peer_server_name,
 };
 use rustls::pki_types::CertificateDer;
@@ -70,7 +70,7 @@ async fn talk(site: &Site, token: &PairingToken, now: u64) -> Result<JoinReply, 
 }
 
 /// What a site tells of itself; with a proof if it joins.
-pub(crate) fn half_of(site: &Site, proof: Option<[u8; 32]>) -> PairHalf {
+pub(crate) fn half_of(site: &Site, proof: Option<[u8; PROOF_BYTES]>) -> PairHalf {
     let hex = |bytes: &[u8]| data_encoding::HEXLOWER.encode(bytes);
     PairHalf {
         site: site.config.site.clone(),

@@ -385,7 +385,7 @@ impl Site {
         offers.push(offer);
     }
 
-    /// Tries a joiner's proof on every outstanding offer: who guesses uses up tries of all.
+    /// Tries a joiner's proof on every outstanding offer: it uses up a try of the one that it names.
     ///
     /// # Errors
     /// None fits.
