@@ -9,6 +9,7 @@ use std::path::{Component, Path};
 use anyhow::Context as _;
 use penstock_api::rest::TokenReply;
 use penstock_api::site::JoinFile;
+use penstock_io::net::interface_addresses;
 use penstock_io::trust::SiteAuthority;
 use penstock_proto::id::{Name, PeerId};
 
@@ -75,6 +76,9 @@ pub(crate) fn join(directory: &Path, args: &JoinArgs) -> anyhow::Result<()> {
     config.listen = args.listen.unwrap_or_else(|| SocketAddr::from(([0, 0, 0, 0], PORT_DEFAULT)));
     config.advertise.clone_from(&args.advertise);
     settle_etcd(&mut config, args, directory)?;
+    let interfaces = interface_addresses().context("list this host's interfaces")?;
+    let names: Vec<_> = interfaces.into_iter().map(|interface| interface.device).collect();
+    let settled = settle_host(&mut config, &names);
     config.check().map_err(|why| Failure::new(ExitCode::Usage, why))?;
     config.check_places(directory)?;
     make_directory(directory)?;
@@ -97,6 +101,9 @@ pub(crate) fn join(directory: &Path, args: &JoinArgs) -> anyhow::Result<()> {
         directory.display(),
         authority.fingerprint()
     ))?;
+    for what in settled {
+        exit::warn(&format!("look into `{}` before you start it: {what}", path.display()));
+    }
     exit::warn(&format!("start it with: penstock daemon --dir {}", directory.display()));
     if config.cluster.as_ref().is_some_and(|cluster| cluster.own_etcd.is_some())
         && let Err(error) = installed
@@ -124,6 +131,31 @@ fn settle_etcd(config: &mut Config, args: &JoinArgs, directory: &Path) -> anyhow
     Ok(())
 }
 
+/// The same of its hardware: what is of no use here is left out, and what may be is kept; says what
+/// of both there is. A network that this host lacks is kept: without it, addresses for which it
+/// says that they are not for data might become such.
+fn settle_host(config: &mut Config, interfaces: &[String]) -> Vec<String> {
+    let mut settled = Vec::new();
+    if let Some(cpus) = config.cpus.take() {
+        settled.push(format!("`cpus = {cpus}`, as the other host has it, was left out"));
+    }
+    for network in &mut config.networks {
+        let name = &network.name;
+        if !network.advertise.is_empty() {
+            network.advertise.clear();
+            settled.push(format!("`advertise` of network `{name}`, the other host's, was left out"));
+        }
+        if let Some(interface) = &network.interface
+            && !interfaces.contains(interface)
+        {
+            settled.push(format!(
+                "network `{name}` is at `{interface}`, and this host has no address there"
+            ));
+        }
+    }
+    settled
+}
+
 /// Writes a file of the site's, for its owner alone.
 fn write(directory: &Path, file: &JoinFile) -> anyhow::Result<()> {
     let relative = Path::new(&file.path);
@@ -144,4 +176,36 @@ fn write(directory: &Path, file: &JoinFile) -> anyhow::Result<()> {
         file.sync_all()
     };
     write().map_err(|error| Failure::io(format!("write `{}`", path.display()), error).into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Promise: what a host gets of another one's configuration and cannot be right there is left
+    /// out, or its operator is told; no network loses its role.
+    #[test]
+    fn what_is_of_another_hosts_hardware_is_told() {
+        let text = r#"
+            site = "hpc"
+            peer = "h1"
+            cpus = 8
+            [[network]]
+            name = "fast"
+            interface = "ens1"
+            advertise = ["10.1.1.1:7444"]
+            [[network]]
+            name = "office"
+            role = "never"
+            interface = "eno1"
+        "#;
+        let mut config: Config = toml::from_str(text).unwrap();
+        let told = settle_host(&mut config, &["lo".to_owned(), "ens1".to_owned()]);
+        assert_eq!((config.cpus, config.networks.len()), (None, 2));
+        assert!(config.networks[0].advertise.is_empty());
+        assert_eq!(told.len(), 3, "{told:?}");
+        assert!(told[2].contains("`office`") && told[2].contains("`eno1`"), "{told:?}");
+        let mut config: Config = toml::from_str("site = \"hpc\"\npeer = \"h1\"").unwrap();
+        assert!(settle_host(&mut config, &[]).is_empty());
+    }
 }
