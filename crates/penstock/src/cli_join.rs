@@ -143,7 +143,8 @@ fn settle_host(config: &mut Config, interfaces: &[String]) -> Vec<String> {
         let name = &network.name;
         if !network.advertise.is_empty() {
             network.advertise.clear();
-            settled.push(format!("`advertise` of network `{name}`, the other host's, was left out"));
+            settled
+                .push(format!("`advertise` of network `{name}`, the other host's, was left out"));
         }
         if let Some(interface) = &network.interface
             && !interfaces.contains(interface)

@@ -48,8 +48,8 @@ pub use config::{
 };
 pub use identity::PeerCertificate;
 pub use pairing::{
-    PAIRING_SECONDS, PAIRING_TRIES, PROOF_BYTES, PairingOffer, PairingRefused, PairingToken, ParseTokenError,
-    issuing_authority, pairing_client_config, pairing_exporter, pairing_proof,
+    PAIRING_SECONDS, PAIRING_TRIES, PROOF_BYTES, PairingOffer, PairingRefused, PairingToken,
+    ParseTokenError, issuing_authority, pairing_client_config, pairing_exporter, pairing_proof,
 };
 pub use receipt::{ReceiptKey, read_authorities, verify_certification, verify_receipt_signature};
 pub use service::{ServiceCertificate, ServiceFacts};

@@ -110,9 +110,8 @@ fn check_free(site: &Site, peer: &Name) -> Result<(), Problem> {
     addresses.extend(site.last_addresses(peer));
     let Some(address) = answering(&addresses) else { return Ok(()) };
     let title = format!("a host of this site that is called `{peer}` answers at {address}");
-    Err(Problem::new(Exit::Refused, "peer-lives", title).hint(format!(
-        "switch it off if this one is to take its place; or {hint}"
-    )))
+    Err(Problem::new(Exit::Refused, "peer-lives", title)
+        .hint(format!("switch it off if this one is to take its place; or {hint}")))
 }
 
 /// Joins the site that issued `token` as `peer`; gives its configuration and files. The other peer

@@ -9,8 +9,8 @@ use penstock_api::rest::JoinReply;
 use penstock_api::site::PairHalf;
 use penstock_controller::state::Pairing;
 use penstock_io::trust::{
-    ALPN_HTTP1, Fingerprint, PROOF_BYTES, PairingToken, explain, inspect_authority, issuing_authority,
-    pairing_client_config, pairing_exporter, peer_server_name,
+    ALPN_HTTP1, Fingerprint, PROOF_BYTES, PairingToken, explain, inspect_authority,
+    issuing_authority, pairing_client_config, pairing_exporter, peer_server_name,
 };
 use rustls::pki_types::CertificateDer;
 use tokio::net::TcpStream;

@@ -9,8 +9,9 @@ const CONNECT: Duration = Duration::from_secs(2);
 /// One of `addresses` at which somebody takes connections; all are tried at once. Blocks for two
 /// seconds.
 pub(crate) fn answering(addresses: &[SocketAddr]) -> Option<SocketAddr> {
-    let answers =
-        |address: &SocketAddr| TcpStream::connect_timeout(address, CONNECT).is_ok().then_some(*address);
+    let answers = |address: &SocketAddr| {
+        TcpStream::connect_timeout(address, CONNECT).is_ok().then_some(*address)
+    };
     std::thread::scope(|scope| {
         let tried: Vec<_> =
             addresses.iter().map(|address| scope.spawn(move || answers(address))).collect();
