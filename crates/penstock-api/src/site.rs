@@ -189,8 +189,8 @@ pub struct PairHalf {
     pub capability_key: String,
     /// Where its peers listen.
     pub addresses: Vec<SocketAddr>,
-    /// Which offer it is for, and proof of the token's secret over this TLS connection and both CAs,
-    /// in hex; empty in an answer.
+    /// Which offer it is for, and proof of the token's secret over this TLS connection and both
+    /// CAs, in hex; empty in an answer.
     pub proof: String,
 }
 

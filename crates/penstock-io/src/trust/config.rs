@@ -118,8 +118,8 @@ pub fn peer_server_name() -> ServerName<'static> {
     }
 }
 
-/// The server's half: shows `identity` as it is at each handshake, asks for client certificates as `purpose` says, trusts what
-/// `trust` holds at each handshake.
+/// The server's half: asks for client certificates as `purpose` says, shows what `identity` is and
+/// trusts what `trust` holds at each handshake.
 ///
 /// `suites` are offered in this order, but the client's order decides. `CipherSuite::preferred()`
 /// is right unless an operator chose.
@@ -150,8 +150,8 @@ pub fn server_config(
     Ok(Arc::new(config))
 }
 
-/// The client's half: shows `identity` as it is at each handshake, accepts peers of `expected_site` alone, or of any paired
-/// site if that is `None`.
+/// The client's half: shows what `identity` is at each handshake, accepts peers of `expected_site`
+/// alone, or of any paired site if that is `None`.
 ///
 /// # Errors
 /// `Tls` if `suites` is empty.

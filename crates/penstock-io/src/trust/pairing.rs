@@ -3,10 +3,10 @@
 //! One site *issues*: its controller makes a [`PairingOffer`] and shows the [`PairingToken`] to a
 //! person, who pastes it at the other site, the *joiner*. The joiner connects to the token's
 //! address with [`pairing_client_config`], which accepts one authority only, by the hash in the
-//! token, and sends its own authority with a proof: which offer it is for, and [`pairing_proof`], an
-//! HMAC under the token's secret over the exporter of this very TLS connection and both authorities'
-//! hashes. So a proof is worth nothing on another connection, and whoever stands between sees
-//! neither secret nor a usable proof. The offer dies with the first success, with the fifth failure
+//! token, and sends its own authority with a proof: which offer it is for, and [`pairing_proof`],
+//! an HMAC under the token's secret over the exporter of this very TLS connection and both
+//! authorities' hashes. So a proof is worth nothing on another connection, and whoever stands
+//! between sees neither secret nor a usable proof. The offer dies with the first success, with the fifth failure
 //! of one that names it, or after 15 minutes; who has not seen the token cannot name it.
 
 use std::fmt;

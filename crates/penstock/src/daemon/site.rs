@@ -385,7 +385,7 @@ impl Site {
         offers.push(offer);
     }
 
-    /// Tries a joiner's proof on every outstanding offer: it uses up a try of the one that it names.
+    /// Tries a joiner's proof on every outstanding offer: it uses up a try of the one it names.
     ///
     /// # Errors
     /// None fits.
