@@ -6,8 +6,9 @@
 //! token, and sends its own authority with a proof: which offer it is for, and [`pairing_proof`],
 //! an HMAC under the token's secret over the exporter of this very TLS connection and both
 //! authorities' hashes. So a proof is worth nothing on another connection, and whoever stands
-//! between sees neither secret nor a usable proof. The offer dies with the first success, with the fifth failure
-//! of one that names it, or after 15 minutes; who has not seen the token cannot name it.
+//! between sees neither secret nor a usable proof. The offer dies with the first success, with the
+//! fifth failure of one that names it, or after 15 minutes; who has not seen the token cannot name
+//! it.
 
 use std::fmt;
 use std::str::FromStr;
