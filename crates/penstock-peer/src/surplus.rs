@@ -24,9 +24,10 @@ use std::collections::{BTreeMap, HashSet};
 use std::fs::{self, File};
 use std::io::{self, BufRead as _, BufReader, BufWriter, Read as _, Write as _};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use penstock_api::delete::{DeleteOrder, Surplus, SurplusQuery};
+use penstock_api::fence::Fence;
 use penstock_api::plan::PlanItem;
 use penstock_api::problem::{Exit, Problem};
 use penstock_api::select::Selection;
@@ -79,6 +80,21 @@ fn spill_failed(path: &Path, cause: &io::Error) -> Problem {
 
 fn stopped() -> Problem {
     Problem::new(Exit::Interrupted, "stopped", "stopped while looking at the target")
+}
+
+/// Whether looking goes on. A thread that was stuck in a call, or slept, may wake when its run has
+/// ended or another controller leads: it touches nothing any more, and what it has found counts for
+/// nothing (B4).
+#[derive(Clone, Copy)]
+struct GoesOn<'a> {
+    stop: &'a AtomicBool,
+    fence: &'a Fence,
+}
+
+impl GoesOn<'_> {
+    fn check(&self) -> Result<(), Problem> {
+        if self.stop.load(Ordering::Acquire) { Err(stopped()) } else { self.fence.check() }
+    }
 }
 
 /// Files that a list is spilled into by hash.
@@ -211,7 +227,7 @@ pub(crate) fn find(
     query: SurplusQuery<'_>,
 ) -> Result<u64, Problem> {
     let mut here = Here::new(target, Wish::of(spec))?;
-    find_with(&mut here, &spec.update, query, HASHES_MAX)
+    find_with(&mut here, (&spec.update, &spec.fence), query, HASHES_MAX)
 }
 
 /// As `find`, where the target is another host's.
@@ -223,7 +239,7 @@ pub fn find_surplus_with(
     spec: &TaskSpec,
     query: SurplusQuery<'_>,
 ) -> Result<u64, Problem> {
-    find_with(lister, &spec.update, query, HASHES_MAX)
+    find_with(lister, (&spec.update, &spec.fence), query, HASHES_MAX)
 }
 
 /// Lists directories of the target for a controller on another host.
@@ -256,20 +272,20 @@ impl<'a> Wish<'a> {
 /// As [`find`], with so many hashes in memory.
 fn find_with(
     lister: &mut dyn TargetLister,
-    update: &UpdateOptions,
+    (update, fence): (&UpdateOptions, &Fence),
     query: SurplusQuery<'_>,
     hashes_max: u64,
 ) -> Result<u64, Problem> {
+    let goes_on = GoesOn { stop: query.stop, fence };
     let spills = query.entries > hashes_max;
     // What is in the way and may not be replaced is not surplus; what is in it is.
     let both_kinds = update.if_exists != IfExists::Replace;
-    let mut known = read_known(query.pages, spills.then_some(query.scratch), both_kinds)?;
+    let spill_in = spills.then_some(query.scratch);
+    let mut known = read_known(query.pages, spill_in, both_kinds, goes_on)?;
     let mut list = List::create(query.list, query.scratch, query.choose)?;
     let unlisted = std::mem::take(&mut known.unlisted);
     walk(lister, &unlisted, query.scratch, &mut |surplus| {
-        if query.stop.load(Ordering::Acquire) {
-            return Err(stopped());
-        }
+        goes_on.check()?;
         let hash = key_of(&surplus);
         match &mut known.paths {
             Known::Memory(hashes) if hashes.contains(&hash) => Ok(()),
@@ -281,9 +297,10 @@ fn find_with(
     })?;
     if let Known::Spilled(known, there) = known.paths {
         for (known, there) in known.iter().zip(there.end()?) {
-            join(known, &there, &mut list)?;
+            join(known, &there, &mut list, goes_on)?;
         }
     }
+    goes_on.check()?;
     list.end()
 }
 
@@ -293,11 +310,14 @@ fn read_known(
     pages: &mut dyn Iterator<Item = Result<TaskPage, Problem>>,
     spill_in: Option<&Path>,
     both_kinds: bool,
+    goes_on: GoesOn<'_>,
 ) -> Result<DataSet, Problem> {
+    goes_on.check()?;
     let (mut memory, mut unlisted) = (HashSet::new(), HashSet::new());
     let mut spilled = spill_in.map(|scratch| Parts::create(scratch, "known")).transpose()?;
     for page in pages {
         let page = page?.page;
+        goes_on.check()?;
         for entry in page.entries() {
             let hash = hash_of(&page.path(entry), entry.kind == EntryKind::Directory);
             if entry.special && entry.kind == EntryKind::Directory {
@@ -314,6 +334,7 @@ fn read_known(
             }
         }
     }
+    goes_on.check()?;
     let paths = match (spilled, spill_in) {
         (Some(parts), Some(scratch)) => {
             Known::Spilled(parts.end()?, Parts::create(scratch, "there")?)
@@ -329,12 +350,19 @@ fn too_many_mounts() -> Problem {
 }
 
 /// Adds what is in `there` and not in `known`.
-fn join(known: &Path, there: &Path, list: &mut List<'_>) -> Result<(), Problem> {
+fn join(
+    known: &Path,
+    there: &Path,
+    list: &mut List<'_>,
+    goes_on: GoesOn<'_>,
+) -> Result<(), Problem> {
+    goes_on.check()?;
     let bytes = fs::read(known).map_err(|cause| spill_failed(known, &cause))?;
     let hashes: HashSet<&[u8]> = bytes.chunks_exact(16).collect();
     let file = File::open(there).map_err(|cause| spill_failed(there, &cause))?;
     for line in BufReader::new(file).lines() {
         let line = line.map_err(|cause| spill_failed(there, &cause))?;
+        goes_on.check()?;
         let surplus = read_line(&line, there)?;
         let hash = key_of(&surplus);
         if !hashes.contains(&hash[..]) {
@@ -357,9 +385,7 @@ pub(crate) fn delete(
     let mut remover = Remover { target, spec, dirs: DirCache::default() };
     let mut at = 0_u64;
     each_listed(order.list, order.only_in_the_way, &mut |surplus| {
-        if order.stop.load(Ordering::Acquire) {
-            return Err(stopped());
-        }
+        GoesOn { stop: order.stop, fence: &spec.fence }.check()?;
         if at.is_multiple_of(CHECK_EVERY) {
             check_store()?;
         }

@@ -4,13 +4,14 @@
 mod common_shared;
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::fs::{FileExt as _, PermissionsExt as _};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
-use common_shared::{PATIENCE, Shared, bytes};
+use common_shared::{At, PATIENCE, Shared, bytes};
 use penstock_api::fence::Fence;
 use penstock_api::peers::PartNews;
 use penstock_api::problem::{Exit, Problem};
@@ -244,6 +245,72 @@ fn b1_a_peer_that_does_not_end_in_order_is_lost() {
     site.end(run);
     let mends = one.mends.load(Ordering::Acquire) + two.mends.load(Ordering::Acquire);
     assert_eq!(mends, 1);
+}
+
+/// B1, C6: what a lost peer writes late into a finished file is put right before the source is
+/// emptied: a move ends as one, and not with a file that "is not as it was made there".
+#[test]
+fn c6_a_move_is_one_though_a_lost_peer_writes_late() {
+    let mut site = Shared::new(LONG);
+    site.options.limits.rate_bits_per_s = rate(16);
+    site.options.remove_source = true;
+    let (source, target) = (site.source().join("huge"), site.target().join("huge"));
+    fs::write(&source, bytes(1, 48 * MIB)).unwrap();
+    let made = fs::metadata(&source).unwrap().modified().unwrap();
+    let (one, two) = (site.join("one"), site.join("two"));
+    let late = target.clone();
+    one.happens(At::LookAgain, move || {
+        let file = fs::File::options().write(true).open(&late).unwrap();
+        file.write_all_at(&bytes(1, 4096), 0).unwrap();
+    });
+    let run = site.run();
+    one.wait_written(2);
+    two.wait_written(2);
+    two.hangs.store(true, Ordering::Release);
+    two.break_with(Problem::new(Exit::Temporary, "store-offline", "its store is offline"));
+    assert_eq!(run.join().unwrap(), RunOutcome::Done, "{:?}", site.control.view());
+    assert_eq!(fs::metadata(&target).unwrap().modified().unwrap(), made);
+    assert_eq!(fs::read(&target).unwrap(), bytes(1, 48 * MIB));
+    assert!(!source.exists(), "it was to be moved");
+}
+
+/// B4: a controller that is deposed while it looks for what is to be deleted, and wakes in the
+/// middle of its successor's deletion, takes no part in that: what goes is what the successor has
+/// found.
+#[test]
+fn b4_a_deposed_controllers_look_does_not_meet_its_successors() {
+    let mut site = Shared::new(LONG);
+    site.options.update.delete = true;
+    site.options.update.max_delete = Some(1);
+    small_files(&site.source(), 40);
+    fs::write(site.target().join("surplus"), "x").unwrap();
+    let one = site.join("one");
+    let over = Arc::new(AtomicBool::new(false));
+    let tenure = Arc::clone(&over);
+    site.fence = Fence::new(1, Arc::new(move || !tenure.load(Ordering::Acquire)));
+    let ((at_find, finds), (wake, sleeps)) = (channel(), channel::<()>());
+    one.happens(At::Find, move || {
+        at_find.send(()).unwrap();
+        sleeps.recv_timeout(PATIENCE).unwrap();
+    });
+    let deposed = site.run();
+    finds.recv_timeout(PATIENCE).unwrap();
+    over.store(true, Ordering::Release);
+    one.end_tenure();
+    let ((at_found, found), (go_on, waits)) = (channel(), channel::<()>());
+    one.happens(At::Found, move || {
+        at_found.send(()).unwrap();
+        waits.recv_timeout(PATIENCE).unwrap();
+    });
+    site.fence = Fence::new(2, Arc::new(|| true));
+    let successor = site.run();
+    found.recv_timeout(PATIENCE).unwrap();
+    wake.send(()).unwrap();
+    let RunOutcome::Failed(problem) = deposed.join().unwrap() else { panic!("it leads no more") };
+    assert_eq!(problem.code, "not-controller");
+    go_on.send(()).unwrap();
+    site.end(successor);
+    assert_eq!(site.control.view().progress.deleted, 1);
 }
 
 /// A6: a peer that names a large file and dies before anybody knows costs nothing: who is to name

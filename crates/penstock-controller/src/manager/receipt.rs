@@ -39,17 +39,16 @@ pub struct ReceiptParts<'a> {
     pub durable_by: &'a str,
 }
 
-/// What is to be signed of a run whose facts are in the journal at `journal`; `None` if it has left
-/// none, having ended before everything was tried.
+/// What is to be signed of a run that has left its facts at `path`; `None` if it has left none,
+/// having ended before everything was tried.
 ///
 /// # Errors
 /// The facts cannot be read.
 pub fn receipt_body(
-    journal: &Path,
+    path: &Path,
     parts: &ReceiptParts<'_>,
 ) -> Result<Option<ReceiptBody>, Problem> {
-    let path = RunFiles::of(journal).facts;
-    let Ok(text) = fs::read(&path) else { return Ok(None) };
+    let Ok(text) = fs::read(path) else { return Ok(None) };
     if text.is_empty() {
         return Ok(None);
     }
@@ -199,7 +198,9 @@ impl Inner {
             durable_by: &seen.durable_by,
         };
         let journal = journal_of(&self.config.journal, record.id());
-        let Some(body) = receipt_body(&journal, &parts)? else { return Ok(()) };
+        // What this controller's own run says, and no other's (B4).
+        let facts = RunFiles::own(&journal, self.parts.fence.epoch()).facts;
+        let Some(body) = receipt_body(&facts, &parts)? else { return Ok(()) };
         let mut signatures = vec![self.parts.signer.sign(&body, Role::Target)?];
         match self.sign_as_source(record, &body) {
             Ok(signature) => signatures.push(signature),

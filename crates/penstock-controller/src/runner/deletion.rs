@@ -28,6 +28,7 @@ use penstock_proto::manifest::EntryKind;
 
 use super::RunInput;
 use super::control::Shared;
+use super::epochs::Scratch;
 use super::journal::failed;
 use super::pages::{Clear, Compare};
 use super::plan::Followed;
@@ -83,22 +84,30 @@ pub(super) struct Deletion {
     thread: Option<JoinHandle<Result<(), Problem>>>,
     stop: Arc<AtomicBool>,
     pub(super) deleted: Arc<AtomicU64>,
+    scratch: Arc<Scratch>,
 }
 
 impl Deletion {
-    pub(super) fn start(parts: DeletionParts) -> Self {
+    pub(super) fn start(parts: DeletionParts) -> Result<Self, Problem> {
         let (stop, deleted) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
+        let scratch = Arc::new(parts.scratch()?);
         let (stopping, counting, shared) =
             (Arc::clone(&stop), Arc::clone(&deleted), Arc::clone(&parts.shared));
+        let within = Arc::clone(&scratch);
         let thread = std::thread::Builder::new()
             .name("delete".to_owned())
             .spawn(move || {
-                let outcome = parts.run(&stopping, &counting);
+                let outcome = parts.run(&within, &stopping, &counting);
                 shared.notify();
                 outcome
             })
             .ok();
-        Self { thread, stop, deleted }
+        Ok(Self { thread, stop, deleted, scratch })
+    }
+
+    /// Where what could not be deleted is listed.
+    pub(super) fn undeleted(&self) -> PathBuf {
+        undeleted_path(&self.scratch)
     }
 
     /// How it ended, if it has.
@@ -123,14 +132,13 @@ impl Deletion {
     }
 }
 
-/// Where what could not be deleted is listed.
-pub(super) fn undeleted_path(journal: &Path) -> PathBuf {
-    journal.join("undeleted.jsonl")
+fn undeleted_path(scratch: &Scratch) -> PathBuf {
+    scratch.path().join("undeleted.jsonl")
 }
 
 /// Where the surplus is listed.
-pub(super) fn surplus_path(journal: &Path) -> PathBuf {
-    journal.join("surplus.jsonl")
+fn surplus_path(scratch: &Scratch) -> PathBuf {
+    scratch.path().join("surplus.jsonl")
 }
 
 /// A refusal: nothing was deleted.
@@ -139,9 +147,18 @@ fn refused(title: impl Into<String>) -> Problem {
 }
 
 impl DeletionParts {
-    fn run(&self, stop: &AtomicBool, deleted: &AtomicU64) -> Result<(), Problem> {
-        self.find(stop)?;
-        let (list, undeleted) = (surplus_path(&self.journal), undeleted_path(&self.journal));
+    fn scratch(&self) -> Result<Scratch, Problem> {
+        Scratch::new(&self.journal, self.spec.fence.epoch())
+    }
+
+    fn run(
+        &self,
+        scratch: &Scratch,
+        stop: &AtomicBool,
+        deleted: &AtomicU64,
+    ) -> Result<(), Problem> {
+        self.find(scratch, stop)?;
+        let (list, undeleted) = (surplus_path(scratch), undeleted_path(scratch));
         let lost = |cause: std::io::Error| failed("write", &undeleted, &cause);
         let mut out = BufWriter::new(File::create(&undeleted).map_err(lost)?);
         let mut write = |item| -> Result<(), Problem> {
@@ -156,7 +173,8 @@ impl DeletionParts {
 
     /// Takes away what is in the way, if all guards agree to all that would go.
     fn clear(&self, stop: &AtomicBool) -> Result<(), Problem> {
-        match self.find(stop) {
+        let scratch = self.scratch()?;
+        match self.find(&scratch, stop) {
             Ok(_) => {}
             Err(problem) if problem.exit == Exit::Refused => {
                 let mut refused =
@@ -172,7 +190,7 @@ impl DeletionParts {
             Ok(())
         };
         let order = DeleteOrder {
-            list: &surplus_path(&self.journal),
+            list: &surplus_path(&scratch),
             only_in_the_way: true,
             deleted: &self.shared.cleared,
             stop,
@@ -194,18 +212,16 @@ impl DeletionParts {
         Ok(logged()?.map_or(looked, |compared| compared.existed))
     }
 
-    /// Lists the surplus and asks the guards; gives how much it is.
+    /// Lists the surplus and asks the guards.
     ///
     /// # Errors
-    /// A guard says no; the target cannot be listed.
-    pub(super) fn find(&self, stop: &AtomicBool) -> Result<u64, Problem> {
-        let Some(first) = self.check_scan()? else { return self.find_nothing() };
-        let scratch = self.journal.join("surplus");
-        let prepare = |path: &Path| {
-            let _ = std::fs::remove_dir_all(path);
-            std::fs::create_dir_all(path).map_err(|cause| failed("make", path, &cause))
-        };
-        prepare(&scratch)?;
+    /// A guard says no; the target cannot be listed; it was stopped.
+    fn find(&self, scratch: &Scratch, stop: &AtomicBool) -> Result<(), Problem> {
+        let list = surplus_path(scratch);
+        let Some(first) = self.check_scan()? else { return find_nothing(&list) };
+        // What takes the place of memory is gone when the list is made.
+        let spilled = scratch.path().join("spilled");
+        std::fs::create_dir(&spilled).map_err(|cause| failed("make", &spilled, &cause))?;
         let mut existed = 0;
         let first = std::iter::once(Ok(first));
         let later = (1..self.scan.pages).map(|number| self.shared.peek_page(number));
@@ -214,26 +230,19 @@ impl DeletionParts {
             existed += u64::from(self.existed(&page)?);
             Ok(page)
         });
-        let list = surplus_path(&self.journal);
         let mut choose = |item| self.followed.as_ref().map_or(Ok(true), |plan| plan.deletes(&item));
         let query = SurplusQuery {
             pages: &mut pages,
             entries: self.scan.entries,
-            scratch: &scratch,
+            scratch: &spilled,
             choose: &mut choose,
             list: &list,
             stop,
         };
         let found = self.peer.find_surplus(&self.spec, query)?;
-        let _ = std::fs::remove_dir_all(&scratch);
+        let _ = std::fs::remove_dir_all(&spilled);
         let cleared = self.shared.cleared.load(Ordering::Relaxed);
-        check_amount(&self.spec.update, found + cleared, existed)?;
-        Ok(found)
-    }
-
-    fn find_nothing(&self) -> Result<u64, Problem> {
-        let list = surplus_path(&self.journal);
-        File::create(&list).map_err(|cause| failed("write", &list, &cause)).map(|_| 0)
+        check_amount(&self.spec.update, found + cleared, existed)
     }
 
     /// The first page, if the data set is a directory; the guards that need no look at the target.
@@ -247,6 +256,10 @@ impl DeletionParts {
         let directory = check_scan(&self.scan, directory)?;
         Ok(first.filter(|_| directory))
     }
+}
+
+fn find_nothing(list: &Path) -> Result<(), Problem> {
+    File::create(list).map(drop).map_err(|cause| failed("write", list, &cause))
 }
 
 /// The guards that need no look at the target: of what a scan found. Whether its root is a

@@ -58,10 +58,6 @@ impl Run {
         })
     }
 
-    fn files(&self) -> super::RunFiles {
-        super::RunFiles::of(self.shared.journal().directory())
-    }
-
     fn verified(&self, progress: &Progress) -> Vec<Verified> {
         let (digest, until) = (self.options.digest, now_seconds());
         let verified = |what: &str, bytes, bytes_direct| Verified {

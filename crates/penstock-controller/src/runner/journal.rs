@@ -10,6 +10,8 @@
 //! DIR/digests                 the digest list, written when it was asked for and all is done
 //! DIR/checksums.KIND          the same for other checksums; `proving` keeps `DIR/proof/` for them
 //! ```
+//! The last four have the epoch of their controller behind their names too: see `epochs`.
+//!
 //! A log may be longer than its head says: the tail was never committed and is cut off before the
 //! next append. A page may be there without a head: it is read again from the source.
 
@@ -28,6 +30,8 @@ use penstock_proto::compared::Comparison;
 use penstock_proto::journal::JournalRecord;
 use penstock_proto::units::FileTime;
 use penstock_proto::wire::{DecodeError, Reader};
+
+use super::epochs::{beside, last, own};
 
 /// Open logs are kept for appending; at this many all are closed and opened again as needed.
 const OPEN_LOGS_MAX: usize = 64;
@@ -61,14 +65,14 @@ impl Journal {
         &self.directory
     }
 
-    /// Where the failures of the last run are listed.
-    pub(crate) fn failures_path(&self) -> PathBuf {
-        self.directory.join("failures.jsonl")
+    /// Epoch of the controller that writes now.
+    pub(crate) fn epoch(&self) -> u64 {
+        self.epoch
     }
 
-    /// Where the digest list is written.
-    pub(crate) fn digests_path(&self) -> PathBuf {
-        self.directory.join("digests")
+    /// What this controller writes as `name`.
+    pub(crate) fn own(&self, name: &str) -> PathBuf {
+        own(&self.directory.join(name), self.epoch)
     }
 
     fn page_path(&self, page: u32) -> PathBuf {
@@ -239,12 +243,12 @@ impl Journal {
     }
 }
 
-/// Writes a file of the journal line by line, whole or not at all.
+/// Writes a file of the journal line by line, whole or not at all. Nobody else may write it.
 pub(crate) fn write_lines(
     path: &Path,
     fill: impl FnOnce(&mut dyn io::Write) -> Result<(), Problem>,
 ) -> Result<(), Problem> {
-    let temporary = path.with_extension("new");
+    let temporary = beside(path, ".new");
     let error = |cause: io::Error| failed("write", path, &cause);
     let mut out = io::BufWriter::new(File::create(&temporary).map_err(error)?);
     fill(&mut out)?;
@@ -274,12 +278,14 @@ fn later(path: &Path, at: usize) -> Problem {
         .hint("a later release wrote it: install that one again, and retry the transfer")
 }
 
-/// When the transfer began, by the clock of this host: kept, so that a restart goes on with it.
+/// When the transfer began, by the clock of this host: kept, so that a restart goes on with it, and
+/// a later controller than that under `epoch`.
 ///
 /// # Errors
 /// It cannot be kept.
-pub(super) fn began(directory: &Path) -> Result<FileTime, Problem> {
-    let path = directory.join("began");
+pub(super) fn began(directory: &Path, epoch: u64) -> Result<FileTime, Problem> {
+    let name = directory.join("began");
+    let path = last(&name);
     match std::fs::read(&path) {
         Ok(text) => {
             return serde_json::from_slice(&text)
@@ -292,7 +298,10 @@ pub(super) fn began(directory: &Path) -> Result<FileTime, Problem> {
     let seconds = i64::try_from(now.as_secs()).unwrap_or(i64::MAX);
     let began = FileTime { seconds, nanoseconds: now.subsec_nanos() };
     let text = serde_json::to_vec(&began).unwrap_or_default();
-    std::fs::write(&path, text).map_err(|cause| failed("write", &path, &cause))?;
+    let path = own(&name, epoch);
+    write_lines(&path, |out| {
+        out.write_all(&text).map_err(|cause| failed("write", &path, &cause))
+    })?;
     Ok(began)
 }
 

@@ -66,7 +66,7 @@ struct Linked {
 
 impl Linked {
     fn new(shared: &Shared) -> Self {
-        Self { path: shared.journal().directory().join("linked.sqlite"), table: None }
+        Self { path: shared.journal().own("linked.sqlite"), table: None }
     }
 
     fn failed(&self, cause: &rusqlite::Error) -> Problem {

@@ -15,9 +15,11 @@ mod begin;
 mod contents;
 mod control;
 mod deletion;
+mod epochs;
 mod facts;
 mod failed_links;
 mod figures;
+mod files;
 mod journal;
 mod late;
 mod lead;
@@ -51,7 +53,6 @@ use penstock_api::scan::{DigestWish, PageReply, PageSource, Question, ScanSummar
 use penstock_api::task::{SourceAccess, TargetPeer, TaskPage, TaskSpec};
 use penstock_api::transfer::{FailedItem, PathText, Progress, TransferOptions};
 use penstock_engine::transfer::{Phase, compared_of};
-use penstock_proto::checksum::ChecksumKind;
 use penstock_proto::compared::Comparison;
 use penstock_proto::id::{Name, TransferId, WriterId};
 use penstock_proto::journal::JournalRecord;
@@ -59,9 +60,10 @@ use penstock_proto::manifest::{Page, page_digest};
 
 use begin::{machine_of, prepare, spec_of};
 use control::Shared;
-use deletion::{Deletion, DeletionParts, undeleted_path};
+use deletion::{Deletion, DeletionParts};
 use failed_links::FailedLinks;
 use figures::RateView;
+pub use files::RunFiles;
 use journal::Journal;
 use late::LateFiles;
 use lead::Lead;
@@ -200,38 +202,6 @@ impl RunControl {
         if let Ok(mut view) = self.view.lock() {
             change(&mut view);
         }
-    }
-}
-
-/// Where the files are that a run leaves behind.
-#[derive(Clone, Debug)]
-pub struct RunFiles {
-    /// What failed, one JSON object of [`FailedItem`] a line.
-    pub failures: PathBuf,
-    /// The digest list.
-    pub digests: PathBuf,
-    /// What a receipt is to say of the run, as JSON of [`penstock_api::receipt::ReceiptFacts`].
-    pub facts: PathBuf,
-    /// The plan that it makes, or that is put here for it to follow.
-    pub plan: PathBuf,
-    journal: PathBuf,
-}
-
-impl RunFiles {
-    /// Those of the transfer whose journal is at `journal`.
-    pub fn of(journal: &std::path::Path) -> Self {
-        Self {
-            failures: journal.join("failures.jsonl"),
-            digests: journal.join("digests"),
-            facts: journal.join("facts.json"),
-            plan: plan::plan_path(journal),
-            journal: journal.to_owned(),
-        }
-    }
-
-    /// The list of another kind of checksum.
-    pub fn checksums(&self, kind: ChecksumKind) -> PathBuf {
-        self.journal.join(format!("checksums.{kind}"))
     }
 }
 
@@ -389,12 +359,13 @@ impl Run {
     fn begin(input: RunInput, round: Round) -> Result<Self, Problem> {
         let head = input.heads.load(input.id)?;
         // What an earlier run has said of itself does not hold for this one.
-        let _ = std::fs::remove_file(RunFiles::of(&input.journal).facts);
-        let journal = Journal::open(&input.journal, input.fence.epoch(), &head.pages)?;
-        let late = LateFiles::open(&input.journal, input.fence.epoch())?;
+        let epoch = input.fence.epoch();
+        let _ = std::fs::remove_file(RunFiles::own(&input.journal, epoch).facts);
+        let journal = Journal::open(&input.journal, epoch, &head.pages)?;
+        let late = LateFiles::open(&input.journal, epoch)?;
         let mut spec = spec_of(&input, &head);
         if spec.update.backup_dir.is_some() {
-            spec.began = journal::began(&input.journal)?;
+            spec.began = journal::began(&input.journal, epoch)?;
         }
         let (first, start) = prepare(&input, &head, &mut spec)?;
         let doubt_all = spec.doubt;
@@ -550,7 +521,7 @@ impl Run {
                 journal: self.journal.clone(),
                 compare: None,
             };
-            self.deletion = Some(Deletion::start(parts));
+            self.deletion = Some(Deletion::start(parts)?);
             return Ok(());
         };
         match deletion.poll() {
@@ -754,11 +725,13 @@ impl Run {
             Proved::Stopped => return self.stop_proving().map(Some),
         }
         self.spec.fence.check()?;
+        // Before anything goes at the source, which is looked for as it was made here (C6).
+        self.mend_late()?;
+        self.spec.fence.check()?;
         if !self.remove_source()? {
             return self.stop_proving().map(Some);
         }
         self.spec.fence.check()?;
-        self.mend_late()?;
         for (writer, pages) in self.tasks.left_overs() {
             let mut pages = pages.iter().filter_map(|number| self.shared.read_page(*number).ok());
             self.clean(writer, &mut pages);
@@ -771,7 +744,7 @@ impl Run {
             &scan,
             &self.spec.root,
             self.options.digest_list,
-            &undeleted_path(&self.journal),
+            self.deletion.as_ref().map(Deletion::undeleted),
         )?;
         for kind in &self.options.proof.also_digests {
             let options = &self.options.proof;
@@ -783,6 +756,7 @@ impl Run {
         if self.options.proof.receipt {
             self.keep_facts(&head, &scan)?;
         }
+        self.files().remove_others(&self.options.proof.also_digests);
         let refused = self.refused.take();
         Ok(Some(match refused.or_else(|| tally.problem()) {
             Some(problem) => RunOutcome::Failed(problem),

@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io::{BufRead as _, BufReader, ErrorKind};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use penstock_api::heads::LedgerHead;
 use penstock_api::preserve::{NotKept, NotKeptWhy, add_not_kept};
@@ -18,6 +18,7 @@ use penstock_proto::journal::{DigestForm, EntryDigest, EntryFailure, FailurePhas
 use penstock_proto::manifest::{Entry, Page};
 use penstock_proto::name;
 
+use super::RunFiles;
 use super::control::Shared;
 use super::journal::{failed, write_lines};
 use super::lines::{Values, each_line};
@@ -123,14 +124,14 @@ pub(crate) fn write_lists(
     scan: &ScanSummary,
     root: &PathText,
     digest_list: bool,
-    undeleted: &Path,
+    undeleted: Option<PathBuf>,
 ) -> Result<Tally, Problem> {
     let mut tally = Tally { files: scan.entries, ..Tally::default() };
-    let (directory, failures_path, digests_path) = {
+    let (directory, files) = {
         let journal = shared.journal();
-        let directory = journal.directory().to_owned();
-        (directory, journal.failures_path(), journal.digests_path())
+        (journal.directory().to_owned(), RunFiles::own(journal.directory(), journal.epoch()))
     };
+    let (failures_path, digests_path) = (files.failures, files.digests);
     let with_failures = head.pages.iter().filter(|page| page.failures > 0);
     write_lines(&failures_path, |out| {
         for failure in &scan.errors {
@@ -151,7 +152,9 @@ pub(crate) fn write_lists(
                 }
             }
         }
-        tally.other += append_lines(out, &failures_path, undeleted)?;
+        if let Some(undeleted) = undeleted {
+            tally.other += append_lines(out, &failures_path, &undeleted)?;
+        }
         each_failure(&directory, &head.pages, |item| {
             match item.code.as_str() {
                 CHANGED => tally.source += 1,

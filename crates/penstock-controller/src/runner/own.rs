@@ -19,8 +19,10 @@ use penstock_api::problem::Problem;
 use penstock_proto::id::WriterId;
 use serde::{Deserialize, Serialize};
 
+use super::epochs::{beside, last as last_of, own, remove_earlier};
 use super::journal::failed;
 
+/// Each controller has a file of its own: what one that is deposed notes late names nobody (B4).
 const NAME: &str = "own-writer";
 
 /// What a controller notes of itself.
@@ -40,7 +42,7 @@ pub(super) struct Led {
 /// # Errors
 /// The journal store cannot be read.
 pub(super) fn last(journal: &Path) -> Result<Led, Problem> {
-    let path = journal.join(NAME);
+    let path = last_of(&journal.join(NAME));
     match fs::read(&path) {
         Ok(text) => {
             let led = serde_json::from_slice(&text);
@@ -58,7 +60,8 @@ pub(super) fn last(journal: &Path) -> Result<Led, Problem> {
 /// # Errors
 /// The journal store cannot be written.
 pub(super) fn note(journal: &Path, led: &Led) -> Result<(), Problem> {
-    let (path, new) = (journal.join(NAME), journal.join("own-writer.new"));
+    let path = own(&journal.join(NAME), led.epoch);
+    let new = beside(&path, ".new");
     let write = || {
         let mut file = File::create(&new)?;
         file.write_all(&serde_json::to_vec(led)?)?;
@@ -66,7 +69,9 @@ pub(super) fn note(journal: &Path, led: &Led) -> Result<(), Problem> {
         fs::rename(&new, &path)?;
         File::open(journal)?.sync_all()
     };
-    write().map_err(|cause| failed("write", &path, &cause))
+    write().map_err(|cause| failed("write", &path, &cause))?;
+    remove_earlier(&journal.join(NAME), led.epoch);
+    Ok(())
 }
 
 #[cfg(test)]
@@ -83,7 +88,25 @@ mod tests {
             note(directory.path(), &led).unwrap();
             assert_eq!(last(directory.path()).unwrap(), led);
         }
-        fs::write(directory.path().join(NAME), "{").unwrap();
+        fs::write(own(&directory.path().join(NAME), 4), "{").unwrap();
         assert!(last(directory.path()).is_err(), "a file that cannot be read names nobody");
+    }
+
+    /// B3, B4: a controller that was deposed and wakes between its fence and its note does not
+    /// have its successor's successor believe its own peer, nor wait for that of the successor.
+    #[test]
+    fn b4_a_deposed_controller_names_no_writer() {
+        let directory = tempfile::tempdir().unwrap();
+        let led = |writer, epoch| {
+            let writer = Some(WriterId(writer));
+            Led { writer, epoch, settled: BTreeSet::new() }
+        };
+        note(directory.path(), &led(7, 3)).unwrap();
+        note(directory.path(), &led(9, 4)).unwrap();
+        note(directory.path(), &led(7, 3)).unwrap();
+        assert_eq!(last(directory.path()).unwrap(), led(9, 4));
+        note(directory.path(), &led(5, 6)).unwrap();
+        assert_eq!(last(directory.path()).unwrap(), led(5, 6));
+        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1, "only the last is kept");
     }
 }

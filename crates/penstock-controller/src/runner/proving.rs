@@ -4,11 +4,12 @@
 //! ```text
 //! DIR/proof/00000000.json     what reading a page again gave; kept, so that a restart goes on
 //! ```
+//! In `DIR/proof.EPOCH` where a site has several peers: see `epochs`.
+//!
 //! What is not what was written becomes *missing* in the ledger, and the run begins again, as after
 //! a restart: only that is fetched. After [`ROUNDS_MAX`] such rounds it has failed.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 
 use penstock_api::heads::{HeadCommit, PageHead};
@@ -24,7 +25,7 @@ use super::control::Shared;
 use super::journal::{failed, write_lines};
 use super::lines::each_line;
 use super::outcome::digests_of;
-use super::{Run, WISH_CANCEL};
+use super::{Run, RunFiles, WISH_CANCEL, epochs};
 
 /// How often what is damaged is fetched again before it has failed.
 pub(super) const ROUNDS_MAX: u32 = 3;
@@ -177,9 +178,9 @@ impl Run {
             options: self.options.proof.clone(),
             proof: proof.clone(),
         };
-        let path = proof_path(&self.shared, head.page);
-        let directory = path.parent().unwrap_or(Path::new("."));
-        std::fs::create_dir_all(directory).map_err(|cause| failed("make", directory, &cause))?;
+        let directory = self.shared.journal().own(PROOF);
+        let path = directory.join(file_of(head.page));
+        std::fs::create_dir_all(&directory).map_err(|cause| failed("make", &directory, &cause))?;
         write_lines(&path, |out| {
             let text = serde_json::to_string(&kept).unwrap_or_default();
             out.write_all(text.as_bytes()).map_err(|cause| failed("write", &path, &cause))
@@ -198,17 +199,22 @@ impl Run {
 /// How often the figures are looked at while the peer reads.
 const PARK: std::time::Duration = std::time::Duration::from_millis(5);
 
-fn proof_path(shared: &Shared, page: u32) -> PathBuf {
-    shared.journal().directory().join("proof").join(format!("{page:08}.json"))
+const PROOF: &str = "proof";
+
+fn file_of(page: u32) -> String {
+    format!("{page:08}.json")
 }
 
 fn kept_proof(shared: &Shared, head: &PageHead, options: &Proof) -> Option<PageProof> {
-    let text = std::fs::read(proof_path(shared, head.page)).ok()?;
-    let kept: KeptProof = serde_json::from_slice(&text).ok()?;
-    let same = kept.page_digest == head.digest.to_hex()
-        && kept.log_bytes == head.log_bytes
-        && kept.options == *options;
-    same.then_some(kept.proof)
+    let directories = epochs::all(&shared.journal().directory().join(PROOF));
+    directories.into_iter().find_map(|directory| {
+        let text = std::fs::read(directory.join(file_of(head.page))).ok()?;
+        let kept: KeptProof = serde_json::from_slice(&text).ok()?;
+        let same = kept.page_digest == head.digest.to_hex()
+            && kept.log_bytes == head.log_bytes
+            && kept.options == *options;
+        same.then_some(kept.proof)
+    })
 }
 
 /// Records that make damaged files missing: packs of which they are part, or a new attempt at a
@@ -256,7 +262,10 @@ pub(super) fn write_checksums(
     let Some(at) = options.also_digests.iter().position(|also| *also == kind) else {
         return Ok(());
     };
-    let path = super::RunFiles::of(shared.journal().directory()).checksums(kind);
+    let path = {
+        let journal = shared.journal();
+        RunFiles::own(journal.directory(), journal.epoch()).checksums(kind)
+    };
     write_lines(&path, |out| {
         let values = |head: &PageHead, _: &TaskPage, _: &[JournalRecord]| {
             let proof = kept_proof(shared, head, options).unwrap_or_default();

@@ -3,6 +3,8 @@
 //! ```text
 //! DIR/removed/00000000.json     what became of a page's entries; kept, so that a restart goes on
 //! ```
+//! In `DIR/removed.EPOCH` where a site has several peers: see `epochs`.
+//!
 //! It begins when everything else is done: the last sync has returned, the ledger says so durably,
 //! what was to be read again was right. So whatever breaks from here on, nothing is fetched again,
 //! and an order that is repeated finds at the source what is left. Pages go from the last to the
@@ -28,7 +30,7 @@ use serde::{Deserialize, Serialize};
 use super::again::{ROUNDS_MAX, seen_entries};
 use super::journal::{failed, write_lines};
 use super::outcome::{amended_entries, failed_entries};
-use super::{FAILURES_SHOWN, Run};
+use super::{FAILURES_SHOWN, Run, epochs};
 
 /// What a run shows while it removes.
 pub(super) const REMOVING: &str = "removing at the source what was moved";
@@ -69,7 +71,7 @@ impl Run {
         }
         // Not before the ledger says for good that nothing will be fetched again.
         self.heads.commit(self.id, &HeadCommit { durable: true, ..HeadCommit::default() })?;
-        let directory = removed_directory(&self.journal);
+        let directory = self.shared.journal().own(REMOVED);
         std::fs::create_dir_all(&directory).map_err(|cause| failed("make", &directory, &cause))?;
         self.removal = Some(RemovalTotals::default());
         for head in self.heads.load(self.id)?.pages.iter().rev() {
@@ -128,7 +130,7 @@ impl Run {
             !is_root(&page.page, entry) && !amended.contains(*index)
         };
         kept.stayed = (entries.filter(counts).count() as u64).saturating_sub(kept.removed);
-        keep(&self.journal, head.page, &kept)?;
+        keep(&self.shared.journal().own(REMOVED), head.page, &kept)?;
         Ok(Some(kept))
     }
 
@@ -214,20 +216,21 @@ fn item(page: &Page, failure: &RemoveFailure) -> Option<FailedItem> {
     Some(FailedItem { path, code: code.to_owned(), message })
 }
 
-fn removed_directory(journal: &Path) -> PathBuf {
-    journal.join("removed")
+const REMOVED: &str = "removed";
+
+fn kept_path(directory: &Path, page: u32) -> PathBuf {
+    directory.join(format!("{page:08}.json"))
 }
 
-fn kept_path(journal: &Path, page: u32) -> PathBuf {
-    removed_directory(journal).join(format!("{page:08}.json"))
-}
-
+/// What the last controller that dealt with a page kept of it.
 fn read_kept(journal: &Path, page: u32) -> Option<KeptRemoval> {
-    serde_json::from_slice(&std::fs::read(kept_path(journal, page)).ok()?).ok()
+    epochs::all(&journal.join(REMOVED)).into_iter().find_map(|directory| {
+        serde_json::from_slice(&std::fs::read(kept_path(&directory, page)).ok()?).ok()
+    })
 }
 
-fn keep(journal: &Path, page: u32, kept: &KeptRemoval) -> Result<(), Problem> {
-    let path = kept_path(journal, page);
+fn keep(directory: &Path, page: u32, kept: &KeptRemoval) -> Result<(), Problem> {
+    let path = kept_path(directory, page);
     write_lines(&path, |out| {
         let text = serde_json::to_string(kept).unwrap_or_default();
         out.write_all(text.as_bytes()).map_err(|cause| failed("write", &path, &cause))
@@ -243,7 +246,7 @@ pub(super) fn each_failure(
     pages: &[PageHead],
     mut take: impl FnMut(&FailedItem) -> Result<(), Problem>,
 ) -> Result<(), Problem> {
-    if !removed_directory(journal).exists() {
+    if epochs::all(&journal.join(REMOVED)).is_empty() {
         return Ok(());
     }
     for head in pages {

@@ -49,7 +49,7 @@ fn surplus_of(
     let (wish, target) =
         (Wish { root: b"", update: &update, select: &select }, Target::Posix(store));
     let mut here = Here::new(&target, wish).unwrap();
-    let found = find_with(&mut here, &update, query, hashes_max).unwrap();
+    let found = find_with(&mut here, (&update, &Fence::default()), query, hashes_max).unwrap();
     let text = fs::read_to_string(&list).unwrap();
     let lines: Vec<_> = text.lines().map(|line| read_line(line, &list).unwrap()).collect();
     assert_eq!(lines.len() as u64, found);
@@ -121,4 +121,59 @@ fn g_surplus_beyond_memory_is_the_same() {
             assert_eq!(found, expected, "with {hashes_max} in memory");
         }
     }
+}
+
+/// B4: a thread that wakes when its controller is one no more, or when its run was stopped, ends
+/// wherever it is: what it read of the data set, or put into files, is for nobody to act upon. With
+/// little memory, as of millions of files.
+#[test]
+fn b4_looking_ends_when_another_may_lead() {
+    let root = tempfile::tempdir().unwrap();
+    let mut builder = PageBuilder::new(TransferId([7; 16]), 0, Slicing::default());
+    let dir = EntryDraft { kind: EntryKind::Directory, ..EntryDraft::default() };
+    builder.push(b"", &dir);
+    for at in 0..20 {
+        fs::write(root.path().join(format!("surplus{at}")), "x").unwrap();
+        let name = format!("file{at}");
+        builder.push(b"", &EntryDraft { name: name.as_bytes(), ..EntryDraft::default() });
+    }
+    let page = Arc::new(builder.seal());
+    let page = TaskPage { page, digest: Default::default(), left: Arc::default() };
+    let store = PosixStore::open(root.path(), PosixOptions::default()).unwrap();
+    let target = Target::Posix(store);
+    let (update, select) = (UpdateOptions::default(), Selection::default());
+    // Stops when it is asked for a page, or shows something; or its fence falls at some question.
+    let look = |stops_at_page: bool, stops_at_item: bool, holds: u64| {
+        let (scratch, stop) = (tempfile::tempdir().unwrap(), AtomicBool::new(false));
+        let asked = std::sync::atomic::AtomicU64::new(0);
+        let fence = Fence::new(7, Arc::new(move || asked.fetch_add(1, Ordering::Relaxed) < holds));
+        let query = SurplusQuery {
+            choose: &mut |_| {
+                stop.fetch_or(stops_at_item, Ordering::AcqRel);
+                Ok(true)
+            },
+            pages: &mut std::iter::once_with(|| {
+                stop.fetch_or(stops_at_page, Ordering::AcqRel);
+                Ok(page.clone())
+            }),
+            entries: 21,
+            scratch: scratch.path(),
+            list: &scratch.path().join("list"),
+            stop: &stop,
+        };
+        let mut here =
+            Here::new(&target, Wish { root: b"", update: &update, select: &select }).unwrap();
+        let found = find_with(&mut here, (&update, &fence), query, 10);
+        (found.map_err(|problem| problem.code), scratch.path().join("there-000").exists())
+    };
+    assert_eq!(look(false, false, u64::MAX).0, Ok(20));
+    assert_eq!(look(true, false, u64::MAX), (Err("stopped".to_owned()), false));
+    assert_eq!(look(false, true, u64::MAX).0, Err("stopped".to_owned()));
+    let mut holds = 0;
+    while let (Err(code), _) = look(false, false, holds) {
+        assert_eq!(code, penstock_api::fence::NOT_CONTROLLER);
+        holds += 1;
+    }
+    // Each thing that was found, when it was met and when it was looked up; each pair of files.
+    assert!(holds >= 2 * 20 + PARTS as u64, "asked {holds} times");
 }

@@ -14,6 +14,7 @@ use penstock_api::receipt::{
 };
 use penstock_api::transfer::{PathText, TransferRequest, TransferView};
 use penstock_controller::manager::{ReceiptParts, receipt_body, write_receipt};
+use penstock_controller::runner::RunFiles;
 use penstock_io::trust::{ReceiptKey, SiteAuthority, verify_certification};
 use penstock_proto::id::Name;
 
@@ -186,7 +187,8 @@ pub(crate) fn write_own(
         failures: &view.failures,
         durable_by: &view.durable_by,
     };
-    let Some(body) = receipt_body(journal, &parts).map_err(failure)? else {
+    let facts = RunFiles::of(journal).facts;
+    let Some(body) = receipt_body(&facts, &parts).map_err(failure)? else {
         let message = "the copy ended before a receipt could be made";
         return Err(Failure::new(ExitCode::Fatal, message).into());
     };

@@ -2,7 +2,7 @@
 //! directory. Peers can be killed, made deaf and drained while a run goes on.
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
@@ -40,6 +40,20 @@ use penstock_proto::units::Instant;
 /// No wait of a test is longer.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
+/// Something that happens once, in the middle of a run.
+type Happening = Box<dyn FnOnce() + Send>;
+
+/// Where it happens at a peer.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum At {
+    /// Before it looks for what is to be deleted.
+    Find,
+    /// When it has found that.
+    Found,
+    /// Before it looks again at anything when all is moved.
+    LookAgain,
+}
+
 /// What a peer is made to suffer, and what was seen of it.
 #[derive(Default)]
 pub(crate) struct Fate {
@@ -64,6 +78,7 @@ pub(crate) struct Fate {
     pub(crate) told: Mutex<Vec<Share>>,
     /// How often files were to be looked at here that a lost peer may have written to late.
     pub(crate) mends: AtomicU32,
+    happens: Mutex<BTreeMap<At, VecDeque<Happening>>>,
     task: Mutex<Option<Arc<dyn Task>>>,
     control: Mutex<Option<Arc<dyn TaskControl>>>,
     written: Mutex<BTreeSet<PieceRef>>,
@@ -97,6 +112,19 @@ impl Fate {
     /// The first of those with the same `name` that gives one is deaf before it says so.
     pub(crate) fn be_deaf_at_name(&self, name: &Arc<AtomicBool>) {
         *self.deaf_at_name.lock().unwrap() = Some(Arc::clone(name));
+    }
+
+    /// Makes something happen, when it comes there; behind what was set to happen there before.
+    pub(crate) fn happens(&self, at: At, happening: impl FnOnce() + Send + 'static) {
+        let mut happens = self.happens.lock().unwrap();
+        happens.entry(at).or_default().push_back(Box::new(happening));
+    }
+
+    fn meet(&self, at: At) {
+        let next = self.happens.lock().unwrap().get_mut(&at).and_then(VecDeque::pop_front);
+        if let Some(happening) = next {
+            happening();
+        }
     }
 
     /// As `kill -9`: what it has not said is never said.
@@ -264,7 +292,10 @@ impl TargetPeer for TestPeer {
     }
 
     fn find_surplus(&self, spec: &TaskSpec, query: SurplusQuery<'_>) -> Result<u64, Problem> {
-        self.service.find_surplus(spec, query)
+        self.fate.meet(At::Find);
+        let found = self.service.find_surplus(spec, query);
+        self.fate.meet(At::Found);
+        found
     }
 
     fn delete(&self, spec: &TaskSpec, order: DeleteOrder<'_>) -> Result<(), Problem> {
@@ -294,6 +325,7 @@ impl TargetPeer for TestPeer {
         page: &Page,
         wanted: &EntrySet,
     ) -> Result<EntrySet, Problem> {
+        self.fate.meet(At::LookAgain);
         self.service.confirm(spec, page, wanted)
     }
 
@@ -304,6 +336,7 @@ impl TargetPeer for TestPeer {
         files: &[(u32, String)],
     ) -> Result<Mended, Problem> {
         self.fate.mends.fetch_add(1, Ordering::AcqRel);
+        self.fate.meet(At::LookAgain);
         self.service.mend(spec, page, files)
     }
 
@@ -406,7 +439,7 @@ impl Shared {
 
     fn stores(&self, target: &Path) -> Arc<Stores> {
         Arc::new(Stores::new([
-            store(&name("source"), &self.source(), true),
+            store(&name("source"), &self.source(), !self.options.remove_source),
             store(&name("target"), target, false),
         ]))
     }
@@ -474,7 +507,7 @@ impl Shared {
             metadata_ops_per_s: None,
             preserve: self.options.preserve.clone(),
             owner_names: false,
-            remove: false,
+            remove: self.options.remove_source,
         };
         source.open_scan(&request).unwrap();
         let heads = SqliteState::open(&state.join("state.db")).unwrap();

@@ -62,7 +62,7 @@ impl Followed {
             return Err(Problem::new(Exit::Usage, "plan-missing", title)
                 .hint("submit it with `penstock transfer submit --plan FILE`"));
         }
-        let (index, head) = Index::build(&path, digest)?;
+        let (index, head) = Index::build(&path, digest, input.fence.epoch())?;
         if !decides_alike(&head.options, &input.options) {
             let title = "the options are not those that the plan was made with";
             return Err(Problem::new(Exit::Usage, "plan-options", title));
@@ -84,7 +84,8 @@ impl Followed {
     /// Compares all of the plan with the world; `false` if it was asked to stop meanwhile.
     fn check(&self, input: &mut RunInput) -> Result<bool, Problem> {
         let store = input.peer().store_id(&input.store)?;
-        let mut failures = Failures::create(RunFiles::of(&input.journal).failures)?;
+        let files = RunFiles::own(&input.journal, input.fence.epoch());
+        let mut failures = Failures::create(files.failures)?;
         let mut looker = Looker::new(input, store)?;
         let meet = |side, item: &PlanItem, failures: &mut Failures| {
             let Some((record, planned)) = self.index.find(side, &item.path.0)? else {

@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 use penstock_api::plan::{PlanAction, PlanHead, PlanItem, PlanLine, PlanReader};
 use penstock_api::problem::{Exit, Problem};
 
+use super::super::epochs::{beside, own};
 use super::super::journal::failed;
 
 /// Files that items are put into by hash.
@@ -62,16 +63,21 @@ pub(super) struct Index {
 }
 
 impl Index {
-    /// Reads the plan at `plan` and makes its index beside it. Blocks for a walk of the plan.
+    /// Reads the plan at `plan` and makes its index beside it, which only the controller under
+    /// `epoch` writes. Blocks for a walk of the plan.
     ///
     /// # Errors
     /// Code `plan-broken`: it is not whole, not the one with this digest, or names a path twice;
     /// the journal store cannot be written.
-    pub(super) fn build(plan: &Path, digest: &str) -> Result<(Self, PlanHead), Problem> {
+    pub(super) fn build(
+        plan: &Path,
+        digest: &str,
+        epoch: u64,
+    ) -> Result<(Self, PlanHead), Problem> {
         let lost = |cause: io::Error| failed("read", plan, &cause);
         let file = File::open(plan).map_err(lost)?;
         let (mut reader, head) = PlanReader::open(BufReader::with_capacity(1 << 18, file))?;
-        let path = plan.with_extension("index");
+        let path = own(&plan.with_extension("index"), epoch);
         let mut parts: Vec<Option<(PathBuf, BufWriter<File>)>> = Vec::new();
         parts.resize_with(PARTS, || None);
         while let Some((offset, item)) = reader.item()? {
@@ -80,7 +86,7 @@ impl Index {
             let (part_path, out) = match &mut parts[part] {
                 Some(part) => part,
                 none => {
-                    let part_path = path.with_extension(format!("index-{part:03}"));
+                    let part_path = beside(&path, &format!("-{part:03}"));
                     let file = File::create(&part_path)
                         .map_err(|cause| failed("write", &part_path, &cause))?;
                     none.insert((part_path, BufWriter::new(file)))
@@ -269,7 +275,7 @@ mod tests {
         items.push(item(PlanAction::Delete, b"d/7", 70));
         items.push(item(PlanAction::Skip, &long, 1));
         let digest = write(&path, &items);
-        let (index, _) = Index::build(&path, &digest).unwrap();
+        let (index, _) = Index::build(&path, &digest, 0).unwrap();
         for item in &items {
             let (record, found) = index.find(Side::of(item), &item.path.0).unwrap().unwrap();
             assert_eq!(&found, item);
@@ -287,12 +293,12 @@ mod tests {
             })
             .unwrap();
         assert_eq!(unmet, [4321]);
-        assert_eq!(Index::build(&path, "another").err().unwrap().code, "plan-broken");
+        assert_eq!(Index::build(&path, "another", 0).err().unwrap().code, "plan-broken");
         items.push(item(PlanAction::Copy, b"d/9", 0));
         let digest = write(&path, &items);
-        let twice = Index::build(&path, &digest).err().unwrap();
+        let twice = Index::build(&path, &digest, 0).err().unwrap();
         assert!(twice.detail.contains("twice"), "{twice}");
-        let (empty, _) = Index::build(&path, &write(&path, &[])).unwrap();
+        let (empty, _) = Index::build(&path, &write(&path, &[]), 0).unwrap();
         assert!(empty.find(Side::Source, b"").unwrap().is_none());
     }
 }

@@ -25,7 +25,8 @@ use penstock_proto::compared::EntrySet;
 use penstock_proto::manifest::{EntryKind, Page, page_digest};
 
 use super::deletion::check_scan;
-use super::journal::{Journal, failed};
+use super::epochs::Scratch;
+use super::journal::Journal;
 use super::{RunInput, checked_page, count_found, spec_of};
 
 pub(super) use follow::{Followed, PLAN_STALE, checked_path};
@@ -121,20 +122,16 @@ impl<'a> Looker<'a> {
         if !check_scan(scan, directory)? {
             return Ok(());
         }
-        let scratch = self.journal.directory().join("surplus");
-        let _ = std::fs::remove_dir_all(&scratch);
-        std::fs::create_dir_all(&scratch).map_err(|cause| failed("make", &scratch, &cause))?;
+        let scratch = Scratch::new(self.journal.directory(), self.spec.fence.epoch())?;
         let mut pages = (0..scan.pages).map(|number| self.page(number));
         let query = SurplusQuery {
             pages: &mut pages,
             entries: scan.entries,
-            scratch: &scratch,
+            scratch: scratch.path(),
             choose,
-            list: &scratch.join("list"),
+            list: &scratch.path().join("list"),
             stop: &AtomicBool::new(false),
         };
-        self.input.peer().find_surplus(&self.spec, query)?;
-        let _ = std::fs::remove_dir_all(&scratch);
-        Ok(())
+        self.input.peer().find_surplus(&self.spec, query).map(drop)
     }
 }

@@ -1,0 +1,149 @@
+//! Files of the journal that only one controller writes (B4).
+//!
+//! One that is a controller no more and does not know it yet may still write, truncate and rename,
+//! and no file system fences it off. So whatever is not added to but written anew has the epoch of
+//! its controller in its name, `NAME.EPOCH`, as the logs of pages have. What the greatest epoch has
+//! written counts. Where one daemon is the whole site (epoch 0) the name is `NAME`.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use penstock_api::problem::Problem;
+
+use super::journal::failed;
+
+/// `path`, as only the controller under `epoch` writes it.
+pub(crate) fn own(path: &Path, epoch: u64) -> PathBuf {
+    if epoch == 0 { path.to_owned() } else { beside(path, &format!(".{epoch:016x}")) }
+}
+
+/// `path` with something behind its name.
+pub(crate) fn beside(path: &Path, more: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(more);
+    PathBuf::from(name)
+}
+
+/// All that controllers have written as `path`, the last first. One that is deposed may add to
+/// them at any time, behind those that count.
+pub(crate) fn all(path: &Path) -> Vec<PathBuf> {
+    let (Some(directory), Some(name)) = (path.parent(), path.file_name()) else {
+        return Vec::new();
+    };
+    let epoch_of = |found: &std::ffi::OsStr| {
+        let behind = found.as_encoded_bytes().strip_prefix(name.as_encoded_bytes())?;
+        match behind.strip_prefix(b".") {
+            Some(digits) if digits.len() == 16 => {
+                u64::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()
+            }
+            _ => behind.is_empty().then_some(0),
+        }
+    };
+    let found = fs::read_dir(directory).into_iter().flatten().filter_map(Result::ok);
+    let mut found: Vec<_> = found
+        .filter_map(|entry| Some((epoch_of(&entry.file_name())?, entry.path())))
+        .collect();
+    found.sort_by_key(|(epoch, _)| std::cmp::Reverse(*epoch));
+    found.into_iter().map(|(_, path)| path).collect()
+}
+
+/// What counts of all that controllers have written as `path`; `path` itself if there is nothing.
+pub(crate) fn last(path: &Path) -> PathBuf {
+    all(path).into_iter().next().unwrap_or_else(|| path.to_owned())
+}
+
+/// Removes what earlier controllers than that under `epoch` have written as `path`: it has written
+/// its own.
+pub(super) fn remove_earlier(path: &Path, epoch: u64) {
+    let own = own(path, epoch);
+    for earlier in all(path).into_iter().skip_while(|path| *path != own).skip(1) {
+        let _ = fs::remove_file(earlier);
+    }
+}
+
+/// A directory of the journal that is one look's alone: of one controller, and of one of the
+/// threads that it may have left behind in a call to a store that hangs. It goes with this value.
+#[derive(Debug)]
+pub(super) struct Scratch(PathBuf);
+
+/// What the directories of looks at the target are called.
+const SCRATCH: &str = "surplus.";
+
+impl Scratch {
+    /// A new one in the journal of a transfer, for the controller under `epoch`.
+    ///
+    /// # Errors
+    /// It cannot be made.
+    pub(super) fn new(journal: &Path, epoch: u64) -> Result<Self, Problem> {
+        /// Numbers those of this process, which is the only one that has its epoch.
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let path = journal.join(format!("{SCRATCH}{epoch:016x}.{number}"));
+        // A process before this one may have left it, where all have the same epoch.
+        let _ = fs::remove_dir_all(&path);
+        fs::create_dir_all(&path).map_err(|cause| failed("make", &path, &cause))?;
+        Ok(Self(path))
+    }
+
+    /// Where it is.
+    pub(super) fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Removes what looks have left in a journal whose processes have ended; whoever is still at one
+/// fails.
+pub(super) fn remove_scratch(journal: &Path) {
+    for entry in fs::read_dir(journal).into_iter().flatten().filter_map(Result::ok) {
+        if entry.file_name().as_encoded_bytes().starts_with(SCRATCH.as_bytes()) {
+            let _ = fs::remove_dir_all(entry.path());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// B4: what a deposed controller writes late is behind what its successor has written; names
+    /// that only begin alike are others.
+    #[test]
+    fn b4_what_the_last_controller_wrote_counts() {
+        let journal = tempfile::tempdir().unwrap();
+        let path = journal.path().join("list");
+        assert_eq!((last(&path), all(&path).len()), (path.clone(), 0));
+        for epoch in [9, 0x10, 0, 7] {
+            fs::write(own(&path, epoch), epoch.to_string()).unwrap();
+        }
+        for other in ["list.new", "list.md5", "lists", "list.000000000000ffff.new"] {
+            fs::write(journal.path().join(other), "").unwrap();
+        }
+        let found = all(&path).into_iter().map(|path| fs::read_to_string(path).unwrap());
+        assert_eq!(found.collect::<Vec<_>>(), ["16", "9", "7", "0"]);
+        remove_earlier(&path, 9);
+        assert_eq!(all(&path), [own(&path, 16), own(&path, 9)], "a later one stays");
+        assert_eq!(last(&path), own(&path, 16));
+    }
+
+    /// B4: no two looks share a directory, not even those of one controller; none is left.
+    #[test]
+    fn b4_looks_at_the_target_share_nothing() {
+        let journal = tempfile::tempdir().unwrap();
+        let [a, b] = [7, 7].map(|epoch| Scratch::new(journal.path(), epoch).unwrap());
+        fs::write(a.path().join("known-000"), "a").unwrap();
+        assert_eq!(fs::read_dir(b.path()).unwrap().count(), 0);
+        drop(a);
+        assert_eq!(fs::read_dir(journal.path()).unwrap().count(), 1);
+        std::mem::forget(b);
+        fs::write(journal.path().join("facts.json"), "").unwrap();
+        remove_scratch(journal.path());
+        assert_eq!(fs::read_dir(journal.path()).unwrap().count(), 1);
+    }
+}
