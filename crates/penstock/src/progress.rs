@@ -272,6 +272,10 @@ fn summary_text(event: &TransferEvent) -> String {
     if !more.is_empty() {
         text.push_str(&format!(" ({})", more.join(", ")));
     }
+    // Done, and yet there is something to say.
+    if event.exit == Some(Exit::Done) && !event.reason.is_empty() {
+        text.push_str(&format!("; {}", event.reason));
+    }
     text
 }
 

@@ -229,11 +229,9 @@ fn b4_a_peer_whose_tenure_ran_out_under_its_grant_begins_anew() {
     site.end(run);
 }
 
-/// B1: a peer that is stopped in order and leaves a thread behind, in a system call, is lost: the
-/// large files that it had something of are looked at again at the end.
-#[test]
-fn b1_a_peer_that_does_not_end_in_order_is_lost() {
-    let mut site = Shared::new(LONG);
+/// Of two peers that write one file, the second is lost in the middle, and leaves a thread behind;
+/// gives what the transfer has to say when it is done.
+fn lose_one(site: &mut Shared, then: impl FnOnce(&Shared)) -> String {
     site.options.limits.rate_bits_per_s = rate(16);
     fs::write(site.source().join("huge"), bytes(1, 48 * MIB)).unwrap();
     let (one, two) = (site.join("one"), site.join("two"));
@@ -242,9 +240,32 @@ fn b1_a_peer_that_does_not_end_in_order_is_lost() {
     two.wait_written(2);
     two.hangs.store(true, Ordering::Release);
     two.break_with(Problem::new(Exit::Temporary, "store-offline", "its store is offline"));
+    then(site);
     site.end(run);
     let mends = one.mends.load(Ordering::Acquire) + two.mends.load(Ordering::Acquire);
     assert_eq!(mends, 1);
+    site.control.view().remark
+}
+
+/// B1: a peer that is stopped in order and leaves a thread behind, in a system call, is lost: the
+/// large files that it had something of are looked at again at the end. If it was not heard of by
+/// then, the transfer is done and says so.
+#[test]
+fn b1_a_peer_that_does_not_end_in_order_is_lost() {
+    let mut site = Shared::new(LONG);
+    let remark = lose_one(&mut site, |site| site.leave("two"));
+    assert!(remark.contains("peer `two`") && remark.contains("1 file ") && remark.contains("huge"));
+    let notes = site.control.take_notes();
+    assert!(notes.iter().any(|note| note.code == "silent-writer"), "{notes:?}");
+}
+
+/// B1: one that was restarted since, as after a power cut, writes nothing late.
+#[test]
+fn b1_a_lost_peer_that_was_restarted_is_not_silent() {
+    let mut site = Shared::new(LONG);
+    let remark = lose_one(&mut site, |site| site.change("two", |member| member.instance = 2));
+    assert_eq!(remark, "");
+    assert!(!site.control.take_notes().iter().any(|note| note.code == "silent-writer"));
 }
 
 /// B1, C6: what a lost peer writes late into a finished file is put right before the source is

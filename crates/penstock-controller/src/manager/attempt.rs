@@ -172,6 +172,7 @@ impl Inner {
         }
         live.record.progress.lanes = 0;
         let problem = live.end_with(outcome, room, &self.config);
+        live.remark(&seen.remark);
         let stored = self.store(&mut live.record);
         let record = live.record.clone();
         drop(table);
@@ -245,6 +246,17 @@ fn clock(seconds: u64) -> String {
 }
 
 impl Live {
+    /// Adds to why it stands where it does what its last run had to say, if that was its end.
+    fn remark(&mut self, remark: &str) {
+        if remark.is_empty() || !self.record.state.is_ended() {
+            return;
+        }
+        if !self.record.reason.is_empty() {
+            self.record.reason.push_str("; ");
+        }
+        self.record.reason.push_str(remark);
+    }
+
     /// Moves to the state that follows from how a run ended and what users wished meanwhile; gives
     /// the problem, if that is why and news. `room` is what a full target has left.
     fn end_with(

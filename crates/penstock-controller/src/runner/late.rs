@@ -1,21 +1,26 @@
 //! Files that a peer which was given up may have written to after they were finished (B1).
 //!
 //! They are kept in the journal store as soon as they are known: a run that ends before it has
-//! looked at them again, and a later controller, leave that to whoever finishes the transfer.
+//! looked at them again, and a later controller, leave that to whoever finishes the transfer. If
+//! that one has not heard of the peer since, it says so: what is written later nobody mends.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
-use penstock_api::problem::Problem;
+use penstock_api::problem::{Exit, Problem};
 use penstock_api::task::Mended;
+use penstock_proto::id::WriterId;
 
 use super::journal::failed;
 use super::{Run, outcome};
 
-/// A page and an entry of it.
-type LateFile = (u32, u32);
+/// Who may write to it, a page, and an entry of that.
+type LateFile = (WriterId, u32, u32);
+
+/// Files that are named in words; of more there is the count.
+const NAMED_MAX: usize = 3;
 
 /// The files that are to be looked at again, as far as they are kept.
 #[derive(Debug)]
@@ -70,7 +75,7 @@ impl LateFiles {
 
     fn by_page(&self) -> BTreeMap<u32, BTreeSet<u32>> {
         let mut pages: BTreeMap<u32, BTreeSet<u32>> = BTreeMap::new();
-        for (page, entry) in &self.known {
+        for (_, page, entry) in &self.known {
             pages.entry(*page).or_default().insert(*entry);
         }
         pages
@@ -80,8 +85,7 @@ impl LateFiles {
 impl Run {
     /// Keeps which files are to be looked at again at the end.
     pub(super) fn keep_late(&mut self) -> Result<(), Problem> {
-        let found: Vec<LateFile> =
-            self.shared.machine().late_files().map(|(_, page, entry)| (page, entry)).collect();
+        let found: Vec<LateFile> = self.shared.machine().late_files().collect();
         self.late.add(found.into_iter())
     }
 
@@ -93,6 +97,32 @@ impl Run {
             self.tasks.keep_settled()?;
         }
         Ok(())
+    }
+
+    /// Says at the end who was given up, has not been heard of since, and may still write to files
+    /// that are finished.
+    pub(super) fn tell_silent(&self) {
+        let late: BTreeSet<WriterId> = self.late.known.iter().map(|(writer, ..)| *writer).collect();
+        let silent = self.tasks.silent(late);
+        if silent.is_empty() {
+            return;
+        }
+        let of_them = self.late.known.iter().filter(|(writer, ..)| silent.contains_key(writer));
+        let files: BTreeSet<(u32, u32)> = of_them.map(|(_, page, entry)| (*page, *entry)).collect();
+        let peers = silent.into_values().collect::<Vec<_>>().join(", ");
+        let problem = silent_writer(&peers, files.len(), &self.names_of(&files));
+        self.control.note(problem.clone());
+        let remark = format!("{}; {}", problem.title, problem.hint);
+        self.control.update(|view| view.remark = remark);
+    }
+
+    fn names_of(&self, files: &BTreeSet<(u32, u32)>) -> Vec<String> {
+        let named = files.iter().take(NAMED_MAX).filter_map(|(page, entry)| {
+            let page = self.shared.read_page(*page).ok()?.page;
+            let path = page.path(page.entries().get(*entry as usize)?);
+            Some(format!("`{}`", penstock_proto::name::escape(&path)))
+        });
+        named.collect()
     }
 
     /// Has their attributes looked at again, and set where a late write has moved them. All tasks
@@ -139,6 +169,22 @@ impl Run {
     }
 }
 
+fn silent_writer(peers: &str, files: usize, named: &[String]) -> Problem {
+    let (s, more) = match files {
+        1 => ("", String::new()),
+        _ if files > named.len() => ("s", format!(" and {} more", files - named.len())),
+        _ => ("s", String::new()),
+    };
+    let named = named.join(", ");
+    let title = format!(
+        "{peers} was given up and has not been heard of since: if it still runs, it may write \
+         late to {files} file{s} that others have finished ({named}{more}), the same bytes, which \
+         moves their times"
+    );
+    Problem::new(Exit::Temporary, "silent-writer", title)
+        .hint("let it come back, or make sure that its host is off, before you change these files")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -147,12 +193,13 @@ mod tests {
     #[test]
     fn b1_late_files_are_known_to_whoever_finishes() {
         let journal = tempfile::tempdir().unwrap();
+        let of = |writer, page, entry| std::iter::once((WriterId(writer), page, entry));
         let mut late = LateFiles::open(journal.path(), 3).unwrap();
-        late.add([(1, 2), (1, 5)].into_iter()).unwrap();
-        late.add([(0, 9)].into_iter()).unwrap();
+        late.add(of(8, 1, 2).chain(of(8, 1, 5))).unwrap();
+        late.add(of(9, 0, 9)).unwrap();
         let mut next = LateFiles::open(journal.path(), 4).unwrap();
         assert_eq!(next.known, late.known);
-        next.add([(7, 7)].into_iter()).unwrap();
+        next.add(of(9, 7, 7)).unwrap();
         let last = LateFiles::open(journal.path(), 4).unwrap().by_page();
         assert_eq!(last.into_keys().collect::<Vec<_>>(), [0, 1, 7]);
     }

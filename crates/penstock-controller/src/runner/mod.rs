@@ -157,6 +157,8 @@ pub struct RunView {
     pub durable_by: String,
     /// The first failed items.
     pub failures: Vec<FailedItem>,
+    /// What there is to say of it once it has ended, for all that it is done; empty as a rule.
+    pub remark: String,
 }
 
 impl RunControl {
@@ -757,6 +759,7 @@ impl Run {
             self.keep_facts(&head, &scan)?;
         }
         self.files().remove_others(&self.options.proof.also_digests);
+        self.tell_silent();
         let refused = self.refused.take();
         Ok(Some(match refused.or_else(|| tally.problem()) {
             Some(problem) => RunOutcome::Failed(problem),

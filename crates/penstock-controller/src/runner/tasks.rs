@@ -11,6 +11,7 @@ pub(super) mod hung;
 mod left_out;
 mod news;
 mod settled;
+mod silent;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -37,6 +38,7 @@ use super::shares::Shares;
 use super::{RunControl, RunInput};
 use hung::ends_within;
 use settled::Settled;
+use silent::Silence;
 
 /// How often it is looked who is there.
 const LOOK_INTERVAL: Duration = Duration::from_millis(200);
@@ -153,6 +155,8 @@ pub(super) struct Tasks {
     hangs: bool,
     /// Who could not take part, as it was noted last.
     left_out: BTreeMap<String, String>,
+    /// Who may still write though it was given up.
+    silence: Silence,
 }
 
 fn unfit() -> Problem {
@@ -209,6 +213,7 @@ impl Tasks {
             last: None,
             hangs: false,
             left_out: BTreeMap::new(),
+            silence: Silence::default(),
         };
         let part = tasks.next_part();
         let spec = tasks.spec_for(&first);
@@ -298,6 +303,7 @@ impl Tasks {
         if let Some(away) = self.away.get_mut(&member.writer) {
             away.full = None;
         }
+        self.silence.handle_joined(&member);
         if self.grant().is_some() {
             tracing::info!(
                 transfer = %self.parts.spec.transfer, peer = member.name,
@@ -530,6 +536,9 @@ impl Tasks {
             self.settled.handle_over(member.writer);
         }
         let is_lost = is_lost || LOST.contains(&said.as_str());
+        if is_lost {
+            self.silence.handle_lost(member);
+        }
         {
             let mut machine = self.parts.shared.machine();
             match is_lost {

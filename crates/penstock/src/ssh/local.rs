@@ -479,7 +479,8 @@ impl Follower {
 
     fn show(&self, view: View) {
         let View { progress, reason, durable_by, failures } = view;
-        self.control.show(RunView { progress, reason, durable_by, failures });
+        let seen = RunView { progress, reason, durable_by, failures, ..RunView::default() };
+        self.control.show(seen);
     }
 
     fn end(&self, outcome: Outcome) -> RunOutcome {
