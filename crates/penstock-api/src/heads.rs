@@ -12,6 +12,7 @@ use penstock_proto::id::{TransferId, WriterId};
 
 use crate::problem::Problem;
 use crate::scan::ScanSummary;
+use crate::task::MountSeen;
 
 /// Longest time between two commits of the ledger, unless the budget asks for more (A7).
 pub const COMMIT_INTERVAL: Duration = Duration::from_millis(900);
@@ -56,6 +57,8 @@ pub struct LedgerHead {
     pub epochs: BTreeMap<WriterId, u64>,
     /// Random id of the target store when the transfer first wrote there; 0 before (A5).
     pub store: u64,
+    /// What was mounted then where the data set goes (A5).
+    pub mounts: Vec<MountSeen>,
 }
 
 impl LedgerHead {
@@ -76,6 +79,8 @@ pub struct HeadCommit {
     pub epochs: Vec<(WriterId, u64)>,
     /// Set when the transfer first writes to its target store.
     pub store: Option<u64>,
+    /// Set then, and when everything was looked at again since more is mounted.
+    pub mounts: Option<Vec<MountSeen>>,
     /// Whether this commit must survive a power cut: the caller has synced the logs before (A8).
     pub durable: bool,
 }

@@ -71,6 +71,15 @@ impl SourceAccess {
     }
 }
 
+/// A file system that is mounted within a store.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct MountSeen {
+    /// Where, relative to the store's root.
+    pub at: PathText,
+    /// Its type, as the kernel calls it.
+    pub kind: String,
+}
+
 /// One target peer's share of one transfer.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct TaskSpec {
@@ -82,6 +91,10 @@ pub struct TaskSpec {
     pub root: PathText,
     /// Random id of the store when the transfer first wrote there; 0 if it never has (A5).
     pub store_id: u64,
+    /// What is mounted where the data set goes, as the transfer found it: all of it has to be there
+    /// (A5).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub mounts: Vec<MountSeen>,
     /// Whom the peer writes as: part of the names of its sync marker, and of the temporary files
     /// that it alone writes (B1).
     pub writer: WriterId,
@@ -315,6 +328,8 @@ pub struct TaskStart {
     pub marker: u64,
     /// How the store is made durable, in words.
     pub durable_by: String,
+    /// What is mounted where the data set goes: see [`TaskSpec::mounts`].
+    pub mounts: Vec<MountSeen>,
 }
 
 /// What came of looking again at files that may have been written to late.

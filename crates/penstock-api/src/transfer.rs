@@ -19,7 +19,7 @@ use crate::select::Selection;
 use crate::update::UpdateOptions;
 
 /// A path as bytes, written in JSON with [`name::escape`].
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct PathText(pub Vec<u8>);
 

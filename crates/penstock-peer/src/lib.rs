@@ -58,6 +58,7 @@ mod local;
 mod look;
 mod looked;
 mod mend;
+mod mounted;
 mod ordered;
 mod prove;
 

@@ -25,6 +25,7 @@ use penstock_proto::slicing::PieceRef;
 
 use crate::first_name::{NameWaits, refreshed, settled};
 use crate::looked::Looked;
+use crate::mounted::check_mounts;
 use crate::read::place;
 use crate::stores::{chain, store_offline};
 use crate::task::{Pieces, Shared, full_problem, is_of_store};
@@ -172,6 +173,12 @@ impl Publisher<'_> {
         if let Err(offline) = shared.tree.target.check_identity(&shared.identity) {
             // The epoch stays sealed: nothing of it is renamed or reported, and the task ends.
             shared.broken(store_offline(&shared.spec.store, chain(&offline)));
+            return;
+        }
+        if let Err(problem) = check_mounts(&shared.tree.target, &shared.spec) {
+            // What was written there and is not durable may be gone, though it is mounted again.
+            self.count_failed_sync();
+            shared.broken(problem);
             return;
         }
         let outcome = if shared.tree.sync_nothing {

@@ -37,6 +37,7 @@ use crate::keep::{Keeper, check_rules};
 use crate::left::{Left, LeftBehind};
 use crate::look::look;
 use crate::mend::Mender;
+use crate::mounted::{check_mounts, mounts_of};
 use crate::paths::{Dialer, LocalEnds, PathBook, PathNote};
 use crate::prove::Prover;
 use crate::read::place;
@@ -229,6 +230,7 @@ fn identify(stores: &Stores, spec: &TaskSpec) -> Result<StoreIdentity, Problem> 
         let why = "another store is mounted there than the one the transfer began in";
         return Err(offline(why.to_owned()));
     }
+    check_mounts(&target, spec)?;
     Ok(identity)
 }
 
@@ -256,7 +258,8 @@ fn prepare(stores: &Stores, spec: &TaskSpec) -> Result<TaskStart, Problem> {
     };
     let never_synced = spec.durability == Durability::None;
     let marker = if never_synced { u64::MAX } else { marker };
-    Ok(TaskStart { store: id_of(&identity), marker, durable_by })
+    let mounts = mounts_of(&target, spec)?;
+    Ok(TaskStart { store: id_of(&identity), marker, durable_by, mounts })
 }
 
 /// What a task stands on from its first write.

@@ -5,7 +5,8 @@ mod common_shared;
 
 use std::fs;
 use std::os::unix::fs::{FileExt as _, PermissionsExt as _};
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;
@@ -618,4 +619,71 @@ fn a_cancelled_run_leaves_nothing_of_any_writer() {
         }
     }
     assert_eq!(left, Vec::<std::path::PathBuf>::new());
+}
+
+/// Something that is mounted within the target, for as long as this is there.
+struct Mounted(PathBuf);
+
+impl Mounted {
+    /// `None`, and says so, where that is not allowed.
+    fn bind(aside: &Path, at: &Path) -> Option<Self> {
+        let status = Command::new("mount").arg("--bind").args([aside, at]).status();
+        if !status.is_ok_and(|status| status.success()) {
+            eprintln!("SKIPPED: mounting something within the target needs root");
+            return None;
+        }
+        Some(Self(at.to_owned()))
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("-l").arg(&self.0).status();
+    }
+}
+
+/// A transfer of which half goes to where something may be mounted, stopped in the middle; what is
+/// mounted there is the directory that is given too.
+fn stopped_in_the_middle(mounted: bool) -> Option<(Shared, PathBuf, Option<Mounted>)> {
+    let mut site = Shared::new(LONG);
+    site.options.limits.rate_bits_per_s = rate(12);
+    small_files(&site.source(), 300);
+    fs::write(site.source().join("d1/large"), bytes(1, 20 * MIB)).unwrap();
+    let (at, aside) = (site.target().join("d1"), site.target().with_file_name("aside"));
+    for directory in [&at, &aside] {
+        fs::create_dir(directory).unwrap();
+    }
+    let mount = if mounted { Some(Mounted::bind(&aside, &at)?) } else { None };
+    let one = site.join("one");
+    let run = site.run();
+    one.wait_written(8);
+    site.control.pause();
+    assert_eq!(run.join().unwrap(), RunOutcome::Paused);
+    site.control = Arc::default();
+    site.options.limits.rate_bits_per_s = None;
+    Some((site, aside, mount))
+}
+
+/// A5: what was mounted where the data set goes, and is not when the transfer goes on, is named;
+/// nothing is written beneath it, and all goes on when it is back.
+#[test]
+fn a5_nothing_is_written_beneath_a_mount_that_is_missing() {
+    let Some((mut site, aside, mount)) = stopped_in_the_middle(true) else { return };
+    drop(mount);
+    let RunOutcome::Failed(problem) = site.run().join().unwrap() else { panic!("it is missing") };
+    assert_eq!((problem.code.as_str(), problem.exit), ("store-offline", Exit::Temporary));
+    assert!(problem.to_string().contains("`d1`"), "{problem}");
+    assert_eq!(fs::read_dir(site.target().join("d1")).unwrap().count(), 0);
+    site.control = Arc::default();
+    let Some(_mount) = Mounted::bind(&aside, &site.target().join("d1")) else { return };
+    site.end(site.run());
+}
+
+/// A5: what comes to be mounted over something that the ledger calls durable hides it: it is looked
+/// for, and fetched again.
+#[test]
+fn a5_what_a_later_mount_hides_is_fetched_again() {
+    let Some((site, aside, _)) = stopped_in_the_middle(false) else { return };
+    let Some(_mount) = Mounted::bind(&aside, &site.target().join("d1")) else { return };
+    site.end(site.run());
 }

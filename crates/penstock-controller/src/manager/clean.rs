@@ -50,6 +50,7 @@ impl Inner {
             store: request.target.store.clone(),
             root: root.clone(),
             store_id: head.store,
+            mounts: Vec::new(),
             writer: WriterId::SOLE,
             epoch: 0,
             doubt: false,

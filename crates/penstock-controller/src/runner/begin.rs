@@ -21,6 +21,7 @@ pub(super) fn spec_of(input: &RunInput, head: &LedgerHead) -> TaskSpec {
         store: input.store.clone(),
         root: input.root.clone(),
         store_id: head.store,
+        mounts: head.mounts.clone(),
         writer: WriterId::SOLE,
         epoch: 0,
         doubt: false,
@@ -55,16 +56,22 @@ pub(super) fn prepare(
 ) -> Result<(Member, TaskStart), Problem> {
     let (member, start) = first_prepared(input, head, spec)?;
     if head.store == 0 {
-        let commit = HeadCommit { store: Some(start.store), ..HeadCommit::default() };
+        let (store, mounts) = (Some(start.store), Some(start.mounts.clone()));
+        let commit = HeadCommit { store, mounts, ..HeadCommit::default() };
         input.heads.commit(input.id, &commit)?;
     }
-    spec.doubt = is_older(head, spec, &member, &start)?;
+    // All that was mounted is, or the peer had said so. What came since hides what was written
+    // beneath it: until all is found, or written again, the ledger says what was there before.
+    let hidden = head.store != 0 && start.mounts != head.mounts;
+    spec.doubt = is_older(head, spec, &member, &start)? || hidden;
     if spec.doubt {
         tracing::warn!(
-            transfer = %input.id,
-            "the store is older than the ledger: everything is checked again"
+            transfer = %input.id, hidden,
+            "the store is older than the ledger, or more is mounted in it: everything is checked \
+             again"
         );
     }
+    spec.mounts.clone_from(&start.mounts);
     spec.store_id = start.store;
     Ok((member, start))
 }

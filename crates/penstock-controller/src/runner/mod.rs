@@ -474,8 +474,7 @@ impl Run {
             self.read_logs()?;
             let phase = self.shared.machine().phase();
             if self.doubt_all && !matches!(phase, Phase::Moving | Phase::Asking) {
-                self.doubt_all = false;
-                self.tasks.doubt_is_over();
+                self.end_doubt()?;
             }
             if phase == Phase::Asking {
                 self.ask_again()?;
@@ -493,6 +492,15 @@ impl Run {
                 self.shared.wait(Duration::from_millis(50));
             }
         }
+    }
+
+    /// All that the ledger has is where it says, and where it is seen from now on.
+    fn end_doubt(&mut self) -> Result<(), Problem> {
+        self.doubt_all = false;
+        let mounts = Some(self.spec.mounts.clone());
+        self.heads.commit(self.id, &HeadCommit { mounts, ..HeadCommit::default() })?;
+        self.tasks.doubt_is_over();
+        Ok(())
     }
 
     /// Reads the logs of pages in which a peer that is gone wrote something.
@@ -664,8 +672,8 @@ impl Run {
             pages: pages.collect(),
             scan: scan.clone(),
             epochs: commit.synced.iter().map(|(writer, epoch)| (*writer, *epoch)).collect(),
-            store: None,
             durable,
+            ..HeadCommit::default()
         };
         self.heads.commit(self.id, &heads)?;
         self.scan_committed |= scan.is_some();

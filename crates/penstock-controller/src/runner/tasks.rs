@@ -650,6 +650,11 @@ impl Tasks {
                 let title = "the store is older there than the ledger";
                 return Err(Problem::new(Exit::Temporary, "store-offline", title));
             }
+            if start.mounts != spec.mounts {
+                // Less, and it would have said so itself.
+                let title = "more is mounted there, where the data set goes, than at other peers";
+                return Err(Problem::new(Exit::Temporary, "store-offline", title));
+            }
             let told = Arc::clone(&control);
             let task = peer.start(&spec, told)?;
             if control.is_over() {

@@ -59,15 +59,18 @@ fn write(
 ) -> Result<(), StateError> {
     let failed = StateError::statement("commit a ledger's heads");
     let scan = commit.scan.as_ref().map(serde_json::to_string).transpose().map_err(damaged)?;
+    let mounts = commit.mounts.as_ref().map(serde_json::to_string).transpose().map_err(damaged)?;
     // The counter makes every commit write a frame: a durable one without any would not sync.
     transaction
         .prepare_cached(
-            "INSERT INTO ledger (transfer, scan, store) VALUES (?1, ?2, coalesce(?3, 0))
+            "INSERT INTO ledger (transfer, scan, store, mounts)
+             VALUES (?1, ?2, coalesce(?3, 0), ?4)
              ON CONFLICT (transfer) DO UPDATE SET scan = coalesce(?2, scan),
-                 store = coalesce(?3, store), commits = commits + 1",
+                 store = coalesce(?3, store), mounts = coalesce(?4, mounts),
+                 commits = commits + 1",
         )
         .and_then(|mut statement| {
-            statement.execute(params![transfer.0, scan, commit.store.map(to_sql)])
+            statement.execute(params![transfer.0, scan, commit.store.map(to_sql), mounts])
         })
         .map_err(&failed)?;
     for (writer, epoch) in &commit.epochs {
@@ -107,13 +110,12 @@ fn load(reader: &Connection, transfer: TransferId) -> Result<LedgerHead, StateEr
     let failed = StateError::statement("read a ledger's heads");
     // One read transaction, so that pages and ledger are of one commit.
     let snapshot = reader.unchecked_transaction().map_err(&failed)?;
-    let row: Option<(Option<String>, i64)> = snapshot
-        .query_row("SELECT scan, store FROM ledger WHERE transfer = ?1", [transfer.0], |row| {
-            Ok((row.get(0)?, row.get(1)?))
-        })
+    let select = "SELECT scan, store, mounts FROM ledger WHERE transfer = ?1";
+    let row: Option<(Option<String>, i64, Option<String>)> = snapshot
+        .query_row(select, [transfer.0], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))
         .optional()
         .map_err(&failed)?;
-    let Some((scan, store)) = row else { return Ok(LedgerHead::default()) };
+    let Some((scan, store, mounts)) = row else { return Ok(LedgerHead::default()) };
     let epochs = snapshot
         .prepare_cached("SELECT writer, epoch FROM writer WHERE transfer = ?1")
         .and_then(|mut query| {
@@ -133,7 +135,9 @@ fn load(reader: &Connection, transfer: TransferId) -> Result<LedgerHead, StateEr
         .and_then(Iterator::collect::<Result<Vec<_>, _>>)
         .map_err(&failed)?;
     let scan = scan.map(|text| serde_json::from_str(&text)).transpose().map_err(damaged)?;
-    Ok(LedgerHead { pages, scan, epochs, store: from_sql(store) })
+    let mounts = mounts.map(|text| serde_json::from_str(&text)).transpose().map_err(damaged)?;
+    let (store, mounts) = (from_sql(store), mounts.unwrap_or_default());
+    Ok(LedgerHead { pages, scan, epochs, store, mounts })
 }
 
 fn page_of(row: &Row<'_>) -> rusqlite::Result<PageHead> {
@@ -154,13 +158,15 @@ fn page_of(row: &Row<'_>) -> rusqlite::Result<PageHead> {
 }
 
 fn damaged(error: serde_json::Error) -> StateError {
-    StateError::Damaged { what: "scan summary", why: error.to_string() }
+    StateError::Damaged { what: "ledger", why: error.to_string() }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use penstock_api::scan::ScanSummary;
+    use penstock_api::task::MountSeen;
+    use penstock_api::transfer::PathText;
 
     fn head(page: u32, log_bytes: u64) -> PageHead {
         PageHead {
@@ -190,12 +196,14 @@ mod tests {
         let path = directory.path().join("state.db");
         let (id, other) = (TransferId([1; 16]), TransferId([2; 16]));
         let scan = ScanSummary { pages: 3, entries: 9, ..Default::default() };
+        let mount = MountSeen { at: PathText(b"a/\xff".to_vec()), kind: "xfs".to_owned() };
         {
             let state = SqliteState::open(&path).unwrap();
             assert_eq!(state.load(id).unwrap(), LedgerHead::default());
             let first = HeadCommit {
                 scan: Some(scan.clone()),
                 store: Some(u64::MAX - 1),
+                mounts: Some(vec![mount.clone()]),
                 durable: true,
                 ..commit(vec![head(0, 5), head(2, 7)])
             };
@@ -215,6 +223,7 @@ mod tests {
             scan: Some(scan),
             epochs: [(WriterId::SOLE, 4), (WriterId(u64::MAX), 9)].into(),
             store: u64::MAX - 1,
+            mounts: vec![mount],
         };
         assert_eq!(state.load(id).unwrap(), expected);
         state.remove(id).unwrap();

@@ -24,7 +24,7 @@ CREATE TABLE transfer (
 CREATE INDEX transfer_created ON transfer (created, id);
 CREATE INDEX transfer_state ON transfer (state);
 CREATE TABLE ledger (
-    transfer BLOB PRIMARY KEY, scan TEXT,
+    transfer BLOB PRIMARY KEY, scan TEXT, mounts TEXT,
     store INTEGER NOT NULL DEFAULT 0, commits INTEGER NOT NULL DEFAULT 0
 ) WITHOUT ROWID;
 CREATE TABLE writer (

@@ -8,7 +8,7 @@ use penstock_proto::task::{Work, WorkReply};
 use penstock_proto::units::Instant;
 use rand::RngExt as _;
 
-use super::open::{OpenPage, piece_of};
+use super::open::{OpenPage, Under, piece_of};
 use super::peers::Look;
 use super::{Phase, TransferMachine};
 use crate::page::PieceState;
@@ -90,15 +90,20 @@ impl TransferMachine {
         if self.open.rechecks == 0 {
             return 0;
         }
-        let mut given = 0;
-        for number in self.open.numbers() {
-            let Some(page) = self.open.get(number) else { continue };
-            let looks: Vec<Look> =
-                page.rechecks.iter().map(|rechecks| self.look_of(peer, rechecks.under)).collect();
+        let looks = self.open.waiting().map(|under| (under, self.look_of(peer, under)));
+        let looks: Vec<(Under, Look)> =
+            looks.filter(|(_, look)| *look != Look::NotHere).collect();
+        let look_of = |under: Under| {
+            let known = looks.iter().find(|(of, _)| *of == under);
+            known.map_or(Look::NotHere, |(_, look)| *look)
+        };
+        let (mut given, mut from) = (0, 0);
+        let may = |under: Under| look_of(under) != Look::NotHere;
+        while let Some(number) = self.open.next_waiting(from, may) {
             let hopeless = self.open.change(number, |page| {
                 let mut hopeless = Vec::new();
-                for (at, look) in looks.into_iter().enumerate() {
-                    given += match look {
+                for at in 0..page.rechecks.len() {
+                    given += match look_of(page.rechecks[at].under) {
                         Look::NotHere => 0,
                         Look::Believing => page.hand_over(at, peer, false, bytes, given, reply),
                         Look::Doubting => page.hand_over(at, peer, true, bytes, given, reply),
@@ -113,6 +118,11 @@ impl TransferMachine {
                 page.ledger.lose(hopeless)
             });
             self.put_back(number, hopeless.unwrap_or_default());
+            // What is left of this page, and of others, is for the next that asks.
+            match number.checked_add(1).filter(|_| bytes == 0 || given < bytes) {
+                Some(next) => from = next,
+                None => break,
+            }
         }
         given
     }

@@ -17,6 +17,7 @@ use data_encoding::HEXLOWER;
 use penstock_api::heads::{COMMIT_INTERVAL, HeadCommit, HeadStore, LedgerHead, PageHead};
 use penstock_api::problem::Problem;
 use penstock_api::scan::ScanSummary;
+use penstock_api::task::MountSeen;
 use penstock_proto::digest::Digest;
 use penstock_proto::id::{TransferId, WriterId};
 use serde::{Deserialize, Serialize};
@@ -38,6 +39,8 @@ struct Ledger {
     scan: Option<ScanSummary>,
     epochs: BTreeMap<WriterId, u64>,
     store: u64,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    mounts: Vec<MountSeen>,
     /// Epochs of the files of complete heads, and how many bytes of each count.
     complete: Vec<(u64, u64)>,
     /// Heads of pages that are not complete, by number.
@@ -207,6 +210,9 @@ impl EtcdState {
         }
         ledger.epochs.extend(commit.epochs.iter().copied());
         ledger.store = commit.store.unwrap_or(ledger.store);
+        if let Some(mounts) = &commit.mounts {
+            ledger.mounts.clone_from(mounts);
+        }
         self.put("commit a ledger's heads", self.heads_key(transfer), &ledger)?;
         self.keep(transfer, ledger);
         Ok(())
@@ -219,7 +225,8 @@ impl EtcdState {
             pages.insert(page, line.head(false)?);
         }
         let pages = pages.into_values().collect();
-        Ok(LedgerHead { pages, scan: ledger.scan, epochs: ledger.epochs, store: ledger.store })
+        let Ledger { scan, epochs, store, mounts, .. } = ledger;
+        Ok(LedgerHead { pages, scan, epochs, store, mounts })
     }
 }
 

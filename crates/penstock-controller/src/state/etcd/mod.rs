@@ -236,6 +236,7 @@ impl EtcdState {
                             scan: head.scan,
                             epochs: head.epochs.into_iter().collect(),
                             store: Some(head.store),
+                            mounts: Some(head.mounts),
                             durable: true,
                         };
                         if head.store != 0 {

@@ -1,0 +1,113 @@
+//! What is mounted where a data set goes, so that none of it is written beneath a mount point that
+//! is empty now (A5).
+//!
+//! A store's identity and marker tell of the file system at its root alone. Another one may be
+//! mounted within: on the way to the data set, at its root, or below. What was there when the
+//! transfer began has to be there whenever it goes on: else files would be hidden when it is
+//! mounted again, and those that are durable in it would be missing.
+
+use std::os::unix::ffi::OsStrExt as _;
+
+use penstock_api::problem::Problem;
+use penstock_api::task::{MountSeen, TaskSpec};
+use penstock_api::transfer::PathText;
+use penstock_io::store::Target;
+use penstock_io::sys;
+use penstock_proto::name;
+
+use crate::stores::{chain, store_offline};
+
+/// What the kernel calls a mount point at which it mounts something when somebody comes there.
+const AUTOMOUNT: &str = "autofs";
+
+/// What is mounted now where the data set goes, or will go. Reads a table of the kernel.
+///
+/// # Errors
+/// The store is offline.
+pub(crate) fn mounts_of(target: &Target, spec: &TaskSpec) -> Result<Vec<MountSeen>, Problem> {
+    let Target::Posix(store) = target else { return Ok(Vec::new()) };
+    let found = sys::mounts_within(store.root_path())
+        .map_err(|error| store_offline(&spec.store, chain(&error)))?;
+    let seen = found.into_iter().map(|mount| MountSeen {
+        at: PathText(mount.at.as_os_str().as_bytes().to_vec()),
+        kind: mount.kind,
+    });
+    Ok(of_data_set(seen.collect(), &spec.root.0))
+}
+
+/// Those that matter to a data set. What is mounted by itself when it is needed comes and goes.
+fn of_data_set(mut mounts: Vec<MountSeen>, root: &[u8]) -> Vec<MountSeen> {
+    let automounts: Vec<PathText> = mounts
+        .iter()
+        .filter(|mount| mount.kind == AUTOMOUNT)
+        .map(|mount| mount.at.clone())
+        .collect();
+    mounts.retain(|mount| {
+        let at = mount.at.0.as_slice();
+        let by_itself = mount.kind != AUTOMOUNT
+            && automounts.iter().any(|automount| is_within(at, &automount.0));
+        !by_itself && (is_within(at, root) || is_within(root, at))
+    });
+    mounts
+}
+
+fn is_within(path: &[u8], directory: &[u8]) -> bool {
+    let behind = path.strip_prefix(directory);
+    behind.is_some_and(|behind| {
+        directory.is_empty() || behind.is_empty() || behind.starts_with(b"/")
+    })
+}
+
+/// Checks that all is mounted that was when the transfer began. Costs nothing where nothing was.
+///
+/// # Errors
+/// The store is offline; which of them it is.
+pub(crate) fn check_mounts(target: &Target, spec: &TaskSpec) -> Result<(), Problem> {
+    if spec.mounts.is_empty() {
+        return Ok(());
+    }
+    let found = mounts_of(target, spec)?;
+    let missing = spec.mounts.iter().find(|mount| !found.contains(mount));
+    missing.map_or(Ok(()), |mount| {
+        let (at, kind) = (name::escape(&mount.at.0), &mount.kind);
+        let why = format!("`{at}` ({kind}) was mounted within it before, and is not now");
+        Err(store_offline(&spec.store, why).hint(
+            "mount it; the transfer then goes on. If it is gone for good, cancel the transfer, \
+             and submit it anew",
+        ))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mount(at: &str, kind: &str) -> MountSeen {
+        MountSeen { at: PathText(at.as_bytes().to_vec()), kind: kind.to_owned() }
+    }
+
+    /// A5: what is mounted on the way to a data set, at its root, or below matters; a neighbour
+    /// does not, nor what the kernel mounts when somebody comes there.
+    #[test]
+    fn a5_mounts_that_matter_to_a_data_set() {
+        let all = || {
+            vec![
+                mount("b", "xfs"),
+                mount("b/run7", "nfs4"),
+                mount("b/run7/deep/er", "ext4"),
+                mount("b/run70", "ext4"),
+                mount("home", "autofs"),
+                mount("home/ann", "nfs4"),
+                mount("later", "autofs"),
+                mount("later", "nfs4"),
+            ]
+        };
+        let of = |root: &str| of_data_set(all(), root.as_bytes());
+        assert_eq!(of("b/run7"), all()[..3]);
+        assert_eq!(of("b/run7/new"), all()[..2]);
+        assert_eq!(of("c"), []);
+        assert_eq!(of("home/ann/x"), [mount("home", "autofs")]);
+        assert_eq!(of("").len(), 6);
+        assert_eq!(of("later"), [mount("later", "autofs")]);
+    }
+}
