@@ -122,6 +122,43 @@ fn a_small_limit_is_for_few() {
     assert!(fates.iter().all(|fate| fate.written().len() > 1), "all have a part");
 }
 
+/// Issue 5: a peer that is being stopped goes on with what it may until that is done: nobody else
+/// is given its share before.
+#[test]
+fn a_peer_that_is_stopped_keeps_its_share_until_then() {
+    let mut site = Shared::new(LONG);
+    site.options.limits.rate_bits_per_s = rate(16);
+    fs::write(site.source().join("huge"), bytes(1, 64 * MIB)).unwrap();
+    let (one, two) = (site.join("one"), site.join("two"));
+    let ((at_stop, stops), (go_on, waits)) = (channel(), channel::<()>());
+    two.happens(At::Stop, move || {
+        at_stop.send(()).unwrap();
+        waits.recv_timeout(PATIENCE).unwrap();
+    });
+    let run = site.run();
+    one.wait_written(8);
+    two.wait_written(8);
+    two.break_with(Problem::new(Exit::Temporary, "store-offline", "its store is offline"));
+    stops.recv_timeout(PATIENCE).unwrap();
+    site.leave("two");
+    let last = |fate: &common_shared::Fate| {
+        let told = fate.told.lock().unwrap();
+        told.last().and_then(|share| share.rate_bits_per_s).unwrap_or(0)
+    };
+    let whole = site.options.limits.rate_bits_per_s.unwrap();
+    for _ in 0..10 {
+        assert!(last(&one) + last(&two) <= whole, "{} and {}", last(&one), last(&two));
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    go_on.send(()).unwrap();
+    let deadline = std::time::Instant::now() + PATIENCE;
+    while last(&one) < whole - whole / 8 {
+        assert!(std::time::Instant::now() < deadline, "{} is not its share", last(&one));
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    site.end(run);
+}
+
 /// Promises (b), (c): many small files, links and directories, shared by three.
 #[test]
 fn c_a_mixed_tree_is_shared_and_identical() {

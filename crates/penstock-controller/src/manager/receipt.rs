@@ -44,10 +44,7 @@ pub struct ReceiptParts<'a> {
 ///
 /// # Errors
 /// The facts cannot be read.
-pub fn receipt_body(
-    path: &Path,
-    parts: &ReceiptParts<'_>,
-) -> Result<Option<ReceiptBody>, Problem> {
+pub fn receipt_body(path: &Path, parts: &ReceiptParts<'_>) -> Result<Option<ReceiptBody>, Problem> {
     let Ok(text) = fs::read(path) else { return Ok(None) };
     if text.is_empty() {
         return Ok(None);

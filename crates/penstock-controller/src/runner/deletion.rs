@@ -175,7 +175,7 @@ impl DeletionParts {
     fn clear(&self, stop: &AtomicBool) -> Result<(), Problem> {
         let scratch = self.scratch()?;
         match self.find(&scratch, stop) {
-            Ok(_) => {}
+            Ok(()) => {}
             Err(problem) if problem.exit == Exit::Refused => {
                 let mut refused =
                     self.shared.refused.lock().unwrap_or_else(PoisonError::into_inner);

@@ -41,9 +41,8 @@ pub(crate) fn all(path: &Path) -> Vec<PathBuf> {
         }
     };
     let found = fs::read_dir(directory).into_iter().flatten().filter_map(Result::ok);
-    let mut found: Vec<_> = found
-        .filter_map(|entry| Some((epoch_of(&entry.file_name())?, entry.path())))
-        .collect();
+    let mut found: Vec<_> =
+        found.filter_map(|entry| Some((epoch_of(&entry.file_name())?, entry.path()))).collect();
     found.sort_by_key(|(epoch, _)| std::cmp::Reverse(*epoch));
     found.into_iter().map(|(_, path)| path).collect()
 }

@@ -299,9 +299,7 @@ pub(super) fn began(directory: &Path, epoch: u64) -> Result<FileTime, Problem> {
     let began = FileTime { seconds, nanoseconds: now.subsec_nanos() };
     let text = serde_json::to_vec(&began).unwrap_or_default();
     let path = own(&name, epoch);
-    write_lines(&path, |out| {
-        out.write_all(&text).map_err(|cause| failed("write", &path, &cause))
-    })?;
+    write_lines(&path, |out| out.write_all(&text).map_err(|cause| failed("write", &path, &cause)))?;
     Ok(began)
 }
 

@@ -6,6 +6,7 @@
 //! is tried again later, under another number: what it said before counts, what it had in hand is
 //! missing. One that falls silent is out when its grant has lapsed (B1, B4).
 
+mod figures;
 mod full;
 pub(super) mod hung;
 mod left_out;
@@ -21,13 +22,9 @@ use std::time::{Duration, Instant};
 
 use penstock_api::heads::{HeadCommit, HeadStore};
 use penstock_api::peers::{Member, PartNews, Peers};
-use penstock_api::preserve::add_not_kept;
 use penstock_api::problem::{Exit, Problem};
 use penstock_api::remote::{PEER_LOST, TASK_HANGS, TASK_UNKNOWN};
-use penstock_api::task::{
-    Adopted, LIMIT_SCAN, TARGET_FULL, Task, TaskFigures, TaskSpec, TaskStart,
-};
-use penstock_api::transfer::PeerShare;
+use penstock_api::task::{Adopted, TARGET_FULL, Task, TaskFigures, TaskSpec, TaskStart};
 use penstock_engine::transfer::{Joining as JoiningPeer, TransferMachine};
 use penstock_proto::id::{PeerNumber, WriterId};
 
@@ -36,6 +33,7 @@ use super::lead::{in_order, nobody};
 use super::part::Part;
 use super::shares::Shares;
 use super::{RunControl, RunInput};
+use figures::add_figures;
 use hung::ends_within;
 use settled::Settled;
 use silent::Silence;
@@ -513,8 +511,6 @@ impl Tasks {
                 self.settle(&member, &part, &*task, is_lost);
             }
         }
-        self.shares.handle_left(number);
-        self.tell_shares();
         Some(gone)
     }
 
@@ -547,6 +543,9 @@ impl Tasks {
             }
         }
         add_figures(&mut self.over, task.figures());
+        // Until now it took what it may, and what it had asked for.
+        self.shares.handle_left(part.number);
+        self.tell_shares();
         self.left_overs.entry(member.writer).or_default().extend(part.take_pages());
     }
 
@@ -742,119 +741,5 @@ impl Tasks {
             all.entry(working.member.writer).or_default().extend(working.part.take_pages());
         }
         all
-    }
-
-    /// Sums over all tasks, those that are over included; and what each peer does, where there is
-    /// more than one ever.
-    pub(super) fn figures(&mut self) -> (TaskFigures, Vec<PeerShare>) {
-        if self.grant().is_none()
-            && let [only] = &self.working[..]
-        {
-            return (only.task.figures(), Vec::new());
-        }
-        let mut sum = self.over.clone();
-        let (mut limits, mut waits, mut moves) = (Vec::new(), Vec::new(), false);
-        let mut shares = Vec::new();
-        for working in &self.working {
-            let name = &working.member.name;
-            let figures = working.task.figures();
-            let now = self.parts.peers.now();
-            self.shares.handle_figures(working.part.number, &figures, now);
-            let state = if working.is_draining { "draining" } else { "working" };
-            shares.push(share(&working.member, state.to_owned(), &figures));
-            limits.push((figures.limit.clone(), format!("{name}: {}", figures.limit)));
-            moves |= figures.waiting.is_empty();
-            waits.push(format!("{name}: {}", figures.waiting));
-            sum.lanes += figures.lanes;
-            add_figures(&mut sum, figures);
-        }
-        let alike = limits.iter().all(|(limit, _)| *limit == limits[0].0);
-        sum.limit = match &limits[..] {
-            [] => String::new(),
-            [(limit, _), ..] if alike => limit.clone(),
-            _ => join(limits.iter().map(|(_, text)| text.as_str())),
-        };
-        sum.waiting = if moves { String::new() } else { join(waits.iter().map(String::as_str)) };
-        if moves
-            && sum.limit == LIMIT_SCAN
-            && let Some((limit, waiting)) = self.waits_for_former()
-        {
-            (sum.limit, sum.waiting) = (limit, waiting);
-        }
-        for ending in &self.ending {
-            let figures = ending.task.figures();
-            shares.push(share(&ending.member, format!("leaving: {}", ending.why), &figures));
-            add_figures(&mut sum, figures);
-        }
-        let coming = self.coming.iter();
-        let none = TaskFigures::default();
-        shares.extend(coming.map(|coming| share(&coming.member, "joining".to_owned(), &none)));
-        shares.extend(self.shares_away());
-        shares.extend(self.shares_left_out());
-        self.tell_shares();
-        (sum, shares)
-    }
-
-    fn shares_away(&self) -> impl Iterator<Item = PeerShare> + '_ {
-        let there = |writer: WriterId| {
-            let working = self.working.iter().map(|working| &working.member);
-            let coming = self.coming.iter().map(|coming| &coming.member);
-            let ending = self.ending.iter().map(|ending| &ending.member);
-            working.chain(coming).chain(ending).any(|member| member.writer == writer)
-        };
-        let present = self.parts.peers.present();
-        let full = self.taking() >= self.shares.peers_max();
-        present.into_iter().filter(move |member| !there(member.writer)).filter_map(move |member| {
-            let Some(away) = self.away.get(&member.writer) else {
-                let state = "resting: the limits of the transfer leave no room for it".to_owned();
-                let share = PeerShare { peer: member.name, state, ..PeerShare::default() };
-                return (full && !member.is_draining).then_some(share);
-            };
-            let next = away.until.map_or_else(
-                || "not tried again before it is restarted".to_owned(),
-                |until| {
-                    let wait = until.saturating_duration_since(Instant::now());
-                    format!("next try in {:.0} s", wait.as_secs_f64())
-                },
-            );
-            let state = format!("out: {}; {next}", away.why);
-            Some(PeerShare { peer: member.name, state, ..PeerShare::default() })
-        })
-    }
-}
-
-fn share(member: &Member, state: String, figures: &TaskFigures) -> PeerShare {
-    PeerShare {
-        peer: member.name.clone(),
-        state,
-        lanes: figures.lanes,
-        bytes_verified: figures.bytes_verified,
-        waiting: figures.waiting.clone(),
-    }
-}
-
-/// Peers that are named in one line.
-const NAMED_MAX: usize = 3;
-
-fn join<'a>(texts: impl ExactSizeIterator<Item = &'a str>) -> String {
-    let more = texts.len().saturating_sub(NAMED_MAX);
-    let mut text = texts.take(NAMED_MAX).collect::<Vec<_>>().join("; ");
-    if more > 0 {
-        text.push_str(&format!("; and {more} more"));
-    }
-    text
-}
-
-/// Adds what is counted of a task to a sum.
-fn add_figures(sum: &mut TaskFigures, of: TaskFigures) {
-    sum.bytes_verified += of.bytes_verified;
-    sum.bytes_resent += of.bytes_resent;
-    sum.repairs += of.repairs;
-    sum.cpu_seconds += of.cpu_seconds;
-    add_not_kept(&mut sum.not_kept, &of.not_kept);
-    for path in of.paths {
-        if !sum.paths.contains(&path) {
-            sum.paths.push(path);
-        }
     }
 }

@@ -91,8 +91,7 @@ impl TransferMachine {
             return 0;
         }
         let looks = self.open.waiting().map(|under| (under, self.look_of(peer, under)));
-        let looks: Vec<(Under, Look)> =
-            looks.filter(|(_, look)| *look != Look::NotHere).collect();
+        let looks: Vec<(Under, Look)> = looks.filter(|(_, look)| *look != Look::NotHere).collect();
         let look_of = |under: Under| {
             let known = looks.iter().find(|(of, _)| *of == under);
             known.map_or(Look::NotHere, |(_, look)| *look)

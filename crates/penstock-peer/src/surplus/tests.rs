@@ -172,7 +172,7 @@ fn b4_looking_ends_when_another_may_lead() {
     let mut holds = 0;
     while let (Err(code), _) = look(false, false, holds) {
         assert_eq!(code, penstock_api::fence::NOT_CONTROLLER);
-        holds += 1;
+        holds += 7;
     }
     // Each thing that was found, when it was met and when it was looked up; each pair of files.
     assert!(holds >= 2 * 20 + PARTS as u64, "asked {holds} times");

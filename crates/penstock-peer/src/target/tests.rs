@@ -96,6 +96,7 @@ fn spec(transfer: u8) -> TaskSpec {
         store: "target".parse().unwrap(),
         root: PathText(format!("t{transfer}").into_bytes()),
         store_id: 0,
+        mounts: Vec::new(),
         writer: WriterId::SOLE,
         epoch: 0,
         doubt: false,

@@ -52,6 +52,8 @@ pub(crate) enum At {
     Found,
     /// Before it looks again at anything when all is moved.
     LookAgain,
+    /// Before its task is stopped.
+    Stop,
 }
 
 /// What a peer is made to suffer, and what was seen of it.
@@ -249,6 +251,7 @@ impl Task for TestTask {
 
     fn stop(&self, discard: bool) {
         self.fate.stops.fetch_add(1, Ordering::AcqRel);
+        self.fate.meet(At::Stop);
         if !self.fate.killed.load(Ordering::Acquire) {
             self.inner.stop(discard);
         }
