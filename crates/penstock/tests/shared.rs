@@ -663,6 +663,7 @@ struct Mounted(PathBuf);
 
 impl Mounted {
     /// `None`, and says so, where that is not allowed.
+    #[allow(clippy::print_stderr)]
     fn bind(aside: &Path, at: &Path) -> Option<Self> {
         let status = Command::new("mount").arg("--bind").args([aside, at]).status();
         if !status.is_ok_and(|status| status.success()) {
