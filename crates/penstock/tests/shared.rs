@@ -659,9 +659,9 @@ fn a_cancelled_run_leaves_nothing_of_any_writer() {
 }
 
 /// Something that is mounted within the target, for as long as this is there.
-struct Mounted(PathBuf);
+struct Bound(PathBuf);
 
-impl Mounted {
+impl Bound {
     /// `None`, and says so, where that is not allowed.
     #[allow(clippy::print_stderr)]
     fn bind(aside: &Path, at: &Path) -> Option<Self> {
@@ -674,7 +674,7 @@ impl Mounted {
     }
 }
 
-impl Drop for Mounted {
+impl Drop for Bound {
     fn drop(&mut self) {
         let _ = Command::new("umount").arg("-l").arg(&self.0).status();
     }
@@ -682,7 +682,7 @@ impl Drop for Mounted {
 
 /// A transfer of which half goes to where something may be mounted, stopped in the middle; what is
 /// mounted there is the directory that is given too.
-fn stopped_in_the_middle(mounted: bool) -> Option<(Shared, PathBuf, Option<Mounted>)> {
+fn stopped_in_the_middle(mounted: bool) -> Option<(Shared, PathBuf, Option<Bound>)> {
     let mut site = Shared::new(LONG);
     site.options.limits.rate_bits_per_s = rate(12);
     small_files(&site.source(), 300);
@@ -691,7 +691,7 @@ fn stopped_in_the_middle(mounted: bool) -> Option<(Shared, PathBuf, Option<Mount
     for directory in [&at, &aside] {
         fs::create_dir(directory).unwrap();
     }
-    let mount = if mounted { Some(Mounted::bind(&aside, &at)?) } else { None };
+    let mount = if mounted { Some(Bound::bind(&aside, &at)?) } else { None };
     let one = site.join("one");
     let run = site.run();
     one.wait_written(8);
@@ -713,7 +713,7 @@ fn a5_nothing_is_written_beneath_a_mount_that_is_missing() {
     assert!(problem.to_string().contains("`d1`"), "{problem}");
     assert_eq!(fs::read_dir(site.target().join("d1")).unwrap().count(), 0);
     site.control = Arc::default();
-    let Some(_mount) = Mounted::bind(&aside, &site.target().join("d1")) else { return };
+    let Some(_mount) = Bound::bind(&aside, &site.target().join("d1")) else { return };
     site.end(site.run());
 }
 
@@ -722,6 +722,6 @@ fn a5_nothing_is_written_beneath_a_mount_that_is_missing() {
 #[test]
 fn a5_what_a_later_mount_hides_is_fetched_again() {
     let Some((site, aside, _)) = stopped_in_the_middle(false) else { return };
-    let Some(_mount) = Mounted::bind(&aside, &site.target().join("d1")) else { return };
+    let Some(_mount) = Bound::bind(&aside, &site.target().join("d1")) else { return };
     site.end(site.run());
 }
