@@ -316,6 +316,12 @@ impl FetchMachine {
         self.flow_of(path).handle_rtt(rtt);
     }
 
+    /// So many segments came over a path since this was last told, and so many of them while an
+    /// earlier one was missing.
+    pub fn handle_order(&mut self, path: PathId, segments: u64, behind: u64) {
+        self.flow_of(path).handle_order(segments, behind);
+    }
+
     /// What a request for an extent, or a part of one, has brought; to be told before
     /// [`FetchMachine::handle_answered`].
     pub fn handle_part(&mut self, request: u32, part: Part) {

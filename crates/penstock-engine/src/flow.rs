@@ -16,6 +16,11 @@ const FAR_GAIN: f64 = 1.5;
 /// All that together, however many lanes there are: with the path's queue as deep as a path should
 /// have it (one product), nothing is dropped below 2.
 const FAR_GAIN_MOST: f64 = 1.8;
+/// What is asked for beyond that, in products, if all that comes waits for segments that were lost:
+/// it lies at the receiver, and neither path nor queue hold it. A lost segment comes again a round
+/// trip and up to a quarter later (RFC 8985). With less, the rate falls, and what is asked with it
+/// (docs/design/0007).
+const FAR_GAIN_BEHIND: f64 = 1.0;
 /// From this round trip on, asking is measured.
 const FAR: Duration = Duration::from_millis(2);
 /// Requests into which a lane's share is cut over distance, if they are not too small then.
@@ -56,6 +61,8 @@ pub(crate) struct Flow {
     asked: u64,
     /// Lanes that are open.
     pub(crate) lanes: u64,
+    /// Part of what has come lately that had to wait for a lost segment.
+    behind: f64,
     pub(crate) on_trial: bool,
     /// Whether other peers could do what is held here.
     pub(crate) is_shared: bool,
@@ -70,6 +77,13 @@ impl Flow {
 
     pub(crate) fn handle_rtt(&mut self, rtt: Duration) {
         self.rtt = Some(self.rtt.map_or(rtt, |known| known.min(rtt)));
+    }
+
+    pub(crate) fn handle_order(&mut self, segments: u64, behind: u64) {
+        if segments > 0 {
+            let part = (behind as f64 / segments as f64).min(1.0);
+            self.behind += (part - self.behind) / 2.0;
+        }
     }
 
     pub(crate) fn handle_bytes(&mut self, now: Instant, bytes: u64) {
@@ -122,7 +136,8 @@ impl Flow {
             return self.held_bytes_max(flows).min(ahead);
         }
         let gain = if self.rate.follows() { FAR_GAIN_GROWING } else { FAR_GAIN };
-        let path = |gain| self.path_bytes(gain, self.rate.held());
+        let waits = FAR_GAIN_BEHIND * self.behind;
+        let path = |gain: f64| self.path_bytes(gain + waits, self.rate.held());
         // While a lane receives one answer, the request for the next is on its way.
         let request = self.asked_bytes / self.asked.max(1);
         let ahead = path(gain) + request * self.lanes;
@@ -312,5 +327,33 @@ impl RateMeter {
     /// Whether the rate still grows with what is asked.
     pub(crate) fn follows(&self) -> bool {
         self.level < Self::LEVEL
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What a far path of 100 MB/s and 100 ms is asked for, in products.
+    fn asked(behind: u64) -> f64 {
+        let mut flow = Flow::new(false);
+        flow.handle_rtt(Duration::from_millis(100));
+        for tenth in 0..40 {
+            flow.handle_bytes(Instant(tenth * 100_000_000), 10_000_000);
+            flow.handle_order(7_000, behind);
+        }
+        flow.asked_bytes_max(1) as f64 / 10_000_000.0
+    }
+
+    /// What waits for a lost segment at the receiver is asked for beyond what path and queue hold:
+    /// else the window follows the rate down. Without losses nothing is added, and whatever TCP
+    /// tells, no more than a product.
+    #[test]
+    fn what_waits_behind_losses_is_not_in_the_path() {
+        let [none, half, all, wrong] = [0, 3_500, 7_000, 70_000].map(asked);
+        assert!((none - FAR_GAIN).abs() < 0.01, "{none}");
+        assert!((half - FAR_GAIN - 0.5).abs() < 0.01, "{half}");
+        assert!((all - FAR_GAIN - 1.0).abs() < 0.01, "{all}");
+        assert!((wrong - all).abs() < 0.01, "{wrong}");
     }
 }

@@ -213,8 +213,8 @@ impl Dialer {
 pub(crate) struct LaneHandle {
     closer: LaneCloser,
     working: Arc<AtomicU64>,
-    /// Segments that had come when that was last looked at.
-    segments: AtomicU32,
+    /// All segments that had come when that was last looked at, and those behind a lost one.
+    seen: [AtomicU32; 2],
 }
 
 impl LaneHandle {
@@ -225,8 +225,9 @@ impl LaneHandle {
     pub(crate) fn new(stream: &LaneStream, working: &Working) -> std::io::Result<Self> {
         let closer = stream.closer()?;
         // What it took to open it is no payload.
-        let segments = AtomicU32::new(closer.segments().map_or(0, |(count, _)| count));
-        Ok(Self { closer, working: Arc::clone(&working.0), segments })
+        let seen = closer.segments().unwrap_or_default();
+        let seen = [AtomicU32::new(seen.all), AtomicU32::new(seen.behind)];
+        Ok(Self { closer, working: Arc::clone(&working.0), seen })
     }
 
     /// See [`LaneCloser::shutdown`].
@@ -239,16 +240,40 @@ impl LaneHandle {
         self.closer.silence()
     }
 
-    /// About how many bytes TCP has received since this was last asked.
-    fn arrived(&self) -> u64 {
-        let Some((count, bytes)) = self.closer.segments() else { return 0 };
-        let before = self.segments.swap(count, Ordering::Relaxed);
-        u64::from(count.wrapping_sub(before)) * u64::from(bytes)
+    /// What TCP has received since this was last asked.
+    fn arrived(&self) -> Arrived {
+        let Some(now) = self.closer.segments() else { return Arrived::default() };
+        let since = |last: &AtomicU32, now: u32| {
+            u64::from(now.wrapping_sub(last.swap(now, Ordering::Relaxed)))
+        };
+        let segments = since(&self.seen[0], now.all);
+        let behind = since(&self.seen[1], now.behind);
+        Arrived { segments, behind, bytes: segments * u64::from(now.bytes) }
     }
 
     fn is_stuck(&self, now: Instant) -> bool {
         let since = self.working.load(Ordering::Relaxed);
         since > 0 && now.since(Instant(since)) >= STUCK
+    }
+}
+
+/// What TCP has received of some lanes in a while.
+#[derive(Clone, Copy, Default)]
+struct Arrived {
+    segments: u64,
+    /// Those of them that came while an earlier one was missing.
+    behind: u64,
+    /// About so many bytes.
+    bytes: u64,
+}
+
+impl Arrived {
+    fn and(self, other: Self) -> Self {
+        Self {
+            segments: self.segments + other.segments,
+            behind: self.behind + other.behind,
+            bytes: self.bytes + other.bytes,
+        }
     }
 }
 
@@ -281,10 +306,6 @@ pub(crate) fn look(shared: &Shared, dialer: &Dialer, now: Instant) {
         return;
     }
     state.looked = now;
-    if !state.lanes.has_several() {
-        return;
-    }
-    let held = shared.pace.is_in_debt();
     let State { lanes, fetch, closers, .. } = &mut *state;
     let mut open: BTreeMap<PathId, Vec<&LaneHandle>> = BTreeMap::new();
     for (lane, closer) in closers.iter() {
@@ -292,12 +313,22 @@ pub(crate) fn look(shared: &Shared, dialer: &Dialer, now: Instant) {
             open.entry(path).or_default().push(closer);
         }
     }
+    let mut arrived = BTreeMap::new();
+    for (path, closers) in &open {
+        let sum = closers.iter().map(|lane| lane.arrived()).fold(Arrived::default(), Arrived::and);
+        fetch.handle_order(*path, sum.segments, sum.behind);
+        arrived.insert(*path, sum.bytes);
+    }
+    if !lanes.has_several() {
+        return;
+    }
+    let held = shared.pace.is_in_debt();
     lanes.handle_tick(now, held, |path| {
         let closers = open.get(&path).map_or(&[][..], Vec::as_slice);
         PathSight {
             silence: closers.iter().map(|lane| lane.closer.unheard()).min().unwrap_or_default(),
             owed_bytes: fetch.asked_bytes_of(path),
-            arrived_bytes: closers.iter().map(|lane| lane.arrived()).sum(),
+            arrived_bytes: arrived.get(&path).copied().unwrap_or(0),
             stuck: closers.iter().any(|lane| lane.is_stuck(now)),
         }
     });

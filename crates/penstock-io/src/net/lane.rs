@@ -14,7 +14,9 @@ use rustls::ExtractedSecrets;
 use super::clear::{ClearReceiver, ClearSender, MacKey};
 use super::error::LaneError;
 use super::record::{Opener, Sealer};
-use super::socket::{LaneRtt, SocketOptions, rtt_of, segments_of, silence_of, unheard_of};
+use super::socket::{
+    LaneRtt, Segments, SocketOptions, rtt_of, segments_of, silence_of, unheard_of,
+};
 use super::wire::Wire;
 
 /// Stack of a thread that owns a lane: handshake, records, file system calls, nothing recursive.
@@ -309,9 +311,8 @@ impl LaneCloser {
     }
 
     /// Segments with data that TCP has received, in order or not, long before a whole stride of
-    /// them can be read from a slow path: a count that wraps around, and about how many bytes each
-    /// has. None if TCP cannot be asked.
-    pub fn segments(&self) -> Option<(u32, u32)> {
+    /// them can be read from a slow path. None if TCP cannot be asked.
+    pub fn segments(&self) -> Option<Segments> {
         segments_of(&self.tcp).ok()
     }
 }

@@ -42,4 +42,4 @@ pub use handshake::{
     Dialled, LocalBind, PendingLane, Welcome, accept, accept_blocking, connect, dial,
 };
 pub use lane::{LANE_STACK_BYTES, LaneCloser, LaneStream, Wake};
-pub use socket::{LaneRtt, SocketError, SocketOptions, rtt_of};
+pub use socket::{LaneRtt, Segments, SocketError, SocketOptions, rtt_of};

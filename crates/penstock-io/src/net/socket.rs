@@ -191,8 +191,20 @@ pub struct LaneRtt {
     pub min: Duration,
 }
 
-/// Bytes of `struct tcp_info` that are read: up to `tcpi_data_segs_out` (Linux 4.6).
-const TCP_INFO_BYTES: usize = 160;
+/// Segments with data that a connection has received. The counts wrap around.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Segments {
+    /// All, in order or not.
+    pub all: u32,
+    /// Those that came while an earlier one was missing; 0 before Linux 5.4.
+    pub behind: u32,
+    /// About how many bytes each has.
+    pub bytes: u32,
+}
+
+/// Bytes of `struct tcp_info` that are read: up to `tcpi_rcv_ooopack` (Linux 5.4). Older kernels
+/// give less, and the rest stays 0.
+const TCP_INFO_BYTES: usize = 228;
 /// Offset of `tcpi_rcv_mss`, bytes of payload of a segment as they come.
 const TCP_INFO_SEGMENT: usize = 20;
 /// Offset of `tcpi_last_data_recv`, milliseconds since then.
@@ -205,6 +217,8 @@ const TCP_INFO_RTT: usize = 68;
 const TCP_INFO_MIN_RTT: usize = 148;
 /// Offset of `tcpi_data_segs_in`, a count that wraps around.
 const TCP_INFO_SEGMENTS: usize = 152;
+/// Offset of `tcpi_rcv_ooopack`, likewise.
+const TCP_INFO_BEHIND: usize = 224;
 
 /// Asks TCP for the round-trip times of a connection.
 ///
@@ -245,14 +259,18 @@ pub(super) fn unheard_of(socket: impl AsFd) -> io::Result<Duration> {
     Ok(Duration::from_millis(u64::from(milliseconds)))
 }
 
-/// Segments with data that TCP has received of a connection, in order or not, as a count that wraps
-/// around; and about how many bytes each of them has.
+/// What TCP has received of a connection, read or not.
 ///
 /// # Errors
 /// The kernel's, if this is not a TCP socket.
-pub(super) fn segments_of(socket: impl AsFd) -> io::Result<(u32, u32)> {
+pub(super) fn segments_of(socket: impl AsFd) -> io::Result<Segments> {
     let info = tcp_info(socket.as_fd())?;
-    Ok((word_of(&info, TCP_INFO_SEGMENTS), word_of(&info, TCP_INFO_SEGMENT)))
+    let word = |at| word_of(&info, at);
+    Ok(Segments {
+        all: word(TCP_INFO_SEGMENTS),
+        behind: word(TCP_INFO_BEHIND),
+        bytes: word(TCP_INFO_SEGMENT),
+    })
 }
 
 fn word_of(info: &[u8; TCP_INFO_BYTES], at: usize) -> u32 {
@@ -330,16 +348,18 @@ mod tests {
     #[test]
     fn segments_are_counted_as_they_come() {
         let (mut here, there) = near_pair();
-        let (before, _) = segments_of(&there).unwrap();
+        let before = segments_of(&there).unwrap();
         here.write_all(&[7; 32 * 1024]).unwrap();
-        let (count, bytes) = loop {
-            let (count, bytes) = segments_of(&there).unwrap();
-            if count != before {
-                break (count.wrapping_sub(before), bytes);
+        let now = loop {
+            let now = segments_of(&there).unwrap();
+            if now.all != before.all {
+                break now;
             }
             std::thread::yield_now();
         };
-        let sum = u64::from(count) * u64::from(bytes);
-        assert!((1024..1 << 20).contains(&sum), "{count} segments of {bytes} bytes");
+        let count = now.all.wrapping_sub(before.all);
+        let sum = u64::from(count) * u64::from(now.bytes);
+        assert!((1024..1 << 20).contains(&sum), "{count} segments of {} bytes", now.bytes);
+        assert_eq!(now.behind, before.behind, "none was lost");
     }
 }
