@@ -409,8 +409,11 @@ impl Tasks {
             (machine.poll_lapsed(now), machine.unfit())
         };
         for number in lapsed {
-            let silent = "it was not heard of for as long as it may write";
-            self.take_out(number, true, Problem::new(Exit::Temporary, "peer-lost", silent));
+            let gone = self.working.iter().find(|working| working.part.number == number);
+            let name = gone.map(|working| working.member.name.as_str()).unwrap_or_default();
+            let lost = Problem::new(Exit::Temporary, PEER_LOST, format!("peer `{name}` is lost"))
+                .because("it was not heard of for as long as it may write");
+            self.take_out(number, true, lost);
         }
         for number in failing {
             self.take_out(number, false, unfit());
