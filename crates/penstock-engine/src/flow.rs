@@ -133,7 +133,7 @@ impl Flow {
     pub(crate) fn asked_bytes_max(&self, flows: u64) -> u64 {
         if !self.is_far() {
             let ahead = self.shared_ahead(flows).unwrap_or(u64::MAX);
-            return self.held_bytes_max(flows).min(ahead);
+            return self.ahead_bytes_max(flows).min(ahead);
         }
         let gain = if self.rate.follows() { FAR_GAIN_GROWING } else { FAR_GAIN };
         let waits = FAR_GAIN_BEHIND * self.behind;
@@ -171,6 +171,11 @@ impl Flow {
     /// Bytes worth of pieces that are held for this path, asked for or not yet; never less than is
     /// asked for, so that of many paths with many lanes none finds the queue empty.
     pub(crate) fn held_bytes_max(&self, flows: u64) -> u64 {
+        self.ahead_bytes_max(flows).max(self.asked_bytes)
+    }
+
+    /// The same, whatever is asked for: near, that follows it.
+    fn ahead_bytes_max(&self, flows: u64) -> u64 {
         let path = self.path_bytes(2.0, self.top());
         let most = match (self.is_shared, self.rate.is_known()) {
             (false, _) => ASKED_BYTES_FLOOR / flows,
@@ -180,7 +185,7 @@ impl Flow {
                 brings.max(SHARED_HELD_FLOOR / flows).min(ASKED_BYTES_FLOOR / flows)
             }
         };
-        (most + path).max(self.asked_bytes).min(ASKED_BYTES_CEILING)
+        (most + path).min(ASKED_BYTES_CEILING)
     }
 
     /// The greatest rate of the last windows.
@@ -343,6 +348,21 @@ mod tests {
             flow.handle_order(7_000, behind);
         }
         flow.asked_bytes_max(1) as f64 / 10_000_000.0
+    }
+
+    /// What may be asked for does not grow with what is: lanes whose share of it is the mean of all
+    /// would drive each other to gigabytes in hand.
+    #[test]
+    fn asking_does_not_feed_itself() {
+        for rtt in [Duration::from_micros(50), Duration::from_millis(100)] {
+            let mut flow = Flow::new(false);
+            flow.handle_rtt(rtt);
+            flow.lanes = 8;
+            (0..8).for_each(|_| flow.handle_asked(Instant(0), 16 * MIB));
+            let before = flow.asked_bytes_max(1);
+            (0..64).for_each(|_| flow.handle_asked(Instant(0), 16 * MIB));
+            assert_eq!(flow.asked_bytes_max(1), before, "{rtt:?}");
+        }
     }
 
     /// What waits for a lost segment at the receiver is asked for beyond what path and queue hold:

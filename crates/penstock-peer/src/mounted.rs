@@ -6,6 +6,7 @@
 //! transfer began has to be there whenever it goes on: else files would be hidden when it is
 //! mounted again, and those that are durable in it would be missing.
 
+use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
 
 use penstock_api::problem::Problem;
@@ -65,9 +66,20 @@ pub(crate) fn check_mounts(target: &Target, spec: &TaskSpec) -> Result<(), Probl
     if spec.mounts.is_empty() {
         return Ok(());
     }
-    let found = mounts_of(target, spec)?;
-    let missing = spec.mounts.iter().find(|mount| !found.contains(mount));
-    missing.map_or(Ok(()), |mount| {
+    let missing = |found: &[MountSeen]| spec.mounts.iter().find(|mount| !found.contains(mount));
+    if missing(&mounts_of(target, spec)?).is_none() {
+        return Ok(());
+    }
+    // What the kernel mounts by itself within some file systems (exports within an export of NFS,
+    // snapshots of ZFS) goes after a while, and comes back for whoever goes there (mount(2)).
+    if let Target::Posix(store) = target {
+        for mount in &spec.mounts {
+            let at = store.root_path().join(OsStr::from_bytes(&mount.at.0)).join(".");
+            // That it is there is seen in the table.
+            let _ = std::fs::metadata(at);
+        }
+    }
+    missing(&mounts_of(target, spec)?).map_or(Ok(()), |mount| {
         let (at, kind) = (name::escape(&mount.at.0), &mount.kind);
         let why = format!("`{at}` ({kind}) was mounted within it before, and is not now");
         Err(store_offline(&spec.store, why).hint(

@@ -239,6 +239,12 @@ fn migrate(writer: &mut Connection, path: &Path) -> Result<(), StateError> {
         let oldest = version::known().formats().oldest;
         transaction.pragma_update(None, "user_version", oldest).map_err(failed)?;
     }
+    // A file that a build of before `mounts` has made: no mounts are known of its transfers.
+    let named = "SELECT count(*) FROM pragma_table_info('ledger') WHERE name = 'mounts'";
+    let has: i64 = transaction.query_row(named, (), |row| row.get(0)).map_err(failed)?;
+    if has == 0 {
+        transaction.execute_batch("ALTER TABLE ledger ADD COLUMN mounts TEXT").map_err(failed)?;
+    }
     transaction.commit().map_err(failed)
 }
 
@@ -268,6 +274,19 @@ mod tests {
         drop(raw);
         let error = SqliteState::open(&path).unwrap_err();
         assert!(matches!(error, StateError::Version { found, .. } if found == newest() + 1));
+    }
+
+    /// Promise: a database of a build that knew no mounts goes on.
+    #[test]
+    fn a_ledger_without_mounts_is_given_the_column() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("state.db");
+        drop(SqliteState::open(&path).unwrap());
+        let raw = Connection::open(&path).unwrap();
+        raw.execute_batch("ALTER TABLE ledger DROP COLUMN mounts").unwrap();
+        drop(raw);
+        let state = SqliteState::open(&path).unwrap();
+        assert!(state.read().prepare("SELECT mounts FROM ledger").is_ok());
     }
 
     /// A8: plain commits do not wait for the disk, durable ones do; each transaction sets its own.

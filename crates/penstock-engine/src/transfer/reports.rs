@@ -129,6 +129,7 @@ impl TransferMachine {
     fn handle_synced(&mut self, peer: PeerNumber, epoch: u64) {
         let Some(by) = self.peers.get_mut(&peer) else { return };
         by.synced = by.synced.max(epoch);
+        by.sync_failures = 0;
         self.synced_news.insert(by.incarnation.writer, by.synced);
         by.tail_unsynced.retain(|(made, _)| *made > epoch);
         let later = by.settling.split_off(&(epoch + 1));

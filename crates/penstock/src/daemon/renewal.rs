@@ -28,7 +28,10 @@ pub(super) fn load(
         Err(TrustError::Tls(error)) => {
             tracing::warn!(%error, "the key of this peer's certificate does not fit: made anew");
             let issued = authority.issue_peer(peer)?;
-            issued.save(trust)?;
+            // A disk that is full, as it may have been when the pair was torn, stops no host.
+            if let Err(error) = issued.save(trust) {
+                tracing::error!(%error, "the new certificate is not kept: the next start makes another");
+            }
             Ok(issued)
         }
         loaded => loaded,

@@ -24,7 +24,7 @@ use penstock_proto::manifest::{Page, page_digest};
 use penstock_proto::wire::{Reader, Writer};
 use tokio::sync::mpsc;
 
-use super::{EncodedPage, HEAD_BYTES_MAX, Host, read_whole, unreadable};
+use super::{EncodedPage, HEAD_BYTES_MAX, Host, QUESTION_BYTES_MAX, read_whole, unreadable};
 use crate::http;
 
 /// How often it is told how far something is.
@@ -53,7 +53,7 @@ struct Answering {
 impl Host {
     /// Answers a question that may take long.
     pub(super) async fn serve_long(&self, body: Body) -> Result<Response, Problem> {
-        let whole = read_whole(body).await?;
+        let whole = read_whole(body, QUESTION_BYTES_MAX).await?;
         let mut input = Reader::new(&whole);
         let head = input.bytes(HEAD_BYTES_MAX, "question").map_err(unreadable)?;
         let LongAsked { caller, question } = http::decode(head)?;

@@ -27,7 +27,7 @@ use penstock_api::remote::{
 };
 use penstock_api::task::{TargetPeer, TaskControl, TaskPage, TaskSpec};
 use penstock_controller::cluster::ClusterNow;
-use penstock_controller::rest::{ProblemReply, blocking};
+use penstock_controller::rest::{BODY_BYTES_MAX, ProblemReply, blocking};
 use penstock_peer::{SourceService, TargetService};
 use penstock_proto::id::TransferId;
 use penstock_proto::manifest::Page;
@@ -44,6 +44,8 @@ use tenure::{Tenures, is_older};
 const HEAD_BYTES_MAX: usize = 8 << 20;
 /// Longest question with its page.
 const QUESTION_BYTES_MAX: usize = 32 << 20;
+/// Longest question about a source: with the paths that a request may name, and who asks.
+const SOURCE_BYTES_MAX: usize = BODY_BYTES_MAX + (1 << 20);
 /// How long the beginning of a request may take.
 const HEAD_PATIENCE: Duration = Duration::from_secs(10);
 /// What was heard is acknowledged after this time, if nothing else is said; and how often figures
@@ -119,7 +121,7 @@ impl Host {
     }
 
     async fn serve_question(&self, body: Body) -> Result<Response, Problem> {
-        let whole = read_whole(body).await?;
+        let whole = read_whole(body, QUESTION_BYTES_MAX).await?;
         let mut input = Reader::new(&whole);
         let head = input.bytes(HEAD_BYTES_MAX, "question").map_err(unreadable)?;
         let asked: Asked = http::decode(head)?;
@@ -293,8 +295,8 @@ impl Host {
 }
 
 /// Reads a question.
-async fn read_whole(body: Body) -> Result<Bytes, Problem> {
-    let whole = axum::body::to_bytes(body, QUESTION_BYTES_MAX);
+async fn read_whole(body: Body, bytes_max: usize) -> Result<Bytes, Problem> {
+    let whole = axum::body::to_bytes(body, bytes_max);
     let whole = tokio::time::timeout(HEAD_PATIENCE * 3, whole).await;
     whole.map_err(|_| unreadable("it does not come"))?.map_err(unreadable)
 }

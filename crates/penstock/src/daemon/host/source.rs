@@ -11,13 +11,14 @@ use penstock_api::scan::{ScanRequest, SourcePeer};
 use penstock_controller::rest::{ProblemReply, blocking};
 use penstock_peer::OrderedSource;
 
-use super::{Host, read_whole};
+use super::{Host, SOURCE_BYTES_MAX, read_whole};
 use crate::http;
 
 impl Host {
     /// Answers a question, by an order that is asked about for as long as anybody works by it.
     pub(super) async fn serve_source(&self, body: Body) -> Result<Response, Problem> {
-        let SourceAsked { caller, order, question } = http::decode(&read_whole(body).await?)?;
+        let asked = read_whole(body, SOURCE_BYTES_MAX).await?;
+        let SourceAsked { caller, order, question } = http::decode(&asked)?;
         let fence = self.tenures.standing(&caller, order).await?;
         let source = OrderedSource::new(Arc::clone(&self.source), order, fence);
         let answer = blocking(move || answer(&source, question)).await;

@@ -278,6 +278,15 @@ impl SiteSource {
         }
     }
 
+    /// Keeps nothing of a data set that cannot be opened, unless somebody has opened it meanwhile.
+    fn forget_unopened(&self, transfer: TransferId, far: &Arc<Far>) {
+        let mut table = self.table();
+        let is_it = table.get(&transfer).is_some_and(|one| Arc::ptr_eq(one, far));
+        if is_it && far.0.try_lock().is_ok_and(|state| state.post.is_none()) {
+            table.remove(&transfer);
+        }
+    }
+
     /// Opens a data set in a store that this host has not got.
     fn open_far(&self, request: &ScanRequest) -> Result<RootKind, Problem> {
         let transfer = request.transfer;
@@ -291,7 +300,12 @@ impl SiteSource {
             if state.post.is_none() {
                 // What was asked for before, if anything, was refused, or lost its peer.
                 state.request = request.clone();
-                return self.choose(&mut state, None).map(|(_, kind)| kind);
+                let chosen = self.choose(&mut state, None).map(|(_, kind)| kind);
+                drop(state);
+                if chosen.as_ref().is_err_and(|problem| problem.exit != Exit::Temporary) {
+                    self.forget_unopened(transfer, &far);
+                }
+                return chosen;
             }
         }
         // The peer compares it with what it lists: an id alone gives nobody a right to pages (C4).
@@ -408,7 +422,9 @@ impl SourcePeer for SiteSource {
         if let Some(post) = post
             && let Err(problem) = post.ask(SourceQuestion::Release { transfer }, RELEASE)
         {
-            // It ends where it would keep something: its order is over.
+            // It ends where it would keep something: its order is over. Until then it may write
+            // beside whoever lists the same data set next.
+            post.peer.orders.give_up(post.order);
             tracing::info!(%transfer, %problem, "a peer is not told that a data set is released");
         }
         self.own.release(transfer);
