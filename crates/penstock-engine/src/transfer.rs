@@ -64,9 +64,9 @@ pub use self::window::WindowLimits;
 use crate::page::{PageLedger, PieceState};
 use crate::slice::Piece;
 
-/// Failed syncs of one peer in a row after which it gets no more work: its store is not fit to write
-/// to. The transfer gives up when that is so of all its peers. A failure may be that of another
-/// transfer's bytes, so one now and then over weeks says nothing.
+/// Failed syncs of one peer in a row after which it gets no more work: its store is not fit to
+/// write to. The transfer gives up when that is so of all its peers. A failure may be that of
+/// another transfer's bytes, so one now and then over weeks says nothing.
 pub const SYNC_FAILURES_MAX: u32 = 3;
 
 /// What is committed of a page, beyond what is appended to its log.

@@ -241,8 +241,13 @@ impl Front {
         let mut now = self.watch();
         loop {
             let seen = Arc::clone(&now.borrow_and_update());
-            if let Some(controller) = self.member.controller().filter(|_| face == LOCAL) {
-                return self.ask(&controller, handed.into_request()).await;
+            if let Some(controller) = self.member.controller() {
+                // This peer has come to lead while the request waited.
+                let request = handed.into_request();
+                return match face {
+                    LOCAL => self.ask(&controller, request).await,
+                    _ => answer(controller.site.oneshot(request).await),
+                };
             }
             let own = &self.member.lead.site.config.peer;
             let leader = seen.leader.as_ref().filter(|(card, _)| card.peer != *own);

@@ -264,13 +264,18 @@ impl Watch {
 
     /// Reads events until `is` holds of one.
     pub fn until(&mut self, is: impl Fn(&Value) -> bool) -> Value {
+        self.until_within(PATIENCE, is)
+    }
+
+    /// The same, for what may take another time.
+    pub fn until_within(&mut self, patience: Duration, is: impl Fn(&Value) -> bool) -> Value {
         let began = Instant::now();
         let mut last = Value::Null;
         while let Some(event) = self.next() {
             if is(&event) {
                 return event;
             }
-            assert!(began.elapsed() < PATIENCE, "waited in vain: {event}");
+            assert!(began.elapsed() < patience, "waited in vain: {event}");
             last = event;
         }
         panic!("the events of {} ended with {last}", self.id)
