@@ -30,7 +30,7 @@ pub(super) fn load(
             let issued = authority.issue_peer(peer)?;
             // A disk that is full, as it may have been when the pair was torn, stops no host.
             if let Err(error) = issued.save(trust) {
-                tracing::error!(%error, "the new certificate is not kept: the next start makes one");
+                tracing::error!(%error, "the certificate is not kept: the next start makes one");
             }
             Ok(issued)
         }
