@@ -125,7 +125,8 @@ impl Helpers for Allies {
     fn list(&self, peer: &Name, transfer: TransferId, work: &ListWork) -> Box<dyn Listing> {
         let now = Arc::clone(&self.now.borrow());
         let card = now.peers.iter().find(|card| card.peer == *peer);
-        let address = card.and_then(|card| card.addresses.first().copied());
+        let addresses = card.map(|card| self.client.in_order(&card.addresses));
+        let address = addresses.and_then(|addresses| addresses.first().copied());
         let stage = match address {
             Some(address) => {
                 let (client, path) = (self.client.clone(), format!("{LIST}{transfer}"));

@@ -1,6 +1,8 @@
 //! Asks other peers of the own site over HTTP/2 and mutual TLS.
 
+use std::collections::HashSet;
 use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use penstock_api::problem::{Exit, Problem};
@@ -23,10 +25,30 @@ const REPLY_BYTES_MAX: usize = 32 << 20;
 /// Code: no connection could be made, or it broke.
 pub(crate) const PEER_UNREACHABLE: &str = "peer-unreachable";
 
+/// Addresses that did not answer when they were asked last.
+#[derive(Default)]
+struct Silent(Mutex<HashSet<SocketAddr>>);
+
+impl Silent {
+    fn note(&self, address: SocketAddr, answered: bool) {
+        let mut silent = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let _ = if answered { silent.remove(&address) } else { silent.insert(address) };
+    }
+
+    /// Those that have answered, or were not asked, before the others; else as they are told.
+    fn last(&self, addresses: &[SocketAddr]) -> Vec<SocketAddr> {
+        let silent = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut ordered = addresses.to_vec();
+        ordered.sort_by_key(|address| silent.contains(address));
+        ordered
+    }
+}
+
 /// A client for the other peers of this site: one connection to each.
 #[derive(Clone)]
 pub(crate) struct PeerClient {
     client: reqwest::Client,
+    silent: Arc<Silent>,
 }
 
 impl PeerClient {
@@ -45,12 +67,18 @@ impl PeerClient {
             .http2_keep_alive_interval(KEEP_ALIVE)
             .http2_keep_alive_timeout(KEEP_ALIVE)
             .build()?;
-        Ok(Self { client })
+        Ok(Self { client, silent: Arc::default() })
     }
 
     /// The same for requests that are handed over.
     pub(crate) fn plain(&self) -> &reqwest::Client {
         &self.client
+    }
+
+    /// A peer's addresses as they are best tried: those that were silent last come last, so that a
+    /// dead one costs its time once, not with each request.
+    pub(crate) fn in_order(&self, addresses: &[SocketAddr]) -> Vec<SocketAddr> {
+        self.silent.last(addresses)
     }
 
     /// Sends a request to a peer, whose answer is to begin within `patience`; gives it if it is a
@@ -59,6 +87,20 @@ impl PeerClient {
     /// # Errors
     /// The peer cannot be reached, speaks another version, or answers with a problem.
     pub(crate) async fn send(
+        &self,
+        address: SocketAddr,
+        method: Method,
+        path: &str,
+        body: Body,
+        patience: Duration,
+    ) -> Result<Response, Problem> {
+        let sent = self.try_send(address, method, path, body, patience).await;
+        let answered = !matches!(&sent, Err(problem) if problem.code == PEER_UNREACHABLE);
+        self.silent.note(address, answered);
+        sent
+    }
+
+    async fn try_send(
         &self,
         address: SocketAddr,
         method: Method,
@@ -104,15 +146,18 @@ impl PeerClient {
         patience: Duration,
     ) -> Result<Vec<u8>, Problem> {
         let mut last = None;
-        for address in addresses {
+        for address in self.in_order(addresses) {
             let ask = async {
                 let body = Body::from(body.to_vec());
-                let answer = self.send(*address, method.clone(), path, body, patience).await?;
-                read(answer, *address).await
+                let answer = self.send(address, method.clone(), path, body, patience).await?;
+                read(answer, address).await
             };
             let answer = tokio::time::timeout(patience, ask).await;
-            match answer.unwrap_or_else(|_| Err(unreachable_peer(*address, "no answer in time"))) {
-                Err(problem) if problem.code == PEER_UNREACHABLE => last = Some(problem),
+            match answer.unwrap_or_else(|_| Err(unreachable_peer(address, "no answer in time"))) {
+                Err(problem) if problem.code == PEER_UNREACHABLE => {
+                    self.silent.note(address, false);
+                    last = Some(problem);
+                }
                 other => return other,
             }
         }
@@ -163,5 +208,25 @@ async fn read(mut answer: Response, address: SocketAddr) -> Result<Vec<u8>, Prob
             Ok(None) => return Ok(bytes),
             Err(error) => return Err(unreachable_peer(address, chain(&error))),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Promise: an address that is dead is asked first only until another one has answered.
+    #[test]
+    fn who_was_silent_is_asked_last() {
+        let address = |port| SocketAddr::from(([127, 0, 0, 1], port));
+        let all = [address(1), address(2), address(3)];
+        let silent = Silent::default();
+        assert_eq!(silent.last(&all), all);
+        silent.note(address(1), false);
+        assert_eq!(silent.last(&all), [address(2), address(3), address(1)]);
+        silent.note(address(2), false);
+        assert_eq!(silent.last(&all), [address(3), address(1), address(2)]);
+        silent.note(address(1), true);
+        assert_eq!(silent.last(&all), [address(1), address(3), address(2)]);
     }
 }

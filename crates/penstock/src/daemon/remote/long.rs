@@ -62,12 +62,12 @@ impl RemotePeer {
 
     async fn converse(&self, body: &[u8], take: TakePart<'_>) -> Result<Vec<u8>, Problem> {
         let mut last = None;
-        for address in &self.addresses {
+        for address in self.client.in_order(&self.addresses) {
             let (body, path) = (Body::from(body.to_vec()), "/peer/v1/long");
-            match self.client.send(*address, Method::POST, path, body, BEGIN).await {
+            match self.client.send(address, Method::POST, path, body, BEGIN).await {
                 Err(problem) if problem.code == PEER_UNREACHABLE => last = Some(problem),
                 Err(problem) => return Err(problem),
-                Ok(answer) => return hear(answer, *address, take).await,
+                Ok(answer) => return hear(answer, address, take).await,
             }
         }
         let nowhere = || Problem::new(Exit::Temporary, PEER_UNREACHABLE, "it has told no address");

@@ -117,10 +117,10 @@ impl RemoteTask {
         let (inbox, said) = channel();
         let opened = peer.runtime.block_on(async {
             let mut last = None;
-            for address in &peer.addresses {
-                match shared.open(*address, Some(spec), START).await {
+            for address in peer.client.in_order(&peer.addresses) {
+                match shared.open(address, Some(spec), START).await {
                     Err(problem) if problem.code == PEER_UNREACHABLE => last = Some(problem),
-                    other => return other.map(|opened| (*address, opened)),
+                    other => return other.map(|opened| (address, opened)),
                 }
             }
             let title = format!("peer `{}` has no address", peer.name);
