@@ -111,10 +111,12 @@ fn verdict(error: &ConnectError, why: &str) -> Option<Problem> {
     }
 }
 
+/// A peer may not have heard yet what its site knows: sites may have been paired a moment ago. The
+/// next attempt asks the source's controller, and that is who says if the sites are paired no more.
 fn distrust(why: &str) -> Problem {
-    Problem::new(Exit::NotAuthorised, "certificate", "the sites do not trust each other")
+    Problem::new(Exit::Temporary, "certificate", "the sites do not trust each other")
         .because(why)
-        .hint("pair the sites again: `penstock site pair`")
+        .hint("if that stays so, pair the sites again: `penstock site pair`")
 }
 
 fn refused(refusal: &Refusal) -> Option<Problem> {

@@ -202,8 +202,8 @@ impl SharedJournal {
         Ok(last.wrapping_add(1).max(1))
     }
 
-    /// Makes it the journal of the incarnation after all that are known, as [`SharedJournal::take`]
-    /// does. `seen` is the one that etcd held last, or 0. Blocks on storage.
+    /// Makes it the journal of the incarnation after all that are known, and gives that, unless
+    /// another host was faster. `seen` is the one that etcd held last, or 0. Blocks on storage.
     ///
     /// # Errors
     /// The journal cannot be written.
