@@ -16,6 +16,9 @@ const FAR_GAIN: f64 = 1.5;
 /// All that together, however many lanes there are: with the path's queue as deep as a path should
 /// have it (one product), nothing is dropped below 2.
 const FAR_GAIN_MOST: f64 = 1.8;
+/// What is asked for over distance, in products of the last tenth of a second, while a path rises
+/// for the first time: as much as comes if it doubles once more, as TCP's start has it.
+const FAR_GAIN_RISING: f64 = 2.0;
 /// What is asked for beyond that, in products, if all that comes waits for segments that were lost:
 /// it lies at the receiver, and neither path nor queue hold it. A lost segment comes again a round
 /// trip and up to a quarter later (RFC 8985). With less, the rate falls, and what is asked with it
@@ -134,6 +137,11 @@ impl Flow {
         if !self.is_far() {
             let ahead = self.shared_ahead(flows).unwrap_or(u64::MAX);
             return self.ahead_bytes_max(flows).min(ahead);
+        }
+        // Behind a lost segment a rate seems to rise that does not.
+        if let Some(rate) = self.rate.rises().filter(|_| self.behind == 0.0) {
+            let ahead = self.path_bytes(FAR_GAIN_RISING, rate);
+            return ahead.clamp(self.far_floor(flows), ASKED_BYTES_CEILING);
         }
         let gain = if self.rate.follows() { FAR_GAIN_GROWING } else { FAR_GAIN };
         let waits = FAR_GAIN_BEHIND * self.behind;
@@ -259,6 +267,8 @@ pub(crate) struct RateMeter {
     base: f64,
     /// Windows in a row without growth.
     level: u32,
+    /// It was level once.
+    has_risen: bool,
 }
 
 impl RateMeter {
@@ -268,6 +278,8 @@ impl RateMeter {
     /// 5.3.1.2); three windows without it end the start.
     const GROWTH: f64 = 1.25;
     const LEVEL: u32 = 3;
+    /// A window that brings so much more than the one before is of a path that still doubles.
+    const RISE: f64 = 1.4;
 
     pub(crate) fn add(&mut self, now: Instant, bytes: u64, rtt: Duration) {
         let since = *self.since.get_or_insert(now);
@@ -288,6 +300,7 @@ impl RateMeter {
             (self.base, self.level) = (held, 0);
         } else {
             self.level += 1;
+            self.has_risen |= !self.follows();
         }
         self.since = Some(now);
         self.bytes = 0;
@@ -327,6 +340,13 @@ impl RateMeter {
         let length = if self.follows() { 2 } else { Self::WINDOWS / 2 }.min(known).max(1);
         let sum = |at: usize| self.windows.range(at..at + length).sum::<f64>();
         (0..(known + 1).saturating_sub(length)).map(sum).fold(0.0, f64::max) / length as f64
+    }
+
+    /// The rate of the last window, if it was part of the first rise.
+    pub(crate) fn rises(&self) -> Option<f64> {
+        let mut latest = self.windows.iter().rev().copied();
+        let (last, before) = (latest.next()?, latest.next()?);
+        (!self.has_risen && last >= before * Self::RISE).then_some(last)
     }
 
     /// Whether the rate still grows with what is asked.
@@ -375,5 +395,27 @@ mod tests {
         assert!((half - FAR_GAIN - 0.5).abs() < 0.01, "{half}");
         assert!((all - FAR_GAIN - 1.0).abs() < 0.01, "{all}");
         assert!((wrong - all).abs() < 0.01, "{wrong}");
+    }
+
+    /// A path of 100 ms, and what may be asked for over it after windows of so many megabytes each.
+    fn asked_after(windows: &[u64], behind: u64) -> u64 {
+        let mut flow = Flow::new(false);
+        flow.handle_rtt(Duration::from_millis(100));
+        flow.handle_order(1_000, behind);
+        for (tenth, megabytes) in (0..).zip([0].iter().chain(windows)) {
+            flow.handle_bytes(Instant(tenth * 100_000_000), megabytes * 1_000_000);
+        }
+        flow.asked_bytes_max(1) / 1_000_000
+    }
+
+    /// Promise: a path that still doubles has in hand what it can bring next; a burst on one that
+    /// was level, or behind a loss, is not taken for such a path.
+    #[test]
+    fn only_a_path_that_rises_is_asked_for_twice_what_it_brings() {
+        assert_eq!(asked_after(&[10, 20], 0), 40);
+        assert_eq!(asked_after(&[10, 20, 40], 0), 80);
+        assert_eq!(asked_after(&[10, 20, 20], 0), 32);
+        assert!(asked_after(&[10, 20, 20, 20, 20, 20, 40], 0) < 40);
+        assert!(asked_after(&[10, 20], 10) < 40);
     }
 }
