@@ -1,4 +1,4 @@
-//! What one peer lists for another (docs/protocol.md, 14): a hostile request names nothing outside
+//! What one peer lists for another (docs/protocol.md, 15): a hostile request names nothing outside
 //! of a data set, a hostile answer is refused or is bounded, and both encode to the same bytes.
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! What a controller and a task on another host say to each other (docs/protocol.md, 14.2): hostile
+//! What a controller and a task on another host say to each other (docs/protocol.md, 15.2): hostile
 //! messages are refused, or are the same ones after another journey.
 #![no_main]
 

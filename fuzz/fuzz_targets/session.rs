@@ -1,4 +1,4 @@
-//! A conversation of two hosts (docs/protocol.md, 14.1): hostile bytes end it, or are messages, the
+//! A conversation of two hosts (docs/protocol.md, 15.1): hostile bytes end it, or are messages, the
 //! same ones in whatever parts they arrive; and two sides whose connections break between any two
 //! bytes hear everything once and in order.
 #![no_main]

@@ -1,4 +1,4 @@
-//! Work and reports between a controller and a peer on another host (docs/protocol.md, 14): hostile
+//! Work and reports between a controller and a peer on another host (docs/protocol.md, 15): hostile
 //! bytes are refused, or are what is encoded to the same bytes; lists hold no more than came.
 #![no_main]
 

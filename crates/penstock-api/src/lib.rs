@@ -14,10 +14,11 @@
 //! | [`task`] | a target's controller and its peers: grants, reports, sync epochs |
 //! | [`remote`] | the same, where the peer is another host of the site |
 //! | [`remote_long`] | the same, of what takes that peer long |
-//! | [`remote_source`] | a source's controller and a peer on another host that has the store |
 //! | [`delete`] | the same: deleting what is not at the source |
 //! | [`peers`] | the same: who takes part in a run |
 //! | [`fence`] | the same: whether a controller, or a peer, may still act |
+//! | [`remote_source`] | a source's controller and a peer on another host that has the store |
+//! | [`removal`] | a target's controller and a source: removing what was moved |
 //! | [`cluster`] | peers of one site: what they tell of themselves |
 //! | [`operate`] | operators and the daemon: peers, what they have in hand, events, findings |
 //! | [`heads`] | the controller and its state database: what of a ledger is committed |

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// How a command ends. The numbers are part of the interface (design.md, "The faces").
+/// How a command ends. The numbers are part of the interface (README, *Watch and steer*).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Exit {

@@ -1,5 +1,5 @@
 //! What a controller and a target peer on another host of its site say to each other under
-//! `/peer/v1`, over mutual TLS (docs/protocol.md, 14).
+//! `/peer/v1`, over mutual TLS (docs/protocol.md, 15).
 //!
 //! A task is one conversation ([`penstock_proto::session`]): the peer asks for work and reports
 //! ([`Up`]), the controller answers and steers ([`Down`]). Everything else that a controller wants

@@ -1,5 +1,5 @@
 //! What a controller asks of a target peer on another host that may take that peer long: listing,
-//! deleting, reading again (docs/protocol.md, 14.4).
+//! deleting, reading again (docs/protocol.md, 15.4).
 //!
 //! The answer is a stream of parts, one at least every second, so that who asks knows a peer that
 //! works from one that is gone. Who does not want it any more closes the connection; the peer ends

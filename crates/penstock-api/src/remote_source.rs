@@ -1,5 +1,5 @@
 //! What a controller asks of a source peer on another host of its site, where its own host has not
-//! got the store (docs/protocol.md, 14.5).
+//! got the store (docs/protocol.md, 15.5).
 //!
 //! Each is a request with one answer, by which the peer acts as [`crate::scan::SourcePeer`]: it
 //! lists the data set, looks again, hashes, and removes what was moved. It does so by an *order*

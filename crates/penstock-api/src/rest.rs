@@ -1,7 +1,7 @@
 //! What the local API `/api/v1` says beyond transfers: events, sites, pairing, stores, status.
 //!
-//! The command line, the web page and the SDK read the same objects; `--json` prints the events
-//! as JSON Lines.
+//! The command line, and any other program, reads the same objects; `--json` prints the events as
+//! JSON Lines.
 
 use std::net::SocketAddr;
 
@@ -296,7 +296,8 @@ impl std::str::FromStr for Action {
 mod tests {
     use super::*;
 
-    /// Promise: a summary has at least the fields that design.md lists, under these names.
+    /// Promise: a summary has at least the fields that users and their programs count on, under
+    /// these names.
     #[test]
     fn a_summary_has_the_fields_of_the_interface() {
         let view = TransferView {

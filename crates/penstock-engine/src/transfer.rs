@@ -2,16 +2,17 @@
 //!
 //! The edge feeds pages (new ones, or pages with their logs after a restart), asks for work on
 //! behalf of a peer, hands in the peer's reports, and commits what [`TransferMachine::take_commit`]
-//! gives at least once a second. A transfer passes through five phases:
+//! gives at least once a second. A transfer passes through six phases:
 //!
 //! 1. *moving*: pieces are fetched in random order within a window of open pages (E3); packs are
 //!    renamed by their writer after its sync, large files once all their extents are durable *and
 //!    committed* (A6);
-//! 2. *links*: directories that are empty and symbolic links are made, page by page, when all files
+//! 2. *asking*: the source is asked about what had changed; its newer versions are moved (C1, C2);
+//! 3. *links*: directories that are empty and symbolic links are made, page by page, when all files
 //!    are final (C5: links come last, so that nothing is ever written through one);
-//! 3. *deleting*, where it is asked for: what is not in the data set goes;
-//! 4. *directories*: modes and times, children before parents (B5);
-//! 5. *done*: after the last sync.
+//! 4. *deleting*, where it is asked for: what is not in the data set goes;
+//! 5. *directories*: modes and times, children before parents (B5);
+//! 6. *done*: after the last sync.
 //!
 //! Memory follows the open pages, whose number is bounded; a page that is durable and committed is
 //! reduced to a few counts.

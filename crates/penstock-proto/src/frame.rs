@@ -44,11 +44,11 @@ pub enum FrameKind {
     Data,
     /// Source to target: [`Refusal`].
     Refusal,
-    /// Either way: an opaque stamp that comes back in a pong.
+    /// Target to source: an opaque stamp that comes back in a pong.
     Ping,
-    /// Either way: the stamp of a ping.
+    /// Source to target: the stamp of a ping.
     Pong,
-    /// Either way: the sender sends no more requests, or will answer no more.
+    /// Target to source: no more requests follow.
     Bye,
 }
 

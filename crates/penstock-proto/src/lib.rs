@@ -16,6 +16,7 @@
 //! | [`select`] | which paths of a data set are wanted: patterns and rules |
 //! | [`slicing`] | how a page is cut into pieces, stored in the page itself |
 //! | [`digest`] | stride digests and how they merge into the BLAKE3 of a file |
+//! | [`checksum`] | checksums that catalogues and other tools know, and lists of them |
 //! | [`frame`] | the messages of a lane (normative text: `docs/protocol.md`) |
 //! | [`capability`] | the signed right to read one data set |
 //! | [`compared`] | what stays as it is at the target |

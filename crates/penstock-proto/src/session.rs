@@ -1,4 +1,4 @@
-//! A conversation of two hosts that outlives its connections (docs/protocol.md, 14.1).
+//! A conversation of two hosts that outlives its connections (docs/protocol.md, 15.1).
 //!
 //! Each side numbers its messages from 1, keeps each until the other has heard it, and says with
 //! everything it sends how far it has heard. When a connection breaks, the next one begins with

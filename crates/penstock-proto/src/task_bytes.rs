@@ -1,4 +1,4 @@
-//! Work and reports as bytes, for a peer on another host (docs/protocol.md, 14).
+//! Work and reports as bytes, for a peer on another host (docs/protocol.md, 15).
 //!
 //! Both are little-endian and carry no checksum of their own: they travel over TLS. A decoder takes
 //! hostile bytes, and allocates nothing that the message does not hold.

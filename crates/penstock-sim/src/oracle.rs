@@ -1,4 +1,4 @@
-//! Knows the truth, and checks the promises of `design.md` against it.
+//! Knows the truth, and checks the promises of `ARCHITECTURE.md`, *What always holds*, against it.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,4 +1,4 @@
-//! The local API `/api/v1`: what the command line, the web page and the SDK ask of a daemon.
+//! The local API `/api/v1`: what the command line, and any other program, asks of a daemon.
 //!
 //! Errors are RFC 9457 problem details. Whoever may open the socket and is root or the daemon's own
 //! user may do everything; nobody else anything.

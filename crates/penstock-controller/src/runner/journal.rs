@@ -9,8 +9,12 @@
 //! DIR/failures.jsonl          what failed, written when a run ends
 //! DIR/digests                 the digest list, written when it was asked for and all is done
 //! DIR/checksums.KIND          the same for other checksums; `proving` keeps `DIR/proof/` for them
+//! DIR/facts.json              what a receipt is to say, written when a run ends
+//! DIR/removed/00000000.json   what became of a page's entries at the source of a move
+//! DIR/own-writer              who led last, and who writes nothing any more: see `own`
+//! DIR/late.EPOCH              files that a peer which was given up may still write to: see `late`
 //! ```
-//! The last four have the epoch of their controller behind their names too: see `epochs`.
+//! From `began` on, all have the epoch of their controller behind their names too: see `epochs`.
 //!
 //! A log may be longer than its head says: the tail was never committed and is cut off before the
 //! next append. A page may be there without a head: it is read again from the source.

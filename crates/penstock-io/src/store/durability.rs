@@ -107,7 +107,8 @@ impl fmt::Display for FileSystemKind {
     }
 }
 
-/// What makes written data durable at a store; its text goes into `store show` and the receipt.
+/// What makes written data durable at a store; its text goes into `transfer show`, `doctor` and the
+/// receipt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum DurabilityMethod {
     /// One syncfs(2) for all that was written before.

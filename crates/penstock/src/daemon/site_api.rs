@@ -1,8 +1,8 @@
 //! The site API `/site/v1`: what paired sites may ask. Who calls is what the certificate says.
 //!
 //! A site may open scans of stores that are exported to it, submit transfers from itself to stores
-//! that it may write to, and see and steer the transfers that read from it. Pairing and the health
-//! check alone need no certificate.
+//! that it may write to, and see and steer the transfers that read from it. Pairing, joining and
+//! the health check alone need no certificate.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -1,8 +1,9 @@
 //! The control channel: messages over a pair of pipes, each end of which may ask the other.
 //!
 //! One thread reads: answers go to whoever asked, all else to the end's main loop. Another says
-//! `Ping` every two seconds and watches: an end that is silent for [`SILENCE_MAX`] is gone, as one
-//! whose pipe has closed. It is said once, to `on_lost`; from then on every call fails.
+//! `Ping` every two seconds, and a third watches: an end that is silent for [`SILENCE_MAX`] is
+//! gone, as one whose pipe has closed. It is said once, to `on_lost`; from then on every call
+//! fails.
 
 use std::io::{Read, Write};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
