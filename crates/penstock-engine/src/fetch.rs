@@ -13,8 +13,10 @@
 //! or some files of a pack, at a time. The ledger knows pieces only.
 //!
 //! What a lane had in hand when it died is asked for again on another. An entry that fails for a
-//! reason that may pass is asked for again after a while; after [`ATTEMPTS_MAX`] it has failed.
+//! reason that may pass is asked for again after a while, over another path first; after
+//! [`ATTEMPTS_MAX`] it has failed.
 
+mod again;
 mod back;
 mod tail;
 
@@ -23,10 +25,11 @@ use std::time::Duration;
 
 use penstock_proto::digest::Digest;
 use penstock_proto::id::LaneId;
-use penstock_proto::journal::{EntryDigest, EntryFailure, FailurePhase};
+use penstock_proto::journal::{EntryDigest, EntryFailure};
 use penstock_proto::slicing::PieceRef;
 use penstock_proto::units::{FileTime, Instant, MIB};
 
+use self::again::{Later, may_pass, retry_of};
 use crate::flow::Flow;
 use crate::paths::PathId;
 
@@ -123,6 +126,9 @@ struct PieceProgress {
 struct Asked {
     item: Item,
     lane: LaneId,
+    path: PathId,
+    /// Over which paths it has failed before.
+    tried: Vec<PathId>,
     /// The answer counts for nothing any more; the lane is busy with it all the same.
     forgotten: bool,
 }
@@ -142,7 +148,7 @@ struct LaneLoad {
 #[derive(Debug)]
 pub struct FetchMachine {
     queue: VecDeque<Item>,
-    later: Vec<(Instant, Item)>,
+    later: Vec<Later>,
     later_bytes: u64,
     asked: BTreeMap<u32, Asked>,
     queued_bytes: u64,
@@ -229,7 +235,7 @@ impl FetchMachine {
         progress.items += 1;
         if self.is_still_written(&item) {
             self.later_bytes += item.bytes;
-            self.later.push((Instant(0), item));
+            self.later.push(Later { at: Instant(0), item, tried: Vec::new() });
             return;
         }
         self.queued_bytes += item.bytes;
@@ -341,19 +347,22 @@ impl FetchMachine {
         failures: Vec<EntryFailure>,
         bytes: u64,
     ) -> Option<FetchedPiece> {
-        let item = self.take_asked(now, request)?;
+        let Asked { item, path, mut tried, .. } = self.take_asked(now, request)?;
+        tried.push(path);
+        let elsewhere = self.others_than(&tried);
         let progress = self.pieces.get_mut(&item.piece)?;
         progress.items -= 1;
         progress.digests.extend(digests);
         progress.bytes += bytes;
         for failure in failures {
-            if item.attempt < ATTEMPTS_MAX && may_pass(failure.phase) {
+            if item.attempt < ATTEMPTS_MAX && may_pass(failure.phase, elsewhere) {
                 let delay = RETRY_DELAY * 2u32.pow(u32::from(item.attempt) - 1);
                 let again = retry_of(&item, failure.entry);
                 progress.items += 1;
                 self.resent_bytes += again.bytes;
                 self.later_bytes += again.bytes;
-                self.later.push((now.plus(delay), again));
+                let (at, tried) = (now.plus(delay), tried.clone());
+                self.later.push(Later { at, item: again, tried });
             } else {
                 progress.failures.push(failure);
             }
@@ -363,13 +372,13 @@ impl FetchMachine {
 
     /// A request was refused as a whole, but may be repeated after `delay`.
     pub fn handle_refused(&mut self, now: Instant, request: u32, delay: Duration) {
-        if let Some(item) = self.take_asked(now, request) {
+        if let Some(Asked { item, tried, .. }) = self.take_asked(now, request) {
             self.later_bytes += item.bytes;
-            self.later.push((now.plus(delay), item));
+            self.later.push(Later { at: now.plus(delay), item, tried });
         }
     }
 
-    fn take_asked(&mut self, now: Instant, request: u32) -> Option<Item> {
+    fn take_asked(&mut self, now: Instant, request: u32) -> Option<Asked> {
         let asked = self.asked.remove(&request)?;
         if let Some(load) = self.lanes.get_mut(&asked.lane) {
             load.requests -= 1;
@@ -380,7 +389,7 @@ impl FetchMachine {
                 flow.handle_answered(asked.item.bytes);
             }
         }
-        (!asked.forgotten).then_some(asked.item)
+        (!asked.forgotten).then_some(asked)
     }
 
     fn finish(&mut self, piece: PieceRef) -> Option<FetchedPiece> {
@@ -406,8 +415,8 @@ impl FetchMachine {
         self.pieces.remove(&piece);
         self.queue.retain(|item| item.piece != piece);
         self.queued_bytes = self.queue.iter().map(|item| item.bytes).sum();
-        self.later.retain(|(_, item)| item.piece != piece);
-        self.later_bytes = self.later.iter().map(|(_, item)| item.bytes).sum();
+        self.later.retain(|later| later.item.piece != piece);
+        self.later_bytes = self.later.iter().map(|later| later.item.bytes).sum();
         for asked in self.asked.values_mut().filter(|asked| asked.item.piece == piece) {
             asked.forgotten = true;
         }
@@ -421,7 +430,7 @@ impl FetchMachine {
                 && (item.piece.page, item.first_entry) == (page, entry)
                 && item.generation == generation
         };
-        let queued = self.queue.iter().chain(self.later.iter().map(|(_, item)| item));
+        let queued = self.queue.iter().chain(self.later.iter().map(|later| &later.item));
         let asked = self.asked.values().map(|asked| &asked.item);
         let pieces: Vec<PieceRef> =
             queued.chain(asked).filter(|item| of_file(item)).map(|item| item.piece).collect();
@@ -432,8 +441,8 @@ impl FetchMachine {
         }
         self.queue.retain(|item| !of_file(item));
         self.queued_bytes = self.queue.iter().map(|item| item.bytes).sum();
-        self.later.retain(|(_, item)| !of_file(item));
-        self.later_bytes = self.later.iter().map(|(_, item)| item.bytes).sum();
+        self.later.retain(|later| !of_file(&later.item));
+        self.later_bytes = self.later.iter().map(|later| later.item.bytes).sum();
         for asked in self.asked.values_mut().filter(|asked| of_file(&asked.item)) {
             asked.forgotten = true;
         }
@@ -443,9 +452,13 @@ impl FetchMachine {
     pub fn poll_request(&mut self, now: Instant, lane: LaneId) -> Option<Request> {
         self.wake_later(now);
         let floor = self.cut_bytes;
-        let bytes = self.queue.front()?.bytes;
         let path = self.lanes.get(&lane)?.path;
-        if self.leaves_to_others(now, path, bytes) {
+        let again = self.due_over(now, path);
+        let bytes = match again {
+            Some(at) => self.later[at].item.bytes,
+            None => self.queue.front()?.bytes,
+        };
+        if again.is_none() && self.leaves_to_others(now, path, bytes) {
             return None;
         }
         let of_path = |load: &&LaneLoad| load.path == path && !load.draining;
@@ -458,7 +471,15 @@ impl FetchMachine {
         if load.draining || load.requests >= LANE_REQUESTS_MAX || deep {
             return None;
         }
-        let item = self.queue.pop_front()?;
+        let (item, tried) = match again {
+            Some(at) => {
+                let Later { item, tried, .. } = self.later.swap_remove(at);
+                self.later_bytes -= item.bytes;
+                self.queued_bytes += item.bytes;
+                (item, tried)
+            }
+            None => (self.queue.pop_front()?, Vec::new()),
+        };
         let (item, rest) = cut_item(item, cut, floor);
         if let Some(rest) = rest {
             self.queue.push_front(rest);
@@ -475,7 +496,7 @@ impl FetchMachine {
         self.queued_bytes -= item.bytes;
         let request = self.next_request;
         self.next_request = self.next_request.wrapping_add(1).max(1);
-        self.asked.insert(request, Asked { item, lane, forgotten: false });
+        self.asked.insert(request, Asked { item, lane, path, tried, forgotten: false });
         Some(Request { request, item })
     }
 
@@ -486,20 +507,6 @@ impl FetchMachine {
             asked.forgotten
                 && (asked.item.piece, asked.item.generation) == (item.piece, item.generation)
         })
-    }
-
-    fn wake_later(&mut self, now: Instant) {
-        let mut at = 0;
-        while at < self.later.len() {
-            if self.later[at].0 <= now && !self.is_still_written(&self.later[at].1) {
-                let (_, item) = self.later.swap_remove(at);
-                self.later_bytes -= item.bytes;
-                self.queued_bytes += item.bytes;
-                self.queue.push_back(item);
-            } else {
-                at += 1;
-            }
-        }
     }
 
     /// Bytes that may be asked for at a time over all lanes of all paths.
@@ -538,7 +545,7 @@ impl FetchMachine {
 
     /// When a delayed item may be asked for, if there is one.
     pub fn poll_timeout(&self) -> Option<Instant> {
-        self.later.iter().map(|(at, _)| *at).min()
+        self.later.iter().map(|later| later.at).min()
     }
 
     /// Whether a lane has been asked for something that has not come.
@@ -590,25 +597,6 @@ impl FetchMachine {
     }
 }
 
-/// Whether a failure may pass if the entry is tried again.
-fn may_pass(phase: FailurePhase) -> bool {
-    matches!(phase, FailurePhase::Read | FailurePhase::Digest)
-}
-
-fn retry_of(item: &Item, entry: u32) -> Item {
-    if item.length > 0 {
-        return Item { attempt: item.attempt + 1, fresh: false, ..*item };
-    }
-    let share = item.bytes / u64::from(item.end_entry - item.first_entry).max(1);
-    Item {
-        first_entry: entry,
-        end_entry: entry + 1,
-        bytes: share,
-        attempt: item.attempt + 1,
-        ..*item
-    }
-}
-
 /// Cuts about `bytes` off the front of an item: whole strides of an extent, or some files of a
 /// pack. What is left is an item of its own.
 fn cut_item(item: Item, bytes: u64, floor: u64) -> (Item, Option<Item>) {
@@ -635,6 +623,8 @@ fn cut_item(item: Item, bytes: u64, floor: u64) -> (Item, Option<Item>) {
 
 #[cfg(test)]
 mod tests {
+    use penstock_proto::journal::FailurePhase;
+
     use super::*;
 
     const LANE: LaneId = LaneId(1);
@@ -696,29 +686,6 @@ mod tests {
         assert_eq!(machine.poll_silent_lanes(seconds(35)), [LANE]);
         machine.handle_heard(seconds(3), LANE);
         assert_eq!(machine.poll_silent_lanes(seconds(35)), [LANE], "time does not go back");
-    }
-
-    /// A11: of a pack of ten files with one that cannot be read, nine are not sent again, and the
-    /// piece does end.
-    #[test]
-    fn a11_only_the_failed_entry_is_tried_again() {
-        let mut machine = FetchMachine::new();
-        let mut now = Instant(0);
-        machine.handle_lane_up(now, LANE);
-        machine.handle_granted(item(0, 1000));
-        let mut request = machine.poll_request(now, LANE).unwrap();
-        for attempt in 1..ATTEMPTS_MAX {
-            let failed = vec![failure(4, FailurePhase::Read)];
-            assert_eq!(machine.handle_answered(now, request.request, vec![], failed, 9), None);
-            now = machine.poll_timeout().unwrap();
-            request = machine.poll_request(now, LANE).unwrap();
-            let Item { first_entry, end_entry, attempt: number, .. } = request.item;
-            assert_eq!((first_entry, end_entry, number), (4, 5, attempt + 1));
-        }
-        let failed = vec![failure(4, FailurePhase::Read)];
-        let piece = machine.handle_answered(now, request.request, vec![], failed, 0).unwrap();
-        assert_eq!(piece.failures, [failure(4, FailurePhase::Read)]);
-        assert!(machine.is_idle());
     }
 
     /// B1: when the temporary file of an attempt is gone, only that attempt is forgotten; the next

@@ -57,6 +57,8 @@ const PATHS_MAX: usize = 64;
 /// Without any byte, answer or successful dial for this long the task gives up; the controller
 /// tries again later (promise (f)).
 const NOTHING_MAX: Duration = Duration::from_secs(300);
+/// The same where no lane is open: the next attempt asks the source which of its peers are there.
+const NO_LANE_MAX: Duration = Duration::from_secs(90);
 
 /// How lanes reach a source.
 pub(crate) enum Reach {
@@ -703,9 +705,12 @@ fn tend_lanes(shared: &Arc<Shared>, threads: &Mutex<Vec<JoinHandle<()>>>) {
     if let Reach::Remote { dialer } = &shared.reach {
         paths::look(shared, dialer, now);
     }
-    let nothing_for = now.since(shared.lock().moved);
-    let idle = shared.lock().fetch.is_idle();
-    if nothing_for >= NOTHING_MAX && !idle {
+    let (nothing_for, idle, most) = {
+        let state = shared.lock();
+        let most = if state.lanes.up() == 0 { NO_LANE_MAX } else { NOTHING_MAX };
+        (now.since(state.moved), state.fetch.is_idle(), most)
+    };
+    if nothing_for >= most && !idle {
         let waiting = shared.lock().waiting.clone();
         let title = format!("nothing has moved for {} s", nothing_for.as_secs());
         shared.broken(Problem::new(Exit::Temporary, "stalled", title).because(waiting));

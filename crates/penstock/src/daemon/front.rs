@@ -15,7 +15,7 @@ use axum::extract::{Extension, Json, Request, State};
 use axum::http::{HeaderName, StatusCode, Uri, header};
 use axum::response::{IntoResponse as _, Response};
 use futures_util::StreamExt as _;
-use penstock_api::cluster::LeaderCard;
+use penstock_api::cluster::{LeaderCard, PeerCard};
 use penstock_api::fence::{NOT_CONTROLLER, not_controller};
 use penstock_api::problem::{Exit, Problem};
 use penstock_api::rest::StatusView;
@@ -224,7 +224,7 @@ impl Front {
                 let mut body = body?;
                 tokio::select! {
                     part = body.next() => Some((part?.map_err(std::io::Error::other), Some(body))),
-                    () = another_leader(now, revision) => Some((Err(changed()), None)),
+                    () = no_tenure(now, revision) => Some((Err(changed()), None)),
                 }
             }
         });
@@ -252,7 +252,7 @@ impl Front {
             let own = &self.member.lead.site.config.peer;
             let leader = seen.leader.as_ref().filter(|(card, _)| card.peer != *own);
             let why = match leader {
-                Some((leader, epoch)) => match self.offer(&handed, leader, *epoch).await {
+                Some((leader, epoch)) => match self.offer(&handed, &seen, leader, *epoch).await {
                     Ok(response) => return response,
                     Err(why) => why,
                 },
@@ -270,11 +270,18 @@ impl Front {
     async fn offer(
         &self,
         handed: &Handed,
+        seen: &ClusterNow,
         leader: &LeaderCard,
         epoch: u64,
     ) -> Result<Response, String> {
         let answered = || self.answered.lock().unwrap_or_else(PoisonError::into_inner);
+        // Those of its election, and those that it has by now.
         let (mut addresses, first) = (leader.addresses.clone(), *answered());
+        let is_its =
+            |card: &&PeerCard| (&card.peer, card.instance) == (&leader.peer, leader.instance);
+        let now = seen.peers.iter().filter(is_its).flat_map(|card| &card.addresses);
+        let further: Vec<_> = now.filter(|address| !leader.addresses.contains(address)).collect();
+        addresses.extend(further);
         addresses.sort_by_key(|address| Some(*address) != first);
         let sent = tokio::select! {
             sent = handed.send(self.client.plain(), "https", &addresses) => sent,
@@ -306,6 +313,15 @@ async fn another_leader(mut now: watch::Receiver<Arc<ClusterNow>>, epoch: u64) {
     let gone = |now: &Arc<ClusterNow>| now.leader.as_ref().is_none_or(|(_, known)| *known != epoch);
     // The membership ends with the daemon.
     let _ = now.wait_for(gone).await;
+}
+
+/// Returns when this peer has no tenure of this epoch: another one leads, or it is over and nobody
+/// knows of the next.
+async fn no_tenure(mut now: watch::Receiver<Arc<ClusterNow>>, epoch: u64) {
+    let over =
+        |now: &Arc<ClusterNow>| now.tenure.as_ref().is_none_or(|tenure| tenure.revision() != epoch);
+    // The membership ends with the daemon.
+    let _ = now.wait_for(over).await;
 }
 
 /// The problem in a reply.

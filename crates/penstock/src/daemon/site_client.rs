@@ -7,6 +7,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use penstock_api::fence::NOT_CONTROLLER;
 use penstock_api::limits::LimitRequest;
 use penstock_api::operate::TransferPaths;
 use penstock_api::paths::SiteProbe;
@@ -45,8 +46,9 @@ const PROBE_DEADLINE: Duration = Duration::from_secs(2);
 const SCAN_DEADLINE: Duration = Duration::from_secs(45);
 /// Flow-control window of a reply: a page in one round trip (RFC 9113, 5.2).
 const WINDOW_BYTES: u32 = 8 << 20;
-/// How often an idle connection is asked whether it still lives, and how long it may take.
-const KEEP_ALIVE: Duration = Duration::from_secs(10);
+/// How often a connection on which nothing comes is asked whether it still lives, and how long that
+/// may take: a controller that stands still is left for another peer within their sum.
+const KEEP_ALIVE: (Duration, Duration) = (Duration::from_secs(3), Duration::from_secs(5));
 /// How long a source may take to compare a receipt with its pages: some 10 ms for each of them.
 const COUNTERSIGN_DEADLINE: Duration = Duration::from_secs(600);
 /// How long a source may take for an order to remove: it answers after some seconds, and after the
@@ -165,8 +167,8 @@ impl Sites {
             .connect_timeout(CONNECT_DEADLINE)
             .http2_initial_stream_window_size(WINDOW_BYTES)
             .http2_initial_connection_window_size(4 * WINDOW_BYTES)
-            .http2_keep_alive_interval(KEEP_ALIVE)
-            .http2_keep_alive_timeout(KEEP_ALIVE)
+            .http2_keep_alive_interval(KEEP_ALIVE.0)
+            .http2_keep_alive_timeout(KEEP_ALIVE.1)
             .build()
             .map_err(tls_failed)?;
         clients.insert(site.clone(), client.clone());
@@ -206,7 +208,10 @@ impl Sites {
                 result = self.send(&client, call, &url, out);
             }
             match result {
-                Err(problem) if [UNREACHABLE, BROKEN].contains(&problem.code.as_str()) => {
+                // One peer that is cut off from its controller does not speak for its site.
+                Err(problem)
+                    if [UNREACHABLE, BROKEN, NOT_CONTROLLER].contains(&problem.code.as_str()) =>
+                {
                     last = Some(problem);
                 }
                 result => {

@@ -316,3 +316,18 @@ fn a12_the_sources_controller_may_die_in_the_middle_of_a_shared_scan() {
     assert_eq!(summary["bytes"], summary["bytes_found"], "files were taken for changed ones");
     assert!(longest < Duration::from_secs(10), "{longest:?}");
 }
+
+/// A11: what one peer of the source cannot read, another reads: nothing has failed at the end.
+#[test]
+fn a11_what_one_source_peer_cannot_read_another_does() {
+    let root = scratch();
+    let tree = root.path().join("tree");
+    small_files(&tree.join("set"), 20, 20);
+    let Some(mounts) = mounts_of(&tree, root.path(), 2) else { return };
+    let paths: Vec<_> = mounts.iter().map(|mount| mount.path.clone()).collect();
+    let Some(world) = World::new(root, &paths) else { return };
+    mounts[1].latency.break_reads();
+    let summary = world.hpc.wait_done(&world.submit(&[]));
+    assert_eq!((summary["files"].as_u64(), summary["errors"].as_u64()), (Some(400), Some(0)));
+    world.assert_same(&tree.join("set"));
+}

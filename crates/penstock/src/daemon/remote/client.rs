@@ -16,8 +16,9 @@ use crate::http;
 
 /// How long a connection to another peer may take.
 const CONNECT: Duration = Duration::from_secs(3);
-/// How often an idle connection is asked whether it still lives, and how long it may take.
-const KEEP_ALIVE: Duration = Duration::from_secs(5);
+/// How often a connection on which nothing comes is asked whether it still lives, and how long that
+/// may take.
+const KEEP_ALIVE: (Duration, Duration) = (Duration::from_secs(3), Duration::from_secs(5));
 /// Flow-control window of a reply: a page in one round trip (RFC 9113, 5.2).
 const WINDOW_BYTES: u32 = 4 << 20;
 /// Longest reply that is kept in memory.
@@ -64,8 +65,8 @@ impl PeerClient {
             .connect_timeout(CONNECT)
             .http2_initial_stream_window_size(WINDOW_BYTES)
             .http2_initial_connection_window_size(4 * WINDOW_BYTES)
-            .http2_keep_alive_interval(KEEP_ALIVE)
-            .http2_keep_alive_timeout(KEEP_ALIVE)
+            .http2_keep_alive_interval(KEEP_ALIVE.0)
+            .http2_keep_alive_timeout(KEEP_ALIVE.1)
             .build()?;
         Ok(Self { client, silent: Arc::default() })
     }

@@ -29,6 +29,7 @@ pub struct Latency {
     lookup_us: AtomicU64,
     read_us: AtomicU64,
     broken: AtomicBool,
+    unreadable: AtomicBool,
 }
 
 impl Latency {
@@ -40,6 +41,11 @@ impl Latency {
     /// From now on everything fails with `EIO`.
     pub fn break_down(&self) {
         self.broken.store(true, Ordering::Relaxed);
+    }
+
+    /// From now on files are listed and cannot be read: `EIO`.
+    pub fn break_reads(&self) {
+        self.unreadable.store(true, Ordering::Relaxed);
     }
 
     /// For each read of 128 KiB at most.
@@ -201,6 +207,9 @@ impl Tree {
             // READ
             15 => {
                 self.pause(&self.latency.read_us);
+                if self.latency.unreadable.load(Ordering::Relaxed) {
+                    return Err(EIO);
+                }
                 out.0 = vec![0; word(body, 16) as usize];
                 let file = File::open(&path).map_err(|_| EIO)?;
                 let read = file.read_at(&mut out.0, long(body, 8)).map_err(|_| EIO)?;
