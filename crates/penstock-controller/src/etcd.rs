@@ -329,25 +329,33 @@ impl Etcd {
                 return reply;
             }
             tried = true;
-            *self.token.lock().unwrap_or_else(PoisonError::into_inner) = None;
+            let mut kept = self.token.lock().unwrap_or_else(PoisonError::into_inner);
+            // Another thread may have got a new one meanwhile.
+            if *kept == token {
+                *kept = None;
+            }
         }
     }
 
-    /// The token of the configured user, if there is one; etcd forgets it after some minutes.
+    /// The token of the configured user, if there is one; etcd forgets it after some minutes. Asked
+    /// for outside the lock: renewing a lease must not wait for what others wait for.
     fn token(&self, endpoint: &str, deadline: Duration) -> Result<Option<String>, EtcdError> {
         let Some((user, password)) = &self.config.user else { return Ok(None) };
-        let mut kept = self.token.lock().unwrap_or_else(PoisonError::into_inner);
-        if kept.is_none() {
-            let body = json!({ "name": user, "password": password });
-            let url = format!("{}/v3/auth/authenticate", endpoint.trim_end_matches('/'));
-            let reply = match self.post(&url, &body, None, deadline) {
-                // So it is until somebody has set the password: see `protect`.
-                Err(EtcdError::Refused(why)) if why.contains("not enabled") => return Ok(None),
-                reply => reply?,
-            };
-            *kept = reply["token"].as_str().map(str::to_owned);
+        let kept = || self.token.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = kept().clone();
+        if known.is_some() {
+            return Ok(known);
         }
-        Ok(kept.clone())
+        let body = json!({ "name": user, "password": password });
+        let url = format!("{}/v3/auth/authenticate", endpoint.trim_end_matches('/'));
+        let reply = match self.post(&url, &body, None, deadline) {
+            // So it is until somebody has set the password: see `protect`.
+            Err(EtcdError::Refused(why)) if why.contains("not enabled") => return Ok(None),
+            reply => reply?,
+        };
+        let token = reply["token"].as_str().map(str::to_owned);
+        kept().clone_from(&token);
+        Ok(token)
     }
 
     /// What an endpoint answers under a path beside the API, as text.

@@ -157,9 +157,10 @@ impl Member {
 }
 
 impl Seen {
-    /// Whether a peer but this one is there and may have work.
+    /// Whether a peer but this one is there and may lead: not a witness, which has no address.
     fn has_other(&self, own: &Name) -> bool {
         let drains = |peer: &Name| self.draining.iter().any(|(mark, _)| mark.peer == *peer);
-        self.peers.iter().any(|card| card.peer != *own && !drains(&card.peer))
+        let may_lead = |card: &PeerCard| !card.addresses.is_empty() && !drains(&card.peer);
+        self.peers.iter().any(|card| card.peer != *own && may_lead(card))
     }
 }
