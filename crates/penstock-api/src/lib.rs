@@ -21,6 +21,7 @@
 //! | [`removal`] | a target's controller and a source: removing what was moved |
 //! | [`cluster`] | peers of one site: what they tell of themselves |
 //! | [`operate`] | operators and the daemon: peers, what they have in hand, events, findings |
+//! | [`journal`] | the same, and what a source keeps: what an error of the journal store means |
 //! | [`heads`] | the controller and its state database: what of a ledger is committed |
 //! | [`proof`] | users, controller and peers: reading again, checksums, receipts |
 //! | [`receipt`] | sites, and whoever checks later: what was moved and proved, signed |
@@ -35,6 +36,7 @@ pub mod cluster;
 pub mod delete;
 pub mod fence;
 pub mod heads;
+pub mod journal;
 pub mod limits;
 pub mod operate;
 pub mod paths;

@@ -234,7 +234,7 @@ mod tests {
         assert_eq!(first.page(transfer, 0, 0).unwrap_err().code, NOT_CONTROLLER);
         let served = one.scan(transfer).unwrap().unwrap();
         let last = all.len() as u32 - 1;
-        assert_eq!(served.scan.sealed_page(last).as_ref(), all.last());
+        assert_eq!(served.scan.sealed_page(last).unwrap().as_ref(), all.last());
     }
 
     /// B4: the same peer goes on by another order, and nothing is removed by one that was not given

@@ -210,8 +210,8 @@ impl Scan {
     fn restore(&self) -> Result<(), Problem> {
         let mut state = self.lock();
         let end = self.directory.join("end");
-        if let Ok(text) = fs::read_to_string(&end)
-            && let Ok(summary) = serde_json::from_str::<ScanSummary>(&text)
+        let summary = read_kept(&end)?;
+        if let Some(Ok(summary)) = summary.map(|text| serde_json::from_slice::<ScanSummary>(&text))
         {
             state.sealed = summary.pages;
             state.summary = summary;
@@ -284,14 +284,11 @@ impl Scan {
 
     fn read_sealed(&self, number: u32) -> Result<Option<Page>, Problem> {
         let path = self.page_path(number);
-        match fs::read(&path) {
-            Ok(encoded) => Page::decode(&encoded).map(Some).map_err(|cause| {
-                let title = format!("the page {} is damaged", path.display());
-                Problem::new(Exit::Fatal, "page-damaged", title).because(cause)
-            }),
-            Err(cause) if cause.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(cause) => Err(kept(&path, &cause)),
-        }
+        let Some(encoded) = read_kept(&path)? else { return Ok(None) };
+        Page::decode(&encoded).map(Some).map_err(|cause| {
+            let title = format!("the page {} is damaged", path.display());
+            Problem::new(Exit::Fatal, "page-damaged", title).because(cause)
+        })
     }
 
     /// Lists everything; returns when the scan is complete, stopped, or cannot go on. Blocks.
@@ -654,13 +651,16 @@ impl Scan {
     }
 
     /// A sealed page, for serving; `None` if there is no such page.
-    pub(crate) fn sealed_page(&self, number: u32) -> Option<Vec<u8>> {
+    ///
+    /// # Errors
+    /// It cannot be read now.
+    pub(crate) fn sealed_page(&self, number: u32) -> Result<Option<Vec<u8>>, Problem> {
         let state = self.lock();
         // Another scan may have gone on where this one broke off, or was told to end.
         let over = state.broken_off || state.stopped || !self.options.fence.holds();
         let sealed = over || number < state.sealed;
         drop(state);
-        sealed.then(|| fs::read(self.page_path(number)).ok()).flatten()
+        if sealed { read_kept(&self.page_path(number)) } else { Ok(None) }
     }
 
     /// Asks the workers to stop; what is sealed stays.
@@ -757,6 +757,15 @@ fn hash(path: &[u8]) -> u64 {
     ])
 }
 
+/// What is kept at `path`; `None` if nothing is. That it cannot be read does not say that.
+pub(crate) fn read_kept(path: &Path) -> Result<Option<Vec<u8>>, Problem> {
+    match fs::read(path) {
+        Ok(bytes) => Ok(Some(bytes)),
+        Err(cause) if cause.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(cause) => Err(kept(path, &cause)),
+    }
+}
+
 fn write_synced(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let temporary = path.with_extension("new");
     let mut file = File::create(&temporary)?;
@@ -765,16 +774,11 @@ fn write_synced(path: &Path, bytes: &[u8]) -> io::Result<()> {
     fs::rename(&temporary, path)
 }
 
+/// An error of what is kept of a scan. Where another controller's scan goes on in its place
+/// (`AlreadyExists`, `StaleNetworkFileHandle`), that one is taken up by the next attempt.
 fn kept(path: &Path, cause: &io::Error) -> Problem {
-    let exit = match cause.kind() {
-        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Exit::Temporary,
-        // Another controller's scan goes on in its place: it is taken up by the next attempt.
-        io::ErrorKind::AlreadyExists | io::ErrorKind::StaleNetworkFileHandle => Exit::Temporary,
-        _ => Exit::Fatal,
-    };
-    Problem::new(exit, "state", format!("cannot keep the manifest at {}", path.display()))
-        .because(cause)
-        .hint("check the state directory's disk; the transfer resumes where it was")
+    let title = format!("cannot keep the manifest at {}", path.display());
+    penstock_api::journal::failed("state", title, cause)
 }
 
 #[cfg(test)]

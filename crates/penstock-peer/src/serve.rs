@@ -283,7 +283,8 @@ impl<'a> Server<'a> {
 
     /// The page that a request names: by number, but only if its digest is the one asked for.
     fn page(&self, fetch: &Fetch) -> Result<Option<Arc<Page>>, Problem> {
-        let read = || self.open.scan.sealed_page(fetch.page);
+        // A page that cannot be read now is asked for again, as one that is not there yet.
+        let read = || self.open.scan.sealed_page(fetch.page).ok().flatten();
         self.open.pages.get(&fetch.page_digest, read, |page| self.open.see(&self.source, page))
     }
 }

@@ -33,7 +33,7 @@ use serde::{Deserialize, Serialize};
 use crate::guard::Guard;
 use crate::ordered::ScanOrder;
 use crate::removal::Remover;
-use crate::scan::{Helpers, Scan, ScanOptions, look, root_kind};
+use crate::scan::{Helpers, Scan, ScanOptions, look, read_kept, root_kind};
 use crate::serve::{self, PageCache};
 use crate::sight::{Claim, Sight, shares_inodes};
 use crate::stores::{Stores, chain, store_offline};
@@ -318,8 +318,8 @@ impl SourceService {
             open.scan.stop();
         }
         let kept = self.directory.join(transfer.to_string()).join("request.json");
-        let Ok(text) = fs::read_to_string(&kept) else { return Ok(None) };
-        let Ok(kept) = serde_json::from_str::<Kept>(&text) else { return Ok(None) };
+        let Some(text) = read_kept(&kept)? else { return Ok(None) };
+        let Ok(kept) = serde_json::from_slice::<Kept>(&text) else { return Ok(None) };
         let Some(claim) = kept.claim(&self.stores.source(&kept.store)?, &self.peer) else {
             self.stores.reopen(&kept.store);
             let why = "something else is mounted there than when the data set was listed";
@@ -445,7 +445,7 @@ impl SourceService {
             .and_then(|()| fs::rename(&temporary, &path))
             .map_err(|cause| {
                 let title = format!("cannot write {}", path.display());
-                Problem::new(Exit::Fatal, "state", title).because(cause)
+                penstock_api::journal::failed("state", title, &cause)
             })
     }
 }
@@ -535,7 +535,7 @@ impl SourceService {
             return Err(Problem::new(Exit::NotAuthorised, "remove-not-allowed", title));
         }
         let _alone = open.removing.lock().unwrap_or_else(PoisonError::into_inner);
-        let encoded = open.scan.sealed_page(order.page);
+        let encoded = open.scan.sealed_page(order.page)?;
         let encoded = encoded
             .filter(|encoded| page_digest(encoded).to_hex() == order.digest)
             .ok_or_else(|| {
@@ -587,7 +587,7 @@ impl SourceService {
         wait_ms: u32,
     ) -> Result<Option<WishedDigests>, Problem> {
         let open = self.scan_by(transfer, order)?.ok_or_else(|| unknown_scan(transfer))?;
-        let page = open.scan.sealed_page(wish.page).and_then(|bytes| Page::decode(&bytes).ok());
+        let page = open.scan.sealed_page(wish.page)?.and_then(|bytes| Page::decode(&bytes).ok());
         let page = page.ok_or_else(|| {
             let title = format!("page {} is not known here", wish.page);
             Problem::new(Exit::Temporary, "page-unknown", title).status(404)
@@ -625,12 +625,9 @@ mod tests {
     use super::*;
     use crate::stores::{StoreKind, StoreSpec};
 
-    /// C4: who knows a transfer's id and may read one store learns nothing of another store by it.
-    #[test]
-    fn c4_an_id_opens_no_other_data_set() {
-        let work = tempfile::tempdir().unwrap();
+    fn service(work: &Path) -> SourceService {
         let spec = |name: &str| {
-            let path = work.path().join(name);
+            let path = work.join(name);
             fs::create_dir(&path).unwrap();
             fs::write(path.join("file"), name).unwrap();
             StoreSpec {
@@ -644,8 +641,11 @@ mod tests {
         };
         let stores = Arc::new(Stores::new([spec("secret"), spec("open")]));
         let peer = PeerId { site: "a".parse().unwrap(), peer: "p".parse().unwrap() };
-        let service = SourceService::new(stores, &work.path().join("state"), peer, None);
-        let request = |store: &str| ScanRequest {
+        SourceService::new(stores, &work.join("state"), peer, None)
+    }
+
+    fn request(store: &str) -> ScanRequest {
+        ScanRequest {
             transfer: TransferId([7; 16]),
             store: store.parse().unwrap(),
             root: PathText::default(),
@@ -656,10 +656,42 @@ mod tests {
             preserve: Preserve::default(),
             owner_names: false,
             remove: false,
-        };
+        }
+    }
+
+    /// C4: who knows a transfer's id and may read one store learns nothing of another store by it.
+    #[test]
+    fn c4_an_id_opens_no_other_data_set() {
+        let work = tempfile::tempdir().unwrap();
+        let service = service(work.path());
         service.open_scan(&request("secret")).unwrap();
         assert_eq!(service.open_scan(&request("secret")), Ok(RootKind::Directory));
         let refused = service.open_scan(&request("open")).unwrap_err();
         assert_eq!(refused.code, "scan-known");
+    }
+
+    /// Promise: a journal that cannot be read for a while is not one that knows nothing of a scan:
+    /// the transfer waits, where it would be told that its scan is lost, and fail.
+    #[test]
+    fn a_journal_that_fails_has_lost_no_scan() {
+        let work = tempfile::tempdir().unwrap();
+        let service = service(work.path());
+        let id = request("open").transfer;
+        assert_eq!(service.page(id, 0, 0).unwrap_err().code, "scan-unknown");
+        service.open_scan(&request("open")).unwrap();
+        service.stop(id);
+        // A directory cannot be read as a file, not even by root.
+        let kept = work.path().join("state").join(id.to_string()).join("request.json");
+        let aside = kept.with_extension("aside");
+        fs::rename(&kept, &aside).unwrap();
+        fs::create_dir(&kept).unwrap();
+        let opened = service.open_scan(&request("open")).map(drop);
+        for failed in [service.page(id, 0, 0).map(drop), opened] {
+            let problem = failed.unwrap_err();
+            assert_eq!((problem.code.as_str(), problem.exit), ("state", Exit::Temporary));
+        }
+        fs::remove_dir(&kept).unwrap();
+        fs::rename(&aside, &kept).unwrap();
+        assert!(service.page(id, 0, 10_000).is_ok());
     }
 }

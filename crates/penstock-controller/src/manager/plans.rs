@@ -104,8 +104,8 @@ impl Manager {
     }
 }
 
-fn journal_failed(cause: std::io::Error) -> Problem {
-    Problem::new(Exit::Fatal, "journal", "the journal store cannot be written").because(cause)
+pub(super) fn journal_failed(cause: std::io::Error) -> Problem {
+    penstock_api::journal::failed("journal", "the journal store cannot be written", &cause)
 }
 
 impl Inner {

@@ -16,6 +16,7 @@ use penstock_proto::digest::DigestKind;
 use penstock_proto::id::{Name, TransferId};
 use penstock_proto::name;
 
+use super::plans::journal_failed;
 use super::{Inner, Live, Manager, Table, journal_of, now_seconds, place, unknown};
 use crate::runner::RunFiles;
 use crate::state::{Listed, TransferRecord, Wish};
@@ -311,10 +312,7 @@ impl Inner {
     ) -> Result<File, Problem> {
         let mut file = self.nameless()?;
         self.parts.sites.document(site, id, document, &mut file)?;
-        file.rewind().map_err(|error| {
-            let title = "the journal store cannot be written";
-            Problem::new(Exit::Fatal, "journal", title).because(error)
-        })?;
+        file.rewind().map_err(journal_failed)?;
         Ok(file)
     }
 
@@ -507,7 +505,7 @@ impl Inner {
         self.parts.state.remove(id)?;
         std::fs::remove_dir_all(&journal).map_err(|cause| {
             let title = format!("cannot remove {}", journal.display());
-            Problem::new(Exit::Fatal, "journal", title).because(cause)
+            penstock_api::journal::failed("journal", title, &cause)
         })?;
         Ok(record)
     }

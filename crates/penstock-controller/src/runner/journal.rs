@@ -229,7 +229,7 @@ impl Journal {
     pub(crate) fn sync(&mut self, pages: impl IntoIterator<Item = u32>) -> Result<(), Problem> {
         for page in pages {
             for path in [self.log_path(page), self.page_path(page)] {
-                match File::open(&path).and_then(|file| file.sync_data()) {
+                match sync_data(&path) {
                     Err(cause) if cause.kind() != io::ErrorKind::NotFound => {
                         return Err(failed("sync", &path, &cause));
                     }
@@ -260,15 +260,21 @@ pub(crate) fn write_lines(
     fs::rename(&temporary, path).map_err(error)
 }
 
-/// An error of the journal store: nothing more can be committed, so the transfer stops.
+/// An error of the journal store: nothing more can be committed, so the attempt ends.
 pub(crate) fn failed(what: &str, path: &Path, cause: &io::Error) -> Problem {
-    let exit = match cause.kind() {
-        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Exit::Temporary,
-        _ => Exit::Fatal,
-    };
-    Problem::new(exit, "journal", format!("cannot {what} {}", path.display()))
-        .because(cause)
-        .hint("check the state directory's disk; the transfer resumes where it was")
+    penstock_api::journal::failed("journal", format!("cannot {what} {}", path.display()), cause)
+}
+
+/// Syncs a file of the journal. If that fails, the kernel takes for clean what never came to the
+/// disk (A4): its cache is dropped, so that the next attempt reads what is there, not what was
+/// written.
+fn sync_data(path: &Path) -> io::Result<()> {
+    let file = File::open(path)?;
+    file.sync_data().inspect_err(|_| {
+        if let Err(error) = rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed) {
+            tracing::warn!(path = %path.display(), %error, "page cache not dropped");
+        }
+    })
 }
 
 /// A log that a later release of ours has written to. What it says must not be taken for a torn

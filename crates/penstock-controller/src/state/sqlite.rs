@@ -5,9 +5,10 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use penstock_api::journal;
 use penstock_api::problem::{Exit, Problem};
 use penstock_proto::version;
-use rusqlite::{Connection, OpenFlags, Transaction, TransactionBehavior};
+use rusqlite::{Connection, ErrorCode, OpenFlags, Transaction, TransactionBehavior, ffi};
 
 /// The newest format of the tables, and of all that belongs to them, that this release knows.
 fn newest() -> i64 {
@@ -123,6 +124,16 @@ pub enum StateError {
 }
 
 impl StateError {
+    /// Whether it may pass.
+    fn exit(&self) -> Exit {
+        match self {
+            Self::Open { source, .. } | Self::Statement { source, .. } => exit_of(source),
+            Self::Directory { source, .. } | Self::File { source, .. } => journal::exit_of(source),
+            Self::NotController { .. } | Self::Etcd { .. } => Exit::Temporary,
+            Self::Version { .. } | Self::Damaged { .. } => Exit::Fatal,
+        }
+    }
+
     pub(super) fn statement(what: &'static str) -> impl Fn(rusqlite::Error) -> Self {
         move |source| Self::Statement { what, source }
     }
@@ -141,7 +152,39 @@ impl From<StateError> for Problem {
             }
             _ => {}
         }
-        Self::new(Exit::Fatal, "state", error.to_string()).because(cause.unwrap_or_default())
+        let problem = Self::new(error.exit(), "state", error.to_string());
+        let problem = problem.because(cause.unwrap_or_default());
+        match (&error, problem.exit) {
+            (StateError::File { source, .. } | StateError::Directory { source, .. }, _) => {
+                problem.hint(journal::hint_of(source))
+            }
+            (_, Exit::Temporary) => problem.hint(
+                "look at the disk of the site directory: room, mode, mount; the transfer goes on \
+                 where it was",
+            ),
+            _ => problem,
+        }
+    }
+}
+
+/// Whether what SQLite said may pass. A sync that failed is not among that: what earlier commits
+/// have left in the write-ahead log may be lost, and a later sync that succeeds says nothing of it
+/// (A4).
+fn exit_of(error: &rusqlite::Error) -> Exit {
+    let rusqlite::Error::SqliteFailure(told, _) = error else { return Exit::Fatal };
+    let syncs = [ffi::SQLITE_IOERR_FSYNC, ffi::SQLITE_IOERR_DIR_FSYNC];
+    match told.code {
+        _ if syncs.contains(&told.extended_code) => Exit::Fatal,
+        ErrorCode::DiskFull
+        | ErrorCode::SystemIoFailure
+        | ErrorCode::CannotOpen
+        | ErrorCode::PermissionDenied
+        | ErrorCode::ReadOnly
+        | ErrorCode::DatabaseBusy
+        | ErrorCode::DatabaseLocked
+        | ErrorCode::FileLockingProtocolFailed
+        | ErrorCode::OutOfMemory => Exit::Temporary,
+        _ => Exit::Fatal,
     }
 }
 
@@ -287,6 +330,38 @@ mod tests {
         drop(raw);
         let state = SqliteState::open(&path).unwrap();
         assert!(state.read().prepare("SELECT mounts FROM ledger").is_ok());
+    }
+
+    /// Promise: a state database that is full, locked or on a disk that fails ends no transfer, a
+    /// damaged one does; A4: and so does one whose sync has failed.
+    #[test]
+    fn a4_what_may_pass_is_told_from_what_may_not() {
+        let problem = |code| {
+            let source = rusqlite::Error::SqliteFailure(ffi::Error::new(code), None);
+            Problem::from(StateError::Statement { what: "commit", source })
+        };
+        let passing = [ffi::SQLITE_FULL, ffi::SQLITE_BUSY, ffi::SQLITE_READONLY];
+        let failing =
+            [ffi::SQLITE_IOERR_WRITE, ffi::SQLITE_IOERR_READ, ffi::SQLITE_IOERR_SHORT_READ];
+        for code in passing.into_iter().chain(failing) {
+            assert_eq!(problem(code).exit, Exit::Temporary, "{code}");
+            assert!(!problem(code).hint.is_empty());
+        }
+        let lasting = [ffi::SQLITE_CORRUPT, ffi::SQLITE_NOTADB, ffi::SQLITE_CONSTRAINT];
+        let syncs = [ffi::SQLITE_IOERR_FSYNC, ffi::SQLITE_IOERR_DIR_FSYNC];
+        for code in lasting.into_iter().chain(syncs) {
+            assert_eq!(problem(code).exit, Exit::Fatal, "{code}");
+        }
+        let file = |errno| StateError::File {
+            what: "write",
+            path: "/journal/x/heads.1".into(),
+            source: std::io::Error::from_raw_os_error(errno),
+        };
+        for errno in [5, 28, 110, 116] {
+            assert_eq!(Problem::from(file(errno)).exit, Exit::Temporary, "{errno}");
+        }
+        let damaged = StateError::Damaged { what: "ledger", why: "it is cut short".to_owned() };
+        assert_eq!(Problem::from(damaged).exit, Exit::Fatal);
     }
 
     /// A8: plain commits do not wait for the disk, durable ones do; each transaction sets its own.

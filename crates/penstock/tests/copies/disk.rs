@@ -96,6 +96,37 @@ fn a_transfer_into_a_full_target_waits_for_room() {
     assert_same(&source, &data_b.join("set"));
 }
 
+/// Promise: a site whose journal and state database have no room left fails no transfer: it waits,
+/// says why, and goes on by itself when there is room.
+#[test]
+fn a_transfer_waits_for_room_in_the_journal() {
+    if !is_root("full journal") {
+        return;
+    }
+    let mut rng = rng("full journal");
+    let base = scratch();
+    // All that the target's site keeps is on it.
+    let disk = Mount::tmpfs(base.path(), "site-b", 64);
+    let (data_a, data_b) = (base.path().join("data-a"), base.path().join("data-b"));
+    let source = data_a.join("set");
+    make_files(&mut rng, &source, 8000, 1000, &[]);
+    let (_a, b) = pair(base.path(), &data_a, &data_b);
+    let ballast = disk.path.join("ballast");
+    let space = rustix::fs::statvfs(&disk.path).unwrap();
+    fill(&ballast, space.f_bavail * space.f_frsize - (200 << 10));
+    let id = b.submit("a:data/set/", "b:data/set/");
+    let full = |view: &Value| {
+        let told = reason_has(view, "No space left") || reason_has(view, "disk is full");
+        told && view["state"] == "queued"
+    };
+    let view = b.wait_until(&id, "a full journal", full);
+    println!("{}", view["reason"]);
+    assert_eq!(figure(&view["progress"], "errors"), 0, "{view}");
+    fs::remove_file(ballast).unwrap();
+    b.wait(&id).expect(0);
+    assert_same(&source, &data_b.join("set"));
+}
+
 /// Promise: a read-only target ends a copy with exit 7 and a clear error, at once if it is
 /// read-only from the start, and in mid-copy if it becomes so; made writable, the copy goes on.
 #[test]

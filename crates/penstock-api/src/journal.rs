@@ -1,0 +1,80 @@
+//! What an error of the journal store means: of the controller's ledger and state database, and of
+//! the pages that a source keeps there.
+//!
+//! Disks, servers and mounts come back, room is made, modes are corrected: a transfer waits for
+//! that and goes on, whoever leads by then. Only what no waiting can cure ends it.
+
+use std::io::{self, ErrorKind};
+
+use crate::problem::{Exit, Problem};
+
+/// Whether what failed with this error in the journal store may pass.
+///
+/// [`Exit::Fatal`] is content that is damaged or cut short (a decoder's error, which serde_json
+/// hands on as such), and what no call of ours can mean; everything else is [`Exit::Temporary`].
+/// That a sync failed may pass as well, but nothing that it was to make durable counts: who goes on
+/// writes it anew, or reads what the disk holds (A4).
+pub fn exit_of(cause: &io::Error) -> Exit {
+    match cause.kind() {
+        ErrorKind::InvalidData
+        | ErrorKind::UnexpectedEof
+        | ErrorKind::InvalidInput
+        | ErrorKind::Unsupported => Exit::Fatal,
+        _ => Exit::Temporary,
+    }
+}
+
+/// The problem of a file in the journal store: what was to be done is its `title`.
+pub fn failed(code: &str, title: impl Into<String>, cause: &io::Error) -> Problem {
+    Problem::new(exit_of(cause), code, title).because(cause).hint(hint_of(cause))
+}
+
+/// What to do about an error of the journal store.
+pub fn hint_of(cause: &io::Error) -> &'static str {
+    match cause.kind() {
+        _ if exit_of(cause) == Exit::Fatal => {
+            "check the disk of the state directory; `transfer cancel`, and submit it again"
+        }
+        ErrorKind::StorageFull | ErrorKind::QuotaExceeded => {
+            "make room on the file system of the state directory, or of the journal; the transfer \
+             goes on where it was"
+        }
+        ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => {
+            "let the daemon's user write to the state directory, or to the journal: owner, mode, \
+             a mount that has become read-only; the transfer goes on where it was"
+        }
+        _ => {
+            "check the disk, server or mount of the state directory, or of the journal; the \
+             transfer goes on where it was"
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A11, B4: a mount that fails for a while, a full disk, a page that another controller has
+    /// just replaced or a mode that was changed end no transfer; damage does.
+    #[test]
+    fn what_may_pass_ends_no_transfer() {
+        // EPERM, ENOENT, EIO, EAGAIN, EACCES, EBUSY, ENOSPC, EROFS, ETIMEDOUT, EHOSTDOWN, ESTALE,
+        // EDQUOT, ENOTCONN, ESHUTDOWN, of Linux.
+        for errno in [1, 2, 5, 11, 13, 16, 28, 30, 110, 112, 116, 122, 107, 108] {
+            let problem = failed("journal", "cannot sync x", &io::Error::from_raw_os_error(errno));
+            assert_eq!((problem.exit, problem.status), (Exit::Temporary, 503), "{problem}");
+            assert!(problem.hint.ends_with("goes on where it was"), "{}", problem.hint);
+        }
+        for errno in [28, 122] {
+            assert!(hint_of(&io::Error::from_raw_os_error(errno)).starts_with("make room"));
+        }
+        for errno in [1, 13, 30] {
+            assert!(hint_of(&io::Error::from_raw_os_error(errno)).contains("owner, mode"));
+        }
+        let torn = serde_json::from_slice::<u32>(b"").unwrap_err();
+        let other = serde_json::from_slice::<u32>(b"{}").unwrap_err();
+        for damage in [torn.into(), other.into(), ErrorKind::InvalidData.into()] {
+            assert_eq!(failed("journal", "cannot read x", &damage).exit, Exit::Fatal, "{damage}");
+        }
+    }
+}
