@@ -14,6 +14,7 @@
 //! | failed | retry, cancel |
 
 mod attempt;
+mod busy;
 mod clean;
 mod orphans;
 mod place;
@@ -138,7 +139,8 @@ struct Inner {
     parts: ManagerParts,
     table: Mutex<Table>,
     changed: Condvar,
-    /// Held while a transfer is admitted, so that two cannot claim one place.
+    /// Held while a transfer is admitted, so that two cannot claim one place. Never while a store
+    /// or another site is asked: see `busy`.
     admission: Mutex<()>,
     /// Plans that are being made.
     plans: AtomicUsize,
@@ -148,6 +150,8 @@ struct Inner {
 #[derive(Default)]
 struct Table {
     live: HashMap<TransferId, Live>,
+    /// Those of which something is being removed; with a record, its claim is kept as well.
+    busy: HashMap<TransferId, Option<TransferRecord>>,
     running: usize,
     stopping: bool,
 }
@@ -374,8 +378,10 @@ impl Inner {
     /// Gives whether it is stored.
     fn store(&self, record: &mut TransferRecord) -> bool {
         if let Err(error) = self.parts.state.put_transfer(record) {
-            tracing::error!(transfer = %record.id(), %error, "state not stored");
-            record.reason = format!("its state could not be stored: {error}");
+            let problem = Problem::from(error);
+            tracing::error!(transfer = %record.id(), %problem, "state not stored");
+            let before = if record.reason.is_empty() { "" } else { "; " };
+            record.reason.push_str(&format!("{before}its state could not be stored: {problem}"));
             return false;
         }
         true

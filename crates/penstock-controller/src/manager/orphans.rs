@@ -17,40 +17,51 @@ impl Manager {
     /// The journal store or the database cannot be read.
     pub fn orphans(&self, remove: bool) -> Result<OrphanList, Problem> {
         let inner = &self.inner;
-        // Nothing is admitted meanwhile: what is no transfer now stays none.
-        let _admission = inner.admission.lock();
         let mut orphans = Vec::new();
         for id in inner.left_over()? {
-            if !inner.lock().is_live(id) {
-                orphans.push(inner.orphan(id, remove)?);
-            }
+            orphans.extend(inner.orphan(id, remove)?);
         }
-        for stub in inner.parts.state.open_stubs()? {
-            let id = stub.view.id;
-            match inner.parts.sites.show(&stub.owner, id) {
-                Err(problem) if problem.status == 404 => {}
-                _ => continue,
-            }
-            if remove {
-                inner.parts.source.release(id);
-                inner.parts.state.remove_stub(id)?;
-            }
-            let place = format!("stub of a transfer of site `{}`", stub.owner);
-            let kind = OrphanKind::Stub;
-            orphans.push(Orphan { id, kind, place, root: None, removed: remove });
-        }
+        orphans.extend(inner.orphan_stubs(remove)?);
         Ok(OrphanList { orphans })
     }
 }
 
 impl Inner {
+    /// Stubs that their owner does not know. An owner that does not answer is asked once.
+    fn orphan_stubs(&self, remove: bool) -> Result<Vec<Orphan>, Problem> {
+        let (mut orphans, mut silent) = (Vec::new(), BTreeSet::new());
+        for stub in self.parts.state.open_stubs()? {
+            let id = stub.view.id;
+            if silent.contains(&stub.owner) {
+                continue;
+            }
+            match self.parts.sites.show(&stub.owner, id) {
+                Err(problem) if problem.status == 404 => {}
+                Err(problem) if problem.exit == Exit::Temporary => {
+                    tracing::info!(site = %stub.owner, %problem, "its stubs are not looked at");
+                    silent.insert(stub.owner);
+                    continue;
+                }
+                _ => continue,
+            }
+            if remove {
+                self.parts.source.release(id);
+                self.parts.state.remove_stub(id)?;
+            }
+            let place = format!("stub of a transfer of site `{}`", stub.owner);
+            let kind = OrphanKind::Stub;
+            orphans.push(Orphan { id, kind, place, root: None, removed: remove });
+        }
+        Ok(orphans)
+    }
+
     /// All transfers of which the journal store or the database keeps a ledger.
     fn left_over(&self) -> Result<BTreeSet<TransferId>, Problem> {
         let mut ids: BTreeSet<_> = self.parts.state.ledgers()?.into_iter().collect();
         let journal = &self.config.journal;
         let unreadable = |error: std::io::Error| {
             let title = format!("the journal store `{}` cannot be listed", journal.display());
-            Problem::new(Exit::Fatal, "journal", title).because(error)
+            penstock_api::journal::failed("journal", title, &error)
         };
         match std::fs::read_dir(journal) {
             Ok(entries) => {
@@ -65,8 +76,17 @@ impl Inner {
         Ok(ids)
     }
 
-    fn orphan(&self, id: TransferId, remove: bool) -> Result<Orphan, Problem> {
+    /// What is left over of a transfer; none of one that has not ended, or that somebody else is
+    /// removing.
+    fn orphan(&self, id: TransferId, remove: bool) -> Result<Option<Orphan>, Problem> {
+        // What is no transfer now stays none until it is removed.
+        let admission = self.admission.lock();
+        if self.lock().is_live(id) || self.check_idle(id).is_err() {
+            return Ok(None);
+        }
+        let _busy = remove.then(|| self.occupy(id, None)).transpose()?;
         let record = self.parts.state.transfer(id)?;
+        drop(admission);
         let place = journal_of(&self.config.journal, id).display().to_string();
         let root = record.as_ref().and_then(|record| record.root.clone());
         let kind = if record.is_some() { OrphanKind::Ledger } else { OrphanKind::Journal };
@@ -76,6 +96,6 @@ impl Inner {
                 None => self.discard_ledger(id),
             }
         }
-        Ok(Orphan { id, kind, place, root, removed: remove })
+        Ok(Some(Orphan { id, kind, place, root, removed: remove }))
     }
 }

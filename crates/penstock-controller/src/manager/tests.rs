@@ -34,6 +34,8 @@ use crate::runner::{RunInput, RunOutcome, RunView};
 use crate::sites::{RemoteScan, SiteClient};
 use crate::state::SqliteState;
 
+mod admission;
+
 /// Every root is a directory; nothing is there at the target.
 #[derive(Default)]
 struct FakePeer {
@@ -43,6 +45,30 @@ struct FakePeer {
     free: AtomicU64,
     /// How often that was asked.
     looks: AtomicU64,
+    /// The next look at a root waits.
+    held: Mutex<Option<Held>>,
+}
+
+/// Tells that it has come to this, and waits until the test lets it go on.
+struct Held {
+    reached: Sender<()>,
+    go_on: Receiver<()>,
+}
+
+impl Held {
+    fn new() -> (Self, Receiver<()>, Sender<()>) {
+        let ((reached, was_reached), (let_go, go_on)) = (mpsc::channel(), mpsc::channel());
+        (Self { reached, go_on }, was_reached, let_go)
+    }
+
+    /// Waits if the next one is to; says whether it did.
+    fn pass(next: &Mutex<Option<Self>>) -> bool {
+        let Some(held) = next.lock().unwrap().take() else { return false };
+        held.reached.send(()).unwrap();
+        // It goes on when the test has dropped the other end.
+        let _ = held.go_on.recv();
+        true
+    }
 }
 
 fn unused<T>() -> Result<T, Problem> {
@@ -82,6 +108,7 @@ impl SourcePeer for FakePeer {
 
 impl TargetPeer for FakePeer {
     fn root_kind(&self, _: &Name, _: &PathText) -> Result<Option<RootKind>, Problem> {
+        Held::pass(&self.held);
         Ok(None)
     }
 
@@ -131,6 +158,14 @@ impl TargetPeer for FakePeer {
 #[derive(Default)]
 struct FakeSites {
     owned: Mutex<BTreeMap<TransferId, TransferView>>,
+    /// How often it was asked for a transfer.
+    shows: AtomicU64,
+    /// The next question waits, and has no answer then.
+    held: Mutex<Option<Held>>,
+}
+
+fn silent() -> Problem {
+    Problem::new(Exit::Temporary, "site-unreachable", "site `lab` cannot be reached")
 }
 
 struct FakeSigner;
@@ -165,6 +200,10 @@ impl SiteClient for FakeSites {
     }
 
     fn show(&self, _: &Name, id: TransferId) -> Result<TransferView, Problem> {
+        self.shows.fetch_add(1, Ordering::AcqRel);
+        if Held::pass(&self.held) {
+            return Err(silent());
+        }
         self.owned.lock().unwrap().get(&id).cloned().ok_or_else(|| unknown(id))
     }
 
@@ -243,7 +282,7 @@ impl SiteClient for FakeSites {
     }
 
     fn release(&self, _: &Name, _: TransferId) -> Result<(), Problem> {
-        Ok(())
+        if Held::pass(&self.held) { Err(silent()) } else { Ok(()) }
     }
 }
 

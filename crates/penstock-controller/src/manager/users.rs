@@ -271,16 +271,11 @@ impl Inner {
         submitter: Name,
         caller: &Caller,
     ) -> Result<(TransferView, bool), Problem> {
-        let _admission = self.admission.lock();
-        if let Some(known) = self.parts.state.transfer(request.id)? {
-            if !is_same_wish(&known.request, request) {
-                let title = format!("the id {} is of another transfer", request.id);
-                return Err(Problem::new(Exit::Refused, "id-taken", title));
-            }
-            let live = self.lock().live.get(&request.id).map(Live::view);
-            return Ok((live.unwrap_or_else(|| known.view()), false));
+        if let Some(known) = self.known(request)? {
+            return Ok((known, false));
         }
         let target = &request.target;
+        // Before the lock: a store that hangs, or that another host has, holds up nobody else.
         let there = match self.parts.target.root_kind(&target.store, &target.path) {
             Ok(there) => there,
             // It waits in the queue until the store is back.
@@ -288,6 +283,11 @@ impl Inner {
             Err(problem) => return Err(problem),
         };
         let claim = place::claim(&request.source, target, there);
+        let _admission = self.admission.lock();
+        if let Some(known) = self.known(request)? {
+            return Ok((known, false));
+        }
+        self.check_idle(request.id)?;
         self.check_same_place(request, &claim)?;
         self.check_overlap(request, &claim, caller)?;
         if matches!(request.options.plan, Some(PlanUse::Follow { .. }))
@@ -302,6 +302,17 @@ impl Inner {
         let view = self.enqueue(record);
         self.tell(Event::of(&view));
         Ok((view, true))
+    }
+
+    /// The transfer that a request has been taken for before.
+    fn known(&self, request: &TransferRequest) -> Result<Option<TransferView>, Problem> {
+        let Some(known) = self.parts.state.transfer(request.id)? else { return Ok(None) };
+        if !is_same_wish(&known.request, request) {
+            let title = format!("the id {} is of another transfer", request.id);
+            return Err(Problem::new(Exit::Refused, "id-taken", title));
+        }
+        let live = self.lock().live.get(&request.id).map(Live::view);
+        Ok(Some(live.unwrap_or_else(|| known.view())))
     }
 
     fn fetch_document(
@@ -367,19 +378,20 @@ impl Inner {
             let title = format!("{LIVE_MAX} transfers wait already");
             return Err(Problem::new(Exit::Temporary, "queue-full", title));
         }
-        let other = table.live.values().find(|live| {
-            let (record, store) = (&live.record, &live.record.request.target.store);
+        let live = table.live.values().map(|live| &live.record);
+        let live = live.filter(|record| !record.state.is_ended());
+        let other = live.chain(table.busy.values().flatten()).find(|record| {
+            let store = &record.request.target.store;
             record.id() != request.id
-                && !record.state.is_ended()
                 && place::overlap(&place, &self.absolute(store, &record.claim))
         });
         let Some(other) = other else { return Ok(()) };
-        if !caller.may_see(&other.record) {
+        if !caller.may_see(other) {
             let title = format!("target `{}` overlaps with another transfer", request.target);
             return Err(Problem::new(Exit::Refused, "overlap", title)
                 .hint("wait until that has ended, or choose another target"));
         }
-        let (id, to) = (other.record.id(), &other.record.request.target);
+        let (id, to) = (other.id(), &other.request.target);
         let title = format!("target `{}` overlaps with transfer {id} to `{to}`", request.target);
         Err(Problem::new(Exit::Refused, "overlap", title)
             .because(format!(
@@ -395,7 +407,7 @@ impl Inner {
         action: Action,
         caller: &Caller,
     ) -> Result<TransferView, Problem> {
-        let _admission = self.admission.lock();
+        let admission = self.admission.lock();
         let mut table = self.lock();
         if let Some(live) = table.live.get_mut(&id)
             && !live.record.state.is_ended()
@@ -403,12 +415,18 @@ impl Inner {
             return self.act_on_live(live, action);
         }
         drop(table);
+        self.check_idle(id)?;
         let record = self.parts.state.transfer(id)?.ok_or_else(|| unknown(id))?;
         match (action, record.state) {
             (Action::Retry, TransferState::Failed) => {
-                let claim = record.root.as_ref().unwrap_or(&record.claim);
-                self.check_overlap(&record.request, claim, caller)?;
-                self.requeue(self.narrow(record)?, Wish::None)
+                let claim = record.root.clone().unwrap_or_else(|| record.claim.clone());
+                self.check_overlap(&record.request, &claim, caller)?;
+                let _busy = self.occupy(id, Some(TransferRecord { claim, ..record.clone() }))?;
+                // The source's site is told, which may not answer: nobody else waits for that.
+                drop(admission);
+                let record = self.narrow(record)?;
+                let _admission = self.admission.lock();
+                self.requeue(record, Wish::None)
             }
             (Action::Cancel, TransferState::Failed) => self.requeue(record, Wish::Cancel),
             (Action::Cancel, TransferState::Cancelled) => Ok(record.view()),

@@ -1,0 +1,50 @@
+//! Transfers of which something is being removed: nobody else may admit or change them meanwhile.
+//!
+//! To remove it may ask a store and another site, for as long as those take: too long for the
+//! admission lock, for which everybody waits who submits, pauses or cancels anything.
+
+use penstock_api::problem::{Exit, Problem};
+use penstock_proto::id::TransferId;
+
+use super::{Inner, TransferRecord};
+
+/// A transfer that is kept from others until this is dropped.
+pub(super) struct Busy<'a> {
+    inner: &'a Inner,
+    id: TransferId,
+}
+
+impl Drop for Busy<'_> {
+    fn drop(&mut self) {
+        self.inner.lock().busy.remove(&self.id);
+    }
+}
+
+impl Inner {
+    /// Keeps a transfer that is not live from others, and with a record the place that its claim
+    /// names as well (B8). To be called under the admission lock.
+    ///
+    /// # Errors
+    /// Code `transfer-busy`, temporary: somebody else is at it.
+    pub(super) fn occupy(
+        &self,
+        id: TransferId,
+        place: Option<TransferRecord>,
+    ) -> Result<Busy<'_>, Problem> {
+        self.check_idle(id)?;
+        self.lock().busy.insert(id, place);
+        Ok(Busy { inner: self, id })
+    }
+
+    /// That nobody removes anything of a transfer. To be called under the admission lock.
+    ///
+    /// # Errors
+    /// Code `transfer-busy`, temporary.
+    pub(super) fn check_idle(&self, id: TransferId) -> Result<(), Problem> {
+        if !self.lock().busy.contains_key(&id) {
+            return Ok(());
+        }
+        let title = format!("something of transfer {} is being removed", id.short());
+        Err(Problem::new(Exit::Temporary, "transfer-busy", title).hint("try again in a moment"))
+    }
+}
