@@ -48,7 +48,7 @@ const SCAN_DEADLINE: Duration = Duration::from_secs(45);
 const WINDOW_BYTES: u32 = 8 << 20;
 /// How often a connection on which nothing comes is asked whether it still lives, and how long that
 /// may take: a controller that stands still is left for another peer within their sum.
-const KEEP_ALIVE: (Duration, Duration) = (Duration::from_secs(3), Duration::from_secs(5));
+const KEEP_ALIVE: (Duration, Duration) = (Duration::from_secs(2), Duration::from_secs(4));
 /// How long a source may take to compare a receipt with its pages: some 10 ms for each of them.
 const COUNTERSIGN_DEADLINE: Duration = Duration::from_secs(600);
 /// How long a source may take for an order to remove: it answers after some seconds, and after the

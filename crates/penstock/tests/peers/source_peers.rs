@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use crate::common_cluster::{Etcd, first_peer, status_until};
+use crate::common_cluster::{Etcd, first_peer, signal, status_until};
 use crate::common_fuse::Fuse;
 use crate::common_net::{
     LOOK, PATIENCE, Site, assert_same, make_set, pair, penstock, random_file, scratch, seed, told,
@@ -289,11 +289,10 @@ fn c3_a_store_unmounted_at_one_source_peer_fails_nothing() {
     assert!(longest < Duration::from_secs(10), "{longest:?}");
 }
 
-/// Issue 5 (3), A12, C1: the source's controller dies in the middle of a scan that is shared: the
-/// next one goes on from the pages that were sealed, nothing is listed twice or left out, and no
-/// file has changed because its inode number is another one there.
-#[test]
-fn a12_the_sources_controller_may_die_in_the_middle_of_a_shared_scan() {
+/// What becomes of a shared scan whose controller is lost in the middle of it: the next one goes on
+/// from the pages that were sealed, nothing is listed twice or left out, and no file has changed
+/// because its inode number is another one there.
+fn lose_the_sources_controller(lose: impl Fn(&mut Site)) {
     let root = scratch();
     let tree = root.path().join("tree");
     small_files(&tree.join("set"), 200, 20);
@@ -307,7 +306,7 @@ fn a12_the_sources_controller_may_die_in_the_middle_of_a_shared_scan() {
     let id = world.submit(&[]);
     world.hpc.watch(&id).until(verified_at_least(1));
     world.until_log(0, "another peer lists too");
-    world.peers[0].kill();
+    lose(&mut world.peers[0]);
     latency(Duration::from_millis(1));
     let (summary, longest) = watch_gaps(&world.hpc, &id);
     world.assert_same(&tree.join("set"));
@@ -315,6 +314,18 @@ fn a12_the_sources_controller_may_die_in_the_middle_of_a_shared_scan() {
     assert_eq!(summary["files"].as_u64(), Some(4_000), "{summary}");
     assert_eq!(summary["bytes"], summary["bytes_found"], "files were taken for changed ones");
     assert!(longest < Duration::from_secs(10), "{longest:?}");
+}
+
+/// Issue 5 (3), A12, C1: the source's controller dies in the middle of a scan that is shared.
+#[test]
+fn a12_the_sources_controller_may_die_in_the_middle_of_a_shared_scan() {
+    lose_the_sources_controller(Site::kill);
+}
+
+/// Issue 5 (4), A12, B4: the same where it stands still, and all that is connected to it hangs.
+#[test]
+fn a12_the_sources_controller_may_stand_still_in_the_middle_of_a_shared_scan() {
+    lose_the_sources_controller(|site| signal(site, "STOP"));
 }
 
 /// A11: what one peer of the source cannot read, another reads: nothing has failed at the end.
