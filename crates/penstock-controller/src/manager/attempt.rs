@@ -156,7 +156,8 @@ impl Inner {
             return;
         }
         self.discard_cancelled(id, &outcome);
-        self.make_receipt(id, &outcome, &control.view());
+        let may_end = self.make_receipt(id, &outcome, &control.view());
+        let outcome = if may_end { outcome } else { RunOutcome::Paused };
         let room = self.room_of(id, &outcome);
         let mut table = self.lock();
         let Some(live) = table.live.get_mut(&id) else { return };

@@ -6,6 +6,7 @@ use std::io::{Seek as _, Write as _};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use penstock_api::fence::Fence;
 use penstock_api::plan::PlanUse;
 use penstock_api::problem::{Exit, Problem};
 use penstock_api::transfer::{TransferRequest, TransferState};
@@ -30,6 +31,11 @@ impl Manager {
     /// The own site.
     pub fn site(&self) -> &Name {
         &self.inner.config.site
+    }
+
+    /// Whether this is still the controller of the site.
+    pub fn fence(&self) -> &Fence {
+        &self.inner.parts.fence
     }
 
     /// Makes the plan of a transfer, here or at the site that would own it. Nothing is written at

@@ -3,7 +3,10 @@
 use std::fs::{self, File};
 use std::io::Write as _;
 use std::path::Path;
+use std::sync::PoisonError;
+use std::time::{Duration, Instant};
 
+use penstock_api::fence::Fence;
 use penstock_api::preserve::Preserve;
 use penstock_api::problem::{Exit, Problem};
 use penstock_api::receipt::{
@@ -11,12 +14,20 @@ use penstock_api::receipt::{
 };
 use penstock_api::scan::{PageReply, ScanRequest, SourcePeer};
 use penstock_api::transfer::{FailedItem, PathText, Progress, TransferRequest, TransferState};
+use penstock_engine::retry::Backoff;
 use penstock_proto::id::TransferId;
 use penstock_proto::manifest::page_digest;
 
 use super::{Inner, TransferRecord, journal_of, now_seconds};
 use crate::runner::{RunFiles, RunOutcome, RunView};
 use crate::sites::SCAN_UNKNOWN;
+
+/// Longest time for which a source that cannot sign now is asked again.
+const COUNTERSIGN_PATIENCE: Duration = Duration::from_secs(30);
+/// Longest wait between two such questions.
+const COUNTERSIGN_WAIT_MAX: Duration = Duration::from_secs(5);
+/// Code of what keeps a run from its end until the next attempt.
+const ASKS_LATER: &str = "receipt-later";
 
 /// What a receipt says besides the ledger's facts.
 #[derive(Debug)]
@@ -121,8 +132,14 @@ pub(super) fn scan_request(request: &TransferRequest, submitted: u64) -> ScanReq
 /// page that was served. Reads all pages; blocks.
 ///
 /// # Errors
-/// Code `receipt-differs`: it says something else; the scan is not known, or not complete.
-pub fn check_as_source(source: &dyn SourcePeer, body: &ReceiptBody) -> Result<(), Problem> {
+/// Code `receipt-differs`: it says something else, or the scan cannot be opened for good. What may
+/// pass is temporary, and no difference: the scan cannot be read now, it is not complete here, or
+/// it is another controller's by now, as `fence` tells.
+pub fn check_as_source(
+    source: &dyn SourcePeer,
+    fence: &Fence,
+    body: &ReceiptBody,
+) -> Result<(), Problem> {
     let differs = |what: &str| {
         let title = format!("the receipt of transfer {} names another {what}", body.id.short());
         Problem::new(Exit::Refused, "receipt-differs", title)
@@ -134,14 +151,19 @@ pub fn check_as_source(source: &dyn SourcePeer, body: &ReceiptBody) -> Result<()
         options: serde_json::from_value(body.options.clone())
             .map_err(|cause| differs("set of options than is known here").because(cause))?,
     };
-    source
-        .open_scan(&scan_request(&request, body.submitted))
-        .map_err(|problem| differs("data set than was read").because(problem))?;
+    source.open_scan(&scan_request(&request, body.submitted)).map_err(|problem| {
+        let passes = problem.exit == Exit::Temporary;
+        if passes { problem } else { differs("data set than was read").because(problem) }
+    })?;
     let mut manifest = blake3::Hasher::new();
     for number in 0.. {
         match source.page(body.id, number, 0)? {
             PageReply::Page(encoded) => drop(manifest.update(&page_digest(&encoded).0)),
-            PageReply::NotYet => return Err(differs("scan: this one is not complete")),
+            PageReply::NotYet => {
+                fence.check()?;
+                let title = format!("the scan of transfer {} is not complete", body.id.short());
+                return Err(Problem::new(Exit::Temporary, "scan-incomplete", title));
+            }
             PageReply::End(summary) => {
                 let same = body.facts.pages == number
                     && summary.pages == number
@@ -159,22 +181,35 @@ pub fn check_as_source(source: &dyn SourcePeer, body: &ReceiptBody) -> Result<()
 impl Inner {
     /// Makes the receipt of a run that has ended for good, before anybody hears of its end. A
     /// receipt that cannot be made is told in the log: the data is where it is all the same.
-    pub(super) fn make_receipt(&self, id: TransferId, outcome: &RunOutcome, seen: &RunView) {
+    ///
+    /// Gives whether the run may end so. It may not where this is a controller no more, or the
+    /// daemon ends while the source is asked: then whoever goes on makes the receipt.
+    pub(super) fn make_receipt(
+        &self,
+        id: TransferId,
+        outcome: &RunOutcome,
+        seen: &RunView,
+    ) -> bool {
         let ended = match outcome {
             RunOutcome::Done => (TransferState::Done, Exit::Done),
             RunOutcome::Failed(problem) if problem.exit != Exit::Temporary => {
                 (TransferState::Failed, problem.exit)
             }
-            _ => return,
+            _ => return true,
         };
         let Some(record) = self.lock().live.get(&id).map(|live| live.record.clone()) else {
-            return;
+            return true;
         };
         if !record.request.options.proof.receipt {
-            return;
+            return true;
         }
-        if let Err(problem) = self.sign_receipt(&record, ended, seen) {
-            tracing::error!(transfer = %id, %problem, "no receipt");
+        match self.sign_receipt(&record, ended, seen) {
+            Ok(()) => true,
+            Err(problem) if problem.code == ASKS_LATER => false,
+            Err(problem) => {
+                tracing::error!(transfer = %id, %problem, "no receipt");
+                true
+            }
         }
     }
 
@@ -201,6 +236,7 @@ impl Inner {
         let mut signatures = vec![self.parts.signer.sign(&body, Role::Target)?];
         match self.sign_as_source(record, &body) {
             Ok(signature) => signatures.push(signature),
+            Err(problem) if problem.code == ASKS_LATER => return Err(problem),
             Err(problem) => {
                 tracing::warn!(
                     transfer = %record.id(), %problem,
@@ -211,15 +247,41 @@ impl Inner {
         write_receipt(&self.receipt_path(record.id()), &Receipt { receipt: body, signatures })
     }
 
+    /// The source's signature. Its controller may change in that moment, or its store be away: what
+    /// may pass is asked for again, for [`COUNTERSIGN_PATIENCE`].
     fn sign_as_source(
         &self,
         record: &TransferRecord,
         body: &ReceiptBody,
     ) -> Result<ReceiptSignature, Problem> {
-        let site = &record.request.source.site;
-        if *site == self.config.site {
+        if record.request.source.site == self.config.site {
             return self.parts.signer.sign(body, Role::Source);
         }
+        let end = Instant::now() + COUNTERSIGN_PATIENCE;
+        let mut backoff = Backoff::new(self.config.retry_least, COUNTERSIGN_WAIT_MAX);
+        loop {
+            let problem = match self.countersign(record, body) {
+                Err(problem) if problem.exit == Exit::Temporary => problem,
+                outcome => return outcome,
+            };
+            let wait = backoff.next(&mut rand::rng());
+            if Instant::now() + wait >= end {
+                return Err(problem);
+            }
+            tracing::info!(transfer = %record.id(), %problem, "the source is asked to sign again");
+            if !self.rest(wait) {
+                let title = "the source is asked to sign when the transfer goes on";
+                return Err(Problem::new(Exit::Temporary, ASKS_LATER, title).because(problem));
+            }
+        }
+    }
+
+    fn countersign(
+        &self,
+        record: &TransferRecord,
+        body: &ReceiptBody,
+    ) -> Result<ReceiptSignature, Problem> {
+        let site = &record.request.source.site;
         match self.parts.sites.countersign(site, body) {
             // The source was restarted: it goes on with the same scan once it is opened again.
             Err(problem) if problem.code == SCAN_UNKNOWN => {
@@ -228,5 +290,13 @@ impl Inner {
             }
             reply => reply,
         }
+    }
+
+    /// Waits so long; less if the manager stops, or leads no more, and then says no.
+    fn rest(&self, wait: Duration) -> bool {
+        let table = self.lock();
+        let table = self.changed.wait_timeout_while(table, wait, |table| !table.stopping);
+        let (table, _) = table.unwrap_or_else(PoisonError::into_inner);
+        !table.stopping && self.parts.fence.holds()
     }
 }

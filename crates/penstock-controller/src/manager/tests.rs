@@ -1,6 +1,6 @@
 //! The manager with scripted runs: each test plays the runner.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io::Write;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{self, Receiver, Sender};
@@ -35,6 +35,7 @@ use crate::sites::{RemoteScan, SiteClient};
 use crate::state::SqliteState;
 
 mod admission;
+mod receipt;
 
 /// Every root is a directory; nothing is there at the target.
 #[derive(Default)]
@@ -45,6 +46,8 @@ struct FakePeer {
     free: AtomicU64,
     /// How often that was asked.
     looks: AtomicU64,
+    /// What it says instead of opening a scan, one after the other.
+    says: Mutex<VecDeque<Problem>>,
     /// The next look at a root waits.
     held: Mutex<Option<Held>>,
 }
@@ -77,11 +80,11 @@ fn unused<T>() -> Result<T, Problem> {
 
 impl SourcePeer for FakePeer {
     fn open_scan(&self, _: &ScanRequest) -> Result<RootKind, Problem> {
-        Ok(RootKind::Directory)
+        self.says.lock().unwrap().pop_front().map_or(Ok(RootKind::Directory), Err)
     }
 
     fn page(&self, _: TransferId, _: u32, _: u32) -> Result<PageReply, Problem> {
-        unused()
+        Ok(PageReply::NotYet)
     }
 
     fn ask(&self, _: TransferId, _: &Question) -> Result<u32, Problem> {
@@ -160,6 +163,8 @@ struct FakeSites {
     owned: Mutex<BTreeMap<TransferId, TransferView>>,
     /// How often it was asked for a transfer.
     shows: AtomicU64,
+    /// What it says instead of signing a receipt, one after the other.
+    says: Mutex<VecDeque<Problem>>,
     /// The next question waits, and has no answer then.
     held: Mutex<Option<Held>>,
 }
@@ -168,11 +173,24 @@ fn silent() -> Problem {
     Problem::new(Exit::Temporary, "site-unreachable", "site `lab` cannot be reached")
 }
 
+fn signature(role: Role) -> ReceiptSignature {
+    ReceiptSignature {
+        role,
+        site: if role == Role::Source { "lab" } else { "hpc" }.parse().unwrap(),
+        vouches: role.vouches(),
+        algorithm: "ed25519".to_owned(),
+        key: String::new(),
+        authority: String::new(),
+        certification: String::new(),
+        signature: String::new(),
+    }
+}
+
 struct FakeSigner;
 
 impl ReceiptSigner for FakeSigner {
-    fn sign(&self, _: &ReceiptBody, _: Role) -> Result<ReceiptSignature, Problem> {
-        unused()
+    fn sign(&self, _: &ReceiptBody, role: Role) -> Result<ReceiptSignature, Problem> {
+        Ok(signature(role))
     }
 }
 
@@ -246,7 +264,8 @@ impl SiteClient for FakeSites {
     }
 
     fn countersign(&self, _: &Name, _: &ReceiptBody) -> Result<ReceiptSignature, Problem> {
-        unused()
+        let says = self.says.lock().unwrap().pop_front();
+        says.map_or_else(|| Ok(signature(Role::Source)), Err)
     }
 
     fn open_scan(&self, _: &Name, _: &ScanRequest) -> Result<RemoteScan, Problem> {

@@ -520,7 +520,7 @@ async fn countersign(
             let title = "the receipt is not one of a transfer from here to the caller";
             return Err(Problem::new(Exit::NotAuthorised, "receipt-differs", title));
         }
-        check_as_source(&*parts.source, &body)?;
+        check_as_source(&*parts.source, parts.manager.fence(), &body)?;
         parts.signer.sign(&body, Role::Source)
     })
     .await

@@ -1,0 +1,100 @@
+//! Receipts whose source cannot sign in that moment.
+
+use penstock_api::fence::{Fence, NOT_CONTROLLER, not_controller};
+use penstock_api::receipt::{Receipt, ReceiptFacts};
+
+use super::*;
+use crate::runner::RunFiles;
+
+/// A transfer that has come to its end, and asks for a receipt.
+fn end_with_receipt(world: &World) {
+    let mut request = request(1, "lab:raw/a", "hpc:s/1");
+    request.options.proof.receipt = true;
+    world.manager.submit(&request, &Caller::User).unwrap();
+    let (input, end) = world.call();
+    std::fs::create_dir_all(&input.journal).unwrap();
+    let facts = serde_json::to_vec(&ReceiptFacts::default()).unwrap();
+    std::fs::write(RunFiles::own(&input.journal, 0).facts, facts).unwrap();
+    end.send(RunOutcome::Done).unwrap();
+}
+
+/// Who signed the receipt.
+fn signers(world: &World) -> Vec<Role> {
+    let mut text = Vec::new();
+    let id = TransferId([1; 16]);
+    let mut file = world.manager.document(id, Document::Receipt, &Caller::User).unwrap();
+    std::io::Read::read_to_end(&mut file, &mut text).unwrap();
+    let receipt: Receipt = serde_json::from_slice(&text).unwrap();
+    receipt.signatures.iter().map(|signature| signature.role).collect()
+}
+
+/// Promise: a source whose controller goes in the moment of the signature signs all the same, under
+/// the next one; one that refuses is not asked again.
+#[test]
+fn a_source_that_changes_its_controller_still_signs() {
+    let world = World::new(1);
+    let silent = Problem::new(Exit::Temporary, "site-unreachable", "it cannot be reached");
+    world.sites.says.lock().unwrap().extend([not_controller(), silent]);
+    end_with_receipt(&world);
+    world.wait(1, TransferState::Done);
+    assert_eq!(signers(&world), [Role::Target, Role::Source]);
+    let world = World::new(1);
+    let refused = Problem::new(Exit::Refused, "receipt-differs", "it names another manifest");
+    world.sites.says.lock().unwrap().extend([refused, not_controller()]);
+    end_with_receipt(&world);
+    world.wait(1, TransferState::Done);
+    assert_eq!(signers(&world), [Role::Target]);
+    assert_eq!(world.sites.says.lock().unwrap().len(), 1, "it was asked once");
+}
+
+/// Promise: a daemon that ends while it asks for the signature writes no receipt without it: the
+/// transfer is not at its end, and the next daemon makes it.
+#[test]
+fn a_daemon_that_ends_leaves_the_receipt_to_the_next() {
+    let mut world = World::new(1);
+    world.sites.says.lock().unwrap().extend((0..1000).map(|_| not_controller()));
+    end_with_receipt(&world);
+    world.restart(Vec::new(), true);
+    let view = world.manager.show(TransferId([1; 16]), &Caller::User).unwrap();
+    assert!(!view.state.is_ended(), "{view:?}");
+    world.sites.says.lock().unwrap().clear();
+    world.call().1.send(RunOutcome::Done).unwrap();
+    world.wait(1, TransferState::Done);
+    assert_eq!(signers(&world), [Role::Target, Role::Source]);
+}
+
+/// Promise: what may pass at the source is no difference from what it has served, above all not
+/// that another peer has become its controller.
+#[test]
+fn b4_what_may_pass_is_no_difference() {
+    let peer = FakePeer::default();
+    let body = ReceiptBody {
+        version: 1,
+        program: String::new(),
+        id: TransferId([1; 16]),
+        state: TransferState::Done,
+        exit: Exit::Done,
+        source: "lab:raw/a".parse().unwrap(),
+        target: "hpc:s/1".parse().unwrap(),
+        root: PathText::default(),
+        options: serde_json::to_value(TransferOptions::default()).unwrap(),
+        submitted: 1,
+        ended: 2,
+        milliseconds: 1,
+        durable_by: String::new(),
+        facts: ReceiptFacts::default(),
+        failures: Vec::new(),
+        withheld: Default::default(),
+    };
+    let check = |fence: &Fence| check_as_source(&peer, fence, &body).unwrap_err();
+    let (leads, deposed) = (Fence::default(), Fence::new(7, Arc::new(|| false)));
+    assert_eq!(check(&deposed).code, NOT_CONTROLLER);
+    let early = check(&leads);
+    assert_eq!((early.code.as_str(), early.exit), ("scan-incomplete", Exit::Temporary));
+    let offline = Problem::new(Exit::Temporary, "store-offline", "store `raw` is offline");
+    peer.says.lock().unwrap().push_back(offline.clone());
+    assert_eq!(check(&leads), offline);
+    let other = Problem::new(Exit::NotAuthorised, "scan-known", "it is another data set");
+    peer.says.lock().unwrap().push_back(other);
+    assert_eq!(check(&leads).code, "receipt-differs");
+}
