@@ -47,6 +47,13 @@ const LOOK_LEAST: Duration = Duration::from_secs(1);
 pub(super) const BEAT: Duration = Duration::from_secs(2);
 /// In the site directory: what this peer kept as a site of one peer is in etcd now.
 const TAKEN_OVER: &str = "taken-over";
+/// How long the journal may take for that, before it counts as one that does not answer.
+const BEAT_ANSWERS: Duration = Duration::from_secs(10);
+/// How long a controller goes on whose journal fails, and one whose journal does not answer, before
+/// it leaves the lead to another peer, which may reach it. A file server that is started again
+/// takes a minute or two; a mount that is gone does not come back by itself.
+const JOURNAL_FAILS: Duration = Duration::from_secs(10);
+const JOURNAL_HANGS: Duration = Duration::from_secs(120);
 /// How long an endpoint of etcd may take to say how it is.
 const HEALTH: Duration = Duration::from_secs(1);
 /// How long a peer that could not begin as the controller leaves that to the others.
@@ -214,11 +221,14 @@ impl Member {
     /// While this peer is the controller, says so in the journal, until `stop` says so. Two halves
     /// of a site that do not reach each other may reach the same stores, each with an etcd that has
     /// its majority: the one whose incarnation is not the journal's any more ends its tenure (B4).
+    /// So does one whose journal fails, if another peer is there that may reach it (A12).
     pub(crate) async fn beat(self: Arc<Self>, mut stop: watch::Receiver<bool>) {
         let settings = self.lead.site.config.cluster.as_ref();
         let Some(settings) = settings.filter(|settings| !settings.witness) else { return };
         let journal = SharedJournal::new(&settings.journal);
         let mut beat = tokio::time::interval(BEAT);
+        // Since when it has not been possible.
+        let mut failing = None;
         loop {
             tokio::select! {
                 _ = stop.changed() => return,
@@ -226,7 +236,7 @@ impl Member {
             }
             let now = Arc::clone(&self.cluster.watch().borrow());
             let Some(tenure) = now.tenure.clone().filter(|tenure| tenure.holds()) else { continue };
-            let (journal, incarnation) = (journal.clone(), now.incarnation);
+            let (journal, incarnation, asked) = (journal.clone(), now.incarnation, Instant::now());
             let voters = self.keeper.as_ref().and_then(Keeper::known_now);
             let beaten = tokio::task::spawn_blocking(move || {
                 let leads = journal.beat(incarnation)?;
@@ -235,17 +245,37 @@ impl Member {
                 }
                 Ok::<_, std::io::Error>(leads)
             });
-            let beaten = beaten.await;
-            match beaten {
-                Ok(Ok(true)) => {}
-                Ok(Ok(false)) => {
+            let beaten = tokio::time::timeout(BEAT_ANSWERS, beaten).await;
+            let (why, most) = match beaten {
+                Ok(Ok(Ok(true))) => {
+                    failing = None;
+                    continue;
+                }
+                Ok(Ok(Ok(false))) => {
                     tracing::error!("another host goes on with this site: this peer leads no more");
                     tenure.end();
+                    continue;
                 }
-                Ok(Err(error)) => tracing::warn!(%error, "the journal cannot be used"),
-                Err(error) => tracing::error!(%error, "the journal is not looked at"),
+                Ok(Ok(Err(error))) => (error.to_string(), JOURNAL_FAILS),
+                Ok(Err(error)) => (error.to_string(), JOURNAL_FAILS),
+                Err(_) => ("it does not answer".to_owned(), JOURNAL_HANGS),
+            };
+            tracing::warn!(%why, "the journal cannot be used");
+            let since = *failing.get_or_insert(asked);
+            if since.elapsed() >= most && self.may_be_followed(&now) {
+                tracing::error!(%why, "another peer may reach the journal: it is to lead");
+                let mut stood_back = self.stood_back.lock().unwrap_or_else(PoisonError::into_inner);
+                *stood_back = Some((Instant::now(), format!("its journal cannot be used: {why}")));
+                tenure.end();
+                failing = None;
             }
         }
+    }
+
+    /// Whether there is another peer that may lead: not a witness, which has no address.
+    fn may_be_followed(&self, now: &ClusterNow) -> bool {
+        let own = &self.lead.site.config.peer;
+        now.fit_peers().any(|card| card.peer != *own && !card.addresses.is_empty())
     }
 
     async fn look_at_stores(&self) {

@@ -146,6 +146,25 @@ fn a12_another_host_goes_on_through_its_own_client() {
     assert_eq!(durable, "fsync on FUSE, as far as the server honours it");
 }
 
+/// A12: a controller whose client of the journal's file system is gone, and which reaches all else,
+/// does not keep the lead: another host has it within seconds, and transfers go on.
+#[test]
+fn a12_who_loses_the_journal_leads_no_more() {
+    let Some(mut world) = World::new() else { return };
+    let leader = world.leader();
+    let name = format!("h{}", leader + 1);
+    let at = (leader + 1) % 3;
+    world.moose.kill_client(leader);
+    status_until(&world.hosts[at], |status| {
+        let now = status["cluster"]["leader"]["peer"].as_str();
+        now.is_some_and(|now| now != name)
+    });
+    let id = world.submit(at, 4, &[]);
+    world.hosts[at].wait_done(&id);
+    let others: Vec<usize> = (0..3).filter(|host| *host != leader).collect();
+    world.assert_whole(&others);
+}
+
 /// Promise (d): a chunk server of the target's file system is killed in the middle of a transfer.
 #[test]
 fn d_a_chunk_server_of_the_targets_file_system_may_die() {
