@@ -156,8 +156,7 @@ impl Inner {
             return;
         }
         self.discard_cancelled(id, &outcome);
-        let may_end = self.make_receipt(id, &outcome, &control.view());
-        let outcome = if may_end { outcome } else { RunOutcome::Paused };
+        let outcome = self.make_receipt(id, outcome, &control.view());
         let room = self.room_of(id, &outcome);
         let mut table = self.lock();
         let Some(live) = table.live.get_mut(&id) else { return };

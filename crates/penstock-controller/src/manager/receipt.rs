@@ -7,6 +7,7 @@ use std::sync::PoisonError;
 use std::time::{Duration, Instant};
 
 use penstock_api::fence::Fence;
+use penstock_api::journal;
 use penstock_api::preserve::Preserve;
 use penstock_api::problem::{Exit, Problem};
 use penstock_api::receipt::{
@@ -56,7 +57,14 @@ pub struct ReceiptParts<'a> {
 /// # Errors
 /// The facts cannot be read.
 pub fn receipt_body(path: &Path, parts: &ReceiptParts<'_>) -> Result<Option<ReceiptBody>, Problem> {
-    let Ok(text) = fs::read(path) else { return Ok(None) };
+    let text = match fs::read(path) {
+        Ok(text) => text,
+        Err(cause) if cause.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        Err(cause) => {
+            let title = format!("{} cannot be read", path.display());
+            return Err(journal::failed("receipt", title, &cause));
+        }
+    };
     if text.is_empty() {
         return Ok(None);
     }
@@ -106,7 +114,7 @@ pub fn write_receipt(path: &Path, receipt: &Receipt) -> Result<(), Problem> {
     };
     write().map_err(|cause| {
         let title = format!("the receipt `{}` cannot be written", path.display());
-        Problem::new(Exit::Fatal, "receipt", title).because(cause)
+        Problem::new(journal::exit_of(&cause), "receipt", title).because(cause)
     })
 }
 
@@ -182,33 +190,35 @@ impl Inner {
     /// Makes the receipt of a run that has ended for good, before anybody hears of its end. A
     /// receipt that cannot be made is told in the log: the data is where it is all the same.
     ///
-    /// Gives whether the run may end so. It may not where this is a controller no more, or the
-    /// daemon ends while the source is asked: then whoever goes on makes the receipt.
+    /// Gives how the run ends. Not for good where the journal cannot take the receipt now, where
+    /// this is a controller no more, or where the daemon ends while the source is asked: whoever
+    /// goes on makes it.
     pub(super) fn make_receipt(
         &self,
         id: TransferId,
-        outcome: &RunOutcome,
+        outcome: RunOutcome,
         seen: &RunView,
-    ) -> bool {
-        let ended = match outcome {
+    ) -> RunOutcome {
+        let ended = match &outcome {
             RunOutcome::Done => (TransferState::Done, Exit::Done),
             RunOutcome::Failed(problem) if problem.exit != Exit::Temporary => {
                 (TransferState::Failed, problem.exit)
             }
-            _ => return true,
+            _ => return outcome,
         };
         let Some(record) = self.lock().live.get(&id).map(|live| live.record.clone()) else {
-            return true;
+            return outcome;
         };
         if !record.request.options.proof.receipt {
-            return true;
+            return outcome;
         }
         match self.sign_receipt(&record, ended, seen) {
-            Ok(()) => true,
-            Err(problem) if problem.code == ASKS_LATER => false,
+            Ok(()) => outcome,
+            Err(problem) if problem.code == ASKS_LATER => RunOutcome::Paused,
+            Err(problem) if problem.exit == Exit::Temporary => RunOutcome::Failed(problem),
             Err(problem) => {
                 tracing::error!(transfer = %id, %problem, "no receipt");
-                true
+                outcome
             }
         }
     }

@@ -63,6 +63,21 @@ fn a_daemon_that_ends_leaves_the_receipt_to_the_next() {
     assert_eq!(signers(&world), [Role::Target, Role::Source]);
 }
 
+/// Promise: a journal that cannot take the receipt now costs nobody his receipt: the transfer comes
+/// to its end when it can.
+#[test]
+fn a_receipt_that_cannot_be_written_now_is_made_later() {
+    let world = World::new(1);
+    let receipts = world.directory.path().join("receipts");
+    std::fs::write(&receipts, "in the way of the directory").unwrap();
+    end_with_receipt(&world);
+    let (_, end) = world.call();
+    std::fs::remove_file(&receipts).unwrap();
+    end.send(RunOutcome::Done).unwrap();
+    world.wait(1, TransferState::Done);
+    assert_eq!(signers(&world), [Role::Target, Role::Source]);
+}
+
 /// Promise: what may pass at the source is no difference from what it has served, above all not
 /// that another peer has become its controller.
 #[test]
