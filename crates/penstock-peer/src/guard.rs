@@ -4,13 +4,15 @@
 //! Whoever finds something missing asks here whether the store is still the one that was opened;
 //! if not, the transfer waits, and no item has vanished.
 
+use std::sync::Arc;
+
 use penstock_api::problem::Problem;
 use penstock_io::store::{Kind, Source, StoreFingerprint, StoreOffline};
 use penstock_proto::frame::{EntryStatus, Record};
 use penstock_proto::id::Name;
 use penstock_proto::name;
 
-use crate::stores::store_offline;
+use crate::stores::{Stores, store_offline};
 
 /// A store and a data set in it, as they were when the guard was made.
 #[derive(Clone, Debug)]
@@ -54,6 +56,15 @@ impl Guard {
             return Err(store_offline(&self.store, why));
         }
         Ok(())
+    }
+
+    /// As [`Guard::check`], of a store that may hang: on another thread, and not without end.
+    ///
+    /// # Errors
+    /// The same, and `store-hung`.
+    pub(crate) fn check_by(self: &Arc<Self>, stores: &Stores) -> Result<(), Problem> {
+        let guard = Arc::clone(self);
+        stores.look(&self.store, move || guard.check())?
     }
 
     /// Checks the store if one of these records says that a file could not be read or has vanished.

@@ -9,6 +9,8 @@
 //! |---|---|
 //! | `stores` | the stores that this host reaches, by name |
 //! | `source` | the source side: scans, and the lanes it serves |
+//! | `opening` | the table of scans, and how one is opened |
+//! | `turn` | one at a time, though a store may hang |
 //! | `guard` | what a data set lies on, so that a store that is gone is told from vanished items |
 //! | `ordered` | by whose order it scans and removes |
 //! | `scan` | lists a data set in parallel, into pages on disk |
@@ -74,6 +76,7 @@ mod look;
 mod looked;
 mod mend;
 mod mounted;
+mod opening;
 mod ordered;
 mod prove;
 
@@ -93,6 +96,7 @@ mod stores;
 mod surplus;
 mod target;
 mod task;
+mod turn;
 pub mod verify;
 mod waiting;
 mod wished;

@@ -36,6 +36,7 @@ use std::collections::HashSet;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufRead as _, Write as _};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
@@ -54,7 +55,8 @@ use penstock_proto::slicing::Slicing;
 
 use crate::guard::Guard;
 use crate::pacer::Pacer;
-use crate::stores::chain;
+use crate::stores::{Stores, chain};
+use crate::turn::Turn;
 
 pub use far::{Helpers, Listing};
 use found::{Found, Wants};
@@ -96,14 +98,15 @@ pub(crate) struct Scan {
     options: ScanOptions,
     wants: Wants,
     state: Mutex<State>,
-    /// Held while a question about changed entries is answered.
-    asking: Mutex<()>,
+    marks: Arc<Marks>,
+    /// One question about changed entries at a time.
+    asking: Turn,
     /// Random: tells what this scan writes for a moment from what another one does.
     mark: u64,
     wake: Condvar,
     /// Wakes the threads that have other peers list.
     lend: Condvar,
-    guard: OnceLock<Arc<Guard>>,
+    guard: OnceLock<(Arc<Guard>, Arc<Stores>)>,
     /// Other peers of the site, and what the store is called there.
     helpers: OnceLock<(Name, Arc<dyn Helpers>)>,
     /// What `files_from` names, once that is asked for.
@@ -115,6 +118,27 @@ pub(crate) struct Scan {
 struct Passed {
     excluded: u64,
     skipped: u64,
+}
+
+/// How a scan stands, told without its state: that is locked while a store is asked whether it is
+/// what it was, and who ends scans must wait for no store (E2).
+#[derive(Default)]
+struct Marks {
+    stopped: AtomicBool,
+    /// No worker runs any more, and it is not complete: another may take up what is sealed.
+    broken_off: AtomicBool,
+    /// It is complete, or broken off.
+    ended: AtomicBool,
+}
+
+impl Marks {
+    fn is_stopped(&self) -> bool {
+        self.stopped.load(Ordering::Acquire)
+    }
+
+    fn is_broken_off(&self) -> bool {
+        self.broken_off.load(Ordering::Acquire)
+    }
 }
 
 #[derive(Default)]
@@ -133,9 +157,7 @@ struct State {
     summary: ScanSummary,
     complete: bool,
     problem: Option<Problem>,
-    stopped: bool,
-    /// No worker runs any more, and it is not complete: another may take up what is sealed.
-    broken_off: bool,
+    marks: Arc<Marks>,
 }
 
 impl Scan {
@@ -143,14 +165,17 @@ impl Scan {
     pub(crate) fn open(directory: &Path, options: ScanOptions) -> Result<Self, Problem> {
         let pages = directory.join("pages");
         fs::create_dir_all(&pages).map_err(|cause| kept(&pages, &cause))?;
-        let state = State { walk: Walk::new(directory), ..State::default() };
+        let marks = Arc::<Marks>::default();
+        let walk = Walk::new(directory);
+        let state = State { walk, marks: Arc::clone(&marks), ..State::default() };
         let scan = Self {
             directory: directory.to_owned(),
             lookups: Pacer::new(options.lookups_per_s.into()),
             wants: Wants::of(&options.preserve, options.owner_names),
             options,
             state: Mutex::new(state),
-            asking: Mutex::new(()),
+            marks,
+            asking: Turn::default(),
             mark: rand::random(),
             wake: Condvar::new(),
             lend: Condvar::new(),
@@ -163,10 +188,10 @@ impl Scan {
     }
 
     /// Asks `guard` whenever a page is sealed, and at the end: what was listed, or missing, in a
-    /// store that is not what it was, never counts (C3).
-    pub(crate) fn guard_by(&self, guard: Arc<Guard>) {
+    /// store that is not what it was, never counts (C3). One that hangs is not what it was.
+    pub(crate) fn guard_by(&self, guard: Arc<Guard>, stores: Arc<Stores>) {
         // Called once, before it runs.
-        let _ = self.guard.set(guard);
+        let _ = self.guard.set((guard, stores));
     }
 
     /// Other peers of the site may be asked to list a part of it, in their store of that name.
@@ -176,19 +201,24 @@ impl Scan {
     }
 
     fn check_store(&self) -> Result<(), Problem> {
-        self.guard.get().map_or(Ok(()), |guard| guard.check())
+        let Some((guard, stores)) = self.guard.get() else { return Ok(()) };
+        guard.check_by(stores)
     }
 
     /// A scan that another peer of the site makes: what it has sealed is served from here too.
     pub(crate) fn of_another(directory: &Path, options: ScanOptions) -> Self {
-        let state = State { broken_off: true, ..State::default() };
+        let marks = Arc::<Marks>::default();
+        marks.broken_off.store(true, Ordering::Release);
+        marks.ended.store(true, Ordering::Release);
+        let state = State { marks: Arc::clone(&marks), ..State::default() };
         Self {
             directory: directory.to_owned(),
             lookups: Pacer::new(0),
             wants: Wants::of(&options.preserve, options.owner_names),
             options,
             state: Mutex::new(state),
-            asking: Mutex::default(),
+            marks,
+            asking: Turn::default(),
             mark: rand::random(),
             wake: Condvar::new(),
             lend: Condvar::new(),
@@ -216,6 +246,7 @@ impl Scan {
             state.sealed = summary.pages;
             state.summary = summary;
             state.complete = true;
+            self.marks.ended.store(true, Ordering::Release);
             return Ok(());
         }
         let (done, passed) = self.read_done()?;
@@ -315,30 +346,37 @@ impl Scan {
         if let Err(problem) = outcome {
             state.problem.get_or_insert(problem);
         }
-        if state.problem.is_none() && !state.stopped {
+        if state.problem.is_none() && !self.marks.is_stopped() {
             let ended = self.end(&mut state);
             if let Err(problem) = ended {
                 state.problem = Some(problem);
             }
         }
-        state.broken_off = state.problem.is_some();
+        self.marks.broken_off.store(state.problem.is_some(), Ordering::Release);
+        self.marks.ended.store(state.complete || state.problem.is_some(), Ordering::Release);
         self.wake.notify_all();
     }
 
     /// Whether it ended with a problem that a later attempt may not meet again.
     pub(crate) fn is_broken_off(&self) -> bool {
-        self.lock().broken_off
+        self.marks.is_broken_off()
     }
 
     /// Whether no worker of this host has anything to do with it any more.
     pub(crate) fn is_at_rest(&self) -> bool {
-        let state = self.lock();
-        state.complete || state.broken_off || state.stopped
+        self.marks.ended.load(Ordering::Acquire) || self.marks.is_stopped()
     }
 
     /// Hands over the root, or what `files_from` names.
     fn begin(&self, source: &Source) -> Result<(), Problem> {
-        let mut state = self.lock();
+        // Without the lock while the store is looked at: what is sealed is served meanwhile.
+        let mut state = self.lock().set_aside();
+        let outcome = self.hand_over_roots(source, &mut state);
+        *self.lock() = state;
+        outcome
+    }
+
+    fn hand_over_roots(&self, source: &Source, state: &mut State) -> Result<(), Problem> {
         let resumed = state.sealed > 0;
         if self.options.selector.one_file_system {
             let (_, _, meta) = look(source, &self.options.root)
@@ -346,7 +384,7 @@ impl Scan {
             state.device = Some(meta.device);
         }
         if resumed {
-            self.note_sealed_links(source, &mut state)?;
+            self.note_sealed_links(source, state)?;
         }
         if resumed && self.options.files_from.is_empty() {
             return Ok(());
@@ -365,7 +403,7 @@ impl Scan {
                 return Err(root_problem(root, error));
             }
             let mut skipped = 0;
-            self.take(&mut state, b"", b"", &found, &mut skipped)?;
+            self.take(state, b"", b"", &found, &mut skipped)?;
             state.summary.skipped += skipped;
         }
         if single {
@@ -388,7 +426,7 @@ impl Scan {
                 }
                 continue;
             }
-            self.begin_path(source, path, &mut given, &mut state)?;
+            self.begin_path(source, path, &mut given, state)?;
         }
         Ok(())
     }
@@ -623,7 +661,10 @@ impl Scan {
     pub(crate) fn page(&self, number: u32, wait: Duration) -> Result<PageReply, Problem> {
         let state = self.lock();
         let ready = |state: &mut State| {
-            number >= state.sealed && !state.complete && state.problem.is_none() && !state.stopped
+            number >= state.sealed
+                && !state.complete
+                && state.problem.is_none()
+                && !self.marks.is_stopped()
         };
         let patience = wait.min(EARLY_SEAL);
         let (mut state, timeout) = self
@@ -655,17 +696,17 @@ impl Scan {
     /// # Errors
     /// It cannot be read now.
     pub(crate) fn sealed_page(&self, number: u32) -> Result<Option<Vec<u8>>, Problem> {
-        let state = self.lock();
         // Another scan may have gone on where this one broke off, or was told to end.
-        let over = state.broken_off || state.stopped || !self.options.fence.holds();
-        let sealed = over || number < state.sealed;
-        drop(state);
+        let marks = &self.marks;
+        let over = marks.is_broken_off() || marks.is_stopped() || !self.options.fence.holds();
+        let sealed = over || number < self.lock().sealed;
         if sealed { read_kept(&self.page_path(number)) } else { Ok(None) }
     }
 
-    /// Asks the workers to stop; what is sealed stays.
+    /// Asks the workers to stop; what is sealed stays. Waits for nobody: a worker that has just
+    /// looked and is about to wait wakes by itself ([`walk::STOP_LOOK`]).
     pub(crate) fn stop(&self) {
-        self.lock().stopped = true;
+        self.marks.stopped.store(true, Ordering::Release);
         self.lookups.end();
         self.wake.notify_all();
         self.lend.notify_all();
@@ -691,9 +732,15 @@ impl State {
         self.summary.errors.push(ScanFailure { path: PathText(path.to_vec()), errno });
     }
 
+    /// Takes all of it, but for what those who wait for pages are told.
+    fn set_aside(&mut self) -> Self {
+        let told = Self { sealed: self.sealed, marks: Arc::clone(&self.marks), ..Self::default() };
+        std::mem::replace(self, told)
+    }
+
     /// Whether nothing is to be listed any more.
     fn is_at_end(&self) -> bool {
-        self.stopped || self.problem.is_some() || self.walk.is_over()
+        self.marks.is_stopped() || self.problem.is_some() || self.walk.is_over()
     }
 
     fn pass(&mut self, passed: Passed) {

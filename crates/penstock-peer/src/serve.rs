@@ -119,7 +119,7 @@ fn admit(
         .map_err(|problem| refusal(RefusalCode::StoreOffline, problem.to_string()))?
         .ok_or_else(|| refusal(RefusalCode::UnknownPage, "the transfer is not known here"))?;
     // A disk that is not there would look like files that are not (C3).
-    let there = open.guard.check().inspect_err(|_| service.forget(hello.transfer, &open));
+    let there = service.check(&open).inspect_err(|_| service.forget(hello.transfer, &open));
     there
         .and_then(|()| open.sight.check())
         .map_err(|problem| refusal(RefusalCode::StoreOffline, problem.to_string()))?;
@@ -186,8 +186,7 @@ impl<'a> Server<'a> {
         kind: DigestKind,
     ) -> Result<Self, LaneError> {
         let source = service
-            .stores()
-            .source(&open.store)
+            .source_of(&open)
             .map_err(|problem| LaneError::Io(std::io::Error::other(problem.to_string())))?;
         let root = open.scan.root().to_vec();
         let mut reader = PieceReader::new(source.clone(), root, kind, service.pool.clone());

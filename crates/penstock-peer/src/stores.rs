@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::mpsc::{RecvTimeoutError, channel};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -21,6 +21,11 @@ use penstock_proto::id::Name;
 /// How long a look at a store may take before it hangs: a journal that is written behind gigabytes
 /// of other data takes its time (A8).
 const ANSWER_MAX: Duration = Duration::from_secs(60);
+/// The same at a source, where nothing waits for a journal: what asks for more than a look waits
+/// no longer than this.
+const LOOK_MAX: Duration = Duration::from_secs(8);
+/// Looks at one source that are under way at a time: as many threads hang in it, and no more.
+pub(crate) const LOOKS_MAX: usize = 8;
 
 /// What a store is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -53,9 +58,11 @@ pub struct StoreSpec {
 }
 
 /// All stores of this host.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Stores {
     stores: BTreeMap<Name, Entry>,
+    /// [`LOOK_MAX`], but in tests.
+    look_max: Duration,
 }
 
 #[derive(Debug)]
@@ -64,8 +71,41 @@ struct Entry {
     open: Mutex<Open>,
     /// Threads that hang in it, and were left behind.
     hung: Mutex<Vec<JoinHandle<()>>>,
+    looks: Arc<Looks>,
     /// Of all handles of it that were ever opened to write.
     failed_syncs: FailedSyncs,
+}
+
+/// Looks at a source that have not come back.
+#[derive(Debug, Default)]
+struct Looks {
+    under_way: Mutex<usize>,
+    wake: Condvar,
+}
+
+/// One of them, until it has come back.
+struct LookPlace(Arc<Looks>);
+
+impl LookPlace {
+    /// Waits until there is one; `None` if there was none for so long.
+    fn take(looks: &Arc<Looks>, most: Duration) -> Option<Self> {
+        let under_way = looks.under_way.lock().unwrap_or_else(PoisonError::into_inner);
+        let full = |count: &mut usize| *count >= LOOKS_MAX;
+        let waited = looks.wake.wait_timeout_while(under_way, most, full);
+        let (mut under_way, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
+        if timeout.timed_out() {
+            return None;
+        }
+        *under_way += 1;
+        Some(Self(Arc::clone(looks)))
+    }
+}
+
+impl Drop for LookPlace {
+    fn drop(&mut self) {
+        *self.0.under_way.lock().unwrap_or_else(PoisonError::into_inner) -= 1;
+        self.0.wake.notify_one();
+    }
 }
 
 #[derive(Debug, Default)]
@@ -80,9 +120,16 @@ impl Stores {
         let entry = |spec: StoreSpec| {
             let (open, hung) = (Mutex::default(), Mutex::default());
             let failed_syncs = FailedSyncs::default();
-            (spec.name.clone(), Entry { spec, open, hung, failed_syncs })
+            let looks = Arc::default();
+            (spec.name.clone(), Entry { spec, open, hung, looks, failed_syncs })
         };
-        Self { stores: specs.into_iter().map(entry).collect() }
+        Self { stores: specs.into_iter().map(entry).collect(), look_max: LOOK_MAX }
+    }
+
+    /// The same, which wait for another time for a look.
+    #[cfg(test)]
+    pub(crate) fn looking_for(self, look_max: Duration) -> Self {
+        Self { look_max, ..self }
     }
 
     /// All stores, in order of their names.
@@ -107,20 +154,22 @@ impl Stores {
         self.entry(name).map(|entry| &entry.spec)
     }
 
-    /// A store to read from, checked to be the one that was opened first.
+    /// A store to read from, checked to be the one that was opened first. Blocks on it: who must
+    /// not hang asks within [`Stores::look`].
     ///
     /// # Errors
     /// `store-unknown`, `store-offline`, `store-kind`.
     pub fn source(&self, name: &Name) -> Result<Source, Problem> {
         let entry = self.entry(name)?;
-        let mut open = entry.open.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((source, fingerprint)) = &open.source {
-            return match source.check_fingerprint(fingerprint) {
-                Ok(()) => Ok(source.clone()),
+        // The store is asked without the lock: nobody waits for one that hangs but who asks it.
+        let open = || entry.open.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = open().source.clone();
+        if let Some((source, fingerprint)) = known {
+            return match source.check_fingerprint(&fingerprint) {
+                Ok(()) => Ok(source),
                 Err(offline) => {
-                    let problem = store_offline(name, &offline);
-                    open.source = None;
-                    Err(problem)
+                    open().source = None;
+                    Err(store_offline(name, &offline))
                 }
             };
         }
@@ -134,8 +183,7 @@ impl Stores {
             StoreKind::Null => return Err(wrong_kind(name, "`null:` cannot be read from")),
         };
         let fingerprint = source.fingerprint().map_err(|error| store_offline(name, &error))?;
-        open.source = Some((source.clone(), fingerprint));
-        Ok(source)
+        Ok(open().source.get_or_insert((source, fingerprint)).0.clone())
     }
 
     /// Threads hang in calls to a store: as long as one of them does, nothing new is begun there,
@@ -167,14 +215,48 @@ impl Stores {
         name: &Name,
         ask: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, Problem> {
-        self.check_answers(name, self.entry(name)?)?;
+        self.ask_within(name, self.entry(name)?, ANSWER_MAX, ask)
+    }
+
+    /// The same of a store that is read from, for what takes a sound one no time: a look at its
+    /// marks, or at the root of a data set. Waits for [`LOOK_MAX`] at most, and as long for other
+    /// looks if many are under way.
+    ///
+    /// # Errors
+    /// `store-hung`, as [`Stores::ask`].
+    pub(crate) fn look<T: Send + 'static>(
+        &self,
+        name: &Name,
+        look: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, Problem> {
+        let entry = self.entry(name)?;
+        if !matches!(entry.spec.kind, StoreKind::Posix(_)) {
+            return Ok(look());
+        }
+        self.check_answers(name, entry)?;
+        let place = LookPlace::take(&entry.looks, self.look_max).ok_or_else(|| store_hung(name))?;
+        self.ask_within(name, entry, self.look_max, move || {
+            let found = look();
+            drop(place);
+            found
+        })
+    }
+
+    fn ask_within<T: Send + 'static>(
+        &self,
+        name: &Name,
+        entry: &Entry,
+        most: Duration,
+        ask: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, Problem> {
+        self.check_answers(name, entry)?;
         let (answer, answered) = channel();
         let thread = std::thread::Builder::new().name("store".to_owned());
         // Nobody waits any more if it comes too late.
         let thread = thread.spawn(move || drop(answer.send(ask()))).map_err(|cause| {
             Problem::new(Exit::Temporary, "threads", "cannot start a thread").because(cause)
         })?;
-        match answered.recv_timeout(ANSWER_MAX) {
+        match answered.recv_timeout(most) {
             Ok(answer) => Ok(answer),
             Err(RecvTimeoutError::Timeout) => {
                 tracing::error!(store = %name, "a store hangs: what was asked is left behind");

@@ -6,7 +6,6 @@
 //! come to rest, once for a question.
 
 use std::collections::HashSet;
-use std::sync::PoisonError;
 use std::time::Duration;
 
 use penstock_api::problem::{Exit, Problem};
@@ -69,7 +68,7 @@ impl Scan {
         certain: bool,
         see: &dyn Fn(Page) -> Result<Page, Problem>,
     ) -> Result<u32, Problem> {
-        let _alone = self.asking.lock().unwrap_or_else(PoisonError::into_inner);
+        let _alone = self.asking.take("to look again at what has changed")?;
         let asked = &question.asked;
         if !self.lock().complete {
             let title = "the scan is not complete: nothing can be said of what has changed since";

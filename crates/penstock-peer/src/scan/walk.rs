@@ -31,6 +31,8 @@ const PART_NAMES: usize = 256;
 const LARGE_ENTRIES: usize = 2048;
 /// A worker with nothing to do looks this often whether another peer is late.
 const LATE_LOOK: Duration = Duration::from_millis(100);
+/// And this often whether it is to stop, if nobody has woken it.
+pub(super) const STOP_LOOK: Duration = Duration::from_secs(1);
 /// Entries that are kept to compare this host's view of the store with that of others.
 const SAMPLE_ENTRIES: usize = 64;
 
@@ -256,7 +258,7 @@ impl Scan {
     fn next_unit(&self) -> Option<Unit> {
         let mut state = self.lock();
         loop {
-            if state.stopped || state.problem.is_some() {
+            if self.marks.is_stopped() || state.problem.is_some() {
                 return None;
             }
             match state.walk.take() {
@@ -274,12 +276,9 @@ impl Scan {
                 return None;
             }
             state.walk.idle += 1;
-            state = if state.walk.lent.is_empty() {
-                self.wake.wait(state).unwrap_or_else(PoisonError::into_inner)
-            } else {
-                let waited = self.wake.wait_timeout(state, LATE_LOOK);
-                waited.unwrap_or_else(PoisonError::into_inner).0
-            };
+            let look = if state.walk.lent.is_empty() { STOP_LOOK } else { LATE_LOOK };
+            let waited = self.wake.wait_timeout(state, look);
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
             state.walk.idle -= 1;
         }
     }
@@ -447,7 +446,7 @@ impl Scan {
         if state.walk.lenders > 0 {
             self.lend.notify_one();
         }
-        Ok(!state.stopped)
+        Ok(!self.marks.is_stopped())
     }
 
     /// Keeps some entries, so that others can be asked how they see them.

@@ -1,0 +1,576 @@
+//! The table of this host's scans, and how one is opened.
+//!
+//! A store may hang, and a scan of many entries takes minutes to be taken up again. So a scan has
+//! its place in the table first; it is opened outside of every lock but its own, on the thread that
+//! then runs it, and whoever wants it waits at its place alone: other data sets, other stores, and
+//! who ends all scans because another peer leads are not held up (E2). The store is looked at
+//! within [`Stores::look`], so that a few threads hang there at most.
+//!
+//! What was given up while it was opened is not run: its place tells.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
+
+use penstock_api::fence::Fence;
+use penstock_api::preserve::Preserve;
+use penstock_api::problem::{Exit, Problem};
+use penstock_api::scan::{RootKind, ScanRequest};
+use penstock_api::select::Selection;
+use penstock_api::transfer::PathText;
+use penstock_io::store::{PosixStore, Source, Target};
+use penstock_proto::id::{Name, PeerId, TransferId};
+use penstock_proto::select::Selector;
+use penstock_proto::slicing::Slicing;
+use serde::{Deserialize, Serialize};
+
+use crate::guard::Guard;
+use crate::ordered::ScanOrder;
+use crate::scan::{Helpers, Scan, ScanOptions, look, read_kept, root_kind};
+use crate::sight::{Claim, Sight};
+use crate::source::OpenScan;
+use crate::stores::{Stores, store_offline};
+
+/// How long a request waits for a scan that is being opened: longer than a look at its store.
+pub(crate) const OPENING_MAX: Duration = Duration::from_secs(10);
+
+/// The scan of one transfer, from when it is asked for.
+pub(crate) struct Place {
+    /// By which order this peer makes it; `None`: another peer does, and this one serves it.
+    order: Option<ScanOrder>,
+    state: Mutex<PlaceState>,
+    wake: Condvar,
+}
+
+enum PlaceState {
+    Opening,
+    Open(Arc<OpenScan>),
+    Failed(Problem),
+}
+
+impl Place {
+    fn new(order: &ScanOrder) -> Self {
+        let order = order.fence.holds().then(|| order.clone());
+        Self { order, state: Mutex::new(PlaceState::Opening), wake: Condvar::new() }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, PlaceState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether it is what is to be used by this order. A scan that was made by another one may have
+    /// gone on elsewhere since.
+    fn is_for(&self, order: &ScanOrder) -> bool {
+        match (&self.order, order.fence.holds()) {
+            (Some(own), true) => own.is(order) && own.fence.holds() && !self.is_spent(),
+            (Some(own), false) => own.fence.holds(),
+            (None, acts) => !acts,
+        }
+    }
+
+    /// Whether it is to be opened anew.
+    fn is_spent(&self) -> bool {
+        match &*self.lock() {
+            PlaceState::Opening => false,
+            PlaceState::Open(open) => open.scan.is_broken_off(),
+            PlaceState::Failed(_) => true,
+        }
+    }
+
+    /// The scan, once it is open; waits for `most`, or without a limit.
+    ///
+    /// # Errors
+    /// Why it could not be opened; `scan-opening` if that lasts.
+    pub(crate) fn wait(
+        &self,
+        transfer: TransferId,
+        most: Option<Duration>,
+    ) -> Result<Arc<OpenScan>, Problem> {
+        let opens = |state: &mut PlaceState| matches!(state, PlaceState::Opening);
+        let state = self.lock();
+        let state = match most {
+            Some(most) => {
+                let waited = self.wake.wait_timeout_while(state, most, opens);
+                waited.unwrap_or_else(PoisonError::into_inner).0
+            }
+            None => self.wake.wait_while(state, opens).unwrap_or_else(PoisonError::into_inner),
+        };
+        match &*state {
+            PlaceState::Open(open) => Ok(Arc::clone(open)),
+            PlaceState::Failed(problem) => Err(problem.clone()),
+            PlaceState::Opening => {
+                let title = format!("the scan of transfer {} is being taken up", transfer.short());
+                Err(Problem::new(Exit::Temporary, "scan-opening", title)
+                    .because("its pages are read again, or its store is slow to answer")
+                    .hint("the transfer goes on by itself"))
+            }
+        }
+    }
+
+    /// It is open now; `false` if it was given up meanwhile.
+    fn fill(&self, open: &Arc<OpenScan>) -> bool {
+        let mut state = self.lock();
+        let wanted = matches!(*state, PlaceState::Opening);
+        if wanted {
+            *state = PlaceState::Open(Arc::clone(open));
+            self.wake.notify_all();
+        } else {
+            open.scan.stop();
+        }
+        wanted
+    }
+
+    fn fail(&self, problem: Problem) {
+        let mut state = self.lock();
+        if matches!(*state, PlaceState::Opening) {
+            *state = PlaceState::Failed(problem);
+            self.wake.notify_all();
+        }
+    }
+
+    /// Nothing more is to come of it here; what is sealed stays. Waits for nobody.
+    pub(crate) fn stop(&self) {
+        let title = "the scan was given up while it was opened";
+        self.fail(Problem::new(Exit::Temporary, "scan-given-up", title));
+        if let PlaceState::Open(open) = &*self.lock() {
+            open.scan.stop();
+        }
+    }
+
+    /// Before something is kept of it.
+    fn check(&self) -> Result<(), Problem> {
+        if let Some(order) = &self.order {
+            order.fence.check()?;
+        }
+        match &*self.lock() {
+            PlaceState::Failed(problem) => Err(problem.clone()),
+            _ => Ok(()),
+        }
+    }
+
+    fn holds(&self, scan: &Arc<OpenScan>) -> bool {
+        matches!(&*self.lock(), PlaceState::Open(open) if Arc::ptr_eq(open, scan))
+    }
+}
+
+/// Whoever waits for a place is told when its thread ends, however that does.
+struct Opening<'a>(&'a Place);
+
+impl Drop for Opening<'_> {
+    fn drop(&mut self) {
+        let title = "opening a scan broke an assumption of ours";
+        self.0.fail(Problem::new(Exit::Unclassified, "internal", title));
+    }
+}
+
+/// What a scan begins with.
+enum Begin {
+    /// What an earlier process, or another peer, has noted.
+    Kept(Kept),
+    /// Nothing is known of it.
+    New(ScanRequest),
+}
+
+/// What a look at the store has shown.
+struct Looked {
+    source: Source,
+    guard: Guard,
+    claim: Claim,
+    kind: RootKind,
+    request: ScanRequest,
+    /// To be noted, if it is new.
+    kept: Option<Kept>,
+}
+
+/// This host's scans.
+pub(crate) struct Scans {
+    stores: Arc<Stores>,
+    directory: PathBuf,
+    peer: PeerId,
+    workers: usize,
+    /// Other peers of the site, which may list a part of what this one scans.
+    helpers: OnceLock<Arc<dyn Helpers>>,
+    /// Locked for no longer than it takes to find a place.
+    table: Mutex<BTreeMap<TransferId, Arc<Place>>>,
+}
+
+impl Scans {
+    pub(crate) fn new(
+        stores: Arc<Stores>,
+        directory: &Path,
+        peer: PeerId,
+        workers: usize,
+    ) -> Arc<Self> {
+        let (directory, table, helpers) = (directory.to_owned(), Mutex::default(), OnceLock::new());
+        Arc::new(Self { stores, directory, peer, workers, helpers, table })
+    }
+
+    fn table(&self) -> MutexGuard<'_, BTreeMap<TransferId, Arc<Place>>> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn directory_of(&self, transfer: TransferId) -> PathBuf {
+        self.directory.join(transfer.to_string())
+    }
+
+    /// Once.
+    pub(crate) fn share_with(&self, helpers: Arc<dyn Helpers>) {
+        let _ = self.helpers.set(helpers);
+    }
+
+    /// The place of a transfer's scan as it is to be used by this order; the scan is opened if it
+    /// is not, by what is kept of it or else `new`. `None` if nothing is known of it.
+    ///
+    /// # Errors
+    /// No thread can be started; what is kept cannot be read now.
+    pub(crate) fn place(
+        self: &Arc<Self>,
+        transfer: TransferId,
+        order: &ScanOrder,
+        new: Option<&ScanRequest>,
+    ) -> Result<Option<Arc<Place>>, Problem> {
+        {
+            let mut table = self.table();
+            match table.get(&transfer) {
+                Some(place) if place.is_for(order) => return Ok(Some(Arc::clone(place))),
+                Some(_) => table.remove(&transfer).iter().for_each(|place| place.stop()),
+                None => {}
+            }
+        }
+        let begin = match (self.kept(transfer)?, new) {
+            (Some(kept), _) => Begin::Kept(kept),
+            (None, Some(request)) => Begin::New(request.clone()),
+            (None, None) => return Ok(None),
+        };
+        let place = {
+            let mut table = self.table();
+            // Another request may have come first.
+            if let Some(place) = table.get(&transfer).filter(|place| place.is_for(order)) {
+                return Ok(Some(Arc::clone(place)));
+            }
+            let place = Arc::new(Place::new(order));
+            if let Some(old) = table.insert(transfer, Arc::clone(&place)) {
+                old.stop();
+            }
+            place
+        };
+        let (scans, opened) = (Arc::clone(self), Arc::clone(&place));
+        let thread = std::thread::Builder::new().name("scan".to_owned());
+        thread.spawn(move || scans.run(transfer, &opened, begin)).map_err(|cause| {
+            self.take_out(transfer, |it| Arc::ptr_eq(it, &place));
+            let title = "cannot start a thread";
+            let problem = Problem::new(Exit::Temporary, "threads", title).because(cause);
+            place.fail(problem.clone());
+            problem
+        })?;
+        if !order.fence.holds() {
+            self.forget_released();
+        }
+        Ok(Some(place))
+    }
+
+    /// Opens a scan and runs it.
+    fn run(&self, transfer: TransferId, place: &Arc<Place>, begin: Begin) {
+        let _opening = Opening(place);
+        match self.open(transfer, place, begin) {
+            Ok((open, source)) => {
+                if place.fill(&open) && place.order.is_some() {
+                    open.scan.run(&source);
+                }
+            }
+            Err(problem) => {
+                // First: who hears of it may ask again, and is not to find this.
+                self.take_out(transfer, |it| Arc::ptr_eq(it, place));
+                place.fail(problem);
+            }
+        }
+    }
+
+    /// What is kept of a transfer; `None` if nothing that is understood.
+    fn kept(&self, transfer: TransferId) -> Result<Option<Kept>, Problem> {
+        let text = read_kept(&self.directory_of(transfer).join("request.json"))?;
+        Ok(text.and_then(|text| serde_json::from_slice(&text).ok()))
+    }
+
+    fn open(
+        &self,
+        transfer: TransferId,
+        place: &Place,
+        begin: Begin,
+    ) -> Result<(Arc<OpenScan>, Source), Problem> {
+        let store = match &begin {
+            Begin::Kept(kept) => kept.store.clone(),
+            Begin::New(request) => request.store.clone(),
+        };
+        let (stores, peer) = (Arc::clone(&self.stores), self.peer.clone());
+        let looked =
+            self.stores.look(&store, move || Looked::at(&stores, &peer, transfer, begin))??;
+        if let Some(kept) = &looked.kept {
+            // It waited for the store: by now another peer may lead, or the transfer be over.
+            place.check()?;
+            kept.write(&self.directory_of(transfer))?;
+        }
+        let request = &looked.request;
+        let own = place.order.as_ref();
+        let options = ScanOptions {
+            transfer,
+            root: request.root.0.clone(),
+            slicing: request.slicing,
+            files_from: request.files_from.iter().map(|path| path.0.clone()).collect(),
+            selector: selector_of(request)?,
+            lookups_per_s: request.metadata_ops_per_s.unwrap_or(0),
+            preserve: request.preserve.clone(),
+            owner_names: request.owner_names,
+            workers: self.workers,
+            fence: own.map_or_else(shut, |order| order.fence.clone()),
+        };
+        let directory = self.directory_of(transfer);
+        let scan = match own {
+            Some(_) => Scan::open(&directory, options)?,
+            None => Scan::of_another(&directory, options),
+        };
+        let guard = Arc::new(looked.guard);
+        scan.guard_by(Arc::clone(&guard), Arc::clone(&self.stores));
+        if let Some(helpers) = self.helpers.get() {
+            scan.share_with(&request.store, Arc::clone(helpers));
+        }
+        let open = OpenScan::new(scan, guard, Sight::new(looked.claim), looked.kind, request);
+        Ok((Arc::new(open), looked.source))
+    }
+
+    /// Nobody tells a peer that does not lead when the controller has released a scan.
+    fn forget_released(&self) {
+        let known: Vec<TransferId> = self.table().keys().copied().collect();
+        for transfer in known {
+            if !self.directory_of(transfer).exists() {
+                // What has just been asked for has no directory yet.
+                self.take_out(transfer, |place| matches!(*place.lock(), PlaceState::Open(_)));
+            }
+        }
+    }
+
+    fn take_out(&self, transfer: TransferId, is_it: impl FnOnce(&Arc<Place>) -> bool) {
+        let mut table = self.table();
+        if table.get(&transfer).is_some_and(is_it) {
+            table.remove(&transfer);
+        }
+    }
+
+    /// Opens a scan anew when it is asked for next, if nothing of it is at work here.
+    pub(crate) fn forget(&self, transfer: TransferId, open: &Arc<OpenScan>) {
+        if open.scan.is_at_rest() {
+            self.take_out(transfer, |place| place.holds(open));
+        }
+    }
+
+    /// Ends what is at work of a transfer; what it has sealed stays.
+    pub(crate) fn stop(&self, transfer: TransferId) {
+        let place = self.table().remove(&transfer);
+        if let Some(place) = place {
+            place.stop();
+        }
+    }
+
+    /// Ends all that is at work. Waits for no store.
+    pub(crate) fn stop_all(&self) {
+        let table = std::mem::take(&mut *self.table());
+        for place in table.values() {
+            place.stop();
+        }
+    }
+}
+
+/// The fence of a scan that another peer makes.
+fn shut() -> Fence {
+    Fence::new(1, Arc::new(|| false))
+}
+
+impl Looked {
+    fn at(
+        stores: &Stores,
+        own: &PeerId,
+        transfer: TransferId,
+        begin: Begin,
+    ) -> Result<Self, Problem> {
+        let (request, claim, kind, kept) = match begin {
+            Begin::Kept(kept) => {
+                let Some(claim) = kept.claim(&stores.source(&kept.store)?, own) else {
+                    stores.reopen(&kept.store);
+                    let why = "something else is mounted there than when the data set was listed";
+                    return Err(store_offline(&kept.store, why));
+                };
+                let kind = if kept.directory { RootKind::Directory } else { RootKind::Single };
+                (kept.into_request(transfer), claim, kind, None)
+            }
+            Begin::New(request) => {
+                let source = stores.source(&request.store)?;
+                let kind = root_kind(&source, &request.root.0)?;
+                selector_of(&request)?;
+                if request.remove {
+                    removable(stores, &request.store)?;
+                }
+                let kept = Kept::of(&request, &source, kind, own)?;
+                (request, Claim::Listed, kind, Some(kept))
+            }
+        };
+        let source = stores.source(&request.store)?;
+        let guard = Guard::new(&source, &request.store, &request.root.0)?;
+        Ok(Self { source, guard, claim, kind, request, kept })
+    }
+}
+
+/// What is noted of a scan beside its pages.
+#[derive(Serialize, Deserialize)]
+struct Kept {
+    store: Name,
+    root: PathText,
+    files_from: Vec<PathText>,
+    #[serde(default)]
+    select: Selection,
+    #[serde(default)]
+    metadata_ops_per_s: Option<u32>,
+    preserve: Preserve,
+    owner_names: bool,
+    remove: bool,
+    /// Whether the root is a directory: once it was moved, a file cannot be asked.
+    directory: bool,
+    stride_bytes: u32,
+    extent_bytes: u64,
+    pack_bytes: u64,
+    pack_files: u32,
+    version: u16,
+    /// What was mounted at the store when the scan began.
+    fingerprint: String,
+    /// Inode number of the data set's root.
+    inode: u64,
+    /// Identity of the store, if it has one.
+    #[serde(default)]
+    identity: String,
+    /// The peer where the scan began.
+    #[serde(default)]
+    peer: String,
+}
+
+impl Kept {
+    /// What is noted of a scan that begins now.
+    fn of(
+        request: &ScanRequest,
+        source: &Source,
+        kind: RootKind,
+        own: &PeerId,
+    ) -> Result<Self, Problem> {
+        let fingerprint =
+            source.fingerprint().map_err(|error| store_offline(&request.store, error))?;
+        let root = look(source, &request.root.0).map(|(_, _, meta)| meta.inode);
+        Ok(Self {
+            store: request.store.clone(),
+            root: request.root.clone(),
+            files_from: request.files_from.clone(),
+            select: request.select.clone(),
+            metadata_ops_per_s: request.metadata_ops_per_s,
+            preserve: request.preserve.clone(),
+            owner_names: request.owner_names,
+            remove: request.remove,
+            directory: kind == RootKind::Directory,
+            stride_bytes: request.slicing.stride_bytes,
+            extent_bytes: request.slicing.extent_bytes,
+            pack_bytes: request.slicing.pack_bytes,
+            pack_files: request.slicing.pack_files,
+            version: request.slicing.version,
+            fingerprint: fingerprint.to_string(),
+            inode: root.unwrap_or(0),
+            identity: identity_of(source),
+            peer: own.to_string(),
+        })
+    }
+
+    fn write(&self, directory: &Path) -> Result<(), Problem> {
+        let path = directory.join("request.json");
+        let text = serde_json::to_vec(self).unwrap_or_default();
+        let temporary = path.with_extension("new");
+        fs::create_dir_all(directory)
+            .and_then(|()| fs::write(&temporary, text))
+            .and_then(|()| fs::rename(&temporary, &path))
+            .map_err(|cause| {
+                let title = format!("cannot write {}", path.display());
+                penstock_api::journal::failed("state", title, &cause)
+            })
+    }
+
+    fn into_request(self, transfer: TransferId) -> ScanRequest {
+        ScanRequest {
+            transfer,
+            store: self.store,
+            root: self.root,
+            slicing: Slicing {
+                version: self.version,
+                stride_bytes: self.stride_bytes,
+                extent_bytes: self.extent_bytes,
+                pack_bytes: self.pack_bytes,
+                pack_files: self.pack_files,
+            },
+            files_from: self.files_from,
+            select: self.select,
+            metadata_ops_per_s: self.metadata_ops_per_s,
+            preserve: self.preserve,
+            owner_names: self.owner_names,
+            remove: self.remove,
+        }
+    }
+
+    /// Whether the store is still what it was when the scan began (C3), and how sure that is;
+    /// `None` if it is not. A disk may have another number after a reboot; then the root of the
+    /// data set must be the same file or directory. At another peer than the one where the scan
+    /// began, a store without an identity may have all marks different: what was listed must be
+    /// there.
+    fn claim(&self, source: &Source, own: &PeerId) -> Option<Claim> {
+        let identity = identity_of(source);
+        if !identity.is_empty() && !self.identity.is_empty() {
+            return (identity == self.identity).then_some(Claim::Proven);
+        }
+        let found = source.fingerprint().ok()?;
+        let same = found.to_string() == self.fingerprint;
+        if !self.peer.is_empty() && self.peer != own.to_string() {
+            let proven = same && found.file_system_id != 0;
+            return Some(if proven { Claim::Proven } else { Claim::Likely });
+        }
+        let root = || look(source, &self.root.0).is_ok_and(|(_, _, meta)| meta.inode == self.inode);
+        (same || root()).then_some(Claim::Proven)
+    }
+}
+
+/// Identity of a store in hex; empty if it has none.
+fn identity_of(source: &Source) -> String {
+    match source {
+        Source::Posix(store) => store.identity().map_or(String::new(), |found| found.id_hex()),
+        Source::Mem(_) => String::new(),
+    }
+}
+
+fn selector_of(request: &ScanRequest) -> Result<Selector, Problem> {
+    request.select.compile().map_err(|cause| {
+        Problem::new(Exit::Usage, "select", "what to choose cannot be read").because(cause)
+    })
+}
+
+/// The store, as one from which what was moved may be removed. Blocks on it.
+pub(crate) fn removable(stores: &Stores, name: &Name) -> Result<PosixStore, Problem> {
+    if matches!(stores.source(name)?, Source::Mem(_)) {
+        let title = format!("from store `{name}` nothing can be removed: it is made up");
+        return Err(
+            Problem::new(Exit::Usage, "store-kind", title).hint("leave out `--remove-source`")
+        );
+    }
+    match stores.target(name)? {
+        Target::Posix(store) => Ok(store),
+        Target::Null => {
+            let title = format!("from store `{name}` nothing can be removed: it keeps nothing");
+            Err(Problem::new(Exit::Usage, "store-kind", title))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,172 @@
+//! Scans beside a store that hangs.
+
+use std::sync::mpsc::{Receiver, channel};
+use std::time::Instant;
+
+use penstock_api::scan::{PageReply, SourcePeer as _};
+use penstock_io::store::IoMode;
+
+use super::*;
+use crate::source::SourceService;
+use crate::stores::{StoreKind, StoreSpec};
+
+/// How long a store may take to answer here.
+const LOOK: Duration = Duration::from_secs(3);
+
+fn request(transfer: u8, store: &str) -> ScanRequest {
+    ScanRequest {
+        transfer: TransferId([transfer; 16]),
+        store: store.parse().unwrap(),
+        root: PathText::default(),
+        slicing: Slicing::default(),
+        files_from: Vec::new(),
+        select: Selection::default(),
+        metadata_ops_per_s: None,
+        preserve: Preserve::default(),
+        owner_names: false,
+        remove: false,
+    }
+}
+
+/// Stores of these names with a file each, and a peer that reaches them.
+fn peer(work: &Path, names: [&str; 2]) -> (Arc<Stores>, Arc<SourceService>) {
+    let specs = names.map(|name| {
+        let path = work.join(name);
+        fs::create_dir_all(&path).unwrap();
+        fs::write(path.join("file"), name).unwrap();
+        StoreSpec {
+            name: name.parse().unwrap(),
+            kind: StoreKind::Posix(path),
+            read_only: false,
+            ephemeral: false,
+            allow_privileged: false,
+            io: IoMode::Auto,
+        }
+    });
+    let stores = Arc::new(Stores::new(specs).looking_for(LOOK));
+    let peer = PeerId { site: "a".parse().unwrap(), peer: "p".parse().unwrap() };
+    let service = SourceService::new(Arc::clone(&stores), &work.join("state"), peer, None);
+    (stores, Arc::new(service))
+}
+
+/// Looks at a store that do not come back before the sender is dropped: as many as hang in it at
+/// most, so that whoever looks at it next waits.
+fn hang(stores: &Arc<Stores>, store: &str) -> std::sync::mpsc::Sender<()> {
+    let (wake, woken) = channel::<()>();
+    let woken: Arc<Mutex<Receiver<()>>> = Arc::new(Mutex::new(woken));
+    let name: Name = store.parse().unwrap();
+    for _ in 0..crate::stores::LOOKS_MAX {
+        let (stores, name, woken) = (Arc::clone(stores), name.clone(), Arc::clone(&woken));
+        let (hangs, hung) = channel();
+        std::thread::spawn(move || {
+            let look = move || {
+                hangs.send(()).unwrap();
+                drop(woken.lock().map(|woken| woken.recv()));
+            };
+            drop(stores.look(&name, look));
+        });
+        hung.recv().unwrap();
+    }
+    wake
+}
+
+/// Waits until so many scans are asked for.
+fn until_asked(service: &SourceService, scans: usize) {
+    while service.scans().table().len() < scans {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// E2: a store that hangs while a scan of it is opened holds up neither scans of other stores nor
+/// the end of a controllership; its own requests are told, one and all, and it is used again when
+/// it answers.
+#[test]
+fn e2_a_store_that_hangs_holds_up_its_own_scans_alone() {
+    let work = tempfile::tempdir().unwrap();
+    let (stores, service) = peer(work.path(), ["hung", "sound"]);
+    let wake = hang(&stores, "hung");
+    let began = Instant::now();
+    let asked = [1, 1, 2].map(|transfer| {
+        let service = Arc::clone(&service);
+        std::thread::spawn(move || service.open_scan(&request(transfer, "hung")))
+    });
+    until_asked(&service, 2);
+    service.open_scan(&request(3, "sound")).unwrap();
+    assert!(!matches!(service.page(TransferId([3; 16]), 0, 1000), Err(_) | Ok(PageReply::End(_))));
+    service.set_fence(Fence::new(7, Arc::new(|| true)));
+    service.open_scan(&request(4, "sound")).unwrap();
+    assert!(began.elapsed() < LOOK, "somebody has waited for the store that hangs");
+    for asked in asked {
+        let told = asked.join().unwrap().unwrap_err();
+        assert_eq!(told.exit, Exit::Temporary, "{told}");
+    }
+    let told = service.open_scan(&request(5, "hung")).unwrap_err();
+    assert_eq!((told.code.as_str(), told.exit), ("store-hung", Exit::Temporary));
+    assert!(began.elapsed() < LOOK * 5, "it took {:?}", began.elapsed());
+    drop(wake);
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while let Err(problem) = service.open_scan(&request(5, "hung")) {
+        assert!(Instant::now() < deadline, "it answers, and nobody looks: {problem}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    service.page(TransferId([5; 16]), 0, 10_000).unwrap();
+}
+
+/// B4: a scan that was given up while it was opened is not kept, nor run, when its store answers.
+#[test]
+fn b4_what_was_given_up_while_it_was_opened_leaves_nothing() {
+    let work = tempfile::tempdir().unwrap();
+    let (stores, service) = peer(work.path(), ["slow", "sound"]);
+    let wake = hang(&stores, "slow");
+    let (asked, began) = (Arc::clone(&service), Instant::now());
+    let asked = std::thread::spawn(move || asked.open_scan(&request(1, "slow")));
+    until_asked(&service, 1);
+    service.release(TransferId([1; 16]));
+    assert_eq!(asked.join().unwrap().unwrap_err().code, "scan-given-up");
+    assert!(began.elapsed() < LOOK, "the request has waited for the store");
+    drop(wake);
+    // The thread that opens it looks at the store now, and ends.
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while Arc::strong_count(service.scans()) > 1 {
+        assert!(Instant::now() < deadline, "it does not end");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    assert!(!work.path().join("state").join(TransferId([1; 16]).to_string()).exists());
+}
+
+/// C4: who knows a transfer's id and may read one store learns nothing of another store by it.
+#[test]
+fn c4_an_id_opens_no_other_data_set() {
+    let work = tempfile::tempdir().unwrap();
+    let (_, service) = peer(work.path(), ["secret", "open"]);
+    service.open_scan(&request(7, "secret")).unwrap();
+    assert_eq!(service.open_scan(&request(7, "secret")), Ok(RootKind::Directory));
+    let refused = service.open_scan(&request(7, "open")).unwrap_err();
+    assert_eq!(refused.code, "scan-known");
+}
+
+/// Promise: a journal that cannot be read for a while is not one that knows nothing of a scan:
+/// the transfer waits, where it would be told that its scan is lost, and fail.
+#[test]
+fn a_journal_that_fails_has_lost_no_scan() {
+    let work = tempfile::tempdir().unwrap();
+    let (_, service) = peer(work.path(), ["secret", "open"]);
+    let request = request(7, "open");
+    let id = request.transfer;
+    assert_eq!(service.page(id, 0, 0).unwrap_err().code, "scan-unknown");
+    service.open_scan(&request).unwrap();
+    service.stop(id);
+    // A directory cannot be read as a file, not even by root.
+    let kept = work.path().join("state").join(id.to_string()).join("request.json");
+    let aside = kept.with_extension("aside");
+    fs::rename(&kept, &aside).unwrap();
+    fs::create_dir(&kept).unwrap();
+    let opened = service.open_scan(&request).map(drop);
+    for failed in [service.page(id, 0, 0).map(drop), opened] {
+        let problem = failed.unwrap_err();
+        assert_eq!((problem.code.as_str(), problem.exit), ("state", Exit::Temporary));
+    }
+    fs::remove_dir(&kept).unwrap();
+    fs::rename(&aside, &kept).unwrap();
+    assert!(service.page(id, 0, 10_000).is_ok());
+}

@@ -1,0 +1,69 @@
+//! One at a time, where who is at it may hang in a store (E2).
+//!
+//! A request that nobody waits for any more is asked again; each of them would wait for the first,
+//! and one store that hangs take all threads there are for requests.
+
+use std::sync::{Condvar, Mutex, PoisonError};
+use std::time::Duration;
+
+use penstock_api::problem::{Exit, Problem};
+
+/// How long somebody waits for his turn: what is asked may be worked on for minutes.
+const TURN_MAX: Duration = Duration::from_secs(60);
+
+/// Whose turn it is.
+#[derive(Debug, Default)]
+pub(crate) struct Turn {
+    taken: Mutex<bool>,
+    wake: Condvar,
+}
+
+/// Somebody's turn, until this is dropped.
+#[derive(Debug)]
+pub(crate) struct Taken<'a>(&'a Turn);
+
+impl Turn {
+    /// Waits until nobody else is at it, for a minute at most. `what` is to be done, for the error.
+    ///
+    /// # Errors
+    /// `scan-busy`, temporary: an earlier one is still at it.
+    pub(crate) fn take(&self, what: &str) -> Result<Taken<'_>, Problem> {
+        self.take_within(TURN_MAX, what)
+    }
+
+    fn take_within(&self, most: Duration, what: &str) -> Result<Taken<'_>, Problem> {
+        let taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
+        let waited = self.wake.wait_timeout_while(taken, most, |taken| *taken);
+        let (mut taken, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
+        if timeout.timed_out() {
+            let title = format!("an earlier request {what} is still at work at the source");
+            return Err(Problem::new(Exit::Temporary, "scan-busy", title)
+                .hint("if it stays so the source store hangs: look at its disk or server"));
+        }
+        *taken = true;
+        Ok(Taken(self))
+    }
+}
+
+impl Drop for Taken<'_> {
+    fn drop(&mut self) {
+        *self.0.taken.lock().unwrap_or_else(PoisonError::into_inner) = false;
+        self.0.wake.notify_one();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// E2: who asks again while his first request hangs is told so, and keeps no thread.
+    #[test]
+    fn e2_nobody_waits_without_end_for_his_turn() {
+        let turn = Turn::default();
+        let first = turn.take("to look").unwrap();
+        let second = turn.take_within(Duration::from_millis(20), "to look").unwrap_err();
+        assert_eq!((second.code.as_str(), second.exit), ("scan-busy", Exit::Temporary));
+        drop(first);
+        turn.take("to look").unwrap();
+    }
+}
