@@ -16,6 +16,10 @@ use crate::removal::{RemoveOrder, RemoveReply};
 use crate::select::Selection;
 use crate::transfer::PathText;
 
+/// Code: a scan is being opened, which takes long where many pages are read again; who asks once
+/// more waits for the same one.
+pub const SCAN_OPENING: &str = "scan-opening";
+
 /// Asks a source site to scan; the same request again is answered by the same scan.
 #[derive(Clone, Debug)]
 pub struct ScanRequest {

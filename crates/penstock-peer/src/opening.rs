@@ -17,7 +17,7 @@ use std::time::Duration;
 use penstock_api::fence::Fence;
 use penstock_api::preserve::Preserve;
 use penstock_api::problem::{Exit, Problem};
-use penstock_api::scan::{RootKind, ScanRequest};
+use penstock_api::scan::{RootKind, SCAN_OPENING, ScanRequest};
 use penstock_api::select::Selection;
 use penstock_api::transfer::PathText;
 use penstock_io::store::{PosixStore, Source, Target};
@@ -82,7 +82,7 @@ impl Place {
     /// The scan, once it is open; waits for `most`, or without a limit.
     ///
     /// # Errors
-    /// Why it could not be opened; `scan-opening` if that lasts.
+    /// Why it could not be opened; [`SCAN_OPENING`] if that lasts.
     pub(crate) fn wait(
         &self,
         transfer: TransferId,
@@ -102,7 +102,7 @@ impl Place {
             PlaceState::Failed(problem) => Err(problem.clone()),
             PlaceState::Opening => {
                 let title = format!("the scan of transfer {} is being taken up", transfer.short());
-                Err(Problem::new(Exit::Temporary, "scan-opening", title)
+                Err(Problem::new(Exit::Temporary, SCAN_OPENING, title)
                     .because("its pages are read again, or its store is slow to answer")
                     .hint("the transfer goes on by itself"))
             }

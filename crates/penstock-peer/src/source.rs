@@ -276,7 +276,9 @@ impl SourceService {
         // for as long as pages are read; a store that hangs ends it before.
         let place = self.scans.place(request.transfer, order, Some(request))?;
         let place = place.ok_or_else(|| unknown_scan(request.transfer))?;
-        let open = place.wait(request.transfer, None)?;
+        // Who orders it from another host has a deadline, and asks again.
+        let most = (order.number != 0).then_some(OPENING_MAX);
+        let open = place.wait(request.transfer, most)?;
         if !open.is_of(request) {
             let title = "the transfer is known here with another data set";
             return Err(Problem::new(Exit::NotAuthorised, "scan-known", title));

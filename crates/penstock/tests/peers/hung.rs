@@ -1,11 +1,24 @@
 //! Peers whose clients of the shared file system hang, as a server that is gone makes them: every
-//! call waits in the kernel, and no deadline ends it.
+//! call waits in the kernel, and no deadline ends it. And a source store that does.
 
 use std::fs::{self, File};
 use std::path::Path;
-use std::sync::atomic::Ordering;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
+use penstock_api::fence::Fence;
+use penstock_api::preserve::Preserve;
+use penstock_api::problem::Exit;
+use penstock_api::scan::{PageReply, ScanRequest, SourcePeer as _};
+use penstock_api::select::Selection;
+use penstock_api::transfer::PathText;
+use penstock_io::store::IoMode;
+use penstock_peer::{SourceService, StoreKind, StoreSpec, Stores};
+use penstock_proto::id::{PeerId, TransferId};
+use penstock_proto::slicing::Slicing;
+
+use crate::common_fuse::Fuse;
 use crate::common_moosefs::MooseFs;
 use crate::common_shared::{Shared, bytes};
 use crate::moosefs::scratch;
@@ -62,11 +75,15 @@ impl World {
     }
 }
 
-/// Whether a thread of this process has a name that begins so.
-fn has_thread(wanted: &str) -> bool {
+/// How many threads of this process have names that begin so.
+fn threads(wanted: &str) -> usize {
     let threads = fs::read_dir("/proc/self/task").unwrap().flatten();
     let names = threads.filter_map(|it| fs::read_to_string(it.path().join("comm")).ok());
-    names.into_iter().any(|name| name.starts_with(wanted))
+    names.filter(|name| name.starts_with(wanted)).count()
+}
+
+fn has_thread(wanted: &str) -> bool {
+    threads(wanted) > 0
 }
 
 /// E2, A9, promise (d): one of two peers hangs in its store in the middle: it is taken out, the
@@ -118,4 +135,118 @@ fn e2_where_all_hang_the_transfer_waits_and_says_so() {
     world.moose.resume_client(0);
     world.moose.resume_client(1);
     world.site.end(run);
+}
+
+/// A peer with a source store `hung` at one path and `sound` at another.
+fn source_peer(root: &Path, hung: &Path, sound: &Path) -> Arc<SourceService> {
+    let specs = [("hung", hung), ("sound", sound)].map(|(name, path)| StoreSpec {
+        name: name.parse().unwrap(),
+        kind: StoreKind::Posix(path.to_owned()),
+        read_only: true,
+        ephemeral: false,
+        allow_privileged: false,
+        io: IoMode::Auto,
+    });
+    let id = PeerId { site: "lab".parse().unwrap(), peer: "one".parse().unwrap() };
+    let stores = Arc::new(Stores::new(specs));
+    Arc::new(SourceService::new(stores, &root.join("scans"), id, None))
+}
+
+fn scan_request(transfer: u8, store: &str) -> ScanRequest {
+    ScanRequest {
+        transfer: TransferId([transfer; 16]),
+        store: store.parse().unwrap(),
+        root: PathText::default(),
+        slicing: Slicing::default(),
+        files_from: Vec::new(),
+        select: Selection::default(),
+        metadata_ops_per_s: None,
+        preserve: Preserve::default(),
+        owner_names: false,
+        remove: false,
+    }
+}
+
+/// Reads all pages of a scan; gives how many entries there are.
+fn read_pages(source: &SourceService, transfer: u8) -> u64 {
+    let (began, mut number) = (Instant::now(), 0);
+    loop {
+        assert!(began.elapsed() < PATIENCE, "the scan does not end");
+        match source.page(TransferId([transfer; 16]), number, 1000).unwrap() {
+            PageReply::Page(_) => number += 1,
+            PageReply::NotYet => {}
+            PageReply::End(summary) => return summary.entries,
+        }
+    }
+}
+
+/// E2, B4, promise (f): a source store that hangs while it is listed, and while other scans of it
+/// are opened, holds up no other store, and no change of the controller; requests for its scans are
+/// told within seconds, however many they are, and a few threads hang; and its scan goes on from
+/// its pages when it answers.
+#[test]
+fn e2_a_source_store_that_hangs_holds_up_nobody_else() {
+    let root = scratch();
+    let (tree, sound) = (root.path().join("tree"), root.path().join("sound"));
+    for base in [&tree, &sound] {
+        for file in 0..200 {
+            fs::create_dir_all(base.join(format!("d{}", file % 20))).unwrap();
+            fs::write(base.join(format!("d{}/f{file}", file % 20)), b"bytes").unwrap();
+        }
+    }
+    let Some(fuse) = Fuse::mount(&tree, &root.path().join("mount"), 0) else { return };
+    let source = source_peer(root.path(), &fuse.path, &sound);
+    let lead = |epoch| {
+        let holds = Arc::new(AtomicBool::new(true));
+        let asked = Arc::clone(&holds);
+        source.set_fence(Fence::new(epoch, Arc::new(move || asked.load(Ordering::Acquire))));
+        holds
+    };
+    let first = lead(7);
+    fuse.latency.set_lookup(Duration::from_millis(20));
+    source.open_scan(&scan_request(1, "hung")).unwrap();
+    fuse.latency.hang(true);
+    let ask = |transfer: u8| {
+        let source = Arc::clone(&source);
+        std::thread::spawn(move || {
+            let began = Instant::now();
+            (source.open_scan(&scan_request(transfer, "hung")).unwrap_err(), began.elapsed())
+        })
+    };
+    let asked: Vec<_> = (0..20).map(|number| ask(1 + number % 10)).collect();
+    while threads("store") < 8 {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let began = Instant::now();
+    source.open_scan(&scan_request(20, "sound")).unwrap();
+    assert_eq!(read_pages(&source, 20), 221);
+    first.store(false, Ordering::Release);
+    let deposed = Instant::now();
+    let _second = lead(8);
+    let changed = deposed.elapsed();
+    source.open_scan(&scan_request(21, "sound")).unwrap();
+    assert_eq!(read_pages(&source, 21), 221);
+    let others = began.elapsed();
+    println!("changed after {changed:?}, other scans after {others:?}");
+    assert!(changed < Duration::from_secs(2), "the change has waited for the store: {changed:?}");
+    assert!(others < Duration::from_secs(8), "another store has waited: {others:?}");
+    let again: Vec<_> = (0..20).map(|number| ask(1 + number % 10)).collect();
+    let mut hung = 0;
+    for asked in asked.into_iter().chain(again) {
+        let (told, after) = asked.join().unwrap();
+        assert_eq!(told.exit, Exit::Temporary, "{told}");
+        assert!(after < Duration::from_secs(25), "{told}: after {after:?}");
+        hung += usize::from(told.code == "store-hung");
+    }
+    assert!(hung > 0, "nobody was told what it is");
+    // 40 requests; eight hang, and perhaps some of another test's.
+    assert!(threads("store") <= 16, "{} threads hang", threads("store"));
+    fuse.latency.set_lookup(Duration::ZERO);
+    fuse.latency.hang(false);
+    let began = Instant::now();
+    while let Err(problem) = source.open_scan(&scan_request(1, "hung")) {
+        assert!(began.elapsed() < PATIENCE, "it answers, and nobody looks: {problem}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert_eq!(read_pages(&source, 1), 221);
 }

@@ -20,7 +20,7 @@ use penstock_api::remote::{NOT_A_PEER, PEER_VERSION};
 use penstock_api::remote_source::{SOURCE_ORDER_HOLDS, SourceAsked, SourceQuestion};
 use penstock_api::removal::{RemoveOrder, RemoveReply};
 use penstock_api::scan::{
-    DigestWish, PageReply, Question, RootKind, ScanRequest, SourcePeer, WishedDigests,
+    DigestWish, PageReply, Question, RootKind, SCAN_OPENING, ScanRequest, SourcePeer, WishedDigests,
 };
 use penstock_controller::cluster::ClusterNow;
 use penstock_controller::sites::SCAN_UNKNOWN;
@@ -36,6 +36,9 @@ use crate::http;
 pub(crate) const STORE_ELSEWHERE: &str = "store-elsewhere";
 /// How long a peer may take to look at a data set's root.
 const OPEN: Duration = Duration::from_secs(30);
+/// How often a peer is asked for a scan that it is taking up: each time it answers within ten
+/// seconds or so, and pages that it has read are not read again.
+const OPENINGS_MAX: usize = 100;
 /// How long it may take beyond what it was told to wait.
 const LATE: Duration = Duration::from_secs(12);
 /// How long it may take to look at changed entries: it may read some of them again.
@@ -101,7 +104,17 @@ impl Post {
 
     /// Has the data set listed, from its beginning or where another peer has come to.
     fn open(&self, request: &ScanRequest) -> Result<RootKind, Problem> {
-        http::decode(&self.ask(SourceQuestion::open(request), OPEN)?)
+        let is_opening = |asked: &Result<_, Problem>| {
+            asked.as_ref().is_err_and(|problem| problem.code == SCAN_OPENING)
+        };
+        let mut asked = self.ask(SourceQuestion::open(request), OPEN);
+        for _ in 1..OPENINGS_MAX {
+            if !is_opening(&asked) {
+                break;
+            }
+            asked = self.ask(SourceQuestion::open(request), OPEN);
+        }
+        http::decode(&asked?)
     }
 }
 

@@ -30,6 +30,7 @@ pub struct Latency {
     read_us: AtomicU64,
     broken: AtomicBool,
     unreadable: AtomicBool,
+    hung: AtomicBool,
 }
 
 impl Latency {
@@ -46,6 +47,11 @@ impl Latency {
     /// From now on files are listed and cannot be read: `EIO`.
     pub fn break_reads(&self) {
         self.unreadable.store(true, Ordering::Relaxed);
+    }
+
+    /// From now on nothing is answered, or all is that was asked meanwhile.
+    pub fn hang(&self, hung: bool) {
+        self.hung.store(hung, Ordering::Relaxed);
     }
 
     /// For each read of 128 KiB at most.
@@ -106,6 +112,7 @@ impl Fuse {
 
 impl Drop for Fuse {
     fn drop(&mut self) {
+        self.latency.hang(false);
         self.unmount();
     }
 }
@@ -170,6 +177,9 @@ impl Tree {
     }
 
     fn answer(&self, opcode: u32, node: u64, body: &[u8]) -> Result<Vec<u8>, i32> {
+        while self.latency.hung.load(Ordering::Relaxed) {
+            std::thread::sleep(Duration::from_millis(5));
+        }
         if self.latency.broken.load(Ordering::Relaxed) {
             return Err(EIO);
         }
