@@ -25,6 +25,7 @@ use penstock_proto::id::Name;
 use penstock_proto::version;
 use tokio::runtime::Handle;
 use tokio::sync::watch;
+use tokio::task::JoinHandle;
 
 use super::etcd::{self, Keeper};
 use super::lead::{Controller, Lead, TargetSide};
@@ -194,25 +195,30 @@ impl Member {
         }
     }
 
-    /// Follows the membership until `stop` says so.
+    /// Follows the membership until `stop` says so. Stores are looked at beside it: one that hangs
+    /// holds up no change of the controller (E2).
     pub(crate) async fn follow(self: Arc<Self>, mut stop: watch::Receiver<bool>) {
         let mut now = self.cluster.watch();
         let mut look = tokio::time::interval(LOOK);
         let mut looked = Instant::now();
+        let mut looking: Option<JoinHandle<()>> = None;
         loop {
-            tokio::select! {
+            let due = tokio::select! {
                 _ = stop.changed() => return,
-                changed = now.changed() => if changed.is_err() { return },
-                _ = look.tick() => {
-                    self.look_at_stores().await;
-                    looked = Instant::now();
-                    continue;
+                changed = now.changed() => {
+                    if changed.is_err() {
+                        return;
+                    }
+                    let seen = Arc::clone(&now.borrow_and_update());
+                    self.take_up(&seen).await;
+                    looked.elapsed() >= LOOK_LEAST
+                        && lacks_store(&self.cluster.card(), &seen.peers)
                 }
-            }
-            let seen = Arc::clone(&now.borrow_and_update());
-            self.take_up(&seen).await;
-            if looked.elapsed() >= LOOK_LEAST && lacks_store(&self.cluster.card(), &seen.peers) {
-                self.look_at_stores().await;
+                _ = look.tick() => true,
+            };
+            if due && looking.as_ref().is_none_or(JoinHandle::is_finished) {
+                let member = Arc::clone(&self);
+                looking = Some(tokio::spawn(async move { member.look_at_stores().await }));
                 looked = Instant::now();
             }
         }
