@@ -155,7 +155,7 @@ impl Stores {
     }
 
     /// A store to read from, checked to be the one that was opened first. Blocks on it: who must
-    /// not hang asks within [`Stores::look`].
+    /// not hang asks within `Stores::look`.
     ///
     /// # Errors
     /// `store-unknown`, `store-offline`, `store-kind`.
