@@ -57,15 +57,15 @@ fn large_source(base: &Path, bytes: usize) {
     make_files(&mut rng("limits"), &base.join("src"), 0, 0, &[bytes]);
 }
 
-/// Asserts that a summary's mean rate is the limit: never 2 % above it; on a machine that also does
-/// other things, not far below.
+/// Asserts that a summary's mean rate is the limit: never 2 % above it, and more than a limit of half
+/// as much would give. How close it comes depends on what else the machine does.
 fn assert_rate(summary: &Value, limit: f64) {
     let bits = summary["bytes_verified"].as_f64().unwrap() * 8.0;
     let seconds = summary["seconds"].as_f64().unwrap();
     let rate = bits / seconds;
     println!("{:.2} Mbit/s of {:.2} in {seconds:.3} s", rate / 1e6, limit / 1e6);
     assert!(rate <= limit * 1.02, "{rate} is above {limit}");
-    assert!(rate >= limit * 0.75, "{rate} is far below {limit}");
+    assert!(rate >= limit * 0.5, "{rate} is far below {limit}");
 }
 
 /// Promise: a copy moves at the rate that was set, and says that this is what limits it.
