@@ -57,8 +57,8 @@ fn large_source(base: &Path, bytes: usize) {
     make_files(&mut rng("limits"), &base.join("src"), 0, 0, &[bytes]);
 }
 
-/// Asserts that a summary's mean rate is the limit: never 2 % above it, and more than a limit of half
-/// as much would give. How close it comes depends on what else the machine does.
+/// Asserts that a summary's mean rate is the limit: never 2 % above it, and more than a limit of
+/// half as much would give. How close it comes depends on what else the machine does.
 fn assert_rate(summary: &Value, limit: f64) {
     let bits = summary["bytes_verified"].as_f64().unwrap() * 8.0;
     let seconds = summary["seconds"].as_f64().unwrap();
