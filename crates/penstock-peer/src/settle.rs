@@ -1,9 +1,11 @@
 //! Files that several hosts have written are given their times late (hard case B2).
 //!
-//! A client of a distributed file system may tell its server of the end of a write after fsync(2)
-//! and close(2) have returned, and that moves the time of modification: MooseFS 3.0.117 was seen to
-//! do so for 1.6 s (docs/design/0025). The host that finishes the file would set the time before,
-//! through its own client, and a later comparison by time would find another one. So it waits.
+//! A client of a distributed file system may tell its server of the time of a write after fsync(2)
+//! and close(2) have returned: that of MooseFS 3.0.117 tells it each second, twice, so for 2 s, and
+//! the server takes it if it is later than what it has (`fs_send_amtime_inodes`,
+//! `fs_amtime_update`; docs/design/0025). The host that finishes the file would set the time
+//! before, through its own client, and a later comparison by time would find another one. So it
+//! waits, the controller's own as any other.
 
 use std::time::Duration;
 
@@ -11,8 +13,9 @@ use penstock_io::store::DurabilityMethod;
 
 use crate::task::Shared;
 
-/// How long after its last bytes were reported durable a file is left alone.
-const SETTLE: Duration = Duration::from_millis(2500);
+/// How long after its last bytes were reported durable a file is left alone: those 2 s, and what a
+/// busy host may be late.
+const SETTLE: Duration = Duration::from_millis(3500);
 
 impl Shared {
     /// How long to wait before a large file is finished: not at all where this host has written all
@@ -22,8 +25,7 @@ impl Shared {
             DurabilityMethod::Fsync(kind) => kind.is_network(),
             _ => false,
         };
-        let shared = self.spec.grant.is_some();
-        match shared && self.tree.target.durability().iter().any(late) {
+        match self.tree.is_shared() && self.tree.target.durability().iter().any(late) {
             true => SETTLE,
             false => Duration::ZERO,
         }

@@ -5,7 +5,7 @@
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, UNIX_EPOCH};
 
 use crate::common_cluster::{Etcd, first_peer, join, status_until};
 use crate::common_moosefs::MooseFs;
@@ -19,6 +19,11 @@ const CACHED: Duration = Duration::from_secs(3);
 
 /// A client that shows former bytes for longer than this is broken.
 const STALE_MOST: Duration = Duration::from_secs(15);
+
+/// Large files of a data set beside the largest.
+const OTHERS: u8 = 8;
+/// When large files were last changed, since the epoch.
+const OLD: Duration = Duration::from_secs(1_600_000_000);
 
 /// A site `hpc` of three hosts that share MooseFS, the first of which leads, and a site `lab`.
 struct World {
@@ -78,8 +83,18 @@ impl World {
         Some(Self { hosts, lab, moose, _etcd: etcd, _root: root })
     }
 
+    /// Has the hosts fetch a data set. Of its large files each one is finished by any host, and
+    /// they are old: a time that is moved is another one.
     fn submit(&self, at: usize, mib: usize, options: &[&str]) -> String {
-        make_set(&self.lab.store.join("set"), mib, 200, seed());
+        let set = self.lab.store.join("set");
+        make_set(&set, mib, 200, seed());
+        for number in 0..OTHERS {
+            fs::write(set.join(format!("large-{number}.bin")), vec![number; 3 << 20]).unwrap();
+        }
+        for name in large_files() {
+            let file = fs::File::options().write(true).open(set.join(name)).unwrap();
+            file.set_modified(UNIX_EPOCH + OLD).unwrap();
+        }
         let mut args = vec!["lab:data/set", "hpc:data/", "--piece-size=1M"];
         args.extend(options);
         self.hosts[at].submit(&args)
@@ -112,15 +127,20 @@ impl World {
         }
     }
 
-    /// B2: nobody moves the time of a file that several hosts have written, also later. The file
-    /// system holds seconds.
+    /// B2: nobody moves the time of files that several hosts have written, also later.
     fn assert_times(&self, hosts: &[usize]) {
         std::thread::sleep(CACHED);
-        let seconds = |root: &Path| fs::metadata(root.join("set/large.bin")).unwrap().mtime();
-        for host in hosts {
-            assert_eq!(seconds(&self.hosts[*host].store), seconds(&self.lab.store), "at {host}");
+        for (host, name) in hosts.iter().flat_map(|host| large_files().map(move |it| (host, it))) {
+            let there = fs::metadata(self.hosts[*host].store.join("set").join(&name)).unwrap();
+            let kept = there.modified().unwrap() == UNIX_EPOCH + OLD;
+            assert!(kept, "`{name}` at {host}: {there:?}\n{}", self.moose.changes(there.ino()));
         }
     }
+}
+
+fn large_files() -> impl Iterator<Item = String> {
+    let others = (0..OTHERS).map(|number| format!("large-{number}.bin"));
+    others.chain(["large.bin".to_owned()])
 }
 
 fn bytes_at_least(bytes: u64) -> impl Fn(&Value) -> bool {
@@ -179,8 +199,7 @@ fn d_a_chunk_server_of_the_targets_file_system_may_die() {
 
 /// B1, B2, A9: all hosts move one transfer together, a file of many pieces among it. In the middle
 /// one of them, not the one that leads, loses its client: it takes no part any more, the others
-/// fetch what it had, and all arrives whole. Its time is not asserted: it was found moved once,
-/// and it is not known by whom (docs/failure-modes.md).
+/// fetch what it had, and all arrives whole, with its time.
 #[test]
 fn b2_one_host_may_lose_its_client_while_all_move_one_transfer() {
     let Some(mut world) = World::new() else { return };
@@ -198,5 +217,6 @@ fn b2_one_host_may_lose_its_client_while_all_move_one_transfer() {
     println!("{}", world.hosts[leader].ok(&["transfer", "show", &id]));
     let others: Vec<usize> = (0..3).filter(|host| *host != lost).collect();
     world.assert_whole(&others);
+    world.assert_times(&others);
     assert!(summary["bytes_verified"].as_u64() >= summary["bytes"].as_u64(), "{summary}");
 }

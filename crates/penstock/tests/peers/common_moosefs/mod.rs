@@ -215,6 +215,13 @@ impl MooseFs {
             .unwrap()
     }
 
+    /// What the master did to a file, with the seconds of its clock.
+    pub fn changes(&self, inode: u64) -> String {
+        let text = fs::read_to_string(self.root.join("master/changelog.0.mfs")).unwrap_or_default();
+        let of = |line: &&str| line.contains(&format!("({inode},"));
+        text.lines().filter(of).fold(String::new(), |all, line| all + line + "\n")
+    }
+
     /// Where a client is mounted: on the host that it stands for.
     pub fn path(&self, number: usize) -> PathBuf {
         self.root.join(format!("host-{number}"))
