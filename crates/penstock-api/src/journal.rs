@@ -59,8 +59,8 @@ mod tests {
     #[test]
     fn what_may_pass_ends_no_transfer() {
         // EPERM, ENOENT, EIO, EAGAIN, EACCES, EBUSY, ENOSPC, EROFS, ETIMEDOUT, EHOSTDOWN, ESTALE,
-        // EDQUOT, ENOTCONN, ESHUTDOWN, of Linux.
-        for errno in [1, 2, 5, 11, 13, 16, 28, 30, 110, 112, 116, 122, 107, 108] {
+        // EDQUOT, ECONNABORTED, ENOTCONN, ESHUTDOWN, of Linux.
+        for errno in [1, 2, 5, 11, 13, 16, 28, 30, 110, 112, 116, 122, 103, 107, 108] {
             let problem = failed("journal", "cannot sync x", &io::Error::from_raw_os_error(errno));
             assert_eq!((problem.exit, problem.status), (Exit::Temporary, 503), "{problem}");
             assert!(problem.hint.ends_with("goes on where it was"), "{}", problem.hint);

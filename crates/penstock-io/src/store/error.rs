@@ -181,11 +181,15 @@ impl StoreError {
         self.is_one_of(&[Errno::ROFS])
     }
 
-    /// The device or its server failed: it may be one bad block, or the store as a whole.
+    /// The device, its server or the way there failed: it may be one bad block, or the store as a
+    /// whole. A client in user space that dies gives `ECONNABORTED` to the calls that it had in
+    /// hand, and `ENOTCONN` to later ones (fuse_abort_conn() of Linux 6).
     pub fn is_io_failure(&self) -> bool {
-        let alone = [Errno::IO, Errno::NXIO, Errno::NODEV, Errno::STALE];
-        let lost = [Errno::NOTCONN, Errno::SHUTDOWN, Errno::HOSTDOWN, Errno::TIMEDOUT];
-        self.is_one_of(&alone) || self.is_one_of(&lost)
+        let device = [Errno::IO, Errno::NXIO, Errno::NODEV, Errno::STALE, Errno::REMOTEIO];
+        let client = [Errno::NOTCONN, Errno::SHUTDOWN, Errno::CONNABORTED, Errno::CONNRESET];
+        let server = [Errno::HOSTDOWN, Errno::HOSTUNREACH, Errno::NETDOWN, Errno::NETUNREACH];
+        let silent = [Errno::TIMEDOUT];
+        [&device[..], &client, &server, &silent].iter().any(|errnos| self.is_one_of(errnos))
     }
 
     /// The store as a whole is not there: no item fails, the store is quarantined (A5, C3).
@@ -212,5 +216,9 @@ mod tests {
         assert!(read_only.is_read_only() && !read_only.is_denied());
         let gone = StoreError::from(StoreOffline::IdentityMissing { root: "/data".into() });
         assert!(gone.is_offline() && !gone.is_vanished());
+        for errno in [Errno::IO, Errno::NOTCONN, Errno::CONNABORTED, Errno::HOSTUNREACH] {
+            assert!(StoreError::io("write", b"a", errno).is_io_failure(), "{errno}");
+        }
+        assert!(!StoreError::io("write", b"a", Errno::NOSPC).is_io_failure());
     }
 }
