@@ -4,15 +4,16 @@
 //! Whoever finds something missing asks here whether the store is still the one that was opened;
 //! if not, the transfer waits, and no item has vanished.
 
+use std::io::{Error, ErrorKind};
 use std::sync::Arc;
 
 use penstock_api::problem::Problem;
-use penstock_io::store::{Kind, Source, StoreFingerprint, StoreOffline};
+use penstock_io::store::{Source, StoreError, StoreFingerprint, StoreOffline};
 use penstock_proto::frame::{EntryStatus, Record};
 use penstock_proto::id::Name;
 use penstock_proto::name;
 
-use crate::stores::{Stores, store_offline};
+use crate::stores::{Stores, chain, store_offline};
 
 /// A store and a data set in it, as they were when the guard was made.
 #[derive(Clone, Debug)]
@@ -21,21 +22,41 @@ pub(crate) struct Guard {
     store: Name,
     root: Vec<u8>,
     fingerprint: StoreFingerprint,
-    /// Device of the data set's directory: it may be a file system of its own within the store.
-    device: Option<u64>,
+    ground: Option<Ground>,
+}
+
+/// The directory that a data set is, or if it is none, lies in.
+#[derive(Clone, Debug)]
+struct Ground {
+    path: Vec<u8>,
+    /// It may be a file system of its own within the store, or lie in one.
+    device: u64,
+    nested: bool,
 }
 
 impl Guard {
-    /// Takes note of what is there now: the caller has checked that it is what it should be.
+    /// Takes note of what is there now: the caller checks afterwards that it is what it should be.
     ///
     /// # Errors
     /// The store is offline.
     pub(crate) fn new(source: &Source, store: &Name, root: &[u8]) -> Result<Self, Problem> {
         let offline = |why: StoreOffline| store_offline(store, why);
         let fingerprint = source.fingerprint().map_err(offline)?;
-        let device = device_of(source, root);
+        let ground =
+            ground_of(source, root).map_err(|error| store_offline(store, chain(&error)))?;
         let (source, store, root) = (source.clone(), store.clone(), root.to_vec());
-        Ok(Self { source, store, root, fingerprint, device })
+        Ok(Self { source, store, root, fingerprint, ground })
+    }
+
+    /// Whether the data set is a directory.
+    pub(crate) fn is_directory(&self) -> bool {
+        self.ground.as_ref().is_some_and(|ground| ground.path == self.root)
+    }
+
+    /// Whether the data set is, or lies in, another file system than the store's root; `None` if
+    /// not even the directory is there that it lies in.
+    pub(crate) fn is_nested(&self) -> Option<bool> {
+        self.ground.as_ref().map(|ground| ground.nested)
     }
 
     /// Whether all is as it was. Some ten system calls; on network file systems a round trip.
@@ -46,13 +67,16 @@ impl Guard {
         self.source
             .check_fingerprint(&self.fingerprint)
             .map_err(|why| store_offline(&self.store, why))?;
-        let Some(device) = self.device else { return Ok(()) };
-        let Some(now) = device_of(&self.source, &self.root) else {
-            let why = format!("the directory `{}` is not there now", name::escape(&self.root));
-            return Err(store_offline(&self.store, why));
-        };
-        if device != now {
-            let why = format!("another file system is at `{}` now", name::escape(&self.root));
+        let Some(Ground { path, device, .. }) = &self.ground else { return Ok(()) };
+        let now = device_of(&self.source, path).map_err(|error| {
+            let why = match is_missing(&error) {
+                true => format!("the directory `{}` is not there now", name::escape(path)),
+                false => chain(&error),
+            };
+            store_offline(&self.store, why)
+        })?;
+        if *device != now {
+            let why = format!("another file system is at `{}` now", name::escape(path));
             return Err(store_offline(&self.store, why));
         }
         Ok(())
@@ -78,9 +102,43 @@ impl Guard {
     }
 }
 
-/// Device of a directory; `None` if it is none, or is not there.
-fn device_of(source: &Source, root: &[u8]) -> Option<u64> {
-    let dir = source.open_dir(root).ok()?;
-    let meta = source.stat(&dir, b"").ok()?;
-    (meta.kind == Kind::Directory).then_some(meta.device)
+/// The root of a data set, or else the directory that it lies in; `None` if neither is there, or
+/// may be opened.
+fn ground_of(source: &Source, root: &[u8]) -> Result<Option<Ground>, StoreError> {
+    let parent = name::split(root).map(|(parent, _)| parent);
+    for path in [Some(root), parent].into_iter().flatten() {
+        match device_of(source, path) {
+            Ok(device) => {
+                let nested = device != device_of(source, b"")?;
+                return Ok(Some(Ground { path: path.to_vec(), device, nested }));
+            }
+            Err(error) if is_missing(&error) || is_of_wrong_kind(&error) || error.is_denied() => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(None)
+}
+
+fn kind_of(error: &StoreError) -> Option<ErrorKind> {
+    error.errno().map(|errno| Error::from_raw_os_error(errno).kind())
+}
+
+/// There is nothing of that name.
+pub(crate) fn is_missing(error: &StoreError) -> bool {
+    kind_of(error) == Some(ErrorKind::NotFound)
+}
+
+/// Something of another kind is there than was asked for, or the name can be no item's: asking
+/// again will not help.
+pub(crate) fn is_of_wrong_kind(error: &StoreError) -> bool {
+    use ErrorKind::{InvalidFilename, InvalidInput, IsADirectory, NotADirectory};
+    let kinds = [NotADirectory, IsADirectory, InvalidFilename, InvalidInput];
+    matches!(error, StoreError::WrongKind { .. })
+        || kind_of(error).is_some_and(|kind| kinds.contains(&kind))
+}
+
+/// Device of a directory.
+fn device_of(source: &Source, path: &[u8]) -> Result<u64, StoreError> {
+    let dir = source.open_dir(path)?;
+    source.stat(&dir, b"").map(|meta| meta.device)
 }

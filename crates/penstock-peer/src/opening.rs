@@ -22,6 +22,7 @@ use penstock_api::select::Selection;
 use penstock_api::transfer::PathText;
 use penstock_io::store::{PosixStore, Source, Target};
 use penstock_proto::id::{Name, PeerId, TransferId};
+use penstock_proto::name;
 use penstock_proto::select::Selector;
 use penstock_proto::slicing::Slicing;
 use serde::{Deserialize, Serialize};
@@ -394,15 +395,18 @@ impl Looked {
         transfer: TransferId,
         begin: Begin,
     ) -> Result<Self, Problem> {
-        let (request, claim, kind, kept) = match begin {
+        match begin {
             Begin::Kept(kept) => {
-                let Some(claim) = kept.claim(&stores.source(&kept.store)?, own) else {
+                let source = stores.source(&kept.store)?;
+                // First: it is to hold what is looked at then.
+                let guard = Guard::new(&source, &kept.store, &kept.root.0)?;
+                let claim = kept.claim(&source, &guard, own).map_err(|why| {
                     stores.reopen(&kept.store);
-                    let why = "something else is mounted there than when the data set was listed";
-                    return Err(store_offline(&kept.store, why));
-                };
+                    store_offline(&kept.store, why)
+                })?;
                 let kind = if kept.directory { RootKind::Directory } else { RootKind::Single };
-                (kept.into_request(transfer), claim, kind, None)
+                let request = kept.into_request(transfer);
+                Ok(Self { source, guard, claim, kind, request, kept: None })
             }
             Begin::New(request) => {
                 let source = stores.source(&request.store)?;
@@ -411,13 +415,11 @@ impl Looked {
                 if request.remove {
                     removable(stores, &request.store)?;
                 }
-                let kept = Kept::of(&request, &source, kind, own)?;
-                (request, Claim::Listed, kind, Some(kept))
+                let guard = Guard::new(&source, &request.store, &request.root.0)?;
+                let kept = Kept::of(&request, &source, &guard, kind, own)?;
+                Ok(Self { source, guard, claim: Claim::Listed, kind, request, kept: Some(kept) })
             }
-        };
-        let source = stores.source(&request.store)?;
-        let guard = Guard::new(&source, &request.store, &request.root.0)?;
-        Ok(Self { source, guard, claim, kind, request, kept })
+        }
     }
 }
 
@@ -445,6 +447,9 @@ struct Kept {
     fingerprint: String,
     /// Inode number of the data set's root.
     inode: u64,
+    /// Whether the data set was, or lay in, another file system than the store's root.
+    #[serde(default)]
+    nested: Option<bool>,
     /// Identity of the store, if it has one.
     #[serde(default)]
     identity: String,
@@ -458,6 +463,7 @@ impl Kept {
     fn of(
         request: &ScanRequest,
         source: &Source,
+        guard: &Guard,
         kind: RootKind,
         own: &PeerId,
     ) -> Result<Self, Problem> {
@@ -481,6 +487,7 @@ impl Kept {
             version: request.slicing.version,
             fingerprint: fingerprint.to_string(),
             inode: root.unwrap_or(0),
+            nested: guard.is_nested(),
             identity: identity_of(source),
             peer: own.to_string(),
         })
@@ -520,24 +527,50 @@ impl Kept {
         }
     }
 
-    /// Whether the store is still what it was when the scan began (C3), and how sure that is;
-    /// `None` if it is not. A disk may have another number after a reboot; then the root of the
-    /// data set must be the same file or directory. At another peer than the one where the scan
-    /// began, a store without an identity may have all marks different: what was listed must be
-    /// there.
-    fn claim(&self, source: &Source, own: &PeerId) -> Option<Claim> {
+    /// How sure it is that the store is still what it was when the scan began (C3), with what was
+    /// mounted within it; or why it is not. A disk may have another number after a reboot; then the
+    /// root of the data set must be the same file or directory. Where only that is another one, or
+    /// where at another peer than that of the scan's beginning a store without an identity may have
+    /// all marks different, something that was listed must be there.
+    fn claim(&self, source: &Source, guard: &Guard, own: &PeerId) -> Result<Claim, String> {
+        let here = self.peer.is_empty() || self.peer == own.to_string();
+        let other = || "something else is mounted there than when the data set was listed".into();
+        let root = name::escape(&self.root.0);
+        match guard.is_nested() {
+            _ if self.directory && !guard.is_directory() => {
+                return Err(format!("the directory `{root}` is not there now"));
+            }
+            None => return Err(format!("the directory that `{root}` lay in is not there now")),
+            // Another peer may mount the same files in another way.
+            Some(nested) if here && self.nested.is_some_and(|then| then != nested) => {
+                return Err(format!("another file system is at `{root}` now"));
+            }
+            Some(_) => {}
+        }
         let identity = identity_of(source);
-        if !identity.is_empty() && !self.identity.is_empty() {
-            return (identity == self.identity).then_some(Claim::Proven);
+        let known = !identity.is_empty() && !self.identity.is_empty();
+        let same = if known {
+            if identity != self.identity {
+                return Err(other());
+            }
+            true
+        } else {
+            let found = source.fingerprint().map_err(|why| why.to_string())?;
+            let same = found.to_string() == self.fingerprint;
+            if !here {
+                let proven = same && found.file_system_id != 0;
+                return Ok(if proven { Claim::Proven } else { Claim::Likely });
+            }
+            same
+        };
+        let inode = look(source, &self.root.0).map(|(_, _, meta)| meta.inode);
+        match inode.is_ok_and(|inode| inode == self.inode) {
+            true => Ok(Claim::Proven),
+            false if !same => Err(other()),
+            // A file may have been replaced, or moved as was asked for.
+            false if !here || !self.directory => Ok(Claim::Proven),
+            false => Ok(Claim::Likely),
         }
-        let found = source.fingerprint().ok()?;
-        let same = found.to_string() == self.fingerprint;
-        if !self.peer.is_empty() && self.peer != own.to_string() {
-            let proven = same && found.file_system_id != 0;
-            return Some(if proven { Claim::Proven } else { Claim::Likely });
-        }
-        let root = || look(source, &self.root.0).is_ok_and(|(_, _, meta)| meta.inode == self.inode);
-        (same || root()).then_some(Claim::Proven)
     }
 }
 

@@ -53,7 +53,7 @@ use penstock_proto::name;
 use penstock_proto::select::Selector;
 use penstock_proto::slicing::Slicing;
 
-use crate::guard::Guard;
+use crate::guard::{Guard, is_missing, is_of_wrong_kind};
 use crate::pacer::Pacer;
 use crate::stores::{Stores, chain};
 use crate::turn::Turn;
@@ -327,7 +327,9 @@ impl Scan {
         if self.lock().complete {
             return;
         }
-        let outcome = self.begin(source);
+        // Where the store has just gone, its root is not missing (C3).
+        let begun = self.begin(source);
+        let outcome = begun.map_err(|problem| self.check_store().err().unwrap_or(problem));
         if outcome.is_ok() {
             std::thread::scope(|scope| {
                 for _ in 0..self.options.workers.max(1) {
@@ -774,12 +776,15 @@ pub(crate) fn root_kind(source: &Source, root: &[u8]) -> Result<RootKind, Proble
 
 fn root_problem(root: &[u8], error: &StoreError) -> Problem {
     let title = format!("cannot look at the source `{}`", name::escape(root));
-    let (exit, code) = if error.is_vanished() {
+    let (exit, code) = if is_missing(error) {
         (Exit::SourceChanged, "source-missing")
     } else if error.is_denied() {
         (Exit::NotAuthorised, "source-denied")
-    } else {
+    } else if is_of_wrong_kind(error) {
         (Exit::Fatal, "source")
+    } else {
+        // A dead server or client, a disk that fails, a limit of this host: it may be put right.
+        return Problem::new(Exit::Temporary, "source", title).because(chain(error));
     };
     Problem::new(exit, code, title).because(chain(error)).status(404)
 }

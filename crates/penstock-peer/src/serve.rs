@@ -119,9 +119,8 @@ fn admit(
         .map_err(|problem| refusal(RefusalCode::StoreOffline, problem.to_string()))?
         .ok_or_else(|| refusal(RefusalCode::UnknownPage, "the transfer is not known here"))?;
     // A disk that is not there would look like files that are not (C3).
-    let there = service.check(&open).inspect_err(|_| service.forget(hello.transfer, &open));
-    there
-        .and_then(|()| open.sight.check())
+    service
+        .check(hello.transfer, &open)
         .map_err(|problem| refusal(RefusalCode::StoreOffline, problem.to_string()))?;
     if open.store != capability.store || open.scan.root() != capability.root {
         return Err(void("the capability is for another data set"));

@@ -234,12 +234,14 @@ impl SourceService {
         self.stores.look(&open.store, move || stores.source(&name))?
     }
 
-    /// Whether what a scan lies on is what it was (C3), and answers.
+    /// Whether what a scan lies on is what it was (C3), and answers. If not, it is opened anew when
+    /// it is asked for next: by then the store may be mounted again.
     ///
     /// # Errors
     /// `store-hung`, `store-offline`.
-    pub(crate) fn check(&self, open: &OpenScan) -> Result<(), Problem> {
-        open.guard.check_by(&self.stores)
+    pub(crate) fn check(&self, transfer: TransferId, open: &Arc<OpenScan>) -> Result<(), Problem> {
+        let there = open.guard.check_by(&self.stores).and_then(|()| open.sight.check());
+        there.inspect_err(|_| self.forget(transfer, open))
     }
 
     /// A transfer's scan, from memory or from disk; `None` if it is not known here.
@@ -271,9 +273,8 @@ impl SourceService {
         request: &ScanRequest,
     ) -> Result<RootKind, Problem> {
         // One at a time: a client that asks again while its first request is at work finds that
-        // one's place, and starts no second scan over the same pages. The store has been found to
-        // be the one that was listed when the scan is open: else its root is missing. It is waited
-        // for as long as pages are read; a store that hangs ends it before.
+        // one's place, and starts no second scan over the same pages. It is waited for as long as
+        // pages are read; a store that hangs ends it before.
         let place = self.scans.place(request.transfer, order, Some(request))?;
         let place = place.ok_or_else(|| unknown_scan(request.transfer))?;
         // Who orders it from another host has a deadline, and asks again.
@@ -283,6 +284,9 @@ impl SourceService {
             let title = "the transfer is known here with another data set";
             return Err(Problem::new(Exit::NotAuthorised, "scan-known", title));
         }
+        // The scan may have been opened long ago: where nothing is mounted now, all is missing.
+        let check = || self.check(request.transfer, &open);
+        check()?;
         let (stores, name) = (Arc::clone(&self.stores), request.store.clone());
         let root = request.root.0.clone();
         let found =
@@ -290,6 +294,7 @@ impl SourceService {
         match found {
             // It was moved, as was asked for.
             Err(_) if open.remove && open.kind == RootKind::Single => Ok(open.kind),
+            Err(problem) => check().and(Err(problem)),
             found => found,
         }
     }
@@ -312,11 +317,12 @@ impl SourceService {
         question: &Question,
     ) -> Result<u32, Problem> {
         let open = self.scan_by(transfer, order)?.ok_or_else(|| unknown_scan(transfer))?;
+        self.check(transfer, &open)?;
         let source = self.source_of(&open)?;
         let see = |page| open.see(&source, page);
         let pages = open.scan.ask(&source, question, open.remove, &see)?;
         // What is not there any more has vanished only if the store is what it was (C3).
-        self.check(&open)?;
+        self.check(transfer, &open)?;
         Ok(pages)
     }
 
@@ -331,6 +337,8 @@ impl SourceService {
             let title = format!("transfer {} may not remove anything here", transfer.short());
             return Err(Problem::new(Exit::NotAuthorised, "remove-not-allowed", title));
         }
+        let check = || self.check(transfer, &open);
+        check()?;
         let source = self.source_of(&open)?;
         let _alone = open.removing.take("to remove what was moved")?;
         let encoded = open.scan.sealed_page(order.page)?;
@@ -344,7 +352,6 @@ impl SourceService {
             let title = format!("page {} is damaged here", order.page);
             Problem::new(Exit::Fatal, "page-damaged", title).because(cause)
         })?;
-        let check = || self.check(&open).inspect_err(|_| self.stores.reopen(&open.store));
         check()?;
         let mut store = removable(&self.stores, &open.store)?;
         // A controller that was deposed removes nothing, whatever it was asked before (B4).
@@ -389,6 +396,7 @@ impl SourceService {
             let title = format!("page {} is not known here", wish.page);
             Problem::new(Exit::Temporary, "page-unknown", title).status(404)
         })?;
+        self.check(transfer, &open)?;
         let source = self.source_of(&open)?;
         let page = open.see(&source, page)?;
         let wait = Duration::from_millis(u64::from(wait_ms));

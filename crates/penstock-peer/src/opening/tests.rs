@@ -1,9 +1,11 @@
-//! Scans beside a store that hangs.
+//! Scans beside a store that hangs, or is not mounted.
 
+use std::process::Command;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Instant;
 
-use penstock_api::scan::{PageReply, SourcePeer as _};
+use penstock_api::removal::RemoveOrder;
+use penstock_api::scan::{PageReply, Question, SourcePeer as _};
 use penstock_io::store::IoMode;
 
 use super::*;
@@ -169,4 +171,138 @@ fn a_journal_that_fails_has_lost_no_scan() {
     fs::remove_dir(&kept).unwrap();
     fs::rename(&aside, &kept).unwrap();
     assert!(service.page(id, 0, 10_000).is_ok());
+}
+
+/// Waits until all of a scan is sealed.
+fn until_listed(service: &SourceService, transfer: u8) -> u32 {
+    let transfer = TransferId([transfer; 16]);
+    for number in 0.. {
+        while let PageReply::NotYet = match service.page(transfer, number, 1_000).unwrap() {
+            PageReply::End(summary) => return summary.pages,
+            reply => reply,
+        } {}
+    }
+    unreachable!("a scan has an end");
+}
+
+/// A directory of another file system, mounted within a store while it is kept.
+struct Mounted<'a>(&'a Path);
+
+impl<'a> Mounted<'a> {
+    /// `None`, said aloud, where the test may not mount.
+    fn over(from: &Path, at: &'a Path) -> Option<Self> {
+        let mounted = Command::new("mount").arg("--bind").args([from, at]).status();
+        if mounted.is_ok_and(|status| status.success()) {
+            return Some(Self(at));
+        }
+        #[expect(clippy::print_stderr, reason = "a skipped test must say so")]
+        {
+            eprintln!("SKIPPED: needs root to mount");
+        }
+        None
+    }
+}
+
+impl Drop for Mounted<'_> {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("--lazy").arg(self.0).status();
+    }
+}
+
+/// The store is told to be offline, and the transfer to wait.
+fn assert_offline<T: std::fmt::Debug>(reply: Result<T, Problem>) {
+    let told = reply.unwrap_err();
+    assert_eq!((told.code.as_str(), told.exit), ("store-offline", Exit::Temporary), "{told}");
+}
+
+/// C3: after a restart a file system that was mounted within the store is not mounted yet: its
+/// data sets wait, whether they are all of it or a part, and none of their files has vanished; they
+/// go on when it is.
+#[test]
+fn c3_a_mount_within_a_store_that_is_missing_after_a_restart() {
+    let (work, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir_in("/dev/shm").unwrap());
+    let (_, service) = peer(work.path(), ["disk", "whole"]);
+    let at = work.path().join("disk/run7");
+    fs::create_dir_all(&at).unwrap();
+    fs::create_dir(other.path().join("part")).unwrap();
+    fs::write(other.path().join("part/file"), "bytes").unwrap();
+    let Some(mounted) = Mounted::over(other.path(), &at) else { return };
+    let requests =
+        [(1, "run7"), (2, "run7/part"), (3, "run7/part/file")].map(|(transfer, root)| {
+            ScanRequest { root: PathText(root.into()), ..request(transfer, "disk") }
+        });
+    for (request, transfer) in requests.iter().zip(1..) {
+        service.open_scan(request).unwrap();
+        until_listed(&service, transfer);
+    }
+    drop((service, mounted));
+    let (_, restarted) = peer(work.path(), ["disk", "whole"]);
+    for request in &requests {
+        for _ in 0..3 {
+            assert_offline(restarted.open_scan(request));
+            assert_offline(restarted.page(request.transfer, 0, 0));
+        }
+    }
+    let _mounted = Mounted::over(other.path(), &at).unwrap();
+    for request in &requests {
+        restarted.open_scan(request).unwrap();
+    }
+}
+
+/// C3: a store is unmounted under a transfer that is listed: however often it tries, it waits for
+/// the store, and its data set is not missing; it goes on when that is mounted again.
+#[test]
+fn c3_a_store_that_is_unmounted_is_offline_at_each_attempt() {
+    let work = tempfile::tempdir().unwrap();
+    let (_, service) = peer(work.path(), ["disk", "whole"]);
+    let (store, aside) = (work.path().join("disk"), work.path().join("aside"));
+    fs::create_dir(store.join("set")).unwrap();
+    fs::write(store.join("set/file"), "bytes").unwrap();
+    let request = ScanRequest { root: PathText("set".into()), ..request(1, "disk") };
+    service.open_scan(&request).unwrap();
+    until_listed(&service, 1);
+    // As what is below a mount point.
+    fs::rename(&store, &aside).unwrap();
+    fs::create_dir(&store).unwrap();
+    for _ in 0..5 {
+        assert_offline(service.open_scan(&request));
+    }
+    fs::remove_dir(&store).unwrap();
+    fs::rename(&aside, &store).unwrap();
+    // What was kept open of the other directory is found to be of no use once.
+    let opened = service.open_scan(&request).or_else(|_| service.open_scan(&request));
+    assert_eq!(opened, Ok(RootKind::Directory));
+}
+
+/// C3: a store that is mounted anew, as another mount of what it was, is used as that: questions
+/// and orders to remove are answered again, where only they come.
+#[test]
+fn c3_a_store_that_is_mounted_anew_is_asked_again() {
+    let work = tempfile::tempdir().unwrap();
+    let (stores, service) = peer(work.path(), ["disk", "whole"]);
+    let store = work.path().join("disk");
+    let Target::Posix(target) = stores.target(&"disk".parse().unwrap()).unwrap() else {
+        panic!("it is a directory");
+    };
+    target.open_or_init_identity().unwrap();
+    let request = ScanRequest { remove: true, ..request(1, "disk") };
+    service.open_scan(&request).unwrap();
+    assert_eq!(until_listed(&service, 1), 1);
+    let page = service.page(request.transfer, 0, 0).unwrap();
+    let PageReply::Page(page) = page else { panic!("{page:?}") };
+    let digest = penstock_proto::manifest::page_digest(&page).to_hex();
+    let order = RemoveOrder { page: 0, digest, entries: vec![(1, 2)], below: 2 };
+    let question = Question { pages: 1, asked: Vec::new() };
+    for asks in [true, false] {
+        let aside = work.path().join(format!("aside-{asks}"));
+        fs::rename(&store, &aside).unwrap();
+        let copied = Command::new("cp").arg("--archive").args([&aside, &store]).status();
+        assert!(copied.unwrap().success());
+        let ask = || match asks {
+            true => service.ask(request.transfer, &question).map(drop),
+            false => service.remove(request.transfer, &order).map(drop),
+        };
+        let answers: Vec<_> = (0..5).map(|_| ask()).collect();
+        assert!(answers.last().is_some_and(Result::is_ok), "{answers:?}");
+    }
 }

@@ -131,3 +131,22 @@ fn a12_what_was_excluded_is_counted_over_a_crash() {
     again.run(&source);
     assert_eq!((paths_of(&again).len(), again.lock().summary.excluded), (4, 3));
 }
+
+/// C3, E2: a root that cannot be looked at because its disk, its server or this host fails for now
+/// ends no transfer: only one that is not there, or not allowed, or no root at all, does.
+#[test]
+fn c3_a_store_that_fails_for_now_ends_no_transfer() {
+    let problem = |errno: i32| {
+        let source = io::Error::from_raw_os_error(errno);
+        root_problem(b"set", &StoreError::Io { operation: "stat", path: "set".into(), source })
+    };
+    // EIO, EMFILE, ECONNABORTED, ENOTCONN, ESTALE of errno(3).
+    for errno in [5, 24, 103, 107, 116] {
+        assert_eq!(problem(errno).exit, Exit::Temporary, "{errno}");
+    }
+    // ENOENT, EACCES, ENAMETOOLONG.
+    let for_good = [2, 13, 36].map(|errno| problem(errno).exit);
+    assert_eq!(for_good, [Exit::SourceChanged, Exit::NotAuthorised, Exit::Fatal]);
+    let error = StoreError::NotDirectory { path: "set".into() };
+    assert_eq!(root_problem(b"set", &error).exit, Exit::Fatal);
+}
