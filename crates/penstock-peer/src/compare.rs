@@ -7,6 +7,7 @@
 
 use std::ops::Range;
 use std::sync::Arc;
+use std::thread::ScopedJoinHandle;
 
 use penstock_api::problem::Problem;
 use penstock_api::task::TaskSpec;
@@ -21,6 +22,7 @@ use crate::keep::Keeper;
 use crate::read::place;
 use crate::stores::chain;
 use crate::task::{full_problem, is_of_store};
+use crate::threads;
 
 /// Threads that share a page.
 const THREADS: usize = 4;
@@ -213,10 +215,15 @@ impl Comparer {
         let parts: Vec<_> = std::thread::scope(|scope| {
             let spawn = |first: usize| {
                 let range = first..(first + share).min(count);
-                scope.spawn(move || self.part(page, range, left))
+                let own = range.clone();
+                threads::start(scope, move || self.part(page, range, left)).map_err(|_| own)
             };
             let handles: Vec<_> = (0..count).step_by(share).map(spawn).collect();
-            handles.into_iter().map(std::thread::ScopedJoinHandle::join).collect()
+            let join = |handle: Result<ScopedJoinHandle<'_, _>, Range<usize>>| match handle {
+                Ok(handle) => handle.join(),
+                Err(own) => Ok(self.part(page, own, left)),
+            };
+            handles.into_iter().map(join).collect()
         });
         let mut verdicts = Vec::with_capacity(count);
         for part in parts {

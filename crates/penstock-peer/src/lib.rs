@@ -10,6 +10,7 @@
 //! | `stores` | the stores that this host reaches, by name |
 //! | `source` | the source side: scans, and the lanes it serves |
 //! | `opening` | the table of scans, and how one is opened |
+//! | `threads` | work by several threads, where there may be fewer |
 //! | `turn` | one at a time, though a store may hang |
 //! | `guard` | what a data set lies on, so that a store that is gone is told from vanished items |
 //! | `ordered` | by whose order it scans and removes |
@@ -96,6 +97,7 @@ mod stores;
 mod surplus;
 mod target;
 mod task;
+mod threads;
 mod turn;
 pub mod verify;
 mod waiting;

@@ -23,6 +23,7 @@ use penstock_proto::manifest::{Entry, Page};
 use crate::hashing::TreeHash;
 use crate::read::place;
 use crate::stores::chain;
+use crate::threads;
 
 /// Most threads that read a page's files.
 const WORKERS_MAX: usize = 8;
@@ -90,16 +91,12 @@ impl Prover<'_> {
         let proof = Mutex::new(PageProof::default());
         let next = AtomicUsize::new(0);
         let workers = sys::available_cpus().clamp(2, WORKERS_MAX).min(units.len());
-        std::thread::scope(|scope| {
-            for _ in 0..workers {
-                scope.spawn(|| {
-                    while let Some(unit) = units.get(next.fetch_add(1, Ordering::Relaxed)) {
-                        if request.progress.is_stopped() {
-                            return;
-                        }
-                        self.unit(request, unit, &splits, &proof);
-                    }
-                });
+        threads::at_once(workers, &|| {
+            while let Some(unit) = units.get(next.fetch_add(1, Ordering::Relaxed)) {
+                if request.progress.is_stopped() {
+                    return;
+                }
+                self.unit(request, unit, &splits, &proof);
             }
         });
         let mut proof = proof.into_inner().unwrap_or_else(PoisonError::into_inner);

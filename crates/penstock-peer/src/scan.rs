@@ -56,6 +56,7 @@ use penstock_proto::slicing::Slicing;
 use crate::guard::{Guard, is_missing, is_of_wrong_kind};
 use crate::pacer::Pacer;
 use crate::stores::{Stores, chain};
+use crate::threads;
 use crate::turn::Turn;
 
 pub use far::{Helpers, Listing};
@@ -327,20 +328,29 @@ impl Scan {
         if self.lock().complete {
             return;
         }
+        let _running = Running(self);
         // Where the store has just gone, its root is not missing (C3).
         let begun = self.begin(source);
         let outcome = begun.map_err(|problem| self.check_store().err().unwrap_or(problem));
         if outcome.is_ok() {
             std::thread::scope(|scope| {
-                for _ in 0..self.options.workers.max(1) {
-                    scope.spawn(|| self.work(source));
-                }
+                let workers = 0..self.options.workers.max(1);
+                let work = || {
+                    let _running = Running(self);
+                    self.work(source);
+                };
+                let started = workers.take_while(|_| threads::start(scope, work).is_ok()).count();
                 // A limit is one on all lookups: this host keeps it alone.
                 if self.options.lookups_per_s == 0
                     && matches!(source, Source::Posix(_))
                     && let Some((store, helpers)) = self.helpers.get()
                 {
-                    scope.spawn(move || self.share(scope, source, store, helpers.as_ref()));
+                    let share = move || self.share(scope, source, store, helpers.as_ref());
+                    // Without it this host lists all of it.
+                    let _ = threads::start(scope, share);
+                }
+                if started == 0 {
+                    work();
                 }
             });
         }
@@ -717,6 +727,24 @@ impl Scan {
     /// Root of the data set within the store.
     pub(crate) fn root(&self) -> &[u8] {
         &self.options.root
+    }
+}
+
+/// Whoever waits for a scan is told when what runs it breaks.
+struct Running<'a>(&'a Scan);
+
+impl Drop for Running<'_> {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            return;
+        }
+        let title = "listing a data set broke an assumption of ours";
+        let problem = Problem::new(Exit::Unclassified, "internal", title);
+        self.0.lock().problem.get_or_insert(problem);
+        self.0.marks.broken_off.store(true, Ordering::Release);
+        self.0.marks.ended.store(true, Ordering::Release);
+        self.0.wake.notify_all();
+        self.0.lend.notify_all();
     }
 }
 

@@ -18,6 +18,7 @@ use crate::again::is_same;
 use crate::hashing::TreeHash;
 use crate::read::place;
 use crate::stores::chain;
+use crate::threads;
 
 /// Wishes of one data set that are kept: the one at work, and the one whose answer may have got
 /// lost.
@@ -134,34 +135,30 @@ fn hash_files(source: &Source, root: &[u8], page: &Page, job: &Job) -> WishedDig
     let found = Mutex::new(vec![None; wish.len()]);
     let next = AtomicUsize::new(0);
     let workers = penstock_io::sys::available_cpus().clamp(1, WORKERS_MAX).min(units.len());
-    std::thread::scope(|scope| {
-        for _ in 0..workers {
-            scope.spawn(|| {
-                let mut buffer = vec![0; STRIDE_BYTES_MAX as usize];
-                while let Some((slot, extent)) = units.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    if job.is_forgotten() {
-                        return;
-                    }
-                    let entry = &page.entries()[wish[*slot] as usize];
-                    let opened = open(source, root, page, entry);
-                    let hashed = opened.and_then(|file| {
-                        hash_extent(&file, page, entry, &shared[*slot], *extent, &mut buffer)
-                    });
-                    match hashed {
-                        Ok(None) => {}
-                        Ok(Some(digest)) => {
-                            let mut found = found.lock().unwrap_or_else(PoisonError::into_inner);
-                            found[*slot] = Some(digest.to_hex());
-                        }
-                        Err(error) => {
-                            if let Some(shared) = shared[*slot].get() {
-                                shared.broken.store(true, Ordering::Release);
-                            }
-                            tracing::debug!(error = %chain(&error), "a file cannot be hashed");
-                        }
-                    }
-                }
+    threads::at_once(workers, &|| {
+        let mut buffer = vec![0; STRIDE_BYTES_MAX as usize];
+        while let Some((slot, extent)) = units.get(next.fetch_add(1, Ordering::Relaxed)) {
+            if job.is_forgotten() {
+                return;
+            }
+            let entry = &page.entries()[wish[*slot] as usize];
+            let opened = open(source, root, page, entry);
+            let hashed = opened.and_then(|file| {
+                hash_extent(&file, page, entry, &shared[*slot], *extent, &mut buffer)
             });
+            match hashed {
+                Ok(None) => {}
+                Ok(Some(digest)) => {
+                    let mut found = found.lock().unwrap_or_else(PoisonError::into_inner);
+                    found[*slot] = Some(digest.to_hex());
+                }
+                Err(error) => {
+                    if let Some(shared) = shared[*slot].get() {
+                        shared.broken.store(true, Ordering::Release);
+                    }
+                    tracing::debug!(error = %chain(&error), "a file cannot be hashed");
+                }
+            }
         }
     });
     found.into_inner().unwrap_or_else(PoisonError::into_inner)

@@ -32,7 +32,7 @@ use super::epochs::Scratch;
 use super::journal::failed;
 use super::pages::{Clear, Compare};
 use super::plan::Followed;
-use super::tasks::hung::ends_within;
+use super::tasks::hung::{ends_within, no_thread};
 
 /// What finding the surplus needs.
 pub(super) struct DeletionParts {
@@ -88,6 +88,10 @@ pub(super) struct Deletion {
 }
 
 impl Deletion {
+    /// Begins it, on a thread of its own.
+    ///
+    /// # Errors
+    /// `threads`; there is no room for its list.
     pub(super) fn start(parts: DeletionParts) -> Result<Self, Problem> {
         let (stop, deleted) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
         let scratch = Arc::new(parts.scratch()?);
@@ -101,8 +105,8 @@ impl Deletion {
                 shared.notify();
                 outcome
             })
-            .ok();
-        Ok(Self { thread, stop, deleted, scratch })
+            .map_err(no_thread)?;
+        Ok(Self { thread: Some(thread), stop, deleted, scratch })
     }
 
     /// Where what could not be deleted is listed.
@@ -127,7 +131,8 @@ impl Deletion {
 
     fn join(&mut self) -> Result<(), Problem> {
         let broken = |what: &str| Problem::new(Exit::Unclassified, "internal", what);
-        let thread = self.thread.take().ok_or_else(|| broken("a thread could not be started"))?;
+        let thread =
+            self.thread.take().ok_or_else(|| broken("how deleting ended was told before"))?;
         thread.join().unwrap_or_else(|_| Err(broken("deleting broke an assumption of ours")))
     }
 }

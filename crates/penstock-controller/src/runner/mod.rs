@@ -384,11 +384,11 @@ impl Run {
         let compare = contents::compare_of(&input, &spec, &shared, same, followed.as_ref());
         let clear = deletion::clearing(&input, &spec, &shared, &compare, followed.as_ref());
         let treatment = Treatment { compare: Arc::clone(&compare), clear };
-        let peer = input.peer();
+        let (peer, scan_committed) = (input.peer(), head.scan.is_some());
         let parts = TaskParts::of(&input, &shared, &spec, head.epochs, open);
-        let tasks = Tasks::begin(parts, first, start)?;
-        let now = Instant::now();
-        let scan_committed = head.scan.is_some();
+        let mut tasks = Tasks::begin(parts, first, start)?;
+        let puller = Puller::start(input.pages, Arc::clone(&shared), treatment)
+            .inspect_err(|_| tasks.stop(false))?;
         if let Some(scan) = &head.scan {
             shared.machine().handle_scan_end(scan.pages);
         }
@@ -399,7 +399,7 @@ impl Run {
             peer,
             heads: input.heads,
             control: input.control,
-            puller: Puller::start(input.pages, Arc::clone(&shared), treatment),
+            puller,
             compare,
             followed,
             asking: None,
@@ -412,9 +412,9 @@ impl Run {
             doubt_all,
             scan: head.scan,
             scan_committed,
-            committed_at: now,
-            viewed_at: now,
-            began: now,
+            committed_at: Instant::now(),
+            viewed_at: Instant::now(),
+            began: Instant::now(),
             found,
             failures_shown: Vec::new(),
             rate: RateView::default(),

@@ -19,7 +19,7 @@ use penstock_proto::digest::Digest;
 use penstock_proto::manifest::{Page, page_digest};
 
 use super::control::Shared;
-use super::tasks::hung::ends_within;
+use super::tasks::hung::{ends_within, no_thread};
 
 /// Encoded pages pulled ahead, about 300 KiB each.
 const AHEAD: usize = 8;
@@ -112,20 +112,23 @@ pub(crate) struct Puller {
 
 impl Puller {
     /// Starts the thread; it idles until the first page is asked for.
+    ///
+    /// # Errors
+    /// `threads`.
     pub(crate) fn start(
         source: Box<dyn PageSource>,
         shared: Arc<Shared>,
         treatment: Treatment,
-    ) -> Self {
+    ) -> Result<Self, Problem> {
         let inner = Arc::new(Inner::default());
         let thread = {
             let inner = Arc::clone(&inner);
             std::thread::Builder::new()
                 .name("pages".to_owned())
                 .spawn(move || inner.pull(source, &shared, &treatment))
-                .ok()
+                .map_err(no_thread)?
         };
-        Self { inner, thread }
+        Ok(Self { inner, thread: Some(thread) })
     }
 
     /// The page `number`, if it is there already; the end, if the scan has no such page. Never
@@ -390,5 +393,67 @@ impl Inner {
         let state = self.lock();
         let wait = self.wake.wait_timeout_while(state, delay, |state| !state.stopped);
         drop(wait);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use penstock_api::heads::LedgerHead;
+    use penstock_api::removal::{RemoveOrder, RemoveReply};
+    use penstock_api::scan::{DigestWish, WishedDigests};
+    use penstock_api::transfer::TransferOptions;
+    use penstock_proto::id::TransferId;
+
+    use super::*;
+    use crate::runner::begin::machine_of;
+    use crate::runner::journal::Journal;
+
+    struct Silent;
+
+    impl PageSource for Silent {
+        fn remove(&mut self, _: &RemoveOrder) -> Result<RemoveReply, Problem> {
+            Ok(RemoveReply::default())
+        }
+
+        fn page(&mut self, _: u32, _: u32) -> Result<PageReply, Problem> {
+            Ok(PageReply::NotYet)
+        }
+
+        fn ask(&mut self, _: &Question) -> Result<u32, Problem> {
+            Ok(0)
+        }
+
+        fn digests(&mut self, _: &DigestWish, _: u32) -> Result<Option<WishedDigests>, Problem> {
+            Ok(None)
+        }
+    }
+
+    /// Promise: a run whose thread for pages cannot be started says so and is tried again, where it
+    /// would wait for pages that never come.
+    #[test]
+    fn a_run_without_a_thread_for_pages_is_tried_again() {
+        const MARK: &str = "PENSTOCK_TEST_WITHOUT_THREADS";
+        const TEST: &str = "runner::pages::tests::a_run_without_a_thread_for_pages_is_tried_again";
+        if std::env::var_os(MARK).is_none() {
+            let mut alone = Command::new(std::env::current_exe().unwrap());
+            alone.args([TEST, "--exact", "--nocapture", "--test-threads=1"]);
+            // No address space has room for such a stack.
+            alone.env(MARK, "1").env("RUST_MIN_STACK", (1_u64 << 48).to_string());
+            let ran = alone.output().unwrap();
+            let told = String::from_utf8_lossy(&ran.stdout).into_owned();
+            assert!(ran.status.success() && told.contains("1 passed"), "{told}");
+            return;
+        }
+        let directory = tempfile::tempdir().unwrap();
+        let journal = Journal::open(directory.path(), 0, &[]).unwrap();
+        let (options, head) = (TransferOptions::default(), LedgerHead::default());
+        let machine = machine_of(&options, &head, false, TransferId([1; 16]));
+        let shared = Arc::new(Shared::new(machine, journal, false));
+        let compare: Compare = Arc::new(|_| Ok(Comparison::default()));
+        let started = Puller::start(Box::new(Silent), shared, Treatment { compare, clear: None });
+        let problem = started.map(drop).unwrap_err();
+        assert_eq!((problem.code.as_str(), problem.exit), ("threads", Exit::Temporary));
     }
 }

@@ -25,6 +25,7 @@ use super::control::Shared;
 use super::journal::{failed, write_lines};
 use super::lines::each_line;
 use super::outcome::digests_of;
+use super::tasks::hung::no_thread;
 use super::{Run, RunFiles, WISH_CANCEL, epochs};
 
 /// How often what is damaged is fetched again before it has failed.
@@ -129,7 +130,8 @@ impl Run {
         let (peer, spec) = (std::sync::Arc::clone(&self.peer), self.spec.clone());
         let progress = std::sync::Arc::clone(&self.proving);
         std::thread::scope(|scope| {
-            let asked = scope.spawn(move || {
+            let asked = std::thread::Builder::new().name("prove".to_owned());
+            let asked = asked.spawn_scoped(scope, move || {
                 let request = ProofRequest {
                     page,
                     digests,
@@ -139,6 +141,7 @@ impl Run {
                 };
                 peer.prove(&spec, &request)
             });
+            let asked = asked.map_err(no_thread)?;
             while !asked.is_finished() {
                 if self.control.wish.load(Ordering::Acquire) != 0 {
                     self.proving.stop.store(true, Ordering::Release);

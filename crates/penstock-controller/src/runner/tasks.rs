@@ -705,7 +705,10 @@ impl Tasks {
             [only] => only.task.stop(discard),
             all => std::thread::scope(|scope| {
                 for working in all {
-                    scope.spawn(|| working.task.stop(discard));
+                    let stop = || working.task.stop(discard);
+                    if std::thread::Builder::new().spawn_scoped(scope, stop).is_err() {
+                        stop();
+                    }
                 }
             }),
         }

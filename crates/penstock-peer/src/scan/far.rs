@@ -34,6 +34,7 @@ use super::helper::{kind_of, listed_kind};
 use super::walk::{BATCH_ENTRIES, Ended, Sample, Unit};
 use super::{Scan, State, kept};
 use crate::again::age_seconds;
+use crate::threads;
 
 /// A scan that lasts less than this is not shared: connections and round trips would cost more.
 const SHARE_AFTER: Duration = Duration::from_millis(250);
@@ -152,7 +153,12 @@ impl Scan {
                 if standing.lenders == 0 && !out {
                     standing.lenders = 1;
                     drop(state);
-                    scope.spawn(move || self.lend_to(scope, ask, peer, each));
+                    let (lent, name) = (peer.clone(), peer);
+                    let lend = move || self.lend_to(scope, ask, lent, each);
+                    if threads::start(scope, lend).is_err() {
+                        self.leave_out(&name, "there can be no more threads here");
+                        self.lock().walk.peers.entry(name).or_default().lenders = 0;
+                    }
                 }
             }
             self.rest(LEFT_OUT / 30);
@@ -195,11 +201,15 @@ impl Scan {
         {
             let mut state = self.lock();
             state.walk.lenders += each;
-            state.walk.peers.entry(peer).or_default().lenders = each;
+            state.walk.peers.entry(peer.clone()).or_default().lenders = each;
         }
         for _ in 1..each {
             let ally = Arc::clone(&ally);
-            scope.spawn(move || self.lend(ask, &ally));
+            if threads::start(scope, move || self.lend(ask, &ally)).is_err() {
+                let mut state = self.lock();
+                state.walk.lenders -= 1;
+                state.walk.peers.entry(peer.clone()).or_default().lenders -= 1;
+            }
         }
         self.lend(ask, &ally);
     }

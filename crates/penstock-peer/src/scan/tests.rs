@@ -150,3 +150,36 @@ fn c3_a_store_that_fails_for_now_ends_no_transfer() {
     let error = StoreError::NotDirectory { path: "set".into() };
     assert_eq!(root_problem(b"set", &error).exit, Exit::Fatal);
 }
+
+/// Promise: a limit of tasks ends no scan: where no thread can be started, the one that runs it
+/// lists all of it.
+#[test]
+fn a_scan_is_made_where_no_thread_can_be_started() {
+    if !threads::cannot_be_started("scan::tests::a_scan_is_made_where_no_thread_can_be_started") {
+        return;
+    }
+    let (root, kept) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    fs::create_dir(root.path().join("a")).unwrap();
+    fs::write(root.path().join("a/x"), b"bytes").unwrap();
+    let scan = scan_of(kept.path(), &[]);
+    scan.run(&source_of(root.path()));
+    assert_eq!(paths_of(&scan), ["", "a", "a/x"]);
+    assert!(matches!(scan.page(9, Duration::ZERO), Ok(PageReply::End(_))));
+}
+
+/// Promise: a scan that breaks tells whoever waits for its pages, and is taken up anew.
+#[test]
+fn a_scan_that_breaks_is_told() {
+    let kept = tempfile::tempdir().unwrap();
+    let scan = scan_of(kept.path(), &[]);
+    let broken = std::thread::scope(|scope| {
+        let breaks = || {
+            let _running = Running(&scan);
+            panic!("as where an assumption is broken");
+        };
+        scope.spawn(breaks).join()
+    });
+    assert!(broken.is_err());
+    assert_eq!(scan.page(0, Duration::from_secs(60)).unwrap_err().code, "internal");
+    assert!(scan.is_broken_off() && scan.is_at_rest());
+}

@@ -6,6 +6,7 @@
 //! as there is another, whose store answers; else nobody is taken out, the transfer waits, and says
 //! for what.
 
+use std::io;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -21,6 +22,11 @@ const HUNG_GRANTS: u32 = 2;
 const NOTED_OF_GRANT: u32 = 2;
 /// How often it is looked at whether a thread has ended.
 const LOOK: Duration = Duration::from_millis(5);
+
+/// Why a thread does not start: a limit of tasks, which may be raised, or reached no more.
+pub(in crate::runner) fn no_thread(cause: io::Error) -> Problem {
+    Problem::new(Exit::Temporary, "threads", "cannot start a thread").because(cause)
+}
 
 impl Tasks {
     /// Takes peers out that hang, while others do not; says so where that cannot be.

@@ -1,0 +1,71 @@
+//! Threads for a while, of which there may be fewer than wished: a limit of tasks (`TasksMax`,
+//! `pids.max`) makes work slower, and stops none of it.
+
+use std::io;
+use std::thread::{Builder, Scope, ScopedJoinHandle};
+
+/// Starts a thread of a scope.
+///
+/// # Errors
+/// There can be no more threads now.
+pub(crate) fn start<'scope, T: Send + 'scope>(
+    scope: &'scope Scope<'scope, '_>,
+    work: impl FnOnce() -> T + Send + 'scope,
+) -> io::Result<ScopedJoinHandle<'scope, T>> {
+    Builder::new().spawn_scoped(scope, work).inspect_err(|cause| {
+        tracing::warn!(%cause, "cannot start a thread: others do its work");
+    })
+}
+
+/// Has so many threads do the same work, or as many as there can be: if none, this one does it.
+/// Returns when all have done it.
+pub(crate) fn at_once(count: usize, work: &(impl Fn() + Sync)) {
+    std::thread::scope(|scope| {
+        let started = (0..count).take_while(|_| start(scope, work).is_ok()).count();
+        if started < count.min(1) {
+            work();
+        }
+    });
+}
+
+/// Whether this is a process in which no thread can be started, made to run a test alone: the test
+/// goes on in it. Where it is not, that process has run, and passed.
+#[cfg(test)]
+pub(crate) fn cannot_be_started(test: &str) -> bool {
+    const MARK: &str = "PENSTOCK_TEST_WITHOUT_THREADS";
+    if std::env::var_os(MARK).is_some() {
+        return true;
+    }
+    let mut alone = std::process::Command::new(std::env::current_exe().unwrap());
+    alone.args([test, "--exact", "--nocapture", "--test-threads=1"]);
+    // No address space has room for such a stack.
+    alone.env(MARK, "1").env("RUST_MIN_STACK", (1_u64 << 48).to_string());
+    let ran = alone.output().unwrap();
+    let told = String::from_utf8_lossy(&ran.stdout).into_owned();
+    assert!(ran.status.success() && told.contains("1 passed"), "{told}");
+    false
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+
+    /// Promise: where no thread can be started, work is done all the same, once.
+    #[test]
+    fn work_is_done_where_no_thread_can_be_started() {
+        if !cannot_be_started("threads::tests::work_is_done_where_no_thread_can_be_started") {
+            return;
+        }
+        assert!(Builder::new().spawn(|| ()).is_err());
+        let done = AtomicUsize::new(0);
+        let work = || {
+            done.fetch_add(1, Ordering::Relaxed);
+        };
+        at_once(8, &work);
+        assert_eq!(done.load(Ordering::Relaxed), 1);
+        at_once(0, &work);
+        assert_eq!(done.load(Ordering::Relaxed), 1);
+    }
+}
