@@ -3,7 +3,8 @@
 //! One stat for each entry decides, by size and time of last modification (of links, by their
 //! text); a few threads share a page, because on a network file system a stat is a round trip. What
 //! stays as it is gets the attributes of the source where those differ: that is all of it
-//! that is ever touched.
+//! that is ever touched. Where what stands at the target may not be replaced, an error is not taken
+//! for an empty place: what cannot be looked at stays, and has failed.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -18,6 +19,7 @@ use penstock_proto::compared::{Comparison, EntrySet, refused};
 use penstock_proto::journal::EntryFailure;
 use penstock_proto::manifest::{Entry, EntryKind, Page};
 
+use crate::fault::of_no_item;
 use crate::keep::Keeper;
 use crate::read::place;
 use crate::stores::chain;
@@ -56,11 +58,13 @@ pub(crate) struct Compared {
     /// Whether its attributes are others than the source's: of what is the same and stays, and of
     /// directories, and only where nothing may be touched.
     pub(crate) stale: bool,
+    /// Why it cannot be looked at, or not be brought up to date: errno(3), else 0.
+    pub(crate) errno: u16,
 }
 
 impl Compared {
     fn of(verdict: Verdict, there: Option<Meta>) -> Self {
-        Self { verdict, there, same: false, stale: false }
+        Self { verdict, there, same: false, stale: false, errno: 0 }
     }
 }
 
@@ -145,7 +149,7 @@ impl Comparer {
             existed += u32::from(stands);
             match compared.verdict {
                 Verdict::Keep => kept.push(index as u32),
-                Verdict::Refuse => failed.push(refused(index as u32)),
+                Verdict::Refuse => failed.push(refused(index as u32, compared.errno)),
                 Verdict::Blocked => in_the_way += 1,
                 Verdict::New | Verdict::Replace => {}
             }
@@ -161,7 +165,7 @@ impl Comparer {
     /// The store is at fault.
     pub(crate) fn compare_amending(&self, page: &Page) -> Result<Comparison, Problem> {
         let mut dirs = Dirs { cache: DirCache::default(), missing: None };
-        let mut kept = Vec::new();
+        let (mut kept, mut failed) = (Vec::new(), Vec::new());
         for (index, (entry, amends)) in (0..).zip(page.entries().iter().zip(page.amends())) {
             let kept_there = match amends.same_bytes {
                 true => self.is_kept(page, entry, &mut dirs),
@@ -170,15 +174,20 @@ impl Comparer {
             match kept_there {
                 Ok(true) => kept.push(index),
                 Ok(false) => {}
-                Err(error) if is_of_store(&self.target, &error) => {
-                    return Err(full_problem(&error));
-                }
                 Err(error) => {
-                    tracing::debug!(error = %chain(&error), "an entry could not be compared");
+                    if let Some(problem) = of_no_item(&self.target, &error) {
+                        return Err(problem);
+                    }
+                    // What this transfer has not moved may be somebody's newer file.
+                    if amends.same_bytes {
+                        tracing::debug!(error = %chain(&error), "an entry could not be compared");
+                    } else {
+                        failed.push(refused(index, refusal(&error)));
+                    }
                 }
             }
         }
-        Ok(Comparison { kept: kept.into_iter().collect(), ..Comparison::default() })
+        Ok(Comparison { kept: kept.into_iter().collect(), failed, ..Comparison::default() })
     }
 
     /// Whether a newer version may not take the place of what stands there: somebody else's, if the
@@ -247,17 +256,39 @@ impl Comparer {
             if left.contains(index) {
                 return Ok(Compared::of(Verdict::Keep, None));
             }
-            match self.entry(page, index, &mut dirs) {
-                Err(error) if is_of_store(&self.target, &error) => Err(full_problem(&error)),
-                Err(error) => {
-                    // Moving it will fail in the same way, and tell.
-                    tracing::debug!(error = %chain(&error), "an entry could not be compared");
-                    Ok(Compared::of(Verdict::New, None))
-                }
-                Ok(compared) => Ok(compared),
-            }
+            self.look(page, index, &mut dirs)
         };
         range.map(look).collect()
+    }
+
+    fn look(&self, page: &Page, index: u32, dirs: &mut Dirs) -> Result<Compared, Problem> {
+        let mut found = self.entry(page, index, dirs);
+        let again = |error: &StoreError| error.is_io_failure() || error.is_absent();
+        if self.protects() && found.as_ref().is_err_and(again) {
+            // It may pass; of what was replaced or went meanwhile another look tells.
+            dirs.cache.forget(&place(&self.root, page, &page.entries()[index as usize]).0);
+            found = self.entry(page, index, dirs);
+        }
+        found.or_else(|error| match of_no_item(&self.target, &error) {
+            Some(problem) => Err(problem),
+            None => Ok(self.unknown(&page.entries()[index as usize], &error)),
+        })
+    }
+
+    /// Whether what stands at the target may not be replaced just so.
+    fn protects(&self) -> bool {
+        self.update.if_exists != IfExists::Replace
+    }
+
+    /// What becomes of an entry of which nobody can tell what stands under its name. By an error
+    /// nothing is replaced that is not to be; a directory never is.
+    fn unknown(&self, entry: &Entry, error: &StoreError) -> Compared {
+        if !self.protects() || entry.kind == EntryKind::Directory {
+            // Moving it will fail in the same way, and tell.
+            tracing::debug!(error = %chain(error), "an entry could not be compared");
+            return Compared::of(Verdict::New, None);
+        }
+        Compared { errno: refusal(error), ..Compared::of(Verdict::Refuse, None) }
     }
 
     fn entry(&self, page: &Page, index: u32, dirs: &mut Dirs) -> Result<Compared, StoreError> {
@@ -271,7 +302,7 @@ impl Comparer {
         let Some(there) = self.target.meta(&dir, &leaf)? else {
             return Ok(Compared::of(Verdict::New, None));
         };
-        let asks = self.update.sync || self.update.if_exists != IfExists::Replace;
+        let asks = self.update.sync || self.protects();
         let same = match &self.same {
             Some(same) if entry.kind == EntryKind::File && there.kind == Kind::File => {
                 same.contains(index)
@@ -403,6 +434,12 @@ impl Comparer {
     }
 }
 
+/// The number of an error by which an entry is refused.
+fn refusal(error: &StoreError) -> u16 {
+    tracing::warn!(error = %chain(error), "an entry could not be compared, and stays as it is");
+    error.errno().and_then(|errno| u16::try_from(errno).ok()).unwrap_or(0)
+}
+
 fn owner_stays(wanted: &Attributes<'_>, there: &Meta) -> bool {
     wanted.uid.is_none_or(|uid| uid == there.owner.uid)
         && wanted.gid.is_none_or(|gid| gid == there.owner.gid)
@@ -418,6 +455,18 @@ enum Place {
     Blocked,
 }
 
+impl Place {
+    /// What opening it tells. A handle that its server does not know any more tells nothing.
+    fn of(opened: Result<Dir, StoreError>) -> Result<Self, StoreError> {
+        match opened {
+            Ok(dir) => Ok(Self::Directory(dir)),
+            Err(StoreError::NotDirectory { .. }) => Ok(Self::Blocked),
+            Err(error) if error.is_absent() => Ok(Self::Absent),
+            Err(error) => Err(error),
+        }
+    }
+}
+
 /// The directories of a page, and the last one that is not there: all that is in it is new.
 struct Dirs {
     cache: DirCache,
@@ -431,13 +480,14 @@ impl Dirs {
         {
             return Ok(place.clone());
         }
-        let place = match self.cache.get(sys::boottime_now(), path, |path| target.open_dir(path)) {
-            Ok(dir) => return Ok(Place::Directory(dir)),
-            Err(StoreError::NotDirectory { .. }) => Place::Blocked,
-            Err(error) if error.is_vanished() => Place::Absent,
-            Err(error) => return Err(error),
-        };
-        self.missing = Some((path.into(), place.clone()));
+        let opened = self.cache.get(sys::boottime_now(), path, |path| target.open_dir(path));
+        let place = Place::of(opened)?;
+        if !matches!(place, Place::Directory(_)) {
+            self.missing = Some((path.into(), place.clone()));
+        }
         Ok(place)
     }
 }
+
+#[cfg(test)]
+mod tests;

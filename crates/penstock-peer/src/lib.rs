@@ -25,6 +25,7 @@
 //! | `removal` | removes at the source what its target has |
 //! | `target` | the target side: tasks by transfer |
 //! | `mounted` | what is mounted where a data set goes |
+//! | `fault` | errors at a target that are no item's fault |
 //! | `compare` | looks at what stands at the target before a page is opened |
 //! | `look` | says what a transfer would do with a page |
 //! | `surplus` | finds and deletes what is at the target and not in the data set |
@@ -60,8 +61,11 @@ mod again;
 mod back;
 mod compare;
 mod confirm;
+#[cfg(test)]
+mod dead;
 mod ending;
 mod far;
+mod fault;
 mod first_name;
 mod grant;
 mod guard;

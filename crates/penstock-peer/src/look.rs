@@ -88,6 +88,7 @@ fn action(comparer: &Comparer, entry: &Entry, compared: &Compared) -> (PlanActio
     let directory = entry.kind == EntryKind::Directory;
     let there = compared.there.as_ref().map(|there| there.kind == Kind::Directory);
     match (compared.verdict, there) {
+        (Verdict::Refuse, None) => (PlanAction::Fail, "cannot be looked at at the target"),
         (Verdict::Refuse, _) => (PlanAction::Fail, "exists at the target already"),
         (Verdict::Keep, _) if compared.stale => (PlanAction::Attributes, ""),
         (Verdict::Keep, _) if compared.same => (PlanAction::Skip, "the same"),

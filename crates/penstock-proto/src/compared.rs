@@ -115,7 +115,7 @@ impl Comparison {
         out.u32(self.existed);
         out.u32(self.failed.len() as u32);
         for failure in &self.failed {
-            out.u32(failure.entry);
+            out.u32(u32::from(failure.errno) << 16 | failure.entry);
         }
     }
 
@@ -131,15 +131,18 @@ impl Comparison {
             return Err(DecodeError::Truncated("failures"));
         }
         let failed = (0..count)
-            .map(|_| Ok(refused(input.u32("entry")?)))
+            .map(|_| input.u32("entry").map(|both| refused(both & 0xffff, (both >> 16) as u16)))
             .collect::<Result<_, DecodeError>>()?;
         Ok(Self { kept, failed, existed, in_the_way: 0 })
     }
 }
 
-/// The failure of an entry whose name is taken, where the user wants that to be one.
-pub fn refused(entry: u32) -> EntryFailure {
-    EntryFailure { entry, phase: FailurePhase::Exists, errno: 0 }
+const _: () = assert!(PAGE_ENTRIES_MAX <= 1 << 16, "an index leaves room for an errno");
+
+/// The failure of an entry whose name is taken, where the user wants that to be one; with errno(3),
+/// of one whose name may be, as it cannot be looked at.
+pub fn refused(entry: u32, errno: u16) -> EntryFailure {
+    EntryFailure { entry, phase: FailurePhase::Exists, errno }
 }
 
 #[cfg(test)]
@@ -152,20 +155,22 @@ mod tests {
         #[test]
         fn a_comparison_survives_its_log(
             kept in proptest::collection::btree_set(0u32..4096, 0..300),
-            failed in proptest::collection::vec(0u32..4096, 0..20),
+            failed in proptest::collection::vec((0u32..4096, 0u16..200), 0..20),
             existed: u32,
         ) {
             let comparison = Comparison {
                 kept: kept.iter().copied().collect(),
-                failed: failed.iter().map(|entry| refused(*entry)).collect(),
+                failed: failed.iter().map(|(entry, errno)| refused(*entry, *errno)).collect(),
                 existed,
                 in_the_way: 0,
             };
             prop_assert_eq!(comparison.kept.iter().collect::<Vec<_>>(),
                 kept.iter().copied().collect::<Vec<_>>());
+            let all = comparison.left();
             for entry in 0..4096 {
-                let left = kept.contains(&entry) || failed.contains(&entry);
-                prop_assert_eq!(comparison.left().contains(entry), left);
+                let refused = failed.iter().any(|(failed, _)| *failed == entry);
+                let left = kept.contains(&entry) || refused;
+                prop_assert_eq!(all.contains(entry), left);
             }
             let mut out = Writer::new();
             comparison.encode(&mut out);

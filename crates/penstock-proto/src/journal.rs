@@ -452,7 +452,7 @@ mod tests {
             JournalRecord::Generation { entry: 8, generation: 1 },
             JournalRecord::Compared(Comparison {
                 kept: [2, 3, 5].into_iter().collect(),
-                failed: vec![crate::compared::refused(7)],
+                failed: vec![crate::compared::refused(7, 5)],
                 existed: 4,
                 in_the_way: 0,
             }),

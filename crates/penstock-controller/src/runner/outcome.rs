@@ -76,7 +76,10 @@ pub(crate) fn not_kept(mut told: Vec<NotKept>, scan: Option<&ScanSummary>) -> Ve
 /// A failure in words.
 pub(crate) fn failed_item(page: &Page, failure: &EntryFailure) -> Option<FailedItem> {
     let entry = page.entry(failure.entry).ok()?;
-    let (code, what) = words(failure.phase);
+    let (code, mut what) = words(failure.phase);
+    if failure.phase == FailurePhase::Exists && failure.errno != 0 {
+        what = "may exist at the target already, where it cannot be compared";
+    }
     let why = match failure.errno {
         0 => String::new(),
         errno => why_at_target(failure.phase, std::io::Error::from_raw_os_error(i32::from(errno))),

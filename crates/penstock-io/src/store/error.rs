@@ -171,6 +171,18 @@ impl StoreError {
         self.is_one_of(&[Errno::NOENT, Errno::STALE])
     }
 
+    /// There is nothing of that name: the file system has looked.
+    pub fn is_absent(&self) -> bool {
+        self.is_one_of(&[Errno::NOENT])
+    }
+
+    /// Memory or descriptors ran out, or a call was interrupted: it tells nothing of the item or
+    /// the store, and passes.
+    pub fn is_passing(&self) -> bool {
+        let short = [Errno::MFILE, Errno::NFILE, Errno::NOMEM, Errno::NOBUFS];
+        self.is_one_of(&short) || self.is_one_of(&[Errno::AGAIN, Errno::INTR])
+    }
+
     /// Permissions forbid it: retrying as the same user will not help.
     pub fn is_denied(&self) -> bool {
         self.is_one_of(&[Errno::ACCESS, Errno::PERM])
@@ -214,6 +226,13 @@ mod tests {
         assert!(StoreError::io("open", b"a", Errno::STALE).is_vanished());
         let read_only = StoreError::ReadOnly { operation: "rename", path: "a".into() };
         assert!(read_only.is_read_only() && !read_only.is_denied());
+        let stale = StoreError::io("stat", b"a", Errno::STALE);
+        assert!(!stale.is_absent() && StoreError::io("stat", b"a", Errno::NOENT).is_absent());
+        for errno in [Errno::MFILE, Errno::NOMEM, Errno::INTR] {
+            let passing = StoreError::io("stat", b"a", errno);
+            assert!(passing.is_passing() && !passing.is_io_failure() && !passing.is_absent());
+        }
+        assert!(!StoreError::io("read", b"a", Errno::IO).is_passing());
         let gone = StoreError::from(StoreOffline::IdentityMissing { root: "/data".into() });
         assert!(gone.is_offline() && !gone.is_vanished());
         for errno in [Errno::IO, Errno::NOTCONN, Errno::CONNABORTED, Errno::HOSTUNREACH] {
