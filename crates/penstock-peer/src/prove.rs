@@ -9,6 +9,7 @@ use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
+use penstock_api::problem::Problem;
 use penstock_api::proof::{PageProof, ProofProgress, ProofRequest};
 use penstock_api::task::TaskPage;
 use penstock_io::buffer::BufferPool;
@@ -20,9 +21,11 @@ use penstock_proto::digest::{Digest, DigestKind};
 use penstock_proto::journal::{DigestForm, EntryDigest, EntryFailure, FailurePhase};
 use penstock_proto::manifest::{Entry, Page};
 
+use crate::fault::of_no_item;
 use crate::hashing::TreeHash;
 use crate::read::place;
 use crate::stores::chain;
+use crate::task::full_problem;
 use crate::threads;
 
 /// Most threads that read a page's files.
@@ -84,37 +87,48 @@ enum Found {
 
 impl Prover<'_> {
     /// Reads the files of a page again; blocks.
-    pub(crate) fn prove(&self, request: &ProofRequest<'_>) -> PageProof {
+    ///
+    /// # Errors
+    /// The store is at fault, or what passes: nothing is known of the page.
+    pub(crate) fn prove(&self, request: &ProofRequest<'_>) -> Result<PageProof, Problem> {
         let units = self.units(request);
         let splits: Vec<OnceLock<Split>> =
             request.digests.iter().map(|_| OnceLock::new()).collect();
-        let proof = Mutex::new(PageProof::default());
+        let (proof, problem) = (Mutex::new(PageProof::default()), OnceLock::new());
         let next = AtomicUsize::new(0);
         let workers = sys::available_cpus().clamp(2, WORKERS_MAX).min(units.len());
         threads::at_once(workers, &|| {
             while let Some(unit) = units.get(next.fetch_add(1, Ordering::Relaxed)) {
-                if request.progress.is_stopped() {
+                if request.progress.is_stopped() || problem.get().is_some() {
                     return;
                 }
-                self.unit(request, unit, &splits, &proof);
+                if let Err(found) = self.unit(request, unit, &splits, &proof) {
+                    let _ = problem.set(found);
+                }
             }
         });
+        if let Some(problem) = problem.into_inner() {
+            return Err(problem);
+        }
         let mut proof = proof.into_inner().unwrap_or_else(PoisonError::into_inner);
         // A file that was left in its middle may have been the last.
         proof.stopped |= request.progress.is_stopped();
         proof.checksums.sort_unstable_by_key(|(entry, _)| *entry);
         proof.damaged.sort_unstable();
-        proof
+        Ok(proof)
     }
 
     /// The files of a page whose BLAKE3 is the given one, in hex; `None` if it was stopped. Blocks
     /// for a read of all of them.
+    ///
+    /// # Errors
+    /// As [`Prover::prove`].
     pub(crate) fn same_contents(
         &self,
         page: &Page,
         digests: &[(u32, String)],
         progress: &ProofProgress,
-    ) -> Option<EntrySet> {
+    ) -> Result<Option<EntrySet>, Problem> {
         let of_hex = |(entry, hex): &(u32, String)| {
             let digest = Digest::from_hex(hex)?;
             Some(EntryDigest { entry: *entry, form: DigestForm::Standard, digest, seen: None })
@@ -127,14 +141,14 @@ impl Prover<'_> {
         };
         let (digests, also) = (digests.as_slice(), &[][..]);
         let request = ProofRequest { page: &page, digests, readback: false, also, progress };
-        let proof = self.prove(&request);
+        let proof = self.prove(&request)?;
         if proof.stopped {
-            return None;
+            return Ok(None);
         }
         let other = proof.failures.iter().map(|failure| failure.entry);
         let other: BTreeSet<u32> = other.chain(proof.damaged.iter().copied()).collect();
         let all = digests.iter().map(|digest| digest.entry);
-        Some(all.filter(|entry| !other.contains(entry)).collect())
+        Ok(Some(all.filter(|entry| !other.contains(entry)).collect()))
     }
 
     fn units(&self, request: &ProofRequest<'_>) -> Vec<Unit> {
@@ -161,10 +175,10 @@ impl Prover<'_> {
         unit: &Unit,
         splits: &[OnceLock<Split>],
         proof: &Mutex<PageProof>,
-    ) {
+    ) -> Result<(), Problem> {
         let digest = &request.digests[unit.file];
         let page = &request.page.page;
-        let Ok(entry) = page.entry(digest.entry) else { return };
+        let Ok(entry) = page.entry(digest.entry) else { return Ok(()) };
         let tree = || TreeHash::new(self.kind, &page.slicing, entry.size);
         let split = unit.extent.map(|_| {
             splits[unit.file].get_or_init(|| Split { tree: tree(), broken: AtomicBool::new(false) })
@@ -185,11 +199,16 @@ impl Prover<'_> {
             }
         };
         if matches!(outcome, Ok(Found::Part)) {
-            return;
+            return Ok(());
+        }
+        if let Err(error) = &outcome
+            && let Some(problem) = self.of_no_file(error)
+        {
+            return Err(problem);
         }
         let right = matches!(outcome, Ok(Found::Right { .. }));
         if !right && split.is_some_and(|split| split.broken.swap(true, Ordering::AcqRel)) {
-            return;
+            return Ok(());
         }
         let mut proof = lock(proof);
         match outcome {
@@ -203,18 +222,16 @@ impl Prover<'_> {
                 proof.failures.push(EntryFailure { entry, phase, errno: 0 });
             }
             Ok(Found::Part) => {}
-            Err(error) => self.note_error(&mut proof, digest.entry, &error),
+            Err(error) => note_error(&mut proof, digest.entry, &error),
         }
+        Ok(())
     }
 
-    /// What the disk does not give is damaged, as what is gone is; what we may not read is not.
-    fn note_error(&self, proof: &mut PageProof, entry: u32, error: &StoreError) {
-        tracing::warn!(error = %chain(error), "a file cannot be read back");
-        if error.is_vanished() || error.is_io_failure() {
-            return proof.damaged.push(entry);
-        }
-        let errno = error.errno().and_then(|errno| u16::try_from(errno).ok()).unwrap_or(0);
-        proof.failures.push(EntryFailure { entry, phase: FailurePhase::ReadBack, errno });
+    /// The problem of an error that tells nothing of a file: it passes, or is of the store, or of
+    /// the way to it. After the latter another peer may read what this one cannot.
+    fn of_no_file(&self, error: &StoreError) -> Option<Problem> {
+        let on_the_way = error.is_io_failure() && !error.is_bad_medium();
+        of_no_item(self.target, error).or_else(|| on_the_way.then(|| full_problem(error)))
     }
 
     /// Reads extents of one file, and compares it with its digest if they end it.
@@ -268,6 +285,16 @@ impl Prover<'_> {
         }
         Ok(Found::Changed)
     }
+}
+
+/// What the disk does not give is damaged, as what is gone is; what we may not read is not.
+fn note_error(proof: &mut PageProof, entry: u32, error: &StoreError) {
+    tracing::warn!(error = %chain(error), "a file cannot be read back");
+    if error.is_absent() || error.is_bad_medium() {
+        return proof.damaged.push(entry);
+    }
+    let errno = error.errno().and_then(|errno| u16::try_from(errno).ok()).unwrap_or(0);
+    proof.failures.push(EntryFailure { entry, phase: FailurePhase::ReadBack, errno });
 }
 
 fn lock(proof: &Mutex<PageProof>) -> std::sync::MutexGuard<'_, PageProof> {

@@ -401,7 +401,7 @@ impl TargetPeer for TargetService {
         let target = self.stores.target(&spec.store)?;
         let (root, kind) = (spec.root.0.as_slice(), DigestKind::Blake3);
         let prover = Prover { target: &target, root, kind, pool: &self.pool };
-        let same = prover.same_contents(page, digests, progress).ok_or_else(|| {
+        let same = prover.same_contents(page, digests, progress)?.ok_or_else(|| {
             Problem::new(Exit::Temporary, "stopped", "comparing contents was stopped")
         })?;
         let allowed = self.stores.spec(&spec.store)?.allow_privileged;
@@ -472,7 +472,13 @@ impl TargetPeer for TargetService {
                 .hint("leave out `--readback` and `--also-digest`"));
         }
         let (root, kind, pool) = (spec.root.0.as_slice(), spec.digest, &self.pool);
-        Ok(Prover { target: &target, root, kind, pool }.prove(request))
+        // What is not mounted would look as if nothing were there (A5), also in the midst of it.
+        self.identify(spec)?;
+        let proof = Prover { target: &target, root, kind, pool }.prove(request)?;
+        if !proof.damaged.is_empty() || !proof.failures.is_empty() {
+            self.identify(spec)?;
+        }
+        Ok(proof)
     }
 
     fn confirm(

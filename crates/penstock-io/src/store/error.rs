@@ -193,6 +193,11 @@ impl StoreError {
         self.is_one_of(&[Errno::ROFS])
     }
 
+    /// The disk does not give these bytes, as far as one call can tell: the rest may be sound.
+    pub fn is_bad_medium(&self) -> bool {
+        self.is_one_of(&[Errno::IO, Errno::REMOTEIO])
+    }
+
     /// The device, its server or the way there failed: it may be one bad block, or the store as a
     /// whole. A client in user space that dies gives `ECONNABORTED` to the calls that it had in
     /// hand, and `ENOTCONN` to later ones (fuse_abort_conn() of Linux 6).
@@ -232,7 +237,8 @@ mod tests {
             let passing = StoreError::io("stat", b"a", errno);
             assert!(passing.is_passing() && !passing.is_io_failure() && !passing.is_absent());
         }
-        assert!(!StoreError::io("read", b"a", Errno::IO).is_passing());
+        let bad = StoreError::io("read", b"a", Errno::IO);
+        assert!(bad.is_bad_medium() && !bad.is_passing() && !stale.is_bad_medium());
         let gone = StoreError::from(StoreOffline::IdentityMissing { root: "/data".into() });
         assert!(gone.is_offline() && !gone.is_vanished());
         for errno in [Errno::IO, Errno::NOTCONN, Errno::CONNABORTED, Errno::HOSTUNREACH] {

@@ -10,11 +10,13 @@ use penstock_io::store::IoMode;
 use penstock_proto::digest::Digest;
 use penstock_proto::frame::Framing;
 use penstock_proto::id::{TransferId, WriterId};
+use penstock_proto::journal::{DigestForm, EntryDigest};
 use penstock_proto::manifest::{EntryDraft, PageBuilder};
 use penstock_proto::slicing::Slicing;
 use penstock_proto::units::FileTime;
 
 use super::*;
+use crate::dead::Dead;
 use crate::stores::{StoreKind, StoreSpec};
 
 /// No wait of a test is longer.
@@ -159,4 +161,45 @@ fn a4_a_task_knows_of_syncs_that_failed_before_it_began() {
     assert_eq!((failed(&earlier), failed(&next)), (0, 1));
     assert_ne!(earlier.incarnation(), next.incarnation());
     next.stop(true);
+}
+
+/// A page of the file `d/f`.
+fn page_of_file(bytes: u64) -> TaskPage {
+    let slicing = Slicing::with_extent_bytes(1 << 20);
+    let mut builder = PageBuilder::new(TransferId([1; 16]), 0, slicing);
+    builder.push(b"d", &EntryDraft { name: b"f", size: bytes, ..EntryDraft::default() });
+    let page = Arc::new(builder.seal());
+    TaskPage { page, digest: Digest([7; 32]), left: Arc::default() }
+}
+
+/// Reads the file `d/f` of [`spec`]'s first transfer again, which holds other bytes, if any.
+fn prove(service: &TargetService, store_id: u64) -> Result<PageProof, Problem> {
+    let (digest, form) = (Digest([9; 32]), DigestForm::Standard);
+    let (page, progress) = (page_of_file(3), ProofProgress::default());
+    let digests = [EntryDigest { entry: 0, form, digest, seen: None }];
+    let request = ProofRequest {
+        page: &page,
+        digests: &digests,
+        readback: true,
+        also: &[],
+        progress: &progress,
+    };
+    service.prove(&TaskSpec { store_id, ..spec(1) }, &request)
+}
+
+/// A5, promise (a): a store that is not there, or cannot be read now, tells nothing of its files:
+/// none is damaged, and none is fetched again. What is missing in a store that is there is.
+#[test]
+fn a5_a_store_that_is_gone_damages_nothing() {
+    let base = tempfile::tempdir().unwrap();
+    let service = service(base.path());
+    let store_id = service.prepare(&spec(1)).unwrap().store;
+    assert_eq!(prove(&service, store_id).unwrap().damaged, [0], "it was removed");
+    if let Some(_dead) = Dead::at(&base.path().join("t1/d")) {
+        let problem = prove(&service, store_id).unwrap_err();
+        assert_eq!((problem.exit, problem.code.as_str()), (Exit::Temporary, "store-offline"));
+    }
+    std::fs::remove_dir_all(base.path().join(".penstock")).unwrap();
+    let problem = prove(&service, store_id).unwrap_err();
+    assert_eq!((problem.exit, problem.code.as_str()), (Exit::Temporary, "store-offline"));
 }
