@@ -31,6 +31,7 @@ use penstock_proto::slicing::STRIDE_BYTES_MAX;
 
 use crate::compare::Comparer;
 use crate::confirm::confirm;
+use crate::fault::of_no_item;
 use crate::grant::Grant;
 use crate::guard::Guard;
 use crate::keep::{Keeper, check_rules};
@@ -294,13 +295,22 @@ impl Ground {
 fn root_kind(stores: &Stores, store: &Name, path: &PathText) -> Result<Option<RootKind>, Problem> {
     let target = stores.target(store)?;
     let (parent, leaf) = name::split(&path.0).unwrap_or((b"", b""));
-    let fail = |error| {
+    let fail = |error: StoreError| {
+        if let Some(problem) = of_no_item(&target, &error) {
+            stores.reopen(store);
+            return problem;
+        }
+        if error.is_io_failure() {
+            // The handle may be of a client that has died, and the way may be free again.
+            stores.reopen(store);
+            return store_offline(store, chain(&error));
+        }
         let title = format!("cannot look at `{path}` in store `{store}`");
         Problem::new(Exit::Fatal, "target", title).because(chain(&error))
     };
     let dir = match target.open_dir(parent) {
         Ok(dir) => dir,
-        Err(error) if error.is_vanished() => return Ok(None),
+        Err(error) if error.is_absent() => return Ok(None),
         Err(error) => return Err(fail(error)),
     };
     let meta = target.meta(&dir, leaf).map_err(fail)?;

@@ -12,6 +12,7 @@ use rand::rngs::StdRng;
 use rand::{RngExt as _, SeedableRng as _};
 
 use super::*;
+use crate::dead::Dead;
 
 /// Lists the surplus of `root` with so many hashes in memory: path, and whether it is in the way.
 fn surplus_of(
@@ -176,4 +177,29 @@ fn b4_looking_ends_when_another_may_lead() {
     }
     // Each thing that was found, when it was met and when it was looked up; each pair of files.
     assert!(holds >= 2 * 20 + PARTS as u64, "asked {holds} times");
+}
+
+/// Lists what is in the root, as for a deletion, where a directory within it is dead.
+fn list_dead(base: &Path, known: bool) -> Option<Problem> {
+    let target = Target::Posix(PosixStore::open(base, PosixOptions::default()).unwrap());
+    if known {
+        target.open_or_init_identity().unwrap();
+    }
+    let _dead = Dead::at(&base.join("d"))?;
+    let (update, select) = (UpdateOptions::default(), Selection::default());
+    let mut here =
+        Here::new(&target, Wish { root: b"", update: &update, select: &select }).unwrap();
+    let directories = vec![PathText(b"d".to_vec())];
+    Some(here.list(directories, &mut |_| Ok(())).unwrap_err())
+}
+
+/// A5, C3: a target store that is gone while what is to be deleted is looked for ends nothing for
+/// good, as a single directory does that cannot be listed: it is looked for again.
+#[test]
+fn a5_a_store_that_is_gone_refuses_no_deletion() {
+    let base = tempfile::tempdir().unwrap();
+    let Some(gone) = list_dead(base.path(), false) else { return };
+    assert_eq!((gone.exit, gone.code.as_str()), (Exit::Temporary, "store-offline"));
+    let refused = list_dead(base.path(), true).unwrap();
+    assert_eq!((refused.exit, refused.code.as_str()), (Exit::Refused, "delete-refused"));
 }

@@ -16,6 +16,7 @@ use penstock_proto::select::{Selector, Verdict};
 
 use super::line::{key_of, surplus_of};
 use super::{PathHash, Wish, spill_failed};
+use crate::fault::of_no_item;
 use crate::stores::chain;
 use crate::waiting::PathStack;
 
@@ -105,7 +106,7 @@ impl<'a> Here<'a> {
             Err(StoreError::NotDirectory { .. }) => Ok(None),
             Err(error) => Err(error),
         };
-        self.device = device.map_err(|error| failed(&error))?;
+        self.device = device.map_err(|error| failed(self.target, &error))?;
         Ok(())
     }
 
@@ -116,7 +117,7 @@ impl<'a> Here<'a> {
             Err(error) if error.is_vanished() => return Ok(()),
             // The root itself is a file or link: there is nothing below it.
             Err(StoreError::NotDirectory { .. }) if directory.is_empty() => return Ok(()),
-            Err(error) => return Err(failed(&error)),
+            Err(error) => return Err(failed(target, &error)),
         };
         let mut buffer = std::mem::take(&mut self.buffer);
         let mut outcome = Ok(());
@@ -126,7 +127,7 @@ impl<'a> Here<'a> {
                 Ok(Some(meta)) => meta,
                 Ok(None) => return ControlFlow::Continue(()),
                 Err(error) => {
-                    outcome = Err(failed(&error));
+                    outcome = Err(failed(target, &error));
                     return ControlFlow::Break(());
                 }
             };
@@ -138,7 +139,7 @@ impl<'a> Here<'a> {
         });
         self.buffer = buffer;
         outcome?;
-        listed.map_err(|error| failed(&error))
+        listed.map_err(|error| failed(target, &error))
     }
 }
 
@@ -152,7 +153,10 @@ impl TargetLister for Here<'_> {
     }
 }
 
-fn failed(error: &StoreError) -> Problem {
-    let title = "the target cannot be listed, so nothing is deleted";
-    Problem::new(Exit::Refused, "delete-refused", title).because(chain(error))
+/// What is no single directory's fault is waited for; anything else refuses the whole (C3).
+fn failed(target: &Target, error: &StoreError) -> Problem {
+    of_no_item(target, error).unwrap_or_else(|| {
+        let title = "the target cannot be listed, so nothing is deleted";
+        Problem::new(Exit::Refused, "delete-refused", title).because(chain(error))
+    })
 }

@@ -203,3 +203,23 @@ fn a5_a_store_that_is_gone_damages_nothing() {
     let problem = prove(&service, store_id).unwrap_err();
     assert_eq!((problem.exit, problem.code.as_str()), (Exit::Temporary, "store-offline"));
 }
+
+/// A5: a store whose client has died while a transfer waits is offline, and the transfer waits on;
+/// when it is mounted again that is seen, whatever was open before.
+#[test]
+fn a5_a_dead_client_is_waited_for_and_opened_anew() {
+    let base = tempfile::tempdir().unwrap();
+    let [root, before, after] = ["store", "before", "after"].map(|name| base.path().join(name));
+    std::fs::create_dir(&before).unwrap();
+    std::fs::create_dir_all(after.join("d/e")).unwrap();
+    std::os::unix::fs::symlink(&before, &root).unwrap();
+    let service = service(&root);
+    let kind = || service.root_kind(&spec(1).store, &PathText(b"d/e".to_vec()));
+    assert_eq!(kind().unwrap(), None);
+    let Some(_dead) = Dead::at(&before.join("d")) else { return };
+    let problem = kind().unwrap_err();
+    assert_eq!((problem.exit, problem.code.as_str()), (Exit::Temporary, "store-offline"));
+    std::fs::remove_file(&root).unwrap();
+    std::os::unix::fs::symlink(&after, &root).unwrap();
+    assert_eq!(kind().unwrap(), Some(RootKind::Directory));
+}
