@@ -472,28 +472,23 @@ impl Publisher<'_> {
     ) {
         let Some(pieces) = self.page(piece) else { return };
         let Some(kind) = pieces.pieces.get(piece.piece as usize).copied() else { return };
-        let stands = match kind {
-            Piece::Pack { .. } if !doubt => digests
-                .iter()
-                .all(|digest| self.stands(&pieces, digest, generation).unwrap_or(false)),
-            Piece::Pack { .. } => digests
-                .iter()
-                .all(|digest| self.matches(&pieces, digest, generation, 0, 0).unwrap_or(false)),
-            Piece::Extent { entry, offset, length } => {
-                let digest = digests.first().copied().filter(|_| doubt);
-                match digest {
-                    Some(digest) => self.matches(&pieces, &digest, generation, offset, length),
-                    None => self.find(&pieces.page, entry, generation).map(|found| found.is_some()),
-                }
-                .unwrap_or(false)
+        let found = self.is_written(&pieces, kind, generation, doubt, &digests);
+        // An error tells nothing of what is there: a file in hand is not given up for one.
+        let mut unknown = false;
+        if let Err(error) = &found {
+            if is_of_store(&self.shared.tree.target, error) {
+                self.shared.broken(full_problem(error));
+                return;
             }
-            Piece::Finish { .. } => false,
-        };
+            tracing::warn!(error = %chain(error), "what was written cannot be looked at");
+            unknown = !error.is_absent();
+        }
+        let stands = found.unwrap_or(false);
         let mut guard = self.shared.lock();
         let state = &mut *guard;
         if !stands {
             let report = match kind {
-                Piece::Extent { entry, .. } if !doubt => {
+                Piece::Extent { entry, .. } if !doubt && !unknown => {
                     Report::Lost { page: piece.page, entry, generation }
                 }
                 _ => Report::Returned { piece, generation },
@@ -513,6 +508,36 @@ impl Publisher<'_> {
         let fetched = false;
         let report = Report::Written { piece, generation, epoch, digests, failures, fetched };
         self.shared.report(state, report);
+    }
+
+    /// Whether a piece is there, and in doubt right.
+    fn is_written(
+        &mut self,
+        pieces: &Pieces,
+        kind: Piece,
+        generation: u32,
+        doubt: bool,
+        digests: &[EntryDigest],
+    ) -> Result<bool, StoreError> {
+        match kind {
+            Piece::Pack { .. } => {
+                for digest in digests {
+                    let right = match doubt {
+                        false => self.stands(pieces, digest, generation)?,
+                        true => self.matches(pieces, digest, generation, 0, 0)?,
+                    };
+                    if !right {
+                        return Ok(false);
+                    }
+                }
+                Ok(true)
+            }
+            Piece::Extent { entry, offset, length } => match digests.first().filter(|_| doubt) {
+                Some(digest) => self.matches(pieces, digest, generation, offset, length),
+                None => Ok(self.find(&pieces.page, entry, generation)?.is_some()),
+            },
+            Piece::Finish { .. } => Ok(false),
+        }
     }
 
     /// Whether a file of a pack is there: under its temporary name, which is ours alone, or under
@@ -549,12 +574,12 @@ impl Publisher<'_> {
         let temporary = tree.temporary(page, index, generation);
         let dir = match self.shared.tree.target.open_dir(&parent) {
             Ok(dir) => dir,
-            Err(error) if error.is_vanished() => return Ok(None),
+            Err(error) if error.is_absent() => return Ok(None),
             Err(error) => return Err(error),
         };
         match tree.target.open_read(&dir, &temporary) {
             Ok(file) => return Ok(Some(file)),
-            Err(error) if error.is_vanished() => {}
+            Err(error) if error.is_absent() => {}
             Err(error) => return Err(error),
         }
         let there = tree.target.meta(&dir, &leaf)?;

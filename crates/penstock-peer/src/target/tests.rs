@@ -1,5 +1,6 @@
 use std::collections::VecDeque;
 use std::sync::Condvar;
+use std::sync::mpsc::{Sender, channel};
 
 use penstock_api::limits::Limits;
 use penstock_api::preserve::Preserve;
@@ -12,7 +13,7 @@ use penstock_proto::frame::Framing;
 use penstock_proto::id::{TransferId, WriterId};
 use penstock_proto::journal::{DigestForm, EntryDigest};
 use penstock_proto::manifest::{EntryDraft, PageBuilder};
-use penstock_proto::slicing::Slicing;
+use penstock_proto::slicing::{PieceRef, Slicing};
 use penstock_proto::units::FileTime;
 
 use super::*;
@@ -28,6 +29,10 @@ struct Controller {
     work: Mutex<VecDeque<WorkReply>>,
     heard: Mutex<Vec<Report>>,
     news: Condvar,
+    /// Another page than that of one directory.
+    page: Mutex<Option<TaskPage>>,
+    /// Who expects the task to break.
+    broken: Mutex<Option<Sender<Problem>>>,
 }
 
 impl Controller {
@@ -39,12 +44,24 @@ impl Controller {
             flush: true,
             ..WorkReply::default()
         });
-        let end =
-            |report: &Report| matches!(report, Report::Synced { .. } | Report::SyncFailed { .. });
+        self.hear(|report| matches!(report, Report::Synced { .. } | Report::SyncFailed { .. }))
+    }
+
+    /// Has the first piece looked at again, as after a restart.
+    fn recheck(&self) {
+        let piece = PieceRef { page: 0, piece: 0 };
+        let (digests, failures) = (Vec::new(), Vec::new());
+        let work = Work::Recheck { piece, generation: 0, doubt: false, digests, failures };
+        let reply = WorkReply { work: vec![work], ..WorkReply::default() };
+        self.work.lock().unwrap().push_back(reply);
+    }
+
+    /// Waits for a report; forgets all.
+    fn hear(&self, end: impl Fn(&Report) -> bool) -> Report {
         let heard = self.heard.lock().unwrap();
         let waited =
-            self.news.wait_timeout_while(heard, PATIENCE, |heard| !heard.iter().any(end)).unwrap();
-        assert!(!waited.1.timed_out(), "no sync ended: {:?}", waited.0);
+            self.news.wait_timeout_while(heard, PATIENCE, |heard| !heard.iter().any(&end)).unwrap();
+        assert!(!waited.1.timed_out(), "it was never reported: {:?}", waited.0);
         std::mem::take(&mut *{ waited.0 }).into_iter().find(end).unwrap()
     }
 }
@@ -55,6 +72,9 @@ impl TaskControl for Controller {
     }
 
     fn page(&self, _: u32) -> Result<TaskPage, Problem> {
+        if let Some(page) = &*self.page.lock().unwrap() {
+            return Ok(page.clone());
+        }
         let mut builder = PageBuilder::new(TransferId([1; 16]), 0, Slicing::default());
         let (kind, name) = (EntryKind::Directory, b"made");
         builder.push(b"", &EntryDraft { name, kind, mode: 0o755, ..EntryDraft::default() });
@@ -72,7 +92,10 @@ impl TaskControl for Controller {
     }
 
     fn broken(&self, problem: Problem) {
-        panic!("{problem}");
+        match &*self.broken.lock().unwrap() {
+            Some(expects) => expects.send(problem).unwrap(),
+            None => panic!("{problem}"),
+        }
     }
 }
 
@@ -222,4 +245,32 @@ fn a5_a_dead_client_is_waited_for_and_opened_anew() {
     std::fs::remove_file(&root).unwrap();
     std::os::unix::fs::symlink(&after, &root).unwrap();
     assert_eq!(kind().unwrap(), Some(RootKind::Directory));
+}
+
+/// Promises (b), (c), A6, A9: a large file of which most is written is not begun anew because of an
+/// error when it is looked at after a restart: the piece is fetched again, and where the store is
+/// gone it is looked at later.
+#[test]
+fn a6_an_error_loses_no_file_that_is_half_written() {
+    let base = tempfile::tempdir().unwrap();
+    let service = service(base.path());
+    let control = Arc::<Controller>::default();
+    *control.page.lock().unwrap() = Some(page_of_file(3 << 20));
+    let task = service.start(&spec(1), Arc::clone(&control) as _).unwrap();
+    let looked_at = || {
+        control.recheck();
+        control.hear(|report| matches!(report, Report::Lost { .. } | Report::Returned { .. }))
+    };
+    assert!(matches!(looked_at(), Report::Lost { .. }), "there is nothing of it");
+    if let Some(_dead) = Dead::at(&base.path().join("t1/d")) {
+        assert!(matches!(looked_at(), Report::Returned { .. }), "nobody can tell");
+        std::fs::remove_dir_all(base.path().join(".penstock")).unwrap();
+        let (expects, broken) = channel();
+        *control.broken.lock().unwrap() = Some(expects);
+        control.recheck();
+        assert_eq!(broken.recv_timeout(PATIENCE).unwrap().code, "store-offline");
+    }
+    task.stop(true);
+    let left = control.heard.lock().unwrap();
+    assert!(!left.iter().any(|report| matches!(report, Report::Lost { .. })), "{left:?}");
 }
