@@ -317,7 +317,7 @@ fn c_a_compared_page_is_cut_the_same_after_a_restart() {
     let mut machine = joined(TransferMachine::new(DigestKind::Blake3, [], limits, 1));
     let compared = Comparison {
         kept: [1, 3].into_iter().collect(),
-        failed: vec![penstock_proto::compared::refused(4)],
+        failed: vec![penstock_proto::compared::refused(4, 0)],
         existed: 3,
         in_the_way: 0,
     };
