@@ -47,7 +47,7 @@ fn move_damaged(plan: FlipPlan, options: &[&str]) -> (u64, serde_json::Value) {
 /// Promises (c) and (d), decision 5: bits flipped in TLS records cost lanes, not correctness.
 #[test]
 fn flipped_bits_on_tls_lanes_are_repaired() {
-    let (_, summary) = move_damaged(flips_in_records(3 << 20, 6), &[]);
+    let (_, summary) = move_damaged(flips_in_records(1 << 20, 16), &[]);
     assert!(summary["bytes_resent"].as_u64().unwrap() > 0, "{summary}");
 }
 
