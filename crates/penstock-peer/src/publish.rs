@@ -192,6 +192,11 @@ impl Publisher<'_> {
             };
             marked.and_then(|()| shared.tree.target.sync_since(self.failed_syncs))
         };
+        if outcome.as_ref().is_err_and(StoreError::is_fenced) {
+            // Nothing has failed: the epoch stays sealed, and the task ends.
+            self.tell_fence();
+            return;
+        }
         if outcome.is_err() {
             self.count_failed_sync();
         }

@@ -209,6 +209,11 @@ impl StoreError {
         [&device[..], &client, &server, &silent].iter().any(|errnos| self.is_one_of(errnos))
     }
 
+    /// Who asked for a change may make none any more (B4): nothing was done, and nothing failed.
+    pub fn is_fenced(&self) -> bool {
+        matches!(self, Self::Offline(StoreOffline::Fenced))
+    }
+
     /// The store as a whole is not there: no item fails, the store is quarantined (A5, C3).
     pub fn is_offline(&self) -> bool {
         matches!(self, Self::Offline(_))
@@ -245,5 +250,7 @@ mod tests {
             assert!(StoreError::io("write", b"a", errno).is_io_failure(), "{errno}");
         }
         assert!(!StoreError::io("write", b"a", Errno::NOSPC).is_io_failure());
+        let fenced = StoreError::from(StoreOffline::Fenced);
+        assert!(fenced.is_fenced() && !gone.is_fenced() && !fenced.is_io_failure());
     }
 }
