@@ -46,6 +46,16 @@ impl Lead {
         in_order(&*self.peers).into_iter().next().ok_or_else(nobody)
     }
 
+    /// Who sees the store of a transfer: one whose own hangs, or is not there, finds and cleans
+    /// nothing.
+    fn fit(&self, spec: &TaskSpec) -> Result<Member, Problem> {
+        let sees = |member: &Member| {
+            let found = member.peer.store_id(&spec.store);
+            found.is_ok_and(|found| found.unwrap_or(0) == spec.store_id)
+        };
+        in_order(&*self.peers).into_iter().find(sees).map_or_else(|| self.first(), Ok)
+    }
+
     fn finder(&self) -> MutexGuard<'_, Option<WriterId>> {
         self.finder.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -110,7 +120,7 @@ impl TargetPeer for Lead {
     }
 
     fn find_surplus(&self, spec: &TaskSpec, query: SurplusQuery<'_>) -> Result<u64, Problem> {
-        let member = self.first()?;
+        let member = self.fit(spec)?;
         *self.finder() = Some(member.writer);
         member.peer.find_surplus(spec, query)
     }
@@ -162,12 +172,7 @@ impl TargetPeer for Lead {
         pages: &mut dyn Iterator<Item = TaskPage>,
         generation_max: u32,
     ) {
-        // Whose store hangs, or is not there, cleans nothing.
-        let fit = in_order(&*self.peers)
-            .into_iter()
-            .find(|member| member.peer.store_id(&spec.store).is_ok())
-            .or_else(|| self.first().ok());
-        if let Some(member) = fit {
+        if let Ok(member) = self.fit(spec) {
             member.peer.clean(spec, pages, generation_max);
         }
     }
