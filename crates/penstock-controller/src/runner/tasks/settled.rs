@@ -43,6 +43,8 @@ impl Settled {
         let mut writers = led.settled;
         // What it wrote for itself ended with its tenure.
         writers.extend(led.writer);
+        // And what a site of one peer wrote, before it had others, with its process.
+        writers.insert(WriterId::SOLE);
         let known = parts.epochs.keys().copied();
         let former: BTreeSet<_> = known.clone().filter(|it| !writers.contains(it)).collect();
         {
