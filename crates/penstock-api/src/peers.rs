@@ -67,6 +67,12 @@ pub trait Peers: Send + Sync {
         Vec::new()
     }
 
+    /// The id of the store that they write to, as far as one of them sees it: who sees none at its
+    /// path makes no new one there for the first transfer that writes to it (A5).
+    fn store_id(&self) -> Option<u64> {
+        None
+    }
+
     /// How long a grant holds. `None` where there is never more than one peer: nothing is fenced,
     /// and nobody has to say that it lives.
     fn grant(&self) -> Option<Duration>;

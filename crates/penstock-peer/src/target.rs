@@ -228,7 +228,7 @@ fn identify(stores: &Stores, spec: &TaskSpec) -> Result<StoreIdentity, Problem> 
     }
     let identity = target.identity().map_err(|error| offline(chain(&error)))?;
     if id_of(&identity) != spec.store_id {
-        let why = "another store is mounted there than the one the transfer began in";
+        let why = "another store is mounted there than the one the transfer writes to";
         return Err(offline(why.to_owned()));
     }
     check_mounts(&target, spec)?;

@@ -19,6 +19,7 @@ use penstock_api::problem::{Exit, Problem};
 use penstock_api::task::TARGET_FULL;
 use penstock_api::transfer::PeerShare;
 use penstock_controller::runner::RunOutcome;
+use penstock_io::store::{PosixOptions, PosixStore};
 
 const MIB: usize = 1 << 20;
 /// Long enough that none lapses by itself.
@@ -449,6 +450,24 @@ fn a5_a_peer_whose_store_is_offline_does_not_stop_the_others() {
     };
     assert!(why.contains("no store there") && !is_lost && *others == 1, "{told:?}");
     assert!(again.is_some(), "it is tried again: {told:?}");
+}
+
+/// A5, C3: the controller's own host has come back without the store, which the others see: it
+/// makes no new one in the empty directory, when a transfer is the first to write there.
+#[test]
+fn a5_the_controllers_own_peer_makes_no_second_store() {
+    let site = Shared::new(LONG);
+    mixed(&site.source());
+    let unmounted = tempfile::tempdir().unwrap();
+    site.join_at("one", unmounted.path());
+    site.change("one", |member| member.is_own = true);
+    site.join("two");
+    let store = PosixStore::open(&site.target, PosixOptions::default()).unwrap();
+    store.open_or_init_identity().unwrap();
+    let run = site.run();
+    site.end(run);
+    let beneath = fs::read_dir(unmounted.path()).unwrap().count();
+    assert_eq!(beneath, 0, "a second store was made");
 }
 
 /// A peer that the other site does not trust yet, because a pairing is news to it or to them, is

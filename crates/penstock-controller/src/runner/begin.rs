@@ -54,6 +54,9 @@ pub(super) fn prepare(
     head: &LedgerHead,
     spec: &mut TaskSpec,
 ) -> Result<(Member, TaskStart), Problem> {
+    if head.store == 0 {
+        spec.store_id = input.peers.store_id().unwrap_or(0);
+    }
     let (member, start) = first_prepared(input, head, spec)?;
     if head.store == 0 {
         let (store, mounts) = (Some(start.store), Some(start.mounts.clone()));

@@ -366,6 +366,12 @@ impl Peers for TestPeers {
         self.members.lock().unwrap().clone()
     }
 
+    fn store_id(&self) -> Option<u64> {
+        self.present()
+            .iter()
+            .find_map(|member| member.peer.store_id(&name("target")).ok().flatten())
+    }
+
     fn grant(&self) -> Option<Duration> {
         Some(*self.grant.lock().unwrap())
     }

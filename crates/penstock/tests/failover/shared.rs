@@ -124,11 +124,15 @@ fn b1_a_target_peer_wakes_after_the_source_file_was_rewritten() {
     wake_and_compare(&world, &stopped);
 }
 
+/// The peers of a site, as `peer list` says at one of them.
+fn peers(world: &World, at: &str) -> Vec<Value> {
+    let text = world.lab.call(at, &["peer", "list", "--json"]).unwrap();
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
 /// What a peer has in hand of transfers, as `peer list` says at another one.
 fn tasks(world: &World, at: &str, peer: &str) -> usize {
-    let text = world.lab.call(at, &["peer", "list", "--json"]).unwrap();
-    let views = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
-    let view = views.into_iter().find(|view| view["peer"] == peer).unwrap();
+    let view = peers(world, at).into_iter().find(|view| view["peer"] == peer).unwrap();
     view["load"]["tasks"].as_array().unwrap_or_else(|| panic!("{view}")).len()
 }
 
@@ -171,6 +175,17 @@ fn a5_the_store_is_unmounted_at_one_target_peer() {
     assert_eq!(summary["errors"], Value::from(0), "{summary}");
     world.told("b1", "store-offline", &["store `data` is offline"]);
     world.told("b1", "peer-out", &[&format!("`{lost}` is out"), "offline", "other peers"]);
-    let beneath = fs::read_dir(world.lab.root().join("mnt-b")).unwrap().count();
-    assert_eq!(beneath, 0, "something was written where the store was not");
+    let nothing_beneath = |world: &World| {
+        let beneath = fs::read_dir(world.lab.root().join("mnt-b")).unwrap().count();
+        assert_eq!(beneath, 0, "something was written where the store was not");
+    };
+    nothing_beneath(&world);
+    // The controller has lost it too when another transfer begins: it makes no new one there.
+    let leader = world.wait_for("a controller", |lab| lab.leader("b1"));
+    world.lab.unmount(&leader).unwrap();
+    let card_of = |view: &Value| view["peer"] == *leader && view["stores"][0]["is"] == "offline";
+    world.wait_for("its card tells", |_| peers(&world, "b1").iter().any(card_of).then_some(()));
+    world.submit();
+    world.finish();
+    nothing_beneath(&world);
 }

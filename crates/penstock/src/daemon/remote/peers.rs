@@ -58,14 +58,44 @@ impl Others {
         }
     }
 
-    /// Other peers that have a store of this name, speak our version, and can read what the site
-    /// writes.
-    fn with_store(&self, store: &Name) -> Vec<PeerCard> {
+    /// The cards of all peers, this host's first.
+    fn own_first<'a>(
+        &self,
+        now: &'a ClusterNow,
+    ) -> impl Iterator<Item = &'a PeerCard> + Clone + use<'a> {
+        let own = now.peers.iter().find(|card| card.peer == self.own.peer);
+        own.into_iter().chain(now.peers.iter())
+    }
+
+    /// Another peer that has a store of this name, speaks our version, and can read what the site
+    /// writes: one that sees it, if there is one.
+    fn with_store(&self, store: &Name) -> Option<PeerCard> {
         let now = Arc::clone(&self.now.borrow());
         let others = now.fit_peers().filter(|card| card.peer != self.own.peer);
+        let others = others.filter(|card| card.protocol == PEER_API_VERSION);
         let others = others.filter(|card| told_of(card, store).is_some());
-        others.filter(|card| card.protocol == PEER_API_VERSION).cloned().collect()
+        others.min_by_key(|card| !sees(card, store)).cloned()
     }
+
+    /// Whether this host sees nothing at the path of a store that another peer sees: it is not
+    /// mounted here.
+    fn lacks(&self, store: &Name) -> bool {
+        let now = Arc::clone(&self.now.borrow());
+        let own = now.peers.iter().find(|card| card.peer == self.own.peer);
+        own.is_some_and(|own| !sees(own, store)) && now.peers.iter().any(|card| sees(card, store))
+    }
+}
+
+/// Whether a peer tells an identity of a store.
+fn sees(card: &PeerCard, store: &Name) -> bool {
+    told_of(card, store).is_some_and(|told| !told.identity.is_empty())
+}
+
+/// The id by which peers ask each other for a store, out of what a card tells; of one in memory, or
+/// without an identity, there is none.
+fn id_of(told: &StoreCard) -> Option<u64> {
+    let id = u64::from_str_radix(told.identity.get(..16)?, 16).ok()?;
+    Some(id.swap_bytes())
 }
 
 /// What a peer tells of a store, if it has one of this name.
@@ -160,8 +190,7 @@ impl SitePeers {
 impl Peers for SitePeers {
     fn present(&self) -> Vec<Member> {
         let now = Arc::clone(&self.others.now.borrow());
-        let own = now.peers.iter().find(|card| card.peer == self.others.own.peer);
-        let cards = own.into_iter().chain(now.peers.iter());
+        let cards = self.others.own_first(&now);
         let seen = seen_of(cards.clone(), &self.store);
         let read = self.reads.as_ref().map(|store| (store, seen_of(cards, store)));
         let drains = |peer: &Name| now.draining.iter().any(|mark| mark.peer == *peer);
@@ -205,6 +234,11 @@ impl Peers for SitePeers {
         told.iter().map(|(peer, why)| (peer.to_string(), why.clone())).collect()
     }
 
+    fn store_id(&self) -> Option<u64> {
+        let now = Arc::clone(&self.others.now.borrow());
+        seen_of(self.others.own_first(&now), &self.store).and_then(id_of)
+    }
+
     fn grant(&self) -> Option<Duration> {
         Some(self.grant)
     }
@@ -218,8 +252,8 @@ impl Peers for SitePeers {
     }
 }
 
-/// The site's target side where one peer does something for all: this host's, if it has the store;
-/// else another peer's that has it.
+/// The site's target side where one peer does something for all: this host's, if it has the store
+/// and sees it; else another peer's that has it.
 pub(crate) struct SiteTarget {
     pub(crate) own: Arc<dyn TargetPeer>,
     /// Stores of this host.
@@ -249,10 +283,8 @@ impl SiteTarget {
     }
 
     fn of(&self, store: &Name) -> Arc<dyn TargetPeer> {
-        let other = match self.stores.contains(store) {
-            true => None,
-            false => self.others.with_store(store).into_iter().next(),
-        };
+        let has = self.stores.contains(store) && !self.others.lacks(store);
+        let other = if has { None } else { self.others.with_store(store) };
         // The own one says that a store is not known, too.
         other.map_or_else(|| Arc::clone(&self.own), |card| Arc::new(self.others.remote(&card)))
     }
@@ -352,6 +384,8 @@ impl TargetPeer for SiteTarget {
 
 #[cfg(test)]
 mod tests {
+    use penstock_io::store::StoreIdentity;
+
     use super::*;
 
     fn card(identity: &str) -> PeerCard {
@@ -394,6 +428,17 @@ mod tests {
         assert!(left_out(&old, &data, seen("aa").as_ref()).unwrap().contains("9.9.9"));
         let silent = PeerCard { addresses: Vec::new(), ..card("aa") };
         assert!(left_out(&silent, &data, seen("aa").as_ref()).is_some());
+    }
+
+    /// A5: the id that a card tells is the one that peers ask for.
+    #[test]
+    fn a5_a_card_tells_the_id_that_peers_ask_for() {
+        let identity = StoreIdentity { id: *b"0123456789abcdef", created_seconds: 1 };
+        let told = card(&identity.id_hex()).stores.remove(0);
+        assert_eq!(id_of(&told), Some(u64::from_le_bytes(*b"01234567")));
+        for none in ["", IN_MEMORY, "aa"] {
+            assert_eq!(id_of(&card(none).stores[0]), None, "{none}");
+        }
     }
 
     /// C3: who lacks what is mounted within the store, or has more there, would write beneath what
