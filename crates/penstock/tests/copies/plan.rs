@@ -132,6 +132,9 @@ fn mutate(rng: &mut ChaCha8Rng, root: &Path, round: usize) {
         let directory = root.join(format!("dir{}", rng.random_range(0..8)));
         let file = directory.join(format!("small{}", rng.random_range(0..200)));
         let new = directory.join(format!("new{round}-{}", rng.random_range(0..10_000)));
+        if new.symlink_metadata().is_ok() {
+            continue;
+        }
         match rng.random_range(0..9) {
             0 => fs::write(&new, vec![1; rng.random_range(0..9000)]).unwrap(),
             1 => fs::create_dir_all(new.join("deeper")).unwrap(),
