@@ -109,13 +109,15 @@ impl World {
     /// Whole at every host, and nothing temporary left. A host that looked again at what another
     /// wrote has the former bytes in its client for a moment longer (0025).
     fn assert_whole(&self, hosts: &[usize]) {
-        let large = Path::new("set/large.bin");
-        let sent = fs::read(self.lab.store.join(large)).unwrap();
+        let sent = |name: &str| fs::read(self.lab.store.join("set").join(name)).unwrap();
         for host in hosts {
             let store = &self.hosts[*host].store;
             let deadline = Instant::now() + STALE_MOST;
-            while fs::read(store.join(large)).unwrap() != sent && Instant::now() < deadline {
-                std::thread::sleep(Duration::from_millis(200));
+            for name in large_files() {
+                let (path, sent) = (store.join("set").join(&name), sent(&name));
+                while fs::read(&path).unwrap() != sent && Instant::now() < deadline {
+                    std::thread::sleep(Duration::from_millis(200));
+                }
             }
             assert_same(&self.lab.store.join("set"), &store.join("set"));
             let mut left = Vec::new();
