@@ -27,6 +27,8 @@ use super::sandbox::{create_component, open_component};
 use crate::sys::mount_identity;
 
 pub(super) const IDENTITY_NAME: &[u8] = b"store";
+/// Of an identity that is being made.
+const DRAFT_PREFIX: &[u8] = b"store-";
 const IDENTITY_HEADING: &str = "penstock-store 1";
 /// Longest identity file that is read.
 const IDENTITY_BYTES_MAX: u64 = 4096;
@@ -301,23 +303,27 @@ impl PosixStore {
         }
     }
 
-    /// Removes `.penstock` with the identity, unless a transfer's marker is still there, and keeps
-    /// the root's modification time: for targets that are a store for one transfer only. What
-    /// cannot be removed stays; it harms nothing.
+    /// Removes `.penstock` with the identity, and what a process that was killed while it made
+    /// one has left of that, unless a transfer's marker is still there, and keeps the root's
+    /// modification time: for targets that are a store for one transfer only. What cannot be
+    /// removed stays; it harms nothing.
     pub fn remove_private(&self) {
         let Ok(root) = self.root().fd() else { return };
         let Ok(Some(directory)) = self.open_private() else { return };
         let Ok(before) = fstat(root) else { return };
-        let identity = rustix::fs::Dir::read_from(&directory).map(|entries| {
-            entries
-                .flatten()
-                .filter(|entry| !matches!(entry.file_name().to_bytes(), b"." | b".."))
-                .all(|entry| entry.file_name().to_bytes() == IDENTITY_NAME)
-        });
-        if !identity.unwrap_or(false) {
-            return;
+        let Ok(entries) = rustix::fs::Dir::read_from(&directory) else { return };
+        let mut names = Vec::new();
+        for entry in entries.flatten() {
+            let name = entry.file_name().to_bytes();
+            if name == IDENTITY_NAME || name.starts_with(DRAFT_PREFIX) {
+                names.push(name.to_owned());
+            } else if !matches!(name, b"." | b"..") {
+                return;
+            }
         }
-        let _ = unlinkat(&directory, IDENTITY_NAME, AtFlags::empty());
+        for name in names {
+            let _ = unlinkat(&directory, name, AtFlags::empty());
+        }
         let mut removed = unlinkat(root, STORE_PRIVATE_NAME, AtFlags::REMOVEDIR);
         if removed == Err(Errno::ACCESS) && self.unlock_root() {
             removed = unlinkat(root, STORE_PRIVATE_NAME, AtFlags::REMOVEDIR);
@@ -415,14 +421,14 @@ fn make_identity(root: BorrowedFd<'_>) -> io::Result<()> {
     aws_lc_rs::rand::fill(&mut id).map_err(|_| io::Error::other("no random bytes"))?;
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     let identity = StoreIdentity { id, created_seconds: now.map_or(0, |age| age.as_secs()) };
-    let draft = format!("store-{}", identity.id_hex());
+    let draft = [DRAFT_PREFIX, identity.id_hex().as_bytes()].concat();
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL;
-    let file = create_component(private.as_fd(), draft.as_bytes(), flags, private_mode())?;
+    let file = create_component(private.as_fd(), &draft, flags, private_mode())?;
     let mut file = std::fs::File::from(file);
     let placed = file
         .write_all(identity.encode().as_bytes())
         .and_then(|()| file.sync_all())
-        .and_then(|()| place_identity(private.as_fd(), draft.as_bytes()));
+        .and_then(|()| place_identity(private.as_fd(), &draft));
     match unlinkat(&private, draft, AtFlags::empty()) {
         Ok(()) | Err(Errno::NOENT) => {}
         Err(errno) => return placed.and(Err(errno.into())),

@@ -100,6 +100,30 @@ fn a5_one_identity_wins() {
     assert_eq!(names, 1, "no drafts are left");
 }
 
+/// Promise: a copy leaves nothing of its own at the target, though an earlier one was killed while
+/// it made the identity; another transfer's marker keeps all of it.
+#[test]
+fn an_identity_that_was_half_made_goes_too() {
+    let tree = tempfile::tempdir().unwrap();
+    let private = tree.path().join(".penstock");
+    let killed = || {
+        fs::create_dir_all(&private).unwrap();
+        fs::write(private.join("store-00112233445566778899aabbccddeeff"), "pens").unwrap();
+    };
+    killed();
+    let store = open(tree.path(), Resolution::Kernel);
+    let identity = store.open_or_init_identity().unwrap();
+    store.write_marker(TRANSFER, 1).unwrap();
+    store.remove_private();
+    assert_eq!(store.check_identity(&identity), Ok(()));
+    store.remove_marker(TRANSFER).unwrap();
+    store.remove_private();
+    assert!(!private.exists());
+    killed();
+    store.remove_private();
+    assert!(!private.exists(), "there was no identity yet");
+}
+
 /// Promise (A5): a marker tells the last counter, and one torn by a power cut the one before.
 #[test]
 fn a5_a_torn_marker_tells_the_counter_before() {
