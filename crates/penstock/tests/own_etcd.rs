@@ -454,9 +454,8 @@ fn b4_a_takeover_that_was_cut_short_is_finished() {
     assert!(!order.wait().unwrap().success());
     fs::remove_file(&held).unwrap();
     // While one program takes the place of another, the kernel shows the words of neither.
-    let is_etcd = |id| {
-        fs::read_to_string(format!("/proc/{id}/comm")).is_ok_and(|name| name == "etcd\n")
-    };
+    let is_etcd =
+        |id| fs::read_to_string(format!("/proc/{id}/comm")).is_ok_and(|name| name == "etcd\n");
     wait_for("etcd itself", || etcd_id(&h1.dir).is_some_and(is_etcd));
     h1.start();
     let status = status_until(&h1, |status| trouble(status).contains("not finished"));

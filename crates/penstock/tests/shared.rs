@@ -13,7 +13,6 @@ use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
 use common_shared::{At, PATIENCE, Shared, bytes};
-use penstock_api::fence::Fence;
 use penstock_api::peers::PartNews;
 use penstock_api::problem::{Exit, Problem};
 use penstock_api::task::TARGET_FULL;
@@ -228,12 +227,10 @@ fn a7_what_is_written_for_a_controller_that_is_one_no_more_is_not_fetched_again(
     site.options.limits.rate_bits_per_s = rate(24);
     mixed(&site.source());
     let fates = ["one", "two"].map(|peer| site.join(peer));
-    let over = Arc::new(AtomicBool::new(false));
-    let tenure = Arc::clone(&over);
-    site.fence = Fence::new(1, Arc::new(move || !tenure.load(Ordering::Acquire)));
+    let tenure = site.lead(1);
     let run = site.run();
     fates.iter().for_each(|fate| fate.wait_written(4));
-    over.store(true, Ordering::Release);
+    tenure.store(false, Ordering::Release);
     fates.iter().for_each(|fate| fate.end_tenure());
     let RunOutcome::Failed(problem) = run.join().unwrap() else { panic!("it leads no more") };
     assert_eq!(problem.code, "not-controller");
@@ -241,7 +238,7 @@ fn a7_what_is_written_for_a_controller_that_is_one_no_more_is_not_fetched_again(
     let named = fs::read_dir(site.target()).unwrap().flatten();
     let large = named.filter(|entry| entry.file_name() == "large").count();
     assert_eq!(large, 0, "nothing is finished without a controller");
-    site.fence = Fence::new(2, Arc::new(|| true));
+    site.lead(2);
     site.end(site.run());
     assert!(fates.iter().all(|fate| fate.twice.load(Ordering::Acquire) == 0), "fetched again");
     let written = fates.map(|fate| fate.written());
@@ -345,9 +342,7 @@ fn b4_a_deposed_controllers_look_does_not_meet_its_successors() {
     small_files(&site.source(), 40);
     fs::write(site.target().join("surplus"), "x").unwrap();
     let one = site.join("one");
-    let over = Arc::new(AtomicBool::new(false));
-    let tenure = Arc::clone(&over);
-    site.fence = Fence::new(1, Arc::new(move || !tenure.load(Ordering::Acquire)));
+    let tenure = site.lead(1);
     let ((at_find, finds), (wake, sleeps)) = (channel(), channel::<()>());
     one.happens(At::Find, move || {
         at_find.send(()).unwrap();
@@ -355,14 +350,14 @@ fn b4_a_deposed_controllers_look_does_not_meet_its_successors() {
     });
     let deposed = site.run();
     finds.recv_timeout(PATIENCE).unwrap();
-    over.store(true, Ordering::Release);
+    tenure.store(false, Ordering::Release);
     one.end_tenure();
     let ((at_found, found), (go_on, waits)) = (channel(), channel::<()>());
     one.happens(At::Found, move || {
         at_found.send(()).unwrap();
         waits.recv_timeout(PATIENCE).unwrap();
     });
-    site.fence = Fence::new(2, Arc::new(|| true));
+    site.lead(2);
     let successor = site.run();
     found.recv_timeout(PATIENCE).unwrap();
     wake.send(()).unwrap();
@@ -563,17 +558,15 @@ fn b3_who_may_still_write_is_waited_for() {
     site.options.limits.rate_bits_per_s = rate(12);
     fs::write(site.source().join("huge"), bytes(1, 48 * MIB)).unwrap();
     let fates = ["one", "two"].map(|peer| site.join(peer));
-    let over = Arc::new(AtomicBool::new(false));
-    let tenure = Arc::clone(&over);
-    site.fence = Fence::new(1, Arc::new(move || !tenure.load(Ordering::Acquire)));
+    let tenure = site.lead(1);
     let run = site.run();
     fates.iter().for_each(|fate| fate.wait_written(2));
-    over.store(true, Ordering::Release);
+    tenure.store(false, Ordering::Release);
     fates.iter().for_each(|fate| fate.end_tenure());
     assert!(matches!(run.join().unwrap(), RunOutcome::Failed(_)), "it leads no more");
     fates[1].make_deaf(true);
     site.leave("two");
-    site.fence = Fence::new(2, Arc::new(|| true));
+    site.lead(2);
     let run = site.run();
     let waits = || site.control.view().reason.contains("may still write to large files");
     while !waits() {
@@ -647,6 +640,68 @@ impl Drop for Mounted {
     }
 }
 
+/// What a writer has left at the target: temporary files and markers.
+fn left_of_ours(target: &Path) -> Vec<PathBuf> {
+    let mut left = Vec::new();
+    let mut todo = vec![target.to_owned()];
+    while let Some(directory) = todo.pop() {
+        for entry in fs::read_dir(directory).unwrap() {
+            let entry = entry.unwrap();
+            let name = entry.file_name().to_string_lossy().into_owned();
+            if entry.file_type().unwrap().is_dir() {
+                todo.push(entry.path());
+            } else if name.starts_with(".pst-") || name.starts_with("marker") {
+                left.push(entry.path());
+            }
+        }
+    }
+    left
+}
+
+/// Promise (d), B1, B4: a peer dies, and the controller with it before it has committed anything of
+/// the page that the peer worked on: whoever leads next finds what that one has left.
+#[test]
+fn b1_what_a_dead_peer_left_in_a_page_without_a_head_goes() {
+    let mut site = Shared::new(SHORT);
+    site.options.limits.rate_bits_per_s = rate(8);
+    small_files(&site.source(), 2000);
+    let (one, two) = (site.join("one"), site.join("two"));
+    let tenure = site.lead(1);
+    let run = site.run();
+    two.wait_written(1);
+    tenure.store(false, Ordering::Release);
+    two.kill();
+    one.end_tenure();
+    assert!(matches!(run.join().unwrap(), RunOutcome::Failed(_)), "it leads no more");
+    assert_ne!(left_of_ours(&site.target()), Vec::<PathBuf>::new());
+    site.leave("two");
+    site.lead(2);
+    site.end(site.run());
+}
+
+/// Promise (d), B1, B4: a peer dies, others complete its pages, and the controller dies before the
+/// transfer is done: whoever leads next finds what the peer has left in pages that are complete.
+#[test]
+fn b1_what_a_dead_peer_left_in_a_complete_page_goes() {
+    let mut site = Shared::new(SHORT);
+    site.options.limits.rate_bits_per_s = rate(8);
+    site.options.remove_source = true;
+    small_files(&site.source(), 2000);
+    let (one, two) = (site.join("one"), site.join("two"));
+    let tenure = site.lead(1);
+    // All is moved when the target is looked at before anything goes at the source.
+    one.happens(At::LookAgain, move || tenure.store(false, Ordering::Release));
+    let run = site.run();
+    two.wait_written(1);
+    two.kill();
+    site.leave("two");
+    assert!(matches!(run.join().unwrap(), RunOutcome::Failed(_)), "it leads no more");
+    assert_ne!(left_of_ours(&site.target()), Vec::<PathBuf>::new());
+    site.lead(2);
+    assert_eq!(site.run().join().unwrap(), RunOutcome::Done);
+    assert_eq!(left_of_ours(&site.target()), Vec::<PathBuf>::new());
+}
+
 /// Cancelled, nothing of any writer is left, of one that died before neither.
 #[test]
 fn a_cancelled_run_leaves_nothing_of_any_writer() {
@@ -661,20 +716,7 @@ fn a_cancelled_run_leaves_nothing_of_any_writer() {
     site.leave("two");
     site.control.cancel();
     assert_eq!(run.join().unwrap(), RunOutcome::Cancelled);
-    let mut left = Vec::new();
-    let mut todo = vec![site.target()];
-    while let Some(directory) = todo.pop() {
-        for entry in fs::read_dir(directory).unwrap() {
-            let entry = entry.unwrap();
-            let name = entry.file_name().to_string_lossy().into_owned();
-            if entry.file_type().unwrap().is_dir() {
-                todo.push(entry.path());
-            } else if name.starts_with(".pst-") || name.starts_with("marker") {
-                left.push(entry.path());
-            }
-        }
-    }
-    assert_eq!(left, Vec::<std::path::PathBuf>::new());
+    assert_eq!(left_of_ours(&site.target()), Vec::<PathBuf>::new());
 }
 
 /// Something that is mounted within the target, for as long as this is there.

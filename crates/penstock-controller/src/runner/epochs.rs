@@ -5,11 +5,15 @@
 //! its controller in its name, `NAME.EPOCH`, as the logs of pages have. What the greatest epoch has
 //! written counts. Where one daemon is the whole site (epoch 0) the name is `NAME`.
 
-use std::fs;
+use std::collections::BTreeSet;
+use std::fs::{self, File};
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use penstock_api::problem::Problem;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 
 use super::journal::failed;
 
@@ -58,6 +62,64 @@ pub(super) fn remove_earlier(path: &Path, epoch: u64) {
     let own = own(path, epoch);
     for earlier in all(path).into_iter().skip_while(|path| *path != own).skip(1) {
         let _ = fs::remove_file(earlier);
+    }
+}
+
+/// What whoever finishes a transfer has to know, whatever controllers came before: a set that only
+/// grows. Each controller keeps it in a file of its own, `NAME.EPOCH`, so that one that is deposed
+/// spoils nothing; all of these files count.
+#[derive(Debug)]
+pub(super) struct Kept<T> {
+    path: PathBuf,
+    known: BTreeSet<T>,
+}
+
+impl<T: Ord + Serialize + DeserializeOwned> Kept<T> {
+    /// What this controller under `epoch`, and earlier ones, have kept in a journal as `name`.
+    ///
+    /// # Errors
+    /// The journal store cannot be read.
+    pub(super) fn open(journal: &Path, name: &str, epoch: u64) -> Result<Self, Problem> {
+        let mut known = BTreeSet::new();
+        let cannot = |cause| failed("read", journal, &cause);
+        let prefix = format!("{name}.");
+        for entry in fs::read_dir(journal).map_err(cannot)? {
+            let path = entry.map_err(cannot)?.path();
+            let found = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+            if !found.starts_with(&prefix) || found.ends_with(".new") {
+                continue;
+            }
+            let text = fs::read(&path).map_err(|cause| failed("read", &path, &cause))?;
+            let kept: Vec<T> = serde_json::from_slice(&text)
+                .map_err(|cause| failed("read", &path, &cause.into()))?;
+            known.extend(kept);
+        }
+        Ok(Self { path: journal.join(format!("{prefix}{epoch:016x}")), known })
+    }
+
+    pub(super) fn known(&self) -> impl Iterator<Item = &T> {
+        self.known.iter()
+    }
+
+    /// Adds to it; what is new is durable then.
+    ///
+    /// # Errors
+    /// The journal store cannot be written.
+    pub(super) fn add(&mut self, more: impl IntoIterator<Item = T>) -> Result<(), Problem> {
+        let before = self.known.len();
+        self.known.extend(more);
+        if self.known.len() == before {
+            return Ok(());
+        }
+        let new = beside(&self.path, ".new");
+        let write = || {
+            let mut file = File::create(&new)?;
+            file.write_all(&serde_json::to_vec(&self.known)?)?;
+            file.sync_all()?;
+            fs::rename(&new, &self.path)?;
+            self.path.parent().map_or(Ok(()), |directory| File::open(directory)?.sync_all())
+        };
+        write().map_err(|cause| failed("write", &self.path, &cause))
     }
 }
 
@@ -110,6 +172,25 @@ pub(super) fn remove_scratch(journal: &Path) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// B1, B4: what is to be looked at again outlives the run, and the controller; and controllers
+    /// that write at once do not write one file.
+    #[test]
+    fn b1_what_is_kept_is_known_to_whoever_finishes() {
+        let journal = tempfile::tempdir().unwrap();
+        let open = |epoch| Kept::<(u64, u32)>::open(journal.path(), "late", epoch).unwrap();
+        let mut first = open(3);
+        first.add([(8, 1), (8, 5)]).unwrap();
+        first.add([(9, 0)]).unwrap();
+        let mut next = open(4);
+        assert_eq!(next.known, first.known);
+        // The first one is stopped in the middle of a write, and has not ended it.
+        let begun = own(&journal.path().join("late"), 3);
+        fs::create_dir(beside(&begun, ".new")).unwrap();
+        next.add([(9, 7)]).unwrap();
+        assert_eq!(open(4).known().collect::<Vec<_>>(), [&(8, 1), &(8, 5), &(9, 0), &(9, 7)]);
+        assert_eq!(Kept::<(u64, u32)>::open(journal.path(), "lat", 4).unwrap().known.len(), 0);
+    }
 
     /// B4: what a deposed controller writes late is behind what its successor has written; names
     /// that only begin alike are others.

@@ -13,14 +13,15 @@
 //! DIR/removed/00000000.json   what became of a page's entries at the source of a move
 //! DIR/own-writer              who led last, and who writes nothing any more: see `own`
 //! DIR/late.EPOCH              files that a peer which was given up may still write to: see `late`
+//! DIR/left.EPOCH              pages in which a peer may have left temporary files: see `left`
 //! ```
 //! From `began` on, all have the epoch of their controller behind their names too: see `epochs`.
 //!
 //! A log may be longer than its head says: the tail was never committed and is cut off before the
 //! next append. A page may be there without a head: it is read again from the source.
 
-use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::FileExt as _;
@@ -125,6 +126,27 @@ impl Journal {
         fs::write(&temporary, encoded)
             .and_then(|()| fs::rename(&temporary, &path))
             .map_err(|cause| failed("write", &path, &cause))
+    }
+
+    /// Pages that may have been worked on and are not complete: of some that are kept here there
+    /// is no head yet.
+    pub(crate) fn pages_in_work(&self, heads: &[PageHead]) -> Result<BTreeSet<u32>, Problem> {
+        let path = self.directory.join("pages");
+        let cannot = |cause| failed("read", &path, &cause);
+        let mut pages = BTreeSet::new();
+        for entry in fs::read_dir(&path).map_err(cannot)? {
+            let name = entry.map_err(cannot)?.file_name();
+            let number: Option<u32> =
+                name.to_str().and_then(|name| name.strip_suffix(".page")?.parse().ok());
+            pages.extend(number);
+        }
+        for head in heads {
+            match head.complete {
+                true => drop(pages.remove(&head.page)),
+                false => drop(pages.insert(head.page)),
+            }
+        }
+        Ok(pages)
     }
 
     /// The encoded page; `None` if it is not there.

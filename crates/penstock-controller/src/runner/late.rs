@@ -5,88 +5,36 @@
 //! that one has not heard of the peer since, it says so: what is written later nobody mends.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::{self, File};
-use std::io::Write as _;
-use std::path::{Path, PathBuf};
 
 use penstock_api::problem::{Exit, Problem};
 use penstock_api::task::Mended;
 use penstock_proto::id::WriterId;
 
-use super::journal::failed;
+use super::epochs::Kept;
 use super::{Run, outcome};
 
 /// Who may write to it, a page, and an entry of that.
-type LateFile = (WriterId, u32, u32);
+pub(super) type LateFile = (WriterId, u32, u32);
 
 /// Files that are named in words; of more there is the count.
 const NAMED_MAX: usize = 3;
 
-/// The files that are to be looked at again, as far as they are kept.
-#[derive(Debug)]
-pub(super) struct LateFiles {
-    /// One file for each controller, so that one that is deposed spoils nothing (B4).
-    path: PathBuf,
-    known: BTreeSet<LateFile>,
-}
+/// What the journal calls the files that are to be looked at again.
+pub(super) const LATE: &str = "late";
 
-impl LateFiles {
-    /// What this controller under `epoch`, and earlier ones, have kept in a journal.
-    ///
-    /// # Errors
-    /// The journal store cannot be read.
-    pub(super) fn open(journal: &Path, epoch: u64) -> Result<Self, Problem> {
-        let mut known = BTreeSet::new();
-        let cannot = |cause| failed("read", journal, &cause);
-        for entry in fs::read_dir(journal).map_err(cannot)? {
-            let path = entry.map_err(cannot)?.path();
-            let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-            if !name.starts_with("late.") || name.ends_with(".new") {
-                continue;
-            }
-            let text = fs::read(&path).map_err(|cause| failed("read", &path, &cause))?;
-            let files: Vec<LateFile> = serde_json::from_slice(&text)
-                .map_err(|cause| failed("read", &path, &cause.into()))?;
-            known.extend(files);
-        }
-        Ok(Self { path: journal.join(format!("late.{epoch:016x}")), known })
+fn by_page(late: &Kept<LateFile>) -> BTreeMap<u32, BTreeSet<u32>> {
+    let mut pages: BTreeMap<u32, BTreeSet<u32>> = BTreeMap::new();
+    for (_, page, entry) in late.known() {
+        pages.entry(*page).or_default().insert(*entry);
     }
-
-    /// Adds files; what is new is durable then.
-    ///
-    /// # Errors
-    /// The journal store cannot be written.
-    pub(super) fn add(&mut self, files: impl Iterator<Item = LateFile>) -> Result<(), Problem> {
-        let before = self.known.len();
-        self.known.extend(files);
-        if self.known.len() == before {
-            return Ok(());
-        }
-        let new = self.path.with_extension("new");
-        let write = || {
-            let mut file = File::create(&new)?;
-            file.write_all(&serde_json::to_vec(&self.known)?)?;
-            file.sync_all()?;
-            fs::rename(&new, &self.path)?;
-            self.path.parent().map_or(Ok(()), |directory| File::open(directory)?.sync_all())
-        };
-        write().map_err(|cause| failed("write", &self.path, &cause))
-    }
-
-    fn by_page(&self) -> BTreeMap<u32, BTreeSet<u32>> {
-        let mut pages: BTreeMap<u32, BTreeSet<u32>> = BTreeMap::new();
-        for (_, page, entry) in &self.known {
-            pages.entry(*page).or_default().insert(*entry);
-        }
-        pages
-    }
+    pages
 }
 
 impl Run {
     /// Keeps which files are to be looked at again at the end.
     pub(super) fn keep_late(&mut self) -> Result<(), Problem> {
         let found: Vec<LateFile> = self.shared.machine().late_files().collect();
-        self.late.add(found.into_iter())
+        self.late.add(found)
     }
 
     /// Keeps who writes nothing any more, after what it may have written late: nobody waits for it
@@ -102,12 +50,12 @@ impl Run {
     /// Says at the end who was given up, has not been heard of since, and may still write to files
     /// that are finished.
     pub(super) fn tell_silent(&self) {
-        let late: BTreeSet<WriterId> = self.late.known.iter().map(|(writer, ..)| *writer).collect();
+        let late: BTreeSet<WriterId> = self.late.known().map(|(writer, ..)| *writer).collect();
         let silent = self.tasks.silent(late);
         if silent.is_empty() {
             return;
         }
-        let of_them = self.late.known.iter().filter(|(writer, ..)| silent.contains_key(writer));
+        let of_them = self.late.known().filter(|(writer, ..)| silent.contains_key(writer));
         let files: BTreeSet<(u32, u32)> = of_them.map(|(_, page, entry)| (*page, *entry)).collect();
         let peers = silent.into_values().collect::<Vec<_>>().join(", ");
         let problem = silent_writer(&peers, files.len(), &self.names_of(&files));
@@ -131,7 +79,7 @@ impl Run {
     /// somebody else has made of the file since.
     pub(super) fn mend_late(&mut self) -> Result<(), Problem> {
         self.keep_late()?;
-        let late = self.late.by_page();
+        let late = by_page(&self.late);
         if late.is_empty() {
             return Ok(());
         }
@@ -183,24 +131,4 @@ fn silent_writer(peers: &str, files: usize, named: &[String]) -> Problem {
     );
     Problem::new(Exit::Temporary, "silent-writer", title)
         .hint("let it come back, or make sure that its host is off, before you change these files")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// B1: what is to be looked at again outlives the run, and the controller.
-    #[test]
-    fn b1_late_files_are_known_to_whoever_finishes() {
-        let journal = tempfile::tempdir().unwrap();
-        let of = |writer, page, entry| std::iter::once((WriterId(writer), page, entry));
-        let mut late = LateFiles::open(journal.path(), 3).unwrap();
-        late.add(of(8, 1, 2).chain(of(8, 1, 5))).unwrap();
-        late.add(of(9, 0, 9)).unwrap();
-        let mut next = LateFiles::open(journal.path(), 4).unwrap();
-        assert_eq!(next.known, late.known);
-        next.add(of(9, 7, 7)).unwrap();
-        let last = LateFiles::open(journal.path(), 4).unwrap().by_page();
-        assert_eq!(last.into_keys().collect::<Vec<_>>(), [0, 1, 7]);
-    }
 }

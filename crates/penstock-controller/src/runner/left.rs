@@ -2,7 +2,12 @@
 
 use std::collections::BTreeSet;
 
+use penstock_api::heads::PageHead;
+use penstock_api::peers::Peers;
+use penstock_api::problem::Problem;
 use penstock_api::task::{Report, Work};
+
+use super::journal::Journal;
 
 /// What a peer had of a transfer's pages.
 #[derive(Debug, Default)]
@@ -56,12 +61,31 @@ impl PagesTouched {
         self.open.remove(&page);
     }
 
+    /// Of pages that are about to be complete, those in which it may have left something. Of one
+    /// that `is_over`, what it was given went to others.
+    pub(super) fn left_in(&self, complete: &BTreeSet<u32>, is_over: bool) -> BTreeSet<u32> {
+        let mut left: BTreeSet<u32> = self.given_back.intersection(complete).copied().collect();
+        if is_over {
+            left.extend(self.open.intersection(complete));
+        }
+        left
+    }
+
     /// Where it may have left something; nothing is known from then on.
     pub(super) fn take(&mut self) -> BTreeSet<u32> {
         let mut all = std::mem::take(&mut self.open);
         all.append(&mut self.given_back);
         all
     }
+}
+
+/// Where writers of an earlier run may have left something, where there can be several.
+pub(super) fn pages_in_work(
+    peers: &dyn Peers,
+    journal: &Journal,
+    heads: &[PageHead],
+) -> Result<BTreeSet<u32>, Problem> {
+    peers.grant().map_or_else(|| Ok(BTreeSet::new()), |_| journal.pages_in_work(heads))
 }
 
 #[cfg(test)]
@@ -79,7 +103,10 @@ mod tests {
         let fetch = |page| Work::Fetch { piece: piece(page), generation: 0, fresh: true };
         touched.handle_work(&[fetch(1), fetch(2), fetch(3), Work::Links { page: 4 }]);
         touched.handle_reports(&[Report::Returned { piece: piece(2), generation: 0 }]);
-        for page in [1, 2, 4] {
+        let complete = BTreeSet::from([1, 2, 4]);
+        assert_eq!(touched.left_in(&complete, false), BTreeSet::from([2]));
+        assert_eq!(touched.left_in(&complete, true), complete, "others have done it all");
+        for page in complete {
             touched.handle_complete(page);
         }
         assert_eq!(touched.take(), BTreeSet::from([2, 3]));

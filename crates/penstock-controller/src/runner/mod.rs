@@ -36,7 +36,7 @@ mod removal;
 mod shares;
 mod tasks;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -61,11 +61,12 @@ use penstock_proto::manifest::{Page, page_digest};
 use begin::{machine_of, prepare, spec_of};
 use control::Shared;
 use deletion::{Deletion, DeletionParts};
+use epochs::Kept;
 use failed_links::FailedLinks;
 use figures::RateView;
 pub use files::RunFiles;
 use journal::Journal;
-use late::LateFiles;
+use late::LateFile;
 use lead::Lead;
 use pages::{Compare, Pulled, Puller, Treatment};
 use plan::{Followed, PLAN_STALE};
@@ -354,7 +355,7 @@ struct Run {
     pages: removal::Pages,
     /// What was removed at the source; `None` before that begins.
     removal: Option<RemovalTotals>,
-    late: LateFiles,
+    late: Kept<LateFile>,
 }
 
 impl Run {
@@ -364,7 +365,8 @@ impl Run {
         let epoch = input.fence.epoch();
         let _ = std::fs::remove_file(RunFiles::own(&input.journal, epoch).facts);
         let journal = Journal::open(&input.journal, epoch, &head.pages)?;
-        let late = LateFiles::open(&input.journal, epoch)?;
+        let late = Kept::open(&input.journal, late::LATE, epoch)?;
+        let in_work = left::pages_in_work(&*input.peers, &journal, &head.pages)?;
         let mut spec = spec_of(&input, &head);
         if spec.update.backup_dir.is_some() {
             spec.began = journal::began(&input.journal, epoch)?;
@@ -378,14 +380,13 @@ impl Run {
         let compares = spec.update.compares() || round.followed.is_some();
         let shared = Arc::new(Shared::new(machine, journal, compares));
         input.control.update(|view| view.durable_by.clone_from(&start.durable_by));
-        let open = head.pages.iter().filter(|page| !page.complete).map(|page| page.page).collect();
         let (known, found) = open_earlier(&shared, head.pages, doubt_all)?;
         let (followed, same) = (round.followed, SamePages(Arc::clone(&round.pages)));
         let compare = contents::compare_of(&input, &spec, &shared, same, followed.as_ref());
         let clear = deletion::clearing(&input, &spec, &shared, &compare, followed.as_ref());
         let treatment = Treatment { compare: Arc::clone(&compare), clear };
         let (peer, scan_committed) = (input.peer(), head.scan.is_some());
-        let parts = TaskParts::of(&input, &shared, &spec, head.epochs, open);
+        let parts = TaskParts::of(&input, &shared, &spec, head.epochs, in_work);
         let mut tasks = Tasks::begin(parts, first, start)?;
         let puller = Puller::start(input.pages, Arc::clone(&shared), treatment)
             .inspect_err(|_| tasks.stop(false))?;
@@ -675,11 +676,13 @@ impl Run {
             durable,
             ..HeadCommit::default()
         };
+        let complete = commit.pages.iter().filter(|page| page.complete).map(|page| page.page);
+        let complete: BTreeSet<u32> = complete.collect();
+        self.tasks.keep_left(&complete)?;
         self.heads.commit(self.id, &heads)?;
         self.scan_committed |= scan.is_some();
         self.tasks.note_epochs(&heads.epochs);
-        let complete = commit.pages.iter().filter(|page| page.complete).map(|page| page.page);
-        self.tasks.forget_pages(complete);
+        self.tasks.forget_pages(&complete);
         self.shared.machine().handle_committed(&commit);
         self.tasks.note_committed(&reported);
         self.keep_settled()
@@ -705,7 +708,7 @@ impl Run {
         self.spec.fence.check()?;
         for writer in self.tasks.left_overs().into_keys() {
             // All pages that were opened may have temporary files.
-            let mut pages = (0..).map_while(|number| self.shared.read_page(number).ok());
+            let mut pages = (0..).map_while(|number| self.shared.peek_page(number).ok());
             self.clean(writer, &mut pages);
         }
         self.heads.remove(self.id)?;
@@ -743,7 +746,7 @@ impl Run {
         }
         self.spec.fence.check()?;
         for (writer, pages) in self.tasks.left_overs() {
-            let mut pages = pages.iter().filter_map(|number| self.shared.read_page(*number).ok());
+            let mut pages = pages.iter().filter_map(|number| self.shared.peek_page(*number).ok());
             self.clean(writer, &mut pages);
         }
         let head = self.heads.load(self.id)?;

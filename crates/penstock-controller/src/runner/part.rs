@@ -83,8 +83,15 @@ impl Part {
     }
 
     /// Pages are complete.
-    pub(super) fn forget(&self, pages: impl Iterator<Item = u32>) {
-        self.touch(|touched| pages.for_each(|page| touched.handle_complete(page)));
+    pub(super) fn forget(&self, pages: &BTreeSet<u32>) {
+        self.touch(|touched| pages.iter().for_each(|page| touched.handle_complete(*page)));
+    }
+
+    /// Of pages that are about to be complete, those in which it may have left something.
+    pub(super) fn left_in(&self, complete: &BTreeSet<u32>) -> BTreeSet<u32> {
+        let mut left = BTreeSet::new();
+        self.touch(|touched| left = touched.left_in(complete, self.is_over()));
+        left
     }
 
     /// Pages in which it may have left something.

@@ -29,6 +29,7 @@ use penstock_engine::transfer::{Joining as JoiningPeer, TransferMachine};
 use penstock_proto::id::{PeerNumber, WriterId};
 
 use super::control::Shared;
+use super::epochs::Kept;
 use super::lead::{in_order, nobody};
 use super::part::Part;
 use super::shares::Shares;
@@ -53,6 +54,8 @@ const COMING_MAX: Duration = Duration::from_secs(30);
 /// Codes of problems after which nobody knows what the peer has done: its process is gone, or out
 /// of reach.
 const LOST: [&str; 4] = [PEER_LOST, TASK_UNKNOWN, "grant-over", TASK_HANGS];
+/// What the journal calls complete pages in which somebody may have left something.
+const LEFT: &str = "left";
 
 /// A task at work.
 struct Working {
@@ -106,7 +109,7 @@ pub(super) struct TaskParts {
     /// As the heads have them.
     pub(super) epochs: BTreeMap<WriterId, u64>,
     /// Pages that an earlier run has not completed: its writers may have left something there.
-    pub(super) open: BTreeSet<u32>,
+    pub(super) in_work: BTreeSet<u32>,
     /// Directory of the transfer in the journal store.
     pub(super) journal: PathBuf,
     /// Is told what becomes of peers.
@@ -119,12 +122,12 @@ impl TaskParts {
         shared: &Arc<Shared>,
         spec: &TaskSpec,
         epochs: BTreeMap<WriterId, u64>,
-        open: BTreeSet<u32>,
+        in_work: BTreeSet<u32>,
     ) -> Self {
         let (peers, heads) = (Arc::clone(&input.peers), Arc::clone(&input.heads));
         let (spec, journal) = (spec.clone(), input.journal.clone());
         let (shared, control) = (Arc::clone(shared), Arc::clone(&input.control));
-        Self { peers, shared, heads, spec, epochs, open, journal, control }
+        Self { peers, shared, heads, spec, epochs, in_work, journal, control }
     }
 }
 
@@ -142,8 +145,11 @@ pub(super) struct Tasks {
     expected: Option<BTreeSet<WriterId>>,
     /// Figures of tasks that are over.
     over: TaskFigures,
-    /// Open pages in which a writer that takes no part any more may have left something.
+    /// Pages in which a writer that takes no part any more may have left something.
     left_overs: BTreeMap<WriterId, BTreeSet<u32>>,
+    /// Of these, and of those in which others have, the ones that are complete: no head tells
+    /// whoever leads next of them.
+    left: Kept<(WriterId, u32)>,
     /// Who may still write what it was given, and who does not.
     settled: Settled,
     /// What each of them may use of the limits of the transfer.
@@ -186,9 +192,13 @@ impl Tasks {
         start: TaskStart,
     ) -> Result<Self, Problem> {
         let shares = Shares::new(&parts.spec, parts.peers.now().0);
-        let mut left_overs = BTreeMap::new();
+        let left = Kept::open(&parts.journal, LEFT, parts.spec.fence.epoch())?;
+        let mut left_overs: BTreeMap<WriterId, BTreeSet<u32>> = BTreeMap::new();
+        for (writer, page) in left.known() {
+            left_overs.entry(*writer).or_default().insert(*page);
+        }
         for writer in parts.epochs.keys().filter(|_| parts.peers.grant().is_some()) {
-            left_overs.insert(*writer, parts.open.clone());
+            left_overs.entry(*writer).or_default().extend(&parts.in_work);
         }
         let settled = match parts.peers.grant() {
             Some(grant) => Settled::follow(&parts, grant)?,
@@ -206,6 +216,7 @@ impl Tasks {
             expected: None,
             over: TaskFigures::default(),
             left_overs,
+            left,
             settled,
             shares,
             last: None,
@@ -673,9 +684,26 @@ impl Tasks {
         }
     }
 
+    /// Keeps who may have left something in pages that are about to be committed as complete.
+    ///
+    /// # Errors
+    /// The journal store cannot be written.
+    pub(super) fn keep_left(&mut self, complete: &BTreeSet<u32>) -> Result<(), Problem> {
+        let mut found = Vec::new();
+        for (writer, pages) in &self.left_overs {
+            found.extend(pages.intersection(complete).map(|page| (*writer, *page)));
+        }
+        let working = self.working.iter().map(|working| (&working.member, &working.part));
+        let ending = self.ending.iter().map(|ending| (&ending.member, &ending.part));
+        for (member, part) in working.chain(ending) {
+            found.extend(part.left_in(complete).into_iter().map(|page| (member.writer, page)));
+        }
+        self.left.add(found)
+    }
+
     /// Pages are complete.
-    pub(super) fn forget_pages(&self, pages: impl Iterator<Item = u32> + Clone) {
-        self.working.iter().for_each(|working| working.part.forget(pages.clone()));
+    pub(super) fn forget_pages(&self, pages: &BTreeSet<u32>) {
+        self.working.iter().for_each(|working| working.part.forget(pages));
     }
 
     /// Epochs were committed.

@@ -498,6 +498,14 @@ impl Shared {
         self.peers.members.lock().unwrap().retain(|member| member.name != peer);
     }
 
+    /// The controller of the next run has a tenure of its own, which is over when this is false.
+    pub(crate) fn lead(&mut self, epoch: u64) -> Arc<AtomicBool> {
+        let holds = Arc::new(AtomicBool::new(true));
+        let tenure = Arc::clone(&holds);
+        self.fence = Fence::new(epoch, Arc::new(move || tenure.load(Ordering::Acquire)));
+        holds
+    }
+
     /// Starts a run, or takes it up again.
     pub(crate) fn run(&self) -> JoinHandle<RunOutcome> {
         let state = self.base.path().join("state");
