@@ -355,7 +355,7 @@ impl FetchMachine {
         progress.digests.extend(digests);
         progress.bytes += bytes;
         for failure in failures {
-            if item.attempt < ATTEMPTS_MAX && may_pass(failure.phase, elsewhere) {
+            if item.attempt < ATTEMPTS_MAX && may_pass(&failure, elsewhere) {
                 let delay = RETRY_DELAY * 2u32.pow(u32::from(item.attempt) - 1);
                 let again = retry_of(&item, failure.entry);
                 progress.items += 1;

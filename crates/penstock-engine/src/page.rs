@@ -624,6 +624,36 @@ impl PageLedger {
         }
     }
 
+    /// What a peer could not write or name is to be tried again: it has no part of it any more.
+    /// Gives what is missing again once the log says so, which it has all the time of what was
+    /// never written; `None` if the report does not count.
+    pub(crate) fn handle_untaken(
+        &mut self,
+        piece: u32,
+        generation: u32,
+        peer: PeerNumber,
+    ) -> Option<Vec<u32>> {
+        if generation != self.generation_of(piece) || !self.is_owned(piece, peer) {
+            return None;
+        }
+        match (self.pieces.get(piece as usize)?, self.state(piece)) {
+            (Piece::Pack { .. }, PieceState::Written) => Some(self.lose(vec![piece])),
+            (Piece::Extent { .. } | Piece::Finish { .. }, PieceState::Granted)
+                if !self.rechecking.contains(&piece) =>
+            {
+                self.set(piece, PieceState::Missing);
+                self.note_unmade(piece);
+                Some(Vec::new())
+            }
+            _ => None,
+        }
+    }
+
+    /// Whether somebody looks at a piece again, rather than writing it.
+    pub(crate) fn is_rechecking(&self, piece: u32) -> bool {
+        self.rechecking.contains(&piece)
+    }
+
     /// The temporary file of a large file is gone. If all of it is durable, it may just have got
     /// its name; finishing it will tell (A6).
     pub(crate) fn handle_lost(&mut self, entry: u32, generation: u32) -> Vec<u32> {

@@ -26,6 +26,7 @@
 //! | `speed` | what each peer brings, and what it may take of the last pieces |
 //! | `moving` | what is handed out next, and when it is handed out again |
 //! | `reports` | what a report changes |
+//! | `untaken` | which peer tries next what one could not write or name |
 //! | `adopting` | what is taken over that peers did for an earlier controller |
 //! | `asking` | what the source is asked about once more |
 //! | `tail` | links and directories |
@@ -40,6 +41,7 @@ mod peers;
 mod reports;
 mod speed;
 mod tail;
+mod untaken;
 mod window;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -61,6 +63,7 @@ use self::closed::ClosedPages;
 use self::open::{OpenPage, OpenPages, Under};
 pub use self::peers::Joining;
 use self::peers::Peer;
+use self::untaken::Untaken;
 pub use self::window::WindowLimits;
 use crate::page::{PageLedger, PieceState};
 use crate::slice::Piece;
@@ -199,6 +202,8 @@ pub struct TransferMachine {
     /// Files whose last extent became durable in the commit being built, or in flight.
     finish_next: Vec<PieceRef>,
     finish_committing: Vec<PieceRef>,
+    /// What peers could not write or name, and who tries next.
+    untaken: Untaken,
     /// Pages with pieces of lost peers whose log is to be read once what it says is committed.
     log_next: BTreeSet<u32>,
     log_committing: BTreeSet<u32>,
@@ -267,6 +272,7 @@ impl TransferMachine {
             discard_committing: Vec::new(),
             finish_next: Vec::new(),
             finish_committing: Vec::new(),
+            untaken: Untaken::default(),
             log_next: BTreeSet::new(),
             log_committing: BTreeSet::new(),
             log_ready: VecDeque::new(),
@@ -443,6 +449,7 @@ impl TransferMachine {
                 asks: done.asks,
             };
             self.open.remove(done.page);
+            self.untaken.forget_page(done.page);
             self.closed.insert(done.page, standing);
         }
         self.advance();

@@ -8,7 +8,9 @@ use std::time::Duration;
 use penstock_engine::transfer::{Joining, LedgerCommit, Phase, TransferMachine, WindowLimits};
 use penstock_proto::digest::{Digest, DigestKind};
 use penstock_proto::id::{PeerNumber, WriterId};
-use penstock_proto::journal::{DigestForm, EntryDigest, Incarnation, JournalRecord};
+use penstock_proto::journal::{
+    DigestForm, EntryDigest, EntryFailure, FailurePhase, Incarnation, JournalRecord,
+};
 use penstock_proto::manifest::Page;
 use penstock_proto::slicing::PieceRef;
 use penstock_proto::task::{Report, Work};
@@ -309,6 +311,138 @@ fn a_drained_peer_leaves_nothing_behind() {
     assert!(machine.is_drained(A));
     machine.handle_left(A);
     assert_eq!(machine.totals().files, 1);
+}
+
+const EIO: u16 = 5;
+const EACCES: u16 = 13;
+
+fn failed(phase: FailurePhase, errno: u16) -> Vec<EntryFailure> {
+    vec![EntryFailure { entry: 0, phase, errno }]
+}
+
+/// That nothing of a piece of one entry could be written.
+fn unwritten(piece: PieceRef, errno: u16) -> Report {
+    let (digests, failures) = (Vec::new(), failed(FailurePhase::Write, errno));
+    Report::Written { piece, generation: 0, epoch: 1, digests, failures, fetched: true }
+}
+
+/// That a piece could not get its name.
+fn unnamed(piece: PieceRef, errno: u16) -> Report {
+    let failures = failed(FailurePhase::Publish, errno);
+    Report::Published { piece, generation: 0, epoch: 2, failures }
+}
+
+/// A11: what one peer cannot write, or name, though it may pass, goes to one that has not met it,
+/// when the first has nothing more to do with it (B3) and the log knows that it is missing; it has
+/// failed only if that one cannot either, or if it cannot pass.
+#[test]
+fn a11_a_pack_that_one_peer_cannot_write_is_anothers() {
+    for first in [
+        [unwritten(piece(0), EIO), published(piece(0), 2)],
+        [written(piece(0), 1), unnamed(piece(0), EIO)],
+    ] {
+        for able in [true, false] {
+            let mut machine = machine_of(&[10]);
+            machine.poll_work(A, ALL, second(0));
+            let [said, named] = first.clone();
+            report(&mut machine, A, vec![said]);
+            assert!(machine.poll_work(B, ALL, second(0)).work.is_empty(), "A names it still");
+            report(&mut machine, A, vec![named]);
+            assert!(machine.poll_work(B, ALL, second(0)).work.is_empty(), "the log has it written");
+            let mut log = Vec::new();
+            commit(&mut machine, &mut log);
+            assert!(log.contains(&JournalRecord::Missing { pieces: vec![0] }), "{log:?}");
+            assert_eq!((machine.totals().failures, machine.take_failures()), (0, Vec::new()));
+            assert!(machine.poll_work(A, ALL, second(0)).work.is_empty(), "A has met it");
+            assert_eq!(fetched(&machine.poll_work(B, ALL, second(0)).work), BTreeSet::from([0]));
+            let again = if able { written(piece(0), 1) } else { unwritten(piece(0), EIO) };
+            report(&mut machine, B, vec![again, published(piece(0), 2)]);
+            let failures = u64::from(!able);
+            assert_eq!(machine.totals().failures, failures);
+            assert_eq!(machine.take_failures().len() as u64, failures);
+            report(&mut machine, B, vec![Report::Synced { epoch: 2 }]);
+            commit(&mut machine, &mut log);
+            assert_eq!(machine.phase(), Phase::Links);
+        }
+    }
+    let mut machine = machine_of(&[10]);
+    machine.poll_work(A, ALL, second(0));
+    report(&mut machine, A, vec![unwritten(piece(0), EACCES), published(piece(0), 2)]);
+    assert_eq!(machine.take_failures(), [(0, failed(FailurePhase::Write, EACCES)[0])]);
+}
+
+/// A11: an extent that one peer cannot write does not fail its file: another writes it at once,
+/// making the file if the first could not. What the first has begun of it may reach the file late,
+/// so it is looked at again (B2). Without another peer the same one tries again after a pause; what
+/// cannot pass fails the file.
+#[test]
+fn a11_an_extent_that_one_peer_cannot_write_is_anothers() {
+    let mut machine = machine_of(&[2 * MIB]);
+    machine.poll_work(A, ALL, second(0));
+    report(&mut machine, A, vec![unwritten(piece(0), EIO), unwritten(piece(1), EIO)]);
+    assert!(machine.poll_work(A, ALL, second(0)).work.is_empty(), "A has met it");
+    let work = machine.poll_work(B, ALL, second(0)).work;
+    assert_eq!(fetched(&work), BTreeSet::from([0, 1]));
+    assert!(matches!(work[0], Work::Fetch { fresh: true, generation: 0, .. }), "{work:?}");
+    assert_eq!(machine.late_files().collect::<Vec<_>>(), [(WriterId(100), 0, 0)]);
+    report(&mut machine, B, vec![written(piece(0), 1), unwritten(piece(1), EIO)]);
+    for peer in [A, B] {
+        assert!(machine.poll_work(peer, ALL, second(1)).work.is_empty(), "both have met it");
+    }
+    assert_eq!(fetched(&machine.poll_work(A, ALL, second(9)).work), BTreeSet::from([1]));
+    report(&mut machine, A, vec![unwritten(piece(1), EACCES)]);
+    assert_eq!(machine.take_failures(), [(0, failed(FailurePhase::Write, EACCES)[0])]);
+}
+
+/// A11: a large file that one peer cannot give its name keeps its extents, and gets it from
+/// another; where all have met it for good, it has failed with what was said last.
+#[test]
+fn a11_a_file_that_one_peer_cannot_name_is_named_by_another() {
+    let finishes = |work: &[Work]| matches!(work, [Work::Finish { generation: 0, .. }]);
+    let mut machine = machine_of(&[2 * MIB]);
+    machine.poll_work(A, ALL, second(0));
+    let all = vec![written(piece(0), 1), written(piece(1), 1), Report::Synced { epoch: 1 }];
+    report(&mut machine, A, all);
+    let mut log = Vec::new();
+    commit(&mut machine, &mut log);
+    assert!(finishes(&machine.poll_work(A, ALL, second(0)).work));
+    report(&mut machine, A, vec![unnamed(piece(2), EIO)]);
+    assert!(machine.poll_work(A, ALL, second(0)).work.is_empty(), "A has met it");
+    assert!(finishes(&machine.poll_work(B, ALL, second(0)).work));
+    for (peer, errno) in [(B, EIO), (A, EIO)] {
+        report(&mut machine, peer, vec![unnamed(piece(2), errno)]);
+        assert_eq!((machine.totals().failures, machine.totals().files), (0, 0));
+        assert_eq!(machine.totals().bytes_durable, 2 * MIB, "nothing of it is sent again");
+        assert!(machine.poll_work(A, ALL, second(3)).work.is_empty(), "there is a pause");
+        assert!(finishes(&machine.poll_work(A, ALL, second(60)).work));
+    }
+    report(&mut machine, A, vec![unnamed(piece(2), EIO)]);
+    assert_eq!(machine.take_failures(), [(0, failed(FailurePhase::Publish, EIO)[0])]);
+}
+
+/// A11: links that one peer cannot make are made by another, and have failed only if it cannot
+/// either; the phase lasts until then.
+#[test]
+fn a11_links_that_one_peer_cannot_make_are_made_by_another() {
+    let links = |errno: u16| {
+        let failures = if errno == 0 { Vec::new() } else { failed(FailurePhase::Publish, errno) };
+        Report::LinksDone { page: 0, failures, epoch: 0 }
+    };
+    for able in [true, false] {
+        let mut machine = machine_of(&[10]);
+        machine.poll_work(A, ALL, second(0));
+        let all = [written(piece(0), 1), published(piece(0), 2), Report::Synced { epoch: 2 }];
+        report(&mut machine, A, all.into());
+        commit(&mut machine, &mut Vec::new());
+        assert_eq!(machine.poll_work(A, ALL, second(0)).work, [Work::Links { page: 0 }]);
+        report(&mut machine, A, vec![links(EIO)]);
+        assert!(machine.poll_work(A, ALL, second(0)).work.is_empty(), "A has met it");
+        assert_eq!(machine.poll_work(B, ALL, second(0)).work, [Work::Links { page: 0 }]);
+        assert_eq!((machine.phase(), machine.totals().failures), (Phase::Links, 0));
+        report(&mut machine, B, vec![links(if able { 0 } else { EACCES })]);
+        assert_eq!(machine.totals().failures, u64::from(!able));
+        assert_eq!(machine.phase(), Phase::Directories);
+    }
 }
 
 /// A4: a failed sync of one peer takes back what that peer wrote, and nothing else.

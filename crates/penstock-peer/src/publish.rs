@@ -23,6 +23,7 @@ use penstock_proto::manifest::{Entry, EntryKind};
 use penstock_proto::name;
 use penstock_proto::slicing::PieceRef;
 
+use crate::fault::{of_no_item, short_problem};
 use crate::first_name::{NameWaits, refreshed, settled};
 use crate::looked::Looked;
 use crate::mounted::check_mounts;
@@ -192,6 +193,14 @@ impl Publisher<'_> {
             };
             marked.and_then(|()| shared.tree.target.sync_since(self.failed_syncs))
         };
+        if let Err(short) = &outcome
+            && short.is_passing()
+            && shared.tree.target.failed_syncs() == self.failed_syncs
+        {
+            // The marker could not be written: nothing was synced, and nothing failed to be.
+            shared.broken(short_problem(short));
+            return;
+        }
         if outcome.as_ref().is_err_and(StoreError::is_fenced) {
             // Nothing has failed: the epoch stays sealed, and the task ends.
             self.tell_fence();
@@ -481,8 +490,8 @@ impl Publisher<'_> {
         // An error tells nothing of what is there: a file in hand is not given up for one.
         let mut unknown = false;
         if let Err(error) = &found {
-            if is_of_store(&self.shared.tree.target, error) {
-                self.shared.broken(full_problem(error));
+            if let Some(problem) = of_no_item(&self.shared.tree.target, error) {
+                self.shared.broken(problem);
                 return;
             }
             tracing::warn!(error = %chain(error), "what was written cannot be looked at");
@@ -877,11 +886,11 @@ impl Publisher<'_> {
         self.tail_done(set, |epoch| Report::DirectoriesDone { page: number, failures, epoch });
     }
 
-    /// What is noted of an entry that failed; `None` if the whole store takes no more: the task
-    /// then ends, and no item has failed.
+    /// What is noted of an entry that failed; `None` if the whole store takes no more, or the host
+    /// is short of something: the task then ends, and no item has failed.
     fn failure(&self, entry: u32, error: &StoreError) -> Option<EntryFailure> {
-        if is_of_store(&self.shared.tree.target, error) {
-            self.shared.broken(full_problem(error));
+        if let Some(problem) = of_no_item(&self.shared.tree.target, error) {
+            self.shared.broken(problem);
             return None;
         }
         tracing::warn!(

@@ -35,6 +35,7 @@ use penstock_proto::slicing::PieceRef;
 use penstock_proto::units::Instant;
 
 use crate::ending::{STOP_PATIENCE, waiting_of};
+use crate::fault::of_answer;
 use crate::grant::{self, Grant};
 use crate::guard::Guard;
 use crate::hang::Hang;
@@ -386,8 +387,8 @@ impl Shared {
     /// A request was answered: what became of its entries.
     pub(crate) fn handle_answered(&self, request: Request, pieces: &Pieces, written: Written) {
         let now = sys::boottime_now();
-        if let Some(error) = written.fatal {
-            self.broken(full_problem(&error));
+        if let Some(problem) = of_answer(&request.item, &written) {
+            self.broken(problem);
             return;
         }
         let Item { piece, generation, first_entry, .. } = request.item;

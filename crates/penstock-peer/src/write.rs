@@ -168,6 +168,8 @@ pub(crate) struct Written {
     pub(crate) lost: bool,
     /// The store cannot take more: the task is to stop.
     pub(crate) fatal: Option<StoreError>,
+    /// The host ran short of something, which is no entry's fault.
+    pub(crate) short: Option<StoreError>,
     pub(crate) repairs: u64,
 }
 
@@ -359,6 +361,9 @@ impl PieceWriter {
             tracing::warn!(error = %crate::stores::chain(&error), "an entry could not be written");
             let errno = error.errno().and_then(|errno| u16::try_from(errno).ok()).unwrap_or(0);
             self.fail(entry, FailurePhase::Write, errno);
+            if error.is_passing() {
+                self.outcome.short = Some(error);
+            }
         }
     }
 

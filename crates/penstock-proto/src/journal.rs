@@ -101,7 +101,20 @@ pub struct EntryFailure {
     pub errno: u16,
 }
 
+/// errno(3) of Linux that tells nothing for good of an item at a target: a name that one peer does
+/// not see yet (B5), a call that was interrupted, memory or descriptors that ran out, what is in
+/// use; and a device, a server of the store, or the way to it, that fails here and now.
+const MAY_PASS: [u16; 22] = [
+    2, 4, 5, 6, 11, 12, 16, 19, 23, 24, 100, 101, 103, 104, 105, 107, 108, 110, 112, 113, 116, 121,
+];
+
 impl EntryFailure {
+    /// Whether the target may take the entry at another try, or from another of its peers.
+    pub fn may_pass(&self) -> bool {
+        matches!(self.phase, FailurePhase::Write | FailurePhase::Publish)
+            && MAY_PASS.contains(&self.errno)
+    }
+
     /// Whether a newer version at the source may be had instead (C1).
     pub fn may_be_mended(&self) -> bool {
         matches!(self.phase, FailurePhase::Changed | FailurePhase::Vanished)

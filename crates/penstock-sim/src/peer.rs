@@ -642,7 +642,7 @@ impl Peer {
                     // Of a large file, the controller has it discarded.
                     out.disk.remove(from);
                 }
-                failures.push(EntryFailure { entry, phase: FailurePhase::Publish, errno: 1 });
+                failures.push(unnamed(entry));
                 return true;
             }
             out.check_publication(self.host, page, entry, inode);
@@ -651,7 +651,7 @@ impl Peer {
         }
         if out.data.entry_of(page, entry).unnameable {
             // Removed when it was tried before.
-            failures.push(EntryFailure { entry, phase: FailurePhase::Publish, errno: 1 });
+            failures.push(unnamed(entry));
             return true;
         }
         out.disk.file(to).is_some_and(|inode| out.disk.cache.attributed.contains(&inode))
@@ -679,7 +679,7 @@ impl Peer {
                 (EntryKind::Directory, true) => out.disk.make(name, Node::Directory),
                 (EntryKind::Directory, false) => out.disk.finish_directory(name),
                 (EntryKind::Symlink, true) | (EntryKind::HardLink, false) if unnameable => {
-                    failures.push(EntryFailure { entry, phase: FailurePhase::Publish, errno: 1 });
+                    failures.push(unnamed(entry));
                 }
                 (EntryKind::Symlink, true) | (EntryKind::HardLink, false) => {
                     out.disk.make(name, Node::Link);
@@ -727,6 +727,13 @@ impl Peer {
             }
         }
     }
+}
+
+/// That an entry cannot get its name: nobody may give it, or of every other entry, something fails
+/// that may pass, and never does.
+fn unnamed(entry: u32) -> EntryFailure {
+    let errno = if entry.is_multiple_of(2) { 1 } else { 5 };
+    EntryFailure { entry, phase: FailurePhase::Publish, errno }
 }
 
 /// The pieces of every page, and whether an entry travels in a pack.

@@ -447,6 +447,25 @@ fn a5_a_peer_whose_store_is_offline_does_not_stop_the_others() {
     assert!(again.is_some(), "it is tried again: {told:?}");
 }
 
+/// A11: a peer at which everything fails with what may pass, for as long as it does, fails no item:
+/// the other one does what it could not, large files and small ones.
+#[test]
+fn a11_what_one_peer_cannot_write_the_others_do() {
+    const EIO: u16 = 5;
+    let mut site = Shared::new(LONG);
+    site.options.limits.rate_bits_per_s = rate(16);
+    mixed(&site.source());
+    let (one, two) = (site.join("one"), site.join("two"));
+    two.fails.store(EIO, Ordering::Release);
+    let run = site.run();
+    one.wait_written(8);
+    two.wait_written(4);
+    two.fails.store(0, Ordering::Release);
+    site.end(run);
+    assert!(two.failed.load(Ordering::Acquire) > 0);
+    assert_eq!(site.control.view().progress.errors, 0);
+}
+
 /// A5, C3: the controller's own host has come back without the store, which the others see: it
 /// makes no new one in the empty directory, when a transfer is the first to write there.
 #[test]

@@ -6,7 +6,7 @@
 //! again that have failed. Which paths lead to one peer is not known here: with more cards than
 //! attempts, all of these may go to the same one.
 
-use penstock_proto::journal::FailurePhase;
+use penstock_proto::journal::{EntryFailure, FailurePhase};
 use penstock_proto::units::Instant;
 
 use super::{FetchMachine, Item};
@@ -23,12 +23,12 @@ pub(super) struct Later {
 }
 
 /// Whether a failure may pass if the entry is tried again, `elsewhere` perhaps: one peer of the
-/// source may not see yet what another does.
-pub(super) fn may_pass(phase: FailurePhase, elsewhere: bool) -> bool {
-    match phase {
+/// source may not see yet what another does. Of what the target did not take its error tells.
+pub(super) fn may_pass(failure: &EntryFailure, elsewhere: bool) -> bool {
+    match failure.phase {
         FailurePhase::Read | FailurePhase::Digest => true,
         FailurePhase::Vanished => elsewhere,
-        _ => false,
+        _ => failure.may_pass(),
     }
 }
 
@@ -87,7 +87,6 @@ impl FetchMachine {
 #[cfg(test)]
 mod tests {
     use penstock_proto::id::LaneId;
-    use penstock_proto::journal::EntryFailure;
     use penstock_proto::slicing::PieceRef;
 
     use super::*;
@@ -147,6 +146,27 @@ mod tests {
         let piece = machine.handle_answered(now, request.request, vec![], failed, 0).unwrap();
         assert_eq!(piece.failures, [failure(FailurePhase::Read)]);
         assert!(machine.is_idle());
+    }
+
+    /// A11: what the target did not take is tried again for as often if it may pass, and not if it
+    /// may not.
+    #[test]
+    fn a11_what_the_target_did_not_take_is_tried_again_if_that_may_pass() {
+        const EMFILE: u16 = 24;
+        const ENAMETOOLONG: u16 = 36;
+        for (errno, attempts) in [(EMFILE, ATTEMPTS_MAX), (ENAMETOOLONG, 1)] {
+            let mut machine = FetchMachine::new();
+            machine.handle_lane_up(Instant(0), LANE);
+            machine.handle_granted(pack());
+            let failed = EntryFailure { entry: 4, phase: FailurePhase::Write, errno };
+            for attempt in 1..=attempts {
+                let now = machine.poll_timeout().unwrap_or_default();
+                let asked = machine.poll_request(now, LANE).unwrap().request;
+                let over = machine.handle_answered(now, asked, vec![], vec![failed], 9);
+                assert_eq!(over.is_some(), attempt == attempts);
+            }
+            assert!(machine.is_idle());
+        }
     }
 
     /// A11: what one peer of the source cannot read, or does not see, another is asked for; what is

@@ -57,7 +57,7 @@ impl PageLedger {
         self.stale.drain(..)
     }
 
-    pub(super) fn is_owned(&self, piece: u32, peer: PeerNumber) -> bool {
+    pub(crate) fn is_owned(&self, piece: u32, peer: PeerNumber) -> bool {
         self.owners.get(piece as usize) == Some(&peer)
     }
 

@@ -15,7 +15,7 @@ use crate::page::PieceState;
 use crate::slice::Piece;
 
 /// What a piece counts for at least in what a peer asks for.
-const PIECE_BYTES_FLOOR: u64 = 4096;
+pub(super) const PIECE_BYTES_FLOOR: u64 = 4096;
 /// Finishes and discards handed to one of several peers at a time: they shall share them.
 const URGENT_SHARE: usize = 64;
 
@@ -40,7 +40,7 @@ impl TransferMachine {
         }
         match self.phase {
             Phase::Moving => self.poll_moving(peer, takes, bytes, now, &mut reply),
-            Phase::Links | Phase::Directories => self.poll_tail(peer, takes, &mut reply),
+            Phase::Links | Phase::Directories => self.poll_tail(peer, takes, now, &mut reply),
             Phase::Asking | Phase::Deleting | Phase::Done => {}
         }
         reply.give_back = self.take_give_back(peer, now);
@@ -62,6 +62,9 @@ impl TransferMachine {
             self.note_asking(peer, now);
         }
         let mut given = self.hand_over_rechecks(peer, bytes, reply);
+        if takes && !waits {
+            given += self.hand_over_untaken(peer, bytes, now, reply);
+        }
         let most = self.share_of_rest(peer, bytes, now);
         let mut missing = true;
         while takes && !waits && missing && given < bytes {
@@ -199,10 +202,13 @@ impl TransferMachine {
 
     /// Pieces that are missing again may be handed out.
     pub(super) fn hand_out_again(&mut self) {
-        let rng = &mut self.rng;
+        let (rng, untaken) = (&mut self.rng, &self.untaken);
         for piece in std::mem::take(&mut self.again_committing) {
             self.open.change(piece.page, |page| {
                 page.barred.remove(&piece.piece);
+                if untaken.waits(piece) {
+                    return;
+                }
                 if page.ledger.state(piece.piece) == PieceState::Missing {
                     let at = rng.random_range(0..=page.missing.len());
                     page.missing.insert(at, piece.piece);

@@ -35,7 +35,10 @@ impl TransferMachine {
         let by = (peer, incarnation);
         match report {
             Report::Written { piece, generation, epoch, digests, failures, .. } => {
-                let news = failures.clone();
+                let news = match self.judge_written(peer, (piece, generation), &failures, now) {
+                    Some(news) => news,
+                    None => return,
+                };
                 let mut worth = 0;
                 let outcome = self.open.change(piece.page, |page| {
                     let ledger = &mut page.ledger;
@@ -57,11 +60,15 @@ impl TransferMachine {
                 self.handle_outcome(peer, piece, epoch, outcome, &news, false);
             }
             Report::Published { piece, generation, epoch, failures } => {
+                let news = match self.judge_published(peer, (piece, generation), &failures, now) {
+                    Some(news) => news,
+                    None => return,
+                };
                 let outcome = self.open.change(piece.page, |page| {
                     let ledger = &mut page.ledger;
                     ledger.handle_published(by, piece.piece, generation, epoch, &failures)
                 });
-                self.handle_outcome(peer, piece, epoch, outcome, &failures, true);
+                self.handle_outcome(peer, piece, epoch, outcome, &news, true);
             }
             Report::Returned { piece, generation } => {
                 let returned = self.open.change(piece.page, |page| {
@@ -83,10 +90,10 @@ impl TransferMachine {
             Report::Synced { epoch } => self.handle_synced(peer, epoch),
             Report::SyncFailed { .. } => self.handle_sync_failed(by),
             Report::LinksDone { page, failures, epoch } => {
-                self.handle_tail(peer, Phase::Links, page, &failures, epoch);
+                self.handle_tail(peer, Phase::Links, page, &failures, (epoch, now));
             }
             Report::DirectoriesDone { page, failures, epoch } => {
-                self.handle_tail(peer, Phase::Directories, page, &failures, epoch);
+                self.handle_tail(peer, Phase::Directories, page, &failures, (epoch, now));
             }
         }
     }

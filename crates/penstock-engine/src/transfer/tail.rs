@@ -10,6 +10,7 @@ use std::collections::BTreeSet;
 use penstock_proto::id::PeerNumber;
 use penstock_proto::journal::{EntryFailure, JournalRecord};
 use penstock_proto::task::{Work, WorkReply};
+use penstock_proto::units::Instant;
 
 use super::{Phase, TransferMachine};
 
@@ -17,16 +18,23 @@ use super::{Phase, TransferMachine};
 const TAIL_PAGES: usize = 8;
 
 impl TransferMachine {
-    pub(super) fn poll_tail(&mut self, peer: PeerNumber, takes: bool, reply: &mut WorkReply) {
+    pub(super) fn poll_tail(
+        &mut self,
+        peer: PeerNumber,
+        takes: bool,
+        now: Instant,
+        reply: &mut WorkReply,
+    ) {
         let total = self.pages_total.unwrap_or(0);
         if takes && self.phase == Phase::Directories {
             self.director.get_or_insert(peer);
         }
         let may = takes && (self.phase == Phase::Links || self.director == Some(peer));
+        let mut again = self.untaken_links(peer, now);
         let Some(asks) = self.peers.get_mut(&peer) else { return };
         while may && asks.tail_out.len() < TAIL_PAGES {
             let page = match self.phase {
-                Phase::Links if !self.tail_again.is_empty() => self.tail_again.pop_first(),
+                Phase::Links if !again.is_empty() => again.pop_first(),
                 Phase::Links if self.tail_next < total => {
                     self.tail_next += 1;
                     Some(self.tail_next - 1)
@@ -38,6 +46,7 @@ impl TransferMachine {
                 _ => None,
             };
             let Some(page) = page else { break };
+            self.tail_again.remove(&page);
             asks.tail_out.insert(page);
             reply.work.push(match self.phase {
                 Phase::Links => Work::Links { page },
@@ -53,7 +62,7 @@ impl TransferMachine {
         phase: Phase,
         page: u32,
         failures: &[EntryFailure],
-        epoch: u64,
+        (epoch, now): (u64, Instant),
     ) {
         let Some(by) = self.peers.get_mut(&peer) else { return };
         if self.phase != phase || !by.tail_out.remove(&page) {
@@ -62,7 +71,11 @@ impl TransferMachine {
         if epoch > by.synced {
             by.tail_unsynced.push((epoch, page));
         }
-        for failure in failures {
+        let again = phase == Phase::Links && self.is_tail_tried_again(peer, page, failures, now);
+        if again {
+            self.tail_again.insert(page);
+        }
+        for failure in failures.iter().filter(|failure| !again || !failure.may_pass()) {
             if !self.tail_failed.insert((page, failure.entry)) {
                 continue;
             }

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -32,7 +32,7 @@ use penstock_io::sys;
 use penstock_peer::{SourceService, StoreKind, StoreSpec, Stores, TargetService};
 use penstock_proto::compared::{Comparison, EntrySet};
 use penstock_proto::id::{Name, PeerId, TransferId, WriterId};
-use penstock_proto::journal::Incarnation;
+use penstock_proto::journal::{EntryDigest, EntryFailure, FailurePhase, Incarnation};
 use penstock_proto::manifest::Page;
 use penstock_proto::slicing::{PieceRef, Slicing};
 use penstock_proto::units::Instant;
@@ -78,6 +78,10 @@ pub(crate) struct Fate {
     pub(crate) able: AtomicU64,
     /// The shares that it was told.
     pub(crate) told: Mutex<Vec<Share>>,
+    /// errno(3) with which all that it writes, or gives a name, is said to fail; 0 for none.
+    pub(crate) fails: AtomicU16,
+    /// How often that was said.
+    pub(crate) failed: AtomicU32,
     /// How often files were to be looked at here that a lost peer may have written to late.
     pub(crate) mends: AtomicU32,
     happens: Mutex<BTreeMap<At, VecDeque<Happening>>>,
@@ -129,6 +133,26 @@ impl Fate {
         }
     }
 
+    /// Has what was done fail, as far as is said: an entry of a pack, an extent, or a large file's
+    /// name.
+    fn spoil(&self, report: &mut Report) {
+        let errno = self.fails.load(Ordering::Acquire);
+        if errno == 0 {
+            return;
+        }
+        match report {
+            Report::Written { digests, failures, fetched: true, .. } => {
+                let Some(EntryDigest { entry, .. }) = digests.pop() else { return };
+                failures.push(EntryFailure { entry, phase: FailurePhase::Write, errno });
+            }
+            Report::Published { failures, .. } => {
+                failures.push(EntryFailure { entry: 0, phase: FailurePhase::Publish, errno });
+            }
+            _ => return,
+        }
+        self.failed.fetch_add(1, Ordering::AcqRel);
+    }
+
     /// As `kill -9`: what it has not said is never said.
     pub(crate) fn kill(&self) {
         self.killed.store(true, Ordering::Release);
@@ -169,7 +193,8 @@ impl TaskControl for Control {
         self.inner.has_failed(path)
     }
 
-    fn report(&self, reports: Vec<Report>) {
+    fn report(&self, mut reports: Vec<Report>) {
+        reports.iter_mut().for_each(|report| self.fate.spoil(report));
         if reports.iter().any(|report| matches!(report, Report::Published { .. }))
             && let Some(name) = &*self.fate.deaf_at_name.lock().unwrap()
             && !name.swap(true, Ordering::AcqRel)

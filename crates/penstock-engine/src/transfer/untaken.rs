@@ -1,0 +1,267 @@
+//! What a target peer could not write or name, though it may pass, is tried again by another (A11).
+//!
+//! One peer's client of a network file system has lost a server, or its host is short of something,
+//! while the others see nothing of that. What fails so at one peer, which has tried its writes
+//! several times itself, goes to one that has not met it yet. Where all have, extents and finishes
+//! of large files are tried again after a pause by whoever asks first: they cost little, and the
+//! file much. A pack has failed then for those of its entries that failed the last time. So has
+//! everything after [`TRIES_MAX`].
+//!
+//! A pack is taken from its peer when that has named what it could write of it, no sooner: it names
+//! what it wrote when its sync is done, and two peers would do that at a time (B3).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use penstock_proto::id::{PeerNumber, WriterId};
+use penstock_proto::journal::EntryFailure;
+use penstock_proto::slicing::PieceRef;
+use penstock_proto::task::WorkReply;
+use penstock_proto::units::Instant;
+
+use super::TransferMachine;
+use super::moving::PIECE_BYTES_FLOOR;
+use crate::page::PieceState;
+use crate::slice::Piece;
+
+/// Tries of a piece, of whichever peers, before what may pass has failed for good.
+const TRIES_MAX: u32 = 4;
+/// The wait before the first try by a peer that has failed at the piece before; doubled each time.
+/// With the tries that a peer makes by itself that is half a minute.
+const PAUSE: Duration = Duration::from_secs(4);
+
+/// Stands for the links of a page, which are no piece.
+const LINKS: u32 = u32::MAX;
+
+/// What became of a piece so far.
+#[derive(Debug, Default)]
+struct Tried {
+    times: u32,
+    by: BTreeSet<WriterId>,
+    /// Failures of a pack that is not named yet: nobody is told of them if it is tried again.
+    withheld: Vec<EntryFailure>,
+}
+
+/// Pieces of open pages that peers could not write or name.
+#[derive(Debug, Default)]
+pub(super) struct Untaken {
+    tried: BTreeMap<PieceRef, Tried>,
+    /// Those that nobody has in hand, and from when on they are anybody's.
+    waiting: BTreeMap<PieceRef, Instant>,
+}
+
+impl Untaken {
+    /// Whether a piece is handed out in the order of these, not as others that are missing.
+    pub(super) fn waits(&self, piece: PieceRef) -> bool {
+        self.waiting.contains_key(&piece)
+    }
+
+    /// A page is complete.
+    pub(super) fn forget_page(&mut self, page: u32) {
+        let all = PieceRef { page, piece: 0 }..=PieceRef { page, piece: u32::MAX };
+        while let Some((piece, _)) = self.tried.range(all.clone()).next() {
+            let piece = *piece;
+            self.tried.remove(&piece);
+            self.waiting.remove(&piece);
+        }
+    }
+
+    fn note(&mut self, piece: PieceRef, writer: WriterId, now: Instant) {
+        let tried = self.tried.entry(piece).or_default();
+        tried.times += 1;
+        tried.by.insert(writer);
+        self.waiting.insert(piece, now.plus(PAUSE * 2u32.pow(tried.times - 1)));
+    }
+}
+
+impl TransferMachine {
+    /// A peer says that a piece is written. Gives the failures that are to be told, if the report
+    /// counts as it is; `None` if the piece is tried again instead.
+    pub(super) fn judge_written(
+        &mut self,
+        peer: PeerNumber,
+        (piece, generation): (PieceRef, u32),
+        failures: &[EntryFailure],
+        now: Instant,
+    ) -> Option<Vec<EntryFailure>> {
+        if !self.is_its(peer, piece) {
+            return Some(failures.to_vec());
+        }
+        let again = self.is_tried_again(peer, piece, failures);
+        let packed = self.is_packed(piece);
+        if let Some(tried) = self.untaken.tried.get_mut(&piece) {
+            tried.withheld.clear();
+        }
+        if again && packed {
+            self.untaken.tried.entry(piece).or_default().withheld = failures.to_vec();
+            return Some(Vec::new());
+        }
+        if again && self.take_away(peer, piece, generation, now) {
+            return None;
+        }
+        Some(failures.to_vec())
+    }
+
+    /// The same of a piece that has its names.
+    pub(super) fn judge_published(
+        &mut self,
+        peer: PeerNumber,
+        (piece, generation): (PieceRef, u32),
+        failures: &[EntryFailure],
+        now: Instant,
+    ) -> Option<Vec<EntryFailure>> {
+        if !self.is_its(peer, piece) {
+            return Some(failures.to_vec());
+        }
+        let tried = self.untaken.tried.get_mut(&piece);
+        let mut all = tried.map(|it| std::mem::take(&mut it.withheld)).unwrap_or_default();
+        all.extend_from_slice(failures);
+        if self.is_tried_again(peer, piece, &all) && self.take_away(peer, piece, generation, now) {
+            return None;
+        }
+        Some(all)
+    }
+
+    fn is_its(&self, peer: PeerNumber, piece: PieceRef) -> bool {
+        self.open.get(piece.page).is_some_and(|page| page.ledger.is_owned(piece.piece, peer))
+    }
+
+    fn is_packed(&self, piece: PieceRef) -> bool {
+        let page = self.open.get(piece.page);
+        let kind = page.and_then(|page| page.ledger.pieces().get(piece.piece as usize));
+        matches!(kind, Some(Piece::Pack { .. }))
+    }
+
+    /// Whether a piece that failed so at a peer is to be tried once more.
+    fn is_tried_again(&self, peer: PeerNumber, piece: PieceRef, failures: &[EntryFailure]) -> bool {
+        let Some(page) = self.open.get(piece.page) else { return false };
+        let may_pass = failures.iter().any(EntryFailure::may_pass);
+        if !may_pass || page.ledger.is_rechecking(piece.piece) {
+            return false;
+        }
+        let times = self.untaken.tried.get(&piece).map_or(0, |tried| tried.times);
+        times + 1 < TRIES_MAX && (!self.is_packed(piece) || self.has_another(piece, Some(peer)))
+    }
+
+    /// Whether somebody is there who has not met it, beside a peer that has met it just now.
+    fn has_another(&self, piece: PieceRef, met: Option<PeerNumber>) -> bool {
+        let tried = self.untaken.tried.get(&piece);
+        self.peers.iter().any(|(number, peer)| {
+            let writer = &peer.incarnation.writer;
+            let has_met = tried.is_some_and(|tried| tried.by.contains(writer));
+            peer.takes_work() && Some(*number) != met && !has_met
+        })
+    }
+
+    /// A piece goes back, to be tried again. Gives whether it was the peer's to give.
+    fn take_away(
+        &mut self,
+        peer: PeerNumber,
+        piece: PieceRef,
+        generation: u32,
+        now: Instant,
+    ) -> bool {
+        let Some(writer) = self.peers.get(&peer).map(|it| it.incarnation.writer) else {
+            return false;
+        };
+        let mut extent = None;
+        let missing = self.open.change(piece.page, |page| {
+            let missing = page.ledger.handle_untaken(piece.piece, generation, peer)?;
+            page.missing.append(&mut page.unmade);
+            if let Piece::Extent { entry, .. } = page.ledger.pieces()[piece.piece as usize] {
+                extent = Some(entry);
+            }
+            Some(missing)
+        });
+        let Some(missing) = missing.flatten() else { return false };
+        self.untaken.note(piece, writer, now);
+        // Part of it may be dirty in that host's cache, and be written late (B2).
+        self.late.extend(extent.map(|entry| (writer, piece.page, entry)));
+        self.put_back(piece.page, missing);
+        true
+    }
+
+    /// Whether the links of a page, of which some failed so at a peer, are to be made once more.
+    pub(super) fn is_tail_tried_again(
+        &mut self,
+        peer: PeerNumber,
+        page: u32,
+        failures: &[EntryFailure],
+        now: Instant,
+    ) -> bool {
+        let links = PieceRef { page, piece: LINKS };
+        let times = self.untaken.tried.get(&links).map_or(0, |tried| tried.times);
+        let again = failures.iter().any(EntryFailure::may_pass) && times + 1 < TRIES_MAX;
+        if let Some(peer) = self.peers.get(&peer).filter(|_| again) {
+            self.untaken.note(links, peer.incarnation.writer, now);
+        }
+        again
+    }
+
+    /// The pages whose links a peer may make again now.
+    pub(super) fn untaken_links(&self, peer: PeerNumber, now: Instant) -> BTreeSet<u32> {
+        let its = |page: &&u32| self.is_for(peer, PieceRef { page: **page, piece: LINKS }, now);
+        self.tail_again.iter().filter(its).copied().collect()
+    }
+
+    /// Whether a peer may try now what was tried before: another comes first that has not met it.
+    fn is_for(&self, peer: PeerNumber, piece: PieceRef, now: Instant) -> bool {
+        let (Some(tried), Some(by)) = (self.untaken.tried.get(&piece), self.peers.get(&peer))
+        else {
+            return true;
+        };
+        let at = self.untaken.waiting.get(&piece).copied().unwrap_or_default();
+        let met = tried.by.contains(&by.incarnation.writer);
+        !met || (now >= at && !self.has_another(piece, None))
+    }
+
+    /// Hands out what others could not write or name, worth about `bytes`; gives what it is worth.
+    pub(super) fn hand_over_untaken(
+        &mut self,
+        peer: PeerNumber,
+        bytes: u64,
+        now: Instant,
+        reply: &mut WorkReply,
+    ) -> u64 {
+        let (mut given, mut next) = (0, PieceRef { page: 0, piece: 0 });
+        while given < bytes {
+            let Some((&piece, _)) = self.untaken.waiting.range(next..).next() else { break };
+            next = PieceRef { piece: piece.piece + 1, ..piece };
+            if self.is_for(peer, piece, now) {
+                given += self.hand_over_one(peer, piece, reply);
+            }
+        }
+        given
+    }
+
+    fn hand_over_one(&mut self, peer: PeerNumber, piece: PieceRef, reply: &mut WorkReply) -> u64 {
+        let index = piece.piece;
+        let Some(page) = self.open.get(piece.page) else { return 0 };
+        let is_finish = page.ledger.finish_of(index) == Some(index);
+        let missing = page.ledger.state(index) == PieceState::Missing;
+        if !missing || (is_finish && !page.ledger.is_finishable(index)) {
+            // Its file has failed, or is begun anew.
+            self.untaken.waiting.remove(&piece);
+            return 0;
+        }
+        if page.barred.contains(&index) || !page.ledger.may_open(index, peer) {
+            return 0;
+        }
+        self.untaken.waiting.remove(&piece);
+        if !is_finish && !self.may_begin(piece) {
+            return 0;
+        }
+        let worth = self.open.change(piece.page, |page| {
+            let work = match is_finish {
+                true => page.ledger.begin_finish(index),
+                false => page.ledger.grant(index, peer),
+            };
+            if is_finish {
+                page.ledger.own(index, peer);
+            }
+            reply.work.extend(work);
+            page.ledger.worth_of(index).max(PIECE_BYTES_FLOOR)
+        });
+        worth.unwrap_or(0)
+    }
+}
