@@ -483,11 +483,16 @@ pub trait TargetPeer: Send + Sync {
 
     /// Removes the sync marker that the writer of `spec` has left of a transfer that has ended, and
     /// the temporary files that it may have left: those of the entries of `pages` in generations up
-    /// to `generation_max`, shared ones included.
+    /// to `generation_max`, shared ones included. What is not at the target is no error, nor is one
+    /// file that cannot be removed; both are logged. May be asked again.
+    ///
+    /// # Errors
+    /// The store is offline, or another than `spec` says, now or in the midst of it: there may be
+    /// more to remove when it is back.
     fn clean(
         &self,
         spec: &TaskSpec,
         pages: &mut dyn Iterator<Item = TaskPage>,
         generation_max: u32,
-    );
+    ) -> Result<(), Problem>;
 }

@@ -527,42 +527,75 @@ impl TargetPeer for TargetService {
         spec: &TaskSpec,
         pages: &mut dyn Iterator<Item = TaskPage>,
         generation_max: u32,
-    ) {
-        let Ok(target) = self.target(spec) else { return };
+    ) -> Result<(), Problem> {
+        self.identify_if_known(spec)?;
+        let target = self.target(spec)?;
         let mut touched = false;
         for page in pages {
-            for (index, entry) in page.page.entries().iter().enumerate() {
-                if entry.kind == EntryKind::Directory {
-                    continue;
-                }
-                let (parent, _) = place(&spec.root.0, &page.page, entry);
-                let Ok(dir) = target.open_dir(&parent) else { continue };
-                let before = target.meta(&dir, b"");
-                let mut removed = false;
-                for generation in 0..=generation_max {
-                    let writer = (spec.transfer, spec.writer);
-                    let name = temporary_of(writer, &page, index as u32, generation);
-                    match target.remove(&dir, &name) {
-                        Ok(there) => removed |= there,
-                        Err(error) => {
-                            tracing::warn!(error = %chain(&error), "a temporary file is left");
-                        }
-                    }
-                }
-                if removed && let Ok(Some(before)) = before {
-                    // The directory may have got its time already.
-                    let time = Attributes { mtime: Some(before.mtime), ..Attributes::default() };
-                    touched |= target.set_dir_attributes(&parent, &time).is_ok();
-                }
-            }
+            touched |= clean_page(&target, spec, &page, generation_max)?;
         }
         if touched && let Err(error) = target.sync() {
             tracing::warn!(error = %chain(&error), "times of directories may not be durable");
         }
-        if let Err(error) = target.remove_marker((spec.transfer, spec.writer)) {
-            tracing::warn!(error = %chain(&error), "a sync marker is left");
+        target
+            .remove_marker((spec.transfer, spec.writer))
+            .or_else(|error| left(&target, &error))?;
+        // What is not mounted looks as if nothing were there (A5), also in the midst of it.
+        self.identify_if_known(spec)
+    }
+}
+
+/// Removes what may be temporary of the entries of a page; gives whether any was there.
+fn clean_page(
+    target: &Target,
+    spec: &TaskSpec,
+    page: &TaskPage,
+    generation_max: u32,
+) -> Result<bool, Problem> {
+    let mut touched = false;
+    for (index, entry) in page.page.entries().iter().enumerate() {
+        if entry.kind == EntryKind::Directory {
+            continue;
+        }
+        let (parent, _) = place(&spec.root.0, &page.page, entry);
+        let dir = match target.open_dir(&parent) {
+            Ok(dir) => dir,
+            Err(error) if error.is_absent() => continue,
+            Err(error) => {
+                left(target, &error)?;
+                continue;
+            }
+        };
+        let before = target.meta(&dir, b"");
+        let mut removed = false;
+        for generation in 0..=generation_max {
+            let writer = (spec.transfer, spec.writer);
+            let name = temporary_of(writer, page, index as u32, generation);
+            match target.remove(&dir, &name) {
+                Ok(there) => removed |= there,
+                Err(error) => left(target, &error)?,
+            }
+        }
+        if removed && let Ok(Some(before)) = before {
+            // The directory may have got its time already.
+            let time = Attributes { mtime: Some(before.mtime), ..Attributes::default() };
+            touched |= target.set_dir_attributes(&parent, &time).is_ok();
         }
     }
+    Ok(touched)
+}
+
+/// Something cannot be removed: all of it is tried again if that is no fault of its own. What is
+/// mounted within the store may be gone alone.
+fn left(target: &Target, error: &StoreError) -> Result<(), Problem> {
+    if let Some(problem) = of_no_item(target, error) {
+        return Err(problem);
+    }
+    if error.is_io_failure() && !error.is_bad_medium() {
+        return Err(full_problem(error));
+    }
+    tracing::warn!(error = %chain(error), "something temporary is left");
+    Ok(())
 }
 
 /// A request of ours that does not fit its page.

@@ -738,6 +738,23 @@ fn a_cancelled_run_leaves_nothing_of_any_writer() {
     assert_eq!(left_of_ours(&site.target()), Vec::<PathBuf>::new());
 }
 
+/// A5: a run that is cancelled when the store is not there any more keeps what tells where its
+/// temporary files are.
+#[test]
+fn a5_a_run_cancelled_without_its_store_keeps_its_ledger() {
+    let mut site = Shared::new(SHORT);
+    site.options.limits.rate_bits_per_s = rate(8);
+    mixed(&site.source());
+    let one = site.join("one");
+    let run = site.run();
+    one.wait_written(2);
+    let own = site.target().join(".penstock");
+    one.happens(At::Stop, move || fs::rename(&own, own.with_file_name("aside")).unwrap());
+    site.control.cancel();
+    assert_eq!(run.join().unwrap(), RunOutcome::Cancelled);
+    assert_eq!(site.ledgers(), 1);
+}
+
 /// Something that is mounted within the target, for as long as this is there.
 struct Bound(PathBuf);
 

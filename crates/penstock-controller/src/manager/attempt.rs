@@ -13,10 +13,13 @@ use penstock_proto::id::TransferId;
 use penstock_proto::version;
 
 use super::receipt::scan_request;
-use super::{Inner, Live, ManagerConfig, TransferRecord, journal_of, place};
+use super::{Inner, Live, ManagerConfig, Table, TransferRecord, journal_of, place};
 use crate::runner::{RunControl, RunInput, RunOutcome};
 use crate::sites::RemotePages;
 use crate::state::Wish;
+
+/// Why a cancelled transfer stands where it does.
+pub(super) const CANCELLED: &str = "cancelled by a user";
 
 pub(super) struct Opened {
     pub(super) kind: RootKind,
@@ -155,11 +158,12 @@ impl Inner {
             self.changed.notify_all();
             return;
         }
-        self.discard_cancelled(id, &outcome);
+        let discarded = self.discard_cancelled(id, &outcome);
         let outcome = self.make_receipt(id, outcome, &control.view());
         let room = self.room_of(id, &outcome);
         let mut table = self.lock();
-        let Some(live) = table.live.get_mut(&id) else { return };
+        let Table { live, unclean, .. } = &mut *table;
+        let Some(live) = live.get_mut(&id) else { return };
         let seen = control.view();
         let ran = seen.progress != Default::default();
         if ran {
@@ -173,6 +177,10 @@ impl Inner {
         live.record.progress.lanes = 0;
         let problem = live.end_with(outcome, room, &self.config);
         live.remark(&seen.remark);
+        if live.record.state == TransferState::Cancelled && !matches!(discarded, Some(Ok(()))) {
+            unclean.add(id);
+            live.remark(&discarded.and_then(Result::err).map(still_there).unwrap_or_default());
+        }
         let stored = self.store(&mut live.record);
         let record = live.record.clone();
         drop(table);
@@ -203,25 +211,37 @@ impl Inner {
         }
     }
 
-    /// Nothing temporary is left when a transfer says that it is cancelled; until then the wish is
-    /// what survives a crash.
-    fn discard_cancelled(&self, id: TransferId, outcome: &RunOutcome) {
+    /// Nothing temporary is left when a transfer says that it is cancelled, or it says that there
+    /// is; until then the wish is what survives a crash. `None` if it is not cancelled.
+    fn discard_cancelled(
+        &self,
+        id: TransferId,
+        outcome: &RunOutcome,
+    ) -> Option<Result<(), Problem>> {
         let mut table = self.lock();
-        let Some(live) = table.live.get_mut(&id) else { return };
+        let live = table.live.get_mut(&id)?;
         let failed = matches!(outcome, RunOutcome::Failed(_)) && live.record.wish == Wish::Cancel;
         if !failed && *outcome != RunOutcome::Cancelled {
-            return;
+            return None;
         }
         "removing what is temporary".clone_into(&mut live.record.reason);
         let record = live.record.clone();
         drop(table);
-        self.discard(&record);
+        Some(self.discard(&record))
     }
 }
 
 /// From where and to where, as a plan says it.
 pub(super) fn places_of(request: &TransferRequest) -> (PathText, PathText) {
     (location_text(&request.source), location_text(&request.target))
+}
+
+/// What is said of a cancelled transfer whose target could not be asked.
+fn still_there(problem: Problem) -> String {
+    format!(
+        "its temporary files are still at the target: {problem}; that is tried again until they \
+         are removed"
+    )
 }
 
 fn reason_of_failure(problem: &Problem) -> String {
@@ -277,7 +297,7 @@ impl Live {
             }
             (RunOutcome::Cancelled, _) | (RunOutcome::Failed(_), Wish::Cancel) => {
                 self.record.exit = Some(Exit::Interrupted);
-                "cancelled by a user".clone_into(&mut self.record.reason);
+                CANCELLED.clone_into(&mut self.record.reason);
                 TransferState::Cancelled
             }
             // The daemon ends, or a cancel came after: the queue sees to it.

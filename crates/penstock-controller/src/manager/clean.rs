@@ -1,28 +1,173 @@
 //! Removes what a transfer that does not run any more left at its target and in the journal store.
+//!
+//! Only the ledger tells where temporary files are: it is kept as long as the target store is not
+//! there, or not all of it could be asked. For transfers that were cancelled meanwhile that is
+//! tried again at intervals, and when the manager starts.
 
+use std::collections::BTreeSet;
 use std::fs;
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::thread;
+use std::time::Instant;
 
+use penstock_api::journal::failed;
+use penstock_api::problem::Problem;
+use penstock_api::rest::Event;
 use penstock_api::task::{SourceAccess, TaskPage, TaskSpec};
-use penstock_api::transfer::Encryption;
+use penstock_api::transfer::{Encryption, TransferState};
 use penstock_proto::frame::Framing;
-use penstock_proto::id::{TransferId, WriterId};
+use penstock_proto::id::{Name, TransferId, WriterId};
 use penstock_proto::journal::JournalRecord;
 use penstock_proto::manifest::{Page, page_digest};
 use penstock_proto::units::FileTime;
 use penstock_proto::wire::Reader;
 
-use super::{Inner, TransferRecord, journal_of};
+use super::attempt::CANCELLED;
+use super::users::Caller;
+use super::{Inner, Table, TransferRecord, journal_of};
+
+/// Cancelled transfers of which something temporary is left, and when that is tried again.
+#[derive(Debug, Default)]
+pub(super) struct Unclean {
+    ids: BTreeSet<TransferId>,
+    /// Whether those are known that were left before the manager started.
+    looked: bool,
+    not_before: Option<Instant>,
+    is_at_work: bool,
+}
+
+impl Unclean {
+    /// A transfer was cancelled, and its target could not be asked.
+    pub(super) fn add(&mut self, id: TransferId) {
+        self.ids.insert(id);
+    }
+
+    fn is_due(&self) -> bool {
+        let any = !self.looked || !self.ids.is_empty();
+        any && !self.is_at_work && self.not_before.is_none_or(|time| time <= Instant::now())
+    }
+}
 
 impl Inner {
     /// Removes all that is kept for a transfer that will not go on: the temporary files that it may
-    /// have left, its ledger, and its pages here and at the source. What cannot be removed is
-    /// logged, and found again by `orphans`.
-    pub(super) fn discard(&self, record: &TransferRecord) {
-        self.clean_target(record);
-        self.discard_ledger(record.id());
+    /// have left, its ledger, and its pages here and at the source.
+    ///
+    /// # Errors
+    /// The target could not be asked: the ledger is kept, and found again by `orphans`.
+    pub(super) fn discard(&self, record: &TransferRecord) -> Result<(), Problem> {
+        let cleaned = self.discard_here(record);
         self.release(record);
+        cleaned
+    }
+
+    /// The same, but for what is kept at the source.
+    pub(super) fn discard_here(&self, record: &TransferRecord) -> Result<(), Problem> {
+        self.clean_target(record)?;
+        self.discard_ledger(record.id());
+        Ok(())
+    }
+
+    /// A cancelled transfer has nothing left any more: there is nothing more to say of it.
+    pub(super) fn note_clean(&self, mut record: TransferRecord) {
+        self.lock().unclean.ids.remove(&record.id());
+        if record.state == TransferState::Cancelled && record.reason != CANCELLED {
+            CANCELLED.clone_into(&mut record.reason);
+            self.store(&mut record);
+            self.tell(Event::of(&record.view()));
+        }
+    }
+
+    /// Tries again, on a thread of its own, to remove what cancelled transfers have left, if that
+    /// is due: a store may not answer for long.
+    pub(super) fn clean_when_due(self: &Arc<Self>, table: &mut Table) {
+        if !table.unclean.is_due() {
+            return;
+        }
+        let inner = Arc::clone(self);
+        let thread = thread::Builder::new().name("clean".to_owned());
+        match thread.spawn(move || inner.clean_again()) {
+            Ok(_) => table.unclean.is_at_work = true,
+            Err(error) => tracing::warn!(%error, "no thread to remove what is temporary"),
+        }
+    }
+
+    /// Tries it with each of them once. Blocks on their stores.
+    pub(super) fn clean_again(&self) {
+        let (mut ids, looked) = {
+            let unclean = &self.lock().unclean;
+            (unclean.ids.clone(), unclean.looked)
+        };
+        let found = if looked { Ok(BTreeSet::new()) } else { self.cancelled_before() };
+        let known = found.map(|mut found| ids.append(&mut found));
+        if let Err(problem) = &known {
+            tracing::warn!(%problem, "what cancelled transfers have left is not known");
+        }
+        let mut offline = BTreeSet::new();
+        let kept = |id: &TransferId| match self.clean_cancelled(*id, &mut offline) {
+            Ok(is_over) => !is_over,
+            Err(problem) => {
+                tracing::info!(transfer = %id, %problem, "its temporary files are still left");
+                true
+            }
+        };
+        let kept: Vec<TransferId> = ids.into_iter().filter(kept).collect();
+        let unclean = &mut self.lock().unclean;
+        unclean.ids.extend(kept);
+        unclean.looked |= known.is_ok();
+        unclean.not_before = Some(Instant::now() + self.config.retry_most);
+        unclean.is_at_work = false;
+    }
+
+    /// Transfers that were cancelled, and of which something is kept.
+    fn cancelled_before(&self) -> Result<BTreeSet<TransferId>, Problem> {
+        let mut found = BTreeSet::new();
+        for id in self.left_over()? {
+            let record = self.parts.state.transfer(id)?;
+            if record.is_some_and(|record| record.state == TransferState::Cancelled) {
+                found.insert(id);
+            }
+        }
+        Ok(found)
+    }
+
+    /// Tries again to remove what one of them has left; gives whether that is over. One whose place
+    /// is another's now waits until that has ended.
+    fn clean_cancelled(
+        &self,
+        id: TransferId,
+        offline: &mut BTreeSet<Name>,
+    ) -> Result<bool, Problem> {
+        let admission = self.admission.lock();
+        {
+            let table = self.lock();
+            if table.stopping || table.is_live(id) || !self.parts.fence.holds() {
+                return Ok(false);
+            }
+        }
+        self.check_idle(id)?;
+        let record = self.parts.state.transfer(id)?;
+        let is_cancelled = |record: &TransferRecord| record.state == TransferState::Cancelled;
+        let Some(record) = record.filter(is_cancelled) else {
+            self.lock().unclean.ids.remove(&id);
+            return Ok(true);
+        };
+        let store = &record.request.target.store;
+        let claim = record.root.as_ref().unwrap_or(&record.claim);
+        let taken = self.check_overlap(&record.request, claim, &Caller::User).is_err();
+        if taken || offline.contains(store) {
+            return Ok(false);
+        }
+        let _busy = self.occupy(id, None)?;
+        drop(admission);
+        let cleaned = self.discard_here(&record);
+        if cleaned.is_err() {
+            offline.insert(store.clone());
+        }
+        cleaned?;
+        self.note_clean(record);
+        Ok(true)
     }
 
     /// Removes the heads of a ledger, and its journal.
@@ -41,16 +186,16 @@ impl Inner {
         }
     }
 
-    fn clean_target(&self, record: &TransferRecord) {
-        let (Some(root), request) = (&record.root, &record.request) else { return };
+    fn clean_target(&self, record: &TransferRecord) -> Result<(), Problem> {
+        let (Some(root), request) = (&record.root, &record.request) else { return Ok(()) };
         let journal = journal_of(&self.config.journal, record.id());
-        let head = self.parts.state.load(record.id()).unwrap_or_default();
+        let head = self.parts.state.load(record.id())?;
         let spec = TaskSpec {
             transfer: record.id(),
             store: request.target.store.clone(),
             root: root.clone(),
             store_id: head.store,
-            mounts: Vec::new(),
+            mounts: head.mounts,
             writer: WriterId::SOLE,
             epoch: 0,
             doubt: false,
@@ -78,17 +223,35 @@ impl Inner {
             began: FileTime::default(),
             fence: self.parts.fence.clone(),
         };
-        let generation_max = generation_max(&journal.join("logs"));
+        let unreadable = |cause: io::Error| {
+            failed("journal", format!("cannot read {}", journal.display()), &cause)
+        };
+        // A journal store that is not mounted has no pages either.
+        if head.store != 0 {
+            fs::read_dir(&self.config.journal).map_err(unreadable)?;
+        }
+        let generation_max = generation_max(&journal.join("logs")).map_err(unreadable)?;
+        let pages = files(&journal.join("pages")).map_err(unreadable)?;
         let mut writers: Vec<WriterId> = head.epochs.into_keys().collect();
         if writers.is_empty() {
             writers.push(WriterId::SOLE);
         }
         for writer in writers {
             let spec = TaskSpec { writer, ..spec.clone() };
-            let pages = files(&journal.join("pages"));
-            let mut pages = pages.into_iter().filter_map(|path| page(&path));
-            self.parts.target.clean(&spec, &mut pages, generation_max);
+            let mut broken = None;
+            let read = |path: &PathBuf| page(path).map_err(|cause| broken = Some(cause)).ok();
+            let mut given = pages.iter().map_while(read).flatten();
+            let cleaned = self.parts.target.clean(&spec, &mut given, generation_max);
+            match cleaned {
+                // Without pages there is nothing that could be found, now or later.
+                Err(problem) if pages.is_empty() => {
+                    tracing::info!(transfer = %record.id(), %problem, "a sync marker may be left");
+                }
+                cleaned => cleaned?,
+            }
+            broken.map_or(Ok(()), |cause| Err(unreadable(cause)))?;
         }
+        Ok(())
     }
 
     /// Tells the source that its pages are needed no more.
@@ -103,22 +266,34 @@ impl Inner {
     }
 }
 
-fn files(directory: &Path) -> Vec<PathBuf> {
-    let Ok(entries) = fs::read_dir(directory) else { return Vec::new() };
-    entries.filter_map(Result::ok).map(|entry| entry.path()).collect()
+/// What is in a directory; nothing if that is not there.
+fn files(directory: &Path) -> io::Result<Vec<PathBuf>> {
+    match fs::read_dir(directory) {
+        Ok(entries) => entries.map(|entry| Ok(entry?.path())).collect(),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(Vec::new()),
+        Err(error) => Err(error),
+    }
 }
 
-fn page(path: &Path) -> Option<TaskPage> {
-    let encoded = fs::read(path).ok()?;
-    let page = Arc::new(Page::decode(&encoded).ok()?);
-    Some(TaskPage { page, digest: page_digest(&encoded), left: Arc::default() })
+/// A page as it is kept; `None` if it was never whole: nothing of such a one was begun.
+fn page(path: &Path) -> io::Result<Option<TaskPage>> {
+    let encoded = match fs::read(path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        read => read?,
+    };
+    let page = Page::decode(&encoded).ok().map(Arc::new);
+    Ok(page.map(|page| TaskPage { page, digest: page_digest(&encoded), left: Arc::default() }))
 }
 
 /// The last attempt at any file of which the logs know; see `runner::journal` for their layout.
-fn generation_max(logs: &Path) -> u32 {
+fn generation_max(logs: &Path) -> io::Result<u32> {
     let mut most = 0;
-    for path in files(logs) {
-        let Ok(log) = fs::read(path) else { continue };
+    for path in files(logs)? {
+        let log = match fs::read(path) {
+            // A later controller may have removed it.
+            Err(error) if error.kind() == ErrorKind::NotFound => continue,
+            read => read?,
+        };
         let mut input = Reader::new(&log);
         while let Ok(record) = JournalRecord::take_from(&mut input) {
             if let JournalRecord::Generation { generation, .. } = record {
@@ -126,5 +301,5 @@ fn generation_max(logs: &Path) -> u32 {
             }
         }
     }
-    most
+    Ok(most)
 }

@@ -154,6 +154,7 @@ struct Table {
     busy: HashMap<TransferId, Option<TransferRecord>>,
     running: usize,
     stopping: bool,
+    unclean: clean::Unclean,
 }
 
 /// A transfer that has not ended.
@@ -311,6 +312,7 @@ impl Inner {
             if Instant::now() >= next_tick {
                 next_tick = Instant::now() + TICK;
                 table.live.values_mut().for_each(Live::look_for_room);
+                self.clean_when_due(&mut table);
                 let running = table.live.values().filter(|live| live.run.is_some());
                 let events: Vec<_> = running.map(|live| Event::of(&live.view())).collect();
                 let noted: Vec<_> = running_notes(&table);

@@ -11,7 +11,8 @@ use super::{Inner, Manager, journal_of};
 impl Manager {
     /// Lists what is left over, and with `remove` removes it: journals of which the database knows
     /// no transfer, ledgers of transfers that have ended, stubs that their owner does not know. A
-    /// failed transfer whose ledger is removed begins from the start when it is retried.
+    /// failed transfer whose ledger is removed begins from the start when it is retried. A ledger
+    /// whose target cannot be cleaned now is kept, and its place says why.
     ///
     /// # Errors
     /// The journal store or the database cannot be read.
@@ -56,7 +57,7 @@ impl Inner {
     }
 
     /// All transfers of which the journal store or the database keeps a ledger.
-    fn left_over(&self) -> Result<BTreeSet<TransferId>, Problem> {
+    pub(super) fn left_over(&self) -> Result<BTreeSet<TransferId>, Problem> {
         let mut ids: BTreeSet<_> = self.parts.state.ledgers()?.into_iter().collect();
         let journal = &self.config.journal;
         let unreadable = |error: std::io::Error| {
@@ -87,15 +88,21 @@ impl Inner {
         let _busy = remove.then(|| self.occupy(id, None)).transpose()?;
         let record = self.parts.state.transfer(id)?;
         drop(admission);
-        let place = journal_of(&self.config.journal, id).display().to_string();
+        let mut place = journal_of(&self.config.journal, id).display().to_string();
         let root = record.as_ref().and_then(|record| record.root.clone());
         let kind = if record.is_some() { OrphanKind::Ledger } else { OrphanKind::Journal };
-        if remove {
-            match &record {
-                Some(record) => self.discard(record),
-                None => self.discard_ledger(id),
-            }
+        let mut removed = remove;
+        match record {
+            Some(record) if remove => match self.discard(&record) {
+                Ok(()) => self.note_clean(record),
+                Err(problem) => {
+                    removed = false;
+                    place.push_str(&format!("  kept: {problem}"));
+                }
+            },
+            None if remove => self.discard_ledger(id),
+            _ => {}
         }
-        Ok(Some(Orphan { id, kind, place, root, removed: remove }))
+        Ok(Some(Orphan { id, kind, place, root, removed }))
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io::Write;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -35,6 +35,7 @@ use crate::sites::{RemoteScan, SiteClient};
 use crate::state::SqliteState;
 
 mod admission;
+mod cancelled;
 mod receipt;
 
 /// Every root is a directory; nothing is there at the target.
@@ -42,6 +43,8 @@ mod receipt;
 struct FakePeer {
     released: Mutex<Vec<TransferId>>,
     cleaned: Mutex<Vec<TransferId>>,
+    /// Nothing can be cleaned now.
+    offline: AtomicBool,
     /// Bytes that are free at the target.
     free: AtomicU64,
     /// How often that was asked.
@@ -152,8 +155,17 @@ impl TargetPeer for FakePeer {
         unused()
     }
 
-    fn clean(&self, spec: &TaskSpec, _: &mut dyn Iterator<Item = TaskPage>, _: u32) {
+    fn clean(
+        &self,
+        spec: &TaskSpec,
+        _: &mut dyn Iterator<Item = TaskPage>,
+        _: u32,
+    ) -> Result<(), Problem> {
+        if self.offline.load(Ordering::Acquire) {
+            return Err(Problem::new(Exit::Temporary, "store-offline", "store `s` is offline"));
+        }
         self.cleaned.lock().unwrap().push(spec.transfer);
+        Ok(())
     }
 }
 

@@ -366,7 +366,7 @@ impl Inner {
 
     /// B8: two transfers never write to one place. Who may not see the other transfer is told no
     /// more than that there is one.
-    fn check_overlap(
+    pub(super) fn check_overlap(
         &self,
         request: &TransferRequest,
         claim: &PathText,

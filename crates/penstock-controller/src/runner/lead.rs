@@ -171,9 +171,7 @@ impl TargetPeer for Lead {
         spec: &TaskSpec,
         pages: &mut dyn Iterator<Item = TaskPage>,
         generation_max: u32,
-    ) {
-        if let Ok(member) = self.fit(spec) {
-            member.peer.clean(spec, pages, generation_max);
-        }
+    ) -> Result<(), Problem> {
+        self.fit(spec)?.peer.clean(spec, pages, generation_max)
     }
 }

@@ -129,7 +129,8 @@ pub enum RunOutcome {
     Failed(Problem),
     /// Stopped by [`RunControl::pause`] with its ledger committed.
     Paused,
-    /// Stopped by [`RunControl::cancel`]; nothing temporary is left.
+    /// Stopped by [`RunControl::cancel`]; nothing temporary is left, or its heads are, and all is
+    /// still known of it.
     Cancelled,
 }
 
@@ -706,19 +707,27 @@ impl Run {
         self.tasks.stop(true);
         self.commit()?;
         self.spec.fence.check()?;
+        let mut all = true;
         for writer in self.tasks.left_overs().into_keys() {
             // All pages that were opened may have temporary files.
             let mut pages = (0..).map_while(|number| self.shared.peek_page(number).ok());
-            self.clean(writer, &mut pages);
+            all &= self.clean(writer, &mut pages);
         }
-        self.heads.remove(self.id)?;
+        // Whoever discards the journal tries again what could not be removed.
+        if all {
+            self.heads.remove(self.id)?;
+        }
         Ok(RunOutcome::Cancelled)
     }
 
-    /// Removes what a writer has left in these pages, and its marker.
-    fn clean(&self, writer: WriterId, pages: &mut dyn Iterator<Item = TaskPage>) {
+    /// Removes what a writer has left in these pages, and its marker; gives whether the store could
+    /// be asked for all of it.
+    fn clean(&self, writer: WriterId, pages: &mut dyn Iterator<Item = TaskPage>) -> bool {
         let spec = TaskSpec { writer, ..self.spec.clone() };
-        self.peer.clean(&spec, pages, self.shared.generation_max());
+        let cleaned = self.peer.clean(&spec, pages, self.shared.generation_max());
+        cleaned
+            .inspect_err(|problem| tracing::warn!(%problem, "temporary files may be left"))
+            .is_ok()
     }
 
     /// What this round has deleted.

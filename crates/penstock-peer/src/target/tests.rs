@@ -227,6 +227,38 @@ fn a5_a_store_that_is_gone_damages_nothing() {
     assert_eq!((problem.exit, problem.code.as_str()), (Exit::Temporary, "store-offline"));
 }
 
+/// A5: what a transfer has left in a store that is not there, or in a part of it that does not
+/// answer, is not taken for removed; it is when the store is back.
+#[test]
+fn a5_a_store_that_is_gone_is_not_clean() {
+    let base = tempfile::tempdir().unwrap();
+    let service = service(base.path());
+    let store_id = service.prepare(&spec(1)).unwrap().store;
+    let (spec, page) = (TaskSpec { store_id, ..spec(1) }, page_of_file(3));
+    let directory = base.path().join("t1/d");
+    std::fs::create_dir_all(&directory).unwrap();
+    let name = temporary_of((spec.transfer, spec.writer), &page, 0, 1);
+    let left = directory.join(String::from_utf8(name.to_vec()).unwrap());
+    std::fs::write(&left, "half").unwrap();
+    let clean = || service.clean(&spec, &mut std::iter::once(page.clone()), 1);
+    let is_offline = || {
+        let problem = clean().unwrap_err();
+        assert_eq!((problem.exit, problem.code.as_str()), (Exit::Temporary, "store-offline"));
+        assert!(left.exists());
+    };
+    let [own, aside] = [".penstock", "aside"].map(|name| base.path().join(name));
+    std::fs::rename(&own, &aside).unwrap();
+    is_offline();
+    std::fs::rename(&aside, &own).unwrap();
+    if let Some(dead) = Dead::at(&directory) {
+        assert_eq!(clean().unwrap_err().code, "store-offline");
+        drop(dead);
+    }
+    clean().unwrap();
+    assert!(!left.exists());
+    clean().unwrap();
+}
+
 /// A5: a store whose client has died while a transfer waits is offline, and the transfer waits on;
 /// when it is mounted again that is seen, whatever was open before.
 #[test]

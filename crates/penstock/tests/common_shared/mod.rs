@@ -373,8 +373,8 @@ impl TargetPeer for TestPeer {
         spec: &TaskSpec,
         pages: &mut dyn Iterator<Item = TaskPage>,
         generation_max: u32,
-    ) {
-        self.service.clean(spec, pages, generation_max);
+    ) -> Result<(), Problem> {
+        self.service.clean(spec, pages, generation_max)
     }
 }
 
@@ -569,6 +569,12 @@ impl Shared {
             fence: self.fence.clone(),
         };
         std::thread::spawn(move || runner::run(input))
+    }
+
+    /// How many transfers have a ledger.
+    pub(crate) fn ledgers(&self) -> usize {
+        let state = self.base.path().join("state/state.db");
+        SqliteState::open(&state).unwrap().ledgers().unwrap().len()
     }
 
     /// Runs to the end: done, the trees are alike, and nothing of ours is left.

@@ -413,7 +413,7 @@ fn answer(
                 let (page, left) = (Arc::new(read()?), Arc::new(left));
                 pages.push(TaskPage { page, digest, left });
             }
-            target.clean(&fenced(&spec), &mut pages.into_iter(), generation_max);
+            target.clean(&fenced(&spec), &mut pages.into_iter(), generation_max)?;
             Vec::new()
         }
     })

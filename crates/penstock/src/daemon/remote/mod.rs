@@ -194,23 +194,18 @@ impl TargetPeer for RemotePeer {
         spec: &TaskSpec,
         pages: &mut dyn Iterator<Item = TaskPage>,
         generation_max: u32,
-    ) {
+    ) -> Result<(), Problem> {
         let clean = |page: Option<&EncodedPage>| {
             let question = Question::Clean { spec: Box::new(spec.clone()), generation_max };
-            self.ask(question, page, PAGE)
+            self.ask(question, page, PAGE).map(drop)
         };
-        let mut last = clean(None);
+        clean(None)?;
         for page in pages {
-            if last.is_err() {
-                break;
-            }
             let TaskPage { page, digest, left } = page;
             let page = EncodedPage { digest, left: (*left).clone(), bytes: page.encode() };
-            last = clean(Some(&page));
+            clean(Some(&page))?;
         }
-        if let Err(problem) = last {
-            tracing::warn!(%problem, "temporary files may be left");
-        }
+        Ok(())
     }
 }
 

@@ -377,8 +377,8 @@ impl TargetPeer for SiteTarget {
         spec: &TaskSpec,
         pages: &mut dyn Iterator<Item = TaskPage>,
         generation_max: u32,
-    ) {
-        self.of(&spec.store).clean(spec, pages, generation_max);
+    ) -> Result<(), Problem> {
+        self.of(&spec.store).clean(spec, pages, generation_max)
     }
 }
 

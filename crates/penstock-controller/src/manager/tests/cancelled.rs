@@ -1,0 +1,94 @@
+//! Transfers that are cancelled while their target is not there.
+
+use super::*;
+
+/// Waits until a transfer is told to have ended.
+fn wait_for_end(events: &mut broadcast::Receiver<Event>, id: u8) {
+    let is_it = |event| matches!(event, Event::Summary(it) if it.id == TransferId([id; 16]));
+    while !is_it(events.blocking_recv().unwrap()) {}
+}
+
+/// A5: what a cancelled transfer has left at a store that is offline is not forgotten: it is said
+/// where users look, its ledger is kept, also from `orphans`, and it goes when the store is back,
+/// whether the daemon was restarted meanwhile or not.
+#[test]
+fn a5_what_a_cancelled_transfer_left_is_known_until_it_is_removed() {
+    for restarts in [false, true] {
+        let mut world = World::new(4);
+        world.submit(1, "lab:raw/a", "hpc:s/1").unwrap();
+        let (input, end) = world.call();
+        let page = input.journal.join("pages/00000000.page");
+        std::fs::create_dir_all(page.parent().unwrap()).unwrap();
+        std::fs::write(&page, "").unwrap();
+        world.act(1, Action::Pause).unwrap();
+        end.send(RunOutcome::Paused).unwrap();
+        world.wait(1, TransferState::Paused);
+        world.peer.offline.store(true, Ordering::Release);
+        let mut events = world.manager.events();
+        world.act(1, Action::Cancel).unwrap();
+        wait_for_end(&mut events, 1);
+        let view = world.wait(1, TransferState::Cancelled);
+        assert!(view.reason.contains("store `s` is offline"), "{}", view.reason);
+        assert!(page.exists());
+        let found = world.manager.orphans(true).unwrap().orphans;
+        assert_eq!((found.len(), found[0].kind, found[0].removed), (1, OrphanKind::Ledger, false));
+        assert!(found[0].place.contains("store `s` is offline"), "{}", found[0].place);
+        assert!(page.exists());
+        if restarts {
+            assert!(world.manager.stop(Duration::from_secs(10)));
+            world.restart(Vec::new(), false);
+        }
+        let mut events = world.manager.events();
+        world.peer.offline.store(false, Ordering::Release);
+        wait_for_end(&mut events, 1);
+        let view = world.manager.show(TransferId([1; 16]), &Caller::User).unwrap();
+        assert_eq!(
+            (view.state, view.reason.as_str()),
+            (TransferState::Cancelled, "cancelled by a user")
+        );
+        assert!(!input.journal.exists());
+        assert_eq!(*world.peer.cleaned.lock().unwrap(), [TransferId([1; 16])]);
+        assert!(world.manager.orphans(false).unwrap().orphans.is_empty());
+    }
+}
+
+/// A5: a transfer that never had a page has left nothing: it is not kept for a store that may never
+/// come back.
+#[test]
+fn a5_without_pages_there_is_nothing_to_wait_for() {
+    let world = World::new(4);
+    world.peer.offline.store(true, Ordering::Release);
+    world.submit(1, "lab:raw/a", "hpc:s/1").unwrap();
+    let (_, end) = world.call();
+    world.act(1, Action::Cancel).unwrap();
+    let mut events = world.manager.events();
+    end.send(RunOutcome::Cancelled).unwrap();
+    wait_for_end(&mut events, 1);
+    assert_eq!(world.wait(1, TransferState::Cancelled).reason, "cancelled by a user");
+    assert!(world.manager.orphans(false).unwrap().orphans.is_empty());
+}
+
+/// Promise: what one transfer has left is not removed while another is at work at that place, whose
+/// directories would get times of now.
+#[test]
+fn b8_what_is_left_waits_for_who_writes_there_now() {
+    let world = World::new(4);
+    world.submit(1, "lab:raw/a", "hpc:s/1").unwrap();
+    let (input, end) = world.call();
+    let page = input.journal.join("pages/00000000.page");
+    std::fs::create_dir_all(page.parent().unwrap()).unwrap();
+    std::fs::write(&page, "").unwrap();
+    world.peer.offline.store(true, Ordering::Release);
+    world.act(1, Action::Cancel).unwrap();
+    let mut events = world.manager.events();
+    end.send(RunOutcome::Cancelled).unwrap();
+    wait_for_end(&mut events, 1);
+    world.submit(2, "lab:raw/a", "hpc:s/1").unwrap();
+    let (_, end) = world.call();
+    world.peer.offline.store(false, Ordering::Release);
+    world.manager.inner.clean_again();
+    assert!(page.exists());
+    end.send(RunOutcome::Done).unwrap();
+    wait_for_end(&mut events, 1);
+    assert!(!page.exists());
+}
