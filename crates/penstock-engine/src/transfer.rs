@@ -210,6 +210,8 @@ pub struct TransferMachine {
     log_ready: VecDeque<(u32, u64)>,
     /// Large files of which lost peers had something in hand (B1).
     late: BTreeSet<(WriterId, u32, u32)>,
+    /// The own peer of the controller before, that may have been stopped in the middle of a write.
+    last_own: Option<WriterId>,
     phase: Phase,
     /// The next page of the links or directories phase, and pages of the former to be done again.
     tail_next: u32,
@@ -277,6 +279,7 @@ impl TransferMachine {
             log_committing: BTreeSet::new(),
             log_ready: VecDeque::new(),
             late: BTreeSet::new(),
+            last_own: None,
             phase: Phase::Moving,
             tail_next: 0,
             tail_again: BTreeSet::new(),
@@ -377,6 +380,9 @@ impl TransferMachine {
     }
 
     fn insert_page(&mut self, number: u32, page: OpenPage) {
+        if let Some(writer) = self.last_own {
+            self.late.extend(page.ledger.begun_files().map(|entry| (writer, number, entry)));
+        }
         self.open.insert(number, page);
         if self.next_page == number {
             self.next_page += 1;

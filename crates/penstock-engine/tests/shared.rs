@@ -251,6 +251,37 @@ fn b1_files_of_a_writer_that_stays_away_may_be_written_late() {
     }
 }
 
+/// B1: a controller that was frozen in the middle of a write, and whose tenure is over, is waited
+/// for by nobody: each file that was begun under it and has no name is looked at again in the end,
+/// whether its page is opened before or after, or was begun as another peer tells only now.
+#[test]
+fn b1_files_of_a_controller_that_was_frozen_may_be_written_late() {
+    let sizes = [2 * MIB, 2 * MIB, 10];
+    let mut machine = machine_of(&sizes);
+    let mut log = Vec::new();
+    machine.poll_work(A, ALL, second(0));
+    report(&mut machine, A, vec![written(piece(0), 1), Report::Synced { epoch: 1 }]);
+    commit(&mut machine, &mut log);
+    for is_open in [true, false] {
+        let limits = WindowLimits::default();
+        let mut next = TransferMachine::new(DigestKind::Blake3, [], limits, 1);
+        let open = |next: &mut TransferMachine, is_now: bool| {
+            if is_now {
+                next.handle_page(&page_of(0, &sizes), Digest::default(), log.clone(), 100, false);
+            }
+        };
+        open(&mut next, is_open);
+        next.note_last_own(WriterId(100));
+        open(&mut next, !is_open);
+        join(&mut next, B, 101, second(0));
+        assert_eq!(next.late_files().collect::<Vec<_>>(), [(WriterId(100), 0, 0)]);
+        next.handle_adopted(B, [written(piece(3), 1)]);
+        let late: Vec<_> = next.late_files().collect();
+        assert_eq!(late, [(WriterId(100), 0, 0), (WriterId(100), 0, 1)]);
+        assert!(!next.poll_work(B, ALL, second(0)).work.is_empty(), "nobody waits for it");
+    }
+}
+
 /// B1: only one peer makes the temporary file of a large file, and the others get its extents when
 /// something was written there; if the maker is lost before, the file gets another name.
 #[test]

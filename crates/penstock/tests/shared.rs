@@ -304,6 +304,39 @@ fn b1_a_lost_peer_that_was_restarted_is_not_silent() {
     assert!(!site.control.take_notes().iter().any(|note| note.code == "silent-writer"));
 }
 
+/// B1, B4: a controller that is frozen in the middle of a write, as by SIGSTOP, wakes when its
+/// successor has finished the file, and its call lands: that is put right, nobody waits for it, and
+/// as long as it has not been heard of that is said.
+#[test]
+fn b1_a_controller_that_wakes_in_the_middle_of_a_write_moves_no_time() {
+    let mut site = Shared::new(LONG);
+    site.options.limits.rate_bits_per_s = rate(16);
+    fs::write(site.source().join("huge"), bytes(1, 48 * MIB)).unwrap();
+    let (one, two) = (site.join("one"), site.join("two"));
+    site.change("one", |member| member.is_own = true);
+    let tenure = site.lead(1);
+    let run = site.run();
+    [&one, &two].iter().for_each(|fate| fate.wait_written(2));
+    tenure.store(false, Ordering::Release);
+    [&one, &two].iter().for_each(|fate| fate.end_tenure());
+    assert!(matches!(run.join().unwrap(), RunOutcome::Failed(_)), "it leads no more");
+    site.leave("one");
+    let late = site.target().join("huge");
+    two.happens(At::LookAgain, move || {
+        let file = fs::File::options().write(true).open(&late).unwrap();
+        file.write_all_at(&bytes(1, 4096), 0).unwrap();
+    });
+    site.lead(2);
+    site.control = Arc::default();
+    let began = Instant::now();
+    let run = site.run();
+    site.end(run);
+    assert!(began.elapsed() < LONG, "it has waited for a grant");
+    assert_eq!(two.mends.load(Ordering::Acquire), 1);
+    let remark = site.control.view().remark;
+    assert!(remark.contains("1 file ") && remark.contains("huge"), "{remark}");
+}
+
 /// B1, C6: what a lost peer writes late into a finished file is put right before the source is
 /// emptied: a move ends as one, and not with a file that "is not as it was made there".
 #[test]

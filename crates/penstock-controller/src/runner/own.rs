@@ -2,9 +2,11 @@
 //!
 //! Such a peer has no grant: what it writes ends with the tenure of its controller, and a new one
 //! is elected only when that is over (B4). So nobody waits for it to fall silent, as for a peer
-//! with a grant, of which the new controller does not know how long it still writes (B3). And what
-//! it tells that it wrote is believed by the controller that comes next, and by no later one, which
-//! would not know whom its extents were given to since.
+//! with a grant, of which the new controller does not know how long it still writes (B3). But one
+//! that did not end in order may be stopped in the middle of a call, which lands when it wakes: the
+//! files that were begun by then are looked at again (B1). And what it tells that it wrote is
+//! believed by the controller that comes next, and by no later one, which would not know whom its
+//! extents were given to since.
 //!
 //! Of others it is noted who certainly writes nothing any more of what any controller gave it: who
 //! has ended in order, whose process is gone, whose grant is over. A peer that is lost for good

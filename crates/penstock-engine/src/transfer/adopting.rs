@@ -20,6 +20,7 @@ use penstock_proto::units::Instant;
 
 use super::TransferMachine;
 use super::open::Under;
+use crate::slice::Piece;
 
 /// What writers did in pages that are not open yet.
 #[derive(Debug, Default)]
@@ -92,10 +93,13 @@ impl TransferMachine {
             let of = (piece.piece, generation, epoch);
             let work = page.ledger.adopt(incarnation, of, digests, failures)?;
             page.add_recheck(Under::Writer { incarnation, lost: false }, work);
-            Some(kind.bytes())
+            Some(kind)
         });
-        let Some(bytes) = adopted.flatten() else { return 0 };
+        let Some(kind) = adopted.flatten() else { return 0 };
+        if let (Some(writer), Piece::Extent { entry, .. }) = (self.last_own, kind) {
+            self.late.insert((writer, piece.page, entry));
+        }
         self.note_begun(piece);
-        bytes
+        kind.bytes()
     }
 }

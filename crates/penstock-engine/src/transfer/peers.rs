@@ -150,6 +150,15 @@ impl TransferMachine {
         !self.former.is_empty()
     }
 
+    /// The own peer of the controller before did not end in order. It had no grant, and nobody
+    /// waits for it: what it was told ended with its tenure. But a call in which it was stopped
+    /// goes on when it wakes, in a file that others have finished by then: any that was begun
+    /// before now and has no name yet may be written late, in pages that are opened later too (B1).
+    pub fn note_last_own(&mut self, writer: WriterId) {
+        self.last_own = Some(writer);
+        self.late_of(&BTreeSet::from([writer]));
+    }
+
     /// Nobody knows what these have had in hand: any file that was begun and has no name yet.
     fn late_of(&mut self, silent: &BTreeSet<WriterId>) {
         let begun = self.open.iter().flat_map(|(number, page)| {

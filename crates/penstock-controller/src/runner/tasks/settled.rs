@@ -38,10 +38,14 @@ impl Settled {
     pub(super) fn follow(parts: &TaskParts, grant: Duration) -> Result<Self, Problem> {
         let now = parts.peers.now();
         let led = own::last(&parts.journal)?;
-        let present: BTreeSet<WriterId> =
-            parts.peers.present().iter().map(|member| member.writer).collect();
+        let members = parts.peers.present();
+        let present: BTreeSet<WriterId> = members.iter().map(|member| member.writer).collect();
+        // What it wrote for itself ended with its tenure; if it did not end in order, but for a
+        // call that it was stopped in (B1). Not that of this host: its process is this, or gone.
+        let is_own = |writer| members.iter().any(|it| it.is_own && it.writer == writer);
+        let ended = |writer: &WriterId| led.settled.contains(writer) || is_own(*writer);
+        let stopped = led.writer.filter(|writer| !ended(writer));
         let mut writers = led.settled;
-        // What it wrote for itself ended with its tenure.
         writers.extend(led.writer);
         // And what a site of one peer wrote, before it had others, with its process.
         writers.insert(WriterId::SOLE);
@@ -53,9 +57,12 @@ impl Settled {
             machine.wait_for_writers(former.iter().copied(), now.plus(lapse_after(grant)));
             let there = known.filter(|writer| present.contains(writer));
             machine.wait_for_reports(there, now.plus(ADOPTION_WAIT));
+            stopped.into_iter().for_each(|writer| machine.note_last_own(writer));
         }
-        // Those that are there are about to join: one note for all of them.
-        let settled = writers.difference(&present).copied().collect();
+        // Those that are there are about to join: one note for all of them. Of one that may write
+        // late it is noted after the files to which it may: see `keep_settled`.
+        let known = |writer: &WriterId| !present.contains(writer) && Some(*writer) != stopped;
+        let settled = writers.iter().copied().filter(known).collect();
         let noted = Led { writer: None, epoch: parts.spec.fence.epoch(), settled };
         let settled = Self { writers, noted, former, follows: led.epoch };
         settled.write(parts)?;
