@@ -499,8 +499,9 @@ impl Scan {
         let meta = match &found.meta {
             Ok(meta) => meta,
             Err(error) => {
-                // What vanished while the directory was listed was never part of the set.
-                if !error.is_vanished() {
+                // What vanished while the directory was listed was never part of the set. A server
+                // that does not know it any more says less than that it is not there (C3).
+                if !error.is_absent() {
                     state.fail(&name::join(directory, leaf), error);
                 }
                 return Ok(false);

@@ -576,7 +576,7 @@ impl Here<'_> {
             // Only this host's numbers tell which names are one file (B6).
             match self.look(&found.name) {
                 Ok(now) => meta = now,
-                Err(error) if error.is_vanished() => return None,
+                Err(error) if error.is_absent() => return None,
                 Err(error) => {
                     found.meta = Err(error);
                     return Some(found);

@@ -83,6 +83,25 @@ fn a12_a_directory_with_an_error_is_listed_again_after_a_crash() {
     assert!(done.contains(&hash(b"")) && !done.contains(&hash(b"sub")));
 }
 
+/// Promise (c), C3: what a server calls stale has not vanished: it may be there, and is an error of
+/// the scan, as any other; the transfer does not end, and nothing is deleted, as if all had been
+/// listed.
+#[test]
+fn c3_what_is_stale_has_not_vanished() {
+    let (root, kept) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let (source, scan) = (source_of(root.path()), scan_of(kept.path(), &[]));
+    let dir = source.open_dir(b"").unwrap();
+    let (enoent, estale) = (2, 116);
+    for (errno, errors) in [(enoent, 0), (estale, 1)] {
+        let cause = std::io::Error::from_raw_os_error(errno);
+        let error = StoreError::Io { operation: "stat", path: "f".into(), source: cause };
+        let found = Found::with(&source, &dir, b"f", Err(error), &scan.wants);
+        let mut state = scan.lock();
+        assert!(!scan.take(&mut state, b"", b"f", &found, &mut 0).unwrap());
+        assert_eq!(state.summary.errors.len(), errors);
+    }
+}
+
 /// Promise (f): a scan that could not go on is taken up by the next attempt, not kept for ever.
 #[test]
 fn a12_a_scan_that_broke_off_says_so() {

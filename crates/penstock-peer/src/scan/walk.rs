@@ -222,7 +222,7 @@ impl Ended {
 
     /// An entry was found: one of which an error is told is listed again after a crash.
     pub(super) fn note(&mut self, found: &Found) {
-        self.whole &= found.meta.as_ref().err().is_none_or(StoreError::is_vanished);
+        self.whole &= found.meta.as_ref().err().is_none_or(StoreError::is_absent);
     }
 
     /// Not all of it was handed over: it is listed again by whoever goes on.
