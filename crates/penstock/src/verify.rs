@@ -76,8 +76,9 @@ pub(crate) fn run(args: &VerifyArgs) -> anyhow::Result<ExitCode> {
     };
     let workers = sys::available_cpus().clamp(2, WORKERS_MAX);
     let settled = std::thread::scope(|scope| {
-        let shown = scope.spawn(|| watch.show());
-        let _end = End { watch: &watch, shown: shown.thread() };
+        // Where there can be no other thread, nobody shows how far it is.
+        let shown = std::thread::Builder::new().spawn_scoped(scope, || watch.show()).ok();
+        let _end = shown.as_ref().map(|shown| End { watch: &watch, shown: shown.thread() });
         match (&args.digest_list, &args.source, &args.target) {
             (Some(list), Some(directory), _) => {
                 check_list(list, directory, args.digest, workers, &figures, &tell)

@@ -1,5 +1,6 @@
 //! How an etcd is, and whether it is one to rely on (E6).
 
+use std::thread;
 use std::time::{Duration, Instant};
 
 use data_encoding::BASE64;
@@ -54,6 +55,24 @@ fn starts_value(rest: &str) -> bool {
     rest.starts_with(' ')
 }
 
+/// Asks all of them at once; one after the other as far as there can be no more threads.
+fn at_once<T: Send>(endpoints: Vec<String>, ask: impl Fn(String) -> T + Sync) -> Vec<T> {
+    let ask = &ask;
+    thread::scope(|scope| {
+        let begin = |endpoint: String| {
+            let asked = endpoint.clone();
+            let thread = thread::Builder::new().spawn_scoped(scope, move || ask(asked));
+            thread.map_err(|_| endpoint)
+        };
+        let asked: Vec<_> = endpoints.into_iter().map(begin).collect();
+        let answers = asked.into_iter().filter_map(|asked| match asked {
+            Ok(thread) => thread.join().ok(),
+            Err(endpoint) => Some(ask(endpoint)),
+        });
+        answers.collect()
+    })
+}
+
 /// Whether one member of an etcd serves.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Standing {
@@ -67,14 +86,7 @@ impl Etcd {
     /// Whether each endpoint answers and follows a leader, all asked at once: less than
     /// [`Etcd::health`], for who asks every few seconds. Blocks for twice `deadline` at most.
     pub fn standing(&self, deadline: Duration) -> Vec<Standing> {
-        std::thread::scope(|scope| {
-            let asked: Vec<_> = self
-                .endpoints()
-                .into_iter()
-                .map(|endpoint| scope.spawn(|| self.standing_of(endpoint, deadline)))
-                .collect();
-            asked.into_iter().filter_map(|standing| standing.join().ok()).collect()
-        })
+        at_once(self.endpoints(), |endpoint| self.standing_of(endpoint, deadline))
     }
 
     fn standing_of(&self, endpoint: String, deadline: Duration) -> Standing {
@@ -90,14 +102,7 @@ impl Etcd {
     /// some times `deadline` at most.
     pub fn health(&self, deadline: Duration) -> Vec<EtcdView> {
         let members = self.members(deadline).unwrap_or_default();
-        let endpoints = self.endpoints();
-        std::thread::scope(|scope| {
-            let asked: Vec<_> = endpoints
-                .into_iter()
-                .map(|endpoint| scope.spawn(|| self.health_of(endpoint, &members, deadline)))
-                .collect();
-            asked.into_iter().filter_map(|view| view.join().ok()).collect()
-        })
+        at_once(self.endpoints(), |endpoint| self.health_of(endpoint, &members, deadline))
     }
 
     fn health_of(&self, endpoint: String, members: &[EtcdMember], deadline: Duration) -> EtcdView {

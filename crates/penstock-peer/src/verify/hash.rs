@@ -13,6 +13,7 @@ use penstock_proto::slicing::STRIDE_BYTES_MAX;
 use super::jobs::Jobs;
 use crate::hashing::digest_of_file;
 use crate::stores::chain;
+use crate::threads;
 
 /// What is found of one file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -62,13 +63,9 @@ pub fn hash_tree(
     }
     jobs.produced();
     let tree = Tree { store, jobs, tell: Mutex::new(tell) };
-    std::thread::scope(|scope| {
-        for _ in 0..workers.max(1) {
-            scope.spawn(|| {
-                let mut buffer = vec![0; STRIDE_BYTES_MAX as usize];
-                tree.jobs.work(|job| tree.run(job, &mut buffer));
-            });
-        }
+    threads::at_once(workers.max(1), &|| {
+        let mut buffer = vec![0; STRIDE_BYTES_MAX as usize];
+        tree.jobs.work(|job| tree.run(job, &mut buffer));
     });
     Ok(())
 }

@@ -28,6 +28,7 @@ use super::jobs::{Jobs, WaitingPath, WaitingPaths};
 use super::{Finding, Teller, Told, VerifyFigures};
 use crate::hashing::{CHUNK_BYTES, TreeHash, feed};
 use crate::stores::chain;
+use crate::threads;
 
 /// Directories of a walk that wait to be listed.
 type Directories = Jobs<WaitingPath, WaitingPaths>;
@@ -94,22 +95,25 @@ pub fn verify_list(
     };
     let jobs = Jobs::new();
     let mut names = 0_u64;
+    let work = || {
+        let mut own = Own::default();
+        jobs.work(|job| check.run(job, &jobs, &mut own));
+    };
     let read = std::thread::scope(|scope| {
-        for _ in 0..check.workers {
-            scope.spawn(|| {
-                let mut dirs = DirCache::default();
-                let mut buffer = vec![0; BUFFER_BYTES];
-                jobs.work(|job| match job {
-                    Job::Line(line) => check.line(line, &mut dirs, &jobs, &mut buffer),
-                    Job::Extent(large, extent) => check.extent(&large, extent, &mut buffer),
-                });
-            });
-        }
+        let started = (0..check.workers).take_while(|_| threads::start(scope, work).is_ok());
+        // Where there can be no other thread each line is looked at as it is read.
+        let mut alone = (started.count() == 0).then(Own::default);
         let read = read_lines(list, kind, |line| {
             names += 1;
-            jobs.put(Job::Line(line));
+            match &mut alone {
+                None => jobs.put(Job::Line(line)),
+                Some(own) => check.run(Job::Line(line), &jobs, own),
+            }
         });
         jobs.produced();
+        if alone.is_some() {
+            work();
+        }
         read
     });
     read?;
@@ -129,6 +133,18 @@ pub fn verify_list(
 enum Job {
     Line(ListLine),
     Extent(Arc<Large>, u64),
+}
+
+/// What each thread has for itself.
+struct Own {
+    dirs: DirCache,
+    buffer: Vec<u8>,
+}
+
+impl Default for Own {
+    fn default() -> Self {
+        Self { dirs: DirCache::default(), buffer: vec![0; BUFFER_BYTES] }
+    }
 }
 
 /// A large file that several threads hash.
@@ -223,6 +239,13 @@ struct Check<'a> {
 }
 
 impl Check<'_> {
+    fn run(&self, job: Job, jobs: &Jobs<Job>, own: &mut Own) {
+        match job {
+            Job::Line(line) => self.line(line, &mut own.dirs, jobs, &mut own.buffer),
+            Job::Extent(large, extent) => self.extent(&large, extent, &mut own.buffer),
+        }
+    }
+
     fn line(&self, line: ListLine, dirs: &mut DirCache, jobs: &Jobs<Job>, buffer: &mut [u8]) {
         let Some(path) = relative(&line.name) else {
             let message = "the list names something that is not below the directory";
@@ -335,16 +358,12 @@ impl Check<'_> {
         let jobs = Jobs::waiting_in(WaitingPaths::new());
         jobs.force(Ok(Vec::new()));
         jobs.produced();
-        std::thread::scope(|scope| {
-            for _ in 0..self.workers {
-                scope.spawn(|| {
-                    let mut buffer = ListBuffer::new();
-                    jobs.work(|path: WaitingPath| match path {
-                        Ok(path) => self.list(&path, known, &jobs, &mut buffer),
-                        Err(error) => self.failed(b"", &error),
-                    });
-                });
-            }
+        threads::at_once(self.workers, &|| {
+            let mut buffer = ListBuffer::new();
+            jobs.work(|path: WaitingPath| match path {
+                Ok(path) => self.list(&path, known, &jobs, &mut buffer),
+                Err(error) => self.failed(b"", &error),
+            });
         });
     }
 

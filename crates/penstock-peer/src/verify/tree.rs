@@ -19,6 +19,7 @@ use penstock_proto::name;
 use super::content::{Buffers, FilePair, SideError, Verdict};
 use super::jobs::{Jobs, WAITING_MAX, Waiting, WaitingPaths};
 use super::{Finding, Teller, Told, VerifyFigures};
+use crate::threads;
 
 /// Names that one thread looks at before another may take some.
 const BATCH_NAMES: usize = 128;
@@ -76,13 +77,9 @@ pub fn verify_trees(
         trees.root();
     }
     trees.jobs.produced();
-    std::thread::scope(|scope| {
-        for _ in 0..options.workers.max(1) {
-            scope.spawn(|| {
-                let mut worker = Worker { buffers: Buffers::new(), nested: 0 };
-                trees.jobs.work(|job| trees.run(job, &mut worker));
-            });
-        }
+    threads::at_once(options.workers.max(1), &|| {
+        let mut worker = Worker { buffers: Buffers::new(), nested: 0 };
+        trees.jobs.work(|job| trees.run(job, &mut worker));
     });
     Ok(())
 }
