@@ -18,9 +18,9 @@ use crate::task::Shared;
 const SETTLE: Duration = Duration::from_millis(3500);
 
 impl Shared {
-    /// How long to wait before a large file is finished: not at all where one daemon without etcd is
-    /// the whole site, or where all hosts see one clock and one cache. Whether others wrote any of
-    /// the file is not looked at: a site with etcd that has one peer waits as well.
+    /// How long to wait before a large file is finished: not at all where one daemon without etcd
+    /// is the whole site, or where all hosts see one clock and one cache. Whether others wrote any
+    /// of the file is not looked at: a site with etcd that has one peer waits as well.
     pub(crate) fn settles_in(&self) -> Duration {
         let late = |method: &DurabilityMethod| match method {
             DurabilityMethod::Fsync(kind) => kind.is_network(),
