@@ -1,12 +1,15 @@
-//! Target disks that are full, read-only or gone, and sources that are taken away. Needs root.
+//! Target disks that are full, read-only or gone, sources that are taken away, and a host that runs
+//! short. Needs root.
 
 use std::fs;
+use std::process::Command;
+use std::time::{Duration, Instant};
 
 use crate::common_crash::mounts::Mount;
 use crate::common_crash::sites::pair;
 use crate::common_crash::{
-    Copy, Slowly, assert_finals_right, assert_same, bytes_below, figure, files_below, is_root,
-    make_files, rng, scratch,
+    Copy, PATIENCE, Slowly, assert_finals_right, assert_same, bytes_below, figure, files_below,
+    is_root, make_files, rng, scratch,
 };
 use serde_json::Value;
 
@@ -255,6 +258,39 @@ fn c3_a_source_store_that_is_taken_away_fails_no_item() {
     println!("{}", view["reason"]);
     assert_eq!(figure(&view["progress"], "errors"), 0, "{view}");
     disk.mount();
+    b.wait(&id).expect(0);
+    assert_same(&source, &data_b.join("set"));
+}
+
+/// Promise (c): a target host that has no descriptors left for a while fails no item: the transfer
+/// goes on by itself when there are some again.
+#[test]
+fn c_a_host_without_descriptors_fails_no_item() {
+    let mut rng = rng("no descriptors");
+    let base = scratch();
+    let (data_a, data_b) = (base.path().join("data-a"), base.path().join("data-b"));
+    let source = data_a.join("set");
+    make_files(&mut rng, &source, 1500, 60_000, &[]);
+    let (_a, b) = pair(base.path(), &data_a, &data_b);
+    let daemon = b.daemon_id().to_string();
+    let open_max = |most: &str| {
+        let limit = format!("--nofile={most}:");
+        let status = Command::new("prlimit").args(["--pid", &daemon, &limit]).status();
+        assert!(status.unwrap().success());
+    };
+    let submit = ["transfer", "submit", "a:data/set/", "b:data/set/", "--bwlimit", "100Mbit/s"];
+    let id = b.ok(&submit).trim().to_owned();
+    b.wait_until(&id, "files", |view| figure(&view["progress"], "files") > 20);
+    // Those that it has it keeps.
+    open_max("8");
+    let until = Instant::now() + PATIENCE;
+    let told = || fs::read_to_string(b.log()).unwrap();
+    // The log is all that it can still write to.
+    while !told().contains("Too many open files") {
+        assert!(Instant::now() < until, "it has descriptors");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    open_max("4096");
     b.wait(&id).expect(0);
     assert_same(&source, &data_b.join("set"));
 }
