@@ -654,6 +654,24 @@ fn e3_a_target_that_all_find_full_ends_the_run() {
     site.end(site.run());
 }
 
+/// Promise (f), A4, A5: when the last peer can never go on, and another waits for its store to come
+/// back, the transfer waits for that and has not failed.
+#[test]
+fn a5_what_passes_at_one_peer_is_waited_for() {
+    let mut site = Shared::new(LONG);
+    site.options.limits.rate_bits_per_s = rate(8);
+    fs::write(site.source().join("huge"), bytes(1, 96 * MIB)).unwrap();
+    let (one, two) = (site.join("one"), site.join("two"));
+    let run = site.run();
+    one.wait_written(1);
+    two.wait_written(1);
+    one.break_with(Problem::new(Exit::Temporary, "store-offline", "its store is offline"));
+    two.wait_written(two.written().len() + 4);
+    two.break_with(Problem::new(Exit::Fatal, "sync", "its store fails to sync"));
+    let RunOutcome::Failed(problem) = run.join().unwrap() else { panic!("nobody is left") };
+    assert_eq!((problem.exit, problem.code.as_str()), (Exit::Temporary, "store-offline"));
+}
+
 /// Promise (f), E3: a file system that is too small ends the run of several peers within moments,
 /// and the next one finishes what the first has left, once there is room.
 #[test]

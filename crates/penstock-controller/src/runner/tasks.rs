@@ -95,8 +95,8 @@ struct Away {
     until: Option<Instant>,
     wait: Duration,
     why: String,
-    /// It has found the target full.
-    full: Option<Problem>,
+    /// What it has met, if that may pass; none once it takes part again.
+    passing: Option<Problem>,
 }
 
 /// What the tasks of a run need.
@@ -310,7 +310,7 @@ impl Tasks {
         }
         part.join();
         if let Some(away) = self.away.get_mut(&member.writer) {
-            away.full = None;
+            away.passing = None;
         }
         self.silence.handle_joined(&member);
         if self.grant().is_some() {
@@ -482,19 +482,18 @@ impl Tasks {
         let before = self.away.get(&member.writer).map(|away| away.wait);
         let untrusted = problem.exit == Exit::NotAuthorised;
         let first = if untrusted { AWAY_UNTRUSTED } else { AWAY.0 };
-        let full = (problem.code == TARGET_FULL).then(|| full::at(member, problem.clone()));
+        let passes = problem.exit == Exit::Temporary;
         let wait = match before {
-            _ if full.is_some() => AWAY.1,
+            _ if problem.code == TARGET_FULL => AWAY.1,
             Some(wait) => (wait * 2).min(AWAY.1),
             None => first,
         };
-        let again = problem.exit == Exit::Temporary || untrusted;
         let away = Away {
             instance: member.instance,
-            until: again.then(|| Instant::now() + wait),
+            until: (passes || untrusted).then(|| Instant::now() + wait),
             wait,
             why: problem.to_string(),
-            full,
+            passing: passes.then(|| full::at(member, problem.clone())),
         };
         self.away.insert(member.writer, away);
     }

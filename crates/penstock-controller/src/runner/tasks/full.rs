@@ -5,8 +5,9 @@
 //! nobody is left, that is what the transfer waits for, whatever others have said since.
 
 use penstock_api::peers::Member;
-use penstock_api::problem::Problem;
+use penstock_api::problem::{Exit, Problem};
 use penstock_api::task::TARGET_FULL;
+use penstock_proto::id::WriterId;
 
 use super::super::lead::nobody;
 use super::Tasks;
@@ -26,9 +27,20 @@ impl Tasks {
         problem.code == TARGET_FULL && self.parts.control.expects_full()
     }
 
-    /// Why the run cannot go on, now that no peer takes part.
+    /// Why the run cannot go on, now that no peer takes part: what may pass at one that is there,
+    /// rather than what another has met, which ends the transfer.
     pub(super) fn why_nobody_is_left(&mut self) -> Problem {
-        let full = self.away.values().find_map(|away| away.full.clone());
-        full.or_else(|| self.last.take()).unwrap_or_else(nobody)
+        let met = || self.away.iter().filter_map(|(at, away)| Some((at, away.passing.as_ref()?)));
+        if let Some((_, full)) = met().find(|(_, problem)| problem.code == TARGET_FULL) {
+            return full.clone();
+        }
+        let present = self.parts.peers.present();
+        let is_there = |writer: WriterId| present.iter().any(|member| member.writer == writer);
+        let passing = met().find(|(writer, _)| is_there(**writer)).map(|(_, met)| met.clone());
+        let last = self.last.take();
+        match (last, passing) {
+            (Some(last), Some(passing)) if last.exit != Exit::Temporary => passing,
+            (last, _) => last.unwrap_or_else(nobody),
+        }
     }
 }
