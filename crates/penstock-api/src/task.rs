@@ -375,6 +375,13 @@ pub trait TargetPeer: Send + Sync {
     /// The store is not known, or offline.
     fn store_id(&self, store: &Name) -> Result<Option<u64>, Problem>;
 
+    /// A task is about to begin that writes to `store` and fetches from another site, over so many
+    /// lanes at the most (0: as many as are best): connections may be made meanwhile. Returns at
+    /// once; nothing need come of it.
+    fn expect_source(&self, store: &Name, site: &Name, lanes_max: u32) {
+        let _ = (store, site, lanes_max);
+    }
+
     /// Room that is left in a store, as its file system tells; of quotas it mostly tells nothing.
     ///
     /// # Errors

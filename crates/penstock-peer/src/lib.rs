@@ -58,6 +58,7 @@
 #![forbid(unsafe_code)]
 
 mod again;
+mod ahead;
 mod back;
 mod compare;
 mod confirm;

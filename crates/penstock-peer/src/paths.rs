@@ -17,11 +17,12 @@ use penstock_proto::id::{LaneId, Name, TransferId};
 use penstock_proto::units::Instant;
 use penstock_proto::version;
 
+use crate::ahead::Ahead;
 use crate::target::LaneConnect;
 use crate::task::{Shared, State};
 
 /// Longest that opening one lane may take: three round trips and a slow start.
-const DIAL_MAX: Duration = Duration::from_secs(15);
+pub(crate) const DIAL_MAX: Duration = Duration::from_secs(15);
 /// The same where another path carries meanwhile: four seconds are twenty of the longest round
 /// trips, or a lost SYN and what follows it.
 const DIAL_BESIDE_MAX: Duration = Duration::from_secs(4);
@@ -54,7 +55,7 @@ pub struct PathNote {
     pub why: String,
 }
 
-type Key = (Name, Option<IpAddr>, Option<String>, SocketAddr);
+pub(crate) type Key = (Name, Option<IpAddr>, Option<String>, SocketAddr);
 
 /// What has become of a path of a transfer.
 #[derive(Clone, Debug)]
@@ -77,6 +78,8 @@ pub type PathListener = Arc<dyn Fn(&PathNews) + Send + Sync>;
 pub(crate) struct PathBook {
     notes: Mutex<BTreeMap<Key, PathNote>>,
     listener: OnceLock<PathListener>,
+    /// Connections that wait for a lane.
+    pub(crate) ahead: Ahead,
 }
 
 impl PathBook {
@@ -94,7 +97,8 @@ impl PathBook {
         self.lock().get(&key_of(site, ends)).cloned()
     }
 
-    fn note(&self, site: &Name, ends: &PathEnds, change: impl FnOnce(&mut PathNote)) {
+    /// Changes what is known of one path.
+    pub(crate) fn note(&self, site: &Name, ends: &PathEnds, change: impl FnOnce(&mut PathNote)) {
         let mut notes = self.lock();
         if notes.len() >= REMEMBERED_MAX {
             notes.clear();
@@ -107,7 +111,10 @@ impl PathBook {
             since: now_seconds(),
             why: String::new(),
         };
-        change(notes.entry(key_of(site, ends)).or_insert_with(fresh));
+        let note = notes.entry(key_of(site, ends)).or_insert_with(fresh);
+        // What is not of its key may be another than last time.
+        note.ends = ends.clone();
+        change(note);
     }
 
     fn rtt(&self, site: &Name, ends: &PathEnds) -> Option<Duration> {
@@ -121,7 +128,8 @@ impl PathBook {
     }
 }
 
-fn key_of(site: &Name, ends: &PathEnds) -> Key {
+/// What tells paths to a site apart.
+pub(crate) fn key_of(site: &Name, ends: &PathEnds) -> Key {
     let PathEnds { local, remote, .. } = ends;
     (site.clone(), local.address, local.device.clone(), remote.address)
 }
@@ -195,7 +203,10 @@ impl Dialer {
         let address = ends.remote.address;
         let dialled = match &self.connect {
             Some(connect) => connect(address, most, &options)?,
-            None => net::dial(address, &bind_of(&ends.local), most, &options)?,
+            None => match self.book.ahead.take(&self.site, ends, most, &options) {
+                Ok(dialled) => dialled,
+                Err(left) => net::dial(address, &bind_of(&ends.local), left, &options)?,
+            },
         };
         if let Some(rtt) = self.rtt {
             say_rtt(rtt);

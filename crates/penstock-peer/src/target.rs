@@ -29,6 +29,7 @@ use penstock_proto::name;
 use penstock_proto::network::DataAddress;
 use penstock_proto::slicing::STRIDE_BYTES_MAX;
 
+use crate::ahead;
 use crate::compare::Comparer;
 use crate::confirm::confirm;
 use crate::fault::of_no_item;
@@ -150,6 +151,11 @@ impl TargetService {
         if spec.store_id == 0 { Ok(()) } else { self.identify(spec).map(drop) }
     }
 
+    /// Where lanes may leave from now.
+    fn locals(&self) -> Vec<LocalEnd> {
+        self.local_ends.as_ref().map_or_else(|| vec![LocalEnd::default()], |ends| ends())
+    }
+
     fn reach(&self, spec: &TaskSpec) -> Result<Reach, Problem> {
         match &spec.source {
             SourceAccess::Local { store, root } => {
@@ -169,8 +175,7 @@ impl TargetService {
                 let lanes =
                     self.lanes.as_ref().ok_or_else(|| refuse("no certificate here".to_owned()))?;
                 let (connect, rtt) = self.connect.clone().unzip();
-                let locals = self.local_ends.as_ref().map(|ends| ends());
-                let locals = locals.unwrap_or_else(|| vec![LocalEnd::default()]);
+                let locals = self.locals();
                 let paths = pair(&locals, peers);
                 if paths.is_empty() {
                     let title = format!("there is no path to site `{site}`");
@@ -377,6 +382,12 @@ impl TargetPeer for TargetService {
     fn store_id(&self, store: &Name) -> Result<Option<u64>, Problem> {
         let (stores, name) = (Arc::clone(&self.stores), store.clone());
         self.stores.ask(store, move || store_id(&stores, &name))?
+    }
+
+    fn expect_source(&self, _: &Name, site: &Name, lanes_max: u32) {
+        if self.connect.is_none() {
+            ahead::dial(&self.book, site, (&self.locals(), lanes_max), &self.options);
+        }
     }
 
     fn room(&self, store: &Name) -> Result<Room, Problem> {

@@ -25,6 +25,7 @@ use penstock_proto::frame::{
 };
 use penstock_proto::id::{LaneId, Name, PeerId};
 use penstock_proto::wire::DecodeError;
+use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use rustls::{
     ClientConfig, ClientConnection, ConnectionCommon, ServerConfig, ServerConnection, SideData,
@@ -121,6 +122,23 @@ impl Dialled {
             }
             _ => ConnectError::Unreachable { address, source },
         })
+    }
+
+    /// Goes on with a connection that has waited as if it were dialled now: with these options, and
+    /// to be a lane within `deadline`. Does not block.
+    ///
+    /// # Errors
+    /// `Unreachable` if the other end has closed it, or said something, which it never does first;
+    /// `Socket`.
+    pub fn go_on(self, deadline: Duration, options: &SocketOptions) -> Result<Self, ConnectError> {
+        let (tcp, address) = (self.tcp, self.address);
+        let mut seen = [PollFd::new(&tcp, PollFlags::IN | PollFlags::RDHUP)];
+        if rustix::event::poll(&mut seen, Some(&Timespec::default())).map_or(true, |seen| seen > 0)
+        {
+            let source = io::ErrorKind::ConnectionReset.into();
+            return Err(ConnectError::Unreachable { address, source });
+        }
+        Self::over(tcp, address, deadline, options)
     }
 
     /// The bare connection, for a source that dials: it answers on it as if it had accepted it.

@@ -312,6 +312,12 @@ impl TargetPeer for SiteTarget {
         self.of(store).store_id(store)
     }
 
+    fn expect_source(&self, store: &Name, site: &Name, lanes_max: u32) {
+        if self.stores.contains(store) {
+            self.own.expect_source(store, site, lanes_max);
+        }
+    }
+
     fn room(&self, store: &Name) -> Result<Room, Problem> {
         self.of(store).room(store)
     }

@@ -1,0 +1,204 @@
+//! Connections to a source that are made while its site is asked for the data set.
+//!
+//! Over distance the first byte waits for one round trip after another: the site's answer, then
+//! TCP, TLS, hello and fetch. The first two need not wait for each other where it is known by which
+//! paths lanes will go. Nothing is said on such a connection before a lane takes it; one that none
+//! takes within [`KEPT`] is closed.
+
+use std::sync::mpsc::{self, Receiver};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use penstock_engine::paths::{LocalEnd, PathEnds, PathState};
+use penstock_io::net::{self, Dialled, SocketOptions};
+use penstock_proto::id::Name;
+
+use crate::paths::{DIAL_MAX, Key, PathBook, PathNote, bind_of, key_of};
+
+/// How long a connection waits for its lane: far longer than a site takes to answer, far shorter
+/// than a source waits for what is to come ([`DIAL_MAX`]).
+const KEPT: Duration = Duration::from_secs(3);
+/// A round trip that is worth it.
+const FAR: Duration = Duration::from_millis(2);
+/// As many lanes as are opened at once over a long path (0007).
+const LANES: u32 = 8;
+
+/// Connections that are coming, or there, and that no lane has.
+#[derive(Default)]
+pub(crate) struct Ahead {
+    coming: Mutex<Coming>,
+}
+
+#[derive(Default)]
+struct Coming {
+    next: u64,
+    all: Vec<(u64, Key, Receiver<Dialled>)>,
+}
+
+impl Ahead {
+    fn lock(&self) -> MutexGuard<'_, Coming> {
+        self.coming.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// One that was dialled for a lane between these ends, as if it were dialled now with these
+    /// options, to be open in `most`. Blocks until it has been made, for half of that at most.
+    ///
+    /// # Errors
+    /// There is none that is of any use: what is left of `most`.
+    pub(crate) fn take(
+        &self,
+        site: &Name,
+        ends: &PathEnds,
+        most: Duration,
+        options: &SocketOptions,
+    ) -> Result<Dialled, Duration> {
+        let (began, key) = (Instant::now(), key_of(site, ends));
+        let left = || most.saturating_sub(began.elapsed());
+        let coming = {
+            let mut coming = self.lock();
+            let at = coming.all.iter().position(|(_, of, _)| *of == key).ok_or(most)?;
+            coming.all.remove(at).2
+        };
+        let made = coming.recv_timeout(most / 2).map_err(|_| left())?;
+        // The source may have been restarted since.
+        made.go_on(left(), options).map_err(|_| left())
+    }
+
+    fn forget(&self, number: u64) {
+        self.lock().all.retain(|(coming, ..)| *coming != number);
+    }
+}
+
+/// Dials the connections of up to `lanes_max` lanes (0: as many as are best) to a site, over the
+/// long paths by which it was reached last and that leave from one of `locals`. Does not block;
+/// where something fails, the lane dials for itself.
+pub(crate) fn dial(
+    book: &Arc<PathBook>,
+    site: &Name,
+    (locals, lanes_max): (&[LocalEnd], u32),
+    options: &SocketOptions,
+) {
+    let serves = |note: &PathNote| {
+        let is_far = note.rtt.is_some_and(|rtt| rtt >= FAR);
+        is_far && note.state == PathState::Carrying && locals.contains(&note.ends.local)
+    };
+    let lanes = if lanes_max == 0 { LANES } else { lanes_max.min(LANES) } as usize;
+    let paths = book.of_site(site).into_iter().filter(serves).map(|note| note.ends);
+    let paths: Vec<PathEnds> = paths.take(lanes).collect();
+    let mut begun = Vec::new();
+    {
+        let mut ahead = book.ahead.lock();
+        if paths.is_empty() || ahead.all.iter().any(|(_, (of, ..), _)| of == site) {
+            return;
+        }
+        for ends in paths.iter().cycle().take(lanes) {
+            let (made, coming) = mpsc::channel();
+            ahead.next += 1;
+            let number = ahead.next;
+            ahead.all.push((number, key_of(site, ends), coming));
+            begun.push((number, ends.clone(), made));
+        }
+    }
+    for (number, ends, made) in begun {
+        let (kept, options) = (Arc::clone(book), options.clone());
+        let thread = std::thread::Builder::new().name("ahead".to_owned());
+        let started = thread.spawn(move || {
+            let address = ends.remote.address;
+            match net::dial(address, &bind_of(&ends.local), DIAL_MAX, &options) {
+                Ok(dialled) => {
+                    // Whoever waits for it has it; else it is closed when the wait is over.
+                    if made.send(dialled).is_ok() {
+                        std::thread::sleep(KEPT);
+                    }
+                }
+                Err(error) => tracing::debug!(%address, %error, "not dialled ahead"),
+            }
+            kept.ahead.forget(number);
+        });
+        if let Err(error) = started {
+            tracing::debug!(%error, "no thread to dial ahead");
+            book.ahead.forget(number);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read as _;
+    use std::net::{SocketAddr, TcpListener};
+
+    use penstock_proto::network::DataAddress;
+
+    use super::*;
+
+    fn to(address: SocketAddr) -> PathEnds {
+        let peer = "one".parse().unwrap();
+        let remote = DataAddress { peer, address, network: None, rate_bits_per_s: None };
+        PathEnds { local: LocalEnd::default(), remote, link: 0 }
+    }
+
+    /// A book that knows this path to site `far`.
+    fn book(ends: &PathEnds, rtt: Duration, state: PathState) -> (Arc<PathBook>, Name) {
+        let (book, site) = (Arc::<PathBook>::default(), "far".parse().unwrap());
+        book.note(&site, ends, |note| (note.rtt, note.state) = (Some(rtt), state));
+        (book, site)
+    }
+
+    /// Promise: the lanes of a transfer over a long path that is known find their connections made,
+    /// as many as there may be, each once; those that none takes are closed.
+    #[test]
+    fn lanes_find_their_connections_made() {
+        let source = TcpListener::bind("127.0.0.1:0").unwrap();
+        let ends = to(source.local_addr().unwrap());
+        let (book, site) = book(&ends, Duration::from_millis(90), PathState::Carrying);
+        let (locals, options) = (vec![LocalEnd::default()], SocketOptions::default());
+        dial(&book, &site, (&locals, 3), &options);
+        dial(&book, &site, (&locals, 3), &options);
+        let most = Duration::from_secs(60);
+        let elsewhere = to("127.0.0.1:1".parse().unwrap());
+        assert!(book.ahead.take(&site, &elsewhere, most, &options).is_err());
+        // It may be known by other words since.
+        let again = PathEnds { link: 7, ..ends.clone() };
+        let take = || book.ahead.take(&site, &again, most, &options).map(Dialled::into_tcp);
+        let taken = [take().unwrap(), take().unwrap()];
+        let mut accepted: Vec<_> = (0..3).map(|_| source.accept().unwrap().0).collect();
+        let used = taken.each_ref().map(|connection| connection.local_addr().unwrap());
+        accepted.retain(|connection| !used.contains(&connection.peer_addr().unwrap()));
+        let [left] = &mut accepted[..] else { panic!("one was left: {accepted:?}") };
+        assert_eq!(left.read(&mut [0]).unwrap(), 0, "closed in time");
+        assert!(take().is_err());
+    }
+
+    /// Promise: a connection that the source has closed while it waited is no lane's: the lane
+    /// dials for itself, with the time that is left.
+    #[test]
+    fn what_died_while_it_waited_is_not_used() {
+        let source = TcpListener::bind("127.0.0.1:0").unwrap();
+        let ends = to(source.local_addr().unwrap());
+        let (book, site) = book(&ends, Duration::from_millis(90), PathState::Carrying);
+        let (locals, options) = (vec![LocalEnd::default()], SocketOptions::default());
+        dial(&book, &site, (&locals, 1), &options);
+        drop(source.accept().unwrap());
+        let most = Duration::from_secs(60);
+        let left = book.ahead.take(&site, &ends, most, &options).unwrap_err();
+        assert!(left <= most && left > most / 2, "{left:?}");
+    }
+
+    /// Promise: nothing is dialled ahead where it saves nothing or is in vain: paths that are
+    /// short, did not carry last, or leave from where lanes leave no more.
+    #[test]
+    fn nothing_is_dialled_in_vain() {
+        let ends = to("127.0.0.1:1".parse().unwrap());
+        let here = [LocalEnd::default()];
+        for (rtt, state, locals) in [
+            (90, PathState::Dead, &here[..]),
+            (90, PathState::Standby, &here),
+            (1, PathState::Carrying, &here),
+            (90, PathState::Carrying, &[]),
+        ] {
+            let (book, site) = book(&ends, Duration::from_millis(rtt), state);
+            dial(&book, &site, (locals, 0), &SocketOptions::default());
+            assert!(book.ahead.lock().all.is_empty(), "{rtt} ms, {state:?}");
+        }
+    }
+}
