@@ -232,10 +232,9 @@ impl Inner {
         }
         let generation_max = generation_max(&journal.join("logs")).map_err(unreadable)?;
         let pages = files(&journal.join("pages")).map_err(unreadable)?;
-        let mut writers: Vec<WriterId> = head.epochs.into_keys().collect();
-        if writers.is_empty() {
-            writers.push(WriterId::SOLE);
-        }
+        // A site that has had one peer may not have noted yet that it wrote.
+        let mut writers: BTreeSet<WriterId> = head.epochs.into_keys().collect();
+        writers.insert(WriterId::SOLE);
         for writer in writers {
             let spec = TaskSpec { writer, ..spec.clone() };
             let mut broken = None;

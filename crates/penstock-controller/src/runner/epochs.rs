@@ -7,7 +7,7 @@
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
-use std::io::Write as _;
+use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -71,6 +71,8 @@ pub(super) fn remove_earlier(path: &Path, epoch: u64) {
 #[derive(Debug)]
 pub(super) struct Kept<T> {
     path: PathBuf,
+    /// Open once something was added: a line each time.
+    file: Option<File>,
     known: BTreeSet<T>,
 }
 
@@ -86,15 +88,18 @@ impl<T: Ord + Serialize + DeserializeOwned> Kept<T> {
         for entry in fs::read_dir(journal).map_err(cannot)? {
             let path = entry.map_err(cannot)?.path();
             let found = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-            if !found.starts_with(&prefix) || found.ends_with(".new") {
+            if !found.starts_with(&prefix) {
                 continue;
             }
             let text = fs::read(&path).map_err(|cause| failed("read", &path, &cause))?;
-            let kept: Vec<T> = serde_json::from_slice(&text)
-                .map_err(|cause| failed("read", &path, &cause.into()))?;
-            known.extend(kept);
+            // A line that is not whole was being added when its controller died, before anything
+            // followed from it.
+            let lines = text.split(|byte| *byte == b'\n');
+            known.extend(
+                lines.filter_map(|line| serde_json::from_slice::<Vec<T>>(line).ok()).flatten(),
+            );
         }
-        Ok(Self { path: journal.join(format!("{prefix}{epoch:016x}")), known })
+        Ok(Self { path: journal.join(format!("{prefix}{epoch:016x}")), file: None, known })
     }
 
     pub(super) fn known(&self) -> impl Iterator<Item = &T> {
@@ -106,20 +111,30 @@ impl<T: Ord + Serialize + DeserializeOwned> Kept<T> {
     /// # Errors
     /// The journal store cannot be written.
     pub(super) fn add(&mut self, more: impl IntoIterator<Item = T>) -> Result<(), Problem> {
-        let before = self.known.len();
-        self.known.extend(more);
-        if self.known.len() == before {
+        let news: BTreeSet<T> = more.into_iter().filter(|it| !self.known.contains(it)).collect();
+        if news.is_empty() {
             return Ok(());
         }
-        let new = beside(&self.path, ".new");
-        let write = || {
-            let mut file = File::create(&new)?;
-            file.write_all(&serde_json::to_vec(&self.known)?)?;
-            file.sync_all()?;
-            fs::rename(&new, &self.path)?;
-            self.path.parent().map_or(Ok(()), |directory| File::open(directory)?.sync_all())
+        self.write(&news).map_err(|cause| failed("write", &self.path, &cause))?;
+        self.known.extend(news);
+        Ok(())
+    }
+
+    fn write(&mut self, news: &BTreeSet<T>) -> io::Result<()> {
+        let mut line = serde_json::to_vec(news)?;
+        line.push(b'\n');
+        let file = match &mut self.file {
+            Some(file) => file,
+            none => {
+                let mut file = File::options().create(true).append(true).open(&self.path)?;
+                // What an attempt before this one may have begun ends here.
+                file.write_all(b"\n")?;
+                self.path.parent().map_or(Ok(()), |directory| File::open(directory)?.sync_all())?;
+                none.insert(file)
+            }
         };
-        write().map_err(|cause| failed("write", &self.path, &cause))
+        file.write_all(&line)?;
+        file.sync_data()
     }
 }
 
@@ -180,16 +195,19 @@ mod tests {
         let journal = tempfile::tempdir().unwrap();
         let open = |epoch| Kept::<(u64, u32)>::open(journal.path(), "late", epoch).unwrap();
         let mut first = open(3);
+        assert_eq!(first.known().count(), 0);
         first.add([(8, 1), (8, 5)]).unwrap();
         first.add([(9, 0)]).unwrap();
         let mut next = open(4);
         assert_eq!(next.known, first.known);
-        // The first one is stopped in the middle of a write, and has not ended it.
-        let begun = own(&journal.path().join("late"), 3);
-        fs::create_dir(beside(&begun, ".new")).unwrap();
+        // The first one dies in the middle of a write.
+        first.file.as_ref().unwrap().write_all(b"[[6,6],[7").unwrap();
         next.add([(9, 7)]).unwrap();
         assert_eq!(open(4).known().collect::<Vec<_>>(), [&(8, 1), &(8, 5), &(9, 0), &(9, 7)]);
         assert_eq!(Kept::<(u64, u32)>::open(journal.path(), "lat", 4).unwrap().known.len(), 0);
+        let mut again = open(3);
+        again.add([(9, 8)]).unwrap();
+        assert!(open(4).known().any(|it| *it == (9, 8)), "one that goes on behind half a line");
     }
 
     /// B4: what a deposed controller writes late is behind what its successor has written; names

@@ -1,12 +1,21 @@
 //! Pages in which one peer may have left temporary files that nobody else would find.
+//!
+//! While pages are open, their heads and the pages that the journal keeps without one say where
+//! that may be. Before they are committed as complete, and when links are made in them after that,
+//! it is kept in the journal who may have left something ([`Kept`](super::epochs::Kept)); and a run
+//! that begins where links may have been begun looks through all pages that have some.
 
 use std::collections::BTreeSet;
 
-use penstock_api::heads::PageHead;
+use penstock_api::heads::LedgerHead;
 use penstock_api::peers::Peers;
 use penstock_api::problem::Problem;
-use penstock_api::task::{Report, Work};
+use penstock_api::task::{Report, TaskPage, TaskSpec, Work};
+use penstock_proto::id::WriterId;
+use penstock_proto::journal::JournalRecord;
+use penstock_proto::manifest::EntryKind;
 
+use super::Run;
 use super::journal::Journal;
 
 /// What a peer had of a transfer's pages.
@@ -79,13 +88,102 @@ impl PagesTouched {
     }
 }
 
+impl Run {
+    /// Removes what those that take part no more may have left, and the markers of all. What cannot
+    /// be removed is logged.
+    pub(super) fn clean_left_overs(&mut self) -> Result<(), Problem> {
+        let left = self.tasks.left_overs();
+        let generation_max = self.generation_in(left.values().flatten().copied().collect())?;
+        let total = self.scan.as_ref().map_or(0, |scan| scan.pages);
+        for (writer, pages) in left {
+            let mut all = pages;
+            if self.tasks.links_in_doubt() {
+                let with_links = |page: &u32| {
+                    let page = self.shared.peek_page(*page);
+                    page.is_ok_and(|page| {
+                        page.page.entries().iter().any(|it| is_made_last(it.kind))
+                    })
+                };
+                all.extend((0..total).filter(with_links));
+            }
+            let mut pages = all.iter().filter_map(|page| self.shared.peek_page(*page).ok());
+            self.clean(writer, &mut pages, generation_max);
+        }
+        Ok(())
+    }
+
+    /// Removes all that is temporary, of every writer; gives whether the store could be asked for
+    /// all of it.
+    pub(super) fn clean_all(&mut self) -> Result<bool, Problem> {
+        // All pages that were opened, by whatever run, may have temporary files.
+        let pages = self.shared.journal().pages_in_work(&[])?;
+        let generation_max = self.generation_in(pages.clone())?;
+        let mut all = true;
+        for writer in self.tasks.left_overs().into_keys() {
+            let mut pages = pages.iter().filter_map(|page| self.shared.peek_page(*page).ok());
+            all &= self.clean(writer, &mut pages, generation_max);
+        }
+        Ok(all)
+    }
+
+    /// The greatest attempt at any file of these pages, some of which this run has not opened.
+    fn generation_in(&self, pages: BTreeSet<u32>) -> Result<u32, Problem> {
+        let mut most = self.shared.generation_max();
+        if pages.is_empty() {
+            return Ok(most);
+        }
+        let heads = self.heads.load(self.id)?.pages;
+        for head in heads.iter().filter(|head| pages.contains(&head.page)) {
+            for record in self.shared.journal().read_log(head.page, head.log_bytes)?.0 {
+                if let JournalRecord::Generation { generation, .. } = record {
+                    most = most.max(generation);
+                }
+            }
+        }
+        Ok(most)
+    }
+
+    /// Removes what a writer has left in these pages, and its marker; gives whether the store could
+    /// be asked for all of it.
+    fn clean(
+        &self,
+        writer: WriterId,
+        pages: &mut dyn Iterator<Item = TaskPage>,
+        generation_max: u32,
+    ) -> bool {
+        let spec = TaskSpec { writer, ..self.spec.clone() };
+        let cleaned = self.peer.clean(&spec, pages, generation_max);
+        cleaned
+            .inspect_err(|problem| tracing::warn!(%problem, "temporary files may be left"))
+            .is_ok()
+    }
+}
+
+/// Whether it is made when all pages are complete.
+fn is_made_last(kind: EntryKind) -> bool {
+    !matches!(kind, EntryKind::File | EntryKind::Directory)
+}
+
 /// Where writers of an earlier run may have left something, where there can be several.
-pub(super) fn pages_in_work(
+pub(super) struct InWork {
+    /// Pages that it has not completed.
+    pub(super) pages: BTreeSet<u32>,
+    /// It may have begun to make links, and have left some of them half made.
+    pub(super) links: bool,
+}
+
+/// Where that is as far as heads and pages tell.
+pub(super) fn in_work(
     peers: &dyn Peers,
     journal: &Journal,
-    heads: &[PageHead],
-) -> Result<BTreeSet<u32>, Problem> {
-    peers.grant().map_or_else(|| Ok(BTreeSet::new()), |_| journal.pages_in_work(heads))
+    head: &LedgerHead,
+) -> Result<InWork, Problem> {
+    if peers.grant().is_none() {
+        return Ok(InWork { pages: BTreeSet::new(), links: false });
+    }
+    let pages = journal.pages_in_work(&head.pages)?;
+    let links = head.scan.is_some() && pages.is_empty();
+    Ok(InWork { pages, links })
 }
 
 #[cfg(test)]

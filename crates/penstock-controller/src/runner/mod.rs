@@ -50,11 +50,11 @@ use penstock_api::problem::{Exit, Problem};
 use penstock_api::proof::ProofProgress;
 use penstock_api::removal::{RemoveOrder, RemoveReply};
 use penstock_api::scan::{DigestWish, PageReply, PageSource, Question, ScanSummary, WishedDigests};
-use penstock_api::task::{SourceAccess, TargetPeer, TaskPage, TaskSpec};
+use penstock_api::task::{SourceAccess, TargetPeer, TaskSpec};
 use penstock_api::transfer::{FailedItem, PathText, Progress, TransferOptions};
 use penstock_engine::transfer::{Phase, compared_of};
 use penstock_proto::compared::Comparison;
-use penstock_proto::id::{Name, TransferId, WriterId};
+use penstock_proto::id::{Name, TransferId};
 use penstock_proto::journal::JournalRecord;
 use penstock_proto::manifest::{Page, page_digest};
 
@@ -367,7 +367,7 @@ impl Run {
         let _ = std::fs::remove_file(RunFiles::own(&input.journal, epoch).facts);
         let journal = Journal::open(&input.journal, epoch, &head.pages)?;
         let late = Kept::open(&input.journal, late::LATE, epoch)?;
-        let in_work = left::pages_in_work(&*input.peers, &journal, &head.pages)?;
+        let in_work = left::in_work(&*input.peers, &journal, &head)?;
         let mut spec = spec_of(&input, &head);
         if spec.update.backup_dir.is_some() {
             spec.began = journal::began(&input.journal, epoch)?;
@@ -642,6 +642,7 @@ impl Run {
         let commit = self.shared.machine().take_commit();
         let scan = (!self.scan_committed).then(|| self.scan.clone()).flatten();
         if commit.is_none() && scan.is_none() {
+            self.tasks.keep_left(&BTreeSet::new())?;
             return self.keep_settled();
         }
         self.keep_late()?;
@@ -707,27 +708,12 @@ impl Run {
         self.tasks.stop(true);
         self.commit()?;
         self.spec.fence.check()?;
-        let mut all = true;
-        for writer in self.tasks.left_overs().into_keys() {
-            // All pages that were opened may have temporary files.
-            let mut pages = (0..).map_while(|number| self.shared.peek_page(number).ok());
-            all &= self.clean(writer, &mut pages);
-        }
+        let all = self.clean_all()?;
         // Whoever discards the journal tries again what could not be removed.
         if all {
             self.heads.remove(self.id)?;
         }
         Ok(RunOutcome::Cancelled)
-    }
-
-    /// Removes what a writer has left in these pages, and its marker; gives whether the store could
-    /// be asked for all of it.
-    fn clean(&self, writer: WriterId, pages: &mut dyn Iterator<Item = TaskPage>) -> bool {
-        let spec = TaskSpec { writer, ..self.spec.clone() };
-        let cleaned = self.peer.clean(&spec, pages, self.shared.generation_max());
-        cleaned
-            .inspect_err(|problem| tracing::warn!(%problem, "temporary files may be left"))
-            .is_ok()
     }
 
     /// What this round has deleted.
@@ -754,10 +740,7 @@ impl Run {
             return self.stop_proving().map(Some);
         }
         self.spec.fence.check()?;
-        for (writer, pages) in self.tasks.left_overs() {
-            let mut pages = pages.iter().filter_map(|number| self.shared.peek_page(*number).ok());
-            self.clean(writer, &mut pages);
-        }
+        self.clean_left_overs()?;
         let head = self.heads.load(self.id)?;
         let scan = self.scan.clone().unwrap_or_default();
         let tally = outcome::write_lists(

@@ -25,12 +25,13 @@ use penstock_api::peers::{Member, PartNews, Peers};
 use penstock_api::problem::{Exit, Problem};
 use penstock_api::remote::{PEER_LOST, TASK_HANGS, TASK_UNKNOWN};
 use penstock_api::task::{Adopted, TARGET_FULL, Task, TaskFigures, TaskSpec, TaskStart};
-use penstock_engine::transfer::{Joining as JoiningPeer, TransferMachine};
+use penstock_engine::transfer::{Joining as JoiningPeer, Phase, TransferMachine};
 use penstock_proto::id::{PeerNumber, WriterId};
 
 use super::control::Shared;
 use super::epochs::Kept;
 use super::lead::{in_order, nobody};
+use super::left::InWork;
 use super::part::Part;
 use super::shares::Shares;
 use super::{RunControl, RunInput};
@@ -108,8 +109,8 @@ pub(super) struct TaskParts {
     pub(super) spec: TaskSpec,
     /// As the heads have them.
     pub(super) epochs: BTreeMap<WriterId, u64>,
-    /// Pages that an earlier run has not completed: its writers may have left something there.
-    pub(super) in_work: BTreeSet<u32>,
+    /// Where writers of an earlier run may have left something.
+    pub(super) in_work: InWork,
     /// Directory of the transfer in the journal store.
     pub(super) journal: PathBuf,
     /// Is told what becomes of peers.
@@ -122,7 +123,7 @@ impl TaskParts {
         shared: &Arc<Shared>,
         spec: &TaskSpec,
         epochs: BTreeMap<WriterId, u64>,
-        in_work: BTreeSet<u32>,
+        in_work: InWork,
     ) -> Self {
         let (peers, heads) = (Arc::clone(&input.peers), Arc::clone(&input.heads));
         let (spec, journal) = (spec.clone(), input.journal.clone());
@@ -197,8 +198,10 @@ impl Tasks {
         for (writer, page) in left.known() {
             left_overs.entry(*writer).or_default().insert(*page);
         }
-        for writer in parts.epochs.keys().filter(|_| parts.peers.grant().is_some()) {
-            left_overs.entry(*writer).or_default().extend(&parts.in_work);
+        // A site that has had one peer may not have noted yet that it wrote.
+        let writers = parts.epochs.keys().chain([&WriterId::SOLE]);
+        for writer in writers.filter(|_| !parts.in_work.pages.is_empty()) {
+            left_overs.entry(*writer).or_default().extend(&parts.in_work.pages);
         }
         let settled = match parts.peers.grant() {
             Some(grant) => Settled::follow(&parts, grant)?,
@@ -689,8 +692,12 @@ impl Tasks {
     /// The journal store cannot be written.
     pub(super) fn keep_left(&mut self, complete: &BTreeSet<u32>) -> Result<(), Problem> {
         let mut found = Vec::new();
+        // Links are made in pages that were complete long before.
+        let phase = self.parts.shared.machine().phase();
+        let is_tail = !matches!(phase, Phase::Moving | Phase::Asking);
         for (writer, pages) in &self.left_overs {
-            found.extend(pages.intersection(complete).map(|page| (*writer, *page)));
+            let pages = pages.iter().filter(|page| is_tail || complete.contains(page));
+            found.extend(pages.map(|page| (*writer, *page)));
         }
         let working = self.working.iter().map(|working| (&working.member, &working.part));
         let ending = self.ending.iter().map(|ending| (&ending.member, &ending.part));
@@ -758,6 +765,11 @@ impl Tasks {
         // Its own ends, which may take a moment.
         self.working.sort_by_key(|working| working.member.is_own);
         self.working.iter().for_each(|working| working.task.leave());
+    }
+
+    /// Whether an earlier run may have left links half made.
+    pub(super) fn links_in_doubt(&self) -> bool {
+        self.parts.in_work.links
     }
 
     /// All that ever wrote, and open pages in which those that take no part any more may have left

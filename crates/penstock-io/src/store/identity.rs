@@ -27,6 +27,8 @@ use super::sandbox::{create_component, open_component};
 use crate::sys::mount_identity;
 
 pub(super) const IDENTITY_NAME: &[u8] = b"store";
+/// Further tries to make an identity while others leave the store.
+const IDENTITY_TRIES: u32 = 3;
 /// Of an identity that is being made.
 const DRAFT_PREFIX: &[u8] = b"store-";
 const IDENTITY_HEADING: &str = "penstock-store 1";
@@ -143,7 +145,16 @@ impl PosixStore {
             return Ok(identity);
         }
         self.check_writable("make identity", STORE_PRIVATE_NAME)?;
-        let made = make_identity(root);
+        // Whoever leaves the store for good at this moment takes away what is not placed yet.
+        let is_gone = |made: &io::Result<()>| {
+            made.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
+        };
+        let mut made = make_identity(root);
+        for _ in 0..IDENTITY_TRIES {
+            if is_gone(&made) {
+                made = make_identity(root);
+            }
+        }
         made.map_err(|error| StoreError::io("make identity", STORE_PRIVATE_NAME, error))?;
         self.read_identity(root)?.ok_or_else(|| self.identity_missing().into())
     }

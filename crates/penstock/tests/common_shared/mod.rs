@@ -3,7 +3,9 @@
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::ffi::OsString;
 use std::fs;
+use std::os::unix::ffi::OsStringExt as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU32, AtomicU64, Ordering};
@@ -13,6 +15,7 @@ use std::time::Duration;
 
 use penstock_api::delete::{DeleteOrder, SurplusQuery};
 use penstock_api::fence::Fence;
+use penstock_api::heads::{HeadStore as _, PageHead};
 use penstock_api::limits::Share;
 use penstock_api::peers::{Member, PartNews, Peers};
 use penstock_api::plan::PlanItem;
@@ -27,13 +30,13 @@ use penstock_api::transfer::{PathText, TransferOptions};
 use penstock_controller::runner::{self, RunControl, RunInput, RunOutcome};
 use penstock_controller::state::SqliteState;
 use penstock_io::net::SocketOptions;
-use penstock_io::store::IoMode;
+use penstock_io::store::{IoMode, TemporaryKey, temporary_name};
 use penstock_io::sys;
 use penstock_peer::{SourceService, StoreKind, StoreSpec, Stores, TargetService};
 use penstock_proto::compared::{Comparison, EntrySet};
 use penstock_proto::id::{Name, PeerId, TransferId, WriterId};
 use penstock_proto::journal::{EntryDigest, EntryFailure, FailurePhase, Incarnation};
-use penstock_proto::manifest::Page;
+use penstock_proto::manifest::{Page, page_digest};
 use penstock_proto::slicing::{PieceRef, Slicing};
 use penstock_proto::units::Instant;
 
@@ -575,6 +578,40 @@ impl Shared {
     pub(crate) fn ledgers(&self) -> usize {
         let state = self.base.path().join("state/state.db");
         SqliteState::open(&state).unwrap().ledgers().unwrap().len()
+    }
+
+    /// Starts the run of a move whose controller leads until all is moved, and nothing is removed.
+    pub(crate) fn run_until_moved(&mut self, epoch: u64, one: &Fate) -> JoinHandle<RunOutcome> {
+        let tenure = self.lead(epoch);
+        one.happens(At::LookAgain, move || tenure.store(false, Ordering::Release));
+        self.run()
+    }
+
+    /// What is committed of the pages.
+    pub(crate) fn heads(&self) -> Vec<PageHead> {
+        let heads = SqliteState::open(&self.base.path().join("state/state.db")).unwrap();
+        heads.load(self.id).unwrap().pages
+    }
+
+    /// Under which name a peer makes an entry of the first page that is a link.
+    pub(crate) fn temporary_name(&self, path: &str, peer: &str) -> OsString {
+        let encoded = self.base.path().join("state/journal/pages/00000000.page");
+        let encoded = fs::read(encoded).unwrap();
+        let page = Page::decode(&encoded).unwrap();
+        let mut entries = page.entries().iter();
+        let index = entries.position(|entry| page.path(entry) == path.as_bytes()).unwrap();
+        let entry = &page.entries()[index];
+        let key = TemporaryKey {
+            transfer: self.id,
+            page: page_digest(&encoded),
+            entry: index as u32,
+            size: entry.size,
+            mtime: entry.mtime,
+            identity: entry.identity,
+            generation: 0,
+            writer: WriterId::of(&PeerId { site: name("hpc"), peer: name(peer) }),
+        };
+        OsString::from_vec(temporary_name(&key).to_vec())
     }
 
     /// Runs to the end: done, the trees are alike, and nothing of ours is left.
