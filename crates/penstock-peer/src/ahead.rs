@@ -80,7 +80,9 @@ pub(crate) fn dial(
 ) {
     let serves = |note: &PathNote| {
         let is_far = note.rtt.is_some_and(|rtt| rtt >= FAR);
-        is_far && note.state == PathState::Carrying && locals.contains(&note.ends.local)
+        // Of the only path nobody says that it carries.
+        let carries = matches!(note.state, PathState::Carrying | PathState::Untried);
+        is_far && carries && locals.contains(&note.ends.local)
     };
     let lanes = if lanes_max == 0 { LANES } else { lanes_max.min(LANES) } as usize;
     let paths = book.of_site(site).into_iter().filter(serves).map(|note| note.ends);
@@ -175,7 +177,7 @@ mod tests {
     fn what_died_while_it_waited_is_not_used() {
         let source = TcpListener::bind("127.0.0.1:0").unwrap();
         let ends = to(source.local_addr().unwrap());
-        let (book, site) = book(&ends, Duration::from_millis(90), PathState::Carrying);
+        let (book, site) = book(&ends, Duration::from_millis(90), PathState::Untried);
         let (locals, options) = (vec![LocalEnd::default()], SocketOptions::default());
         dial(&book, &site, (&locals, 1), &options);
         drop(source.accept().unwrap());

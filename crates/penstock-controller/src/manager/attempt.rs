@@ -4,7 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Instant;
 
-use penstock_api::plan::{PlanUse, location_text};
+use penstock_api::plan::location_text;
 use penstock_api::problem::{Exit, Problem};
 use penstock_api::scan::{OwnPages, PageSource, RootKind, ScanRequest};
 use penstock_api::task::{Room, SourceAccess, TARGET_FULL};
@@ -80,7 +80,7 @@ impl Inner {
         let (id, target) = (record.id(), &record.request.target);
         self.say(id, &format!("asking site `{}` for the data set", record.request.source.site));
         let (site, options) = (&record.request.source.site, &record.request.options);
-        if *site != self.config.site && options.plan != Some(PlanUse::Make) {
+        if *site != self.config.site {
             let lanes_max = if options.lanes > 0 { options.lanes } else { options.lanes_max };
             self.parts.target.expect_source(&target.store, site, lanes_max);
         }

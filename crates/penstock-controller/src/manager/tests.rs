@@ -43,6 +43,8 @@ mod receipt;
 struct FakePeer {
     released: Mutex<Vec<TransferId>>,
     cleaned: Mutex<Vec<TransferId>>,
+    /// From where it was told to expect data, and over how many lanes.
+    expected: Mutex<Vec<(String, u32)>>,
     /// Nothing can be cleaned now.
     offline: AtomicBool,
     /// Bytes that are free at the target.
@@ -113,6 +115,10 @@ impl SourcePeer for FakePeer {
 }
 
 impl TargetPeer for FakePeer {
+    fn expect_source(&self, _: &Name, site: &Name, lanes_max: u32) {
+        self.expected.lock().unwrap().push((site.to_string(), lanes_max));
+    }
+
     fn root_kind(&self, _: &Name, _: &PathText) -> Result<Option<RootKind>, Problem> {
         Held::pass(&self.held);
         Ok(None)
@@ -457,6 +463,20 @@ fn b8_overlapping_targets_are_refused() {
     ends[&TransferId([1; 16])].send(RunOutcome::Done).unwrap();
     world.wait(1, TransferState::Done);
     world.submit(5, "lab:raw/other/", "hpc:s/a/b").unwrap();
+}
+
+/// Promise: the first byte does not wait for one round trip after another: the target hears from
+/// where it will fetch when the source's site is asked, and not where there is nothing to fetch.
+#[test]
+fn the_target_hears_from_where_it_will_fetch() {
+    let world = World::new(4);
+    let mut few = request(1, "lab:raw/run7/", "hpc:s/a");
+    few.options.lanes_max = 3;
+    world.manager.submit(&few, &Caller::User).unwrap();
+    world.call().1.send(RunOutcome::Done).unwrap();
+    world.submit(2, "hpc:t/run7/", "hpc:s/b").unwrap();
+    world.call().1.send(RunOutcome::Done).unwrap();
+    assert_eq!(*world.peer.expected.lock().unwrap(), [("lab".to_owned(), 3)]);
 }
 
 /// B8, C4: a site that may not see the transfer that is in its way learns neither id nor path of
