@@ -425,6 +425,50 @@ fn a11_an_extent_that_one_peer_cannot_write_is_anothers() {
     assert_eq!(machine.take_failures(), [(0, failed(FailurePhase::Write, EACCES)[0])]);
 }
 
+/// A11: however what one peer could not write comes to be missing again, it is not that peer's
+/// before the other has tried: not as a neighbour of another extent, and not when the other gives
+/// it back unbegun.
+#[test]
+fn a11_what_one_peer_could_not_write_does_not_come_back_to_it() {
+    let mut machine = machine_of(&[4 * MIB]);
+    assert_eq!(fetched(&machine.poll_work(A, 4 * MIB, second(0)).work).len(), 4);
+    let all = (0..4).map(|it| unwritten(piece(it), EIO));
+    report(&mut machine, A, all.collect());
+    for _ in 0..8 {
+        assert!(machine.poll_work(A, MIB, second(0)).work.is_empty(), "A has met it");
+    }
+    let given: BTreeSet<u32> =
+        (0..8).flat_map(|_| fetched(&machine.poll_work(B, MIB, second(0)).work)).collect();
+    assert_eq!(given, (0..4).collect(), "B has it");
+    let back = (0..4).map(|it| Report::Returned { piece: piece(it), generation: 0 });
+    report(&mut machine, B, back.collect());
+    for _ in 0..8 {
+        assert!(machine.poll_work(A, 2 * MIB, second(1)).work.is_empty(), "B has not tried");
+    }
+    assert_eq!(fetched(&machine.poll_work(B, ALL, second(1)).work), (0..4).collect());
+    assert_eq!(machine.totals().failures, 0);
+}
+
+/// A4: what was written and could not be synced is tried by nobody again: each try would be a sync
+/// that failed, of all that is written there.
+#[test]
+fn a4_an_extent_that_cannot_be_synced_fails_at_once() {
+    let mut machine = machine_of(&[2 * MIB]);
+    machine.poll_work(A, ALL, second(0));
+    let mut unsynced = unwritten(piece(0), EIO);
+    let Report::Written { failures, .. } = &mut unsynced else { unreachable!() };
+    *failures = failed(FailurePhase::Publish, EIO);
+    report(&mut machine, A, vec![unsynced]);
+    assert_eq!(machine.take_failures(), [(0, failed(FailurePhase::Publish, EIO)[0])]);
+    assert!(
+        machine
+            .poll_work(B, ALL, second(0))
+            .work
+            .iter()
+            .all(|it| !matches!(it, Work::Fetch { .. }))
+    );
+}
+
 /// A11: a large file that one peer cannot give its name keeps its extents, and gets it from
 /// another; where all have met it for good, it has failed with what was said last.
 #[test]

@@ -216,12 +216,16 @@ pub(crate) struct PieceWriter {
     /// Whether records are compared with their digests: not where they were hashed in this very
     /// buffer a moment ago.
     checks: bool,
+    /// Syncs of the store that had failed when an entry failed last.
+    failed_syncs: u32,
 }
 
 impl PieceWriter {
     pub(crate) fn new(tree: TargetTree, large: Arc<LargeFiles>, checks: bool) -> Self {
+        let failed_syncs = tree.target.failed_syncs();
         Self {
             tree,
+            failed_syncs,
             large,
             dirs: DirCache::default(),
             open: None,
@@ -360,7 +364,15 @@ impl PieceWriter {
         } else {
             tracing::warn!(error = %crate::stores::chain(&error), "an entry could not be written");
             let errno = error.errno().and_then(|errno| u16::try_from(errno).ok()).unwrap_or(0);
-            self.fail(entry, FailurePhase::Write, errno);
+            // A sync that failed is one of the whole store (A4): tried again and again it would end
+            // the transfer, and take what others wrote meanwhile with it.
+            let syncs = self.tree.target.failed_syncs();
+            let is_sync = std::mem::replace(&mut self.failed_syncs, syncs) != syncs;
+            self.fail(
+                entry,
+                if is_sync { FailurePhase::Publish } else { FailurePhase::Write },
+                errno,
+            );
             if error.is_passing() {
                 self.outcome.short = Some(error);
             }

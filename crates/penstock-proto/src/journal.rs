@@ -80,7 +80,7 @@ pub enum FailurePhase {
     Digest,
     /// The target could not write it.
     Write,
-    /// The target could not give it its name or attributes.
+    /// The target could not make it durable, or give it its name or attributes.
     Publish,
     /// It was durable, and read again it was not what was written.
     ReadBack,

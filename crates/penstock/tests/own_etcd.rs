@@ -132,6 +132,14 @@ impl Drop for Hosts {
 fn kill(name: &str, id: u32) {
     let mut kill = Command::new("kill");
     let _ = kill.arg(format!("-{name}")).arg(id.to_string()).stderr(Stdio::null()).status();
+    if name == "KILL" {
+        // Its sockets answer until the kernel has closed them, which is before it is a zombie.
+        let is_over = || {
+            let stat = fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_default();
+            stat.rsplit_once(") ").is_none_or(|(_, state)| state.starts_with(['Z', 'X']))
+        };
+        wait_for("the end of a process", is_over);
+    }
 }
 
 fn led_by_another(peer: &str) -> impl Fn(&Value) -> bool + '_ {

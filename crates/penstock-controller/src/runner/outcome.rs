@@ -110,7 +110,7 @@ fn words(phase: FailurePhase) -> (&'static str, &'static str) {
         FailurePhase::Changed => ("changed", "changed at the source after it was listed"),
         FailurePhase::Digest => ("digest", "did not match its digest on arrival, again and again"),
         FailurePhase::Write => ("write", "could not be written at the target"),
-        FailurePhase::Publish => ("publish", "could not get its name or attributes at the target"),
+        FailurePhase::Publish => ("publish", "could not be finished at the target"),
         FailurePhase::ReadBack => {
             ("readback", "read again at the target it is not what was written")
         }

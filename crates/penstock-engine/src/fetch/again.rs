@@ -28,7 +28,8 @@ pub(super) fn may_pass(failure: &EntryFailure, elsewhere: bool) -> bool {
     match failure.phase {
         FailurePhase::Read | FailurePhase::Digest => true,
         FailurePhase::Vanished => elsewhere,
-        _ => failure.may_pass(),
+        FailurePhase::Write => failure.may_pass(),
+        _ => false,
     }
 }
 

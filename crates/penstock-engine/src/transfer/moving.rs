@@ -151,10 +151,15 @@ impl TransferMachine {
             self.open.change(number, |page| page.unmade.push(index));
             return 0;
         }
-        if !self.may_begin(PieceRef { page: number, piece: index }) {
+        let piece = PieceRef { page: number, piece: index };
+        if self.untaken.keeps(piece) || !self.may_begin(piece) {
             return 0;
         }
-        let grant = |page: &mut OpenPage| page.grant_run(index, several, peer, bytes, work);
+        let untaken = &self.untaken;
+        let others = |piece| !untaken.was_tried(PieceRef { page: number, piece });
+        let grant = |page: &mut OpenPage| {
+            page.grant_run(index, several.then_some(&others), (peer, bytes), work)
+        };
         self.open.change(number, grant).unwrap_or(0)
     }
 
@@ -257,18 +262,19 @@ impl OpenPage {
         self.missing.last().map_or(0, |piece| self.ledger.worth_of(*piece))
     }
 
-    /// Hands out a piece, and with `several` peers its neighbours, worth about `bytes` together.
+    /// Hands out a piece, and those of its neighbours that `may` go with it, worth about `bytes`
+    /// together.
     fn grant_run(
         &mut self,
         index: u32,
-        several: bool,
-        peer: PeerNumber,
-        bytes: u64,
+        may: Option<&dyn Fn(u32) -> bool>,
+        (peer, bytes): (PeerNumber, u64),
         work: &mut Vec<Work>,
     ) -> u64 {
-        let run = if several { self.ledger.run_of(index) } else { index..index + 1 };
+        let run = if may.is_some() { self.ledger.run_of(index) } else { index..index + 1 };
+        let goes = |piece: &u32| *piece != index && may.is_some_and(|may| may(*piece));
         let mut given = 0;
-        for piece in std::iter::once(index).chain(run.filter(|piece| *piece != index)) {
+        for piece in std::iter::once(index).chain(run.filter(goes)) {
             if given >= bytes || self.barred.contains(&piece) {
                 break;
             }

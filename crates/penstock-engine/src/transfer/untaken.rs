@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use penstock_proto::id::{PeerNumber, WriterId};
-use penstock_proto::journal::EntryFailure;
+use penstock_proto::journal::{EntryFailure, FailurePhase};
 use penstock_proto::slicing::PieceRef;
 use penstock_proto::task::WorkReply;
 use penstock_proto::units::Instant;
@@ -56,6 +56,21 @@ impl Untaken {
         self.waiting.contains_key(&piece)
     }
 
+    /// Whether a peer could not write or name it before.
+    pub(super) fn was_tried(&self, piece: PieceRef) -> bool {
+        self.tried.contains_key(&piece)
+    }
+
+    /// Keeps a piece that is missing if it was tried before, however it came to be missing again:
+    /// given back by who had not begun it, or left behind.
+    pub(super) fn keeps(&mut self, piece: PieceRef) -> bool {
+        let was_tried = self.was_tried(piece);
+        if was_tried {
+            self.waiting.entry(piece).or_default();
+        }
+        was_tried
+    }
+
     /// A page is complete.
     pub(super) fn forget_page(&mut self, page: u32) {
         let all = PieceRef { page, piece: 0 }..=PieceRef { page, piece: u32::MAX };
@@ -87,7 +102,10 @@ impl TransferMachine {
         if !self.is_its(peer, piece) {
             return Some(failures.to_vec());
         }
-        let again = self.is_tried_again(peer, piece, failures);
+        // What could be written and not be synced spoils the epoch of all at every try (A4).
+        let written = |it: &&EntryFailure| it.phase == FailurePhase::Write;
+        let unwritten: Vec<_> = failures.iter().filter(written).copied().collect();
+        let again = self.is_tried_again(peer, piece, &unwritten);
         let packed = self.is_packed(piece);
         if let Some(tried) = self.untaken.tried.get_mut(&piece) {
             tried.withheld.clear();

@@ -39,7 +39,10 @@ impl Tasks {
         let passing = met().find(|(writer, _)| is_there(**writer)).map(|(_, met)| met.clone());
         let last = self.last.take();
         match (last, passing) {
-            (Some(last), Some(passing)) if last.exit != Exit::Temporary => passing,
+            (Some(last), Some(passing)) if last.exit != Exit::Temporary => Problem {
+                title: format!("{}; and at another peer: {last}", passing.title),
+                ..passing
+            },
             (last, _) => last.unwrap_or_else(nobody),
         }
     }
