@@ -148,10 +148,12 @@ fn b4_without_etcd_nothing_is_finished_and_it_goes_on_afterwards() {
     world.etcd.kill(0);
     // Its tenure ends by its own clock.
     status_until(&world.h1, |status| status["cluster"]["is_leader"] == false);
-    // Peers go on with what they have in hand, under names that are not final.
+    // Peers go on with what they have in hand, under names that are not final, and make directories
+    // for it.
     let final_names = || {
         let is_final = |path: &PathBuf| {
-            !path.file_name().unwrap_or_default().as_encoded_bytes().starts_with(b".pst-")
+            let name = path.file_name().unwrap_or_default().as_encoded_bytes();
+            !name.starts_with(b".pst-") && !path.is_dir()
         };
         let found = stamps(&world.h2.store.join("set"));
         found.into_keys().filter(is_final).collect::<Vec<_>>()
