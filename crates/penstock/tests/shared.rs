@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
-use common_shared::{At, PATIENCE, Shared, bytes};
+use common_shared::{At, Fate, PATIENCE, Shared, bytes};
 use penstock_api::peers::PartNews;
 use penstock_api::problem::{Exit, Problem};
 use penstock_api::task::TARGET_FULL;
@@ -266,8 +266,8 @@ fn b4_a_peer_whose_tenure_ran_out_under_its_grant_begins_anew() {
 }
 
 /// Of two peers that write one file, the second is lost in the middle, and leaves a thread behind;
-/// gives what the transfer has to say when it is done.
-fn lose_one(site: &mut Shared, then: impl FnOnce(&Shared)) -> String {
+/// gives what the transfer has to say when it is done, and who looked at that file again.
+fn lose_one(site: &mut Shared, then: impl FnOnce(&Shared, &Fate)) -> (String, [u32; 2]) {
     site.options.limits.rate_bits_per_s = rate(16);
     fs::write(site.source().join("huge"), bytes(1, 48 * MIB)).unwrap();
     let (one, two) = (site.join("one"), site.join("two"));
@@ -276,11 +276,11 @@ fn lose_one(site: &mut Shared, then: impl FnOnce(&Shared)) -> String {
     two.wait_written(2);
     two.hangs.store(true, Ordering::Release);
     two.break_with(Problem::new(Exit::Temporary, "store-offline", "its store is offline"));
-    then(site);
+    then(site, &two);
     site.end(run);
-    let mends = one.mends.load(Ordering::Acquire) + two.mends.load(Ordering::Acquire);
-    assert_eq!(mends, 1);
-    site.control.view().remark
+    let mends = [one, two].map(|fate| fate.mends.load(Ordering::Acquire));
+    assert_eq!(mends.iter().sum::<u32>(), 1);
+    (site.control.view().remark, mends)
 }
 
 /// B1: a peer that is stopped in order and leaves a thread behind, in a system call, is lost: the
@@ -289,7 +289,7 @@ fn lose_one(site: &mut Shared, then: impl FnOnce(&Shared)) -> String {
 #[test]
 fn b1_a_peer_that_does_not_end_in_order_is_lost() {
     let mut site = Shared::new(LONG);
-    let remark = lose_one(&mut site, |site| site.leave("two"));
+    let (remark, _) = lose_one(&mut site, |site, _| site.leave("two"));
     assert!(remark.contains("peer `two`") && remark.contains("1 file ") && remark.contains("huge"));
     let notes = site.control.take_notes();
     assert!(notes.iter().any(|note| note.code == "silent-writer"), "{notes:?}");
@@ -299,9 +299,33 @@ fn b1_a_peer_that_does_not_end_in_order_is_lost() {
 #[test]
 fn b1_a_lost_peer_that_was_restarted_is_not_silent() {
     let mut site = Shared::new(LONG);
-    let remark = lose_one(&mut site, |site| site.change("two", |member| member.instance = 2));
+    let (remark, _) =
+        lose_one(&mut site, |site, _| site.change("two", |member| member.instance = 2));
     assert_eq!(remark, "");
     assert!(!site.control.take_notes().iter().any(|note| note.code == "silent-writer"));
+}
+
+/// B1: one whose store hung and answers again is called back before the transfer is done, however
+/// long it was to be left alone, and looks itself at what it wrote: nobody else may see that yet.
+#[test]
+fn b1_a_lost_peer_that_answers_again_is_called_back() {
+    let mut site = Shared::new(LONG);
+    let (remark, mends) = lose_one(&mut site, |_, _| {});
+    assert_eq!((remark.as_str(), mends), ("", [0, 1]));
+    assert!(!site.control.take_notes().iter().any(|note| note.code == "silent-writer"));
+}
+
+/// B1: one that is called back and still hangs holds the transfer up for some seconds only, and is
+/// named.
+#[test]
+fn b1_a_lost_peer_that_hangs_on_is_named() {
+    let mut site = Shared::new(LONG);
+    let hang = |_: &Shared, two: &Fate| two.refuses.store(true, Ordering::Release);
+    let (remark, mends) = lose_one(&mut site, hang);
+    assert!(remark.contains("peer `two`") && remark.contains("huge"), "{remark}");
+    assert_eq!(mends, [1, 0]);
+    let told = site.control.take_notes().into_iter().filter(|note| note.code == "silent-writer");
+    assert_eq!(told.count(), 1);
 }
 
 /// B1, B4: a controller that is frozen in the middle of a write, as by SIGSTOP, wakes when its

@@ -3,12 +3,17 @@
 //! They are kept in the journal store as soon as they are known: a run that ends before it has
 //! looked at them again, and a later controller, leave that to whoever finishes the transfer. If
 //! that one has not heard of the peer since, it says so: what is written later nobody mends.
+//!
+//! A peer that is heard of again looks itself at what it may have written. In a distributed file
+//! system its client knows times of late writes that the server, and so all others, are told of
+//! seconds later (docs/design/0025).
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use penstock_api::problem::{Exit, Problem};
 use penstock_api::task::Mended;
 use penstock_proto::id::WriterId;
+use penstock_proto::manifest::Page;
 
 use super::epochs::Kept;
 use super::{Run, outcome};
@@ -22,10 +27,12 @@ const NAMED_MAX: usize = 3;
 /// What the journal calls the files that are to be looked at again.
 pub(super) const LATE: &str = "late";
 
-fn by_page(late: &Kept<LateFile>) -> BTreeMap<u32, BTreeSet<u32>> {
-    let mut pages: BTreeMap<u32, BTreeSet<u32>> = BTreeMap::new();
-    for (_, page, entry) in late.known() {
-        pages.entry(*page).or_default().insert(*entry);
+type ByWriter = BTreeMap<WriterId, BTreeSet<u32>>;
+
+fn by_page(late: &Kept<LateFile>) -> BTreeMap<u32, ByWriter> {
+    let mut pages: BTreeMap<u32, ByWriter> = BTreeMap::new();
+    for (writer, page, entry) in late.known() {
+        pages.entry(*page).or_default().entry(*writer).or_default().insert(*entry);
     }
     pages
 }
@@ -45,6 +52,13 @@ impl Run {
             self.tasks.keep_settled()?;
         }
         Ok(())
+    }
+
+    /// Whether the end waits for somebody who may have written late, and is called back.
+    pub(super) fn calls_back(&mut self) -> Result<bool, Problem> {
+        self.keep_late()?;
+        let late = self.late.known().map(|(writer, ..)| *writer).collect();
+        Ok(self.tasks.call_back(&late))
     }
 
     /// Says at the end who was given up, has not been heard of since, and may still write to files
@@ -85,33 +99,50 @@ impl Run {
         }
         let heads = self.heads.load(self.id)?.pages;
         for head in heads {
-            let Some(entries) = late.get(&head.page) else { continue };
+            let Some(writers) = late.get(&head.page) else { continue };
             let page = self.shared.read_page(head.page)?;
             let log = self.shared.journal().read_log(head.page, head.log_bytes)?.0;
             let failed = outcome::failed_entries(&page, &log);
             let amended: BTreeSet<u32> = outcome::amended_entries(&log).collect();
             let listed = outcome::listed(&outcome::digests_of(&page, &log));
             let others = |entry: &u32| failed.contains(entry) || amended.contains(entry);
-            let files: Vec<(u32, String)> = listed
-                .into_iter()
-                .filter(|(entry, _)| entries.contains(entry) && !others(entry))
-                .collect();
-            if files.is_empty() {
-                continue;
+            for (writer, entries) in writers {
+                let digest_of = |entry: &u32| Some((*entry, listed.get(entry)?.clone()));
+                let files = entries.iter().filter(|entry| !others(entry)).filter_map(digest_of);
+                let files: Vec<(u32, String)> = files.collect();
+                if !files.is_empty() {
+                    self.mend_page(*writer, &page.page, &files)?;
+                }
             }
-            let Mended { mended, others } = self.peer.mend(&self.spec, &page.page, &files)?;
-            if mended > 0 {
-                tracing::warn!(
-                    transfer = %self.id, page = head.page, files = mended,
-                    "a peer that was given up had written late: attributes were set again"
-                );
-            }
-            if others > 0 {
-                tracing::warn!(
-                    transfer = %self.id, page = head.page, files = others,
-                    "files were changed by somebody else since they were finished: left as they are"
-                );
-            }
+        }
+        Ok(())
+    }
+
+    /// Has files of a page looked at by the peer that may have written to them late, if it is heard
+    /// of, else by any.
+    fn mend_page(
+        &self,
+        writer: WriterId,
+        page: &Page,
+        files: &[(u32, String)],
+    ) -> Result<(), Problem> {
+        let own = self.tasks.heard(writer).map(|peer| peer.mend(&self.spec, page, files));
+        let Mended { mended, others } = match own {
+            Some(Ok(mended)) => mended,
+            Some(Err(problem)) if problem.exit != Exit::Temporary => return Err(problem),
+            Some(Err(_)) | None => self.peer.mend(&self.spec, page, files)?,
+        };
+        if mended > 0 {
+            tracing::warn!(
+                transfer = %self.id, page = page.number, files = mended,
+                "a peer that was given up had written late: attributes were set again"
+            );
+        }
+        if others > 0 {
+            tracing::warn!(
+                transfer = %self.id, page = page.number, files = others,
+                "files were changed by somebody else since they were finished: left as they are"
+            );
         }
         Ok(())
     }

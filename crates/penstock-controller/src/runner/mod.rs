@@ -487,7 +487,7 @@ impl Run {
             if phase == Phase::Directories && self.shared.failed_links.get().is_none() {
                 self.find_failed_links()?;
             }
-            if phase == Phase::Done {
+            if phase == Phase::Done && !self.calls_back()? {
                 return self.finish();
             }
             if !opened {

@@ -77,6 +77,8 @@ pub(crate) struct Fate {
     pub(crate) twice: AtomicU32,
     /// Stopped in order, it says that a thread of it hangs.
     pub(crate) hangs: AtomicBool,
+    /// It begins no task: a call to its store hangs.
+    pub(crate) refuses: AtomicBool,
     /// Bits per second that it can do, whatever it may; 0 for no bound.
     pub(crate) able: AtomicU64,
     /// The shares that it was told.
@@ -338,6 +340,9 @@ impl TargetPeer for TestPeer {
         spec: &TaskSpec,
         control: Arc<dyn TaskControl>,
     ) -> Result<Arc<dyn Task>, Problem> {
+        if self.fate.refuses.load(Ordering::Acquire) {
+            return Err(Problem::new(Exit::Temporary, "store-hung", "a call to its store hangs"));
+        }
         let control: Arc<dyn TaskControl> =
             Arc::new(Control { inner: control, fate: Arc::clone(&self.fate) });
         *self.fate.control.lock().unwrap() = Some(Arc::clone(&control));

@@ -112,10 +112,20 @@ impl World {
         let sent = |name: &str| fs::read(self.lab.store.join("set").join(name)).unwrap();
         for host in hosts {
             let store = &self.hosts[*host].store;
-            let deadline = Instant::now() + STALE_MOST;
             for name in large_files() {
                 let (path, sent) = (store.join("set").join(&name), sent(&name));
-                while fs::read(&path).unwrap() != sent && Instant::now() < deadline {
+                // A read may have waited for a lock of the file system: what it shows then counts.
+                let mut deadline = None;
+                loop {
+                    let there = fs::read(&path).unwrap();
+                    let late = *deadline.get_or_insert(Instant::now() + STALE_MOST);
+                    if there == sent || Instant::now() >= late {
+                        let differs = |at: &usize| there.get(*at) != sent.get(*at);
+                        let others = (0..sent.len()).filter(differs);
+                        let (first, count) = (others.clone().next(), others.count());
+                        assert_eq!(count, 0, "`{name}` at {host}, from {first:?} on");
+                        break;
+                    }
                     std::thread::sleep(Duration::from_millis(200));
                 }
             }
@@ -219,6 +229,12 @@ fn b2_one_host_may_lose_its_client_while_all_move_one_transfer() {
     println!("{}", world.hosts[leader].ok(&["transfer", "show", &id]));
     let others: Vec<usize> = (0..3).filter(|host| *host != lost).collect();
     world.assert_whole(&others);
-    world.assert_times(&others);
-    assert!(summary["bytes_verified"].as_u64() >= summary["bytes"].as_u64(), "{summary}");
+    // Who hung with the lost client's chunk and is not heard of by now may write late: it is named.
+    let remark = world.hosts[leader].show(&id)["reason"].as_str().unwrap_or_default().to_owned();
+    if !remark.contains("may write late") {
+        world.assert_times(&others);
+    }
+    // Of what an earlier controller led to durability its successor knows by the ledger.
+    let bytes = |name: &str| summary[name].as_u64().unwrap();
+    assert!(bytes("bytes_verified") + bytes("bytes_resumed") >= bytes("bytes"), "{summary}");
 }

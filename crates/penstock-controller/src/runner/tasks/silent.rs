@@ -1,11 +1,22 @@
 //! Peers that were given up, and of which nothing has been heard since: they may still write (B1).
+//!
+//! When all else is done, those whose processes are there are called back at once, however long
+//! they were to be left alone: a store that hung mostly answers all its peers again within a
+//! moment. Who joins writes nothing late any more.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use penstock_api::peers::Member;
+use penstock_api::task::TargetPeer;
 use penstock_proto::id::WriterId;
 
 use super::Tasks;
+
+/// How often they are called, and for how long a run that is done waits for them.
+const CALL_INTERVAL: Duration = Duration::from_millis(500);
+const CALL_MAX: Duration = Duration::from_secs(5);
 
 /// Who was heard of in a run, and who was lost.
 #[derive(Default)]
@@ -14,6 +25,8 @@ pub(super) struct Silence {
     heard: BTreeSet<WriterId>,
     /// Name and process of those that were lost last.
     lost: BTreeMap<WriterId, (String, u64)>,
+    /// Since when they are called back.
+    called: Option<Instant>,
 }
 
 impl Silence {
@@ -31,6 +44,42 @@ impl Silence {
 }
 
 impl Tasks {
+    /// Calls back those of `writers` that may still write, and whose processes are there; gives
+    /// whether the end of the run waits for one. Never blocks.
+    pub(in crate::runner) fn call_back(&mut self, writers: &BTreeSet<WriterId>) -> bool {
+        let is_silent = |member: &Member| {
+            let silence = &self.silence;
+            let other = |(_, process): &(String, u64)| *process != member.instance;
+            let never = self.away.get(&member.writer).is_some_and(|away| away.until.is_none());
+            let ended = silence.heard.contains(&member.writer)
+                || silence.lost.get(&member.writer).is_some_and(other);
+            writers.contains(&member.writer) && !ended && !never && !member.is_draining
+        };
+        let present = self.parts.peers.present().into_iter();
+        let silent: Vec<WriterId> = present.filter(is_silent).map(|member| member.writer).collect();
+        if silent.is_empty() {
+            return false;
+        }
+        let now = Instant::now();
+        if now.duration_since(*self.silence.called.get_or_insert(now)) >= CALL_MAX {
+            return false;
+        }
+        for writer in silent {
+            if let Some(until) = self.away.get_mut(&writer).and_then(|away| away.until.as_mut()) {
+                *until = (*until).min(now + CALL_INTERVAL);
+            }
+        }
+        true
+    }
+
+    /// The peer that has `writer`, if what it may have written late is over. Its own client knows
+    /// of that before others do.
+    pub(in crate::runner) fn heard(&self, writer: WriterId) -> Option<Arc<dyn TargetPeer>> {
+        let mut present = self.parts.peers.present().into_iter();
+        let known = self.silence.heard.contains(&writer);
+        present.find(|member| known && member.writer == writer).map(|member| member.peer)
+    }
+
     /// Those of `writers` that may still write: in words, as far as their names are known. Who runs
     /// in another process than the one that was lost does not.
     pub(in crate::runner) fn silent(
