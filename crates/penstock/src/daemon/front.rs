@@ -21,7 +21,7 @@ use penstock_api::problem::{Exit, Problem};
 use penstock_api::rest::StatusView;
 use penstock_api::site::{SPEAKS_HEADER, SiteHealth, VERSION_HEADER};
 use penstock_controller::cluster::ClusterNow;
-use penstock_controller::rest::{ProblemReply, SiteAdmin, blocking};
+use penstock_controller::rest::{BODY_BYTES_MAX, ProblemReply, SiteAdmin, blocking};
 use penstock_peer::SourceService;
 use penstock_proto::id::PeerId;
 use penstock_proto::version;
@@ -119,8 +119,8 @@ impl Front {
 }
 
 async fn local(State(front): State<Front>, request: Request) -> Response {
-    if let Some(controller) = front.member.controller() {
-        return front.ask(&controller, request).await;
+    if front.member.controller().is_some() {
+        return front.hand_over(LOCAL, None, request).await;
     }
     let admin = Arc::clone(&front.admin);
     match request.uri().path() {
@@ -231,7 +231,8 @@ impl Front {
         Response::from_parts(parts, Body::from_stream(parts_of))
     }
 
-    /// Hands a request to the controller, waiting for one if there is none.
+    /// Hands a request to the controller, which may be this peer, waiting for one if there is none,
+    /// or if that one is deposed before it has done it.
     async fn hand_over(&self, face: &str, caller: Option<PeerId>, request: Request) -> Response {
         let handed = match Handed::of(face, caller, request).await {
             Ok(handed) => handed,
@@ -241,22 +242,9 @@ impl Front {
         let mut now = self.watch();
         loop {
             let seen = Arc::clone(&now.borrow_and_update());
-            if let Some(controller) = self.member.controller() {
-                // This peer has come to lead while the request waited.
-                let request = handed.into_request();
-                return match face {
-                    LOCAL => self.ask(&controller, request).await,
-                    _ => answer(controller.site.oneshot(request).await),
-                };
-            }
-            let own = &self.member.lead.site.config.peer;
-            let leader = seen.leader.as_ref().filter(|(card, _)| card.peer != *own);
-            let why = match leader {
-                Some((leader, epoch)) => match self.offer(&handed, &seen, leader, *epoch).await {
-                    Ok(response) => return response,
-                    Err(why) => why,
-                },
-                None => "no peer of this site is the controller now".to_owned(),
+            let why = match self.attempt(&handed, &seen).await {
+                Ok(response) => return response,
+                Err(why) => why,
             };
             if Instant::now() >= until {
                 return problem(not_controller().because(why));
@@ -264,6 +252,31 @@ impl Front {
             let wait = tokio::time::sleep(AGAIN);
             tokio::select! { _ = now.changed() => {}, () = wait => {} }
         }
+    }
+
+    /// Asks whoever is the controller now; gives the answer, or why it may be asked again.
+    async fn attempt(&self, handed: &Handed, seen: &ClusterNow) -> Result<Response, String> {
+        if let Some(controller) = self.member.controller() {
+            return match self.serve(&controller, handed).await {
+                Err(found) if !handed.may_repeat() => Ok(problem(found)),
+                served => served.map_err(|found| found.to_string()),
+            };
+        }
+        let own = &self.member.lead.site.config.peer;
+        match seen.leader.as_ref().filter(|(card, _)| card.peer != *own) {
+            Some((leader, epoch)) => self.offer(handed, seen, leader, *epoch).await,
+            None => Err("no peer of this site is the controller now".to_owned()),
+        }
+    }
+
+    /// Does what is asked, being the controller; the problem is that this peer is it no more.
+    async fn serve(&self, controller: &Controller, handed: &Handed) -> Result<Response, Problem> {
+        let request = handed.request();
+        deposed(match handed.is_local() {
+            true => self.ask(controller, request).await,
+            false => answer(controller.site.clone().oneshot(request).await),
+        })
+        .await
     }
 
     /// Offers a request to a controller; gives the answer to it, or why it may be offered again.
@@ -324,6 +337,21 @@ async fn no_tenure(mut now: watch::Receiver<Arc<ClusterNow>>, epoch: u64) {
     let _ = now.wait_for(over).await;
 }
 
+/// Passes a reply on, unless it says that this peer is the controller no more.
+async fn deposed(reply: Response) -> Result<Response, Problem> {
+    if reply.status() != StatusCode::SERVICE_UNAVAILABLE {
+        return Ok(reply);
+    }
+    let (parts, body) = reply.into_parts();
+    // Problems are short; what cannot be read is an answer that is cut.
+    let bytes = axum::body::to_bytes(body, BODY_BYTES_MAX).await.unwrap_or_default();
+    let found = crate::http::problem_of(parts.status.as_u16(), &bytes);
+    match found.code == NOT_CONTROLLER {
+        true => Err(found),
+        false => Ok(Response::from_parts(parts, Body::from(bytes))),
+    }
+}
+
 /// The problem in a reply.
 async fn refusal(reply: reqwest::Response) -> Problem {
     let status = reply.status().as_u16();
@@ -382,4 +410,22 @@ fn problem(problem: Problem) -> Response {
 
 fn refused(why: &str) -> Response {
     problem(Problem::new(Exit::NotAuthorised, "not-authorised", why))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Promise: a request that this peer could not do as it led no more is offered to the next
+    /// controller; any other answer goes to whom it is for, as it is.
+    #[tokio::test]
+    async fn only_who_leads_no_more_is_not_an_answer() {
+        assert_eq!(deposed(problem(not_controller())).await.unwrap_err().code, NOT_CONTROLLER);
+        let busy = Problem::new(Exit::Temporary, "busy", "too much to do").status(503);
+        let reply = deposed(problem(busy)).await.unwrap();
+        assert_eq!(reply.status(), StatusCode::SERVICE_UNAVAILABLE);
+        let body = axum::body::to_bytes(reply.into_body(), BODY_BYTES_MAX).await.unwrap();
+        assert_eq!(crate::http::problem_of(503, &body).code, "busy");
+        assert_eq!(deposed("ok".into_response()).await.unwrap().status(), StatusCode::OK);
+    }
 }

@@ -58,8 +58,13 @@ impl Handed {
     }
 
     /// As it came.
-    pub(super) fn into_request(self) -> Request {
-        Request::from_parts(self.parts, Body::from(self.body))
+    pub(super) fn request(&self) -> Request {
+        Request::from_parts(self.parts.clone(), Body::from(self.body.clone()))
+    }
+
+    /// Whether it is of this peer's users.
+    pub(super) fn is_local(&self) -> bool {
+        self.face == LOCAL
     }
 
     /// Whether it may be done twice. Sites ask for nothing that may not; of what users ask for, all
@@ -67,7 +72,7 @@ impl Handed {
     pub(super) fn may_repeat(&self) -> bool {
         let path = self.parts.uri.path();
         let named = ["/transfers", "/plans", "/pause", "/resume", "/cancel", "/limits", "/token"];
-        self.face != LOCAL
+        !self.is_local()
             || self.parts.method != Method::POST
             || path.starts_with("/api/v1/plans/")
             || path.starts_with("/api/v1/orders/")
