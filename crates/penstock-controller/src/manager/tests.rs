@@ -385,7 +385,7 @@ impl World {
         if clean {
             assert!(!self.manager.stop(Duration::ZERO), "a run has not ended");
             drop(ends);
-            assert!(self.manager.stop(Duration::from_secs(10)));
+            assert!(self.manager.stop(Duration::from_secs(60)));
         } else {
             // Its runs never end, as if the process were gone.
             std::mem::forget(ends);
@@ -404,13 +404,13 @@ impl World {
     }
 
     fn call(&self) -> Call {
-        self.calls.recv_timeout(Duration::from_secs(10)).expect("a run begins")
+        self.calls.recv_timeout(Duration::from_secs(60)).expect("a run begins")
     }
 
     /// Waits until a transfer is in a state; looks whenever an event comes.
     fn wait(&self, id: u8, state: TransferState) -> TransferView {
         let mut events = self.manager.events();
-        for _ in 0..1000 {
+        for _ in 0..6000 {
             let view = self.manager.show(TransferId([id; 16]), &Caller::User).unwrap();
             if view.state == state {
                 return view;
@@ -668,10 +668,13 @@ fn f_room_that_nobody_tells_of_is_found_by_trying() {
     world.act(1, Action::Resume).unwrap();
     full(world.call(), 400);
     world.act(1, Action::Cancel).unwrap();
-    if let Ok((_, end)) = world.calls.recv_timeout(Duration::from_millis(50)) {
-        let _ = end.send(RunOutcome::Cancelled);
+    // It may have begun to run just before.
+    let state = || world.manager.show(TransferId([1; 16]), &Caller::User).unwrap().state;
+    while state() != TransferState::Cancelled {
+        if let Ok((_, end)) = world.calls.recv_timeout(Duration::from_millis(50)) {
+            let _ = end.send(RunOutcome::Cancelled);
+        }
     }
-    world.wait(1, TransferState::Cancelled);
 }
 
 /// Promise (d): what was queued or running goes on after `kill -9`, what was paused stays paused,

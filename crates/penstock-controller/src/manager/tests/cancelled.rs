@@ -35,7 +35,7 @@ fn a5_what_a_cancelled_transfer_left_is_known_until_it_is_removed() {
         assert!(found[0].place.contains("store `s` is offline"), "{}", found[0].place);
         assert!(page.exists());
         if restarts {
-            assert!(world.manager.stop(Duration::from_secs(10)));
+            assert!(world.manager.stop(Duration::from_secs(60)));
             world.restart(Vec::new(), false);
         }
         let mut events = world.manager.events();

@@ -56,7 +56,7 @@ impl Member {
             endpoints: vec![self.url.clone()],
             http: http.tls_backend_preconfigured(no_tls()).build().unwrap(),
             user: None,
-            patience: Duration::from_secs(1),
+            patience: Duration::from_secs(20),
         };
         let etcd = Etcd::new(config).unwrap();
         let until = Instant::now() + Duration::from_secs(30);
