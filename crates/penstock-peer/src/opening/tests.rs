@@ -12,8 +12,8 @@ use super::*;
 use crate::source::SourceService;
 use crate::stores::{StoreKind, StoreSpec};
 
-/// How long a store may take to answer here.
-const LOOK: Duration = Duration::from_secs(3);
+/// How long a store may take to answer here: longer than a busy machine stands still.
+const LOOK: Duration = Duration::from_secs(8);
 
 fn request(transfer: u8, store: &str) -> ScanRequest {
     ScanRequest {
