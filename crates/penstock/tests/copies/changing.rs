@@ -222,7 +222,7 @@ fn c1_a_file_rewritten_within_the_second_of_its_read_arrives_new() {
         let copy = Copy::new(base.path());
         let run = copy.spawn(contents(&source), &target);
         let arrived = |path: &PathBuf| fs::metadata(path).is_ok_and(|meta| meta.len() == 100_000);
-        let until = Instant::now() + Duration::from_secs(10);
+        let until = Instant::now() + Duration::from_secs(60);
         while !(target.exists() && entries_of(&target).iter().any(arrived)) {
             assert!(Instant::now() < until, "nothing arrives");
             std::thread::yield_now();

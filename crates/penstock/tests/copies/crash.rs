@@ -14,15 +14,18 @@ use rand::RngExt as _;
 use rustix::process::Signal;
 
 const MIB: usize = 1 << 20;
-/// A report is committed within a second (A7). Twice that, because a machine that is busy with
-/// other tests shows its figures late.
-const COMMITTED_AFTER: Duration = Duration::from_secs(2);
+/// A report is committed within a second (A7), on a machine that is busy with other tests, or
+/// stands still, some later.
+const COMMITTED_AFTER: Duration = Duration::from_secs(8);
 
-/// What a killed run had said to be done long enough before its death that it must be committed.
+/// What a killed run had said to be durable, or to be done so long before its death that it must be
+/// committed.
 fn committed_at_least(killed: &Ended, died: Instant) -> u64 {
-    let old = |at: &Instant| died.duration_since(*at) >= COMMITTED_AFTER;
-    let lines = killed.seen.iter().filter(|(at, _)| old(at));
-    lines.map(|(_, line)| figure(line, "bytes")).max().unwrap_or(0)
+    let lines = killed.seen.iter().map(|(at, line)| {
+        let is_old = died.duration_since(*at) >= COMMITTED_AFTER;
+        figure(line, if is_old { "bytes" } else { "bytes_durable" })
+    });
+    lines.max().unwrap_or(0)
 }
 
 /// Promise (d), A7: `kill -9` of `copy` at any moment costs what was in flight and the last

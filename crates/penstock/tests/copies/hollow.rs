@@ -35,7 +35,7 @@ fn d2_holes_beyond_a_hundred_times_the_data_are_not_hashed() {
     let ended = copy_with(&copy, &source, &target, &options).expect(0);
     println!("{:?}: {}", began.elapsed(), ended.last);
     // Zeros of 1 TiB take minutes, and in a debug build hours.
-    assert!(began.elapsed() < Duration::from_secs(60));
+    assert!(began.elapsed() < Duration::from_secs(600));
     assert_eq!(ended.figure("not_listed"), 1, "{}", ended.last);
     let lines = fs::read_to_string(&list).unwrap();
     assert_eq!(lines.lines().count(), 1, "{lines}");
