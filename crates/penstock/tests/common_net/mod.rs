@@ -1,6 +1,7 @@
 //! Two real sites with a proxy in front of each, and what tests of the network do with them.
 
 pub mod proxy;
+pub mod still;
 pub mod stream;
 
 use std::collections::BTreeMap;

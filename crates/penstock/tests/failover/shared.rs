@@ -8,7 +8,8 @@ use std::time::Instant;
 use penstock_lab::Lab;
 use serde_json::Value;
 
-use crate::common_failover::{IN_FLIGHT, MIB, RATE, World, begin_of, carried, stamps};
+use crate::common_failover::{IN_FLIGHT, MIB, RATE, World, begin_of, bring_up, carried, stamps};
+use crate::common_net::{make_set, seed};
 
 /// Three target peers, whose grants are over soon.
 const SHARED: [&str; 4] = ["--peers", "1,3", "--grant-seconds", "5"];
@@ -142,8 +143,11 @@ fn tasks(world: &World, at: &str, peer: &str) -> usize {
 #[test]
 fn a_peer_is_added_and_one_is_drained() {
     let options = [&SHARED[..], &["--joined", "1,2"]].concat();
-    let Some(mut world) = begin_of("d10", "b0", LARGE_MIB, &options) else { return };
-    world.until_bytes(6 * MIB);
+    let Some(mut world) = bring_up("d10", "b0", &options) else { return };
+    make_set(&world.lab.store('a').join("set"), LARGE_MIB, 300, seed());
+    // Slow until one is there and the other is gone, however long that takes.
+    world.submit_with(&["--bwlimit=2MiB/s", "--piece-size=1M"]);
+    world.until_bytes(2 * MIB);
     world.lab.join("b2").unwrap();
     world.until("the new peer has a share", has_share("b2", 2 * MIB));
     world.until("the other one has a share", has_share("b1", 2 * MIB));
@@ -151,6 +155,7 @@ fn a_peer_is_added_and_one_is_drained() {
     assert_eq!(tasks(&world, "b0", "b1"), 0, "it has something in hand");
     let (rest, before) = (world.last(), carried(&world.lab, "b1"));
     assert_eq!(rest["state"], "running", "it was drained too late to prove anything: {rest}");
+    world.lab.call("b0", &["transfer", "limit", &world.id, "--bwlimit=8MiB/s"]).unwrap();
     let summary = world.finish();
     let after = carried(&world.lab, "b1") - before;
     assert!(after < MIB, "it carried {after} bytes after it was drained");

@@ -20,6 +20,7 @@ use penstock_proto::slicing::Slicing;
 
 use crate::common_fuse::Fuse;
 use crate::common_moosefs::MooseFs;
+use crate::common_net::still::Still;
 use crate::common_shared::{Shared, bytes};
 use crate::moosefs::scratch;
 
@@ -217,25 +218,26 @@ fn e2_a_source_store_that_hangs_holds_up_nobody_else() {
     while threads("store") < 8 {
         std::thread::sleep(Duration::from_millis(1));
     }
-    let began = Instant::now();
+    let (began, still) = (Instant::now(), Still::watch());
     source.open_scan(&scan_request(20, "sound")).unwrap();
     assert_eq!(read_pages(&source, 20), 221);
     first.store(false, Ordering::Release);
     let deposed = Instant::now();
     let _second = lead(8);
-    let changed = deposed.elapsed();
+    let changed = still.elapsed(deposed);
     source.open_scan(&scan_request(21, "sound")).unwrap();
     assert_eq!(read_pages(&source, 21), 221);
-    let others = began.elapsed();
+    let others = still.elapsed(began);
     println!("changed after {changed:?}, other scans after {others:?}");
-    assert!(changed < Duration::from_secs(2), "the change has waited for the store: {changed:?}");
+    // Who waits for the store waits for 8 s, and for 10 s where a scan of it is opened.
+    assert!(changed < Duration::from_secs(6), "the change has waited for the store: {changed:?}");
     assert!(others < Duration::from_secs(8), "another store has waited: {others:?}");
     let again: Vec<_> = (0..20).map(|number| ask(1 + number % 10)).collect();
     let mut hung = 0;
     for asked in asked.into_iter().chain(again) {
         let (told, after) = asked.join().unwrap();
         assert_eq!(told.exit, Exit::Temporary, "{told}");
-        assert!(after < Duration::from_secs(25), "{told}: after {after:?}");
+        assert!(after < PATIENCE, "{told}: after {after:?}");
         hung += usize::from(told.code == "store-hung");
     }
     assert!(hung > 0, "nobody was told what it is");

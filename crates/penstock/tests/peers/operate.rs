@@ -124,7 +124,7 @@ fn a_lost_peer_is_seen_and_one_that_is_back() {
 fn a_peer_is_drained_in_the_middle_of_a_transfer() {
     let Some(mut world) = World::new() else { return };
     make_set(&world.lab.store.join("set"), 96, 300, seed());
-    let limits = ["--bwlimit=4MiB/s", "--piece-size=1M"];
+    let limits = ["--bwlimit=2MiB/s", "--piece-size=1M"];
     let id = world.h2.submit(&[&["lab:data/set", "hpc:data/"][..], &limits].concat());
     world.h2.watch(&id).until(|event| event["bytes"].as_u64().unwrap_or(0) >= 4 * MIB);
     let begun = Instant::now();
@@ -184,7 +184,7 @@ fn a_source_peer_is_drained() {
     });
     // The limit keeps it running until all is seen that is to be seen.
     let id =
-        world.lab.submit(&["hpc:data/back", "lab:data/", "--bwlimit=4MiB/s", "--piece-size=1M"]);
+        world.lab.submit(&["hpc:data/back", "lab:data/", "--bwlimit=2MiB/s", "--piece-size=1M"]);
     world.lab.watch(&id).until(|event| event["bytes"].as_u64().unwrap_or(0) >= 4 * MIB);
     println!("{}", world.lab.ok(&["transfer", "show", &id]));
     let served = |name: &str| peer(&world.h1, name)["load"]["lanes_served"].as_u64().unwrap();

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use crate::common_cluster::{Etcd, first_peer, signal, status_until};
 use crate::common_fuse::Fuse;
+use crate::common_net::still::Still;
 use crate::common_net::{
     LOOK, PATIENCE, Site, assert_same, make_set, pair, penstock, random_file, scratch, seed, told,
 };
@@ -132,11 +133,11 @@ fn processors() -> (u64, u64) {
 }
 
 /// Watches a transfer to its end; gives the summary, and the longest time without more bytes. A
-/// time in which other tests had all processors for themselves does not count: it tells nothing of
-/// what is tested.
+/// time in which other tests had all processors for themselves, or this machine stood still, does
+/// not count: it tells nothing of what is tested.
 fn watch_gaps(site: &Site, id: &str) -> (Value, Duration) {
     let (mut bytes, mut since, mut longest) = (0, Instant::now(), Duration::ZERO);
-    let mut before = processors();
+    let (mut before, still) = (processors(), Still::watch());
     let mut watch = site.watch(id);
     let summary = loop {
         let event = watch.next().expect("the events end with a summary");
@@ -147,8 +148,8 @@ fn watch_gaps(site: &Site, id: &str) -> (Value, Duration) {
             if gap > Duration::from_secs(3) {
                 println!("{gap:?} without more bytes, processors busy to {:.0} %", busy * 100.0);
             }
-            if busy < 0.9 {
-                longest = longest.max(gap);
+            if busy < 0.9 && gap > longest {
+                longest = longest.max(still.elapsed(since));
             }
             (bytes, since, before) = (now, Instant::now(), after);
         }
@@ -182,7 +183,7 @@ fn mounts_of(tree: &Path, root: &Path, count: u64) -> Option<Vec<Fuse>> {
 }
 
 /// C1: peers that see other inode numbers share a scan, and after the loss of the one that began
-/// it no file has changed; what they list together is faster than what one lists.
+/// it no file has changed.
 #[test]
 fn c1_peers_with_other_inode_numbers_share_a_scan() {
     let root = scratch();
@@ -239,15 +240,16 @@ fn all_source_peers_carry_a_share() {
         random_file(&store.join(format!("set/small/{}/{number}", number % 9)), 16_384, &mut rng);
     }
     let before: Vec<_> = (0..3).map(|peer| world.bytes_read(peer)).collect();
-    let id = world.submit(&["--bwlimit=24MiB/s"]);
+    let id = world.submit(&["--bwlimit=12MiB/s"]);
     world.hpc.wait_done(&id);
     world.assert_same(&store.join("set"));
     let read: Vec<_> = (0..3).map(|peer| (world.bytes_read(peer) - before[peer]) / MIB).collect();
     println!("MiB read by each source peer: {read:?}");
-    assert!(read.iter().all(|mib| *mib >= 8), "{read:?}");
+    assert!(read.iter().all(|mib| *mib >= 4), "{read:?}");
 }
 
-/// Issue 5: one slow source peer slows its own share only.
+/// Issue 5: one slow source peer slows its own share only: it is not asked for half, for which all
+/// would wait.
 #[test]
 fn one_slow_source_peer_slows_its_share_only() {
     let root = scratch();
@@ -257,15 +259,16 @@ fn one_slow_source_peer_slows_its_share_only() {
         random_file(&tree.join(format!("set/{number}")), 32 << 20, &mut rng);
     }
     let Some(mount) = Fuse::mount(&tree, &root.path().join("mount"), 5 << 40) else { return };
-    // 128 KiB in 100 ms.
-    mount.latency.set_read(Duration::from_millis(100));
+    // 128 KiB in 400 ms.
+    mount.latency.set_read(Duration::from_millis(400));
     let Some(world) = World::new(root, &[tree.clone(), mount.path.clone()]) else { return };
-    let began = Instant::now();
+    let before = [0, 1].map(|peer| world.bytes_read(peer));
     let id = world.submit(&["--piece-size=4M"]);
     let summary = world.hpc.wait_done(&id);
     world.assert_same(&tree.join("set"));
-    println!("{:?} with one slow peer of two; {summary}", began.elapsed());
-    assert!(began.elapsed() < Duration::from_secs(25), "{:?}", began.elapsed());
+    let read = [0, 1].map(|peer| (world.bytes_read(peer) - before[peer]) / MIB);
+    println!("MiB read by each, the second being slow: {read:?}; {summary}");
+    assert!(read[1] * 2 < read[0], "{read:?}");
 }
 
 /// Issue 5 (11), C3: the store unmounted at one source peer: it is offline there, nothing has
