@@ -375,7 +375,7 @@ fn b1_a_controller_that_wakes_in_the_middle_of_a_write_moves_no_time() {
 #[test]
 fn c6_a_move_is_one_though_a_lost_peer_writes_late() {
     let mut site = Shared::new(LONG);
-    site.options.limits.rate_bits_per_s = rate(8);
+    site.options.limits.rate_bits_per_s = rate(16);
     site.options.remove_source = true;
     let (source, target) = (site.source().join("huge"), site.target().join("huge"));
     fs::write(&source, bytes(1, 48 * MIB)).unwrap();

@@ -143,7 +143,7 @@ fn slow_move(copy: &Copy, source: &Path, target: &Path) -> Run {
     // What was changed less than 2 s before it is read is looked at again at the end (C1), and then
     // moves in its newer version; here it is to be older, so that time itself is waited for.
     std::thread::sleep(Duration::from_millis(2_200));
-    let mut run = moving(copy, source, target, &["--bwlimit", "12MB/s"]);
+    let mut run = moving(copy, source, target, &["--bwlimit", "5MB/s"]);
     run.wait_for(|line| figure(line, "files") >= 40).expect("the small files are there first");
     run
 }

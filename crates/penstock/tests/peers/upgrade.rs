@@ -123,7 +123,7 @@ fn assert_told_of_upgrade(at: &Site) {
 }
 
 fn submit(at: &Site, set: &str) -> String {
-    let (from, rate) = (format!("lab:data/{set}"), "--bwlimit=1500KiB/s");
+    let (from, rate) = (format!("lab:data/{set}"), "--bwlimit=1000KiB/s");
     at.submit(&[&from, "hpc:data/", rate, "--piece-size=1M"])
 }
 
