@@ -370,10 +370,9 @@ fn b1_a_controller_that_wakes_in_the_middle_of_a_write_moves_no_time() {
     assert!(remark.contains("1 file ") && remark.contains("huge"), "{remark}");
 }
 
-/// B1, C6: what a lost peer writes late into a finished file is put right before the source is
-/// emptied: a move ends as one, and not with a file that "is not as it was made there".
-#[test]
-fn c6_a_move_is_one_though_a_lost_peer_writes_late() {
+/// Moves a file of which a lost peer writes some once more when it is finished: when that peer is
+/// about to look again itself, called back, or when another is, since it is still `away`.
+fn move_with_a_late_write(away: bool) {
     let mut site = Shared::new(LONG);
     site.options.limits.rate_bits_per_s = rate(16);
     site.options.remove_source = true;
@@ -382,19 +381,35 @@ fn c6_a_move_is_one_though_a_lost_peer_writes_late() {
     let made = fs::metadata(&source).unwrap().modified().unwrap();
     let (one, two) = (site.join("one"), site.join("two"));
     let late = target.clone();
-    one.happens(At::LookAgain, move || {
+    let looks = if away { &one } else { &two };
+    looks.happens(At::LookAgain, move || {
         let file = fs::File::options().write(true).open(&late).unwrap();
         file.write_all_at(&bytes(1, 4096), 0).unwrap();
     });
     let run = site.run();
     one.wait_written(2);
     two.wait_written(2);
+    two.refuses.store(away, Ordering::Release);
     two.hangs.store(true, Ordering::Release);
     two.break_with(Problem::new(Exit::Temporary, "store-offline", "its store is offline"));
     assert_eq!(run.join().unwrap(), RunOutcome::Done, "{:?}", site.control.view());
+    assert_eq!(looks.mends.load(Ordering::Acquire), 1);
     assert_eq!(fs::metadata(&target).unwrap().modified().unwrap(), made);
     assert_eq!(fs::read(&target).unwrap(), bytes(1, 48 * MIB));
     assert!(!source.exists(), "it was to be moved");
+}
+
+/// B1, C6: what a lost peer writes late into a finished file is put right before the source is
+/// emptied: a move ends as one, and not with a file that "is not as it was made there".
+#[test]
+fn c6_a_move_is_one_though_a_lost_peer_writes_late() {
+    move_with_a_late_write(true);
+}
+
+/// B1, C6: the same where the lost peer is back by then, and puts it right itself.
+#[test]
+fn c6_a_move_is_one_though_a_peer_that_comes_back_has_written_late() {
+    move_with_a_late_write(false);
 }
 
 /// B4: a controller that is deposed while it looks for what is to be deleted, and wakes in the
