@@ -3,7 +3,7 @@
 //! Rate and metadata operations are divided by need ([`ShareMachine`]), lanes alike. A limit that
 //! is too small for all peers that are there leaves some out.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use penstock_api::limits::{RATE_MIN, Share, ShareUsed};
 use penstock_api::task::{TaskFigures, TaskSpec};
@@ -27,6 +27,10 @@ pub(super) struct Shares {
     /// The limits as a whole.
     whole: Share,
     told: BTreeMap<PeerNumber, Share>,
+    /// Those that have not been told anything since they joined.
+    untold: BTreeSet<PeerNumber>,
+    /// The rate was limited, and is no more: who was on the way holds to what it began with.
+    lifted: bool,
     /// The last share that was told has this number; another controller's have others.
     serial: u64,
 }
@@ -37,7 +41,8 @@ impl Shares {
         let whole = spec.share();
         let names = whole.metadata_ops_per_s.map(|most| ShareMachine::new(most.into(), 1));
         let rate = rate_machine(&whole);
-        Self { rate, names, whole, told: BTreeMap::new(), serial: seed }
+        let (told, untold, lifted) = (BTreeMap::new(), BTreeSet::new(), false);
+        Self { rate, names, whole, told, untold, lifted, serial: seed }
     }
 
     /// The limits as a whole, for a peer that is alone.
@@ -66,12 +71,14 @@ impl Shares {
         let machines = self.rate.iter_mut().chain(&mut self.names);
         machines.for_each(|machine| machine.handle_joined(peer, now));
         self.told.insert(peer, Share::default());
+        self.untold.insert(peer);
     }
 
     pub(super) fn handle_left(&mut self, peer: PeerNumber) {
         let machines = self.rate.iter_mut().chain(&mut self.names);
         machines.for_each(|machine| machine.handle_left(peer));
         self.told.remove(&peer);
+        self.untold.remove(&peer);
     }
 
     /// Another rate for all together.
@@ -81,6 +88,7 @@ impl Shares {
         match &mut self.rate {
             Some(machine) if bytes > 0 => machine.set_limit(bytes),
             _ => {
+                self.lifted |= self.rate.is_some();
                 self.rate = rate_machine(&self.whole);
                 if let Some(machine) = &mut self.rate {
                     self.told.keys().for_each(|peer| machine.handle_joined(*peer, now));
@@ -131,13 +139,15 @@ impl Shares {
             let whole = share.rate_bits_per_s.is_some() == self.rate.is_some()
                 && share.metadata_ops_per_s.is_some() == self.names.is_some();
             let Some(told) = self.told.get_mut(&peer) else { continue };
-            if *told == share {
+            let waits = self.lifted && self.untold.contains(&peer);
+            if *told == share && !waits {
                 continue;
             }
             self.serial += 1;
             share.serial = self.serial;
             *told = share;
             if whole {
+                self.untold.remove(&peer);
                 news.push((peer, share));
             }
         }
@@ -167,7 +177,8 @@ mod tests {
 
     fn shares(whole: Share) -> Shares {
         let names = whole.metadata_ops_per_s.map(|most| ShareMachine::new(most.into(), 1));
-        Shares { rate: rate_machine(&whole), names, whole, told: BTreeMap::new(), serial: 7 }
+        let (told, untold, lifted) = (BTreeMap::new(), BTreeSet::new(), false);
+        Shares { rate: rate_machine(&whole), names, whole, told, untold, lifted, serial: 7 }
     }
 
     fn say(shares: &mut Shares, peer: PeerNumber, share: Share, now: Instant) {
@@ -212,6 +223,21 @@ mod tests {
         assert_eq!(shares.peers_max(), 2, "each has at least the least limit");
         let told = shares.poll(Instant(0));
         assert!(told.iter().all(|(_, share)| share.rate_bits_per_s == Some(400_000)), "{told:?}");
+    }
+
+    /// Promise: a limit that is lifted holds nobody, not even a peer that was on its way in, or has
+    /// joined and had no share yet: they began with as good as nothing.
+    #[test]
+    fn a_lifted_limit_holds_nobody_who_was_on_the_way() {
+        let whole = Share { rate_bits_per_s: Some(96_000_000), ..Share::default() };
+        let mut shares = shares(whole);
+        shares.handle_joined(PeerNumber(0), Instant(0));
+        shares.set_rate(None, Instant(0));
+        shares.handle_joined(PeerNumber(1), Instant(0));
+        let told: BTreeMap<_, _> = shares.poll(Instant(0)).into_iter().collect();
+        let rates: Vec<_> = told.values().map(|share| share.rate_bits_per_s).collect();
+        assert_eq!(rates, [None, None], "{told:?}");
+        assert_eq!(shares.poll(Instant(0)), [], "once");
     }
 
     /// Of few lanes each peer has one at least, and there are no more peers than lanes.
