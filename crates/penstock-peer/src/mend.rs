@@ -7,13 +7,15 @@
 //!
 //! - it is a file of the same size, and its time is another than it was made with;
 //! - nothing was done to it since that write: a write sets the time of modification and of change
-//!   together (POSIX write(2)), `chmod`, `chown`, `touch -d` move the latter alone. Of a file with
-//!   several names that is not known, as each of them moved the time of change;
+//!   together (POSIX write(2)), `chmod`, `chown`, `touch -d` move the latter alone. The client of a
+//!   distributed file system that has not told its server of a write yet shows the former alone as
+//!   moved (docs/design/0025). Of a file with several names that is not known, as each moved the
+//!   time of change;
 //! - no other bit of its mode differs than those that a write takes away;
 //! - its bytes are those of its digest, and it did not change while they were read.
 //!
 //! Content is never written. What is left in doubt is a `touch` by hand of a file that nobody wrote
-//! to: its time is set back.
+//! to, to that moment or a later one: its time is set back.
 
 use penstock_api::problem::Problem;
 use penstock_api::task::Mended;
@@ -172,7 +174,7 @@ fn judge(entry: &Entry, mode: Option<u32>, time: Option<FileTime>, there: &Meta)
         return Verdict::Right;
     }
     let apart = there.ctime.seconds - there.mtime.seconds;
-    let untouched = there.links > 1 || (-TOGETHER_SECONDS..=TOGETHER_SECONDS).contains(&apart);
+    let untouched = there.links > 1 || apart <= TOGETHER_SECONDS;
     let by_write = won == 0 && lost & !SPECIAL_BITS == 0 && (moved || time.is_none());
     if by_write && untouched { Verdict::Late } else { Verdict::Others }
 }

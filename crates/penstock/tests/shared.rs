@@ -370,6 +370,17 @@ fn b1_a_controller_that_wakes_in_the_middle_of_a_write_moves_no_time() {
     assert!(remark.contains("1 file ") && remark.contains("huge"), "{remark}");
 }
 
+/// B1: one that is called back and cannot put right what it wrote late fails nothing: another does,
+/// as far as that sees it, and it is named.
+#[test]
+fn b1_a_lost_peer_that_comes_back_and_cannot_mend_is_named() {
+    let mut site = Shared::new(LONG);
+    let (remark, mends) =
+        lose_one(&mut site, |_, two| two.read_only.store(true, Ordering::Release));
+    assert!(remark.contains("peer `two`") && remark.contains("huge"), "{remark}");
+    assert_eq!(mends, [1, 0]);
+}
+
 /// Moves a file of which a lost peer writes some once more when it is finished: when that peer is
 /// about to look again itself, called back, or when another is, since it is still `away`.
 fn move_with_a_late_write(away: bool) {

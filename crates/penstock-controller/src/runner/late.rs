@@ -9,9 +9,12 @@
 //! seconds later (docs/design/0025).
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::sync::mpsc::channel;
+use std::time::Duration;
 
 use penstock_api::problem::{Exit, Problem};
-use penstock_api::task::Mended;
+use penstock_api::task::{Mended, TargetPeer};
 use penstock_proto::id::WriterId;
 use penstock_proto::manifest::Page;
 
@@ -23,6 +26,11 @@ pub(super) type LateFile = (WriterId, u32, u32);
 
 /// Files that are named in words; of more there is the count.
 const NAMED_MAX: usize = 3;
+
+/// How long the peer that may have written late has to look at files of a page, and how many bytes
+/// per second it reads at least.
+const MEND_MAX: Duration = Duration::from_secs(30);
+const MEND_RATE: u64 = 20 << 20;
 
 /// What the journal calls the files that are to be looked at again.
 pub(super) const LATE: &str = "late";
@@ -119,18 +127,20 @@ impl Run {
     }
 
     /// Has files of a page looked at by the peer that may have written to them late, if it is heard
-    /// of, else by any.
+    /// of and answers, else by any.
     fn mend_page(
-        &self,
+        &mut self,
         writer: WriterId,
         page: &Page,
         files: &[(u32, String)],
     ) -> Result<(), Problem> {
-        let own = self.tasks.heard(writer).map(|peer| peer.mend(&self.spec, page, files));
+        let own = match self.tasks.heard(writer) {
+            Some(peer) => self.mend_at(writer, peer, page, files),
+            None => None,
+        };
         let Mended { mended, others } = match own {
-            Some(Ok(mended)) => mended,
-            Some(Err(problem)) if problem.exit != Exit::Temporary => return Err(problem),
-            Some(Err(_)) | None => self.peer.mend(&self.spec, page, files)?,
+            Some(mended) => mended,
+            None => self.peer.mend(&self.spec, page, files)?,
         };
         if mended > 0 {
             tracing::warn!(
@@ -145,6 +155,36 @@ impl Run {
             );
         }
         Ok(())
+    }
+
+    /// The same by one peer, on a thread of its own: of all peers it is the one whose store may
+    /// hang again. If it fails, or takes too long, it is silent from then on.
+    fn mend_at(
+        &mut self,
+        writer: WriterId,
+        peer: Arc<dyn TargetPeer>,
+        page: &Page,
+        files: &[(u32, String)],
+    ) -> Option<Mended> {
+        let sizes = files.iter().filter_map(|(entry, _)| page.entries().get(*entry as usize));
+        let bytes: u64 = sizes.map(|entry| entry.size).sum();
+        let most = MEND_MAX + Duration::from_secs(bytes / MEND_RATE);
+        let (answer, answered) = channel();
+        let (spec, page, files) = (self.spec.clone(), page.clone(), files.to_vec());
+        let mend = move || drop(answer.send(peer.mend(&spec, &page, &files)));
+        let thread = std::thread::Builder::new().name("mend".to_owned()).spawn(mend);
+        let why = match thread.map(|_| answered.recv_timeout(most)) {
+            Ok(Ok(Ok(mended))) => return Some(mended),
+            Ok(Ok(Err(problem))) => problem.to_string(),
+            Ok(Err(_)) => format!("no answer in {} s", most.as_secs()),
+            Err(error) => error.to_string(),
+        };
+        tracing::warn!(
+            transfer = %self.id, %writer, why,
+            "a peer that may have written late does not look at it: another one does"
+        );
+        self.tasks.unhear(writer);
+        None
     }
 }
 

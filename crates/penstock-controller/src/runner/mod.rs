@@ -470,11 +470,12 @@ impl Run {
                 WISH_CANCEL => return self.cancel().map(Some),
                 _ => {}
             }
-            if let Some(problem) = self.tasks.tend()? {
-                return self.break_off(problem).map(Some);
-            }
+            let nobody_left = self.tasks.tend()?;
             self.read_logs()?;
             let phase = self.shared.machine().phase();
+            if let Some(problem) = nobody_left.filter(|_| phase != Phase::Done) {
+                return self.break_off(problem).map(Some);
+            }
             if self.doubt_all && !matches!(phase, Phase::Moving | Phase::Asking) {
                 self.end_doubt()?;
             }

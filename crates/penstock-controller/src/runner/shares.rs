@@ -29,8 +29,8 @@ pub(super) struct Shares {
     told: BTreeMap<PeerNumber, Share>,
     /// Those that have not been told anything since they joined.
     untold: BTreeSet<PeerNumber>,
-    /// The rate was limited, and is no more: who was on the way holds to what it began with.
-    lifted: bool,
+    /// The rate has begun or ceased to be limited: who was on the way holds to what it began with.
+    turned: bool,
     /// The last share that was told has this number; another controller's have others.
     serial: u64,
 }
@@ -41,8 +41,8 @@ impl Shares {
         let whole = spec.share();
         let names = whole.metadata_ops_per_s.map(|most| ShareMachine::new(most.into(), 1));
         let rate = rate_machine(&whole);
-        let (told, untold, lifted) = (BTreeMap::new(), BTreeSet::new(), false);
-        Self { rate, names, whole, told, untold, lifted, serial: seed }
+        let (told, untold, turned) = (BTreeMap::new(), BTreeSet::new(), false);
+        Self { rate, names, whole, told, untold, turned, serial: seed }
     }
 
     /// The limits as a whole, for a peer that is alone.
@@ -88,7 +88,7 @@ impl Shares {
         match &mut self.rate {
             Some(machine) if bytes > 0 => machine.set_limit(bytes),
             _ => {
-                self.lifted |= self.rate.is_some();
+                self.turned |= self.rate.is_some() != (bytes > 0);
                 self.rate = rate_machine(&self.whole);
                 if let Some(machine) = &mut self.rate {
                     self.told.keys().for_each(|peer| machine.handle_joined(*peer, now));
@@ -135,17 +135,20 @@ impl Shares {
         }
         let mut news = Vec::new();
         for (peer, mut share) in next {
-            // One that has joined waits for all parts of its first share.
-            let whole = share.rate_bits_per_s.is_some() == self.rate.is_some()
-                && share.metadata_ops_per_s.is_some() == self.names.is_some();
             let Some(told) = self.told.get_mut(&peer) else { continue };
-            let waits = self.lifted && self.untold.contains(&peer);
+            let waits = self.turned && self.untold.contains(&peer);
+            if waits && self.rate.is_some() {
+                share.rate_bits_per_s.get_or_insert(OPENING);
+            }
             if *told == share && !waits {
                 continue;
             }
             self.serial += 1;
             share.serial = self.serial;
             *told = share;
+            // One that has joined waits for all parts of its first share.
+            let whole = share.rate_bits_per_s.is_some() == self.rate.is_some()
+                && share.metadata_ops_per_s.is_some() == self.names.is_some();
             if whole {
                 self.untold.remove(&peer);
                 news.push((peer, share));
@@ -177,8 +180,8 @@ mod tests {
 
     fn shares(whole: Share) -> Shares {
         let names = whole.metadata_ops_per_s.map(|most| ShareMachine::new(most.into(), 1));
-        let (told, untold, lifted) = (BTreeMap::new(), BTreeSet::new(), false);
-        Shares { rate: rate_machine(&whole), names, whole, told, untold, lifted, serial: 7 }
+        let (told, untold, turned) = (BTreeMap::new(), BTreeSet::new(), false);
+        Shares { rate: rate_machine(&whole), names, whole, told, untold, turned, serial: 7 }
     }
 
     fn say(shares: &mut Shares, peer: PeerNumber, share: Share, now: Instant) {
@@ -238,6 +241,21 @@ mod tests {
         let rates: Vec<_> = told.values().map(|share| share.rate_bits_per_s).collect();
         assert_eq!(rates, [None, None], "{told:?}");
         assert_eq!(shares.poll(Instant(0)), [], "once");
+    }
+
+    /// Promise: a limit that is set holds a peer that was on its way in without one: what the
+    /// others have of it until they have heard is not there twice.
+    #[test]
+    fn a_limit_that_is_set_holds_who_was_on_the_way() {
+        let mut shares = shares(Share::default());
+        shares.handle_joined(PeerNumber(0), Instant(0));
+        shares.set_rate(Some(96_000_000), Instant(0));
+        for (peer, share) in shares.poll(Instant(0)) {
+            say(&mut shares, peer, share, Instant(0));
+        }
+        shares.handle_joined(PeerNumber(1), Instant(0));
+        let told: BTreeMap<_, _> = shares.poll(Instant(0)).into_iter().collect();
+        assert_eq!(told[&PeerNumber(1)].rate_bits_per_s, Some(OPENING), "{told:?}");
     }
 
     /// Of few lanes each peer has one at least, and there are no more peers than lanes.

@@ -510,6 +510,7 @@ impl Tasks {
         if is_lost {
             part.end();
             self.parts.shared.machine().handle_lost(number);
+            self.silence.handle_lost(&member);
         }
         let stopping = Arc::clone(&task);
         let shared = Arc::clone(&self.parts.shared);
@@ -719,12 +720,13 @@ impl Tasks {
 
     /// Stops all of them; waits for that.
     pub(super) fn stop(&mut self, discard: bool) {
-        let coming = std::mem::take(&mut self.coming);
+        let (coming, most) = (std::mem::take(&mut self.coming), self.coming_max());
         coming.iter().for_each(|coming| coming.part.end());
         for Coming { member, started, .. } in coming {
-            if ends_within(&started, COMING_MAX) {
+            if ends_within(&started, most) {
                 if let Ok(Ok(Started { task, .. })) = started.join() {
                     task.stop(true);
+                    self.silence.handle_joined(&member);
                 }
             } else {
                 tracing::error!(peer = member.name, "a peer hangs while it begins its task");

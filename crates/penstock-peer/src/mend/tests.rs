@@ -135,6 +135,9 @@ fn b1_only_what_a_write_takes_away_is_a_late_writes() {
     assert_eq!(verdict(&there, 0o6640), Verdict::Late);
     assert_eq!(verdict(&there, 0o600), Verdict::Others);
     assert_eq!(verdict(&there, 0o660), Verdict::Others);
+    there.mtime.seconds += 60;
+    assert_eq!(verdict(&there, 0o640), Verdict::Late, "a write that its server is not told of yet");
+    there.mtime.seconds -= 60;
     there.ctime.seconds += 60;
     assert_eq!(verdict(&there, 0o640), Verdict::Others, "somebody has touched it since");
     there.links = 2;

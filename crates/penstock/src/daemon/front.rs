@@ -231,8 +231,9 @@ impl Front {
         Response::from_parts(parts, Body::from_stream(parts_of))
     }
 
-    /// Hands a request to the controller, which may be this peer, waiting for one if there is none,
-    /// or if that one is deposed before it has done it.
+    /// Hands a request of this peer's users to the controller, which may be this peer, or one of a
+    /// site to another peer; waits for a controller if there is none, or if that one is deposed
+    /// before it has done it.
     async fn hand_over(&self, face: &str, caller: Option<PeerId>, request: Request) -> Response {
         let handed = match Handed::of(face, caller, request).await {
             Ok(handed) => handed,

@@ -87,6 +87,8 @@ pub(crate) struct Fate {
     pub(crate) fails: AtomicU16,
     /// How often that was said.
     pub(crate) failed: AtomicU32,
+    /// It can put nothing right.
+    pub(crate) read_only: AtomicBool,
     /// How often files were to be looked at here that a lost peer may have written to late.
     pub(crate) mends: AtomicU32,
     happens: Mutex<BTreeMap<At, VecDeque<Happening>>>,
@@ -371,6 +373,9 @@ impl TargetPeer for TestPeer {
         page: &Page,
         files: &[(u32, String)],
     ) -> Result<Mended, Problem> {
+        if self.fate.read_only.load(Ordering::Acquire) {
+            return Err(Problem::new(Exit::Fatal, "target-read-only", "it is read-only here"));
+        }
         self.fate.mends.fetch_add(1, Ordering::AcqRel);
         self.fate.meet(At::LookAgain);
         self.service.mend(spec, page, files)

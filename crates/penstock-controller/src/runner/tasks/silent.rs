@@ -12,11 +12,13 @@ use penstock_api::peers::Member;
 use penstock_api::task::TargetPeer;
 use penstock_proto::id::WriterId;
 
-use super::Tasks;
+use super::{COMING_MAX, Tasks};
 
 /// How often they are called, and for how long a run that is done waits for them.
 const CALL_INTERVAL: Duration = Duration::from_millis(500);
 const CALL_MAX: Duration = Duration::from_secs(5);
+/// How long one that is about to begin then is waited for.
+const CALL_LEAVE: Duration = Duration::from_secs(1);
 
 /// Who was heard of in a run, and who was lost.
 #[derive(Default)]
@@ -57,7 +59,8 @@ impl Tasks {
         };
         let present = self.parts.peers.present().into_iter();
         let silent: Vec<WriterId> = present.filter(is_silent).map(|member| member.writer).collect();
-        if silent.is_empty() {
+        // Where the limits have no room for it, it cannot come.
+        if silent.is_empty() || self.taking() >= self.shares.peers_max() {
             return false;
         }
         let now = Instant::now();
@@ -70,6 +73,17 @@ impl Tasks {
             }
         }
         true
+    }
+
+    /// How long the end of the run waits for peers that are about to begin: hardly, for those that
+    /// were called.
+    pub(super) fn coming_max(&self) -> Duration {
+        if self.silence.called.is_some() { CALL_LEAVE } else { COMING_MAX }
+    }
+
+    /// It does not answer: what it may have written late is not known.
+    pub(in crate::runner) fn unhear(&mut self, writer: WriterId) {
+        self.silence.heard.remove(&writer);
     }
 
     /// The peer that has `writer`, if what it may have written late is over. Its own client knows
