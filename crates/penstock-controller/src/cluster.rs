@@ -324,9 +324,16 @@ impl Member {
         Duration::from_millis(self.lease_seconds * 1000 / 3)
     }
 
+    /// How long to wait before etcd is asked again that did not answer: while it elects a leader
+    /// of its own the lease runs, and each moment counts that it has one again and is not asked.
+    fn pause(&self) -> Duration {
+        self.tick() / 4
+    }
+
     fn run(&mut self) {
         loop {
             let stepped = self.step();
+            let wait = if stepped.is_ok() { self.tick() } else { self.pause() };
             if self.tenure.as_ref().is_some_and(|tenure| !tenure.holds()) {
                 self.resign();
             }
@@ -341,7 +348,7 @@ impl Member {
                 });
             }
             let stopping = self.shared.stopping.lock().unwrap_or_else(PoisonError::into_inner);
-            let waited = self.shared.wake.wait_timeout_while(stopping, self.tick(), |stop| !*stop);
+            let waited = self.shared.wake.wait_timeout_while(stopping, wait, |stop| !*stop);
             if *waited.unwrap_or_else(PoisonError::into_inner).0 {
                 break;
             }
