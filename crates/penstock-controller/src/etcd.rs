@@ -358,6 +358,12 @@ impl Etcd {
         Ok(token)
     }
 
+    /// Whether there is a token, or none is needed.
+    fn has_token(&self) -> bool {
+        let kept = self.token.lock().unwrap_or_else(PoisonError::into_inner);
+        self.config.user.is_none() || kept.is_some()
+    }
+
     /// What an endpoint answers under a path beside the API, as text.
     fn text(&self, endpoint: &str, path: &str, deadline: Duration) -> Result<String, EtcdError> {
         let url = format!("{}{path}", endpoint.trim_end_matches('/'));

@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
+use super::health::{label, metric};
 use super::{Etcd, EtcdError, number};
 
 /// The user that may do everything in etcd; it must exist before passwords are asked for.
@@ -172,7 +173,18 @@ impl Etcd {
     /// # Errors
     /// `Unavailable`, `Refused`.
     pub fn status_at(&self, endpoint: &str, deadline: Duration) -> Result<EtcdStatus, EtcdError> {
-        let reply = self.call_open(endpoint, "/v3/maintenance/status", deadline)?;
+        const PATH: &str = "/v3/maintenance/status";
+        let (url, body) = (format!("{}{PATH}", endpoint.trim_end_matches('/')), json!({}));
+        let reply = match self.post(&url, &body, None, deadline) {
+            Err(EtcdError::Refused(_)) => {
+                let asked = (!self.has_token()).then(|| self.without_leader(endpoint, deadline));
+                if let Some(status) = asked.flatten() {
+                    return Ok(status);
+                }
+                self.call_at(endpoint, PATH, &body, deadline)?
+            }
+            reply => reply?,
+        };
         let errors = reply["errors"].as_array().into_iter().flatten();
         Ok(EtcdStatus {
             id: number(&reply["header"]["member_id"]),
@@ -182,6 +194,26 @@ impl Etcd {
             bytes_in_use: number(&reply["dbSizeInUse"]),
             learner: reply["isLearner"].as_bool().unwrap_or(false),
             complaints: errors.filter_map(Value::as_str).map(str::to_owned).collect(),
+        })
+    }
+
+    /// How the member at `endpoint` is, if it says by its metrics that it has no leader. From
+    /// release 3.5 on it tells the rest only to who has a token, and gives none without a leader.
+    fn without_leader(&self, endpoint: &str, deadline: Duration) -> Option<EtcdStatus> {
+        let text = self.metrics(endpoint, deadline).ok()?;
+        let is = |name, value| metric(&text, name) == Some(value);
+        let count = |name| metric(&text, name).unwrap_or(0);
+        let id = label(&text, "etcd_server_id", "server_id")?;
+        is("etcd_server_has_leader", 0).then(|| EtcdStatus {
+            id: u64::from_str_radix(id, 16).unwrap_or(0),
+            leader: 0,
+            version: label(&text, "etcd_server_version", "server_version")
+                .unwrap_or_default()
+                .to_owned(),
+            bytes: count("etcd_mvcc_db_total_size_in_bytes"),
+            bytes_in_use: count("etcd_mvcc_db_total_size_in_use_in_bytes"),
+            learner: is("etcd_server_is_learner", 1),
+            complaints: Vec::new(),
         })
     }
 

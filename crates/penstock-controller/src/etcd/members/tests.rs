@@ -53,6 +53,10 @@ fn path_of(stream: &TcpStream) -> String {
 }
 
 fn client(endpoints: Vec<String>) -> Etcd {
+    client_as(endpoints, None)
+}
+
+fn client_as(endpoints: Vec<String>, user: Option<(String, String)>) -> Etcd {
     let provider = std::sync::Arc::new(rustls::crypto::aws_lc_rs::default_provider());
     let tls = rustls::ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
@@ -61,7 +65,7 @@ fn client(endpoints: Vec<String>) -> Etcd {
         .with_no_client_auth();
     let http = reqwest::Client::builder().tls_backend_preconfigured(tls).no_proxy();
     let http = http.build().unwrap();
-    Etcd::new(EtcdConfig { endpoints, http, user: None, patience: PATIENCE }).unwrap()
+    Etcd::new(EtcdConfig { endpoints, http, user, patience: PATIENCE }).unwrap()
 }
 
 fn with_it(_: &str) -> Option<&'static str> {
@@ -96,4 +100,33 @@ fn members_now_are_those_of_an_endpoint_that_is_up_to_date() {
     let members = client(vec![first, second]).members_now(PATIENCE).unwrap();
     assert_eq!(members.iter().map(|member| member.id).collect::<Vec<_>>(), [3]);
     assert_eq!(first_told.try_iter().collect::<Vec<_>>(), ["/v3/kv/range"]);
+}
+
+/// An etcd since release 3.5 that has no leader: it tells what it is only to who has a token, and
+/// gives none.
+fn leaderless(path: &str) -> Option<&'static str> {
+    const METRICS: &str = "# TYPE etcd_server_has_leader gauge\netcd_server_has_leader 0\n\
+        etcd_server_id{server_id=\"8e9e05c52164694d\"} 1\netcd_server_is_learner 0\n\
+        etcd_server_version{server_version=\"3.6.16\"} 1\n\
+        etcd_mvcc_db_total_size_in_bytes 2.048e+06\n";
+    match path {
+        "/v3/maintenance/status" => Some(r#"{"error":"user name is empty","code":3}"#),
+        "/metrics" => Some(METRICS),
+        _ => None,
+    }
+}
+
+/// Promise: a member that runs and has no leader is not taken for one that does not answer, though
+/// it tells nobody who has no token, and gives none: its own host would look for it in vain.
+#[test]
+fn a_member_without_a_leader_says_so_without_a_token() {
+    let (url, told) = endpoint(leaderless);
+    let user = Some(("root".to_owned(), "secret".to_owned()));
+    let etcd = client_as(vec![url.clone()], user);
+    let status = etcd.status_at(&url, PATIENCE).unwrap();
+    let found = (status.id, status.leader, status.version.as_str(), status.bytes, status.learner);
+    assert_eq!(found, (0x8e9e_05c5_2164_694d, 0, "3.6.16", 2_048_000, false));
+    let asked: Vec<_> = told.try_iter().collect();
+    assert_eq!(asked, ["/v3/maintenance/status", "/metrics"]);
+    assert_eq!(etcd.standing(PATIENCE)[0].trouble, "has no leader");
 }
