@@ -17,8 +17,11 @@ const MIB: u64 = 1 << 20;
 /// Longer than a client keeps attributes, or to itself that it has ended a write.
 const CACHED: Duration = Duration::from_secs(3);
 
-/// A client that shows former bytes for longer than this is broken.
-const STALE_MOST: Duration = Duration::from_secs(15);
+/// A client that shows former bytes for longer than this is broken. Beside a lost chunk server and
+/// on a busy machine it once did for over 15 s (docs/design/0025).
+const STALE_MOST: Duration = Duration::from_secs(60);
+/// How often it is looked: what is asked for often stays in a cache.
+const LOOK_AGAIN: Duration = Duration::from_secs(2);
 
 /// Large files of a data set beside the largest.
 const OTHERS: u8 = 8;
@@ -123,10 +126,14 @@ impl World {
                         let differs = |at: &usize| there.get(*at) != sent.get(*at);
                         let others = (0..sent.len()).filter(differs);
                         let (first, count) = (others.clone().next(), others.count());
+                        if count > 0 {
+                            self.show_differences(&name, &sent);
+                        }
                         assert_eq!(count, 0, "`{name}` at {host}, from {first:?} on");
                         break;
                     }
-                    std::thread::sleep(Duration::from_millis(200));
+                    println!("`{name}` at host {host} is not what was sent yet");
+                    std::thread::sleep(LOOK_AGAIN);
                 }
             }
             assert_same(&self.lab.store.join("set"), &store.join("set"));
@@ -136,6 +143,25 @@ impl World {
                 left.extend(name.starts_with(".pst-").then(|| path.to_owned()));
             });
             assert_eq!(left, Vec::<PathBuf>::new(), "temporary files are left");
+        }
+    }
+
+    /// Prints what each host has of a file, so that stale caches are told from lost bytes.
+    fn show_differences(&self, name: &str, sent: &[u8]) {
+        for (number, host) in self.hosts.iter().enumerate() {
+            let there = fs::read(host.store.join("set").join(name)).unwrap_or_default();
+            let wrong = |at: &usize| there.get(*at) != sent.get(*at);
+            let pieces = (0..sent.len().div_ceil(1 << 20)).filter(|piece| {
+                (piece << 20..sent.len().min((piece + 1) << 20)).any(|at| wrong(&at))
+            });
+            let pieces: Vec<_> = pieces.collect();
+            let zeros = (0..sent.len()).filter(wrong).all(|at| there.get(at) == Some(&0));
+            println!(
+                "`{name}` at host {number}: {} of {} bytes, pieces {pieces:?} are wrong, with \
+                 nothing but zeros in them: {zeros}",
+                there.len(),
+                sent.len()
+            );
         }
     }
 
