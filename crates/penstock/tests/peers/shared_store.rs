@@ -165,6 +165,17 @@ impl World {
         }
     }
 
+    /// As `assert_times`, unless the transfer says that who hung with a lost server's or client's
+    /// chunk, and was not heard of by its end, may write late.
+    fn assert_times_unless_named(&self, id: &str, at: usize, hosts: &[usize]) {
+        let remark = self.hosts[at].show(id)["reason"].as_str().unwrap_or_default().to_owned();
+        if remark.contains("may write late") {
+            println!("times are NOT JUDGED: {remark}");
+        } else {
+            self.assert_times(hosts);
+        }
+    }
+
     /// B2: nobody moves the time of files that several hosts have written, also later.
     fn assert_times(&self, hosts: &[usize]) {
         std::thread::sleep(CACHED);
@@ -232,7 +243,7 @@ fn d_a_chunk_server_of_the_targets_file_system_may_die() {
     world.moose.kill_chunk_server(1);
     world.hosts[1].wait_done(&id);
     world.assert_whole(&[0, 1, 2]);
-    world.assert_times(&[0, 1, 2]);
+    world.assert_times_unless_named(&id, 1, &[0, 1, 2]);
 }
 
 /// B1, B2, A9: all hosts move one transfer together, a file of many pieces among it. In the middle
@@ -255,11 +266,7 @@ fn b2_one_host_may_lose_its_client_while_all_move_one_transfer() {
     println!("{}", world.hosts[leader].ok(&["transfer", "show", &id]));
     let others: Vec<usize> = (0..3).filter(|host| *host != lost).collect();
     world.assert_whole(&others);
-    // Who hung with the lost client's chunk and is not heard of by now may write late: it is named.
-    let remark = world.hosts[leader].show(&id)["reason"].as_str().unwrap_or_default().to_owned();
-    if !remark.contains("may write late") {
-        world.assert_times(&others);
-    }
+    world.assert_times_unless_named(&id, leader, &others);
     // Of what an earlier controller led to durability its successor knows by the ledger.
     let bytes = |name: &str| summary[name].as_u64().unwrap();
     assert!(bytes("bytes_verified") + bytes("bytes_resumed") >= bytes("bytes"), "{summary}");
