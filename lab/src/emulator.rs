@@ -18,9 +18,9 @@ use crate::spec::{Spec, socket_path};
 
 /// Longest wait of a link's thread: changed settings and the end are seen after it at the latest.
 const WAIT_NS_MAX: u64 = 50_000_000;
-/// Links this slow or slower look at their packets in steps of a hundredth of their delay, of
+/// Links this slow or slower look at their packets in steps of a twentieth of their delay, of
 /// [`STEP_NS_MAX`] at most: paced senders would wake them for each packet, and cost more of the
-/// machine than what is measured.
+/// machine than what is measured. A step shorter than the time between two packets saves nothing.
 const STEP_DELAY_NS: u64 = 5_000_000;
 const STEP_NS_MAX: u64 = 250_000;
 /// Packets read from a port before others have their turn.
@@ -122,7 +122,7 @@ fn move_packets(
     while !stop.flag.load(Relaxed) {
         let delay_ns = network.directions[site].delay_ns.load(Relaxed);
         if delay_ns >= STEP_DELAY_NS && !more {
-            std::thread::sleep(Duration::from_nanos((delay_ns / 100).min(STEP_NS_MAX)));
+            std::thread::sleep(Duration::from_nanos((delay_ns / 20).min(STEP_NS_MAX)));
         }
         more = false;
         link.refresh();
