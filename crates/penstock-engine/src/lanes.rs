@@ -58,7 +58,9 @@ const FAR_LANES: u32 = 8;
 const FIRST_PROBE: Duration = Duration::from_secs(5);
 /// Least time between two changes of the number of lanes.
 const PROBE: Duration = Duration::from_secs(2);
-/// An added lane must bring this much more rate to be kept.
+/// An added lane must bring this much more rate to be kept than fewer had brought at best since the
+/// trial before: rates go up and down by more than that of themselves, and what is compared with a
+/// moment in which one was down has gained nothing.
 const GAIN: f64 = 1.04;
 /// Pauses between failed dials.
 const BACKOFF_LEAST: Duration = Duration::from_millis(100);
@@ -84,6 +86,8 @@ pub struct LaneMachine {
     rng: ChaCha8Rng,
     probe_at: Option<Instant>,
     probe: Option<Probe>,
+    /// The best rate since the last trial.
+    best: f64,
     settled: u32,
 }
 
@@ -107,6 +111,7 @@ impl LaneMachine {
             rng: ChaCha8Rng::seed_from_u64(seed),
             probe_at: None,
             probe: None,
+            best: 0.0,
             settled: 0,
         }
     }
@@ -134,7 +139,7 @@ impl LaneMachine {
         let found = if far && before.lanes_max > 1 { self.wanted.max(FAR_LANES) } else { 0 };
         let begin = if far { begin.max(FAR_LANES) } else { begin };
         self.wanted = begin.max(found).min(most);
-        self.probe = None;
+        (self.probe, self.best) = (None, 0.0);
     }
 
     /// Failed dials are repeated after at most this long.
@@ -171,6 +176,9 @@ impl LaneMachine {
         if self.rtt.is_none_or(|rtt| rtt < NEAR) || rate <= 0.0 {
             return;
         }
+        if self.probe.is_none() {
+            self.best = self.best.max(rate);
+        }
         let due = *self.probe_at.get_or_insert(now.plus(FIRST_PROBE));
         if now < due {
             return;
@@ -179,11 +187,13 @@ impl LaneMachine {
         match self.probe.take() {
             Some(probe) if rate < probe.rate_before * GAIN => {
                 self.wanted = probe.before;
+                self.best = 0.0;
                 self.settled += 1;
                 self.probe_at = Some(now.plus(PROBE * 2u32.pow(self.settled.min(5))));
             }
             _ => {
-                self.probe = Some(Probe { before: self.wanted, rate_before: rate });
+                self.best = self.best.max(rate);
+                self.probe = Some(Probe { before: self.wanted, rate_before: self.best });
                 let more = self.wanted + self.wanted.div_ceil(2);
                 self.wanted = more.min(self.limits.lanes_max.max(1));
             }

@@ -330,9 +330,6 @@ pub(crate) fn look(shared: &Shared, dialer: &Dialer, now: Instant) {
         fetch.handle_order(*path, sum.segments, sum.behind);
         arrived.insert(*path, sum.bytes);
     }
-    if !lanes.has_several() {
-        return;
-    }
     let held = shared.pace.is_in_debt();
     lanes.handle_tick(now, held, |path| {
         let closers = open.get(&path).map_or(&[][..], Vec::as_slice);
@@ -392,3 +389,6 @@ fn tell_news(state: &mut State, dialer: &Dialer, transfer: TransferId) {
 pub(crate) fn note_failure(dialer: &Dialer, ends: &PathEnds, why: &str) {
     dialer.book.note(&dialer.site, ends, |note| why.clone_into(&mut note.why));
 }
+    if !lanes.has_several() {
+        return;
+    }

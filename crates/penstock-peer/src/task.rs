@@ -769,10 +769,7 @@ fn cut_silent_lanes(shared: &Shared, now: Instant) {
     let silent = {
         let mut state = shared.lock();
         if state.fetch.has_queue() {
-            for path in state.lanes.ids() {
-                let rate = state.fetch.rate_of(path);
-                state.lanes.handle_rate(now, path, rate);
-            }
+            state.lanes.handle_plenty(now);
         }
         state.fetch.poll_silent_lanes(now)
     };

@@ -359,27 +359,25 @@ impl PathMachine {
         }
     }
 
-    /// See [`LaneMachine::handle_rate`]; `rate` is that of the path.
-    pub fn handle_rate(&mut self, now: Instant, path: PathId, rate: f64) {
-        if let Some(path) = self.paths.get_mut(usize::from(path.0))
-            && path.state == PathState::Carrying
-        {
+    /// There is more to fetch than is asked for, so that the number of lanes may be what limits:
+    /// see [`LaneMachine::handle_rate`]. The rate is what TCP receives: what is read of a slow path
+    /// comes in strides, of which some more or fewer in two seconds are a greater difference than
+    /// lanes make.
+    pub fn handle_plenty(&mut self, now: Instant) {
+        for path in self.paths.iter_mut().filter(|path| path.state == PathState::Carrying) {
+            let rate = path.rate(now);
             path.lanes.handle_rate(now, rate);
         }
     }
 
-    /// Looks at all paths; call it some times a second where there are several of them. `sight`
-    /// tells what is seen of one that has open lanes. `held` says that this host itself holds lanes
-    /// back, for a limit of the rate.
+    /// Looks at all paths; call it some times a second. `sight` tells what is seen of one that has
+    /// open lanes. `held` says that this host itself holds lanes back, for a limit of the rate.
     pub fn handle_tick(
         &mut self,
         now: Instant,
         held: bool,
         mut sight: impl FnMut(PathId) -> PathSight,
     ) {
-        if self.paths.len() < 2 {
-            return;
-        }
         let passed = self.told.map_or(Duration::ZERO, |told| now.since(told));
         self.told = Some(now);
         let sights: Vec<Option<PathSight>> = (0..self.paths.len())
@@ -399,6 +397,9 @@ impl PathMachine {
                 None => self.paths[at].owing = None,
             }
             self.settle_for_less(now, at);
+        }
+        if !self.has_several() {
+            return;
         }
         if now >= self.share_at {
             self.share_at = now.plus(SHARE_OUT);

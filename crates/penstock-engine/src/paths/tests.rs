@@ -122,10 +122,7 @@ impl World {
             arrived_bytes: std::mem::take(&mut arrived[usize::from(path.0)]) as u64,
             stuck: false,
         });
-        for (path, sky) in weather.iter().enumerate() {
-            let rate = if awake { sky.rate } else { 0.0 };
-            self.machine.handle_rate(self.now, PathId(path as u16), rate);
-        }
+        self.machine.handle_plenty(self.now);
         self.act();
     }
 
@@ -232,6 +229,25 @@ fn the_second_address_of_a_link_stands_by() {
 }
 
 /// Promise: the number of lanes that a user has fixed is that of all paths together, and each path
+/// Promise: where a link limits and not its lanes, chance adds none: each of them takes of its
+/// queue, and what TCP sends again.
+#[test]
+fn lanes_do_not_drift_upwards() {
+    for seed in 0..8 {
+        let mut world = World::new(LaneLimits::default(), &[(0, 10_000), (1, 10_000)], seed);
+        let mut rng = ChaCha8Rng::seed_from_u64(seed);
+        let mut most = 0;
+        for _ in 0..20 * 120 {
+            let noise = || fair(3.0 * MB * rand::RngExt::random_range(&mut rng, 0.7..1.3));
+            let weather: Vec<Weather> = std::iter::repeat_with(noise).take(2).collect();
+            world.step(&weather, true);
+            most = most.max(world.lanes_of(0)).max(world.lanes_of(1));
+        }
+        assert!(most <= 18, "{most} lanes, seed {seed}");
+        assert!(world.lanes_of(0) + world.lanes_of(1) <= 24, "seed {seed}");
+    }
+}
+
 /// has one at least where they suffice.
 #[test]
 fn bounds_are_of_all_paths_together() {
