@@ -66,7 +66,8 @@ def busy():
 class Lab:
     """A lab of two sites of as many peers each, or as many as said."""
 
-    def __init__(self, arguments, root, peers, nics, rate, rtt, loss="0", seconds=15):
+    def __init__(self, arguments, root, peers, nics, rate, rtt, loss="0", seconds=15,
+                 mtu=1500):
         self.program, self.penstock = arguments.lab, arguments.penstock
         self.name, self.nics = f"scale{os.getpid()}", nics
         self.peers = peers
@@ -75,7 +76,7 @@ class Lab:
         self.call("up", "--root", self.root, "--penstock", self.penstock, "--sites", "2",
                   "--peers", ",".join(map(str, peers)), "--nics", str(nics), "--nic-rate",
                   str(int(rate)), "--rtt", rtt, "--loss", loss, "--tcp-buf", "64m",
-                  "--store", f"large=mem:files=16,size={max(size, 1)}M")
+                  "--mtu", str(mtu), "--store", f"large=mem:files=16,size={max(size, 1)}M")
         with open(f"/run/penstock-lab-{self.name}.json") as saved:
             self.pids = {host: daemon["id"] for host, daemon in json.load(saved)["daemons"].items()}
         self.sources = [f"a{number}" for number in range(peers[0])]
@@ -313,7 +314,7 @@ class Bench:
 
     def paths(self):
         """Each of 16 paths has an interface of its own at a source that limits it."""
-        self.up([4, 1], 4, LINK / 8, "10ms", seconds=60)
+        self.up([4, 1], 4, LINK / 8, "10ms", seconds=240, mtu=self.arguments.paths_mtu)
         for nic in range(1, 5):
             self.lab.call("set", f"b0.net{nic}", f"rate={int(LINK)}")
         row = {"row": "paths", "shape": "4,1x4"}
@@ -399,6 +400,8 @@ def read_arguments():
                         help="of data in a run, at the rate of all links (%(default)s)")
     parser.add_argument("--balance-rate", type=float, default=LINK,
                         help="bits a second of each interface in the row balance (%(default)s)")
+    parser.add_argument("--paths-mtu", type=int, default=9000,
+                        help="largest packet of the row `paths`, in bytes (default: %(default)s)")
     parser.add_argument("--limit", type=float, default=180, help="seconds a run may take")
     parser.add_argument("--out", help="new or existing directory for raw data and tables")
     arguments = parser.parse_args()

@@ -13,6 +13,7 @@ use penstock_proto::digest::Digest;
 use penstock_proto::id::Name;
 use penstock_proto::journal::Incarnation;
 use penstock_proto::name::PATH_BYTES_MAX;
+use penstock_proto::network::DataAddress;
 use penstock_proto::session::MESSAGE_BYTES_MAX;
 use penstock_proto::task::{Report, WorkReply};
 use penstock_proto::wire::{DecodeError, Reader, Writer};
@@ -265,6 +266,8 @@ pub enum Down {
         /// How many [`Up::Reports`].
         batches: u64,
     },
+    /// As [`crate::task::Task::set_source_peers`].
+    SourcePeers(Vec<DataAddress>),
 }
 
 /// A page on its way.
@@ -444,6 +447,10 @@ impl Down {
                 out.u8(9);
                 out.u64(*batches);
             }
+            Self::SourcePeers(peers) => {
+                out.u8(10);
+                put_json(peers, &mut out);
+            }
         }
         out.into_bytes()
     }
@@ -486,6 +493,7 @@ impl Down {
             7 => Self::SetShare(take_json(&mut input, "share")?),
             8 => Self::Stop { discard: take_flag(&mut input, "discard")? },
             9 => Self::Committed { batches: input.u64("batches")? },
+            10 => Self::SourcePeers(take_json(&mut input, "source peers")?),
             _ => return Err(DecodeError::Invalid("message")),
         };
         input.finish()?;
@@ -545,6 +553,12 @@ mod tests {
         let left = [1, 2, 9].into_iter().collect();
         let page = EncodedPage { digest: Digest([3; 32]), left, bytes: vec![1, 2, 3] };
         let fetch = Work::Fetch { piece, generation: 0, fresh: true };
+        let source_peer = DataAddress {
+            peer: "h2".parse().unwrap(),
+            address: "[fd00::2]:7444".parse().unwrap(),
+            network: "fast0".parse().ok(),
+            rate_bits_per_s: None,
+        };
         let downs = [
             Down::Work {
                 ticket: 1,
@@ -563,6 +577,7 @@ mod tests {
             }),
             Down::Stop { discard: true },
             Down::Committed { batches: 8 },
+            Down::SourcePeers(vec![source_peer]),
         ];
         for down in downs {
             let bytes = down.encode();

@@ -313,6 +313,10 @@ pub trait Task: Send + Sync {
     /// What it may use from now on.
     fn set_share(&self, share: &Share);
 
+    /// Where the source's peers listen for lanes now: those that were not known are used too. Does
+    /// nothing where the data set is read here.
+    fn set_source_peers(&self, peers: &[DataAddress]);
+
     /// Stops fetching, ends what is in progress, hands over its last reports, joins its threads.
     /// With `discard` the temporary files it knows are removed.
     fn stop(&self, discard: bool);

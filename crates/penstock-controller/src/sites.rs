@@ -130,6 +130,12 @@ pub trait SiteClient: Send + Sync {
     /// What the site answers.
     fn open_scan(&self, site: &Name, request: &ScanRequest) -> Result<RemoteScan, Problem>;
 
+    /// Where those peers of the site listen for lanes now that reach a store of it.
+    ///
+    /// # Errors
+    /// What the site answers; one of an earlier release does not know the question.
+    fn source_peers(&self, site: &Name, store: &Name) -> Result<Vec<DataAddress>, Problem>;
+
     /// As [`PageSource::page`].
     ///
     /// # Errors

@@ -46,11 +46,11 @@ pub(crate) fn run(
     let beside = shared.has_other_path(path);
     let begun = Instant::now();
     let say_rtt = |rtt| shared.path_known(path, rtt);
-    let (stream, _) = match dialer.dial(&shared.spec, lane, ends, beside, say_rtt) {
+    let (stream, _) = match dialer.dial(&shared.spec, lane, &ends, beside, say_rtt) {
         Ok(open) => open,
         Err(error) => {
             let why = chain(&error);
-            note_failure(dialer, ends, &why);
+            note_failure(dialer, &ends, &why);
             // What one address of several says tells nothing of the others: another site may have
             // it now, a peer may not have heard of a pairing yet, or be of another release.
             let others = shared.lock().lanes.may_have_other(path);
@@ -65,7 +65,7 @@ pub(crate) fn run(
     let rtt = dialer.rtt_of(&stream).unwrap_or_else(|| begun.elapsed() / 3);
     let working = Working::default();
     let closer = LaneHandle::new(&stream, &working).ok();
-    shared.note_path(&stream, ends);
+    shared.note_path(&stream, &ends);
     shared.lane_up((lane, path), rtt, closer);
     let mut worker = Worker {
         shared,
@@ -87,7 +87,7 @@ pub(crate) fn run(
         Err(_) if shared.is_stopping() => shared.lane_down(lane, None),
         Err(error) => {
             let why = format!("lane from {ends}: {}", chain(&error));
-            note_failure(dialer, ends, &why);
+            note_failure(dialer, &ends, &why);
             tracing::info!(lane = lane.0, carried, %why, "lane lost");
             shared.lane_down(lane, Some(why));
         }

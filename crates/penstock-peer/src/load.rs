@@ -69,7 +69,7 @@ fn load_of(shared: &Shared, peer: &Name) -> TaskLoad {
 
 fn path_of(state: &State, dialer: &Dialer, path: PathId) -> Option<TaskPath> {
     let ends = dialer.ends(path)?;
-    let note = dialer.book.get(&dialer.site, ends);
+    let note = dialer.book.get(&dialer.site, &ends);
     let (now, carries) = (state.lanes.state(path), state.lanes.state(path) == PathState::Carrying);
     let of_path = |lane: &&_| state.lanes.path_of_lane(**lane) == Some(path);
     let rate = if carries { state.fetch.rate_of(path) } else { 0.0 };

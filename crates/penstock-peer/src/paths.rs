@@ -1,19 +1,22 @@
 //! The paths of a host: what is known of each, what its lanes show of it, and dialling over it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 use std::time::Duration;
 
 use penstock_api::task::TaskSpec;
-use penstock_engine::paths::{LocalEnd, PathEnds, PathId, PathSight, PathSpec, PathState};
+use penstock_engine::paths::{
+    LocalEnd, PathEnds, PathId, PathSight, PathSpec, PathState, pair_further,
+};
 use penstock_io::net::{
     self, ConnectError, LaneCloser, LaneStream, LocalBind, SocketOptions, Welcome,
 };
 use penstock_io::sys;
 use penstock_proto::frame::Hello;
 use penstock_proto::id::{LaneId, Name, TransferId};
+use penstock_proto::network::DataAddress;
 use penstock_proto::units::Instant;
 use penstock_proto::version;
 
@@ -53,6 +56,11 @@ pub struct PathNote {
     pub since: u64,
     /// Why it does not carry, if it does not.
     pub why: String,
+}
+
+/// Where lanes may leave from now; without anybody who knows, the routes choose.
+pub(crate) fn locals(ends: Option<&LocalEnds>) -> Vec<LocalEnd> {
+    ends.map_or_else(|| vec![LocalEnd::default()], |ends| ends())
 }
 
 pub(crate) type Key = (Name, Option<IpAddr>, Option<String>, SocketAddr);
@@ -146,29 +154,45 @@ pub(crate) struct Dialer {
     pub(crate) config: Arc<rustls::ClientConfig>,
     pub(crate) site: Name,
     pub(crate) options: SocketOptions,
+    pub(crate) local_ends: Option<LocalEnds>,
     pub(crate) capability: Vec<u8>,
-    pub(crate) paths: Vec<PathEnds>,
+    /// Paths have the numbers that they have here; more of them come, and none goes.
+    pub(crate) paths: RwLock<Vec<Arc<PathEnds>>>,
     pub(crate) book: Arc<PathBook>,
 }
 
 impl Dialer {
+    fn all(&self) -> Vec<Arc<PathEnds>> {
+        self.paths.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
     /// What the engine is to know of the paths.
     pub(crate) fn specs(&self) -> Vec<PathSpec> {
-        let spec =
-            |ends: &PathEnds| PathSpec { link: ends.link, rate_bits_per_s: ends.rate_bits_per_s() };
-        self.paths.iter().map(spec).collect()
+        self.all().iter().map(|ends| spec_of(ends)).collect()
     }
 
     /// The addresses of a path.
-    pub(crate) fn ends(&self, path: PathId) -> Option<&PathEnds> {
-        self.paths.get(usize::from(path.0))
+    pub(crate) fn ends(&self, path: PathId) -> Option<Arc<PathEnds>> {
+        let paths = self.paths.read().unwrap_or_else(PoisonError::into_inner);
+        paths.get(usize::from(path.0)).cloned()
     }
 
     /// The least round trip of each path that was dialled before.
     pub(crate) fn known_rtts(&self) -> Vec<(PathId, Duration)> {
         let known = |ends: &PathEnds| self.rtt.or_else(|| self.book.rtt(&self.site, ends));
-        let paths = self.paths.iter().enumerate();
-        paths.filter_map(|(at, ends)| Some((PathId(at as u16), known(ends)?))).collect()
+        let paths = self.all().into_iter().enumerate();
+        paths.filter_map(|(at, ends)| Some((PathId(at as u16), known(&ends)?))).collect()
+    }
+
+    /// Paths from `locals` to `peers` that were not known: gives what the engine is to know of
+    /// those alone.
+    fn find_further(&self, locals: &[LocalEnd], peers: &[DataAddress]) -> Vec<PathSpec> {
+        let mut paths = self.paths.write().unwrap_or_else(PoisonError::into_inner);
+        let known: Vec<PathEnds> = paths.iter().map(|ends| PathEnds::clone(ends)).collect();
+        let further = pair_further(&known, locals, peers);
+        let specs = further.iter().map(spec_of).collect();
+        paths.extend(further.into_iter().map(Arc::new));
+        specs
     }
 
     /// The round trip of an open lane.
@@ -197,7 +221,7 @@ impl Dialer {
         };
         let most = if beside { DIAL_BESIDE_MAX } else { DIAL_MAX };
         let mut options = self.options.clone();
-        if self.paths.len() > 1 {
+        if self.paths.read().unwrap_or_else(PoisonError::into_inner).len() > 1 {
             options.probe_after = Some(PROBE);
         }
         let address = ends.remote.address;
@@ -218,6 +242,46 @@ impl Dialer {
         }
         dialled.open(&self.config, &self.site, &hello)
     }
+}
+
+fn spec_of(ends: &PathEnds) -> PathSpec {
+    PathSpec { link: ends.link, rate_bits_per_s: ends.rate_bits_per_s() }
+}
+
+impl State {
+    /// Takes up what is known of all paths before anything is tried.
+    pub(crate) fn learn_paths(&mut self, dialer: &Dialer) {
+        let links: BTreeSet<u16> = dialer.specs().iter().map(|spec| spec.link).collect();
+        self.fetch.expect_paths(links.len());
+        for (path, rtt) in dialer.known_rtts() {
+            self.fetch.handle_rtt_of(path, rtt);
+            self.lanes.handle_rtt(path, rtt);
+        }
+    }
+
+    /// There are further paths from now on.
+    fn handle_further_paths(&mut self, dialer: &Dialer, further: &[PathSpec]) {
+        self.lanes.handle_further(further);
+        self.learn_paths(dialer);
+        self.news = true;
+    }
+}
+
+/// The source is to be reached at `peers` now: lanes go over further paths too, if there are any.
+/// Those that lead to nobody any more are found to be dead, as any path is.
+pub(crate) fn handle_peers(shared: &Shared, dialer: &Dialer, peers: &[DataAddress]) {
+    let locals = locals(dialer.local_ends.as_ref());
+    let mut state = shared.lock();
+    let further = dialer.find_further(&locals, peers);
+    if further.is_empty() {
+        return;
+    }
+    tracing::info!(
+        transfer = %shared.spec.transfer, site = %dialer.site, paths = further.len(),
+        "there are further paths to the source"
+    );
+    state.handle_further_paths(dialer, &further);
+    shared.wake.notify_all();
 }
 
 /// What other threads see of an open lane, and may do to it.
@@ -340,6 +404,9 @@ pub(crate) fn look(shared: &Shared, dialer: &Dialer, now: Instant) {
             stuck: closers.iter().any(|lane| lane.is_stuck(now)),
         }
     });
+    if !lanes.has_several() {
+        return;
+    }
     for lane in fetch.poll_late_lanes(now) {
         tracing::info!(lane = lane.0, "others bring sooner what a slow path owes");
         lanes.handle_late(now, lane);
@@ -347,7 +414,7 @@ pub(crate) fn look(shared: &Shared, dialer: &Dialer, now: Instant) {
     for path in lanes.ids() {
         if let (PathState::Carrying, Some(ends)) = (lanes.state(path), dialer.ends(path)) {
             let rate = fetch.rate_of(path);
-            dialer.book.note(&dialer.site, ends, |note| note.rate = rate);
+            dialer.book.note(&dialer.site, &ends, |note| note.rate = rate);
         }
     }
     tell_news(state, dialer, shared.spec.transfer);
@@ -365,8 +432,8 @@ fn tell_news(state: &mut State, dialer: &Dialer, transfer: TransferId) {
             }
             _ => tracing::info!(%site, %ends, state = news.as_str(), "path"),
         }
-        let was = dialer.book.get(site, ends).map_or(PathState::Untried, |note| note.state);
-        dialer.book.note(site, ends, |note| {
+        let was = dialer.book.get(site, &ends).map_or(PathState::Untried, |note| note.state);
+        dialer.book.note(site, &ends, |note| {
             (note.state, note.since) = (news, now_seconds());
             match news {
                 PathState::Carrying => note.why.clear(),
@@ -378,7 +445,7 @@ fn tell_news(state: &mut State, dialer: &Dialer, transfer: TransferId) {
             }
         });
         if let (Some(listener), Some(note)) =
-            (dialer.book.listener.get(), dialer.book.get(site, ends))
+            (dialer.book.listener.get(), dialer.book.get(site, &ends))
         {
             listener(&PathNews { transfer, site: site.clone(), was, note });
         }
@@ -389,6 +456,3 @@ fn tell_news(state: &mut State, dialer: &Dialer, transfer: TransferId) {
 pub(crate) fn note_failure(dialer: &Dialer, ends: &PathEnds, why: &str) {
     dialer.book.note(&dialer.site, ends, |note| why.clone_into(&mut note.why));
 }
-    if !lanes.has_several() {
-        return;
-    }

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
 use std::time::Duration;
 
 use penstock_api::delete::{DeleteOrder, SurplusQuery};
@@ -40,7 +40,7 @@ use crate::left::{Left, LeftBehind};
 use crate::look::look;
 use crate::mend::Mender;
 use crate::mounted::{check_mounts, mounts_of};
-use crate::paths::{Dialer, LocalEnds, PathBook, PathNote};
+use crate::paths::{Dialer, LocalEnds, PathBook, PathNote, locals};
 use crate::prove::Prover;
 use crate::read::place;
 use crate::stores::{Stores, chain, store_offline};
@@ -153,7 +153,7 @@ impl TargetService {
 
     /// Where lanes may leave from now.
     fn locals(&self) -> Vec<LocalEnd> {
-        self.local_ends.as_ref().map_or_else(|| vec![LocalEnd::default()], |ends| ends())
+        locals(self.local_ends.as_ref())
     }
 
     fn reach(&self, spec: &TaskSpec) -> Result<Reach, Problem> {
@@ -189,8 +189,9 @@ impl TargetService {
                     config: lanes(site).map_err(refuse)?,
                     site: site.clone(),
                     options: self.options.clone(),
+                    local_ends: self.local_ends.clone(),
                     capability: capability.clone(),
-                    paths,
+                    paths: RwLock::new(paths.into_iter().map(Arc::new).collect()),
                     book: Arc::clone(&self.book),
                 };
                 Ok(Reach::Remote { dialer: Arc::new(dialer) })

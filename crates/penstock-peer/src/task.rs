@@ -31,6 +31,7 @@ use penstock_io::store::{Source, StoreError, StoreIdentity, Target};
 use penstock_io::sys::{self, EventFd};
 use penstock_proto::id::{LaneId, WriterId};
 use penstock_proto::journal::{EntryDigest, EntryFailure, Incarnation};
+use penstock_proto::network::DataAddress;
 use penstock_proto::slicing::PieceRef;
 use penstock_proto::units::Instant;
 
@@ -141,20 +142,13 @@ impl State {
             fetch.share();
         }
         let limits = lane_limits(spec, &spec.share(), &parts.reach, &parts.target);
-        let (specs, known) = match &parts.reach {
-            Reach::Remote { dialer } => (dialer.specs(), dialer.known_rtts()),
-            Reach::Local { .. } => Default::default(),
+        let specs = match &parts.reach {
+            Reach::Remote { dialer } => dialer.specs(),
+            Reach::Local { .. } => Vec::new(),
         };
-        let links: BTreeSet<u16> = specs.iter().map(|spec| spec.link).collect();
-        fetch.expect_paths(links.len());
-        let mut lanes = PathMachine::new(limits, &specs, rand::random());
-        for (path, rtt) in known {
-            fetch.handle_rtt_of(path, rtt);
-            lanes.handle_rtt(path, rtt);
-        }
-        Self {
+        let mut state = Self {
             fetch,
-            lanes,
+            lanes: PathMachine::new(limits, &specs, rand::random()),
             epochs: EpochMachine::new(spec.epoch.max(parts.marker), EpochLimits::default()),
             chores: VecDeque::new(),
             excepted: BTreeMap::new(),
@@ -168,7 +162,11 @@ impl State {
             news: false,
             repairs: 0,
             share: spec.share(),
+        };
+        if let Reach::Remote { dialer } = &parts.reach {
+            state.learn_paths(dialer);
         }
+        state
     }
 
     /// Remembers which entries of a written pack get no name.
@@ -960,6 +958,12 @@ impl Task for RunningTask {
 
     fn set_share(&self, share: &Share) {
         share::set(&self.shared, share);
+    }
+
+    fn set_source_peers(&self, peers: &[DataAddress]) {
+        if let Reach::Remote { dialer } = &self.shared.reach {
+            paths::handle_peers(&self.shared, dialer, peers);
+        }
     }
 
     fn doubt_is_over(&self) {

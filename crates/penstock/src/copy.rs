@@ -643,6 +643,7 @@ impl Copy {
             root: PathText(places.target.root.clone()),
             pages: Box::new(OwnPages::new(source, self.state.id)),
             source: SourceAccess::Local { store: source_store, root },
+            find_source: None,
             peers: Arc::new(OnePeer(Arc::clone(&target) as _)),
             heads: Arc::new(heads),
             journal: self.state.journal(),

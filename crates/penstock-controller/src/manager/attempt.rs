@@ -14,7 +14,7 @@ use penstock_proto::version;
 
 use super::receipt::scan_request;
 use super::{Inner, Live, ManagerConfig, Table, TransferRecord, journal_of, place};
-use crate::runner::{RunControl, RunInput, RunOutcome};
+use crate::runner::{FindSource, RunControl, RunInput, RunOutcome};
 use crate::sites::RemotePages;
 use crate::state::Wish;
 
@@ -25,6 +25,7 @@ pub(super) struct Opened {
     pub(super) kind: RootKind,
     pub(super) pages: Box<dyn PageSource>,
     pub(super) access: SourceAccess,
+    pub(super) find: Option<FindSource>,
 }
 
 impl Inner {
@@ -108,6 +109,7 @@ impl Inner {
             pages: opened.pages,
             peers: (self.parts.peers)(&target.store, opened.access.own_store()),
             source: opened.access,
+            find_source: opened.find,
             heads: Arc::clone(&self.parts.state) as _,
             journal: journal_of(&self.config.journal, id),
             control: Arc::clone(control),
@@ -126,16 +128,19 @@ impl Inner {
             let kind = self.parts.source.open_scan(&ScanRequest { slicing, ..request })?;
             let pages = Box::new(OwnPages::new(Arc::clone(&self.parts.source), id));
             let access = self.own_access(record);
-            return Ok(Opened { kind, pages, access });
+            let find = access.own_store().is_none().then(|| self.find_own(record));
+            return Ok(Opened { kind, pages, access, find });
         }
         let site = source.site.clone();
         let scan = self.parts.sites.open_scan(&site, &request)?;
         let sites = Arc::clone(&self.parts.sites);
         let (peers, capability) = (scan.peers, scan.capability);
         let shown = capability.clone();
+        let (asked, from, store) = (Arc::clone(&sites), site.clone(), source.store.clone());
+        let find: FindSource = Arc::new(move || asked.source_peers(&from, &store));
         let pages = Box::new(RemotePages { sites, site: site.clone(), request, capability: shown });
         let access = SourceAccess::Remote { site, own_site: false, peers, capability };
-        Ok(Opened { kind: scan.root, pages, access })
+        Ok(Opened { kind: scan.root, pages, access, find: Some(find) })
     }
 
     /// How a data set of this site is read: by peers that have both stores themselves; where there
@@ -149,6 +154,16 @@ impl Inner {
         };
         let local = || SourceAccess::Local { store: store.clone(), root: root.clone() };
         lanes.unwrap_or_else(local)
+    }
+
+    /// Finds the peers of this site again that have the source's store.
+    fn find_own(&self, record: &TransferRecord) -> FindSource {
+        let request = scan_request(&record.request, record.created);
+        let lanes = Arc::clone(&self.parts.lanes);
+        Arc::new(move || match lanes(&request) {
+            Some(SourceAccess::Remote { peers, .. }) => Ok(peers),
+            _ => Ok(Vec::new()),
+        })
     }
 
     /// Takes over how a run ended, and decides what becomes of the transfer. A failed one keeps

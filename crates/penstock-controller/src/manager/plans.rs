@@ -170,6 +170,7 @@ impl Inner {
             pages: opened.pages,
             peers: (self.parts.peers)(&target.store, opened.access.own_store()),
             source: opened.access,
+            find_source: None,
             heads: Arc::clone(&self.parts.state) as _,
             journal: journal.clone(),
             control: Arc::new(RunControl::default()),

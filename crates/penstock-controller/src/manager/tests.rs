@@ -28,6 +28,7 @@ use penstock_api::transfer::{
 use penstock_proto::compared::{Comparison, EntrySet};
 use penstock_proto::id::{Name, TransferId};
 use penstock_proto::manifest::Page;
+use penstock_proto::network::DataAddress;
 
 use super::*;
 use crate::runner::{RunInput, RunOutcome, RunView};
@@ -233,6 +234,10 @@ impl SiteClient for FakeSites {
         };
         self.owned.lock().unwrap().insert(request.id, view.clone());
         Ok(view)
+    }
+
+    fn source_peers(&self, _: &Name, _: &Name) -> Result<Vec<DataAddress>, Problem> {
+        Ok(Vec::new())
     }
 
     fn show(&self, _: &Name, id: TransferId) -> Result<TransferView, Problem> {

@@ -72,6 +72,7 @@ use pages::{Compare, Pulled, Puller, Treatment};
 use plan::{Followed, PLAN_STALE};
 use proving::{ProofTotals, Proved};
 use removal::RemovalTotals;
+pub use tasks::FindSource;
 use tasks::{TaskParts, Tasks};
 
 /// How often the figures are brought up to date.
@@ -97,6 +98,8 @@ pub struct RunInput {
     pub pages: Box<dyn PageSource>,
     /// Where the data come from.
     pub source: SourceAccess,
+    /// Finds peers of the source that come later; none where it is this host, or one process.
+    pub find_source: Option<FindSource>,
     /// The target peers.
     pub peers: Arc<dyn Peers>,
     /// Where the heads are committed.
@@ -237,6 +240,7 @@ pub fn run(mut input: RunInput) -> RunOutcome {
             root: input.root.clone(),
             pages: Box::new(SamePages(Arc::clone(&pages))),
             source: input.source.clone(),
+            find_source: input.find_source.clone(),
             peers: Arc::clone(&input.peers),
             heads: Arc::clone(&input.heads),
             journal: input.journal.clone(),

@@ -13,6 +13,7 @@ mod left_out;
 mod news;
 mod settled;
 mod silent;
+mod source;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -39,6 +40,8 @@ use figures::add_figures;
 use hung::ends_within;
 use settled::Settled;
 use silent::Silence;
+pub use source::FindSource;
+use source::SourceWatch;
 
 /// How often it is looked who is there.
 const LOOK_INTERVAL: Duration = Duration::from_millis(200);
@@ -115,6 +118,8 @@ pub(super) struct TaskParts {
     pub(super) journal: PathBuf,
     /// Is told what becomes of peers.
     pub(super) control: Arc<RunControl>,
+    /// Finds the source's peers again.
+    pub(super) find_source: Option<FindSource>,
 }
 
 impl TaskParts {
@@ -128,7 +133,8 @@ impl TaskParts {
         let (peers, heads) = (Arc::clone(&input.peers), Arc::clone(&input.heads));
         let (spec, journal) = (spec.clone(), input.journal.clone());
         let (shared, control) = (Arc::clone(shared), Arc::clone(&input.control));
-        Self { peers, shared, heads, spec, epochs, in_work, journal, control }
+        let find_source = input.find_source.clone();
+        Self { peers, shared, heads, spec, epochs, in_work, journal, control, find_source }
     }
 }
 
@@ -162,6 +168,8 @@ pub(super) struct Tasks {
     left_out: BTreeMap<String, String>,
     /// Who may still write though it was given up.
     silence: Silence,
+    /// Where the source's peers are.
+    source: SourceWatch,
 }
 
 fn unfit() -> Problem {
@@ -208,6 +216,7 @@ impl Tasks {
             None => Settled::default(),
         };
         let now = Instant::now();
+        let source = SourceWatch::new(parts.find_source.clone());
         let mut tasks = Self {
             parts,
             working: Vec::new(),
@@ -226,6 +235,7 @@ impl Tasks {
             hangs: false,
             left_out: BTreeMap::new(),
             silence: Silence::default(),
+            source,
         };
         let part = tasks.next_part();
         let spec = tasks.spec_for(&first);
@@ -281,6 +291,7 @@ impl Tasks {
         let known = self.parts.epochs.get(&member.writer).copied();
         let marker = if start.marker == u64::MAX { 0 } else { start.marker };
         let epoch = known.unwrap_or(0).max(marker);
+        self.tell_source_to(&*task);
         self.working.push(Working {
             member: member.clone(),
             part: Arc::clone(&part),
@@ -393,6 +404,7 @@ impl Tasks {
     /// left. Never blocks for longer than heads are committed.
     pub(super) fn tend(&mut self) -> Result<Option<Problem>, Problem> {
         self.end_hung();
+        self.tell_source();
         if self.grant().is_none() {
             let broken = self.working.iter().find_map(|working| working.part.take_broken());
             return Ok(broken.or_else(|| self.is_unfit().then(unfit)));

@@ -32,7 +32,7 @@ use penstock_proto::units::{Instant, MIB};
 use rand::SeedableRng as _;
 use rand_chacha::ChaCha8Rng;
 
-pub use self::pair::{LocalEnd, PATHS_MAX, PathEnds, pair};
+pub use self::pair::{LocalEnd, PATHS_MAX, PathEnds, pair, pair_further};
 use crate::lanes::{LaneAction, LaneLimits, LaneMachine};
 use crate::retry::Backoff;
 
@@ -266,22 +266,29 @@ pub struct PathMachine {
 impl PathMachine {
     /// A machine for these paths, of which there is at least one; `limits` are of all together.
     pub fn new(limits: LaneLimits, paths: &[PathSpec], seed: u64) -> Self {
-        let mut rng = ChaCha8Rng::seed_from_u64(seed);
+        let rng = ChaCha8Rng::seed_from_u64(seed);
         let one = [PathSpec::default()];
         let specs = if paths.is_empty() { &one } else { paths };
-        let several = specs.len() > 1;
-        let paths = specs.iter().map(|spec| {
-            let mut path = Path::new(*spec, limits, rand::RngExt::random(&mut rng));
-            if several {
+        let (next, told, share_at) = (0, None, Instant(0));
+        let (paths, news) = (Vec::new(), VecDeque::new());
+        let mut machine = Self { limits, paths, next, rng, told, share_at, news };
+        machine.handle_further(specs);
+        machine
+    }
+
+    /// There are these paths too, numbered after those that are known. One that was the only one
+    /// is not from now on: it may be given up for the others.
+    pub fn handle_further(&mut self, paths: &[PathSpec]) {
+        for spec in paths {
+            let seed = rand::RngExt::random(&mut self.rng);
+            self.paths.push(Path::new(*spec, self.limits, seed));
+        }
+        if self.has_several() {
+            for path in &mut self.paths {
                 path.lanes.set_patience(DEAD_PAUSE.1 * NONE_CARRIES);
             }
-            path
-        });
-        let paths = paths.collect();
-        let (next, told, share_at) = (0, None, Instant(0));
-        let mut machine = Self { limits, paths, next, rng, told, share_at, news: VecDeque::new() };
-        machine.share_out();
-        machine
+        }
+        self.share_out();
     }
 
     /// A round trip over a path was measured.
@@ -391,15 +398,15 @@ impl PathMachine {
             path.meter.add(now, arrived);
             path.tried.0 += arrived;
         }
+        if !self.has_several() {
+            return;
+        }
         for at in 0..self.paths.len() {
             match sights[at] {
                 Some(seen) => self.judge(now, at, &seen, &sights, held, passed),
                 None => self.paths[at].owing = None,
             }
             self.settle_for_less(now, at);
-        }
-        if !self.has_several() {
-            return;
         }
         if now >= self.share_at {
             self.share_at = now.plus(SHARE_OUT);

@@ -109,6 +109,32 @@ fn pairs(locals: &[LocalEnd], remotes: &[DataAddress], by_name: bool) -> Vec<Pat
     ordered.into_iter().map(|(_, ends)| ends).collect()
 }
 
+/// The pairs that are not among `known`, to be numbered after those. One over the same interfaces
+/// as a known one is of the same link. All together they are [`PATHS_MAX`] at most.
+pub fn pair_further(
+    known: &[PathEnds],
+    locals: &[LocalEnd],
+    remotes: &[DataAddress],
+) -> Vec<PathEnds> {
+    let same = |a: &PathEnds, b: &PathEnds| {
+        let ends = |of: &PathEnds| (of.local.address, of.remote.address);
+        ends(a) == ends(b) && a.local.device == b.local.device
+    };
+    let mut links: BTreeMap<_, u16> = known.iter().map(|of| (link_of(of), of.link)).collect();
+    let first_free = links.values().max().map_or(0, |link| link + 1);
+    let mut further = pair(locals, remotes);
+    further.retain(|new| known.iter().all(|old| !same(old, new)));
+    further.truncate(PATHS_MAX.saturating_sub(known.len()));
+    let mut next = first_free;
+    for ends in &mut further {
+        ends.link = *links.entry(link_of(ends)).or_insert_with(|| {
+            next += 1;
+            next - 1
+        });
+    }
+    further
+}
+
 /// What makes two pairs of addresses one link: the interface here, and the network there, or where
 /// that has no name the address.
 fn link_of(ends: &PathEnds) -> (String, Name, String) {
@@ -171,6 +197,23 @@ mod tests {
         assert_eq!(pair(&locals, &unnamed).len(), 4, "all of one family are tried");
         let anywhere = [LocalEnd::default()];
         assert_eq!(pair(&anywhere, &remotes).len(), 3);
+    }
+
+    /// Promise: what comes later gets numbers of its own, and never a link that another interface
+    /// has; what is known is not tried twice, and there are never more paths than may be tried.
+    #[test]
+    fn further_addresses_are_further_paths() {
+        let locals = [local("10.0.1.1", "eth1", "fast0"), local("10.0.2.1", "eth2", "fast1")];
+        let mut remotes = vec![remote("10.9.1.1:1", "fast0"), remote("10.9.2.1:1", "fast1")];
+        let known = pair(&locals, &remotes);
+        assert_eq!(pair_further(&known, &locals, &remotes), []);
+        remotes.insert(0, remote("10.9.1.2:1", "fast0"));
+        remotes[0].peer = "dtn2".parse().unwrap();
+        remotes.push(remote("10.9.2.9:1", "fast1"));
+        let expected = ["10.0.1.1%eth1 to 10.9.1.2:1 2", "10.0.2.1%eth2 to 10.9.2.9:1 1"];
+        assert_eq!(words(&pair_further(&known, &locals, &remotes)), expected);
+        let many: Vec<_> = (0..100).map(|at| remote(&format!("10.9.1.{at}:1"), "fast0")).collect();
+        assert_eq!(known.len() + pair_further(&known, &locals, &many).len(), PATHS_MAX);
     }
 
     /// Promise: what two sites say of themselves never makes more paths than may be tried, and no

@@ -57,6 +57,14 @@ impl World {
         }
     }
 
+    fn add(&mut self, link: u16, rtt_us: u64) {
+        self.machine.handle_further(&[PathSpec { link, rate_bits_per_s: None }]);
+        self.rtts.push(Duration::from_micros(rtt_us));
+        self.silent_since.push(self.now);
+        self.arrived.push(0.0);
+        self.carried.push(0.0);
+    }
+
     fn act(&mut self) {
         while let Some(action) = self.machine.poll_action(self.now) {
             match action {
@@ -166,6 +174,23 @@ fn a_cut_path_is_emptied_within_three_seconds_and_taken_back() {
     }
 }
 
+/// Promise: a path that comes in the middle carries as those before it do, which lose nothing by
+/// it; and the one that was the only one is emptied when it dies, as there is another now.
+#[test]
+fn a_path_that_comes_later_carries() {
+    for rtt_us in [200, 90_000] {
+        let mut world = World::new(LaneLimits::default(), &[(0, rtt_us)], rtt_us);
+        world.run(seconds(10), &[fair(25.0 * MB)]);
+        world.add(1, rtt_us);
+        world.run(seconds(10), &[fair(25.0 * MB); 2]);
+        assert!(world.carried[1] > 0.8 * 25.0 * MB * 9.0, "{} bytes", world.carried[1]);
+        assert_eq!(world.lanes_of(1), world.lanes_of(0), "round trip {rtt_us} us");
+        assert_eq!(world.cuts, []);
+        world.run(seconds(3), &[CUT, fair(25.0 * MB)]);
+        assert_eq!(world.machine.state(PathId(0)), PathState::Dead);
+    }
+}
+
 /// Promise: a path that still lives but brings next to nothing is emptied within three seconds, is
 /// not tried in a storm, and is taken back when it has healed.
 #[test]
@@ -204,6 +229,25 @@ fn what_all_paths_suffer_is_no_paths_fault() {
     assert_eq!(world.cuts, []);
 }
 
+/// Promise: where a link limits and not its lanes, chance adds none: each of them takes of its
+/// queue, and what TCP sends again.
+#[test]
+fn lanes_do_not_drift_upwards() {
+    for seed in 0..8 {
+        let mut world = World::new(LaneLimits::default(), &[(0, 10_000), (1, 10_000)], seed);
+        let mut rng = ChaCha8Rng::seed_from_u64(seed);
+        let mut most = 0;
+        for _ in 0..20 * 120 {
+            let noise = || fair(3.0 * MB * rand::RngExt::random_range(&mut rng, 0.7..1.3));
+            let weather: Vec<Weather> = std::iter::repeat_with(noise).take(2).collect();
+            world.step(&weather, true);
+            most = most.max(world.lanes_of(0)).max(world.lanes_of(1));
+        }
+        assert!(most <= 18, "{most} lanes, seed {seed}");
+        assert!(world.lanes_of(0) + world.lanes_of(1) <= 24, "seed {seed}");
+    }
+}
+
 /// Promise: where there is one path only, nothing is ever cut.
 #[test]
 fn a_single_path_is_never_cut() {
@@ -229,25 +273,6 @@ fn the_second_address_of_a_link_stands_by() {
 }
 
 /// Promise: the number of lanes that a user has fixed is that of all paths together, and each path
-/// Promise: where a link limits and not its lanes, chance adds none: each of them takes of its
-/// queue, and what TCP sends again.
-#[test]
-fn lanes_do_not_drift_upwards() {
-    for seed in 0..8 {
-        let mut world = World::new(LaneLimits::default(), &[(0, 10_000), (1, 10_000)], seed);
-        let mut rng = ChaCha8Rng::seed_from_u64(seed);
-        let mut most = 0;
-        for _ in 0..20 * 120 {
-            let noise = || fair(3.0 * MB * rand::RngExt::random_range(&mut rng, 0.7..1.3));
-            let weather: Vec<Weather> = std::iter::repeat_with(noise).take(2).collect();
-            world.step(&weather, true);
-            most = most.max(world.lanes_of(0)).max(world.lanes_of(1));
-        }
-        assert!(most <= 18, "{most} lanes, seed {seed}");
-        assert!(world.lanes_of(0) + world.lanes_of(1) <= 24, "seed {seed}");
-    }
-}
-
 /// has one at least where they suffice.
 #[test]
 fn bounds_are_of_all_paths_together() {

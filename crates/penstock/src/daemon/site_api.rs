@@ -37,6 +37,7 @@ use penstock_controller::sites::{CAPABILITY_VOID, SCAN_UNKNOWN};
 use penstock_io::trust::verify_capability;
 use penstock_proto::id::{Name, TransferId};
 use penstock_proto::name;
+use penstock_proto::network::DataAddress;
 use serde::Deserialize;
 
 use super::now_seconds;
@@ -86,6 +87,7 @@ pub(crate) fn router(parts: SiteParts) -> Router {
         .route("/transfers/{id}/limits", post(limit))
         .route("/transfers/{id}/{action}", post(act))
         .route("/scans", post(open_scan).layer(long()))
+        .route("/stores/{store}/peers", get(source_peers))
         .route("/scans/{id}", delete(release))
         .route("/scans/{id}/receipt", post(countersign).layer(long()))
         .route("/scans/{id}/pages/{number}", get(page))
@@ -348,12 +350,34 @@ async fn open_scan(
     reply.await.map(Json)
 }
 
+/// Where peers of this site take lanes now that reach a store.
+async fn source_peers(
+    State(parts): State<SiteParts>,
+    Calling(site): Calling,
+    Path(store): Path<String>,
+) -> Reply<Vec<DataAddress>> {
+    blocking(move || {
+        let store = store.parse().map_err(|error| {
+            Problem::new(Exit::Usage, "request", "not the name of a store").because(error)
+        })?;
+        check_readable(&parts.site, &site, &store)?;
+        Ok(parts.site.data_for(&store))
+    })
+    .await
+    .map(Json)
+}
+
+fn check_readable(own: &Site, site: &Name, store: &Name) -> Result<(), Problem> {
+    if own.may_read(site, store) {
+        return Ok(());
+    }
+    let unknown = own.unknown_now(store);
+    Err(unknown.unwrap_or_else(|| not_exported(own, site, store, "read from")))
+}
+
 fn open_for(parts: &SiteParts, site: &Name, request: ScanRequest) -> Result<OpenedScan, Problem> {
     let own = &parts.site;
-    if !own.may_read(site, &request.store) {
-        let unknown = own.unknown_now(&request.store);
-        return Err(unknown.unwrap_or_else(|| not_exported(own, site, &request.store, "read from")));
-    }
+    check_readable(own, site, &request.store)?;
     if request.remove && !own.may_remove(site, &request.store) {
         return Err(not_removable(own, site, &request.store));
     }

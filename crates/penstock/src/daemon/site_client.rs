@@ -25,6 +25,7 @@ use penstock_api::transfer::{TransferRequest, TransferState, TransferView};
 use penstock_controller::sites::{RemoteScan, SiteClient};
 use penstock_io::trust::{Purpose, client_config, explain, is_distrust, peer_server_name};
 use penstock_proto::id::{Name, TransferId};
+use penstock_proto::network::DataAddress;
 use penstock_proto::version::{self, VersionRange};
 use reqwest::{Method, Response, StatusCode};
 use tokio::io::AsyncReadExt as _;
@@ -548,6 +549,10 @@ impl SiteClient for Sites {
                 Problem::new(Exit::Fatal, "capability", title).because(error)
             })?;
         Ok(RemoteScan { root: opened.root, capability, peers: opened.peers })
+    }
+
+    fn source_peers(&self, site: &Name, store: &Name) -> Result<Vec<DataAddress>, Problem> {
+        self.get(&Call::new(site, Method::GET, format!("/stores/{store}/peers")))
     }
 
     fn page(

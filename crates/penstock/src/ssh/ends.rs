@@ -267,6 +267,7 @@ impl TargetParts<'_> {
             root: PathText(self.place.root.clone()),
             pages: Box::new(LinkPages { link: Arc::clone(self.link) }),
             source: SourceAccess::Remote { site, own_site: false, peers, capability },
+            find_source: None,
             peers: Arc::new(OnePeer(Arc::clone(&target) as _)),
             heads: Arc::new(heads),
             journal: journal(self.state),

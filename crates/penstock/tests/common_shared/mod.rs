@@ -37,6 +37,7 @@ use penstock_proto::compared::{Comparison, EntrySet};
 use penstock_proto::id::{Name, PeerId, TransferId, WriterId};
 use penstock_proto::journal::{EntryDigest, EntryFailure, FailurePhase, Incarnation};
 use penstock_proto::manifest::{Page, page_digest};
+use penstock_proto::network::DataAddress;
 use penstock_proto::slicing::{PieceRef, Slicing};
 use penstock_proto::units::Instant;
 
@@ -271,6 +272,10 @@ impl Task for TestTask {
 
     fn doubt_is_over(&self) {
         self.inner.doubt_is_over();
+    }
+
+    fn set_source_peers(&self, peers: &[DataAddress]) {
+        self.inner.set_source_peers(peers);
     }
 
     fn set_share(&self, share: &Share) {
@@ -573,6 +578,7 @@ impl Shared {
             root: root.clone(),
             pages: Box::new(OwnPages::new(source, self.id)),
             source: SourceAccess::Local { store: name("source"), root: root.clone() },
+            find_source: None,
             peers: Arc::clone(&self.peers) as _,
             heads: Arc::new(heads),
             journal: state.join("journal"),

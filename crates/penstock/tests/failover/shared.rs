@@ -167,6 +167,31 @@ fn a_peer_is_added_and_one_is_drained() {
     world.told("b0", "peer-out", &["`b1` is drained", "durable", "nothing in hand"]);
 }
 
+/// Issue 5 (10): a peer that joins the source in the middle, or comes back with it, serves what is
+/// under way: every target peer opens lanes to it, the controller's own one and others.
+#[test]
+fn a_source_peer_is_added() {
+    let options = ["--peers", "2,2", "--joined", "1,2"];
+    let Some(mut world) = bring_up("d10s", "b0", &options) else { return };
+    make_set(&world.lab.store('a').join("set"), LARGE_MIB, 300, seed());
+    // Slow until it serves, however long that takes.
+    world.submit_with(&["--bwlimit=2MiB/s", "--piece-size=1M"]);
+    for target in ["b0", "b1"] {
+        world.until("it has a share", has_share(target, MIB));
+    }
+    world.lab.join("a1").unwrap();
+    for target in ["b0", "b1"] {
+        world.said(target, "there are further paths to the source");
+    }
+    world.wait_for("a1 has a share", |lab| (carried(lab, "a1") > 2 * MIB).then_some(()));
+    assert_eq!(world.last()["state"], "running", "it ended too early to prove anything");
+    let shown = world.lab.call("b0", &["transfer", "show", &world.id, "--json"]).unwrap();
+    assert!(shown.contains("\"a1\""), "its paths are not shown: {shown}");
+    world.lab.call("b0", &["transfer", "limit", &world.id, "--bwlimit=8MiB/s"]).unwrap();
+    let summary = world.finish();
+    world.assert_sent_twice(&summary, IN_FLIGHT);
+}
+
 /// Issue 5 (11), A5: the store is unmounted at one target peer: it writes nothing into the empty
 /// directory, the others go on, and no item fails.
 #[test]

@@ -273,9 +273,10 @@ impl Hosted {
                     stop = Some(discard);
                 }
                 Down::Stop { .. } => {}
-                Down::DoubtIsOver | Down::SetShare(_) | Down::Committed { .. } => {
-                    steered.push(message);
-                }
+                Down::DoubtIsOver
+                | Down::SetShare(_)
+                | Down::SourcePeers(_)
+                | Down::Committed { .. } => steered.push(message),
             }
         }
         drop(talk);
@@ -284,6 +285,7 @@ impl Hosted {
             match order {
                 Down::DoubtIsOver => self.with_task(|task| task.doubt_is_over()),
                 Down::SetShare(share) => self.with_task(|task| task.set_share(&share)),
+                Down::SourcePeers(peers) => self.with_task(|task| task.set_source_peers(&peers)),
                 Down::Committed { batches } => self.with_task(|task| task.committed(batches)),
                 _ => {}
             }

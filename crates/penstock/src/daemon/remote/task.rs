@@ -18,6 +18,7 @@ use penstock_api::remote::{
 use penstock_api::task::{Adopted, Task, TaskControl, TaskFigures, TaskSpec, WorkReply};
 use penstock_engine::grant::lapse_after;
 use penstock_proto::journal::Incarnation;
+use penstock_proto::network::DataAddress;
 use penstock_proto::session::Session;
 use penstock_proto::wire::Writer;
 use reqwest::{Body, Method, Response};
@@ -539,6 +540,10 @@ impl Task for RemoteTask {
 
     fn set_share(&self, share: &Share) {
         self.shared.say(&Down::SetShare(*share));
+    }
+
+    fn set_source_peers(&self, peers: &[DataAddress]) {
+        self.shared.say(&Down::SourcePeers(peers.to_vec()));
     }
 
     fn stop(&self, discard: bool) {
