@@ -5,7 +5,7 @@
 //! so there are two lanes, one for each kind, and the lane that is done first helps the other.
 //!
 //! A test of real processes that fails in such company runs once more, alone. If it passes then, it
-//! is called *unstable*: in the output and at its end, for whoever is to find out why. Few may be.
+//! is called *unstable* in the last lines, for whoever is to find out why. Few may be.
 
 use std::collections::VecDeque;
 use std::fs::{self, File};
@@ -51,8 +51,11 @@ pub(crate) fn run(root: &Path) -> anyhow::Result<()> {
     }
     let logs = root.join("target/test-logs");
     fs::create_dir_all(&logs).with_context(|| format!("make {}", logs.display()))?;
-    let failed = once_more(run_all(programs, &logs), &logs);
+    let (failed, unstable) = once_more(run_all(programs, &logs), &logs);
     let documented = super::cargo(&["test", "--workspace", "--locked", "--quiet", "--doc"], &[]);
+    for test in unstable {
+        println!("UNSTABLE: {test}: failed beside others and passed alone: find out why");
+    }
     if !failed.is_empty() {
         bail!("{}", failed.join("; "));
     }
@@ -75,36 +78,47 @@ impl Failure {
 }
 
 /// Runs tests that failed once more, each alone, if they may be unstable and are few; gives in
-/// words what failed then or was not run again.
-fn once_more(failures: Vec<Failure>, logs: &Path) -> Vec<String> {
+/// words what failed then or was not run again, and what passed.
+fn once_more(failures: Vec<Failure>, logs: &Path) -> (Vec<String>, Vec<String>) {
     let are_few = failures.iter().map(|failure| failure.tests.len()).sum::<usize>() <= UNSTABLE_MAX;
     let (mut failed, mut unstable) = (Vec::new(), Vec::new());
     for failure in failures {
         let source = failure.program.source.display().to_string();
-        let names = failure.tests.join(", ");
         if !are_few || !failure.may_be_unstable() {
-            failed.push(format!("{source}: {}: {names}", failure.why));
+            let named = match failure.tests.is_empty() {
+                true => "it names no test that failed".to_owned(),
+                false => failure.tests.join(", "),
+            };
+            failed.push(format!("{source}: {}: {named}", failure.why));
             continue;
         }
-        let words: Vec<_> = failure.tests.iter().map(String::as_str).chain(["--exact"]).collect();
-        match run_one(&failure.program, &words, logs) {
-            None => unstable.push(format!("{source}: {names}")),
-            Some(again) => failed.push(format!("{source}: {}: {names}", again.why)),
+        for test in &failure.tests {
+            match passes_alone(&failure.program, test, logs) {
+                Ok(()) => unstable.push(format!("{source}: {test}")),
+                Err(why) => failed.push(format!("{source}: {why}: {test}")),
+            }
         }
     }
-    for one in unstable {
-        println!(
-            "UNSTABLE: {one}: failed beside others, see above, and passed alone: find out why"
-        );
-    }
-    failed
+    (failed, unstable)
 }
 
-/// The tests that a program says have failed: its last list of them.
+/// Runs one test; whether that passed is what the program says of it, not that nothing failed: a
+/// name that there is not fails nothing either.
+fn passes_alone(program: &Program, test: &str, logs: &Path) -> Result<(), String> {
+    let (status, said) = end_of(program, Some(test), logs).map_err(|error| format!("{error:#}"))?;
+    if status.success() && said.contains("test result: ok. 1 passed;") {
+        return Ok(());
+    }
+    Err(status.to_string())
+}
+
+/// The tests that a program says have failed: its last list of them, if it has as many as the
+/// program counts. What others write to the same log may have come between.
 fn failed_tests(said: &str) -> Vec<String> {
     let Some((_, list)) = said.rsplit_once("\nfailures:\n") else { return Vec::new() };
     let names = list.lines().map_while(|line| line.strip_prefix("    "));
-    names.map(str::to_owned).collect()
+    let names: Vec<_> = names.map(str::to_owned).collect();
+    if list.contains(&format!("; {} failed;", names.len())) { names } else { Vec::new() }
 }
 
 /// Runs all of them, two at a time; gives those that failed.
@@ -118,7 +132,7 @@ fn run_all(programs: Vec<Program>, logs: &Path) -> Vec<Failure> {
                     // Not in a `while let`, which would keep the lock as long as the program runs.
                     let next = lock(lanes).next(lane);
                     let Some(program) = next else { break };
-                    lock(failed).extend(run_one(&program, &[], logs));
+                    lock(failed).extend(run_one(&program, logs));
                 }
             });
         }
@@ -198,10 +212,9 @@ fn holder(root: &Path, told: &Value) -> Option<Program> {
     })
 }
 
-/// Runs one program, of its tests those that are named if any are, and prints what it said when it
-/// has ended; gives how it failed, if it did.
-fn run_one(program: &Program, tests: &[&str], logs: &Path) -> Option<Failure> {
-    let (tests, why) = match end_of(program, tests, logs) {
+/// Runs one program; gives how it failed, if it did.
+fn run_one(program: &Program, logs: &Path) -> Option<Failure> {
+    let (tests, why) = match end_of(program, None, logs) {
         Ok((status, _)) if status.success() => return None,
         Ok((status, said)) => (failed_tests(&said), status.to_string()),
         Err(error) => (Vec::new(), format!("{error:#}")),
@@ -209,10 +222,18 @@ fn run_one(program: &Program, tests: &[&str], logs: &Path) -> Option<Failure> {
     Some(Failure { program: program.clone(), tests, why })
 }
 
-fn end_of(program: &Program, tests: &[&str], logs: &Path) -> anyhow::Result<(ExitStatus, String)> {
-    let place = program.executable.file_name().context("a program without a name")?;
-    let ending = if tests.is_empty() { "log" } else { "again.log" };
-    let place = logs.join(place).with_extension(ending);
+/// Runs one program, or one test of it, and prints what it said when it has ended.
+fn end_of(
+    program: &Program,
+    test: Option<&str>,
+    logs: &Path,
+) -> anyhow::Result<(ExitStatus, String)> {
+    let mut place = program.executable.file_name().context("a program without a name")?.to_owned();
+    if let Some(test) = test {
+        place.push(format!(".{}.alone", test.replace("::", "-")));
+    }
+    place.push(".log");
+    let place = logs.join(place);
     let log = File::create(&place).with_context(|| format!("write {}", place.display()))?;
     let begun = Instant::now();
     // What waits for leases and time-outs is to be served at once, not after what computes.
@@ -220,7 +241,7 @@ fn end_of(program: &Program, tests: &[&str], logs: &Path) -> anyhow::Result<(Exi
     let status = Command::new("nice")
         .args(["-n", niceness])
         .arg(&program.executable)
-        .args(tests)
+        .args(test.iter().flat_map(|test| [test, "--exact"]))
         .current_dir(&program.directory)
         .env("CARGO_MANIFEST_DIR", &program.directory)
         .stdin(Stdio::null())
@@ -276,8 +297,8 @@ mod tests {
             executable: Path::new("/bin").join(name),
             directory: logs.clone(),
         });
-        let failed = once_more(run_all(programs.to_vec(), &logs), &logs);
-        assert_eq!(failed, ["false: exit status: 1: "]);
+        let (failed, _) = once_more(run_all(programs.to_vec(), &logs), &logs);
+        assert_eq!(failed, ["false: exit status: 1: it names no test that failed"]);
         assert!(logs.join("true.log").is_file());
         fs::remove_dir_all(&logs).expect("remove what was made");
     }
@@ -285,11 +306,16 @@ mod tests {
     /// A program whose one test fails, always or the first time only, and is told of as by libtest.
     fn fails(source: &str, name: &str, logs: &Path, first_time_only: bool) -> Program {
         let executable = logs.join(name);
-        let passes = if first_time_only { "[ $# -gt 0 ] && exit 0" } else { "" };
+        let alone = if first_time_only { format!("{name}::one --exact") } else { String::new() };
         let script = format!(
-            "#!/bin/sh\n{passes}\n\
+            "#!/bin/sh\n\
+             case \"$*\" in\n\
+             '{alone}') [ $# -gt 0 ] && echo 'test result: ok. 1 passed; 0 failed;' && exit 0;;\n\
+             *--exact) echo 'test result: ok. 0 passed; 0 failed;'; exit 0;;\n\
+             esac\n\
              printf '\\nfailures:\\n\\n---- {name}::one stdout ----\\nfailures:\\n'\n\
-             printf '\\nfailures:\\n    {name}::one\\n\\ntest result: FAILED\\n'\nexit 101\n"
+             printf '\\nfailures:\\n    {name}::one\\n\\n'\n\
+             echo 'test result: FAILED. 0 passed; 1 failed;'\nexit 101\n"
         );
         // By another process: a file that this one has open while it forks cannot be run.
         let write = "printf %s \"$1\" > \"$2\" && chmod 755 \"$2\"";
@@ -306,18 +332,24 @@ mod tests {
         let logs = std::env::temp_dir().join(format!("penstock-again-{}", std::process::id()));
         fs::create_dir(&logs).expect("a new directory");
         let real = format!("{REAL_PROCESSES}/x.rs");
-        let once = fails(&real, "once", &logs, true);
+        let [once, second, third] =
+            ["once", "second", "third"].map(|name| fails(&real, name, &logs, true));
         let ever = fails(&real, "ever", &logs, false);
         let unit = fails("crates/a/src/lib.rs", "unit", &logs, true);
         let ends = |programs: &[&Program]| {
             let programs = programs.iter().map(|program| (*program).clone()).collect();
             once_more(run_all(programs, &logs), &logs)
         };
-        assert_eq!(ends(&[&once]), Vec::<String>::new());
-        assert!(logs.join("once.again.log").is_file());
-        assert_eq!(ends(&[&ever]), [format!("{real}: exit status: 101: ever::one")]);
-        assert_eq!(ends(&[&unit]), ["crates/a/src/lib.rs: exit status: 101: unit::one"]);
-        assert_eq!(ends(&[&once, &once, &once]).len(), 3);
+        assert_eq!(ends(&[&once]), (vec![], vec![format!("{real}: once::one")]));
+        assert!(logs.join("once.once-one.alone.log").is_file());
+        // The program ends well, as libtest does where there is no test of that name.
+        assert_eq!(ends(&[&ever]), (vec![format!("{real}: exit status: 0: ever::one")], vec![]));
+        let failed = "crates/a/src/lib.rs: exit status: 101: unit::one".to_owned();
+        assert_eq!(ends(&[&unit]), (vec![failed], vec![]));
+        assert_eq!(ends(&[&once, &second]).1.len(), 2);
+        assert_eq!(ends(&[&once, &second, &third]).0.len(), 3);
+        let cut = "\nfailures:\n    a::one\nnoise\n    a::two\n\nFAILED. 0 passed; 2 failed;";
+        assert_eq!(failed_tests(cut), Vec::<String>::new(), "one of two is not all of them");
         fs::remove_dir_all(&logs).expect("remove what was made");
     }
 

@@ -333,7 +333,8 @@ impl Member {
     fn run(&mut self) {
         loop {
             let stepped = self.step();
-            let wait = if stepped.is_ok() { self.tick() } else { self.pause() };
+            let unanswered = matches!(stepped, Err(EtcdError::Unavailable(_)));
+            let wait = if unanswered { self.pause() } else { self.tick() };
             if self.tenure.as_ref().is_some_and(|tenure| !tenure.holds()) {
                 self.resign();
             }

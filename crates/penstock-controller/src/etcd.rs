@@ -20,7 +20,7 @@ mod health;
 mod members;
 
 pub use health::{COMPACTION_HINT, Compaction, Standing};
-pub use members::{EtcdMember, EtcdStatus};
+pub use members::{EtcdMember, EtcdStatus, SOMEBODY};
 
 /// Most operations in a transaction that etcd takes, unless told otherwise, is 128.
 pub const OPERATIONS_MAX: usize = 100;

@@ -91,7 +91,7 @@ pub struct Standing {
 
 impl Etcd {
     /// Whether each endpoint answers and follows a leader, all asked at once: less than
-    /// [`Etcd::health`], for who asks every few seconds. Blocks for twice `deadline` at most.
+    /// [`Etcd::health`], for who asks every few seconds. Blocks for some times `deadline` at most.
     pub fn standing(&self, deadline: Duration) -> Vec<Standing> {
         at_once(self.endpoints(), |endpoint| self.standing_of(endpoint, deadline))
     }

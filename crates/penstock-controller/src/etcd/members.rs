@@ -30,12 +30,16 @@ pub struct EtcdMember {
     pub learner: bool,
 }
 
+/// A member that leads, and is not named.
+pub const SOMEBODY: u64 = u64::MAX;
+
 /// How one member is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EtcdStatus {
     /// Its number.
     pub id: u64,
-    /// Number of the member that leads, as it sees it; 0 if it sees none.
+    /// Number of the member that leads, as it sees it; 0 if it sees none, [`SOMEBODY`] if it does
+    /// not say which.
     pub leader: u64,
     /// Its version.
     pub version: String,
@@ -168,20 +172,31 @@ impl Etcd {
         })
     }
 
-    /// How the member at `endpoint` is. It answers without a majority as well.
+    /// How the member at `endpoint` is. It answers without a majority as well: since 3.5.28 and in
+    /// 3.6 and 3.7 by its metrics alone, as it tells the rest only to who has a token, which there
+    /// is none of without a leader; some of these releases tell it to nobody but `root`
+    /// (<https://github.com/etcd-io/etcd/issues/21663>). Blocks for some times `deadline` at most.
     ///
     /// # Errors
     /// `Unavailable`, `Refused`.
     pub fn status_at(&self, endpoint: &str, deadline: Duration) -> Result<EtcdStatus, EtcdError> {
         const PATH: &str = "/v3/maintenance/status";
-        let (url, body) = (format!("{}{PATH}", endpoint.trim_end_matches('/')), json!({}));
-        let reply = match self.post(&url, &body, None, deadline) {
+        let reply = match self.post_open(endpoint, PATH, deadline) {
             Err(EtcdError::Refused(_)) => {
-                let asked = (!self.has_token()).then(|| self.without_leader(endpoint, deadline));
-                if let Some(status) = asked.flatten() {
-                    return Ok(status);
+                let leads_nobody = |told: &EtcdStatus| told.leader == 0;
+                if !self.has_token()
+                    && let Some(told) = self.by_metrics(endpoint, deadline).filter(leads_nobody)
+                {
+                    return Ok(told);
                 }
-                self.call_at(endpoint, PATH, &body, deadline)?
+                match self.call_at(endpoint, PATH, &json!({}), deadline) {
+                    Ok(reply) => reply,
+                    Err(error) => {
+                        let may_not = matches!(error, EtcdError::Refused(_));
+                        let told = self.by_metrics(endpoint, deadline);
+                        return told.filter(|it| may_not || leads_nobody(it)).ok_or(error);
+                    }
+                }
             }
             reply => reply?,
         };
@@ -197,16 +212,21 @@ impl Etcd {
         })
     }
 
-    /// How the member at `endpoint` is, if it says by its metrics that it has no leader. From
-    /// release 3.5 on it tells the rest only to who has a token, and gives none without a leader.
-    fn without_leader(&self, endpoint: &str, deadline: Duration) -> Option<EtcdStatus> {
+    /// How the member at `endpoint` is by its metrics, for which nobody needs a token.
+    fn by_metrics(&self, endpoint: &str, deadline: Duration) -> Option<EtcdStatus> {
         let text = self.metrics(endpoint, deadline).ok()?;
         let is = |name, value| metric(&text, name) == Some(value);
         let count = |name| metric(&text, name).unwrap_or(0);
         let id = label(&text, "etcd_server_id", "server_id")?;
-        is("etcd_server_has_leader", 0).then(|| EtcdStatus {
-            id: u64::from_str_radix(id, 16).unwrap_or(0),
-            leader: 0,
+        let id = u64::from_str_radix(id, 16).ok()?;
+        let leader = match metric(&text, "etcd_server_has_leader")? {
+            0 => 0,
+            _ if is("etcd_server_is_leader", 1) => id,
+            _ => SOMEBODY,
+        };
+        Some(EtcdStatus {
+            id,
+            leader,
             version: label(&text, "etcd_server_version", "server_version")
                 .unwrap_or_default()
                 .to_owned(),
@@ -224,11 +244,21 @@ impl Etcd {
         path: &str,
         deadline: Duration,
     ) -> Result<Value, EtcdError> {
-        let url = format!("{}{path}", endpoint.trim_end_matches('/'));
-        match self.post(&url, &json!({}), None, deadline) {
+        match self.post_open(endpoint, path, deadline) {
             Err(EtcdError::Refused(_)) => self.call_at(endpoint, path, &json!({}), deadline),
             reply => reply,
         }
+    }
+
+    /// Asks without a token.
+    fn post_open(
+        &self,
+        endpoint: &str,
+        path: &str,
+        deadline: Duration,
+    ) -> Result<Value, EtcdError> {
+        let url = format!("{}{path}", endpoint.trim_end_matches('/'));
+        self.post(&url, &json!({}), None, deadline)
     }
 
     /// Makes etcd ask for the password of the configured user, which is to be `root`. May be done

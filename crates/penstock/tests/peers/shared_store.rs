@@ -149,7 +149,13 @@ impl World {
     /// Prints what each host has of a file, so that stale caches are told from lost bytes.
     fn show_differences(&self, name: &str, sent: &[u8]) {
         for (number, host) in self.hosts.iter().enumerate() {
-            let there = fs::read(host.store.join("set").join(name)).unwrap_or_default();
+            let there = match fs::read(host.store.join("set").join(name)) {
+                Ok(there) => there,
+                Err(error) => {
+                    println!("`{name}` at host {number} cannot be read: {error}");
+                    continue;
+                }
+            };
             let wrong = |at: &usize| there.get(*at) != sent.get(*at);
             let pieces = (0..sent.len().div_ceil(1 << 20)).filter(|piece| {
                 (piece << 20..sent.len().min((piece + 1) << 20)).any(|at| wrong(&at))

@@ -130,3 +130,28 @@ fn a_member_without_a_leader_says_so_without_a_token() {
     assert_eq!(asked, ["/v3/maintenance/status", "/metrics"]);
     assert_eq!(etcd.standing(PATIENCE)[0].trouble, "has no leader");
 }
+
+/// One that serves, and tells its state to `root` alone.
+fn secretive(path: &str) -> Option<&'static str> {
+    const METRICS: &str = "etcd_server_has_leader 1\netcd_server_is_leader 0\n\
+        etcd_server_id{server_id=\"1a\"} 1\n";
+    match path {
+        "/v3/auth/authenticate" => Some(r#"{"token":"a.1"}"#),
+        "/v3/maintenance/status" => Some(r#"{"error":"etcdserver: permission denied","code":7}"#),
+        "/metrics" => Some(METRICS),
+        _ => None,
+    }
+}
+
+/// Promise: a member that serves is not taken for one that does not because the user that may touch
+/// the site's keys may not ask for its state: with three of them nothing would be called durable.
+#[test]
+fn a_member_that_tells_its_state_to_root_alone_serves() {
+    let (url, told) = endpoint(secretive);
+    let user = Some(("penstock".to_owned(), "secret".to_owned()));
+    let etcd = client_as(vec![url.clone()], user);
+    assert_eq!(etcd.standing(PATIENCE)[0].trouble, "");
+    let status = etcd.status_at(&url, PATIENCE).unwrap();
+    assert_eq!((status.id, status.leader), (0x1a, SOMEBODY));
+    assert!(told.try_iter().any(|path| path == "/v3/auth/authenticate"), "it was asked first");
+}

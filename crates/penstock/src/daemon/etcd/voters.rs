@@ -1,8 +1,10 @@
 //! Who may have a vote in the site's etcd, as far as a host can know that has no majority to ask.
 //!
 //! What this host saw last may be old: others may have joined while it, or its daemon, was away. So
-//! it asks its own etcd, which knows what was agreed up to where it has followed; the journal,
-//! where each controller says who has a vote while it is at work; and every peer that it reaches.
+//! it asks its own etcd, which knows what was agreed up to where it has followed (and tells so
+//! without a majority up to release 3.4: later ones only to a daemon that has asked before); the
+//! journal, where each controller says who has a vote while it is at work; and every peer that it
+//! reaches.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -88,7 +90,11 @@ impl Member {
                 ));
         }
         let mut all = joined(keeper.known(), noted.unwrap_or_default());
-        if let Ok(listed) = self.etcd.members_at(&self.own_etcd_url(), ANSWER) {
+        let listed = self.etcd.members_at(&self.own_etcd_url(), ANSWER);
+        if let Err(error) = &listed {
+            tracing::warn!(%error, "etcd of this host does not say who has a vote");
+        }
+        if let Ok(listed) = listed {
             // As in the keeper's list.
             let voting = |member: &EtcdMember| !member.learner && !member.client_url.is_empty();
             let known = listed.into_iter().filter(voting).map(|member| KnownMember {
