@@ -58,6 +58,11 @@ const FAR_LANES: u32 = 8;
 const FIRST_PROBE: Duration = Duration::from_secs(5);
 /// Least time between two changes of the number of lanes.
 const PROBE: Duration = Duration::from_secs(2);
+/// A trial of more of them takes this long: rates are of the last two seconds, and what a new lane
+/// brings first fills a buffer, and says nothing.
+const TRIAL: Duration = Duration::from_secs(4);
+/// So long after a trial that has failed the rate is still of the lanes that were tried.
+const AFTER_TRIAL: Duration = Duration::from_secs(3);
 /// An added lane must bring this much more rate to be kept than fewer had brought at best since the
 /// trial before: rates go up and down by more than that of themselves, and what is compared with a
 /// moment in which one was down has gained nothing.
@@ -86,8 +91,9 @@ pub struct LaneMachine {
     rng: ChaCha8Rng,
     probe_at: Option<Instant>,
     probe: Option<Probe>,
-    /// The best rate since the last trial.
+    /// The best rate since the last trial, from a moment on.
     best: f64,
+    best_from: Instant,
     settled: u32,
 }
 
@@ -112,6 +118,7 @@ impl LaneMachine {
             probe_at: None,
             probe: None,
             best: 0.0,
+            best_from: Instant(0),
             settled: 0,
         }
     }
@@ -133,13 +140,17 @@ impl LaneMachine {
             return;
         }
         self.limits = limits;
+        // What was not shown to bring anything yet does not stay.
+        if let Some(probe) = self.probe.take() {
+            self.wanted = probe.before;
+        }
+        self.best = 0.0;
         let begin = limits.workers.min(most);
         let far = self.rtt.is_some_and(|rtt| rtt >= NEAR);
         // What was found out about a path by adding lanes to it stays.
         let found = if far && before.lanes_max > 1 { self.wanted.max(FAR_LANES) } else { 0 };
         let begin = if far { begin.max(FAR_LANES) } else { begin };
         self.wanted = begin.max(found).min(most);
-        (self.probe, self.best) = (None, 0.0);
     }
 
     /// Failed dials are repeated after at most this long.
@@ -170,24 +181,24 @@ impl LaneMachine {
         }
     }
 
-    /// The rate over all lanes in bytes per second, while there was enough to fetch; called about
-    /// once a second. Adds lanes over distance as long as that helps.
+    /// The rate over all lanes in bytes per second, mean over about two seconds, while there was
+    /// enough to fetch; called some times a second. Adds lanes over distance as long as that helps.
     pub fn handle_rate(&mut self, now: Instant, rate: f64) {
         if self.rtt.is_none_or(|rtt| rtt < NEAR) || rate <= 0.0 {
             return;
         }
-        if self.probe.is_none() {
+        if self.probe.is_none() && now >= self.best_from {
             self.best = self.best.max(rate);
         }
         let due = *self.probe_at.get_or_insert(now.plus(FIRST_PROBE));
         if now < due {
             return;
         }
-        self.probe_at = Some(now.plus(PROBE));
+        self.probe_at = Some(now.plus(TRIAL));
         match self.probe.take() {
             Some(probe) if rate < probe.rate_before * GAIN => {
                 self.wanted = probe.before;
-                self.best = 0.0;
+                (self.best, self.best_from) = (0.0, now.plus(AFTER_TRIAL));
                 self.settled += 1;
                 self.probe_at = Some(now.plus(PROBE * 2u32.pow(self.settled.min(5))));
             }
@@ -341,7 +352,7 @@ mod tests {
         let mut machine = LaneMachine::new(LaneLimits::default(), 1);
         machine.handle_rtt(Duration::from_millis(90));
         let mut now = seconds(0);
-        for _ in 0..60 {
+        for _ in 0..50 {
             for lane in dial_all_or_drain(&mut machine, now) {
                 machine.handle_up(now, lane);
             }
@@ -350,6 +361,27 @@ mod tests {
             now = now.plus(Duration::from_secs(1));
         }
         assert!((18..=40).contains(&machine.up()), "{} lanes", machine.up());
+    }
+
+    /// Promise: where the way has become worse, so that more lanes would bring more, they come,
+    /// though the rate was better before; a trial that was told too little of is no measure for the
+    /// next ones.
+    #[test]
+    fn lanes_come_when_the_way_gets_worse() {
+        let mut machine = LaneMachine::new(LaneLimits::default(), 1);
+        machine.handle_rtt(Duration::from_millis(90));
+        let mut rates = std::collections::VecDeque::from([0.0; 10]);
+        for step in 0..5 * 300_u32 {
+            let now = Instant(u64::from(step) * 200_000_000);
+            for lane in dial_all_or_drain(&mut machine, now) {
+                machine.handle_up(now, lane);
+            }
+            let (lane_rate, link) = if step < 5 * 10 { (20e6, 160e6) } else { (5e6, 160e6) };
+            rates.push_back((f64::from(machine.up()) * lane_rate).min(link));
+            rates.pop_front();
+            machine.handle_rate(now, rates.iter().sum::<f64>() / 10.0);
+        }
+        assert!(machine.up() >= 27, "{} lanes", machine.up());
     }
 
     fn dial_all_or_drain(machine: &mut LaneMachine, now: Instant) -> Vec<LaneId> {

@@ -1,6 +1,6 @@
 //! The paths of a host: what is known of each, what its lanes show of it, and dialling over it.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use penstock_api::task::TaskSpec;
 use penstock_engine::paths::{
-    LocalEnd, PathEnds, PathId, PathSight, PathSpec, PathState, pair_further,
+    LocalEnd, PATHS_MAX, PathEnds, PathId, PathSight, PathSpec, PathState, pair_further,
 };
 use penstock_io::net::{
     self, ConnectError, LaneCloser, LaneStream, LocalBind, SocketOptions, Welcome,
@@ -29,7 +29,7 @@ pub(crate) const DIAL_MAX: Duration = Duration::from_secs(15);
 /// The same where another path carries meanwhile: four seconds are twenty of the longest round
 /// trips, or a lost SYN and what follows it.
 const DIAL_BESIDE_MAX: Duration = Duration::from_secs(4);
-/// Where there are several paths, TCP asks this often whether each still lives.
+/// TCP asks this often whether a path still lives over which nothing else goes.
 const PROBE: Duration = Duration::from_secs(1);
 /// Paths are looked at this often.
 const LOOK: Duration = Duration::from_millis(200);
@@ -190,6 +190,9 @@ impl Dialer {
         let mut paths = self.paths.write().unwrap_or_else(PoisonError::into_inner);
         let known: Vec<PathEnds> = paths.iter().map(|ends| PathEnds::clone(ends)).collect();
         let further = pair_further(&known, locals, peers);
+        if !further.is_empty() && known.len() + further.len() >= PATHS_MAX {
+            tracing::warn!(site = %self.site, "{PATHS_MAX} paths are tried, and no more");
+        }
         let specs = further.iter().map(spec_of).collect();
         paths.extend(further.into_iter().map(Arc::new));
         specs
@@ -220,10 +223,8 @@ impl Dialer {
             capability: self.capability.clone(),
         };
         let most = if beside { DIAL_BESIDE_MAX } else { DIAL_MAX };
-        let mut options = self.options.clone();
-        if self.paths.read().unwrap_or_else(PoisonError::into_inner).len() > 1 {
-            options.probe_after = Some(PROBE);
-        }
+        // Also where there is one path only: another one may come.
+        let options = SocketOptions { probe_after: Some(PROBE), ..self.options.clone() };
         let address = ends.remote.address;
         let dialled = match &self.connect {
             Some(connect) => connect(address, most, &options)?,
@@ -251,8 +252,7 @@ fn spec_of(ends: &PathEnds) -> PathSpec {
 impl State {
     /// Takes up what is known of all paths before anything is tried.
     pub(crate) fn learn_paths(&mut self, dialer: &Dialer) {
-        let links: BTreeSet<u16> = dialer.specs().iter().map(|spec| spec.link).collect();
-        self.fetch.expect_paths(links.len());
+        self.fetch.expect_paths(self.lanes.links());
         for (path, rtt) in dialer.known_rtts() {
             self.fetch.handle_rtt_of(path, rtt);
             self.lanes.handle_rtt(path, rtt);
@@ -404,6 +404,11 @@ pub(crate) fn look(shared: &Shared, dialer: &Dialer, now: Instant) {
             stuck: closers.iter().any(|lane| lane.is_stuck(now)),
         }
     });
+    fetch.expect_paths(lanes.links());
+    // Who holds lanes back, or has asked for all there is, learns nothing from more of them.
+    if fetch.has_queue() && !held {
+        lanes.handle_plenty(now);
+    }
     if !lanes.has_several() {
         return;
     }

@@ -764,13 +764,7 @@ fn tend_lanes(shared: &Arc<Shared>, threads: &Mutex<Vec<JoinHandle<()>>>) {
 
 /// Cuts the lanes that owe an answer and on which nothing has come for too long.
 fn cut_silent_lanes(shared: &Shared, now: Instant) {
-    let silent = {
-        let mut state = shared.lock();
-        if state.fetch.has_queue() {
-            state.lanes.handle_plenty(now);
-        }
-        state.fetch.poll_silent_lanes(now)
-    };
+    let silent = shared.lock().fetch.poll_silent_lanes(now);
     for lane in silent {
         let mut state = shared.lock();
         let Some(closer) = state.closers.get(&lane) else { continue };

@@ -158,12 +158,9 @@ impl Inner {
 
     /// Finds the peers of this site again that have the source's store.
     fn find_own(&self, record: &TransferRecord) -> FindSource {
-        let request = scan_request(&record.request, record.created);
-        let lanes = Arc::clone(&self.parts.lanes);
-        Arc::new(move || match lanes(&request) {
-            Some(SourceAccess::Remote { peers, .. }) => Ok(peers),
-            _ => Ok(Vec::new()),
-        })
+        let (store, peers) = (record.request.source.store.clone(), &self.parts.own_peers);
+        let peers = Arc::clone(peers);
+        Arc::new(move || Ok(peers(&store)))
     }
 
     /// Takes over how a run ended, and decides what becomes of the transfer. A failed one keeps

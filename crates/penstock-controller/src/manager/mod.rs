@@ -44,6 +44,7 @@ use penstock_api::task::{SourceAccess, TargetPeer};
 use penstock_api::transfer::{TransferState, TransferView};
 use penstock_engine::retry::Backoff;
 use penstock_proto::id::{Name, TransferId};
+use penstock_proto::network::DataAddress;
 use tokio::sync::broadcast;
 
 use crate::runner::{RunControl, RunInput, RunOutcome};
@@ -103,6 +104,9 @@ pub type PeersOf = dyn Fn(&Name, Option<&Name>) -> Arc<dyn Peers> + Send + Sync;
 /// those that have it. `None` where one peer is the whole site.
 pub type OwnLanes = dyn Fn(&ScanRequest) -> Option<SourceAccess> + Send + Sync;
 
+/// Where those peers of this site take lanes now that are known to reach a store.
+pub type OwnPeers = dyn Fn(&Name) -> Vec<DataAddress> + Send + Sync;
+
 /// What a manager works with.
 #[derive(Clone)]
 pub struct ManagerParts {
@@ -116,6 +120,8 @@ pub struct ManagerParts {
     pub peers: Arc<PeersOf>,
     /// Ways from one peer of this site to another.
     pub lanes: Arc<OwnLanes>,
+    /// Whether others have come that may be read from.
+    pub own_peers: Arc<OwnPeers>,
     /// Other sites.
     pub sites: Arc<dyn SiteClient>,
     /// Signs receipts.

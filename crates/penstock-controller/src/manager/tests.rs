@@ -363,6 +363,7 @@ fn start(
             Arc::new(OnePeer(Arc::clone(&only))) as _
         }),
         lanes: Arc::new(|_: &ScanRequest| None),
+        own_peers: Arc::new(|_: &Name| Vec::new()),
         sites: Arc::clone(sites) as _,
         signer: Arc::new(FakeSigner),
         run: Arc::new(move |input| {

@@ -291,7 +291,6 @@ impl Tasks {
         let known = self.parts.epochs.get(&member.writer).copied();
         let marker = if start.marker == u64::MAX { 0 } else { start.marker };
         let epoch = known.unwrap_or(0).max(marker);
-        self.tell_source_to(&*task);
         self.working.push(Working {
             member: member.clone(),
             part: Arc::clone(&part),

@@ -24,7 +24,7 @@
 
 mod pair;
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
 
 use penstock_proto::id::LaneId;
@@ -199,6 +199,8 @@ struct Path {
     usual: f64,
     /// Since when it has owed bytes without a break.
     owing: Option<Instant>,
+    /// Whether this host was slow in taking what had come, when that was last looked at.
+    stuck: bool,
     /// What came while on trial, and for how long bytes were owed then.
     tried: (u64, Duration),
     retry_at: Instant,
@@ -223,6 +225,7 @@ impl Path {
             meter: Meter::default(),
             usual: 0.0,
             owing: None,
+            stuck: false,
             tried: (0, Duration::ZERO),
             retry_at: Instant(0),
             late_until: Instant(0),
@@ -370,11 +373,20 @@ impl PathMachine {
     /// see [`LaneMachine::handle_rate`]. The rate is what TCP receives: what is read of a slow path
     /// comes in strides, of which some more or fewer in two seconds are a greater difference than
     /// lanes make.
+    /// Call it right after [`PathMachine::handle_tick`].
     pub fn handle_plenty(&mut self, now: Instant) {
-        for path in self.paths.iter_mut().filter(|path| path.state == PathState::Carrying) {
+        let limits = |path: &&mut Path| path.state == PathState::Carrying && !path.stuck;
+        for path in self.paths.iter_mut().filter(limits) {
             let rate = path.rate(now);
             path.lanes.handle_rate(now, rate);
         }
+    }
+
+    /// Links over which lanes go, or may go as far as is known.
+    pub fn links(&self) -> usize {
+        let lives = |path: &&Path| path.state != PathState::Dead;
+        let links = self.paths.iter().filter(lives).map(|path| path.spec.link);
+        links.collect::<BTreeSet<_>>().len()
     }
 
     /// Looks at all paths; call it some times a second. `sight` tells what is seen of one that has
@@ -397,6 +409,7 @@ impl PathMachine {
             let arrived = seen.map_or(0, |seen| seen.arrived_bytes);
             path.meter.add(now, arrived);
             path.tried.0 += arrived;
+            path.stuck = seen.is_some_and(|seen| seen.stuck);
         }
         if !self.has_several() {
             return;

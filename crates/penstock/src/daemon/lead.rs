@@ -80,7 +80,7 @@ impl Lead {
             ..ManagerConfig::new(config.site.clone(), self.journal.clone())
         };
         let exports = self.site.exports.clone();
-        let own = Arc::clone(&self.site);
+        let (own, here) = (Arc::clone(&self.site), Arc::clone(&self.site));
         let manager = Arc::new(Manager::start(
             manager_config,
             ManagerParts {
@@ -89,6 +89,7 @@ impl Lead {
                 target: side.target,
                 peers: side.peers,
                 lanes: Arc::new(move |request: &ScanRequest| own.own_lanes(request)),
+                own_peers: Arc::new(move |store: &Name| here.data_known_for(store)),
                 sites: Arc::clone(&self.sites) as _,
                 signer: Arc::clone(&self.signer),
                 run: Arc::new(penstock_controller::runner::run),

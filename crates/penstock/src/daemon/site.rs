@@ -218,6 +218,12 @@ impl Site {
     /// Where those peers of this site take lanes now that reach a store: the others would refuse
     /// them. Where nobody is known to, all of them.
     pub(crate) fn data_for(&self, store: &Name) -> Vec<DataAddress> {
+        let found = self.data_known_for(store);
+        if found.is_empty() { self.addresses().data } else { found }
+    }
+
+    /// The same, and none where nobody is known to.
+    pub(crate) fn data_known_for(&self, store: &Name) -> Vec<DataAddress> {
         let all = self.addresses().data;
         let far = self.far.lock().unwrap_or_else(PoisonError::into_inner);
         let reaches = |address: &&DataAddress| {
@@ -231,8 +237,7 @@ impl Site {
         match found.is_empty() {
             // This peer alone has it, and drains.
             true if self.exports.has(store) => self.own_addresses().data,
-            true => all,
-            false => found,
+            _ => found,
         }
     }
 

@@ -361,7 +361,7 @@ async fn source_peers(
             Problem::new(Exit::Usage, "request", "not the name of a store").because(error)
         })?;
         check_readable(&parts.site, &site, &store)?;
-        Ok(parts.site.data_for(&store))
+        Ok(parts.site.data_known_for(&store))
     })
     .await
     .map(Json)

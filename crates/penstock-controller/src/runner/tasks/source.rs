@@ -4,13 +4,12 @@
 //! of reach just then, would bring nothing to a transfer of days: so the source is asked again now
 //! and then. Peers that go are nobody's business here, their paths are found to be dead.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use penstock_api::problem::Problem;
-use penstock_api::task::{SourceAccess, Task};
+use penstock_api::task::SourceAccess;
 use penstock_proto::network::DataAddress;
 
 use super::Tasks;
@@ -25,8 +24,6 @@ pub type FindSource = Arc<dyn Fn() -> Result<Vec<DataAddress>, Problem> + Send +
 /// Asks the source now and then; never more than one question at a time.
 pub(super) struct SourceWatch {
     find: Option<FindSource>,
-    /// The source was found elsewhere than it was when the run began.
-    moved: bool,
     asked_at: Instant,
     asking: Option<JoinHandle<Result<Vec<DataAddress>, Problem>>>,
 }
@@ -34,7 +31,7 @@ pub(super) struct SourceWatch {
 impl SourceWatch {
     /// Without `find` the source stays as it was.
     pub(super) fn new(find: Option<FindSource>) -> Self {
-        Self { find, moved: false, asked_at: Instant::now(), asking: None }
+        Self { find, asked_at: Instant::now(), asking: None }
     }
 
     /// Where the source's peers listen, if an answer has come.
@@ -61,28 +58,15 @@ impl SourceWatch {
 }
 
 impl Tasks {
-    /// Tells tasks where the source's peers are, if that is news. Never blocks.
+    /// Tells tasks where the source's peers are, and those that begin later with the rest. Each
+    /// time that is heard, news or not: one may have begun meanwhile, or have got another
+    /// interface. Never blocks.
     pub(super) fn tell_source(&mut self) {
         let Some(found) = self.source.poll() else { return };
         let SourceAccess::Remote { peers, .. } = &mut self.parts.spec.source else { return };
-        let listening =
-            |peers: &[DataAddress]| peers.iter().map(|peer| peer.address).collect::<BTreeSet<_>>();
-        if listening(&found) == listening(peers) {
-            return;
-        }
         *peers = found;
-        self.source.moved = true;
         for working in &self.working {
             working.task.set_source_peers(peers);
-        }
-    }
-
-    /// Tells a task that has begun what it may have been too early to be told with the rest.
-    pub(super) fn tell_source_to(&self, task: &dyn Task) {
-        if let SourceAccess::Remote { peers, .. } = &self.parts.spec.source
-            && self.source.moved
-        {
-            task.set_source_peers(peers);
         }
     }
 }
