@@ -400,7 +400,7 @@ def read_arguments():
                         help="of data in a run, at the rate of all links (%(default)s)")
     parser.add_argument("--balance-rate", type=float, default=LINK,
                         help="bits a second of each interface in the row balance (%(default)s)")
-    parser.add_argument("--paths-mtu", type=int, default=9000,
+    parser.add_argument("--paths-mtu", type=int, default=1500,
                         help="largest packet of the row `paths`, in bytes (default: %(default)s)")
     parser.add_argument("--limit", type=float, default=180, help="seconds a run may take")
     parser.add_argument("--out", help="new or existing directory for raw data and tables")

@@ -63,10 +63,13 @@ const PROBE: Duration = Duration::from_secs(2);
 const TRIAL: Duration = Duration::from_secs(4);
 /// So long after a trial that has failed the rate is still of the lanes that were tried.
 const AFTER_TRIAL: Duration = Duration::from_secs(3);
-/// An added lane must bring this much more rate to be kept than fewer had brought at best since the
-/// trial before: rates go up and down by more than that of themselves, and what is compared with a
-/// moment in which one was down has gained nothing.
-const GAIN: f64 = 1.04;
+/// Added lanes must bring this much more rate to be kept than fewer had brought at best: rates go
+/// up and down by more than that of themselves, and what is compared with a moment in which one was
+/// down has gained nothing.
+const GAIN: f64 = 1.08;
+/// What they had brought counts for so much less after each trial that has failed: what a path did
+/// once it may never do again.
+const FADING: f64 = 0.8;
 /// Pauses between failed dials.
 const BACKOFF_LEAST: Duration = Duration::from_millis(100);
 const BACKOFF_MOST: Duration = Duration::from_secs(15);
@@ -91,7 +94,7 @@ pub struct LaneMachine {
     rng: ChaCha8Rng,
     probe_at: Option<Instant>,
     probe: Option<Probe>,
-    /// The best rate since the last trial, from a moment on.
+    /// The best rate that lanes which were kept have brought, fading; none counts before a moment.
     best: f64,
     best_from: Instant,
     settled: u32,
@@ -198,9 +201,10 @@ impl LaneMachine {
         match self.probe.take() {
             Some(probe) if rate < probe.rate_before * GAIN => {
                 self.wanted = probe.before;
-                (self.best, self.best_from) = (0.0, now.plus(AFTER_TRIAL));
+                (self.best, self.best_from) = (self.best * FADING, now.plus(AFTER_TRIAL));
                 self.settled += 1;
-                self.probe_at = Some(now.plus(PROBE * 2u32.pow(self.settled.min(5))));
+                let pause = PROBE * 2u32.pow(self.settled.min(5));
+                self.probe_at = Some(now.plus(AFTER_TRIAL + pause));
             }
             _ => {
                 self.best = self.best.max(rate);

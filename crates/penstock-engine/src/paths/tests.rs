@@ -184,7 +184,8 @@ fn a_path_that_comes_later_carries() {
         world.add(1, rtt_us);
         world.run(seconds(10), &[fair(25.0 * MB); 2]);
         assert!(world.carried[1] > 0.8 * 25.0 * MB * 9.0, "{} bytes", world.carried[1]);
-        assert_eq!(world.lanes_of(1), world.lanes_of(0), "round trip {rtt_us} us");
+        let lanes = [world.lanes_of(0), world.lanes_of(1)];
+        assert!(lanes[1] * 2 >= lanes[0], "{lanes:?}, round trip {rtt_us} us");
         assert_eq!(world.cuts, []);
         world.run(seconds(3), &[CUT, fair(25.0 * MB)]);
         assert_eq!(world.machine.state(PathId(0)), PathState::Dead);
