@@ -331,6 +331,7 @@ fn a_lost_host_is_replaced() {
         let etcd = etcd_id(&site.dir).unwrap();
         site.kill();
         kill("KILL", etcd);
+        wait_for("the end of its etcd", || etcd_id(&site.dir).is_none());
     };
     let endpoints = |status: &Value| status["cluster"]["etcd"].to_string();
     // Its daemon is away, which may be for a moment: its etcd is at work.
