@@ -56,19 +56,24 @@ const FAR_LANES: u32 = 8;
 /// Time before more lanes than at the beginning are tried: a new lane starts slowly, and would be
 /// what the end of a short transfer waits for.
 const FIRST_PROBE: Duration = Duration::from_secs(5);
-/// Least time between two changes of the number of lanes.
-const PROBE: Duration = Duration::from_secs(2);
-/// A trial of more of them takes this long: rates are of the last two seconds, and what a new lane
+/// More of them are tried for this long: rates are of the last two seconds, and what a new lane
 /// brings first fills a buffer, and says nothing.
-const TRIAL: Duration = Duration::from_secs(4);
-/// So long after a trial that has failed the rate is still of the lanes that were tried.
-const AFTER_TRIAL: Duration = Duration::from_secs(3);
+const PROBE: Duration = Duration::from_secs(4);
+/// So long after they brought nothing the rate is still of the lanes that were tried ...
+const AFTER_PROBE: Duration = Duration::from_secs(3);
+/// ... and this much later, doubled each time, they are tried again.
+const PAUSE: Duration = Duration::from_secs(4);
+const PAUSE_DOUBLINGS: u32 = 4;
 /// Added lanes must bring this much more rate to be kept than fewer had brought at best: rates go
 /// up and down by more than that of themselves, and what is compared with a moment in which one was
 /// down has gained nothing.
 const GAIN: f64 = 1.08;
-/// What they had brought counts for so much less after each trial that has failed: what a path did
-/// once it may never do again.
+/// A lane with less under way, in bytes, is not what limits: four packets of Ethernet. Fewer cannot
+/// tell a loss but by waiting (three repeated acknowledgements, RFC 5681), and BBR never sends
+/// fewer (`bbr_cwnd_min_target` in Linux): more lanes only overrun the queue of such a path.
+const UNDER_WAY_LEAST: f64 = 4.0 * 1448.0;
+/// What fewer had brought counts for so much less each time that more brought nothing: what a path
+/// did once it may never do again.
 const FADING: f64 = 0.8;
 /// Pauses between failed dials.
 const BACKOFF_LEAST: Duration = Duration::from_millis(100);
@@ -94,16 +99,18 @@ pub struct LaneMachine {
     rng: ChaCha8Rng,
     probe_at: Option<Instant>,
     probe: Option<Probe>,
-    /// The best rate that lanes which were kept have brought, fading; none counts before a moment.
+    /// The best rate that lanes which were kept have brought, fading.
     best: f64,
+    /// Until then rates are not of those that were kept.
     best_from: Instant,
+    /// How often more lanes brought nothing.
     settled: u32,
 }
 
 #[derive(Debug)]
 struct Probe {
+    /// How many lanes there were.
     before: u32,
-    rate_before: f64,
 }
 
 impl LaneMachine {
@@ -185,11 +192,10 @@ impl LaneMachine {
     }
 
     /// The rate over all lanes in bytes per second, mean over about two seconds, while there was
-    /// enough to fetch; called some times a second. Adds lanes over distance as long as that helps.
+    /// enough to fetch; called some times a second. Adds lanes over distance as long as that helps,
+    /// and each has some packets under way.
     pub fn handle_rate(&mut self, now: Instant, rate: f64) {
-        if self.rtt.is_none_or(|rtt| rtt < NEAR) || rate <= 0.0 {
-            return;
-        }
+        let Some(rtt) = self.rtt.filter(|rtt| *rtt >= NEAR && rate > 0.0) else { return };
         if self.probe.is_none() && now >= self.best_from {
             self.best = self.best.max(rate);
         }
@@ -197,18 +203,21 @@ impl LaneMachine {
         if now < due {
             return;
         }
-        self.probe_at = Some(now.plus(TRIAL));
+        self.probe_at = Some(now.plus(PROBE));
         match self.probe.take() {
-            Some(probe) if rate < probe.rate_before * GAIN => {
+            Some(probe) if rate < self.best * GAIN => {
                 self.wanted = probe.before;
-                (self.best, self.best_from) = (self.best * FADING, now.plus(AFTER_TRIAL));
+                (self.best, self.best_from) = (self.best * FADING, now.plus(AFTER_PROBE));
+                let pause = PAUSE * 2u32.pow(self.settled.min(PAUSE_DOUBLINGS));
+                self.probe_at = Some(now.plus(AFTER_PROBE + pause));
                 self.settled += 1;
-                let pause = PROBE * 2u32.pow(self.settled.min(5));
-                self.probe_at = Some(now.plus(AFTER_TRIAL + pause));
             }
             _ => {
                 self.best = self.best.max(rate);
-                self.probe = Some(Probe { before: self.wanted, rate_before: self.best });
+                if rate * rtt.as_secs_f64() < f64::from(self.wanted) * UNDER_WAY_LEAST {
+                    return;
+                }
+                self.probe = Some(Probe { before: self.wanted });
                 let more = self.wanted + self.wanted.div_ceil(2);
                 self.wanted = more.min(self.limits.lanes_max.max(1));
             }
@@ -356,7 +365,7 @@ mod tests {
         let mut machine = LaneMachine::new(LaneLimits::default(), 1);
         machine.handle_rtt(Duration::from_millis(90));
         let mut now = seconds(0);
-        for _ in 0..50 {
+        for _ in 0..60 {
             for lane in dial_all_or_drain(&mut machine, now) {
                 machine.handle_up(now, lane);
             }
@@ -364,12 +373,28 @@ mod tests {
             machine.handle_rate(now, rate);
             now = now.plus(Duration::from_secs(1));
         }
-        assert!((18..=40).contains(&machine.up()), "{} lanes", machine.up());
+        // More may be tried at this moment.
+        let kept = machine.probe.as_ref().map_or(machine.wanted, |probe| probe.before);
+        assert!((18..=40).contains(&kept), "{kept} lanes");
+    }
+
+    /// Promise: a slow path, of whose lanes each has only some packets under way, is not given more
+    /// of them, however its rate goes up and down: they would overrun its queue, and be sent again.
+    #[test]
+    fn a_slow_path_is_not_given_more_lanes() {
+        let mut machine = LaneMachine::new(LaneLimits::default(), 1);
+        machine.handle_rtt(Duration::from_millis(10));
+        for second in 0..600 {
+            for lane in dial_all(&mut machine, seconds(second)) {
+                machine.handle_up(seconds(second), lane);
+            }
+            machine.handle_rate(seconds(second), 2e6 + (second % 9) as f64 * 2e5);
+        }
+        assert_eq!(machine.up(), FAR_LANES);
     }
 
     /// Promise: where the way has become worse, so that more lanes would bring more, they come,
-    /// though the rate was better before; a trial that was told too little of is no measure for the
-    /// next ones.
+    /// though the rate was better before.
     #[test]
     fn lanes_come_when_the_way_gets_worse() {
         let mut machine = LaneMachine::new(LaneLimits::default(), 1);
