@@ -338,6 +338,9 @@ impl Scans {
             scan.share_with(&request.store, Arc::clone(helpers));
         }
         let open = OpenScan::new(scan, guard, Sight::new(looked.claim), looked.kind, request);
+        if own.is_some() {
+            open.see_sealed(&looked.source).inspect_err(|_| self.stores.reopen(&store))?;
+        }
         Ok((Arc::new(open), looked.source))
     }
 
@@ -548,6 +551,9 @@ impl Kept {
             Some(_) => {}
         }
         let identity = identity_of(source);
+        if !here && identity.is_empty() && !self.identity.is_empty() {
+            return Err("the store's identity is not there: is it mounted?".to_owned());
+        }
         let known = !identity.is_empty() && !self.identity.is_empty();
         let same = if known {
             if identity != self.identity {

@@ -369,6 +369,11 @@ impl Scan {
         self.wake.notify_all();
     }
 
+    /// Whether all of it is sealed.
+    pub(crate) fn is_complete(&self) -> bool {
+        self.lock().complete
+    }
+
     /// Whether it ended with a problem that a later attempt may not meet again.
     pub(crate) fn is_broken_off(&self) -> bool {
         self.marks.is_broken_off()

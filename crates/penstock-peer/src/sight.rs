@@ -56,6 +56,11 @@ impl Sight {
         self.stranger.get().map_or(Ok(()), |problem| Err(problem.clone()))
     }
 
+    /// Whether nothing has shown yet that it sees what was listed.
+    pub(crate) fn is_in_doubt(&self) -> bool {
+        !self.seen.load(Ordering::Acquire)
+    }
+
     /// Whether this process has listed what it sees.
     pub(crate) fn is_own(&self) -> bool {
         self.claim == Claim::Listed

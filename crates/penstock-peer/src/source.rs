@@ -111,6 +111,22 @@ impl OpenScan {
         self.sight.of(source, &self.store, self.scan.root(), page)
     }
 
+    /// Before a scan goes on that another peer, or an earlier process, has begun: some of what is
+    /// sealed is here. An empty directory where nothing is mounted would be listed as the rest of
+    /// the data set (C3).
+    ///
+    /// # Errors
+    /// None of it is; a page cannot be read now.
+    pub(crate) fn see_sealed(&self, source: &Source) -> Result<(), Problem> {
+        if !self.sight.is_in_doubt() || self.scan.is_complete() {
+            return Ok(());
+        }
+        let first = self.scan.sealed_page(0)?;
+        // What does not decode is told to whoever asks for it.
+        let page = first.and_then(|encoded| Page::decode(&encoded).ok());
+        page.map_or(Ok(()), |page| self.see(source, page).map(drop))
+    }
+
     /// Whether inode numbers of a page are those that this host sees, as far as it tells by what an
     /// order names.
     ///
@@ -403,8 +419,8 @@ impl SourceService {
         open.wishes.get(source, open.scan.root(), page, wish, wait)
     }
 
-    /// Ends what is at work here of a transfer; what it has sealed stays.
-    pub(crate) fn stop(&self, transfer: TransferId) {
+    /// Ends what is at work here of a transfer; what it has sealed stays. Waits for nobody.
+    pub fn stop(&self, transfer: TransferId) {
         self.scans.stop(transfer);
     }
 

@@ -2,10 +2,12 @@
 //!
 //! A store is opened when it is first needed and checked each time it is used: its fingerprint at
 //! the source (C3), its identity at the target (A5). A store that is not what it was is *offline*:
-//! no item fails, the transfer waits and says so.
+//! no item fails, the transfer waits and says so. So is one where a file system was mounted, and
+//! none is now: the empty directory below is not what anybody asked for.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -69,11 +71,27 @@ pub struct Stores {
 struct Entry {
     spec: StoreSpec,
     open: Mutex<Open>,
+    /// A file system was mounted at its path when it was opened, since this process began.
+    mounted: AtomicBool,
     /// Threads that hang in it, and were left behind.
     hung: Mutex<Vec<JoinHandle<()>>>,
     looks: Arc<Looks>,
     /// Of all handles of it that were ever opened to write.
     failed_syncs: FailedSyncs,
+}
+
+impl Entry {
+    fn open_posix(&self, root: &Path, options: PosixOptions) -> Result<PosixStore, Problem> {
+        let name = &self.spec.name;
+        let opened = PosixStore::open(root, options);
+        let store = opened.map_err(|error| store_unreachable(name, &error))?;
+        let is_mounted = store.is_mount_root();
+        if self.mounted.fetch_or(is_mounted, Ordering::Relaxed) && !is_mounted {
+            let why = format!("no file system is mounted at {} now, and one was", root.display());
+            return Err(store_offline(name, why));
+        }
+        Ok(store)
+    }
 }
 
 /// Looks at a source that have not come back.
@@ -120,8 +138,8 @@ impl Stores {
         let entry = |spec: StoreSpec| {
             let (open, hung) = (Mutex::default(), Mutex::default());
             let failed_syncs = FailedSyncs::default();
-            let looks = Arc::default();
-            (spec.name.clone(), Entry { spec, open, hung, looks, failed_syncs })
+            let (looks, mounted) = (Arc::default(), AtomicBool::default());
+            (spec.name.clone(), Entry { spec, open, mounted, hung, looks, failed_syncs })
         };
         Self { stores: specs.into_iter().map(entry).collect(), look_max: LOOK_MAX }
     }
@@ -176,8 +194,7 @@ impl Stores {
         let source = match &entry.spec.kind {
             StoreKind::Posix(root) => {
                 let options = PosixOptions { read_only: true, ..PosixOptions::default() };
-                let store = PosixStore::open(root, options);
-                Source::Posix(store.map_err(|error| store_unreachable(name, &error))?)
+                Source::Posix(entry.open_posix(root, options)?)
             }
             StoreKind::Mem(spec) => Source::Mem(MemStore::new(*spec)),
             StoreKind::Null => return Err(wrong_kind(name, "`null:` cannot be read from")),
@@ -291,8 +308,7 @@ impl Stores {
             StoreKind::Posix(root) => {
                 let (io, failed_syncs) = (entry.spec.io, entry.failed_syncs.clone());
                 let options = PosixOptions { io, failed_syncs, ..PosixOptions::default() };
-                let store = PosixStore::open(root, options);
-                Target::Posix(store.map_err(|error| store_unreachable(name, &error))?)
+                Target::Posix(entry.open_posix(root, options)?)
             }
             StoreKind::Null => Target::Null,
             StoreKind::Mem(_) => return Err(wrong_kind(name, "`mem:` cannot be written to")),

@@ -24,7 +24,7 @@ use rustix::io::{Errno, pread, pwrite};
 use super::error::{StoreError, StoreOffline};
 use super::posix::PosixStore;
 use super::sandbox::{create_component, open_component};
-use crate::sys::mount_identity;
+use crate::sys::{is_mount_root, mount_identity};
 
 pub(super) const IDENTITY_NAME: &[u8] = b"store";
 /// Further tries to make an identity while others leave the store.
@@ -215,6 +215,11 @@ impl PosixStore {
     pub fn mount_identity(&self) -> Result<u64, StoreError> {
         let told = mount_identity(self.root().fd()?);
         told.map_err(|error| StoreError::io("stat store", b"", error))
+    }
+
+    /// Whether the root is that of a mount, see [`is_mount_root`].
+    pub fn is_mount_root(&self) -> bool {
+        self.root().fd().is_ok_and(is_mount_root)
     }
 
     /// Makes room for the transfer's sync marker, so that it can be written when the disk is full:

@@ -5,7 +5,7 @@ use std::io;
 use std::os::fd::AsFd;
 
 use penstock_proto::units::{FileTime, Instant};
-use rustix::fs::{AtFlags, StatxFlags, fstat, fstatfs, fstatvfs, statx};
+use rustix::fs::{AtFlags, StatxAttributes, StatxFlags, fstat, fstatfs, fstatvfs, statx};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustix::time::{ClockId, clock_gettime};
 
@@ -80,6 +80,13 @@ pub fn mount_identity(fd: impl AsFd) -> io::Result<u64> {
     let mut identity = [0; 8];
     hasher.finalize_xof().fill(&mut identity);
     Ok(u64::from_le_bytes(identity))
+}
+
+/// Whether an open directory is the root of a mount (`STATX_ATTR_MOUNT_ROOT`, Linux 5.8); `false`
+/// where that is not told. Blocks as a `stat` does.
+pub fn is_mount_root(fd: impl AsFd) -> bool {
+    let told = statx(fd, c"", AtFlags::EMPTY_PATH, StatxFlags::empty());
+    told.is_ok_and(|told| told.stx_attributes.contains(StatxAttributes::MOUNT_ROOT))
 }
 
 /// The running kernel's version: major and minor; (0, 0) if it does not look like one, which is

@@ -32,6 +32,16 @@ fn request(transfer: u8, store: &str) -> ScanRequest {
 
 /// Stores of these names with a file each, and a peer that reaches them.
 fn peer(work: &Path, names: [&str; 2]) -> (Arc<Stores>, Arc<SourceService>) {
+    peer_of(work, names, "p", &work.join("state"))
+}
+
+/// The same of a peer of this name, which keeps scans there.
+fn peer_of(
+    work: &Path,
+    names: [&str; 2],
+    peer: &str,
+    state: &Path,
+) -> (Arc<Stores>, Arc<SourceService>) {
     let specs = names.map(|name| {
         let path = work.join(name);
         fs::create_dir_all(&path).unwrap();
@@ -46,8 +56,8 @@ fn peer(work: &Path, names: [&str; 2]) -> (Arc<Stores>, Arc<SourceService>) {
         }
     });
     let stores = Arc::new(Stores::new(specs).looking_for(LOOK));
-    let peer = PeerId { site: "a".parse().unwrap(), peer: "p".parse().unwrap() };
-    let service = SourceService::new(Arc::clone(&stores), &work.join("state"), peer, None);
+    let peer = PeerId { site: "a".parse().unwrap(), peer: peer.parse().unwrap() };
+    let service = SourceService::new(Arc::clone(&stores), state, peer, None);
     (stores, Arc::new(service))
 }
 
@@ -252,6 +262,63 @@ fn c3_a_mount_within_a_store_that_is_missing_after_a_restart() {
     for request in &requests {
         restarted.open_scan(request).unwrap();
     }
+}
+
+/// C3: where the store is not mounted at the peer that goes on with a scan, what lies below its path
+/// is not listed as the rest of the data set: neither if the store has an identity, nor, as pages
+/// are sealed, if it has none.
+#[test]
+fn c3_a_peer_without_the_mount_does_not_end_the_scan_of_another() {
+    for has_identity in [true, false] {
+        let (work, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let (stores, first) = peer(work.path(), ["disk", "whole"]);
+        for directory in 0..10 {
+            let at = work.path().join(format!("disk/{directory}"));
+            fs::create_dir(&at).unwrap();
+            (0..1000).for_each(|file| fs::write(at.join(file.to_string()), "").unwrap());
+        }
+        if has_identity {
+            let Ok(Target::Posix(target)) = stores.target(&"disk".parse().unwrap()) else {
+                panic!("it is a directory");
+            };
+            target.open_or_init_identity().unwrap();
+        }
+        // It is lost when it has sealed a page, and has more than a second to go.
+        let request = ScanRequest { metadata_ops_per_s: Some(4000), ..request(1, "disk") };
+        first.open_scan(&request).unwrap();
+        let page = first.page(request.transfer, 0, 60_000).unwrap();
+        assert!(matches!(page, PageReply::Page(_)), "{page:?}");
+        first.scans().stop_all();
+        let state = work.path().join("state");
+        let (_, next) = peer_of(other.path(), ["disk", "whole"], "q", &state);
+        for _ in 0..3 {
+            assert_offline(next.open_scan(&request));
+        }
+        let end = state.join(request.transfer.to_string()).join("end");
+        assert!(!end.exists(), "identity: {has_identity}");
+        let (_, again) = peer_of(work.path(), ["disk", "whole"], "q", &state);
+        again.open_scan(&request).unwrap();
+        assert!(until_listed(&again, 1) > 1, "identity: {has_identity}");
+    }
+}
+
+/// C3: what lies below the path of a store that was mounted when this process first used it, and is
+/// not now, is no data set for who asks then either.
+#[test]
+fn c3_an_unmounted_store_is_not_listed_as_an_empty_one() {
+    let (work, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir_in("/dev/shm").unwrap());
+    let (_, service) = peer(work.path(), ["disk", "whole"]);
+    let at = work.path().join("disk");
+    fs::write(other.path().join("file"), "bytes").unwrap();
+    let Some(mounted) = Mounted::over(other.path(), &at) else { return };
+    service.open_scan(&request(1, "disk")).unwrap();
+    until_listed(&service, 1);
+    drop(mounted);
+    for transfer in 2..5 {
+        assert_offline(service.open_scan(&request(transfer, "disk")));
+    }
+    let _mounted = Mounted::over(other.path(), &at).unwrap();
+    service.open_scan(&request(5, "disk")).unwrap();
 }
 
 /// C3: a store is unmounted under a transfer that is listed: however often it tries, it waits for

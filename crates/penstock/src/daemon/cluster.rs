@@ -433,7 +433,7 @@ impl Member {
     fn source_side(&self, tenure: &Tenure) -> Arc<dyn SourcePeer> {
         // Beside the ledgers, as `wiring::peer` puts them.
         let scans = self.lead.journal.with_file_name("source");
-        let own = Arc::clone(&self.lead.source);
+        let own = Arc::clone(&self.served);
         Arc::new(SiteSource::new(own, self.stores(), self.others(tenure), scans))
     }
 

@@ -292,6 +292,33 @@ fn c3_a_store_unmounted_at_one_source_peer_fails_nothing() {
     assert!(longest < Duration::from_secs(10), "{longest:?}");
 }
 
+/// Issue 5 (11), C3: the store unmounted at the source's controller, in the middle of a scan: what
+/// runs goes on by the other peer, and what is asked for then is listed there, and not as empty.
+#[test]
+fn c3_a_store_unmounted_at_the_sources_controller_is_listed_by_another() {
+    let root = scratch();
+    let tree = root.path().join("tree");
+    small_files(&tree.join("set"), 200, 20);
+    let Some(mounts) = mounts_of(&tree, root.path(), 2) else { return };
+    let paths: Vec<_> = mounts.iter().map(|mount| mount.path.clone()).collect();
+    let Some(world) = World::new(root, &paths) else { return };
+    mounts.iter().for_each(|mount| mount.latency.set_lookup(Duration::from_millis(20)));
+    let id = world.submit(&[]);
+    world.hpc.watch(&id).until(verified_at_least(1));
+    mounts[0].unmount();
+    mounts[0].latency.break_down();
+    mounts[1].latency.set_lookup(Duration::from_millis(1));
+    let summary = world.hpc.wait_done(&id);
+    world.assert_same(&tree.join("set"));
+    println!("{summary}");
+    assert_eq!(summary["files_found"].as_u64(), Some(4_000), "{summary}");
+    status_until(&world.peers[0], |status| status["cluster"]["is_leader"] == true);
+    let whole = world.hpc.submit(&["lab:data/", "hpc:data/whole"]);
+    let summary = world.hpc.wait_done(&whole);
+    assert_eq!(summary["files_found"].as_u64(), Some(4_000), "{summary}");
+    assert_same(&tree.join("set"), &world.hpc.store.join("whole/set"));
+}
+
 /// What becomes of a shared scan whose controller is lost in the middle of it: the next one goes on
 /// from the pages that were sealed, nothing is listed twice or left out, and no file has changed
 /// because its inode number is another one there.

@@ -79,7 +79,7 @@ impl Others {
 
     /// Whether this host sees nothing at the path of a store that another peer sees: it is not
     /// mounted here.
-    fn lacks(&self, store: &Name) -> bool {
+    pub(super) fn lacks(&self, store: &Name) -> bool {
         let now = Arc::clone(&self.now.borrow());
         let own = now.peers.iter().find(|card| card.peer == self.own.peer);
         own.is_some_and(|own| !sees(own, store)) && now.peers.iter().any(|card| sees(card, store))

@@ -1,5 +1,6 @@
 //! The site's source side, as its controller drives it: this host's where it has the store, else
-//! another peer's that has it (docs/design/0033).
+//! another peer's that has it (docs/design/0033). A store that this host has lost, or sees nothing
+//! of where another peer does, is one that it has not got.
 //!
 //! That peer acts by an order for one transfer, which stands until it is given up ([`Orders`]).
 //! Whoever cannot go on is replaced by another peer that has the store: its order is given up, and
@@ -24,6 +25,7 @@ use penstock_api::scan::{
 };
 use penstock_controller::cluster::ClusterNow;
 use penstock_controller::sites::SCAN_UNKNOWN;
+use penstock_peer::SourceService;
 use penstock_proto::id::{Name, TransferId};
 use reqwest::Method;
 
@@ -34,6 +36,8 @@ use crate::http;
 
 /// Code: no peer that is there can read from a store, and one that is not may.
 pub(crate) const STORE_ELSEWHERE: &str = "store-elsewhere";
+/// Code: what a store was is not there at a peer.
+const STORE_OFFLINE: &str = "store-offline";
 /// How long a peer may take to look at a data set's root.
 const OPEN: Duration = Duration::from_secs(30);
 /// How often a peer is asked for a scan that it is taking up: each time it answers within ten
@@ -53,7 +57,7 @@ const OF_ONE_PEER: [&str; 8] = [
     PEER_UNREACHABLE,
     PEER_VERSION,
     NOT_A_PEER,
-    "store-offline",
+    STORE_OFFLINE,
     "store-hung",
     "store-unknown",
     "order-over",
@@ -62,7 +66,7 @@ const OF_ONE_PEER: [&str; 8] = [
 
 /// The source side of the site.
 pub(crate) struct SiteSource {
-    own: Arc<dyn SourcePeer>,
+    own: Arc<SourceService>,
     /// Stores of this host.
     stores: Vec<Name>,
     others: Others,
@@ -128,10 +132,15 @@ fn is_of_one_peer(problem: &Problem) -> bool {
     OF_ONE_PEER.contains(&problem.code.as_str())
 }
 
+/// Whether no other peer can list.
+fn is_gone(problem: &Problem) -> bool {
+    is_of_one_peer(problem) || problem.code == STORE_ELSEWHERE || problem.code == "store-unknown"
+}
+
 impl SiteSource {
     /// That of a host with these stores; scans are kept below `scans`.
     pub(crate) fn new(
-        own: Arc<dyn SourcePeer>,
+        own: Arc<SourceService>,
         stores: Vec<Name>,
         others: Others,
         scans: PathBuf,
@@ -300,6 +309,21 @@ impl SiteSource {
         }
     }
 
+    /// Whether this host can list a store itself: it has it, and sees it if anybody does.
+    fn has(&self, store: &Name) -> bool {
+        self.stores.contains(store) && !self.others.lacks(store)
+    }
+
+    /// Opens a data set here that another peer has listed, and that no other can list now. Blocks
+    /// until nobody acts by that peer's order any more.
+    fn open_again(&self, request: &ScanRequest) -> Result<RootKind, Problem> {
+        let far = self.table().remove(&request.transfer);
+        if let Some(post) = far.and_then(|far| far.lock().post.take()) {
+            post.peer.orders.give_up(post.order);
+        }
+        self.own.open_scan(request)
+    }
+
     /// Opens a data set in a store that this host has not got.
     fn open_far(&self, request: &ScanRequest) -> Result<RootKind, Problem> {
         let transfer = request.transfer;
@@ -336,7 +360,9 @@ fn choice(
 ) -> (Vec<PeerCard>, Vec<String>) {
     let others = now.peers.iter().filter(|card| card.peer != *own);
     let seen = seen_of(others.clone(), store);
-    let mut unfit = vec![format!("`{own}`: it has no store `{store}`")];
+    let has = now.peers.iter().any(|card| card.peer == *own && told_of(card, store).is_some());
+    let lost = format!("`{own}`: its store `{store}` was not mounted there");
+    let mut unfit = vec![if has { lost } else { format!("`{own}`: it has no store `{store}`") }];
     let mut fit = Vec::new();
     for card in others {
         let why = cannot_read(card, store, seen).or_else(|| too_old(card, now.format));
@@ -371,9 +397,10 @@ fn alone(state: &FarState, problem: Problem) -> Problem {
     Problem { title, hint, exit: Exit::Temporary, ..problem }
 }
 
-/// What this host says of a transfer that it has not opened, since it has not got the store.
+/// What this host says of a transfer that it has not opened, since it has not got the store, or has
+/// lost it: whoever opens the scan again is told why, or has it listed by another peer.
 fn unopened(problem: Problem) -> Problem {
-    if problem.code != "store-unknown" {
+    if !["store-unknown", STORE_OFFLINE].contains(&problem.code.as_str()) {
         return problem;
     }
     let title = "the scan is not open at this controller";
@@ -386,10 +413,20 @@ fn waited(wait_ms: u32) -> Duration {
 
 impl SourcePeer for SiteSource {
     fn open_scan(&self, request: &ScanRequest) -> Result<RootKind, Problem> {
-        match self.stores.contains(&request.store) {
-            true => self.own.open_scan(request),
-            false => self.open_far(request),
+        let has = self.has(&request.store);
+        if !has || self.far(request.transfer).is_some() {
+            return match self.open_far(request) {
+                Err(problem) if has && is_gone(&problem) => self.open_again(request),
+                opened => opened,
+            };
         }
+        let opened = self.own.open_scan(request);
+        let lost = opened.as_ref().is_err_and(|problem| problem.code == STORE_OFFLINE);
+        if !lost || self.choice(&request.store, request.transfer).0.is_empty() {
+            return opened;
+        }
+        self.own.stop(request.transfer);
+        self.open_far(request)
     }
 
     fn page(&self, transfer: TransferId, number: u32, wait_ms: u32) -> Result<PageReply, Problem> {
