@@ -154,8 +154,8 @@ want_b3sum() {
     fi
 }
 
-# A distributed file system for the tests that want one; they skip where it is not to be had. Its
-# daemons are started by the tests alone.
+# A distributed file system for the tests that want one; they skip where it is not to be had, and
+# in CI that is a failure. Its daemons are started by the tests alone.
 want_moosefs() {
     PATH="$PATH:/usr/sbin" command -v mfsmaster >/dev/null 2>&1 && return 0
     apt_update

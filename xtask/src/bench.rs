@@ -29,7 +29,7 @@ pub(crate) fn run(root: &Path, arguments: &[&str]) -> anyhow::Result<()> {
 pub(crate) fn smoke(root: &Path) -> anyhow::Result<()> {
     let python = Command::new("python3").arg("--version").output();
     if !python.is_ok_and(|output| output.status.success()) {
-        if std::env::var_os("CI").is_some() {
+        if crate::is_ci() {
             bail!("python3 is not installed");
         }
         println!("skipped: python3 is not installed");

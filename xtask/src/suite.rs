@@ -5,7 +5,8 @@
 //! so there are two lanes, one for each kind, and the lane that is done first helps the other.
 //!
 //! A test of real processes that fails in such company runs once more, alone. If it passes then, it
-//! is called *unstable* in the last lines, for whoever is to find out why. Few may be.
+//! is called *unstable* in the last lines, for whoever is to find out why. Few may be. What was
+//! skipped, or not judged, stands there as well ([`remarks`]).
 
 use std::collections::VecDeque;
 use std::fs::{self, File};
@@ -16,6 +17,8 @@ use std::time::Instant;
 
 use anyhow::{Context, bail};
 use serde_json::Value;
+
+use crate::remarks::{self, Remark};
 
 /// Programs whose tests wait more than they compute; the longest first.
 const WAITING: [&str; 7] =
@@ -51,8 +54,10 @@ pub(crate) fn run(root: &Path) -> anyhow::Result<()> {
     }
     let logs = root.join("target/test-logs");
     fs::create_dir_all(&logs).with_context(|| format!("make {}", logs.display()))?;
-    let (failed, unstable) = once_more(run_all(programs, &logs), &logs);
+    let logs = Logs { directory: logs, remarks: Mutex::default() };
+    let (mut failed, unstable) = once_more(run_all(programs, &logs), &logs);
     let documented = super::cargo(&["test", "--workspace", "--locked", "--quiet", "--doc"], &[]);
+    failed.extend(tell(&logs));
     for test in unstable {
         println!("UNSTABLE: {test}: failed beside others and passed alone: find out why");
     }
@@ -60,6 +65,29 @@ pub(crate) fn run(root: &Path) -> anyhow::Result<()> {
         bail!("{}", failed.join("; "));
     }
     documented
+}
+
+/// What the programs have said.
+#[derive(Default)]
+struct Logs {
+    directory: PathBuf,
+    remarks: Mutex<Vec<Remark>>,
+}
+
+/// Prints what tests have said of themselves; gives how that fails a gate, if it does.
+fn tell(logs: &Logs) -> Option<String> {
+    let mut remarks = lock(&logs.remarks);
+    // A test that ran once more has said it twice.
+    remarks.sort();
+    remarks.dedup();
+    for remark in remarks.iter() {
+        println!("{remark}");
+    }
+    let may_lack = std::env::var(remarks::MAY_LACK_TOO).unwrap_or_default();
+    let skipped = remarks.iter().filter(|remark| remark.is_failure(&may_lack)).count();
+    (super::is_ci() && skipped > 0).then(|| {
+        format!("{skipped} times SKIPPED what must run here: {} excepts", remarks::MAY_LACK_TOO)
+    })
 }
 
 /// A program that failed.
@@ -79,7 +107,7 @@ impl Failure {
 
 /// Runs tests that failed once more, each alone, if they may be unstable and are few; gives in
 /// words what failed then or was not run again, and what passed.
-fn once_more(failures: Vec<Failure>, logs: &Path) -> (Vec<String>, Vec<String>) {
+fn once_more(failures: Vec<Failure>, logs: &Logs) -> (Vec<String>, Vec<String>) {
     let are_few = failures.iter().map(|failure| failure.tests.len()).sum::<usize>() <= UNSTABLE_MAX;
     let (mut failed, mut unstable) = (Vec::new(), Vec::new());
     for failure in failures {
@@ -104,7 +132,7 @@ fn once_more(failures: Vec<Failure>, logs: &Path) -> (Vec<String>, Vec<String>) 
 
 /// Runs one test; whether that passed is what the program says of it, not that nothing failed: a
 /// name that there is not fails nothing either.
-fn passes_alone(program: &Program, test: &str, logs: &Path) -> Result<(), String> {
+fn passes_alone(program: &Program, test: &str, logs: &Logs) -> Result<(), String> {
     let (status, said) = end_of(program, Some(test), logs).map_err(|error| format!("{error:#}"))?;
     if status.success() && said.contains("test result: ok. 1 passed;") {
         return Ok(());
@@ -122,7 +150,7 @@ fn failed_tests(said: &str) -> Vec<String> {
 }
 
 /// Runs all of them, two at a time; gives those that failed.
-fn run_all(programs: Vec<Program>, logs: &Path) -> Vec<Failure> {
+fn run_all(programs: Vec<Program>, logs: &Logs) -> Vec<Failure> {
     let (lanes, failed) = (Mutex::new(lanes(programs)), Mutex::new(Vec::new()));
     std::thread::scope(|scope| {
         for lane in 0..2 {
@@ -213,7 +241,7 @@ fn holder(root: &Path, told: &Value) -> Option<Program> {
 }
 
 /// Runs one program; gives how it failed, if it did.
-fn run_one(program: &Program, logs: &Path) -> Option<Failure> {
+fn run_one(program: &Program, logs: &Logs) -> Option<Failure> {
     let (tests, why) = match end_of(program, None, logs) {
         Ok((status, _)) if status.success() => return None,
         Ok((status, said)) => (failed_tests(&said), status.to_string()),
@@ -222,18 +250,19 @@ fn run_one(program: &Program, logs: &Path) -> Option<Failure> {
     Some(Failure { program: program.clone(), tests, why })
 }
 
-/// Runs one program, or one test of it, and prints what it said when it has ended.
+/// Runs one program, or one test of it, and when it has ended prints what it said, but what tests
+/// that passed have printed: that is in the log.
 fn end_of(
     program: &Program,
     test: Option<&str>,
-    logs: &Path,
+    logs: &Logs,
 ) -> anyhow::Result<(ExitStatus, String)> {
     let mut place = program.executable.file_name().context("a program without a name")?.to_owned();
     if let Some(test) = test {
         place.push(format!(".{}.alone", test.replace("::", "-")));
     }
     place.push(".log");
-    let place = logs.join(place);
+    let place = logs.directory.join(place);
     let log = File::create(&place).with_context(|| format!("write {}", place.display()))?;
     let begun = Instant::now();
     // What waits for leases and time-outs is to be served at once, not after what computes.
@@ -241,6 +270,7 @@ fn end_of(
     let status = Command::new("nice")
         .args(["-n", niceness])
         .arg(&program.executable)
+        .arg("--show-output")
         .args(test.iter().flat_map(|test| [test, "--exact"]))
         .current_dir(&program.directory)
         .env("CARGO_MANIFEST_DIR", &program.directory)
@@ -252,8 +282,10 @@ fn end_of(
     let said = fs::read(&place).with_context(|| format!("read {}", place.display()))?;
     let said = String::from_utf8_lossy(&said).into_owned();
     let (source, seconds) = (program.source.display(), begun.elapsed().as_secs_f64());
+    lock(&logs.remarks).extend(remarks::of(&source.to_string(), &said));
     // One call, so that the output of two programs is not mixed.
-    println!("-- {source}\n{said}-- {source}: {status} after {seconds:.1} s");
+    let shown = remarks::brief(&said);
+    println!("-- {source}\n{shown}-- {source}: {status} after {seconds:.1} s");
     Ok((status, said))
 }
 
@@ -297,7 +329,8 @@ mod tests {
             executable: Path::new("/bin").join(name),
             directory: logs.clone(),
         });
-        let (failed, _) = once_more(run_all(programs.to_vec(), &logs), &logs);
+        let kept = Logs { directory: logs.clone(), ..Logs::default() };
+        let (failed, _) = once_more(run_all(programs.to_vec(), &kept), &kept);
         assert_eq!(failed, ["false: exit status: 1: it names no test that failed"]);
         assert!(logs.join("true.log").is_file());
         fs::remove_dir_all(&logs).expect("remove what was made");
@@ -306,11 +339,14 @@ mod tests {
     /// A program whose one test fails, always or the first time only, and is told of as by libtest.
     fn fails(source: &str, name: &str, logs: &Path, first_time_only: bool) -> Program {
         let executable = logs.join(name);
-        let alone = if first_time_only { format!("{name}::one --exact") } else { String::new() };
+        let alone = match first_time_only {
+            true => format!("--show-output {name}::one --exact"),
+            false => "never".to_owned(),
+        };
         let script = format!(
             "#!/bin/sh\n\
              case \"$*\" in\n\
-             '{alone}') [ $# -gt 0 ] && echo 'test result: ok. 1 passed; 0 failed;' && exit 0;;\n\
+             '{alone}') echo 'test result: ok. 1 passed; 0 failed;'; exit 0;;\n\
              *--exact) echo 'test result: ok. 0 passed; 0 failed;'; exit 0;;\n\
              esac\n\
              printf '\\nfailures:\\n\\n---- {name}::one stdout ----\\nfailures:\\n'\n\
@@ -336,9 +372,10 @@ mod tests {
             ["once", "second", "third"].map(|name| fails(&real, name, &logs, true));
         let ever = fails(&real, "ever", &logs, false);
         let unit = fails("crates/a/src/lib.rs", "unit", &logs, true);
+        let kept = Logs { directory: logs.clone(), ..Logs::default() };
         let ends = |programs: &[&Program]| {
             let programs = programs.iter().map(|program| (*program).clone()).collect();
-            once_more(run_all(programs, &logs), &logs)
+            once_more(run_all(programs, &kept), &kept)
         };
         assert_eq!(ends(&[&once]), (vec![], vec![format!("{real}: once::one")]));
         assert!(logs.join("once.once-one.alone.log").is_file());

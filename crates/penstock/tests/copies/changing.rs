@@ -204,7 +204,7 @@ fn c2_a_time_that_is_put_back_hides_nothing() {
 #[test]
 fn c1_a_file_rewritten_within_the_second_of_its_read_arrives_new() {
     if !rustix::process::getuid().is_root() {
-        println!("skipped: needs root, for a loop device");
+        println!("SKIPPED: needs root, for a loop device");
         return;
     }
     let base = scratch();

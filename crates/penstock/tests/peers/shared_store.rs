@@ -176,7 +176,7 @@ impl World {
     fn assert_times_unless_named(&self, id: &str, at: usize, hosts: &[usize]) {
         let remark = self.hosts[at].show(id)["reason"].as_str().unwrap_or_default().to_owned();
         if remark.contains("may write late") {
-            println!("times are NOT JUDGED: {remark}");
+            println!("NOT JUDGED: the times: {remark}");
         } else {
             self.assert_times(hosts);
         }

@@ -96,7 +96,7 @@ fn d7_a_default_acl_changes_no_mode() {
         if let Err(errno) = setxattr(tree.path(), name, &acl, XattrFlags::empty()) {
             #[expect(clippy::print_stderr, reason = "a skipped test must say so")]
             {
-                eprintln!("SKIPPED below {}: no ACLs there: {errno}", place.display());
+                eprintln!("SKIPPED: no ACLs there, in {}: {errno}", place.display());
             }
             continue;
         }
