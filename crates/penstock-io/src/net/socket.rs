@@ -32,6 +32,11 @@ const ROOM_BUFFER_BYTES: usize = 512 * 1024;
 /// trips deep.
 const NEAR: Duration = Duration::from_millis(2);
 
+/// What a lane may have received and not read over a longer path, in bytes, from its beginning. The
+/// kernel would come there by itself, but lets its buffer grow by what was read in a round trip:
+/// while a path rises, the sender waits for that (docs/design/0007).
+const FAR_WINDOW_BYTES: usize = 4 * 1024 * 1024;
+
 /// How the socket of a lane is set up. The default suits a local network; the engine chooses
 /// buffers and congestion control by path.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -108,7 +113,8 @@ impl SocketOptions {
     /// the buffers saves a tenth of the CPU (docs/design/0003), and where several sources share a
     /// link whose queue is deeper than its round trip is long, a flow of BBR that first saw the
     /// path idle is starved by one that first saw it full (0020). Over distance the kernel's
-    /// autotuning and the host's congestion control are left alone. What cannot be set is left as
+    /// autotuning of the send buffer and the host's congestion control are left alone, and that of the
+    /// receive buffer begins where it would come to. What cannot be set is left as
     /// it is: the lane works all the same.
     pub(super) fn fit(&self, socket: impl AsFd) {
         let socket = socket.as_fd();
@@ -118,6 +124,8 @@ impl SocketOptions {
             if self.congestion.is_none() && default.is_ok_and(|name| name.starts_with("bbr")) {
                 let _ = sockopt::set_tcp_congestion(socket, "cubic");
             }
+        } else if self.receive_buffer_bytes.is_none() {
+            let _ = open_window(socket, FAR_WINDOW_BYTES);
         }
         if rtt.min >= ROOM {
             return;
@@ -154,6 +162,14 @@ impl SocketOptions {
 pub(super) fn bind_to_device(socket: BorrowedFd<'_>, device: &str) -> Result<(), SocketError> {
     set_option(socket, libc::SOL_SOCKET, libc::SO_BINDTODEVICE, device.as_bytes())
         .map_err(|source| SocketError::new(format!("bind to network interface `{device}`"), source))
+}
+
+/// Has the kernel make room for so many bytes, half of `net.ipv4.tcp_rmem`'s last value at most,
+/// without an end to its autotuning, as SO_RCVBUF has it: a low-water mark makes the buffer as large
+/// as it needs, and leaves it so (`tcp_set_rcvlowat` in Linux, from 4.18 on).
+fn open_window(socket: BorrowedFd<'_>, bytes: usize) -> io::Result<()> {
+    set_receive_low_water(socket, bytes)?;
+    set_receive_low_water(socket, 1)
 }
 
 /// SO_RCVLOWAT: how many bytes must have come before a waiting receive is woken.
