@@ -1,15 +1,49 @@
 //! Tells when the machine itself stood still, or let this process wait: a bound on time says
 //! nothing of what is tested then.
 
+use std::fs;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// How long each sleep is, of which it is seen how much longer it took.
 const TICK: Duration = Duration::from_millis(50);
 /// What every machine is late by now and then.
 const USUAL: Duration = Duration::from_millis(200);
+
+/// Share of their time that processors must have been idle for a bound on time to be judged that
+/// was not kept: else whoever was to keep it may have waited for one.
+const IDLE_LEAST: f64 = 0.1;
+
+/// CPU time of this machine in ticks: all, and idle.
+pub fn cpu_time() -> (u64, u64) {
+    let text = fs::read_to_string("/proc/stat").unwrap_or_default();
+    let line = text.lines().next().unwrap_or_default();
+    let ticks: Vec<u64> = line.split_whitespace().filter_map(|word| word.parse().ok()).collect();
+    (ticks.iter().sum(), ticks.get(3).copied().unwrap_or(0) + ticks.get(4).copied().unwrap_or(0))
+}
+
+/// A moment from which something may take so long.
+pub struct Moment {
+    pub at: Instant,
+    /// Milliseconds since 1970, as events have them.
+    ms: u64,
+    cpu: (u64, u64),
+}
+
+impl Moment {
+    pub fn now() -> Self {
+        let ms = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis() as u64;
+        Self { at: Instant::now(), ms, cpu: cpu_time() }
+    }
+
+    /// How much of the time since then processors were idle.
+    fn idle(&self) -> f64 {
+        let (all, idle) = cpu_time();
+        idle.saturating_sub(self.cpu.1) as f64 / (all - self.cpu.0).max(1) as f64
+    }
+}
 
 /// A thread that sleeps and wakes, and keeps when it woke late.
 pub struct Still {
@@ -47,6 +81,23 @@ impl Still {
             println!("NOT JUDGED: {still:?} of {:?}, in which this machine stood still", to - from);
         }
         still
+    }
+
+    /// Asserts that an event, heard just now, came so soon after a moment, but for the time in
+    /// which nothing could run.
+    pub fn assert_soon(&self, from: &Moment, event_ms: u64, most: Duration) {
+        let idle = from.idle();
+        let took = Duration::from_millis(event_ms.checked_sub(from.ms).expect("it came before"));
+        println!("{:.1} s after; processors idle {:.0} %", took.as_secs_f64(), idle * 100.0);
+        if took <= most {
+            return;
+        }
+        let took = took.saturating_sub(self.between(from.at, from.at + took));
+        if took > most && idle < IDLE_LEAST {
+            println!("NOT JUDGED: {took:?}, as all processors were at work");
+            return;
+        }
+        assert!(took <= most, "{took:?} after");
     }
 
     /// The time since a moment, but for that in which nothing could run.

@@ -8,6 +8,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use crate::common_lab::{LabWorld, can_run, wait_for};
+use crate::common_net::still::{Moment, Still};
 use crate::common_net::{seed, told};
 use rand::{Rng as _, SeedableRng as _};
 use rand_chacha::ChaCha8Rng;
@@ -52,11 +53,24 @@ fn make_set(root: &Path, large_mib: u64, small: u64, seed: u64) {
     }
 }
 
-/// How long it takes from now until a path of site b is given up and said to be `state`.
-fn given_up(world: &LabWorld, state: &str) -> Duration {
-    let (begun, words) = (Instant::now(), format!("state=\"{state}\""));
-    let said = || world.b.log_text().contains(&words).then(|| begun.elapsed());
-    wait_for(said, || format!("no path is {state}"))
+/// Longest until a dead or crawling path is emptied.
+const GIVEN_UP_MAX: Duration = Duration::from_secs(3);
+
+/// Says something about a link to the emulator, and asserts that a path of site b is given up as
+/// `state` within the promised time, as an event of the transfer says.
+fn assert_given_up(world: &LabWorld, id: &str, tell: (&str, &[&str]), state: &str) {
+    let (still, begun) = (Still::watch(), Moment::now());
+    world.lab.ok(tell.0, tell.1);
+    let words = format!("state=\"{state}\"");
+    let said = || world.b.log_text().contains(&words).then_some(());
+    wait_for(said, || format!("no path is {state}"));
+    let told = || {
+        let text = world.b.ok(&["transfer", "events", id, "--json"]);
+        let mut events = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+        events.find(|event| event["kind"] == format!("path-{state}"))?["at_ms"].as_u64()
+    };
+    let event = wait_for(told, || format!("no event says that a path is {state}"));
+    still.assert_soon(&begun, event, GIVEN_UP_MAX);
 }
 
 /// Two trees must hold the same.
@@ -160,8 +174,7 @@ fn d_a_cut_interface_is_survived_and_taken_back() {
     make_set(&world.a.store.join("src"), 320, 100, seed());
     let id = world.b.submit(&["a:data/src/", "b:data/dst"]);
     world.b.until_bytes(&id, 20 * MIB);
-    world.lab.ok("cut", &["b0.net1"]);
-    println!("given up {:.1} s after the cut", given_up(&world, "dead").as_secs_f64());
+    assert_given_up(&world, &id, ("cut", &["b0.net1"]), "dead");
     world.b.until_bytes(&id, 60 * MIB);
     let path = |view: &Value| paths_of(view)[0].clone();
     let dead = path(&world.b.paths("a"));
@@ -197,8 +210,7 @@ fn f_a_crawling_interface_is_emptied() {
     make_set(&world.a.store.join("src"), 192, 100, seed());
     let id = world.b.submit(&["a:data/src/", "b:data/dst"]);
     world.b.until_bytes(&id, 30 * MIB);
-    world.lab.ok("set", &["net1", "rate=100k"]);
-    println!("given up {:.1} s after it slowed down", given_up(&world, "crawling").as_secs_f64());
+    assert_given_up(&world, &id, ("set", &["net1", "rate=100k"]), "crawling");
     let view = world.b.until_done(&id);
     let events = world.b.ok(&["transfer", "events", &id]);
     assert!(events.contains(" crawls: ") && events.contains("emptied"), "{events}");
