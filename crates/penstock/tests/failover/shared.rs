@@ -8,17 +8,36 @@ use std::time::Instant;
 use penstock_lab::Lab;
 use serde_json::Value;
 
-use crate::common_failover::{IN_FLIGHT, MIB, RATE, World, begin_of, bring_up, carried, stamps};
+use crate::common_failover::{
+    IN_FLIGHT, MIB, RATE, THERE, World, begin_of, bring_up, carried, stamps,
+};
 use crate::common_net::{make_set, seed};
 
 /// Three target peers, whose grants are over soon.
 const SHARED: [&str; 4] = ["--peers", "1,3", "--grant-seconds", "5"];
 /// What a lost target peer may cost: what it had in flight, and what it had written since its last
-/// sync epoch (2 s) and commit (1.5 s).
-const LOST: u64 = RATE * 7 / 2 + IN_FLIGHT;
+/// sync epoch (2 s) and commit (1.5 s), at half the rate that three share.
+const LOST: u64 = RATE / 2 * 7 / 2 + IN_FLIGHT;
 
 /// MiB of the large file: enough that all peers have a share before it is over.
 const LARGE_MIB: usize = 128;
+/// More than half of it: to fetch all that again would break every bound.
+const MOST: u64 = 72 * MIB;
+/// Options of a transfer that is slow until something has happened, however long that takes.
+const SLOW: [&str; 2] = ["--bwlimit=2MiB/s", "--piece-size=1M"];
+
+/// Sets the limit of the transfer.
+fn limit(world: &World, rate: &str) {
+    let rate = format!("--bwlimit={rate}");
+    world.lab.call("b0", &["transfer", "limit", &world.id, &rate]).unwrap();
+}
+
+/// Lets a slow transfer bring what makes a bound mean something, and has it slow again.
+fn hasten(world: &mut World) {
+    limit(world, "8MiB/s");
+    world.until_there(THERE);
+    limit(world, "2MiB/s");
+}
 
 /// Whether a peer has verified so much of a transfer, as an event tells it.
 fn has_share(host: &str, bytes: u64) -> impl Fn(&Value) -> bool {
@@ -31,12 +50,13 @@ fn has_share(host: &str, bytes: u64) -> impl Fn(&Value) -> bool {
 }
 
 /// Starts a transfer that is followed at b1, and waits until a peer has a share of it that neither
-/// leads nor is b1; gives its name.
-fn begin_with_a_busy_follower(test: &str) -> Option<(World, String)> {
-    let world = begin_of(test, "b1", LARGE_MIB, &SHARED)?;
+/// leads nor is b1, and so much is `there`; gives its name.
+fn begin_with_a_busy_follower(test: &str, there: u64) -> Option<(World, String)> {
+    let mut world = begin_of(test, "b1", LARGE_MIB, &SHARED)?;
     let leader = world.wait_for("a controller", |lab| lab.leader("b1"));
     let other = ["b0", "b2"].into_iter().find(|host| *host != leader).unwrap().to_owned();
     world.until("a follower has a share", has_share(&other, 4 * MIB));
+    world.until_there(there);
     Some((world, other))
 }
 
@@ -79,7 +99,7 @@ fn wake_and_compare(world: &World, host: &str) {
 /// and nothing stands still.
 #[test]
 fn a9_a_target_peer_is_killed() {
-    let Some((mut world, lost)) = begin_with_a_busy_follower("d1") else { return };
+    let Some((mut world, lost)) = begin_with_a_busy_follower("d1", MOST) else { return };
     let begun = Instant::now();
     world.lab.kill_daemon(&lost).unwrap();
     let summary = world.finish();
@@ -92,7 +112,7 @@ fn a9_a_target_peer_is_killed() {
 /// files, and it wakes: nothing of it lands.
 #[test]
 fn b1_a_target_peer_is_stopped_past_its_grant_and_wakes() {
-    let Some((mut world, stopped)) = begin_with_a_busy_follower("d1b") else { return };
+    let Some((mut world, stopped)) = begin_with_a_busy_follower("d1b", MOST) else { return };
     let begun = Instant::now();
     world.lab.stop_daemon(&stopped).unwrap();
     let summary = world.finish();
@@ -114,7 +134,7 @@ fn rewrite(path: &Path) {
 /// newer version arrives, and the one who wakes puts no byte of the older one into it.
 #[test]
 fn b1_a_target_peer_wakes_after_the_source_file_was_rewritten() {
-    let Some((mut world, stopped)) = begin_with_a_busy_follower("d1c") else { return };
+    let Some((mut world, stopped)) = begin_with_a_busy_follower("d1c", 0) else { return };
     let begun = Instant::now();
     world.lab.stop_daemon(&stopped).unwrap();
     rewrite(&world.lab.store('a').join("set/large.bin"));
@@ -145,17 +165,18 @@ fn a_peer_is_added_and_one_is_drained() {
     let options = [&SHARED[..], &["--joined", "1,2"]].concat();
     let Some(mut world) = bring_up("d10", "b0", &options) else { return };
     make_set(&world.lab.store('a').join("set"), LARGE_MIB, 300, seed());
-    // Slow until one is there and the other is gone, however long that takes.
-    world.submit_with(&["--bwlimit=2MiB/s", "--piece-size=1M"]);
+    // Slow until one is there and the other is gone.
+    world.submit_with(&SLOW);
     world.until_bytes(2 * MIB);
     world.lab.join("b2").unwrap();
     world.until("the new peer has a share", has_share("b2", 2 * MIB));
     world.until("the other one has a share", has_share("b1", 2 * MIB));
+    hasten(&mut world);
     world.lab.call("b0", &["peer", "drain", "b1", "--wait"]).unwrap();
     assert_eq!(tasks(&world, "b0", "b1"), 0, "it has something in hand");
     let (rest, before) = (world.last(), carried(&world.lab, "b1"));
     assert_eq!(rest["state"], "running", "it was drained too late to prove anything: {rest}");
-    world.lab.call("b0", &["transfer", "limit", &world.id, "--bwlimit=8MiB/s"]).unwrap();
+    limit(&world, "8MiB/s");
     let summary = world.finish();
     let after = carried(&world.lab, "b1") - before;
     assert!(after < MIB, "it carried {after} bytes after it was drained");
@@ -174,11 +195,12 @@ fn a_source_peer_is_added() {
     let options = ["--peers", "2,2", "--joined", "1,2"];
     let Some(mut world) = bring_up("d10s", "b0", &options) else { return };
     make_set(&world.lab.store('a').join("set"), LARGE_MIB, 300, seed());
-    // Slow until it serves, however long that takes.
-    world.submit_with(&["--bwlimit=2MiB/s", "--piece-size=1M"]);
+    // Slow until it serves.
+    world.submit_with(&SLOW);
     for target in ["b0", "b1"] {
         world.until("it has a share", has_share(target, MIB));
     }
+    hasten(&mut world);
     world.lab.join("a1").unwrap();
     for target in ["b0", "b1"] {
         world.said(target, "there are further paths to the source");
@@ -187,7 +209,7 @@ fn a_source_peer_is_added() {
     assert_eq!(world.last()["state"], "running", "it ended too early to prove anything");
     let shown = world.lab.call("b0", &["transfer", "show", &world.id, "--json"]).unwrap();
     assert!(shown.contains("\"a1\""), "its paths are not shown: {shown}");
-    world.lab.call("b0", &["transfer", "limit", &world.id, "--bwlimit=8MiB/s"]).unwrap();
+    limit(&world, "8MiB/s");
     let summary = world.finish();
     world.assert_sent_twice(&summary, IN_FLIGHT);
 }
@@ -196,7 +218,7 @@ fn a_source_peer_is_added() {
 /// directory, the others go on, and no item fails.
 #[test]
 fn a5_the_store_is_unmounted_at_one_target_peer() {
-    let Some((mut world, lost)) = begin_with_a_busy_follower("d11t") else { return };
+    let Some((mut world, lost)) = begin_with_a_busy_follower("d11t", MOST) else { return };
     let begun = Instant::now();
     world.lab.unmount(&lost).unwrap();
     let summary = world.finish();
