@@ -10,7 +10,7 @@
 use std::net::SocketAddr;
 
 use penstock_proto::id::{Name, TransferId};
-use penstock_proto::network::{ADDRESSES_MAX, DataAddress};
+use penstock_proto::network::{self, ADDRESSES_MAX, DataAddress};
 use penstock_proto::slicing::Slicing;
 use penstock_proto::version::VersionRange;
 use serde::{Deserialize, Deserializer, Serialize};
@@ -209,7 +209,7 @@ impl SiteAddresses {
     #[must_use]
     pub fn bounded(mut self) -> Self {
         self.addresses.truncate(ADDRESSES_MAX);
-        self.data.truncate(ADDRESSES_MAX);
+        self.data = network::bounded(self.data);
         self
     }
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use penstock_api::task::TaskSpec;
 use penstock_engine::paths::{
-    LocalEnd, PATHS_MAX, PathEnds, PathId, PathSight, PathSpec, PathState, pair_further,
+    LocalEnd, PATHS_MAX, Pairs, PathEnds, PathId, PathSight, PathSpec, PathState, pair_further,
 };
 use penstock_io::net::{
     self, ConnectError, LaneCloser, LaneStream, LocalBind, SocketOptions, Welcome,
@@ -86,6 +86,8 @@ pub type PathListener = Arc<dyn Fn(&PathNews) + Send + Sync>;
 pub(crate) struct PathBook {
     notes: Mutex<BTreeMap<Key, PathNote>>,
     listener: OnceLock<PathListener>,
+    /// How many links to a site were left out at most, and the log was told so.
+    left_out: Mutex<BTreeMap<Name, usize>>,
     /// Connections that wait for a lane.
     pub(crate) ahead: Ahead,
 }
@@ -127,6 +129,29 @@ impl PathBook {
 
     fn rtt(&self, site: &Name, ends: &PathEnds) -> Option<Duration> {
         self.lock().get(&key_of(site, ends))?.rtt
+    }
+
+    /// So many links to a site are left out. Whether that is to be told: not if as many were.
+    fn is_news(&self, site: &Name, links: usize) -> bool {
+        let mut left_out = self.left_out.lock().unwrap_or_else(PoisonError::into_inner);
+        let told = left_out.entry(site.clone()).or_default();
+        let more = links > *told;
+        *told = links.max(*told);
+        more
+    }
+
+    /// Gives the paths to a site; tells the log, once, if links are left out.
+    pub(crate) fn take_up(&self, site: &Name, pairs: Pairs) -> Vec<PathEnds> {
+        let left_out = pairs.links_left_out;
+        if left_out > 0 && self.is_news(site, left_out) {
+            tracing::warn!(
+                %site, left_out,
+                "more pairs of network cards lead there than the {PATHS_MAX} that are tried; give \
+                 networks that reach each other one name at both sites, and `role = \"control\"` \
+                 to those that are not for data"
+            );
+        }
+        pairs.paths
     }
 
     /// All that is known of paths to a site.
@@ -189,10 +214,7 @@ impl Dialer {
     fn find_further(&self, locals: &[LocalEnd], peers: &[DataAddress]) -> Vec<PathSpec> {
         let mut paths = self.paths.write().unwrap_or_else(PoisonError::into_inner);
         let known: Vec<PathEnds> = paths.iter().map(|ends| PathEnds::clone(ends)).collect();
-        let further = pair_further(&known, locals, peers);
-        if !further.is_empty() && known.len() + further.len() >= PATHS_MAX {
-            tracing::warn!(site = %self.site, "{PATHS_MAX} paths are tried, and no more");
-        }
+        let further = self.book.take_up(&self.site, pair_further(&known, locals, peers));
         let specs = further.iter().map(spec_of).collect();
         paths.extend(further.into_iter().map(Arc::new));
         specs
@@ -460,4 +482,19 @@ fn tell_news(state: &mut State, dialer: &Dialer, transfer: TransferId) {
 /// Notes why a lane over a path was lost or did not open.
 pub(crate) fn note_failure(dialer: &Dialer, ends: &PathEnds, why: &str) {
     dialer.book.note(&dialer.site, ends, |note| why.clone_into(&mut note.why));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Promise: that links to a site are left out is told once, and again when there are more.
+    #[test]
+    fn what_is_left_out_is_told_once() {
+        let book = PathBook::default();
+        let [hpc, lab]: [Name; 2] = ["hpc", "lab"].map(|site| site.parse().unwrap());
+        let told: Vec<bool> = [7, 7, 3, 7, 8].map(|links| book.is_news(&hpc, links)).into();
+        assert_eq!(told, [true, false, false, false, true]);
+        assert!(book.is_news(&lab, 1));
+    }
 }

@@ -176,7 +176,7 @@ impl TargetService {
                     self.lanes.as_ref().ok_or_else(|| refuse("no certificate here".to_owned()))?;
                 let (connect, rtt) = self.connect.clone().unzip();
                 let locals = self.locals();
-                let paths = pair(&locals, peers);
+                let paths = self.book.take_up(site, pair(&locals, peers));
                 if paths.is_empty() {
                     let title = format!("there is no path to site `{site}`");
                     return Err(Problem::new(Exit::Temporary, "no-path", title)

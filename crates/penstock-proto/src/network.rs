@@ -1,5 +1,6 @@
 //! Networks: what their interfaces are for, and where a peer is reached for data.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 use serde::{Deserialize, Serialize};
@@ -47,4 +48,75 @@ pub struct DataAddress {
     /// What the interface carries, if its operator has said so.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rate_bits_per_s: Option<u64>,
+}
+
+/// No more than [`ADDRESSES_MAX`] of them, in the order in which they come. If some are left out,
+/// those are of peers that have most: first the second addresses on one network, then whatever
+/// comes last.
+#[must_use]
+pub fn bounded(addresses: Vec<DataAddress>) -> Vec<DataAddress> {
+    if addresses.len() <= ADDRESSES_MAX {
+        return addresses;
+    }
+    let mut on_network = BTreeMap::<_, usize>::new();
+    let mut of_peer = BTreeMap::<_, usize>::new();
+    let mut count = |address: &DataAddress| {
+        let DataAddress { peer, network, .. } = address;
+        let second = network.as_ref().map_or(0, |network| {
+            let known = on_network.entry((peer.clone(), network.clone())).or_default();
+            *known += 1;
+            *known - 1
+        });
+        let nth = of_peer.entry((peer.clone(), second)).or_default();
+        *nth += 1;
+        (second, *nth)
+    };
+    let mut ordered: Vec<_> = addresses.iter().map(&mut count).enumerate().collect();
+    ordered.sort_by_key(|(at, ordinal)| (*ordinal, *at));
+    ordered.truncate(ADDRESSES_MAX);
+    let mut chosen: Vec<usize> = ordered.into_iter().map(|(at, _)| at).collect();
+    chosen.sort_unstable();
+    chosen.into_iter().map(|at| addresses[at].clone()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn addresses(peers: usize, networks: usize, on_each: usize) -> Vec<DataAddress> {
+        let mut all = Vec::new();
+        for peer in 0..peers {
+            for at in 0..networks * on_each {
+                all.push(DataAddress {
+                    peer: format!("h{peer:02}").parse().unwrap(),
+                    address: format!("10.{peer}.{at}.1:7444").parse().unwrap(),
+                    network: format!("fast{}", at / on_each).parse().ok(),
+                    rate_bits_per_s: None,
+                });
+            }
+        }
+        all
+    }
+
+    fn count<K: Ord>(of: &[DataAddress], key: impl Fn(&DataAddress) -> K) -> Vec<usize> {
+        let mut counts = BTreeMap::new();
+        of.iter().for_each(|address| *counts.entry(key(address)).or_insert(0) += 1);
+        counts.into_values().collect()
+    }
+
+    /// Promise: however many addresses a site has, no peer of it is left out for the addresses of
+    /// others, and no network of a peer for second addresses of another one.
+    #[test]
+    fn no_peer_is_left_out() {
+        let few = addresses(16, 4, 1);
+        assert_eq!(bounded(few.clone()), few);
+        let bound = bounded(addresses(17, 4, 1));
+        let of_peer = count(&bound, |address| address.peer.clone());
+        assert_eq!((of_peer.len(), of_peer.iter().min()), (17, Some(&3)));
+        assert!(bound.is_sorted_by_key(|address| address.peer.clone()));
+        let bound = bounded(addresses(9, 4, 2));
+        let networks = count(&bound, |address| (address.peer.clone(), address.network.clone()));
+        assert_eq!((bound.len(), networks.len()), (ADDRESSES_MAX, 36));
+        assert_eq!(count(&bounded(addresses(80, 2, 1)), |address| address.peer.clone()), [1; 64]);
+    }
 }

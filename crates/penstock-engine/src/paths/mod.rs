@@ -23,6 +23,7 @@
 //! This module reads no clock, opens no socket and knows no addresses beyond [`pair()`].
 
 mod pair;
+mod spread;
 
 use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
@@ -32,7 +33,7 @@ use penstock_proto::units::{Instant, MIB};
 use rand::SeedableRng as _;
 use rand_chacha::ChaCha8Rng;
 
-pub use self::pair::{LocalEnd, PATHS_MAX, PathEnds, pair, pair_further};
+pub use self::pair::{LocalEnd, PATHS_MAX, Pairs, PathEnds, pair, pair_further};
 use crate::lanes::{LaneAction, LaneLimits, LaneMachine};
 use crate::retry::Backoff;
 

@@ -7,6 +7,8 @@ use std::net::IpAddr;
 use penstock_proto::id::Name;
 use penstock_proto::network::DataAddress;
 
+use super::spread::{Link, spread};
+
 /// Most paths between two hosts.
 pub const PATHS_MAX: usize = 64;
 
@@ -69,15 +71,68 @@ impl fmt::Display for PathEnds {
     }
 }
 
+/// Which pairs are to be tried.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Pairs {
+    /// These, numbered in this order.
+    pub paths: Vec<PathEnds>,
+    /// Links of which no path is tried, since there are too many.
+    pub links_left_out: usize,
+}
+
 /// Pairs the local addresses with those of a site. Where both ends know a network by the same name,
 /// its addresses meet each other only; all others meet whatever is of their family, and trying
 /// tells which of these pairs lead anywhere. At most [`PATHS_MAX`], the first of each link first.
-pub fn pair(locals: &[LocalEnd], remotes: &[DataAddress]) -> Vec<PathEnds> {
-    let strict = pairs(locals, remotes, true);
-    if strict.is_empty() { pairs(locals, remotes, false) } else { strict }
+///
+/// Of more links than that some are left out, none of which is the only one of a device here, or of
+/// a network card there, as far as that goes; hosts with other addresses choose others.
+pub fn pair(locals: &[LocalEnd], remotes: &[DataAddress]) -> Pairs {
+    pair_further(&[], locals, remotes)
 }
 
-fn pairs(locals: &[LocalEnd], remotes: &[DataAddress], by_name: bool) -> Vec<PathEnds> {
+/// The pairs that are not among `known`, to be numbered after those. One over the same interfaces
+/// as a known one is of the same link. All together they are [`PATHS_MAX`] at most.
+pub fn pair_further(known: &[PathEnds], locals: &[LocalEnd], remotes: &[DataAddress]) -> Pairs {
+    let same = |a: &PathEnds, b: &PathEnds| {
+        let ends = |of: &PathEnds| (of.local.address, of.remote.address);
+        ends(a) == ends(b) && a.local.device == b.local.device
+    };
+    let mut ordinals = BTreeMap::<Link, (usize, usize)>::new();
+    for ends in known {
+        let place = ordinals.len();
+        ordinals.entry(link_of(ends)).or_insert((place, 0)).1 += 1;
+    }
+    let mut new = Vec::new();
+    for ends in pairs(locals, remotes) {
+        if !known.iter().any(|old| same(old, &ends)) {
+            let next = ordinals.len();
+            let (place, ordinal) = ordinals.entry(link_of(&ends)).or_insert((next, 0));
+            *ordinal += 1;
+            new.push((*ordinal, *place, ends));
+        }
+    }
+    new.sort_by_key(|(ordinal, place, _)| (*ordinal, *place));
+    let first_ones = new.iter().take_while(|(ordinal, ..)| *ordinal == 1).count();
+    let mut new: Vec<PathEnds> = new.into_iter().map(|(.., ends)| ends).collect();
+    let room = PATHS_MAX.saturating_sub(known.len());
+    if first_ones > room {
+        let offered: Vec<Link> = new[..first_ones].iter().map(link_of).collect();
+        let known: Vec<Link> = known.iter().map(link_of).collect();
+        let chosen = spread(&known, &offered, start_of(locals), room);
+        new = chosen.into_iter().map(|at| new[at].clone()).collect();
+    }
+    new.truncate(room);
+    number_links(known, &mut new);
+    Pairs { paths: new, links_left_out: first_ones.saturating_sub(room) }
+}
+
+/// All pairs of which there may be a path, IPv4 first.
+fn pairs(locals: &[LocalEnd], remotes: &[DataAddress]) -> Vec<PathEnds> {
+    let strict = pairs_of(locals, remotes, true);
+    if strict.is_empty() { pairs_of(locals, remotes, false) } else { strict }
+}
+
+fn pairs_of(locals: &[LocalEnd], remotes: &[DataAddress], by_name: bool) -> Vec<PathEnds> {
     let here = |name: &Option<Name>| name.is_some() && locals.iter().any(|l| l.network == *name);
     let there = |name: &Option<Name>| name.is_some() && remotes.iter().any(|r| r.network == *name);
     let mut found = Vec::new();
@@ -94,57 +149,41 @@ fn pairs(locals: &[LocalEnd], remotes: &[DataAddress], by_name: bool) -> Vec<Pat
     }
     // IPv4 before IPv6 of one link: its heads are smaller.
     found.sort_by_key(|ends| !ends.remote.address.is_ipv4());
-    let mut links = BTreeMap::new();
-    let mut ordinals = BTreeMap::<u16, u16>::new();
-    let mut ordered = Vec::new();
-    for mut ends in found {
-        let next = links.len() as u16;
-        ends.link = *links.entry(link_of(&ends)).or_insert(next);
-        let ordinal = ordinals.entry(ends.link).or_default();
-        *ordinal += 1;
-        ordered.push((*ordinal, ends));
-    }
-    ordered.sort_by_key(|(ordinal, ends)| (*ordinal, ends.link));
-    ordered.truncate(PATHS_MAX);
-    ordered.into_iter().map(|(_, ends)| ends).collect()
+    found
 }
 
-/// The pairs that are not among `known`, to be numbered after those. One over the same interfaces
-/// as a known one is of the same link. All together they are [`PATHS_MAX`] at most.
-pub fn pair_further(
-    known: &[PathEnds],
-    locals: &[LocalEnd],
-    remotes: &[DataAddress],
-) -> Vec<PathEnds> {
-    let same = |a: &PathEnds, b: &PathEnds| {
-        let ends = |of: &PathEnds| (of.local.address, of.remote.address);
-        ends(a) == ends(b) && a.local.device == b.local.device
-    };
-    let mut links: BTreeMap<_, u16> = known.iter().map(|of| (link_of(of), of.link)).collect();
-    let first_free = links.values().max().map_or(0, |link| link + 1);
-    let mut further = pair(locals, remotes);
-    further.retain(|new| known.iter().all(|old| !same(old, new)));
-    further.truncate(PATHS_MAX.saturating_sub(known.len()));
-    let mut next = first_free;
-    for ends in &mut further {
+/// Numbers the links of `new`, after those of `known`, in the order in which they come.
+fn number_links(known: &[PathEnds], new: &mut [PathEnds]) {
+    let mut links: BTreeMap<Link, u16> = known.iter().map(|of| (link_of(of), of.link)).collect();
+    let mut next = links.values().max().map_or(0, |link| link + 1);
+    for ends in new {
         ends.link = *links.entry(link_of(ends)).or_insert_with(|| {
             next += 1;
             next - 1
         });
     }
-    further
 }
 
-/// What makes two pairs of addresses one link: the interface here, and the network there, or where
-/// that has no name the address.
-fn link_of(ends: &PathEnds) -> (String, Name, String) {
+fn link_of(ends: &PathEnds) -> Link {
     let local = &ends.local;
-    let here = local.device.clone().unwrap_or_else(|| local.to_string());
-    let there = match &ends.remote.network {
+    let card = match &ends.remote.network {
         Some(name) => name.to_string(),
         None => ends.remote.address.to_string(),
     };
-    (here, ends.remote.peer.clone(), there)
+    Link {
+        device: local.device.clone().unwrap_or_else(|| local.to_string()),
+        peer: ends.remote.peer.clone(),
+        card,
+    }
+}
+
+/// Where this host begins to choose: hosts of a site mostly have addresses one after another.
+fn start_of(locals: &[LocalEnd]) -> u64 {
+    match locals.iter().filter_map(|local| local.address).min() {
+        Some(IpAddr::V4(address)) => address.to_bits().into(),
+        Some(IpAddr::V6(address)) => address.to_bits() as u64,
+        None => 0,
+    }
 }
 
 #[cfg(test)]
@@ -192,11 +231,11 @@ mod tests {
             "10.0.2.1%eth2 to 10.9.2.1:1 1",
             "fd00:1::1%eth1 to [fd09::1]:1 0",
         ];
-        assert_eq!(words(&pair(&locals, &remotes)), expected);
+        assert_eq!(words(&pair(&locals, &remotes).paths), expected);
         let unnamed = [remote("10.9.1.1:1", ""), remote("10.9.2.1:1", "")];
-        assert_eq!(pair(&locals, &unnamed).len(), 4, "all of one family are tried");
+        assert_eq!(pair(&locals, &unnamed).paths.len(), 4, "all of one family are tried");
         let anywhere = [LocalEnd::default()];
-        assert_eq!(pair(&anywhere, &remotes).len(), 3);
+        assert_eq!(pair(&anywhere, &remotes).paths.len(), 3);
     }
 
     /// Promise: what comes later gets numbers of its own, and never a link that another interface
@@ -205,15 +244,17 @@ mod tests {
     fn further_addresses_are_further_paths() {
         let locals = [local("10.0.1.1", "eth1", "fast0"), local("10.0.2.1", "eth2", "fast1")];
         let mut remotes = vec![remote("10.9.1.1:1", "fast0"), remote("10.9.2.1:1", "fast1")];
-        let known = pair(&locals, &remotes);
-        assert_eq!(pair_further(&known, &locals, &remotes), []);
+        let known = pair(&locals, &remotes).paths;
+        assert_eq!(pair_further(&known, &locals, &remotes), Pairs::default());
         remotes.insert(0, remote("10.9.1.2:1", "fast0"));
         remotes[0].peer = "dtn2".parse().unwrap();
         remotes.push(remote("10.9.2.9:1", "fast1"));
         let expected = ["10.0.1.1%eth1 to 10.9.1.2:1 2", "10.0.2.1%eth2 to 10.9.2.9:1 1"];
-        assert_eq!(words(&pair_further(&known, &locals, &remotes)), expected);
+        assert_eq!(words(&pair_further(&known, &locals, &remotes).paths), expected);
         let many: Vec<_> = (0..100).map(|at| remote(&format!("10.9.1.{at}:1"), "fast0")).collect();
-        assert_eq!(known.len() + pair_further(&known, &locals, &many).len(), PATHS_MAX);
+        let further = pair_further(&known, &locals, &many);
+        assert_eq!(known.len() + further.paths.len(), PATHS_MAX);
+        assert_eq!(further.links_left_out, 0, "they are other addresses of one link");
     }
 
     /// Promise: what two sites say of themselves never makes more paths than may be tried, and no
@@ -223,7 +264,84 @@ mod tests {
         let locals: Vec<_> =
             (0..20).map(|at| local(&format!("10.0.1.{at}"), &format!("eth{at}"), "")).collect();
         let remotes: Vec<_> = (0..20).map(|at| remote(&format!("10.9.1.{at}:1"), "")).collect();
-        assert_eq!(pair(&locals, &remotes).len(), PATHS_MAX);
-        assert!(pair(&locals[..1], &[remote("[fd09::1]:1", "")]).is_empty());
+        let Pairs { paths, links_left_out } = pair(&locals, &remotes);
+        assert_eq!((paths.len(), links_left_out), (PATHS_MAX, 400 - PATHS_MAX));
+        assert!(pair(&locals[..1], &[remote("[fd09::1]:1", "")]).paths.is_empty());
+    }
+
+    /// Cards of so many peers, by networks whose names the other site does not know.
+    fn site_of(peers: usize, cards: usize) -> Vec<DataAddress> {
+        let card = |peer: usize, card: usize| DataAddress {
+            peer: format!("dtn{peer}").parse().unwrap(),
+            ..remote(&format!("10.9.{card}.{peer}:1"), &format!("rail{card}"))
+        };
+        (0..peers).flat_map(|peer| (0..cards).map(move |at| card(peer, at))).collect()
+    }
+
+    /// Cards of a host whose number in each network is `host`.
+    fn host(host: u8, cards: u8) -> Vec<LocalEnd> {
+        let card = |at| local(&format!("10.0.{at}.{host}"), &format!("eth{at}"), &format!("f{at}"));
+        (0..cards).map(card).collect()
+    }
+
+    fn counts<K: Ord>(paths: &[PathEnds], of: impl Fn(&PathEnds) -> K) -> Vec<usize> {
+        let mut counts = BTreeMap::new();
+        paths.iter().for_each(|ends| *counts.entry(of(ends)).or_insert(0) += 1);
+        counts.into_values().collect()
+    }
+
+    /// Promise: where there are more links than may be tried, no device here, no peer and no card
+    /// there is left out for the others, and each device meets each peer and each network: one that
+    /// leads to one network only has paths there. It is said how many are left out.
+    #[test]
+    fn too_many_links_leave_nobody_out() {
+        let locals = host(7, 4);
+        let Pairs { paths, links_left_out } = pair(&locals, &site_of(8, 4));
+        assert_eq!((paths.len(), links_left_out), (64, 64));
+        let device = |ends: &PathEnds| ends.local.device.clone();
+        let peer = |ends: &PathEnds| ends.remote.peer.clone();
+        let network = |ends: &PathEnds| ends.remote.network.clone();
+        assert_eq!(counts(&paths, device), [16; 4]);
+        assert_eq!(counts(&paths, peer), [8; 8]);
+        assert_eq!(counts(&paths, |ends| ends.remote.address), [2; 32]);
+        assert_eq!(counts(&paths, |ends| (device(ends), network(ends))), [4; 16]);
+        assert_eq!(counts(&paths, |ends| (device(ends), peer(ends))), [2; 32]);
+        let links: Vec<u16> = paths.iter().map(|ends| ends.link).collect();
+        assert_eq!(links, (0..64).collect::<Vec<_>>());
+        for lanes in [4, 8, 16] {
+            let devices = counts(&paths[..lanes], device);
+            assert_eq!(devices, [lanes / 4; 4], "with so few lanes too");
+        }
+        for (peers, cards) in [(16, 4), (64, 1), (3, 16), (9, 7)] {
+            let paths = pair(&locals, &site_of(peers, cards)).paths;
+            assert_eq!(counts(&paths, device), [16; 4], "{peers} peers of {cards} cards");
+            assert_eq!(counts(&paths, |ends| ends.remote.address).len(), peers * cards);
+        }
+    }
+
+    /// Promise: hosts of one site with many links do not all begin at one peer of the other site,
+    /// and each chooses the same paths whenever it is asked.
+    #[test]
+    fn hosts_begin_at_different_peers() {
+        let remotes = site_of(8, 4);
+        let first = |host_number| pair(&host(host_number, 4), &remotes).paths[0].clone();
+        let begun: Vec<PathEnds> = (1..9).map(first).collect();
+        assert_eq!(counts(&begun, |ends| ends.remote.peer.clone()), [1; 8]);
+        assert_eq!(pair(&host(1, 4), &remotes), pair(&host(1, 4), &remotes));
+    }
+
+    /// Promise: what comes later goes, as far as there is room, where least is.
+    #[test]
+    fn what_comes_later_fills_gaps() {
+        let locals = host(7, 4);
+        let known = pair(&locals, &site_of(5, 3)).paths;
+        assert_eq!(known.len(), 60);
+        let Pairs { paths, links_left_out } = pair_further(&known, &locals, &site_of(7, 3));
+        assert_eq!((paths.len(), links_left_out), (4, 20));
+        assert_eq!(counts(&paths, |ends| ends.local.device.clone()), [1; 4]);
+        assert_eq!(counts(&paths, |ends| ends.remote.peer.to_string()), [2; 2]);
+        let known = [known, paths].concat();
+        let full = pair_further(&known, &locals, &site_of(7, 3));
+        assert_eq!(full, Pairs { paths: Vec::new(), links_left_out: 20 });
     }
 }

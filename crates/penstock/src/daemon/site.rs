@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use penstock_api::cluster::{PeerCard, StoreCard, StoreRights};
@@ -18,7 +18,7 @@ use penstock_io::trust::{
 };
 use penstock_proto::capability::Capability;
 use penstock_proto::id::Name;
-use penstock_proto::network::DataAddress;
+use penstock_proto::network::{self, ADDRESSES_MAX, DataAddress};
 use penstock_proto::version::{self, Format, VersionRange};
 use rustls::pki_types::CertificateDer;
 
@@ -54,6 +54,8 @@ pub(crate) struct Site {
     followed: Mutex<Vec<Pairing>>,
     /// This peer's addresses for data are not told to other sites: other peers serve.
     draining: AtomicBool,
+    /// How many addresses for data were left out at most, and the log was told so.
+    left_out: AtomicUsize,
     pub(crate) listen: SocketAddr,
     pub(crate) suites: Vec<CipherSuite>,
     offers: Mutex<Vec<PairingOffer>>,
@@ -93,6 +95,7 @@ impl Site {
             seen: Mutex::default(),
             followed: Mutex::default(),
             draining: AtomicBool::new(false),
+            left_out: AtomicUsize::new(0),
             listen,
             suites,
             offers: Mutex::default(),
@@ -202,8 +205,13 @@ impl Site {
         SiteAddresses { addresses, data }.bounded()
     }
 
-    /// Where the peers of this site take requests and lanes now, this one before the others.
+    /// Where the peers of this site take requests and lanes now, this one before the others. What
+    /// other sites would not look at is left out.
     pub(crate) fn addresses(&self) -> SiteAddresses {
+        self.all_addresses().bounded()
+    }
+
+    fn all_addresses(&self) -> SiteAddresses {
         let SiteAddresses { mut addresses, data: own } = self.own_addresses();
         let mut data = if self.draining.load(Ordering::Relaxed) { Vec::new() } else { own.clone() };
         for (_, other) in self.others.lock().unwrap_or_else(PoisonError::into_inner).iter() {
@@ -212,19 +220,19 @@ impl Site {
         }
         // Better one that is to have no new work than none.
         let data = if data.is_empty() { own } else { data };
-        SiteAddresses { addresses, data }.bounded()
+        SiteAddresses { addresses, data }
     }
 
     /// Where those peers of this site take lanes now that reach a store: the others would refuse
     /// them. Where nobody is known to, all of them.
     pub(crate) fn data_for(&self, store: &Name) -> Vec<DataAddress> {
         let found = self.data_known_for(store);
-        if found.is_empty() { self.addresses().data } else { found }
+        if found.is_empty() { self.bounded(self.all_addresses().data) } else { found }
     }
 
     /// The same, and none where nobody is known to.
     pub(crate) fn data_known_for(&self, store: &Name) -> Vec<DataAddress> {
-        let all = self.addresses().data;
+        let all = self.all_addresses().data;
         let far = self.far.lock().unwrap_or_else(PoisonError::into_inner);
         let reaches = |address: &&DataAddress| {
             if address.peer == self.config.peer {
@@ -237,8 +245,22 @@ impl Site {
         match found.is_empty() {
             // This peer alone has it, and drains.
             true if self.exports.has(store) => self.own_addresses().data,
-            _ => found,
+            _ => self.bounded(found),
         }
+    }
+
+    /// As many as other sites look at; tells the log, once, if some are left out.
+    fn bounded(&self, data: Vec<DataAddress>) -> Vec<DataAddress> {
+        let left_out = data.len().saturating_sub(ADDRESSES_MAX);
+        if left_out > self.left_out.fetch_max(left_out, Ordering::Relaxed) {
+            tracing::warn!(
+                left_out,
+                "the peers that reach a store have more addresses for data than the \
+                 {ADDRESSES_MAX} that another site looks at; give networks that are not for data \
+                 `role = \"control\"`"
+            );
+        }
+        network::bounded(data)
     }
 
     /// A signed capability (C4) for peers of a site to read a data set of this one.
@@ -430,5 +452,73 @@ impl Site {
             Problem::new(Exit::Refused, "site-taken", "the sites cannot be paired").because(error)
         })?;
         Ok(self.state().pair(pairing)?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use penstock_controller::state::SqliteState;
+    use penstock_proto::id::PeerId;
+
+    use super::*;
+
+    const RAW: &str = "raw";
+
+    fn site(directory: &Path) -> Site {
+        let config: Config = toml::from_str("site = \"hpc\"\npeer = \"h1\"").unwrap();
+        let authority = SiteAuthority::create(config.site.clone()).unwrap();
+        let peer = PeerId { site: config.site.clone(), peer: config.peer.clone() };
+        let identity = authority.issue_peer(&peer).unwrap();
+        let state = Arc::new(SqliteState::open(&directory.join("state.db")).unwrap());
+        let listen = config.listen;
+        Site::new(config, directory.to_owned(), authority, identity, state, listen).unwrap()
+    }
+
+    /// A peer with so many network cards, and what it says if it reaches the store.
+    fn peer(number: usize, cards: usize, has_store: bool) -> (Name, SiteAddresses, Vec<StoreCard>) {
+        let name: Name = format!("h{number:02}").parse().unwrap();
+        let data = (0..cards).map(|card| DataAddress {
+            peer: name.clone(),
+            address: format!("10.{card}.0.{number}:7444").parse().unwrap(),
+            network: None,
+            rate_bits_per_s: None,
+        });
+        let addresses = SiteAddresses { addresses: Vec::new(), data: data.collect() };
+        let card = StoreCard {
+            store: RAW.parse().unwrap(),
+            identity: String::new(),
+            mounts: String::new(),
+            rights: StoreRights::default(),
+        };
+        (name, addresses, if has_store { vec![card] } else { Vec::new() })
+    }
+
+    fn with_peers(site: &Site, peers: Vec<(Name, SiteAddresses, Vec<StoreCard>)>) {
+        let far = peers.iter().map(|(name, _, stores)| (name.clone(), stores.clone()));
+        *site.far.lock().unwrap() = far.collect();
+        site.set_others(peers.into_iter().map(|(name, data, _)| (name, data)).collect());
+    }
+
+    /// Promise: a store that few peers reach is read from those, wherever they stand among the
+    /// others; and of a store that many reach no peer is left out, whatever else is.
+    #[test]
+    fn a_store_is_read_from_all_who_have_it() {
+        let directory = tempfile::tempdir().unwrap();
+        let (site, raw) = (site(directory.path()), RAW.parse().unwrap());
+        with_peers(&site, (2..40).map(|at| peer(at, 4, at >= 38)).collect());
+        let of = |data: &[DataAddress]| {
+            let mut peers: Vec<String> = data.iter().map(|data| data.peer.to_string()).collect();
+            peers.dedup();
+            peers
+        };
+        let found = site.data_for(&raw);
+        assert_eq!((found.len(), of(&found)), (8, vec!["h38".to_owned(), "h39".to_owned()]));
+        assert_eq!(site.left_out.load(Ordering::Relaxed), 0);
+        with_peers(&site, (2..20).map(|at| peer(at, 4, true)).collect());
+        let found = site.data_known_for(&raw);
+        assert_eq!((found.len(), of(&found).len()), (ADDRESSES_MAX, 18));
+        assert_eq!(site.left_out.load(Ordering::Relaxed), 18 * 4 - ADDRESSES_MAX);
     }
 }

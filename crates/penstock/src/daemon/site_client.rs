@@ -25,7 +25,7 @@ use penstock_api::transfer::{TransferRequest, TransferState, TransferView};
 use penstock_controller::sites::{RemoteScan, SiteClient};
 use penstock_io::trust::{Purpose, client_config, explain, is_distrust, peer_server_name};
 use penstock_proto::id::{Name, TransferId};
-use penstock_proto::network::{ADDRESSES_MAX, DataAddress};
+use penstock_proto::network::{self, DataAddress};
 use penstock_proto::version::{self, VersionRange};
 use reqwest::{Method, Response, StatusCode};
 use tokio::io::AsyncReadExt as _;
@@ -548,16 +548,13 @@ impl SiteClient for Sites {
                 let title = format!("site `{site}` gave a capability that cannot be read");
                 Problem::new(Exit::Fatal, "capability", title).because(error)
             })?;
-        let mut peers = opened.peers;
-        peers.truncate(ADDRESSES_MAX);
+        let peers = network::bounded(opened.peers);
         Ok(RemoteScan { root: opened.root, capability, peers })
     }
 
     fn source_peers(&self, site: &Name, store: &Name) -> Result<Vec<DataAddress>, Problem> {
         let call = Call::new(site, Method::GET, format!("/stores/{store}/peers"));
-        let mut peers: Vec<DataAddress> = self.get(&call)?;
-        peers.truncate(ADDRESSES_MAX);
-        Ok(peers)
+        Ok(network::bounded(self.get(&call)?))
     }
 
     fn page(
