@@ -585,6 +585,11 @@ impl FetchMachine {
         self.flows.get(&path).map_or(0, |flow| flow.asked_bytes)
     }
 
+    /// Whether a lane was asked for something that has not come.
+    pub fn owes(&self, lane: LaneId) -> bool {
+        self.lanes.get(&lane).is_some_and(|load| load.requests > 0)
+    }
+
     /// The least round trip seen.
     pub fn rtt(&self) -> Option<Duration> {
         self.flows.values().filter_map(Flow::rtt).min()

@@ -208,7 +208,7 @@ impl Worker<'_> {
         self.pinged = false;
         if header.kind == FrameKind::Data {
             // Slept for before it is taken from the socket: what is reported was paid.
-            self.shared.pace.take(header.payload_bytes.into());
+            self.working.take(&self.shared.pace, header.payload_bytes.into());
         }
         let began = Instant::now();
         match header.kind {

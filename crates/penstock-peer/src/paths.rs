@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 use std::time::Duration;
 
@@ -21,6 +21,7 @@ use penstock_proto::units::Instant;
 use penstock_proto::version;
 
 use crate::ahead::Ahead;
+use crate::pacer::Pacer;
 use crate::target::LaneConnect;
 use crate::task::{Shared, State};
 
@@ -310,12 +311,13 @@ pub(crate) fn handle_peers(shared: &Shared, dialer: &Dialer, peers: &[DataAddres
 pub(crate) struct LaneHandle {
     closer: LaneCloser,
     working: Arc<AtomicU64>,
+    held: Arc<AtomicBool>,
     /// All segments that had come when that was last looked at, and those behind a lost one.
     seen: [AtomicU32; 2],
 }
 
 impl LaneHandle {
-    /// Of an open lane, whose thread tells by `working` when it works.
+    /// Of an open lane, whose thread tells by `working` when it works, or waits for a limit.
     ///
     /// # Errors
     /// If the process has no descriptor left.
@@ -324,7 +326,8 @@ impl LaneHandle {
         // What it took to open it is no payload.
         let seen = closer.segments().unwrap_or_default();
         let seen = [AtomicU32::new(seen.all), AtomicU32::new(seen.behind)];
-        Ok(Self { closer, working: Arc::clone(&working.0), seen })
+        let (held, working) = (Arc::clone(&working.held), Arc::clone(&working.since));
+        Ok(Self { closer, working, held, seen })
     }
 
     /// See [`LaneCloser::shutdown`].
@@ -346,6 +349,10 @@ impl LaneHandle {
         let segments = since(&self.seen[0], now.all);
         let behind = since(&self.seen[1], now.behind);
         Arrived { segments, behind, bytes: segments * u64::from(now.bytes) }
+    }
+
+    fn is_held(&self) -> bool {
+        self.held.load(Ordering::Relaxed)
     }
 
     fn is_stuck(&self, now: Instant) -> bool {
@@ -374,19 +381,31 @@ impl Arrived {
     }
 }
 
-/// Since when the thread of a lane works on what has come; 0 while it waits for more.
+/// What the thread of a lane does.
 #[derive(Default)]
-pub(crate) struct Working(Arc<AtomicU64>);
+pub(crate) struct Working {
+    /// Since when it works on what has come; 0 while it waits for more.
+    since: Arc<AtomicU64>,
+    /// Whether it waits until a limit of the rate lets it go on.
+    held: Arc<AtomicBool>,
+}
 
 impl Working {
     /// It begins.
     pub(crate) fn begin(&self) {
-        self.0.store(sys::boottime_now().0, Ordering::Relaxed);
+        self.since.store(sys::boottime_now().0, Ordering::Relaxed);
     }
 
     /// It has ended.
     pub(crate) fn end(&self) {
-        self.0.store(0, Ordering::Relaxed);
+        self.since.store(0, Ordering::Relaxed);
+    }
+
+    /// Takes bytes, and waits until they are paid.
+    pub(crate) fn take(&self, pace: &Pacer, bytes: u64) {
+        self.held.store(true, Ordering::Relaxed);
+        pace.take(bytes);
+        self.held.store(false, Ordering::Relaxed);
     }
 }
 
@@ -405,9 +424,15 @@ pub(crate) fn look(shared: &Shared, dialer: &Dialer, now: Instant) {
     state.looked = now;
     let State { lanes, fetch, closers, .. } = &mut *state;
     let mut open: BTreeMap<PathId, Vec<&LaneHandle>> = BTreeMap::new();
+    // Lanes that owe something, and those of them that wait for the limit.
+    let mut turns = BTreeMap::<PathId, (u32, u32)>::new();
     for (lane, closer) in closers.iter() {
         if let Some(path) = lanes.path_of_lane(*lane) {
             open.entry(path).or_default().push(closer);
+            if fetch.owes(*lane) {
+                let (owe, held) = turns.entry(path).or_insert((0, 0));
+                (*owe, *held) = (*owe + 1, *held + u32::from(closer.is_held()));
+            }
         }
     }
     let mut arrived = BTreeMap::new();
@@ -416,19 +441,19 @@ pub(crate) fn look(shared: &Shared, dialer: &Dialer, now: Instant) {
         fetch.handle_order(*path, sum.segments, sum.behind);
         arrived.insert(*path, sum.bytes);
     }
-    let held = shared.pace.is_in_debt();
-    lanes.handle_tick(now, held, |path| {
+    lanes.handle_tick(now, |path| {
         let closers = open.get(&path).map_or(&[][..], Vec::as_slice);
         PathSight {
             silence: closers.iter().map(|lane| lane.closer.unheard()).min().unwrap_or_default(),
             owed_bytes: fetch.asked_bytes_of(path),
             arrived_bytes: arrived.get(&path).copied().unwrap_or(0),
             stuck: closers.iter().any(|lane| lane.is_stuck(now)),
+            held: turns.get(&path).map_or(0.0, |(owe, held)| f64::from(*held) / f64::from(*owe)),
         }
     });
     fetch.expect_paths(lanes.links());
     // Who holds lanes back, or has asked for all there is, learns nothing from more of them.
-    if fetch.has_queue() && !held {
+    if fetch.has_queue() && !shared.pace.is_in_debt() {
         lanes.handle_plenty(now);
     }
     if !lanes.has_several() {

@@ -13,6 +13,8 @@
 //!   the target is slow. Its lanes are cut, too; later it gets one lane and small requests *on
 //!   trial*, since that it can be dialled says nothing of its rate. What it brings on trial is what
 //!   it is compared with from then on.
+//!   One whose lanes wait for their turns under a limit of the rate does not crawl: it is not what
+//!   is waited for.
 //! - *Slow* is no state: a path that has always been slow beside others keeps its share, in which
 //!   little is asked of it ([`crate::fetch`]).
 //! - *Standby* is a path whose link another path carries already.
@@ -85,7 +87,7 @@ pub enum PathAction {
 }
 
 /// What the edge sees of a path with open lanes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PathSight {
     /// How long TCP has heard nothing on any lane, acknowledgements of probes included.
     pub silence: Duration,
@@ -96,6 +98,9 @@ pub struct PathSight {
     pub arrived_bytes: u64,
     /// Whether this host is slow in taking what has come: the path is not what is waited for.
     pub stuck: bool,
+    /// Which part of its lanes that owe something wait at this moment for a limit of the rate, from
+    /// 0 to 1.
+    pub held: f64,
 }
 
 /// What is known of a path before anything is tried.
@@ -136,6 +141,10 @@ const CRAWL_BYTES: f64 = 16.0 * 1024.0;
 const OTHERS_GO_ON: f64 = 0.5;
 /// ... and what it owes would take it longer than this.
 const CRAWL_OWED: Duration = Duration::from_secs(3);
+/// A limit holds a path back if its lanes that owe something wait for their turns for this share of
+/// the time. Lanes have turns of one length, so that the share is also what a path brings of what
+/// the limit lets it bring: one that is held brings more than one that crawls.
+const HELD: f64 = CRAWL_OF_OWN;
 /// A trial is passed with this many bytes, or this share of what the path did, but not by less
 /// than what is hardly anything.
 const TRIAL_BYTES: u64 = 4 * MIB;
@@ -202,6 +211,10 @@ struct Path {
     owing: Option<Instant>,
     /// Whether this host was slow in taking what had come, when that was last looked at.
     stuck: bool,
+    /// How long its lanes have waited for a limit, in microseconds.
+    waited: Meter,
+    /// Whether a limit holds it back.
+    held: bool,
     /// What came while on trial, and for how long bytes were owed then.
     tried: (u64, Duration),
     retry_at: Instant,
@@ -227,6 +240,8 @@ impl Path {
             usual: 0.0,
             owing: None,
             stuck: false,
+            waited: Meter::default(),
+            held: false,
             tried: (0, Duration::ZERO),
             retry_at: Instant(0),
             late_until: Instant(0),
@@ -391,13 +406,8 @@ impl PathMachine {
     }
 
     /// Looks at all paths; call it some times a second. `sight` tells what is seen of one that has
-    /// open lanes. `held` says that this host itself holds lanes back, for a limit of the rate.
-    pub fn handle_tick(
-        &mut self,
-        now: Instant,
-        held: bool,
-        mut sight: impl FnMut(PathId) -> PathSight,
-    ) {
+    /// open lanes.
+    pub fn handle_tick(&mut self, now: Instant, mut sight: impl FnMut(PathId) -> PathSight) {
         let passed = self.told.map_or(Duration::ZERO, |told| now.since(told));
         self.told = Some(now);
         let sights: Vec<Option<PathSight>> = (0..self.paths.len())
@@ -411,13 +421,16 @@ impl PathMachine {
             path.meter.add(now, arrived);
             path.tried.0 += arrived;
             path.stuck = seen.is_some_and(|seen| seen.stuck);
+            let waited = passed.as_secs_f64() * 1e6 * seen.map_or(0.0, |seen| seen.held);
+            path.waited.add(now, waited as u64);
+            path.held = path.waited.rate(now, path.compared_over()) >= HELD * 1e6;
         }
         if !self.has_several() {
             return;
         }
         for at in 0..self.paths.len() {
             match sights[at] {
-                Some(seen) => self.judge(now, at, &seen, &sights, held, passed),
+                Some(seen) => self.judge(now, at, &seen, &sights, passed),
                 None => self.paths[at].owing = None,
             }
             self.settle_for_less(now, at);
@@ -434,11 +447,10 @@ impl PathMachine {
         at: usize,
         seen: &PathSight,
         sights: &[Option<PathSight>],
-        held: bool,
         passed: Duration,
     ) {
         let path = &mut self.paths[at];
-        if seen.owed_bytes == 0 || held {
+        if seen.owed_bytes == 0 || path.held {
             path.owing = None;
         } else {
             path.owing.get_or_insert(now);
@@ -496,7 +508,8 @@ impl PathMachine {
             others.map(|(_, path)| path).filter(|path| path.carries())
         };
         let best = others().map(|other| other.rate(now)).fold(0.0, f64::max);
-        let usual: f64 = others().map(|other| other.usual).sum();
+        // Who is held back by a limit goes on, as far as it may.
+        let usual: f64 = others().filter(|other| !other.held).map(|other| other.usual).sum();
         let sum: f64 = others().map(|other| other.rate(now)).sum();
         let started = owing >= path.compared_over() + START + path.rtt * START_RTTS;
         let least = CRAWL_BYTES.min(best * CRAWL_OF_BEST);

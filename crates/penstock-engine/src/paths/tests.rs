@@ -26,7 +26,61 @@ const fn fair(rate: f64) -> Weather {
 
 const CUT: Weather = Weather { rate: 0.0, open: false };
 
+/// A limit of the rate: lanes wait for their turns, stride by stride, and what comes meanwhile
+/// stands in their buffers.
+struct Limit {
+    /// Bytes per second.
+    rate: f64,
+    /// When all that was taken is paid.
+    paid: Instant,
+    lanes: BTreeMap<LaneId, Turn>,
+}
+
+/// What one lane has of the stride that it takes.
+#[derive(Default)]
+struct Turn {
+    buffered: f64,
+    left: f64,
+    paid: Instant,
+}
+
+impl Limit {
+    const STRIDE: f64 = 524_288.0;
+    const BUFFER: f64 = 2.0 * Self::STRIDE;
+
+    fn new(rate: f64) -> Self {
+        Self { rate, paid: Instant(0), lanes: BTreeMap::new() }
+    }
+
+    /// A path could bring so many bytes on a lane: what TCP takes of them, and what is read.
+    fn pass(&mut self, now: Instant, lane: LaneId, bytes: f64) -> (f64, f64) {
+        let turn = self.lanes.entry(lane).or_default();
+        let mut read = 0.0;
+        let arrived = bytes.min(Self::BUFFER - turn.buffered);
+        turn.buffered += arrived;
+        while turn.buffered > 0.0 && now >= turn.paid {
+            if turn.left == 0.0 {
+                self.paid = self.paid.max(now);
+                self.paid = self.paid.plus(Duration::from_secs_f64(Self::STRIDE / self.rate));
+                (turn.left, turn.paid) = (Self::STRIDE, self.paid);
+                continue;
+            }
+            let part = turn.left.min(turn.buffered);
+            turn.left -= part;
+            turn.buffered -= part;
+            read += part;
+        }
+        (arrived, read)
+    }
+
+    /// Whether a lane waits for its turn.
+    fn holds(&self, now: Instant, lane: LaneId) -> bool {
+        self.lanes.get(&lane).is_some_and(|turn| turn.paid > now)
+    }
+}
+
 struct World {
+    limit: Option<Limit>,
     machine: PathMachine,
     rtts: Vec<Duration>,
     now: Instant,
@@ -45,6 +99,7 @@ impl World {
             paths.iter().map(|(link, _)| PathSpec { link: *link, rate_bits_per_s: None }).collect();
         let count = paths.len();
         Self {
+            limit: None,
             machine: PathMachine::new(limits, &specs, seed),
             rtts: paths.iter().map(|(_, us)| Duration::from_micros(*us)).collect(),
             now: Instant(0),
@@ -116,21 +171,37 @@ impl World {
             let share = sky.rate * TICK.as_secs_f64() / lanes.len().max(1) as f64;
             for lane in lanes {
                 if awake && sky.open {
-                    self.carried[path] += share;
-                    self.arrived[path] += share;
-                    self.machine.handle_bytes(lane, share as u64);
+                    let (arrived, read) = match &mut self.limit {
+                        Some(limit) => limit.pass(self.now, lane, share),
+                        None => (share, share),
+                    };
+                    self.carried[path] += read;
+                    self.arrived[path] += arrived;
+                    self.machine.handle_bytes(lane, read as u64);
                 }
             }
         }
         let (now, silent) = (self.now, self.silent_since.clone());
         let arrived = &mut self.arrived;
-        self.machine.handle_tick(now, false, |path| PathSight {
+        let held = self.limit.as_ref().is_some_and(|limit| limit.paid > now);
+        let (limit, lanes) = (&self.limit, &self.lanes);
+        let share_held = |path: PathId| {
+            let of_path = lanes.iter().filter(|(_, lane)| lane.0 == usize::from(path.0) && lane.2);
+            let lanes: Vec<LaneId> = of_path.map(|(lane, _)| *lane).collect();
+            let holds =
+                |lane: &&LaneId| limit.as_ref().is_some_and(|limit| limit.holds(now, **lane));
+            lanes.iter().filter(holds).count() as f64 / lanes.len() as f64
+        };
+        self.machine.handle_tick(now, |path| PathSight {
             silence: now.since(silent[usize::from(path.0)]) + LAG.min(now.since(Instant(0))),
             owed_bytes: 32 * MIB,
             arrived_bytes: std::mem::take(&mut arrived[usize::from(path.0)]) as u64,
             stuck: false,
+            held: share_held(path),
         });
-        self.machine.handle_plenty(self.now);
+        if !held {
+            self.machine.handle_plenty(self.now);
+        }
         self.act();
     }
 
@@ -211,6 +282,23 @@ fn a_crawling_path_is_emptied_and_taken_back() {
         assert!(world.news.iter().all(|(.., state)| *state != PathState::Carrying));
         world.run(seconds(90), &[fair(25.0 * MB); 2]);
         assert_eq!(world.machine.state(PathId(1)), PathState::Carrying);
+        assert!(world.cuts.iter().all(|(_, path)| *path == 1), "{:?}", world.cuts);
+    }
+}
+
+/// Promise: so is one that crawls while the others fill a limit of the rate.
+#[test]
+fn a_crawling_path_is_emptied_under_a_limit() {
+    for (rtt_us, limit) in [(200, 20.0), (90_000, 20.0), (200, 5.0), (90_000, 45.0)] {
+        let paths = [(0, rtt_us), (1, rtt_us)];
+        let mut world = World::new(LaneLimits::default(), &paths, 7);
+        world.limit = Some(Limit::new(limit * MB));
+        world.run(seconds(20), &[fair(25.0 * MB); 2]);
+        assert_eq!(world.cuts, []);
+        let slow = [fair(25.0 * MB), fair(0.0125 * MB)];
+        world.run(seconds(15), &slow);
+        assert_eq!(world.machine.state(PathId(1)), PathState::Crawling, "limit {limit}");
+        assert_eq!(world.lanes_of(1), 0);
         assert!(world.cuts.iter().all(|(_, path)| *path == 1), "{:?}", world.cuts);
     }
 }
@@ -317,6 +405,34 @@ proptest! {
             .filter(|(.., state)| matches!(state, PathState::Dead | PathState::Crawling))
             .collect();
         prop_assert!(bad.is_empty() && world.cuts.is_empty(), "{bad:?}");
+    }
+
+    /// Promise: a path that is slow only because a limit holds its lanes back is left alone, however
+    /// low the limit is, with any number of lanes, and whatever it did before there was a limit.
+    #[test]
+    fn a_limit_is_no_paths_fault(
+        seed in any::<u64>(), rates in (0.05..100.0f64, 0.05..100.0f64), limit_log in -1.2..1.7f64,
+        rtts_us in (100..200_000u64, 100..200_000u64), lanes in 0..17u32, free in 0..20u64,
+    ) {
+        let mut rng = ChaCha8Rng::seed_from_u64(seed);
+        let limits = match lanes {
+            0 => LaneLimits::default(),
+            lanes => LaneLimits { workers: lanes, lanes_max: lanes, ..LaneLimits::default() },
+        };
+        let mut world = World::new(limits, &[(0, rtts_us.0), (1, rtts_us.1)], seed);
+        let mut shaken = |world: &mut World, time: Duration| {
+            let until = world.now.plus(time);
+            while world.now < until {
+                let mut sky = |rate: f64| fair(rate * MB * rng.random_range(0.4..1.0));
+                let weather = [sky(rates.0), sky(rates.1)];
+                world.step(&weather, true);
+            }
+        };
+        shaken(&mut world, seconds(free));
+        world.limit = Some(Limit::new(10.0_f64.powf(limit_log) * MB));
+        shaken(&mut world, seconds(120));
+        let given_up = world.news.iter().any(|(.., state)| *state == PathState::Crawling);
+        prop_assert!(!given_up && world.cuts.is_empty(), "{:?}", world.news);
     }
 
     /// Promise (f): whatever paths do, as soon as one is open lanes are dialled over it within some
