@@ -113,9 +113,9 @@ impl SocketOptions {
     /// the buffers saves a tenth of the CPU (docs/design/0003), and where several sources share a
     /// link whose queue is deeper than its round trip is long, a flow of BBR that first saw the
     /// path idle is starved by one that first saw it full (0020). Over distance the kernel's
-    /// autotuning of the send buffer and the host's congestion control are left alone, and that of the
-    /// receive buffer begins where it would come to. What cannot be set is left as
-    /// it is: the lane works all the same.
+    /// autotuning of the send buffer and the host's congestion control are left alone, and that of
+    /// the receive buffer begins where it would come to. What cannot be set is left as it is: the
+    /// lane works all the same.
     pub(super) fn fit(&self, socket: impl AsFd) {
         let socket = socket.as_fd();
         let Ok(rtt) = rtt_of(socket) else { return };
@@ -165,8 +165,8 @@ pub(super) fn bind_to_device(socket: BorrowedFd<'_>, device: &str) -> Result<(),
 }
 
 /// Has the kernel make room for so many bytes, half of `net.ipv4.tcp_rmem`'s last value at most,
-/// without an end to its autotuning, as SO_RCVBUF has it: a low-water mark makes the buffer as large
-/// as it needs, and leaves it so (`tcp_set_rcvlowat` in Linux, from 4.18 on).
+/// without an end to its autotuning, as SO_RCVBUF has it: a low-water mark makes the buffer as
+/// large as it needs, and leaves it so (`tcp_set_rcvlowat` in Linux, from 4.18 on).
 fn open_window(socket: BorrowedFd<'_>, bytes: usize) -> io::Result<()> {
     set_receive_low_water(socket, bytes)?;
     set_receive_low_water(socket, 1)
