@@ -408,7 +408,8 @@ proptest! {
     }
 
     /// Promise: a path that is slow only because a limit holds its lanes back is left alone,
-    /// however low the limit is, with any number of lanes, and whatever it did before there was a limit.
+    /// however low the limit is, with any number of lanes, and whatever it did before there was a
+    /// limit.
     #[test]
     fn a_limit_is_no_paths_fault(
         seed in any::<u64>(), rates in (0.05..100.0f64, 0.05..100.0f64), limit_log in -1.2..1.7f64,

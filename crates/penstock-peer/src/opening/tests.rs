@@ -265,8 +265,8 @@ fn c3_a_mount_within_a_store_that_is_missing_after_a_restart() {
 }
 
 /// C3: where the store is not mounted at the peer that goes on with a scan, what lies below its
-/// path is not listed as the rest of the data set: neither if the store has an identity, nor, as pages
-/// are sealed, if it has none.
+/// path is not listed as the rest of the data set: neither if the store has an identity, nor, as
+/// pages are sealed, if it has none.
 #[test]
 fn c3_a_peer_without_the_mount_does_not_end_the_scan_of_another() {
     for has_identity in [true, false] {
