@@ -114,7 +114,7 @@ pub use paths::{LocalEnds, PathListener, PathNews, PathNote};
 pub use penstock_engine::paths::{LocalEnd, PathEnds, PathState, pair};
 pub use scan::{Helpers, Listing, ScanOptions};
 pub use source::{LaneVerifier, SourceService};
-pub use stores::{StoreKind, StoreSpec, Stores};
+pub use stores::{STORE_OFFLINE, StoreKind, StoreSpec, Stores};
 pub use surplus::{
     Dealt, LIST_DIRECTORIES_MAX, TakeSurplus, TargetLister, each_listed, find_surplus_with,
 };

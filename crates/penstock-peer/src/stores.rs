@@ -20,6 +20,8 @@ use penstock_io::store::{
 };
 use penstock_proto::id::Name;
 
+/// Code: what a store was is not there now.
+pub const STORE_OFFLINE: &str = "store-offline";
 /// How long a look at a store may take before it hangs: a journal that is written behind gigabytes
 /// of other data takes its time (A8).
 const ANSWER_MAX: Duration = Duration::from_secs(60);
@@ -87,8 +89,14 @@ impl Entry {
         let store = opened.map_err(|error| store_unreachable(name, &error))?;
         let is_mounted = store.is_mount_root();
         if self.mounted.fetch_or(is_mounted, Ordering::Relaxed) && !is_mounted {
-            let why = format!("no file system is mounted at {} now, and one was", root.display());
-            return Err(store_offline(name, why));
+            let root = root.display();
+            return Err(store_offline(
+                name,
+                format!(
+                    "no file system is mounted at {root}, where one was; if that is meant, restart \
+                     the daemon"
+                ),
+            ));
         }
         Ok(store)
     }
@@ -331,7 +339,7 @@ fn wrong_kind(name: &Name, why: &str) -> Problem {
 
 /// The store is not there now; the transfer waits for it.
 pub(crate) fn store_offline(name: &Name, why: impl std::fmt::Display) -> Problem {
-    Problem::new(Exit::Temporary, "store-offline", format!("store `{name}` is offline"))
+    Problem::new(Exit::Temporary, STORE_OFFLINE, format!("store `{name}` is offline"))
         .because(why)
         .hint("mount it, or put right its path in the configuration; the transfer then goes on")
 }

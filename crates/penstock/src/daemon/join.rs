@@ -158,24 +158,10 @@ async fn talk(token: &PairingToken, peer: &Name) -> Result<JoinedSite, Problem> 
 #[cfg(test)]
 mod tests {
     use std::net::TcpListener;
-    use std::sync::Arc;
-
-    use penstock_controller::state::SqliteState;
-    use penstock_io::trust::SiteAuthority;
-    use penstock_proto::id::PeerId;
 
     use super::super::etcd::files::KnownMember;
+    use super::super::site::tests::site;
     use super::*;
-
-    fn site(directory: &Path) -> Site {
-        let config: Config = toml::from_str("site = \"hpc\"\npeer = \"h1\"").unwrap();
-        let authority = SiteAuthority::create(config.site.clone()).unwrap();
-        let peer = PeerId { site: config.site.clone(), peer: config.peer.clone() };
-        let identity = authority.issue_peer(&peer).unwrap();
-        let state = Arc::new(SqliteState::open(&directory.join("state.db")).unwrap());
-        let listen = config.listen;
-        Site::new(config, directory.to_owned(), authority, identity, state, listen).unwrap()
-    }
 
     /// Promise: nobody joins under the name of a host that lives, though it has no card now: its
     /// daemon is started again, say, and its etcd at work. Once nobody answers its name is free.

@@ -456,7 +456,7 @@ impl Site {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use std::path::Path;
 
     use penstock_controller::state::SqliteState;
@@ -466,7 +466,8 @@ mod tests {
 
     const RAW: &str = "raw";
 
-    fn site(directory: &Path) -> Site {
+    /// Host `h1` of site `hpc`, which keeps what it knows in this directory.
+    pub(in crate::daemon) fn site(directory: &Path) -> Site {
         let config: Config = toml::from_str("site = \"hpc\"\npeer = \"h1\"").unwrap();
         let authority = SiteAuthority::create(config.site.clone()).unwrap();
         let peer = PeerId { site: config.site.clone(), peer: config.peer.clone() };

@@ -25,7 +25,7 @@ use penstock_api::scan::{
 };
 use penstock_controller::cluster::ClusterNow;
 use penstock_controller::sites::SCAN_UNKNOWN;
-use penstock_peer::SourceService;
+use penstock_peer::{STORE_OFFLINE, SourceService};
 use penstock_proto::id::{Name, TransferId};
 use reqwest::Method;
 
@@ -36,8 +36,6 @@ use crate::http;
 
 /// Code: no peer that is there can read from a store, and one that is not may.
 pub(crate) const STORE_ELSEWHERE: &str = "store-elsewhere";
-/// Code: what a store was is not there at a peer.
-const STORE_OFFLINE: &str = "store-offline";
 /// How long a peer may take to look at a data set's root.
 const OPEN: Duration = Duration::from_secs(30);
 /// How often a peer is asked for a scan that it is taking up: each time it answers within ten
@@ -404,7 +402,7 @@ fn unopened(problem: Problem) -> Problem {
         return problem;
     }
     let title = "the scan is not open at this controller";
-    Problem::new(Exit::Temporary, SCAN_UNKNOWN, title).status(404)
+    Problem::new(Exit::Temporary, SCAN_UNKNOWN, title).because(problem).status(404)
 }
 
 fn waited(wait_ms: u32) -> Duration {
