@@ -16,8 +16,8 @@ use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use aws_lc_rs::aead::{AES_128_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 use penstock_io::buffer::BufferPool;
+use penstock_io::net::aead::{Cipher, Key, Library, NONCE_BYTES, TAG_BYTES};
 use penstock_io::sys;
 use penstock_proto::digest::DigestKind;
 use rustix::fs::{OFlags, syncfs};
@@ -27,7 +27,8 @@ type Outcome<T> = Result<T, Box<dyn Error + Send + Sync>>;
 
 const STRIDE: usize = 512 * 1024;
 const RECORD: usize = 16 * 1024;
-const TAG: usize = 16;
+/// A record and its tag.
+const SEALED: usize = RECORD + TAG_BYTES;
 const USAGE: &str = "usage: disk SOURCE TARGET xxh3|blake3|tls-blake3 [LANES]";
 
 /// What is done to every stride beside moving it.
@@ -62,17 +63,17 @@ fn main() -> Outcome<()> {
 
 fn move_all(files: &[PathBuf], target: &Path, care: Care, lanes: usize) -> Outcome<()> {
     let listener = TcpListener::bind("127.0.0.1:0")?;
-    let pool = &BufferPool::new(2 * STRIDE, 3 * lanes);
+    // The host's own will do where it is not there.
+    let _ = sockopt::set_tcp_congestion(&listener, "cubic");
+    let pool = &BufferPool::new(2 * STRIDE, 4 * lanes);
     std::thread::scope(|scope| {
         let mut ends = Vec::new();
         for lane in 0..lanes {
-            let sender = TcpStream::connect(listener.local_addr()?)?;
-            let (receiver, _) = listener.accept()?;
+            let receiver = TcpStream::connect(listener.local_addr()?)?;
+            let (sender, _) = listener.accept()?;
             for end in [&sender, &receiver] {
                 sockopt::set_socket_send_buffer_size(end, STRIDE)?;
                 sockopt::set_socket_recv_buffer_size(end, STRIDE)?;
-                // The host's own will do where it is not there.
-                let _ = sockopt::set_tcp_congestion(end, "cubic");
             }
             let mine = move || files.iter().skip(lane).step_by(lanes);
             ends.push(scope.spawn(move || send(sender, mine(), care, pool)));
@@ -92,17 +93,20 @@ fn send<'a>(
     for path in files {
         let (file, size) = (File::open(path)?, fs::metadata(path)?.len());
         for at in (0..size).step_by(STRIDE) {
-            let mut buffer = pool.take();
-            let (stride, tags) = buffer.split_at_mut(STRIDE);
+            let mut stride = pool.take();
+            let stride = &mut stride[..STRIDE];
             file.read_exact_at(stride, at)?;
             std::hint::black_box(care.digest.stride(size, at, stride));
             if care.sealed {
-                for (record, tag) in stride.chunks_mut(RECORD).zip(tags.chunks_mut(TAG)) {
-                    let sealed = key.seal_in_place_separate_tag(nonce(at), Aad::empty(), record);
-                    tag.copy_from_slice(sealed.map_err(|_| "cannot seal")?.as_ref());
+                let mut sealed = pool.take();
+                for (record, out) in stride.chunks(RECORD).zip(sealed.chunks_mut(SEALED)) {
+                    let (last, content) = record.split_last().ok_or("a record is empty")?;
+                    key.seal(nonce(at), &[], content, *last, out)?;
                 }
+                stream.write_all(&sealed[..sent_bytes(care)])?;
+            } else {
+                stream.write_all(stride)?;
             }
-            stream.write_all(&buffer[..STRIDE + tag_bytes(care)])?;
         }
     }
     Ok(())
@@ -125,10 +129,13 @@ fn receive<'a>(
         file.set_len(size)?;
         for at in (0..size).step_by(STRIDE) {
             let mut buffer = pool.take();
-            stream.read_exact(&mut buffer[..STRIDE + tag_bytes(care)])?;
+            stream.read_exact(&mut buffer[..sent_bytes(care)])?;
             if care.sealed {
                 let mut opened = pool.take();
-                open(&key, &nonce(at), &buffer, &mut opened)?;
+                let records = buffer.chunks(SEALED).zip(opened[..STRIDE].chunks_mut(RECORD));
+                for (record, into) in records {
+                    key.open(nonce(at), &[], record, into)?;
+                }
                 buffer = opened;
             }
             std::hint::black_box(care.digest.stride(size, at, &buffer[..STRIDE]));
@@ -138,28 +145,17 @@ fn receive<'a>(
     Ok(())
 }
 
-fn open(key: &LessSafeKey, nonce: &Nonce, sealed: &[u8], opened: &mut [u8]) -> Outcome<()> {
-    let (stride, tags) = sealed.split_at(STRIDE);
-    let records = stride.chunks(RECORD).zip(tags.chunks(TAG)).zip(opened.chunks_mut(RECORD));
-    for ((record, tag), into) in records {
-        let nonce = Nonce::assume_unique_for_key(*nonce.as_ref());
-        key.open_separate_gather(nonce, Aad::empty(), record, tag, into)
-            .map_err(|_| "cannot open")?;
-    }
-    Ok(())
+fn sent_bytes(care: Care) -> usize {
+    if care.sealed { STRIDE / RECORD * SEALED } else { STRIDE }
 }
 
-fn tag_bytes(care: Care) -> usize {
-    if care.sealed { STRIDE / RECORD * TAG } else { 0 }
+fn key() -> Outcome<Key> {
+    let cipher = Cipher::Aes128Gcm;
+    Ok(Key::new(Library::fastest(cipher), cipher, &[7; 16])?)
 }
 
-fn key() -> Outcome<LessSafeKey> {
-    let key = UnboundKey::new(&AES_128_GCM, &[7; 16]).map_err(|_| "no AES-128-GCM here")?;
-    Ok(LessSafeKey::new(key))
-}
-
-fn nonce(at: u64) -> Nonce {
-    let mut nonce = [0; NONCE_LEN];
+fn nonce(at: u64) -> [u8; NONCE_BYTES] {
+    let mut nonce = [0; NONCE_BYTES];
     nonce[..8].copy_from_slice(&at.to_le_bytes());
-    Nonce::assume_unique_for_key(nonce)
+    nonce
 }

@@ -22,6 +22,7 @@
 //! is hostile until proven otherwise: lengths are bounded before memory is taken, and every
 //! damaged, repeated, reordered or cut byte ends in a [`LaneError`].
 
+pub mod aead;
 mod bind;
 mod clear;
 mod error;

@@ -22,13 +22,10 @@ use std::io::Write;
 use std::ops::Range;
 use std::sync::LazyLock;
 
-use aws_lc_rs::aead::{
-    AES_128_GCM, AES_256_GCM, Aad, Algorithm, CHACHA20_POLY1305, LessSafeKey, NONCE_LEN, Nonce,
-    UnboundKey,
-};
 use penstock_proto::frame::{HEADER_BYTES, Header};
 use rustls::ConnectionTrafficSecrets;
 
+use super::aead::{Cipher, Key, Library, NONCE_BYTES, TAG_BYTES};
 use super::error::LaneError;
 use super::wire::Incoming;
 use crate::buffer::{Buffer, BufferPool};
@@ -37,8 +34,6 @@ use crate::buffer::{Buffer, BufferPool};
 pub(super) const CONTENT_BYTES_MAX: usize = 16 * 1024;
 /// Type, version and length of a record.
 const RECORD_HEADER_BYTES: usize = 5;
-/// Tag of all three AEADs.
-const TAG_BYTES: usize = 16;
 /// What a record of ours is longer than its content: header, content type, tag.
 pub(super) const RECORD_OVERHEAD: usize = RECORD_HEADER_BYTES + 1 + TAG_BYTES;
 /// Longest body of a record that a peer may send, with padding (RFC 8446, section 5.2).
@@ -67,49 +62,39 @@ const HANDSHAKE_KEY_UPDATE: u8 = 24;
 
 /// Key, IV and next record number of one direction.
 struct RecordKey {
-    key: LessSafeKey,
-    iv: [u8; NONCE_LEN],
+    key: Key,
+    iv: [u8; NONCE_BYTES],
     sequence: u64,
 }
 
 impl RecordKey {
     fn new((sequence, secrets): (u64, ConnectionTrafficSecrets)) -> Result<Self, LaneError> {
-        let (algorithm, key, iv): (&'static Algorithm, _, _) = match secrets {
-            ConnectionTrafficSecrets::Aes128Gcm { key, iv } => (&AES_128_GCM, key, iv),
-            ConnectionTrafficSecrets::Aes256Gcm { key, iv } => (&AES_256_GCM, key, iv),
-            ConnectionTrafficSecrets::Chacha20Poly1305 { key, iv } => (&CHACHA20_POLY1305, key, iv),
+        let (cipher, key, iv) = match secrets {
+            ConnectionTrafficSecrets::Aes128Gcm { key, iv } => (Cipher::Aes128Gcm, key, iv),
+            ConnectionTrafficSecrets::Aes256Gcm { key, iv } => (Cipher::Aes256Gcm, key, iv),
+            ConnectionTrafficSecrets::Chacha20Poly1305 { key, iv } => {
+                (Cipher::ChaCha20Poly1305, key, iv)
+            }
             _ => return Err(LaneError::Tls13("a cipher suite that lanes do not speak")),
         };
-        let key = UnboundKey::new(algorithm, key.as_ref())
+        let key = Key::new(Library::fastest(cipher), cipher, key.as_ref())
             .map_err(|_| LaneError::Tls13("a key of the wrong length"))?;
         let iv =
             iv.as_ref().try_into().map_err(|_| LaneError::Tls13("an IV of the wrong length"))?;
-        Ok(Self { key: LessSafeKey::new(key), iv, sequence })
-    }
-
-    /// The cipher's name.
-    fn cipher(&self) -> &'static str {
-        let algorithm = self.key.algorithm();
-        if *algorithm == AES_128_GCM {
-            "AES-128-GCM"
-        } else if *algorithm == AES_256_GCM {
-            "AES-256-GCM"
-        } else {
-            "ChaCha20-Poly1305"
-        }
+        Ok(Self { key, iv, sequence })
     }
 
     /// The nonce of the next record (RFC 8446, section 5.3); each is given once.
-    fn next_nonce(&mut self) -> Result<Nonce, LaneError> {
+    fn next_nonce(&mut self) -> Result<[u8; NONCE_BYTES], LaneError> {
         if self.sequence >= KEY_RECORDS_MAX {
             return Err(LaneError::KeyUsedUp);
         }
         let mut nonce = self.iv;
-        for (byte, count) in nonce[NONCE_LEN - 8..].iter_mut().zip(self.sequence.to_be_bytes()) {
+        for (byte, count) in nonce[NONCE_BYTES - 8..].iter_mut().zip(self.sequence.to_be_bytes()) {
             *byte ^= count;
         }
         self.sequence += 1;
-        Ok(Nonce::assume_unique_for_key(nonce))
+        Ok(nonce)
     }
 }
 
@@ -151,7 +136,7 @@ impl Outbox {
 impl Sealer {
     /// The name of the cipher that seals.
     pub(super) fn cipher(&self) -> &'static str {
-        self.key.cipher()
+        self.key.key.cipher().name()
     }
 
     pub(super) fn new(
@@ -228,17 +213,10 @@ impl Sealer {
         content: &[u8],
     ) -> Result<(), LaneError> {
         let nonce = self.key.next_nonce()?;
-        let (header, sealed, tail) = split_record(&mut out.room[out.filled..], content.len());
+        let (header, body) = split_record(&mut out.room[out.filled..], content.len());
         self.key
             .key
-            .seal_out_of_place_scatter(
-                nonce,
-                Aad::from(*header),
-                content,
-                sealed,
-                &[content_type],
-                tail,
-            )
+            .seal(nonce, header, content, content_type, body)
             .map_err(|_| LaneError::Tls13("sealing failed"))?;
         out.filled += content.len() + RECORD_OVERHEAD;
         Ok(())
@@ -254,11 +232,11 @@ impl Sealer {
         length: usize,
     ) -> Result<&'a [u8], LaneError> {
         let nonce = self.key.next_nonce()?;
-        let (header, sealed, tail) = split_record(&mut out.room[out.filled..], length);
+        let (header, body) = split_record(&mut out.room[out.filled..], length);
         let mut at = 0;
         while at < length {
             let count = part.len().min(length - at);
-            sealed[at..at + count].copy_from_slice(&part[..count]);
+            body[at..at + count].copy_from_slice(&part[..count]);
             part = &part[count..];
             at += count;
             if at < length {
@@ -267,7 +245,7 @@ impl Sealer {
         }
         self.key
             .key
-            .seal_in_place_scatter(nonce, Aad::from(*header), sealed, &[TYPE_DATA], tail)
+            .seal_in_place(nonce, header, TYPE_DATA, body)
             .map_err(|_| LaneError::Tls13("sealing failed"))?;
         out.filled += length + RECORD_OVERHEAD;
         Ok(part)
@@ -275,20 +253,16 @@ impl Sealer {
 }
 
 /// Writes the header of a record with `length` bytes of content to the start of `out`, and gives
-/// the header, the place for the sealed content, and that for its type and the tag.
-fn split_record(
-    out: &mut [u8],
-    length: usize,
-) -> (&mut [u8; RECORD_HEADER_BYTES], &mut [u8], &mut [u8]) {
+/// the header and the place for the sealed content, its type and the tag.
+fn split_record(out: &mut [u8], length: usize) -> (&[u8; RECORD_HEADER_BYTES], &mut [u8]) {
     assert!(length <= CONTENT_BYTES_MAX, "a record holds at most 16 KiB");
     let (header, rest) = out
         .split_first_chunk_mut::<RECORD_HEADER_BYTES>()
         .unwrap_or_else(|| unreachable!("room was made for a record"));
-    let body_bytes = (length + 1 + TAG_BYTES) as u16;
-    let [high, low] = body_bytes.to_be_bytes();
+    let body_bytes = length + 1 + TAG_BYTES;
+    let [high, low] = (body_bytes as u16).to_be_bytes();
     *header = [TYPE_DATA, 3, 3, high, low];
-    let (sealed, rest) = rest.split_at_mut(length);
-    (header, sealed, &mut rest[..1 + TAG_BYTES])
+    (header, &mut rest[..body_bytes])
 }
 
 /// Records as they came, and where in their room they are.
@@ -486,15 +460,13 @@ impl Opener {
         let body_start = start + RECORD_HEADER_BYTES;
         let next_start = body_start + body.len();
         let inner_bytes = body.len() - TAG_BYTES;
-        let aad = Aad::from(*header);
         let direct = inner_bytes <= out.len();
         let key = &self.key.key;
         let inner = if direct {
-            let (sealed, tag) = body.split_at(inner_bytes);
             let inner = &mut out[..inner_bytes];
-            key.open_separate_gather(nonce, aad, sealed, tag, inner).map(|()| inner)
+            key.open(nonce, header, body, inner).map(|()| inner)
         } else {
-            key.open_in_place(nonce, aad, body)
+            key.open_in_place(nonce, header, body)
         }
         .map_err(|_| LaneError::Record)?;
         let (content_type, length) = split_inner(inner)?;
