@@ -8,6 +8,7 @@ use std::sync::Once;
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
 
+use super::control::begin_unpaced;
 use super::socket::{SocketError, bind_to_device};
 
 /// Connections that the kernel holds until they are accepted, as tokio has it.
@@ -80,7 +81,7 @@ fn address_of(address: *const libc::sockaddr) -> Option<IpAddr> {
 /// Listens at an address. With a `device`, what is accepted sends by that interface whatever the
 /// routes say (hard case E5); without the right to that it is bound to the address only, and that
 /// is logged. Such a listener may stand beside one of ours at all addresses, which must have been
-/// made by this function, too.
+/// made by this function, too. What is accepted is to be given to [`super::settle`].
 ///
 /// # Errors
 /// The address is taken, or not of this host.
@@ -111,6 +112,7 @@ pub fn listen(address: SocketAddr, device: Option<&str>) -> Result<TcpListener, 
         // Only now: a second daemon's first listener must find the port taken.
         share()?;
     }
+    begin_unpaced(&socket);
     rustix::net::listen(&socket, BACKLOG).map_err(|error| failed("listen", error))?;
     Ok(socket.into())
 }

@@ -33,6 +33,7 @@ use rustls::{
 
 use super::bind::bind_to_device_or_tell;
 use super::clear::mac_keys;
+use super::control::{begin_unpaced, settle};
 use super::error::{ConnectError, LaneError};
 use super::lane::LaneStream;
 use super::socket::{SocketError, SocketOptions, rtt_of};
@@ -242,6 +243,9 @@ pub fn dial(
             rustix::net::bind(&socket, &SocketAddr::new(local, 0))
                 .map_err(|source| SocketError::new(format!("bind to {local}"), source))?;
         }
+        if options.congestion.is_none() {
+            begin_unpaced(&socket);
+        }
         options.apply(&socket)?;
         let tcp = TcpStream::from(socket);
         // On Linux the send time limit is also that of a blocking connect (socket(7)).
@@ -251,7 +255,12 @@ pub fn dial(
     };
     let tcp = prepare().map_err(|source| ConnectError::Socket { address, source })?;
     match rustix::net::connect(&tcp, &address) {
-        Ok(()) => Ok(Dialled { tcp, address, until, options: options.clone() }),
+        Ok(()) => {
+            if options.congestion.is_none() {
+                settle(&tcp);
+            }
+            Ok(Dialled { tcp, address, until, options: options.clone() })
+        }
         Err(rustix::io::Errno::INPROGRESS | rustix::io::Errno::AGAIN) => {
             Err(ConnectError::TimedOut { address })
         }

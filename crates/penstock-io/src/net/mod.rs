@@ -25,6 +25,7 @@
 pub mod aead;
 mod bind;
 mod clear;
+mod control;
 mod error;
 #[cfg(fuzzing)]
 pub mod fuzz;
@@ -38,6 +39,7 @@ mod wire;
 mod tests;
 
 pub use bind::{InterfaceAddress, device_is_bindable, interface_addresses, leads_to, listen};
+pub use control::{begin_unpaced, settle};
 pub use error::{ConnectError, LaneError};
 pub use handshake::{
     Dialled, LocalBind, PendingLane, Welcome, accept, accept_blocking, connect, dial,

@@ -7,6 +7,8 @@ use std::time::Duration;
 
 use rustix::net::sockopt;
 
+use super::control::{is_bbr, settle};
+
 /// A socket option that could not be set.
 #[derive(Debug, thiserror::Error)]
 #[error("{what}")]
@@ -30,7 +32,7 @@ const ROOM: Duration = Duration::from_micros(250);
 const ROOM_BUFFER_BYTES: usize = 512 * 1024;
 /// Paths with a shorter round trip than this are of one site: a queue on the way may be many round
 /// trips deep.
-const NEAR: Duration = Duration::from_millis(2);
+pub(super) const NEAR: Duration = Duration::from_millis(2);
 
 /// What a lane may have received and not read over a longer path, in bytes, from its beginning. The
 /// kernel would come there by itself, but lets its buffer grow by what was read in a round trip:
@@ -109,23 +111,29 @@ impl SocketOptions {
 
     /// Fits an open connection to its path, where nobody has chosen otherwise. Within a room small
     /// buffers stay in the caches. Below [`NEAR`], where the host's default is a kind of BBR, CUBIC
-    /// is taken if the host allows it: a model of the path finds nothing there, which together with
-    /// the buffers saves a tenth of the CPU (docs/design/0003), and where several sources share a
-    /// link whose queue is deeper than its round trip is long, a flow of BBR that first saw the
-    /// path idle is starved by one that first saw it full (0020). Over distance the kernel's
-    /// autotuning of the send buffer and the host's congestion control are left alone, and that of
-    /// the receive buffer begins where it would come to. What cannot be set is left as it is: the
-    /// lane works all the same.
+    /// is taken if the host allows it, mostly from the beginning (`net::control`): a model of the
+    /// path finds nothing there, which together with the buffers saves a tenth of the CPU
+    /// (docs/design/0003), and where several sources share a link whose queue is deeper than its
+    /// round trip is long, a flow of BBR that first saw the path idle is starved by one that first
+    /// saw it full (0020). Over distance the kernel's autotuning of the send buffer and the host's
+    /// congestion control are left alone, and that of the receive buffer begins where it would come
+    /// to. What cannot be set is left as it is: the lane works all the same.
     pub(super) fn fit(&self, socket: impl AsFd) {
         let socket = socket.as_fd();
         let Ok(rtt) = rtt_of(socket) else { return };
         if rtt.min < NEAR {
             let default = sockopt::tcp_congestion(socket);
-            if self.congestion.is_none() && default.is_ok_and(|name| name.starts_with("bbr")) {
+            if self.congestion.is_none() && default.is_ok_and(|name| is_bbr(&name)) {
                 let _ = sockopt::set_tcp_congestion(socket, "cubic");
             }
-        } else if self.receive_buffer_bytes.is_none() {
-            let _ = open_window(socket, FAR_WINDOW_BYTES);
+        } else {
+            // Where that of the handshake was not known: it is mostly done by now.
+            if self.congestion.is_none() {
+                settle(socket);
+            }
+            if self.receive_buffer_bytes.is_none() {
+                let _ = open_window(socket, FAR_WINDOW_BYTES);
+            }
         }
         if rtt.min >= ROOM {
             return;

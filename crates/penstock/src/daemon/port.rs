@@ -15,7 +15,7 @@ use axum::extract::Extension;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use hyper_util::service::TowerToHyperService;
-use penstock_io::net::LANE_STACK_BYTES;
+use penstock_io::net::{self, LANE_STACK_BYTES};
 use penstock_io::trust::{ALPN_LANE, explain, pairing_exporter, peer_id_of};
 use penstock_proto::id::{Name, PeerId};
 use penstock_proto::network::Role;
@@ -117,6 +117,7 @@ impl Port {
                 tracing::info!(%from, "connection dropped: it came over a network for `never`");
                 continue;
             }
+            net::settle(&tcp);
             let (port, stop) = (self.clone(), stop.clone());
             tokio::spawn(async move {
                 let greeted = tokio::time::timeout(HANDSHAKE_DEADLINE, port.greet(tcp)).await;

@@ -185,6 +185,7 @@ impl Listening {
     /// No port of the range is free, or the address is not of this host.
     pub(super) fn open(&self, address: IpAddr, ports: Option<(u16, u16)>) -> std::io::Result<Door> {
         let listener = bind(address, ports)?;
+        net::begin_unpaced(&listener);
         let at = listener.local_addr()?;
         let (token, give) = (self.token, self.give.clone());
         let strangers = Arc::clone(&self.strangers);
@@ -245,7 +246,10 @@ fn greet(
         match said[TOKEN_BYTES] {
             // Whoever probes and goes away has its answer.
             FOR_PROBE => drop(tcp.write_all(&token)),
-            FOR_LANE => drop(give.send(tcp)),
+            FOR_LANE => {
+                net::settle(&tcp);
+                let _ = give.send(tcp);
+            }
             _ => {}
         }
     };

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use crate::common_lab::{LabWorld, can_run, wait_for};
 use crate::common_net::still::{Moment, Still};
-use crate::common_net::{seed, told};
+use crate::common_net::{World, seed, told};
 use rand::{Rng as _, SeedableRng as _};
 use rand_chacha::ChaCha8Rng;
 use serde_json::Value;
@@ -30,6 +30,8 @@ rate = "1Gbit/s"
 "#;
 
 const MIB: u64 = 1 << 20;
+/// What TCP of a host begins with.
+const CONTROL: &str = "net.ipv4.tcp_congestion_control";
 
 /// Makes a data set of some files of 64 MiB and `small` of some KiB, quickly: each block of a MiB
 /// is the same but for its number.
@@ -81,6 +83,65 @@ fn assert_same(from: &Path, to: &Path) {
 
 fn paths_of(view: &Value) -> Vec<&Value> {
     view["outward"].as_array().unwrap().iter().collect()
+}
+
+/// The congestion controls of the connections of a site that have sent much, out of what ss(8)
+/// says. Waits until one has.
+fn controls_of_senders(process: &str, ss: impl Fn() -> Command) -> Vec<String> {
+    let known = ["bbr", "cubic", "reno", "dctcp", "htcp"];
+    let found = || -> Option<Vec<String>> {
+        let told = ss().args(["-HtinpO", "state", "established"]).output().unwrap();
+        let sockets = String::from_utf8(told.stdout).unwrap();
+        let sent = |line: &str| -> Option<u64> {
+            line.split_once("bytes_sent:")?.1.split_whitespace().next()?.parse().ok()
+        };
+        let senders = sockets
+            .lines()
+            .filter(|line| line.contains(process) && sent(line).is_some_and(|sent| sent > MIB));
+        let controls: Vec<_> = senders
+            .map(|line| {
+                let name = line.split_whitespace().find(|word| known.contains(word));
+                name.unwrap_or_else(|| panic!("no congestion control in {line}")).to_owned()
+            })
+            .collect();
+        (!controls.is_empty()).then_some(controls)
+    };
+    wait_for(found, || "nothing is sent".into())
+}
+
+/// On a host whose default is BBR lanes within a site never begin with it, as nothing makes them
+/// unpaced again. Over loopback, where a loaded machine does not make the path a long one.
+#[test]
+fn lanes_over_a_short_path_are_never_paced() {
+    let default = fs::read_to_string("/proc/sys/net/ipv4/tcp_congestion_control").unwrap();
+    let expected = if default.trim() == "bbr" { "cubic" } else { default.trim() };
+    let world = World::new();
+    make_set(&world.a.store.join("src"), 64, 0, seed());
+    let id = world.b.submit(&["a:data/src/", "b:data/dst", "--bwlimit=16MiB/s"]);
+    let controls =
+        controls_of_senders(&format!("pid={},", world.a.process()), || Command::new("ss"));
+    println!("the host has {}: {controls:?}", default.trim());
+    assert!(controls.iter().all(|name| name == expected));
+    world.b.ok(&["transfer", "cancel", &id]);
+}
+
+/// Over a long path all lanes have what the host begins with: where that is BBR and there is loss,
+/// CUBIC has a quarter of the rate.
+#[test]
+fn lanes_over_a_long_path_have_the_hosts_congestion_control() {
+    if !can_run("lanes_over_a_long_path_have_the_hosts_congestion_control") {
+        return;
+    }
+    let options = ["--nics", "3", "--rate", "0,80m,80m", "--rtt", "20ms"];
+    let world = LabWorld::new("control", &options, TWO);
+    let default = world.lab.inside("a0", "sysctl").args(["-n", CONTROL]).output().unwrap();
+    let default = String::from_utf8(default.stdout).unwrap();
+    make_set(&world.a.store.join("src"), 64, 0, seed());
+    let id = world.b.submit(&["a:data/src/", "b:data/dst"]);
+    let controls = controls_of_senders("\"penstock\"", || world.lab.inside("a0", "ss"));
+    println!("the host has {}: {controls:?}", default.trim());
+    assert!(controls.iter().all(|name| name == default.trim()));
+    world.b.until_done(&id);
 }
 
 /// E5: data goes over both data interfaces at once, by their own counters, and management carries
