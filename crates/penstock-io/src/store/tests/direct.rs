@@ -98,8 +98,8 @@ fn no_direct_writes_without_a_disk() {
     assert!(!begin(&store, STRIDE).is_direct());
 }
 
-/// Which pages of 4 KiB of a file the page cache holds, found without reading any of them: to try and read
-/// one that is not there has the kernel fetch it.
+/// Which pages of 4 KiB of a file the page cache holds, found without reading any of them: to try
+/// and read one that is not there has the kernel fetch it.
 fn cached_pages(file: &std::fs::File) -> Vec<bool> {
     let length = file.metadata().unwrap().len() as usize;
     let mut pages = vec![0u8; length.div_ceil(4096)];
