@@ -3,9 +3,9 @@
 use std::fs;
 use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt as _;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use crate::common_crash::{Ended, Run, Slowly, figure, is_root, tool};
+use crate::common_crash::{Ended, Run, figure, is_root, tool};
 use crate::common_ssh::{Host, Special, assert_same_tree, make_tree};
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -25,10 +25,10 @@ fn assert_done(ended: Ended) -> Ended {
     ended
 }
 
-/// Runs a copy until some of it is durable at the target, slowly, so that much is left to break.
+/// Runs a copy until some of it is durable at the target. That is so after two seconds, and the
+/// rate is such that most of `LARGE` is left to break then, however fast this machine is.
 fn begin(host: &Host, arguments: &[&str]) -> Run {
-    let mut run = host.spawn(arguments);
-    let _slowly = Slowly::with_stops(run.id(), Duration::from_millis(20));
+    let mut run = host.spawn(&[arguments, &["--bwlimit", "400Mbit/s"]].concat());
     run.wait_for(|event| event["bytes_durable"].as_u64().unwrap_or(0) > 0)
         .expect("it ended before anything was durable");
     run
@@ -244,7 +244,7 @@ fn the_program_is_sent_where_it_is_missing() {
 #[test]
 fn cpus_are_bounded_at_the_far_end() {
     let host = installed();
-    let run = begin(&host, &[LARGE, &host.remote("t"), "--cpus", "1", "--bwlimit", "400Mbit/s"]);
+    let run = begin(&host, &[LARGE, &host.remote("t"), "--cpus", "1"]);
     let mut lanes = 0;
     for process in host.processes("ssh-serve") {
         for task in fs::read_dir(format!("/proc/{process}/task")).unwrap().flatten() {
