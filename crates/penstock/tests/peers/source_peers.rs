@@ -24,12 +24,11 @@ struct World {
     peers: Vec<Site>,
     hpc: Site,
     _etcd: Etcd,
-    _root: TempDir,
 }
 
 impl World {
     /// The peers reach the store at these paths; the first of them leads.
-    fn new(root: TempDir, paths: &[PathBuf]) -> Option<Self> {
+    fn new(root: &TempDir, paths: &[PathBuf]) -> Option<Self> {
         let etcd = Etcd::start(root.path(), 1)?;
         let first = first_peer(root.path(), "lab", &etcd);
         let mut peers = vec![first];
@@ -52,7 +51,7 @@ impl World {
         let mut hpc = Site::init(root.path(), "hpc", None);
         hpc.start();
         pair(&hpc, &peers[1]);
-        Some(Self { peers, hpc, _etcd: etcd, _root: root })
+        Some(Self { peers, hpc, _etcd: etcd })
     }
 
     fn submit(&self, options: &[&str]) -> String {
@@ -192,7 +191,7 @@ fn c1_peers_with_other_inode_numbers_share_a_scan() {
     fs::hard_link(tree.join("set/1/1/3"), tree.join("set/2/2/linked")).unwrap();
     let Some(mounts) = mounts_of(&tree, root.path(), 2) else { return };
     let paths: Vec<_> = mounts.iter().map(|mount| mount.path.clone()).collect();
-    let Some(world) = World::new(root, &paths) else { return };
+    let Some(world) = World::new(&root, &paths) else { return };
     let id = world.submit(&[]);
     let summary = world.hpc.wait_done(&id);
     world.assert_same(&tree.join("set"));
@@ -210,7 +209,7 @@ fn c1_peers_with_other_inode_numbers_share_a_scan() {
 fn d_a_source_peer_may_die_in_the_middle() {
     let root = scratch();
     let store = root.path().join("store-lab");
-    let Some(mut world) = World::new(root, &[store.clone(), store.clone(), store.clone()]) else {
+    let Some(mut world) = World::new(&root, &[store.clone(), store.clone(), store.clone()]) else {
         return;
     };
     make_set(&store.join("set"), 48, 400, seed());
@@ -229,7 +228,7 @@ fn d_a_source_peer_may_die_in_the_middle() {
 fn all_source_peers_carry_a_share() {
     let root = scratch();
     let store = root.path().join("store-lab");
-    let Some(world) = World::new(root, &[store.clone(), store.clone(), store.clone()]) else {
+    let Some(world) = World::new(&root, &[store.clone(), store.clone(), store.clone()]) else {
         return;
     };
     let mut rng = ChaCha8Rng::seed_from_u64(seed());
@@ -261,7 +260,7 @@ fn one_slow_source_peer_slows_its_share_only() {
     let Some(mount) = Fuse::mount(&tree, &root.path().join("mount"), 5 << 40) else { return };
     // 128 KiB in 400 ms.
     mount.latency.set_read(Duration::from_millis(400));
-    let Some(world) = World::new(root, &[tree.clone(), mount.path.clone()]) else { return };
+    let Some(world) = World::new(&root, &[tree.clone(), mount.path.clone()]) else { return };
     let before = [0, 1].map(|peer| world.bytes_read(peer));
     let id = world.submit(&["--piece-size=4M"]);
     let summary = world.hpc.wait_done(&id);
@@ -279,7 +278,7 @@ fn c3_a_store_unmounted_at_one_source_peer_fails_nothing() {
     let tree = root.path().join("tree");
     make_set(&tree.join("set"), 48, 400, seed());
     let Some(mount) = Fuse::mount(&tree, &root.path().join("mount"), 5 << 40) else { return };
-    let Some(world) = World::new(root, &[tree.clone(), mount.path.clone()]) else { return };
+    let Some(world) = World::new(&root, &[tree.clone(), mount.path.clone()]) else { return };
     let id = world.submit(&["--bwlimit=8MiB/s", "--piece-size=1M"]);
     world.hpc.watch(&id).until(verified_at_least(10 * MIB));
     mount.unmount();
@@ -301,7 +300,7 @@ fn c3_a_store_unmounted_at_the_sources_controller_is_listed_by_another() {
     small_files(&tree.join("set"), 200, 20);
     let Some(mounts) = mounts_of(&tree, root.path(), 2) else { return };
     let paths: Vec<_> = mounts.iter().map(|mount| mount.path.clone()).collect();
-    let Some(world) = World::new(root, &paths) else { return };
+    let Some(world) = World::new(&root, &paths) else { return };
     mounts.iter().for_each(|mount| mount.latency.set_lookup(Duration::from_millis(20)));
     let id = world.submit(&[]);
     world.hpc.watch(&id).until(verified_at_least(1));
@@ -328,7 +327,7 @@ fn lose_the_sources_controller(lose: impl Fn(&mut Site)) {
     small_files(&tree.join("set"), 200, 20);
     let Some(mounts) = mounts_of(&tree, root.path(), 3) else { return };
     let paths: Vec<_> = mounts.iter().map(|mount| mount.path.clone()).collect();
-    let Some(mut world) = World::new(root, &paths) else { return };
+    let Some(mut world) = World::new(&root, &paths) else { return };
     // It takes all of them together many seconds to list it, whatever else this machine does: so
     // they are in the middle of it when the controller dies.
     let latency = |time| mounts.iter().for_each(|mount| mount.latency.set_lookup(time));
@@ -366,7 +365,7 @@ fn a11_what_one_source_peer_cannot_read_another_does() {
     small_files(&tree.join("set"), 20, 20);
     let Some(mounts) = mounts_of(&tree, root.path(), 2) else { return };
     let paths: Vec<_> = mounts.iter().map(|mount| mount.path.clone()).collect();
-    let Some(world) = World::new(root, &paths) else { return };
+    let Some(world) = World::new(&root, &paths) else { return };
     mounts[1].latency.break_reads();
     let summary = world.hpc.wait_done(&world.submit(&[]));
     assert_eq!((summary["files"].as_u64(), summary["errors"].as_u64()), (Some(400), Some(0)));
