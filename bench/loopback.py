@@ -5,8 +5,9 @@ judges it by the targets in targets.py.
     bench/loopback.py [--sets one,large] [--modes tls-blake3] [--rivals escp,gridftp] [--out DIR]
 
 Data sets: one, large, esnet, mid, small; `mem` moves generated data to nowhere, beside iperf3;
-`both` moves in both directions at once, beside one way. Runs are interleaved (A B C A B C ...),
-the first round is a warm-up and dropped, and figures are medians. Every run is compared with its
+`both` moves in both directions at once, beside one way. Runs are interleaved, each round in an
+order of its own (the same each time the benchmark is run), as who comes first after memory was
+filled pays for it; the first round is a warm-up and dropped, and figures are medians. Every run is compared with its
 source byte by byte outside the timed part. CPU is user and system time of all processes of both
 ends, counted by a control group (so: run as root). Quote ratios within one run: machines drift.
 
@@ -24,6 +25,7 @@ sys.dont_write_bytecode = True
 import argparse
 import json
 import os
+import random
 import shutil
 import subprocess
 import tempfile
@@ -216,7 +218,7 @@ class Bench:
         movers = self.movers(name)
         for rep in range(0 if arguments.warmup else 1, arguments.reps + 1):
             self.warm()
-            for mover, function, slow in movers:
+            for mover, function, slow in random.Random(rep).sample(movers, len(movers)):
                 few = arguments.slow_rivals_reps
                 if slow and few is not None and not 1 <= rep <= few:
                     continue
@@ -228,6 +230,8 @@ class Bench:
         self.sites.stop()
         self.sites = None
         shutil.rmtree(source, ignore_errors=True)
+        names = [mover for mover, *_ in movers]
+        rows.sort(key=lambda row: names.index(row["mover"]))
         return [row for row in rows if row["rep"] > 0]
 
     def run(self):
