@@ -23,6 +23,7 @@ import subprocess
 import sys
 import tempfile
 
+import memory
 import wan
 from harness import Group, end_on_signals, fresh
 from loopback import SETS
@@ -126,6 +127,7 @@ def main():
     end_on_signals()
     print(f"seed {arguments.seed}")
     rng = random.Random(arguments.seed)
+    held = memory.Held()
     four = list(FAR_SETS) if arguments.far else ["large", "esnet", "mid", "small"]
     for name in arguments.sets.split(",") if arguments.sets else four:
         root = tempfile.mkdtemp(prefix="grid-", dir=arguments.root)
@@ -135,6 +137,7 @@ def main():
         finally:
             shutil.rmtree(root, ignore_errors=True)
         sys.stdout.flush()
+    held.close()
 
 
 if __name__ == "__main__":

@@ -6,10 +6,11 @@ judges it by the targets in targets.py.
 
 Data sets: one, large, esnet, mid, small; `mem` moves generated data to nowhere, beside iperf3;
 `both` moves in both directions at once, beside one way. Runs are interleaved, each round in an
-order of its own (the same each time the benchmark is run), as who comes first after memory was
-filled pays for it; the first round is a warm-up and dropped, and figures are medians. Every run is compared with its
-source byte by byte outside the timed part. CPU is user and system time of all processes of both
-ends, counted by a control group (so: run as root). Quote ratios within one run: machines drift.
+order of its own (the same each time the benchmark is run); the first round is a warm-up and
+dropped, and figures are medians. Every run is compared with its source byte by byte outside the
+timed part. CPU is user and system time of all processes of both ends, counted by a control group
+(so: run as root). A virtual machine's memory is kept with it meanwhile (memory.py), which takes a
+minute at the start. Quote ratios within one run: machines drift.
 
 Needs Python 3.9, diff, and for all data sets 12 GiB below --root. Rivals, where installed: cp;
 tar with nc (openbsd) or socat; rsync, as a daemon or over ssh; globus-url-copy with
@@ -30,6 +31,7 @@ import shutil
 import subprocess
 import tempfile
 
+import memory
 import primitives
 import report
 from harness import Failed, Group, Run, choice, end_on_signals, fresh, measure_tree, same
@@ -57,9 +59,6 @@ QUICK = {
 }
 
 
-WARM_MIB = 9 * 1024
-
-
 class Bench:
     """One run of the harness: where it works, and what it was asked for."""
 
@@ -74,6 +73,7 @@ class Bench:
         self.keys = Keys(fresh(os.path.join(self.root, "keys"), 0o755))
         self.rivals = Group("rivals")
         self.sites = None
+        self.held = None if arguments.quick else memory.Held()
         self.rounds = []
         self.judged = []
 
@@ -81,6 +81,8 @@ class Bench:
         if self.sites:
             self.sites.stop()
         self.rivals.end()
+        if self.held:
+            self.held.close()
         shutil.rmtree(self.root, ignore_errors=True)
 
     def start_sites(self):
@@ -191,17 +193,6 @@ class Bench:
         shutil.rmtree(self.target, ignore_errors=True)
         return row
 
-    def warm(self):
-        """Fills and frees memory, so that no mover meets pages that a virtual machine's host has
-        taken back meanwhile: these cost up to three times as much to write."""
-        if self.arguments.quick:
-            return
-        path, block = os.path.join(self.root, "warm"), bytes(2**20)
-        with open(path, "wb", buffering=0) as out:
-            for _ in range(WARM_MIB):
-                out.write(block)
-        os.remove(path)
-
     def measure(self, name):
         """One data set, all movers, interleaved; the rows of the counted rounds."""
         what, make = self.sets[name]
@@ -212,12 +203,10 @@ class Bench:
             done = subprocess.run(words, stdout=subprocess.DEVNULL)
             if done.returncode:
                 raise Failed(f"`penstock dataset make` ended with {done.returncode}")
-        self.warm()
         self.primitives()
         self.start_sites()
         movers = self.movers(name)
         for rep in range(0 if arguments.warmup else 1, arguments.reps + 1):
-            self.warm()
             for mover, function, slow in random.Random(rep).sample(movers, len(movers)):
                 few = arguments.slow_rivals_reps
                 if slow and few is not None and not 1 <= rep <= few:
