@@ -564,6 +564,11 @@ impl FetchMachine {
         self.queue.is_empty() && !asked && self.later.is_empty()
     }
 
+    /// Whether the answer to a request counts: it was not forgotten meanwhile.
+    pub fn is_wanted(&self, request: u32) -> bool {
+        self.asked.get(&request).is_some_and(|asked| !asked.forgotten)
+    }
+
     /// Whether something waits to be asked for.
     pub fn has_queue(&self) -> bool {
         !self.queue.is_empty()

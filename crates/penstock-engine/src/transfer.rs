@@ -157,7 +157,8 @@ pub struct Totals {
     pub bytes: u64,
     /// Bytes durable.
     pub bytes_durable: u64,
-    /// Bytes found in the ledger when the transfer was taken up again.
+    /// Bytes found in the ledger when the transfer was taken up again, without those of packs that
+    /// turned out not to be at the target.
     pub bytes_resumed: u64,
     /// Failed entries.
     pub failures: u64,

@@ -16,6 +16,7 @@ impl State {
     /// A sync has failed: all that is in hand goes back, for what was written of it may be lost
     /// (A4). To be called after the failure itself was reported.
     pub(crate) fn return_all(&mut self) {
+        self.held.clear();
         let mut returned = self.fetch.handle_sync_failed();
         self.chores.retain(|chore| match chore {
             Work::Recheck { piece, generation, .. } => {

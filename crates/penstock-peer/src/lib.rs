@@ -38,6 +38,7 @@
 //! | `lane` | one lane at the target |
 //! | `local` | a lane without a network, between two stores of this host |
 //! | `large` | the open files of a task that several lanes write to, and perhaps several peers |
+//! | `held` | finished files that have no name yet |
 //! | `left` | how a task ends, and what it leaves for another controller |
 //! | `write` | checks what arrives and writes it under temporary names |
 //! | `keep` | what an entry gets at the target beside its bytes |
@@ -72,6 +73,7 @@ mod grant;
 mod guard;
 mod hang;
 mod hashing;
+mod held;
 mod keep;
 mod lane;
 mod large;

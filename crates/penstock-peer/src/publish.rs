@@ -15,7 +15,7 @@ use penstock_api::update::IfExists;
 use penstock_engine::epoch::{EpochAction, Publication};
 use penstock_engine::slice::{Piece, travels_whole};
 use penstock_io::store::{
-    Dir, DirCache, Kind, Meta, ReadFile, StoreError, Target, is_temporary_name,
+    Dir, DirCache, Kind, Meta, Nameless, ReadFile, StoreError, Target, is_temporary_name,
 };
 use penstock_io::sys;
 use penstock_proto::journal::{DigestForm, EntryDigest, EntryFailure, FailurePhase};
@@ -324,9 +324,10 @@ impl Publisher<'_> {
                 }
             }
             Piece::Pack { first, end, .. } => {
-                let (excepted, found) = {
+                let (excepted, found, mut held) = {
                     let mut state = self.shared.lock();
-                    (state.excepted.get(&piece).cloned(), state.found.remove(&piece))
+                    let excepted = state.excepted.get(&piece).cloned();
+                    (excepted, state.found.remove(&piece), state.held.take(piece))
                 };
                 let excepted = excepted.unwrap_or_default();
                 for index in &excepted {
@@ -340,7 +341,11 @@ impl Publisher<'_> {
                         continue;
                     }
                     let before = if found { Before::Perhaps } else { Before::No };
-                    match self.rename(&pieces.page, index, generation, before, touched) {
+                    let named = match held.file_of(index) {
+                        Some(file) => self.name(&pieces.page, index, generation, file),
+                        None => self.rename(&pieces.page, index, generation, before, touched),
+                    };
+                    match named {
                         Ok(Named::Yes) => files += 1,
                         Ok(Named::Gone) => return None,
                         Err(error) => {
@@ -452,9 +457,33 @@ impl Publisher<'_> {
         };
         // A crash may have come between the rename and this.
         if named_in.durability().is_per_file() && !tree.sync_nothing {
-            touched.insert(parent, named_in);
+            touched.insert(parent.into_owned(), named_in);
         }
         Ok(Named::Yes)
+    }
+
+    /// Gives a file that has no name its final one.
+    fn name(
+        &self,
+        page: &TaskPage,
+        index: u32,
+        generation: u32,
+        file: Nameless,
+    ) -> Result<Named, StoreError> {
+        let tree = &self.shared.tree;
+        let (_, leaf) = place(&tree.root, &page.page, &page.page.entries()[index as usize]);
+        if tree.sync_nothing && tree.target.meta(file.dir(), &leaf)?.is_some() {
+            // A name that is replaced is never risked, whatever the policy (A1).
+            file.sync()?;
+        }
+        tree.names.take(1);
+        self.shared.hang.step();
+        let temporary = || tree.temporary(page, index, generation);
+        match tree.target.publish_nameless(file, &leaf, temporary) {
+            Ok(()) => Ok(Named::Yes),
+            Err(error) if error.is_vanished() => Ok(Named::Gone),
+            Err(error) => Err(error),
+        }
     }
 
     fn dir(&mut self, path: &[u8]) -> Result<Dir, StoreError> {

@@ -9,6 +9,8 @@
 //!
 //! Every file is looked at once more after its bytes were read (C1, C2): see `again`.
 
+use std::borrow::Cow;
+
 use penstock_engine::slice::travels_whole;
 use penstock_io::buffer::{Buffer, BufferPool};
 use penstock_io::store::{Dir, DirCache, ReadFile, Source, StoreError};
@@ -343,15 +345,21 @@ impl PieceReader {
 }
 
 /// Where an entry is: the path of its directory within the store, and its name there.
-pub(crate) fn place(root: &[u8], page: &Page, entry: &Entry) -> (Vec<u8>, Vec<u8>) {
-    let directory = name::join(root, page.directory(entry));
+pub(crate) fn place<'a>(
+    root: &[u8],
+    page: &'a Page,
+    entry: &Entry,
+) -> (Cow<'a, [u8]>, Cow<'a, [u8]>) {
+    let below = page.directory(entry);
+    let directory =
+        if root.is_empty() { Cow::Borrowed(below) } else { Cow::Owned(name::join(root, below)) };
     let leaf = page.name(entry);
     if !leaf.is_empty() {
-        return (directory, leaf.to_vec());
+        return (directory, Cow::Borrowed(leaf));
     }
     match name::split(&directory) {
-        Some((parent, leaf)) => (parent.to_vec(), leaf.to_vec()),
-        None => (Vec::new(), Vec::new()),
+        Some((parent, leaf)) => (Cow::Owned(parent.to_vec()), Cow::Owned(leaf.to_vec())),
+        None => Default::default(),
     }
 }
 

@@ -27,7 +27,7 @@ use penstock_engine::paths::{PathAction, PathEnds, PathId, PathMachine};
 use penstock_engine::slice::{Piece, slice_without};
 use penstock_io::buffer::BufferPool;
 use penstock_io::net::{LANE_STACK_BYTES, LaneStream};
-use penstock_io::store::{Source, StoreError, StoreIdentity, Target};
+use penstock_io::store::{Source, StoreError, StoreIdentity, Target, nameless_max};
 use penstock_io::sys::{self, EventFd};
 use penstock_proto::id::{LaneId, WriterId};
 use penstock_proto::journal::{EntryDigest, EntryFailure, Incarnation};
@@ -40,6 +40,7 @@ use crate::fault::of_answer;
 use crate::grant::{self, Grant};
 use crate::guard::Guard;
 use crate::hang::Hang;
+use crate::held::Held;
 use crate::keep::Keeper;
 use crate::large::LargeFiles;
 use crate::left::{Kept, LeftBehind, hand_over};
@@ -86,6 +87,8 @@ pub(crate) struct State {
     pub(crate) excepted: BTreeMap<PieceRef, Vec<u32>>,
     /// Packs that an earlier run wrote, and perhaps named.
     pub(crate) found: BTreeSet<PieceRef>,
+    /// Files of packs that have no name yet.
+    pub(crate) held: Held,
     pub(crate) reports: Vec<Report>,
     wakers: BTreeMap<LaneId, Arc<EventFd>>,
     pub(crate) closers: BTreeMap<LaneId, LaneHandle>,
@@ -149,10 +152,11 @@ impl State {
         let mut state = Self {
             fetch,
             lanes: PathMachine::new(limits, &specs, rand::random()),
-            epochs: EpochMachine::new(spec.epoch.max(parts.marker), EpochLimits::default()),
+            epochs: EpochMachine::new(spec.epoch.max(parts.marker), epoch_limits()),
             chores: VecDeque::new(),
             excepted: BTreeMap::new(),
             found: BTreeSet::new(),
+            held: Held::default(),
             reports: Vec::new(),
             wakers: BTreeMap::new(),
             closers: BTreeMap::new(),
@@ -403,7 +407,10 @@ impl Shared {
             self.report(state, lost);
             return;
         }
-        let Written { digests, part, failures, bytes, .. } = written;
+        let Written { digests, part, failures, bytes, nameless, .. } = written;
+        if state.fetch.is_wanted(request.request) {
+            state.held.put(&request.item, nameless);
+        }
         if let Some(part) = part {
             state.fetch.handle_part(request.request, part);
         }
@@ -443,6 +450,7 @@ impl Shared {
         let publication = pack.then_some(Publication { piece, generation });
         let files = if pack { digests.len() as u64 } else { 0 };
         let epoch = state.epochs.handle_written(now, bytes, files, publication);
+        state.epochs.handle_nameless(now, state.held.count(piece));
         let fetched = true;
         self.report(
             state,
@@ -794,6 +802,13 @@ fn spawn_lane(
         }
         Reach::Remote { dialer } => lane::run(&shared, (lane, path), dialer, &waker),
     })
+}
+
+/// Where there may be fewer files without a name than usual, their epochs are smaller: while the
+/// files of one wait for their sync, those of the next are written.
+fn epoch_limits() -> EpochLimits {
+    let limits = EpochLimits::default();
+    EpochLimits { nameless: limits.nameless.min(nameless_max() as u64 / 2), ..limits }
 }
 
 /// What a task needs beside its specification.

@@ -1,4 +1,4 @@
-//! Checks what arrives and writes it under temporary names.
+//! Checks what arrives and writes it under temporary names, or under none (`held`).
 //!
 //! A record is compared with its digest while its bytes are hot, then written at its offset. A
 //! whole file is made, written and given its mode and times by one lane; a large file is shared by
@@ -10,7 +10,7 @@ use std::sync::Arc;
 use penstock_engine::fetch::{Item, Part};
 use penstock_engine::slice::travels_whole;
 use penstock_io::store::{
-    Dir, DirCache, StoreError, TEMPORARY_NAME_BYTES, Target, TemporaryKey, WriteFile,
+    Dir, DirCache, Nameless, StoreError, Target, TemporaryKey, TemporaryName, WriteFile,
     temporary_name,
 };
 use penstock_io::sys;
@@ -24,6 +24,7 @@ use penstock_proto::units::FileTime;
 
 use penstock_api::task::TaskPage;
 
+use crate::held::NamelessFiles;
 use crate::keep::Keeper;
 use crate::large::LargeFiles;
 use crate::pacer::Pacer;
@@ -31,6 +32,10 @@ use crate::ramp::{self, Parts};
 use crate::read::place;
 use crate::surplus::backup_path;
 use crate::task::is_of_store;
+
+/// Larger files have a temporary name: what it costs is little beside their bytes, and these need
+/// not be fetched again after `kill -9`.
+const NAMELESS_BYTES_MAX: u64 = 256 << 10;
 
 /// Where the files of a task go.
 #[derive(Clone)]
@@ -66,12 +71,7 @@ impl TargetTree {
     }
 
     /// The temporary name of an attempt at an entry (B1).
-    pub(crate) fn temporary(
-        &self,
-        page: &TaskPage,
-        index: u32,
-        generation: u32,
-    ) -> [u8; TEMPORARY_NAME_BYTES] {
+    pub(crate) fn temporary(&self, page: &TaskPage, index: u32, generation: u32) -> TemporaryName {
         temporary_of((self.transfer, self.writer), page, index, generation)
     }
 
@@ -90,6 +90,42 @@ impl TargetTree {
         let sync = self.syncs(&file);
         let not_set = file.finish(&self.keeper.attributes(page, entry), sync)?;
         self.keeper.settle(&page.path(entry), &not_set)
+    }
+
+    /// As [`TargetTree::finish`], for a file that has no name yet.
+    fn finish_nameless(
+        &self,
+        file: WriteFile,
+        page: &Page,
+        entry: &Entry,
+    ) -> Result<Nameless, StoreError> {
+        let (file, not_set) = file.finish_nameless(&self.keeper.attributes(page, entry))?;
+        self.keeper.settle(&page.path(entry), &not_set).map(|()| file)
+    }
+
+    /// Makes the file of an entry that one lane writes whole. Without a name, where nobody else has
+    /// to find it and its name waits for no disk: such a file is gone with this process, and what
+    /// was reported a second ago may not be (promise (d)).
+    fn make_whole(
+        &self,
+        dir: &Dir,
+        leaf: &[u8],
+        page: &TaskPage,
+        (index, generation): (u32, u32),
+    ) -> Result<WriteFile, StoreError> {
+        let entry = &page.page.entries()[index as usize];
+        let (mode, gid) = self.keeper.made_with(&page.page, entry);
+        let temporary = || self.temporary(page, index, generation);
+        let alone = !self.is_shared() && !self.sync_files && self.backup_dir.is_none();
+        let at_once = self.sync_nothing || !dir.durability().takes_time();
+        if alone
+            && at_once
+            && entry.size <= NAMELESS_BYTES_MAX
+            && let Some(file) = self.target.create_nameless(dir, leaf, temporary, (mode, gid))
+        {
+            return Ok(file);
+        }
+        self.target.create_whole(dir, &temporary(), mode, gid)
     }
 
     /// Keeps what stands at the place of an entry in the backup directory, if there is one, as
@@ -139,7 +175,7 @@ pub(crate) fn temporary_of(
     page: &TaskPage,
     index: u32,
     generation: u32,
-) -> [u8; TEMPORARY_NAME_BYTES] {
+) -> TemporaryName {
     let entry = &page.page.entries()[index as usize];
     let large = entry.kind == EntryKind::File && page.page.slicing.is_split(entry.size);
     temporary_name(&TemporaryKey {
@@ -162,6 +198,8 @@ pub(crate) struct Written {
     /// Of an extent, or what of it was asked for.
     pub(crate) part: Option<Part>,
     pub(crate) failures: Vec<EntryFailure>,
+    /// Whole files that have no name yet.
+    pub(crate) nameless: NamelessFiles,
     pub(crate) bytes: u64,
     pub(crate) files: u64,
     /// The temporary file of a large file is gone.
@@ -343,6 +381,7 @@ impl PieceWriter {
     fn drop_open(&mut self) -> Option<u32> {
         let open = self.open.take()?;
         if let FileHandle::Own(file) = &open.file
+            && !file.is_nameless()
             && let Err(error) = self.tree.target.remove(file.dir(), file.name())
         {
             tracing::warn!(error = %crate::stores::chain(&error), "a temporary file is left");
@@ -493,12 +532,10 @@ impl PieceWriter {
         let file = if item.length > 0 {
             FileHandle::Shared(self.large.get(&self.tree, page, item)?)
         } else {
-            let (parent, _) = place(&self.tree.root, &page.page, entry);
+            let (parent, leaf) = place(&self.tree.root, &page.page, entry);
             let target = &self.tree.target;
             let dir = self.dirs.get(sys::boottime_now(), &parent, |path| target.make_dirs(path))?;
-            let name = self.tree.temporary(page, index, item.generation);
-            let (mode, gid) = self.tree.keeper.made_with(&page.page, entry);
-            let made = target.create_whole(&dir, &name, mode, gid);
+            let made = self.tree.make_whole(&dir, &leaf, page, (index, item.generation));
             if made.is_err() {
                 self.dirs.forget(&parent);
             }
@@ -537,7 +574,12 @@ impl PieceWriter {
                 if open.holes {
                     file.set_len(entry.size)?;
                 }
-                self.tree.finish(file, &page.page, entry)?;
+                if file.is_nameless() {
+                    let file = self.tree.finish_nameless(file, &page.page, entry)?;
+                    self.outcome.nameless.push((open.index, file));
+                } else {
+                    self.tree.finish(file, &page.page, entry)?;
+                }
             }
             FileHandle::Shared(file) => {
                 if self.tree.syncs(&file) || self.tree.flushes(&file) {

@@ -84,6 +84,7 @@ impl Peer {
             bytes: 4 << 20,
             files: out.rng.random_range(4..40),
             age: Duration::from_millis(out.rng.random_range(100..2000)),
+            ..EpochLimits::default()
         };
         let lanes = LaneLimits {
             workers: out.rng.random_range(1..4),

@@ -71,15 +71,7 @@ impl TransferMachine {
                 self.handle_outcome(peer, piece, epoch, outcome, &news, true);
             }
             Report::Returned { piece, generation } => {
-                let returned = self.open.change(piece.page, |page| {
-                    page.ledger.handle_returned(piece.piece, generation, peer)
-                });
-                match returned.unwrap_or(Returned::Ignored) {
-                    Returned::Ignored => {}
-                    Returned::Free => self.take_back(piece),
-                    Returned::Logged(again) => self.put_back(piece.page, again),
-                }
-                self.forget_attempts(Some(peer));
+                self.handle_returned(peer, piece, generation);
             }
             Report::Lost { page: number, entry, generation } => {
                 let again =
@@ -96,6 +88,27 @@ impl TransferMachine {
                 self.handle_tail(peer, Phase::Directories, page, &failures, (epoch, now));
             }
         }
+    }
+
+    fn handle_returned(&mut self, peer: PeerNumber, piece: PieceRef, generation: u32) {
+        let mut looked_for = 0;
+        let returned = self.open.change(piece.page, |page| {
+            let ledger = &mut page.ledger;
+            if ledger.is_rechecking(piece.piece) {
+                looked_for = ledger.pieces()[piece.piece as usize].bytes();
+            }
+            ledger.handle_returned(piece.piece, generation, peer)
+        });
+        match returned.unwrap_or(Returned::Ignored) {
+            Returned::Ignored => {}
+            Returned::Free => self.take_back(piece),
+            Returned::Logged(again) => {
+                // It was counted when its page was opened, and is not there.
+                self.bytes_resumed = self.bytes_resumed.saturating_sub(looked_for);
+                self.put_back(piece.page, again);
+            }
+        }
+        self.forget_attempts(Some(peer));
     }
 
     fn handle_outcome(

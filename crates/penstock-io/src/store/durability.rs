@@ -11,6 +11,7 @@ use rustix::io::Errno;
 
 use super::attributes::Refusals;
 use super::direct::IoMode;
+use super::nameless::Takes;
 use super::writeback::Writeback;
 use crate::sys::kernel_version;
 
@@ -125,6 +126,11 @@ impl DurabilityMethod {
     pub fn is_per_file(self) -> bool {
         matches!(self, Self::Fsync(_))
     }
+
+    /// Whether a sync takes the time of a disk or of a server; in memory it takes none.
+    pub fn takes_time(self) -> bool {
+        !matches!(self, Self::Syncfs(FileSystemKind::Tmpfs) | Self::Nothing)
+    }
 }
 
 impl fmt::Display for DurabilityMethod {
@@ -180,6 +186,7 @@ pub(super) struct Mount {
     direct: AtomicBool,
     sync_fd: OwnedFd,
     refusals: Refusals,
+    nameless: Takes,
 }
 
 /// What an operator or a test has said about the ways of writing.
@@ -201,7 +208,8 @@ impl Mount {
         let writeback = ways.writeback.unwrap_or_else(|| Writeback::of(kind));
         let direct = AtomicBool::new(ways.io.tries_direct(kind, key.0));
         let (method, refusals) = (kind.method(kernel_version()), Refusals::default());
-        Ok(Self { key, kind, method, writeback, direct, sync_fd, refusals })
+        let nameless = Takes::of(kind);
+        Ok(Self { key, kind, method, writeback, direct, sync_fd, refusals, nameless })
     }
 
     pub(super) fn kind(&self) -> FileSystemKind {
@@ -231,6 +239,11 @@ impl Mount {
     /// What it refuses to hold, or us to set.
     pub(super) fn refusals(&self) -> &Refusals {
         &self.refusals
+    }
+
+    /// Whether it takes files without a name.
+    pub(super) fn takes_nameless(&self) -> &Takes {
+        &self.nameless
     }
 }
 

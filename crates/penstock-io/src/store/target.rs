@@ -10,11 +10,12 @@ use super::dir::Dir;
 use super::durability::DurabilityMethod;
 use super::error::{StoreError, StoreOffline};
 use super::identity::StoreIdentity;
+use super::nameless::Nameless;
 use super::posix::{Gate, PosixStore, Space};
 use super::read::ReadFile;
 use super::read_back::ReadBackFile;
 use super::write::{LeftOver, WriteFile};
-use super::{Kind, Meta, check_item_name, check_item_path};
+use super::{Kind, Meta, TemporaryName, check_item_name, check_item_path};
 
 /// A store that is written. Clones are the same store; all methods block, and may be called from
 /// many threads at once.
@@ -173,6 +174,20 @@ impl Target {
         }
     }
 
+    /// See [`PosixStore::create_nameless`].
+    pub fn create_nameless(
+        &self,
+        dir: &Dir,
+        name: &[u8],
+        temporary: impl FnOnce() -> TemporaryName,
+        attributes: (Option<u32>, Option<u32>),
+    ) -> Option<WriteFile> {
+        match self {
+            Self::Posix(store) => store.create_nameless(dir, name, temporary, attributes),
+            Self::Null => None,
+        }
+    }
+
     /// See [`PosixStore::open_temporary`].
     ///
     /// # Errors
@@ -286,6 +301,23 @@ impl Target {
         match self {
             Self::Posix(store) => store.publish(dir, temporary, name, replace),
             Self::Null => check_item_name(dir, name),
+        }
+    }
+
+    /// See [`PosixStore::publish_nameless`].
+    ///
+    /// # Errors
+    /// `WrongKind`; `BadPath`; `ReadOnly`; `Io`.
+    pub fn publish_nameless(
+        &self,
+        file: Nameless,
+        name: &[u8],
+        temporary: impl FnOnce() -> TemporaryName,
+    ) -> Result<(), StoreError> {
+        match self {
+            Self::Posix(store) => store.publish_nameless(file, name, temporary),
+            // It never makes one.
+            Self::Null => Ok(()),
         }
     }
 

@@ -8,7 +8,9 @@ use penstock_proto::name::TEMPORARY_PREFIX;
 use penstock_proto::units::FileTime;
 
 /// Length of every temporary name in bytes.
-pub const TEMPORARY_NAME_BYTES: usize = 31;
+const TEMPORARY_NAME_BYTES: usize = 31;
+/// A temporary name.
+pub type TemporaryName = [u8; TEMPORARY_NAME_BYTES];
 /// The hash is cut to what 26 base-32 characters carry.
 const HASH_BYTES: usize = 16;
 
@@ -42,7 +44,7 @@ pub struct TemporaryKey {
 ///
 /// Any difference in the key gives another name, but for 128-bit collisions. A final name of 255
 /// bytes leaves no room for a suffix, so the final name is no part of it.
-pub fn temporary_name(key: &TemporaryKey) -> [u8; TEMPORARY_NAME_BYTES] {
+pub fn temporary_name(key: &TemporaryKey) -> TemporaryName {
     let mut input = [0; 64];
     let mut at = 0;
     let mut put = |bytes: &[u8]| {

@@ -20,6 +20,7 @@ use super::attributes::{Attributes, Node, NodeKind, NotSet};
 use super::dir::Dir;
 use super::direct::DirectFile;
 use super::error::StoreError;
+use super::nameless::{Nameless, Permit};
 use super::posix::{PosixStore, directory_error, stat_open, wrong_kind};
 use super::sandbox::{create_component, open_component};
 use super::writeback::{Window, Writeback};
@@ -122,11 +123,17 @@ impl PosixStore {
         mode: Option<u32>,
         gid: Option<u32>,
     ) -> Result<WriteFile, StoreError> {
-        let groups_differ = mode.is_some_and(|mode| (mode >> 3) & 7 != mode & 7);
-        if groups_differ && gid.is_some() && dir.gives_group() != gid {
-            return self.create(dir, name, LeftOver::Replace, Some(TEMPORARY_MODE));
-        }
-        self.create(dir, name, LeftOver::Replace, mode)
+        self.create(dir, name, LeftOver::Replace, mode_until_finished(dir, mode, gid))
+    }
+
+    /// The mode that a whole file is made with, and what it has by that, if that is known.
+    pub(super) fn mode_of_whole(
+        &self,
+        dir: &Dir,
+        mode: Option<u32>,
+        gid: Option<u32>,
+    ) -> (Mode, Option<u32>) {
+        made_with(dir, mode_until_finished(dir, mode, gid))
     }
 
     fn create(
@@ -156,10 +163,7 @@ impl PosixStore {
         mode: Option<u32>,
     ) -> Result<WriteFile, StoreError> {
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL;
-        let exact = mode.filter(|mode| dir.gives_mode(*mode));
-        let raw = if mode.is_none() { ANY_MODE } else { exact.unwrap_or(TEMPORARY_MODE) };
-        let given = if mode.is_none() { Some(ANY_MODE) } else { exact };
-        let mode = Mode::from_raw_mode(raw);
+        let (mode, given) = made_with(dir, mode);
         for _ in 0..RACE_TRIES {
             let parent = dir.fd()?;
             match self.unlocked(dir, || create_component(parent, name, flags, mode)) {
@@ -326,6 +330,23 @@ impl PosixStore {
     }
 }
 
+/// The mode that is asked for when a file is made that is to have `mode` and `gid` in the end: with
+/// another group than it is to have, that group may do no more than all may.
+fn mode_until_finished(dir: &Dir, mode: Option<u32>, gid: Option<u32>) -> Option<u32> {
+    let groups_differ = mode.is_some_and(|mode| (mode >> 3) & 7 != mode & 7);
+    let narrow = groups_differ && gid.is_some() && dir.gives_group() != gid;
+    if narrow { Some(TEMPORARY_MODE) } else { mode }
+}
+
+/// What open(2) is given for a file that is to have `mode`, and what it has by that, if that is
+/// known.
+fn made_with(dir: &Dir, mode: Option<u32>) -> (Mode, Option<u32>) {
+    let exact = mode.filter(|mode| dir.gives_mode(*mode));
+    let raw = if mode.is_none() { ANY_MODE } else { exact.unwrap_or(TEMPORARY_MODE) };
+    let given = if mode.is_none() { Some(ANY_MODE) } else { exact };
+    (Mode::from_raw_mode(raw), given)
+}
+
 /// Repeats `attempt` while what it needs is not there, waiting longer each time (B5).
 fn retry_vanished<T>(mut attempt: impl FnMut() -> Result<T, StoreError>) -> Result<T, StoreError> {
     let mut outcome = attempt();
@@ -383,6 +404,8 @@ pub struct WriteFile {
     mode: Option<u32>,
     /// With early write-back, what was written.
     window: Option<Window>,
+    /// It has no name yet, and may be one of so many.
+    permit: Option<Permit>,
     /// A second descriptor, if whole blocks pass the page cache by.
     pub(super) direct: Option<DirectFile>,
 }
@@ -391,13 +414,24 @@ impl WriteFile {
     fn posix(dir: Dir, name: &[u8], fd: OwnedFd, created: bool, mode: Option<u32>) -> Self {
         let early = dir.mount().is_some_and(|mount| mount.writeback() == Writeback::Early);
         let window = early.then(Window::default);
-        Self { dir, name: name.into(), fd: Some(fd), created, mode, window, direct: None }
+        let (name, fd, permit, direct) = (name.into(), Some(fd), None, None);
+        Self { dir, name, fd, created, mode, window, permit, direct }
+    }
+
+    /// A new file that gets its `name` later.
+    pub(super) fn nameless(
+        dir: Dir,
+        name: &[u8],
+        (fd, permit): (OwnedFd, Permit),
+        mode: Option<u32>,
+    ) -> Self {
+        Self { permit: Some(permit), ..Self::posix(dir, name, fd, true, mode) }
     }
 
     /// A file whose bytes go nowhere.
     pub(super) fn null(dir: Dir, name: &[u8]) -> Self {
-        let name = name.into();
-        Self { dir, name, fd: None, created: true, mode: None, window: None, direct: None }
+        let (name, window, permit, direct) = (name.into(), None, None, None);
+        Self { dir, name, fd: None, created: true, mode: None, window, permit, direct }
     }
 
     fn error(&self, operation: &'static str, errno: impl Into<io::Error>) -> StoreError {
@@ -448,9 +482,14 @@ impl WriteFile {
         &self.dir
     }
 
-    /// Its temporary name.
+    /// Its temporary name; its final one if it has no name yet.
     pub fn name(&self) -> &[u8] {
         &self.name
+    }
+
+    /// Whether it has no name at all, and ends by [`WriteFile::finish_nameless`].
+    pub fn is_nameless(&self) -> bool {
+        self.permit.is_some()
     }
 
     /// Whether this open made the file; else it was there, with what others wrote.
@@ -549,7 +588,29 @@ impl WriteFile {
             // The flush of data would move the time that is set below (B2).
             fsync(fd).map_err(|errno| self.error("sync", errno))?;
         }
-        let owner = self.owner(wanted).map_err(|errno| self.error("stat", errno))?;
+        let not_set = self.set(fd, wanted)?;
+        self.close(sync).map(|()| not_set)
+    }
+
+    /// As [`WriteFile::finish`], for a file that gets its name by
+    /// [`super::Target::publish_nameless`]; it is not synced.
+    ///
+    /// # Errors
+    /// `Io`: the file is to be written again, from the start.
+    pub fn finish_nameless(
+        mut self,
+        wanted: &Attributes<'_>,
+    ) -> Result<(Nameless, NotSet), StoreError> {
+        let (Some(fd), Some(permit)) = (self.fd.take(), self.permit.take()) else {
+            return Err(self.error("finish", Errno::BADF));
+        };
+        let not_set = self.set(&fd, wanted)?;
+        Ok((Nameless::new(self.dir.clone(), fd, permit), not_set))
+    }
+
+    /// Sets what `wanted` says; gives what was refused.
+    fn set(&self, fd: &OwnedFd, wanted: &Attributes<'_>) -> Result<NotSet, StoreError> {
+        let owner = self.owner(fd, wanted).map_err(|errno| self.error("stat", errno))?;
         let mut node = Node {
             fd: fd.as_fd(),
             path_only: false,
@@ -565,12 +626,11 @@ impl WriteFile {
             let times = modified_at(mtime);
             futimens(fd, &times).map_err(|errno| self.error("set times", errno))?;
         }
-        self.close(sync).map(|()| not_set)
+        Ok(not_set)
     }
 
     /// The owner that the file has, if it matters.
-    fn owner(&self, wanted: &Attributes<'_>) -> Result<Owner, Errno> {
-        let Some(fd) = &self.fd else { return Ok(Owner::default()) };
+    fn owner(&self, fd: &OwnedFd, wanted: &Attributes<'_>) -> Result<Owner, Errno> {
         if wanted.uid.is_none() && wanted.gid.is_none() {
             return Ok(Owner::default());
         }
@@ -602,7 +662,7 @@ impl fmt::Debug for WriteFile {
 }
 
 /// Closes `fd` and tells what close(2) said: NFS and quotas report lost writes there.
-fn close_checked(fd: OwnedFd) -> io::Result<()> {
+pub(super) fn close_checked(fd: OwnedFd) -> io::Result<()> {
     // SAFETY: the descriptor was owned by `fd`, which gave it up; it is closed once, here, whatever
     // close returns (Linux frees the number even on an error).
     match unsafe { libc::close(fd.into_raw_fd()) } {

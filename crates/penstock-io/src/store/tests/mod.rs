@@ -4,6 +4,7 @@ mod direct;
 mod failing;
 mod identity;
 mod modes;
+mod nameless;
 mod names;
 mod sandbox;
 mod writeback;

@@ -1,0 +1,242 @@
+//! Files that have no name before they get their final one: open(2) with `O_TMPFILE`, then
+//! linkat(2).
+//!
+//! A small file that gets a temporary name first costs two changes of its directory, of which the
+//! kernel allows one at a time: lanes that make files in one directory, and the publisher that
+//! renames them, wait for each other. Without a name a file is made beside all others, and its
+//! directory changes once (docs/design/0041).
+//!
+//! **What it costs.** Until it gets its name such a file is a descriptor of this process, so there
+//! may only be so many ([`Permit`]), and one that was killed leaves nothing: what it had written
+//! and not named is fetched again. Nothing is left to be cleaned up either. So it is for names that
+//! wait for no disk: who makes a file decides that.
+//!
+//! **Where.** On file systems where it was measured to be faster, and where linkat(2) takes a
+//! descriptor: by CAP_DAC_READ_SEARCH, or of any user from Linux 6.10 on. It is tried once for each
+//! mount. Everywhere else files have temporary names.
+
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
+
+use penstock_proto::name;
+use rustix::fs::{AtFlags, Mode, OFlags, fsync, linkat, unlinkat};
+use rustix::io::{Errno, fcntl_dupfd_cloexec};
+use rustix::process::{Resource, getrlimit};
+
+use super::dir::Dir;
+use super::durability::FileSystemKind;
+use super::error::StoreError;
+use super::posix::PosixStore;
+use super::sandbox::create_component;
+use super::write::{WriteFile, close_checked};
+use super::{TemporaryName, check_item_name, is_temporary_name};
+
+/// Most files without a name in this process: while those of one sync epoch, 4,096, get theirs,
+/// those of the next are written.
+const NAMELESS_MAX: usize = 8192;
+/// Fewer are not worth an epoch of their own.
+const NAMELESS_MIN: usize = 1024;
+/// Of the descriptors that this process may have.
+const SHARE_OF_DESCRIPTORS: u64 = 2;
+
+static IN_HAND: AtomicUsize = AtomicUsize::new(0);
+
+/// How many files without a name this process may have at a time; 0 where it may have too few
+/// descriptors for it. The limit is read once: raise it before
+/// ([`crate::sys::raise_file_limit`]).
+pub fn nameless_max() -> usize {
+    static MAX: OnceLock<usize> = OnceLock::new();
+    *MAX.get_or_init(|| {
+        let descriptors = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+        let most = (descriptors / SHARE_OF_DESCRIPTORS).min(NAMELESS_MAX as u64) as usize;
+        if most < NAMELESS_MIN { 0 } else { most }
+    })
+}
+
+/// The right to one file without a name, given back when it is dropped.
+#[derive(Debug)]
+pub(super) struct Permit(());
+
+impl Permit {
+    fn take() -> Option<Self> {
+        let before = IN_HAND.fetch_add(1, Ordering::Relaxed);
+        let permit = Self(());
+        (before < nameless_max()).then_some(permit)
+    }
+}
+
+impl Drop for Permit {
+    fn drop(&mut self) {
+        IN_HAND.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Whether a mount takes files without a name.
+#[derive(Debug)]
+pub(super) struct Takes(AtomicU8);
+
+const NO: u8 = 0;
+const YES: u8 = 1;
+const UNKNOWN: u8 = 2;
+
+impl Takes {
+    pub(super) fn of(kind: FileSystemKind) -> Self {
+        let worth = matches!(kind, FileSystemKind::Tmpfs | FileSystemKind::Ext4);
+        Self(AtomicU8::new(if worth { UNKNOWN } else { NO }))
+    }
+
+    fn is(&self, what: u8) -> bool {
+        self.0.load(Ordering::Relaxed) == what
+    }
+
+    fn note(&self, what: u8) {
+        self.0.store(what, Ordering::Relaxed);
+    }
+}
+
+/// A finished file that has no name yet. Dropping it leaves nothing.
+#[derive(Debug)]
+pub struct Nameless {
+    dir: Dir,
+    fd: OwnedFd,
+    _permit: Permit,
+}
+
+impl Nameless {
+    pub(super) fn new(dir: Dir, fd: OwnedFd, permit: Permit) -> Self {
+        Self { dir, fd, _permit: permit }
+    }
+
+    /// The directory in which it gets its name.
+    pub fn dir(&self) -> &Dir {
+        &self.dir
+    }
+
+    /// Makes its bytes durable, for who gives it a name without a sync of the store. Blocks.
+    ///
+    /// # Errors
+    /// `Io`: it is to be written again (A4).
+    pub fn sync(&self) -> Result<(), StoreError> {
+        fsync(&self.fd).map_err(|errno| self.dir.error("sync", b"", errno))
+    }
+}
+
+impl PosixStore {
+    /// As [`PosixStore::create_whole`], for a file that has no name before it gets its final one,
+    /// `name`. `None` where that cannot be done here or now, whatever the reason: make it with a
+    /// temporary name then. The first time on a mount it is tried with that name, which `temporary`
+    /// gives. End it by [`WriteFile::finish_nameless`].
+    pub fn create_nameless(
+        &self,
+        dir: &Dir,
+        name: &[u8],
+        temporary: impl FnOnce() -> TemporaryName,
+        (mode, gid): (Option<u32>, Option<u32>),
+    ) -> Option<WriteFile> {
+        let takes = dir.mount()?.takes_nameless();
+        if takes.is(NO) {
+            return None;
+        }
+        let permit = Permit::take()?;
+        self.check_bytes_writable("create", name).ok()?;
+        let (mode, given) = self.mode_of_whole(dir, mode, gid);
+        let parent = dir.fd().ok()?;
+        let make = || open_nameless(parent, mode);
+        match self.unlocked(dir, make) {
+            Ok(fd) if takes.is(YES) || can_name(dir, &temporary(), mode) => {
+                Some(WriteFile::nameless(dir.clone(), name, (fd, permit), given))
+            }
+            // Kernels without it take the directory for what is to be written.
+            Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::INVAL) => {
+                takes.note(NO);
+                None
+            }
+            _ => None,
+        }
+    }
+
+    /// Gives a finished file without a name its final `name`. What stands there, a file or a link,
+    /// is replaced in one step, by way of the name that `temporary` gives; a directory never is.
+    ///
+    /// # Errors
+    /// `WrongKind` if a directory is there; `BadPath`; `ReadOnly`; `Io`, with `ENOENT` if its
+    /// directory is gone: then so is the file.
+    pub fn publish_nameless(
+        &self,
+        file: Nameless,
+        name: &[u8],
+        temporary: impl FnOnce() -> TemporaryName,
+    ) -> Result<(), StoreError> {
+        let Nameless { dir, fd, _permit } = file;
+        check_item_name(&dir, name)?;
+        if is_temporary_name(name) {
+            return Err(StoreError::bad_path(&name::join(dir.path(), name)));
+        }
+        self.check_item_writable("link", &dir, name)?;
+        let in_dir = |dir: &Dir, name: &[u8]| {
+            let parent = dir.fd_raw()?;
+            self.unlocked(dir, || link(&fd, parent, name))
+        };
+        let mut named_in = dir;
+        let mut outcome = in_dir(&named_in, name);
+        if matches!(outcome, Err(Errno::NOENT | Errno::STALE)) {
+            // The handle may be of a directory that was replaced; its path is what counts.
+            named_in = self.open_dir_unlocked(named_in.path())?;
+            outcome = in_dir(&named_in, name);
+        }
+        match outcome {
+            Ok(()) => {}
+            Err(Errno::EXIST) => {
+                // A try that was cut short may have left it.
+                let temporary = temporary();
+                self.remove(&named_in, &temporary)?;
+                in_dir(&named_in, &temporary)
+                    .map_err(|errno| named_in.error("link", &temporary, errno))?;
+                self.publish(&named_in, &temporary, name, true)?;
+            }
+            // Another file system is mounted there now: what is on the old one is out of reach.
+            Err(Errno::XDEV) => return Err(named_in.error("link", name, Errno::NOENT)),
+            Err(errno) => return Err(named_in.error("link", name, errno)),
+        }
+        close_checked(fd).map_err(|error| named_in.error("close", name, error))
+    }
+}
+
+/// Whether this process may give a name to what it has only a descriptor of; tried with an
+/// empty file, once for a mount.
+fn can_name(dir: &Dir, temporary: &[u8], mode: Mode) -> bool {
+    let (Some(mount), Ok(parent)) = (dir.mount(), dir.fd()) else { return false };
+    let tried = open_nameless(parent, mode).and_then(|fd| link(&fd, parent, temporary));
+    match tried {
+        Ok(()) => {
+            // It is a temporary name of ours: should this fail, it is removed as one.
+            let _ = unlinkat(parent, temporary, AtFlags::empty());
+            make_room_for_descriptors(parent);
+            mount.takes_nameless().note(YES);
+            true
+        }
+        // The directory may be gone, or the name taken: that says nothing.
+        Err(Errno::EXIST) => false,
+        Err(errno) => {
+            tracing::debug!(%errno, kind = %mount.kind(), "files have temporary names here");
+            mount.takes_nameless().note(NO);
+            false
+        }
+    }
+}
+
+fn open_nameless(parent: BorrowedFd<'_>, mode: Mode) -> Result<OwnedFd, Errno> {
+    create_component(parent, b".", OFlags::WRONLY | OFlags::TMPFILE, mode)
+}
+
+/// Has the kernel make its table of descriptors as large as it may become, once: each time that it
+/// grows by itself, a thread of a process of several waits for an RCU grace period (`expand_files`
+/// in fs/file.c of Linux).
+fn make_room_for_descriptors(any: BorrowedFd<'_>) {
+    let _ = fcntl_dupfd_cloexec(any, nameless_max() as i32);
+}
+
+fn link(fd: &OwnedFd, parent: BorrowedFd<'_>, name: &[u8]) -> Result<(), Errno> {
+    linkat(fd.as_fd(), c"", parent, name, AtFlags::EMPTY_PATH)
+}
