@@ -198,8 +198,10 @@ impl EpochMachine {
             || self.bytes >= self.limits.bytes
             || self.files >= self.limits.files
             || now.since(dirty_since) >= self.limits.age
-            || self.nameless >= self.limits.nameless
-            || self.nameless_since.is_some_and(|at| now.since(at) >= self.limits.nameless_age);
+            || self.nameless_since.is_some_and(|since| {
+                self.nameless >= self.limits.nameless
+                    || now.since(since) >= self.limits.nameless_age
+            });
         if !due {
             return None;
         }
@@ -268,6 +270,16 @@ mod tests {
         assert_eq!(machine.poll_action(due.plus(limits.nameless_age)), None, "they have names");
         machine.handle_nameless(due, limits.nameless);
         assert_eq!(machine.poll_action(due), Some(EpochAction::Sync { epoch: 2 }));
+    }
+
+    /// Where there may be no file without a name, epochs are as long as ever.
+    #[test]
+    fn without_files_without_names_their_limit_does_not_count() {
+        let mut machine =
+            EpochMachine::new(0, EpochLimits { nameless: 0, ..EpochLimits::default() });
+        machine.handle_written(Instant(5), 10, 3, Some(publication(1)));
+        machine.handle_nameless(Instant(5), 0);
+        assert_eq!(machine.poll_action(Instant(5)), None);
     }
 
     /// B2: a large file whose writers may still move its time is finished when they cannot, and

@@ -40,7 +40,7 @@ pub enum PieceState {
     Missing,
     /// A peer has been told to fetch, check or finish it.
     Granted,
-    /// Written under temporary names.
+    /// Written under temporary names, or none.
     Written,
     /// Renamed, but that is not durable yet.
     Published,

@@ -60,7 +60,7 @@ use rand_chacha::ChaCha8Rng;
 use self::adopting::Early;
 use self::begun::BegunFiles;
 use self::closed::ClosedPages;
-use self::open::{OpenPage, OpenPages, Under};
+use self::open::{OpenPage, OpenPages, Under, piece_of};
 pub use self::peers::Joining;
 use self::peers::Peer;
 use self::untaken::Untaken;
@@ -157,8 +157,8 @@ pub struct Totals {
     pub bytes: u64,
     /// Bytes durable.
     pub bytes_durable: u64,
-    /// Bytes found in the ledger when the transfer was taken up again, without those of packs that
-    /// turned out not to be at the target.
+    /// Bytes found in the ledger when the transfer was taken up again, without those of pieces that
+    /// were looked at again and are not at the target.
     pub bytes_resumed: u64,
     /// Failed entries.
     pub failures: u64,
@@ -334,14 +334,10 @@ impl TransferMachine {
         let rechecks = ledger.replay(log, log_bytes, doubt_all);
         self.urgent.extend(ledger.discards());
         let (_, bytes, _, _) = ledger.counts();
-        let rechecked: u64 = rechecks
-            .iter()
-            .map(|(_, work)| match work {
-                Work::Recheck { piece, .. } => ledger.pieces()[piece.piece as usize].bytes(),
-                _ => 0,
-            })
-            .sum();
-        self.bytes_resumed += bytes + rechecked;
+        let again = rechecks.iter().filter_map(|(_, work)| piece_of(work)).map(|it| it.piece);
+        let resumed: BTreeSet<u32> = again.collect();
+        let rechecked = resumed.iter().map(|piece| ledger.pieces()[*piece as usize].bytes());
+        self.bytes_resumed += bytes + rechecked.sum::<u64>();
         for finish in ledger.finishable() {
             self.finish_next.push(PieceRef { page: number, piece: finish });
         }
@@ -354,6 +350,7 @@ impl TransferMachine {
             }
         }
         let mut open = OpenPage::new(ledger);
+        open.resumed = resumed;
         open.missing = open.ledger.fetchable();
         open.missing.shuffle(&mut self.rng);
         for (under, work) in rechecks {

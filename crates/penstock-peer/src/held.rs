@@ -5,11 +5,53 @@
 //! gives it its name when the epoch is over. What is dropped here is gone, as a temporary file is
 //! that is removed: the ledger learns from the publisher that it is to be fetched again.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 use penstock_engine::fetch::Item;
 use penstock_io::store::Nameless;
 use penstock_proto::slicing::PieceRef;
+
+/// Where the small files of a task are made without names.
+///
+/// A file under a temporary name is one of the last attempt at it (B1), so that what a ledger
+/// counts as written is what is there. So a page in which one file has such a name gets no more
+/// files without, and neither does a task that follows another one of its transfer: both make the
+/// temporary file anew where an earlier attempt may have left one.
+#[derive(Debug)]
+pub(crate) struct NamedLater {
+    allowed: AtomicBool,
+    /// Whether there is any page in `pages`.
+    any: AtomicBool,
+    pages: Mutex<BTreeSet<u32>>,
+}
+
+impl NamedLater {
+    pub(crate) fn new(allowed: bool) -> Self {
+        Self { allowed: allowed.into(), any: AtomicBool::new(false), pages: Mutex::default() }
+    }
+
+    /// Whether files of this page are made without names.
+    pub(crate) fn is_for(&self, page: u32) -> bool {
+        let pages = || self.pages.lock().unwrap_or_else(PoisonError::into_inner);
+        self.allowed.load(Ordering::Relaxed)
+            && !(self.any.load(Ordering::Acquire) && pages().contains(&page))
+    }
+
+    /// A file of this page is about to get a temporary name.
+    pub(crate) fn end_in(&self, page: u32) {
+        if self.allowed.load(Ordering::Relaxed) {
+            self.pages.lock().unwrap_or_else(PoisonError::into_inner).insert(page);
+            self.any.store(true, Ordering::Release);
+        }
+    }
+
+    /// No more files without names: their names would wait for a disk.
+    pub(crate) fn end(&self) {
+        self.allowed.store(false, Ordering::Relaxed);
+    }
+}
 
 /// Files without a name that one answer brought, by ascending entries.
 pub(crate) type NamelessFiles = Vec<(u32, Nameless)>;

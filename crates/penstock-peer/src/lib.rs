@@ -40,7 +40,7 @@
 //! | `large` | the open files of a task that several lanes write to, and perhaps several peers |
 //! | `held` | finished files that have no name yet |
 //! | `left` | how a task ends, and what it leaves for another controller |
-//! | `write` | checks what arrives and writes it under temporary names |
+//! | `write` | checks what arrives and writes it under temporary names, or none |
 //! | `keep` | what an entry gets at the target beside its bytes |
 //! | `load` | what this host has in hand, for those who look after it |
 //! | `paths` | which addresses lanes go between, and what is known of them |

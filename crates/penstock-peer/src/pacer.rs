@@ -38,6 +38,11 @@ impl Pacer {
         self.pace.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Whether there is a rate.
+    pub(crate) fn holds(&self) -> bool {
+        self.held.load(Ordering::Acquire)
+    }
+
     /// Another rate, for those who wait too.
     pub(crate) fn set_rate(&self, rate: u64) {
         self.lock().set_rate(sys::boottime_now(), rate);
@@ -55,7 +60,7 @@ impl Pacer {
 
     /// Takes units, and sleeps until they are paid.
     pub(crate) fn take(&self, units: u64) {
-        if units == 0 || !self.held.load(Ordering::Acquire) {
+        if units == 0 || !self.holds() {
             return;
         }
         self.taken.fetch_add(units, Ordering::Relaxed);
@@ -80,7 +85,7 @@ impl Pacer {
 
     /// Whether whoever takes now has to wait.
     pub(crate) fn is_in_debt(&self) -> bool {
-        self.held.load(Ordering::Acquire) && self.lock().is_in_debt(sys::boottime_now())
+        self.holds() && self.lock().is_in_debt(sys::boottime_now())
     }
 
     /// What was used while there was a rate, and how long all threads together have slept since

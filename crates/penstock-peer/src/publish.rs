@@ -15,7 +15,8 @@ use penstock_api::update::IfExists;
 use penstock_engine::epoch::{EpochAction, Publication};
 use penstock_engine::slice::{Piece, travels_whole};
 use penstock_io::store::{
-    Dir, DirCache, Kind, Meta, Nameless, ReadFile, StoreError, Target, is_temporary_name,
+    Dir, DirCache, DurabilityMethod, Kind, Meta, Nameless, ReadFile, StoreError, Target,
+    is_temporary_name,
 };
 use penstock_io::sys;
 use penstock_proto::journal::{DigestForm, EntryDigest, EntryFailure, FailurePhase};
@@ -185,6 +186,11 @@ impl Publisher<'_> {
         let outcome = if shared.tree.sync_nothing {
             Ok(())
         } else {
+            let mut methods = shared.tree.target.durability().into_iter();
+            if methods.any(DurabilityMethod::takes_time) {
+                // A disk is mounted within, and is synced with the rest.
+                shared.tree.named_later.end();
+            }
             let marked = if shared.keep_marker.load(Ordering::Acquire) {
                 Ok(())
             } else {
@@ -342,7 +348,7 @@ impl Publisher<'_> {
                     }
                     let before = if found { Before::Perhaps } else { Before::No };
                     let named = match held.file_of(index) {
-                        Some(file) => self.name(&pieces.page, index, generation, file),
+                        Some(file) => self.name(&pieces.page, index, generation, &file),
                         None => self.rename(&pieces.page, index, generation, before, touched),
                     };
                     match named {
@@ -462,24 +468,33 @@ impl Publisher<'_> {
         Ok(Named::Yes)
     }
 
-    /// Gives a file that has no name its final one.
+    /// Gives a file that has no name its final one, in the directory that is at its path now.
     fn name(
-        &self,
+        &mut self,
         page: &TaskPage,
         index: u32,
         generation: u32,
-        file: Nameless,
+        file: &Nameless,
     ) -> Result<Named, StoreError> {
+        let entry = &page.page.entries()[index as usize];
+        let (parent, leaf) = place(&self.shared.tree.root, &page.page, entry);
+        let mut dir = self.dir(&parent)?;
         let tree = &self.shared.tree;
-        let (_, leaf) = place(&tree.root, &page.page, &page.page.entries()[index as usize]);
-        if tree.sync_nothing && tree.target.meta(file.dir(), &leaf)?.is_some() {
+        if tree.sync_nothing && tree.target.meta(&dir, &leaf)?.is_some() {
             // A name that is replaced is never risked, whatever the policy (A1).
-            file.sync()?;
+            file.sync(&dir)?;
         }
         tree.names.take(1);
         self.shared.hang.step();
         let temporary = || tree.temporary(page, index, generation);
-        match tree.target.publish_nameless(file, &leaf, temporary) {
+        let mut named = tree.target.publish_nameless(&dir, file, &leaf, temporary);
+        if named.as_ref().is_err_and(StoreError::is_vanished) {
+            // The handle may be of a directory that was replaced; its path is what counts.
+            self.dirs.forget(&parent);
+            dir = self.dir(&parent)?;
+            named = self.shared.tree.target.publish_nameless(&dir, file, &leaf, temporary);
+        }
+        match named {
             Ok(()) => Ok(Named::Yes),
             Err(error) if error.is_vanished() => Ok(Named::Gone),
             Err(error) => Err(error),
@@ -585,7 +600,8 @@ impl Publisher<'_> {
 
     /// Whether a file of a pack is there: under its temporary name, which is ours alone, or under
     /// its final one with the right bytes. Size and time would not do: they may be those of an
-    /// older file (promise (c)).
+    /// older file (promise (c)). Neither does a temporary name where the file may have had none:
+    /// it may be of another attempt (B1).
     fn stands(
         &mut self,
         pieces: &Pieces,
@@ -597,7 +613,8 @@ impl Publisher<'_> {
         let dir = self.dir(&parent)?;
         let temporary = self.shared.tree.temporary(&pieces.page, digest.entry, generation);
         self.shared.hang.step();
-        if self.shared.tree.target.meta(&dir, &temporary)?.is_some() {
+        let tree = &self.shared.tree;
+        if !tree.may_be_nameless(&dir, entry) && tree.target.meta(&dir, &temporary)?.is_some() {
             return Ok(true);
         }
         self.matches(pieces, digest, generation, 0, 0)

@@ -273,6 +273,8 @@ fn prepare(stores: &Stores, spec: &TaskSpec) -> Result<TaskStart, Problem> {
 struct Ground {
     incarnation: Incarnation,
     marker: u64,
+    /// Whether a task of the same transfer and writer has begun there before.
+    follows: bool,
 }
 
 impl Ground {
@@ -291,10 +293,9 @@ impl Ground {
         let of = (spec.transfer, spec.writer);
         // A store that keeps nothing has every marker.
         let marker = target.read_marker(of).ok().flatten().filter(|marker| *marker != u64::MAX);
-        if spec.durability != Durability::None {
-            target.reserve_marker(of).map_err(|error| full_problem(&error))?;
-        }
-        Ok(Self { incarnation, marker: marker.unwrap_or(0) })
+        // Without syncs nothing is written to it; that it is there tells the next task enough.
+        let follows = target.reserve_marker(of).map_err(|error| full_problem(&error))?;
+        Ok(Self { incarnation, marker: marker.unwrap_or(0), follows })
     }
 }
 
@@ -466,7 +467,7 @@ impl TargetPeer for TargetService {
         }
         let (there, asked) = (target.clone(), spec.clone());
         let ground = self.stores.ask(&spec.store, move || Ground::at(&there, &asked, &identity))?;
-        let Ground { incarnation, marker } = ground?;
+        let Ground { incarnation, marker, follows } = ground?;
         let parts = TaskParts {
             target,
             marker,
@@ -476,6 +477,7 @@ impl TargetPeer for TargetService {
             reach,
             grant,
             adopted: left.and_then(|left| left.under(&incarnation)),
+            follows,
             left: Arc::clone(&self.left),
             incarnation,
             pool: self.pool.clone(),

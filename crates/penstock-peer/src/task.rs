@@ -40,7 +40,7 @@ use crate::fault::of_answer;
 use crate::grant::{self, Grant};
 use crate::guard::Guard;
 use crate::hang::Hang;
-use crate::held::Held;
+use crate::held::{Held, NamedLater};
 use crate::keep::Keeper;
 use crate::large::LargeFiles;
 use crate::left::{Kept, LeftBehind, hand_over};
@@ -825,6 +825,8 @@ pub(crate) struct TaskParts {
     pub(crate) incarnation: Incarnation,
     pub(crate) left: Arc<LeftBehind>,
     pub(crate) adopted: Option<Adopted>,
+    /// Whether another task of the same transfer and writer began here before.
+    pub(crate) follows: bool,
     pub(crate) pool: BufferPool,
     /// Whether other sites may bring owners and the like (D7).
     pub(crate) allow_privileged: bool,
@@ -843,6 +845,9 @@ impl RunningTask {
         let state = State::new(spec, &parts);
         let own_site = spec.source.is_of_own_site();
         let keeper = Keeper::new(&spec.preserve, own_site, parts.allow_privileged);
+        let named_later = !parts.follows
+            && spec.durability != Durability::Fsync
+            && spec.update.backup_dir.is_none();
         let tree = TargetTree {
             target: parts.target.for_data_set(&spec.root.0, keeper.sets_modes()),
             transfer: spec.transfer,
@@ -857,6 +862,7 @@ impl RunningTask {
             keeper: Arc::new(keeper),
             backup_dir: spec.update.backup_dir.as_ref().map(|path| path.0.clone()),
             began: spec.began,
+            named_later: Arc::new(NamedLater::new(named_later)),
         };
         let shared = Arc::new(Shared {
             spec: spec.clone(),

@@ -24,7 +24,7 @@ use penstock_proto::units::FileTime;
 
 use penstock_api::task::TaskPage;
 
-use crate::held::NamelessFiles;
+use crate::held::{NamedLater, NamelessFiles};
 use crate::keep::Keeper;
 use crate::large::LargeFiles;
 use crate::pacer::Pacer;
@@ -62,6 +62,8 @@ pub(crate) struct TargetTree {
     pub(crate) backup_dir: Option<Vec<u8>>,
     /// What was put there since stays: it is what stood there before the transfer.
     pub(crate) began: FileTime,
+    /// Where small files get no temporary names.
+    pub(crate) named_later: Arc<NamedLater>,
 }
 
 impl TargetTree {
@@ -103,9 +105,16 @@ impl TargetTree {
         self.keeper.settle(&page.path(entry), &not_set).map(|()| file)
     }
 
-    /// Makes the file of an entry that one lane writes whole. Without a name, where nobody else has
-    /// to find it and its name waits for no disk: such a file is gone with this process, and what
-    /// was reported a second ago may not be (promise (d)).
+    /// Whether a file of an entry may have no name before its final one: where nobody else has to
+    /// find it and that name waits for no disk. Such a file is gone with its process, and what was
+    /// reported a second ago may not be (promise (d)).
+    pub(crate) fn may_be_nameless(&self, dir: &Dir, entry: &Entry) -> bool {
+        !self.is_shared()
+            && entry.size <= NAMELESS_BYTES_MAX
+            && (self.sync_nothing || !dir.durability().takes_time())
+    }
+
+    /// Makes the file of an entry that one lane writes whole.
     fn make_whole(
         &self,
         dir: &Dir,
@@ -116,14 +125,19 @@ impl TargetTree {
         let entry = &page.page.entries()[index as usize];
         let (mode, gid) = self.keeper.made_with(&page.page, entry);
         let temporary = || self.temporary(page, index, generation);
-        let alone = !self.is_shared() && !self.sync_files && self.backup_dir.is_none();
-        let at_once = self.sync_nothing || !dir.durability().takes_time();
-        if alone
-            && at_once
-            && entry.size <= NAMELESS_BYTES_MAX
-            && let Some(file) = self.target.create_nameless(dir, leaf, temporary, (mode, gid))
-        {
-            return Ok(file);
+        if self.may_be_nameless(dir, entry) {
+            let number = page.page.number;
+            // Where there is a rate of names, or one is replaced without a sync of the store, the
+            // names would come long after their files.
+            let at_once = self.named_later.is_for(number)
+                && !self.names.holds()
+                && !(self.sync_nothing && self.target.meta(dir, leaf)?.is_some());
+            if at_once
+                && let Some(file) = self.target.create_nameless(dir, leaf, temporary, (mode, gid))
+            {
+                return Ok(file);
+            }
+            self.named_later.end_in(number);
         }
         self.target.create_whole(dir, &temporary(), mode, gid)
     }

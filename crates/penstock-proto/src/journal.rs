@@ -16,8 +16,9 @@ use crate::wire::{DecodeError, Reader, Writer};
 /// Most bytes of one record's payload.
 pub const RECORD_BYTES_MAX: usize = 4 * 1024 * 1024;
 
-/// Who wrote, and under which circumstances: while none of these changes, what was written is still
-/// in that host's page cache or on disk, even if the process was killed (hard cases A2, A5).
+/// Who wrote, and under which circumstances: while none of these changes, what was written and has
+/// a name is still in that host's page cache or on disk, even if the process was killed (hard cases
+/// A2, A5).
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, Default, Hash, serde::Serialize, serde::Deserialize,
 )]

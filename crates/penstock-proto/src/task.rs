@@ -64,7 +64,7 @@ pub enum Work {
 /// What a peer has done.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Report {
-    /// A piece is written (or was found written), under temporary names.
+    /// A piece is written (or was found written), under temporary names or none.
     Written {
         /// Which.
         piece: PieceRef,

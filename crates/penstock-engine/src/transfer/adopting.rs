@@ -93,6 +93,7 @@ impl TransferMachine {
             let of = (piece.piece, generation, epoch);
             let work = page.ledger.adopt(incarnation, of, digests, failures)?;
             page.add_recheck(Under::Writer { incarnation, lost: false }, work);
+            page.resumed.insert(piece.piece);
             Some(kind)
         });
         let Some(kind) = adopted.flatten() else { return 0 };

@@ -45,6 +45,8 @@ pub(super) struct OpenPage {
     /// Missing pieces that may not be handed out before the log says that they are missing.
     pub(super) barred: BTreeSet<u32>,
     pub(super) rechecks: Vec<Rechecks>,
+    /// Pieces that count as resumed, and are looked at again; who looks may not find them.
+    pub(super) resumed: BTreeSet<u32>,
     /// Pieces of lost peers that wait until the log was read, and who may look at them then.
     pub(super) unread: BTreeMap<u32, Under>,
     /// Whether the page is among those that work is drawn from.
@@ -62,6 +64,7 @@ impl OpenPage {
             unmade: Vec::new(),
             barred: BTreeSet::new(),
             rechecks: Vec::new(),
+            resumed: BTreeSet::new(),
             unread: BTreeMap::new(),
             listed: false,
         }

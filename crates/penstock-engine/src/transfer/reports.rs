@@ -91,20 +91,19 @@ impl TransferMachine {
     }
 
     fn handle_returned(&mut self, peer: PeerNumber, piece: PieceRef, generation: u32) {
-        let mut looked_for = 0;
+        let (mut resumed, index) = (0, piece.piece);
         let returned = self.open.change(piece.page, |page| {
-            let ledger = &mut page.ledger;
-            if ledger.is_rechecking(piece.piece) {
-                looked_for = ledger.pieces()[piece.piece as usize].bytes();
+            let returned = page.ledger.handle_returned(index, generation, peer);
+            if matches!(returned, Returned::Logged(_)) && page.resumed.remove(&index) {
+                resumed = page.ledger.pieces()[index as usize].bytes();
             }
-            ledger.handle_returned(piece.piece, generation, peer)
+            returned
         });
         match returned.unwrap_or(Returned::Ignored) {
             Returned::Ignored => {}
             Returned::Free => self.take_back(piece),
             Returned::Logged(again) => {
-                // It was counted when its page was opened, and is not there.
-                self.bytes_resumed = self.bytes_resumed.saturating_sub(looked_for);
+                self.bytes_resumed -= resumed;
                 self.put_back(piece.page, again);
             }
         }

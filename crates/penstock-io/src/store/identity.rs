@@ -225,19 +225,20 @@ impl PosixStore {
     /// Makes room for the transfer's sync marker, so that it can be written when the disk is full:
     /// else what was written last could never be called durable. Where a file system writes every
     /// change to a new place, that cannot be promised. Call it before work; it leaves a marker that
-    /// is there as it is.
+    /// is there as it is, and says whether one was: then this writer has worked here before.
     ///
     /// # Errors
     /// As [`PosixStore::write_marker`]; `Io` with `ENOSPC` if there is no room even for this.
-    pub fn reserve_marker(&self, of: (TransferId, WriterId)) -> Result<(), StoreError> {
+    pub fn reserve_marker(&self, of: (TransferId, WriterId)) -> Result<bool, StoreError> {
         let name = marker_name(of);
         let path = name::join(STORE_PRIVATE_NAME, &name);
         self.check_bytes_writable("make marker", &path)?;
         let directory = self.open_private()?.ok_or_else(|| self.identity_missing())?;
-        let reserve = || -> Result<(), Errno> {
+        let reserve = || -> Result<bool, Errno> {
             let flags = OFlags::WRONLY | OFlags::CREATE;
             let file = create_component(directory.as_fd(), &name, flags, private_mode())?;
             let mut end = u64::try_from(fstat(&file)?.st_size).unwrap_or(0);
+            let was_there = end > 0;
             let zeros = [0; MARKER_SLOT_BYTES as usize];
             while end < 2 * MARKER_SLOT_BYTES {
                 let part = (2 * MARKER_SLOT_BYTES - end).min(MARKER_SLOT_BYTES);
@@ -246,7 +247,7 @@ impl PosixStore {
                     count => end += count as u64,
                 }
             }
-            Ok(())
+            Ok(was_there)
         };
         reserve().map_err(|errno| StoreError::io("make marker", &path, errno))
     }

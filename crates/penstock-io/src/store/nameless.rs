@@ -29,7 +29,7 @@ use super::durability::FileSystemKind;
 use super::error::StoreError;
 use super::posix::PosixStore;
 use super::sandbox::create_component;
-use super::write::{WriteFile, close_checked};
+use super::write::WriteFile;
 use super::{TemporaryName, check_item_name, is_temporary_name};
 
 /// Most files without a name in this process: while those of one sync epoch, 4,096, get theirs,
@@ -95,30 +95,25 @@ impl Takes {
     }
 }
 
-/// A finished file that has no name yet. Dropping it leaves nothing.
+/// A finished file that has no name yet. Dropping it before [`PosixStore::publish_nameless`] leaves
+/// nothing. It is one descriptor, and holds no directory: that may be another one by then (C5).
 #[derive(Debug)]
 pub struct Nameless {
-    dir: Dir,
     fd: OwnedFd,
     _permit: Permit,
 }
 
 impl Nameless {
-    pub(super) fn new(dir: Dir, fd: OwnedFd, permit: Permit) -> Self {
-        Self { dir, fd, _permit: permit }
+    pub(super) fn new(fd: OwnedFd, permit: Permit) -> Self {
+        Self { fd, _permit: permit }
     }
 
-    /// The directory in which it gets its name.
-    pub fn dir(&self) -> &Dir {
-        &self.dir
-    }
-
-    /// Makes its bytes durable, for who gives it a name without a sync of the store. Blocks.
+    /// Makes its bytes durable, for who names it in `dir` without a sync of the store. Blocks.
     ///
     /// # Errors
     /// `Io`: it is to be written again (A4).
-    pub fn sync(&self) -> Result<(), StoreError> {
-        fsync(&self.fd).map_err(|errno| self.dir.error("sync", b"", errno))
+    pub fn sync(&self, dir: &Dir) -> Result<(), StoreError> {
+        fsync(&self.fd).map_err(|errno| dir.error("sync", b"", errno))
     }
 }
 
@@ -156,50 +151,40 @@ impl PosixStore {
         }
     }
 
-    /// Gives a finished file without a name its final `name`. What stands there, a file or a link,
-    /// is replaced in one step, by way of the name that `temporary` gives; a directory never is.
+    /// Gives a finished file without a name its final `name` in `dir`: the directory in which it
+    /// was made, or what is at that path now. What stands there, a file or a link, is replaced in
+    /// one step, by way of the name that `temporary` gives; a directory never is.
     ///
     /// # Errors
-    /// `WrongKind` if a directory is there; `BadPath`; `ReadOnly`; `Io`, with `ENOENT` if its
-    /// directory is gone: then so is the file.
+    /// `WrongKind` if a directory is there; `BadPath`; `ReadOnly`; `Io`, with `ENOENT` if `dir` is
+    /// gone, or lies in another file system than the file.
     pub fn publish_nameless(
         &self,
-        file: Nameless,
+        dir: &Dir,
+        file: &Nameless,
         name: &[u8],
         temporary: impl FnOnce() -> TemporaryName,
     ) -> Result<(), StoreError> {
-        let Nameless { dir, fd, _permit } = file;
-        check_item_name(&dir, name)?;
+        check_item_name(dir, name)?;
         if is_temporary_name(name) {
             return Err(StoreError::bad_path(&name::join(dir.path(), name)));
         }
-        self.check_item_writable("link", &dir, name)?;
-        let in_dir = |dir: &Dir, name: &[u8]| {
-            let parent = dir.fd_raw()?;
-            self.unlocked(dir, || link(&fd, parent, name))
-        };
-        let mut named_in = dir;
-        let mut outcome = in_dir(&named_in, name);
-        if matches!(outcome, Err(Errno::NOENT | Errno::STALE)) {
-            // The handle may be of a directory that was replaced; its path is what counts.
-            named_in = self.open_dir_unlocked(named_in.path())?;
-            outcome = in_dir(&named_in, name);
-        }
-        match outcome {
-            Ok(()) => {}
+        self.check_item_writable("link", dir, name)?;
+        let parent = dir.fd()?;
+        let in_dir = |name: &[u8]| self.unlocked(dir, || link(&file.fd, parent, name));
+        match in_dir(name) {
+            Ok(()) => Ok(()),
             Err(Errno::EXIST) => {
                 // A try that was cut short may have left it.
                 let temporary = temporary();
-                self.remove(&named_in, &temporary)?;
-                in_dir(&named_in, &temporary)
-                    .map_err(|errno| named_in.error("link", &temporary, errno))?;
-                self.publish(&named_in, &temporary, name, true)?;
+                self.remove(dir, &temporary)?;
+                in_dir(&temporary).map_err(|errno| dir.error("link", &temporary, errno))?;
+                self.publish(dir, &temporary, name, true)
             }
             // Another file system is mounted there now: what is on the old one is out of reach.
-            Err(Errno::XDEV) => return Err(named_in.error("link", name, Errno::NOENT)),
-            Err(errno) => return Err(named_in.error("link", name, errno)),
+            Err(Errno::XDEV) => Err(dir.error("link", name, Errno::NOENT)),
+            Err(errno) => Err(dir.error("link", name, errno)),
         }
-        close_checked(fd).map_err(|error| named_in.error("close", name, error))
     }
 }
 
@@ -210,14 +195,23 @@ fn can_name(dir: &Dir, temporary: &[u8], mode: Mode) -> bool {
     let tried = open_nameless(parent, mode).and_then(|fd| link(&fd, parent, temporary));
     match tried {
         Ok(()) => {
-            // It is a temporary name of ours: should this fail, it is removed as one.
+            // Should that not come to pass, the file that this name is for is made under it.
             let _ = unlinkat(parent, temporary, AtFlags::empty());
             make_room_for_descriptors(parent);
             mount.takes_nameless().note(YES);
             true
         }
-        // The directory may be gone, or the name taken: that says nothing.
-        Err(Errno::EXIST) => false,
+        // The name is taken, or there is a want of something just now: that says nothing.
+        Err(
+            Errno::EXIST
+            | Errno::MFILE
+            | Errno::NFILE
+            | Errno::NOMEM
+            | Errno::NOSPC
+            | Errno::DQUOT
+            | Errno::STALE,
+        ) => false,
+        // ENOENT is both: the right is missing, or the directory is gone.
         Err(errno) => {
             tracing::debug!(%errno, kind = %mount.kind(), "files have temporary names here");
             mount.takes_nameless().note(NO);

@@ -310,12 +310,13 @@ impl Target {
     /// `WrongKind`; `BadPath`; `ReadOnly`; `Io`.
     pub fn publish_nameless(
         &self,
-        file: Nameless,
+        dir: &Dir,
+        file: &Nameless,
         name: &[u8],
         temporary: impl FnOnce() -> TemporaryName,
     ) -> Result<(), StoreError> {
         match self {
-            Self::Posix(store) => store.publish_nameless(file, name, temporary),
+            Self::Posix(store) => store.publish_nameless(dir, file, name, temporary),
             // It never makes one.
             Self::Null => Ok(()),
         }
@@ -482,10 +483,10 @@ impl Target {
     ///
     /// # Errors
     /// `Offline`; `ReadOnly`; `Io`.
-    pub fn reserve_marker(&self, of: (TransferId, WriterId)) -> Result<(), StoreError> {
+    pub fn reserve_marker(&self, of: (TransferId, WriterId)) -> Result<bool, StoreError> {
         match self {
             Self::Posix(store) => store.reserve_marker(of),
-            Self::Null => Ok(()),
+            Self::Null => Ok(false),
         }
     }
 

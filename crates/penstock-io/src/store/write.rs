@@ -605,7 +605,7 @@ impl WriteFile {
             return Err(self.error("finish", Errno::BADF));
         };
         let not_set = self.set(&fd, wanted)?;
-        Ok((Nameless::new(self.dir.clone(), fd, permit), not_set))
+        Ok((Nameless::new(fd, permit), not_set))
     }
 
     /// Sets what `wanted` says; gives what was refused.
@@ -662,7 +662,7 @@ impl fmt::Debug for WriteFile {
 }
 
 /// Closes `fd` and tells what close(2) said: NFS and quotas report lost writes there.
-pub(super) fn close_checked(fd: OwnedFd) -> io::Result<()> {
+fn close_checked(fd: OwnedFd) -> io::Result<()> {
     // SAFETY: the descriptor was owned by `fd`, which gave it up; it is closed once, here, whatever
     // close returns (Linux frees the number even on an error).
     match unsafe { libc::close(fd.into_raw_fd()) } {

@@ -49,8 +49,12 @@ impl Controller {
 
     /// Has the first piece looked at again, as after a restart.
     fn recheck(&self) {
-        let piece = PieceRef { page: 0, piece: 0 };
-        let (digests, failures) = (Vec::new(), Vec::new());
+        self.recheck_of(Vec::new());
+    }
+
+    /// The same, of a piece with files of these digests.
+    fn recheck_of(&self, digests: Vec<EntryDigest>) {
+        let (piece, failures) = (PieceRef { page: 0, piece: 0 }, Vec::new());
         let work = Work::Recheck { piece, generation: 0, doubt: false, digests, failures };
         let reply = WorkReply { work: vec![work], ..WorkReply::default() };
         self.work.lock().unwrap().push_back(reply);
@@ -305,4 +309,53 @@ fn a6_an_error_loses_no_file_that_is_half_written() {
     task.stop(true);
     let left = control.heard.lock().unwrap();
     assert!(!left.iter().any(|report| matches!(report, Report::Lost { .. })), "{left:?}");
+}
+
+/// Promise (c), B1: a small file in memory has no temporary name as a rule, so that one that stands
+/// there may be of an earlier attempt. It is not taken for what the ledger counts as written unless
+/// it has those bytes.
+#[test]
+fn b1_a_stale_temporary_name_is_not_what_was_written() {
+    let base = tempfile::tempdir_in("/dev/shm").unwrap();
+    let service = service(base.path());
+    let control = Arc::<Controller>::default();
+    let page = page_of_file(3);
+    *control.page.lock().unwrap() = Some(page.clone());
+    let task = service.start(&spec(1), Arc::clone(&control) as _).unwrap();
+    let directory = base.path().join("t1/d");
+    std::fs::create_dir_all(&directory).unwrap();
+    let name = temporary_of((spec(1).transfer, WriterId::SOLE), &page, 0, 0);
+    let stale = directory.join(String::from_utf8(name.to_vec()).unwrap());
+    let digest = DigestKind::Blake3.stride(3, 0, b"new");
+    let digest = EntryDigest { entry: 0, form: DigestForm::Standard, digest, seen: None };
+    let looked_at = |bytes: &str| {
+        std::fs::write(&stale, bytes).unwrap();
+        control.recheck_of(vec![digest]);
+        control.hear(|report| matches!(report, Report::Written { .. } | Report::Returned { .. }))
+    };
+    assert!(matches!(looked_at(""), Report::Returned { .. }), "a try that was cut short");
+    assert!(matches!(looked_at("old"), Report::Returned { .. }), "of another version");
+    assert!(matches!(looked_at("new"), Report::Written { .. }));
+    task.stop(true);
+}
+
+/// B1: a task tells whether another one of its transfer has begun there before, which may have left
+/// temporary names; whatever durability was asked for.
+#[test]
+fn b1_a_task_knows_whether_it_follows_another() {
+    for durability in [Durability::Batch, Durability::None] {
+        let base = tempfile::tempdir().unwrap();
+        let service = service(base.path());
+        let spec = |transfer| TaskSpec { durability, ..spec(transfer) };
+        let (store_id, target) = (service.prepare(&spec(1)).unwrap().store, "target");
+        let store = service.stores.target(&target.parse().unwrap()).unwrap();
+        let ground = |transfer| {
+            let spec = TaskSpec { store_id, ..spec(transfer) };
+            let identity = store.identity().unwrap();
+            Ground::at(&store, &spec, &identity).unwrap().follows
+        };
+        assert_eq!([1, 1, 2].map(ground), [false, true, false], "{durability:?}");
+        service.clean(&spec(1), &mut std::iter::empty(), 0).unwrap();
+        assert_eq!([1, 2].map(ground), [false, true], "{durability:?}");
+    }
 }

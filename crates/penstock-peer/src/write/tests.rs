@@ -21,6 +21,7 @@ fn tree(target: Target) -> TargetTree {
         keeper: Arc::new(Keeper::new(&Preserve::default(), true, false)),
         backup_dir: None,
         began: FileTime::default(),
+        named_later: Arc::new(NamedLater::new(true)),
     }
 }
 
@@ -40,6 +41,43 @@ fn bytes_of(index: u32, size: u64) -> Vec<u8> {
     (0..size).map(|at| (at as u32 % 251 + index) as u8).collect()
 }
 
+/// One frame with whole files of these sizes.
+fn frame_of(sizes: &[u64]) -> (Vec<Record>, Vec<u8>) {
+    let (mut records, mut payload) = (Vec::new(), Vec::new());
+    for (index, size) in (0..).zip(sizes) {
+        let bytes = bytes_of(index, *size);
+        records.push(Record {
+            entry: index,
+            status: EntryStatus::Ok,
+            errno: 0,
+            end: true,
+            hole: false,
+            offset: 0,
+            length: *size,
+            digest: DigestKind::Blake3.stride(*size, 0, &bytes),
+            runs: Vec::new(),
+            seen: None,
+        });
+        payload.extend(bytes);
+    }
+    (records, payload)
+}
+
+/// Asks for whole files of these sizes.
+fn item_of(sizes: &[u64]) -> Item {
+    Item {
+        piece: PieceRef { page: 0, piece: 0 },
+        generation: 0,
+        fresh: true,
+        first_entry: 0,
+        end_entry: sizes.len() as u32,
+        offset: 0,
+        length: 0,
+        bytes: sizes.iter().sum(),
+        attempt: 1,
+    }
+}
+
 /// Promise (c), D1: files that are hashed together are judged one by one. Of one whose bytes are
 /// not those of its digest, nothing is left at the target, wherever it stands among the others;
 /// these are all there, with their own standard digests.
@@ -48,41 +86,15 @@ fn c_of_files_hashed_together_only_the_damaged_one_fails() {
     let sizes: Vec<u64> =
         (0..FILES).map(|n| [4096, 5000, 1024, 0, 15 * 1024, 20_000][n as usize % 6]).collect();
     let page = page(&sizes);
-    let item = Item {
-        piece: PieceRef { page: 0, piece: 0 },
-        generation: 0,
-        fresh: true,
-        first_entry: 0,
-        end_entry: FILES,
-        offset: 0,
-        length: 0,
-        bytes: sizes.iter().sum(),
-        attempt: 1,
-    };
+    let item = item_of(&sizes);
+    let (records, sound) = frame_of(&sizes);
     for damaged in [0, 1, 14, 16, 17, 38] {
         let base = tempfile::tempdir().unwrap();
         let store = PosixStore::open(base.path(), PosixOptions::default()).unwrap();
         let mut writer = PieceWriter::new(tree(Target::Posix(store)), Arc::default(), true);
-        let (mut records, mut payload) = (Vec::new(), Vec::new());
-        for (index, size) in (0..).zip(&sizes) {
-            let mut bytes = bytes_of(index, *size);
-            records.push(Record {
-                entry: index,
-                status: EntryStatus::Ok,
-                errno: 0,
-                end: true,
-                hole: false,
-                offset: 0,
-                length: *size,
-                digest: DigestKind::Blake3.stride(*size, 0, &bytes),
-                runs: Vec::new(),
-                seen: None,
-            });
-            if index == damaged {
-                bytes[*size as usize / 2] ^= 1;
-            }
-            payload.extend(bytes);
-        }
+        let mut payload = sound.clone();
+        let before: u64 = sizes[..damaged as usize].iter().sum();
+        payload[(before + sizes[damaged as usize] / 2) as usize] ^= 1;
         writer.frame(&page, &item, &records, &payload);
         let written = writer.finish(&page, &item);
         let failure = EntryFailure { entry: damaged, phase: FailurePhase::Digest, errno: 0 };
@@ -98,6 +110,51 @@ fn c_of_files_hashed_together_only_the_damaged_one_fails() {
         drop(written);
         assert_eq!(std::fs::read_dir(base.path()).unwrap().count(), named);
     }
+}
+
+/// B1: what stands under a temporary name is of the last attempt: once one file of a page has such
+/// a name, all have that are written later, and so have all of a task that follows another, or has
+/// a limit for names (promise (d): theirs would come late). Where files in memory have no names.
+#[test]
+fn b1_no_file_without_a_name_follows_one_with() {
+    penstock_io::sys::raise_file_limit();
+    let mut base = tempfile::tempdir_in("/dev/shm").unwrap();
+    let sizes = [10, 4096, 0, 500];
+    let (page, item) = (page(&sizes), item_of(&sizes));
+    let (records, payload) = frame_of(&sizes);
+    let in_base = |base: &std::path::Path, named_later: &Arc<NamedLater>, limit| {
+        let store = PosixStore::open(base, PosixOptions::default()).unwrap();
+        let (named_later, names) = (Arc::clone(named_later), Arc::new(Pacer::new(limit)));
+        TargetTree { named_later, names, ..tree(Target::Posix(store)) }
+    };
+    let without = |tree: TargetTree| {
+        let mut writer = PieceWriter::new(tree, Arc::default(), true);
+        writer.frame(&page, &item, &records, &payload);
+        writer.finish(&page, &item).nameless.len()
+    };
+    let fresh = || Arc::new(NamedLater::new(true));
+    let of = |named_later: &_, limit| in_base(base.path(), named_later, limit);
+    let all = without(of(&fresh(), 0));
+    if all == 0 {
+        #[expect(clippy::print_stderr, reason = "a skipped test must say so")]
+        {
+            eprintln!("SKIPPED: needs root before Linux 6.10, and 2,048 descriptors");
+        }
+        return;
+    }
+    assert_eq!(all, sizes.len());
+    assert_eq!(without(of(&Arc::new(NamedLater::new(false)), 0)), 0, "it follows another task");
+    let mixed = fresh();
+    assert_eq!(without(of(&mixed, 1_000_000)), 0, "there is a limit");
+    assert_eq!(without(of(&mixed, 0)), 0, "the page has temporary names");
+    assert!(mixed.is_for(1), "another page has not");
+    let none = fresh();
+    none.end();
+    assert_eq!(without(of(&none, 0)), 0, "a disk is mounted within");
+    base = tempfile::tempdir_in("/dev/shm").unwrap();
+    std::fs::write(base.path().join("f1"), "old").unwrap();
+    let unsynced = TargetTree { sync_nothing: true, ..in_base(base.path(), &fresh(), 0) };
+    assert_eq!(without(unsynced), 1, "one would be replaced, which costs a sync, and ends it");
 }
 
 /// B1, B5: whoever comes first makes a large file, and the others write to the same inode, even if

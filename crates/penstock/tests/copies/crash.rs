@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use crate::common_crash::sites::{Site, pair};
 use crate::common_crash::{
-    Copy, Ended, Run, Slowly, assert_no_leftovers, assert_same, bytes_below, figure, is_root,
-    make_files, rng, scratch, scratch_in_memory,
+    Copy, Ended, Run, Slowly, assert_finals_right, assert_no_leftovers, assert_same, bytes_below,
+    figure, make_files, rng, scratch, scratch_in_memory,
 };
 use rand::RngExt as _;
 use rustix::process::Signal;
@@ -92,9 +92,11 @@ fn d_a_copy_that_is_killed_again_and_again_goes_on_where_it_was() {
     copy.assert_no_state();
 }
 
-/// Promise (d): small files in memory have no name before their final one, so that `kill -9` takes
-/// with it what was written a moment before. That is fetched again and not told as resumed, what
-/// had its name is not, and nothing is left under temporary names.
+/// Promises (b), (d), B1: small files in memory have no name before their final one, so that
+/// `kill -9` takes with it what was written a moment before. That is fetched again and not told as
+/// resumed, what had its name is not. However each run made its files, with temporary names, without,
+/// or some of each, as it may have many descriptors or few, none is taken for one of another attempt,
+/// and nothing is left under temporary names.
 #[test]
 fn d_small_files_in_memory_survive_kills() {
     let mut rng = rng("small files killed");
@@ -106,7 +108,9 @@ fn d_small_files_in_memory_survive_kills() {
     let contents = format!("{}/", source.display());
     let (mut kills, mut expected, mut finished) = (0, 0, None);
     for _ in 0..5 {
-        let mut command = copy.command(&contents, &target);
+        let descriptors = [600, 2100, 4000][rng.random_range(0..3)];
+        println!("up to {descriptors} descriptors");
+        let mut command = copy.command_with_descriptors(descriptors, &contents, &target);
         let mut run = Run::spawn(command.args(["--bwlimit", "20MiB/s"]));
         run.wait_for(|line| figure(line, "bytes") > figure(line, "bytes_resumed"));
         if !run.watch_for(Duration::from_millis(rng.random_range(0..1200))) {
@@ -118,9 +122,7 @@ fn d_small_files_in_memory_survive_kills() {
         kills += 1;
         expected = expected.max(committed_at_least(&killed, died));
         println!("{} of {total} there, {expected} for sure", figure(&killed.last, "bytes"));
-        if is_in_memory(base.path()) && is_root("what has no name leaves nothing") {
-            assert_no_leftovers(&target);
-        }
+        assert_finals_right(&source, &target);
     }
     assert!(kills >= 2, "it was killed {kills} times");
     let last = finished.unwrap_or_else(|| copy.run(&contents, &target)).expect(0);
@@ -128,10 +130,7 @@ fn d_small_files_in_memory_survive_kills() {
     assert_eq!(verified + resumed, total, "{}", last.last);
     assert!(resumed >= expected, "{resumed} resumed of {expected} that were durable");
     assert_same(&source, &target);
-}
-
-fn is_in_memory(path: &Path) -> bool {
-    rustix::fs::statfs(path).is_ok_and(|told| told.f_type == 0x0102_1994)
+    assert_no_leftovers(&target);
 }
 
 /// Promise (d): a copy that is killed at its very end, while it tidies up, is either done or is

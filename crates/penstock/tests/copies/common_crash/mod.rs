@@ -399,6 +399,20 @@ impl Copy {
         command
     }
 
+    /// In a process that may have so many descriptors.
+    pub(crate) fn command_with_descriptors(
+        &self,
+        most: u32,
+        source: impl AsRef<OsStr>,
+        target: impl AsRef<OsStr>,
+    ) -> Command {
+        let mut command = Command::new("prlimit");
+        command.arg(format!("--nofile={most}:{most}")).args([BINARY, "copy", "--json"]);
+        command.arg(source).arg(target);
+        self.place(&mut command);
+        command
+    }
+
     /// As the user `nobody`, who must be able to reach what it is about.
     pub(crate) fn command_as_nobody(&self, source: &Path, target: &Path) -> Command {
         let mut command = Command::new("setpriv");
