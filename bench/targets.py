@@ -176,6 +176,11 @@ def judge(name, rows, peaks, primitives):
             best_rate = len(os.sched_getaffinity(0)) / limit[0] * GIB
             is_rate = target.kind == "rate"
             row["of_bound"] = ours.rate / best_rate if is_rate else limit[0] / ours.cpu_gib
+        if limit and row["ratio"] and target.rival.startswith("penstock "):
+            # Of a ratio of two modes the bound is that of their bounds.
+            other = bound(target.rival.removeprefix("penstock "), rows[0]["files"],
+                          rows[0]["bytes"], primitives)
+            row["of_bound"] = row["ratio"] * limit[0] / other[0]
         row["met"] = verdict(target, row)
         judged.append(row)
     return judged

@@ -175,6 +175,9 @@ pub(crate) struct Outside {
     events: BTreeMap<u64, Event>,
     next_event: u64,
     pub(crate) tasks: u64,
+    /// Whether an only peer makes small files without names, and whether one has begun.
+    pub(crate) nameless: bool,
+    pub(crate) begun: bool,
     pub(crate) rtt: Duration,
     links: BTreeMap<(u64, LaneId), Link>,
     pub(crate) data: DataSet,
@@ -222,6 +225,8 @@ impl Outside {
             events: BTreeMap::new(),
             next_event: 0,
             tasks: 0,
+            nameless: rng.random_bool(0.5),
+            begun: false,
             rtt,
             links: BTreeMap::new(),
             pieces: crate::peer::cut_all(&data),
