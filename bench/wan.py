@@ -12,7 +12,8 @@ Source and target lie on tmpfs. `--tcp-buf` sets the largest TCP buffers of the 
 with 0 they are as the kernel has them: a host that nobody has tuned.
 
 How things are measured: a run is the whole command `transfer submit --wait`. The first byte is
-the first block that a file at the target has got, looked for every millisecond. The steady rate
+the first block that a file at the target has got, looked for every millisecond; small files on
+tmpfs have no name until a whole pack of them is there, and show nothing before. The steady rate
 is that of the blocks at the target (on `fat`: of the bytes on the wire) from 15 % to 92 % of all
 bytes, looked at every 50 ms; iperf3 drops its first seconds. Every run is compared with its source
 byte by byte afterwards. Needs root, Python 3.9, iperf3; for all rows 9 GiB below --root.

@@ -9,8 +9,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
+use penstock_api::task::TaskSpec;
+use penstock_api::transfer::Durability;
+use penstock_engine::epoch::EpochLimits;
 use penstock_engine::fetch::Item;
-use penstock_io::store::Nameless;
+use penstock_io::store::{Nameless, nameless_max};
 use penstock_proto::slicing::PieceRef;
 
 /// Where the small files of a task are made without names.
@@ -28,6 +31,12 @@ pub(crate) struct NamedLater {
 }
 
 impl NamedLater {
+    /// Of a task that follows another one of its transfer, or does not.
+    pub(crate) fn of(spec: &TaskSpec, follows: bool) -> Self {
+        let synced = spec.durability == Durability::Fsync;
+        Self::new(!follows && !synced && spec.update.backup_dir.is_none())
+    }
+
     pub(crate) fn new(allowed: bool) -> Self {
         Self { allowed: allowed.into(), any: AtomicBool::new(false), pages: Mutex::default() }
     }
@@ -51,6 +60,13 @@ impl NamedLater {
     pub(crate) fn end(&self) {
         self.allowed.store(false, Ordering::Relaxed);
     }
+}
+
+/// Where there may be fewer files without a name than usual, their epochs are smaller: while the
+/// files of one wait for their sync, those of the next are written.
+pub(crate) fn epoch_limits() -> EpochLimits {
+    let limits = EpochLimits::default();
+    EpochLimits { nameless: limits.nameless.min(nameless_max() as u64 / 2), ..limits }
 }
 
 /// Files without a name that one answer brought, by ascending entries.

@@ -21,13 +21,13 @@ use penstock_api::task::{
     Work,
 };
 use penstock_api::transfer::Durability;
-use penstock_engine::epoch::{EpochLimits, EpochMachine, Publication};
+use penstock_engine::epoch::{EpochMachine, Publication};
 use penstock_engine::fetch::{FetchMachine, FetchedPiece, Item, LANE_SILENCE_MAX, Request};
 use penstock_engine::paths::{PathAction, PathEnds, PathId, PathMachine};
 use penstock_engine::slice::{Piece, slice_without};
 use penstock_io::buffer::BufferPool;
 use penstock_io::net::{LANE_STACK_BYTES, LaneStream};
-use penstock_io::store::{Source, StoreError, StoreIdentity, Target, nameless_max};
+use penstock_io::store::{Source, StoreError, StoreIdentity, Target};
 use penstock_io::sys::{self, EventFd};
 use penstock_proto::id::{LaneId, WriterId};
 use penstock_proto::journal::{EntryDigest, EntryFailure, Incarnation};
@@ -40,7 +40,7 @@ use crate::fault::of_answer;
 use crate::grant::{self, Grant};
 use crate::guard::Guard;
 use crate::hang::Hang;
-use crate::held::{Held, NamedLater};
+use crate::held::{Held, NamedLater, epoch_limits};
 use crate::keep::Keeper;
 use crate::large::LargeFiles;
 use crate::left::{Kept, LeftBehind, hand_over};
@@ -804,13 +804,6 @@ fn spawn_lane(
     })
 }
 
-/// Where there may be fewer files without a name than usual, their epochs are smaller: while the
-/// files of one wait for their sync, those of the next are written.
-fn epoch_limits() -> EpochLimits {
-    let limits = EpochLimits::default();
-    EpochLimits { nameless: limits.nameless.min(nameless_max() as u64 / 2), ..limits }
-}
-
 /// What a task needs beside its specification.
 pub(crate) struct TaskParts {
     pub(crate) target: Target,
@@ -845,9 +838,6 @@ impl RunningTask {
         let state = State::new(spec, &parts);
         let own_site = spec.source.is_of_own_site();
         let keeper = Keeper::new(&spec.preserve, own_site, parts.allow_privileged);
-        let named_later = !parts.follows
-            && spec.durability != Durability::Fsync
-            && spec.update.backup_dir.is_none();
         let tree = TargetTree {
             target: parts.target.for_data_set(&spec.root.0, keeper.sets_modes()),
             transfer: spec.transfer,
@@ -862,7 +852,7 @@ impl RunningTask {
             keeper: Arc::new(keeper),
             backup_dir: spec.update.backup_dir.as_ref().map(|path| path.0.clone()),
             began: spec.began,
-            named_later: Arc::new(NamedLater::new(named_later)),
+            named_later: Arc::new(NamedLater::of(spec, parts.follows)),
         };
         let shared = Arc::new(Shared {
             spec: spec.clone(),

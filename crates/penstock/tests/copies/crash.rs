@@ -94,9 +94,9 @@ fn d_a_copy_that_is_killed_again_and_again_goes_on_where_it_was() {
 
 /// Promises (b), (d), B1: small files in memory have no name before their final one, so that
 /// `kill -9` takes with it what was written a moment before. That is fetched again and not told as
-/// resumed, what had its name is not. However each run made its files, with temporary names, without,
-/// or some of each, as it may have many descriptors or few, none is taken for one of another attempt,
-/// and nothing is left under temporary names.
+/// resumed, what had its name is not. However each run made its files, with temporary names,
+/// without, or some of each, as it may have many descriptors or few, none is taken for one of
+/// another attempt, and nothing is left under temporary names.
 #[test]
 fn d_small_files_in_memory_survive_kills() {
     let mut rng = rng("small files killed");
