@@ -134,10 +134,13 @@ fn kill(name: &str, id: u32) {
     let mut kill = Command::new("kill");
     let _ = kill.arg(format!("-{name}")).arg(id.to_string()).stderr(Stdio::null()).status();
     if name == "KILL" {
-        // Its sockets answer until the kernel has closed them, which is before it is a zombie.
+        // Its sockets answer until the kernel has closed them, which is when the last of its
+        // threads has ended; the first one may be a zombie before.
         let is_over = || {
             let stat = fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_default();
+            let threads = fs::read_dir(format!("/proc/{id}/task")).map_or(0, Iterator::count);
             stat.rsplit_once(") ").is_none_or(|(_, state)| state.starts_with(['Z', 'X']))
+                && threads <= 1
         };
         wait_for("the end of a process", is_over);
     }
