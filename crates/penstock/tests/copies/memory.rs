@@ -142,7 +142,7 @@ fn g_memory_is_bounded_for_1_000_lanes() {
     fs::create_dir_all(data_a.join("src")).unwrap();
     let mut rng = rng("g_memory_is_bounded_for_1_000_lanes");
     // Small files take long for what they weigh: lanes come up before all is moved.
-    make_files(&mut rng, &data_a.join("src"), 40_000, 200, &[30 << 20; 32]);
+    make_files(&mut rng, &data_a.join("src"), 80_000, 200, &[30 << 20; 32]);
     let (a, b) = sites::pair(base.path(), &data_a, &data_b);
     for encryption in ["tls", "off"] {
         let (at_source, at_target) = peaks_over_lanes(&a, &b, encryption, encryption);
