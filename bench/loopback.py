@@ -46,6 +46,7 @@ SETS = {
     "esnet": ("esnet mix, 3 GiB", ["--preset", "esnet", "--bytes", "3G"]),
     "mid": ("20,000 x 64 KiB", ["--files", "20000", "--size", "64K", "--layout", "flat"]),
     "small": ("100,000 x 4 KiB", ["--files", "100000", "--size", "4K", "--layout", "flat"]),
+    "tiny": ("1 x 4 KiB", ["--files", "1", "--size", "4K", "--layout", "flat"]),
     "mem": ("16 x 1 GiB, mem: to null:", None),
     "both": ("both directions, 8 x 256 MiB each",
              ["--files", "8", "--size", "256M", "--layout", "flat"]),
@@ -287,7 +288,7 @@ def read_arguments():
         arguments.sets = list(QUICK)
         arguments.rivals = arguments.rivals or []
     if arguments.sets is None:
-        arguments.sets = [name for name in SETS if name != "quick"]
+        arguments.sets = [name for name in SETS if name not in ("quick", "tiny")]
     if arguments.rivals is None:
         arguments.rivals = list(RIVALS)
     arguments.rivals = [rival for rival in arguments.rivals if not installed(rival)]

@@ -73,7 +73,7 @@ class Turns:
             first = self.variants[0].name
             for variant in self.variants:
                 walls, cpus = ([row[variant.name][at] for row in rows] for at in (0, 1))
-                cells = [mode, variant.name, f"{statistics.median(walls):.2f}",
+                cells = [mode, variant.name, f"{statistics.median(walls):.3f}",
                          f"{statistics.median(cpus) * share:.2f}"]
                 if variant.name == first:
                     cells += ["", ""]

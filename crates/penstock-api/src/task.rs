@@ -295,6 +295,10 @@ pub trait Task: Send + Sync {
         let _ = batches;
     }
 
+    /// The controller may have work that it did not have when it was last asked. A task at another
+    /// host asks by itself, a moment later. Never blocks.
+    fn has_news(&self) {}
+
     /// Its controller is one no more and says nothing more to it: it keeps what was not committed
     /// for the next one, and where it has a grant it goes on as long as that holds. Never blocks
     /// for long.

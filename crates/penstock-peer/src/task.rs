@@ -983,6 +983,11 @@ impl Task for RunningTask {
         self.shared.kept.handle_committed(batches);
     }
 
+    fn has_news(&self) {
+        self.shared.lock().news = true;
+        self.shared.wake.notify_all();
+    }
+
     fn leave(&self) {
         self.leave_behind();
     }

@@ -454,13 +454,15 @@ impl Run {
 
     /// The loop: open pages, commit, look, until the end. `None` if it is to begin again.
     fn drive(&mut self) -> Result<Option<RunOutcome>, Problem> {
+        let mut was = None;
         loop {
             let opened = self.open_pages()?;
             self.show_failures();
             self.spec.fence.check()?;
             let (least, most) = self.heads.pace();
             let waited = self.committed_at.elapsed();
-            if waited >= most || (waited >= least && self.shared.commit_is_urgent()) {
+            let commits = waited >= most || (waited >= least && self.shared.commit_is_urgent());
+            if commits {
                 self.commit()?;
             }
             if self.viewed_at.elapsed() >= VIEW_INTERVAL {
@@ -491,11 +493,17 @@ impl Run {
             }
             if phase == Phase::Directories && self.shared.failed_links.get().is_none() {
                 self.find_failed_links()?;
+                self.tasks.tell_news();
             }
             if phase == Phase::Done && !self.calls_back()? {
                 return self.finish();
             }
-            if !opened {
+            let next = self.shared.machine().phase();
+            let changes = was.replace(next) != Some(next);
+            if opened || commits || changes {
+                self.tasks.tell_news();
+            }
+            if !opened && !changes {
                 self.shared.wait(Duration::from_millis(50));
             }
         }

@@ -374,6 +374,11 @@ impl Tasks {
         }
     }
 
+    /// There may be something to do for those who found nothing.
+    pub(super) fn tell_news(&self) {
+        self.working.iter().for_each(|working| working.task.has_news());
+    }
+
     /// Tells peers what they may use from now on of the limits that are of all.
     fn tell_shares(&mut self) {
         let news = self.shares.poll(self.parts.peers.now());

@@ -261,6 +261,10 @@ impl Task for TestTask {
         self.inner.committed(batches);
     }
 
+    fn has_news(&self) {
+        self.inner.has_news();
+    }
+
     fn leave(&self) {
         // As of a task at another host: it goes on until its grant is over, or the next one begins.
         self.fate.left.fetch_add(1, Ordering::AcqRel);

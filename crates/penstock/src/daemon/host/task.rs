@@ -286,7 +286,10 @@ impl Hosted {
                 Down::DoubtIsOver => self.with_task(|task| task.doubt_is_over()),
                 Down::SetShare(share) => self.with_task(|task| task.set_share(&share)),
                 Down::SourcePeers(peers) => self.with_task(|task| task.set_source_peers(&peers)),
-                Down::Committed { batches } => self.with_task(|task| task.committed(batches)),
+                Down::Committed { batches } => self.with_task(|task| {
+                    task.committed(batches);
+                    task.has_news();
+                }),
                 _ => {}
             }
         }
