@@ -4,8 +4,9 @@ judges it by the targets in targets.py.
 
     bench/loopback.py [--sets one,large] [--modes tls-blake3] [--rivals escp,gridftp] [--out DIR]
 
-Data sets: one, large, esnet, mid, small; `mem` moves generated data to nowhere, beside iperf3;
-`both` moves in both directions at once, beside one way. Runs are interleaved, each round in an
+Data sets: one, large, esnet, mid, small; tiny (one small file, only where it is asked for); `mem`
+moves generated data to nowhere, beside iperf3; `both` moves in both directions at once, beside one
+way. Runs are interleaved, each round in an
 order of its own (the same each time the benchmark is run); the first round is a warm-up and
 dropped, and figures are medians. Every run is compared with its source byte by byte outside the
 timed part. CPU is user and system time of all processes of both ends, counted by a control group

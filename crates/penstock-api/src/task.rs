@@ -295,9 +295,10 @@ pub trait Task: Send + Sync {
         let _ = batches;
     }
 
-    /// The controller may have work that it did not have when it was last asked. A task at another
-    /// host asks by itself, a moment later. Never blocks.
-    fn has_news(&self) {}
+    /// Has it ask for work, since there may be some now. One that is not woken asks by itself, a
+    /// moment later: so a task at another host is woken no more often than it is told of commits.
+    /// Never blocks.
+    fn wake(&self) {}
 
     /// Its controller is one no more and says nothing more to it: it keeps what was not committed
     /// for the next one, and where it has a grant it goes on as long as that holds. Never blocks

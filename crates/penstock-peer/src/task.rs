@@ -983,7 +983,7 @@ impl Task for RunningTask {
         self.shared.kept.handle_committed(batches);
     }
 
-    fn has_news(&self) {
+    fn wake(&self) {
         self.shared.lock().news = true;
         self.shared.wake.notify_all();
     }

@@ -493,7 +493,7 @@ impl Run {
             }
             if phase == Phase::Directories && self.shared.failed_links.get().is_none() {
                 self.find_failed_links()?;
-                self.tasks.tell_news();
+                self.tasks.wake();
             }
             if phase == Phase::Done && !self.calls_back()? {
                 return self.finish();
@@ -501,7 +501,7 @@ impl Run {
             let next = self.shared.machine().phase();
             let changes = was.replace(next) != Some(next);
             if opened || commits || changes {
-                self.tasks.tell_news();
+                self.tasks.wake();
             }
             if !opened && !changes {
                 self.shared.wait(Duration::from_millis(50));

@@ -374,9 +374,9 @@ impl Tasks {
         }
     }
 
-    /// There may be something to do for those who found nothing.
-    pub(super) fn tell_news(&self) {
-        self.working.iter().for_each(|working| working.task.has_news());
+    /// Has those ask again who found nothing to do.
+    pub(super) fn wake(&self) {
+        self.working.iter().for_each(|working| working.task.wake());
     }
 
     /// Tells peers what they may use from now on of the limits that are of all.

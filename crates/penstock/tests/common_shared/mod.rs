@@ -261,8 +261,8 @@ impl Task for TestTask {
         self.inner.committed(batches);
     }
 
-    fn has_news(&self) {
-        self.inner.has_news();
+    fn wake(&self) {
+        self.inner.wake();
     }
 
     fn leave(&self) {

@@ -288,7 +288,7 @@ impl Hosted {
                 Down::SourcePeers(peers) => self.with_task(|task| task.set_source_peers(&peers)),
                 Down::Committed { batches } => self.with_task(|task| {
                     task.committed(batches);
-                    task.has_news();
+                    task.wake();
                 }),
                 _ => {}
             }
