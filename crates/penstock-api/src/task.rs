@@ -295,9 +295,9 @@ pub trait Task: Send + Sync {
         let _ = batches;
     }
 
-    /// Has it ask for work, since there may be some now. One that is not woken asks by itself, a
-    /// moment later: so a task at another host is woken no more often than it is told of commits.
-    /// Never blocks.
+    /// Has it ask for work, since there may be some now; of a task at another host, has its last
+    /// question looked at again. One that is not woken asks by itself, a moment later. Never blocks
+    /// for long.
     fn wake(&self) {}
 
     /// Its controller is one no more and says nothing more to it: it keeps what was not committed

@@ -495,6 +495,30 @@ fn a11_a_file_that_one_peer_cannot_name_is_named_by_another() {
     assert_eq!(machine.take_failures(), [(0, failed(FailurePhase::Publish, EIO)[0])]);
 }
 
+/// Finishing is the work of all peers: who asks first, as the controller's own always does, leaves
+/// the others their part.
+#[test]
+fn e_finishes_are_shared_whoever_asks_first() {
+    const FILES: u32 = 40;
+    let mut machine = machine_of(&[2 * MIB; FILES as usize]);
+    while !machine.poll_work(A, ALL, second(0)).work.is_empty() {}
+    for file in 0..FILES {
+        for extent in [3 * file, 3 * file + 1] {
+            let mut report = written(piece(extent), 1);
+            let Report::Written { digests, .. } = &mut report else { unreachable!() };
+            digests[0].entry = file;
+            self::report(&mut machine, A, vec![report]);
+        }
+    }
+    report(&mut machine, A, vec![Report::Synced { epoch: 1 }]);
+    commit(&mut machine, &mut Vec::new());
+    let mut finishes = |peer| {
+        let work = machine.poll_work(peer, 0, second(0)).work;
+        work.iter().filter(|it| matches!(it, Work::Finish { .. })).count()
+    };
+    assert_eq!([finishes(A), finishes(B), finishes(A), finishes(A)], [20, 10, 8, 2]);
+}
+
 /// A11: links that one peer cannot make are made by another, and have failed only if it cannot
 /// either; the phase lasts until then.
 #[test]

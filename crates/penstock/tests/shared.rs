@@ -968,3 +968,27 @@ fn a5_what_a_later_mount_hides_is_fetched_again() {
     let Some(_mount) = Bound::bind(&aside, &site.target().join("d1")) else { return };
     site.end(site.run());
 }
+
+/// Promise (f), 0041: a task is woken whenever there may be work for it. One that never asks by
+/// itself, of a controller that commits only what is urgent, comes to the end.
+#[test]
+fn f_a_task_that_never_asks_by_itself_is_woken_for_all_of_it() {
+    let large = |base: &Path| fs::write(base.join("large"), bytes(1, 3 * MIB)).unwrap();
+    for (peers, make) in [(1, &mixed as &dyn Fn(&Path)), (2, &mixed), (1, &large)] {
+        let mut site = Shared::new(LONG);
+        site.unhurried = true;
+        make(&site.source());
+        for peer in 0..peers {
+            site.join(&format!("p{peer}")).only_woken.store(true, Ordering::Release);
+        }
+        let (ended, end) = channel();
+        let run = site.run();
+        let run = std::thread::spawn(move || {
+            let outcome = run.join().unwrap();
+            ended.send(()).unwrap();
+            outcome
+        });
+        end.recv_timeout(PATIENCE).expect("work waits for a task that waits to be woken");
+        site.end(run);
+    }
+}

@@ -16,21 +16,21 @@ use crate::slice::Piece;
 
 /// What a piece counts for at least in what a peer asks for.
 pub(super) const PIECE_BYTES_FLOOR: u64 = 4096;
-/// Finishes and discards handed to one of several peers at a time: they shall share them.
-const URGENT_SHARE: usize = 64;
+/// Finishes and discards handed to one of several peers at a time, at least and at most: they
+/// shall share them, whoever asks first.
+const URGENT_SHARE: (usize, usize) = (8, 64);
 
 impl TransferMachine {
     /// Work for a peer that can take about `bytes` more, asked for now. Nothing for a peer that
     /// does not take part.
     pub fn poll_work(&mut self, peer: PeerNumber, bytes: u64, now: Instant) -> WorkReply {
         let mut reply = WorkReply::default();
-        let several = self.peers.len() > 1;
+        let share = self.share_of_urgent();
         let Some(asks) = self.peers.get_mut(&peer) else { return reply };
         asks.renew(now);
         reply.work.extend(asks.urgent.drain(..));
         let takes = asks.takes_work();
         if takes {
-            let share = if several { URGENT_SHARE } else { usize::MAX }.min(self.urgent.len());
             for work in self.urgent.drain(..share) {
                 if let Work::Finish { piece, .. } = work {
                     self.open.change(piece.page, |page| page.ledger.own(piece.piece, peer));
@@ -45,6 +45,15 @@ impl TransferMachine {
         }
         reply.give_back = self.take_give_back(peer, now);
         reply
+    }
+
+    /// How many finishes and discards one peer is handed now.
+    fn share_of_urgent(&self) -> usize {
+        let all = self.urgent.len();
+        match self.peers.values().filter(|peer| peer.takes_work()).count() {
+            0 | 1 => all,
+            peers => all.div_ceil(peers).clamp(URGENT_SHARE.0, URGENT_SHARE.1).min(all),
+        }
     }
 
     fn poll_moving(

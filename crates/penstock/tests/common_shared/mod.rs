@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use penstock_api::delete::{DeleteOrder, SurplusQuery};
 use penstock_api::fence::Fence;
-use penstock_api::heads::{HeadStore as _, PageHead};
+use penstock_api::heads::{HeadCommit, HeadStore, LedgerHead, PageHead};
 use penstock_api::limits::Share;
 use penstock_api::peers::{Member, PartNews, Peers};
 use penstock_api::plan::PlanItem;
@@ -92,6 +92,11 @@ pub(crate) struct Fate {
     pub(crate) read_only: AtomicBool,
     /// How often files were to be looked at here that a lost peer may have written to late.
     pub(crate) mends: AtomicU32,
+    /// It asks for work only when it is woken, has reported something, or was just given some: not
+    /// because time has passed.
+    pub(crate) only_woken: AtomicBool,
+    awake: Mutex<bool>,
+    asked: Condvar,
     happens: Mutex<BTreeMap<At, VecDeque<Happening>>>,
     task: Mutex<Option<Arc<dyn Task>>>,
     control: Mutex<Option<Arc<dyn TaskControl>>>,
@@ -132,6 +137,18 @@ impl Fate {
     pub(crate) fn happens(&self, at: At, happening: impl FnOnce() + Send + 'static) {
         let mut happens = self.happens.lock().unwrap();
         happens.entry(at).or_default().push_back(Box::new(happening));
+    }
+
+    fn waken(&self) {
+        *self.awake.lock().unwrap() = true;
+    }
+
+    /// Lets it ask once more, if it is about to.
+    fn let_ask(&self) {
+        let awake = self.awake.lock().unwrap();
+        // One that is ending asks for nothing any more.
+        let most = Duration::from_millis(200);
+        drop(self.asked.wait_timeout_while(awake, most, |awake| *awake).unwrap());
     }
 
     fn meet(&self, at: At) {
@@ -190,7 +207,17 @@ impl Control {
 
 impl TaskControl for Control {
     fn want(&self, bytes: u64) -> WorkReply {
-        if self.is_deaf() { WorkReply::default() } else { self.inner.want(bytes) }
+        let awake = std::mem::take(&mut *self.fate.awake.lock().unwrap());
+        if self.is_deaf() || (!awake && self.fate.only_woken.load(Ordering::Acquire)) {
+            return WorkReply::default();
+        }
+        let reply = self.inner.want(bytes);
+        if reply.work.is_empty() {
+            self.fate.asked.notify_all();
+        } else {
+            self.fate.waken();
+        }
+        reply
     }
 
     fn page(&self, number: u32) -> Result<TaskPage, Problem> {
@@ -222,6 +249,7 @@ impl TaskControl for Control {
             }
         }
         self.inner.report(reports);
+        self.fate.waken();
         self.fate.news.notify_all();
     }
 
@@ -262,6 +290,7 @@ impl Task for TestTask {
     }
 
     fn wake(&self) {
+        self.fate.waken();
         self.inner.wake();
     }
 
@@ -432,6 +461,29 @@ impl Peers for TestPeers {
     }
 }
 
+/// Keeps heads, lets what is not urgent wait for ever, and commits when all peers have asked for
+/// work and got none.
+struct Unhurried(SqliteState, Vec<Arc<Fate>>);
+
+impl HeadStore for Unhurried {
+    fn load(&self, transfer: TransferId) -> Result<LedgerHead, Problem> {
+        self.0.load(transfer)
+    }
+
+    fn commit(&self, transfer: TransferId, commit: &HeadCommit) -> Result<(), Problem> {
+        self.1.iter().for_each(|fate| fate.let_ask());
+        self.0.commit(transfer, commit)
+    }
+
+    fn pace(&self) -> (Duration, Duration) {
+        (Duration::ZERO, Duration::MAX)
+    }
+
+    fn remove(&self, transfer: TransferId) -> Result<(), Problem> {
+        self.0.remove(transfer)
+    }
+}
+
 /// Source and target, and the peers between them.
 pub(crate) struct Shared {
     base: tempfile::TempDir,
@@ -445,6 +497,8 @@ pub(crate) struct Shared {
     pub(crate) control: Arc<RunControl>,
     /// The tenure of the controller of the next run.
     pub(crate) fence: Fence,
+    /// Commits are made when one is urgent, never because time has passed.
+    pub(crate) unhurried: bool,
 }
 
 fn name(text: &str) -> Name {
@@ -482,6 +536,7 @@ impl Shared {
             extent_bytes: 1 << 20,
             control: Arc::default(),
             fence: Fence::default(),
+            unhurried: false,
         }
     }
 
@@ -575,6 +630,9 @@ impl Shared {
         };
         source.open_scan(&request).unwrap();
         let heads = SqliteState::open(&state.join("state.db")).unwrap();
+        let fates = self.all.lock().unwrap().values().map(|peer| Arc::clone(&peer.fate)).collect();
+        let heads: Arc<dyn HeadStore> =
+            if self.unhurried { Arc::new(Unhurried(heads, fates)) } else { Arc::new(heads) };
         let input = RunInput {
             id: self.id,
             options: self.options.clone(),
@@ -584,7 +642,7 @@ impl Shared {
             source: SourceAccess::Local { store: name("source"), root: root.clone() },
             find_source: None,
             peers: Arc::clone(&self.peers) as _,
-            heads: Arc::new(heads),
+            heads,
             journal: state.join("journal"),
             control: Arc::clone(&self.control),
             places: (root.clone(), root),

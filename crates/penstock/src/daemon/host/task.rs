@@ -245,7 +245,7 @@ impl Hosted {
         }
         let messages = talk.session.handle_input(bytes)?;
         talk.heard = Some(Instant::now());
-        let (mut stop, mut steered) = (None, Vec::new());
+        let (mut stop, mut steered, mut work) = (None, Vec::new(), false);
         for message in messages {
             let message = Down::decode(&message)?;
             match message {
@@ -253,6 +253,7 @@ impl Hosted {
                     talk.wanting.take_if(|(asked, _)| *asked == ticket);
                     if reply != WorkReply::default() {
                         talk.work.push(reply);
+                        work = true;
                     }
                 }
                 Down::Alive { ticket, standing } => {
@@ -286,12 +287,13 @@ impl Hosted {
                 Down::DoubtIsOver => self.with_task(|task| task.doubt_is_over()),
                 Down::SetShare(share) => self.with_task(|task| task.set_share(&share)),
                 Down::SourcePeers(peers) => self.with_task(|task| task.set_source_peers(&peers)),
-                Down::Committed { batches } => self.with_task(|task| {
-                    task.committed(batches);
-                    task.wake();
-                }),
+                Down::Committed { batches } => self.with_task(|task| task.committed(batches)),
                 _ => {}
             }
+        }
+        if work {
+            // Whoever asked may have waited no longer.
+            self.with_task(|task| task.wake());
         }
         Ok(stop)
     }

@@ -88,7 +88,12 @@ struct Talk {
     incarnation: Incarnation,
     /// How many batches of reports it knows to be committed.
     committed: u64,
+    /// Has its questions looked at now; none once nobody converses with it.
+    wake: Option<Sender<Heard>>,
 }
+
+/// What the thread that answers a task hears: what it says; nothing where there may be work for it.
+type Heard = Option<Up>;
 
 impl Talk {
     fn is_over(&self) -> bool {
@@ -115,7 +120,7 @@ impl RemoteTask {
             changed: Condvar::new(),
             output: Notify::new(),
         });
-        let (inbox, said) = channel();
+        let (inbox, heard) = channel();
         let opened = peer.runtime.block_on(async {
             let mut last = None;
             for address in peer.client.in_order(&peer.addresses) {
@@ -130,12 +135,14 @@ impl RemoteTask {
         let (address, (connection, answer)) = opened.map_err(|problem| shared.named(problem))?;
         let attending = Arc::clone(&shared);
         let thread = std::thread::Builder::new().name("remote-task".to_owned());
-        thread.spawn(move || Attendant::new(attending).run(&said)).map_err(|cause| {
+        thread.spawn(move || Attendant::new(attending).run(&heard)).map_err(|cause| {
             Problem::new(Exit::Temporary, "threads", "cannot start a thread").because(cause)
         })?;
+        shared.lock().wake = Some(inbox.clone());
         let conversing = Arc::clone(&shared);
         peer.runtime.spawn(async move {
-            conversing.converse(address, connection, answer, inbox).await;
+            Arc::clone(&conversing).converse(address, connection, answer, inbox).await;
+            conversing.lock().wake = None;
         });
         shared.wait_for_adopted();
         Ok(Self { shared })
@@ -245,7 +252,7 @@ impl Shared {
         mut address: std::net::SocketAddr,
         mut connection: u64,
         mut answer: Answer,
-        inbox: Sender<Up>,
+        inbox: Sender<Heard>,
     ) {
         loop {
             let mut why = self.listen(connection, &mut answer, &inbox).await;
@@ -304,7 +311,7 @@ impl Shared {
     }
 
     /// Hears over one connection; gives why it broke.
-    async fn listen(&self, connection: u64, answer: &mut Answer, inbox: &Sender<Up>) -> Problem {
+    async fn listen(&self, connection: u64, answer: &mut Answer, inbox: &Sender<Heard>) -> Problem {
         loop {
             let bytes = std::mem::take(&mut answer.bytes);
             if let Err(error) = self.input(connection, &bytes, inbox) {
@@ -328,7 +335,7 @@ impl Shared {
         &self,
         connection: u64,
         bytes: &[u8],
-        inbox: &Sender<Up>,
+        inbox: &Sender<Heard>,
     ) -> Result<(), penstock_proto::wire::DecodeError> {
         let mut talk = self.lock();
         if talk.connection != connection {
@@ -348,7 +355,7 @@ impl Shared {
                     self.changed.notify_all();
                 }
                 // The thread takes up what was said before it.
-                said => drop(inbox.send(said)),
+                said => drop(inbox.send(Some(said))),
             }
         }
         Ok(())
@@ -412,17 +419,18 @@ impl Attendant {
         Self { shared, wanted: None, look: LOOK.0, pages: VecDeque::new() }
     }
 
-    fn run(&mut self, said: &Receiver<Up>) {
+    fn run(&mut self, heard: &Receiver<Heard>) {
         loop {
             let wait = if self.wanted.is_some() { self.look } else { WANT_MAX };
-            match said.recv_timeout(wait) {
-                Ok(Up::Ended) => {
+            match heard.recv_timeout(wait) {
+                Ok(Some(Up::Ended)) => {
                     self.shared.lock().ended = true;
                     self.shared.changed.notify_all();
                     self.shared.output.notify_one();
                     return;
                 }
-                Ok(said) => self.handle(said),
+                Ok(Some(said)) => self.handle(said),
+                Ok(None) => self.look = LOOK.0,
                 Err(RecvTimeoutError::Timeout) => self.look = (self.look * 2).min(LOOK.1),
                 Err(RecvTimeoutError::Disconnected) => return,
             }
@@ -519,6 +527,13 @@ impl Task for RemoteTask {
         let news = std::mem::replace(&mut self.shared.lock().committed, batches) < batches;
         if news {
             self.shared.say(&Down::Committed { batches });
+        }
+    }
+
+    fn wake(&self) {
+        if let Some(wake) = &self.shared.lock().wake {
+            // A thread that has ended answers nothing more.
+            let _ = wake.send(None);
         }
     }
 

@@ -1,4 +1,8 @@
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use super::*;
+use penstock_api::limits::Share;
+use penstock_proto::network::DataAddress;
 use penstock_proto::slicing::PieceRef;
 use penstock_proto::task::Work;
 
@@ -51,6 +55,49 @@ fn reply() -> WorkReply {
     let piece = PieceRef { page: 1, piece: 2 };
     let fetch = Work::Fetch { piece, generation: 0, fresh: true };
     WorkReply { work: vec![fetch], ..WorkReply::default() }
+}
+
+/// Counts how often it is woken.
+#[derive(Default)]
+struct Woken(AtomicUsize);
+
+impl Task for Woken {
+    fn figures(&self) -> TaskFigures {
+        TaskFigures::default()
+    }
+
+    fn incarnation(&self) -> Incarnation {
+        Incarnation::default()
+    }
+
+    fn wake(&self) {
+        self.0.fetch_add(1, Ordering::AcqRel);
+    }
+
+    fn doubt_is_over(&self) {}
+
+    fn set_share(&self, _: &Share) {}
+
+    fn set_source_peers(&self, _: &[DataAddress]) {}
+
+    fn stop(&self, _: bool) {}
+}
+
+/// Work that comes when its question is not waited for any more is taken up at once; that there is
+/// none wakes nobody.
+#[test]
+fn f_late_work_wakes_the_task() {
+    let mut controller = task();
+    let hosted = Arc::clone(&controller.hosted);
+    let woken = Arc::<Woken>::default();
+    hosted.set_task(Arc::clone(&woken) as _);
+    assert_eq!(hosted.want(5), WorkReply::default());
+    controller.say(&Down::Work { ticket: 1, reply: WorkReply::default() });
+    assert_eq!(hosted.want(5), WorkReply::default());
+    assert_eq!(woken.0.load(Ordering::Acquire), 0);
+    controller.say(&Down::Work { ticket: 2, reply: reply() });
+    assert_eq!(woken.0.load(Ordering::Acquire), 1);
+    assert_eq!(hosted.want(5), reply());
 }
 
 /// A7: reports and questions that a broken connection has swallowed are said again over the next
