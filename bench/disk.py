@@ -17,9 +17,10 @@ its own clock: what two cores and this disk allow for that data path. "buffered"
 `io = "buffered"` for its store.
 
 Runs are interleaved in an order that turns by one each round, the first round (rep 0) is a
-warm-up that only raw.jsonl keeps, and the table gives medians and the ratio to the fastest and to each fio. What arrived is
-compared with its source outside the timed part. "CPU" is that of the two daemons and the command;
-"machine" is the busy time of all cores, with the kernel's own writers and whatever else ran.
+warm-up that only raw.jsonl keeps, and the table gives medians and the ratio to the fastest and to
+each fio. What arrived is compared with its source outside the timed part. "CPU" is that of the two
+daemons and the command; "machine" is the busy time of all cores, with the kernel's own writers and
+whatever else ran. A virtual machine's memory is kept with it meanwhile (memory.py).
 
 At most three times --size is used below --place at once, and all of it is removed at the end.
 """
@@ -34,6 +35,7 @@ import subprocess
 import sys
 import time
 
+import memory
 from harness import end_on_signals
 from sites import peak_mib
 
@@ -296,6 +298,7 @@ def main():
         os.makedirs(directory)
     if arguments.out:
         os.makedirs(arguments.out, exist_ok=True)
+    held = memory.Held()
     try:
         make_sources(arguments, arguments.tmpfs)
         for kind in arguments.systems:
@@ -310,6 +313,7 @@ def main():
                 with open(os.path.join(arguments.out, "table.md"), "a") as out:
                     out.write(text)
     finally:
+        held.close()
         for directory in (arguments.place, arguments.tmpfs):
             shutil.rmtree(directory, ignore_errors=True)
 

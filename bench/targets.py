@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from rivals import FEW_FILES, RIVALS
 
 GIB = 2**30
+NAMELESS_MAX = 256 * 2**10
+"""Files up to this size may be made without a name."""
 BOUND_SHARE = 0.9
 """A row counts as met, too, from this share of its bound."""
 
@@ -137,9 +139,13 @@ def bound(mode, files, size, primitives):
              ("digest", 2 * costs[f"{digest} of 4 KiB s/GiB" if small else f"{digest} s/GiB"])]
     if mode.startswith("tls"):
         parts.append(("cipher", 2 * costs["aes-128-gcm s/GiB"]))
-    steps = ("list", "read", "write", "rename")
     kib = 4 if small or size / files > 131072 else 64
-    each = sum(costs[f"{step} of {kib} KiB us/file"] for step in steps)
+    cost = {step: costs.get(f"{step} of {kib} KiB us/file") for step in
+            ("list", "read", "write", "rename", "write nameless", "name")}
+    made = cost["write"] + cost["rename"]
+    if cost["name"] is not None and size / files <= NAMELESS_MAX:
+        made = min(made, cost["write nameless"] + cost["name"])
+    each = cost["list"] + cost["read"] + made
     parts.append(("files", each * files / 1e6 / (size / GIB)))
     if size / files > 131072:
         parts.append(("bytes of files", costs["file s/GiB"]))

@@ -8,15 +8,15 @@ iperf3 and the rivals that are installed, and judges it by the targets in wan_ta
 Rows: large (4 GiB, TLS and clear), medium (512 MiB) and small (5,000 x 4 KiB), over 1 Gbit/s and
 90 ms; loss and cubic (512 MiB with 0.01 % and 0.1 % of all segments lost, under BBR and CUBIC);
 fat (mem: to null: over 10 Gbit/s and 150 ms). Runs are interleaved, figures are medians.
-Source and target lie on tmpfs. `--tcp-buf` sets the largest TCP buffers of the hosts of the lab;
-with 0 they are as the kernel has them: a host that nobody has tuned.
+`--tcp-buf` sets the largest TCP buffers of the hosts of the lab; with 0 they are as the kernel has
+them: a host that nobody has tuned.
 
-How things are measured: a run is the whole command `transfer submit --wait`. The first byte is
-the first block that a file at the target has got, looked for every millisecond; small files on
-tmpfs have no name until a whole pack of them is there, and show nothing before. The steady rate
-is that of the blocks at the target (on `fat`: of the bytes on the wire) from 15 % to 92 % of all
-bytes, looked at every 50 ms; iperf3 drops its first seconds. Every run is compared with its source
-byte by byte afterwards. Needs root, Python 3.9, iperf3; for all rows 9 GiB below --root.
+How things are measured: a run is the whole command `transfer submit --wait`. Source and target are
+in a tmpfs of their own. The first byte is there when 64 KiB more are used of it, looked for every
+millisecond: what a store notes of itself is less. The steady rate is that of the blocks there (on
+`fat`: of the bytes on the wire) from 15 % to 92 % of all bytes, looked at every 50 ms; iperf3
+drops its first seconds. Every run is compared with its source
+byte by byte afterwards. Needs root, Python 3.9, iperf3; for all rows 10 GiB of memory.
 """
 
 import sys
@@ -56,6 +56,7 @@ THIN = ["--rtt", "90ms", "--rate", "1g"]
 FAT = ["--rtt", "150ms", "--rate", "10g"]
 ROWS = ["large", "medium", "small", "loss", "cubic", "fat"]
 LOSSES = ["0.01%", "0.1%"]
+FIRST_BYTES = 64 * 2**10
 ALLOWED = "/proc/sys/net/ipv4/tcp_allowed_congestion_control"
 
 
@@ -111,17 +112,24 @@ class Lab:
                 out.write(" ".join(self.allowed))
 
 
+def used_bytes(directory):
+    """Bytes of blocks that are used of the file system of a directory."""
+    system = os.statvfs(directory)
+    return (system.f_blocks - system.f_bfree) * system.f_frsize
+
+
 class Watch(threading.Thread):
-    """Looks at the target's files and at the wire while a transfer runs."""
+    """Looks at the target's file system and at the wire while a transfer runs."""
 
     def __init__(self, lab, target):
         super().__init__(daemon=True)
         self.lab, self.target = lab, target
+        self.before = used_bytes(target) if target else None
         self.ended = threading.Event()
         self.begun = time.monotonic()
         self.first_byte = None
         self.samples = []
-        """Seconds since the beginning, bytes in files at the target, bytes on the wire."""
+        """Seconds since the beginning, bytes at the target, bytes on the wire."""
         self.start()
 
     def run(self):
@@ -131,30 +139,18 @@ class Watch(threading.Thread):
             seconds = time.monotonic() - self.begun
             landed = None
             if self.target and (self.first_byte is None or len(self.samples) < 50_000):
-                landed = self.landed(one_is_enough=self.first_byte is None)
-                if landed and self.first_byte is None:
+                landed = self.landed()
+                if landed >= FIRST_BYTES and self.first_byte is None:
                     self.first_byte = seconds
             if seconds >= due:
                 sent = self.lab.counters()["wire_bytes"] - wire
                 self.samples.append((round(seconds, 3), landed, sent))
                 due = seconds + 0.045
 
-    def landed(self, one_is_enough):
-        """Bytes of blocks in files below the target."""
-        total, directories = 0, [self.target]
-        while directories:
-            try:
-                with os.scandir(directories.pop()) as entries:
-                    for entry in entries:
-                        if entry.is_dir(follow_symlinks=False):
-                            directories.append(entry.path)
-                            continue
-                        total += entry.stat(follow_symlinks=False).st_blocks * 512
-                        if total and one_is_enough:
-                            return total
-            except FileNotFoundError:
-                pass  # Renamed or removed meanwhile.
-        return total
+    def landed(self):
+        """Bytes of blocks that the file system of the target has got since the beginning: those of
+        files that have no name yet count too."""
+        return used_bytes(self.target) - self.before
 
     def end(self):
         self.ended.set()
@@ -252,6 +248,8 @@ class Bench:
         self.root = tempfile.mkdtemp(prefix="wan-", dir=arguments.root)
         os.chmod(self.root, 0o755)
         self.data = fresh(os.path.join(self.root, "data"))
+        subprocess.run(["mount", "-t", "tmpfs", "-o", "mode=755,size=10g", "pst-wan", self.data],
+                       check=True)
         self.target = os.path.join(self.data, "out")
         self.name = f"wan{os.getpid()}"
         self.rivals, self.lab, self.sites, self.ours = Group("wan-rivals"), None, None, None
@@ -260,6 +258,7 @@ class Bench:
     def close(self):
         self.stop_lab()
         self.rivals.end()
+        subprocess.run(["umount", "-l", self.data], check=False)
         shutil.rmtree(self.root, ignore_errors=True)
 
     def start_lab(self, shape):
@@ -315,8 +314,8 @@ class Bench:
         files, size = measure_tree(source)
         limit_s = limit_s or self.arguments.limit
         wall, cpu, watch, lines, ended = self.sites.move(
-            mode, f"a:data/{name}/", "b:data/out", self.target, limit_s)
-        landed = size if ended else watch.landed(False)
+            mode, f"a:data/{name}/", "b:data/out", self.data, limit_s)
+        landed = size if ended else watch.landed()
         if not ended:
             self.sites.stop_transfers()
         good = not ended or same(source, self.target)

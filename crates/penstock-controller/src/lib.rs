@@ -18,6 +18,7 @@
 pub mod cluster;
 pub mod etcd;
 pub mod manager;
+mod pages_ahead;
 pub mod rest;
 pub mod root;
 pub mod runner;

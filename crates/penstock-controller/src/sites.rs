@@ -16,6 +16,8 @@ use penstock_api::transfer::{TransferRequest, TransferState, TransferView};
 use penstock_proto::id::{Name, TransferId};
 use penstock_proto::network::DataAddress;
 
+use crate::pages_ahead::PagesAhead;
+
 /// Code of a source's answer that a scan is not open there.
 pub const SCAN_UNKNOWN: &str = "scan-unknown";
 /// Code of a source's answer that a capability is not good any more.
@@ -188,27 +190,51 @@ pub trait SiteClient: Send + Sync {
 
 /// The pages of a data set at another site.
 pub(crate) struct RemotePages {
-    pub(crate) sites: Arc<dyn SiteClient>,
-    pub(crate) site: Name,
-    pub(crate) request: ScanRequest,
+    sites: Arc<dyn SiteClient>,
+    site: Name,
+    request: ScanRequest,
     /// The right to it that was given last.
-    pub(crate) capability: Vec<u8>,
+    capability: Vec<u8>,
+    ahead: PagesAhead,
+}
+
+impl RemotePages {
+    /// Those of a scan that `site` has opened for us, with the right to it.
+    pub(crate) fn new(
+        sites: Arc<dyn SiteClient>,
+        site: Name,
+        request: ScanRequest,
+        capability: Vec<u8>,
+    ) -> Self {
+        let (asked, of, id) = (Arc::clone(&sites), site.clone(), request.transfer);
+        let ask = move |number: u32, wait_ms: u32| asked.page(&of, id, number, wait_ms);
+        let ahead = PagesAhead::new(Arc::new(ask));
+        Self { sites, site, request, capability, ahead }
+    }
 }
 
 impl PageSource for RemotePages {
     fn page(&mut self, number: u32, wait_ms: u32) -> Result<PageReply, Problem> {
         let id = self.request.transfer;
-        match self.sites.page(&self.site, id, number, wait_ms) {
-            // The source was restarted: it goes on with the same scan once it is opened again.
-            Err(problem) if problem.code == SCAN_UNKNOWN => {
-                self.sites.open_scan(&self.site, &self.request)?;
-                self.sites.page(&self.site, id, number, wait_ms)
-            }
-            reply => reply,
+        let reply = match self.ahead.take(number) {
+            Some(reply) => reply,
+            None => match self.sites.page(&self.site, id, number, wait_ms) {
+                // The source was restarted: it goes on with the same scan once it is opened again.
+                Err(problem) if problem.code == SCAN_UNKNOWN => {
+                    self.sites.open_scan(&self.site, &self.request)?;
+                    self.sites.page(&self.site, id, number, wait_ms)
+                }
+                reply => reply,
+            }?,
+        };
+        if matches!(reply, PageReply::Page(_)) {
+            self.ahead.ask_behind(number, wait_ms);
         }
+        Ok(reply)
     }
 
     fn ask(&mut self, question: &Question) -> Result<u32, Problem> {
+        self.ahead.forget();
         let id = self.request.transfer;
         match self.sites.ask(&self.site, id, question) {
             Err(problem) if problem.code == SCAN_UNKNOWN => {

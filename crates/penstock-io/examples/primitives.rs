@@ -12,10 +12,11 @@
 
 use std::collections::BTreeMap;
 use std::error::Error;
+use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
-use std::os::fd::AsFd as _;
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
@@ -34,6 +35,8 @@ const GIB: usize = 1 << 30;
 /// Sizes of the small files, and how many of each: as the benchmark's data sets have them, since a
 /// large directory costs more a file than a small one.
 const SMALL: [(usize, usize); 2] = [(4096, 100_000), (65536, 20_000)];
+/// Files without a name that are open at a time.
+const NAMELESS: usize = 512;
 
 fn main() -> Outcome<()> {
     let mut arguments = std::env::args_os().skip(1);
@@ -76,8 +79,8 @@ fn all(work: &Path, repetitions: usize) -> Outcome<BTreeMap<String, Vec<f64>>> {
         };
         note("blake3 s/GiB", hash(DigestKind::Blake3, &buffer));
         note("xxh3-128 s/GiB", hash(DigestKind::Xxh3, &buffer));
-        note("blake3 of 4 KiB s/GiB", hash(DigestKind::Blake3, &buffer[..4096]));
-        note("xxh3-128 of 4 KiB s/GiB", hash(DigestKind::Xxh3, &buffer[..4096]));
+        note("blake3 of 4 KiB s/GiB", hash_files(DigestKind::Blake3, &buffer));
+        note("xxh3-128 of 4 KiB s/GiB", hash_files(DigestKind::Xxh3, &buffer));
         note("aes-128-gcm s/GiB", seal(&mut buffer)?);
         note("socket s/GiB", socket()?);
         // Once before it counts: pages that a virtual machine's host has taken back cost more.
@@ -115,6 +118,20 @@ fn hash(kind: DigestKind, message: &[u8]) -> f64 {
         for _ in 0..GIB / message.len() {
             let message = std::hint::black_box(message);
             std::hint::black_box(kind.stride(message.len() as u64, 0, message));
+        }
+    });
+    seconds
+}
+
+/// The same as files of 4 KiB, several of which are hashed together.
+fn hash_files(kind: DigestKind, buffer: &[u8]) -> f64 {
+    let mut digests = Vec::new();
+    let (seconds, ()) = timed(|| {
+        for _ in 0..GIB / buffer.len() {
+            let files = std::hint::black_box(buffer).chunks_exact(4096);
+            digests.clear();
+            kind.whole_files(files, &mut digests);
+            std::hint::black_box(&digests);
         }
     });
     seconds
@@ -209,8 +226,8 @@ fn fill(directory: &Path, size: usize, files: usize) -> Outcome<()> {
 }
 
 /// What every small file needs of the kernel: listed, looked at, and asked for its attributes;
-/// opened, read, looked at again and closed; made, written, given its time and closed; renamed.
-/// Microseconds per file.
+/// opened, read, looked at again and closed; made, written, given its time and closed; renamed. The
+/// same once more where a file can be made without a name, and given one. Microseconds per file.
 fn small_files(work: &Path, size: usize, files: usize) -> Outcome<Vec<(&'static str, f64)>> {
     let from = work.join(format!("from-{size}"));
     let to = work.join("to");
@@ -267,8 +284,51 @@ fn small_files(work: &Path, size: usize, files: usize) -> Outcome<Vec<(&'static 
         Ok::<_, rustix::io::Errno>(())
     });
     outcome?;
+    let nameless = write_nameless(work, &buffer, &names, &times);
     fs::remove_dir_all(&to)?;
     let per_file = |seconds: f64| seconds / files as f64 * 1e6;
-    let steps = [("list", list), ("read", read), ("write", write), ("rename", rename)];
-    Ok(steps.map(|(step, seconds)| (step, per_file(seconds))).to_vec())
+    let mut steps = vec![("list", list), ("read", read), ("write", write), ("rename", rename)];
+    if let Ok((write, name)) = nameless {
+        steps.extend([("write nameless", write), ("name", name)]);
+    }
+    Ok(steps.into_iter().map(|(step, seconds)| (step, per_file(seconds))).collect())
+}
+
+/// Seconds to make, write, and give their time to files without a name, and to name and close them.
+/// Fails where the file system, or the kernel, does not let that.
+fn write_nameless(
+    work: &Path,
+    content: &[u8],
+    names: &[OsString],
+    times: &Timestamps,
+) -> Outcome<(f64, f64)> {
+    let to = work.join("to-named");
+    fs::create_dir(&to)?;
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY;
+    let target = rustix::fs::openat(CWD, &to, flags, Mode::empty())?;
+    let (mut writing, mut naming) = (0.0, 0.0);
+    for names in names.chunks(NAMELESS) {
+        let (seconds, files) = timed(|| {
+            let make = |_| {
+                let flags = OFlags::WRONLY | OFlags::TMPFILE | OFlags::CLOEXEC;
+                let file = rustix::fs::openat(&target, c".", flags, Mode::from_raw_mode(0o644))?;
+                rustix::io::pwrite(&file, content, 0)?;
+                rustix::fs::futimens(&file, times)?;
+                Ok(file)
+            };
+            names.iter().map(make).collect::<rustix::io::Result<Vec<OwnedFd>>>()
+        });
+        writing += seconds;
+        let files = files?;
+        let (seconds, outcome) = timed(|| {
+            for (file, name) in files.into_iter().zip(names) {
+                rustix::fs::linkat(&file, c"", &target, name, AtFlags::EMPTY_PATH)?;
+            }
+            Ok::<_, rustix::io::Errno>(())
+        });
+        outcome?;
+        naming += seconds;
+    }
+    fs::remove_dir_all(&to)?;
+    Ok((writing, naming))
 }

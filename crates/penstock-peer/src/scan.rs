@@ -38,7 +38,7 @@ use std::io::{self, BufRead as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use penstock_api::fence::Fence;
 use penstock_api::preserve::Preserve;
@@ -146,6 +146,8 @@ impl Marks {
 struct State {
     builder: Option<PageBuilder>,
     sealed: u32,
+    /// When the first and the last page were sealed by this process.
+    seals: Option<(Instant, Instant)>,
     /// Files with several names, once there was one.
     links: Option<LinkTable>,
     walk: Walk,
@@ -606,6 +608,8 @@ impl Scan {
             let encoded = builder.seal().encode();
             self.write_once(&path, &encoded).map_err(|cause| kept(&path, &cause))?;
             state.sealed += 1;
+            let now = Instant::now();
+            state.seals = Some((state.seals.map_or(now, |(first, _)| first), now));
         }
         let done = std::mem::take(&mut state.done);
         if !done.is_empty() {
@@ -677,27 +681,32 @@ impl Scan {
     /// The encoded page `number`, waiting up to `wait` for it. A page that is not full yet is
     /// sealed early when somebody waits for it, so that the first bytes move before the scan ends.
     pub(crate) fn page(&self, number: u32, wait: Duration) -> Result<PageReply, Problem> {
-        let state = self.lock();
-        let ready = |state: &mut State| {
+        let until = Instant::now() + wait;
+        let waits = |state: &mut State| {
             number >= state.sealed
                 && !state.complete
                 && state.problem.is_none()
                 && !self.marks.is_stopped()
         };
-        let patience = wait.min(EARLY_SEAL);
-        let (mut state, timeout) = self
-            .wake
-            .wait_timeout_while(state, patience, ready)
-            .unwrap_or_else(PoisonError::into_inner);
-        let early = timeout.timed_out() && number == state.sealed && state.builder.is_some();
-        if early && let Err(problem) = self.seal(&mut state) {
-            state.problem.get_or_insert(problem);
-            self.wake.notify_all();
+        let mut state = self.lock();
+        loop {
+            let left = until.saturating_duration_since(Instant::now());
+            let waited = self.wake.wait_timeout_while(state, left.min(EARLY_SEAL), waits);
+            let (held, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
+            state = held;
+            if !timeout.timed_out() {
+                break;
+            }
+            let begun = number == state.sealed && state.builder.is_some();
+            let early = begun && state.seals_early(Instant::now());
+            if early && let Err(problem) = self.seal(&mut state) {
+                state.problem.get_or_insert(problem);
+                self.wake.notify_all();
+            }
+            if left <= EARLY_SEAL {
+                break;
+            }
         }
-        let (state, _) = self
-            .wake
-            .wait_timeout_while(state, wait.saturating_sub(patience), ready)
-            .unwrap_or_else(PoisonError::into_inner);
         if number < state.sealed {
             drop(state);
             let path = self.page_path(number);
@@ -756,8 +765,18 @@ impl Drop for Running<'_> {
 
 /// A page that somebody waits for is sealed after this long, full or not.
 const EARLY_SEAL: Duration = Duration::from_millis(20);
+/// The share of the time of a scan that one has at most to fill, which bounds the number of small
+/// pages of a slow one; and the longest time that is.
+const FILLING: (u32, Duration) = (50, Duration::from_secs(1));
 
 impl State {
+    /// Whether a page that is not full may be sealed now: each has its time to fill since the last.
+    fn seals_early(&self, now: Instant) -> bool {
+        let Some((first, last)) = self.seals else { return true };
+        let time = ((last - first) / FILLING.0).clamp(EARLY_SEAL, FILLING.1);
+        now.saturating_duration_since(last) >= time
+    }
+
     fn fail(&mut self, path: &[u8], error: &StoreError) {
         tracing::warn!(path = %name::escape(path), error = %chain(error), "scan error");
         if self.summary.errors.len() >= ERRORS_TOLD {

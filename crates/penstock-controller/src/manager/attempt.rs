@@ -138,7 +138,7 @@ impl Inner {
         let shown = capability.clone();
         let (asked, from, store) = (Arc::clone(&sites), site.clone(), source.store.clone());
         let find: FindSource = Arc::new(move || asked.source_peers(&from, &store));
-        let pages = Box::new(RemotePages { sites, site: site.clone(), request, capability: shown });
+        let pages = Box::new(RemotePages::new(sites, site.clone(), request, shown));
         let access = SourceAccess::Remote { site, own_site: false, peers, capability };
         Ok(Opened { kind: scan.root, pages, access, find: Some(find) })
     }

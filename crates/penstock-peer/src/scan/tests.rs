@@ -65,6 +65,21 @@ fn c_files_from_takes_every_path_once_in_any_order() {
     assert_eq!(scan.lock().summary.errors[0].path.0, b"a/none");
 }
 
+/// Promise: a slow scan leaves few small pages behind: the longer it takes, the longer each has to
+/// fill, however many are waited for.
+#[test]
+fn pages_of_a_slow_scan_have_time_to_fill() {
+    let begun = Instant::now();
+    let early = |last_ms: u64, now_ms: u64| {
+        let at = |ms: u64| begun + Duration::from_millis(ms);
+        State { seals: Some((begun, at(last_ms))), ..State::default() }.seals_early(at(now_ms))
+    };
+    assert!(State::default().seals_early(begun));
+    assert!(!early(0, 19) && early(0, 20));
+    assert!(!early(20_000, 20_399) && early(20_000, 20_400));
+    assert!(!early(9_000_000, 9_000_999) && early(9_000_000, 9_001_000));
+}
+
 /// Promise (c), A12: a directory that could not be listed whole is not done: after a crash it is
 /// listed again and its error told again, or the transfer would end as if all had been there.
 #[test]

@@ -1,0 +1,125 @@
+//! Pages of another site that are asked for before they are wanted.
+//!
+//! Over distance each question takes a round trip, and pages that were asked for one after the
+//! other would hold back a data set of small files: 4,096 entries a round trip. So a few further
+//! ones are on their way while one is taken up. They are asked for when the first has come, which
+//! has the connection for itself.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, channel};
+
+use penstock_api::problem::Problem;
+use penstock_api::scan::PageReply;
+
+/// Pages that are on their way at a time: with the one of them that waits at the source for the
+/// scan to come so far, about 1 MiB and three threads.
+const PAGES: u32 = 3;
+
+/// Asks the source for the page of this number, which may wait there for so many milliseconds.
+pub(crate) type AskPage = Arc<dyn Fn(u32, u32) -> Result<PageReply, Problem> + Send + Sync>;
+
+/// Pages that are coming.
+pub(crate) struct PagesAhead {
+    ask: AskPage,
+    /// By ascending numbers, without a gap.
+    coming: VecDeque<(u32, Receiver<Result<PageReply, Problem>>)>,
+}
+
+impl PagesAhead {
+    pub(crate) fn new(ask: AskPage) -> Self {
+        Self { ask, coming: VecDeque::new() }
+    }
+
+    /// What has come of a page, or of the end, that was asked for ahead. `None` where it is to be
+    /// asked for now: it was not, was not there yet, or that failed. Blocks as long as the question
+    /// takes.
+    pub(crate) fn take(&mut self, number: u32) -> Option<PageReply> {
+        if self.coming.front().is_none_or(|(next, _)| *next != number) {
+            self.coming.clear();
+        }
+        let reply = self.coming.pop_front()?.1.recv().ok()?;
+        reply.ok().filter(|reply| !matches!(reply, PageReply::NotYet))
+    }
+
+    /// Asks for some of the pages behind this one, which has come. Does not block.
+    pub(crate) fn ask_behind(&mut self, number: u32, wait_ms: u32) {
+        let first = self.coming.back().map_or(number, |(last, _)| *last).saturating_add(1);
+        for next in first..=number.saturating_add(PAGES) {
+            let (answer, coming) = channel();
+            let ask = Arc::clone(&self.ask);
+            let thread = std::thread::Builder::new().name("page-ahead".to_owned());
+            // Nobody may want it any more; where no thread starts, it is asked for in its turn.
+            let started = thread.spawn(move || drop(answer.send(ask(next, wait_ms))));
+            if started.is_err() {
+                return;
+            }
+            self.coming.push_back((next, coming));
+        }
+    }
+
+    /// There may be other pages now than those that were asked for, or an end further away.
+    pub(crate) fn forget(&mut self) {
+        self.coming.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+    use std::time::Duration;
+
+    use penstock_api::problem::Exit;
+
+    use super::*;
+
+    /// Promise: pages do not wait for each other over distance: the next three are asked for while
+    /// none of them is answered, and each is asked for once.
+    #[test]
+    fn pages_do_not_wait_for_each_other() {
+        let (asked, questions) = channel();
+        let (answer, answers) = channel::<()>();
+        let (asked, answers) = (Mutex::new(asked), Mutex::new(answers));
+        let ask = move |number: u32, _: u32| {
+            asked.lock().unwrap().send(number).unwrap();
+            let _ = answers.lock().unwrap().recv();
+            Ok(PageReply::Page(vec![number as u8]))
+        };
+        let mut pages = PagesAhead::new(Arc::new(ask));
+        assert_eq!(pages.take(0), None, "the first has the connection for itself");
+        pages.ask_behind(0, 1000);
+        let next = || questions.recv_timeout(Duration::from_secs(60)).unwrap();
+        let mut numbers = [next(), next(), next()];
+        numbers.sort_unstable();
+        assert_eq!(numbers, [1, 2, 3]);
+        drop(answer);
+        assert_eq!(pages.take(1), Some(PageReply::Page(vec![1])));
+        pages.ask_behind(1, 1000);
+        assert_eq!(next(), 4);
+        for number in 2..=4 {
+            assert_eq!(pages.take(number), Some(PageReply::Page(vec![number as u8])));
+        }
+        assert!(questions.try_recv().is_err(), "something was asked for twice");
+    }
+
+    /// Promise: what was asked for ahead and did not come, or may be another by now, is asked for
+    /// in its turn.
+    #[test]
+    fn what_did_not_come_is_asked_for_in_its_turn() {
+        let ask = |number: u32, _: u32| match number {
+            1 => Ok(PageReply::NotYet),
+            2 => Err(Problem::new(Exit::Temporary, "unreachable", "no answer")),
+            _ => Ok(PageReply::Page(Vec::new())),
+        };
+        let mut pages = PagesAhead::new(Arc::new(ask));
+        pages.ask_behind(0, 1000);
+        assert_eq!((pages.take(1), pages.take(2)), (None, None));
+        assert!(pages.take(3).is_some());
+        pages.ask_behind(3, 1000);
+        pages.forget();
+        assert_eq!(pages.take(4), None);
+        pages.ask_behind(4, 1000);
+        assert_eq!(pages.take(9), None, "another is wanted than comes");
+        assert_eq!(pages.take(5), None);
+    }
+}
