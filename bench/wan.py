@@ -7,16 +7,16 @@ iperf3 and the rivals that are installed, and judges it by the targets in wan_ta
 
 Rows: large (4 GiB, TLS and clear), medium (512 MiB) and small (5,000 x 4 KiB), over 1 Gbit/s and
 90 ms; loss and cubic (512 MiB with 0.01 % and 0.1 % of all segments lost, under BBR and CUBIC);
-fat (mem: to null: over 10 Gbit/s and 150 ms). Runs are interleaved, figures are medians.
-`--tcp-buf` sets the largest TCP buffers of the hosts of the lab; with 0 they are as the kernel has
-them: a host that nobody has tuned.
+many (100,000 x 4 KiB) and fat (mem: to null:), over 10 Gbit/s and 150 ms. Runs are interleaved,
+figures are medians. `--tcp-buf` sets the largest TCP buffers of the hosts of the lab; with 0 they
+are as the kernel has them: a host that nobody has tuned.
 
 How things are measured: a run is the whole command `transfer submit --wait`. Source and target are
 in a tmpfs of their own. The first byte is there when 64 KiB more are used of it, looked for every
 millisecond: what a store notes of itself is less. The steady rate is that of the blocks there (on
 `fat`: of the bytes on the wire) from 15 % to 92 % of all bytes, looked at every 50 ms; iperf3
-drops its first seconds. Every run is compared with its source
-byte by byte afterwards. Needs root, Python 3.9, iperf3; for all rows 10 GiB of memory.
+drops its first seconds. Every run is compared with its source byte by byte afterwards. Needs root,
+Python 3.9, iperf3; for all rows 10 GiB of memory.
 """
 
 import sys
@@ -50,11 +50,12 @@ SETS = {
     "large": ["--files", "1", "--size", "4G", "--layout", "flat"],
     "medium": ["--files", "1", "--size", "512M", "--layout", "flat"],
     "small": ["--files", "5000", "--size", "4K", "--layout", "flat"],
+    "many": ["--files", "100000", "--size", "4K", "--layout", "flat"],
 }
 QUICK = {"large": "64M", "medium": "16M"}
 THIN = ["--rtt", "90ms", "--rate", "1g"]
 FAT = ["--rtt", "150ms", "--rate", "10g"]
-ROWS = ["large", "medium", "small", "loss", "cubic", "fat"]
+ROWS = ["large", "medium", "small", "loss", "cubic", "many", "fat"]
 LOSSES = ["0.01%", "0.1%"]
 FIRST_BYTES = 64 * 2**10
 ALLOWED = "/proc/sys/net/ipv4/tcp_allowed_congestion_control"
@@ -407,15 +408,23 @@ class Bench:
         self.say(report.facts(self.arguments.penstock, sys.argv))
         quick, reps = self.arguments.quick, self.arguments.reps
         wanted = self.arguments.rows
-        if any(row != "fat" for row in wanted):
+        if any(row not in ("fat", "many") for row in wanted):
             self.start_lab(THIN)
             for row in ("large", "medium", "small"):
                 if row in wanted or row == "medium" and {"loss", "cubic"} & set(wanted):
                     self.make(row)
             for rep in range(1, reps + 1):
                 self.thin_round(wanted, rep, quick)
-        if "fat" in wanted:
+        if {"fat", "many"} & set(wanted):
             self.start_lab(FAT)
+        if "many" in wanted:
+            self.make("many")
+            for rep in range(1, reps + 1):
+                self.run_one("many", "penstock tls blake3", rep,
+                             lambda: self.penstock("tls blake3", "many"))
+                for rival in (one for one in self.arguments.rivals if one != "gridftp"):
+                    self.run_one("many", rival, rep, lambda: self.rival(rival, "many"))
+        if "fat" in wanted:
             for rep in range(1, reps + 1):
                 for streams in (1, 4, STREAMS):
                     self.run_one("fat", f"iperf3 -P {streams}", rep,
