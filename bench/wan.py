@@ -285,6 +285,8 @@ class Bench:
             how[3] = QUICK[name]
         subprocess.run([self.arguments.penstock, "dataset", "make", source, *how], check=True,
                        stdout=subprocess.DEVNULL)
+        # A file that has just changed is looked at once more when two seconds are over (C1).
+        time.sleep(2.5)
 
     def keep(self, name, text):
         if self.arguments.out:
