@@ -8,6 +8,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
+use std::thread::JoinHandle;
 
 use penstock_api::problem::Problem;
 use penstock_api::scan::PageReply;
@@ -19,31 +20,43 @@ const PAGES: u32 = 3;
 /// Asks the source for the page of this number, which may wait there for so many milliseconds.
 pub(crate) type AskPage = Arc<dyn Fn(u32, u32) -> Result<PageReply, Problem> + Send + Sync>;
 
-/// Pages that are coming.
+/// Pages that are coming. Dropped, it waits for the questions that are open: whoever ends a
+/// transfer may tell the source then that nothing of it is asked any more.
 pub(crate) struct PagesAhead {
     ask: AskPage,
     /// By ascending numbers, without a gap.
     coming: VecDeque<(u32, Receiver<Result<PageReply, Problem>>)>,
+    threads: Vec<JoinHandle<()>>,
 }
 
 impl PagesAhead {
     pub(crate) fn new(ask: AskPage) -> Self {
-        Self { ask, coming: VecDeque::new() }
+        Self { ask, coming: VecDeque::new(), threads: Vec::new() }
     }
 
     /// What has come of a page, or of the end, that was asked for ahead. `None` where it is to be
-    /// asked for now: it was not, was not there yet, or that failed. Blocks as long as the question
-    /// takes.
-    pub(crate) fn take(&mut self, number: u32) -> Option<PageReply> {
+    /// asked for now: it was not, or was not there yet. Blocks as long as the question takes.
+    ///
+    /// # Errors
+    /// What the source answers: nothing else that was asked ahead is to be waited for then.
+    pub(crate) fn take(&mut self, number: u32) -> Option<Result<PageReply, Problem>> {
+        // The one before was not there yet: those behind it are on their way still.
+        if self.coming.front().is_some_and(|(next, _)| *next == number.saturating_add(1)) {
+            return None;
+        }
         if self.coming.front().is_none_or(|(next, _)| *next != number) {
             self.coming.clear();
         }
         let reply = self.coming.pop_front()?.1.recv().ok()?;
-        reply.ok().filter(|reply| !matches!(reply, PageReply::NotYet))
+        if reply.is_err() {
+            self.coming.clear();
+        }
+        Some(reply).filter(|reply| *reply != Ok(PageReply::NotYet))
     }
 
     /// Asks for some of the pages behind this one, which has come. Does not block.
     pub(crate) fn ask_behind(&mut self, number: u32, wait_ms: u32) {
+        self.threads.retain(|thread| !thread.is_finished());
         let first = self.coming.back().map_or(number, |(last, _)| *last).saturating_add(1);
         for next in first..=number.saturating_add(PAGES) {
             let (answer, coming) = channel();
@@ -51,9 +64,8 @@ impl PagesAhead {
             let thread = std::thread::Builder::new().name("page-ahead".to_owned());
             // Nobody may want it any more; where no thread starts, it is asked for in its turn.
             let started = thread.spawn(move || drop(answer.send(ask(next, wait_ms))));
-            if started.is_err() {
-                return;
-            }
+            let Ok(thread) = started else { return };
+            self.threads.push(thread);
             self.coming.push_back((next, coming));
         }
     }
@@ -61,6 +73,15 @@ impl PagesAhead {
     /// There may be other pages now than those that were asked for, or an end further away.
     pub(crate) fn forget(&mut self) {
         self.coming.clear();
+    }
+}
+
+impl Drop for PagesAhead {
+    fn drop(&mut self) {
+        for thread in self.threads.drain(..) {
+            // One that broke has told nobody anything.
+            let _ = thread.join();
+        }
     }
 }
 
@@ -93,33 +114,53 @@ mod tests {
         numbers.sort_unstable();
         assert_eq!(numbers, [1, 2, 3]);
         drop(answer);
-        assert_eq!(pages.take(1), Some(PageReply::Page(vec![1])));
+        let page = |number: u32| Some(Ok(PageReply::Page(vec![number as u8])));
+        assert_eq!(pages.take(1), page(1));
         pages.ask_behind(1, 1000);
         assert_eq!(next(), 4);
-        for number in 2..=4 {
-            assert_eq!(pages.take(number), Some(PageReply::Page(vec![number as u8])));
-        }
+        assert_eq!([2, 3, 4].map(|number| pages.take(number)), [2, 3, 4].map(page));
         assert!(questions.try_recv().is_err(), "something was asked for twice");
     }
 
-    /// Promise: what was asked for ahead and did not come, or may be another by now, is asked for
-    /// in its turn.
+    /// Promise: what was asked for ahead and was not there yet, or may be another by now, is asked
+    /// for in its turn; what failed is told, and nothing is waited for twice.
     #[test]
     fn what_did_not_come_is_asked_for_in_its_turn() {
-        let ask = |number: u32, _: u32| match number {
+        let failed = || Problem::new(Exit::Temporary, "unreachable", "no answer");
+        let ask = move |number: u32, _: u32| match number {
             1 => Ok(PageReply::NotYet),
-            2 => Err(Problem::new(Exit::Temporary, "unreachable", "no answer")),
+            3 => Err(failed()),
             _ => Ok(PageReply::Page(Vec::new())),
         };
         let mut pages = PagesAhead::new(Arc::new(ask));
         pages.ask_behind(0, 1000);
-        assert_eq!((pages.take(1), pages.take(2)), (None, None));
-        assert!(pages.take(3).is_some());
+        assert_eq!((pages.take(1), pages.take(1)), (None, None));
+        assert_eq!(pages.take(2), Some(Ok(PageReply::Page(Vec::new()))));
+        assert_eq!((pages.take(3), pages.take(3)), (Some(Err(failed())), None));
         pages.ask_behind(3, 1000);
         pages.forget();
         assert_eq!(pages.take(4), None);
         pages.ask_behind(4, 1000);
         assert_eq!(pages.take(9), None, "another is wanted than comes");
         assert_eq!(pages.take(5), None);
+    }
+
+    /// Promise: when a transfer ends, nothing of it is asked any more.
+    #[test]
+    fn no_question_outlives_its_transfer() {
+        let open = Arc::new(());
+        let (held, (begun, begins)) = (Arc::downgrade(&open), channel());
+        let begun = Mutex::new(begun);
+        let ask = move |_: u32, _: u32| {
+            let _open = Arc::clone(&open);
+            begun.lock().unwrap().send(()).unwrap();
+            Ok(PageReply::NotYet)
+        };
+        let mut pages = PagesAhead::new(Arc::new(ask));
+        pages.ask_behind(0, 1000);
+        begins.recv_timeout(Duration::from_secs(60)).unwrap();
+        pages.forget();
+        drop(pages);
+        assert!(held.upgrade().is_none(), "a thread holds what it asks with");
     }
 }

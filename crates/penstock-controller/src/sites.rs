@@ -216,17 +216,15 @@ impl RemotePages {
 impl PageSource for RemotePages {
     fn page(&mut self, number: u32, wait_ms: u32) -> Result<PageReply, Problem> {
         let id = self.request.transfer;
-        let reply = match self.ahead.take(number) {
-            Some(reply) => reply,
-            None => match self.sites.page(&self.site, id, number, wait_ms) {
-                // The source was restarted: it goes on with the same scan once it is opened again.
-                Err(problem) if problem.code == SCAN_UNKNOWN => {
-                    self.sites.open_scan(&self.site, &self.request)?;
-                    self.sites.page(&self.site, id, number, wait_ms)
-                }
-                reply => reply,
-            }?,
-        };
+        let ask = || self.sites.page(&self.site, id, number, wait_ms);
+        let reply = match self.ahead.take(number).unwrap_or_else(ask) {
+            // The source was restarted: it goes on with the same scan once it is opened again.
+            Err(problem) if problem.code == SCAN_UNKNOWN => {
+                self.sites.open_scan(&self.site, &self.request)?;
+                ask()
+            }
+            reply => reply,
+        }?;
         if matches!(reply, PageReply::Page(_)) {
             self.ahead.ask_behind(number, wait_ms);
         }

@@ -691,11 +691,19 @@ impl Scan {
         let mut state = self.lock();
         loop {
             let left = until.saturating_duration_since(Instant::now());
-            let waited = self.wake.wait_timeout_while(state, left.min(EARLY_SEAL), waits);
+            let is_next = number <= state.sealed;
+            // One further behind is not sealed early: it waits for its turn.
+            let most = if is_next { left.min(EARLY_SEAL) } else { left };
+            let waited = self.wake.wait_timeout_while(state, most, |state| {
+                waits(state) && (is_next || number > state.sealed)
+            });
             let (held, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
             state = held;
-            if !timeout.timed_out() {
+            if !waits(&mut state) {
                 break;
+            }
+            if !timeout.timed_out() {
+                continue;
             }
             let begun = number == state.sealed && state.builder.is_some();
             let early = begun && state.seals_early(Instant::now());
