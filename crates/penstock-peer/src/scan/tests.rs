@@ -1,5 +1,7 @@
 //! What a scan lists, and what it lists again.
 
+use std::sync::mpsc;
+
 use penstock_io::store::{PosixOptions, PosixStore};
 use penstock_proto::select::{Glob, Rule};
 
@@ -63,6 +65,28 @@ fn c_files_from_takes_every_path_once_in_any_order() {
     scan.run(&source);
     assert_eq!(paths_of(&scan).len(), 9);
     assert_eq!(scan.lock().summary.errors[0].path.0, b"a/none");
+}
+
+/// Promise: what a slow scan has found moves before it ends, also where somebody has waited for
+/// that page since before it was the next one.
+#[test]
+fn a_page_that_is_waited_for_is_sealed_early() {
+    let (root, kept) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let (source, scan) = (source_of(root.path()), scan_of(kept.path(), &[]));
+    scan.begin(&source).unwrap();
+    let (patience, ever) = (Duration::from_secs(60), Duration::from_secs(3600));
+    let (told, second) = mpsc::channel();
+    let second = std::thread::scope(|scope| {
+        scope.spawn(|| told.send(scan.page(1, ever)));
+        assert!(matches!(scan.page(0, ever), Ok(PageReply::Page(_))));
+        let draft = EntryDraft { name: b"f", ..EntryDraft::default() };
+        scan.push(&mut scan.lock(), b"", &draft).unwrap();
+        let second = second.recv_timeout(patience);
+        scan.stop();
+        second
+    });
+    assert!(matches!(second, Ok(Ok(PageReply::Page(_)))), "it waits in vain: {second:?}");
+    assert_eq!(paths_of(&scan), ["", "f"]);
 }
 
 /// Promise: a slow scan leaves few small pages behind: the longer it takes, the longer each has to
