@@ -57,7 +57,8 @@ THIN = ["--rtt", "90ms", "--rate", "1g"]
 FAT = ["--rtt", "150ms", "--rate", "10g"]
 ROWS = ["large", "medium", "small", "loss", "cubic", "many", "fat"]
 LOSSES = ["0.01%", "0.1%"]
-FIRST_BYTES = 64 * 2**10
+FIRST_BYTES = 16 * 2**10
+"""A transfer puts up to 8 KiB of its own into a store; the rest is of files."""
 ALLOWED = "/proc/sys/net/ipv4/tcp_allowed_congestion_control"
 
 

@@ -8,6 +8,7 @@
 mod addresses;
 mod admin;
 mod cluster;
+mod compressed;
 pub(crate) mod etcd;
 mod events;
 mod front;
@@ -73,7 +74,7 @@ use site_client::Sites;
 pub(crate) const TRUST_DIRECTORY: &str = "trust";
 /// How long runs may take to commit their ledgers when the daemon is asked to end.
 const STOP_DEADLINE: Duration = Duration::from_millis(4500);
-/// How long what is left is waited for after that.
+/// How long requests that are being answered are waited for after that.
 const LINGER: Duration = Duration::from_millis(400);
 
 /// Runs the daemon of this host, in the foreground
@@ -120,7 +121,9 @@ pub(crate) fn run(args: DaemonArgs) -> anyhow::Result<ExitCode> {
         .build()
         .context("start the control threads")?;
     let result = runtime.block_on(serve(config, directory));
-    runtime.shutdown_timeout(LINGER);
+    // A thread that asks another site at this moment would panic if the runtime were taken from
+    // under it, so that ends with the process.
+    std::mem::forget(runtime);
     result
 }
 
@@ -263,7 +266,7 @@ async fn serve(config: Config, directory: PathBuf) -> anyhow::Result<ExitCode> {
     let socket = bind_socket(&directory)?;
     let own_user = rustix::process::getuid().as_raw();
     let mut socket_stopped = stopped.clone();
-    let local = tokio::spawn(rest::serve(socket, faces.local, own_user, async move {
+    let mut local = tokio::spawn(rest::serve(socket, faces.local, own_user, async move {
         // Either it was told, or the daemon is gone.
         let _ = socket_stopped.changed().await;
     }));
@@ -272,7 +275,7 @@ async fn serve(config: Config, directory: PathBuf) -> anyhow::Result<ExitCode> {
     tokio::spawn(port.serve(listener, stopped));
     let (name, peer) = (&site.config.site, &site.config.peer);
     exit::print(&format!("ready: site {name} peer {peer} listening on {bound}"))?;
-    signals.wait(local).await?;
+    signals.wait(&mut local).await?;
     let leave = faces.leave;
     let in_time = tokio::task::spawn_blocking(move || leave(STOP_DEADLINE)).await?;
     if !in_time {
@@ -280,6 +283,10 @@ async fn serve(config: Config, directory: PathBuf) -> anyhow::Result<ExitCode> {
     }
     let _ = stop.send(true);
     let _ = fs::remove_file(directory.join(SOCKET_NAME));
+    // Who watches a transfer never hangs up by itself.
+    if !local.is_finished() {
+        let _ = tokio::time::timeout(LINGER, local).await;
+    }
     Ok(ExitCode::Done)
 }
 
@@ -356,7 +363,7 @@ impl Signals {
     }
 
     /// Waits for one, or for the local API to fail.
-    async fn wait(&mut self, local: JoinHandle<std::io::Result<()>>) -> anyhow::Result<()> {
+    async fn wait(&mut self, local: &mut JoinHandle<std::io::Result<()>>) -> anyhow::Result<()> {
         tokio::select! {
             _ = self.terminate.recv() => tracing::info!("SIGTERM: ending"),
             _ = self.interrupt.recv() => tracing::info!("SIGINT: ending"),

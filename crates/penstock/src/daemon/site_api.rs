@@ -12,7 +12,7 @@ use axum::extract::{
     DefaultBodyLimit, Extension, FromRequestParts, Json, Path, Query, Request, State,
 };
 use axum::http::request::Parts;
-use axum::http::{HeaderValue, StatusCode, header};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{delete, get, post};
@@ -40,6 +40,7 @@ use penstock_proto::name;
 use penstock_proto::network::DataAddress;
 use serde::Deserialize;
 
+use super::compressed::{self, ZSTD};
 use super::now_seconds;
 use super::pairing;
 use super::port::Connection;
@@ -423,17 +424,26 @@ async fn page(
     Calling(site): Calling,
     Path((id, number)): Path<(String, u32)>,
     Query(query): Query<PageQuery>,
+    headers: HeaderMap,
 ) -> Result<Response, ProblemReply> {
-    let reply = blocking(move || {
+    let asked = compressed::is_asked_for(&headers);
+    let (reply, compressed) = blocking(move || {
         let id = id_of(&id)?;
         check_opener(&parts, &site, id)?;
-        parts.source.page(id, number, query.wait_ms.min(PAGE_WAIT_MS_MAX))
+        let reply = parts.source.page(id, number, query.wait_ms.min(PAGE_WAIT_MS_MAX))?;
+        let compressed = match &reply {
+            PageReply::Page(bytes) if asked => compressed::compress(bytes),
+            _ => None,
+        };
+        Ok((reply, compressed))
     })
     .await?;
+    let kind = (header::CONTENT_TYPE, "application/octet-stream");
     Ok(match reply {
-        PageReply::Page(bytes) => {
-            ([(header::CONTENT_TYPE, "application/octet-stream")], bytes).into_response()
-        }
+        PageReply::Page(bytes) => match compressed {
+            Some(short) => ([kind, (header::CONTENT_ENCODING, ZSTD)], short).into_response(),
+            None => ([kind], bytes).into_response(),
+        },
         PageReply::NotYet => StatusCode::NO_CONTENT.into_response(),
         PageReply::End(summary) => Json(summary).into_response(),
     })

@@ -5,7 +5,7 @@ use std::error::Error;
 use std::io::Write;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use penstock_api::fence::NOT_CONTROLLER;
 use penstock_api::limits::LimitRequest;
@@ -33,6 +33,7 @@ use tokio::net::TcpStream;
 use tokio::runtime::Handle;
 use tokio_rustls::TlsConnector;
 
+use super::compressed::{self, ZSTD};
 use super::site::Site;
 use crate::http;
 use crate::receipt::check_countersignature;
@@ -50,6 +51,8 @@ const WINDOW_BYTES: u32 = 8 << 20;
 /// How often a connection on which nothing comes is asked whether it still lives, and how long that
 /// may take: a controller that stands still is left for another peer within their sum.
 const KEEP_ALIVE: (Duration, Duration) = (Duration::from_secs(2), Duration::from_secs(4));
+/// A site that has never answered within this is far: what it sends in bulk comes compressed.
+const FAR: Duration = Duration::from_millis(5);
 /// How long a source may take to compare a receipt with its pages: some 10 ms for each of them.
 const COUNTERSIGN_DEADLINE: Duration = Duration::from_secs(600);
 /// How long a source may take for an order to remove: it answers after some seconds, and after the
@@ -70,6 +73,8 @@ pub(crate) struct Sites {
     /// The address at which a site has answered last: asked first, so that a dead one costs its
     /// deadline once, not with each request.
     answered: Mutex<HashMap<Name, SocketAddr>>,
+    /// The shortest time in which a site has answered anything: hardly less than a round trip.
+    quickest: Mutex<HashMap<Name, Duration>>,
     /// Versions that a site has last said it speaks.
     speaks: Mutex<HashMap<Name, VersionRange>>,
 }
@@ -83,19 +88,28 @@ struct Call<'a> {
     version: Option<u16>,
     deadline: Duration,
     reply_bytes_max: usize,
+    /// Whether the answer may come compressed.
+    compressed: bool,
 }
 
 impl<'a> Call<'a> {
     fn new(site: &'a Name, method: Method, path: String) -> Self {
         let (deadline, reply_bytes_max) = (DEADLINE, REPLY_BYTES_MAX);
-        Self { site, method, path, body: None, version: None, deadline, reply_bytes_max }
+        let (body, version, compressed) = (None, None, false);
+        Self { site, method, path, body, version, deadline, reply_bytes_max, compressed }
     }
 }
 
-/// An answer: its status, whether it is JSON, its body.
-struct Answer {
+/// What a good answer is, before its body.
+#[derive(Clone, Copy)]
+struct Head {
     status: StatusCode,
     json: bool,
+    compressed: bool,
+}
+
+struct Answer {
+    head: Head,
     body: Vec<u8>,
 }
 
@@ -107,6 +121,7 @@ impl Sites {
             runtime,
             clients: Mutex::default(),
             answered: Mutex::default(),
+            quickest: Mutex::default(),
             speaks: Mutex::default(),
         }
     }
@@ -115,6 +130,7 @@ impl Sites {
     pub(crate) fn forget(&self, site: &Name) {
         self.clients.lock().unwrap_or_else(PoisonError::into_inner).remove(site);
         self.answered.lock().unwrap_or_else(PoisonError::into_inner).remove(site);
+        self.quickest.lock().unwrap_or_else(PoisonError::into_inner).remove(site);
         self.speaks.lock().unwrap_or_else(PoisonError::into_inner).remove(site);
     }
 
@@ -127,6 +143,17 @@ impl Sites {
         common.unwrap_or(ours.newest)
     }
 
+    fn is_far(&self, site: &Name) -> bool {
+        let quickest = self.quickest.lock().unwrap_or_else(PoisonError::into_inner);
+        quickest.get(site).is_some_and(|quickest| *quickest >= FAR)
+    }
+
+    fn note_answered(&self, site: &Name, took: Duration) {
+        let mut quickest = self.quickest.lock().unwrap_or_else(PoisonError::into_inner);
+        let quickest = quickest.entry(site.clone()).or_insert(took);
+        *quickest = took.min(*quickest);
+    }
+
     /// Sends a request to one address, once more in another version if the site says that it speaks
     /// no version as new as this one.
     fn send(
@@ -135,12 +162,15 @@ impl Sites {
         call: &Call<'_>,
         url: &str,
         out: &mut dyn Write,
-    ) -> Result<(StatusCode, bool), Problem> {
+    ) -> Result<Head, Problem> {
         let mut version = call.version.unwrap_or_else(|| self.version(call.site));
         loop {
             let spoken = (version, self.site.speaks());
-            let (theirs, result) = self.runtime.block_on(send(client, call, url, spoken, out));
-            if let Some(theirs) = theirs {
+            let (said, result) = self.runtime.block_on(send(client, call, url, spoken, out));
+            if let Some(took) = said.took {
+                self.note_answered(call.site, took);
+            }
+            if let Some(theirs) = said.speaks {
                 let mut speaks = self.speaks.lock().unwrap_or_else(PoisonError::into_inner);
                 speaks.insert(call.site.clone(), theirs);
             }
@@ -178,17 +208,17 @@ impl Sites {
 
     fn call(&self, call: &Call<'_>) -> Result<Answer, Problem> {
         let mut body = Bounded { bytes: Vec::new(), bytes_max: call.reply_bytes_max };
-        let (status, json) = self.call_into(call, &mut body)?;
-        Ok(Answer { status, json, body: body.bytes })
+        let head = self.call_into(call, &mut body)?;
+        Ok(Answer { head, body: body.bytes })
     }
 
     /// Sends a request to the first of a site's addresses that answers, and writes the body of a
-    /// good answer to `out`; gives its status and whether it is JSON.
+    /// good answer to `out`.
     fn call_into(
         &self,
         call: &Call<'_>,
         out: &mut dyn Write,
-    ) -> Result<(StatusCode, bool), Problem> {
+    ) -> Result<Head, Problem> {
         let pairing = self.site.pairing(call.site)?;
         let pairing = pairing.filter(|_| self.site.is_paired(call.site)).ok_or_else(|| {
             let title = format!("site `{}` is not paired with this one", call.site);
@@ -339,27 +369,41 @@ impl Write for Bounded {
 
 /// Asks in a version, and says which ones this site speaks; gives the versions that the other one
 /// speaks, if it has said so, and its answer.
+/// What an answer tells of the site, whatever it says.
+#[derive(Default)]
+struct Said {
+    /// How long its first byte took.
+    took: Option<Duration>,
+    speaks: Option<VersionRange>,
+}
+
 async fn send(
     client: &reqwest::Client,
     call: &Call<'_>,
     url: &str,
     (version, speaks): (u16, VersionRange),
     out: &mut dyn Write,
-) -> (Option<VersionRange>, Result<(StatusCode, bool), Problem>) {
-    let request = client
+) -> (Said, Result<Head, Problem>) {
+    let mut request = client
         .request(call.method.clone(), url)
         .timeout(call.deadline)
         .header(VERSION_HEADER, version)
         .header(SPEAKS_HEADER, speaks.to_string())
         .header("content-type", "application/json")
         .body(call.body.clone().unwrap_or_default());
+    if call.compressed {
+        request = request.header("accept-encoding", ZSTD);
+    }
+    let asked = Instant::now();
     let response = match request.send().await {
         Ok(response) => response,
-        Err(error) => return (None, Err(lost(call.site, url, &error))),
+        Err(error) => return (Said::default(), Err(lost(call.site, url, &error))),
     };
+    let took = Some(asked.elapsed());
     let theirs = response.headers().get(SPEAKS_HEADER);
     let theirs = theirs.and_then(|value| value.to_str().ok()?.parse().ok());
-    (theirs, receive(response, call, url, speaks, out).await)
+    let said = Said { took, speaks: theirs };
+    (said, receive(response, call, url, speaks, out).await)
 }
 
 async fn receive(
@@ -368,12 +412,13 @@ async fn receive(
     url: &str,
     speaks: VersionRange,
     out: &mut dyn Write,
-) -> Result<(StatusCode, bool), Problem> {
+) -> Result<Head, Problem> {
     let lost = |error: reqwest::Error| lost(call.site, url, &error);
     let status = response.status();
     let header = |name: &str| response.headers().get(name).and_then(|value| value.to_str().ok());
     let version = check_version(speaks, header(VERSION_HEADER), header(SPEAKS_HEADER));
     let json = header("content-type").is_some_and(|kind| kind.contains("json"));
+    let compressed = header("content-encoding") == Some(ZSTD);
     if !status.is_success() {
         let mut body = Bounded { bytes: Vec::new(), bytes_max: PROBLEM_BYTES_MAX };
         copy(&mut response, &mut body).await?.map_err(lost)?;
@@ -384,7 +429,7 @@ async fn receive(
         // A part may be written already, so that it must not be asked for again.
         return Err(Problem { code: "site-cut".to_owned(), ..lost(error) });
     }
-    Ok((status, json))
+    Ok(Head { status, json, compressed })
 }
 
 async fn copy(
@@ -401,6 +446,14 @@ async fn copy(
             Err(error) => return Ok(Err(error)),
         }
     }
+}
+
+/// A page that came compressed.
+fn decompress(site: &Name, body: &[u8]) -> Result<Vec<u8>, Problem> {
+    compressed::decompress(body).map_err(|error| {
+        let title = format!("site `{site}` sent a page that cannot be decompressed");
+        Problem::new(Exit::Fatal, "reply", title).because(error)
+    })
 }
 
 /// Why a request got no answer: a certificate that is no good will not get better by waiting.
@@ -567,13 +620,15 @@ impl SiteClient for Sites {
         let wait_ms = wait_ms.min(PAGE_WAIT_MS_MAX);
         let call = Call {
             deadline: DEADLINE + Duration::from_millis(wait_ms.into()),
+            compressed: self.is_far(site),
             ..Call::new(site, Method::GET, format!("/scans/{id}/pages/{number}?wait_ms={wait_ms}"))
         };
-        let answer = self.call(&call)?;
-        Ok(match answer {
-            Answer { status: StatusCode::NO_CONTENT, .. } => PageReply::NotYet,
-            Answer { json: true, body, .. } => PageReply::End(http::decode(&body)?),
-            Answer { body, .. } => PageReply::Page(body),
+        let Answer { head, body } = self.call(&call)?;
+        Ok(match head {
+            Head { status: StatusCode::NO_CONTENT, .. } => PageReply::NotYet,
+            Head { json: true, .. } => PageReply::End(http::decode(&body)?),
+            Head { compressed: true, .. } => PageReply::Page(decompress(site, &body)?),
+            Head { .. } => PageReply::Page(body),
         })
     }
 

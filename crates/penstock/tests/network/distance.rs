@@ -91,3 +91,37 @@ fn small_files_cost_few_round_trips() {
     assert!(waits <= 12, "{waits} round trips of silence");
     assert_same(&world.a.store.join("src"), &world.b.store.join("dst"));
 }
+
+/// Promise: the first page of small files does not wait for a connection to speed up: what a far
+/// site sends beside its lanes is a small part of its pages, here 71 bytes a file.
+#[test]
+fn pages_of_a_far_site_come_compressed() {
+    const FILES: u64 = 4000;
+    let world = World::new();
+    fs::create_dir(world.a.store.join("src")).unwrap();
+    for number in 0..FILES {
+        fs::write(world.a.store.join(format!("src/{number}")), []).unwrap();
+    }
+    world.proxies().iter().for_each(|proxy| proxy.set_delay(Duration::from_millis(50)));
+    world.proxy_a.take_arrivals();
+    let id = world.b.submit(&["a:data/src/", "b:data/dst"]);
+    world.b.wait_done(&id);
+    let passed: u64 = world.proxy_a.take_arrivals().iter().map(|arrival| arrival.bytes).sum();
+    let beside = passed - world.proxy_a.lane_bytes();
+    assert!(beside < FILES * 71 / 2, "{beside} bytes beside the lanes, of {passed}");
+    assert_same(&world.a.store.join("src"), &world.b.store.join("dst"));
+}
+
+/// Promise: a daemon that is told to end while it waits for another site ends in order: it says
+/// nothing of panics. The source hears of the end of a transfer after the user does.
+#[test]
+fn ending_while_another_site_is_asked_breaks_nothing() {
+    let mut world = World::new();
+    fs::write(world.a.store.join("one"), b"1").unwrap();
+    world.proxies().iter().for_each(|proxy| proxy.set_delay(ONE_WAY));
+    let id = world.b.submit(&["a:data/one", "b:data/one"]);
+    world.b.wait_done(&id);
+    world.b.stop();
+    let log = world.b.log_text();
+    assert!(log.contains("SIGTERM: ending") && !log.contains("panicked"), "{log}");
+}
