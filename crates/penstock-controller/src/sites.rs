@@ -1,6 +1,7 @@
 //! Other sites, as the manager asks them. The binary implements it over HTTP and TLS.
 
 use std::io::Write;
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use penstock_api::limits::LimitRequest;
@@ -125,6 +126,9 @@ pub trait SiteClient: Send + Sync {
     /// Code [`SCAN_UNKNOWN`]: the scan is to be opened again first. What else the site answers, or
     /// that its signature is not good.
     fn countersign(&self, site: &Name, body: &ReceiptBody) -> Result<ReceiptSignature, Problem>;
+
+    /// Where a site has answered last, if it is far, as far as is known. Asks nobody.
+    fn far_address(&self, site: &Name) -> Option<SocketAddr>;
 
     /// Asks the site to scan a data set for us.
     ///

@@ -2,9 +2,11 @@
 //!
 //! Over distance the first byte waits for one round trip after another: the site's answer, then
 //! TCP, TLS, hello and fetch. The first two need not wait for each other where it is known by which
-//! paths lanes will go. Nothing is said on such a connection before a lane takes it; one that none
+//! paths lanes will go; where none is known yet, they mostly go to where the site itself answers.
+//! Nothing is said on such a connection before a lane takes it; one that none
 //! takes within [`KEPT`] is closed.
 
+use std::net::SocketAddr;
 use std::sync::mpsc::{self, Receiver};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -70,11 +72,12 @@ impl Ahead {
 }
 
 /// Dials the connections of up to `lanes_max` lanes (0: as many as are best) to a site, over the
-/// long paths by which it was reached last and that leave from one of `locals`. Does not block;
-/// where something fails, the lane dials for itself.
+/// long paths by which it was reached last and that leave from one of `locals`; where no path was
+/// tried yet, to `far`, if there is one way only to leave. Does not block; where something fails,
+/// the lane dials for itself.
 pub(crate) fn dial(
     book: &Arc<PathBook>,
-    site: &Name,
+    (site, far): (&Name, Option<SocketAddr>),
     (locals, lanes_max): (&[LocalEnd], u32),
     options: &SocketOptions,
 ) {
@@ -85,28 +88,34 @@ pub(crate) fn dial(
         is_far && carries && locals.contains(&note.ends.local)
     };
     let lanes = if lanes_max == 0 { LANES } else { lanes_max.min(LANES) } as usize;
-    let paths = book.of_site(site).into_iter().filter(serves).map(|note| note.ends);
-    let paths: Vec<PathEnds> = paths.take(lanes).collect();
+    let known = book.of_site(site);
+    let paths: Vec<(LocalEnd, SocketAddr)> = match (&known[..], locals, far) {
+        ([], [local], Some(far)) => vec![(local.clone(), far)],
+        _ => {
+            let ends = known.into_iter().filter(serves).map(|note| note.ends);
+            ends.take(lanes).map(|ends| (ends.local, ends.remote.address)).collect()
+        }
+    };
     let mut begun = Vec::new();
     {
         let mut ahead = book.ahead.lock();
         if paths.is_empty() || ahead.all.iter().any(|(_, (of, ..), _)| of == site) {
             return;
         }
-        for ends in paths.iter().cycle().take(lanes) {
+        for (local, address) in paths.iter().cycle().take(lanes) {
             let (made, coming) = mpsc::channel();
             ahead.next += 1;
             let number = ahead.next;
-            ahead.all.push((number, key_of(site, ends), coming));
-            begun.push((number, ends.clone(), made));
+            let key = (site.clone(), local.address, local.device.clone(), *address);
+            ahead.all.push((number, key, coming));
+            begun.push((number, (local.clone(), *address), made));
         }
     }
-    for (number, ends, made) in begun {
+    for (number, (local, address), made) in begun {
         let (kept, options) = (Arc::clone(book), options.clone());
         let thread = std::thread::Builder::new().name("ahead".to_owned());
         let started = thread.spawn(move || {
-            let address = ends.remote.address;
-            match net::dial(address, &bind_of(&ends.local), DIAL_MAX, &options) {
+            match net::dial(address, &bind_of(&local), DIAL_MAX, &options) {
                 Ok(dialled) => {
                     // Whoever waits for it has it; else it is closed when the wait is over.
                     if made.send(dialled).is_ok() {
@@ -127,7 +136,7 @@ pub(crate) fn dial(
 #[cfg(test)]
 mod tests {
     use std::io::Read as _;
-    use std::net::{SocketAddr, TcpListener};
+    use std::net::TcpListener;
 
     use penstock_proto::network::DataAddress;
 
@@ -154,8 +163,8 @@ mod tests {
         let ends = to(source.local_addr().unwrap());
         let (book, site) = book(&ends, Duration::from_millis(90), PathState::Carrying);
         let (locals, options) = (vec![LocalEnd::default()], SocketOptions::default());
-        dial(&book, &site, (&locals, 3), &options);
-        dial(&book, &site, (&locals, 3), &options);
+        dial(&book, (&site, None), (&locals, 3), &options);
+        dial(&book, (&site, None), (&locals, 3), &options);
         let most = Duration::from_secs(60);
         let elsewhere = to("127.0.0.1:1".parse().unwrap());
         assert!(book.ahead.take(&site, &elsewhere, most, &options).is_err());
@@ -171,6 +180,19 @@ mod tests {
         assert!(take().is_err());
     }
 
+    /// Promise: the first transfer from a far site too finds connections made, to where the site
+    /// answers.
+    #[test]
+    fn the_first_transfer_finds_connections_made() {
+        let source = TcpListener::bind("127.0.0.1:0").unwrap();
+        let ends = to(source.local_addr().unwrap());
+        let (book, site) = (Arc::<PathBook>::default(), "far".parse().unwrap());
+        let (locals, options) = (vec![LocalEnd::default()], SocketOptions::default());
+        dial(&book, (&site, Some(ends.remote.address)), (&locals, 2), &options);
+        let taken = book.ahead.take(&site, &ends, Duration::from_secs(60), &options);
+        assert!(taken.is_ok() && source.accept().is_ok());
+    }
+
     /// Promise: a connection that the source has closed while it waited is no lane's: the lane
     /// dials for itself, with the time that is left.
     #[test]
@@ -179,7 +201,7 @@ mod tests {
         let ends = to(source.local_addr().unwrap());
         let (book, site) = book(&ends, Duration::from_millis(90), PathState::Untried);
         let (locals, options) = (vec![LocalEnd::default()], SocketOptions::default());
-        dial(&book, &site, (&locals, 1), &options);
+        dial(&book, (&site, None), (&locals, 1), &options);
         drop(source.accept().unwrap());
         let most = Duration::from_secs(60);
         let left = book.ahead.take(&site, &ends, most, &options).unwrap_err();
@@ -187,7 +209,8 @@ mod tests {
     }
 
     /// Promise: nothing is dialled ahead where it saves nothing or is in vain: paths that are
-    /// short, did not carry last, or leave from where lanes leave no more.
+    /// short, did not carry last, or leave from where lanes leave no more; and to where the site
+    /// itself answers only as long as there is nothing better to know.
     #[test]
     fn nothing_is_dialled_in_vain() {
         let ends = to("127.0.0.1:1".parse().unwrap());
@@ -199,8 +222,15 @@ mod tests {
             (90, PathState::Carrying, &[]),
         ] {
             let (book, site) = book(&ends, Duration::from_millis(rtt), state);
-            dial(&book, &site, (locals, 0), &SocketOptions::default());
+            let far = Some("127.0.0.1:1".parse().unwrap());
+            dial(&book, (&site, far), (locals, 0), &SocketOptions::default());
             assert!(book.ahead.lock().all.is_empty(), "{rtt} ms, {state:?}");
+        }
+        let several = [LocalEnd::default(), LocalEnd::default()];
+        for (far, locals) in [(None, &here[..]), (Some(ends.remote.address), &several)] {
+            let (book, site) = (Arc::<PathBook>::default(), "far".parse().unwrap());
+            dial(&book, (&site, far), (locals, 0), &SocketOptions::default());
+            assert!(book.ahead.lock().all.is_empty(), "{far:?}");
         }
     }
 }

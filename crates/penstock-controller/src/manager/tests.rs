@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io::Write;
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Mutex};
@@ -45,7 +46,7 @@ struct FakePeer {
     released: Mutex<Vec<TransferId>>,
     cleaned: Mutex<Vec<TransferId>>,
     /// From where it was told to expect data, and over how many lanes.
-    expected: Mutex<Vec<(String, u32)>>,
+    expected: Mutex<Vec<(String, Option<SocketAddr>, u32)>>,
     /// Nothing can be cleaned now.
     offline: AtomicBool,
     /// Bytes that are free at the target.
@@ -116,8 +117,8 @@ impl SourcePeer for FakePeer {
 }
 
 impl TargetPeer for FakePeer {
-    fn expect_source(&self, _: &Name, site: &Name, lanes_max: u32) {
-        self.expected.lock().unwrap().push((site.to_string(), lanes_max));
+    fn expect_source(&self, _: &Name, from: (&Name, Option<SocketAddr>), lanes_max: u32) {
+        self.expected.lock().unwrap().push((from.0.to_string(), from.1, lanes_max));
     }
 
     fn root_kind(&self, _: &Name, _: &PathText) -> Result<Option<RootKind>, Problem> {
@@ -175,6 +176,9 @@ impl TargetPeer for FakePeer {
         Ok(())
     }
 }
+
+/// Where `lab` answers, which is far.
+const FAR: SocketAddr = SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 7));
 
 /// One other site, `lab`, that owns what the test says it owns.
 #[derive(Default)]
@@ -289,6 +293,10 @@ impl SiteClient for FakeSites {
     fn countersign(&self, _: &Name, _: &ReceiptBody) -> Result<ReceiptSignature, Problem> {
         let says = self.says.lock().unwrap().pop_front();
         says.map_or_else(|| Ok(signature(Role::Source)), Err)
+    }
+
+    fn far_address(&self, _: &Name) -> Option<SocketAddr> {
+        Some(FAR)
     }
 
     fn open_scan(&self, _: &Name, _: &ScanRequest) -> Result<RemoteScan, Problem> {
@@ -482,7 +490,7 @@ fn the_target_hears_from_where_it_will_fetch() {
     world.call().1.send(RunOutcome::Done).unwrap();
     world.submit(2, "hpc:t/run7/", "hpc:s/b").unwrap();
     world.call().1.send(RunOutcome::Done).unwrap();
-    assert_eq!(*world.peer.expected.lock().unwrap(), [("lab".to_owned(), 3)]);
+    assert_eq!(*world.peer.expected.lock().unwrap(), [("lab".to_owned(), Some(FAR), 3)]);
 }
 
 /// B8, C4: a site that may not see the transfer that is in its way learns neither id nor path of

@@ -214,11 +214,7 @@ impl Sites {
 
     /// Sends a request to the first of a site's addresses that answers, and writes the body of a
     /// good answer to `out`.
-    fn call_into(
-        &self,
-        call: &Call<'_>,
-        out: &mut dyn Write,
-    ) -> Result<Head, Problem> {
+    fn call_into(&self, call: &Call<'_>, out: &mut dyn Write) -> Result<Head, Problem> {
         let pairing = self.site.pairing(call.site)?;
         let pairing = pairing.filter(|_| self.site.is_paired(call.site)).ok_or_else(|| {
             let title = format!("site `{}` is not paired with this one", call.site);
@@ -478,6 +474,11 @@ fn lost(site: &Name, url: &str, error: &reqwest::Error) -> Problem {
 impl SiteClient for Sites {
     fn is_paired(&self, site: &Name) -> bool {
         self.site.is_paired(site)
+    }
+
+    fn far_address(&self, site: &Name) -> Option<SocketAddr> {
+        let answered = self.answered.lock().unwrap_or_else(PoisonError::into_inner);
+        answered.get(site).copied().filter(|_| self.is_far(site))
     }
 
     fn submit(&self, site: &Name, request: &TransferRequest) -> Result<TransferView, Problem> {

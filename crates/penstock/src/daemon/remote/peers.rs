@@ -1,6 +1,7 @@
 //! Which peers of the site may take part in a transfer, and who does what one peer does for all.
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -312,9 +313,9 @@ impl TargetPeer for SiteTarget {
         self.of(store).store_id(store)
     }
 
-    fn expect_source(&self, store: &Name, site: &Name, lanes_max: u32) {
+    fn expect_source(&self, store: &Name, from: (&Name, Option<SocketAddr>), lanes_max: u32) {
         if self.stores.contains(store) {
-            self.own.expect_source(store, site, lanes_max);
+            self.own.expect_source(store, from, lanes_max);
         }
     }
 
