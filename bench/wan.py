@@ -12,8 +12,9 @@ figures are medians. `--tcp-buf` sets the largest TCP buffers of the hosts of th
 are as the kernel has them: a host that nobody has tuned.
 
 How things are measured: a run is the whole command `transfer submit --wait`. Source and target are
-in a tmpfs of their own. The first byte is there when 64 KiB more are used of it, looked for every
-millisecond: what a store notes of itself is less. The steady rate is that of the blocks there (on
+in a tmpfs of their own. The first byte is there when 16 KiB more are used of it, looked for every
+millisecond: what a store notes of itself is less. (Until 2026-11-24 it was 64 KiB, which small
+files reach a little later.) The steady rate is that of the blocks there (on
 `fat`: of the bytes on the wire) from 15 % to 92 % of all bytes, looked at every 50 ms; iperf3
 drops its first seconds. Every run is compared with its source byte by byte afterwards. Needs root,
 Python 3.9, iperf3; for all rows 10 GiB of memory.

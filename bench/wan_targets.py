@@ -20,6 +20,8 @@ TARGETS = [
      "5,000 x 4 KiB TLS / fastest rival"),
     ("medium", "penstock tls blake3", "first_byte_s", None, 0.50,
      "first byte, 512 MiB, s (5 x 90 ms + 50 ms)"),
+    ("small", "penstock tls blake3", "first_byte_s", None, 0.50,
+     "first byte, 5,000 x 4 KiB, s (5 x 90 ms + 50 ms)"),
     ("loss 0.01%", "penstock tls blake3", "steady", ("medium", "penstock tls blake3", "steady"),
      0.90, "0.01 % loss, BBR, steady / no loss"),
     ("loss 0.1%", "penstock tls blake3", "steady", ("medium", "penstock tls blake3", "steady"),

@@ -4,7 +4,6 @@
 //! that the same words serve a peer in the same process and one across the network. A peer keeps a
 //! report until the controller has committed it, and tells the next controller (hard case A7).
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -386,10 +385,11 @@ pub trait TargetPeer: Send + Sync {
     fn store_id(&self, store: &Name) -> Result<Option<u64>, Problem>;
 
     /// A task is about to begin that writes to `store` and fetches from another site, over so many
-    /// lanes at the most (0: as many as are best): connections may be made meanwhile. If that site
-    /// is far, this is where it answers. Returns at once; nothing need come of it.
-    fn expect_source(&self, store: &Name, from: (&Name, Option<SocketAddr>), lanes_max: u32) {
-        let _ = (store, from, lanes_max);
+    /// lanes at the most (0: as many as are best): connections may be made meanwhile. `peers` is
+    /// where lanes may go if that site is far, as far as is known. Returns at once; nothing need
+    /// come of it.
+    fn expect_source(&self, store: &Name, site: &Name, peers: &[DataAddress], lanes_max: u32) {
+        let _ = (store, site, peers, lanes_max);
     }
 
     /// Room that is left in a store, as its file system tells; of quotas it mostly tells nothing.

@@ -1,7 +1,6 @@
 //! Other sites, as the manager asks them. The binary implements it over HTTP and TLS.
 
 use std::io::Write;
-use std::net::SocketAddr;
 use std::sync::Arc;
 
 use penstock_api::limits::LimitRequest;
@@ -127,8 +126,8 @@ pub trait SiteClient: Send + Sync {
     /// that its signature is not good.
     fn countersign(&self, site: &Name, body: &ReceiptBody) -> Result<ReceiptSignature, Problem>;
 
-    /// Where a site has answered last, if it is far, as far as is known. Asks nobody.
-    fn far_address(&self, site: &Name) -> Option<SocketAddr>;
+    /// Where the peers of a site take lanes if it is far, as far as is known. Asks nobody.
+    fn far_data(&self, site: &Name) -> Vec<DataAddress>;
 
     /// Asks the site to scan a data set for us.
     ///

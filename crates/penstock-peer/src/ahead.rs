@@ -2,23 +2,23 @@
 //!
 //! Over distance the first byte waits for one round trip after another: the site's answer, then
 //! TCP, TLS, hello and fetch. The first two need not wait for each other where it is known by which
-//! paths lanes will go; where none is known yet, they mostly go to where the site itself answers.
-//! Nothing is said on such a connection before a lane takes it; one that none
-//! takes within [`KEPT`] is closed.
+//! paths lanes will go; where none was tried yet, all that may lead there are, once. Nothing is
+//! said on such a connection before a lane takes it; one that none takes within [`KEPT`] is closed.
 
-use std::net::SocketAddr;
+use std::collections::BTreeSet;
 use std::sync::mpsc::{self, Receiver};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use penstock_engine::paths::{LocalEnd, PathEnds, PathState};
+use penstock_engine::paths::{LocalEnd, PathEnds, PathState, pair};
 use penstock_io::net::{self, Dialled, SocketOptions};
 use penstock_proto::id::Name;
+use penstock_proto::network::DataAddress;
 
-use crate::paths::{DIAL_MAX, Key, PathBook, PathNote, bind_of, key_of};
+use crate::paths::{Key, PathBook, PathNote, bind_of, key_of};
 
 /// How long a connection waits for its lane: far longer than a site takes to answer, far shorter
-/// than a source waits for what is to come ([`DIAL_MAX`]).
+/// than a source waits for what is to come.
 const KEPT: Duration = Duration::from_secs(3);
 /// A round trip that is worth it.
 const FAR: Duration = Duration::from_millis(2);
@@ -73,11 +73,11 @@ impl Ahead {
 
 /// Dials the connections of up to `lanes_max` lanes (0: as many as are best) to a site, over the
 /// long paths by which it was reached last and that leave from one of `locals`; where no path was
-/// tried yet, to `far`, if there is one way only to leave. Does not block; where something fails,
-/// the lane dials for itself.
+/// tried yet, once, over one path of each link from there to `peers`. Does not block; where
+/// something fails, the lane dials for itself.
 pub(crate) fn dial(
     book: &Arc<PathBook>,
-    (site, far): (&Name, Option<SocketAddr>),
+    (site, peers): (&Name, &[DataAddress]),
     (locals, lanes_max): (&[LocalEnd], u32),
     options: &SocketOptions,
 ) {
@@ -89,12 +89,16 @@ pub(crate) fn dial(
     };
     let lanes = if lanes_max == 0 { LANES } else { lanes_max.min(LANES) } as usize;
     let known = book.of_site(site);
-    let paths: Vec<(LocalEnd, SocketAddr)> = match (&known[..], locals, far) {
-        ([], [local], Some(far)) => vec![(local.clone(), far)],
-        _ => {
-            let ends = known.into_iter().filter(serves).map(|note| note.ends);
-            ends.take(lanes).map(|ends| (ends.local, ends.remote.address)).collect()
-        }
+    let paths: Vec<PathEnds> = if known.is_empty() {
+        let mut paths = pair(locals, peers).paths;
+        let mut links = BTreeSet::new();
+        paths.retain(|ends| links.insert(ends.link));
+        paths.truncate(lanes);
+        // Nobody waits for what may lead nowhere, and it is not tried again.
+        paths.iter().for_each(|ends| book.note(site, ends, |_| {}));
+        paths
+    } else {
+        known.into_iter().filter(serves).map(|note| note.ends).take(lanes).collect()
     };
     let mut begun = Vec::new();
     {
@@ -102,20 +106,20 @@ pub(crate) fn dial(
         if paths.is_empty() || ahead.all.iter().any(|(_, (of, ..), _)| of == site) {
             return;
         }
-        for (local, address) in paths.iter().cycle().take(lanes) {
+        for ends in paths.iter().cycle().take(lanes) {
             let (made, coming) = mpsc::channel();
             ahead.next += 1;
             let number = ahead.next;
-            let key = (site.clone(), local.address, local.device.clone(), *address);
-            ahead.all.push((number, key, coming));
-            begun.push((number, (local.clone(), *address), made));
+            ahead.all.push((number, key_of(site, ends), coming));
+            begun.push((number, ends.clone(), made));
         }
     }
-    for (number, (local, address), made) in begun {
+    for (number, ends, made) in begun {
         let (kept, options) = (Arc::clone(book), options.clone());
         let thread = std::thread::Builder::new().name("ahead".to_owned());
         let started = thread.spawn(move || {
-            match net::dial(address, &bind_of(&local), DIAL_MAX, &options) {
+            let address = ends.remote.address;
+            match net::dial(address, &bind_of(&ends.local), KEPT, &options) {
                 Ok(dialled) => {
                     // Whoever waits for it has it; else it is closed when the wait is over.
                     if made.send(dialled).is_ok() {
@@ -136,9 +140,7 @@ pub(crate) fn dial(
 #[cfg(test)]
 mod tests {
     use std::io::Read as _;
-    use std::net::TcpListener;
-
-    use penstock_proto::network::DataAddress;
+    use std::net::{SocketAddr, TcpListener};
 
     use super::*;
 
@@ -163,8 +165,8 @@ mod tests {
         let ends = to(source.local_addr().unwrap());
         let (book, site) = book(&ends, Duration::from_millis(90), PathState::Carrying);
         let (locals, options) = (vec![LocalEnd::default()], SocketOptions::default());
-        dial(&book, (&site, None), (&locals, 3), &options);
-        dial(&book, (&site, None), (&locals, 3), &options);
+        dial(&book, (&site, &[]), (&locals, 3), &options);
+        dial(&book, (&site, &[]), (&locals, 3), &options);
         let most = Duration::from_secs(60);
         let elsewhere = to("127.0.0.1:1".parse().unwrap());
         assert!(book.ahead.take(&site, &elsewhere, most, &options).is_err());
@@ -180,17 +182,22 @@ mod tests {
         assert!(take().is_err());
     }
 
-    /// Promise: the first transfer from a far site too finds connections made, to where the site
-    /// answers.
+    /// Promise: the first transfer from a far site too finds connections made, over each link that
+    /// may lead there.
     #[test]
     fn the_first_transfer_finds_connections_made() {
         let source = TcpListener::bind("127.0.0.1:0").unwrap();
         let ends = to(source.local_addr().unwrap());
         let (book, site) = (Arc::<PathBook>::default(), "far".parse().unwrap());
         let (locals, options) = (vec![LocalEnd::default()], SocketOptions::default());
-        dial(&book, (&site, Some(ends.remote.address)), (&locals, 2), &options);
-        let taken = book.ahead.take(&site, &ends, Duration::from_secs(60), &options);
-        assert!(taken.is_ok() && source.accept().is_ok());
+        let other = TcpListener::bind("127.0.0.2:0").unwrap();
+        let others = to(other.local_addr().unwrap());
+        let peers = [ends.remote.clone(), others.remote.clone()];
+        dial(&book, (&site, &peers), (&locals, 2), &options);
+        for (listener, ends) in [(&source, &ends), (&other, &others)] {
+            let taken = book.ahead.take(&site, ends, Duration::from_secs(60), &options);
+            assert!(taken.is_ok() && listener.accept().is_ok());
+        }
     }
 
     /// Promise: a connection that the source has closed while it waited is no lane's: the lane
@@ -201,7 +208,7 @@ mod tests {
         let ends = to(source.local_addr().unwrap());
         let (book, site) = book(&ends, Duration::from_millis(90), PathState::Untried);
         let (locals, options) = (vec![LocalEnd::default()], SocketOptions::default());
-        dial(&book, (&site, None), (&locals, 1), &options);
+        dial(&book, (&site, &[]), (&locals, 1), &options);
         drop(source.accept().unwrap());
         let most = Duration::from_secs(60);
         let left = book.ahead.take(&site, &ends, most, &options).unwrap_err();
@@ -209,12 +216,17 @@ mod tests {
     }
 
     /// Promise: nothing is dialled ahead where it saves nothing or is in vain: paths that are
-    /// short, did not carry last, or leave from where lanes leave no more; and to where the site
-    /// itself answers only as long as there is nothing better to know.
+    /// short, did not carry last, or leave from where lanes leave no more; and what nobody has
+    /// tried only once.
     #[test]
     fn nothing_is_dialled_in_vain() {
-        let ends = to("127.0.0.1:1".parse().unwrap());
-        let here = [LocalEnd::default()];
+        let source = TcpListener::bind("127.0.0.1:0").unwrap();
+        let ends = to(source.local_addr().unwrap());
+        let (here, peers) = ([LocalEnd::default()], [ends.remote.clone()]);
+        let begun = |book: &Arc<PathBook>, site: &Name, locals: &[LocalEnd], peers: &[_]| {
+            dial(book, (site, peers), (locals, 0), &SocketOptions::default());
+            book.ahead.lock().next
+        };
         for (rtt, state, locals) in [
             (90, PathState::Dead, &here[..]),
             (90, PathState::Standby, &here),
@@ -222,15 +234,12 @@ mod tests {
             (90, PathState::Carrying, &[]),
         ] {
             let (book, site) = book(&ends, Duration::from_millis(rtt), state);
-            let far = Some("127.0.0.1:1".parse().unwrap());
-            dial(&book, (&site, far), (locals, 0), &SocketOptions::default());
-            assert!(book.ahead.lock().all.is_empty(), "{rtt} ms, {state:?}");
+            assert_eq!(begun(&book, &site, locals, &peers), 0, "{rtt} ms, {state:?}");
         }
-        let several = [LocalEnd::default(), LocalEnd::default()];
-        for (far, locals) in [(None, &here[..]), (Some(ends.remote.address), &several)] {
-            let (book, site) = (Arc::<PathBook>::default(), "far".parse().unwrap());
-            dial(&book, (&site, far), (locals, 0), &SocketOptions::default());
-            assert!(book.ahead.lock().all.is_empty(), "{far:?}");
-        }
+        let (book, site) = (Arc::<PathBook>::default(), "far".parse().unwrap());
+        assert_eq!(begun(&book, &site, &here, &[]), 0, "a near site");
+        assert_eq!(begun(&book, &site, &here, &peers), u64::from(LANES));
+        while book.ahead.take(&site, &ends, KEPT, &SocketOptions::default()).is_ok() {}
+        assert_eq!(begun(&book, &site, &here, &peers), u64::from(LANES), "again");
     }
 }

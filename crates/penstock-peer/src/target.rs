@@ -386,9 +386,9 @@ impl TargetPeer for TargetService {
         self.stores.ask(store, move || store_id(&stores, &name))?
     }
 
-    fn expect_source(&self, _: &Name, from: (&Name, Option<SocketAddr>), lanes_max: u32) {
+    fn expect_source(&self, _: &Name, site: &Name, peers: &[DataAddress], lanes_max: u32) {
         if self.connect.is_none() {
-            ahead::dial(&self.book, from, (&self.locals(), lanes_max), &self.options);
+            ahead::dial(&self.book, (site, peers), (&self.locals(), lanes_max), &self.options);
         }
     }
 

@@ -83,8 +83,8 @@ impl Inner {
         let (site, options) = (&record.request.source.site, &record.request.options);
         if *site != self.config.site {
             let lanes_max = if options.lanes > 0 { options.lanes } else { options.lanes_max };
-            let from = (site, self.parts.sites.far_address(site));
-            self.parts.target.expect_source(&target.store, from, lanes_max);
+            let peers = self.parts.sites.far_data(site);
+            self.parts.target.expect_source(&target.store, site, &peers, lanes_max);
         }
         let opened = self.open_source(record)?;
         let root = match &record.root {

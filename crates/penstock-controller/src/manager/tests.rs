@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io::Write;
-use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Mutex};
@@ -46,7 +45,7 @@ struct FakePeer {
     released: Mutex<Vec<TransferId>>,
     cleaned: Mutex<Vec<TransferId>>,
     /// From where it was told to expect data, and over how many lanes.
-    expected: Mutex<Vec<(String, Option<SocketAddr>, u32)>>,
+    expected: Mutex<Vec<(String, Vec<DataAddress>, u32)>>,
     /// Nothing can be cleaned now.
     offline: AtomicBool,
     /// Bytes that are free at the target.
@@ -117,8 +116,8 @@ impl SourcePeer for FakePeer {
 }
 
 impl TargetPeer for FakePeer {
-    fn expect_source(&self, _: &Name, from: (&Name, Option<SocketAddr>), lanes_max: u32) {
-        self.expected.lock().unwrap().push((from.0.to_string(), from.1, lanes_max));
+    fn expect_source(&self, _: &Name, site: &Name, peers: &[DataAddress], lanes_max: u32) {
+        self.expected.lock().unwrap().push((site.to_string(), peers.to_vec(), lanes_max));
     }
 
     fn root_kind(&self, _: &Name, _: &PathText) -> Result<Option<RootKind>, Problem> {
@@ -177,8 +176,11 @@ impl TargetPeer for FakePeer {
     }
 }
 
-/// Where `lab` answers, which is far.
-const FAR: SocketAddr = SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 7));
+/// Where `lab` takes lanes, which is far.
+fn far() -> DataAddress {
+    let (peer, address) = ("dtn1".parse().unwrap(), "192.0.2.1:7".parse().unwrap());
+    DataAddress { peer, address, network: None, rate_bits_per_s: None }
+}
 
 /// One other site, `lab`, that owns what the test says it owns.
 #[derive(Default)]
@@ -295,8 +297,8 @@ impl SiteClient for FakeSites {
         says.map_or_else(|| Ok(signature(Role::Source)), Err)
     }
 
-    fn far_address(&self, _: &Name) -> Option<SocketAddr> {
-        Some(FAR)
+    fn far_data(&self, _: &Name) -> Vec<DataAddress> {
+        vec![far()]
     }
 
     fn open_scan(&self, _: &Name, _: &ScanRequest) -> Result<RemoteScan, Problem> {
@@ -490,7 +492,7 @@ fn the_target_hears_from_where_it_will_fetch() {
     world.call().1.send(RunOutcome::Done).unwrap();
     world.submit(2, "hpc:t/run7/", "hpc:s/b").unwrap();
     world.call().1.send(RunOutcome::Done).unwrap();
-    assert_eq!(*world.peer.expected.lock().unwrap(), [("lab".to_owned(), Some(FAR), 3)]);
+    assert_eq!(*world.peer.expected.lock().unwrap(), [("lab".to_owned(), vec![far()], 3)]);
 }
 
 /// B8, C4: a site that may not see the transfer that is in its way learns neither id nor path of

@@ -74,7 +74,7 @@ use site_client::Sites;
 pub(crate) const TRUST_DIRECTORY: &str = "trust";
 /// How long runs may take to commit their ledgers when the daemon is asked to end.
 const STOP_DEADLINE: Duration = Duration::from_millis(4500);
-/// How long requests that are being answered are waited for after that.
+/// How long what is being answered is waited for after that.
 const LINGER: Duration = Duration::from_millis(400);
 
 /// Runs the daemon of this host, in the foreground
@@ -114,16 +114,16 @@ pub(crate) fn run(args: DaemonArgs) -> anyhow::Result<ExitCode> {
         config.listen = listen;
     }
     args.cpus.apply(config.cpus)?;
-    let _lock = lock(&directory)?;
+    let lock = lock(&directory)?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .thread_name("control")
         .enable_all()
         .build()
         .context("start the control threads")?;
     let result = runtime.block_on(serve(config, directory));
-    // A thread that asks another site at this moment would panic if the runtime were taken from
-    // under it, so that ends with the process.
-    std::mem::forget(runtime);
+    // Threads that ask other sites at this moment would panic if the runtime were shut down under
+    // them. It ends with the process, and only then may another daemon begin.
+    std::mem::forget((runtime, lock));
     result
 }
 
@@ -241,6 +241,9 @@ async fn serve(config: Config, directory: PathBuf) -> anyhow::Result<ExitCode> {
         journal: journal.join("journal"),
     };
     let mut signals = Signals::watch()?;
+    let socket = bind_socket(&directory)?;
+    let tls = |purpose| server_config(purpose, &site.identity, &site.trust, &site.suites);
+    let (site_tls, lane_tls) = (tls(Purpose::SiteApi)?, tls(Purpose::Lane)?);
     let (stop, stopped) = watch::channel(false);
     let told = Arc::clone(&sites);
     events.watch_stores(site.config.stores.clone(), stopped.clone());
@@ -254,16 +257,14 @@ async fn serve(config: Config, directory: PathBuf) -> anyhow::Result<ExitCode> {
     };
     let admin = Admin { site: Arc::clone(&site), sites, runtime, member: None };
     let faces = Faces::open(lead, state, parts.set_fence, (admin, operate), &stopped)?;
-    let tls = |purpose| server_config(purpose, &site.identity, &site.trust, &site.suites);
     let port = Port {
-        site_tls: tls(Purpose::SiteApi)?,
-        lane_tls: tls(Purpose::Lane)?,
+        site_tls,
+        lane_tls,
         router: faces.site,
         lane: parts.lane,
         limits: Limits::of(&site.config.site),
         site: Arc::clone(&site),
     };
-    let socket = bind_socket(&directory)?;
     let own_user = rustix::process::getuid().as_raw();
     let mut socket_stopped = stopped.clone();
     let mut local = tokio::spawn(rest::serve(socket, faces.local, own_user, async move {
@@ -274,20 +275,36 @@ async fn serve(config: Config, directory: PathBuf) -> anyhow::Result<ExitCode> {
     tokio::spawn(renewal::watch(Arc::clone(&site), stopped.clone()));
     tokio::spawn(port.serve(listener, stopped));
     let (name, peer) = (&site.config.site, &site.config.peer);
-    exit::print(&format!("ready: site {name} peer {peer} listening on {bound}"))?;
-    signals.wait(&mut local).await?;
-    let leave = faces.leave;
+    let ended = match exit::print(&format!("ready: site {name} peer {peer} listening on {bound}")) {
+        Ok(()) => signals.wait(&mut local).await,
+        Err(error) => Err(error.into()),
+    };
+    let left = end(faces.leave, stop, local).await;
+    let _ = fs::remove_file(directory.join(SOCKET_NAME));
+    ended.and(left).map(|()| ExitCode::Done)
+}
+
+/// Ends what runs, whatever it is that ends the daemon.
+async fn end(
+    leave: Box<dyn FnOnce(Duration) -> bool + Send>,
+    stop: watch::Sender<bool>,
+    local: JoinHandle<std::io::Result<()>>,
+) -> anyhow::Result<()> {
     let in_time = tokio::task::spawn_blocking(move || leave(STOP_DEADLINE)).await?;
     if !in_time {
         tracing::warn!("transfers still running: they go on from their ledgers at the next start");
     }
     let _ = stop.send(true);
-    let _ = fs::remove_file(directory.join(SOCKET_NAME));
+    let served = async {
+        // Each connection of another site or peer holds a receiver.
+        stop.closed().await;
+        if !local.is_finished() {
+            let _ = local.await;
+        }
+    };
     // Who watches a transfer never hangs up by itself.
-    if !local.is_finished() {
-        let _ = tokio::time::timeout(LINGER, local).await;
-    }
-    Ok(ExitCode::Done)
+    let _ = tokio::time::timeout(LINGER, served).await;
+    Ok(())
 }
 
 /// What the daemon shows to the world, whether it is the whole site or one peer of several.

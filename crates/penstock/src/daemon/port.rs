@@ -31,6 +31,8 @@ use crate::wiring::LaneHandler;
 
 /// How long a client may take for its TLS handshake.
 const HANDSHAKE_DEADLINE: Duration = Duration::from_secs(10);
+/// Connections at a time that have not finished their handshake, or have said nothing yet.
+const SILENT_MAX: usize = 1024;
 /// Handshakes under way at a time.
 const HANDSHAKES_MAX: usize = 256;
 /// Connections to the site API without a certificate at a time: those of sites that pair.
@@ -98,8 +100,9 @@ impl Port {
     /// Accepts connections until `stop` says so.
     pub(crate) async fn serve(self, listener: TcpListener, mut stop: watch::Receiver<bool>) {
         let handshakes = Arc::new(Semaphore::new(HANDSHAKES_MAX));
+        let silent = Arc::new(Semaphore::new(SILENT_MAX));
         loop {
-            let Ok(permit) = Arc::clone(&handshakes).acquire_owned().await else { return };
+            let Ok(permit) = Arc::clone(&silent).acquire_owned().await else { return };
             let accepted = tokio::select! {
                 accepted = listener.accept() => accepted,
                 _ = stop.changed() => return,
@@ -119,12 +122,15 @@ impl Port {
             }
             net::settle(&tcp);
             let (port, stop) = (self.clone(), stop.clone());
+            let handshakes = Arc::clone(&handshakes);
             tokio::spawn(async move {
-                let greeted = tokio::time::timeout(HANDSHAKE_DEADLINE, port.greet(tcp)).await;
+                let greeted = port.greet(tcp, &handshakes);
+                let greeted = tokio::time::timeout(HANDSHAKE_DEADLINE, greeted).await;
                 drop(permit);
                 match greeted {
-                    Ok(Ok((tls, lane))) if lane => port.give_lane(tls, from),
-                    Ok(Ok((tls, _))) => port.serve_http(tls, from, stop).await,
+                    Ok(Ok(Some((tls, true)))) => port.give_lane(tls, from),
+                    Ok(Ok(Some((tls, false)))) => port.serve_http(tls, from, stop).await,
+                    Ok(Ok(None)) => tracing::debug!(%from, "connection closed, nothing was said"),
                     Ok(Err(error)) => {
                         let inner = error.get_ref().and_then(|inner| inner.downcast_ref());
                         let why = inner.map_or_else(|| error.to_string(), explain);
@@ -142,15 +148,26 @@ impl Port {
         local.is_some_and(|local| self.site.networks().role_of(local.ip()).0 == Role::Never)
     }
 
-    async fn greet(&self, tcp: TcpStream) -> std::io::Result<(TlsStream<TcpStream>, bool)> {
+    /// Shakes hands as soon as anything is said and there is a place; gives the connection, and
+    /// whether it is a lane. `None` if it ends in silence, as of those that are made ahead
+    /// (`penstock_peer::ahead`) some do.
+    async fn greet(
+        &self,
+        tcp: TcpStream,
+        handshakes: &Semaphore,
+    ) -> std::io::Result<Option<(TlsStream<TcpStream>, bool)>> {
         tcp.set_nodelay(true)?;
+        if tcp.peek(&mut [0]).await? == 0 {
+            return Ok(None);
+        }
+        let Ok(_place) = handshakes.acquire().await else { return Ok(None) };
         let start = LazyConfigAcceptor::new(Acceptor::default(), tcp).await?;
         let lane = start
             .client_hello()
             .alpn()
             .is_some_and(|mut offered| offered.any(|protocol| protocol == ALPN_LANE));
         let config = if lane { &self.lane_tls } else { &self.site_tls };
-        Ok((start.into_stream(Arc::clone(config)).await?, lane))
+        Ok(Some((start.into_stream(Arc::clone(config)).await?, lane)))
     }
 
     /// Hands a lane to the peer crate, on a thread of its own.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use penstock_api::cluster::{PeerCard, StoreCard, StoreRights};
 use penstock_api::problem::{Exit, Problem};
@@ -52,6 +52,8 @@ pub(crate) struct Site {
     seen: Mutex<BTreeMap<Name, Vec<SocketAddr>>>,
     /// Pairings as the controller has written them, where another peer may be that.
     followed: Mutex<Vec<Pairing>>,
+    /// Where the peers of other sites take lanes, as those have told last.
+    theirs: Mutex<BTreeMap<Name, Vec<DataAddress>>>,
     /// This peer's addresses for data are not told to other sites: other peers serve.
     draining: AtomicBool,
     /// How many addresses for data were left out at most, and the log was told so.
@@ -94,6 +96,7 @@ impl Site {
             away: Mutex::default(),
             seen: Mutex::default(),
             followed: Mutex::default(),
+            theirs: Mutex::default(),
             draining: AtomicBool::new(false),
             left_out: AtomicUsize::new(0),
             listen,
@@ -303,12 +306,27 @@ impl Site {
         Ok(followed.iter().find(|pairing| pairing.site == *site).cloned())
     }
 
-    /// Another site says where it takes requests now.
+    fn theirs(&self) -> MutexGuard<'_, BTreeMap<Name, Vec<DataAddress>>> {
+        self.theirs.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Where the peers of another site take lanes, as far as it has told since this daemon began.
+    pub(crate) fn data_of(&self, site: &Name) -> Vec<DataAddress> {
+        self.theirs().get(site).cloned().unwrap_or_default()
+    }
+
+    /// A site is not paired any more.
+    pub(crate) fn forget_data_of(&self, site: &Name) {
+        self.theirs().remove(site);
+    }
+
+    /// Another site says where it takes requests and lanes now.
     ///
     /// # Errors
     /// The database cannot be read or written.
     pub(crate) fn learn(&self, site: &Name, theirs: &SiteAddresses) -> Result<(), Problem> {
         let Some(mut pairing) = self.state().pairing(site)? else { return Ok(()) };
+        self.theirs().insert(site.clone(), theirs.data.clone());
         if theirs.addresses.is_empty() || pairing.addresses == theirs.addresses {
             return Ok(());
         }

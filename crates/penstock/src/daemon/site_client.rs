@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::error::Error;
 use std::io::Write;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use penstock_api::fence::NOT_CONTROLLER;
@@ -25,6 +25,7 @@ use penstock_api::transfer::{TransferRequest, TransferState, TransferView};
 use penstock_controller::sites::{RemoteScan, SiteClient};
 use penstock_io::trust::{Purpose, client_config, explain, is_distrust, peer_server_name};
 use penstock_proto::id::{Name, TransferId};
+use penstock_proto::manifest::PAGE_BYTES_MAX;
 use penstock_proto::network::{self, DataAddress};
 use penstock_proto::version::{self, VersionRange};
 use reqwest::{Method, Response, StatusCode};
@@ -51,8 +52,9 @@ const WINDOW_BYTES: u32 = 8 << 20;
 /// How often a connection on which nothing comes is asked whether it still lives, and how long that
 /// may take: a controller that stands still is left for another peer within their sum.
 const KEEP_ALIVE: (Duration, Duration) = (Duration::from_secs(2), Duration::from_secs(4));
-/// A site that has never answered within this is far: what it sends in bulk comes compressed.
-const FAR: Duration = Duration::from_millis(5);
+/// A site that has never answered within this is far: its pages come compressed, and connections
+/// to it are made ahead. A new connection to a near one takes about half of it.
+const FAR: Duration = Duration::from_millis(10);
 /// How long a source may take to compare a receipt with its pages: some 10 ms for each of them.
 const COUNTERSIGN_DEADLINE: Duration = Duration::from_secs(600);
 /// How long a source may take for an order to remove: it answers after some seconds, and after the
@@ -73,7 +75,8 @@ pub(crate) struct Sites {
     /// The address at which a site has answered last: asked first, so that a dead one costs its
     /// deadline once, not with each request.
     answered: Mutex<HashMap<Name, SocketAddr>>,
-    /// The shortest time in which a site has answered anything: hardly less than a round trip.
+    /// The shortest time in which a site has answered anything, since it is reached there: a round
+    /// trip or more, as connections and answers are made meanwhile.
     quickest: Mutex<HashMap<Name, Duration>>,
     /// Versions that a site has last said it speaks.
     speaks: Mutex<HashMap<Name, VersionRange>>,
@@ -130,7 +133,8 @@ impl Sites {
     pub(crate) fn forget(&self, site: &Name) {
         self.clients.lock().unwrap_or_else(PoisonError::into_inner).remove(site);
         self.answered.lock().unwrap_or_else(PoisonError::into_inner).remove(site);
-        self.quickest.lock().unwrap_or_else(PoisonError::into_inner).remove(site);
+        self.quickest().remove(site);
+        self.site.forget_data_of(site);
         self.speaks.lock().unwrap_or_else(PoisonError::into_inner).remove(site);
     }
 
@@ -143,14 +147,17 @@ impl Sites {
         common.unwrap_or(ours.newest)
     }
 
+    fn quickest(&self) -> MutexGuard<'_, HashMap<Name, Duration>> {
+        self.quickest.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn is_far(&self, site: &Name) -> bool {
-        let quickest = self.quickest.lock().unwrap_or_else(PoisonError::into_inner);
-        quickest.get(site).is_some_and(|quickest| *quickest >= FAR)
+        self.quickest().get(site).is_some_and(|quickest| *quickest >= FAR)
     }
 
     fn note_answered(&self, site: &Name, took: Duration) {
-        let mut quickest = self.quickest.lock().unwrap_or_else(PoisonError::into_inner);
-        let quickest = quickest.entry(site.clone()).or_insert(took);
+        let mut all = self.quickest();
+        let quickest = all.entry(site.clone()).or_insert(took);
         *quickest = took.min(*quickest);
     }
 
@@ -242,7 +249,10 @@ impl Sites {
                     last = Some(problem);
                 }
                 result => {
-                    answered().insert(call.site.clone(), *address);
+                    let before = answered().insert(call.site.clone(), *address);
+                    if before.is_some_and(|before| before != *address) {
+                        self.quickest().remove(call.site);
+                    }
                     return result;
                 }
             }
@@ -363,8 +373,6 @@ impl Write for Bounded {
     }
 }
 
-/// Asks in a version, and says which ones this site speaks; gives the versions that the other one
-/// speaks, if it has said so, and its answer.
 /// What an answer tells of the site, whatever it says.
 #[derive(Default)]
 struct Said {
@@ -373,6 +381,7 @@ struct Said {
     speaks: Option<VersionRange>,
 }
 
+/// Asks in a version, and says which ones this site speaks.
 async fn send(
     client: &reqwest::Client,
     call: &Call<'_>,
@@ -414,7 +423,7 @@ async fn receive(
     let header = |name: &str| response.headers().get(name).and_then(|value| value.to_str().ok());
     let version = check_version(speaks, header(VERSION_HEADER), header(SPEAKS_HEADER));
     let json = header("content-type").is_some_and(|kind| kind.contains("json"));
-    let compressed = header("content-encoding") == Some(ZSTD);
+    let compressed = call.compressed && header("content-encoding") == Some(ZSTD);
     if !status.is_success() {
         let mut body = Bounded { bytes: Vec::new(), bytes_max: PROBLEM_BYTES_MAX };
         copy(&mut response, &mut body).await?.map_err(lost)?;
@@ -476,9 +485,8 @@ impl SiteClient for Sites {
         self.site.is_paired(site)
     }
 
-    fn far_address(&self, site: &Name) -> Option<SocketAddr> {
-        let answered = self.answered.lock().unwrap_or_else(PoisonError::into_inner);
-        answered.get(site).copied().filter(|_| self.is_far(site))
+    fn far_data(&self, site: &Name) -> Vec<DataAddress> {
+        if self.is_far(site) { self.site.data_of(site) } else { Vec::new() }
     }
 
     fn submit(&self, site: &Name, request: &TransferRequest) -> Result<TransferView, Problem> {
@@ -622,6 +630,7 @@ impl SiteClient for Sites {
         let call = Call {
             deadline: DEADLINE + Duration::from_millis(wait_ms.into()),
             compressed: self.is_far(site),
+            reply_bytes_max: PAGE_BYTES_MAX,
             ..Call::new(site, Method::GET, format!("/scans/{id}/pages/{number}?wait_ms={wait_ms}"))
         };
         let Answer { head, body } = self.call(&call)?;

@@ -133,7 +133,8 @@ impl Site {
         if let Some((mut child, _)) = self.daemon.take() {
             let ended = Command::new("kill").arg(child.id().to_string()).status().unwrap();
             assert!(ended.success());
-            child.wait().unwrap();
+            let status = child.wait().unwrap();
+            assert!(status.success(), "site {} ended by {status}: {}", self.name, self.log_text());
         }
     }
 

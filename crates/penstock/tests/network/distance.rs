@@ -97,18 +97,21 @@ fn small_files_cost_few_round_trips() {
 #[test]
 fn pages_of_a_far_site_come_compressed() {
     const FILES: u64 = 4000;
-    let world = World::new();
+    let mut world = World::new();
+    // Whether a site is far is judged by its quickest answer, and there was one without delay.
+    world.b.stop();
+    world.proxies().iter().for_each(|proxy| proxy.set_delay(Duration::from_millis(50)));
+    world.proxy_b.set_upstream(world.b.start());
     fs::create_dir(world.a.store.join("src")).unwrap();
     for number in 0..FILES {
         fs::write(world.a.store.join(format!("src/{number}")), []).unwrap();
     }
-    world.proxies().iter().for_each(|proxy| proxy.set_delay(Duration::from_millis(50)));
     world.proxy_a.take_arrivals();
     let id = world.b.submit(&["a:data/src/", "b:data/dst"]);
     world.b.wait_done(&id);
     let passed: u64 = world.proxy_a.take_arrivals().iter().map(|arrival| arrival.bytes).sum();
     let beside = passed - world.proxy_a.lane_bytes();
-    assert!(beside < FILES * 71 / 2, "{beside} bytes beside the lanes, of {passed}");
+    assert!(beside < FILES * 71 / 3, "{beside} bytes beside the lanes, of {passed}");
     assert_same(&world.a.store.join("src"), &world.b.store.join("dst"));
 }
 

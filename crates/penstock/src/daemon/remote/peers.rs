@@ -1,7 +1,6 @@
 //! Which peers of the site may take part in a transfer, and who does what one peer does for all.
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -22,6 +21,7 @@ use penstock_io::sys;
 use penstock_proto::compared::{Comparison, EntrySet};
 use penstock_proto::id::{Name, PeerId, TransferId, WriterId};
 use penstock_proto::manifest::Page;
+use penstock_proto::network::DataAddress;
 use penstock_proto::units::Instant;
 use tokio::runtime::Handle;
 use tokio::sync::watch;
@@ -313,9 +313,9 @@ impl TargetPeer for SiteTarget {
         self.of(store).store_id(store)
     }
 
-    fn expect_source(&self, store: &Name, from: (&Name, Option<SocketAddr>), lanes_max: u32) {
+    fn expect_source(&self, store: &Name, site: &Name, peers: &[DataAddress], lanes_max: u32) {
         if self.stores.contains(store) {
-            self.own.expect_source(store, from, lanes_max);
+            self.own.expect_source(store, site, peers, lanes_max);
         }
     }
 
