@@ -2,7 +2,7 @@
 //!
 //! A page of small files is some 290 KB, and no work begins before the first has come: over a
 //! connection that is new, or has been idle, four round trips (RFC 6928; RFC 5681, 4.1). Names,
-//! times and inodes of neighbours are much alike: a sixth of it will do
+//! times and inodes of neighbours are much alike: a sixth to a third of it will do
 //! (docs/design/0043-compressed-pages.md).
 
 use std::io;
