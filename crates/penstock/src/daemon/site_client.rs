@@ -25,7 +25,6 @@ use penstock_api::transfer::{TransferRequest, TransferState, TransferView};
 use penstock_controller::sites::{RemoteScan, SiteClient};
 use penstock_io::trust::{Purpose, client_config, explain, is_distrust, peer_server_name};
 use penstock_proto::id::{Name, TransferId};
-use penstock_proto::manifest::PAGE_BYTES_MAX;
 use penstock_proto::network::{self, DataAddress};
 use penstock_proto::version::{self, VersionRange};
 use reqwest::{Method, Response, StatusCode};
@@ -630,7 +629,6 @@ impl SiteClient for Sites {
         let call = Call {
             deadline: DEADLINE + Duration::from_millis(wait_ms.into()),
             compressed: self.is_far(site),
-            reply_bytes_max: PAGE_BYTES_MAX,
             ..Call::new(site, Method::GET, format!("/scans/{id}/pages/{number}?wait_ms={wait_ms}"))
         };
         let Answer { head, body } = self.call(&call)?;
