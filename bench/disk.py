@@ -12,9 +12,9 @@ through the page cache, directly, and directly with a queue of 8; its own runtim
 leaves out its start, while the whole command counts for Penstock.
 
 "plain" is the plainest mover there can be (examples/disk.rs of penstock-io: read, hash, send,
-receive, hash, write directly, sync; no frames, requests, ledger or names), with four lanes, and by
-its own clock: what two cores and this disk allow for that data path. "buffered" is Penstock with
-`io = "buffered"` for its store.
+receive, hash, write, sync; no frames, requests, ledger or names), with four lanes, and by its own
+clock: what two cores and this disk allow for that data path. It writes directly, "plain buffered"
+through the page cache; "penstock buffered" is Penstock with `io = "buffered"` for its store.
 
 Runs are interleaved in an order that turns by one each round, the first round (rep 0) is a
 warm-up that only raw.jsonl keeps, and the table gives medians and the ratio to the fastest and to
@@ -49,9 +49,12 @@ PENSTOCK = {
     "penstock buffered, tls blake3": [],
 }
 PLAIN = {
-    "plain clear xxh3": "xxh3",
-    "plain clear blake3": "blake3",
-    "plain tls blake3": "tls-blake3",
+    "plain clear xxh3": ["xxh3"],
+    "plain clear blake3": ["blake3"],
+    "plain tls blake3": ["tls-blake3"],
+    "plain buffered, clear xxh3": ["xxh3", "buffered"],
+    "plain buffered, clear blake3": ["blake3", "buffered"],
+    "plain buffered, tls blake3": ["tls-blake3", "buffered"],
 }
 FIO = {
     "fio buffered": ["--ioengine=psync"],
@@ -173,9 +176,9 @@ def run_fio(directory, size, options):
     return job["write"]["runtime"] / 1000, children_cpu() - before
 
 
-def run_plain(binary, source, directory, care):
+def run_plain(binary, source, directory, how):
     """Seconds by its own clock, the final sync included, and its CPU seconds."""
-    done = subprocess.run([binary, source, directory, care], capture_output=True, text=True,
+    done = subprocess.run([binary, source, directory, *how], capture_output=True, text=True,
                           timeout=LIMIT_SECONDS)
     if done.returncode != 0:
         sys.stderr.write(done.stderr)

@@ -1,12 +1,13 @@
 //! The plainest mover from memory to a disk: the bound that `bench/disk.py` holds Penstock against.
 //!
 //! ```text
-//! cargo run --release -p penstock-io --example disk SOURCE TARGET xxh3|blake3|tls-blake3 [LANES]
+//! cargo run --release -p penstock-io --example disk SOURCE TARGET \
+//!     xxh3|blake3|tls-blake3 [direct|buffered [LANES]]
 //! ```
 //! Files of SOURCE go over loopback connections, one for each lane, into new files of TARGET: read,
-//! hashed, sealed; opened, hashed, written past the page cache, all synced at the end. There is
-//! nothing else in it: no frames, no requests, no ledger, no resume. One JSON object goes to
-//! stdout: seconds, and CPU seconds of this process. Files are whole strides.
+//! hashed, sealed; opened, hashed, written past the page cache or through it, all synced at the
+//! end. There is nothing else in it: no frames, no requests, no ledger, no resume. One JSON object
+//! goes to stdout: seconds, and CPU seconds of this process. Files are whole strides.
 
 use std::error::Error;
 use std::fs::{self, File, OpenOptions};
@@ -29,25 +30,33 @@ const STRIDE: usize = 512 * 1024;
 const RECORD: usize = 16 * 1024;
 /// A record and its tag.
 const SEALED: usize = RECORD + TAG_BYTES;
-const USAGE: &str = "usage: disk SOURCE TARGET xxh3|blake3|tls-blake3 [LANES]";
+const USAGE: &str = "usage: disk SOURCE TARGET xxh3|blake3|tls-blake3 [direct|buffered [LANES]]";
 
 /// What is done to every stride beside moving it.
 #[derive(Clone, Copy)]
 struct Care {
     digest: DigestKind,
     sealed: bool,
+    /// Past the page cache.
+    direct: bool,
 }
 
 fn main() -> Outcome<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let [source, target, care, rest @ ..] = arguments.as_slice() else { return Err(USAGE.into()) };
-    let care = match care.as_str() {
-        "xxh3" => Care { digest: DigestKind::Xxh3, sealed: false },
-        "blake3" => Care { digest: DigestKind::Blake3, sealed: false },
-        "tls-blake3" => Care { digest: DigestKind::Blake3, sealed: true },
+    let direct = match rest.first().map(String::as_str) {
+        None | Some("direct") => true,
+        Some("buffered") => false,
+        Some(_) => return Err(USAGE.into()),
+    };
+    let (digest, sealed) = match care.as_str() {
+        "xxh3" => (DigestKind::Xxh3, false),
+        "blake3" => (DigestKind::Blake3, false),
+        "tls-blake3" => (DigestKind::Blake3, true),
         _ => return Err(USAGE.into()),
     };
-    let lanes = rest.first().map_or(Ok(4), |text| text.parse())?;
+    let care = Care { digest, sealed, direct };
+    let lanes = rest.get(1).map_or(Ok(4), |text| text.parse())?;
     let mut files = Vec::new();
     for entry in fs::read_dir(source)? {
         files.push(entry?.path());
@@ -122,9 +131,9 @@ fn receive<'a>(
     let key = key()?;
     for path in files {
         let size = fs::metadata(path)?.len();
-        let direct = i32::try_from(OFlags::DIRECT.bits())?;
+        let flags = if care.direct { OFlags::DIRECT } else { OFlags::empty() };
         let mut options = OpenOptions::new();
-        options.write(true).create_new(true).custom_flags(direct);
+        options.write(true).create_new(true).custom_flags(i32::try_from(flags.bits())?);
         let file = options.open(target.join(path.file_name().ok_or("a file has a name")?))?;
         file.set_len(size)?;
         for at in (0..size).step_by(STRIDE) {

@@ -89,16 +89,14 @@ struct Call<'a> {
     /// In which version it is, where its body depends on that; else in the newest that both speak.
     version: Option<u16>,
     deadline: Duration,
-    reply_bytes_max: usize,
     /// Whether the answer may come compressed.
     compressed: bool,
 }
 
 impl<'a> Call<'a> {
     fn new(site: &'a Name, method: Method, path: String) -> Self {
-        let (deadline, reply_bytes_max) = (DEADLINE, REPLY_BYTES_MAX);
         let (body, version, compressed) = (None, None, false);
-        Self { site, method, path, body, version, deadline, reply_bytes_max, compressed }
+        Self { site, method, path, body, version, deadline: DEADLINE, compressed }
     }
 }
 
@@ -213,7 +211,7 @@ impl Sites {
     }
 
     fn call(&self, call: &Call<'_>) -> Result<Answer, Problem> {
-        let mut body = Bounded { bytes: Vec::new(), bytes_max: call.reply_bytes_max };
+        let mut body = Bounded { bytes: Vec::new(), bytes_max: REPLY_BYTES_MAX };
         let head = self.call_into(call, &mut body)?;
         Ok(Answer { head, body: body.bytes })
     }
