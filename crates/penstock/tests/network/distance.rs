@@ -128,26 +128,3 @@ fn ending_while_another_site_is_asked_breaks_nothing() {
     let log = world.b.log_text();
     assert!(log.contains("SIGTERM: ending") && !log.contains("panicked"), "{log}");
 }
-
-/// Promise: errors are told, however long the paths are: the answer that ends a scan may be larger
-/// than any page. A thousand names that are not UTF-8, each escaped to five times its length.
-#[test]
-fn a_scan_ends_over_two_sites_with_a_thousand_long_errors() {
-    const MISSING: usize = 1000;
-    let world = World::new();
-    fs::create_dir(world.a.store.join("src")).unwrap();
-    fs::write(world.a.store.join("src/there"), b"1").unwrap();
-    let mut list = b"there\0".to_vec();
-    for number in 0..MISSING {
-        // Five names of 200 bytes, below what cannot be a path.
-        let name = [&[0xff; 200], b"/".as_slice()].concat().repeat(5);
-        list.extend_from_slice(&[&name, number.to_string().as_bytes(), b"\0"].concat());
-    }
-    let file = world.root.path().join("list");
-    fs::write(&file, list).unwrap();
-    let from = format!("--files-from={}", file.display());
-    let id = world.b.submit(&["a:data/src/", "b:data/dst", &from, "--from0"]);
-    let summary = world.b.wait(&id);
-    assert_eq!(summary["errors"], MISSING, "{summary}");
-    assert_eq!(fs::read(world.b.store.join("dst/there")).unwrap(), b"1");
-}

@@ -176,3 +176,27 @@ fn the_end_of_a_transfer_is_told_at_once() {
         assert!(quick.is_some(), "all took longer than a second at {}", site.name);
     }
 }
+
+/// Promise: errors are told, however long the paths are: the answer that ends a scan may be larger
+/// than any page. A thousand paths that are not UTF-8, each escaped to five times its length.
+#[test]
+fn a_scan_ends_over_two_sites_with_a_thousand_long_errors() {
+    const MISSING: usize = 1000;
+    let world = World::new();
+    fs::create_dir(world.a.store.join("src")).unwrap();
+    fs::write(world.a.store.join("src/there"), b"1").unwrap();
+    let directories = [&[0xff; 200], b"/".as_slice()].concat().repeat(5);
+    let mut list = b"there\0".to_vec();
+    for number in 0..MISSING {
+        list.extend([&directories, number.to_string().as_bytes(), b"\0"].concat());
+    }
+    let file = world.root.path().join("list");
+    fs::write(&file, list).unwrap();
+    let from = format!("--files-from={}", file.display());
+    let id = world.b.submit(&["a:data/src/", "b:data/dst", &from, "--from0"]);
+    let summary = world.b.wait(&id);
+    assert_eq!((&summary["errors"], &summary["exit"]), (&MISSING.into(), &"some-failed".into()));
+    let first = &world.b.show(&id)["failures"][0];
+    assert!(first["path"].to_string().len() > directories.len(), "{first}");
+    assert_eq!(fs::read(world.b.store.join("dst/there")).unwrap(), b"1");
+}
