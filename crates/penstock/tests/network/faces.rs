@@ -193,10 +193,14 @@ fn a_scan_ends_over_two_sites_with_a_thousand_long_errors() {
     let file = world.root.path().join("list");
     fs::write(&file, list).unwrap();
     let from = format!("--files-from={}", file.display());
-    let id = world.b.submit(&["a:data/src/", "b:data/dst", &from, "--from0"]);
-    let summary = world.b.wait(&id);
-    assert_eq!((&summary["errors"], &summary["exit"]), (&MISSING.into(), &"some-failed".into()));
-    let first = &world.b.show(&id)["failures"][0];
-    assert!(first["path"].to_string().len() > directories.len(), "{first}");
+    let args = ["transfer", "submit", "a:data/src/", "b:data/dst", &from, "--from0"];
+    let output = world.b.run(&[&args[..], &["--wait"]].concat());
+    assert_eq!(output.status.code(), Some(3), "{}", told(&output));
+    let is_list = |name: &str| name.starts_with("penstock-failed-");
+    let mut beside = fs::read_dir(&world.b.dir).unwrap().map(|entry| entry.unwrap());
+    let list = beside.find(|entry| entry.file_name().to_str().is_some_and(is_list)).unwrap();
+    let failed = fs::read_to_string(list.path()).unwrap();
+    let long = failed.lines().filter(|line| line.len() > 2 * directories.len());
+    assert_eq!((long.count(), failed.lines().count()), (MISSING, MISSING));
     assert_eq!(fs::read(world.b.store.join("dst/there")).unwrap(), b"1");
 }
