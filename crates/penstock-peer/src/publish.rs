@@ -16,7 +16,6 @@ use penstock_engine::epoch::{EpochAction, Publication};
 use penstock_engine::slice::{Piece, travels_whole};
 use penstock_io::store::{
     Dir, DirCache, DurabilityMethod, Kind, Meta, Nameless, ReadFile, StoreError, Target,
-    is_temporary_name,
 };
 use penstock_io::sys;
 use penstock_proto::journal::{DigestForm, EntryDigest, EntryFailure, FailurePhase};
@@ -836,7 +835,7 @@ impl Publisher<'_> {
         self.shared.hang.rest();
         let failed = self.shared.control.has_failed(page.page.link(entry));
         self.shared.hang.step();
-        if is_temporary_name(primary) || failed {
+        if name::own(primary).is_some() || failed {
             return Err(LinkError::NoPrimary);
         }
         let of = self.dirs.get(sys::boottime_now(), parent, |path| tree.target.open_dir(path));

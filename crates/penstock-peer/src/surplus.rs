@@ -34,7 +34,7 @@ use penstock_api::select::Selection;
 use penstock_api::task::{TaskPage, TaskSpec};
 use penstock_api::transfer::{FailedItem, PathText};
 use penstock_api::update::{IfExists, UpdateOptions};
-use penstock_io::store::{DirCache, Removal, StoreError, Target, is_temporary_name};
+use penstock_io::store::{DirCache, Removal, StoreError, Target};
 use penstock_io::sys;
 use penstock_proto::manifest::EntryKind;
 use penstock_proto::name;
@@ -489,7 +489,7 @@ impl Remover<'_> {
         let root = &self.spec.root.0;
         let path = name::join(root, &surplus.path.0);
         let Some((parent, leaf)) = name::split(&path) else { return Ok(Removal::Vanished) };
-        if is_temporary_name(leaf) {
+        if name::own(leaf).is_some() {
             return Ok(Removal::Changed);
         }
         let target = self.target;

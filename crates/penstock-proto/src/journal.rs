@@ -30,7 +30,7 @@ pub struct Incarnation {
     /// Mount of the store's root: the unique id where the kernel has it, else a digest of device
     /// number, type and root inode.
     pub mount: u64,
-    /// Random id in the store's `.penstock/store`, as 64 bits.
+    /// Random id in the store's `.penstock-store-7q2mv0kd9j/store`, as 64 bits.
     pub store: u64,
     /// Syncs that have failed in this process: what was written before such a one reads back right
     /// from the page cache and may be lost all the same (A4).

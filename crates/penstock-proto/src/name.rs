@@ -1,17 +1,16 @@
 //! Paths and names are bytes (promise (j)): any byte but NUL, and `/` only between components.
 
+mod own;
+
 use crate::wire::DecodeError;
+
+pub use own::{OWN_HASH_BYTES, Own, OwnKind, OwnName, RunTag, STORE_PRIVATE_NAME, own, own_name};
 
 /// Longest name of one directory entry on Linux, in bytes (`NAME_MAX`, limits.h).
 pub const NAME_BYTES_MAX: usize = 255;
 /// Longest relative path that a page may hold, in bytes. Paths longer than the kernel's 4,096
 /// are walked component by component, so this is a bound on memory, not on depth.
 pub const PATH_BYTES_MAX: usize = 64 * 1024;
-/// Every temporary name of ours starts with this; scans and deletions pass it over.
-pub const TEMPORARY_PREFIX: &[u8] = b".pst-";
-/// Directory in a store's root that holds its identity and sync markers; never part of a data set.
-pub const STORE_PRIVATE_NAME: &[u8] = b".penstock";
-
 /// Whether `name` can be one directory entry: not empty, not `.` or `..`, no `/`, no NUL, at most
 /// 255 bytes.
 pub fn is_component(name: &[u8]) -> bool {

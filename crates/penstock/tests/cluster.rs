@@ -83,7 +83,7 @@ fn stamps(root: &Path) -> BTreeMap<PathBuf, (u64, i64, i64, u64)> {
     let mut stamps = BTreeMap::new();
     walk(root, &mut |path| {
         // The sync marker of a transfer goes when it ends.
-        if !path.components().any(|part| part.as_os_str() == ".penstock") {
+        if !path.components().any(|part| part.as_os_str() == ".penstock-store-7q2mv0kd9j") {
             let meta = fs::symlink_metadata(path).unwrap();
             let stamp = (meta.ino(), meta.ctime(), meta.ctime_nsec(), meta.len());
             stamps.insert(path.to_owned(), stamp);

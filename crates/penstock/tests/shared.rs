@@ -894,7 +894,7 @@ fn a5_a_run_cancelled_without_its_store_keeps_its_ledger() {
     let one = site.join("one");
     let run = site.run();
     one.wait_written(2);
-    let own = site.target().join(".penstock");
+    let own = site.target().join(".penstock-store-7q2mv0kd9j");
     one.happens(At::Stop, move || fs::rename(&own, own.with_file_name("aside")).unwrap());
     site.control.cancel();
     assert_eq!(run.join().unwrap(), RunOutcome::Cancelled);

@@ -136,7 +136,8 @@ pub(super) fn check_target(target: &Target, keeps: bool) {
         assert!(target.create_whole(&dir, bad, Some(0o644), None).is_err());
         assert!(target.publish(&dir, b".pst-1", bad, true).is_err());
     }
-    for bad in [&b"../x"[..], b"/x", b"x//y", b".penstock/x"] {
+    let private = name::join(name::STORE_PRIVATE_NAME, b"x");
+    for bad in [&b"../x"[..], b"/x", b"x//y", &private] {
         assert!(target.make_dirs(bad).is_err());
     }
     assert_eq!(target.remove(&dir, b"link").unwrap(), keeps);

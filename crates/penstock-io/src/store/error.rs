@@ -81,13 +81,15 @@ pub enum StoreError {
 #[non_exhaustive]
 pub enum StoreOffline {
     /// The identity file is not there: most often the file system is not mounted.
-    #[error("store `{root}` is offline: it has no `.penstock/store`; is it mounted?")]
+    #[error(
+        "store `{root}` is offline: it has no `.penstock-store-7q2mv0kd9j/store`; is it mounted?"
+    )]
     IdentityMissing {
         /// Path of the root on this host, escaped.
         root: String,
     },
     /// The identity file is there and cannot be understood.
-    #[error("store `{root}` is offline: `.penstock/store` is damaged")]
+    #[error("store `{root}` is offline: `.penstock-store-7q2mv0kd9j/store` is damaged")]
     IdentityDamaged {
         /// Path of the root on this host, escaped.
         root: String,

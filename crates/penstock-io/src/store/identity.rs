@@ -1,9 +1,9 @@
 //! Is it still the same store? Identity, sync markers, fingerprint (A5, C3).
 //!
-//! A writable store holds `.penstock/store`, a random id made once. Each transfer has a *sync
-//! marker* beside it, a counter in the same file system as the data, written before each sync: if
-//! it is older later than the ledger says, the storage was rolled back. A store that is only read
-//! has no file of ours; there the file system's own marks must do.
+//! A writable store holds a random id, made once, in the file `store` of its private directory.
+//! Each transfer has a *sync marker* beside it, a counter in the same file system as the data,
+//! written before each sync: if it is older later than the ledger says, the storage was rolled
+//! back. A store that is only read has no file of ours; there the file system's own marks must do.
 
 use std::fmt;
 use std::io::{self, Read as _, Write as _};
@@ -320,8 +320,8 @@ impl PosixStore {
         }
     }
 
-    /// Removes `.penstock` with the identity, and what a process that was killed while it made
-    /// one has left of that, unless a transfer's marker is still there, and keeps the root's
+    /// Removes the private directory with the identity, and what a process that was killed while it
+    /// made one has left of that, unless a transfer's marker is still there, and keeps the root's
     /// modification time: for targets that are a store for one transfer only. What cannot be
     /// removed stays; it harms nothing.
     pub fn remove_private(&self) {

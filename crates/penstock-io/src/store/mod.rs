@@ -10,8 +10,8 @@
 //! **The fence (promise (i), C5).** Callers name things by a [`Dir`] and one component, or by a
 //! relative path of bytes. A path is walked from the root's handle by `openat2(RESOLVE_BENEATH |
 //! RESOLVE_NO_SYMLINKS)`, or component by component with `O_NOFOLLOW` where a kernel or container
-//! lacks it; links are never followed, on either side. `.penstock` and `.pst-*` are ours: not
-//! listed, not accepted as names of items.
+//! lacks it; links are never followed, on either side. [Own names](name::own) are not listed,
+//! and not accepted as names of items.
 //!
 //! **What survives a crash.** What was written before a [`Target::sync`] that returned without an
 //! error, by the method that the file system honours ([`DurabilityMethod`]). The store's identity,
@@ -50,7 +50,7 @@ mod tests;
 
 use penstock_proto::attributes::{DeviceNumber, Owner};
 use penstock_proto::manifest::{EntryKind, Identity};
-use penstock_proto::name;
+use penstock_proto::name::{self, OwnKind};
 use penstock_proto::units::FileTime;
 
 pub use attributes::{Attributes, NotSet};
@@ -70,7 +70,7 @@ pub use sandbox::Resolution;
 pub use source::Source;
 pub use take_away::{IsSame, Look};
 pub use target::Target;
-pub use temporary::{TemporaryKey, TemporaryName, is_temporary_name, temporary_name};
+pub use temporary::{TemporaryKey, TemporaryName, temporary_name};
 pub use write::{LeftOver, WriteFile};
 pub use writeback::Writeback;
 
@@ -183,9 +183,8 @@ pub struct DirEntry<'a> {
 
 /// Checks a path of items: relative, sound, and not one of our private names.
 fn check_item_path(path: &[u8]) -> Result<(), StoreError> {
-    let sound = name::check_relative(path).is_ok();
-    let first = path.split(|&byte| byte == b'/').next();
-    if sound && first != Some(name::STORE_PRIVATE_NAME) {
+    let ours = |part: &[u8]| name::own(part).is_some();
+    if name::check_relative(path).is_ok() && !path.split(|&byte| byte == b'/').any(ours) {
         Ok(())
     } else {
         Err(StoreError::bad_path(path))
@@ -194,7 +193,8 @@ fn check_item_path(path: &[u8]) -> Result<(), StoreError> {
 
 /// Checks the name of an item or temporary file within `dir`.
 fn check_item_name(dir: &Dir, item: &[u8]) -> Result<(), StoreError> {
-    let private = dir.path().is_empty() && item == name::STORE_PRIVATE_NAME;
+    let kind = name::own(item).map(|own| own.kind);
+    let private = matches!(kind, Some(OwnKind::Run | OwnKind::Store));
     if name::is_component(item) && !private {
         Ok(())
     } else {

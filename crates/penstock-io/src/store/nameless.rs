@@ -30,7 +30,7 @@ use super::error::StoreError;
 use super::posix::PosixStore;
 use super::sandbox::create_component;
 use super::write::WriteFile;
-use super::{TemporaryName, check_item_name, is_temporary_name};
+use super::{TemporaryName, check_item_name};
 
 /// Most files without a name in this process: while those of one sync epoch, 4,096, get theirs,
 /// those of the next are written.
@@ -166,7 +166,7 @@ impl PosixStore {
         temporary: impl FnOnce() -> TemporaryName,
     ) -> Result<(), StoreError> {
         check_item_name(dir, name)?;
-        if is_temporary_name(name) {
+        if name::own(name).is_some() {
             return Err(StoreError::bad_path(&name::join(dir.path(), name)));
         }
         self.check_item_writable("link", dir, name)?;

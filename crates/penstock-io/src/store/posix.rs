@@ -24,7 +24,7 @@ use super::read::ReadFile;
 use super::sandbox::{Resolution, open_component};
 use super::unlock::WriteRules;
 use super::writeback::Writeback;
-use super::{Kind, Meta, check_item_name, check_item_path, is_temporary_name};
+use super::{Kind, Meta, check_item_name, check_item_path};
 
 /// What is asked of statx: all that [`Meta`] holds, and no access time, which costs network file
 /// systems a round trip.
@@ -308,7 +308,7 @@ impl PosixStore {
         if self.gates.names.is_none() {
             return Ok(());
         }
-        if is_temporary_name(name) { self.check_gate() } else { self.check_names() }
+        if name::own(name).is_some() { self.check_gate() } else { self.check_names() }
     }
 
     /// As [`PosixStore::check_writable`], for what temporary files need and no reader minds.

@@ -5,7 +5,7 @@ use std::mem::MaybeUninit;
 use std::ops::ControlFlow;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 
-use penstock_proto::name;
+use penstock_proto::name::{self, OwnKind};
 use rustix::fs::{Advice, FileType, OFlags, RawDir, SeekFrom, fadvise, seek};
 use rustix::io::{Errno, pread};
 
@@ -14,7 +14,7 @@ use super::error::StoreError;
 use super::mem::MemFile;
 use super::posix::{PosixStore, kind_of, stat_open, wrong_kind};
 use super::sandbox::open_component;
-use super::{DirEntry, Kind, Meta, is_temporary_name};
+use super::{DirEntry, Kind, Meta};
 
 /// What one getdents(2) call fills: some 1,600 entries with names of 16 bytes.
 const LIST_BUFFER_BYTES: usize = 64 * 1024;
@@ -59,13 +59,8 @@ impl PosixStore {
         buffer: &mut ListBuffer,
         visit: &mut dyn FnMut(DirEntry<'_>) -> ControlFlow<()>,
     ) -> Result<(), StoreError> {
-        let at_root = dir.path().is_empty();
         list_all(dir, buffer, &mut |entry| {
-            let private = at_root && entry.name == name::STORE_PRIVATE_NAME;
-            if private || is_temporary_name(entry.name) {
-                return ControlFlow::Continue(());
-            }
-            visit(entry)
+            if name::own(entry.name).is_some() { ControlFlow::Continue(()) } else { visit(entry) }
         })
     }
 
@@ -80,7 +75,8 @@ impl PosixStore {
         visit: &mut dyn FnMut(DirEntry<'_>) -> ControlFlow<()>,
     ) -> Result<(), StoreError> {
         list_all(dir, buffer, &mut |entry| {
-            if is_temporary_name(entry.name) { visit(entry) } else { ControlFlow::Continue(()) }
+            let own = name::own(entry.name).map(|own| own.kind);
+            if own == Some(OwnKind::File) { visit(entry) } else { ControlFlow::Continue(()) }
         })
     }
 }

@@ -9,7 +9,7 @@ use super::dir::Dir;
 use super::error::StoreError;
 use super::posix::PosixStore;
 use super::target::Target;
-use super::{Kind, Meta, check_item_name, is_temporary_name};
+use super::{Kind, Meta, check_item_name};
 
 /// What became of something that was to go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,7 +88,7 @@ impl PosixStore {
         check_item_name(dir, name)?;
         let path = name::join(dir.path(), name);
         self.check_writable("remove", &path)?;
-        if is_temporary_name(name) {
+        if name::own(name).is_some() {
             return Err(StoreError::bad_path(&path));
         }
         Ok(match self.stat_if_exists(dir, name)? {
@@ -203,6 +203,8 @@ impl Target {
 
 #[cfg(test)]
 mod tests {
+    use penstock_proto::name::{OwnKind, RunTag};
+
     use super::*;
     use crate::store::PosixOptions;
     use std::fs;
@@ -251,8 +253,9 @@ mod tests {
         fs::create_dir_all(path("d/e")).unwrap();
         let seen = store.stat(&dir, b"d").unwrap();
         assert_eq!(store.remove_seen(&dir, b"d", &seen).unwrap(), Removal::NotEmpty);
-        fs::write(path(".pst-other"), "").unwrap();
-        let seen = store.stat(&dir, b".pst-other").unwrap();
-        assert!(store.remove_seen(&dir, b".pst-other", &seen).is_err(), "never ours to delete");
+        let other = name::own_name(OwnKind::File, RunTag([1; 4]), [2; 12]);
+        fs::write(path(std::str::from_utf8(&other).unwrap()), "").unwrap();
+        let seen = store.stat(&dir, &other).unwrap();
+        assert!(store.remove_seen(&dir, &other, &seen).is_err(), "never ours to delete");
     }
 }

@@ -1,18 +1,13 @@
 //! Names of temporary files: computable by every peer, never reused for other bytes (B1).
 
-use data_encoding::BASE32_DNSSEC;
 use penstock_proto::digest::Digest;
 use penstock_proto::id::{TransferId, WriterId};
 use penstock_proto::manifest::Identity;
-use penstock_proto::name::TEMPORARY_PREFIX;
+use penstock_proto::name::{OWN_HASH_BYTES, OwnKind, OwnName, RunTag, own_name};
 use penstock_proto::units::FileTime;
 
-/// Length of every temporary name in bytes.
-const TEMPORARY_NAME_BYTES: usize = 31;
 /// A temporary name.
-pub type TemporaryName = [u8; TEMPORARY_NAME_BYTES];
-/// The hash is cut to what 26 base-32 characters carry.
-const HASH_BYTES: usize = 16;
+pub type TemporaryName = OwnName;
 
 /// All that makes one attempt at one version of one source file: one inode, one generation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,13 +31,13 @@ pub struct TemporaryKey {
     pub writer: WriterId,
 }
 
-/// The name under which the bytes of `key` gather, in the directory of the final name: `.pst-` and
-/// 26 characters of BLAKE3 in base 32 (lower case, digits and a to v).
+/// The name under which the bytes of `key` gather, in the directory of the final name: an
+/// [own name](penstock_proto::name::own) with the tag of the transfer and 96 bits of BLAKE3.
 ///
 /// The page's digest, changed by the writer, is the key of the hash, and the rest fills just one
 /// block of it: a name costs one compression, and each file asks for its name twice.
 ///
-/// Any difference in the key gives another name, but for 128-bit collisions. A final name of 255
+/// Any difference in the key gives another name, but for 96-bit collisions. A final name of 255
 /// bytes leaves no room for a suffix, so the final name is no part of it.
 pub fn temporary_name(key: &TemporaryKey) -> TemporaryName {
     let mut input = [0; 64];
@@ -65,22 +60,15 @@ pub fn temporary_name(key: &TemporaryKey) -> TemporaryName {
         *byte ^= writer;
     }
     let hash = blake3::keyed_hash(&keyed_by, &input);
-    let mut name = [0; TEMPORARY_NAME_BYTES];
-    let (prefix, characters) = name.split_at_mut(TEMPORARY_PREFIX.len());
-    prefix.copy_from_slice(TEMPORARY_PREFIX);
-    BASE32_DNSSEC.encode_mut(&hash.as_bytes()[..HASH_BYTES], characters);
-    name
-}
-
-/// Whether `name` could be one of ours: scans, listings and deletions pass it over.
-pub fn is_temporary_name(name: &[u8]) -> bool {
-    name.starts_with(TEMPORARY_PREFIX)
+    let mut cut = [0; OWN_HASH_BYTES];
+    cut.copy_from_slice(&hash.as_bytes()[..OWN_HASH_BYTES]);
+    own_name(OwnKind::File, RunTag::of(key.transfer), cut)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use penstock_proto::name::is_component;
+    use penstock_proto::name::{Own, is_component, own};
     use proptest::prelude::*;
 
     fn key() -> TemporaryKey {
@@ -101,7 +89,9 @@ mod tests {
     #[test]
     fn b1_any_difference_gives_another_name() {
         let base = temporary_name(&key());
-        assert!(is_component(&base) && is_temporary_name(&base));
+        let run = RunTag::of(key().transfer);
+        assert_eq!(own(&base), Some(Own { kind: OwnKind::File, run }));
+        assert!(is_component(&base));
         let changed: [fn(&mut TemporaryKey); 10] = [
             |key| key.transfer.0[0] ^= 1,
             |key| key.page.0[0] ^= 1,

@@ -24,7 +24,7 @@ use super::nameless::{Nameless, Permit};
 use super::posix::{PosixStore, directory_error, stat_open, wrong_kind};
 use super::sandbox::{create_component, open_component};
 use super::writeback::{Window, Writeback};
-use super::{Kind, Meta, check_item_name, check_item_path, is_temporary_name};
+use super::{Kind, Meta, check_item_name, check_item_path};
 
 /// Mode of a temporary file until it is finished, unless it is made with its final one.
 const TEMPORARY_MODE: u32 = 0o600;
@@ -55,9 +55,6 @@ impl PosixStore {
     /// `BadPath`; `NotDirectory` if a file or link is in the way; `ReadOnly`; `Io`.
     pub fn make_dirs(&self, path: &[u8]) -> Result<Dir, StoreError> {
         check_item_path(path)?;
-        if path.split(|&byte| byte == b'/').any(is_temporary_name) {
-            return Err(StoreError::bad_path(path));
-        }
         self.check_bytes_writable("make directory", path)?;
         retry_vanished(|| match self.open_dir_unlocked(path) {
             Err(error) if error.is_vanished() => {
@@ -239,7 +236,7 @@ impl PosixStore {
     ) -> Result<(), StoreError> {
         check_item_name(dir, temporary)?;
         check_item_name(dir, name)?;
-        if is_temporary_name(name) {
+        if name::own(name).is_some() {
             return Err(StoreError::bad_path(&name::join(dir.path(), name)));
         }
         self.check_item_writable("rename", dir, name)?;

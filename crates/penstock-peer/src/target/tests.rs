@@ -226,7 +226,7 @@ fn a5_a_store_that_is_gone_damages_nothing() {
         let problem = prove(&service, store_id).unwrap_err();
         assert_eq!((problem.exit, problem.code.as_str()), (Exit::Temporary, "store-offline"));
     }
-    std::fs::remove_dir_all(base.path().join(".penstock")).unwrap();
+    std::fs::remove_dir_all(base.path().join(".penstock-store-7q2mv0kd9j")).unwrap();
     let problem = prove(&service, store_id).unwrap_err();
     assert_eq!((problem.exit, problem.code.as_str()), (Exit::Temporary, "store-offline"));
 }
@@ -250,7 +250,7 @@ fn a5_a_store_that_is_gone_is_not_clean() {
         assert_eq!((problem.exit, problem.code.as_str()), (Exit::Temporary, "store-offline"));
         assert!(left.exists());
     };
-    let [own, aside] = [".penstock", "aside"].map(|name| base.path().join(name));
+    let [own, aside] = [".penstock-store-7q2mv0kd9j", "aside"].map(|name| base.path().join(name));
     std::fs::rename(&own, &aside).unwrap();
     is_offline();
     std::fs::rename(&aside, &own).unwrap();
@@ -300,7 +300,7 @@ fn a6_an_error_loses_no_file_that_is_half_written() {
     assert!(matches!(looked_at(), Report::Lost { .. }), "there is nothing of it");
     if let Some(_dead) = Dead::at(&base.path().join("t1/d")) {
         assert!(matches!(looked_at(), Report::Returned { .. }), "nobody can tell");
-        std::fs::remove_dir_all(base.path().join(".penstock")).unwrap();
+        std::fs::remove_dir_all(base.path().join(".penstock-store-7q2mv0kd9j")).unwrap();
         let (expects, broken) = channel();
         *control.broken.lock().unwrap() = Some(expects);
         control.recheck();

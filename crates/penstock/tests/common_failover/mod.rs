@@ -399,7 +399,7 @@ pub fn stamps(root: &Path) -> std::collections::BTreeMap<PathBuf, (u64, i64, i64
     let mut stamps = std::collections::BTreeMap::new();
     walk(root, &mut |path| {
         // The sync marker of a transfer goes when it ends.
-        if !path.components().any(|part| part.as_os_str() == ".penstock") {
+        if !path.components().any(|part| part.as_os_str() == ".penstock-store-7q2mv0kd9j") {
             let meta = fs::symlink_metadata(path).unwrap();
             let stamp = (meta.ino(), meta.ctime(), meta.ctime_nsec(), meta.len());
             stamps.insert(path.to_owned(), stamp);

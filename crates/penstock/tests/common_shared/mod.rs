@@ -705,7 +705,7 @@ impl Shared {
         let (mut there, mut here) = (BTreeMap::new(), BTreeMap::new());
         list(&self.source(), Path::new(""), &mut there);
         list(&self.target(), Path::new(""), &mut here);
-        here.retain(|path, _| !path.starts_with(".penstock"));
+        here.retain(|path, _| !path.starts_with(".penstock-store-7q2mv0kd9j"));
         let names = |tree: &BTreeMap<PathBuf, Entry>| tree.keys().cloned().collect::<BTreeSet<_>>();
         let (there_names, here_names) = (names(&there), names(&here));
         assert_eq!(
@@ -716,7 +716,7 @@ impl Shared {
             let found = &here[path];
             assert!(found == expected, "{}: {found:?}, not {expected:?}", path.display());
         }
-        let private = fs::read_dir(self.target().join(".penstock")).unwrap();
+        let private = fs::read_dir(self.target().join(".penstock-store-7q2mv0kd9j")).unwrap();
         let private: Vec<_> = private.map(|entry| entry.unwrap().file_name()).collect();
         assert_eq!(private, ["store"], "a marker is left");
     }
@@ -759,7 +759,7 @@ fn list(base: &Path, at: &Path, all: &mut BTreeMap<PathBuf, Entry>) {
             links: if directory { 0 } else { meta.nlink() },
             bytes,
         };
-        if directory && !path.starts_with(".penstock") {
+        if directory && !path.starts_with(".penstock-store-7q2mv0kd9j") {
             list(base, &path, all);
         }
         all.insert(path, seen);

@@ -88,7 +88,7 @@ fn d_a_copy_that_is_killed_again_and_again_goes_on_where_it_was() {
     assert!(resumed >= expected, "{resumed} resumed of {expected} that were committed");
     assert!(resumed > 0 || kept == 0);
     assert_same(&source, &target);
-    assert!(!target.join(".penstock").exists());
+    assert!(!target.join(".penstock-store-7q2mv0kd9j").exists());
     copy.assert_no_state();
 }
 
@@ -152,7 +152,10 @@ fn d_a_copy_that_is_killed_while_it_tidies_up_is_finished_by_the_next() {
         copy.run(&contents, &target).expect(0);
         assert_same(&source, &target);
         copy.assert_no_state();
-        assert!(!target.join(".penstock").exists(), "killed {wait:?} after the summary");
+        assert!(
+            !target.join(".penstock-store-7q2mv0kd9j").exists(),
+            "killed {wait:?} after the summary"
+        );
     }
 }
 

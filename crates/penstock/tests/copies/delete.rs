@@ -1,7 +1,9 @@
 //! `--delete`, `--max-delete` and `--backup-dir`: what is not at the source goes, when it is sure
 //! that it should, and nothing else ever does (C3, B4, promise (e)).
 
+use std::ffi::OsStr;
 use std::fs::{self, File};
+use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -12,6 +14,7 @@ use crate::common_crash::{
     Copy, Run, Slowly, assert_no_leftovers, assert_same, copy_with, figure, is_root, make_files,
     rng, rsync_would, scratch, tool,
 };
+use penstock_proto::name::{OwnKind, RunTag, own_name};
 use rand::RngExt as _;
 use rand::seq::IndexedRandom as _;
 use rand_chacha::ChaCha8Rng;
@@ -44,7 +47,8 @@ fn what_is_not_at_the_source_goes() {
     symlink("/etc", target.join("gone/link")).unwrap();
     fs::write(target.join("d1/two names"), "x").unwrap();
     fs::hard_link(target.join("d1/two names"), target.join("d1/second name")).unwrap();
-    let other = target.join("d1/.pst-ofanothertransfer");
+    let name = own_name(OwnKind::File, RunTag([1; 4]), [2; 12]);
+    let other = target.join("d1").join(OsStr::from_bytes(&name));
     fs::write(&other, "half").unwrap();
     // Found, but more than half: 8 of 19 would do, 9 more would not.
     let ended = copy_with(&copy, &source, &target, &["--sync", "--delete"]).expect(0);

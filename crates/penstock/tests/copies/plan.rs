@@ -227,9 +227,9 @@ fn a_dry_run_writes_nothing() {
     let (source, target) = (base.path().join("src"), base.path().join("dst"));
     make_files(&mut rng, &source, 60, 4_000, &[300_000]);
     make_files(&mut rng, &target, 90, 4_000, &[]);
-    fs::create_dir(target.join(".penstock")).unwrap();
-    fs::write(target.join(".penstock/store"), "of an interrupted copy").unwrap();
-    fs::remove_file(target.join(".penstock/store")).unwrap();
+    fs::create_dir(target.join(".penstock-store-7q2mv0kd9j")).unwrap();
+    fs::write(target.join(".penstock-store-7q2mv0kd9j/store"), "of an interrupted copy").unwrap();
+    fs::remove_file(target.join(".penstock-store-7q2mv0kd9j/store")).unwrap();
     let copy = Copy::new(base.path());
     let before = everything(&target);
     let options: [&[&str]; 4] =

@@ -203,10 +203,16 @@ fn remove(path: &Path) {
 fn judged(source: &Path, target: &Path) -> String {
     assert_no_leftovers(target);
     let (from, to) = (format!("{}/", source.display()), format!("{}/", target.display()));
-    let args: [&dyn AsRef<OsStr>; 6] =
-        [&"-aHAXni", &"--checksum", &"--delete", &"--exclude=/.penstock", &from, &to];
+    let args: [&dyn AsRef<OsStr>; 6] = [
+        &"-aHAXni",
+        &"--checksum",
+        &"--delete",
+        &"--exclude=/.penstock-store-7q2mv0kd9j",
+        &from,
+        &to,
+    ];
     let mut said = String::from_utf8_lossy(&tool("rsync", &args)).into_owned();
-    let script = r#"cd -- "$1" && find . -path ./.penstock -prune -o \
+    let script = r#"cd -- "$1" && find . -path './.penstock-store-*' -prune -o \
         -printf '%y %m %U:%G %T@ %n %l %P\0' | sort -z | tr '\0' '\n'"#;
     let list = |root: &Path| {
         let listed = tool("bash", &[&"-c", &script, &"bash", &root]);

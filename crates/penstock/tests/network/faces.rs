@@ -108,7 +108,11 @@ fn errors_say_what_why_and_what_next() {
     fails(&output, 4, &["nosuch", "No such file"], "retry");
     fails(&a.run(&["site", "pair", "garbage"]), 2, &["no pairing token", "cause: "], "");
     fails(&b.run(&["transfer", "show", "123"]), 2, &["no transfer `123`"], "transfer list");
-    assert!(fs::read_dir(&b.store).unwrap().all(|entry| entry.unwrap().file_name() == ".penstock"));
+    assert!(
+        fs::read_dir(&b.store)
+            .unwrap()
+            .all(|entry| entry.unwrap().file_name() == ".penstock-store-7q2mv0kd9j")
+    );
 }
 
 /// D4: a site whose certificate is not the one of the pairing is told apart, exit 12, whichever

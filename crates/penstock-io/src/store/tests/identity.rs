@@ -18,15 +18,15 @@ fn a5_a_store_without_its_identity_is_offline() {
     let expected = StoreIdentity { id: [1; 16], created_seconds: 0 };
     let missing = store.check_identity(&expected);
     assert!(matches!(missing, Err(StoreOffline::IdentityMissing { .. })), "{missing:?}");
-    assert!(!tree.path().join(".penstock").exists(), "a check must not make anything");
+    assert!(!private(tree.path()).exists(), "a check must not make anything");
     let refused = store.write_marker(TRANSFER, 1).unwrap_err();
     assert!(refused.is_offline(), "{refused}");
-    assert!(!tree.path().join(".penstock").exists());
+    assert!(!private(tree.path()).exists());
     let identity = store.open_or_init_identity().unwrap();
     assert_eq!(store.check_identity(&identity), Ok(()));
     let other = store.check_identity(&expected);
     assert!(matches!(other, Err(StoreOffline::OtherStore { .. })), "{other:?}");
-    let file = tree.path().join(".penstock/store");
+    let file = private(tree.path()).join("store");
     let text = fs::read_to_string(&file).unwrap();
     fs::write(&file, text.replace("created ", "created 1")).unwrap();
     let damaged = store.check_identity(&identity);
@@ -96,7 +96,7 @@ fn a5_one_identity_wins() {
         threads.into_iter().map(|thread| thread.join().unwrap()).collect()
     });
     assert!(identities.iter().all(|identity| *identity == identities[0]));
-    let names = fs::read_dir(tree.path().join(".penstock")).unwrap().count();
+    let names = fs::read_dir(private(tree.path())).unwrap().count();
     assert_eq!(names, 1, "no drafts are left");
 }
 
@@ -105,7 +105,7 @@ fn a5_one_identity_wins() {
 #[test]
 fn an_identity_that_was_half_made_goes_too() {
     let tree = tempfile::tempdir().unwrap();
-    let private = tree.path().join(".penstock");
+    let private = private(tree.path());
     let killed = || {
         fs::create_dir_all(&private).unwrap();
         fs::write(private.join("store-00112233445566778899aabbccddeeff"), "pens").unwrap();
@@ -135,7 +135,7 @@ fn a5_a_torn_marker_tells_the_counter_before() {
         store.write_marker(TRANSFER, counter).unwrap();
         assert_eq!(store.read_marker(TRANSFER).unwrap(), Some(counter));
     }
-    let path = tree.path().join(format!(".penstock/marker-{}", TRANSFER.0));
+    let path = private(tree.path()).join(format!("marker-{}", TRANSFER.0));
     let file = fs::File::options().write(true).open(&path).unwrap();
     file.write_at(b"torn", 4096 + 10).unwrap();
     assert_eq!(store.read_marker(TRANSFER).unwrap(), Some(2));

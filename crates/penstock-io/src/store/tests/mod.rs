@@ -10,8 +10,11 @@ mod sandbox;
 mod writeback;
 mod writing;
 
-use std::path::Path;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
 
+use penstock_proto::name::{RunTag, STORE_PRIVATE_NAME, own_name};
 use rustix::fs::{Mode, OFlags};
 use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
 
@@ -31,6 +34,16 @@ fn put(store: &PosixStore, dir: &Dir, item: &[u8], bytes: &[u8]) {
     file.write_at(0, bytes).unwrap();
     file.finish(&Attributes::plain(0o644, FileTime { seconds: 1, nanoseconds: 0 }), false).unwrap();
     store.publish(dir, b".pst-put", item, false).unwrap();
+}
+
+/// A temporary name, another for each number.
+fn temporary_number(number: u8) -> TemporaryName {
+    own_name(OwnKind::File, RunTag([1; 4]), [number; 12])
+}
+
+/// The private directory of the store at `root`.
+fn private(root: &Path) -> PathBuf {
+    root.join(OsStr::from_bytes(STORE_PRIVATE_NAME))
 }
 
 /// A small tmpfs, mounted for as long as this lives.

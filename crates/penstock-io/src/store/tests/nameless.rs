@@ -13,7 +13,7 @@ const MTIME: FileTime = FileTime { seconds: 7, nanoseconds: 0 };
 const CHILD: &str = "PENSTOCK_TEST_NAMELESS_CHILD";
 
 fn temporary() -> TemporaryName {
-    *b".pst-0123456789abcdefghijklmnop"
+    temporary_number(0)
 }
 
 /// A file without a name in `dir` that is to be called `name`; `None`, said aloud, where this
@@ -95,7 +95,7 @@ fn b_what_stands_there_is_replaced_but_no_directory() {
     assert!(tree.path().join("dir").is_dir());
     assert!(store.remove(root, &temporary()).unwrap());
     assert_eq!(names_in(tree.path()), ["dir", "file", "link"]);
-    for bad in [&b".."[..], b"x/y", b"", b".", b"a\0b", b".penstock", b".pst-x"] {
+    for bad in [&b".."[..], b"x/y", b"", b".", b"a\0b", STORE_PRIVATE_NAME, &temporary_number(1)] {
         let Some(file) = make(&store, root, b"file", b"new", 0o644) else { return };
         assert!(store.publish_nameless(root, &file, bad, temporary).is_err());
     }

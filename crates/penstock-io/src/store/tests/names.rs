@@ -70,16 +70,24 @@ fn j_paths_longer_than_the_kernel_takes_work() {
     }
 }
 
-/// Promise: what is ours in a store is not shown, not sent, and not overwritten by an item.
+/// Promise: what is ours in a store is not shown, not sent, and not overwritten by an item; what
+/// only begins as our names do is a user's.
 #[test]
 fn our_own_names_are_no_items() {
     let tree = tempfile::tempdir().unwrap();
     let store = open(tree.path(), Resolution::Kernel);
     store.open_or_init_identity().unwrap();
-    let dir = store.make_dirs(b"d/.penstock").unwrap();
-    put(&store, &dir, b"file", b"only the root's is private");
-    drop(store.create_temporary(store.root(), b".pst-left", LeftOver::Replace).unwrap());
-    assert_eq!(listed(&store, store.root()), [b"d"]);
+    let (left, other) = (temporary_number(1), temporary_number(2));
+    for mut path in [b".penstock".to_vec(), b".pst-dir".to_vec()] {
+        let dir = store.make_dirs(&path).unwrap();
+        put(&store, &dir, b".pst-1", b"a user's");
+        path.extend_from_slice(b"/.pst-1");
+        assert!(tree.path().join(OsStr::from_bytes(&path)).is_file());
+    }
+    drop(store.create_temporary(store.root(), &left, LeftOver::Replace).unwrap());
+    let mut names = listed(&store, store.root());
+    names.sort();
+    assert_eq!(names, [&b".penstock"[..], b".pst-dir"]);
     let mut temporaries = Vec::new();
     let mut buffer = ListBuffer::new();
     let outcome = store.list_temporaries(store.root(), &mut buffer, &mut |entry| {
@@ -87,15 +95,15 @@ fn our_own_names_are_no_items() {
         ControlFlow::Continue(())
     });
     outcome.unwrap();
-    assert_eq!(temporaries, [b".pst-left"]);
-    for path in [&b".penstock"[..], b".penstock/x"] {
+    assert_eq!(temporaries, [left]);
+    let join = |parts: &[&[u8]]| parts.join(&b'/');
+    for path in [STORE_PRIVATE_NAME, &join(&[STORE_PRIVATE_NAME, b"x"]), &join(&[b"d", &left])] {
         assert!(store.open_dir(path).is_err());
         assert!(store.make_dirs(path).is_err());
     }
-    assert!(store.make_dirs(b"d/.pst-x/y").is_err());
-    assert!(store.publish(store.root(), b".pst-left", b".penstock", true).is_err());
-    assert!(store.publish(store.root(), b".pst-left", b".pst-other", true).is_err());
-    assert!(store.remove(store.root(), b".penstock").is_err());
+    assert!(store.publish(store.root(), &left, STORE_PRIVATE_NAME, true).is_err());
+    assert!(store.publish(store.root(), &left, &other, true).is_err());
+    assert!(store.remove(store.root(), STORE_PRIVATE_NAME).is_err());
 }
 
 /// Promise (g): a directory far larger than the buffer is listed completely.

@@ -109,12 +109,13 @@ pub(crate) fn make_files(
 }
 
 /// Modes, times, sizes and links of a tree, as `find` sees them, then what `sha256sum` makes of its
-/// files. `.penstock`, which is a store's own, is left out.
+/// files. The private directory, which is a store's own, is left out.
 pub(crate) fn listing(root: &Path) -> String {
-    let script = r#"cd -- "$1" && find . -path ./.penstock -prune -o \( \
+    let script = r#"cd -- "$1" && find . -path "./.penstock-store-*" -prune -o \( \
         -type d -printf 'd %m %T@ %P\0' -o -type f -printf 'f %m %T@ %s %P\0' \
         -o -printf '%y %T@ %l %P\0' \) | sort -z | tr '\0' '\n' \
-        && find . -path ./.penstock -prune -o -type f -print0 | sort -z | xargs -0r sha256sum"#;
+        && find . -path "./.penstock-store-*" -prune -o -type f -print0 \
+        | sort -z | xargs -0r sha256sum"#;
     let listed = tool("bash", &[&"-o", &"pipefail", &"-c", &script, &"bash", &root]);
     String::from_utf8_lossy(&listed).into_owned()
 }
@@ -132,7 +133,8 @@ pub(crate) fn assert_same(source: &Path, target: &Path) {
     }
     if Command::new("rsync").arg("--version").stdout(Stdio::null()).status().is_ok() {
         let (from, to) = (format!("{}/", source.display()), format!("{}/", target.display()));
-        let flags = ["-rlptn", "--checksum", "--delete", "--exclude=/.penstock", "-i"];
+        let flags =
+            ["-rlptn", "--checksum", "--delete", "--exclude=/.penstock-store-7q2mv0kd9j", "-i"];
         let [a, b, c, d, e] = flags;
         let changes = tool("rsync", &[&a, &b, &c, &d, &e, &from, &to]);
         assert_eq!(String::from_utf8_lossy(&changes), "", "rsync would change something");
@@ -161,7 +163,7 @@ pub(crate) fn assert_finals_right(source: &Path, target: &Path) -> usize {
     let mut looked_at = 0;
     for path in files_below(target) {
         let relative = path.strip_prefix(target).unwrap();
-        let hidden = relative.starts_with(".penstock");
+        let hidden = relative.starts_with(".penstock-store-7q2mv0kd9j");
         let name = path.file_name().unwrap().to_string_lossy().into_owned();
         if hidden || name.starts_with(".pst-") {
             continue;
