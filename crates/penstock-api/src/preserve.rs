@@ -105,6 +105,8 @@ impl Preserve {
             | AttributeClass::TrustedXattrs
             | AttributeClass::SecurityXattrs => self.xattrs,
             AttributeClass::Devices => self.devices,
+            // No target withholds these.
+            AttributeClass::Mode | AttributeClass::Times | AttributeClass::DirectoryTimes => false,
         };
         ClassSet::of(AttributeClass::ALL.into_iter().filter(wished))
     }
@@ -177,8 +179,10 @@ pub enum NotKeptWhy {
     NotPermitted,
     /// The target's file system does not have them.
     NotSupported,
-    /// They are too large to be carried or held, or their values mean nothing there.
+    /// They are too large to be carried, or their values mean nothing there.
     Unfit,
+    /// The target's file system has no room for them beside this item, or the user's quota has not.
+    NoRoom,
 }
 
 impl NotKeptWhy {
@@ -189,6 +193,7 @@ impl NotKeptWhy {
             Self::NotPermitted => "not permitted",
             Self::NotSupported => "not supported by the target's file system",
             Self::Unfit => "too large or of no meaning there",
+            Self::NoRoom => "no room for attributes at the target",
         }
     }
 }
@@ -217,8 +222,16 @@ impl NotKept {
 impl fmt::Display for NotKept {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let items = if self.items == 1 { "item" } else { "items" };
-        let (class, why) = (self.class.words(), self.why.words());
-        write!(f, "{class} of {} {items} not set: {why}", self.items)
+        let times = matches!(self.class, AttributeClass::Times | AttributeClass::DirectoryTimes);
+        let why = match self.why {
+            NotKeptWhy::Unfit if times => "the target's file system cannot keep such times",
+            why => why.words(),
+        };
+        write!(f, "{} of {} {items} not set: {why}", self.class.words(), self.items)?;
+        if self.class == AttributeClass::Times && self.why != NotKeptWhy::Unfit {
+            f.write_str("; --sync will copy such files again")?;
+        }
+        Ok(())
     }
 }
 

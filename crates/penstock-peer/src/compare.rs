@@ -13,11 +13,12 @@ use std::thread::ScopedJoinHandle;
 use penstock_api::problem::Problem;
 use penstock_api::task::TaskSpec;
 use penstock_api::update::{IfExists, UpdateOptions};
-use penstock_io::store::{Attributes, Dir, DirCache, Kind, Meta, StoreError, Target};
+use penstock_io::store::{Attributes, Dir, DirCache, Kind, Meta, Step, StoreError, Target};
 use penstock_io::sys;
 use penstock_proto::compared::{Comparison, EntrySet, refused};
 use penstock_proto::journal::EntryFailure;
 use penstock_proto::manifest::{Entry, EntryKind, Page};
+use penstock_proto::units::FileTime;
 
 use crate::fault::of_no_item;
 use crate::keep::Keeper;
@@ -55,6 +56,8 @@ pub(crate) struct Compared {
     pub(crate) there: Option<Meta>,
     /// Whether that is the same as at the source, as far as anybody asked.
     pub(crate) same: bool,
+    /// Whether what is there has the time of the source's, as far as both file systems can tell.
+    pub(crate) dated: bool,
     /// Whether its attributes are others than the source's: of what is the same and stays, and of
     /// directories, and only where nothing may be touched.
     pub(crate) stale: bool,
@@ -64,7 +67,7 @@ pub(crate) struct Compared {
 
 impl Compared {
     fn of(verdict: Verdict, there: Option<Meta>) -> Self {
-        Self { verdict, there, same: false, stale: false, errno: 0 }
+        Self { verdict, there, same: false, dated: false, stale: false, errno: 0 }
     }
 }
 
@@ -110,7 +113,7 @@ impl Comparer {
     /// # Errors
     /// The store is at fault.
     pub(crate) fn same_size(&self, page: &Page) -> Result<Vec<u32>, Problem> {
-        let mut dirs = Dirs { cache: DirCache::default(), missing: None };
+        let mut dirs = Dirs::of(page);
         let mut found = Vec::new();
         for (index, entry) in (0..).zip(page.entries()) {
             if entry.kind != EntryKind::File {
@@ -164,7 +167,7 @@ impl Comparer {
     /// # Errors
     /// The store is at fault.
     pub(crate) fn compare_amending(&self, page: &Page) -> Result<Comparison, Problem> {
-        let mut dirs = Dirs { cache: DirCache::default(), missing: None };
+        let mut dirs = Dirs::of(page);
         let (mut kept, mut failed) = (Vec::new(), Vec::new());
         for (index, (entry, amends)) in (0..).zip(page.entries().iter().zip(page.amends())) {
             let kept_there = match amends.same_bytes {
@@ -199,17 +202,19 @@ impl Comparer {
         let (parent, leaf) = place(&self.root, page, entry);
         let Place::Directory(dir) = dirs.get(&self.target, &parent)? else { return Ok(false) };
         let there = self.target.meta(&dir, &leaf)?;
-        Ok(there.is_some_and(|there| entry.mtime <= there.mtime))
+        let newer = |there: &Meta| is_newer(entry, there, dirs.dated(&dir, entry, there));
+        Ok(there.is_some_and(|there| !newer(&there)))
     }
 
     fn is_kept(&self, page: &Page, entry: &Entry, dirs: &mut Dirs) -> Result<bool, StoreError> {
         let (parent, leaf) = place(&self.root, page, entry);
         let Place::Directory(dir) = dirs.get(&self.target, &parent)? else { return Ok(false) };
-        let Some(there) = self.target.meta(&dir, &leaf)? else { return Ok(false) };
-        if !self.is_same(page, entry, &dir, &leaf, &there)? {
+        let Some(meta) = self.target.meta(&dir, &leaf)? else { return Ok(false) };
+        let there = There { dir: &dir, leaf: &leaf, meta, dated: dirs.dated(&dir, entry, &meta) };
+        if !self.is_same(page, entry, &there)? {
             return Ok(false);
         }
-        self.refresh(page, entry, &dir, &leaf, &there)?;
+        self.refresh(page, entry, &there)?;
         Ok(true)
     }
 
@@ -250,7 +255,7 @@ impl Comparer {
         range: Range<usize>,
         left: &EntrySet,
     ) -> Result<Vec<Compared>, Problem> {
-        let mut dirs = Dirs { cache: DirCache::default(), missing: None };
+        let mut dirs = Dirs::of(page);
         let look = |index: usize| {
             let index = index as u32;
             if left.contains(index) {
@@ -299,43 +304,46 @@ impl Comparer {
             Place::Absent => return Ok(Compared::of(Verdict::New, None)),
             Place::Blocked => return Ok(Compared::of(Verdict::Blocked, None)),
         };
-        let Some(there) = self.target.meta(&dir, &leaf)? else {
+        let Some(meta) = self.target.meta(&dir, &leaf)? else {
             return Ok(Compared::of(Verdict::New, None));
         };
+        let dated = dirs.dated(&dir, entry, &meta);
+        let there = There { dir: &dir, leaf: &leaf, meta, dated };
         let asks = self.update.sync || self.protects();
         let same = match &self.same {
-            Some(same) if entry.kind == EntryKind::File && there.kind == Kind::File => {
+            Some(same) if entry.kind == EntryKind::File && meta.kind == Kind::File => {
                 same.contains(index)
             }
-            _ => asks && self.is_same(page, entry, &dir, &leaf, &there)?,
+            _ => asks && self.is_same(page, entry, &there)?,
         };
-        let verdict = self.verdict(entry, &there, same);
-        let mut compared = Compared { same, ..Compared::of(verdict, Some(there)) };
+        let verdict = self.verdict(entry, &meta, same, dated);
+        let mut compared = Compared { same, dated, ..Compared::of(verdict, Some(meta)) };
         let keeps = verdict == Verdict::Keep && same;
         if self.touches && keeps {
-            self.refresh(page, entry, &dir, &leaf, &there)?;
+            self.refresh(page, entry, &there)?;
         }
-        let directory = entry.kind == EntryKind::Directory && there.kind == Kind::Directory;
+        let directory = entry.kind == EntryKind::Directory && meta.kind == Kind::Directory;
         if !self.touches && (keeps || directory) {
-            let wanted = self.wanted(page, entry, &there);
-            compared.stale = !self.is_as_wanted(entry, &dir, &leaf, &there, &wanted)?;
+            let wanted = self.wanted(page, entry, &meta);
+            compared.stale = !self.is_as_wanted(entry, &there, &wanted)?;
         }
         Ok(compared)
     }
 
-    /// The verdict of the first name of `link`, a further one, by what is there under it.
-    pub(crate) fn first_name_verdict(&self, link: &Entry, there: &Meta) -> Verdict {
+    /// The verdict of the first name of `link`, a further one, by what is there under it, and
+    /// whether that is `dated` as the link is.
+    pub(crate) fn first_name_verdict(&self, link: &Entry, there: &Meta, dated: bool) -> Verdict {
         let mut first = *link;
         first.kind = EntryKind::File;
         let same = match there.kind {
-            Kind::File => link.size == there.size && link.mtime == there.mtime,
+            Kind::File => link.size == there.size && dated,
             Kind::Directory => false,
-            _ => link.mtime == there.mtime,
+            _ => dated,
         };
-        self.verdict(&first, there, same)
+        self.verdict(&first, there, same, dated)
     }
 
-    fn verdict(&self, entry: &Entry, there: &Meta, same: bool) -> Verdict {
+    fn verdict(&self, entry: &Entry, there: &Meta, same: bool, dated: bool) -> Verdict {
         if entry.kind == EntryKind::Directory {
             // What may not be replaced by a file may not be replaced by a directory.
             let blocked =
@@ -349,32 +357,25 @@ impl Comparer {
             IfExists::Replace if there.kind == Kind::Directory => Verdict::Blocked,
             IfExists::Replace => Verdict::Replace,
             IfExists::Skip => Verdict::Keep,
-            IfExists::Newer if entry.mtime > there.mtime => Verdict::Replace,
+            IfExists::Newer if is_newer(entry, there, dated) => Verdict::Replace,
             IfExists::Newer => Verdict::Keep,
             IfExists::Fail => Verdict::Refuse,
         }
     }
 
-    fn is_same(
-        &self,
-        page: &Page,
-        entry: &Entry,
-        dir: &Dir,
-        leaf: &[u8],
-        there: &Meta,
-    ) -> Result<bool, StoreError> {
-        match (entry.kind, there.kind) {
-            (EntryKind::File, Kind::File) => {
-                Ok(entry.size == there.size && entry.mtime == there.mtime)
-            }
+    fn is_same(&self, page: &Page, entry: &Entry, there: &There<'_>) -> Result<bool, StoreError> {
+        let (meta, dated) = (&there.meta, there.dated);
+        match (entry.kind, meta.kind) {
+            (EntryKind::File, Kind::File) => Ok(entry.size == meta.size && dated),
             (EntryKind::Symlink, Kind::Symlink) => {
                 let text = page.link(entry);
-                Ok(there.size == text.len() as u64 && self.target.read_link(dir, leaf)? == text)
+                let read = || self.target.read_link(there.dir, there.leaf);
+                Ok(meta.size == text.len() as u64 && read()? == text)
             }
-            (EntryKind::Fifo, Kind::Fifo) => Ok(entry.mtime == there.mtime),
+            (EntryKind::Fifo, Kind::Fifo) => Ok(dated),
             (EntryKind::CharDevice, Kind::CharDevice)
             | (EntryKind::BlockDevice, Kind::BlockDevice) => {
-                Ok(entry.mtime == there.mtime && entry.device == there.special)
+                Ok(dated && entry.device == meta.special)
             }
             // A further name is made last, if it is not there by then.
             _ => Ok(false),
@@ -394,35 +395,27 @@ impl Comparer {
     fn is_as_wanted(
         &self,
         entry: &Entry,
-        dir: &Dir,
-        leaf: &[u8],
-        there: &Meta,
+        there: &There<'_>,
         wanted: &Attributes<'_>,
     ) -> Result<bool, StoreError> {
         let link = entry.kind == EntryKind::Symlink;
-        Ok((link || wanted.mode.is_none_or(|mode| mode == there.mode))
-            && owner_stays(wanted, there)
-            && wanted.mtime.is_none_or(|mtime| mtime == there.mtime)
-            && self.target.has_xattrs(dir, leaf, wanted)?)
+        Ok((link || wanted.mode.is_none_or(|mode| mode == there.meta.mode))
+            && owner_stays(wanted, &there.meta)
+            && (wanted.mtime.is_none() || there.dated)
+            && self.target.has_xattrs(there.dir, there.leaf, wanted)?)
     }
 
     /// Gives what is the same the source's attributes, where they differ. What stays for
     /// another reason is not the source's, and stays as it is.
-    fn refresh(
-        &self,
-        page: &Page,
-        entry: &Entry,
-        dir: &Dir,
-        leaf: &[u8],
-        there: &Meta,
-    ) -> Result<(), StoreError> {
-        let wanted = self.wanted(page, entry, there);
-        if self.is_as_wanted(entry, dir, leaf, there, &wanted)? {
+    fn refresh(&self, page: &Page, entry: &Entry, there: &There<'_>) -> Result<(), StoreError> {
+        let wanted = self.wanted(page, entry, &there.meta);
+        if self.is_as_wanted(entry, there, &wanted)? {
             return Ok(());
         }
+        let (dir, leaf) = (there.dir, there.leaf);
         let not_set = if entry.kind == EntryKind::File {
             let file = self.target.open_written(dir, leaf)?;
-            if file.meta()?.is_none_or(|meta| meta.inode != there.inode) {
+            if file.meta()?.is_none_or(|meta| meta.inode != there.meta.inode) {
                 // Somebody has put another one there meanwhile.
                 return Ok(());
             }
@@ -432,6 +425,27 @@ impl Comparer {
         };
         self.keeper.settle(&page.path(entry), &not_set)
     }
+}
+
+/// The step in which the file systems of a page's entries count time, by all of their stamps;
+/// exact where the source tells no times of change.
+pub(crate) fn step_of(page: &Page) -> Step {
+    let told = page.entries().iter().filter(|entry| entry.identity.ctime != FileTime::default());
+    Step::of(told.flat_map(|entry| [entry.identity.ctime, entry.mtime]))
+}
+
+/// What stands under the name of an entry.
+struct There<'a> {
+    dir: &'a Dir,
+    leaf: &'a [u8],
+    meta: Meta,
+    /// Whether it has the entry's time, as far as both file systems can tell.
+    dated: bool,
+}
+
+/// Whether an entry is newer than what is there, which may be `dated` as the entry is.
+fn is_newer(entry: &Entry, there: &Meta, dated: bool) -> bool {
+    !dated && entry.mtime > there.mtime
 }
 
 /// The number of an error by which an entry is refused.
@@ -471,9 +485,20 @@ impl Place {
 struct Dirs {
     cache: DirCache,
     missing: Option<(Arc<[u8]>, Place)>,
+    /// The step in which the source counts time.
+    source: Step,
 }
 
 impl Dirs {
+    fn of(page: &Page) -> Self {
+        Self { cache: DirCache::default(), missing: None, source: step_of(page) }
+    }
+
+    /// Whether `there`, which is in `dir`, has the time of `entry`.
+    fn dated(&self, dir: &Dir, entry: &Entry, there: &Meta) -> bool {
+        dir.has_time(there, entry.mtime, self.source)
+    }
+
     fn get(&mut self, target: &Target, path: &[u8]) -> Result<Place, StoreError> {
         if let Some((missing, place)) = &self.missing
             && **missing == *path

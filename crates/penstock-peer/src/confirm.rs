@@ -12,14 +12,9 @@ use penstock_api::update::UpdateOptions;
 use penstock_io::store::{Kind, Meta, Target};
 use penstock_proto::compared::EntrySet;
 use penstock_proto::manifest::{Entry, EntryKind, Page};
-use penstock_proto::units::FileTime;
 
 use crate::compare::Comparer;
 use crate::read::place;
-
-/// Steps in which file systems count time, in nanoseconds: 1 ns, 100 ns (NTFS), 1 us, 1 ms, 1 s
-/// (ext3, HFS+), 2 s (FAT).
-const STEPS_NS: [i128; 6] = [1, 100, 1_000, 1_000_000, 1_000_000_000, 2_000_000_000];
 
 /// Those of `wanted` that stand at the target as they were made. Blocks for a stat of each entry of
 /// the page, by a few threads.
@@ -51,10 +46,12 @@ pub(crate) fn confirm(
         entry.kind == EntryKind::File && count.is_some_and(|count| count > 1)
     };
     let stands = |index: &u32| {
-        let there = found.get(*index as usize).and_then(|compared| compared.there);
+        let compared = found.get(*index as usize);
         let entry = &page.entries()[*index as usize];
-        there.is_some_and(|there| {
-            is_made(entry, &there, spec.preserve.times) && !is_shared(entry, &there)
+        let made = compared.and_then(|compared| Some((compared.there?, compared.dated)));
+        made.is_some_and(|(there, dated)| {
+            let dated = dated || !spec.preserve.times;
+            is_made(entry, &there, dated) && !is_shared(entry, &there)
         }) && (entry.kind != EntryKind::Symlink || has_text(&target, spec, page, entry))
     };
     Ok(wanted.iter().filter(stands).collect())
@@ -67,8 +64,9 @@ fn has_text(target: &Target, spec: &TaskSpec, page: &Page, entry: &Entry) -> boo
     text.is_ok_and(|text| text == page.link(entry))
 }
 
-/// Whether `there` is what was made of `entry`, the text of links left aside.
-fn is_made(entry: &Entry, there: &Meta, times: bool) -> bool {
+/// Whether `there` is what was made of `entry`, the text of links left aside; it is `dated` as it
+/// was made, or no times are kept.
+fn is_made(entry: &Entry, there: &Meta, dated: bool) -> bool {
     if entry.kind == EntryKind::Directory {
         return there.kind == Kind::Directory;
     }
@@ -78,7 +76,6 @@ fn is_made(entry: &Entry, there: &Meta, times: bool) -> bool {
     if itself {
         return false;
     }
-    let dated = !times || is_dated(entry.mtime, there.mtime);
     match entry.kind {
         EntryKind::HardLink => {
             let sized = there.kind != Kind::File || there.size == entry.size;
@@ -87,37 +84,5 @@ fn is_made(entry: &Entry, there: &Meta, times: bool) -> bool {
         EntryKind::File => there.kind == Kind::File && there.size == entry.size && dated,
         EntryKind::Symlink => there.kind == Kind::Symlink,
         kind => there.kind.entry_kind() == Some(kind) && there.special == entry.device,
-    }
-}
-
-/// Whether a time that was set to `wanted` is read back as `found`, in the steps that the target's
-/// file system has.
-fn is_dated(wanted: FileTime, found: FileTime) -> bool {
-    let ns =
-        |time: FileTime| i128::from(time.seconds) * 1_000_000_000 + i128::from(time.nanoseconds);
-    let (wanted, found) = (ns(wanted), ns(found));
-    STEPS_NS.iter().any(|step| wanted - wanted.rem_euclid(*step) == found)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Promise: a target that counts time in larger steps is no reason to keep the source, and a
-    /// later change at the target is.
-    #[test]
-    fn times_are_read_back_in_the_steps_of_the_target() {
-        let time = |seconds, nanoseconds| FileTime { seconds, nanoseconds };
-        let wanted = time(1_001, 123_456_789);
-        for found in [(1_001, 123_456_789), (1_001, 123_456_700), (1_001, 123_456_000)] {
-            assert!(is_dated(wanted, time(found.0, found.1)), "{found:?}");
-        }
-        for found in [(1_001, 123_000_000), (1_001, 0), (1_000, 0)] {
-            assert!(is_dated(wanted, time(found.0, found.1)), "{found:?}");
-        }
-        for found in [(1_001, 123_456_790), (1_001, 123_456_788), (1_002, 0), (999, 0)] {
-            assert!(!is_dated(wanted, time(found.0, found.1)), "{found:?}");
-        }
-        assert!(is_dated(time(-5, 7), time(-6, 0)));
     }
 }

@@ -134,9 +134,11 @@ impl Keeper {
             if self.preserve.strict {
                 return Err(StoreError::not_set(path, class, errno));
             }
+            use std::io::ErrorKind;
             let why = match std::io::Error::from_raw_os_error(errno).kind() {
-                std::io::ErrorKind::PermissionDenied => NotKeptWhy::NotPermitted,
-                std::io::ErrorKind::Unsupported => NotKeptWhy::NotSupported,
+                ErrorKind::PermissionDenied => NotKeptWhy::NotPermitted,
+                ErrorKind::Unsupported => NotKeptWhy::NotSupported,
+                ErrorKind::StorageFull | ErrorKind::QuotaExceeded => NotKeptWhy::NoRoom,
                 _ => NotKeptWhy::Unfit,
             };
             let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);

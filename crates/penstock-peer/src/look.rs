@@ -124,9 +124,10 @@ fn link(
     };
     let path = name::join(&comparer.root, page.link(entry));
     match meta_of(&comparer.target, &path, dirs) {
+        // It is the file under the further name, whose time was compared.
         Ok(Some(first))
             if (first.inode, first.device) == (there.inode, there.device)
-                && comparer.first_name_verdict(entry, &first) == Verdict::Keep =>
+                && comparer.first_name_verdict(entry, &first, compared.dated) == Verdict::Keep =>
         {
             (PlanAction::Skip, "the same")
         }

@@ -20,10 +20,9 @@
 use penstock_api::problem::Problem;
 use penstock_api::task::Mended;
 use penstock_io::buffer::BufferPool;
-use penstock_io::store::{Dir, Kind, Meta, ReadFile, StoreError, Target};
+use penstock_io::store::{Dir, Kind, Meta, ReadFile, Step, StoreError, Target};
 use penstock_proto::digest::{Digest, DigestKind};
 use penstock_proto::manifest::{Entry, Page};
-use penstock_proto::units::FileTime;
 
 use crate::keep::Keeper;
 use crate::looked::Looked;
@@ -86,7 +85,8 @@ impl Mender<'_> {
         let dir = self.target.open_dir(&parent)?;
         let Some(there) = self.target.meta(&dir, &leaf)? else { return Ok(Found::Others) };
         let mode = self.keeper.mode(page, entry);
-        let timed = self.keeper.sets_times().then_some(entry.mtime);
+        let dated = dir.has_time(&there, entry.mtime, Step::EXACT);
+        let timed = self.keeper.sets_times().then_some(dated);
         match judge(entry, mode, timed, &there) {
             Verdict::Right => return Ok(Found::Right),
             Verdict::Others => return Ok(Found::Others),
@@ -160,12 +160,13 @@ enum Verdict {
     Others,
 }
 
-/// Judges a file that was made with this mode and time, where these were set.
-fn judge(entry: &Entry, mode: Option<u32>, time: Option<FileTime>, there: &Meta) -> Verdict {
+/// Judges a file that was made with this mode, and that has or has not the time that it was made
+/// with, where these were set.
+fn judge(entry: &Entry, mode: Option<u32>, dated: Option<bool>, there: &Meta) -> Verdict {
     if there.kind != Kind::File || there.size != entry.size {
         return Verdict::Others;
     }
-    let moved = time.is_some_and(|time| time != there.mtime);
+    let moved = dated == Some(false);
     let (lost, won) = match mode {
         Some(mode) => (mode & !there.mode, there.mode & !mode),
         None => (0, 0),
@@ -175,7 +176,7 @@ fn judge(entry: &Entry, mode: Option<u32>, time: Option<FileTime>, there: &Meta)
     }
     let apart = there.ctime.seconds - there.mtime.seconds;
     let untouched = there.links > 1 || apart <= TOGETHER_SECONDS;
-    let by_write = won == 0 && lost & !SPECIAL_BITS == 0 && (moved || time.is_none());
+    let by_write = won == 0 && lost & !SPECIAL_BITS == 0 && (moved || dated.is_none());
     if by_write && untouched { Verdict::Late } else { Verdict::Others }
 }
 

@@ -14,7 +14,7 @@ use penstock_api::proof::{PageProof, ProofProgress, ProofRequest};
 use penstock_api::task::TaskPage;
 use penstock_io::buffer::BufferPool;
 use penstock_io::checksum::Checksums;
-use penstock_io::store::{ReadBackFile, ReadFile, StoreError, Target};
+use penstock_io::store::{ReadBackFile, ReadFile, Step, StoreError, Target};
 use penstock_io::sys;
 use penstock_proto::compared::EntrySet;
 use penstock_proto::digest::{Digest, DigestKind};
@@ -255,7 +255,7 @@ impl Prover<'_> {
             let meta = file.meta()?;
             (Reader::Cached(file), meta)
         };
-        let ours = meta.mtime == entry.mtime;
+        let ours = dir.has_time(&meta, entry.mtime, Step::EXACT);
         let mut found: Option<Digest> = None;
         let mut whole = meta.size == entry.size;
         let mut buffer = self.pool.take();

@@ -15,7 +15,7 @@ use penstock_api::update::IfExists;
 use penstock_engine::epoch::{EpochAction, Publication};
 use penstock_engine::slice::{Piece, travels_whole};
 use penstock_io::store::{
-    Dir, DirCache, DurabilityMethod, Kind, Meta, Nameless, ReadFile, StoreError, Target,
+    Dir, DirCache, DurabilityMethod, Kind, Meta, Nameless, ReadFile, Step, StoreError, Target,
 };
 use penstock_io::sys;
 use penstock_proto::journal::{DigestForm, EntryDigest, EntryFailure, FailurePhase};
@@ -23,6 +23,7 @@ use penstock_proto::manifest::{Entry, EntryKind};
 use penstock_proto::name;
 use penstock_proto::slicing::PieceRef;
 
+use crate::compare::step_of;
 use crate::fault::{of_no_item, short_problem};
 use crate::first_name::{NameWaits, refreshed, settled};
 use crate::looked::Looked;
@@ -445,7 +446,7 @@ impl Publisher<'_> {
                 let dir = tree.target.open_dir(&parent)?;
                 let there = tree.target.meta(&dir, &leaf)?;
                 let (whole, timely) = there.map_or((false, false), |meta| {
-                    (meta.size == entry.size, meta.mtime == entry.mtime)
+                    (meta.size == entry.size, dir.has_time(&meta, entry.mtime, Step::EXACT))
                 });
                 let named = match before {
                     Before::No => false,
@@ -646,7 +647,8 @@ impl Publisher<'_> {
         let mode = tree.keeper.mode(&page.page, entry).map(|mode| mode & 0o777);
         let same = there.is_some_and(|meta| {
             let fits = mode.is_none_or(|mode| mode == meta.mode & 0o777);
-            meta.size == entry.size && meta.mtime == entry.mtime && fits
+            let dated = dir.has_time(&meta, entry.mtime, Step::EXACT);
+            meta.size == entry.size && dated && fits
         });
         if same && tree.keeper.sets_times() {
             tree.target.open_read(&dir, &leaf).map(Some)
@@ -806,12 +808,19 @@ impl Publisher<'_> {
     }
 
     /// Makes a further name of a file, if the first one is there as the source has it (B6).
-    fn hard_link(&mut self, page: &TaskPage, index: u32, entry: &Entry) -> Result<(), LinkError> {
+    /// The source counts time in steps of `source`.
+    fn hard_link(
+        &mut self,
+        page: &TaskPage,
+        index: u32,
+        entry: &Entry,
+        source: Step,
+    ) -> Result<(), LinkError> {
         let keeper = &self.shared.tree.keeper;
         if !keeper.makes(entry) {
             return Ok(());
         }
-        match self.make_hard_link(page, index, entry) {
+        match self.make_hard_link(page, index, entry, source) {
             // Its first name was not made, and that was counted.
             Err(LinkError::NoPrimary) if entry.special && keeper.settle_node() => Ok(()),
             outcome => outcome,
@@ -823,6 +832,7 @@ impl Publisher<'_> {
         page: &TaskPage,
         index: u32,
         entry: &Entry,
+        source: Step,
     ) -> Result<(), LinkError> {
         let tree = &self.shared.tree;
         if matches!(tree.target, Target::Null) {
@@ -843,9 +853,10 @@ impl Publisher<'_> {
         let found = self.waits.look(&tree.target, of, primary, tree.is_shared())?;
         let (of, there) = found.ok_or(LinkError::NoPrimary)?;
         let keeper = &tree.keeper;
-        let moved = !keeper.sets_times() && self.replaces_primary(page, entry);
+        let timed = keeper.sets_times() && of.takes_times();
+        let moved = !timed && self.replaces_primary(page, entry);
         let fits = |there: &Meta| {
-            let same = moved || there.mtime == entry.mtime;
+            let same = moved || of.has_time(there, entry.mtime, source);
             same && (there.kind != Kind::File || there.size == entry.size)
         };
         let there = match fits(&there) || !tree.is_shared() {
@@ -904,6 +915,7 @@ impl Publisher<'_> {
         let Some(pieces) = self.page(PieceRef { page: number, piece: 0 }) else { return };
         self.dirs.clear();
         self.shared.tree.keeper.count_withheld(&pieces.page.page);
+        let source = step_of(&pieces.page.page);
         let mut failures = Vec::new();
         let mut set = 0;
         for (index, entry) in pieces.page.page.entries().iter().enumerate() {
@@ -912,7 +924,7 @@ impl Publisher<'_> {
             }
             set += 1;
             self.shared.hang.step();
-            if let Err(error) = self.hard_link(&pieces.page, index as u32, entry) {
+            if let Err(error) = self.hard_link(&pieces.page, index as u32, entry, source) {
                 let Some(failure) = self.link_failure(index as u32, error) else { return };
                 failures.push(failure);
             }

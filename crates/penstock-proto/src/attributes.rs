@@ -57,11 +57,18 @@ pub enum AttributeClass {
     SecurityXattrs,
     /// FIFOs and device nodes: entries that are nothing but an attribute.
     Devices,
+    /// Permission bits, without those of [`AttributeClass::SpecialMode`].
+    Mode,
+    /// Times of last modification of files, links and devices: by these a later comparison tells
+    /// one version of a file from another.
+    Times,
+    /// Times of last modification of directories.
+    DirectoryTimes,
 }
 
 impl AttributeClass {
     /// How many there are.
-    pub const COUNT: usize = 7;
+    pub const COUNT: usize = 10;
     /// All of them.
     pub const ALL: [Self; Self::COUNT] = [
         Self::Owner,
@@ -71,7 +78,16 @@ impl AttributeClass {
         Self::TrustedXattrs,
         Self::SecurityXattrs,
         Self::Devices,
+        Self::Mode,
+        Self::Times,
+        Self::DirectoryTimes,
     ];
+
+    /// Whether it is one of extended attributes, ACLs among them.
+    pub fn is_of_xattrs(self) -> bool {
+        use AttributeClass::{Acls, SecurityXattrs, TrustedXattrs, UserXattrs};
+        matches!(self, Acls | UserXattrs | TrustedXattrs | SecurityXattrs)
+    }
 
     /// What messages call it.
     pub fn words(self) -> &'static str {
@@ -83,13 +99,16 @@ impl AttributeClass {
             Self::TrustedXattrs => "trusted attributes",
             Self::SecurityXattrs => "security attributes",
             Self::Devices => "FIFOs and devices",
+            Self::Mode => "mode",
+            Self::Times => "times",
+            Self::DirectoryTimes => "directory times",
         }
     }
 }
 
 /// Some of the classes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub struct ClassSet(u8);
+pub struct ClassSet(u16);
 
 impl ClassSet {
     /// Those of `classes`.

@@ -19,8 +19,8 @@ use penstock_proto::attributes::{
 };
 use penstock_proto::units::FileTime;
 use rustix::fs::{
-    AtFlags, Gid, Mode, OFlags, Uid, XattrFlags, chmod, chownat, fremovexattr, fsetxattr, fstat,
-    futimens, lgetxattr, listxattr, llistxattr, removexattr, setxattr, utimensat,
+    AtFlags, Gid, Mode, OFlags, Stat, Timestamps, Uid, XattrFlags, chmod, chownat, fremovexattr,
+    fsetxattr, fstat, futimens, lgetxattr, listxattr, llistxattr, removexattr, setxattr, utimensat,
 };
 use rustix::io::Errno;
 
@@ -30,6 +30,7 @@ use super::error::StoreError;
 use super::mode;
 use super::posix::{PosixStore, wrong_kind};
 use super::sandbox::open_component;
+use super::stamps;
 use super::write::modified_at;
 use super::{Kind, check_item_name};
 use crate::sys::list_xattrs_at;
@@ -147,7 +148,8 @@ pub(super) enum NodeKind {
 }
 
 impl Node<'_> {
-    /// Sets all but the times. An error is one of the store; what is refused is in the answer.
+    /// Sets all but the time ([`Node::set_time`]). An error is one of the store; what is refused
+    /// is in the answer.
     pub(super) fn set(&mut self, wanted: &Attributes<'_>) -> Result<NotSet, Errno> {
         let mut not_set = NotSet::default();
         self.set_owner(wanted, &mut not_set)?;
@@ -187,8 +189,8 @@ impl Node<'_> {
                     return Ok(());
                 }
                 // What was there before may be immutable (chattr(1)): that is its own affair.
-                Err(errno @ Errno::PERM) if self.existed => not_set.add(class, errno),
-                Err(errno @ (Errno::PERM | Errno::OPNOTSUPP | Errno::NOSYS)) => {
+                Err(errno) if self.existed && is_refusal(errno) => not_set.add(class, errno),
+                Err(errno) if is_refusal(errno) => {
                     self.note(class, errno, not_set);
                 }
                 Err(Errno::INVAL) => not_set.add(class, Errno::INVAL),
@@ -207,8 +209,8 @@ impl Node<'_> {
                 self.owner.gid = gid;
                 self.forget_special_mode();
             }
-            Err(errno @ Errno::PERM) if self.existed => not_set.add(class, errno),
-            Err(errno @ (Errno::PERM | Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL)) => {
+            Err(errno) if self.existed && is_refusal(errno) => not_set.add(class, errno),
+            Err(errno) if is_refusal(errno) || errno == Errno::INVAL => {
                 if let Some(mount) = self.mount {
                     mount.refusals().note_group(gid);
                 }
@@ -237,7 +239,7 @@ impl Node<'_> {
             return if self.mode.is_some() || self.kind == NodeKind::Directory {
                 Ok(())
             } else {
-                self.chmod(given)
+                self.change_mode(given, not_set)
             };
         };
         if self.kind == NodeKind::File {
@@ -260,7 +262,54 @@ impl Node<'_> {
         {
             mode = mode & !0o070 | group << 3;
         }
-        if self.mode == Some(mode) { Ok(()) } else { self.chmod(mode) }
+        if self.mode == Some(mode) { Ok(()) } else { self.change_mode(mode, not_set) }
+    }
+
+    /// What belongs to others keeps its mode, and some file systems have no modes (FAT; D9).
+    fn change_mode(&self, mode: u32, not_set: &mut NotSet) -> Result<(), Errno> {
+        match self.chmod(mode) {
+            Err(errno) if is_refusal(errno) => not_set.add(AttributeClass::Mode, errno),
+            outcome => return outcome,
+        }
+        Ok(())
+    }
+
+    /// Sets the time of last modification by `set`, after all else; `read` tells what it is then,
+    /// and is asked only about times that file systems may not be able to keep.
+    pub(super) fn set_time(
+        &self,
+        wanted: FileTime,
+        not_set: &mut NotSet,
+        set: impl FnOnce(&Timestamps) -> Result<(), Errno>,
+        read: impl FnOnce() -> Result<Stat, Errno>,
+    ) -> Result<(), Errno> {
+        let class = match self.kind {
+            NodeKind::Directory => AttributeClass::DirectoryTimes,
+            _ => AttributeClass::Times,
+        };
+        if let Some(errno) = self.refused(class) {
+            not_set.add(class, errno);
+            return Ok(());
+        }
+        match set(&modified_at(wanted)) {
+            Ok(()) if stamps::may_not_fit(wanted) => {
+                let told = read()?;
+                let nanoseconds = u32::try_from(told.st_mtime_nsec).unwrap_or(0);
+                let found = FileTime { seconds: told.st_mtime, nanoseconds };
+                if !stamps::is_kept(wanted, found) {
+                    not_set.add(class, Errno::RANGE);
+                }
+            }
+            Ok(()) => {}
+            // What this process has made is its own: the file system sets no times at all.
+            Err(errno) if is_refusal(errno) && !self.existed && self.kind == NodeKind::File => {
+                self.note(class, errno, not_set);
+            }
+            // Some servers do not take a time that they cannot keep.
+            Err(errno) if is_refusal(errno) || errno == Errno::INVAL => not_set.add(class, errno),
+            Err(errno) => return Err(errno),
+        }
+        Ok(())
     }
 
     fn chmod(&self, mode: u32) -> Result<(), Errno> {
@@ -313,7 +362,8 @@ impl Node<'_> {
                 | Errno::INVAL
                 | Errno::RANGE
                 | Errno::TOOBIG
-                | Errno::NOSPC),
+                | Errno::NOSPC
+                | Errno::DQUOT),
             ) => not_set.add(class, errno),
             Err(errno) => return Err(errno),
         }
@@ -351,6 +401,14 @@ impl Node<'_> {
                 not_set.add(class, errno);
             }
         }
+    }
+}
+
+impl Dir {
+    /// Whether files here may have the times that were set: false once the file system has refused
+    /// a time for a file that this process made.
+    pub fn takes_times(&self) -> bool {
+        self.mount().is_none_or(|mount| mount.refusals().of(AttributeClass::Times).is_none())
     }
 }
 
@@ -435,13 +493,7 @@ impl PosixStore {
         name: &[u8],
         wanted: &Attributes<'_>,
     ) -> Result<bool, StoreError> {
-        let is_xattr = |class: &AttributeClass| {
-            wanted.wants(*class)
-                && !matches!(
-                    class,
-                    AttributeClass::Owner | AttributeClass::SpecialMode | AttributeClass::Devices
-                )
-        };
+        let is_xattr = |class: &AttributeClass| wanted.wants(*class) && class.is_of_xattrs();
         let classes = ClassSet::of(AttributeClass::ALL.into_iter().filter(is_xattr));
         let (there, left_out) = self.xattrs(dir, name, classes)?;
         let there = Xattrs::of(&there);
@@ -488,10 +540,11 @@ impl PosixStore {
             existed: false,
             kind,
         };
-        let not_set = node.set(wanted).map_err(failed)?;
+        let mut not_set = node.set(wanted).map_err(failed)?;
         if let Some(mtime) = wanted.mtime {
-            let flags = AtFlags::SYMLINK_NOFOLLOW;
-            utimensat(dir.fd()?, name, &modified_at(mtime), flags).map_err(failed)?;
+            let (at, flags) = (dir.fd()?, AtFlags::SYMLINK_NOFOLLOW);
+            let set = |times: &Timestamps| utimensat(at, name, times, flags);
+            node.set_time(mtime, &mut not_set, set, || fstat(&fd)).map_err(failed)?;
         }
         Ok(not_set)
     }
@@ -520,12 +573,18 @@ impl PosixStore {
             existed: true,
             kind: NodeKind::Directory,
         };
-        let not_set = node.set(wanted).map_err(failed)?;
+        let mut not_set = node.set(wanted).map_err(failed)?;
         if let Some(mtime) = wanted.mtime {
-            futimens(fd, &modified_at(mtime)).map_err(failed)?;
+            let set = |times: &Timestamps| futimens(fd, times);
+            node.set_time(mtime, &mut not_set, set, || fstat(fd)).map_err(failed)?;
         }
         Ok(not_set)
     }
+}
+
+/// Whether an error says that an attribute may not, or cannot, be set on this item.
+fn is_refusal(errno: Errno) -> bool {
+    [Errno::PERM, Errno::ACCESS, Errno::OPNOTSUPP, Errno::NOSYS].contains(&errno)
 }
 
 /// A path to `name` in the directory that `fd` is open on; to that itself if the name is empty.

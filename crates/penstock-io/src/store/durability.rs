@@ -12,6 +12,7 @@ use rustix::io::Errno;
 use super::attributes::Refusals;
 use super::direct::IoMode;
 use super::nameless::Takes;
+use super::stamps::Stamps;
 use super::writeback::Writeback;
 use crate::sys::kernel_version;
 
@@ -187,6 +188,7 @@ pub(super) struct Mount {
     sync_fd: OwnedFd,
     refusals: Refusals,
     nameless: Takes,
+    stamps: Stamps,
 }
 
 /// What an operator or a test has said about the ways of writing.
@@ -208,8 +210,8 @@ impl Mount {
         let writeback = ways.writeback.unwrap_or_else(|| Writeback::of(kind));
         let direct = AtomicBool::new(ways.io.tries_direct(kind, key.0));
         let (method, refusals) = (kind.method(kernel_version()), Refusals::default());
-        let nameless = Takes::of(kind);
-        Ok(Self { key, kind, method, writeback, direct, sync_fd, refusals, nameless })
+        let (nameless, stamps) = (Takes::of(kind), Stamps::of(kind));
+        Ok(Self { key, kind, method, writeback, direct, sync_fd, refusals, nameless, stamps })
     }
 
     pub(super) fn kind(&self) -> FileSystemKind {
@@ -239,6 +241,11 @@ impl Mount {
     /// What it refuses to hold, or us to set.
     pub(super) fn refusals(&self) -> &Refusals {
         &self.refusals
+    }
+
+    /// In which steps it counts time.
+    pub(super) fn stamps(&self) -> &Stamps {
+        &self.stamps
     }
 
     /// Whether it takes files without a name.

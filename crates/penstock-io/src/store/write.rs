@@ -618,10 +618,11 @@ impl WriteFile {
             existed: !self.created,
             kind: NodeKind::File,
         };
-        let not_set = node.set(wanted).map_err(|errno| self.error("set attributes", errno))?;
+        let mut not_set = node.set(wanted).map_err(|errno| self.error("set attributes", errno))?;
         if let Some(mtime) = wanted.mtime {
-            let times = modified_at(mtime);
-            futimens(fd, &times).map_err(|errno| self.error("set times", errno))?;
+            let set = |times: &Timestamps| futimens(fd, times);
+            let settled = node.set_time(mtime, &mut not_set, set, || fstat(fd));
+            settled.map_err(|errno| self.error("set times", errno))?;
         }
         Ok(not_set)
     }

@@ -462,7 +462,10 @@ impl Trees<'_> {
             differ("mode", format!("{:04o}", target.mode), format!("{:04o}", source.mode));
         }
         let time = |meta: &Meta| format!("{}.{:09}", meta.mtime.seconds, meta.mtime.nanoseconds);
-        differ("mtime", time(target), time(source));
+        let step = item.pair.source.step(source);
+        if !item.pair.target.has_time(target, source.mtime, step) {
+            differ("mtime", time(target), time(source));
+        }
         let Some((source, target)) = self.inspect(item, true) else { return };
         let owner = |found: &Inspection| format!("{}:{}", found.uid, found.gid);
         differ("owner", owner(&target), owner(&source));

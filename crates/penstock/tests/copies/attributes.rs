@@ -216,7 +216,7 @@ fn attributes_that_do_not_fit_are_counted() {
     let ended = copy.run(format!("{}/", source.display()), &target).expect(0);
     let told = &ended.last["not_kept"];
     assert_eq!(told[0]["class"], "user-xattrs", "{told}");
-    assert_eq!((&told[0]["why"], &told[0]["items"]), (&"unfit".into(), &1.into()), "{told}");
+    assert_eq!((&told[0]["why"], &told[0]["items"]), (&"no-room".into(), &1.into()), "{told}");
     let small = tool("getfattr", &[&"-d", &"--absolute-names", &target.join("2")]);
     assert!(String::from_utf8_lossy(&small).contains("user.small=\"s\""));
 }

@@ -12,7 +12,7 @@ use std::collections::VecDeque;
 use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::os::unix::process::ExitStatusExt as _;
+use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
@@ -44,6 +44,30 @@ pub(crate) fn is_root(test: &str) -> bool {
         eprintln!("SKIPPED: {test} needs root, for mounts or other users");
     }
     root
+}
+
+/// Whether strace(1) is here, and may trace.
+pub(crate) fn can_trace(test: &str) -> bool {
+    let traced = traced(&[]).arg("true").output();
+    let can = traced.is_ok_and(|output| output.status.success());
+    if !can {
+        eprintln!("SKIPPED: {test} needs strace, which is not here or may not trace");
+    }
+    can
+}
+
+/// strace(1), which gives errors in the place of system calls to the program that follows.
+pub(crate) fn traced(faults: &[&str]) -> Command {
+    let mut command = Command::new("strace");
+    command.args(["-f", "-qq", "-o", "/dev/null"]);
+    let calls = faults.iter().map(|fault| fault.split(':').next().unwrap_or_default());
+    let calls: Vec<_> = calls.collect();
+    let calls = if calls.is_empty() { "none".to_owned() } else { calls.join(",") };
+    command.arg("-e").arg(format!("trace={calls}"));
+    for fault in faults {
+        command.arg("-e").arg(format!("inject={fault}"));
+    }
+    command
 }
 
 /// A directory of its own on the disk of `TMPDIR`, removed at the end.
@@ -420,6 +444,26 @@ impl Copy {
         let mut command = Command::new("setpriv");
         command.args(["--reuid=65534", "--regid=65534", "--clear-groups", BINARY]);
         command.args(["copy", "--json"]).arg(source).arg(target);
+        self.place(&mut command);
+        command
+    }
+
+    /// As a user of this number, who needs no account.
+    pub(crate) fn command_as(&self, user: u32, source: &str, target: &Path) -> Command {
+        let mut command = self.command(source, target);
+        command.uid(user).gid(user);
+        command
+    }
+
+    /// With errors that strace(1) puts in the place of system calls, as `flock:error=ENOLCK`.
+    pub(crate) fn command_with_faults(
+        &self,
+        faults: &[&str],
+        source: impl AsRef<OsStr>,
+        target: impl AsRef<OsStr>,
+    ) -> Command {
+        let mut command = traced(faults);
+        command.args([BINARY, "copy", "--json"]).arg(source).arg(target);
         self.place(&mut command);
         command
     }

@@ -1,0 +1,133 @@
+//! Copies into directories that belong to others, and into file systems that refuse attributes.
+
+use std::fs::{self, Permissions};
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown, symlink};
+use std::path::Path;
+
+use crate::common_crash::mounts::Mount;
+use crate::common_crash::sites::pair;
+use crate::common_crash::{Copy, Ended, Run, can_trace, is_root, scratch, tool};
+use serde_json::Value;
+
+/// A user without an account.
+const USER: u32 = 54_321;
+
+/// A directory that the user can reach and work in.
+fn reachable() -> tempfile::TempDir {
+    let base = scratch();
+    fs::set_permissions(base.path(), Permissions::from_mode(0o777)).unwrap();
+    base
+}
+
+/// A small tree of the user's, with all kinds that a user can make.
+fn make_tree(root: &Path) {
+    fs::create_dir_all(root.join("s")).unwrap();
+    fs::write(root.join("s/f"), "f").unwrap();
+    fs::write(root.join("g"), "g").unwrap();
+    fs::hard_link(root.join("g"), root.join("s/again")).unwrap();
+    symlink("g", root.join("link")).unwrap();
+    tool("mkfifo", &[&root.join("pipe")]);
+    tool("touch", &[&"-h", &"-d", &"2001-02-03", &root.join("g"), &root.join("s"), &root]);
+    tool("chown", &[&"-hR", &format!("{USER}:{USER}"), &root]);
+}
+
+fn told(ended: &Ended) -> Vec<(String, String, u64)> {
+    let text = |value: &Value| value.as_str().unwrap().to_owned();
+    let of =
+        |told: &Value| (text(&told["class"]), text(&told["why"]), told["items"].as_u64().unwrap());
+    ended.last["not_kept"].as_array().unwrap().iter().map(of).collect()
+}
+
+/// Promise (D9): a user copies into directories that belong to others: what may not be set of those
+/// is summed up, all files arrive, and the exit code is 0; with `strict` these directories fail.
+#[test]
+fn directories_of_others_keep_their_attributes() {
+    if !is_root("directories of several users") {
+        return;
+    }
+    for mode in [0o1777, 0o2777] {
+        let base = reachable();
+        let (source, target) = (base.path().join("src"), base.path().join("shared"));
+        make_tree(&source);
+        fs::create_dir_all(target.join("s")).unwrap();
+        for directory in [target.clone(), target.join("s")] {
+            fs::set_permissions(&directory, Permissions::from_mode(mode)).unwrap();
+            chown(&directory, Some(2222), Some(2222)).unwrap();
+        }
+        let before = fs::metadata(target.join("s")).unwrap();
+        let copy = Copy::new(base.path());
+        let contents = format!("{}/", source.display());
+        for options in [&[][..], &["--sync"], &["--sync", "--delete"]] {
+            let mut command = copy.command_as(USER, &contents, &target);
+            let ended = Run::spawn(command.args(options)).end().expect(0);
+            let times = told(&ended).into_iter().find(|told| told.0 == "directory-times").unwrap();
+            assert_eq!(times, ("directory-times".to_owned(), "not-permitted".to_owned(), 2));
+            assert!(told(&ended).iter().all(|told| told.0 != "times"), "{}", ended.last);
+        }
+        let after = fs::metadata(target.join("s")).unwrap();
+        assert_eq!((after.mode(), after.uid()), (before.mode(), 2222));
+        assert_eq!(fs::read(target.join("s/f")).unwrap(), b"f");
+        assert_eq!(fs::metadata(target.join("g")).unwrap().mtime(), 981_158_400);
+        let mut strict = copy.command_as(USER, &contents, &target);
+        let strict = Run::spawn(strict.arg("--preserve=strict")).end().expect(3);
+        assert_eq!(strict.figure("errors"), 2, "{}", strict.last);
+    }
+}
+
+/// Promise: a file system that sets no times, or neither modes nor attributes, fails no file: that
+/// is summed up, with a word on what `--sync` will do; `strict` fails.
+#[test]
+fn what_a_server_does_not_set_is_summed_up() {
+    if !can_trace("a server that sets no times") {
+        return;
+    }
+    let base = reachable();
+    let (source, copy) = (base.path().join("src"), Copy::new(base.path()));
+    make_tree(&source);
+    if is_root("an attribute") {
+        tool("setfattr", &[&"-n", &"trusted.a", &"-v", &"1", &source.join("g")]);
+    }
+    let contents = format!("{}/", source.display());
+    let modes = ["fchmod,fchmodat,fsetxattr,setxattr:error=EOPNOTSUPP"];
+    let cases: [(&[&str], &str, &str); 3] = [
+        (&["utimensat:error=EPERM"], "times", "not-permitted"),
+        (&["utimensat:error=EOPNOTSUPP"], "times", "not-supported"),
+        (&modes, "mode", "not-supported"),
+    ];
+    for (number, (faults, class, why)) in cases.into_iter().enumerate() {
+        let target = base.path().join(format!("dst{number}"));
+        let ended = Run::spawn(&mut copy.command_with_faults(faults, &contents, &target)).end();
+        let ended = ended.expect(0);
+        let found = told(&ended).into_iter().any(|told| (&*told.0, &*told.1) == (class, why));
+        assert!(found, "{}", ended.last);
+        assert_eq!(fs::read(target.join("s/again")).unwrap(), b"g");
+        assert!(fs::symlink_metadata(target.join("pipe")).is_ok() && target.join("link").exists());
+        let strict = base.path().join(format!("strict{number}"));
+        let mut strict = copy.command_with_faults(faults, &contents, &strict);
+        Run::spawn(strict.arg("--preserve=strict")).end().expect(3);
+    }
+}
+
+/// Promise: a directory whose attributes cannot be set fails no transfer between sites either.
+#[test]
+fn a_directory_that_keeps_its_attributes_fails_no_transfer() {
+    if !is_root("an immutable directory") {
+        return;
+    }
+    let base = reachable();
+    let disk = Mount::on_loop(base.path(), "disk", "ext4", 64);
+    let (data_a, data_b) = (base.path().join("data-a"), disk.path.clone());
+    make_tree(&data_a.join("set"));
+    let (_a, b) = pair(base.path(), &data_a, &data_b);
+    let submit = || {
+        let id = b.ok(&["transfer", "submit", "a:data/set/", "b:data/set/", "--sync"]);
+        b.wait(id.trim()).expect(0)
+    };
+    submit();
+    tool("touch", &[&"-d", &"2002-02-03", &data_a.join("set/s")]);
+    tool("chattr", &[&"+i", &data_b.join("set/s")]);
+    let ended = submit();
+    tool("chattr", &[&"-i", &data_b.join("set/s")]);
+    let times = told(&ended).into_iter().find(|told| told.0 == "directory-times");
+    assert_eq!(times.map(|told| (told.1, told.2)), Some(("not-permitted".to_owned(), 1)));
+}
