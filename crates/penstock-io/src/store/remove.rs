@@ -47,7 +47,8 @@ impl PosixStore {
         }
         let flags =
             if seen.kind == Kind::Directory { AtFlags::REMOVEDIR } else { AtFlags::empty() };
-        match unlinkat(dir.fd()?, name, flags) {
+        let fd = dir.fd()?;
+        match self.briefly_unlocked(dir, || unlinkat(fd, name, flags)) {
             Ok(()) => Ok(Removal::Done),
             Err(Errno::NOENT) => Ok(Removal::Vanished),
             Err(Errno::NOTEMPTY | Errno::EXIST) => Ok(Removal::NotEmpty),
@@ -72,11 +73,18 @@ impl PosixStore {
         if let Some(known) = self.look_again(dir, name, seen)? {
             return Ok(known);
         }
-        match renameat(dir.fd()?, name, to.0.fd()?, to.1) {
+        match self.rename_away(dir, name, to) {
             Ok(()) => Ok(Removal::Done),
             Err(Errno::NOENT) => Ok(Removal::Vanished),
             Err(errno) => Err(dir.error("move away", name, errno)),
         }
+    }
+
+    /// Renames `name` in `dir` to another directory; either may be one of ours that refuses it.
+    fn rename_away(&self, dir: &Dir, name: &[u8], to: (&Dir, &[u8])) -> Result<(), Errno> {
+        let (from, into) = (dir.fd_raw()?, to.0.fd_raw()?);
+        let rename = || renameat(from, name, into, to.1);
+        self.briefly_unlocked(dir, || self.briefly_unlocked(to.0, rename))
     }
 
     fn look_again(
@@ -127,11 +135,13 @@ impl PosixStore {
             }
             self.remove(to.0, to.1)?;
         }
-        match linkat(dir.fd()?, name, to.0.fd()?, to.1, AtFlags::empty()) {
+        let (from, into) = (dir.fd()?, to.0.fd()?);
+        let link = || linkat(from, name, into, to.1, AtFlags::empty());
+        match self.briefly_unlocked(to.0, link) {
             Ok(()) => Ok(()),
             Err(Errno::PERM | Errno::OPNOTSUPP | Errno::MLINK | Errno::NOSYS) => {
-                renameat(dir.fd()?, name, to.0.fd()?, to.1)
-                    .map_err(|errno| dir.error("move away", name, errno))
+                let moved = self.rename_away(dir, name, to);
+                moved.map_err(|errno| dir.error("move away", name, errno))
             }
             Err(errno) => Err(dir.error("keep", name, errno)),
         }

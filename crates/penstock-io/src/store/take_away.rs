@@ -52,7 +52,7 @@ impl PosixStore {
             let other = if there.is_some() { Removal::Changed } else { Removal::Vanished };
             return Ok(self.take_aside(dir, name, aside, is_same)?.unwrap_or(other));
         }
-        match put_aside(dir, name, aside) {
+        match self.briefly_unlocked(dir, || put_aside(dir, name, aside)) {
             Ok(()) => {}
             Err(Errno::NOENT) => return Ok(Removal::Vanished),
             // An earlier attempt ended between its two steps; the name was given to it again.
@@ -79,13 +79,14 @@ impl PosixStore {
         let Some(there) = self.stat_if_exists(dir, aside)? else { return Ok(None) };
         let fd = dir.fd()?;
         if there.kind != Kind::Directory && is_same(&there, Look::Aside) {
-            return match unlinkat(fd, aside, AtFlags::empty()) {
+            let unlink = || unlinkat(fd, aside, AtFlags::empty());
+            return match self.briefly_unlocked(dir, unlink) {
                 Ok(()) => Ok(Some(Removal::Done)),
                 Err(Errno::NOENT) => Ok(Some(Removal::Vanished)),
                 Err(errno) => Err(dir.error("remove", name, errno)),
             };
         }
-        match give_back(dir, aside, name, there.kind) {
+        match self.briefly_unlocked(dir, || give_back(dir, aside, name, there.kind)) {
             Ok(()) => Ok(Some(Removal::Changed)),
             Err(Errno::EXIST) => {
                 let path = name::escape(&name::join(dir.path(), aside));

@@ -4,6 +4,11 @@
 //! a user who is not root has to give the directory more rights for the while; its attributes are
 //! set at the end in any case (B5). Only directories of the data set are touched, only those that
 //! belong to this process's user, and only when the system has refused.
+//!
+//! What is deleted lies in directories whose attributes nobody sets at the end, if they stay. So
+//! each deletion gives such a directory its mode back at once. A kill between two calls leaves the
+//! directory with the rights of its owner added (0755 for 0555): the next run with `--delete`
+//! removes it, and a directory of the data set gets its attributes at the end of the next run.
 
 use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd};
 
@@ -62,6 +67,25 @@ impl PosixStore {
         }
     }
 
+    /// Repeats what `dir` has refused, which no one sets the attributes of later: it is unlocked for
+    /// this one attempt, and has its mode again afterwards.
+    pub(super) fn briefly_unlocked<T>(
+        &self,
+        dir: &Dir,
+        mut attempt: impl FnMut() -> Result<T, Errno>,
+    ) -> Result<T, Errno> {
+        match attempt() {
+            Err(Errno::ACCESS) if self.may_unlock(dir.path()) => {
+                let fd = dir.fd_raw()?;
+                let Some(before) = unlock_from(fd) else { return Err(Errno::ACCESS) };
+                let outcome = attempt();
+                let _ = change_mode(fd, before);
+                outcome
+            }
+            outcome => outcome,
+        }
+    }
+
     /// As [`PosixStore::open_dir`], unlocking what refuses on the way.
     pub(super) fn open_dir_unlocked(&self, path: &[u8]) -> Result<Dir, StoreError> {
         match self.open_dir(path) {
@@ -97,13 +121,22 @@ impl PosixStore {
 
 /// Gives the owner all rights to the directory `fd`, if this process is the owner and lacks some.
 fn unlock(fd: BorrowedFd<'_>) -> bool {
-    let Ok(told) = fstat(fd) else { return false };
+    unlock_from(fd).is_some()
+}
+
+/// As [`unlock`]; the mode before that.
+fn unlock_from(fd: BorrowedFd<'_>) -> Option<Mode> {
+    let told = fstat(fd).ok()?;
     let own = told.st_uid == rustix::process::geteuid().as_raw();
     let mode = told.st_mode & 0o7777;
     if !own || mode & 0o700 == 0o700 {
-        return false;
+        return None;
     }
-    let mode = Mode::from_raw_mode(mode | 0o700);
+    change_mode(fd, Mode::from_raw_mode(mode | 0o700)).ok()?;
+    Some(Mode::from_raw_mode(mode))
+}
+
+fn change_mode(fd: BorrowedFd<'_>, mode: Mode) -> Result<(), Errno> {
     // A descriptor opened with O_PATH is changed by its path only.
-    fchmod(fd, mode).is_ok() || chmod(format!("/proc/self/fd/{}", fd.as_raw_fd()), mode).is_ok()
+    fchmod(fd, mode).or_else(|_| chmod(format!("/proc/self/fd/{}", fd.as_raw_fd()), mode))
 }

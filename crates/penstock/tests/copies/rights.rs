@@ -131,3 +131,99 @@ fn a_directory_that_keeps_its_attributes_fails_no_transfer() {
     let times = told(&ended).into_iter().find(|told| told.0 == "directory-times");
     assert_eq!(times.map(|told| (told.1, told.2)), Some(("not-permitted".to_owned(), 1)));
 }
+
+/// A module cache at the target beside files of the source: directories of mode 0555, which are the
+/// user's own; `kept` is one that holds something that is not to be deleted.
+fn make_cache(base: &Path, user: u32) {
+    for tree in ["src", "dst"] {
+        let tree = base.join(tree);
+        fs::create_dir(&tree).unwrap();
+        for number in 0..9 {
+            fs::write(tree.join(number.to_string()), number.to_string()).unwrap();
+        }
+    }
+    let cache = base.join("dst/go/mod@v1");
+    for directory in ["sub", "kept"] {
+        fs::create_dir_all(cache.join(directory)).unwrap();
+        fs::write(cache.join(directory).join("old"), "old").unwrap();
+    }
+    fs::write(cache.join("kept/it.keep"), "kept").unwrap();
+    for directory in ["sub", "kept", ""] {
+        fs::set_permissions(cache.join(directory), Permissions::from_mode(0o555)).unwrap();
+    }
+    tool("chown", &[&"-R", &format!("{user}:{user}"), &base.join("src"), &base.join("dst")]);
+}
+
+/// Promise: `--delete` deletes in directories that are the user's own and read-only, with and
+/// without a backup directory; what stays there has its mode still.
+#[test]
+fn read_only_directories_are_emptied() {
+    if !is_root("a user of its own") {
+        return;
+    }
+    for user in [USER, 0] {
+        for backup in [&[][..], &["--backup-dir", "old"]] {
+            let base = reachable();
+            make_cache(base.path(), user);
+            let (source, target) = (base.path().join("src"), base.path().join("dst"));
+            let copy = Copy::new(base.path());
+            let contents = format!("{}/", source.display());
+            let mut command = copy.command_as(user, &contents, &target);
+            command.args(["--sync", "--delete", "--exclude", "*.keep"]).args(backup);
+            let ended = Run::spawn(&mut command).end().expect(0);
+            let cache = target.join("go/mod@v1");
+            assert!(!cache.join("sub").exists() && !cache.join("kept/old").exists());
+            assert!(cache.join("kept/it.keep").exists());
+            for directory in [cache.clone(), cache.join("kept")] {
+                let mode = fs::metadata(&directory).unwrap().mode() & 0o7777;
+                assert_eq!(mode, 0o555, "{}", directory.display());
+            }
+            assert_eq!(target.join("old/go/mod@v1/kept/old").exists(), !backup.is_empty());
+            // With a backup directory the directories go, and are no item of it.
+            assert_eq!(ended.figure("deleted"), 3, "{}", ended.last);
+        }
+    }
+}
+
+/// Promise: directories of others are not unlocked: what cannot be deleted there is listed.
+#[test]
+fn read_only_directories_of_others_stay() {
+    if !is_root("several users") {
+        return;
+    }
+    let base = reachable();
+    make_cache(base.path(), USER);
+    let sub = base.path().join("dst/go/mod@v1/sub");
+    chown(&sub, Some(2222), Some(2222)).unwrap();
+    let contents = format!("{}/", base.path().join("src").display());
+    let copy = Copy::new(base.path());
+    let mut command = copy.command_as(USER, &contents, &base.path().join("dst"));
+    let ended = Run::spawn(command.args(["--sync", "--delete"])).end().expect(3);
+    assert!(ended.errors.contains("go/mod@v1/sub/old: was not deleted"), "{}", ended.errors);
+    assert_eq!(fs::metadata(&sub).unwrap().mode() & 0o7777, 0o555);
+}
+
+/// Promise: `--remove-source`, and replacing what is there, work in read-only directories too.
+#[test]
+fn read_only_directories_are_moved_and_written_to() {
+    if !is_root("a user of its own") {
+        return;
+    }
+    let base = reachable();
+    make_cache(base.path(), USER);
+    let (source, target) = (base.path().join("dst"), base.path().join("moved"));
+    let contents = format!("{}/", source.display());
+    let copy = Copy::new(base.path());
+    Run::spawn(&mut copy.command_as(USER, &contents, &target)).end().expect(0);
+    let old = source.join("go/mod@v1/sub/old");
+    fs::remove_file(target.join("go/mod@v1/kept/it.keep")).unwrap();
+    fs::write(&old, "newer, and longer").unwrap();
+    let mut command = copy.command_as(USER, &contents, &target);
+    let options = ["--sync", "--backup-dir", "bak", "--remove-source"];
+    Run::spawn(command.args(options)).end().expect(0);
+    assert!(!old.exists() && !source.join("go/mod@v1/kept/it.keep").exists());
+    let moved = target.join("go/mod@v1/sub");
+    assert_eq!(fs::read(moved.join("old")).unwrap(), b"newer, and longer");
+    assert_eq!(fs::metadata(&moved).unwrap().mode() & 0o7777, 0o555);
+    assert_eq!(fs::read(target.join("bak/go/mod@v1/sub/old")).unwrap(), b"old");
+}
