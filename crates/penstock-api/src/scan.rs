@@ -19,6 +19,8 @@ use crate::transfer::PathText;
 /// Code: a scan is being opened, which takes long where many pages are read again; who asks once
 /// more waits for the same one.
 pub const SCAN_OPENING: &str = "scan-opening";
+/// Code: the top item of the source cannot be looked at.
+pub const SOURCE_ROOT: &str = "source";
 
 /// Asks a source site to scan; the same request again is answered by the same scan.
 #[derive(Clone, Debug)]

@@ -55,7 +55,7 @@ impl Served {
 
     /// Compares a file that was read with its entry; reads it once more where only its change time
     /// tells of something. `held` are the bytes of a whole file that is hashed later, and of which
-    /// no stride was noted.
+    /// no stride was noted. `to_end` says that the last bytes of the file were among those served.
     ///
     /// # Errors
     /// It can be looked at or read no more.
@@ -65,10 +65,14 @@ impl Served {
         file: &ReadFile,
         kind: DigestKind,
         held: Option<&[u8]>,
+        to_end: bool,
     ) -> Result<Fit, StoreError> {
-        let meta = file.meta()?;
+        let meta = file.meta_read_to(entry.size, to_end)?;
         if !is_same(entry, &meta) {
             return Ok(Fit::Changed);
+        }
+        if entry.special {
+            return Ok(Fit::Same);
         }
         let ctime = meta.ctime;
         if ctime == entry.identity.ctime {
@@ -94,16 +98,18 @@ impl Served {
                 return Ok(Fit::Changed);
             }
         }
-        let after = file.meta()?;
+        let after = file.meta_read_to(entry.size, to_end)?;
         let stands = is_same(entry, &after) && after.ctime == ctime;
         Ok(if stands { Fit::LookAgain(ctime) } else { Fit::Changed })
     }
 }
 
-/// Whether size, time of last modification and inode are those of an entry.
+/// Whether size, time of last modification and inode are those of an entry. Of a file that the
+/// kernel makes up at each read the size alone is compared.
 pub(crate) fn is_same(entry: &Entry, meta: &Meta) -> bool {
     let inode = entry.identity.inode;
-    entry.size == meta.size && entry.mtime == meta.mtime && (inode == 0 || inode == meta.inode)
+    let stamped = entry.mtime == meta.mtime && (inode == 0 || inode == meta.inode);
+    entry.size == meta.size && (stamped || entry.special)
 }
 
 /// Seconds since a change time, by the clock of this host.

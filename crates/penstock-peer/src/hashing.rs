@@ -48,7 +48,7 @@ pub(crate) fn digest_of_file(
     file: &ReadFile,
     buffer: &mut [u8],
 ) -> Result<Option<(Digest, Meta)>, StoreError> {
-    let before = file.meta()?;
+    let before = file.measured(true)?;
     let hash = TreeHash::new(DigestKind::Blake3, &Slicing::default(), before.size);
     let mut digest = None;
     for extent in 0..hash.count() {
@@ -58,7 +58,7 @@ pub(crate) fn digest_of_file(
         }
         digest = hash.end_extent();
     }
-    let after = file.meta()?;
+    let after = file.meta_read_to(before.size, true)?;
     let same = (after.size, after.mtime, after.ctime) == (before.size, before.mtime, before.ctime);
     Ok(digest.filter(|_| same).map(|digest| (digest, before)))
 }

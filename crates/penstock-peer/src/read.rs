@@ -206,7 +206,7 @@ impl PieceReader {
                     Ok(end) if end > at => {
                         let last = end >= range.end;
                         self.served.note_hole();
-                        let seen = match self.fit(index, entry, &file, last, None) {
+                        let seen = match self.fit(index, entry, &file, last.then_some(end), None) {
                             Ok(seen) => seen,
                             Err(record) => return fill.push(record),
                         };
@@ -279,7 +279,7 @@ impl PieceReader {
             self.served.note(range.start, length, digest);
         }
         let held = together.then_some(&*bytes);
-        let seen = match self.fit(index, entry, file, end, held) {
+        let seen = match self.fit(index, entry, file, end.then_some(range.end), held) {
             Ok(seen) => seen,
             Err(record) => return record,
         };
@@ -304,21 +304,19 @@ impl PieceReader {
         }
     }
 
-    /// Looks at a file whose last byte was read: the change time under which that was, if it is to
-    /// be looked at again; a record that says what is wrong with it. `held` are the bytes of a
-    /// whole file that was not hashed yet.
+    /// Looks at a file of which the last byte that was asked for, before `end`, was read. Returns
+    /// the change time under which that was, if the file is to be looked at again; a record that
+    /// says what is wrong with it. `held` are the bytes of a whole file that was not hashed yet.
     fn fit(
         &self,
         index: u32,
         entry: &Entry,
         file: &ReadFile,
-        end: bool,
+        end: Option<u64>,
         held: Option<&[u8]>,
     ) -> Result<Option<FileTime>, Record> {
-        if !end {
-            return Ok(None);
-        }
-        match self.served.fit(entry, file, self.kind, held) {
+        let Some(end) = end else { return Ok(None) };
+        match self.served.fit(entry, file, self.kind, held, end == entry.size) {
             Ok(Fit::Same) => Ok(None),
             Ok(Fit::LookAgain(ctime)) => Ok(Some(ctime)),
             Ok(Fit::Changed) => Err(Record::failure(index, EntryStatus::Changed, 0)),

@@ -43,7 +43,7 @@ use std::time::{Duration, Instant};
 use penstock_api::fence::Fence;
 use penstock_api::preserve::Preserve;
 use penstock_api::problem::{Exit, Problem};
-use penstock_api::scan::{PageReply, RootKind, ScanFailure, ScanSummary};
+use penstock_api::scan::{PageReply, RootKind, SOURCE_ROOT, ScanFailure, ScanSummary};
 use penstock_api::transfer::PathText;
 use penstock_io::store::{Dir, DirCache, Kind, Meta, Source, StoreError};
 use penstock_io::sys;
@@ -53,7 +53,7 @@ use penstock_proto::name;
 use penstock_proto::select::Selector;
 use penstock_proto::slicing::Slicing;
 
-use crate::guard::{Guard, is_missing, is_of_wrong_kind};
+use crate::guard::{Guard, is_missing};
 use crate::pacer::Pacer;
 use crate::stores::{Stores, chain};
 use crate::threads;
@@ -841,11 +841,15 @@ fn root_problem(root: &[u8], error: &StoreError) -> Problem {
         (Exit::SourceChanged, "source-missing")
     } else if error.is_denied() {
         (Exit::NotAuthorised, "source-denied")
-    } else if is_of_wrong_kind(error) {
-        (Exit::Fatal, "source")
-    } else {
+    } else if error.is_passing() || error.is_io_failure() || error.is_offline() {
         // A dead server or client, a disk that fails, a limit of this host: it may be put right.
-        return Problem::new(Exit::Temporary, "source", title).because(chain(error));
+        return Problem::new(Exit::Temporary, SOURCE_ROOT, title).because(chain(error));
+    } else if error.is_endless() {
+        let why = "its file system does not tell its length, and no read reached its end within \
+                   64 MiB (64 GiB on FUSE) or 10 s";
+        return Problem::new(Exit::Fatal, SOURCE_ROOT, title).because(why);
+    } else {
+        (Exit::Fatal, SOURCE_ROOT)
     };
     Problem::new(exit, code, title).because(chain(error)).status(404)
 }

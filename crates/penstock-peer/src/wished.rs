@@ -179,7 +179,7 @@ fn hash_extent(
     extent: u64,
     buffer: &mut [u8],
 ) -> Result<Option<Digest>, StoreError> {
-    let meta = file.meta()?;
+    let meta = file.meta_read_to(entry.size, true)?;
     let shared = shared.get_or_init(|| Shared {
         tree: TreeHash::new(DigestKind::Blake3, &page.slicing, entry.size),
         meta,
@@ -187,7 +187,7 @@ fn hash_extent(
     });
     let read = |at, length, buffer: &mut [u8]| file.read_at(at, &mut buffer[..length]);
     let whole = is_same(entry, &meta) && shared.tree.hash(extent, buffer, read, |_| {})?;
-    let after = file.meta()?;
+    let after = file.meta_read_to(entry.size, true)?;
     let same = whole && is_same(entry, &after) && after.ctime == shared.meta.ctime;
     shared.broken.fetch_or(!same, Ordering::AcqRel);
     let digest = shared.tree.end_extent();

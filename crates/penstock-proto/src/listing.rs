@@ -14,7 +14,7 @@ use crate::units::FileTime;
 use crate::wire::{DecodeError, Reader, Writer};
 
 /// Version of these messages. A peer of another version lists for itself only.
-pub const LIST_VERSION: u8 = 1;
+pub const LIST_VERSION: u8 = 2;
 /// Most directories of one request.
 pub const LIST_DIRECTORIES_MAX: usize = 64;
 /// Most names of one request.
@@ -30,7 +30,7 @@ pub const LISTED_BYTES_MAX: usize = 4 << 20;
 /// Longest part: one more entry, with the longest link and attributes.
 pub const PART_BYTES_MAX: usize = LISTED_BYTES_MAX + XATTRS_BYTES_MAX + 16 * 1024;
 /// What an entry takes on the wire beside its name, link, attributes and owners' names.
-const ENTRY_BYTES: usize = 1 + 8 + 4 + 8 + 8 + 12 + 12 + 8 + 8 + 4 + 8 + 4 + 5 * 4;
+const ENTRY_BYTES: usize = 1 + 8 + 4 + 8 + 8 + 12 + 12 + 8 + 8 + 4 + 8 + 1 + 4 + 5 * 4;
 
 const _: () =
     assert!(LIST_NAMES_MAX * (NAME_BYTES_MAX + 5) < LIST_REQUEST_BYTES_MAX, "names fit a request");
@@ -198,6 +198,8 @@ pub struct ListedEntry {
     pub links: u32,
     /// Number of the device at that peer: it means nothing anywhere else.
     pub device: u64,
+    /// Whether the kernel of that peer makes the content up at each read.
+    pub made: bool,
     /// Text of a symbolic link.
     pub link: Vec<u8>,
     /// Extended attributes, encoded ([`crate::attributes::encode_xattrs`]).
@@ -230,6 +232,7 @@ impl ListedEntry {
         out.u64(self.blocks);
         out.u32(self.links);
         out.u64(self.device);
+        out.u8(u8::from(self.made));
         out.u32(self.left_out);
         let [user, group] = &self.owner_names;
         for bytes in [&self.name, &self.link, &self.xattrs, user, group] {
@@ -252,6 +255,7 @@ impl ListedEntry {
             blocks: input.u64("blocks")?,
             links: input.u32("links")?,
             device: input.u64("device")?,
+            made: input.u8("made")? != 0,
             left_out: input.u32("left out")?,
             link: Vec::new(),
             xattrs: Vec::new(),
@@ -473,6 +477,7 @@ mod tests {
             let (xattrs, _) = crate::attributes::encode_xattrs(std::iter::once(pair));
             ListedEntry {
                 name, kind, size, mode, inode, blocks, links, device, link, xattrs, left_out,
+                made: links == 3,
                 owner: Owner { uid, gid },
                 special: DeviceNumber { major, minor },
                 mtime: times.0,

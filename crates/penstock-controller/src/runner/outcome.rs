@@ -91,6 +91,17 @@ pub(crate) fn failed_item(page: &Page, failure: &EntryFailure) -> Option<FailedI
     })
 }
 
+/// The same of an entry that could not be listed.
+fn why_at_source(error: &std::io::Error) -> String {
+    match error.kind() {
+        // The only cause that `io::store` reports in this way while it lists.
+        ErrorKind::FileTooLarge => "its file system does not tell its length, and no read reached \
+                                    its end within 64 MiB (64 GiB on FUSE) or 10 s"
+            .to_owned(),
+        _ => error.to_string(),
+    }
+}
+
 /// The system's words, and what helps.
 fn why_at_target(phase: FailurePhase, error: std::io::Error) -> String {
     let at_target = matches!(phase, FailurePhase::Write | FailurePhase::Publish);
@@ -140,7 +151,7 @@ pub(crate) fn write_lists(
         for failure in &scan.errors {
             tally.count(FailurePhase::Scan);
             let why = std::io::Error::from_raw_os_error(i32::from(failure.errno));
-            let message = format!("{}: {why}", words(FailurePhase::Scan).1);
+            let message = format!("{}: {}", words(FailurePhase::Scan).1, why_at_source(&why));
             let item = FailedItem { path: failure.path.clone(), code: "scan".to_owned(), message };
             write_item(out, &failures_path, &item)?;
         }

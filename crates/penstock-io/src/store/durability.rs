@@ -218,6 +218,11 @@ impl Mount {
         self.kind
     }
 
+    /// Number of its device.
+    pub(super) fn device(&self) -> u64 {
+        self.key.0
+    }
+
     pub(super) fn method(&self) -> DurabilityMethod {
         self.method
     }

@@ -168,6 +168,11 @@ impl StoreError {
         self.is_one_of(&[Errno::NOSPC, Errno::DQUOT])
     }
 
+    /// A file has no end that a read reaches.
+    pub fn is_endless(&self) -> bool {
+        self.is_one_of(&[Errno::FBIG])
+    }
+
     /// What was listed is not there any more, or has another place now.
     pub fn is_vanished(&self) -> bool {
         self.is_one_of(&[Errno::NOENT, Errno::STALE])

@@ -150,6 +150,7 @@ fn generated(inode: u64) -> Meta {
         blocks: 0,
         links: 1,
         device: 0,
+        made: false,
     }
 }
 

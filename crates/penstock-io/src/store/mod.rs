@@ -35,6 +35,7 @@ mod read;
 mod read_back;
 mod remove;
 mod sandbox;
+mod sizes;
 mod source;
 mod stamps;
 mod take_away;
@@ -147,6 +148,9 @@ pub struct Meta {
     /// Number of the device that it lies on; differs between hosts, so it is no part of an identity
     /// (C1).
     pub device: u64,
+    /// Whether the kernel makes the content up at each read, as in `/proc`: size and stamps then
+    /// tell nothing of it. Known only once the file was measured ([`PosixStore::measure`]).
+    pub made: bool,
 }
 
 impl Meta {

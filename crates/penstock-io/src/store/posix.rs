@@ -403,6 +403,7 @@ fn meta_of(told: &Statx) -> Meta {
         blocks: told.stx_blocks,
         links: told.stx_nlink,
         device: makedev(told.stx_dev_major, told.stx_dev_minor),
+        made: false,
     }
 }
 

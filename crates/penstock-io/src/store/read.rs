@@ -4,6 +4,7 @@ use std::fmt;
 use std::mem::MaybeUninit;
 use std::ops::ControlFlow;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+use std::sync::Mutex;
 
 use penstock_proto::name::{self, OwnKind};
 use rustix::fs::{Advice, FileType, OFlags, RawDir, SeekFrom, fadvise, seek};
@@ -118,26 +119,28 @@ fn list_all(
 
 /// A file open for reading. Reads at several offsets may run at once on one `ReadFile`.
 pub struct ReadFile {
-    dir: Dir,
-    name: Box<[u8]>,
-    handle: Handle,
+    pub(super) dir: Dir,
+    pub(super) name: Box<[u8]>,
+    pub(super) handle: Handle,
+    /// For a file that takes no offset: a descriptor of its own, and its position.
+    pub(super) stream: Mutex<Option<(OwnedFd, u64)>>,
 }
 
-enum Handle {
+pub(super) enum Handle {
     Posix(OwnedFd),
     Mem(MemFile),
 }
 
 impl ReadFile {
     pub(super) fn posix(dir: Dir, name: &[u8], fd: OwnedFd) -> Self {
-        Self { dir, name: name.into(), handle: Handle::Posix(fd) }
+        Self { dir, name: name.into(), handle: Handle::Posix(fd), stream: Mutex::default() }
     }
 
     pub(super) fn mem(dir: Dir, name: &[u8], file: MemFile) -> Self {
-        Self { dir, name: name.into(), handle: Handle::Mem(file) }
+        Self { dir, name: name.into(), handle: Handle::Mem(file), stream: Mutex::default() }
     }
 
-    fn error(&self, operation: &'static str, errno: Errno) -> StoreError {
+    pub(super) fn error(&self, operation: &'static str, errno: Errno) -> StoreError {
         self.dir.error(operation, &self.name, errno)
     }
 
@@ -167,7 +170,11 @@ impl ReadFile {
     pub fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<usize, StoreError> {
         match &self.handle {
             Handle::Posix(fd) => {
-                read_fully(fd.as_fd(), offset, buffer).map_err(|errno| self.error("read", errno))
+                let read = match read_fully(fd.as_fd(), offset, buffer) {
+                    Err(Errno::SPIPE) => self.read_streamed(offset, buffer),
+                    read => read,
+                };
+                read.map_err(|errno| self.error("read", errno))
             }
             Handle::Mem(file) => Ok(file.read_at(offset, buffer)),
         }

@@ -59,13 +59,29 @@ impl Source {
         }
     }
 
-    /// See [`PosixStore::stat`]; the empty name is `dir` itself.
+    /// See [`PosixStore::stat`]; the empty name is `dir` itself. The size of a file is that of its
+    /// content, which is read where the file system does not tell it ([`PosixStore::measure`]).
     ///
     /// # Errors
-    /// `BadPath`; `Io`.
+    /// `BadPath`; `Io`, with `EFBIG` of a file without an end.
     pub fn stat(&self, dir: &Dir, name: &[u8]) -> Result<Meta, StoreError> {
+        self.stat_as_sure(dir, name, false)
+    }
+
+    /// The same for a file that was not as [`Source::stat`] said: its size is doubted too where
+    /// that costs a read. Blocks.
+    ///
+    /// # Errors
+    /// As [`Source::stat`].
+    pub fn stat_certain(&self, dir: &Dir, name: &[u8]) -> Result<Meta, StoreError> {
+        self.stat_as_sure(dir, name, true)
+    }
+
+    fn stat_as_sure(&self, dir: &Dir, name: &[u8], certain: bool) -> Result<Meta, StoreError> {
         match self {
-            Self::Posix(store) => store.stat(dir, name),
+            Self::Posix(store) => {
+                store.stat(dir, name).and_then(|meta| store.measure(dir, name, meta, certain))
+            }
             Self::Mem(store) => store.stat(dir, name),
         }
     }

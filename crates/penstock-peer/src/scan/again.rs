@@ -162,7 +162,7 @@ impl Scan {
         let (parent, leaf) = place(&self.options.root, asked.page, entry);
         self.lookups.take(1);
         let dir = dirs.get(sys::boottime_now(), &parent, |path| source.open_dir(path)).ok()?;
-        source.stat(&dir, &leaf).ok()
+        source.stat_certain(&dir, &leaf).ok()
     }
 
     /// What an entry is now, if that is a file still, and not as it was served.

@@ -130,6 +130,7 @@ impl Found {
             blocks: entry.blocks,
             links: entry.links,
             device: entry.device,
+            made: entry.made,
         };
         let found = Self {
             name: entry.name,
@@ -158,6 +159,7 @@ impl Found {
             blocks: meta.blocks,
             links: meta.links,
             device: meta.device,
+            made: meta.made,
             link: self.link,
             xattrs: self.xattrs,
             left_out: u32::try_from(self.left_out).unwrap_or(u32::MAX),
@@ -194,7 +196,7 @@ impl Found {
             sparse: kind == EntryKind::File && wants.sparse && meta.is_sparse(),
             hollow: kind == EntryKind::File && wants.sparse && meta.is_hollow(),
             linked: false,
-            special: false,
+            special: kind == EntryKind::File && meta.made,
             mode: meta.mode,
             owner: meta.owner,
             owner_names: [user, group],

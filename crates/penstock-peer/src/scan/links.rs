@@ -122,6 +122,7 @@ mod tests {
             blocks: 8,
             links,
             device,
+            made: false,
         }
     }
 

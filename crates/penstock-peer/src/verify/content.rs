@@ -133,7 +133,7 @@ impl FilePair {
             return Ok(Verdict::Broken);
         }
         let after = |(file, before): &(ReadFile, Meta), side| {
-            let now = file.meta().map_err(|error| (side, error))?;
+            let now = file.meta_read_to(before.size, true).map_err(|error| (side, error))?;
             Ok((now.size, now.mtime, now.ctime) != (before.size, before.mtime, before.ctime))
         };
         if after(&self.source, "source")? || after(&self.target, "target")? {

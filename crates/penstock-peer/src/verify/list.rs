@@ -255,7 +255,7 @@ impl Check<'_> {
         let opened = dirs
             .get(sys::boottime_now(), parent, |parent| self.store.open_dir(parent))
             .and_then(|dir| self.store.open_read(&dir, leaf))
-            .and_then(|file| file.meta().map(|meta| (file, meta)));
+            .and_then(|file| file.measured(true).map(|meta| (file, meta)));
         let (file, before) = match opened {
             Ok(opened) => opened,
             Err(error) if error.is_vanished() => {
@@ -318,7 +318,7 @@ impl Check<'_> {
         before: &Meta,
         found: &[Checksum],
     ) {
-        match file.meta() {
+        match file.meta_read_to(before.size, true) {
             Ok(after)
                 if (after.size, after.mtime, after.ctime)
                     != (before.size, before.mtime, before.ctime) =>

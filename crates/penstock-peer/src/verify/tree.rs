@@ -336,19 +336,23 @@ impl Trees<'_> {
     }
 
     fn file(&self, item: &Item<'_>, worker: &mut Worker) {
-        if item.source.size != item.target.size {
-            let message = format!(
-                "{} B at the target, {} B at the source",
-                item.target.size, item.source.size
-            );
-            return self.told.say(Finding::Differs, item.path, &message);
+        let (pair, told) = (item.pair, &self.told);
+        let differ = |source: u64, target: u64| {
+            let message = format!("{target} B at the target, {source} B at the source");
+            told.say(Finding::Differs, item.path, &message);
+        };
+        let tell = self.source.tells_size(&pair.source, &item.source)
+            && self.target.tells_size(&pair.target, &item.target);
+        if tell && item.source.size != item.target.size {
+            return differ(item.source.size, item.target.size);
         }
         let open = |store: &PosixStore, dir, name, seen: Meta| {
             let file = store.open_read(dir, name)?;
-            let meta = file.meta()?;
-            Ok((file, meta, (meta.size, meta.mtime) == (seen.size, seen.mtime)))
+            let meta = file.measured(true)?;
+            let sized = meta.size == seen.size || !store.tells_size(dir, &seen);
+            let stamped = meta.mtime == seen.mtime || meta.made;
+            Ok((file, meta, sized && stamped))
         };
-        let (pair, told) = (item.pair, &self.told);
         let source = match open(&self.source, &pair.source, item.source_name, item.source) {
             Ok(source) => source,
             Err(error) => return told.failed(item.path, "source", &error),
@@ -359,6 +363,9 @@ impl Trees<'_> {
         };
         if !source.2 || !target.2 {
             return told.say(Finding::Changed, item.path, "while it was compared");
+        }
+        if source.1.size != target.1.size {
+            return differ(source.1.size, target.1.size);
         }
         let (source, target) = ((source.0, source.1), (target.0, target.1));
         let pair = Arc::new(FilePair::new(item.path.to_vec(), source, target));

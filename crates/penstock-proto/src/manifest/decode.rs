@@ -109,7 +109,7 @@ fn decode_entry(
     let kind = decode_kind(input)?;
     let flags = input.u8("flags")?;
     let (file, hard_link) = (kind == EntryKind::File, kind == EntryKind::HardLink);
-    let may_be_special = matches!(kind, EntryKind::HardLink | EntryKind::Directory);
+    let may_be_special = file || hard_link || kind == EntryKind::Directory;
     let unfit =
         (flags & (SPARSE | HOLLOW) != 0 && !file) || (flags & SPECIAL != 0 && !may_be_special);
     if flags & !(SPARSE | LINKED | SPECIAL | HOLLOW) != 0 || unfit {

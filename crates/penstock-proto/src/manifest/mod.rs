@@ -126,7 +126,8 @@ pub struct Entry {
     pub linked: bool,
     /// Whether a hard link is to a pipe or device, so that a target that takes none of these takes
     /// no further names of them either. Of a directory: whether another file system is mounted
-    /// there that was left out, so that nobody knows what is in it.
+    /// there that was left out, so that nobody knows what is in it. Of a file: whether the kernel
+    /// of its source makes its content up at each read, so that its stamps tell nothing of it.
     pub special: bool,
     /// Permission bits, `0o7777` at most.
     pub mode: u32,

@@ -9,6 +9,8 @@ mod attributes;
 mod changing;
 mod choosing;
 mod common_crash;
+#[path = "../peers/common_fuse/mod.rs"]
+mod common_fuse;
 mod common_ssh;
 mod compare;
 mod crash;
@@ -19,6 +21,7 @@ mod digests;
 mod disk;
 mod hollow;
 mod in_the_way;
+mod lengths;
 mod limits;
 mod links;
 mod memory;

@@ -31,6 +31,8 @@ pub struct Latency {
     broken: AtomicBool,
     unreadable: AtomicBool,
     hung: AtomicBool,
+    /// Size that is reported of every file, and 1; 0 for the true one.
+    size: AtomicU64,
 }
 
 impl Latency {
@@ -52,6 +54,12 @@ impl Latency {
     /// From now on nothing is answered, or all is that was asked meanwhile.
     pub fn hang(&self, hung: bool) {
         self.hung.store(hung, Ordering::Relaxed);
+    }
+
+    /// From now on this size is reported of every file, whatever its content is.
+    #[allow(dead_code, reason = "not every program of tests needs all")]
+    pub fn report_size(&self, size: u64) {
+        self.size.store(size + 1, Ordering::Relaxed);
     }
 
     /// For each read of 128 KiB at most.
@@ -212,8 +220,11 @@ impl Tree {
             5 => {
                 out.0 = fs::read_link(&path).map_err(|_| EIO)?.into_os_string().into_encoded_bytes()
             }
-            // OPEN, OPENDIR
-            14 | 27 => _ = out.long(0).long(0),
+            // OPEN, OPENDIR; reads of files with a wrong size are not bounded by it (bit 0).
+            14 | 27 => {
+                let direct = opcode == 14 && self.latency.size.load(Ordering::Relaxed) > 0;
+                out.long(0).word(u32::from(direct)).word(0);
+            }
             // READ
             15 => {
                 self.pause(&self.latency.read_us);
@@ -247,7 +258,9 @@ impl Tree {
     }
 
     fn attributes(&self, meta: &fs::Metadata, out: &mut Out) {
-        out.long(meta.ino() ^ self.salt).long(meta.size()).long(meta.blocks());
+        let reported = self.latency.size.load(Ordering::Relaxed).checked_sub(1);
+        let size = reported.filter(|_| meta.is_file()).unwrap_or(meta.size());
+        out.long(meta.ino() ^ self.salt).long(size).long(meta.blocks());
         out.long(meta.atime() as u64).long(meta.mtime() as u64).long(meta.ctime() as u64);
         for nanoseconds in [meta.atime_nsec(), meta.mtime_nsec(), meta.ctime_nsec()] {
             out.word(nanoseconds as u32);
