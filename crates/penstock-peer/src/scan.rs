@@ -848,6 +848,11 @@ fn root_problem(root: &[u8], error: &StoreError) -> Problem {
         let why = "its file system does not tell its length, and no read reached its end within \
                    64 MiB (64 GiB on FUSE) or 10 s";
         return Problem::new(Exit::Fatal, SOURCE_ROOT, title).because(why);
+    } else if error.has_too_many_attributes() {
+        let why = "the names of its extended attributes take more than 64 KiB, which the kernel \
+                   does not list";
+        let problem = Problem::new(Exit::Fatal, SOURCE_ROOT, title).because(why);
+        return problem.hint("`--no-preserve xattrs` copies it without them");
     } else {
         (Exit::Fatal, SOURCE_ROOT)
     };

@@ -98,6 +98,10 @@ fn why_at_source(error: &std::io::Error) -> String {
         ErrorKind::FileTooLarge => "its file system does not tell its length, and no read reached \
                                     its end within 64 MiB (64 GiB on FUSE) or 10 s"
             .to_owned(),
+        ErrorKind::ArgumentListTooLong => "the names of its extended attributes take more than \
+                                           64 KiB, which the kernel does not list; `--no-preserve \
+                                           xattrs` copies it without them"
+            .to_owned(),
         _ => error.to_string(),
     }
 }

@@ -10,10 +10,10 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use penstock_api::problem::{Exit, Problem};
-use penstock_api::scan::{PageReply, PageSource, Question, ScanSummary};
+use penstock_api::scan::{PageReply, PageSource, Question, SOURCE_ROOT, ScanSummary};
 use penstock_proto::compared::Comparison;
 use penstock_proto::digest::Digest;
 use penstock_proto::manifest::{Page, page_digest};
@@ -27,6 +27,10 @@ const AHEAD: usize = 8;
 const WAIT_MS: u32 = 1_000;
 /// Waits between attempts after a temporary failure: they double from the first to the last.
 const RETRY: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(10));
+
+/// How long the top item of the source may fail before the run ends with its error.
+const TOP_MAX: Duration =
+    if cfg!(test) { Duration::from_millis(500) } else { Duration::from_secs(30) };
 
 /// What is waited for where nothing is wrong.
 pub(super) const THE_SCAN: &str = "the scan at the source";
@@ -216,6 +220,7 @@ impl Inner {
 
     fn pull(&self, mut source: Box<dyn PageSource>, shared: &Shared, treatment: &Treatment) {
         let mut delay = RETRY.0;
+        let mut failing = None;
         loop {
             let wanted = match self.next_wanted() {
                 None => return,
@@ -228,9 +233,17 @@ impl Inner {
             };
             let again = wanted.again;
             let pulled = source.page(wanted.number, WAIT_MS);
+            match &pulled {
+                Ok(PageReply::NotYet) => {}
+                Err(problem) if problem.code == SOURCE_ROOT => {
+                    failing.get_or_insert_with(Instant::now);
+                }
+                _ => failing = None,
+            }
+            let lasts = failing.is_some_and(|since| since.elapsed() > TOP_MAX);
             match pulled.and_then(|reply| self.treat(&wanted, reply, shared, treatment)) {
                 Ok(()) => delay = RETRY.0,
-                Err(problem) if problem.exit == Exit::Temporary => {
+                Err(problem) if problem.exit == Exit::Temporary && !lasts => {
                     self.wait_after(&problem, &mut delay);
                 }
                 Err(problem) => {
@@ -430,6 +443,54 @@ mod tests {
         }
     }
 
+    /// A source whose top item cannot be looked at.
+    struct Broken;
+
+    impl PageSource for Broken {
+        fn remove(&mut self, _: &RemoveOrder) -> Result<RemoveReply, Problem> {
+            Ok(RemoveReply::default())
+        }
+
+        fn page(&mut self, _: u32, _: u32) -> Result<PageReply, Problem> {
+            Err(Problem::new(Exit::Temporary, SOURCE_ROOT, "cannot look at the source"))
+        }
+
+        fn ask(&mut self, _: &Question) -> Result<u32, Problem> {
+            Ok(0)
+        }
+
+        fn digests(&mut self, _: &DigestWish, _: u32) -> Result<Option<WishedDigests>, Problem> {
+            Ok(None)
+        }
+    }
+
+    fn shared_in(directory: &std::path::Path) -> Arc<Shared> {
+        let journal = Journal::open(directory, 0, &[]).unwrap();
+        let (options, head) = (TransferOptions::default(), LedgerHead::default());
+        let machine = machine_of(&options, &head, false, TransferId([1; 16]));
+        Arc::new(Shared::new(machine, journal, false))
+    }
+
+    /// Promise: an error of the source's top item that lasts ends the run with that error.
+    #[test]
+    fn an_error_of_the_top_item_is_not_retried_without_end() {
+        let directory = tempfile::tempdir().unwrap();
+        let shared = shared_in(directory.path());
+        let compare: Compare = Arc::new(|_| Ok(Comparison::default()));
+        let treatment = Treatment { compare, clear: None };
+        let mut puller = Puller::start(Box::new(Broken), shared, treatment).unwrap();
+        let began = Instant::now();
+        let problem = loop {
+            match puller.page(0) {
+                Err(problem) => break problem,
+                Ok(_) => std::thread::yield_now(),
+            }
+            assert!(began.elapsed() < Duration::from_secs(60), "retried without end");
+        };
+        assert_eq!(problem.code, SOURCE_ROOT);
+        puller.stop();
+    }
+
     /// Promise: a run whose thread for pages cannot be started says so and is tried again, where it
     /// would wait for pages that never come.
     #[test]
@@ -447,10 +508,7 @@ mod tests {
             return;
         }
         let directory = tempfile::tempdir().unwrap();
-        let journal = Journal::open(directory.path(), 0, &[]).unwrap();
-        let (options, head) = (TransferOptions::default(), LedgerHead::default());
-        let machine = machine_of(&options, &head, false, TransferId([1; 16]));
-        let shared = Arc::new(Shared::new(machine, journal, false));
+        let shared = shared_in(directory.path());
         let compare: Compare = Arc::new(|_| Ok(Comparison::default()));
         let started = Puller::start(Box::new(Silent), shared, Treatment { compare, clear: None });
         let problem = started.map(drop).unwrap_err();

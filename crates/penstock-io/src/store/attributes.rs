@@ -15,7 +15,8 @@ use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use penstock_proto::attributes::{
-    ACL_ACCESS, AttributeClass, ClassSet, Owner, Xattrs, acl_group_bits, class_of, encode_xattrs,
+    ACL_ACCESS, ACL_DEFAULT, AttributeClass, ClassSet, Owner, Xattrs, acl_group_bits, class_of,
+    encode_xattrs,
 };
 use penstock_proto::units::FileTime;
 use rustix::fs::{
@@ -39,6 +40,10 @@ use crate::sys::list_xattrs_at;
 const GUESS_BYTES: usize = 1024;
 /// Linux gives no longer list or value (`XATTR_LIST_MAX`, `XATTR_SIZE_MAX`, linux/limits.h).
 const SYSTEM_BYTES_MAX: usize = 64 * 1024;
+/// Attributes that are asked for by name where an entry has more names than the system lists: ACLs,
+/// capabilities and labels (linux/capability.h, linux/xattr.h).
+const KNOWN_NAMES: [&[u8]; 4] =
+    [ACL_ACCESS, ACL_DEFAULT, b"security.capability", b"security.SMACK64"];
 /// Groups that are remembered as refused to us, at most.
 const GROUPS_MAX: usize = 1024;
 const SETUID: u32 = 0o4000;
@@ -419,7 +424,8 @@ impl PosixStore {
     /// file system that has no attributes.
     ///
     /// # Errors
-    /// `BadPath`; `Io`.
+    /// `BadPath`; `Io`, with `E2BIG` where user attributes are wanted and the names of all take
+    /// more than 64 KiB.
     /// # Sources
     /// xattr(7); listxattrat since Linux 6.13. Before that proc_pid_fd(5): a descriptor's path
     /// leads to what it is open on, so that only the last component is looked up, and `l*xattr` do
@@ -449,6 +455,10 @@ impl PosixStore {
         let names = match listed {
             Ok(names) if names.is_empty() => return Ok((Vec::new(), 0)),
             Ok(names) => names,
+            // No system call lists so many; those of other classes have names that are known.
+            Err(Errno::TOOBIG) if !classes.contains(AttributeClass::UserXattrs) => {
+                KNOWN_NAMES.join(&0)
+            }
             Err(Errno::OPNOTSUPP | Errno::NOSYS) => {
                 if let Some(refusals) = refusals {
                     refusals.nothing_listed.store(true, Ordering::Relaxed);
@@ -470,7 +480,7 @@ impl PosixStore {
             });
             match value {
                 Ok(value) => found.push((key, value)),
-                Err(Errno::NODATA) => {}
+                Err(Errno::NODATA | Errno::OPNOTSUPP) => {}
                 Err(Errno::NOENT | Errno::STALE) => {
                     return Err(dir.error("read attributes", name, Errno::NOENT));
                 }

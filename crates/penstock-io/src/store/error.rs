@@ -173,6 +173,11 @@ impl StoreError {
         self.is_one_of(&[Errno::FBIG])
     }
 
+    /// An entry has more extended attributes than the system lists.
+    pub fn has_too_many_attributes(&self) -> bool {
+        self.is_one_of(&[Errno::TOOBIG])
+    }
+
     /// What was listed is not there any more, or has another place now.
     pub fn is_vanished(&self) -> bool {
         self.is_one_of(&[Errno::NOENT, Errno::STALE])

@@ -547,3 +547,46 @@ fn i_links_are_never_followed_out_of_the_target() {
     assert_ne!(ended.code, 0, "{}", ended.last);
     assert_eq!(fs::read(outside.join("file")).unwrap(), b"precious");
 }
+
+/// Promise: more than 64 KiB of attribute names, which the kernel does not list, fail the entry
+/// with that reason, and end the run where the entry is the source itself. With
+/// `--no-preserve xattrs` the entry is copied, and keeps its ACL.
+#[test]
+fn more_names_of_attributes_than_the_system_lists() {
+    let base = scratch_in_memory(8 << 20);
+    fs::create_dir_all(base.path().join("top/below")).unwrap();
+    fs::write(base.path().join("top/below/file"), b"content").unwrap();
+    let paths = ["top", "top/below/file"].map(|path| base.path().join(path));
+    for at in 0..300 {
+        let name = format!("user.{at:03}{}", "k".repeat(240));
+        for path in &paths {
+            let set = rustix::fs::setxattr(path, &name, b"v", rustix::fs::XattrFlags::empty());
+            if let Err(errno) = set {
+                println!("SKIPPED: no file system here takes so many attributes: {errno}");
+                return;
+            }
+        }
+    }
+    tool("setfacl", &[&"-m", &"u:1234:r", &paths[1]]);
+    let copy = Copy::new(base.path());
+    let options: &[(&[&str], bool)] = &[(&[], false), (&["--no-preserve", "xattrs"], true)];
+    for (at, source) in ["top/", "top/below/file"].into_iter().enumerate() {
+        for (options, arrives) in options {
+            let target = base.path().join(format!("to{at}{arrives}"));
+            let ended = Run::spawn(copy.command(source, &target).args(*options)).end();
+            println!("{}", ended.errors);
+            if *arrives {
+                ended.expect(0);
+                let file = if at == 0 { target.join("below/file") } else { target };
+                assert_eq!(fs::read(&file).unwrap(), b"content");
+                let acl = String::from_utf8(tool("getfacl", &[&"-n", &file])).unwrap();
+                assert!(acl.contains("user:1234:r--"), "{acl}");
+            } else {
+                assert!(ended.errors.contains("`--no-preserve xattrs`"), "{}", ended.errors);
+                ended.expect(7);
+            }
+        }
+    }
+    let below = Run::spawn(&mut copy.command("top/below", base.path().join("in"))).end().expect(3);
+    assert!(below.errors.contains("more than 64 KiB"), "{}", below.errors);
+}

@@ -4,6 +4,9 @@
 //! The messages are those of linux/fuse.h, protocol 7.31 (fuse(4)); the few that a scan and reading
 //! files need. Each request is answered after the latency, many at a time.
 
+// Each test program uses its own part of this.
+#![allow(dead_code)]
+
 use std::collections::HashMap;
 use std::fs::{self, File};
 use std::io::{Read as _, Write as _};
@@ -25,7 +28,7 @@ const ENOSYS: i32 = 38;
 
 /// How slow it is, and whether it answers at all.
 #[derive(Default)]
-pub struct Latency {
+pub(crate) struct Latency {
     lookup_us: AtomicU64,
     read_us: AtomicU64,
     broken: AtomicBool,
@@ -37,41 +40,40 @@ pub struct Latency {
 
 impl Latency {
     /// For each name, each listing and each look at attributes.
-    pub fn set_lookup(&self, latency: Duration) {
+    pub(crate) fn set_lookup(&self, latency: Duration) {
         self.lookup_us.store(latency.as_micros() as u64, Ordering::Relaxed);
     }
 
     /// From now on everything fails with `EIO`.
-    pub fn break_down(&self) {
+    pub(crate) fn break_down(&self) {
         self.broken.store(true, Ordering::Relaxed);
     }
 
     /// From now on files are listed and cannot be read: `EIO`.
-    pub fn break_reads(&self) {
+    pub(crate) fn break_reads(&self) {
         self.unreadable.store(true, Ordering::Relaxed);
     }
 
     /// From now on nothing is answered, or all is that was asked meanwhile.
-    pub fn hang(&self, hung: bool) {
+    pub(crate) fn hang(&self, hung: bool) {
         self.hung.store(hung, Ordering::Relaxed);
     }
 
     /// From now on this size is reported of every file, whatever its content is.
-    #[allow(dead_code, reason = "not every program of tests needs all")]
-    pub fn report_size(&self, size: u64) {
+    pub(crate) fn report_size(&self, size: u64) {
         self.size.store(size + 1, Ordering::Relaxed);
     }
 
     /// For each read of 128 KiB at most.
-    pub fn set_read(&self, latency: Duration) {
+    pub(crate) fn set_read(&self, latency: Duration) {
         self.read_us.store(latency.as_micros() as u64, Ordering::Relaxed);
     }
 }
 
 /// A mount, gone when dropped.
-pub struct Fuse {
-    pub path: PathBuf,
-    pub latency: Arc<Latency>,
+pub(crate) struct Fuse {
+    pub(crate) path: PathBuf,
+    pub(crate) latency: Arc<Latency>,
 }
 
 struct Tree {
@@ -84,7 +86,7 @@ struct Tree {
 impl Fuse {
     /// Mounts `tree` at `path` with inode numbers that `salt` makes others; `None`, loudly, where
     /// that is not allowed.
-    pub fn mount(tree: &Path, path: &Path, salt: u64) -> Option<Self> {
+    pub(crate) fn mount(tree: &Path, path: &Path, salt: u64) -> Option<Self> {
         let device = File::options().read(true).write(true).open("/dev/fuse");
         let Ok(device) = device else {
             println!("SKIPPED: /dev/fuse cannot be opened; this test needs root and FUSE");
@@ -113,7 +115,7 @@ impl Fuse {
     }
 
     /// Takes it away from under whoever has files open there.
-    pub fn unmount(&self) {
+    pub(crate) fn unmount(&self) {
         let _ = Command::new("umount").arg("-l").arg(&self.path).stderr(Stdio::null()).status();
     }
 }
