@@ -46,6 +46,7 @@ pub(crate) fn run(
     let beside = shared.has_other_path(path);
     let begun = Instant::now();
     let say_rtt = |rtt| shared.path_known(path, rtt);
+    let right = dialer.book.endings.right(&dialer.site);
     let (stream, _) = match dialer.dial(&shared.spec, lane, &ends, beside, say_rtt) {
         Ok(open) => open,
         Err(error) => {
@@ -62,6 +63,8 @@ pub(crate) fn run(
             return;
         }
     };
+    let closer = stream.closer().ok();
+    let _standing = closer.map(|closer| dialer.book.standing.enter(closer, right));
     let rtt = dialer.rtt_of(&stream).unwrap_or_else(|| begun.elapsed() / 3);
     let working = Working::default();
     let closer = LaneHandle::new(&stream, &working).ok();

@@ -100,6 +100,7 @@ mod settle;
 mod share;
 mod sight;
 mod source;
+mod standing;
 mod stores;
 mod surplus;
 mod target;
@@ -115,7 +116,8 @@ pub use ordered::OrderedSource;
 pub use paths::{LocalEnds, PathListener, PathNews, PathNote};
 pub use penstock_engine::paths::{LocalEnd, PathEnds, PathState, pair};
 pub use scan::{Helpers, Listing, ScanOptions};
-pub use source::{LaneVerifier, SourceService};
+pub use source::{Grant, LaneVerifier, SourceService};
+pub use standing::RightHolds;
 pub use stores::{STORE_OFFLINE, StoreKind, StoreSpec, Stores};
 pub use surplus::{
     Dealt, LIST_DIRECTORIES_MAX, TakeSurplus, TargetLister, each_listed, find_surplus_with,

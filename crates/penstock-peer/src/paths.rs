@@ -22,6 +22,7 @@ use penstock_proto::version;
 
 use crate::ahead::Ahead;
 use crate::pacer::Pacer;
+use crate::standing::{Endings, Standing};
 use crate::target::LaneConnect;
 use crate::task::{Shared, State};
 
@@ -91,6 +92,9 @@ pub(crate) struct PathBook {
     left_out: Mutex<BTreeMap<Name, usize>>,
     /// Connections that wait for a lane.
     pub(crate) ahead: Ahead,
+    /// Lanes that are open, and what ends them.
+    pub(crate) standing: Standing,
+    pub(crate) endings: Arc<Endings>,
 }
 
 impl PathBook {

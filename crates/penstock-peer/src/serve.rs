@@ -25,7 +25,8 @@ use penstock_proto::version;
 use crate::guard::Guard;
 use crate::ramp::FAR;
 use crate::read::{FrameSink, PieceReader, ServeError};
-use crate::source::{OpenScan, SourceService};
+use crate::source::{Grant, OpenScan, SourceService};
+use crate::standing::RightHolds;
 
 /// Decoded pages that the lanes of a transfer keep together.
 const PAGES_KEPT: usize = 16;
@@ -34,32 +35,35 @@ const IDLE_MAX: Duration = Duration::from_secs(120);
 /// An idle lane looks this often whether its peer drains.
 const DRAIN_LOOK: Duration = Duration::from_secs(2);
 
-pub(crate) fn serve(service: &Arc<SourceService>, pending: PendingLane) {
+/// # Errors
+/// The lane was refused.
+pub(crate) fn serve(service: &Arc<SourceService>, pending: PendingLane) -> Result<(), Refusal> {
     let hello = pending.hello().clone();
-    let (open, protocol) = match admit(service, &pending, &hello) {
+    let Admitted { open, protocol, holds } = match admit(service, &pending, &hello) {
         Ok(admitted) => admitted,
         Err(refusal) => {
-            let (peer, transfer) = (pending.peer(), hello.transfer);
-            tracing::warn!(%peer, %transfer, %refusal, "lane refused");
-            pending.refuse(refusal);
-            return;
+            pending.refuse(refusal.clone());
+            return Err(refusal);
         }
     };
     let peer = pending.peer().clone();
-    let lane = match pending.welcome(protocol, &service.peer) {
-        Ok(lane) => lane,
-        Err(error) => {
-            tracing::warn!(%peer, %error, "a lane broke at its welcome");
-            return;
-        }
-    };
-    let _served = Served::one(&service.lanes);
-    let outcome =
-        Server::new(service, open, lane, hello.digest).and_then(|mut server| server.run());
-    match outcome {
+    let served = pending.welcome(protocol, &service.peer).and_then(|lane| {
+        let _served = Served::one(&service.lanes);
+        let _standing = service.standing.enter(lane.closer()?, holds);
+        Server::new(service, open, lane, hello.digest).and_then(|mut server| server.run())
+    });
+    match served {
         Ok(()) => tracing::debug!(%peer, transfer = %hello.transfer, "lane closed"),
         Err(error) => tracing::info!(%peer, transfer = %hello.transfer, %error, "lane ended"),
     }
+    Ok(())
+}
+
+/// A lane that may be served.
+struct Admitted {
+    open: Arc<OpenScan>,
+    protocol: u16,
+    holds: RightHolds,
 }
 
 /// Counts a lane while it is served.
@@ -88,7 +92,7 @@ fn admit(
     service: &SourceService,
     pending: &PendingLane,
     hello: &Hello,
-) -> Result<(Arc<OpenScan>, u16), Refusal> {
+) -> Result<Admitted, Refusal> {
     let (ours, theirs) = (version::known().lane, hello.protocol);
     let protocol = ours.common(theirs).ok_or_else(|| {
         let text = format!("this peer speaks lane protocol {ours}, the target {theirs}");
@@ -100,7 +104,8 @@ fn admit(
     }
     let void = |text: &str| refusal(RefusalCode::Capability, text);
     let verifier = service.verifier.as_ref().ok_or_else(|| void("this peer serves no lanes"))?;
-    let capability = verifier(&hello.capability).map_err(|why| void(&why))?;
+    let granted = verifier(pending.certificates(), &hello.capability);
+    let Grant { capability, holds } = granted.map_err(|why| void(&why))?;
     if capability.transfer != hello.transfer {
         return Err(void("the capability is for another transfer"));
     }
@@ -110,10 +115,12 @@ fn admit(
     if capability.source != service.peer.site {
         return Err(void("the capability is of another site"));
     }
-    let now = sys::wall_clock_now().seconds;
-    if u64::try_from(now).unwrap_or(0) >= capability.expires {
-        return Err(void("the capability has expired"));
-    }
+    let expires = capability.expires;
+    let holds: RightHolds = Box::new(move || match now_seconds() >= expires {
+        true => Err("the capability has expired".to_owned()),
+        false => holds(),
+    });
+    holds().map_err(|why| void(&why))?;
     let open = service
         .scan(hello.transfer)
         .map_err(|problem| refusal(RefusalCode::StoreOffline, problem.to_string()))?
@@ -125,7 +132,11 @@ fn admit(
     if open.store != capability.store || open.scan.root() != capability.root {
         return Err(void("the capability is for another data set"));
     }
-    Ok((open, protocol))
+    Ok(Admitted { open, protocol, holds })
+}
+
+fn now_seconds() -> u64 {
+    u64::try_from(sys::wall_clock_now().seconds).unwrap_or(0)
 }
 
 /// The pages that lanes of a transfer used last, decoded: memory follows what is worked on, not the

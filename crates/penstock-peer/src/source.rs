@@ -25,10 +25,12 @@ use penstock_io::net::PendingLane;
 use penstock_io::store::Source;
 use penstock_io::sys;
 use penstock_proto::capability::Capability;
+use penstock_proto::frame::Refusal;
 use penstock_proto::id::{Name, PeerId, TransferId};
 use penstock_proto::listing::{ListPart, ListWork};
 use penstock_proto::manifest::{Page, page_digest};
 use penstock_proto::slicing::STRIDE_BYTES_MAX;
+use rustls::pki_types::CertificateDer;
 
 use crate::guard::Guard;
 use crate::opening::{OPENING_MAX, Scans, removable};
@@ -37,12 +39,24 @@ use crate::removal::Remover;
 use crate::scan::{Helpers, Scan, root_kind};
 use crate::serve::{self, PageCache};
 use crate::sight::{Sight, shares_inodes};
+use crate::standing::{RightHolds, Standing};
 use crate::stores::{Stores, chain};
 use crate::turn::Turn;
 use crate::wished::Wishes;
 
-/// Checks the signature of a capability that a lane shows, and says what it allows.
-pub type LaneVerifier = Arc<dyn Fn(&[u8]) -> Result<Capability, String> + Send + Sync>;
+/// Checks the capability that a lane shows, for a peer with these certificates, and says what it
+/// allows.
+pub type LaneVerifier =
+    Arc<dyn Fn(&[CertificateDer<'_>], &[u8]) -> Result<Grant, String> + Send + Sync>;
+
+/// What a lane may do, and for how long.
+pub struct Grant {
+    /// What the lane may read, and until when.
+    pub capability: Capability,
+    /// Says why the right has ended, if something other than time has ended it: an unpaired site, a
+    /// store that the site may not read any more.
+    pub holds: RightHolds,
+}
 
 /// This host's source side.
 pub struct SourceService {
@@ -56,6 +70,7 @@ pub struct SourceService {
     fence: Mutex<Fence>,
     /// Lanes that are served now, and whether they are to end.
     pub(crate) lanes: AtomicU32,
+    pub(crate) standing: Standing,
     pub(crate) draining: AtomicBool,
 }
 
@@ -180,6 +195,7 @@ impl SourceService {
             verifier,
             fence: Mutex::default(),
             lanes: AtomicU32::new(0),
+            standing: Standing::default(),
             draining: AtomicBool::new(false),
         }
     }
@@ -231,8 +247,17 @@ impl SourceService {
     }
 
     /// Serves one lane until it ends. Blocks: give it a thread of its own.
-    pub fn serve(self: &Arc<Self>, lane: PendingLane) {
-        serve::serve(self, lane);
+    ///
+    /// # Errors
+    /// The lane was refused, for this reason, which its target knows.
+    pub fn serve(self: &Arc<Self>, lane: PendingLane) -> Result<(), Refusal> {
+        serve::serve(self, lane)
+    }
+
+    /// Ends the lanes whose rights have ended. Does not block; call it every second, and at once
+    /// when a pairing has ended.
+    pub fn end_void_lanes(&self) {
+        self.standing.end_void();
     }
 
     #[cfg(test)]

@@ -99,6 +99,19 @@ impl TargetService {
         self
     }
 
+    /// Ends the lanes from a site whose pairing has ended, also where the site is paired anew by
+    /// now. Does not block.
+    pub fn end_lanes_from(&self, site: &Name) {
+        self.book.endings.note(site);
+        self.book.standing.end_void();
+    }
+
+    /// Ends what [`TargetService::end_lanes_from`] missed because it was opening at that moment.
+    /// Does not block; call it every second.
+    pub fn end_void_lanes(&self) {
+        self.book.standing.end_void();
+    }
+
     /// What is known of the paths to a site, from transfers since the daemon started.
     pub fn known_paths(&self, site: &Name) -> Vec<PathNote> {
         self.book.of_site(site)

@@ -12,9 +12,9 @@ use penstock_api::task::TargetPeer;
 use penstock_io::net::{self, SocketOptions};
 use penstock_io::store::{PosixOptions, PosixStore};
 use penstock_io::sys;
-use penstock_io::trust::{Purpose, client_config, verify_capability};
+use penstock_io::trust::{Purpose, Vouched, client_config, verify_capability};
 use penstock_peer::{
-    LaneConfig, LaneVerifier, SourceService, StoreKind, StoreSpec, Stores, TargetService,
+    Grant, LaneConfig, LaneVerifier, SourceService, StoreKind, StoreSpec, Stores, TargetService,
 };
 use penstock_proto::frame::{Refusal, RefusalCode};
 use penstock_proto::id::Name;
@@ -75,7 +75,12 @@ pub(crate) fn peer(site: &Arc<Site>, journal: &Path) -> anyhow::Result<PeerParts
         match net::accept(tcp, connection, HELLO_DEADLINE, &options) {
             Ok(pending) => match refusal {
                 Some(refusal) => pending.refuse(refusal),
-                None => served.serve(pending),
+                None => {
+                    let (peer, transfer) = (pending.peer().clone(), pending.hello().transfer);
+                    if let Err(refusal) = served.serve(pending) {
+                        tracing::warn!(%peer, %transfer, %refusal, "lane refused");
+                    }
+                }
             },
             Err(error) => tracing::info!(%error, "a lane did not open"),
         }
@@ -183,27 +188,34 @@ fn mounts_text(store: &StoreConfig) -> String {
     }
 }
 
-/// Checks capabilities with this site's own key: it issued them (C4). Their owner must still be
-/// paired and allowed to read the store: pairings end, and configurations change.
+/// Checks capabilities with this site's own key: it issued them (C4). The site that shows one must
+/// still be paired by the authority that vouched for it, and allowed to read the store: pairings
+/// end, and configurations change.
 fn verifier(site: &Arc<Site>) -> LaneVerifier {
     let key = site.authority.capability_key().public_key();
     let site = Arc::clone(site);
-    Arc::new(move |bytes| {
+    Arc::new(move |certificates, bytes| {
         let now = u64::try_from(sys::wall_clock_now().seconds).unwrap_or(0);
+        let vouched = site.trust.vouched(certificates).map_err(|error| error.to_string())?;
         let capability = verify_capability(bytes, &key, now).map_err(|error| error.to_string())?;
-        let (target, store) = (&capability.target, &capability.store);
-        // To other peers of its own site the controller gives what it likes.
-        if *target == site.config.site {
-            return Ok(capability);
-        }
-        if !site.is_paired(target) {
-            return Err(format!("site `{target}` is not paired any more"));
-        }
-        if !site.exports.may_read(target, store) {
-            return Err(format!("site `{target}` may not read from store `{store}` any more"));
-        }
-        Ok(capability)
+        let (site, store) = (Arc::clone(&site), capability.store.clone());
+        let holds = move || may_read_on(&site, &vouched, &store);
+        holds()?;
+        Ok(Grant { capability, holds: Box::new(holds) })
     })
+}
+
+/// Whether a peer may still read a store over lanes; the error says why not.
+fn may_read_on(site: &Site, vouched: &Vouched, store: &Name) -> Result<(), String> {
+    let target = &vouched.peer.site;
+    if !site.trust.vouches(vouched) {
+        return Err(format!("site `{target}` is not paired any more"));
+    }
+    // To other peers of its own site the controller gives what it likes.
+    if *target != site.config.site && !site.exports.may_read(target, store) {
+        return Err(format!("site `{target}` may not read from store `{store}` any more"));
+    }
+    Ok(())
 }
 
 /// Makes the TLS configuration for lanes to a paired site.
@@ -231,7 +243,7 @@ mod tests {
     use penstock_proto::id::{PeerId, TransferId};
 
     /// A site `lab` with a store `raw` for `hpc`, and one `own` for nobody, paired with `hpc`.
-    fn lab(directory: &std::path::Path) -> Arc<Site> {
+    fn lab(directory: &std::path::Path) -> (Arc<Site>, SiteAuthority) {
         let text = r#"
             site = "lab"
             peer = "dtn1"
@@ -261,7 +273,7 @@ mod tests {
             paired: 1,
         };
         site.pair(&pairing).unwrap();
-        Arc::new(site)
+        (Arc::new(site), other)
     }
 
     /// C4: a capability that was issued is worth nothing once its owner may not read the store any
@@ -269,7 +281,9 @@ mod tests {
     #[test]
     fn c4_a_capability_ends_with_what_it_was_issued_for() {
         let directory = tempfile::tempdir().unwrap();
-        let site = lab(directory.path());
+        let (site, hpc) = lab(directory.path());
+        let peer = PeerId { site: "hpc".parse().unwrap(), peer: "h1".parse().unwrap() };
+        let certificates = hpc.issue_peer(&peer).unwrap().chain();
         let verify = verifier(&site);
         let shown = |store: &str| {
             let capability = Capability {
@@ -281,11 +295,18 @@ mod tests {
                 remove: false,
                 expires: u64::MAX,
             };
-            verify(&site.authority.capability_key().sign(&capability)).map(drop)
+            verify(&certificates, &site.authority.capability_key().sign(&capability))
         };
-        assert_eq!(shown("raw"), Ok(()));
-        assert!(shown("own").unwrap_err().contains("may not read"));
-        site.trust.unpin(&"hpc".parse().unwrap());
-        assert!(shown("raw").unwrap_err().contains("not paired"));
+        let why = |store: &str| shown(store).err().unwrap();
+        let standing = shown("raw").map_err(|why| assert_eq!(why, "")).unwrap();
+        assert_eq!((standing.holds)(), Ok(()));
+        assert!(why("own").contains("may not read"));
+        site.trust.unpin(&peer.site);
+        assert!(why("raw").contains("not paired"));
+        assert!((standing.holds)().unwrap_err().contains("not paired any more"));
+        let anew = SiteAuthority::create(peer.site.clone()).unwrap();
+        site.trust.pin(anew.certificate().clone()).unwrap();
+        assert!((standing.holds)().is_err(), "the old keys are not the new site");
+        assert!(why("raw").contains("authority"), "{}", why("raw"));
     }
 }

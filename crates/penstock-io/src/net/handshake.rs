@@ -27,6 +27,7 @@ use penstock_proto::id::{LaneId, Name, PeerId};
 use penstock_proto::wire::DecodeError;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
+use rustls::pki_types::CertificateDer;
 use rustls::{
     ClientConfig, ClientConnection, ConnectionCommon, ServerConfig, ServerConnection, SideData,
 };
@@ -329,6 +330,11 @@ impl PendingLane {
     /// What the target asks for.
     pub fn hello(&self) -> &Hello {
         &self.hello
+    }
+
+    /// The certificates that the target has shown, its own first; the handshake verified them.
+    pub fn certificates(&self) -> &[CertificateDer<'static>] {
+        self.connection.peer_certificates().unwrap_or_default()
     }
 
     /// Who asks, by its certificate.

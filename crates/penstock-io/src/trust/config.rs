@@ -92,7 +92,7 @@ fn cpu_has_aes() -> bool {
 /// What a TLS configuration is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Purpose {
-    /// Lanes: both ends show certificates, no session tickets, secrets can be extracted.
+    /// Lanes: both ends show certificates, secrets can be extracted.
     Lane,
     /// The site API: a client may show no certificate at all, so that the HTTP layer can serve
     /// pairing, and nothing else, to it. One that it shows must verify.
@@ -121,6 +121,8 @@ pub fn peer_server_name() -> ServerName<'static> {
 /// The server's half: asks for client certificates as `purpose` says, shows what `identity` is and
 /// trusts what `trust` holds at each handshake.
 ///
+/// No session is kept or resumed, so that each connection verifies its certificates anew.
+///
 /// `suites` are offered in this order, but the client's order decides. `CipherSuite::preferred()`
 /// is right unless an operator chose.
 ///
@@ -142,11 +144,10 @@ pub fn server_config(
         .with_client_cert_verifier(Arc::new(verifier))
         .with_cert_resolver(identity.shown());
     config.alpn_protocols = purpose.alpn();
-    if purpose == Purpose::Lane {
-        config.send_tls13_tickets = 0;
-        config.session_storage = Arc::new(NoServerSessionStorage {});
-        config.enable_secret_extraction = true;
-    }
+    // A session that is resumed verifies no certificate: it would outlive the pairing.
+    config.send_tls13_tickets = 0;
+    config.session_storage = Arc::new(NoServerSessionStorage {});
+    config.enable_secret_extraction = purpose == Purpose::Lane;
     Ok(Arc::new(config))
 }
 

@@ -17,6 +17,8 @@
 //! - **D5** Pairing starts from a pasted [`PairingToken`]: it pins the issuer's authority by the
 //!   SHA-256 of its key, and a 128-bit secret that works once proves the joiner, bound to that
 //!   very TLS connection by its exporter.
+//! - A pairing that ended leaves nothing behind: no session is resumed, and a connection that
+//!   stands carries the fingerprint of the authority that vouched for it ([`Vouched`]).
 //! - A client that shows a certificate which does not verify is refused, also where showing none
 //!   would have been allowed (the site API, for pairing).
 //! - **C4** A source needs no list of approved transfers: [`verify_capability`] checks alone.
@@ -53,7 +55,7 @@ pub use pairing::{
 };
 pub use receipt::{ReceiptKey, read_authorities, verify_certification, verify_receipt_signature};
 pub use service::{ServiceCertificate, ServiceFacts};
-pub use store::{AuthorityFacts, Fingerprint, TrustStore, inspect_authority, peer_id_of};
+pub use store::{AuthorityFacts, Fingerprint, TrustStore, Vouched, inspect_authority, peer_id_of};
 
 use std::path::PathBuf;
 use std::sync::Arc;

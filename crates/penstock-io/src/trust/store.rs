@@ -8,7 +8,7 @@ use penstock_proto::id::{Name, PeerId};
 use rustls::RootCertStore;
 use rustls::server::WebPkiClientVerifier;
 use rustls::server::danger::ClientCertVerifier;
-use rustls_pki_types::CertificateDer;
+use rustls_pki_types::{CertificateDer, UnixTime};
 use x509_parser::extensions::{GeneralName, ParsedExtension};
 
 use super::TrustError;
@@ -115,6 +115,17 @@ pub fn peer_id_of(chain: &[CertificateDer<'_>]) -> Result<PeerId, TrustError> {
     }
 }
 
+/// A peer, and the authority that vouched for it when its connection was made.
+///
+/// A name alone outlives its keys: a site that is set up anew and paired again bears the same one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Vouched {
+    /// The peer, by its certificate.
+    pub peer: PeerId,
+    /// The key of the authority that signed the certificate.
+    pub authority: Fingerprint,
+}
+
 /// One site's authority, prepared for checking.
 #[derive(Clone, Debug)]
 pub(super) struct Pinned {
@@ -151,8 +162,9 @@ pub(super) fn single_root(authority: &CertificateDer<'_>) -> Result<RootCertStor
 
 /// The authorities this peer trusts: its own site's and one for each paired site.
 ///
-/// Shared by all TLS configurations of a process; what is pinned or taken off counts from the next
-/// handshake on. Connections that stand are not cut: whoever unpairs closes them.
+/// Shared by all TLS configurations of a process; a change counts from the next handshake on. A
+/// connection that stands carries a [`Vouched`], which its owner compares at each use by
+/// [`TrustStore::vouches`].
 pub struct TrustStore {
     own: Name,
     sites: RwLock<BTreeMap<Name, Pinned>>,
@@ -201,6 +213,31 @@ impl TrustStore {
     /// The authority pinned for a site.
     pub fn authority_of(&self, site: &Name) -> Option<CertificateDer<'static>> {
         self.pinned(site).ok().map(|pinned| pinned.certificate)
+    }
+
+    /// The fingerprint of the authority that is pinned for a site.
+    pub fn fingerprint_of(&self, site: &Name) -> Option<Fingerprint> {
+        self.pinned(site).ok().map(|pinned| pinned.fingerprint)
+    }
+
+    /// The peer that a chain names (`peer_certificates()` of a finished connection), and the
+    /// authority that vouches for it. Verifies the chain, so that the authority is the one that is
+    /// pinned now and not the one of an earlier pairing.
+    ///
+    /// # Errors
+    /// `Certificate` or `NotPaired`; `Tls` if the pinned authority did not sign the chain.
+    pub fn vouched(&self, chain: &[CertificateDer<'_>]) -> Result<Vouched, TrustError> {
+        let peer = peer_id_of(chain)?;
+        let pinned = self.pinned(&peer.site)?;
+        let (leaf, above) =
+            chain.split_first().ok_or(TrustError::Certificate("the peer showed none"))?;
+        pinned.clients.verify_client_cert(leaf, above, UnixTime::now())?;
+        Ok(Vouched { peer, authority: pinned.fingerprint })
+    }
+
+    /// Whether the authority of a connection is still the one that is pinned for its site.
+    pub fn vouches(&self, vouched: &Vouched) -> bool {
+        self.fingerprint_of(&vouched.peer.site) == Some(vouched.authority)
     }
 
     /// All sites, one's own among them, with the fingerprints of their authorities.

@@ -87,10 +87,9 @@ impl SiteAdmin for Admin {
     }
 
     fn unpair(&self, site: &Name) -> Result<(), Problem> {
-        let stored = self.site.state().unpair(site)?;
-        let trusted = self.site.trust.unpin(site);
+        let unpaired = self.site.unpair(site)?;
         self.sites.forget(site);
-        if stored || trusted {
+        if unpaired {
             tracing::info!(%site, "unpaired");
             return Ok(());
         }

@@ -12,7 +12,7 @@ use std::time::Duration;
 use axum::Router;
 use axum::body::{Body, Bytes};
 use axum::extract::{Extension, Json, Request, State};
-use axum::http::{HeaderName, StatusCode, Uri, header};
+use axum::http::{StatusCode, Uri, header};
 use axum::response::{IntoResponse as _, Response};
 use futures_util::StreamExt as _;
 use penstock_api::cluster::{LeaderCard, PeerCard};
@@ -22,8 +22,8 @@ use penstock_api::rest::StatusView;
 use penstock_api::site::{SPEAKS_HEADER, SiteHealth, VERSION_HEADER};
 use penstock_controller::cluster::ClusterNow;
 use penstock_controller::rest::{BODY_BYTES_MAX, ProblemReply, SiteAdmin, blocking};
+use penstock_io::trust::Vouched;
 use penstock_peer::SourceService;
-use penstock_proto::id::PeerId;
 use penstock_proto::version;
 use tokio::runtime::Handle;
 use tokio::sync::watch;
@@ -32,7 +32,7 @@ use tower::ServiceExt as _;
 
 use super::cluster::Member;
 use super::etcd::voters::MEMBERS;
-use super::handing::{Handed, Lost, maybe_done};
+use super::handing::{self, Handed, Lost, maybe_done};
 use super::host::{Host, with_version};
 use super::lead::Controller;
 use super::listing::{Allies, LIST, Lister};
@@ -46,8 +46,6 @@ use super::remote::orders::ORDER;
 const PATIENCE: Duration = Duration::from_secs(20);
 /// Wait before a request that was not taken is offered again.
 const AGAIN: Duration = Duration::from_millis(200);
-/// For whom a peer of the own site speaks: a `penstock://` URI.
-pub(super) const CALLER_HEADER: HeaderName = HeaderName::from_static("penstock-caller");
 /// Headers that are passed on with a request, and with its reply.
 pub(super) const PASSED_ON: [&str; 3] = ["content-type", VERSION_HEADER, SPEAKS_HEADER];
 /// Paths of requests that another peer of the own site hands over.
@@ -143,7 +141,7 @@ async fn site(
     let faces = [LOCAL, SITE, TASK, TARGET, LONG, SOURCE, TENURE, ORDER, MEMBERS, LIST];
     if let Some(face) = faces.into_iter().find(|face| path.starts_with(face)) {
         let peer = connection.peer.as_ref();
-        if peer.is_none_or(|peer| peer.site != *own) {
+        if peer.is_none_or(|peer| !front.member.lead.site.is_own_peer(peer)) {
             return refused("only peers of this site may hand requests over");
         }
         return match face {
@@ -170,7 +168,7 @@ async fn site(
             release: env!("CARGO_PKG_VERSION").to_owned(),
         })
         .into_response(),
-        (_, Some(peer)) if front.member.lead.site.is_paired(&peer.site) => {
+        (_, Some(peer)) if front.member.lead.site.is_paired_by(&peer) => {
             front.hand_over(SITE, Some(peer), request).await
         }
         ("/site/v1/pair" | "/site/v1/join", None) => problem(
@@ -194,8 +192,7 @@ async fn take_over(
     if face == LOCAL {
         return front.ask(&controller, request).await;
     }
-    let caller = request.headers().get(CALLER_HEADER).and_then(|text| text.to_str().ok());
-    let Some(peer) = caller.and_then(PeerId::from_uri) else {
+    let Some(peer) = handing::caller_of(request.headers()) else {
         return refused("it is not said for whom");
     };
     let connection = Connection { peer: Some(peer), ..connection };
@@ -234,7 +231,7 @@ impl Front {
     /// Hands a request of this peer's users to the controller, which may be this peer, or one of a
     /// site to another peer; waits for a controller if there is none, or if that one is deposed
     /// before it has done it.
-    async fn hand_over(&self, face: &str, caller: Option<PeerId>, request: Request) -> Response {
+    async fn hand_over(&self, face: &str, caller: Option<Vouched>, request: Request) -> Response {
         let handed = match Handed::of(face, caller, request).await {
             Ok(handed) => handed,
             Err(why) => return problem(why),

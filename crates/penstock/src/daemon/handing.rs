@@ -5,21 +5,36 @@ use std::net::SocketAddr;
 
 use axum::body::{Body, Bytes};
 use axum::extract::Request;
-use axum::http::Method;
 use axum::http::request::Parts;
+use axum::http::{HeaderMap, HeaderName, Method};
+use data_encoding::HEXLOWER;
 use penstock_api::problem::{Exit, Problem};
 use penstock_controller::rest::BODY_BYTES_MAX;
+use penstock_io::trust::{Fingerprint, Vouched};
 use penstock_proto::id::PeerId;
 
-use super::front::{CALLER_HEADER, LOCAL, PASSED_ON};
+use super::front::{LOCAL, PASSED_ON};
 use super::remote::client::chain;
+
+/// For whom a peer of the own site speaks: a `penstock://` URI.
+const CALLER_HEADER: HeaderName = HeaderName::from_static("penstock-caller");
+/// The fingerprint of the authority that vouched for the caller, in hex.
+const AUTHORITY_HEADER: HeaderName = HeaderName::from_static("penstock-caller-authority");
+
+/// For whom a request is that another peer of this site hands over; `None` if it does not say.
+pub(super) fn caller_of(headers: &HeaderMap) -> Option<Vouched> {
+    let text = |name| headers.get(name)?.to_str().ok();
+    let peer = PeerId::from_uri(text(CALLER_HEADER)?)?;
+    let authority = HEXLOWER.decode(text(AUTHORITY_HEADER)?.as_bytes()).ok()?;
+    Some(Vouched { peer, authority: Fingerprint(authority.try_into().ok()?) })
+}
 
 /// A request of this peer's users, or of a paired site.
 pub(super) struct Handed {
     /// Under which path another peer takes it.
     face: String,
     /// For whom, if it is not for users of this peer.
-    caller: Option<PeerId>,
+    caller: Option<Vouched>,
     parts: Parts,
     body: Bytes,
 }
@@ -46,7 +61,7 @@ impl Handed {
     /// Its body is too long, or breaks off.
     pub(super) async fn of(
         face: &str,
-        caller: Option<PeerId>,
+        caller: Option<Vouched>,
         request: Request,
     ) -> Result<Self, Problem> {
         let (parts, body) = request.into_parts();
@@ -120,7 +135,9 @@ impl Handed {
             }
         }
         match &self.caller {
-            Some(caller) => call.header(CALLER_HEADER, caller.uri()),
+            Some(caller) => call
+                .header(CALLER_HEADER, caller.peer.uri())
+                .header(AUTHORITY_HEADER, HEXLOWER.encode(&caller.authority.0)),
             None => call,
         }
     }

@@ -24,6 +24,7 @@ mod probe;
 mod recovery;
 mod remote;
 mod renewal;
+mod rights;
 pub(crate) mod site;
 mod site_api;
 mod site_client;
@@ -247,6 +248,8 @@ async fn serve(config: Config, directory: PathBuf) -> anyhow::Result<ExitCode> {
     let (stop, stopped) = watch::channel(false);
     let told = Arc::clone(&sites);
     events.watch_stores(site.config.stores.clone(), stopped.clone());
+    let lanes = (Arc::clone(&parts.lanes_source), Arc::clone(&parts.lanes_target));
+    tokio::spawn(rights::watch(Arc::clone(&site), lanes, stopped.clone()));
     let operate = OperateParts {
         site: Arc::clone(&site),
         sites: Arc::clone(&sites),

@@ -16,8 +16,8 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use hyper_util::service::TowerToHyperService;
 use penstock_io::net::{self, LANE_STACK_BYTES};
-use penstock_io::trust::{ALPN_LANE, explain, pairing_exporter, peer_id_of};
-use penstock_proto::id::{Name, PeerId};
+use penstock_io::trust::{ALPN_LANE, Vouched, explain, pairing_exporter};
+use penstock_proto::id::Name;
 use penstock_proto::network::Role;
 use rustls::ServerConfig;
 use rustls::server::Acceptor;
@@ -49,8 +49,9 @@ const KEEP_ALIVE: Duration = Duration::from_secs(15);
 /// What is known of the connection that a request came over.
 #[derive(Clone, Debug)]
 pub(crate) struct Connection {
-    /// Who is at the other end; none if it showed no certificate.
-    pub(crate) peer: Option<PeerId>,
+    /// The peer at the other end and the authority that vouched for it, which counts at each use;
+    /// none if it showed no certificate.
+    pub(crate) peer: Option<Vouched>,
     /// Value that only the two ends of this connection know (D5).
     pub(crate) exporter: [u8; 32],
     /// From where.
@@ -193,10 +194,11 @@ impl Port {
         mut stop: watch::Receiver<bool>,
     ) {
         let session = tls.get_ref().1;
+        let mut news = self.site.trust_news();
         let Ok(exporter) = pairing_exporter(session) else { return };
         let peer = match session.peer_certificates() {
-            // The handshake verified it; a name that cannot be read is no name to rely on.
-            Some(chain) => match peer_id_of(chain) {
+            // The pairing may have ended since the handshake verified it.
+            Some(chain) => match self.site.trust.vouched(chain) {
                 Ok(peer) => Some(peer),
                 Err(error) => {
                     tracing::info!(%from, %error, "connection refused");
@@ -205,11 +207,11 @@ impl Port {
             },
             None => None,
         };
-        let Some(_place) = self.limits.enter(peer.as_ref().map(|peer| &peer.site)) else {
+        let Some(_place) = self.limits.enter(peer.as_ref().map(|peer| &peer.peer.site)) else {
             tracing::info!(%from, ?peer, "connection refused: too many at a time");
             return;
         };
-        let known = peer.is_some();
+        let vouched = peer.clone();
         let connection = Connection { peer, exporter, from };
         let service = TowerToHyperService::new(self.router.clone().layer(Extension(connection)));
         let mut builder = auto::Builder::new(TokioExecutor::new());
@@ -221,16 +223,18 @@ impl Port {
             .keep_alive_timeout(KEEP_ALIVE);
         let served = builder.serve_connection(TokioIo::new(tls), service);
         tokio::pin!(served);
-        let too_long = async {
-            if known {
-                std::future::pending::<()>().await;
-            }
-            tokio::time::sleep(ANONYMOUS_DEADLINE).await;
+        let ended = async {
+            let Some(vouched) = &vouched else {
+                tokio::time::sleep(ANONYMOUS_DEADLINE).await;
+                return "it showed no certificate, and took too long";
+            };
+            while self.site.trust.vouches(vouched) && news.changed().await.is_ok() {}
+            "its site is not paired any more"
         };
         let result = tokio::select! {
             result = served.as_mut() => result,
-            () = too_long => {
-                tracing::info!(%from, "connection without a certificate ended: it took too long");
+            why = ended => {
+                tracing::info!(%from, why, "connection cut");
                 return;
             }
             _ = stop.changed() => {

@@ -14,13 +14,15 @@ use penstock_api::site::SiteAddresses;
 use penstock_api::task::SourceAccess;
 use penstock_controller::state::{Pairing, SiteState};
 use penstock_io::trust::{
-    CipherSuite, PairingOffer, PeerCertificate, SiteAuthority, TrustStore, inspect_authority,
+    CipherSuite, PairingOffer, PeerCertificate, SiteAuthority, TrustStore, Vouched,
+    inspect_authority,
 };
 use penstock_proto::capability::Capability;
 use penstock_proto::id::Name;
 use penstock_proto::network::{self, ADDRESSES_MAX, DataAddress};
 use penstock_proto::version::{self, Format, VersionRange};
 use rustls::pki_types::CertificateDer;
+use tokio::sync::watch;
 
 use super::now_seconds;
 use super::remote::source::STORE_ELSEWHERE;
@@ -40,6 +42,8 @@ pub(crate) struct Site {
     pub(crate) authority: SiteAuthority,
     pub(crate) identity: PeerCertificate,
     pub(crate) trust: Arc<TrustStore>,
+    /// Changes when an authority is pinned or taken off.
+    trust_news: watch::Sender<()>,
     /// What the site remembers, as this peer may see it: another one when it becomes controller.
     state: Mutex<Arc<dyn SiteState>>,
     /// The site's other peers, and where they listen.
@@ -90,6 +94,7 @@ impl Site {
             authority,
             identity,
             trust: Arc::new(trust),
+            trust_news: watch::Sender::new(()),
             state: Mutex::new(state),
             others: Mutex::default(),
             far: Mutex::default(),
@@ -379,6 +384,34 @@ impl Site {
                 tracing::error!(site = %pairing.site, %error, "a pairing cannot be trusted");
             }
         }
+        self.trust_news.send_replace(());
+    }
+
+    /// Tells whoever holds a connection that it may have lost its right.
+    pub(crate) fn trust_news(&self) -> watch::Receiver<()> {
+        self.trust_news.subscribe()
+    }
+
+    /// Whether a peer is of a site that is paired with this one now, by the authority that vouched
+    /// for the peer when its connection was made.
+    pub(crate) fn is_paired_by(&self, vouched: &Vouched) -> bool {
+        vouched.peer.site != self.config.site && self.trust.vouches(vouched)
+    }
+
+    /// The same for a peer of this site itself.
+    pub(crate) fn is_own_peer(&self, vouched: &Vouched) -> bool {
+        vouched.peer.site == self.config.site && self.trust.vouches(vouched)
+    }
+
+    /// Ends a pairing; false if there was none.
+    ///
+    /// # Errors
+    /// The database cannot be written.
+    pub(crate) fn unpair(&self, site: &Name) -> Result<bool, Problem> {
+        let stored = self.state().unpair(site)?;
+        let trusted = self.trust.unpin(site);
+        self.trust_news.send_replace(());
+        Ok(stored || trusted)
     }
 
     /// Whether a site is paired with this one now.

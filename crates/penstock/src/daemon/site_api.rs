@@ -126,7 +126,7 @@ pub(crate) async fn versioned(
     response
 }
 
-/// The calling site: paired at this moment, not only when its connection was made.
+/// The calling site: paired at this moment, and by the authority that vouched for its connection.
 struct Calling(Name);
 
 impl FromRequestParts<SiteParts> for Calling {
@@ -142,13 +142,14 @@ impl FromRequestParts<SiteParts> for Calling {
             ProblemReply(Problem::new(Exit::NotAuthorised, "not-authorised", title))
         };
         let peer = peer.ok_or_else(|| refused("a client certificate is needed".to_owned()))?;
-        if !parts.site.is_paired(&peer.site) {
+        let site = peer.peer.site.clone();
+        if !parts.site.is_paired_by(&peer) {
             return Err(refused(format!(
-                "site `{}` is not paired with `{}`",
-                peer.site, parts.site.config.site
+                "site `{site}` is not paired with `{}`",
+                parts.site.config.site
             )));
         }
-        Ok(Self(peer.site))
+        Ok(Self(site))
     }
 }
 

@@ -23,7 +23,9 @@ use penstock_api::site::{
 };
 use penstock_api::transfer::{TransferRequest, TransferState, TransferView};
 use penstock_controller::sites::{RemoteScan, SiteClient};
-use penstock_io::trust::{Purpose, client_config, explain, is_distrust, peer_server_name};
+use penstock_io::trust::{
+    Fingerprint, Purpose, client_config, explain, is_distrust, peer_server_name,
+};
 use penstock_proto::id::{Name, TransferId};
 use penstock_proto::network::{self, DataAddress};
 use penstock_proto::version::{self, VersionRange};
@@ -70,7 +72,8 @@ const REPLY_BYTES_MAX: usize = 64 << 20;
 pub(crate) struct Sites {
     site: Arc<Site>,
     runtime: Handle,
-    clients: Mutex<HashMap<Name, reqwest::Client>>,
+    /// With the authority that each of them trusts: its connections are of no other site.
+    clients: Mutex<HashMap<Name, (Option<Fingerprint>, reqwest::Client)>>,
     /// The address at which a site has answered last: asked first, so that a dead one costs its
     /// deadline once, not with each request.
     answered: Mutex<HashMap<Name, SocketAddr>>,
@@ -192,7 +195,10 @@ impl Sites {
 
     fn client(&self, site: &Name) -> Result<reqwest::Client, Problem> {
         let mut clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(client) = clients.get(site) {
+        let pinned = self.site.trust.fingerprint_of(site);
+        if let Some((authority, client)) = clients.get(site)
+            && *authority == pinned
+        {
             return Ok(client.clone());
         }
         let client = reqwest::Client::builder()
@@ -206,7 +212,7 @@ impl Sites {
             .http2_keep_alive_timeout(KEEP_ALIVE.1)
             .build()
             .map_err(tls_failed)?;
-        clients.insert(site.clone(), client.clone());
+        clients.insert(site.clone(), (pinned, client.clone()));
         Ok(client)
     }
 

@@ -23,7 +23,7 @@ use penstock_io::trust::{
     CipherSuite, PeerCertificate, Purpose, SiteAuthority, TrustError, TrustStore, client_config,
     server_config, verify_capability,
 };
-use penstock_peer::{LaneConfig, LaneConnect, LaneVerifier, SourceService};
+use penstock_peer::{Grant, LaneConfig, LaneConnect, LaneVerifier, SourceService};
 use penstock_proto::capability::Capability;
 use penstock_proto::id::{Name, PeerId, TransferId};
 use rustls::ServerConfig;
@@ -132,9 +132,11 @@ impl Keys {
     /// Checks capabilities that this end has signed.
     pub(super) fn verifier(&self) -> LaneVerifier {
         let key = self.authority.capability_key().public_key();
-        Arc::new(move |bytes| {
+        Arc::new(move |_, bytes| {
             let now = u64::try_from(sys::wall_clock_now().seconds).unwrap_or(0);
-            verify_capability(bytes, &key, now).map_err(|error| error.to_string())
+            let capability = verify_capability(bytes, &key, now);
+            let capability = capability.map_err(|error| error.to_string())?;
+            Ok(Grant { capability, holds: Box::new(|| Ok(())) })
         })
     }
 
@@ -406,7 +408,11 @@ impl Server {
     fn serve(&self, tcp: TcpStream) {
         let options = SocketOptions::default();
         match net::accept_blocking(tcp, &self.config, HELLO_MAX, &options) {
-            Ok(pending) => self.service.serve(pending),
+            Ok(pending) => {
+                if let Err(refusal) = self.service.serve(pending) {
+                    tracing::warn!(%refusal, "lane refused");
+                }
+            }
             Err(error) => tracing::warn!(%error, "a lane did not open"),
         }
     }

@@ -13,6 +13,7 @@ mod common_lab;
 mod common_net;
 mod distance;
 mod doctor;
+mod doors;
 mod faces;
 mod networks;
 mod secret;

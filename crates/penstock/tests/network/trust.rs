@@ -18,20 +18,20 @@ use rustls::{ClientConfig, ClientConnection, StreamOwned};
 
 use crate::common_net::{Site, World, assert_same, make_set, pair, seed};
 
-fn name(text: &str) -> Name {
+pub(super) fn name(text: &str) -> Name {
     text.parse().unwrap()
 }
 
-fn now() -> u64 {
+pub(super) fn now() -> u64 {
     SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs()
 }
 
-fn authority(site: &Site) -> SiteAuthority {
+pub(super) fn authority(site: &Site) -> SiteAuthority {
     SiteAuthority::load(&site.dir.join("trust")).unwrap()
 }
 
 /// The TLS configuration of a site's own peer towards `a`.
-fn config_of(site: &Site, a: &Site, purpose: Purpose) -> Arc<ClientConfig> {
+pub(super) fn config_of(site: &Site, a: &Site, purpose: Purpose) -> Arc<ClientConfig> {
     let identity = PeerCertificate::load(&site.dir.join("trust")).unwrap();
     let trust = Arc::new(TrustStore::new(identity.authority().clone()).unwrap());
     trust.pin(authority(a).certificate().clone()).unwrap();
@@ -82,7 +82,12 @@ fn request(config: &Arc<ClientConfig>, address: SocketAddr, line: &str) -> Strin
     String::from_utf8_lossy(&reply).into_owned()
 }
 
-fn capability(key: &CapabilityKey, transfer: TransferId, target: &str, expires: u64) -> Vec<u8> {
+pub(super) fn capability(
+    key: &CapabilityKey,
+    transfer: TransferId,
+    target: &str,
+    expires: u64,
+) -> Vec<u8> {
     key.sign(&Capability {
         transfer,
         source: name("a"),

@@ -73,7 +73,8 @@ fn refused(title: impl Into<String>) -> ProblemReply {
     ProblemReply(Problem::new(Exit::NotAuthorised, "not-authorised", title))
 }
 
-/// The site that calls: by its certificate, and paired at this moment or the own one.
+/// The site that calls: by its certificate, and paired by the authority that vouched for it, or
+/// the own one.
 struct CallingSite(Name);
 
 impl FromRequestParts<Arc<Operate>> for CallingSite {
@@ -86,11 +87,11 @@ impl FromRequestParts<Arc<Operate>> for CallingSite {
         let connection = request.extract::<Extension<Connection>>().await.ok();
         let peer = connection.and_then(|Extension(connection)| connection.peer);
         let peer = peer.ok_or_else(|| refused("a client certificate is needed"))?;
-        let own = peer.site == operate.site.config.site;
-        if own || operate.site.is_paired(&peer.site) {
-            return Ok(Self(peer.site));
+        let site = &operate.site;
+        if site.is_own_peer(&peer) || site.is_paired_by(&peer) {
+            return Ok(Self(peer.peer.site));
         }
-        Err(refused(format!("site `{}` is not paired with this one", peer.site)))
+        Err(refused(format!("site `{}` is not paired with this one", peer.peer.site)))
     }
 }
 

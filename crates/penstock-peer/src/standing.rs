@@ -1,0 +1,93 @@
+//! Open lanes, so that each of them ends with the right under which it was opened.
+//!
+//! A lane is checked when it opens, and may then stand for days. Its own thread may hang for long
+//! in a send that the other end does not read, so that another thread looks at the right and cuts
+//! the connection.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use penstock_io::net::LaneCloser;
+use penstock_proto::id::Name;
+
+/// Says why a right has ended, if it has. Does not block.
+pub type RightHolds = Box<dyn Fn() -> Result<(), String> + Send + Sync>;
+
+/// The lanes that are open at one end.
+#[derive(Default)]
+pub(crate) struct Standing(Mutex<Lanes>);
+
+#[derive(Default)]
+struct Lanes {
+    next: u64,
+    open: BTreeMap<u64, (LaneCloser, RightHolds)>,
+}
+
+impl Standing {
+    fn lock(&self) -> MutexGuard<'_, Lanes> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Watches over a lane until the value that is returned is dropped. A right that has ended
+    /// meanwhile ends the lane at the next look.
+    pub(crate) fn enter(&self, closer: LaneCloser, holds: RightHolds) -> Entered<'_> {
+        let mut lanes = self.lock();
+        let number = lanes.next;
+        lanes.next += 1;
+        lanes.open.insert(number, (closer, holds));
+        Entered { standing: self, number }
+    }
+
+    /// Cuts the lanes whose rights have ended.
+    pub(crate) fn end_void(&self) {
+        self.lock().open.retain(|_, (closer, holds)| match holds() {
+            Ok(()) => true,
+            Err(why) => {
+                tracing::info!(why, "a lane is cut: its right has ended");
+                closer.shutdown();
+                false
+            }
+        });
+    }
+}
+
+/// How often the pairing with each site has ended.
+#[derive(Default)]
+pub(crate) struct Endings(Mutex<BTreeMap<Name, u64>>);
+
+impl Endings {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<Name, u64>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes that the pairing with a site has ended.
+    pub(crate) fn note(&self, site: &Name) {
+        *self.lock().entry(site.clone()).or_default() += 1;
+    }
+
+    /// The right to lanes of a site: it ends with the pairing that there is now.
+    pub(crate) fn right(self: &Arc<Self>, site: &Name) -> RightHolds {
+        let (endings, site) = (Arc::clone(self), site.clone());
+        let then = endings.of(&site);
+        Box::new(move || match endings.of(&site) == then {
+            true => Ok(()),
+            false => Err(format!("site `{site}` was unpaired")),
+        })
+    }
+
+    fn of(&self, site: &Name) -> u64 {
+        self.lock().get(site).copied().unwrap_or_default()
+    }
+}
+
+/// An open lane, for as long as it is kept.
+pub(crate) struct Entered<'a> {
+    standing: &'a Standing,
+    number: u64,
+}
+
+impl Drop for Entered<'_> {
+    fn drop(&mut self) {
+        self.standing.lock().open.remove(&self.number);
+    }
+}

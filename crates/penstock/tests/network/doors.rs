@@ -1,0 +1,202 @@
+//! The doors of a running daemon: what is cut when a right ends, and what people without
+//! credentials may take from others.
+
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use penstock_io::net::{self, LaneStream, LocalBind, SocketOptions, Wake};
+use penstock_io::sys::EventFd;
+use penstock_io::trust::{Purpose, peer_server_name};
+use penstock_proto::digest::DigestKind;
+use penstock_proto::frame::{self, FrameKind, Framing, Header, Hello};
+use penstock_proto::id::LaneId;
+use rustls::client::Resumption;
+use rustls::{ClientConfig, ClientConnection, HandshakeKind, StreamOwned};
+
+use crate::common_net::{LOOK, PATIENCE, Site, World, make_set, pair, scratch, seed, walk};
+use crate::trust::{authority, capability, config_of, name, now};
+
+/// How soon a connection must be gone whose right has ended. A busy machine is allowed for.
+const CUT_MAX: Duration = Duration::from_secs(5);
+
+/// A connection to the site API that is kept: HTTP/1.1, one request after the other.
+struct Kept(StreamOwned<ClientConnection, TcpStream>);
+
+impl Kept {
+    fn open(config: &Arc<ClientConfig>, address: SocketAddr) -> io::Result<Self> {
+        let mut config = (**config).clone();
+        config.alpn_protocols = vec![b"http/1.1".to_vec()];
+        Self::over(&Arc::new(config), TcpStream::connect(address)?)
+    }
+
+    fn over(config: &Arc<ClientConfig>, tcp: TcpStream) -> io::Result<Self> {
+        tcp.set_read_timeout(Some(Duration::from_secs(20)))?;
+        let connection = ClientConnection::new(Arc::clone(config), peer_server_name()).unwrap();
+        let mut kept = Self(StreamOwned::new(connection, tcp));
+        while kept.0.conn.is_handshaking() {
+            kept.0.conn.complete_io(&mut kept.0.sock)?;
+        }
+        Ok(kept)
+    }
+
+    /// Asks for something, and gives the status of the reply.
+    fn get(&mut self, path: &str) -> io::Result<u16> {
+        let text = format!("GET {path} HTTP/1.1\r\nhost: x\r\npenstock-site-version: 1\r\n\r\n");
+        self.0.write_all(text.as_bytes())?;
+        let mut head = Vec::new();
+        while !head.ends_with(b"\r\n\r\n") {
+            let mut byte = [0];
+            self.0.read_exact(&mut byte)?;
+            head.push(byte[0]);
+        }
+        let head = String::from_utf8(head).unwrap().to_ascii_lowercase();
+        let length = head.lines().find_map(|line| line.strip_prefix("content-length: "));
+        self.0.read_exact(&mut vec![0; length.map_or(0, |length| length.parse().unwrap())])?;
+        Ok(head.split(' ').nth(1).unwrap().parse().unwrap())
+    }
+
+    /// How long it takes until the other end has closed.
+    fn until_cut(mut self) -> Duration {
+        let began = Instant::now();
+        match self.0.read(&mut [0]) {
+            Ok(0) => {}
+            Err(error) if error.kind() != io::ErrorKind::WouldBlock => {}
+            other => panic!("not cut within {:?}: {other:?}", began.elapsed()),
+        }
+        began.elapsed()
+    }
+}
+
+/// Two running sites, `a` and `b`, that reach each other without anything between.
+fn sites(root: &std::path::Path) -> (Site, Site, SocketAddr) {
+    let (mut a, mut b) = (Site::init(root, "a", None), Site::init(root, "b", None));
+    let address = a.start();
+    b.start();
+    (a, b, address)
+}
+
+/// Something that only a paired site gets an answer to.
+const FOR_PAIRED: &str = "/site/v1/stores/data/peers";
+
+/// D4: when a site is unpaired and another one of the same name is paired, the old keys open
+/// nothing: neither over a connection that stands, which is cut, nor by a session that is resumed,
+/// nor by a fresh handshake.
+#[test]
+fn d4_old_keys_are_never_the_new_site() {
+    let root = scratch();
+    let (a, mut b, address) = sites(root.path());
+    pair(&a, &b);
+    let old = config_of(&b, &a, Purpose::SiteApi);
+    let mut resuming = (*old).clone();
+    resuming.alpn_protocols = vec![b"http/1.1".to_vec()];
+    resuming.resumption = Resumption::in_memory_sessions(8);
+    let resuming = Arc::new(resuming);
+    let with_ticket = || Kept::over(&resuming, TcpStream::connect(address).unwrap());
+    let mut standing = Kept::open(&old, address).unwrap();
+    assert_eq!(standing.get(FOR_PAIRED).unwrap(), 200);
+    assert_eq!(with_ticket().unwrap().get(FOR_PAIRED).unwrap(), 200);
+    let mut again = with_ticket().unwrap();
+    assert_eq!(again.0.conn.handshake_kind(), Some(HandshakeKind::Full), "a session was resumed");
+    assert_eq!(again.get(FOR_PAIRED).unwrap(), 200);
+    b.kill();
+    let elsewhere = scratch();
+    let mut anew = Site::init(elsewhere.path(), "b", None);
+    anew.start();
+    a.ok(&["site", "unpair", "b"]);
+    pair(&a, &anew);
+    let took = standing.until_cut();
+    println!("cut after {took:?}");
+    assert!(took < CUT_MAX);
+    let refused = |kept: io::Result<Kept>| kept.and_then(|mut kept| kept.get(FOR_PAIRED));
+    assert!(refused(with_ticket()).is_err(), "a ticket of the old keys is the new site");
+    assert!(refused(Kept::open(&old, address)).is_err(), "the old keys are the new site");
+    let new = config_of(&anew, &a, Purpose::SiteApi);
+    assert_eq!(Kept::open(&new, address).unwrap().get(FOR_PAIRED).unwrap(), 200);
+}
+
+/// A lane of `b` to `a` for a transfer that runs, by a capability that is good for `seconds`.
+fn lane_for(world: &World, id: &str, seconds: u64) -> LaneStream {
+    let transfer = id.parse().unwrap();
+    let key = authority(&world.a);
+    let hello = Hello {
+        protocol: penstock_proto::version::VersionRange::FIRST,
+        lane: LaneId(900),
+        transfer,
+        framing: Framing::Tls,
+        digest: DigestKind::Blake3,
+        capability: capability(key.capability_key(), transfer, "b", now() + seconds),
+    };
+    let config = config_of(&world.b, &world.a, Purpose::Lane);
+    let (bind, options) = (LocalBind::default(), SocketOptions::default());
+    let (site, limit) = (name("a"), Duration::from_secs(20));
+    let address = world.proxy_a.upstream();
+    net::connect(address, &bind, &config, &site, &hello, limit, &options).unwrap().0
+}
+
+/// Pings over a lane until it ends, and gives how long that took.
+fn until_lane_ends(mut lane: LaneStream) -> Duration {
+    let (began, never) = (Instant::now(), EventFd::new().unwrap());
+    let mut body = Vec::new();
+    let mut ping = || -> Result<(), penstock_io::net::LaneError> {
+        let stamp = frame::encode_stamp(7);
+        lane.send(&Header::of(FrameKind::Ping, 0, &stamp), &stamp, &[])?;
+        // An end wakes as well as an answer.
+        let woken = lane.wait(std::os::fd::AsFd::as_fd(&never), PATIENCE)?;
+        assert_eq!(woken, Wake::Readable);
+        lane.recv_header(&mut body)?;
+        std::thread::sleep(LOOK);
+        Ok(())
+    };
+    while ping().is_ok() {
+        assert!(began.elapsed() < PATIENCE, "the lane stands");
+    }
+    began.elapsed()
+}
+
+/// A transfer from `a` to `b` that is slow enough to be looked at.
+fn under_way() -> (World, String) {
+    let world = World::new();
+    make_set(&world.a.store.join("src"), 24, 50, seed());
+    world.proxy_a.set_rate(Some(8e6));
+    let id = world.b.submit(&["a:data/src/", "b:data/dst"]);
+    world.b.show_until(&id, |view| view["progress"]["bytes_verified"].as_u64() > Some(0));
+    (world, id)
+}
+
+/// C4: a lane ends with the right under which it was opened, however busy it is: when its
+/// capability has expired, and when its site is unpaired.
+#[test]
+fn c4_a_lane_ends_with_its_right() {
+    let (world, id) = under_way();
+    let took = until_lane_ends(lane_for(&world, &id, 4));
+    println!("4 s of a capability: the lane ended after {took:?}");
+    assert!(took >= Duration::from_secs(2), "it ended before its time");
+    assert!(took < Duration::from_secs(5) + CUT_MAX);
+    let lane = lane_for(&world, &id, 3600);
+    world.a.ok(&["site", "unpair", "b"]);
+    let took = until_lane_ends(lane);
+    println!("unpaired: the lane ended after {took:?}");
+    assert!(took < CUT_MAX);
+}
+
+/// D4: a target takes nothing more from a site that it has unpaired, over lanes that stand neither.
+#[test]
+fn d4_a_target_cuts_the_lanes_of_a_site_that_it_unpairs() {
+    let (world, id) = under_way();
+    let written = || {
+        let mut bytes = 0;
+        walk(&world.b.store, &mut |path| {
+            use std::os::unix::fs::MetadataExt as _;
+            bytes += path.metadata().map_or(0, |metadata| metadata.blocks());
+        });
+        bytes
+    };
+    world.b.ok(&["site", "unpair", "a"]);
+    std::thread::sleep(CUT_MAX);
+    let before = written();
+    std::thread::sleep(Duration::from_secs(2));
+    assert_eq!(written(), before, "{}", world.b.show(&id));
+    assert!(world.b.show(&id)["progress"]["bytes_verified"].as_u64() < Some(24 << 20));
+}
