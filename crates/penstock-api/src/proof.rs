@@ -39,6 +39,8 @@ pub enum Document {
     Checksums(ChecksumKind),
     /// The receipt.
     Receipt,
+    /// All items that failed: JSON of a [`crate::transfer::FailedItem`] a line.
+    Failures,
 }
 
 impl Document {
@@ -48,6 +50,7 @@ impl Document {
             Self::Digests => "digests".to_owned(),
             Self::Checksums(kind) => format!("checksums/{kind}"),
             Self::Receipt => "receipt".to_owned(),
+            Self::Failures => "failures".to_owned(),
         }
     }
 }

@@ -18,8 +18,6 @@ pub const EVENT_VERSION: u32 = 1;
 pub const SOCKET_NAME: &str = "penstock.sock";
 /// Most transfers in one answer of a list.
 pub const LIST_MAX: usize = 500;
-/// Most failed items in one answer of a failure list.
-pub const FAILURES_MAX: usize = 10_000;
 
 /// One line of the event stream.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -117,15 +115,6 @@ pub struct TransferList {
     /// Give it as `cursor` for the next part; none at the end.
     #[serde(default)]
     pub next: Option<String>,
-}
-
-/// A part of a transfer's failure list.
-#[derive(Clone, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub struct FailureList {
-    /// The failed items.
-    pub failures: Vec<FailedItem>,
-    /// Whether these are all.
-    pub complete: bool,
 }
 
 /// A site: this one, or one that it is paired with.

@@ -22,6 +22,13 @@ pub const SCAN_OPENING: &str = "scan-opening";
 /// Code: the top item of the source cannot be looked at.
 pub const SOURCE_ROOT: &str = "source";
 
+/// The number under which [`SourcePeer::page`] returns the first part of the list of items that
+/// could not be listed, once the scan is complete: JSON of a list of [`ScanFailure`]. The parts
+/// follow each other up to [`ScanSummary::error_parts`]. No page has such a number.
+pub const FAILURE_PARTS: u32 = 1 << 31;
+/// Bytes of paths after which a part of that list is full.
+pub const FAILURE_PART_BYTES: usize = 256 * 1024;
+
 /// Asks a source site to scan; the same request again is answered by the same scan.
 #[derive(Clone, Debug)]
 pub struct ScanRequest {
@@ -79,11 +86,16 @@ pub struct ScanSummary {
     /// Items with extended attributes that were too large or could not be read.
     #[serde(default)]
     pub xattrs_left_out: u64,
-    /// What could not be listed or looked at. While there is any, nothing is ever deleted
+    /// Items that could not be listed or looked at. While there is one, nothing is ever deleted
     /// (promise (e)).
-    pub errors: Vec<ScanFailure>,
-    /// Errors beyond those in the list.
-    pub errors_more: u64,
+    #[serde(default)]
+    pub errors: u64,
+    /// Those among `errors` of which no page has an entry, because their kind is not known.
+    #[serde(default)]
+    pub errors_unseen: u64,
+    /// Parts that the list of `errors` is cut into: see [`FAILURE_PARTS`].
+    #[serde(default)]
+    pub error_parts: u32,
     /// The last of the pages, which amend earlier ones (see [`AskedPage`]). What they hold is in
     /// none of the other counts.
     #[serde(default)]

@@ -185,7 +185,7 @@ mod tests {
                 PageReply::Page(page) => pages.push(page),
                 PageReply::NotYet => {}
                 PageReply::End(summary) => {
-                    assert_eq!((summary.pages as usize, summary.errors), (pages.len(), vec![]));
+                    assert_eq!((summary.pages as usize, summary.errors), (pages.len(), 0));
                     return pages;
                 }
             }

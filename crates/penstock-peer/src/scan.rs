@@ -4,6 +4,7 @@
 //! DIR/pages/00000000.page   sealed pages, each synced before it counts
 //! DIR/done                  directories whose entries are all in sealed pages, one a line: what
 //!                           was excluded and skipped in it, and its escaped path
+//! DIR/failed-00000000       parts of the list of items that could not be listed
 //! DIR/links                 files with several names, while it runs; see [`links`]
 //! DIR/end                   the summary, written when the scan is complete, and when further pages
 //!                           amend what it found; see [`again`]
@@ -25,6 +26,7 @@
 //! that does not tell enough, a look: it is not handed over, and an excluded directory not listed.
 
 mod again;
+mod failures;
 mod far;
 mod found;
 mod helper;
@@ -43,8 +45,7 @@ use std::time::{Duration, Instant};
 use penstock_api::fence::Fence;
 use penstock_api::preserve::Preserve;
 use penstock_api::problem::{Exit, Problem};
-use penstock_api::scan::{PageReply, RootKind, SOURCE_ROOT, ScanFailure, ScanSummary};
-use penstock_api::transfer::PathText;
+use penstock_api::scan::{FAILURE_PARTS, PageReply, RootKind, SOURCE_ROOT, ScanSummary};
 use penstock_io::store::{Dir, DirCache, Kind, Meta, Source, StoreError};
 use penstock_io::sys;
 use penstock_proto::id::{Name, TransferId};
@@ -59,13 +60,11 @@ use crate::stores::{Stores, chain};
 use crate::threads;
 use crate::turn::Turn;
 
+use failures::FailedPart;
 pub use far::{Helpers, Listing};
 use found::{Found, Wants};
 use links::LinkTable;
 use walk::Walk;
-
-/// Scan errors that are told one by one.
-const ERRORS_TOLD: usize = 1000;
 
 /// What is to be listed.
 #[derive(Clone, Debug)]
@@ -158,6 +157,7 @@ struct State {
     /// Device of the root, where the scan is to stay on it.
     device: Option<u64>,
     summary: ScanSummary,
+    failed: FailedPart,
     complete: bool,
     problem: Option<Problem>,
     marks: Arc<Marks>,
@@ -426,7 +426,7 @@ impl Scan {
             state.summary.skipped += skipped;
         }
         if single {
-            return Ok(());
+            return self.begin_single(source, state);
         }
         if self.options.files_from.is_empty() {
             state.walk.stack.push(Vec::new());
@@ -441,11 +441,22 @@ impl Scan {
             if lies_below(path, |parent| wanted.contains(parent)) {
                 // The listing of that directory hands it over, if it is there.
                 if let Err(error) = look(source, &name::join(root, path)) {
-                    state.fail(path, &error);
+                    self.fail(state, path, &error, true)?;
                 }
                 continue;
             }
             self.begin_path(source, path, &mut given, state)?;
+        }
+        Ok(())
+    }
+
+    /// A list names a data set that is one file by the empty path alone: nothing lies below a file.
+    fn begin_single(&self, source: &Source, state: &mut State) -> Result<(), Problem> {
+        let below = self.options.files_from.iter().filter(|path| !path.is_empty());
+        for path in below {
+            if let Err(error) = look(source, &name::join(&self.options.root, path)) {
+                self.fail(state, path, &error, true)?;
+            }
         }
         Ok(())
     }
@@ -485,7 +496,7 @@ impl Scan {
                     }
                 }
                 Err(error) => {
-                    state.fail(path, &error);
+                    self.fail(state, path, &error, true)?;
                     break;
                 }
             }
@@ -509,7 +520,7 @@ impl Scan {
                 // What vanished while the directory was listed was never part of the set. A server
                 // that does not know it any more says less than that it is not there (C3).
                 if !error.is_absent() {
-                    state.fail(&name::join(directory, leaf), error);
+                    self.fail(state, &name::join(directory, leaf), error, true)?;
                 }
                 return Ok(false);
             }
@@ -671,6 +682,7 @@ impl Scan {
 
     fn end(&self, state: &mut State) -> Result<(), Problem> {
         self.seal(state)?;
+        self.keep_failed(state)?;
         state.summary.pages = state.sealed;
         self.write_end(&state.summary)?;
         state.complete = true;
@@ -680,7 +692,11 @@ impl Scan {
 
     /// The encoded page `number`, waiting up to `wait` for it. A page that is not full yet is
     /// sealed early when somebody waits for it, so that the first bytes move before the scan ends.
+    /// The numbers from [`FAILURE_PARTS`] on are those of the list of failures.
     pub(crate) fn page(&self, number: u32, wait: Duration) -> Result<PageReply, Problem> {
+        if let Some(part) = number.checked_sub(FAILURE_PARTS) {
+            return self.failures(part);
+        }
         let until = Instant::now() + wait;
         let waits = |state: &mut State| {
             number >= state.sealed
@@ -783,16 +799,6 @@ impl State {
         let Some((first, last)) = self.seals else { return true };
         let time = ((last - first) / FILLING.0).clamp(EARLY_SEAL, FILLING.1);
         now.saturating_duration_since(last) >= time
-    }
-
-    fn fail(&mut self, path: &[u8], error: &StoreError) {
-        tracing::warn!(path = %name::escape(path), error = %chain(error), "scan error");
-        if self.summary.errors.len() >= ERRORS_TOLD {
-            self.summary.errors_more += 1;
-            return;
-        }
-        let errno = error.errno().and_then(|errno| u16::try_from(errno).ok()).unwrap_or(0);
-        self.summary.errors.push(ScanFailure { path: PathText(path.to_vec()), errno });
     }
 
     /// Takes all of it, but for what those who wait for pages are told.

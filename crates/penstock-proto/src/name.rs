@@ -11,6 +11,10 @@ pub const NAME_BYTES_MAX: usize = 255;
 /// Longest relative path that a page may hold, in bytes. Paths longer than the kernel's 4,096
 /// are walked component by component, so this is a bound on memory, not on depth.
 pub const PATH_BYTES_MAX: usize = 64 * 1024;
+
+/// The three bytes that some editors put before a text.
+pub const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
+
 /// Whether `name` can be one directory entry: not empty, not `.` or `..`, no `/`, no NUL, at most
 /// 255 bytes.
 pub fn is_component(name: &[u8]) -> bool {
@@ -82,6 +86,49 @@ pub fn escape(path: &[u8]) -> String {
     text
 }
 
+/// A path as a line of a list of paths: as [`escape`] writes it, the empty path as `.`, and a byte
+/// order mark at its beginning escaped, which would be taken for that of the list.
+/// [`unescape_in_list`] reverses it, up to a path `.`, which is the empty one.
+pub fn escape_in_list(path: &[u8]) -> String {
+    if path.is_empty() {
+        return ".".to_owned();
+    }
+    match path.strip_prefix(BYTE_ORDER_MARK) {
+        Some(rest) => format!("\\xef\\xbb\\xbf{}", escape(rest)),
+        None => escape(path),
+    }
+}
+
+/// Reads a line of a list of paths, which a program or a person has written: `\n`, `\t`, `\r`,
+/// `\\` and `\xHH` are escapes, as [`escape`] writes them; any other backslash, and bytes that are
+/// not UTF-8, are themselves.
+pub fn unescape_in_list(line: &[u8]) -> Vec<u8> {
+    let mut path = Vec::with_capacity(line.len());
+    let mut rest = line;
+    while let Some((&byte, behind)) = rest.split_first() {
+        let (byte, length) = if byte == b'\\' { escaped(behind) } else { (byte, 1) };
+        path.push(byte);
+        rest = &rest[length..];
+    }
+    path
+}
+
+/// The byte that a backslash and what is behind it stand for, and how many bytes they are.
+fn escaped(behind: &[u8]) -> (u8, usize) {
+    let digit = |byte: u8| char::from(byte).to_digit(16);
+    match behind {
+        [b'n', ..] => (b'\n', 2),
+        [b't', ..] => (b'\t', 2),
+        [b'r', ..] => (b'\r', 2),
+        [b'\\', ..] => (b'\\', 2),
+        [b'x', high, low, ..] => match (digit(*high), digit(*low)) {
+            (Some(high), Some(low)) => ((high * 16 + low) as u8, 4),
+            _ => (b'\\', 1),
+        },
+        _ => (b'\\', 1),
+    }
+}
+
 /// Reads what [`escape`] wrote; `None` if an escape is not complete.
 pub fn unescape(text: &str) -> Option<Vec<u8>> {
     let mut path = Vec::with_capacity(text.len());
@@ -130,6 +177,20 @@ mod tests {
             let text = escape(&path);
             prop_assert!(!text.contains('\n'));
             prop_assert_eq!(unescape(&text), Some(path));
+        }
+
+        /// Promise (j): whatever name has failed, its line in a list of failures is read as that
+        /// name, and is no other list's byte order mark.
+        #[test]
+        fn lines_of_lists_lose_nothing(path in proptest::collection::vec(
+            prop_oneof![any::<u8>(), Just(b'\\'), Just(b'x'), Just(b'n'), Just(b' '), Just(b'#')],
+            1..64,
+        ), marked in any::<bool>()) {
+            let path = if marked { [BYTE_ORDER_MARK, &path].concat() } else { path };
+            let line = escape_in_list(&path);
+            prop_assert!(!line.contains(['\n', '\r']) && !line.is_empty());
+            prop_assert!(!line.as_bytes().starts_with(BYTE_ORDER_MARK));
+            prop_assert_eq!(unescape_in_list(line.as_bytes()), path);
         }
     }
 }

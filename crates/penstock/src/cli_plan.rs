@@ -1,9 +1,10 @@
 //! `penstock transfer plan`, and `transfer submit` with `--dry-run` or `--plan`.
 
 use std::fs::{self, File};
-use std::io::{self, Read as _, Seek as _, Write as _};
+use std::io::{self, BufReader, Read as _, Seek as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
+use std::sync::atomic::AtomicBool;
 
 use penstock_api::plan::{PlanReader, location_of};
 use penstock_api::transfer::{TransferRequest, TransferView};
@@ -11,6 +12,7 @@ use penstock_api::transfer::{TransferRequest, TransferView};
 use crate::client::{Client, failure};
 use crate::exit::{self, ExitCode, Failure};
 use crate::options::plan::{planned_options, read_plan};
+use crate::output_file::OutputFile;
 use crate::plan::{self, Show};
 
 /// Bytes of a plan that are sent at a time.
@@ -26,20 +28,17 @@ pub(crate) fn make(
     out: Option<&Path>,
     show: Show,
 ) -> anyhow::Result<ExitCode> {
-    let Some(path) = out else {
-        let mut file =
-            nameless().map_err(|error| Failure::io("make a file for the plan", error))?;
-        client.post_into("/plans", request, &mut file)?;
-        file.rewind().map_err(|error| Failure::io("read the plan", error))?;
-        return plan::show(file, show);
-    };
-    let failed = |error| Failure::io(format!("write `{}`", path.display()), error);
-    let mut file = File::create(path).map_err(failed)?;
+    let out = out.map(OutputFile::open).transpose()?;
+    let lost = |error| Failure::io("cannot read the plan that was made", error);
+    let mut file =
+        nameless().map_err(|error| Failure::io("cannot make a file for the plan", error))?;
     client.post_into("/plans", request, &mut file)?;
-    file.flush().map_err(failed)?;
-    let file = std::io::BufReader::new(File::open(path).map_err(failed)?);
-    let (reader, _) = PlanReader::open(file).map_err(failure)?;
+    file.rewind().map_err(lost)?;
+    let Some(out) = out else { return plan::show(file, show) };
+    let (reader, _) = PlanReader::open(BufReader::new(&file)).map_err(failure)?;
     let end = reader.finish().map_err(failure)?;
+    file.rewind().map_err(lost)?;
+    out.write(&AtomicBool::new(false), |out| Ok(io::copy(&mut file, out).map(drop)?))?;
     let mut text = Vec::new();
     plan::write_end(&mut text, &end)?;
     exit::warn(String::from_utf8_lossy(&text).trim());
@@ -62,7 +61,7 @@ pub(crate) fn follow(
     client: &Client,
     file: &Path,
     mut request: TransferRequest,
-) -> anyhow::Result<(TransferRequest, TransferView)> {
+) -> anyhow::Result<TransferView> {
     let (head, digest) = read_plan(file)?;
     let place = |text| {
         location_of(text).map_err(|cause| {
@@ -87,6 +86,5 @@ pub(crate) fn follow(
         offset += part.len() as u64;
         client.post_bytes(&path, part)?;
     }
-    let view = client.post("/transfers", &request)?;
-    Ok((request, view))
+    client.post("/transfers", &request)
 }

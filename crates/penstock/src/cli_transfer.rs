@@ -1,23 +1,23 @@
 //! `penstock transfer`: submits transfers to the daemon, shows and steers them.
 
-use std::fs;
-use std::io::Write as _;
+use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use penstock_api::limits::LimitRequest;
 use penstock_api::problem::Exit;
 use penstock_api::proof::{Document, Proof};
 use penstock_api::rest::{
-    Action, Event, FailureList, OrphanKind, OrphanList, StatusView, TransferEvent, TransferList,
+    Action, Event, OrphanKind, OrphanList, StatusView, TransferEvent, TransferList,
 };
 use penstock_api::transfer::{
-    Durability, Encryption, LANES_MAX, Location, PathText, TransferOptions, TransferRequest,
+    Durability, Encryption, FailedItem, LANES_MAX, Location, TransferOptions, TransferRequest,
     TransferState, TransferView,
 };
-use penstock_proto::checksum::ChecksumKind;
 use penstock_proto::digest::DigestKind;
 use penstock_proto::id::TransferId;
+use penstock_proto::name;
 use penstock_proto::slicing::Slicing;
 use penstock_proto::units::{format_bytes, format_rate, parse_size};
 
@@ -27,18 +27,22 @@ use crate::cli_shares;
 use crate::client::{Client, Next, exit_code};
 use crate::config::DirectoryArgs;
 use crate::exit::{self, ExitCode, Failure};
+use crate::failed_list;
 use crate::options::limits::{LimitArgs, RateWish, rate_or_none};
 use crate::options::moving::MoveArgs;
 use crate::options::plan::PlanArgs;
 use crate::options::preserve::PreserveArgs;
-use crate::options::proof::{ProofArgs, list_beside};
+use crate::options::proof::{DigestOutputs, ProofArgs, open_papers};
 use crate::options::select::SelectArgs;
 use crate::options::update::UpdateArgs;
+use crate::output_file::OutputFile;
 use crate::plan::Show;
 use crate::progress::{Mode, Reporter, state_name};
 
 /// How long a site of several peers may be without a controller before who waits gives up.
 const CONTROLLER_PATIENCE: Duration = Duration::from_secs(120);
+/// What the root of a data set is called, as lists have it.
+const TOP: &str = ".";
 /// Wait before events that broke off are asked for again.
 const FOLLOW_AGAIN: Duration = Duration::from_millis(300);
 
@@ -265,7 +269,11 @@ pub(crate) fn run(args: TransferArgs) -> anyhow::Result<ExitCode> {
         TransferCommand::List { json } => list(&client, json)?,
         TransferCommand::Show { id, json } => show(&client, &id, json)?,
         TransferCommand::Watch { id, json } => {
-            return follow(&client, &id, Mode::choose(json, true));
+            return follow(
+                &client,
+                &id,
+                Mode::choose(json, true),
+            );
         }
         TransferCommand::Wait { id, progress, json } => {
             return follow(&client, &id, Mode::choose(json, progress));
@@ -281,10 +289,12 @@ pub(crate) fn run(args: TransferArgs) -> anyhow::Result<ExitCode> {
         TransferCommand::Limit { id, bwlimit } => limit(&client, &id, bwlimit)?,
         TransferCommand::Digests { id, output } => {
             let view: TransferView = client.get(&format!("/transfers/{id}"))?;
-            write_digests(&client, &id, &output, &view.options.proof.also_digests)?;
+            let also = &view.options.proof.also_digests;
+            let (lists, _) = open_papers(Some(&output), also, None, Mode::Quiet)?;
+            lists.map_or(Ok(()), |lists| write_digests(&client, &id, lists))?;
         }
         TransferCommand::Receipt { id, output: Some(path) } => {
-            write_document(&client, &id, Document::Receipt, &path)?;
+            write_document(&client, &id, Document::Receipt, OutputFile::open(&path)?)?;
         }
         TransferCommand::Receipt { id, output: None } => {
             let mut text = Vec::new();
@@ -300,33 +310,65 @@ fn run_submit(client: &Client, args: SubmitArgs) -> anyhow::Result<ExitCode> {
     if args.plans.makes() {
         return run_plan(client, &args, None);
     }
-    let (request, view) = match args.plans.file() {
+    let mode = Mode::choose(args.json, true);
+    let outputs = Outputs::open(&args, mode)?;
+    let view = match args.plans.file() {
         Some(file) => cli_plan::follow(client, file, request_of(&args)?)?,
-        None => {
-            let request = request_of(&args)?;
-            let view = client.post("/transfers", &request)?;
-            (request, view)
-        }
+        None => client.post::<TransferView>("/transfers", &request_of(&args)?)?,
     };
     let id = view.id.to_string();
     if args.json {
         exit::print(&serde_json::to_string(&Event::of(&view))?)?;
+    } else if outputs.use_standard_output() {
+        exit::warn(&id);
     } else {
         exit::print(&id)?;
     }
     if !args.wait && !args.progress {
         return Ok(ExitCode::Done);
     }
-    let code = follow(client, &id, Mode::choose(args.json, true))?;
-    if let Some(path) = &args.write_digests
-        && matches!(code, ExitCode::Done | ExitCode::SomeFailed)
-    {
-        write_digests(client, &id, path, &request.options.proof.also_digests)?;
+    let followed = follow(client, &id, mode);
+    let code = followed.as_ref().map_or_else(exit::code_of, |code| *code);
+    // Whatever has ended with lists has them; the others have no more than a reason.
+    let listed = [ExitCode::Done, ExitCode::SomeFailed, ExitCode::SourceChanged];
+    if !listed.contains(&code) {
+        return followed;
     }
-    if let Some(path) = args.proof.receipt() {
-        write_document(client, &id, Document::Receipt, path)?;
+    let written = outputs.write(client, &id);
+    if followed.is_err() {
+        // How the transfer ended goes before what is missing of it.
+        written.unwrap_or_else(|error| exit::warn(&format!("{error:#}")));
+        return followed;
     }
-    Ok(code)
+    written.map(|()| code)
+}
+
+/// What `submit --wait` writes, opened before the transfer is submitted.
+struct Outputs {
+    digests: Option<DigestOutputs>,
+    receipt: Option<OutputFile>,
+}
+
+impl Outputs {
+    fn open(args: &SubmitArgs, mode: Mode) -> anyhow::Result<Self> {
+        let also = args.proof.read()?.also_digests;
+        // Only who waits gets a receipt, and only in a file.
+        let receipt = args.proof.receipt().filter(|_| args.wait || args.progress);
+        let (digests, receipt) = open_papers(args.write_digests.as_deref(), &also, receipt, mode)?;
+        Ok(Self { digests, receipt })
+    }
+
+    fn use_standard_output(&self) -> bool {
+        let lists = self.digests.iter().flat_map(DigestOutputs::files);
+        lists.chain(&self.receipt).any(OutputFile::is_standard_output)
+    }
+
+    fn write(self, client: &Client, id: &str) -> anyhow::Result<()> {
+        if let Some(lists) = self.digests {
+            write_digests(client, id, lists)?;
+        }
+        self.receipt.map_or(Ok(()), |to| write_document(client, id, Document::Receipt, to))
+    }
 }
 
 fn run_plan(client: &Client, args: &SubmitArgs, out: Option<&Path>) -> anyhow::Result<ExitCode> {
@@ -401,7 +443,8 @@ pub(crate) fn xxh3_warning(clear: bool) -> String {
 /// Shows a transfer until it ends, and says how it did.
 fn follow(client: &Client, id: &str, mode: Mode) -> anyhow::Result<ExitCode> {
     let mut reporter = Reporter::new(mode);
-    let news = matches!(mode, Mode::Bar | Mode::Lines).then(|| cli_events::News::of(client, id));
+    let news = matches!(mode, Mode::Bar | Mode::Lines)
+        .then(|| cli_events::News::of(client, id));
     let mut summary = None;
     let mut heard = Instant::now();
     let followed = loop {
@@ -465,57 +508,43 @@ fn ended(client: &Client, summary: &TransferEvent) -> anyhow::Result<ExitCode> {
     if summary.state == TransferState::Cancelled {
         return Err(failure.into());
     }
-    let list: FailureList = client.get(&format!("/transfers/{}/failures", summary.id))?;
-    if list.failures.is_empty() {
+    let path = format!("/transfers/{}/{}", summary.id, Document::Failures.path());
+    let list = match failed_list::write(&short, TOP, |out| client.get_into(&path, out)) {
+        Ok(list) => list,
+        Err(error) => {
+            exit::warn(&format!("cannot fetch the list of failed items: {error:#}"));
+            failed_list::write(&short, TOP, |out| write_items(&summary.failures, out))?
+        }
+    };
+    let Some(list) = list else {
         let hint = format!("`penstock transfer retry {short}` goes on with what is missing");
         return Err(failure.hint(hint).into());
-    }
-    for item in list.failures.iter().take(5) {
-        exit::warn(&format!("failed: {}: {}", item.path, item.message));
-    }
-    let paths: Vec<_> = list.failures.iter().map(|item| &item.path).collect();
-    let file = write_failures(&short, &paths)?;
-    let part = if list.complete { "" } else { " the first of" };
+    };
+    let part = if list.items < summary.progress.errors { " the first of" } else { "" };
     let hint = format!(
         "`{}` lists{part} the failed items, for --files-from; \
          `penstock transfer retry {short}` tries just these again",
-        file.display()
+        list.path.display()
     );
     Err(failure.hint(hint).into())
 }
 
-/// Writes a list of failed items, for `--files-from`, where the command runs.
-///
-/// # Errors
-/// Nowhere can a file be written.
-pub(crate) fn write_failures(short: &str, paths: &[&PathText]) -> anyhow::Result<PathBuf> {
-    let mut text = String::new();
-    for path in paths {
-        text.push_str(&path.to_string());
-        text.push('\n');
+/// Writes failed items as their document has them.
+fn write_items(items: &[FailedItem], out: &mut dyn Write) -> anyhow::Result<()> {
+    for item in items {
+        serde_json::to_writer(&mut *out, item)?;
+        writeln!(out)?;
     }
-    let name = format!("penstock-failed-{short}.txt");
-    let here = PathBuf::from(&name);
-    if fs::write(&here, &text).is_ok() {
-        return Ok(here);
-    }
-    let elsewhere = std::env::temp_dir().join(name);
-    fs::write(&elsewhere, &text)
-        .map_err(|error| Failure::io(format!("write `{}`", elsewhere.display()), error))?;
-    Ok(elsewhere)
+    Ok(())
 }
 
-fn write_digests(
-    client: &Client,
-    id: &str,
-    path: &Path,
-    also: &[ChecksumKind],
-) -> anyhow::Result<()> {
-    write_document(client, id, Document::Digests, path)?;
-    for kind in also {
-        write_document(client, id, Document::Checksums(*kind), &list_beside(path, *kind))?;
-    }
-    exit::warn(&format!("digests in `{}`: check them with `b3sum --check`", path.display()));
+fn write_digests(client: &Client, id: &str, lists: DigestOutputs) -> anyhow::Result<()> {
+    let name = lists.name().to_owned();
+    lists.write(&AtomicBool::new(false), |kind, out| {
+        let document = kind.map_or(Document::Digests, Document::Checksums);
+        client.get_into(&format!("/transfers/{id}/{}", document.path()), out)
+    })?;
+    exit::warn(&format!("digests in `{}`: check them with `b3sum --check`", name.display()));
     Ok(())
 }
 
@@ -523,13 +552,11 @@ fn write_document(
     client: &Client,
     id: &str,
     document: Document,
-    path: &Path,
+    to: OutputFile,
 ) -> anyhow::Result<()> {
-    let failed = |error| Failure::io(format!("write `{}`", path.display()), error);
-    let mut out = std::io::BufWriter::new(fs::File::create(path).map_err(failed)?);
-    client.get_into(&format!("/transfers/{id}/{}", document.path()), &mut out)?;
-    out.flush().map_err(failed)?;
-    Ok(())
+    to.write(&AtomicBool::new(false), |out| {
+        client.get_into(&format!("/transfers/{id}/{}", document.path()), out)
+    })
 }
 
 fn act(client: &Client, id: &str, action: Action) -> anyhow::Result<()> {
@@ -627,7 +654,12 @@ fn show(client: &Client, id: &str, json: bool) -> anyhow::Result<()> {
         exit::print(&line)?;
     }
     for item in &view.failures {
-        exit::print(&format!("failed      {}: {}", item.path, item.message))?;
+        let path = name::escape_in_list(&item.path.0);
+        exit::print(&format!("failed      {path}: {}", item.message))?;
+    }
+    let more = progress.errors.saturating_sub(view.failures.len() as u64);
+    if more > 0 && !view.failures.is_empty() {
+        exit::print(&format!("failed      {more} more"))?;
     }
     Ok(())
 }

@@ -7,6 +7,7 @@
 
 use std::ffi::OsStr;
 use std::fs;
+use std::io;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
@@ -24,9 +25,7 @@ use penstock_api::problem::{Exit, Problem};
 use penstock_api::rest::Event;
 use penstock_api::scan::{OwnPages, RootKind, ScanRequest, SourcePeer};
 use penstock_api::task::SourceAccess;
-use penstock_api::transfer::{
-    FailedItem, Location, PathText, TransferOptions, TransferState, TransferView,
-};
+use penstock_api::transfer::{Location, PathText, TransferOptions, TransferState, TransferView};
 use penstock_controller::runner::{self, RunControl, RunFiles, RunInput, RunOutcome};
 use penstock_controller::state::SqliteState;
 use penstock_io::net::SocketOptions;
@@ -39,19 +38,21 @@ use penstock_proto::slicing::Slicing;
 use serde::{Deserialize, Serialize};
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::cli_transfer::{DurabilityArg, parse_digest, write_failures, xxh3_warning};
+use crate::cli_transfer::{DurabilityArg, parse_digest, xxh3_warning};
 use crate::client::{exit_code, failure};
 use crate::exit::{self, ExitCode, Failure};
+use crate::failed_list;
 use crate::options::limits::{CpuArgs, LimitArgs};
 use crate::options::moving::MoveArgs;
 use crate::options::plan::{PlanArgs, planned_options, read_plan};
 use crate::options::preserve::PreserveArgs;
-use crate::options::proof::{ProofArgs, list_beside};
+use crate::options::proof::{DigestOutputs, ProofArgs, open_papers};
 use crate::options::select::SelectArgs;
 use crate::options::update::UpdateArgs;
+use crate::output_file::OutputFile;
 use crate::plan;
 use crate::progress::{Mode, Reporter};
-use crate::receipt;
+use crate::receipt::{self, Signer};
 use crate::ssh::{self, SshArgs};
 
 /// How often the figures are shown.
@@ -507,7 +508,7 @@ pub(crate) struct Copy {
     pub(crate) control: Arc<RunControl>,
 }
 
-/// What is written for the user when a copy has ended.
+/// What is to be written for the user when a copy has ended.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Papers {
     /// Where the digest list goes, and the lists of other checksums beside it.
@@ -516,6 +517,36 @@ pub(crate) struct Papers {
     pub(crate) receipt: Option<PathBuf>,
     /// How a plan is shown, if that is all that is made.
     pub(crate) plan: plan::Show,
+}
+
+/// The files of [`Papers`], opened before the copy begins.
+#[derive(Default)]
+struct Outputs {
+    digests: Option<DigestOutputs>,
+    receipt: Option<(OutputFile, Signer)>,
+}
+
+impl Papers {
+    fn open(&self, copy: &Copy, mode: Mode) -> anyhow::Result<Outputs> {
+        if copy.makes_plan() {
+            return Ok(Outputs::default());
+        }
+        let also = &copy.options.proof.also_digests;
+        let (digests, receipt) =
+            open_papers(self.digests.as_deref(), also, self.receipt.as_deref(), mode)?;
+        let lists = digests.iter().flat_map(DigestOutputs::files);
+        for output in lists.chain(&receipt) {
+            if output.replaces(&copy.from) || output.replaces(&copy.to) {
+                let name = output.name().display();
+                let message = format!("`{name}` would take the place of what is copied");
+                return Err(Failure::new(ExitCode::Usage, message)
+                    .hint("give the output another name than the source and the target")
+                    .into());
+            }
+        }
+        let sign = |file| anyhow::Ok((file, Signer::of_user(&state_home()?)?));
+        Ok(Outputs { digests, receipt: receipt.map(sign).transpose()? })
+    }
 }
 
 /// The work of a copy, done in this process or at another host.
@@ -556,9 +587,12 @@ pub(crate) fn scan_request(
 /// # Errors
 /// Usage.
 pub(crate) fn check_kind(kind: RootKind, options: &TransferOptions) -> anyhow::Result<()> {
-    if kind == RootKind::Single && !options.files_from.is_empty() {
-        let message = "--files-from needs a directory as the source";
-        return Err(Failure::new(ExitCode::Usage, message).into());
+    let below = options.files_from.iter().find(|path| !path.0.is_empty());
+    if let Some(path) = below.filter(|_| kind == RootKind::Single) {
+        let message = format!("--files-from names `{path}`, but the source is a single file");
+        return Err(Failure::new(ExitCode::Usage, message)
+            .hint("in a list, `.` names the source itself; or give a directory as the source")
+            .into());
     }
     Ok(())
 }
@@ -575,6 +609,16 @@ impl Copy {
     /// How it ended, if not well.
     pub(crate) fn run(self, job: Job, mode: Mode, papers: &Papers) -> anyhow::Result<ExitCode> {
         sys::raise_file_limit();
+        let outputs = match papers.open(&self, mode) {
+            Ok(outputs) => outputs,
+            Err(error) => {
+                if !self.state.resumed {
+                    self.state.remove();
+                    (job.leave)();
+                }
+                return Err(error);
+            }
+        };
         let interrupted = watch_signals(&self.control)?;
         let (ended, end) = mpsc::channel();
         let work = job.run;
@@ -601,7 +645,7 @@ impl Copy {
             drop(reporter);
             self.finish_plan(outcome, &job.journal, papers.plan)
         } else {
-            self.finish(outcome, &job.journal, &mut reporter, papers, &interrupted)
+            self.finish(outcome, &job.journal, &mut reporter, outputs, &interrupted)
         };
         if !self.state.directory.exists() {
             // Only now: until the state is gone, the copy may be taken up again, and needs it.
@@ -722,7 +766,7 @@ impl Copy {
         outcome: RunOutcome,
         journal: &Path,
         reporter: &mut Reporter,
-        papers: &Papers,
+        outputs: Outputs,
         interrupted: &AtomicBool,
     ) -> anyhow::Result<ExitCode> {
         match outcome {
@@ -730,7 +774,7 @@ impl Copy {
                 let mut view = self.view(TransferState::Done);
                 view.exit = Some(Exit::Done);
                 reporter.show(&Event::of(&view))?;
-                self.hand_over(&view, journal, papers)?;
+                self.hand_over(&view, journal, outputs, interrupted)?;
                 self.state.remove();
                 Ok(ExitCode::Done)
             }
@@ -749,7 +793,8 @@ impl Copy {
                 view.exit = Some(problem.exit);
                 view.reason = problem.to_string();
                 reporter.show(&Event::of(&view))?;
-                self.fail(&problem, &view, journal, papers)
+                let hand_over = || self.hand_over(&view, journal, outputs, interrupted);
+                self.fail(&problem, journal, hand_over)
             }
         }
     }
@@ -757,34 +802,32 @@ impl Copy {
     fn fail(
         &self,
         problem: &Problem,
-        view: &TransferView,
         journal: &Path,
-        papers: &Papers,
+        hand_over: impl FnOnce() -> anyhow::Result<()>,
     ) -> anyhow::Result<ExitCode> {
         let files = RunFiles::of(journal);
-        let text = fs::read_to_string(&files.failures).unwrap_or_default();
-        let items: Vec<FailedItem> =
-            text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
-        if items.is_empty() {
+        let top = self.from.file_name().unwrap_or(self.from.as_os_str()).to_string_lossy();
+        let list = failed_list::write(&self.state.id.short(), &top, |out| {
+            match fs::File::open(&files.failures) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+                opened => Ok(io::copy(&mut opened?, out).map(drop)?),
+            }
+        })?;
+        let Some(list) = list else {
             if problem.code == "delete-refused" || problem.code == "plan-stale" {
                 // All else is done, or nothing; what is asked for next is another copy.
                 self.state.remove();
             }
             return Err(failure(problem.clone()).into());
-        }
-        for item in items.iter().take(5) {
-            exit::warn(&format!("failed: {}: {}", item.path, item.message));
-        }
-        let paths: Vec<_> = items.iter().map(|item| &item.path).collect();
-        let list = write_failures(&self.state.id.short(), &paths)?;
+        };
         if problem.code != "plan-stale" {
-            self.hand_over(view, journal, papers)?;
+            hand_over()?;
         }
         self.state.remove();
         let message = problem.to_string();
         let hint = match problem.code.as_str() {
-            "plan-stale" => format!("`{}` lists them; make another plan", list.display()),
-            _ => format!("`{}` lists the failed items, for --files-from", list.display()),
+            "plan-stale" => format!("`{}` lists them; make another plan", list.path.display()),
+            _ => format!("`{}` lists the failed items, for --files-from", list.path.display()),
         };
         Err(Failure::new(exit_code(problem.exit), message).hint(hint).into())
     }
@@ -794,21 +837,20 @@ impl Copy {
         &self,
         view: &TransferView,
         journal: &Path,
-        papers: &Papers,
+        outputs: Outputs,
+        stop: &AtomicBool,
     ) -> anyhow::Result<()> {
         let files = RunFiles::of(journal);
-        let write = |from: &Path, to: &Path| {
-            fs::copy(from, to)
-                .map_err(|error| Failure::io(format!("write `{}`", to.display()), error))
-        };
-        if let Some(to) = &papers.digests {
-            write(&files.digests, to)?;
-            for kind in &self.options.proof.also_digests {
-                write(&files.checksums(*kind), &list_beside(to, *kind))?;
-            }
+        if let Some(lists) = outputs.digests {
+            lists.write(stop, |kind, out| {
+                let from = kind.map_or(files.digests.clone(), |kind| files.checksums(kind));
+                let lost = |error| Failure::io(format!("cannot read `{}`", from.display()), error);
+                let mut list = fs::File::open(&from).map_err(lost)?;
+                Ok(io::copy(&mut list, out).map(drop)?)
+            })?;
         }
-        if let Some(to) = &papers.receipt {
-            receipt::write_own(to, journal, &state_home()?, view)?;
+        if let Some((to, signer)) = outputs.receipt {
+            receipt::write_own(to, &signer, journal, view, stop)?;
         }
         Ok(())
     }

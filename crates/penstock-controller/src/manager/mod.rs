@@ -24,7 +24,7 @@ mod room;
 mod stubs;
 mod users;
 
-pub use receipt::{ReceiptParts, check_as_source, receipt_body, write_receipt};
+pub use receipt::{ReceiptParts, check_as_source, receipt_body, receipt_text};
 pub use users::{Caller, LIVE_MAX};
 
 use std::collections::HashMap;

@@ -93,13 +93,19 @@ pub fn receipt_body(path: &Path, parts: &ReceiptParts<'_>) -> Result<Option<Rece
     }))
 }
 
-/// Writes a receipt for people to read and programs to check, whole or not at all.
+/// A receipt as a text for people to read and programs to check.
 ///
 /// # Errors
-/// The file cannot be written.
-pub fn write_receipt(path: &Path, receipt: &Receipt) -> Result<(), Problem> {
+/// It cannot be written as JSON.
+pub fn receipt_text(receipt: &Receipt) -> Result<Vec<u8>, Problem> {
     let mut text = serde_json::to_vec_pretty(receipt).map_err(|error| cannot_write(&error))?;
     text.push(b'\n');
+    Ok(text)
+}
+
+/// Writes the text of a receipt into the site's own directory, whole or not at all.
+fn write_receipt(path: &Path, receipt: &Receipt) -> Result<(), Problem> {
+    let text = receipt_text(receipt)?;
     // Not a name that somebody else would have given to a file of his beside it.
     let mut temporary = path.as_os_str().to_owned();
     temporary.push(".penstock-new");

@@ -1,13 +1,13 @@
 //! What users and paired sites may ask of the manager.
 
 use std::fs::File;
-use std::io::Seek as _;
+use std::io::{Seek as _, Write as _};
 
 use penstock_api::limits::{LimitRequest, Limits};
 use penstock_api::plan::PlanUse;
 use penstock_api::problem::{Exit, Problem};
 use penstock_api::proof::Document;
-use penstock_api::rest::{Action, Event, FAILURES_MAX, FailureList, LIST_MAX, TransferList};
+use penstock_api::rest::{Action, Event, LIST_MAX, TransferList};
 use penstock_api::transfer::{
     FailedItem, LANES_MAX, Location, PathText, Progress, TransferRequest, TransferState,
     TransferView,
@@ -195,22 +195,6 @@ impl Manager {
         }
     }
 
-    /// The failed items of a transfer, as far as this site knows them.
-    ///
-    /// # Errors
-    /// It is not known.
-    pub fn failures(&self, id: TransferId, caller: &Caller) -> Result<FailureList, Problem> {
-        let view = self.show(id, caller)?;
-        let path = RunFiles::of(&journal_of(&self.inner.config.journal, id)).failures;
-        let Ok(text) = std::fs::read_to_string(&path) else {
-            let complete = view.failures.len() as u64 >= view.progress.errors;
-            return Ok(FailureList { failures: view.failures, complete });
-        };
-        let mut lines = text.lines().map(serde_json::from_str).map_while(Result::ok);
-        let failures: Vec<_> = lines.by_ref().take(FAILURES_MAX).collect();
-        Ok(FailureList { failures, complete: lines.next().is_none() })
-    }
-
     /// A list or the receipt of a transfer that has ended; that of another site's is fetched into a
     /// file without a name.
     ///
@@ -228,6 +212,9 @@ impl Manager {
             return inner.fetch_document(&view.target.site, id, document);
         }
         let files = RunFiles::of(&journal_of(&inner.config.journal, id));
+        if document == Document::Failures {
+            return File::open(&files.failures).or_else(|_| inner.first_failures(&view));
+        }
         let (path, code, what, option) = match document {
             Document::Digests => {
                 (files.digests, "no-digest-list", "digest list", "--write-digests FILE")
@@ -235,7 +222,9 @@ impl Manager {
             Document::Checksums(kind) => {
                 (files.checksums(kind), "no-checksums", "such list", "--also-digest LIST")
             }
-            Document::Receipt => (inner.receipt_path(id), "no-receipt", "receipt", "--receipt"),
+            Document::Receipt | Document::Failures => {
+                (inner.receipt_path(id), "no-receipt", "receipt", "--receipt")
+            }
         };
         File::open(&path).map_err(|error| {
             let title = format!("transfer {} has no {what}", id.short());
@@ -323,6 +312,17 @@ impl Inner {
     ) -> Result<File, Problem> {
         let mut file = self.nameless()?;
         self.parts.sites.document(site, id, document, &mut file)?;
+        file.rewind().map_err(journal_failed)?;
+        Ok(file)
+    }
+
+    /// The failed items of a transfer that has written no list of them: those that are shown.
+    fn first_failures(&self, view: &TransferView) -> Result<File, Problem> {
+        let mut file = self.nameless()?;
+        for item in &view.failures {
+            let line = serde_json::to_string(item).unwrap_or_default();
+            writeln!(file, "{line}").map_err(journal_failed)?;
+        }
         file.rewind().map_err(journal_failed)?;
         Ok(file)
     }

@@ -18,8 +18,8 @@ use penstock_api::limits::LimitRequest;
 use penstock_api::problem::{Exit, Problem};
 use penstock_api::proof::Document;
 use penstock_api::rest::{
-    FailureList, JoinReply, JoinRequest, LIST_MAX, OrphanList, SiteView, StatusView, StoreView,
-    TokenReply, TransferList,
+    JoinReply, JoinRequest, LIST_MAX, OrphanList, SiteView, StatusView, StoreView, TokenReply,
+    TransferList,
 };
 use penstock_api::transfer::{TransferRequest, TransferView};
 use penstock_proto::checksum::{ChecksumKind, UnknownChecksum};
@@ -290,10 +290,11 @@ async fn limit(
         .map(Json)
 }
 
-async fn failures(State(parts): State<RestParts>, Path(id): Path<String>) -> Reply<FailureList> {
-    blocking(move || parts.manager.failures(parts.manager.resolve(&id)?, &Caller::User))
-        .await
-        .map(Json)
+async fn failures(
+    parts: State<RestParts>,
+    Path(id): Path<String>,
+) -> Result<Response, ProblemReply> {
+    document(parts, id, Document::Failures).await
 }
 
 async fn digests(

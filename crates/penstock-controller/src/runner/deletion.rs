@@ -276,7 +276,7 @@ pub(super) fn check_scan(
     scan: &ScanSummary,
     directory: impl FnOnce() -> Result<bool, Problem>,
 ) -> Result<bool, Problem> {
-    let errors = scan.errors.len() as u64 + scan.errors_more;
+    let errors = scan.errors;
     if errors > 0 {
         let title = format!("nothing is deleted: {errors} items could not be listed at the source");
         return Err(refused(title).hint("make them readable, and run it again"));

@@ -43,9 +43,7 @@ impl Run {
             deleted: self.carried.deleted + self.deleted(),
             removed: removal.removed,
             stayed: removal.stayed,
-            errors: totals.failures
-                + removal.failures
-                + scan.map_or(0, |scan| scan.errors.len() as u64 + scan.errors_more),
+            errors: totals.failures + removal.failures + scan.map_or(0, |scan| scan.errors),
             lanes: figures.lanes,
             peers,
             rate_bits_per_s: self.rate.now,

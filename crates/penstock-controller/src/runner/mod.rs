@@ -35,6 +35,7 @@ mod proving;
 mod removal;
 mod shares;
 mod tasks;
+mod unlisted;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -365,7 +366,7 @@ struct Run {
 
 impl Run {
     fn begin(input: RunInput, round: Round) -> Result<Self, Problem> {
-        let head = input.heads.load(input.id)?;
+        let head = unlisted::checked(input.heads.load(input.id)?, &input.journal);
         // What an earlier run has said of itself does not hold for this one.
         let epoch = input.fence.epoch();
         let _ = std::fs::remove_file(RunFiles::own(&input.journal, epoch).facts);
@@ -399,6 +400,7 @@ impl Run {
             shared.machine().handle_scan_end(scan.pages);
         }
         Ok(Self {
+            failures_shown: unlisted::first(head.scan.as_ref(), &input.journal, FAILURES_SHOWN),
             id: input.id,
             options: input.options,
             spec,
@@ -422,7 +424,6 @@ impl Run {
             viewed_at: Instant::now(),
             began: Instant::now(),
             found,
-            failures_shown: Vec::new(),
             rate: RateView::default(),
             round: round.number,
             carried: round.carried,
@@ -599,6 +600,9 @@ impl Run {
     fn end_scan(&mut self) -> bool {
         let Some(summary) = self.puller.end() else { return false };
         self.shared.machine().handle_scan_end(summary.pages);
+        let shown = if self.scan.is_some() { FAILURES_SHOWN } else { self.failures_shown.len() };
+        let room = FAILURES_SHOWN.saturating_sub(shown);
+        self.failures_shown.extend(unlisted::first(Some(&summary), &self.journal, room));
         self.scan = Some(summary);
         true
     }

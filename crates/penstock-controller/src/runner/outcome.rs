@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use penstock_api::heads::LedgerHead;
 use penstock_api::preserve::{NotKept, NotKeptWhy, add_not_kept};
 use penstock_api::problem::{Exit, Problem};
-use penstock_api::scan::ScanSummary;
+use penstock_api::scan::{ScanFailure, ScanSummary};
 use penstock_api::task::TaskPage;
 use penstock_api::transfer::{FailedItem, PathText};
 use penstock_engine::slice::{Piece, slice_without};
@@ -23,6 +23,7 @@ use super::control::Shared;
 use super::journal::{failed, write_lines};
 use super::lines::{Values, each_line};
 use super::removal::{CHANGED, each_failure};
+use super::unlisted;
 
 /// What failed, by how it matters.
 #[derive(Debug, Default)]
@@ -30,7 +31,8 @@ pub(crate) struct Tally {
     integrity: u64,
     source: u64,
     other: u64,
-    files: u64,
+    /// Items that were to be done, whether their kind is known or not.
+    items: u64,
     /// Files that the digest list lacks, because nearly all of each is holes (D2).
     pub(crate) not_listed: u64,
 }
@@ -55,7 +57,7 @@ impl Tally {
             Self { other: 0, .. } => (Exit::SourceChanged, "source-changed"),
             _ => (Exit::SomeFailed, "some-failed"),
         };
-        let title = format!("{all} of {} items failed", self.files.max(all));
+        let title = format!("{all} of {} items failed", self.items.max(all));
         Some(
             Problem::new(exit, code, title)
                 .hint("the failed items are listed; `--files-from` moves just these"),
@@ -76,16 +78,20 @@ pub(crate) fn not_kept(mut told: Vec<NotKept>, scan: Option<&ScanSummary>) -> Ve
 /// A failure in words.
 pub(crate) fn failed_item(page: &Page, failure: &EntryFailure) -> Option<FailedItem> {
     let entry = page.entry(failure.entry).ok()?;
+    let path = page.path(entry);
     let (code, mut what) = words(failure.phase);
     if failure.phase == FailurePhase::Exists && failure.errno != 0 {
         what = "may exist at the target already, where it cannot be compared";
     }
     let why = match failure.errno {
         0 => String::new(),
-        errno => why_at_target(failure.phase, std::io::Error::from_raw_os_error(i32::from(errno))),
+        errno => {
+            let error = std::io::Error::from_raw_os_error(i32::from(errno));
+            why_at_target(failure.phase, error, path.is_empty())
+        }
     };
     Some(FailedItem {
-        path: PathText(page.path(entry)),
+        path: PathText(path),
         code: code.to_owned(),
         message: format!("{what}{why}"),
     })
@@ -106,15 +112,16 @@ fn why_at_source(error: &std::io::Error) -> String {
     }
 }
 
-/// The system's words, and what helps.
-fn why_at_target(phase: FailurePhase, error: std::io::Error) -> String {
+/// The system's words, and what helps. Nothing is deleted for a data set that is one file (`root`).
+fn why_at_target(phase: FailurePhase, error: std::io::Error, root: bool) -> String {
     let at_target = matches!(phase, FailurePhase::Write | FailurePhase::Publish);
     let in_the_way = match error.kind() {
         ErrorKind::IsADirectory if at_target => "a directory of its name is in the way",
         ErrorKind::NotADirectory if at_target => "in the way of its directory is something else",
         _ => return format!(": {error}"),
     };
-    format!(": {in_the_way}; `--delete` removes it")
+    let help = if root { "remove it, or give another target" } else { "`--delete` removes it" };
+    format!(": {in_the_way}; {help}")
 }
 
 fn words(phase: FailurePhase) -> (&'static str, &'static str) {
@@ -144,22 +151,18 @@ pub(crate) fn write_lists(
     digest_list: bool,
     undeleted: Option<PathBuf>,
 ) -> Result<Tally, Problem> {
-    let mut tally = Tally { files: scan.entries, ..Tally::default() };
+    let mut tally = Tally { items: scan.entries, ..Tally::default() };
     let (directory, files) = {
         let journal = shared.journal();
         (journal.directory().to_owned(), RunFiles::own(journal.directory(), journal.epoch()))
     };
+    tally.items += scan.errors_unseen;
     let (failures_path, digests_path) = (files.failures, files.digests);
     let with_failures = head.pages.iter().filter(|page| page.failures > 0);
     write_lines(&failures_path, |out| {
-        for failure in &scan.errors {
-            tally.count(FailurePhase::Scan);
-            let why = std::io::Error::from_raw_os_error(i32::from(failure.errno));
-            let message = format!("{}: {}", words(FailurePhase::Scan).1, why_at_source(&why));
-            let item = FailedItem { path: failure.path.clone(), code: "scan".to_owned(), message };
-            write_item(out, &failures_path, &item)?;
+        if scan.errors > 0 {
+            tally.other += append_lines(out, &failures_path, &unlisted::path_of(&directory))?;
         }
-        tally.other += scan.errors_more;
         for page_head in with_failures.clone() {
             let page = shared.read_page(page_head.page)?;
             let log = shared.journal().read_log(page_head.page, page_head.log_bytes)?.0;
@@ -171,7 +174,10 @@ pub(crate) fn write_lists(
             }
         }
         if let Some(undeleted) = undeleted {
-            tally.other += append_lines(out, &failures_path, &undeleted)?;
+            let stay = append_lines(out, &failures_path, &undeleted)?;
+            tally.other += stay;
+            // They are no items of the data set.
+            tally.items += stay;
         }
         each_failure(&directory, &head.pages, |item| {
             match item.code.as_str() {
@@ -216,7 +222,20 @@ fn append_lines(out: &mut dyn std::io::Write, to: &Path, from: &Path) -> Result<
     Ok(count)
 }
 
-fn write_item(
+/// An item that could not be listed at the source.
+pub(super) fn unlisted_item(failure: ScanFailure) -> FailedItem {
+    let what = words(FailurePhase::Scan).1;
+    let message = match failure.errno {
+        0 => what.to_owned(),
+        errno => {
+            let why = std::io::Error::from_raw_os_error(i32::from(errno));
+            format!("{what}: {}", why_at_source(&why))
+        }
+    };
+    FailedItem { path: failure.path, code: "scan".to_owned(), message }
+}
+
+pub(super) fn write_item(
     out: &mut dyn std::io::Write,
     path: &std::path::Path,
     item: &FailedItem,

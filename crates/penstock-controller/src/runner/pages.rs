@@ -20,6 +20,7 @@ use penstock_proto::manifest::{Page, page_digest};
 
 use super::control::Shared;
 use super::tasks::hung::{ends_within, no_thread};
+use super::unlisted;
 
 /// Encoded pages pulled ahead, about 300 KiB each.
 const AHEAD: usize = 8;
@@ -232,7 +233,12 @@ impl Inner {
                 }
             };
             let again = wanted.again;
-            let pulled = source.page(wanted.number, WAIT_MS);
+            let pulled = source.page(wanted.number, WAIT_MS).and_then(|reply| {
+                if let PageReply::End(scan) = &reply {
+                    unlisted::fetch(source.as_mut(), scan, shared)?;
+                }
+                Ok(reply)
+            });
             match &pulled {
                 Ok(PageReply::NotYet) => {}
                 Err(problem) if problem.code == SOURCE_ROOT => {

@@ -317,7 +317,7 @@ impl Scan {
         let dir = match source.open_dir(&full) {
             Ok(dir) => dir,
             Err(error) => {
-                self.lock().fail(directory, &error);
+                self.fail(&mut self.lock(), directory, &error, false)?;
                 ended.whole = false;
                 return Ok(());
             }
@@ -357,7 +357,7 @@ impl Scan {
         batch.look_at(&names)?;
         batch.end()?;
         if let Err(error) = listed {
-            self.lock().fail(directory, &error);
+            self.fail(&mut self.lock(), directory, &error, false)?;
             ended.whole = false;
         }
         Ok(())
@@ -375,7 +375,7 @@ impl Scan {
         let dir = match source.open_dir(&full) {
             Ok(dir) => dir,
             Err(error) => {
-                self.lock().fail(&part.directory, &error);
+                self.fail(&mut self.lock(), &part.directory, &error, false)?;
                 ended.whole = false;
                 return Ok(());
             }

@@ -85,6 +85,7 @@ pub(crate) fn router(parts: SiteParts) -> Router {
         .route("/transfers/{id}/digests", get(digests))
         .route("/transfers/{id}/checksums/{kind}", get(checksums))
         .route("/transfers/{id}/receipt", get(receipt))
+        .route("/transfers/{id}/failures", get(failures))
         .route("/transfers/{id}/limits", post(limit))
         .route("/transfers/{id}/{action}", post(act))
         .route("/scans", post(open_scan).layer(long()))
@@ -306,6 +307,14 @@ async fn receipt(
     Path(id): Path<String>,
 ) -> Result<Response, ProblemReply> {
     document(parts, calling, id, Document::Receipt).await
+}
+
+async fn failures(
+    parts: State<SiteParts>,
+    calling: Calling,
+    Path(id): Path<String>,
+) -> Result<Response, ProblemReply> {
+    document(parts, calling, id, Document::Failures).await
 }
 
 async fn document(

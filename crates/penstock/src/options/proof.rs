@@ -1,12 +1,16 @@
 //! Options about proof beyond the digests that every byte is checked by.
 
 use std::ffi::OsString;
+use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
 
 use penstock_api::proof::Proof;
 use penstock_proto::checksum::ChecksumKind;
 
 use crate::exit::{ExitCode, Failure};
+use crate::output_file::OutputFile;
+use crate::progress::Mode;
 
 /// What `copy` and `transfer submit` are asked to prove.
 #[derive(clap::Args)]
@@ -52,9 +56,77 @@ impl ProofArgs {
     }
 }
 
-/// Where the list of another checksum goes, beside that of `--write-digests`.
-pub(crate) fn list_beside(list: &Path, kind: ChecksumKind) -> PathBuf {
-    let mut path = OsString::from(list);
-    path.push(format!(".{kind}"));
-    path.into()
+/// The files of `--write-digests` and `--also-digest`.
+#[derive(Debug)]
+pub(crate) struct DigestOutputs {
+    digests: OutputFile,
+    also: Vec<(ChecksumKind, OutputFile)>,
+}
+
+impl DigestOutputs {
+    /// All of them.
+    pub(crate) fn files(&self) -> impl Iterator<Item = &OutputFile> {
+        std::iter::once(&self.digests).chain(self.also.iter().map(|(_, file)| file))
+    }
+
+    /// The name that the user gave the list of digests.
+    pub(crate) fn name(&self) -> &Path {
+        self.digests.name()
+    }
+
+    /// Writes each with `fill`, which is told the checksum, or `None` for the digests.
+    ///
+    /// # Errors
+    /// As [`OutputFile::write`].
+    pub(crate) fn write(
+        self,
+        stop: &AtomicBool,
+        mut fill: impl FnMut(Option<ChecksumKind>, &mut dyn Write) -> anyhow::Result<()>,
+    ) -> anyhow::Result<()> {
+        self.digests.write(stop, |out| fill(None, out))?;
+        for (kind, file) in self.also {
+            file.write(stop, |out| fill(Some(kind), out))?;
+        }
+        Ok(())
+    }
+}
+
+/// Opens what a transfer is to leave: the lists of digests, and the receipt.
+///
+/// # Errors
+/// As [`OutputFile::open_all`]; standard output has another use already.
+pub(crate) fn open_papers(
+    digests: Option<&Path>,
+    also: &[ChecksumKind],
+    receipt: Option<&Path>,
+    mode: Mode,
+) -> anyhow::Result<(Option<DigestOutputs>, Option<OutputFile>)> {
+    let lists = digests.map(|path| ("--write-digests", path.to_owned()));
+    let beside = |kind: &ChecksumKind| {
+        let mut path = OsString::from(digests?);
+        path.push(format!(".{kind}"));
+        Some(("--also-digest", path.into()))
+    };
+    let wanted = lists.into_iter().chain(also.iter().filter_map(beside));
+    let wanted = wanted.chain(receipt.map(|path| ("--receipt", path.to_owned())));
+    let mut opened = OutputFile::open_all(wanted)?.into_iter();
+    if mode == Mode::Json && opened.as_slice().iter().any(OutputFile::is_standard_output) {
+        let message = "--json writes to standard output already";
+        return Err(Failure::new(ExitCode::Usage, message)
+            .hint("give a file instead of `-`")
+            .into());
+    }
+    let list = digests.and_then(|_| opened.next());
+    if let Some(list) = list.as_ref().filter(|list| !also.is_empty() && !list.is_regular()) {
+        let message =
+            format!("`{}` is no file that others can be named after", list.name().display());
+        return Err(Failure::new(ExitCode::Usage, message)
+            .hint("--also-digest writes beside --write-digests: give that a file")
+            .into());
+    }
+    let lists = list.map(|digests| {
+        let also = also.iter().copied().zip(opened.by_ref().take(also.len())).collect();
+        DigestOutputs { digests, also }
+    });
+    Ok((lists, opened.next()))
 }

@@ -6,6 +6,7 @@ mod json;
 mod listed;
 
 use std::path::Path;
+use std::sync::atomic::AtomicBool;
 
 use penstock_api::problem::{Exit, Problem};
 use penstock_api::receipt::{
@@ -13,7 +14,7 @@ use penstock_api::receipt::{
     signed_bytes,
 };
 use penstock_api::transfer::{PathText, TransferRequest, TransferView};
-use penstock_controller::manager::{ReceiptParts, receipt_body, write_receipt};
+use penstock_controller::manager::{ReceiptParts, receipt_body, receipt_text};
 use penstock_controller::runner::RunFiles;
 use penstock_io::trust::{ReceiptKey, SiteAuthority, verify_certification};
 use penstock_proto::id::Name;
@@ -21,6 +22,7 @@ use penstock_proto::id::Name;
 use crate::client::failure;
 use crate::daemon::now_seconds;
 use crate::exit::{self, ExitCode, Failure};
+use crate::output_file::OutputFile;
 
 pub(crate) use check::CheckArgs;
 
@@ -166,10 +168,11 @@ pub(crate) fn check_signature(
 /// # Errors
 /// The copy left no facts; the key or the file cannot be written.
 pub(crate) fn write_own(
-    to: &Path,
+    to: OutputFile,
+    signer: &Signer,
     journal: &Path,
-    state_home: &Path,
     view: &TransferView,
+    stop: &AtomicBool,
 ) -> anyhow::Result<()> {
     let request = TransferRequest {
         id: view.id,
@@ -192,11 +195,13 @@ pub(crate) fn write_own(
         let message = "the copy ended before a receipt could be made";
         return Err(Failure::new(ExitCode::Fatal, message).into());
     };
-    let signer = Signer::of_user(state_home)?;
     let signatures = [Role::Source, Role::Target].map(|role| signer.sign(&body, role));
     let signatures = signatures.into_iter().collect::<Result<Vec<_>, _>>().map_err(failure)?;
-    write_receipt(to, &Receipt { receipt: body, signatures }).map_err(failure)?;
-    exit::warn(&format!("receipt in `{}`: `penstock receipt check` checks it", to.display()));
+    let receipt = Receipt { receipt: body, signatures };
+    let text = receipt_text(&receipt).map_err(failure)?;
+    let name = to.name().to_owned();
+    to.write(stop, |out| Ok(out.write_all(&text)?))?;
+    exit::warn(&format!("receipt in `{}`: `penstock receipt check` checks it", name.display()));
     Ok(())
 }
 

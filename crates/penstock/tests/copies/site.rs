@@ -329,6 +329,44 @@ fn failed_items_are_listed_for_files_from() {
     assert_same(&lab.data.join("run"), &hpc.data.join("in"));
 }
 
+/// Promise (c): the list of failed items is complete between sites too, however long it is, at the
+/// target's site and at the source's.
+#[test]
+fn c_a_list_of_failures_between_sites_is_complete() {
+    let base = tempfile::tempdir().unwrap();
+    let (lab, hpc) = two_paired(base.path());
+    write_files(&lab.data.join("run"), 1);
+    let names: Vec<_> = (0..1_500).map(|number| format!("late/{number:05} \\ \u{e9}")).collect();
+    let wanted = base.path().join("wanted");
+    fs::write(&wanted, names.join("\0")).unwrap();
+    let from = format!("--files-from={}", wanted.display());
+    let submit = ["transfer", "submit", "lab:data/run/", "hpc:data/in", "--wait", "-0", &from];
+    let list = |said: &str| {
+        let found = fs::read_dir(base.path()).unwrap().map(|entry| entry.unwrap().path());
+        let is_list = |path: &PathBuf| said.contains(&*path.file_name().unwrap().to_string_lossy());
+        let list = found.filter(|path| path.extension().is_some()).find(is_list).expect(said);
+        let lines = fs::read_to_string(&list).unwrap();
+        fs::rename(&list, base.path().join("list")).unwrap();
+        lines.lines().map(str::to_owned).collect::<Vec<_>>()
+    };
+    let said = hpc.fails(3, &submit);
+    assert!(said.contains("1500 of 1501 items failed"), "{said}");
+    let escaped: Vec<_> = names.iter().map(|name| name.replace('\\', "\\\\")).collect();
+    assert_eq!(list(&said), escaped);
+    let id = &hpc.json(&["transfer", "list"])[0]["id"];
+    let id = id.as_str().unwrap();
+    assert_eq!(list(&lab.fails(3, &["transfer", "wait", id])), escaped);
+    let shown = hpc.ok(&["transfer", "show", id]);
+    assert!(shown.lines().last().unwrap().ends_with(" more"), "{shown}");
+    fs::create_dir(lab.data.join("run/late")).unwrap();
+    for name in &names {
+        fs::write(lab.data.join("run").join(name), name).unwrap();
+    }
+    let from = format!("--files-from={}", base.path().join("list").display());
+    hpc.ok(&["transfer", "submit", "lab:data/run/", "hpc:data/in", "--wait", &from]);
+    assert_same(&lab.data.join("run/late"), &hpc.data.join("in/late"));
+}
+
 /// Promise: one daemon per site directory, and a port that is taken is told; both exit 7.
 #[test]
 fn a8_a_second_daemon_and_a_taken_port_are_refused() {

@@ -81,6 +81,34 @@ fn j_odd_paths_are_taken_as_they_are() {
     assert_eq!(fs::read(host.path("local/a:b")).unwrap(), b"data");
 }
 
+/// Promise (c): the list of failed items is complete over ssh too, whichever end is the source, and
+/// outputs are files of this host.
+#[test]
+fn c_lists_of_failures_are_complete_over_ssh() {
+    let host = installed();
+    let names: Vec<_> = (0..1_200).map(|number| format!("late/{number:05}")).collect();
+    fs::write(host.path("local/wanted"), names.join("\n")).unwrap();
+    fs::create_dir_all(host.path("local/tree")).unwrap();
+    fs::create_dir_all(host.path("far")).unwrap();
+    let (far, there) = (host.remote("far/"), host.remote("there"));
+    for (source, target) in [("tree/", there.as_str()), (far.as_str(), "back")] {
+        let refused = host.run(&["--receipt", "none/r", source, target]);
+        assert_eq!(refused.code, 7, "{}", refused.errors);
+        assert!(refused.errors.contains("cannot write `none/r`"), "{}", refused.errors);
+        host.assert_nothing_left();
+        let ended = host.run(&["--files-from", "wanted", "--receipt", "r", source, target]);
+        assert_eq!(ended.code, 3, "{}", ended.errors);
+        assert!(ended.errors.contains("1200 of 1201 items failed"), "{}", ended.errors);
+        let found = fs::read_dir(host.path("local")).unwrap().map(|entry| entry.unwrap().path());
+        let list =
+            found.into_iter().find(|path| path.to_string_lossy().contains("penstock-failed-"));
+        let list = list.expect("a list is written");
+        assert_eq!(fs::read_to_string(&list).unwrap().trim_end(), names.join("\n"));
+        fs::remove_file(list).unwrap();
+        fs::remove_file(host.path("local/r")).unwrap();
+    }
+}
+
 /// Promise: where no port is open, lanes go through ssh, and the user is told what it costs.
 #[test]
 fn closed_ports_lead_through_ssh() {

@@ -48,7 +48,7 @@ fn try_make(input: &mut RunInput) -> Result<bool, Problem> {
         forecast: forecast(writer.totals().bytes_moved(), limit, rate),
         not_carried: scan.skipped,
         not_chosen: scan.excluded,
-        unlisted: scan.errors.len() as u64 + scan.errors_more,
+        unlisted: scan.errors,
         refused,
         ..PlanEnd::default()
     };

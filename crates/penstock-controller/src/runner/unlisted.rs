@@ -1,0 +1,77 @@
+//! The list of items that the source could not list: fetched in parts when its scan has ended, kept
+//! in the journal until the run writes what has failed.
+
+use std::fs::File;
+use std::io::{BufRead as _, BufReader};
+use std::path::{Path, PathBuf};
+
+use penstock_api::heads::LedgerHead;
+use penstock_api::problem::{Exit, Problem};
+use penstock_api::scan::{FAILURE_PARTS, PageReply, PageSource, ScanFailure, ScanSummary};
+use penstock_api::transfer::FailedItem;
+
+use super::control::Shared;
+use super::epochs;
+use super::journal::write_lines;
+use super::outcome::{unlisted_item, write_item};
+
+const UNLISTED: &str = "unlisted.jsonl";
+/// How long one request may wait at the source, in ms: the list is there with the scan's end.
+const WAIT_MS: u32 = 1_000;
+
+/// Where the list is, as the last controller that fetched it has left it.
+pub(super) fn path_of(journal: &Path) -> PathBuf {
+    epochs::last(&journal.join(UNLISTED))
+}
+
+/// What is known of a transfer, without the end of its scan if the list that belongs to that is
+/// lost: then the end is asked for again.
+pub(super) fn checked(head: LedgerHead, journal: &Path) -> LedgerHead {
+    let scan = head.scan.filter(|scan| scan.errors == 0 || path_of(journal).exists());
+    LedgerHead { scan, ..head }
+}
+
+/// The first items of the list, for those who watch the run.
+pub(super) fn first(scan: Option<&ScanSummary>, journal: &Path, most: usize) -> Vec<FailedItem> {
+    if scan.is_none_or(|scan| scan.errors == 0) {
+        return Vec::new();
+    }
+    let Ok(file) = File::open(path_of(journal)) else { return Vec::new() };
+    let lines = BufReader::new(file).lines().map_while(Result::ok).take(most);
+    lines.filter_map(|line| serde_json::from_str(&line).ok()).collect()
+}
+
+/// Fetches the list of a scan that has ended, before anything else is made of its end. Blocks for
+/// as many requests as there are parts; memory holds one part at a time.
+///
+/// # Errors
+/// As [`PageSource::page`]; the journal cannot be written; the list is not what the summary says.
+pub(super) fn fetch(
+    source: &mut dyn PageSource,
+    scan: &ScanSummary,
+    shared: &Shared,
+) -> Result<(), Problem> {
+    if scan.errors == 0 {
+        return Ok(());
+    }
+    let path = shared.journal().own(UNLISTED);
+    let broken = || {
+        let title = "the source's list of items that could not be listed is not complete";
+        Problem::new(Exit::Temporary, "manifest", title)
+    };
+    write_lines(&path, |out| {
+        let mut told = 0;
+        for part in 0..scan.error_parts {
+            let PageReply::Page(text) = source.page(FAILURE_PARTS + part, WAIT_MS)? else {
+                return Err(broken());
+            };
+            let failures: Vec<ScanFailure> =
+                serde_json::from_slice(&text).map_err(|cause| broken().because(cause))?;
+            told += failures.len() as u64;
+            for failure in failures {
+                write_item(out, &path, &unlisted_item(failure))?;
+            }
+        }
+        if told == scan.errors { Ok(()) } else { Err(broken()) }
+    })
+}

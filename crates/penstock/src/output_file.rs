@@ -1,0 +1,404 @@
+//! Files that a command writes for its user: opened before the work begins, so that one that cannot
+//! be written fails at once, and whole when the command has ended.
+//!
+//! A regular file is replaced when the new one is complete; until then the old one stays. Its
+//! successor has no name while the work goes on, so it is never part of a tree that is copied, and
+//! a command that is killed leaves nothing. Whatever is no regular file (a device, a pipe, the
+//! standard output by one of its names) is written into, as by the shell's `>`, and never replaced.
+//! Links are followed. `-` is the standard output.
+
+use std::ffi::OsString;
+use std::fs::{self, File, Metadata};
+use std::io::{self, BufWriter, Seek as _, Write};
+use std::os::fd::{AsFd, AsRawFd as _};
+use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use rustix::fs::{AtFlags, Mode, OFlags};
+
+use crate::exit::{self, ExitCode, Failure};
+
+/// Most links that lead from the name of an output to its place, as the kernel allows them.
+const LINKS_MAX: usize = 40;
+/// How often a named pipe is tried until a reader opens it.
+const READER_LOOK: Duration = Duration::from_millis(100);
+/// Bytes that are gathered before they are written.
+const BUFFER_BYTES: usize = 1 << 18;
+
+/// One output of a command.
+#[derive(Debug)]
+pub(crate) struct OutputFile {
+    /// As the user wrote it.
+    name: PathBuf,
+    place: Place,
+    identity: Identity,
+}
+
+#[derive(Debug)]
+enum Place {
+    /// The standard output, or another open descriptor, a device, a pipe.
+    Direct(File),
+    /// A named pipe that nobody reads yet.
+    Pipe(PathBuf),
+    /// A regular file in a directory that cannot be written: it is written over at the end.
+    Kept(File),
+    /// A regular file, or nothing yet.
+    Replaced(Successor),
+}
+
+/// What two outputs have in common if they would overwrite each other.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Identity {
+    /// A device that may be written to by several, such as `/dev/null`.
+    Shared,
+    /// Something that exists: device and inode.
+    Existing(u64, u64),
+    /// A name in a directory.
+    Named(u64, u64, OsString),
+}
+
+/// The file that takes the place of another, or of nothing.
+#[derive(Debug)]
+struct Successor {
+    file: File,
+    directory: File,
+    leaf: OsString,
+    /// Its name until then, where the file system has no files without names.
+    temporary: Option<OsString>,
+    old: Option<Box<Metadata>>,
+}
+
+impl Drop for Successor {
+    fn drop(&mut self) {
+        if let Some(name) = &self.temporary {
+            let _ = rustix::fs::unlinkat(&self.directory, name, AtFlags::empty());
+        }
+    }
+}
+
+impl OutputFile {
+    /// Opens the output `name`, and changes nothing yet.
+    ///
+    /// # Errors
+    /// It cannot be written: exit 2 for a directory or a socket, else as the error says.
+    pub(crate) fn open(name: &Path) -> Result<Self, Failure> {
+        let failed = |error: io::Error| {
+            let hint = "give a file in a directory that exists and can be written";
+            Failure::io(format!("cannot write `{}`", name.display()), error).hint(hint)
+        };
+        let (place, identity) = if name == Path::new("-") {
+            direct(File::from(io::stdout().as_fd().try_clone_to_owned().map_err(failed)?))
+                .map_err(failed)?
+        } else {
+            let path = followed(name).map_err(failed)?;
+            match fs::metadata(&path) {
+                Ok(meta) if meta.is_dir() => return Err(not_a_file(name, "a directory")),
+                Ok(meta) if meta.file_type().is_socket() => {
+                    return Err(not_a_file(name, "a socket"));
+                }
+                Ok(meta) => existing(&path, meta).map_err(failed)?,
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                    let successor = Successor::of(&path, None).map_err(failed)?;
+                    let identity = successor.identity().map_err(failed)?;
+                    (Place::Replaced(successor), identity)
+                }
+                Err(error) => return Err(failed(error)),
+            }
+        };
+        Ok(Self { name: name.to_owned(), place, identity })
+    }
+
+    /// Opens several outputs, each with the option that names it.
+    ///
+    /// # Errors
+    /// As [`OutputFile::open`]; two of them are the same file: exit 2.
+    pub(crate) fn open_all(
+        wanted: impl IntoIterator<Item = (&'static str, PathBuf)>,
+    ) -> Result<Vec<Self>, Failure> {
+        let mut opened: Vec<(&str, Self)> = Vec::new();
+        for (option, path) in wanted {
+            let output = Self::open(&path)?;
+            let same = |other: &&(&str, Self)| other.1.is_same(&output);
+            if let Some((other, _)) = opened.iter().find(same) {
+                let message = format!("{other} and {option} would both write `{}`", path.display());
+                return Err(Failure::new(ExitCode::Usage, message)
+                    .hint("give each output a file of its own"));
+            }
+            opened.push((option, output));
+        }
+        Ok(opened.into_iter().map(|(_, output)| output).collect())
+    }
+
+    /// Whether both would overwrite each other.
+    fn is_same(&self, other: &Self) -> bool {
+        self.identity != Identity::Shared && self.identity == other.identity
+    }
+
+    /// Whether it is the standard output, under whatever name.
+    pub(crate) fn is_standard_output(&self) -> bool {
+        let standard = rustix::fs::fstat(io::stdout());
+        let Ok(standard) = standard else { return self.name == Path::new("-") };
+        self.name == Path::new("-")
+            || self.identity == Identity::Existing(standard.st_dev, standard.st_ino)
+    }
+
+    /// Whether it would replace the file at `path`.
+    pub(crate) fn replaces(&self, path: &Path) -> bool {
+        let of = |path: &Path| fs::metadata(path).ok().map(|meta| (meta.dev(), meta.ino()));
+        match &self.identity {
+            Identity::Shared => false,
+            Identity::Existing(device, inode) => of(path) == Some((*device, *inode)),
+            Identity::Named(device, inode, leaf) => {
+                path.file_name() == Some(leaf)
+                    && path.parent().and_then(of) == Some((*device, *inode))
+            }
+        }
+    }
+
+    /// Whether it is a regular file, or will be one.
+    pub(crate) fn is_regular(&self) -> bool {
+        matches!(self.place, Place::Kept(_) | Place::Replaced(_))
+    }
+
+    /// As the user wrote it.
+    pub(crate) fn name(&self) -> &Path {
+        &self.name
+    }
+
+    /// Writes all of it, with `fill`, and puts it in its place. Blocks until a named pipe has a
+    /// reader, and says so, unless `stop` is set.
+    ///
+    /// # Errors
+    /// What `fill` returns; it cannot be written.
+    pub(crate) fn write(
+        self,
+        stop: &AtomicBool,
+        fill: impl FnOnce(&mut dyn Write) -> anyhow::Result<()>,
+    ) -> anyhow::Result<()> {
+        self.write_if(stop, |out| fill(out).map(|()| true))
+    }
+
+    /// As [`OutputFile::write`]; where `fill` returns `false`, a file that would be replaced stays.
+    ///
+    /// # Errors
+    /// As [`OutputFile::write`].
+    pub(crate) fn write_if(
+        self,
+        stop: &AtomicBool,
+        fill: impl FnOnce(&mut dyn Write) -> anyhow::Result<bool>,
+    ) -> anyhow::Result<()> {
+        let name = self.name;
+        let standard = name == Path::new("-");
+        let failed = |error| Failure::io(format!("cannot write `{}`", name.display()), error);
+        let written = || -> anyhow::Result<()> {
+            let (file, successor) = match self.place {
+                Place::Direct(file) => (file, None),
+                Place::Pipe(path) => (await_reader(&path, &name, stop)?, None),
+                Place::Kept(file) => {
+                    file.set_len(0)?;
+                    (file, None)
+                }
+                Place::Replaced(successor) => (successor.file.try_clone()?, Some(successor)),
+            };
+            let mut out = BufWriter::with_capacity(BUFFER_BYTES, file);
+            let wanted = fill(&mut out)?;
+            out.flush()?;
+            Ok(successor.filter(|_| wanted).map_or(Ok(()), Successor::take_place)?)
+        }();
+        match written.map_err(anyhow::Error::downcast::<io::Error>) {
+            Ok(()) => Ok(()),
+            // A reader that has gone away, as in `| head`, has all it wants.
+            Err(Ok(error)) if standard && error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+            Err(Ok(error)) => Err(failed(error).into()),
+            Err(Err(error)) => Err(error),
+        }
+    }
+}
+
+fn not_a_file(name: &Path, what: &str) -> Failure {
+    let message = format!("cannot write `{}`: it is {what}", name.display());
+    Failure::new(ExitCode::Usage, message).hint("give the name of a file")
+}
+
+/// The path that the links at `name` lead to, whether there is something or not. A link of the
+/// proc file system stands for an open file, not for a path, and is not followed.
+fn followed(name: &Path) -> io::Result<PathBuf> {
+    let mut path = name.to_owned();
+    for _ in 0..LINKS_MAX {
+        let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+        let parent = parent.unwrap_or(Path::new(".")).to_owned();
+        if parent.canonicalize().is_ok_and(|parent| parent.starts_with("/proc")) {
+            return Ok(path);
+        }
+        match fs::read_link(&path) {
+            Ok(link) => path = parent.join(link),
+            // No link, or nothing: what is wrong with it is told when it is opened.
+            Err(_) => return Ok(path),
+        }
+    }
+    Err(io::Error::new(io::ErrorKind::InvalidFilename, "its links lead in a circle"))
+}
+
+fn direct(file: File) -> io::Result<(Place, Identity)> {
+    let meta = file.metadata()?;
+    // What writes to a terminal or to `/dev/null` may be several; the standard output is one.
+    let identity = Identity::Existing(meta.dev(), meta.ino());
+    Ok((Place::Direct(file), identity))
+}
+
+/// The place of an output that exists.
+fn existing(path: &Path, meta: Metadata) -> io::Result<(Place, Identity)> {
+    let identity = Identity::Existing(meta.dev(), meta.ino());
+    let kind = meta.file_type();
+    let writing = |flags: OFlags| {
+        let mut options = File::options();
+        options.write(true).custom_flags(flags.bits().cast_signed());
+        options.open(path)
+    };
+    if kind.is_fifo() {
+        return match writing(OFlags::NONBLOCK) {
+            Ok(file) => {
+                let flags = rustix::fs::fcntl_getfl(&file)?;
+                rustix::fs::fcntl_setfl(&file, flags - OFlags::NONBLOCK)?;
+                Ok((Place::Direct(file), identity))
+            }
+            Err(error) if error.raw_os_error() == Some(rustix::io::Errno::NXIO.raw_os_error()) => {
+                Ok((Place::Pipe(path.to_owned()), identity))
+            }
+            Err(error) => Err(error),
+        };
+    }
+    if !kind.is_file() {
+        let standard = is_same_file(io::stdout(), &meta);
+        let identity = if kind.is_char_device() && !standard { Identity::Shared } else { identity };
+        return Ok((Place::Direct(writing(OFlags::NOCTTY)?), identity));
+    }
+    // The file that a shell has opened for us goes on behind what stands in it.
+    if is_same_file(io::stdout(), &meta) {
+        return direct(File::from(io::stdout().as_fd().try_clone_to_owned()?));
+    }
+    if is_same_file(io::stderr(), &meta) {
+        return direct(File::from(io::stderr().as_fd().try_clone_to_owned()?));
+    }
+    let parent = path.parent().unwrap_or(Path::new("."));
+    if parent.canonicalize().is_ok_and(|parent| parent.starts_with("/proc")) {
+        return Ok((Place::Direct(writing(OFlags::APPEND)?), identity));
+    }
+    // What may not be written is not replaced either.
+    let file = writing(OFlags::empty())?;
+    Ok(match Successor::of(path, Some(meta)) {
+        Ok(successor) => (Place::Replaced(successor), identity),
+        Err(_) => (Place::Kept(file), identity),
+    })
+}
+
+fn is_same_file(open: impl AsFd, meta: &Metadata) -> bool {
+    rustix::fs::fstat(open).is_ok_and(|stat| (stat.st_dev, stat.st_ino) == (meta.dev(), meta.ino()))
+}
+
+/// Waits for the reader of a named pipe.
+fn await_reader(path: &Path, name: &Path, stop: &AtomicBool) -> anyhow::Result<File> {
+    let mut told = false;
+    loop {
+        let flags = OFlags::NONBLOCK.bits().cast_signed();
+        match File::options().write(true).custom_flags(flags).open(path) {
+            Ok(file) => {
+                let flags = rustix::fs::fcntl_getfl(&file).map_err(io::Error::from)?;
+                rustix::fs::fcntl_setfl(&file, flags - OFlags::NONBLOCK)
+                    .map_err(io::Error::from)?;
+                return Ok(file);
+            }
+            Err(error) if error.raw_os_error() == Some(rustix::io::Errno::NXIO.raw_os_error()) => {}
+            Err(error) => return Err(error.into()),
+        }
+        if stop.load(Ordering::Acquire) {
+            let message = format!("nobody reads the named pipe `{}`", name.display());
+            return Err(Failure::new(ExitCode::Interrupted, message).into());
+        }
+        if !told {
+            exit::warn(&format!("waiting for a reader of the named pipe `{}`", name.display()));
+            told = true;
+        }
+        std::thread::sleep(READER_LOOK);
+    }
+}
+
+impl Successor {
+    fn of(path: &Path, old: Option<Metadata>) -> io::Result<Self> {
+        let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+        let directory = File::open(parent.unwrap_or(Path::new(".")))?;
+        let leaf = path.file_name().filter(|_| !ends_in_slash(path));
+        let leaf = leaf.ok_or(io::ErrorKind::IsADirectory)?.to_owned();
+        match rustix::fs::statat(&directory, &leaf, AtFlags::SYMLINK_NOFOLLOW) {
+            Err(rustix::io::Errno::NOENT) | Ok(_) => {}
+            Err(error) => return Err(error.into()),
+        }
+        let mode = Mode::from_raw_mode(0o666);
+        let nameless = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
+        let (file, temporary) = match rustix::fs::openat(&directory, ".", nameless, mode) {
+            Ok(file) => (file, None),
+            Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::ISDIR) => {
+                let name = temporary_name();
+                let new = OFlags::CREATE | OFlags::EXCL | OFlags::RDWR | OFlags::CLOEXEC;
+                (rustix::fs::openat(&directory, &name, new, mode)?, Some(name))
+            }
+            Err(error) => return Err(error.into()),
+        };
+        Ok(Self { file: File::from(file), directory, leaf, temporary, old: old.map(Box::new) })
+    }
+
+    fn identity(&self) -> io::Result<Identity> {
+        let meta = self.directory.metadata()?;
+        Ok(Identity::Named(meta.dev(), meta.ino(), self.leaf.clone()))
+    }
+
+    /// Gets the name, with mode and owner of its predecessor, as far as that is allowed.
+    fn take_place(mut self) -> io::Result<()> {
+        if let Some(old) = &self.old {
+            let _ = std::os::unix::fs::fchown(&self.file, Some(old.uid()), Some(old.gid()));
+            self.file.set_permissions(old.permissions())?;
+        }
+        self.file.sync_all()?;
+        let name = match self.temporary.clone() {
+            Some(name) => name,
+            None => self.get_name()?,
+        };
+        match rustix::fs::renameat(&self.directory, &name, &self.directory, &self.leaf) {
+            Ok(()) => {
+                self.temporary = None;
+                Ok(())
+            }
+            // A mount point, or a file of others in a sticky directory, cannot be replaced.
+            Err(_) if self.old.is_some() => self.write_over(),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn get_name(&mut self) -> io::Result<OsString> {
+        let name = temporary_name();
+        let open = format!("/proc/self/fd/{}", self.file.as_raw_fd());
+        let (from, follow) = (rustix::fs::CWD, AtFlags::SYMLINK_FOLLOW);
+        rustix::fs::linkat(from, open, &self.directory, &name, follow)?;
+        self.temporary = Some(name.clone());
+        Ok(name)
+    }
+
+    fn write_over(&mut self) -> io::Result<()> {
+        let flags = OFlags::WRONLY | OFlags::TRUNC | OFlags::CLOEXEC;
+        let old = rustix::fs::openat(&self.directory, &self.leaf, flags, Mode::empty())?;
+        self.file.rewind()?;
+        let mut old = File::from(old);
+        io::copy(&mut self.file, &mut old)?;
+        old.sync_all()
+    }
+}
+
+fn temporary_name() -> OsString {
+    OsString::from(format!(".{:016x}.penstock-new", rand::random::<u64>()))
+}
+
+fn ends_in_slash(path: &Path) -> bool {
+    path.as_os_str().as_encoded_bytes().ends_with(b"/")
+}
