@@ -1,5 +1,6 @@
 //! Which items are wanted: `--include`, `--exclude`, `--filter-from`, `--files-from`, sizes, ages.
 
+use std::collections::HashSet;
 use std::ffi::OsString;
 use std::fs;
 use std::io::Read as _;
@@ -17,6 +18,8 @@ use time::{Date, OffsetDateTime};
 
 use crate::exit::{ExitCode, Failure};
 
+/// Bytes of a line that a message shows.
+const SHOWN_BYTES: usize = 80;
 /// Heading of these options in `--help`.
 const HEADING: &str = "Choosing";
 
@@ -26,8 +29,9 @@ const HEADING: &str = "Choosing";
 pub(crate) struct SelectArgs {
     #[command(flatten)]
     rules: RuleArgs,
-    /// Take only the paths in this file (`-`: standard input), one a line, relative to the source,
-    /// written as lists of failures are
+    /// Take only the paths in this file (`-`: standard input), one a line, relative to the source.
+    /// `.` is the source itself; `\n`, `\t`, `\r`, `\\` and `\xHH` are escapes, as in lists of
+    /// failures
     #[arg(long, value_name = "FILE")]
     files_from: Option<PathBuf>,
     /// Paths of --files-from end in a NUL and are taken as they are, as `find -print0` writes them
@@ -207,26 +211,65 @@ fn rule_of(include: bool, glob: &[u8], place: &str) -> Result<SelectRule, Failur
 
 fn read_rules(path: &Path, rules: &mut Vec<SelectRule>) -> anyhow::Result<()> {
     let text = read_bytes(path)?;
-    for (at, line) in text.split(|&byte| byte == b'\n').enumerate() {
-        if line.trim_ascii().is_empty() || line.starts_with(b"#") {
+    for (at, line) in lines_of(&text).enumerate() {
+        let place = || format!("`{}`, line {}", path.display(), at + 1);
+        if line.ends_with(b"\r") {
+            return Err(windows_line(path, &place()).into());
+        }
+        let line = line.trim_ascii_start();
+        if line.is_empty() || line.starts_with(b"#") {
             continue;
         }
-        let place = format!("`{}`, line {}", path.display(), at + 1);
         let rule = match line {
-            _ if line.ends_with(b"\r") => None,
-            [b'+', b' ', glob @ ..] => Some((true, glob)),
-            [b'-', b' ', glob @ ..] => Some((false, glob)),
+            [b'+', blank, glob @ ..] if is_blank(*blank) => Some((true, glob)),
+            [b'-', blank, glob @ ..] if is_blank(*blank) => Some((false, glob)),
             _ => None,
         };
         let Some((include, glob)) = rule else {
-            let message = format!("{place}: `{}` is no rule", name::escape(line));
+            let message = format!("{}: `{}` is no rule", place(), name::escape(line));
             return Err(Failure::new(ExitCode::Usage, message)
-                .hint("write `+ GLOB` or `- GLOB`, one a line, with Unix line ends")
+                .hint("write `+ GLOB` or `- GLOB`, one a line")
                 .into());
         };
-        rules.push(rule_of(include, glob, &place)?);
+        rules.push(rule_of(include, trim_blanks(glob), &place())?);
     }
     Ok(())
+}
+
+fn is_blank(byte: u8) -> bool {
+    matches!(byte, b' ' | b'\t')
+}
+
+/// A pattern without the blanks around it, as in `.gitignore`: one that belongs to it stands behind
+/// a backslash.
+fn trim_blanks(glob: &[u8]) -> &[u8] {
+    let mut rest = glob;
+    while let [blank, inner @ ..] = rest
+        && is_blank(*blank)
+    {
+        rest = inner;
+    }
+    while let [inner @ .., blank] = rest
+        && is_blank(*blank)
+        && inner.iter().rev().take_while(|&&byte| byte == b'\\').count() % 2 == 0
+    {
+        rest = inner;
+    }
+    rest
+}
+
+/// The lines of a text, without the byte order mark that some editors put before it.
+fn lines_of(text: &[u8]) -> impl Iterator<Item = &[u8]> {
+    text.strip_prefix(name::BYTE_ORDER_MARK).unwrap_or(text).split(|&byte| byte == b'\n')
+}
+
+fn windows_line(path: &Path, place: &str) -> Failure {
+    let message = format!("{place}: the line ends in a carriage return, as lines of Windows do");
+    let path = path.display();
+    Failure::new(ExitCode::Usage, message).hint(format!(
+        "convert the file: `sed -i 's/\\r$//' {path}`; in a list of paths a name that ends in a \
+         carriage return is written with `\\r`"
+    ))
 }
 
 fn read_bytes(path: &Path) -> anyhow::Result<Vec<u8>> {
@@ -239,42 +282,73 @@ fn read_bytes(path: &Path) -> anyhow::Result<Vec<u8>> {
     Ok(fs::read(path).map_err(failed)?)
 }
 
-/// The paths in a list: one a line, escaped as lists of failures are, or as they are with a NUL
-/// behind each. A `./` in front, as find(1) writes it, says nothing.
+/// The paths in a list: one a line, with the escapes of lists of failures, or as they are with a
+/// NUL behind each. Each stands once, however often and however it is written.
 fn read_paths(list: &Path, nul: bool) -> anyhow::Result<Vec<PathText>> {
     let text = read_bytes(list)?;
-    let end = if nul { 0 } else { b'\n' };
-    let mut paths = Vec::new();
-    for item in text.split(|&byte| byte == end).filter(|item| !item.is_empty()) {
-        let path = if nul {
-            Some(item.to_vec())
-        } else {
-            std::str::from_utf8(item).ok().and_then(name::unescape)
-        };
-        let sound = path.map(tidy_path).filter(|path| name::check_relative(path).is_ok());
-        let path = sound.ok_or_else(|| {
-            let (item, list) = (name::escape(item), list.display());
-            Failure::new(ExitCode::Usage, format!("`{item}` in `{list}` is not a relative path"))
-                .hint("write paths relative to the source; with -0 for what `find -print0` writes")
-        })?;
-        paths.push(PathText(path));
+    let lines: Box<dyn Iterator<Item = &[u8]>> =
+        if nul { Box::new(text.split(|&byte| byte == 0)) } else { Box::new(lines_of(&text)) };
+    let (mut paths, mut known) = (Vec::new(), HashSet::new());
+    for (at, line) in lines.enumerate().filter(|(_, line)| !line.is_empty()) {
+        let place =
+            || format!("`{}`, {} {}", list.display(), if nul { "path" } else { "line" }, at + 1);
+        if !nul && line.ends_with(b"\r") {
+            return Err(windows_line(list, &place()).into());
+        }
+        let path = if nul { line.to_vec() } else { name::unescape_in_list(line) };
+        let path = tidy_path(&path);
+        if let Some((why, hint)) = unfit(&path, line) {
+            let message = format!("{}: `{}` {why}", place(), shortened(line));
+            return Err(Failure::new(ExitCode::Usage, message).hint(hint).into());
+        }
+        if known.insert(blake3::hash(&path)) {
+            paths.push(PathText(path));
+        }
     }
     if paths.is_empty() {
         let message = format!("`{}` names no files", list.display());
-        return Err(Failure::new(ExitCode::Usage, message).into());
+        return Err(Failure::new(ExitCode::Usage, message)
+            .hint("write a path a line; `.` is the source itself")
+            .into());
     }
     Ok(paths)
 }
 
-fn tidy_path(path: Vec<u8>) -> Vec<u8> {
-    let mut rest = path.as_slice();
-    while let Some(inner) = rest.strip_suffix(b"/") {
-        rest = inner;
+/// Why a line of a list names nothing below a source, and what to write instead.
+fn unfit(path: &[u8], line: &[u8]) -> Option<(&'static str, &'static str)> {
+    let mut names = path.split(|&byte| byte == b'/');
+    if line.starts_with(b"/") {
+        return Some(("is an absolute path", "write paths relative to the source"));
     }
-    while let Some(inner) = rest.strip_prefix(b"./") {
-        rest = inner;
+    if path.contains(&0) {
+        return Some(("holds a NUL", "read what `find -print0` writes with `-0`"));
     }
-    if rest == b"." { Vec::new() } else { rest.to_vec() }
+    if names.clone().any(|name| name == b"..") {
+        return Some(("leads out of a directory by `..`", "write paths without `..`"));
+    }
+    if names.any(|name| name.len() > name::NAME_BYTES_MAX) {
+        return Some((
+            "has a name of more than 255 bytes, which no file has",
+            "write a path a line; with `-0` a NUL must stand behind each",
+        ));
+    }
+    let long = path.len() > name::PATH_BYTES_MAX;
+    long.then_some(("is a path of more than 65,536 bytes", "leave it out of the list"))
+}
+
+/// A line for a message, up to [`SHOWN_BYTES`].
+fn shortened(line: &[u8]) -> String {
+    if line.len() <= SHOWN_BYTES {
+        return name::escape(line);
+    }
+    format!("{}…", name::escape(&line[..SHOWN_BYTES]))
+}
+
+/// A path as the file system reads it: without empty components and `.`.
+fn tidy_path(path: &[u8]) -> Vec<u8> {
+    let names = path.split(|&byte| byte == b'/');
+    let names: Vec<_> = names.filter(|name| !name.is_empty() && *name != b".").collect();
+    names.join(&b'/')
 }
 
 const NEWER: &str =
@@ -392,9 +466,54 @@ mod tests {
         assert_eq!(paths(true).unwrap(), [&b"a\nb"[..], b"\xff", b""]);
         fs::write(&list, "a\\nb\n./c/d/\n").unwrap();
         assert_eq!(paths(false).unwrap(), [&b"a\nb"[..], b"c/d"]);
-        for bad in ["/etc\n", "a/../b\n", "\n"] {
-            fs::write(&list, bad).unwrap();
-            assert!(paths(false).is_err(), "{bad:?} must be refused");
+        // Whatever the file system takes for the same path is that path, once.
+        let same = "d//e/f\n./d/e/f/\nd/./e/f/.\n";
+        fs::write(&list, same).unwrap();
+        assert_eq!(paths(false).unwrap(), [b"d/e/f"]);
+        // A byte order mark is none of the name; a name that begins with one is escaped.
+        fs::write(&list, b"\xef\xbb\xbfback\\slash\n\xfe\n  # a\n\\xef\\xbb\\xbfb").unwrap();
+        let expected = [&b"back\\slash"[..], b"\xfe", b"  # a", b"\xef\xbb\xbfb"];
+        assert_eq!(paths(false).unwrap(), expected);
+    }
+
+    /// Promise: a line that can name nothing is refused, with its number and what is wrong with it.
+    #[test]
+    fn lines_that_name_nothing_are_told_why() {
+        let work = tempfile::tempdir().unwrap();
+        let list = work.path().join("list");
+        let long = "x".repeat(256);
+        let cases = [
+            ("a\n/etc\n", "line 2: `/etc` is an absolute path"),
+            ("a/../b\n", "line 1: `a/../b` leads out"),
+            ("a\r\n", "line 1: the line ends in a carriage return"),
+            ("a\0b\n", "holds a NUL"),
+            (&long, "has a name of more than 255 bytes"),
+            ("\n", "names no files"),
+        ];
+        for (text, why) in cases {
+            fs::write(&list, text).unwrap();
+            let error = read_paths(&list, false).unwrap_err();
+            assert!(error.to_string().contains(why), "{error}");
+            assert_eq!(crate::exit::code_of(&error), ExitCode::Usage);
         }
+        fs::write(&list, &long[1..]).unwrap();
+        assert!(read_paths(&list, false).is_ok());
+    }
+
+    /// Promise: blanks around a pattern and a byte order mark do not make it match nothing.
+    #[test]
+    fn rules_are_read_whatever_an_editor_puts_around_them() {
+        let work = tempfile::tempdir().unwrap();
+        let file = work.path().join("rules");
+        let text = "\u{feff}-  *.tmp\n \n  + a \n-\tb\\ \n  # c\n+ \\ d";
+        fs::write(&file, text).unwrap();
+        let mut rules = Vec::new();
+        read_rules(&file, &mut rules).unwrap();
+        let globs: Vec<_> = rules.iter().map(|rule| (rule.include, &rule.glob.0[..])).collect();
+        let expected = [(false, &b"*.tmp"[..]), (true, b"a"), (false, b"b\\ "), (true, b"\\ d")];
+        assert_eq!(globs, expected);
+        fs::write(&file, "- a\r\n").unwrap();
+        let error = read_rules(&file, &mut rules).unwrap_err();
+        assert!(error.to_string().contains("line 1: the line ends in a carriage return"));
     }
 }

@@ -10,7 +10,7 @@
 use std::fs;
 use std::io::{self, BufRead as _, BufReader, Read, Write as _};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
-use std::os::unix::fs::DirBuilderExt as _;
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Output, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -154,6 +154,26 @@ impl ControlDirectory {
     }
 }
 
+/// Refuses a command for ssh that is no program of this host.
+fn check_program(program: &str) -> Result<(), Failure> {
+    let runs = |path: &Path| {
+        let mode = fs::metadata(path).map(|meta| if meta.is_file() { meta.mode() } else { 0 });
+        mode.is_ok_and(|mode| mode & 0o111 != 0)
+    };
+    let found = if program.contains('/') {
+        runs(Path::new(program))
+    } else {
+        let places = std::env::var_os("PATH").unwrap_or_default();
+        std::env::split_paths(&places).any(|place| runs(&place.join(program)))
+    };
+    if found {
+        return Ok(());
+    }
+    let message = format!("cannot run `{program}`: there is no such program on this host");
+    Err(Failure::new(ExitCode::Fatal, message)
+        .hint("install ssh, or name its command with `--ssh`"))
+}
+
 /// What the far end's first lines say.
 enum Greeting {
     Ready(BufReader<ChildStdout>),
@@ -176,6 +196,7 @@ impl Ssh {
         starting: &Starting,
     ) -> anyhow::Result<(Self, ChildStdin, BufReader<ChildStdout>)> {
         let words = split(&args.ssh)?;
+        check_program(words.first().map_or("", String::as_str))?;
         let control = ControlDirectory::make()?;
         let digest = super::own_digest()?;
         let script = script(&digest, args.remote_penstock.as_deref());

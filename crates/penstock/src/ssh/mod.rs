@@ -21,6 +21,7 @@ mod local;
 mod message;
 mod serve;
 
+use std::ffi::OsStr;
 use std::fmt;
 use std::fs::File;
 use std::io::{Read as _, Seek as _, SeekFrom};
@@ -120,6 +121,7 @@ pub(crate) fn parse(argument: &Path) -> anyhow::Result<Option<Remote>> {
     if let Some(rest) = bytes.strip_prefix(b"ssh://") {
         return parse_url(argument, rest).map(Some);
     }
+    check_scheme(argument)?;
     // An IPv6 address is in brackets, so that its colons are not taken for the one before the path.
     let from = bytes.iter().position(|byte| *byte == b']').filter(|_| {
         let open = bytes.iter().position(|byte| *byte == b'[');
@@ -142,6 +144,40 @@ pub(crate) fn parse(argument: &Path) -> anyhow::Result<Option<Remote>> {
     }
     let destination = destination(argument, &bytes[..colon], None)?;
     Ok(Some(Remote { destination, path: path.to_vec() }))
+}
+
+/// Refuses addresses of other programs, which would be taken for hosts of ssh.
+fn check_scheme(argument: &Path) -> anyhow::Result<()> {
+    let bytes = argument.as_os_str().as_bytes();
+    let refused = |message: String, hint: String| {
+        Err(Failure::new(ExitCode::Usage, message).hint(hint).into())
+    };
+    if let [letter, b':', b'\\', ..] = bytes
+        && letter.is_ascii_alphabetic()
+    {
+        let message = format!("`{}` is a path of Windows", argument.display());
+        return refused(message, "write the path as this host has it".to_owned());
+    }
+    let Some(at) = bytes.windows(3).position(|part| part == b"://") else { return Ok(()) };
+    let scheme = &bytes[..at];
+    let sound = |byte: &u8| byte.is_ascii_alphanumeric() || b"+.-".contains(byte);
+    if !scheme.first().is_some_and(u8::is_ascii_alphabetic) || !scheme.iter().all(sound) {
+        return Ok(());
+    }
+    let (scheme, rest) = (scheme.to_ascii_lowercase(), &bytes[at + 3..]);
+    let rest = OsStr::from_bytes(rest).display().to_string();
+    let scheme = String::from_utf8_lossy(&scheme).into_owned();
+    let message = format!("`{}`: penstock does not speak `{scheme}`", argument.display());
+    let hint = match scheme.as_str() {
+        "file" => format!("write the path alone: `{rest}`"),
+        "sftp" | "scp" | "rsync" | "rsync+ssh" | "ssh+rsync" => {
+            format!("where ssh may log in, write `ssh://{rest}`")
+        }
+        _ => format!(
+            "write a path, `host:path` or `ssh://host/path`; `./{scheme}:…` for a file of that name"
+        ),
+    };
+    refused(message, hint)
 }
 
 fn parse_url(argument: &Path, rest: &[u8]) -> anyhow::Result<Remote> {
