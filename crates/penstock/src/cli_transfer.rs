@@ -37,7 +37,7 @@ use crate::options::select::SelectArgs;
 use crate::options::update::UpdateArgs;
 use crate::output_file::OutputFile;
 use crate::plan::Show;
-use crate::progress::{Mode, Reporter, state_name};
+use crate::progress::{Mode, ProgressArgs, Reporter, state_name};
 
 /// How long a site of several peers may be without a controller before who waits gives up.
 const CONTROLLER_PATIENCE: Duration = Duration::from_secs(120);
@@ -105,9 +105,8 @@ enum TransferCommand {
     Wait {
         /// Its id, or the first digits of it
         id: String,
-        /// Show how it goes on meanwhile
-        #[arg(short = 'P', long)]
-        progress: bool,
+        #[command(flatten)]
+        progress: ProgressArgs,
         /// Print JSON Lines
         #[arg(long)]
         json: bool,
@@ -192,7 +191,7 @@ struct SubmitArgs {
     /// To where: SITE:STORE/PATH
     #[arg(required_unless_present = "plan", conflicts_with = "plan")]
     target: Option<Location>,
-    /// Wait until it ends; exit as it does
+    /// Wait until it ends; exit as it does. -P waits too
     #[arg(long)]
     wait: bool,
     /// Whether payload is encrypted on the wire
@@ -218,9 +217,8 @@ struct SubmitArgs {
     /// Id to submit under, 32 hexadecimal digits: the same again is the same transfer
     #[arg(long)]
     id: Option<TransferId>,
-    /// Wait, and show how it goes on
-    #[arg(short = 'P', long)]
-    progress: bool,
+    #[command(flatten)]
+    progress: ProgressArgs,
     /// Print JSON Lines
     #[arg(long)]
     json: bool,
@@ -272,7 +270,7 @@ pub(crate) fn run(args: TransferArgs) -> anyhow::Result<ExitCode> {
             return follow(
                 &client,
                 &id,
-                Mode::choose(json, true),
+                Mode::choose(json, ProgressArgs::default().or_asked_for()),
             );
         }
         TransferCommand::Wait { id, progress, json } => {
@@ -310,7 +308,7 @@ fn run_submit(client: &Client, args: SubmitArgs) -> anyhow::Result<ExitCode> {
     if args.plans.makes() {
         return run_plan(client, &args, None);
     }
-    let mode = Mode::choose(args.json, true);
+    let mode = Mode::choose(args.json, args.progress.or_asked_for());
     let outputs = Outputs::open(&args, mode)?;
     let view = match args.plans.file() {
         Some(file) => cli_plan::follow(client, file, request_of(&args)?)?,
@@ -324,7 +322,7 @@ fn run_submit(client: &Client, args: SubmitArgs) -> anyhow::Result<ExitCode> {
     } else {
         exit::print(&id)?;
     }
-    if !args.wait && !args.progress {
+    if !args.wait && !args.progress.is_asked_for() {
         return Ok(ExitCode::Done);
     }
     let followed = follow(client, &id, mode);
@@ -353,7 +351,7 @@ impl Outputs {
     fn open(args: &SubmitArgs, mode: Mode) -> anyhow::Result<Self> {
         let also = args.proof.read()?.also_digests;
         // Only who waits gets a receipt, and only in a file.
-        let receipt = args.proof.receipt().filter(|_| args.wait || args.progress);
+        let receipt = args.proof.receipt().filter(|_| args.wait || args.progress.is_asked_for());
         let (digests, receipt) = open_papers(args.write_digests.as_deref(), &also, receipt, mode)?;
         Ok(Self { digests, receipt })
     }
@@ -443,7 +441,7 @@ pub(crate) fn xxh3_warning(clear: bool) -> String {
 /// Shows a transfer until it ends, and says how it did.
 fn follow(client: &Client, id: &str, mode: Mode) -> anyhow::Result<ExitCode> {
     let mut reporter = Reporter::new(mode);
-    let news = matches!(mode, Mode::Bar | Mode::Lines)
+    let news = matches!(mode, Mode::Bar | Mode::Lines | Mode::SparseLines)
         .then(|| cli_events::News::of(client, id));
     let mut summary = None;
     let mut heard = Instant::now();

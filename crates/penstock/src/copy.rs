@@ -51,7 +51,7 @@ use crate::options::select::SelectArgs;
 use crate::options::update::UpdateArgs;
 use crate::output_file::OutputFile;
 use crate::plan;
-use crate::progress::{Mode, Reporter};
+use crate::progress::{Mode, ProgressArgs, Reporter};
 use crate::receipt::{self, Signer};
 use crate::ssh::{self, SshArgs};
 
@@ -80,9 +80,8 @@ pub(crate) struct CopyArgs {
     /// Write the digests of all files here, for `b3sum --check`
     #[arg(long, value_name = "FILE")]
     write_digests: Option<PathBuf>,
-    /// Show progress though standard error is no terminal: a line every 10 s
-    #[arg(short = 'P', long)]
-    progress: bool,
+    #[command(flatten)]
+    progress: ProgressArgs,
     /// Print JSON Lines
     #[arg(long)]
     json: bool,

@@ -1,5 +1,5 @@
-//! Shows how a transfer stands while a command waits for it: a bar on a terminal, a line every ten
-//! seconds elsewhere, or JSON Lines. Bars and lines are talk, on standard error; JSON is data, on
+//! Shows how a transfer stands while a command waits for it: a bar on a terminal, now and then a
+//! line elsewhere, or JSON Lines. Bars and lines are talk, on standard error; JSON is data, on
 //! standard output.
 
 use std::io::IsTerminal as _;
@@ -13,8 +13,41 @@ use penstock_proto::units::{format_bytes, format_rate};
 
 use crate::exit;
 
-/// How often a line is printed where there is no terminal.
-const LINE_INTERVAL: Duration = Duration::from_secs(10);
+/// How often a line is printed where there is no terminal: if progress is asked for, and if not.
+const LINE_INTERVALS: [Duration; 2] = [Duration::from_secs(10), Duration::from_secs(60)];
+/// The time over which the shown rate, and so the time left, is smoothed.
+const SMOOTHING: Duration = Duration::from_secs(5);
+/// Widest and narrowest bar, in columns; where there is less room there is none.
+const BAR_COLUMNS: [usize; 2] = [24, 8];
+/// What has a greater rank (see [`Part`]) is left out where it would leave no room for a bar.
+const BAR_RANK: u8 = 3;
+/// Columns by which the bar grows, so that it keeps its width while the text beside it changes.
+const BAR_STEP: usize = 4;
+/// Columns of a terminal that does not say how wide it is.
+const COLUMNS: usize = 80;
+
+/// Whether a user wants to see progress.
+#[derive(Clone, Copy, Debug, Default, clap::Args)]
+pub(crate) struct ProgressArgs {
+    /// Show progress though standard error is no terminal: a line every 10 s, not every minute
+    #[arg(short = 'P', long)]
+    progress: bool,
+    /// Show no progress, also where standard error is a terminal
+    #[arg(long, conflicts_with = "progress")]
+    no_progress: bool,
+}
+
+impl ProgressArgs {
+    /// Whether it is asked for.
+    pub(crate) fn is_asked_for(self) -> bool {
+        self.progress
+    }
+
+    /// With progress, unless it is forbidden.
+    pub(crate) fn or_asked_for(self) -> Self {
+        Self { progress: !self.no_progress, ..self }
+    }
+}
 
 /// How progress is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,6 +56,8 @@ pub(crate) enum Mode {
     Bar,
     /// A line every ten seconds.
     Lines,
+    /// A line a minute.
+    SparseLines,
     /// Every event as one line of JSON.
     Json,
     /// Nothing but errors and the summary.
@@ -30,14 +65,24 @@ pub(crate) enum Mode {
 }
 
 impl Mode {
-    /// JSON if asked for; else a bar if standard error is a terminal, else lines; nothing while it
-    /// runs unless `progress` is wanted.
-    pub(crate) fn choose(json: bool, progress: bool) -> Self {
-        match (json, progress) {
-            (true, _) => Self::Json,
-            (false, false) => Self::Quiet,
-            (false, true) if std::io::stderr().is_terminal() => Self::Bar,
-            (false, true) => Self::Lines,
+    /// JSON if asked for; else a bar if standard error is a terminal that can draw one, else lines.
+    pub(crate) fn choose(json: bool, args: ProgressArgs) -> Self {
+        let terminal = std::io::stderr().is_terminal()
+            && std::env::var_os("TERM").is_none_or(|term| term != "dumb");
+        match args {
+            _ if json => Self::Json,
+            ProgressArgs { no_progress: true, .. } => Self::Quiet,
+            _ if terminal => Self::Bar,
+            ProgressArgs { progress: true, .. } => Self::Lines,
+            ProgressArgs { progress: false, .. } => Self::SparseLines,
+        }
+    }
+
+    fn line_interval(self) -> Option<Duration> {
+        match self {
+            Self::Lines => Some(LINE_INTERVALS[0]),
+            Self::SparseLines => Some(LINE_INTERVALS[1]),
+            Self::Bar | Self::Json | Self::Quiet => None,
         }
     }
 }
@@ -46,7 +91,8 @@ impl Mode {
 pub(crate) struct Reporter {
     mode: Mode,
     bar: Option<ProgressBar>,
-    line_due: Instant,
+    line_due: Option<Instant>,
+    pace: Pace,
     last_error: String,
 }
 
@@ -54,8 +100,8 @@ impl Reporter {
     /// A reporter; with a bar, it is drawn from the first event on.
     pub(crate) fn new(mode: Mode) -> Self {
         let bar = (mode == Mode::Bar).then(new_bar);
-        let line_due = Instant::now() + LINE_INTERVAL;
-        Self { mode, bar, line_due, last_error: String::new() }
+        let line_due = mode.line_interval().map(|interval| Instant::now() + interval);
+        Self { mode, bar, line_due, pace: Pace::default(), last_error: String::new() }
     }
 
     /// Shows an event, whichever it is.
@@ -76,17 +122,17 @@ impl Reporter {
     }
 
     fn update(&mut self, event: &TransferEvent) {
-        let progress = &event.progress;
+        let now = Instant::now();
+        self.pace.add(now, &event.progress);
         if let Some(bar) = &self.bar {
-            bar.set_length(progress.bytes_found.max(1));
-            bar.set_position(progress.bytes + progress.bytes_skipped);
-            let (standing, reason) = status_parts(event);
-            bar.set_message(standing);
-            bar.set_prefix(reason);
+            let columns = console::Term::stderr().size_checked();
+            let columns = columns.map(|(_, columns)| usize::from(columns));
+            let columns = columns.filter(|columns| *columns > 0).unwrap_or(COLUMNS);
+            bar.set_message(drawing(event, &self.pace, columns, is_coloured()));
             bar.tick();
-        } else if self.mode == Mode::Lines && Instant::now() >= self.line_due {
-            self.line_due = Instant::now() + LINE_INTERVAL;
-            exit::warn(&status_line(event));
+        } else if let Some(due) = self.line_due.filter(|due| now >= *due) {
+            self.line_due = self.mode.line_interval().map(|interval| due + interval);
+            exit::warn(&status_line(event, &self.pace));
         }
     }
 
@@ -127,43 +173,169 @@ impl Drop for Reporter {
 }
 
 fn new_bar() -> ProgressBar {
-    let bar = ProgressBar::with_draw_target(Some(1), ProgressDrawTarget::stderr());
-    let coloured = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
-    let template = if coloured {
-        "[{bar:24.cyan}] {wide_msg}\n{prefix}"
-    } else {
-        "[{bar:24}] {wide_msg}\n{prefix}"
-    };
-    // The templates are constants; were one wrong, the default style would do.
-    if let Ok(style) = ProgressStyle::with_template(template) {
-        bar.set_style(style.progress_chars("=> "));
+    let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
+    // The template is a constant; were it wrong, the default style would do.
+    if let Ok(style) = ProgressStyle::with_template("{msg}") {
+        bar.set_style(style);
     }
     bar
 }
 
+fn is_coloured() -> bool {
+    std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
+}
+
+/// Bytes that have come so far and how fast they come, as they are shown: steady, never backwards.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Pace {
+    /// Bytes that need not be moved any more, those of pieces that are not whole yet among them.
+    settled: u64,
+    seen: Option<Instant>,
+    /// Bytes per second times their weight, and the weight: below 1 until [`SMOOTHING`] is over.
+    rate: (f64, f64),
+}
+
+impl Pace {
+    fn add(&mut self, now: Instant, progress: &Progress) {
+        let before = self.settled;
+        self.settled = settled(progress).max(before);
+        let Some(seen) = self.seen.replace(now) else { return };
+        let seconds = now.saturating_duration_since(seen).as_secs_f64();
+        if seconds <= 0.0 {
+            return;
+        }
+        let share = 1.0 - (-seconds / SMOOTHING.as_secs_f64()).exp();
+        let new = (self.settled - before) as f64 / seconds;
+        self.rate.0 += share * (new - self.rate.0);
+        self.rate.1 += share * (1.0 - self.rate.1);
+    }
+
+    /// Bytes per second; 0 before anything has come.
+    fn bytes_per_s(&self) -> f64 {
+        if self.rate.1 > 0.0 { self.rate.0 / self.rate.1 } else { 0.0 }
+    }
+
+    /// Bytes that have moved, in this run and before.
+    fn moved(&self, progress: &Progress) -> u64 {
+        self.settled.saturating_sub(progress.bytes_skipped).max(progress.bytes)
+    }
+
+    /// The time that the rest takes at this rate, once the total is known.
+    fn time_left(&self, progress: &Progress) -> Option<String> {
+        let rate = self.bytes_per_s();
+        let rest = progress.bytes_found.saturating_sub(self.settled);
+        (progress.scan_complete && rate >= 1.0).then(|| duration((rest as f64 / rate) as u64))
+    }
+}
+
+/// Bytes that need not be moved any more. What has come of pieces that are not whole counts too:
+/// it is verified and written, and will be counted with its piece.
+fn settled(progress: &Progress) -> u64 {
+    let come = progress.bytes_resumed + progress.bytes_verified;
+    let come = come.saturating_sub(progress.bytes_resent).max(progress.bytes);
+    (come + progress.bytes_skipped).min(progress.bytes_found)
+}
+
+/// What is drawn on a terminal of so many columns: a bar and how far the transfer is, and beneath
+/// what it waits for. What has no room is left out, the least important first.
+fn drawing(event: &TransferEvent, pace: &Pace, columns: usize, coloured: bool) -> String {
+    let (parts, reason) = status_parts(event, pace);
+    // A line that fills the last column would be wrapped by some terminals.
+    let room = columns.saturating_sub(1);
+    let mut chosen: Vec<&Part> = Vec::new();
+    let width = |parts: &[&Part]| parts.iter().map(|part| part.text.chars().count() + 2).sum();
+    let mut ranked: Vec<&Part> = parts.iter().collect();
+    ranked.sort_by_key(|part| part.rank);
+    for part in ranked {
+        chosen.push(part);
+        let all: usize = width(&chosen);
+        let bar = if part.rank > BAR_RANK { BAR_COLUMNS[1] + 3 } else { 0 };
+        if all.saturating_sub(2) + bar > room && chosen.len() > 1 {
+            chosen.pop();
+        }
+    }
+    let chosen = |part: &&Part| chosen.iter().any(|other| std::ptr::eq(*other, *part));
+    let texts: Vec<&str> = parts.iter().filter(chosen).map(|part| part.text.as_str()).collect();
+    let text = cut(&texts.join(", "), room);
+    let left = room.saturating_sub(text.chars().count());
+    let mut line = match (left.saturating_sub(3) / BAR_STEP * BAR_STEP).min(BAR_COLUMNS[0]) {
+        columns if columns < BAR_COLUMNS[1] => text,
+        columns => format!("[{}] {text}", bar_of(event, pace, columns, coloured)),
+    };
+    if !reason.is_empty() {
+        line.push('\n');
+        line.push_str(&cut(&reason, room));
+    }
+    line
+}
+
+fn bar_of(event: &TransferEvent, pace: &Pace, columns: usize, coloured: bool) -> String {
+    let total = event.progress.bytes_found.max(1);
+    let done = (pace.settled.min(total) as f64 / total as f64 * columns as f64) as usize;
+    let head = if done < columns { ">" } else { "" };
+    let (bar, rest) = ("=".repeat(done), " ".repeat(columns - done - head.len()));
+    if coloured {
+        format!("\x1b[36m{bar}{head}\x1b[0m{rest}")
+    } else {
+        format!("{bar}{head}{rest}")
+    }
+}
+
+/// A text of at most so many columns.
+fn cut(text: &str, columns: usize) -> String {
+    if text.chars().count() <= columns {
+        return text.to_owned();
+    }
+    let kept: String = text.chars().take(columns.saturating_sub(1)).collect();
+    kept + "…"
+}
+
 /// How a transfer stands, in one line.
-pub(crate) fn status_line(event: &TransferEvent) -> String {
-    let (standing, reason) = status_parts(event);
+fn status_line(event: &TransferEvent, pace: &Pace) -> String {
+    let (parts, reason) = status_parts(event, pace);
+    let texts: Vec<_> = parts.into_iter().map(|part| part.text).collect();
+    let standing = texts.join(", ");
     if reason.is_empty() { standing } else { format!("{standing}; {reason}") }
 }
 
-/// How far a transfer is, and what it waits for or is limited by. On a terminal they are two lines,
-/// so that neither hides the other.
-fn status_parts(event: &TransferEvent) -> (String, String) {
+/// A part of how a transfer stands.
+struct Part {
+    /// What is left out first has the greatest.
+    rank: u8,
+    text: String,
+}
+
+/// How far a transfer is, and what it waits for or is limited by.
+fn status_parts(event: &TransferEvent, pace: &Pace) -> (Vec<Part>, String) {
     let progress = &event.progress;
-    let mut line = match event.state {
+    let state = match event.state {
         TransferState::Running => String::new(),
         state => format!("{}: ", state_name(state)),
     };
-    line.push_str(&counts(progress));
-    if event.state == TransferState::Running && progress.rate_bits_per_s > 0.0 {
-        line.push_str(&format!(", {}", format_rate(progress.rate_bits_per_s)));
-        if let Some(left) = time_left(progress) {
-            line.push_str(&format!(", {left} left"));
+    let more = if progress.scan_complete { "" } else { "+" };
+    let percent = match progress.scan_complete && progress.bytes_found > 0 {
+        true => {
+            let share = pace.settled as f64 / progress.bytes_found as f64 * 100.0;
+            // All of it has come, but not all is verified as a whole.
+            let whole = progress.bytes + progress.bytes_skipped >= progress.bytes_found;
+            format!("{:.0} % ", if whole { share.floor() } else { share.floor().min(99.0) })
+        }
+        false => String::new(),
+    };
+    let (bytes, found) = (format_bytes(pace.moved(progress)), format_bytes(progress.bytes_found));
+    let part = |rank, text| Part { rank, text };
+    let mut parts = vec![part(0, format!("{state}{percent}{bytes} of {found}{more}"))];
+    let rate = pace.bytes_per_s() * 8.0;
+    if event.state == TransferState::Running && rate >= 8.0 {
+        parts.push(part(2, format_rate(rate)));
+        if let Some(left) = pace.time_left(progress) {
+            parts.push(part(1, format!("{left} left")));
         }
     }
+    let files = format!("{} of {}{more} files", progress.files, progress.files_found);
+    parts.push(part(4, files));
     if progress.errors > 0 {
-        line.push_str(&format!(", {} failed", progress.errors));
+        parts.push(part(3, format!("{} failed", progress.errors)));
     }
     let limit = if event.state.is_ended() { "" } else { progress.limit.as_str() };
     let reason = match (event.reason.as_str(), limit) {
@@ -171,34 +343,7 @@ fn status_parts(event: &TransferEvent) -> (String, String) {
         ("", limit) => format!("limited by {limit}"),
         (reason, _) => reason.to_owned(),
     };
-    (line, reason)
-}
-
-fn counts(progress: &Progress) -> String {
-    let (bytes, found) = (format_bytes(progress.bytes), format_bytes(progress.bytes_found));
-    let more = if progress.scan_complete { "" } else { "+" };
-    let percent = if progress.scan_complete && progress.bytes_found > 0 {
-        let settled = progress.bytes + progress.bytes_skipped;
-        let share = settled as f64 / progress.bytes_found as f64 * 100.0;
-        format!("{:.0} % ", share.floor())
-    } else {
-        String::new()
-    };
-    format!(
-        "{percent}{bytes} of {found}{more}, {} of {}{more} files",
-        progress.files, progress.files_found
-    )
-}
-
-/// Time that the rest takes at the mean rate so far, once the total is known.
-fn time_left(progress: &Progress) -> Option<String> {
-    let rate = progress.mean_bits_per_s();
-    if !progress.scan_complete || rate <= 0.0 {
-        return None;
-    }
-    let rest = progress.bytes_found.saturating_sub(progress.bytes + progress.bytes_skipped);
-    let rest = rest as f64 * 8.0;
-    Some(duration((rest / rate) as u64))
+    (parts, reason)
 }
 
 /// Whole seconds as `5 s`, `3:20 min` or `2:05 h`.
@@ -298,6 +443,10 @@ mod tests {
         }
     }
 
+    fn pace_of(progress: &Progress) -> Pace {
+        Pace { settled: settled(progress), ..Pace::default() }
+    }
+
     /// Promise (f): a line says how far it is and what it waits for, and never 100 % too early.
     #[test]
     fn a_line_says_where_it_stands_and_why() {
@@ -309,15 +458,92 @@ mod tests {
             scan_complete: true,
             ..Progress::default()
         };
-        let line = status_line(&event(progress.clone(), "the source is silent"));
+        let pace = pace_of(&progress);
+        let line = status_line(&event(progress.clone(), "the source is silent"), &pace);
         assert!(line.starts_with("99 % ") && line.ends_with("; the source is silent"), "{line}");
+        let come = Progress { bytes: 0, bytes_verified: 1000, ..progress.clone() };
+        let line = status_line(&event(come.clone(), ""), &pace_of(&come));
+        assert!(line.starts_with("99 % 1000 B of 1000 B"), "{line}");
         let mut ended = event(Progress { limit: "source".to_owned(), ..progress.clone() }, "");
-        assert!(status_line(&ended).ends_with("limited by source"));
+        assert!(status_line(&ended, &pace).ends_with("limited by source"));
         ended.state = TransferState::Done;
-        let text = format!("{} {}", status_line(&ended), summary_text(&ended));
+        let text = format!("{} {}", status_line(&ended, &pace), summary_text(&ended));
         assert!(!text.contains("limited") && !text.contains("bit/s"), "{text}");
         let scanning = Progress { scan_complete: false, ..progress };
-        let line = status_line(&event(scanning, ""));
+        let line = status_line(&event(scanning, ""), &pace);
         assert!(line.contains("of 2+ files"), "{line}");
+    }
+
+    /// Promise (f): bytes count as they come, not a piece at a time; the count never goes back, and
+    /// ends at the total.
+    #[test]
+    fn bytes_count_as_they_come() {
+        let at = |bytes, come, again| Progress {
+            bytes,
+            bytes_found: 100,
+            bytes_resumed: 20,
+            bytes_verified: come,
+            bytes_resent: again,
+            scan_complete: true,
+            ..Progress::default()
+        };
+        let (begun, mut pace) = (Instant::now(), Pace::default());
+        let steps =
+            [(20, 0, 0), (20, 15, 0), (20, 40, 0), (60, 40, 0), (60, 60, 30), (100, 110, 30)];
+        let shown = [20, 35, 60, 60, 60, 100];
+        for ((number, (bytes, come, again)), shown) in (0_u64..).zip(steps).zip(shown) {
+            let progress = at(bytes, come, again);
+            pace.add(begun + Duration::from_secs(number), &progress);
+            assert_eq!(pace.moved(&progress), shown, "{progress:?}");
+        }
+    }
+
+    /// Promise (f): the rate is the mean of some seconds, so that it and the time left are steady
+    /// though bytes come in gusts.
+    #[test]
+    fn the_rate_is_steady_though_bytes_come_in_gusts() {
+        let (begun, mut pace) = (Instant::now(), Pace::default());
+        let mut rates = Vec::new();
+        for step in 0..200_u64 {
+            // 5 MB in one of five steps of 0.2 s: 5 MB/s.
+            let come = step / 5 * 5_000_000;
+            let progress = Progress {
+                bytes_verified: come,
+                bytes_found: 1 << 30,
+                scan_complete: true,
+                ..Progress::default()
+            };
+            pace.add(begun + Duration::from_millis(200 * step), &progress);
+            rates.push(pace.bytes_per_s());
+        }
+        for rate in &rates[50..] {
+            assert!((4e6..6e6).contains(rate), "{rates:?}");
+        }
+    }
+
+    /// Promise (f): whatever the width of a terminal, no line is wider; the percentage is there,
+    /// and what has room beside it.
+    #[test]
+    fn drawings_fit_their_terminal() {
+        let progress = Progress {
+            bytes: 600_000_000,
+            bytes_found: 1_000_000_000,
+            files: 1,
+            files_found: 2,
+            scan_complete: true,
+            ..Progress::default()
+        };
+        let mut pace = pace_of(&progress);
+        pace.rate = (1e6, 1.0);
+        let event = event(progress, "the source has been silent for quite a while now");
+        for columns in [20, 40, 60, 80, 200] {
+            let drawn = drawing(&event, &pace, columns, false);
+            assert!(drawn.lines().all(|line| line.chars().count() < columns), "{drawn}");
+            assert_eq!(drawn.lines().count(), 2, "{drawn}");
+            assert!(drawn.contains("60 % "), "{drawn}");
+            assert_eq!(drawn.contains("left"), columns >= 60, "{drawn}");
+            assert!(drawn.contains("[====") || columns < 80, "{drawn}");
+        }
+        assert!(drawing(&event, &pace, 80, true).contains("\x1b[36m"));
     }
 }

@@ -31,6 +31,7 @@ mod names;
 mod outputs;
 mod plan;
 mod powercut;
+mod progress;
 mod receipt;
 mod rights;
 mod site;
