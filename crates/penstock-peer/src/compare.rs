@@ -366,9 +366,7 @@ impl Comparer {
     fn is_same(&self, page: &Page, entry: &Entry, there: &There<'_>) -> Result<bool, StoreError> {
         let (meta, dated) = (&there.meta, there.dated);
         match (entry.kind, meta.kind) {
-            (EntryKind::File, Kind::File) => {
-                Ok(entry.size == meta.size && dated && !entry.special)
-            }
+            (EntryKind::File, Kind::File) => Ok(entry.size == meta.size && dated && !entry.special),
             (EntryKind::Symlink, Kind::Symlink) => {
                 let text = page.link(entry);
                 let read = || self.target.read_link(there.dir, there.leaf);

@@ -865,6 +865,18 @@ fn root_problem(root: &[u8], error: &StoreError) -> Problem {
     Problem::new(exit, code, title).because(chain(error)).status(404)
 }
 
+/// The data set is a directory that this user may enter and not list.
+fn unlisted_root(root: &[u8], error: &StoreError) -> Problem {
+    let title = match root {
+        b"" => "cannot list the source".to_owned(),
+        root => format!("cannot list the source `{}`", name::escape(root)),
+    };
+    let why = error.errno().map(io::Error::from_raw_os_error);
+    Problem::new(Exit::Fatal, "source-denied", title)
+        .because(why.map_or_else(|| chain(error), |why| why.to_string()))
+        .hint("ask its owner for the right to read it, or name what is in it by `--files-from`")
+}
+
 /// Whether a directory that `path` lies in is wanted as a whole.
 fn lies_below(path: &[u8], wanted: impl Fn(&[u8]) -> bool) -> bool {
     let mut at = path;

@@ -20,8 +20,9 @@ use penstock_proto::attributes::{
 };
 use penstock_proto::units::FileTime;
 use rustix::fs::{
-    AtFlags, Gid, Mode, OFlags, Stat, Timestamps, Uid, XattrFlags, chmod, chownat, fremovexattr,
-    fsetxattr, fstat, futimens, lgetxattr, listxattr, llistxattr, removexattr, setxattr, utimensat,
+    AtFlags, CWD, Gid, Mode, OFlags, Stat, Timestamps, Uid, XattrFlags, chmod, chownat,
+    fremovexattr, fsetxattr, fstat, futimens, lgetxattr, listxattr, llistxattr, removexattr,
+    setxattr, utimensat,
 };
 use rustix::io::Errno;
 
@@ -30,7 +31,7 @@ use super::durability::Mount;
 use super::error::StoreError;
 use super::mode;
 use super::posix::{PosixStore, wrong_kind};
-use super::sandbox::open_component;
+use super::sandbox::{is_path_only, open_component};
 use super::stamps;
 use super::write::modified_at;
 use super::{Kind, check_item_name};
@@ -448,8 +449,9 @@ impl PosixStore {
         let of_dir = name.is_empty();
         let path = path_below(fd, name);
         let listed = whole(|buffer| match (list_xattrs_at(fd, name, buffer), of_dir) {
+            // A directory that may not be listed is open for its path alone.
+            (Some(Err(Errno::BADF)) | None, true) => listxattr(path().as_slice(), buffer),
             (Some(told), _) => told,
-            (None, true) => listxattr(path().as_slice(), buffer),
             (None, false) => llistxattr(path().as_slice(), buffer),
         });
         let names = match listed {
@@ -573,9 +575,10 @@ impl PosixStore {
         let failed = |errno| dir.error("set attributes", b"", errno);
         let fd = dir.fd()?;
         let told = fstat(fd).map_err(failed)?;
+        let path_only = is_path_only(fd);
         let mut node = Node {
             fd,
-            path_only: false,
+            path_only,
             mount: dir.mount(),
             owner: Owner { uid: told.st_uid, gid: told.st_gid },
             mode: Some(told.st_mode & 0o7777),
@@ -585,7 +588,10 @@ impl PosixStore {
         };
         let mut not_set = node.set(wanted).map_err(failed)?;
         if let Some(mtime) = wanted.mtime {
-            let set = |times: &Timestamps| futimens(fd, times);
+            let set = |times: &Timestamps| match path_only {
+                true => utimensat(CWD, node.by_proc().as_slice(), times, AtFlags::empty()),
+                false => futimens(fd, times),
+            };
             node.set_time(mtime, &mut not_set, set, || fstat(fd)).map_err(failed)?;
         }
         Ok(not_set)

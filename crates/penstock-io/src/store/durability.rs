@@ -2,11 +2,13 @@
 
 use std::fmt;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use rustix::fs::{AtFlags, Mode, OFlags, StatxFlags, fstatfs, makedev, openat, statx, syncfs};
+use rustix::fs::{
+    AtFlags, Mode, OFlags, StatxFlags, fstatfs, fsync, makedev, openat, statx, syncfs,
+};
 use rustix::io::Errno;
 
 use super::attributes::Refusals;
@@ -185,7 +187,8 @@ pub(super) struct Mount {
     writeback: Writeback,
     /// Whether large files are written past the page cache; cleared when it is refused.
     direct: AtomicBool,
-    sync_fd: OwnedFd,
+    /// `None` where nothing on the mount may be opened: then nothing is synced by it.
+    sync_fd: Option<OwnedFd>,
     refusals: Refusals,
     nameless: Takes,
     stamps: Stamps,
@@ -204,12 +207,20 @@ type MountKey = (u64, u64);
 
 impl Mount {
     fn open(dir: impl AsFd, key: MountKey, ways: Ways) -> io::Result<Self> {
+        let dir = dir.as_fd();
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let sync_fd = openat(dir, c".", flags, Mode::empty())?;
-        let kind = FileSystemKind::of(&sync_fd)?;
+        let sync_fd = match openat(dir, c".", flags, Mode::empty()) {
+            Err(Errno::ACCESS) => nameless_in(dir).ok(),
+            opened => Some(opened?),
+        };
+        let kind = FileSystemKind::of(dir)?;
         let writeback = ways.writeback.unwrap_or_else(|| Writeback::of(kind));
         let direct = AtomicBool::new(ways.io.tries_direct(kind, key.0));
-        let (method, refusals) = (kind.method(kernel_version()), Refusals::default());
+        let method = match (kind.method(kernel_version()), &sync_fd) {
+            (DurabilityMethod::Syncfs(kind), None) => DurabilityMethod::Fsync(kind),
+            (method, _) => method,
+        };
+        let refusals = Refusals::default();
         let (nameless, stamps) = (Takes::of(kind), Stamps::of(kind));
         Ok(Self { key, kind, method, writeback, direct, sync_fd, refusals, nameless, stamps })
     }
@@ -256,6 +267,25 @@ impl Mount {
     /// Whether it takes files without a name.
     pub(super) fn takes_nameless(&self) -> &Takes {
         &self.nameless
+    }
+}
+
+/// Opens a file without a name in a directory: a descriptor on its file system where the directory
+/// may be written and not read.
+fn nameless_in(dir: BorrowedFd<'_>) -> Result<OwnedFd, Errno> {
+    let flags = OFlags::WRONLY | OFlags::TMPFILE | OFlags::CLOEXEC;
+    openat(dir, c".", flags, Mode::RUSR | Mode::WUSR)
+}
+
+/// Makes the names in a directory durable: by fsync(2), or where the directory may not be read by
+/// syncfs(2) of a file without a name in it. Where neither can be opened nothing is done.
+///
+/// # Errors
+/// Those of the two calls.
+pub(super) fn sync_names(dir: BorrowedFd<'_>) -> Result<(), Errno> {
+    match fsync(dir) {
+        Err(Errno::BADF) => nameless_in(dir).map_or(Ok(()), syncfs),
+        synced => synced,
     }
 }
 
@@ -341,8 +371,8 @@ impl Mounts {
         self.sync_by(|| {
             let mut outcome = Ok(());
             for mount in self.all() {
-                if matches!(mount.method, DurabilityMethod::Syncfs(_)) {
-                    outcome = outcome.and(syncfs(&mount.sync_fd));
+                if let (DurabilityMethod::Syncfs(_), Some(fd)) = (mount.method, &mount.sync_fd) {
+                    outcome = outcome.and(syncfs(fd));
                 }
             }
             outcome

@@ -21,9 +21,10 @@ use rustix::fs::{
 };
 use rustix::io::{Errno, pread, pwrite};
 
+use super::durability::sync_names;
 use super::error::{StoreError, StoreOffline};
 use super::posix::PosixStore;
-use super::sandbox::{create_component, open_component};
+use super::sandbox::{create_component, open_component, open_listable};
 use crate::sys::{is_mount_root, mount_identity};
 
 pub(super) const IDENTITY_NAME: &[u8] = b"store";
@@ -360,9 +361,10 @@ impl PosixStore {
 
     /// Opens the root's path again: it must lead to the directory that is open.
     fn reopen_root(&self) -> Result<OwnedFd, StoreOffline> {
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let flags = OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let root = self.root_path();
         let reopen = || -> io::Result<(OwnedFd, bool)> {
-            let fd = openat(CWD, self.root_path(), flags, Mode::empty())?;
+            let fd = open_listable(|access| openat(CWD, root, access | flags, Mode::empty()))?;
             let open = self.root().fd().map_err(io::Error::other)?;
             let (now, then) = (fstat(&fd)?, fstat(open)?);
             // Our descriptor keeps its file system alive, so no other can have its device number.
@@ -452,7 +454,7 @@ fn make_identity(root: BorrowedFd<'_>) -> io::Result<()> {
     }
     placed?;
     fsync(&private)?;
-    Ok(fsync(root)?)
+    Ok(sync_names(root)?)
 }
 
 /// Whether by link or by rename, whoever comes second changes nothing.

@@ -21,7 +21,7 @@ use super::direct::IoMode;
 use super::durability::{DurabilityMethod, FailedSyncs, FileSystemKind, Mounts, Ways};
 use super::error::{StoreError, StoreOffline};
 use super::read::ReadFile;
-use super::sandbox::{Resolution, open_component};
+use super::sandbox::{Resolution, open_component, open_listable};
 use super::unlock::WriteRules;
 use super::writeback::Writeback;
 use super::{Kind, Meta, check_item_name, check_item_path};
@@ -102,14 +102,16 @@ pub(super) struct Shared {
 }
 
 impl PosixStore {
-    /// Opens the tree below `root`. Links in `root` itself are followed: the operator wrote it.
+    /// Opens the tree below `root`. Links in `root` itself are followed: the operator wrote it. A
+    /// root that may be entered and not listed serves for all but listing it.
     ///
     /// # Errors
     /// `Io`, for instance `ENOENT` or `EACCES`; `NotDirectory` if `root` is no directory.
     pub fn open(root: &Path, options: PosixOptions) -> Result<Self, StoreError> {
         let text = root.as_os_str().as_bytes();
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let fd = openat(CWD, root, flags, Mode::empty()).map_err(|errno| match errno {
+        let flags = OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let opened = open_listable(|access| openat(CWD, root, access | flags, Mode::empty()));
+        let fd = opened.map_err(|errno| match errno {
             Errno::NOTDIR => StoreError::NotDirectory { path: name::escape(text) },
             other => StoreError::io("open store", text, other),
         })?;
@@ -193,11 +195,19 @@ impl PosixStore {
     }
 
     /// Opens the directory at the relative `path`; the empty path is the root. Links are not
-    /// followed.
+    /// followed. Of one that may be entered and not listed only [`PosixStore::list`] fails.
     ///
     /// # Errors
     /// `BadPath`; `NotDirectory`; `Io`.
     pub fn open_dir(&self, path: &[u8]) -> Result<Dir, StoreError> {
+        match self.open_dir_as(path, OFlags::RDONLY) {
+            Err(error) if error.is_denied() => self.open_dir_as(path, OFlags::PATH),
+            opened => opened,
+        }
+    }
+
+    /// The same with `access`: `O_RDONLY` or `O_PATH`.
+    pub(super) fn open_dir_as(&self, path: &[u8], access: OFlags) -> Result<Dir, StoreError> {
         check_item_path(path)?;
         if path.is_empty() {
             return Ok(self.shared.root.clone());
@@ -206,7 +216,7 @@ impl PosixStore {
         let fd = self
             .shared
             .resolution
-            .open_dir(root, path)
+            .open_dir(root, path, access)
             .map_err(|errno| directory_error("open directory", path, errno))?;
         let mount = self.shared.mounts.of(&fd);
         let mount = mount.map_err(|error| StoreError::io("stat", path, error))?;

@@ -2,7 +2,7 @@
 
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 
-use rustix::fs::{Mode, OFlags, ResolveFlags, openat, openat2};
+use rustix::fs::{Mode, OFlags, ResolveFlags, fcntl_getfl, openat, openat2};
 use rustix::io::Errno;
 
 /// Longest path given to the kernel in one call: below PATH_MAX (4,096 with the final NUL).
@@ -29,18 +29,24 @@ impl Resolution {
         }
     }
 
-    /// Opens the directory at `path`, which is relative, checked and not empty, for reading.
+    /// Opens the directory at `path`, which is relative, checked and not empty, with `access`:
+    /// `O_RDONLY` or `O_PATH`.
     ///
     /// # Errors
     /// `ELOOP`, `ENOTDIR` or `EXDEV` if something on the way is no directory.
-    pub(super) fn open_dir(self, start: BorrowedFd<'_>, path: &[u8]) -> Result<OwnedFd, Errno> {
+    pub(super) fn open_dir(
+        self,
+        start: BorrowedFd<'_>,
+        path: &[u8],
+        access: OFlags,
+    ) -> Result<OwnedFd, Errno> {
         let mut reached: Option<OwnedFd> = None;
         let mut rest = path;
         loop {
             let from = reached.as_ref().map_or(start, |fd| fd.as_fd());
             let (head, tail) = self.split(rest);
-            let access = if tail.is_empty() { OFlags::RDONLY } else { OFlags::PATH };
-            let fd = self.step(from, head, access | OFlags::DIRECTORY)?;
+            let step = if tail.is_empty() { access } else { OFlags::PATH };
+            let fd = self.step(from, head, step | OFlags::DIRECTORY)?;
             if tail.is_empty() {
                 return Ok(fd);
             }
@@ -63,7 +69,7 @@ impl Resolution {
             // Reached only within paths longer than the kernel takes; the caller tries again.
             return Err(Errno::AGAIN);
         }
-        Self::Stepwise.open_dir(from, head)
+        Self::Stepwise.open_dir(from, head, OFlags::RDONLY)
     }
 
     /// The part that one call walks, and what is left after it.
@@ -80,6 +86,21 @@ impl Resolution {
             None => (path, &[]),
         }
     }
+}
+
+/// Opens a directory by `open` for reading; one that may be entered and not listed with `O_PATH`.
+pub(super) fn open_listable(
+    mut open: impl FnMut(OFlags) -> Result<OwnedFd, Errno>,
+) -> Result<OwnedFd, Errno> {
+    match open(OFlags::RDONLY) {
+        Err(Errno::ACCESS) => open(OFlags::PATH),
+        opened => opened,
+    }
+}
+
+/// Whether a descriptor was opened with `O_PATH`, so that only names below it can be reached.
+pub(super) fn is_path_only(fd: BorrowedFd<'_>) -> bool {
+    fcntl_getfl(fd).is_ok_and(|flags| flags.contains(OFlags::PATH))
 }
 
 fn beneath(from: BorrowedFd<'_>, path: &[u8], flags: OFlags) -> Result<OwnedFd, Errno> {

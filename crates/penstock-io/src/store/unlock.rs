@@ -88,8 +88,11 @@ impl PosixStore {
 
     /// As [`PosixStore::open_dir`], unlocking what refuses on the way.
     pub(super) fn open_dir_unlocked(&self, path: &[u8]) -> Result<Dir, StoreError> {
-        match self.open_dir(path) {
-            Err(error) if error.is_denied() && self.unlock_path(path) => self.open_dir(path),
+        match self.open_dir_as(path, OFlags::RDONLY) {
+            Err(error) if error.is_denied() => {
+                self.unlock_path(path);
+                self.open_dir(path)
+            }
             outcome => outcome,
         }
     }

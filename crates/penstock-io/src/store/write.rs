@@ -19,6 +19,7 @@ use rustix::io::{Errno, pwrite};
 use super::attributes::{Attributes, Node, NodeKind, NotSet};
 use super::dir::Dir;
 use super::direct::DirectFile;
+use super::durability::sync_names;
 use super::error::StoreError;
 use super::nameless::{Nameless, Permit};
 use super::posix::{PosixStore, directory_error, stat_open, wrong_kind};
@@ -319,9 +320,9 @@ impl PosixStore {
         let fd = dir.fd()?;
         let synced = if dir.path().is_empty() {
             // All have one descriptor of the root.
-            self.shared.mounts.sync_by(|| fsync(fd))
+            self.shared.mounts.sync_by(|| sync_names(fd))
         } else {
-            fsync(fd).inspect_err(|_| self.note_failed_sync())
+            sync_names(fd).inspect_err(|_| self.note_failed_sync())
         };
         synced.map_err(|errno| dir.error("sync directory", b"", errno))
     }

@@ -20,7 +20,7 @@ use penstock_proto::select::Verdict;
 
 use super::far::{Lent, Standing};
 use super::found::Found;
-use super::{Passed, Scan, hash, kept};
+use super::{Passed, Scan, hash, kept, unlisted_root};
 use crate::waiting::PathStack;
 
 /// Entries of one directory that are handed to the builder at a time.
@@ -357,6 +357,9 @@ impl Scan {
         batch.look_at(&names)?;
         batch.end()?;
         if let Err(error) = listed {
+            if directory.is_empty() && error.is_denied() {
+                return Err(unlisted_root(&self.options.root, &error));
+            }
             self.fail(&mut self.lock(), directory, &error, false)?;
             ended.whole = false;
         }

@@ -40,4 +40,5 @@ mod ssh;
 mod stamps;
 mod sync;
 mod trees;
+mod unlisted;
 mod verify;
