@@ -30,7 +30,7 @@ use penstock_controller::runner::{self, RunControl, RunFiles, RunInput, RunOutco
 use penstock_controller::state::SqliteState;
 use penstock_io::net::SocketOptions;
 use penstock_io::store::{IoMode, MemSpec};
-use penstock_io::sys::{self, LockFile};
+use penstock_io::sys::{self, LockError, LockFile};
 use penstock_peer::{SourceService, StoreKind, StoreSpec, Stores, TargetService};
 use penstock_proto::digest::DigestKind;
 use penstock_proto::id::{Name, PeerId, TransferId};
@@ -430,8 +430,17 @@ impl State {
         private.recursive(true).mode(0o700).create(&directory).map_err(failed)?;
         // What a copy that was killed at its very end has left.
         let _ = fs::remove_dir_all(directory.with_extension("gone"));
-        let lock = LockFile::acquire(&directory.join("lock")).map_err(|error| {
-            Failure::new(ExitCode::Temporary, "the same copy is running already").caused_by(error)
+        let lock = LockFile::acquire(&directory.join("lock")).map_err(|error| match error {
+            LockError::Held { .. } | LockError::Claimed { .. } => {
+                let message = "the same copy is running already";
+                Failure::new(ExitCode::Temporary, message).caused_by(error)
+            }
+            error => {
+                let message = format!("cannot lock the state in `{}`", directory.display());
+                Failure::new(ExitCode::Fatal, message)
+                    .caused_by(error)
+                    .hint("set PENSTOCK_STATE_HOME to a directory on a local disk")
+            }
         })?;
         let path = directory.join("id");
         let known = fs::read_to_string(&path).ok().and_then(|text| {
@@ -618,7 +627,7 @@ impl Copy {
                 return Err(error);
             }
         };
-        let interrupted = watch_signals(&self.control)?;
+        let interrupted = watch_signals(&self.control);
         let (ended, end) = mpsc::channel();
         let work = job.run;
         std::thread::Builder::new()
@@ -855,8 +864,17 @@ impl Copy {
     }
 }
 
-/// Pauses the run at SIGINT or SIGTERM; the flag says that one came.
-fn watch_signals(control: &Arc<RunControl>) -> anyhow::Result<Arc<AtomicBool>> {
+/// Pauses the run at SIGINT or SIGTERM; the flag says that one came. A host without room for that
+/// loses nothing by it: a signal then ends the copy at once, and the same command resumes.
+fn watch_signals(control: &Arc<RunControl>) -> Arc<AtomicBool> {
+    let flag = Arc::new(AtomicBool::new(false));
+    if let Err(error) = start_watching(control, Arc::clone(&flag)) {
+        tracing::warn!(error = %format!("{error:#}"), "a signal will end this copy at once");
+    }
+    flag
+}
+
+fn start_watching(control: &Arc<RunControl>, raised: Arc<AtomicBool>) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.context("set up waiting for signals")?;
     let (mut interrupt, mut terminate) = {
@@ -864,8 +882,7 @@ fn watch_signals(control: &Arc<RunControl>) -> anyhow::Result<Arc<AtomicBool>> {
         let interrupt = signal(SignalKind::interrupt()).context("wait for SIGINT")?;
         (interrupt, signal(SignalKind::terminate()).context("wait for SIGTERM")?)
     };
-    let flag = Arc::new(AtomicBool::new(false));
-    let (control, raised) = (Arc::clone(control), Arc::clone(&flag));
+    let control = Arc::clone(control);
     std::thread::Builder::new()
         .name("signals".to_owned())
         .spawn(move || {
@@ -879,5 +896,5 @@ fn watch_signals(control: &Arc<RunControl>) -> anyhow::Result<Arc<AtomicBool>> {
             control.pause();
         })
         .context("start a thread")?;
-    Ok(flag)
+    Ok(())
 }

@@ -9,6 +9,8 @@ use penstock_api::journal;
 use penstock_api::problem::{Exit, Problem};
 use penstock_proto::version;
 use rusqlite::{Connection, ErrorCode, OpenFlags, Transaction, TransactionBehavior, ffi};
+use rustix::fs::{FlockOperation, fcntl_lock};
+use rustix::io::Errno;
 
 /// The newest format of the tables, and of all that belongs to them, that this release knows.
 fn newest() -> i64 {
@@ -202,7 +204,9 @@ pub(super) enum Commit {
 #[derive(Debug)]
 pub struct SqliteState {
     writer: Mutex<Connection>,
-    reader: Mutex<Connection>,
+    /// `None` where the file system has no locks: one connection does all, as without locks and
+    /// shared memory two would not see what the other is about to write.
+    reader: Option<Mutex<Connection>>,
 }
 
 impl SqliteState {
@@ -213,9 +217,15 @@ impl SqliteState {
     /// It cannot be opened, or is of a later release.
     pub fn open(path: &Path) -> Result<Self, StateError> {
         let failed = |source| StateError::Open { path: path.to_owned(), source };
-        let mut writer = Connection::open(path).map_err(failed)?;
-        writer.busy_timeout(BUSY_TIMEOUT).map_err(failed)?;
-        writer.pragma_update(None, "journal_mode", "WAL").map_err(failed)?;
+        let locks = has_locks(path);
+        let mut writer = if locks {
+            let writer = Connection::open(path).map_err(failed)?;
+            writer.busy_timeout(BUSY_TIMEOUT).map_err(failed)?;
+            writer.pragma_update(None, "journal_mode", "WAL").map_err(failed)?;
+            writer
+        } else {
+            open_without_locks(path).map_err(failed)?
+        };
         writer.pragma_update(None, "synchronous", "FULL").map_err(failed)?;
         migrate(&mut writer, path)?;
         // SQLite syncs the directory when it makes the WAL, not when it makes the database.
@@ -224,9 +234,13 @@ impl SqliteState {
             .and_then(|directory| directory.sync_all())
             .map_err(|source| StateError::Directory { path: path.to_owned(), source })?;
         let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-        let reader = Connection::open_with_flags(path, flags).map_err(failed)?;
-        reader.busy_timeout(BUSY_TIMEOUT).map_err(failed)?;
-        Ok(Self { writer: Mutex::new(writer), reader: Mutex::new(reader) })
+        let open_reader = || {
+            let reader = Connection::open_with_flags(path, flags).map_err(failed)?;
+            reader.busy_timeout(BUSY_TIMEOUT).map_err(failed)?;
+            Ok(Mutex::new(reader))
+        };
+        let reader = locks.then(open_reader).transpose()?;
+        Ok(Self { writer: Mutex::new(writer), reader })
     }
 
     /// Runs `body` in one transaction: all of it is committed, or nothing.
@@ -264,8 +278,34 @@ impl SqliteState {
 
     /// The connection for reading; it sees the last commit.
     pub(super) fn read(&self) -> MutexGuard<'_, Connection> {
-        self.reader.lock().unwrap_or_else(PoisonError::into_inner)
+        let reader = self.reader.as_ref().unwrap_or(&self.writer);
+        reader.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Whether the file system of `path` has the locks of fcntl(2) that SQLite needs. Asked of a file
+/// beside it: closing another descriptor of the database would end the locks of this process there.
+fn has_locks(path: &Path) -> bool {
+    let mut probe = path.as_os_str().to_owned();
+    probe.push("-probe");
+    let probe = Path::new(&probe);
+    // Whatever else is wrong there, opening the database will tell.
+    let Ok(file) = File::create(probe) else { return true };
+    let locked = fcntl_lock(&file, FlockOperation::NonBlockingLockExclusive);
+    let _ = std::fs::remove_file(probe);
+    let without = [Errno::NOSYS, Errno::NOLCK, Errno::OPNOTSUPP, Errno::INVAL];
+    !locked.is_err_and(|errno| without.contains(&errno))
+}
+
+/// Opens the database where there are no locks. The caller's own lock keeps others out. A log that
+/// is written ahead would need shared memory, so old pages are kept in a journal of the usual kind.
+fn open_without_locks(path: &Path) -> rusqlite::Result<Connection> {
+    tracing::info!(path = %path.display(), "no locks here: the database is opened without them");
+    let writer = Connection::open_with_flags_and_vfs(path, OpenFlags::default(), c"unix-none")?;
+    // Before anything is read: what an earlier run has written ahead needs no shared memory then.
+    writer.pragma_update(None, "locking_mode", "EXCLUSIVE")?;
+    writer.pragma_update(None, "journal_mode", "TRUNCATE")?;
+    Ok(writer)
 }
 
 fn migrate(writer: &mut Connection, path: &Path) -> Result<(), StateError> {
@@ -304,6 +344,39 @@ pub(super) fn from_sql(stored: i64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Promise: where the file system has no locks the state is kept all the same, by one
+    /// connection, whatever a run with locks has left in its log; and a later run with locks goes
+    /// on with it.
+    #[test]
+    fn a_database_is_kept_without_locks() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("state.db");
+        let make = "CREATE TABLE kept (value INTEGER)";
+        let state = SqliteState::open(&path).unwrap();
+        state.writer.lock().unwrap().execute(make, ()).unwrap();
+        // As after a kill: the log is there and was not written back.
+        let killed = tempfile::tempdir().unwrap();
+        for end in ["", "-wal"] {
+            let name = format!("state.db{end}");
+            std::fs::copy(directory.path().join(&name), killed.path().join(&name)).unwrap();
+        }
+        let path = killed.path().join("state.db");
+        let writer = open_without_locks(&path).unwrap();
+        let state = SqliteState { writer: Mutex::new(writer), reader: None };
+        let write = state.write("keep", Commit::Durable, |transaction| {
+            transaction
+                .execute("INSERT INTO kept VALUES (7)", ())
+                .map_err(StateError::statement("keep"))
+        });
+        assert_eq!(write.unwrap(), 1);
+        let read = |state: &SqliteState| -> i64 {
+            state.read().query_row("SELECT value FROM kept", (), |row| row.get(0)).unwrap()
+        };
+        assert_eq!(read(&state), 7);
+        drop(state);
+        assert_eq!(read(&SqliteState::open(&path).unwrap()), 7);
+    }
 
     /// Promise: a database of a later release is refused and left alone.
     #[test]

@@ -67,8 +67,8 @@ impl PosixStore {
         }
     }
 
-    /// Repeats what `dir` has refused, which no one sets the attributes of later: it is unlocked for
-    /// this one attempt, and has its mode again afterwards.
+    /// Repeats what `dir` has refused, where nobody sets the attributes of `dir` later: it is
+    /// unlocked for this one attempt, and has its mode again afterwards.
     pub(super) fn briefly_unlocked<T>(
         &self,
         dir: &Dir,

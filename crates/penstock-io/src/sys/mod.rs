@@ -3,6 +3,7 @@
 //! Nothing here keeps state. Facts that cannot be read give an error or a cautious answer, never
 //! a guess that looks like a measurement.
 
+mod claim;
 mod clock;
 mod cpu;
 mod event;

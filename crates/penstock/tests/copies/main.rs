@@ -25,6 +25,7 @@ mod in_the_way;
 mod lengths;
 mod limits;
 mod links;
+mod locks;
 mod memory;
 mod r#move;
 mod names;

@@ -1,0 +1,291 @@
+//! A lock where the file system has none: a file whose name says which process claims it.
+//!
+//! Each process makes a file of its own beside the lock, exclusively (`O_EXCL`), and then looks for
+//! those of others. Of two that claim at once at least one sees the other, and gives way; both may,
+//! and try again after moments of different length. No name is ever used by two processes, so that
+//! a claim whose process has ended can be removed by anybody, at any time.
+//!
+//! A process of this boot and this container is looked up in `/proc`, by number and start time. The
+//! claims of an earlier boot of this host are void. Of any other host nothing is known: its claim
+//! holds until somebody removes the file.
+
+use std::ffi::OsStr;
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use data_encoding::HEXLOWER;
+use rustix::system::uname;
+
+use super::host::boot_id;
+use super::lock::LockError;
+
+/// Who meets another claim tries again so often: that one may be giving way too.
+const ATTEMPTS: u32 = 4;
+/// Longest part of a host's name in the name of a claim.
+const HOST_BYTES_MAX: usize = 64;
+/// Field of the start time in `/proc/PID/stat`, counted from behind the program's name.
+const START_FIELD: usize = 19;
+
+/// A claim of this process; dropping it removes the file.
+#[derive(Debug)]
+pub(super) struct Claim {
+    path: PathBuf,
+}
+
+impl Claim {
+    /// Claims the lock at `path`. Blocks for a fifth of a second at most.
+    ///
+    /// # Errors
+    /// `Held`, `Claimed`, `Io`.
+    pub(super) fn make(path: &Path) -> Result<Self, LockError> {
+        let failed = |source| LockError::Io { path: path.to_owned(), source };
+        let own = Owner::this().map_err(failed)?;
+        let prefix = prefix_of(path);
+        let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+        let directory = directory.unwrap_or(Path::new("."));
+        let name = [prefix.as_slice(), own.text().as_bytes()].concat();
+        let claimed = directory.join(OsStr::from_bytes(&name));
+        let mut attempt = 0;
+        loop {
+            match File::options().write(true).create_new(true).mode(0o600).open(&claimed) {
+                Ok(_) => {}
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                    let process_id = Some(own.process_id);
+                    return Err(LockError::Held { path: path.to_owned(), process_id });
+                }
+                Err(error) => return Err(failed(error)),
+            }
+            let claim = Self { path: claimed.clone() };
+            let Some((other, owner)) = other(directory, &prefix, &own).map_err(failed)? else {
+                return Ok(claim);
+            };
+            drop(claim);
+            attempt += 1;
+            if attempt == ATTEMPTS {
+                return Err(owner.refusal(path, other, &own));
+            }
+            // Different moments for processes that began at once.
+            let millis = 10 + u64::from(own.process_id.wrapping_mul(7 + attempt) % 40);
+            std::thread::sleep(Duration::from_millis(millis));
+        }
+    }
+}
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        // The directory, and the claim with it, may have been removed.
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+fn prefix_of(path: &Path) -> Vec<u8> {
+    let name = path.file_name().map_or(&b"lock"[..], OsStr::as_bytes);
+    [name, b".claim."].concat()
+}
+
+/// A claim of another process that holds, if there is one. Removes those of processes that ended.
+fn other(directory: &Path, prefix: &[u8], own: &Owner) -> io::Result<Option<(PathBuf, Owner)>> {
+    let mut found = None;
+    for entry in fs::read_dir(directory)? {
+        let name = entry?.file_name();
+        let Some(text) = name.as_bytes().strip_prefix(prefix) else { continue };
+        let owner = std::str::from_utf8(text).ok().and_then(Owner::parse);
+        let Some(owner) = owner.filter(|owner| owner != own) else { continue };
+        let path = directory.join(&name);
+        if owner.has_ended(own) {
+            tracing::info!(path = %path.display(), "the process that claimed this has ended");
+            let _ = fs::remove_file(&path);
+        } else {
+            found = Some((path, owner));
+        }
+    }
+    Ok(found)
+}
+
+/// The process that claims.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Owner {
+    process_id: u32,
+    /// When it began, in ticks since the boot.
+    start: u64,
+    /// The inode number of its process number space: a container has one of its own.
+    space: u64,
+    boot: String,
+    /// `/etc/machine-id`, as hosts may have the same name.
+    machine: String,
+    host: String,
+}
+
+impl Owner {
+    fn this() -> io::Result<Self> {
+        let process_id = std::process::id();
+        let space = fs::read_link("/proc/self/ns/pid").ok().and_then(|link| {
+            let digits = link.to_str()?.strip_prefix("pid:[")?.strip_suffix(']')?.to_owned();
+            digits.parse().ok()
+        });
+        let machine = fs::read_to_string("/etc/machine-id").unwrap_or_default();
+        let machine = machine.trim().chars().filter(char::is_ascii_alphanumeric).take(32);
+        let named = uname();
+        let host = named.nodename().to_bytes().iter().take(HOST_BYTES_MAX);
+        let plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"-_".contains(byte);
+        Ok(Self {
+            process_id,
+            start: start_of(process_id).unwrap_or(0),
+            space: space.unwrap_or(0),
+            boot: HEXLOWER.encode(&boot_id()?),
+            machine: machine.collect(),
+            host: host.map(|byte| if plain(byte) { char::from(*byte) } else { '_' }).collect(),
+        })
+    }
+
+    fn text(&self) -> String {
+        let Self { process_id, start, space, boot, machine, host } = self;
+        format!("{process_id}.{start}.{space}.{boot}.{machine}.{host}")
+    }
+
+    fn parse(text: &str) -> Option<Self> {
+        let mut parts = text.split('.');
+        let owner = Self {
+            process_id: parts.next()?.parse().ok()?,
+            start: parts.next()?.parse().ok()?,
+            space: parts.next()?.parse().ok()?,
+            boot: parts.next()?.to_owned(),
+            machine: parts.next()?.to_owned(),
+            host: parts.next()?.to_owned(),
+        };
+        parts.next().is_none().then_some(owner)
+    }
+
+    /// Whether it is of a process that `own`, this one, would find in `/proc`.
+    fn is_seen_by(&self, own: &Self) -> bool {
+        self.boot == own.boot && self.space == own.space
+    }
+
+    fn has_ended(&self, own: &Self) -> bool {
+        if self.is_seen_by(own) {
+            return start_of(self.process_id).is_none_or(|start| start != self.start);
+        }
+        let named = !self.machine.is_empty();
+        named && (&self.machine, &self.host) == (&own.machine, &own.host) && self.boot != own.boot
+    }
+
+    fn refusal(&self, lock: &Path, claim: PathBuf, own: &Self) -> LockError {
+        let process_id = self.process_id;
+        if self.is_seen_by(own) {
+            return LockError::Held { path: lock.to_owned(), process_id: Some(process_id) };
+        }
+        let made = fs::metadata(&claim).and_then(|meta| meta.modified()).ok();
+        let age = made.and_then(|made| made.elapsed().ok()).unwrap_or_default();
+        let (host, age_seconds) = (self.host.clone(), age.as_secs());
+        LockError::Claimed { path: claim, host, process_id, age_seconds }
+    }
+}
+
+/// When a process of this container began; `None` if there is none, or only what is left of it
+/// until its parent has asked for its end (proc_pid_stat(5)).
+fn start_of(process_id: u32) -> Option<u64> {
+    let text = fs::read(format!("/proc/{process_id}/stat")).ok()?;
+    // The program's name stands in parentheses and may hold any bytes.
+    let end = text.iter().rposition(|&byte| byte == b')')?;
+    let mut fields = std::str::from_utf8(&text[end + 1..]).ok()?.split_ascii_whitespace();
+    if matches!(fields.next()?, "Z" | "X") {
+        return None;
+    }
+    fields.nth(START_FIELD - 1)?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn claims(directory: &Path) -> usize {
+        fs::read_dir(directory).unwrap().count()
+    }
+
+    /// Promise (A8): on a file system without locks one process holds a claim, and it is free again
+    /// when that is dropped.
+    #[test]
+    fn a8_a_claim_is_held_by_one_and_freed_by_drop() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("lock");
+        let held = Claim::make(&path).unwrap();
+        match Claim::make(&path) {
+            Err(LockError::Held { process_id, .. }) => {
+                assert_eq!(process_id, Some(std::process::id()));
+            }
+            other => panic!("expected Held, got {other:?}"),
+        }
+        drop(held);
+        assert_eq!(claims(directory.path()), 0);
+        drop(Claim::make(&path).unwrap());
+    }
+
+    /// Promise (A8): the claim of a process that ended is void, also if its number was given to
+    /// another one or the host was started anew; that of a live process, or of another host, holds.
+    #[test]
+    fn a8_a_claim_of_a_process_that_ended_is_taken_over() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("lock");
+        let own = Owner::this().unwrap();
+        assert!(own.start > 0 && Owner::parse(&own.text()) == Some(own.clone()));
+        let put = |owner: &Owner| {
+            let name = format!("lock.claim.{}", owner.text());
+            fs::write(directory.path().join(&name), "").unwrap();
+            directory.path().join(name)
+        };
+        let other_start = Owner { start: own.start + 1, ..own.clone() };
+        let mut ended = vec![other_start, Owner { process_id: u32::MAX - 1, ..own.clone() }];
+        if !own.machine.is_empty() {
+            ended.push(Owner { boot: "0".repeat(32), ..own.clone() });
+        }
+        for owner in ended {
+            put(&owner);
+            drop(Claim::make(&path).unwrap());
+            assert_eq!(claims(directory.path()), 0, "{owner:?}");
+        }
+        // A real process of another number: the parent of this one.
+        let parent = std::os::unix::process::parent_id();
+        if let Some(start) = start_of(parent) {
+            let held = put(&Owner { process_id: parent, start, ..own.clone() });
+            let error = Claim::make(&path).unwrap_err();
+            assert!(error.to_string().contains(&format!("process {parent}")), "{error}");
+            fs::remove_file(held).unwrap();
+        }
+        let boot = "f".repeat(32);
+        let far = put(&Owner { host: "far".to_owned(), machine: "m".to_owned(), boot, ..own });
+        match Claim::make(&path) {
+            Err(LockError::Claimed { host, path, .. }) => assert_eq!((&*host, path), ("far", far)),
+            other => panic!("expected Claimed, got {other:?}"),
+        }
+    }
+
+    /// Promise (A8): of many that claim at once no two hold a claim at the same time.
+    #[test]
+    fn a8_claims_exclude_each_other() {
+        let directory = tempfile::tempdir().unwrap();
+        let own = Owner::this().unwrap();
+        // Two threads as two processes: each looks for the other's file after it made its own.
+        let names = [own.clone(), Owner { space: own.space + 1, ..own }];
+        let barrier = std::sync::Barrier::new(2);
+        for _ in 0..200 {
+            let race = |own: &Owner| {
+                let path = directory.path().join(format!("lock.claim.{}", own.text()));
+                barrier.wait();
+                fs::write(&path, "").unwrap();
+                let alone = other(directory.path(), b"lock.claim.", own).unwrap().is_none();
+                barrier.wait();
+                fs::remove_file(&path).unwrap();
+                alone
+            };
+            let alone = std::thread::scope(|scope| {
+                let other = scope.spawn(|| race(&names[1]));
+                [race(&names[0]), other.join().unwrap()]
+            });
+            assert_ne!(alone, [true, true]);
+        }
+    }
+}
