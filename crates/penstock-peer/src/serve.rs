@@ -186,6 +186,8 @@ struct Server<'a> {
     reader: PieceReader,
     body: Vec<u8>,
     interrupt: sys::EventFd,
+    /// Requests that were refused.
+    refused: u64,
 }
 
 impl<'a> Server<'a> {
@@ -211,6 +213,7 @@ impl<'a> Server<'a> {
             reader,
             body: Vec::new(),
             interrupt: sys::EventFd::new().map_err(LaneError::Io)?,
+            refused: 0,
         })
     }
 
@@ -284,7 +287,11 @@ impl<'a> Server<'a> {
     }
 
     fn refuse(&mut self, request: u32, refusal: Refusal) -> Result<(), LaneError> {
-        tracing::info!(%refusal, "request refused");
+        // A lane may ask for very many things that are not to be had.
+        if self.refused == 0 {
+            tracing::info!(%refusal, "request refused; further ones of this lane are not told");
+        }
+        self.refused += 1;
         let body = refusal.encode();
         self.lane.send(&Header::of(FrameKind::Refusal, request, &body), &body, &[])?;
         Ok(())

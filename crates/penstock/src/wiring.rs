@@ -72,13 +72,15 @@ pub(crate) fn peer(site: &Arc<Site>, journal: &Path) -> anyhow::Result<PeerParts
     let lane: LaneHandler = Arc::new(move |tcp, connection| {
         let options = SocketOptions::default();
         let refusal = refusal_of(&own, &tcp);
+        let from = tcp.peer_addr();
         match net::accept(tcp, connection, HELLO_DEADLINE, &options) {
             Ok(pending) => match refusal {
                 Some(refusal) => pending.refuse(refusal),
                 None => {
                     let (peer, transfer) = (pending.peer().clone(), pending.hello().transfer);
-                    if let Err(refusal) = served.serve(pending) {
-                        tracing::warn!(%peer, %transfer, %refusal, "lane refused");
+                    if let (Err(refusal), Ok(from)) = (served.serve(pending), from) {
+                        let why = format!("peer `{peer}`, transfer {transfer}: {refusal}");
+                        own.admission.note_refused(from.ip(), "lane refused", &why);
                     }
                 }
             },

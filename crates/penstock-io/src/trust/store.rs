@@ -225,13 +225,18 @@ impl TrustStore {
     /// pinned now and not the one of an earlier pairing.
     ///
     /// # Errors
-    /// `Certificate` or `NotPaired`; `Tls` if the pinned authority did not sign the chain.
+    /// `NotPaired`; `Certificate`, also if the pinned authority did not sign the chain.
     pub fn vouched(&self, chain: &[CertificateDer<'_>]) -> Result<Vouched, TrustError> {
         let peer = peer_id_of(chain)?;
         let pinned = self.pinned(&peer.site)?;
         let (leaf, above) =
             chain.split_first().ok_or(TrustError::Certificate("the peer showed none"))?;
-        pinned.clients.verify_client_cert(leaf, above, UnixTime::now())?;
+        let verified = pinned.clients.verify_client_cert(leaf, above, UnixTime::now());
+        verified.map_err(|_| {
+            TrustError::Certificate(
+                "the authority that is pinned for its site does not sign for it",
+            )
+        })?;
         Ok(Vouched { peer, authority: pinned.fingerprint })
     }
 

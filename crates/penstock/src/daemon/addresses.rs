@@ -98,10 +98,9 @@ fn listen(site: &Site, port: &Port, stop: &watch::Receiver<bool>, listeners: &mu
 /// Tells each paired site where this one is reached, if that is due.
 async fn tell(site: &Arc<Site>, sites: &Arc<Sites>, told: &mut BTreeMap<Name, Told>) {
     let own = site.addresses();
-    let paired: Vec<Name> = site
-        .state()
-        .pairings()
-        .map_or(Vec::new(), |pairings| pairings.into_iter().map(|pairing| pairing.site).collect());
+    let pairings = site.state().pairings().unwrap_or_default();
+    site.expect_known(&pairings);
+    let paired: Vec<Name> = pairings.into_iter().map(|pairing| pairing.site).collect();
     told.retain(|name, _| paired.contains(name));
     for name in paired {
         let now = Instant::now();

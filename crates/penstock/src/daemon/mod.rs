@@ -7,6 +7,7 @@
 
 mod addresses;
 mod admin;
+mod admission;
 mod cluster;
 mod compressed;
 pub(crate) mod etcd;
@@ -48,6 +49,7 @@ use penstock_controller::state::SqliteState;
 use penstock_io::net;
 use penstock_io::sys::{LockError, LockFile};
 use penstock_io::trust::{PeerCertificate, Purpose, SiteAuthority, server_config};
+use penstock_peer::{SourceService, TargetService};
 use penstock_proto::id::PeerId;
 use tokio::net::{TcpListener, UnixListener};
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -249,7 +251,7 @@ async fn serve(config: Config, directory: PathBuf) -> anyhow::Result<ExitCode> {
     let told = Arc::clone(&sites);
     events.watch_stores(site.config.stores.clone(), stopped.clone());
     let lanes = (Arc::clone(&parts.lanes_source), Arc::clone(&parts.lanes_target));
-    tokio::spawn(rights::watch(Arc::clone(&site), lanes, stopped.clone()));
+    watch_doors(&site, lanes, &stopped);
     let operate = OperateParts {
         site: Arc::clone(&site),
         sites: Arc::clone(&sites),
@@ -285,6 +287,16 @@ async fn serve(config: Config, directory: PathBuf) -> anyhow::Result<ExitCode> {
     let left = end(faces.leave, stop, local).await;
     let _ = fs::remove_file(directory.join(SOCKET_NAME));
     ended.and(left).map(|()| ExitCode::Done)
+}
+
+/// Ends lanes with their rights, and counts what is refused, until `stopped` says so.
+fn watch_doors(
+    site: &Arc<Site>,
+    lanes: (Arc<SourceService>, Arc<TargetService>),
+    stopped: &watch::Receiver<bool>,
+) {
+    tokio::spawn(rights::watch(Arc::clone(site), lanes, stopped.clone()));
+    tokio::spawn(Arc::clone(&site.admission).report(stopped.clone()));
 }
 
 /// Ends what runs, whatever it is that ends the daemon.

@@ -24,6 +24,7 @@ use penstock_proto::version::{self, Format, VersionRange};
 use rustls::pki_types::CertificateDer;
 use tokio::sync::watch;
 
+use super::admission::Admission;
 use super::now_seconds;
 use super::remote::source::STORE_ELSEWHERE;
 use crate::config::{Config, Exports, lists};
@@ -42,6 +43,8 @@ pub(crate) struct Site {
     pub(crate) authority: SiteAuthority,
     pub(crate) identity: PeerCertificate,
     pub(crate) trust: Arc<TrustStore>,
+    /// What connections without credentials may take here.
+    pub(crate) admission: Arc<Admission>,
     /// Changes when an authority is pinned or taken off.
     trust_news: watch::Sender<()>,
     /// What the site remembers, as this peer may see it: another one when it becomes controller.
@@ -94,6 +97,7 @@ impl Site {
             authority,
             identity,
             trust: Arc::new(trust),
+            admission: Arc::default(),
             trust_news: watch::Sender::new(()),
             state: Mutex::new(state),
             others: Mutex::default(),
@@ -299,6 +303,15 @@ impl Site {
         self.draining.store(draining, Ordering::Relaxed);
     }
 
+    /// The admission knows from now on where paired sites, and the other peers, may come from.
+    pub(crate) fn expect_known(&self, pairings: &[Pairing]) {
+        let paired = pairings.iter().flat_map(|pairing| pairing.addresses.clone());
+        let theirs: Vec<_> = self.theirs().values().flatten().map(|data| data.address).collect();
+        let own = self.all_addresses();
+        let own = own.data.into_iter().map(|data| data.address).chain(own.addresses);
+        self.admission.expect(paired.chain(theirs).chain(own).map(|address| address.ip()));
+    }
+
     /// A pairing, as this peer knows it: the controller's own, or what it last wrote.
     ///
     /// # Errors
@@ -469,12 +482,21 @@ impl Site {
     /// None fits.
     pub(crate) fn redeem(&self, redeem: impl Fn(&mut PairingOffer) -> bool) -> Result<(), Problem> {
         let mut offers = self.offers.lock().unwrap_or_else(PoisonError::into_inner);
-        if offers.iter_mut().any(redeem) {
-            return Ok(());
+        if offers.iter_mut().any(redeem) { Ok(()) } else { Err(wrong_token()) }
+    }
+
+    /// Checks that there is a token that is good, to join this site or else to pair with it.
+    ///
+    /// # Errors
+    /// There is none: as [`Site::redeem`] or [`Site::redeem_invitation`].
+    pub(crate) fn check_offered(&self, join: bool, now: u64) -> Result<(), Problem> {
+        let offers = if join { &self.invitations } else { &self.offers };
+        let offers = offers.lock().unwrap_or_else(PoisonError::into_inner);
+        match offers.iter().any(|offer| offer.is_open(now)) {
+            true => Ok(()),
+            false if join => Err(wrong_invitation()),
+            false => Err(wrong_token()),
         }
-        let title = "the pairing token is wrong, used up, or too old";
-        Err(Problem::new(Exit::NotAuthorised, "token", title)
-            .hint("make a new one with `penstock site pair` at the other site"))
     }
 
     /// The same for a host that joins this site.
@@ -486,12 +508,7 @@ impl Site {
         redeem: impl Fn(&mut PairingOffer) -> bool,
     ) -> Result<(), Problem> {
         let mut offers = self.invitations.lock().unwrap_or_else(PoisonError::into_inner);
-        if offers.iter_mut().any(redeem) {
-            return Ok(());
-        }
-        let title = "the token to join is wrong, used up, or too old";
-        Err(Problem::new(Exit::NotAuthorised, "token", title)
-            .hint("make a new one with `penstock site join` at a peer of the site"))
+        if offers.iter_mut().any(redeem) { Ok(()) } else { Err(wrong_invitation()) }
     }
 
     /// Stores a pairing and trusts it. It must have been checked that the name is free.
@@ -504,6 +521,18 @@ impl Site {
         })?;
         Ok(self.state().pair(pairing)?)
     }
+}
+
+fn wrong_token() -> Problem {
+    let title = "the pairing token is wrong, used up, or too old";
+    Problem::new(Exit::NotAuthorised, "token", title)
+        .hint("make a new one with `penstock site pair` at the other site")
+}
+
+fn wrong_invitation() -> Problem {
+    let title = "the token to join is wrong, used up, or too old";
+    Problem::new(Exit::NotAuthorised, "token", title)
+        .hint("make a new one with `penstock site join` at a peer of the site")
 }
 
 #[cfg(test)]

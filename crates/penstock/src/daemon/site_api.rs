@@ -50,7 +50,7 @@ use super::site::Site;
 const SCANS_MAX: usize = 10_000;
 
 /// Longest body of a request to pair, which anybody may send.
-const PAIR_BYTES_MAX: usize = 64 << 10;
+const PAIR_BYTES_MAX: usize = 16 << 10;
 
 /// What the handlers share.
 #[derive(Clone)]
@@ -165,15 +165,32 @@ async fn health(State(parts): State<SiteParts>) -> Json<SiteHealth> {
     })
 }
 
+/// That a token of this kind is good now: where there is none, no body is read.
+struct Offered;
+
+impl FromRequestParts<SiteParts> for Offered {
+    type Rejection = ProblemReply;
+
+    async fn from_request_parts(
+        request: &mut Parts,
+        parts: &SiteParts,
+    ) -> Result<Self, Self::Rejection> {
+        let join = request.uri.path().ends_with("/join");
+        Ok(parts.site.check_offered(join, now_seconds()).map(|()| Self)?)
+    }
+}
+
 async fn pair(
     State(parts): State<SiteParts>,
     Extension(connection): Extension<Connection>,
+    _: Offered,
     Body(half): Body<PairHalf>,
 ) -> Reply<PairHalf> {
     blocking(move || {
         pairing::accept(&parts.site, &half, &connection.exporter, now_seconds()).inspect_err(
             |problem| {
-                tracing::warn!(from = %connection.from, site = %half.site, %problem, "not paired");
+                let why = format!("site `{}`: {problem}", half.site);
+                parts.site.admission.note_refused(connection.from.ip(), "not paired", &why);
             },
         )
     })
@@ -198,12 +215,14 @@ async fn addresses(
 async fn join(
     State(parts): State<SiteParts>,
     Extension(connection): Extension<Connection>,
+    _: Offered,
     Body(half): Body<JoinHalf>,
 ) -> Reply<JoinedSite> {
     blocking(move || {
         super::join::accept(&parts.site, &half, &connection.exporter, now_seconds()).inspect_err(
             |problem| {
-                tracing::warn!(from = %connection.from, peer = %half.peer, %problem, "not joined");
+                let why = format!("peer `{}`: {problem}", half.peer);
+                parts.site.admission.note_refused(connection.from.ip(), "not joined", &why);
             },
         )
     })

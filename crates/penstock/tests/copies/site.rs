@@ -553,7 +553,18 @@ fn bodies_are_as_long_as_they_need_to_be() {
         authority.fingerprint(),
         &CipherSuite::preferred(),
     );
-    let (client, body) = (stranger.unwrap(), format!("\"{}\"", "x".repeat(100_000)));
-    let reply = ask(&lab, &client, "POST", "/pair", &body);
+    let (client, body) = (stranger.unwrap(), |bytes: usize| format!("\"{}\"", "x".repeat(bytes)));
+    let reply = ask(&lab, &client, "POST", "/pair", &body(20_000));
+    assert!(reply.contains("used up, or too old"), "no token is open, so no body is read: {reply}");
+    lab.token();
+    let reply = ask(&lab, &client, "POST", "/pair", &body(20_000));
     assert!(reply.contains("length limit"), "{reply}");
+    let request = format!(
+        "POST /site/v1/pair HTTP/1.1\r\nhost: x\r\npenstock-site-version: 1\r\n\
+         content-type: application/json\r\ntransfer-encoding: chunked\r\n\r\n\
+         ffffff\r\n{}",
+        body(1 << 20)
+    );
+    let reply = talk(lab.address, &client, &request);
+    assert!(reply.is_err() || reply.is_ok_and(|reply| !reply.contains("HTTP/1.1 200")));
 }

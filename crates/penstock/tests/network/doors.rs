@@ -2,13 +2,14 @@
 //! credentials may take from others.
 
 use std::io::{self, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use futures_util::{StreamExt as _, stream};
 use penstock_io::net::{self, LaneStream, LocalBind, SocketOptions, Wake};
 use penstock_io::sys::EventFd;
-use penstock_io::trust::{Purpose, peer_server_name};
+use penstock_io::trust::{CipherSuite, Purpose, pairing_client_config, peer_server_name};
 use penstock_proto::digest::DigestKind;
 use penstock_proto::frame::{self, FrameKind, Framing, Header, Hello};
 use penstock_proto::id::LaneId;
@@ -16,6 +17,7 @@ use rustls::client::Resumption;
 use rustls::{ClientConfig, ClientConnection, HandshakeKind, StreamOwned};
 
 use crate::common_net::{LOOK, PATIENCE, Site, World, make_set, pair, scratch, seed, walk};
+use crate::crowd::{Crowd, Kinds};
 use crate::trust::{authority, capability, config_of, name, now};
 
 /// How soon a connection must be gone whose right has ended. A busy machine is allowed for.
@@ -68,6 +70,10 @@ impl Kept {
         began.elapsed()
     }
 }
+
+/// How long a short transfer, or a pairing, may take beside a crowd. Alone they take a second on a
+/// machine with nothing else to do.
+const UNHINDERED: Duration = Duration::from_secs(10);
 
 /// Two running sites, `a` and `b`, that reach each other without anything between.
 fn sites(root: &std::path::Path) -> (Site, Site, SocketAddr) {
@@ -199,4 +205,114 @@ fn d4_a_target_cuts_the_lanes_of_a_site_that_it_unpairs() {
     std::thread::sleep(Duration::from_secs(2));
     assert_eq!(written(), before, "{}", world.b.show(&id));
     assert!(world.b.show(&id)["progress"]["bytes_verified"].as_u64() < Some(24 << 20));
+}
+
+/// How many connections there are to be: those of the measurement, or fewer.
+fn kinds() -> Kinds {
+    match std::env::var_os("PENSTOCK_TEST_CROWD") {
+        Some(_) => Kinds { half_open: 3000, trickling: 2000, idle: 64 },
+        None => Kinds { half_open: 1100, trickling: 200, idle: 64 },
+    }
+}
+
+/// D4: a crowd without credentials keeps nobody from transferring or pairing, wherever it comes
+/// from: another address, or the very one from which sites come.
+#[test]
+fn d4_a_crowd_stops_neither_transfers_nor_pairing() {
+    let root = scratch();
+    let (a, b, address) = sites(root.path());
+    pair(&a, &b);
+    let mut c = Site::init(root.path(), "c", None);
+    c.start();
+    make_set(&a.store.join("src"), 0, 20, seed());
+    for (number, from) in ["127.0.0.66", "127.0.0.1"].into_iter().enumerate() {
+        let crowd = Crowd::start(from.parse().unwrap(), address, &a, kinds());
+        let (from_a, to_b) = ("a:data/src/", format!("b:data/{number}"));
+        let began = Instant::now();
+        b.ok(&["transfer", "submit", from_a, &to_b, "--wait"]);
+        let transferred = began.elapsed();
+        let began = Instant::now();
+        pair(&a, &c);
+        let paired = began.elapsed();
+        println!(
+            "beside a crowd from {from} ({} connections opened): transferred in {transferred:?}, \
+             paired in {paired:?}",
+            crowd.opened()
+        );
+        assert!(transferred < UNHINDERED && paired < UNHINDERED, "beside a crowd from {from}");
+        a.ok(&["site", "unpair", "c"]);
+        c.ok(&["site", "unpair", "a"]);
+    }
+}
+
+/// Memory of a process in KiB.
+fn resident(process: u32) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+    line.trim().trim_end_matches(" kB").parse().unwrap()
+}
+
+/// D4: connections without a certificate take little memory, however many requests each of them
+/// begins and never ends.
+#[test]
+fn d4_anonymous_bodies_take_little_memory() {
+    let root = scratch();
+    let mut a = Site::init(root.path(), "a", None);
+    let address = a.start();
+    // A token that is open: otherwise nothing of a body would be read.
+    a.ok(&["site", "pair"]);
+    let tls = pairing_client_config(authority(&a).fingerprint(), &CipherSuite::preferred());
+    let tls = tls.unwrap();
+    let before = resident(a.process());
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let grown = runtime.block_on(async {
+        for _ in 0..24 {
+            let client = reqwest::Client::builder()
+                .tls_backend_preconfigured((*tls).clone())
+                .no_proxy()
+                .local_address(IpAddr::from([127, 0, 0, 66]))
+                .build()
+                .unwrap();
+            // One connection for all: without it each request begins with one of its own. The site
+            // may end it, to make room for a newer one.
+            let health = client.get(format!("https://{address}/site/v1/health"));
+            let _ = health.send().await;
+            for _ in 0..100 {
+                let body = stream::iter([Ok::<_, io::Error>(vec![b' '; 48 << 10])]);
+                let body = reqwest::Body::wrap_stream(body.chain(stream::pending()));
+                let request = client.post(format!("https://{address}/site/v1/pair")).body(body);
+                let request = request.header("content-type", "application/json");
+                tokio::spawn(request.header("penstock-site-version", "1").send());
+            }
+        }
+        let mut most = 0;
+        for _ in 0..40 {
+            tokio::time::sleep(LOOK).await;
+            most = most.max(resident(a.process()));
+        }
+        most.saturating_sub(before)
+    });
+    println!("24 connections with 100 requests each: {grown} KiB more than {before} KiB");
+    assert!(grown < 48 << 10, "{grown} KiB");
+}
+
+/// D4: the log has a line for the first refusal of an address, and a count of the rest.
+#[test]
+fn d4_refusals_are_counted_in_the_log() {
+    let root = scratch();
+    let mut a = Site::init(root.path(), "a", None);
+    let address = a.start();
+    for _ in 0..300 {
+        let mut tcp = TcpStream::connect(address).unwrap();
+        tcp.set_read_timeout(Some(PATIENCE)).unwrap();
+        let _ = tcp.write_all(b"GET / HTTP/1.0\r\n\r\n");
+        // Until the other end has refused it.
+        let _ = tcp.read_to_end(&mut Vec::new());
+    }
+    a.stop();
+    let log = a.log_text();
+    let of_it: Vec<_> = log.lines().filter(|line| line.contains("127.0.0.1")).collect();
+    assert!(of_it.len() < 10, "{} lines: {:?}", of_it.len(), &of_it[..10]);
+    let first = of_it.iter().any(|line| line.contains("connection refused; further ones"));
+    assert!(first && log.contains("count=299"), "{log}");
 }

@@ -11,6 +11,7 @@ mod common_lab;
 #[path = "../common_net/mod.rs"]
 #[allow(dead_code, unreachable_pub, reason = "helpers of several test binaries")]
 mod common_net;
+mod crowd;
 mod distance;
 mod doctor;
 mod doors;

@@ -1,0 +1,390 @@
+//! Admission at the data port: what connections without credentials may take, counted by the
+//! address from which they come.
+//!
+//! A connection passes through stages: it is silent, it shakes hands, and without a certificate it
+//! may ask to pair. Each stage has places, some for each source: an IPv4 address, or an IPv6 prefix
+//! of 64 bits, which one host has for itself. A new connection always gets a place. Where all are
+//! taken the oldest connection of the same source ends for it, or of the source with the most, so
+//! that a crowd from one source displaces itself. Sources of paired sites have places apart, which
+//! strangers cannot take: their addresses, and those from which a valid certificate was shown.
+//!
+//! The log gets a line for the first refusal of a source in a minute, and a count of the rest.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::fmt;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::sync::{oneshot, watch};
+
+/// How often refusals are counted up.
+const REPORT: Duration = Duration::from_secs(60);
+/// Sources and reasons that are told apart within that time; what is beyond is counted together.
+const REASONS_MAX: usize = 256;
+/// Sources with a valid certificate that are remembered.
+const SEEN_MAX: usize = 4096;
+
+/// A source of connections: one host, as far as an address tells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Source {
+    V4(Ipv4Addr),
+    /// The first 64 bits.
+    V6(u64),
+}
+
+impl Source {
+    fn of(address: IpAddr) -> Self {
+        match address.to_canonical() {
+            IpAddr::V4(address) => Self::V4(address),
+            IpAddr::V6(address) => Self::V6((address.to_bits() >> 64) as u64),
+        }
+    }
+}
+
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::V4(address) => address.fmt(f),
+            Self::V6(prefix) => {
+                write!(f, "{}/64", Ipv6Addr::from_bits(u128::from(*prefix) << 64))
+            }
+        }
+    }
+}
+
+/// How far a connection without credentials has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stage {
+    /// It has not sent a whole ClientHello.
+    Silent,
+    /// Its handshake is under way.
+    Handshake,
+    /// It has shown no certificate, and may ask to pair.
+    Anonymous,
+}
+
+/// The places of one stage: for strangers and for sources of paired sites, in all and for one.
+struct Places {
+    strangers: (usize, usize),
+    known: (usize, usize),
+}
+
+impl Stage {
+    const ALL: [Self; 3] = [Self::Silent, Self::Handshake, Self::Anonymous];
+
+    fn places(self) -> Places {
+        match self {
+            // A large site opens a thousand lanes at a time.
+            Self::Silent => Places { strangers: (1024, 256), known: (2048, 1024) },
+            Self::Handshake => Places { strangers: (256, 64), known: (2048, 1024) },
+            Self::Anonymous => Places { strangers: (64, 16), known: (64, 16) },
+        }
+    }
+}
+
+/// The places of one stage for one kind of source.
+struct Room {
+    most: usize,
+    most_of_one: usize,
+    next: u64,
+    all: BTreeMap<u64, (Source, oneshot::Sender<()>)>,
+    by_source: HashMap<Source, BTreeSet<u64>>,
+}
+
+impl Room {
+    fn new((most, most_of_one): (usize, usize)) -> Self {
+        let (all, by_source) = (BTreeMap::new(), HashMap::new());
+        Self { most, most_of_one, next: 0, all, by_source }
+    }
+
+    /// Takes a place, and ends the oldest connection of a source where there is none left.
+    fn enter(&mut self, source: Source) -> (u64, oneshot::Receiver<()>) {
+        let own = self.by_source.get(&source).map_or(0, BTreeSet::len);
+        if own >= self.most_of_one {
+            self.end_oldest(source);
+        } else if self.all.len() >= self.most {
+            let crowd = |(_, places): &(&Source, &BTreeSet<u64>)| {
+                (places.len(), Reverse(places.first().copied()))
+            };
+            if let Some(source) = self.by_source.iter().max_by_key(crowd).map(|(source, _)| *source)
+            {
+                self.end_oldest(source);
+            }
+        }
+        let (number, (end, ended)) = (self.next, oneshot::channel());
+        self.next += 1;
+        self.all.insert(number, (source, end));
+        self.by_source.entry(source).or_default().insert(number);
+        (number, ended)
+    }
+
+    fn end_oldest(&mut self, source: Source) {
+        let oldest = self.by_source.get(&source).and_then(BTreeSet::first).copied();
+        // Its owner hears of it as the sender is dropped.
+        oldest.into_iter().for_each(|number| self.leave(number));
+    }
+
+    fn leave(&mut self, number: u64) {
+        let Some((source, _)) = self.all.remove(&number) else { return };
+        if let Some(places) = self.by_source.get_mut(&source) {
+            places.remove(&number);
+            if places.is_empty() {
+                self.by_source.remove(&source);
+            }
+        }
+    }
+}
+
+/// Which sources are those of paired sites.
+#[derive(Default)]
+struct Known {
+    told: HashSet<Source>,
+    next: u64,
+    /// Those from which a valid certificate was shown, with a number that grows with time.
+    seen: HashMap<Source, u64>,
+}
+
+/// What was refused within the minute that runs.
+#[derive(Default)]
+struct Refused {
+    counts: HashMap<(Source, &'static str), u64>,
+    /// Of further sources.
+    others: u64,
+}
+
+/// Counts what connections without credentials take.
+pub(crate) struct Admission {
+    /// By stage, of strangers and of known sources.
+    rooms: [[Mutex<Room>; 2]; 3],
+    known: Mutex<Known>,
+    refused: Mutex<Refused>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Default for Admission {
+    fn default() -> Self {
+        let rooms = Stage::ALL.map(|stage| {
+            let places = stage.places();
+            [places.strangers, places.known].map(|places| Mutex::new(Room::new(places)))
+        });
+        Self { rooms, known: Mutex::default(), refused: Mutex::default() }
+    }
+}
+
+impl Admission {
+    /// Takes a place for a connection. There always is one; see [`Place::lost`].
+    pub(crate) fn enter(self: &Arc<Self>, stage: Stage, from: IpAddr) -> Place {
+        let source = Source::of(from);
+        let known = {
+            let known = lock(&self.known);
+            known.told.contains(&source) || known.seen.contains_key(&source)
+        };
+        let (number, ended) = lock(self.room(stage, known)).enter(source);
+        Place { admission: Arc::clone(self), stage, known, number, ended }
+    }
+
+    fn room(&self, stage: Stage, known: bool) -> &Mutex<Room> {
+        &self.rooms[stage as usize][usize::from(known)]
+    }
+
+    /// From now on these are the addresses that paired sites, and other peers, have told.
+    pub(crate) fn expect(&self, told: impl Iterator<Item = IpAddr>) {
+        lock(&self.known).told = told.map(Source::of).collect();
+    }
+
+    /// A valid certificate was shown from there.
+    pub(crate) fn note_known(&self, from: IpAddr) {
+        let mut known = lock(&self.known);
+        let number = known.next;
+        known.next += 1;
+        known.seen.insert(Source::of(from), number);
+        if known.seen.len() > SEEN_MAX {
+            let oldest = known.seen.iter().min_by_key(|(_, number)| **number);
+            let oldest = oldest.map(|(source, _)| *source);
+            oldest.and_then(|source| known.seen.remove(&source));
+        }
+    }
+
+    /// Counts what was refused. The first one of a source in a minute is told at once, with `why`.
+    pub(crate) fn note_refused(&self, from: IpAddr, what: &'static str, why: &dyn fmt::Display) {
+        let source = Source::of(from);
+        tracing::debug!(%from, %why, what);
+        let mut refused = lock(&self.refused);
+        if let Some(count) = refused.counts.get_mut(&(source, what)) {
+            *count += 1;
+        } else if refused.counts.len() >= REASONS_MAX {
+            refused.others += 1;
+        } else {
+            refused.counts.insert((source, what), 0);
+            tracing::info!(%from, %why, "{what}; further ones are counted for a minute");
+        }
+    }
+
+    /// Tells how often a source was refused after it was told for the first time, each minute until
+    /// `stop` says so.
+    pub(crate) async fn report(self: Arc<Self>, mut stop: watch::Receiver<bool>) {
+        loop {
+            let stopped = tokio::select! {
+                () = tokio::time::sleep(REPORT) => false,
+                _ = stop.changed() => true,
+            };
+            let refused = std::mem::take(&mut *lock(&self.refused));
+            let counts = refused.counts.into_iter().filter(|(_, count)| *count > 0);
+            for ((from, what), count) in counts {
+                tracing::info!(%from, count, "{what}, within the last minute");
+            }
+            if refused.others > 0 {
+                tracing::info!(count = refused.others, "refused to further addresses");
+            }
+            if stopped {
+                return;
+            }
+        }
+    }
+}
+
+/// A place of a connection in a stage, until it is dropped.
+pub(crate) struct Place {
+    admission: Arc<Admission>,
+    stage: Stage,
+    known: bool,
+    number: u64,
+    ended: oneshot::Receiver<()>,
+}
+
+impl Place {
+    /// Waits until the place is lost to a newer connection.
+    pub(crate) async fn lost(&mut self) {
+        // Nothing is ever sent.
+        let _ = (&mut self.ended).await;
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        lock(self.admission.room(self.stage, self.known)).leave(self.number);
+    }
+}
+
+/// A connection of which no more than so many bytes are read.
+pub(crate) struct Metered<S> {
+    inner: S,
+    left: Option<u64>,
+}
+
+impl<S> Metered<S> {
+    /// At most `bytes`, and what one more call reads.
+    pub(crate) fn new(inner: S, bytes: u64) -> Self {
+        Self { inner, left: Some(bytes) }
+    }
+
+    /// From now on so many; without a number there is no limit.
+    pub(crate) fn allow(&mut self, bytes: Option<u64>) {
+        self.left = bytes;
+    }
+
+    pub(crate) fn into_inner(self) -> S {
+        self.inner
+    }
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Metered<S> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        if self.left == Some(0) {
+            return Poll::Ready(Err(io::Error::other("too many bytes without a certificate")));
+        }
+        let before = buffer.filled().len();
+        let read = Pin::new(&mut self.inner).poll_read(context, buffer);
+        let bytes = (buffer.filled().len() - before) as u64;
+        self.left = self.left.map(|left| left.saturating_sub(bytes));
+        read
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for Metered<S> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.inner).poll_write(context, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.inner).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.inner).poll_shutdown(context)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        slices: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.inner).poll_write_vectored(context, slices)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.inner.is_write_vectored()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn is_lost(place: &mut Place) -> bool {
+        place.ended.try_recv() == Err(oneshot::error::TryRecvError::Closed)
+    }
+
+    /// D4: a crowd from one address, or from one IPv6 prefix, displaces itself and nobody else;
+    /// the newest connection always has a place.
+    #[test]
+    fn d4_a_crowd_displaces_itself() {
+        let admission = Arc::new(Admission::default());
+        let enter = |from: &str| admission.enter(Stage::Silent, from.parse().unwrap());
+        let mut alone = enter("10.0.0.1");
+        let mut crowd: Vec<_> = (0..300).map(|_| enter("10.0.0.2")).collect();
+        let lost: Vec<_> = crowd.iter_mut().map(is_lost).collect();
+        assert!(lost[..44].iter().all(|lost| *lost), "the oldest go first");
+        assert!(lost[44..].iter().all(|lost| !*lost), "256 have places");
+        let mut prefix: Vec<_> = (0..300).map(|at| enter(&format!("fd00:0:0:1::{at:x}"))).collect();
+        assert_eq!(prefix.iter_mut().filter_map(|place| is_lost(place).then_some(())).count(), 44);
+        assert!(!is_lost(&mut alone));
+    }
+
+    /// D4: where very many addresses take all places, those of paired sites are apart.
+    #[test]
+    fn d4_paired_sites_have_places_of_their_own() {
+        let admission = Arc::new(Admission::default());
+        let enter = |from: IpAddr| admission.enter(Stage::Handshake, from);
+        let site: IpAddr = "192.0.2.7".parse().unwrap();
+        admission.expect(std::iter::once(site));
+        let mut held = enter(site);
+        let seen: IpAddr = "192.0.2.8".parse().unwrap();
+        admission.note_known(seen);
+        let mut held_too = enter(seen);
+        let from = |at: u32| IpAddr::V4(Ipv4Addr::from_bits(0x0a00_0000 + at));
+        let mut crowd: Vec<_> = (0..400).map(|at| enter(from(at))).collect();
+        assert!(!is_lost(&mut held) && !is_lost(&mut held_too));
+        assert_eq!(crowd.iter_mut().filter_map(|place| is_lost(place).then_some(())).count(), 144);
+        assert!(!is_lost(crowd.last_mut().unwrap()), "the newest has a place");
+        crowd.clear();
+        assert!(lock(admission.room(Stage::Handshake, false)).by_source.is_empty());
+    }
+}
