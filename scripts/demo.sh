@@ -159,6 +159,6 @@ start_site b
 make_data_set "$demo/a-data/set"
 say "pairing b with a, by a token"
 token=$("$penstock" site pair --dir "$demo/a" 2>/dev/null)
-"$penstock" site pair --dir "$demo/b" "$token" | sed 's/^/   /' >&2
+echo "$token" | "$penstock" site pair --dir "$demo/b" - | sed 's/^/   /' >&2
 move
 verify "$demo/a-data/set" "$demo/b-data/set"

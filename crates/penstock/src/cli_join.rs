@@ -20,26 +20,27 @@ use crate::config::{Config, PORT_DEFAULT};
 use crate::daemon::etcd::program::Program;
 use crate::daemon::{TRUST_DIRECTORY, join as daemon_join};
 use crate::exit::{self, ExitCode, Failure};
+use crate::token::TokenArgs;
 
 #[derive(clap::Args)]
 pub(crate) struct JoinArgs {
-    /// The token that a peer of the site printed; without it, one is made
-    pub(crate) token: Option<String>,
+    #[command(flatten)]
+    pub(crate) token: TokenArgs,
     /// Name of this host within the site
-    #[arg(long, requires = "token")]
+    #[arg(long, requires = "given")]
     peer: Option<Name>,
     /// Where to listen for other sites and data [default: 0.0.0.0:7444]
-    #[arg(long, value_name = "ADDRESS", requires = "token")]
+    #[arg(long, value_name = "ADDRESS", requires = "given")]
     listen: Option<SocketAddr>,
     /// Address to tell to other peers and sites, if it is another one
-    #[arg(long, value_name = "ADDRESS", requires = "token")]
+    #[arg(long, value_name = "ADDRESS", requires = "given")]
     advertise: Vec<SocketAddr>,
     /// Where this host's etcd takes clients, if Penstock runs one here; its members meet at the
     /// next port [default: the address told to others, port 7445]
-    #[arg(long, value_name = "ADDRESS", requires = "token")]
+    #[arg(long, value_name = "ADDRESS", requires = "given")]
     etcd_address: Option<SocketAddr>,
     /// Only witness: run etcd here for a majority, move no data, need no stores and no journal
-    #[arg(long, requires = "token")]
+    #[arg(long, requires = "given")]
     witness: bool,
 }
 
@@ -50,15 +51,14 @@ pub(crate) fn invite(client: &Client) -> anyhow::Result<()> {
     let minutes = reply.expires.saturating_sub(crate::daemon::now_seconds()).div_ceil(60);
     exit::warn(&format!(
         "good once, for {minutes} minutes; at the other host: \
-         penstock site join TOKEN --peer NAME\n\
+         penstock site join - --peer NAME\n\
          whoever uses it gets this site's keys: hand it to nobody else",
     ));
     Ok(())
 }
 
 /// Makes this host a peer of the site whose token it is.
-pub(crate) fn join(directory: &Path, args: &JoinArgs) -> anyhow::Result<()> {
-    let token = args.token.as_deref().unwrap_or_default();
+pub(crate) fn join(directory: &Path, args: &JoinArgs, token: &str) -> anyhow::Result<()> {
     let peer = args.peer.clone().ok_or_else(|| {
         Failure::new(ExitCode::Usage, "the host needs a name within the site")
             .hint("`--peer NAME`, another one than the other peers have")

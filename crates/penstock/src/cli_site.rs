@@ -23,6 +23,7 @@ use crate::config::{Config, DirectoryArgs, PORT_DEFAULT, StoreConfig};
 use crate::daemon::TRUST_DIRECTORY;
 use crate::doctor;
 use crate::exit::{self, ExitCode, Failure};
+use crate::token::TokenArgs;
 
 /// All peers of a site have heard of a pairing after this.
 const HEARD_MAX: Duration = Duration::from_secs(5);
@@ -43,10 +44,7 @@ enum SiteCommand {
     /// Makes a site directory: authority, certificate, configuration
     Init(InitArgs),
     /// Prints a pairing token for another site, or joins with one that another site printed
-    Pair {
-        /// The other site's token; without it, one is made
-        token: Option<String>,
-    },
+    Pair(TokenArgs),
     /// Lists this site and those it is paired with
     List {
         /// Print JSON
@@ -127,10 +125,14 @@ pub(crate) fn run(args: SiteArgs) -> anyhow::Result<ExitCode> {
     let client = || Client::new(directory);
     match args.command {
         SiteCommand::Init(init) => make(directory, init)?,
-        SiteCommand::Pair { token: None } => offer(&client()?)?,
-        SiteCommand::Pair { token: Some(token) } => join(&client()?, token)?,
-        SiteCommand::Join(JoinArgs { token: None, .. }) => cli_join::invite(&client()?)?,
-        SiteCommand::Join(join) => cli_join::join(directory, &join)?,
+        SiteCommand::Pair(token) => match token.read()? {
+            Some(token) => join(&client()?, token)?,
+            None => offer(&client()?)?,
+        },
+        SiteCommand::Join(join) => match join.token.read()? {
+            Some(token) => cli_join::join(directory, &join, &token)?,
+            None => cli_join::invite(&client()?)?,
+        },
         SiteCommand::Grow(grow) => cli_cluster::grow(directory, &grow)?,
         SiteCommand::Takeover(takeover) => cli_recover::takeover(&client()?, takeover)?,
         SiteCommand::Recover(recover) => cli_recover::recover(&client()?, &recover)?,
@@ -236,7 +238,7 @@ fn offer(client: &Client) -> anyhow::Result<()> {
     exit::print(&reply.token)?;
     let minutes = reply.expires.saturating_sub(crate::daemon::now_seconds()).div_ceil(60);
     exit::warn(&format!(
-        "good once, for {minutes} minutes; at the other site: penstock site pair TOKEN\n\
+        "good once, for {minutes} minutes; at the other site: penstock site pair -\n\
          fingerprint of this site: {}",
         reply.fingerprint
     ));

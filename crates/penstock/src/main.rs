@@ -31,6 +31,7 @@ mod progress;
 mod receipt;
 mod reference;
 mod ssh;
+mod token;
 mod verify;
 mod wiring;
 

@@ -6,7 +6,9 @@ use std::os::fd::AsFd;
 
 use penstock_proto::units::{FileTime, Instant};
 use rustix::fs::{AtFlags, StatxAttributes, StatxFlags, fstat, fstatfs, fstatvfs, statx};
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use rustix::process::{
+    DumpableBehavior, Resource, Rlimit, getrlimit, set_dumpable_behavior, setrlimit,
+};
 use rustix::time::{ClockId, clock_gettime};
 
 /// `STATX_MNT_ID_UNIQUE`, Linux 6.8: a mount id that is never used again while the host runs.
@@ -121,6 +123,17 @@ pub fn raise_file_limit() -> u64 {
     in_force.unwrap_or(u64::MAX)
 }
 
+/// Keeps the memory of this process, in which keys are, from core dumps and from other processes of
+/// its user. Processes that it starts write no core files either, but can be traced.
+///
+/// # Errors
+/// Those of setrlimit(2) and prctl(2): a sandbox forbids the calls.
+pub fn keep_memory_private() -> io::Result<()> {
+    setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: Some(0) })?;
+    // A core that is piped to a program is written whatever the limit says.
+    Ok(set_dumpable_behavior(DumpableBehavior::NotDumpable)?)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -151,5 +164,14 @@ mod tests {
         assert!(peak_memory_bytes() > 64 * 1024);
         assert!(raise_file_limit() >= 256);
         assert!(wall_clock_now().seconds > 1_700_000_000);
+    }
+
+    /// Promise: after the call this process can leave no core.
+    #[test]
+    fn memory_is_kept_private() {
+        keep_memory_private().unwrap();
+        assert_eq!(getrlimit(Resource::Core).current, Some(0));
+        let now = rustix::process::dumpable_behavior().unwrap();
+        assert_eq!(now, DumpableBehavior::NotDumpable);
     }
 }

@@ -18,8 +18,8 @@ pub use clock::clock_error;
 pub use cpu::{allowed_cpus, available_cpus, bind_to_cpus, cpu_seconds, pin_thread};
 pub use event::EventFd;
 pub use host::{
-    boot_id, boottime_now, is_mount_root, kernel_version, mount_identity, peak_memory_bytes,
-    raise_file_limit, wall_clock_now,
+    boot_id, boottime_now, is_mount_root, keep_memory_private, kernel_version, mount_identity,
+    peak_memory_bytes, raise_file_limit, wall_clock_now,
 };
 pub use lock::{LockError, LockFile};
 pub use mounts::{MountWithin, mounts_within};

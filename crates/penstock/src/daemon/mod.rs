@@ -47,7 +47,7 @@ use penstock_api::rest::SOCKET_NAME;
 use penstock_controller::rest;
 use penstock_controller::state::SqliteState;
 use penstock_io::net;
-use penstock_io::sys::{LockError, LockFile};
+use penstock_io::sys::{self, LockError, LockFile};
 use penstock_io::trust::{PeerCertificate, Purpose, SiteAuthority, server_config};
 use penstock_peer::{SourceService, TargetService};
 use penstock_proto::id::PeerId;
@@ -117,6 +117,9 @@ pub(crate) fn run(args: DaemonArgs) -> anyhow::Result<ExitCode> {
         config.listen = listen;
     }
     args.cpus.apply(config.cpus)?;
+    if let Err(error) = sys::keep_memory_private() {
+        tracing::warn!(%error, "a crash may write this daemon's keys to a core file");
+    }
     let lock = lock(&directory)?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .thread_name("control")

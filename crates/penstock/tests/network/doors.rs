@@ -3,6 +3,7 @@
 
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpStream};
+use std::process::Stdio;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -16,7 +17,7 @@ use penstock_proto::id::LaneId;
 use rustls::client::Resumption;
 use rustls::{ClientConfig, ClientConnection, HandshakeKind, StreamOwned};
 
-use crate::common_net::{LOOK, PATIENCE, Site, World, make_set, pair, scratch, seed, walk};
+use crate::common_net::{LOOK, PATIENCE, Site, World, make_set, pair, scratch, seed, told, walk};
 use crate::crowd::{Crowd, Kinds};
 use crate::trust::{authority, capability, config_of, name, now};
 
@@ -315,4 +316,42 @@ fn d4_refusals_are_counted_in_the_log() {
     assert!(of_it.len() < 10, "{} lines: {:?}", of_it.len(), &of_it[..10]);
     let first = of_it.iter().any(|line| line.contains("connection refused; further ones"));
     assert!(first && log.contains("count=299"), "{log}");
+}
+
+/// Promise: a token need not be on a command line, where other users of the host can read it.
+#[test]
+fn a_token_is_read_from_standard_input_or_a_file() {
+    let root = scratch();
+    let (a, b, _) = sites(root.path());
+    let token = a.ok(&["site", "pair"]);
+    let mut command = b.command(&["site", "pair", "-"]);
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
+    child.stdin.take().unwrap().write_all(token.as_bytes()).unwrap();
+    assert!(child.wait().unwrap().success());
+    let mut c = Site::init(root.path(), "c", None);
+    c.start();
+    let file = root.path().join("token");
+    std::fs::write(&file, a.ok(&["site", "pair"])).unwrap();
+    let file = file.to_str().unwrap();
+    let output = c.run(&["site", "pair", "--token-file", file]);
+    assert!(output.status.success(), "{}", told(&output));
+    assert!(!told(&output).contains("other users of this host"), "{}", told(&output));
+    std::fs::write(file, "\n").unwrap();
+    let output = c.run(&["site", "pair", "--token-file", file]);
+    assert_eq!(output.status.code(), Some(2), "{}", told(&output));
+    assert!(told(&output).contains("holds no token"), "{}", told(&output));
+    let output = b.run(&["site", "pair", a.ok(&["site", "pair"]).trim()]);
+    assert!(told(&output).contains("other users of this host"), "{}", told(&output));
+}
+
+/// Promise: no key of a daemon reaches a core file.
+#[test]
+fn a_daemon_leaves_no_core() {
+    let root = scratch();
+    let mut a = Site::init(root.path(), "a", None);
+    a.start();
+    let limits = std::fs::read_to_string(format!("/proc/{}/limits", a.process())).unwrap();
+    let core = limits.lines().find_map(|line| line.strip_prefix("Max core file size")).unwrap();
+    let words: Vec<_> = core.split_whitespace().take(2).collect();
+    assert_eq!(words, ["0", "0"]);
 }
