@@ -96,6 +96,18 @@ impl Problem {
         self
     }
 
+    /// The code of [`Problem::no_thread`].
+    pub const NO_THREAD: &str = "threads";
+
+    /// A thread that cannot be started: the host, its service manager or a container limits how
+    /// many there may be. It may pass.
+    pub fn no_thread(cause: impl std::fmt::Display) -> Self {
+        Self::new(Exit::Temporary, Self::NO_THREAD, "cannot start a thread").because(cause).hint(
+            "raise the limit of processes and threads (`ulimit -u`, `TasksMax`, `pids.max`), or \
+             end other programs",
+        )
+    }
+
     /// The same with what to do next.
     #[must_use]
     pub fn hint(mut self, hint: impl Into<String>) -> Self {

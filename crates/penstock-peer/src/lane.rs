@@ -7,30 +7,68 @@
 //! the lane breaks, what it had in hand is asked for again over another lane.
 
 use std::collections::BTreeMap;
+use std::io;
 use std::os::fd::AsFd as _;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use penstock_api::problem::{Exit, Problem};
 use penstock_engine::fetch::Request;
 use penstock_engine::paths::PathId;
-use penstock_io::net::{ConnectError, LaneError, LaneStream, Wake};
+use penstock_io::net::{ConnectError, LANE_STACK_BYTES, LaneError, LaneStream, Wake};
 use penstock_io::sys::EventFd;
 use penstock_io::trust::is_distrust;
 use penstock_proto::frame::{self, Data, FrameKind, Header, Refusal, RefusalCode};
 use penstock_proto::id::LaneId;
 
-use crate::local::fetch_of;
+use crate::local::{self, fetch_of};
 use crate::paths::{Dialer, LaneHandle, Working, note_failure};
 use crate::stores::chain;
-use crate::task::{ByteTally, Pieces, Shared};
+use crate::task::{ByteTally, Pieces, Reach, Shared};
 use crate::write::PieceWriter;
 
 /// A lane on which nothing comes is asked this often whether it lives. One that owes nothing else
 /// and does not answer within the same time is dead: it must not be found out only once it holds
 /// what another dead lane left behind.
 const PING: Duration = Duration::from_secs(5);
+
+/// Starts the thread of a lane.
+///
+/// # Errors
+/// There can be no more threads now.
+pub(crate) fn spawn(
+    shared: &Arc<Shared>,
+    (lane, path): (LaneId, PathId),
+    waker: Arc<EventFd>,
+) -> io::Result<JoinHandle<()>> {
+    let shared = Arc::clone(shared);
+    let thread = std::thread::Builder::new().name(format!("lane-{}", lane.0));
+    thread.stack_size(LANE_STACK_BYTES).spawn(move || match &shared.reach {
+        Reach::Local { source, root, guard } => {
+            local::run(&shared, lane, source.clone(), root.clone(), guard);
+        }
+        Reach::Remote { dialer } => run(&shared, (lane, path), dialer, &waker),
+    })
+}
+
+/// Notes that the thread of a lane could not be started. If no other lane runs, the task ends:
+/// nothing would ever move, and who started it tries again, or says so.
+pub(crate) fn is_none_left(
+    shared: &Shared,
+    lane: LaneId,
+    threads: &Mutex<Vec<JoinHandle<()>>>,
+    cause: &io::Error,
+) -> bool {
+    shared.lane_down(lane, Some(format!("no thread: {cause}")));
+    let threads = threads.lock().unwrap_or_else(PoisonError::into_inner);
+    let none = threads.iter().all(JoinHandle::is_finished);
+    if none {
+        shared.broken(Problem::no_thread(cause));
+    }
+    none
+}
 
 /// Runs one lane from dialling to its end.
 pub(crate) fn run(

@@ -261,8 +261,7 @@ impl Scans {
         let thread = std::thread::Builder::new().name("scan".to_owned());
         thread.spawn(move || scans.run(transfer, &opened, begin)).map_err(|cause| {
             self.take_out(transfer, |it| Arc::ptr_eq(it, &place));
-            let title = "cannot start a thread";
-            let problem = Problem::new(Exit::Temporary, "threads", title).because(cause);
+            let problem = Problem::no_thread(cause);
             place.fail(problem.clone());
             problem
         })?;

@@ -278,9 +278,7 @@ impl Stores {
         let (answer, answered) = channel();
         let thread = std::thread::Builder::new().name("store".to_owned());
         // Nobody waits any more if it comes too late.
-        let thread = thread.spawn(move || drop(answer.send(ask()))).map_err(|cause| {
-            Problem::new(Exit::Temporary, "threads", "cannot start a thread").because(cause)
-        })?;
+        let thread = thread.spawn(move || drop(answer.send(ask()))).map_err(Problem::no_thread)?;
         match answered.recv_timeout(most) {
             Ok(answer) => Ok(answer),
             Err(RecvTimeoutError::Timeout) => {

@@ -26,7 +26,7 @@ use penstock_engine::fetch::{FetchMachine, FetchedPiece, Item, LANE_SILENCE_MAX,
 use penstock_engine::paths::{PathAction, PathEnds, PathId, PathMachine};
 use penstock_engine::slice::{Piece, slice_without};
 use penstock_io::buffer::BufferPool;
-use penstock_io::net::{LANE_STACK_BYTES, LaneStream};
+use penstock_io::net::LaneStream;
 use penstock_io::store::{Source, StoreError, StoreIdentity, Target};
 use penstock_io::sys::{self, EventFd};
 use penstock_proto::id::{LaneId, WriterId};
@@ -49,7 +49,7 @@ use crate::paths::{self, Dialer, LaneHandle};
 use crate::share::{self, lane_limits};
 use crate::stores::{Stores, chain};
 use crate::write::{TargetTree, Written, extent_digest};
-use crate::{again, lane, local, publish};
+use crate::{again, lane, publish};
 
 /// Pages with their pieces that a task keeps in memory.
 const PAGES_KEPT: usize = 32;
@@ -738,14 +738,15 @@ fn tend_lanes(shared: &Arc<Shared>, threads: &Mutex<Vec<JoinHandle<()>>>) {
                 };
                 state.wakers.insert(lane, Arc::clone(&waker));
                 drop(state);
-                let spawned = spawn_lane(shared, (lane, path), waker);
+                let spawned = lane::spawn(shared, (lane, path), waker);
                 match spawned {
                     Ok(thread) => {
                         let mut threads = threads.lock().unwrap_or_else(PoisonError::into_inner);
                         threads.retain(|thread| !thread.is_finished());
                         threads.push(thread);
                     }
-                    Err(cause) => shared.lane_down(lane, Some(format!("no thread: {cause}"))),
+                    Err(cause) if lane::is_none_left(shared, lane, threads, &cause) => return,
+                    Err(_) => {}
                 }
             }
             Some(PathAction::Drain(lane)) => {
@@ -787,21 +788,6 @@ fn cut_silent_lanes(shared: &Shared, now: Instant) {
             state.moved = state.moved.max(heard);
         }
     }
-}
-
-fn spawn_lane(
-    shared: &Arc<Shared>,
-    (lane, path): (LaneId, PathId),
-    waker: Arc<EventFd>,
-) -> std::io::Result<JoinHandle<()>> {
-    let shared = Arc::clone(shared);
-    let thread = std::thread::Builder::new().name(format!("lane-{}", lane.0));
-    thread.stack_size(LANE_STACK_BYTES).spawn(move || match &shared.reach {
-        Reach::Local { source, root, guard } => {
-            local::run(&shared, lane, source.clone(), root.clone(), guard);
-        }
-        Reach::Remote { dialer } => lane::run(&shared, (lane, path), dialer, &waker),
-    })
 }
 
 /// What a task needs beside its specification.
@@ -902,9 +888,7 @@ impl RunningTask {
 
     fn spawn(&self, name: &str, body: impl FnOnce() + Send + 'static) -> Result<(), Problem> {
         let thread = std::thread::Builder::new().name(name.to_owned()).spawn(body);
-        let thread = thread.map_err(|cause| {
-            Problem::new(Exit::Temporary, "threads", "cannot start a thread").because(cause)
-        })?;
+        let thread = thread.map_err(Problem::no_thread)?;
         self.threads.lock().unwrap_or_else(PoisonError::into_inner).push(thread);
         Ok(())
     }

@@ -104,9 +104,7 @@ impl Wishes {
                 at_work.lock().found = Some(found);
                 at_work.wake.notify_all();
             })
-            .map_err(|cause| {
-                Problem::new(Exit::Temporary, "threads", "cannot start a thread").because(cause)
-            })?;
+            .map_err(Problem::no_thread)?;
         if jobs.len() >= KEPT {
             jobs.remove(0);
         }

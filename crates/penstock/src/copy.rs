@@ -633,7 +633,7 @@ impl Copy {
         std::thread::Builder::new()
             .name("run".to_owned())
             .spawn(move || ended.send(work()))
-            .context("start a thread")?;
+            .map_err(Failure::no_thread)?;
         let mut reporter = Reporter::new(mode);
         if self.state.resumed && !self.makes_plan() {
             exit::warn(&format!("resuming {}", self.to.display()));
@@ -895,6 +895,6 @@ fn start_watching(control: &Arc<RunControl>, raised: Arc<AtomicBool>) -> anyhow:
             raised.store(true, Ordering::Release);
             control.pause();
         })
-        .context("start a thread")?;
+        .map_err(Failure::no_thread)?;
     Ok(())
 }

@@ -4,6 +4,7 @@
 //! puts a [`Failure`] into the chain: it carries the exit code and, where something helps, a hint.
 //! An error without one ends with code 1.
 
+use penstock_api::problem::Problem;
 use std::error::Error;
 use std::fmt;
 use std::io::{self, Write};
@@ -128,6 +129,11 @@ impl Failure {
     /// Whether an operation on a local path has failed.
     pub(crate) fn is_of_io(&self) -> bool {
         self.of_io
+    }
+
+    /// A thread that cannot be started; see [`penstock_api::problem::Problem::no_thread`].
+    pub(crate) fn no_thread(source: io::Error) -> Self {
+        crate::client::failure(Problem::no_thread(source))
     }
 
     /// Adds one sentence on what the user can do.

@@ -236,7 +236,7 @@ impl Manager {
         let scheduler = thread::Builder::new()
             .name("transfers".to_owned())
             .spawn(move || scheduler.schedule())
-            .map_err(|error| StateError::Damaged { what: "process", why: error.to_string() })?;
+            .map_err(|source| StateError::Thread { source })?;
         Ok(Self { inner, scheduler: Mutex::new(Some(scheduler)) })
     }
 

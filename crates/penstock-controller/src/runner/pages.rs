@@ -214,6 +214,12 @@ impl Puller {
     }
 }
 
+/// Whether the source may answer later in this attempt. Threads that cannot be started may be those
+/// that this attempt has itself: it ends, and who started it tries again, or says so.
+fn is_waited_for(problem: &Problem) -> bool {
+    problem.exit == Exit::Temporary && problem.code != Problem::NO_THREAD
+}
+
 impl Inner {
     fn lock(&self) -> std::sync::MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
@@ -249,7 +255,7 @@ impl Inner {
             let lasts = failing.is_some_and(|since| since.elapsed() > TOP_MAX);
             match pulled.and_then(|reply| self.treat(&wanted, reply, shared, treatment)) {
                 Ok(()) => delay = RETRY.0,
-                Err(problem) if problem.exit == Exit::Temporary && !lasts => {
+                Err(problem) if is_waited_for(&problem) && !lasts => {
                     self.wait_after(&problem, &mut delay);
                 }
                 Err(problem) => {
@@ -339,7 +345,7 @@ impl Inner {
     /// The source has answered, or is to be asked once more.
     fn take_answer(&self, answer: Result<u32, Problem>, delay: &mut Duration) {
         match answer {
-            Err(problem) if problem.exit == Exit::Temporary => self.wait_after(&problem, delay),
+            Err(problem) if is_waited_for(&problem) => self.wait_after(&problem, delay),
             answer => {
                 *delay = RETRY.0;
                 let mut state = self.lock();

@@ -115,6 +115,12 @@ pub enum StateError {
         /// What the system said.
         source: std::io::Error,
     },
+    /// A thread that works on transfers cannot be started.
+    #[error("cannot start a thread")]
+    Thread {
+        /// What the system said.
+        source: std::io::Error,
+    },
     /// A row cannot be read.
     #[error("the state database holds a damaged {what}: {why}")]
     Damaged {
@@ -131,7 +137,7 @@ impl StateError {
         match self {
             Self::Open { source, .. } | Self::Statement { source, .. } => exit_of(source),
             Self::Directory { source, .. } | Self::File { source, .. } => journal::exit_of(source),
-            Self::NotController { .. } | Self::Etcd { .. } => Exit::Temporary,
+            Self::NotController { .. } | Self::Etcd { .. } | Self::Thread { .. } => Exit::Temporary,
             Self::Version { .. } | Self::Damaged { .. } => Exit::Fatal,
         }
     }
@@ -146,6 +152,7 @@ impl From<StateError> for Problem {
         let cause = std::error::Error::source(&error).map(ToString::to_string);
         match &error {
             StateError::NotController { .. } => return penstock_api::fence::not_controller(),
+            StateError::Thread { source } => return Self::no_thread(source),
             StateError::Etcd { .. } => {
                 return Self::new(Exit::Temporary, "etcd", error.to_string())
                     .because(cause.unwrap_or_default())

@@ -81,7 +81,7 @@ impl Lead {
         };
         let exports = self.site.exports.clone();
         let (own, here) = (Arc::clone(&self.site), Arc::clone(&self.site));
-        let manager = Arc::new(Manager::start(
+        let manager = Manager::start(
             manager_config,
             ManagerParts {
                 state,
@@ -96,7 +96,9 @@ impl Lead {
                 directory: Arc::new(move |store| exports.directory(store)),
                 fence,
             },
-        )?);
+        );
+        let manager = manager.map_err(|error| crate::client::failure(error.into()))?;
+        let manager = Arc::new(manager);
         self.events.follow_transfers(&manager);
         let site = site_api::router(SiteParts {
             site: Arc::clone(&self.site),

@@ -37,6 +37,7 @@ use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::thread::Builder;
 use std::time::{Duration, SystemTime};
 
 use anyhow::Context as _;
@@ -121,6 +122,7 @@ pub(crate) fn run(args: DaemonArgs) -> anyhow::Result<ExitCode> {
         tracing::warn!(%error, "a crash may write this daemon's keys to a core file");
     }
     let lock = lock(&directory)?;
+    check_threads()?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .thread_name("control")
         .enable_all()
@@ -131,6 +133,20 @@ pub(crate) fn run(args: DaemonArgs) -> anyhow::Result<ExitCode> {
     // them. It ends with the process, and only then may another daemon begin.
     std::mem::forget((runtime, lock));
     result
+}
+
+/// Checks that the threads of the runtime and one that blocks can be started: it panics over one
+/// that cannot.
+fn check_threads() -> anyhow::Result<()> {
+    let count = std::thread::available_parallelism().map_or(1, usize::from) + 1;
+    let all_are_there = std::sync::RwLock::new(());
+    let started = std::thread::scope(|scope| {
+        // None of them ends before.
+        let _here = all_are_there.write();
+        let wait = || drop(all_are_there.read());
+        (0..count).try_for_each(|_| Builder::new().spawn_scoped(scope, wait).map(drop))
+    });
+    Ok(started.map_err(Failure::no_thread)?)
 }
 
 /// Logs go to standard error; `PENSTOCK_LOG` chooses what, as in tracing's `EnvFilter`.
@@ -377,8 +393,13 @@ impl Faces {
             local: front.clone().local(),
             site: front.site(),
             leave: Box::new(move |deadline| {
-                let ending = std::thread::spawn(move || host.leave(deadline));
-                member.leave(deadline) && ending.join().is_ok()
+                let leaving = Arc::clone(&host);
+                let ending = std::thread::Builder::new().spawn(move || leaving.leave(deadline));
+                let left = member.leave(deadline);
+                // Without a thread of its own it comes last.
+                let ended =
+                    ending.map_or_else(|_| Ok(host.leave(deadline)), |ending| ending.join());
+                left && ended.is_ok()
             }),
         })
     }

@@ -6,6 +6,7 @@
 //! handshake that works.
 
 use std::net::SocketAddr;
+use std::thread::{Builder, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
 use axum::body::Bytes;
@@ -56,9 +57,10 @@ impl Operate {
     ) -> Result<(PathsView, SiteProbe, Option<SiteProbe>), Problem> {
         let theirs = self.sites.exchange_addresses(other)?;
         let (inward, ours) = std::thread::scope(|scope| {
-            let inward = scope.spawn(|| self.sites.ask_for_probe(other));
+            let ask = || self.sites.ask_for_probe(other);
+            let inward = Builder::new().spawn_scoped(scope, ask);
             let ours = self.probe(other, &theirs);
-            (inward.join(), ours)
+            (inward.map_or_else(|_| Ok(ask()), ScopedJoinHandle::join), ours)
         });
         let (inward, why) = match inward {
             Ok(Ok(inward)) => (Some(inward), String::new()),
@@ -90,9 +92,11 @@ impl Operate {
     pub(crate) fn probe(&self, other: &Name, theirs: &SiteAddresses) -> SiteProbe {
         let now = self.now();
         let (own, answers) = std::thread::scope(|scope| {
-            let own = scope.spawn(|| self.probe_from_here(other, theirs));
+            let look = || self.probe_from_here(other, theirs);
+            let own = Builder::new().spawn_scoped(scope, look);
             let path = format!("/probe/{other}");
-            (own.join().ok(), self.ask_all_with::<PeerProbe>(&now.peers, &path, theirs, PROBES))
+            let answers = self.ask_all_with::<PeerProbe>(&now.peers, &path, theirs, PROBES);
+            (own.map_or_else(|_| Some(look()), |own| own.join().ok()), answers)
         });
         let mut probe = SiteProbe {
             site: self.site.config.site.clone(),
@@ -120,15 +124,19 @@ impl Operate {
         let own: Vec<SocketAddr> =
             site.own_addresses().data.into_iter().map(|data| data.address).collect();
         let (paths, listening) = std::thread::scope(|scope| {
-            let probes: Vec<_> = paths
-                .iter()
-                .map(|ends| {
-                    let note = known.iter().find(|note| same(&note.ends, ends));
-                    scope.spawn(move || self.probe_one(other, ends, note))
-                })
-                .collect();
+            let start = |ends| {
+                let note = known.iter().find(|note| same(&note.ends, ends));
+                let probe = move || self.probe_one(other, ends, note);
+                Builder::new().spawn_scoped(scope, probe).map_err(|_| (ends, note))
+            };
+            let probes: Vec<_> = paths.iter().map(start).collect();
             let listening = own.iter().map(|address| (*address, self_test(*address))).collect();
-            let paths = probes.into_iter().filter_map(|probe| probe.join().ok()).collect();
+            // Without a thread of its own a path is tried after the others.
+            let probed = probes.into_iter().filter_map(|probe| match probe {
+                Ok(thread) => thread.join().ok(),
+                Err((ends, note)) => Some(self.probe_one(other, ends, note)),
+            });
+            let paths = probed.collect();
             (paths, listening)
         });
         let lane = version::known().lane;

@@ -320,12 +320,20 @@ impl<'a> Work<'a> {
         };
         let interrupted = std::thread::scope(|scope| {
             let (alive, ended) = mpsc::channel(1);
-            for _ in 0..threads {
+            for started in 0..threads {
                 let alive = alive.clone();
-                scope.spawn(move || {
+                let work = move || {
                     self.work();
                     drop(alive);
-                });
+                };
+                match std::thread::Builder::new().spawn_scoped(scope, work) {
+                    Ok(_) => {}
+                    Err(cause) if started == 0 => {
+                        return Err(anyhow::Error::from(Failure::no_thread(cause)));
+                    }
+                    // Those that there are do the work of all.
+                    Err(_) => break,
+                }
             }
             drop(alive);
             let watched = runtime.block_on(self.watch(ended, signals));

@@ -95,7 +95,7 @@ impl Starting {
         std::thread::Builder::new()
             .name("start".to_owned())
             .spawn(watch)
-            .context("start a thread")?;
+            .map_err(Failure::no_thread)?;
         Ok(starting)
     }
 
@@ -391,7 +391,7 @@ impl<'a> Watched<'a> {
             }
         };
         let spawned = std::thread::Builder::new().name("ssh-send".to_owned()).spawn(watch);
-        spawned.context("start a thread")?;
+        spawned.map_err(Failure::no_thread)?;
         Ok(Self { input, tell })
     }
 }
@@ -446,7 +446,7 @@ fn pass_on(mut from: impl Read + Send + 'static) -> anyhow::Result<Arc<Mutex<Str
                 }
             }
         })
-        .context("start a thread")?;
+        .map_err(Failure::no_thread)?;
     Ok(said)
 }
 
@@ -487,7 +487,7 @@ fn listen(output: ChildStdout) -> anyhow::Result<Receiver<Greeting>> {
     std::thread::Builder::new()
         .name("ssh-hello".to_owned())
         .spawn(read)
-        .context("start a thread")?;
+        .map_err(Failure::no_thread)?;
     Ok(greetings)
 }
 

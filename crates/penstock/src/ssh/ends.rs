@@ -100,9 +100,7 @@ impl SourceEnd {
         way: Way,
         link: &Arc<Link>,
     ) -> Result<SourceServer, Problem> {
-        let threads = |cause| {
-            Problem::new(Exit::Temporary, "threads", "cannot start a thread").because(cause)
-        };
+        let threads = Problem::no_thread;
         let service = Arc::clone(&self.service);
         let lanes = Server::start(service, keys.server_config()?, way).map_err(threads)?;
         let (pages, wanted) = mpsc::channel::<PageWish>();

@@ -403,8 +403,7 @@ fn run_here(
         }
     };
     if let Err(cause) = std::thread::Builder::new().name("ssh".to_owned()).spawn(watch) {
-        let problem = Problem::new(Exit::Temporary, "threads", "cannot start a thread");
-        return RunOutcome::Failed(problem.because(cause));
+        return RunOutcome::Failed(Problem::no_thread(cause));
     }
     match runner::run(input) {
         RunOutcome::Paused if cut.load(Ordering::Acquire) => lost(link),

@@ -276,10 +276,7 @@ impl Far {
                 std::thread::Builder::new()
                     .name("run".to_owned())
                     .spawn(move || tell.send(runner::run(input)))
-                    .map_err(|cause| {
-                        Problem::new(Exit::Temporary, "threads", "cannot start a thread")
-                            .because(cause)
-                    })?;
+                    .map_err(Problem::no_thread)?;
                 let running = Running { ended, over: false, shown: Instant::now() };
                 // A plan has left nothing there; what is there is another copy's.
                 let target = (!dry_run).then_some(target);

@@ -2,12 +2,13 @@
 
 use std::fs;
 use std::io::{BufRead as _, BufReader};
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::Instant;
 
 use crate::common_crash::sites::{Site, pair};
-use crate::common_crash::{assert_same, make_files, rng, scratch};
+use crate::common_crash::{BINARY, assert_same, is_root, make_files, rng, scratch, tool};
 use serde_json::Value;
 
 const MIB: usize = 1 << 20;
@@ -209,4 +210,51 @@ fn a_limit_changes_while_the_transfer_runs() {
     assert_same(&data("a").join("set"), &data("b").join("set"));
     let ended = b.run(&["transfer", "limit", &id, "--bwlimit", "none"]);
     assert_eq!(ended.status.code(), Some(6));
+}
+
+/// Promise: whatever number of threads a user may have, a copy ends: with a clear error and a hint
+/// as long as there are too few, and well from some number on. It never waits for a thread that
+/// will not come.
+#[test]
+fn any_number_of_threads_is_enough_or_an_error() {
+    if !is_root("a limit of processes of another user") {
+        return;
+    }
+    // A user whom no other test has, as the limit counts all processes of a user.
+    const USER: &str = "54322";
+    let base = scratch();
+    fs::set_permissions(base.path(), fs::Permissions::from_mode(0o777)).unwrap();
+    let source = base.path().join("src");
+    make_files(&mut rng("threads"), &source, 20, 5_000, &[12 << 20]);
+    tool("chown", &[&"-R", &USER, &source]);
+    let contents = format!("{}/", source.display());
+    let kinds: [&[&str]; 3] =
+        [&[], &["--sync", "--delete", "--compare", "digest"], &["--write-digests", "list"]];
+    for options in kinds {
+        let mut last = None;
+        for most in 1..=14 {
+            let home = base.path().join("home");
+            let target = base.path().join("dst");
+            for directory in [&home, &target] {
+                let _ = fs::remove_dir_all(directory);
+            }
+            let mut command = Command::new("timeout");
+            command.args(["60", "setpriv"]);
+            command.args([&format!("--reuid={USER}"), &format!("--regid={USER}")]);
+            command.args(["--clear-groups", "prlimit", &format!("--nproc={most}:{most}")]);
+            command.args([BINARY, "copy", &contents]).arg(&target).args(options);
+            command.env("PENSTOCK_STATE_HOME", &home).current_dir(base.path());
+            let output = command.output().unwrap();
+            let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+            let code = output.status.code();
+            println!("{options:?}, {most} threads: {code:?}");
+            if code != Some(0) {
+                assert!(matches!(code, Some(5 | 7)), "{most}: {code:?} {errors}");
+                assert!(errors.contains("cannot start a thread"), "{most}: {errors}");
+                assert!(errors.contains("ulimit -u"), "{most}: {errors}");
+            }
+            last = code;
+        }
+        assert_eq!(last, Some(0), "{options:?}");
+    }
 }

@@ -25,7 +25,7 @@ const LOOK: Duration = Duration::from_millis(5);
 
 /// Why a thread does not start: a limit of tasks, which may be raised, or reached no more.
 pub(in crate::runner) fn no_thread(cause: io::Error) -> Problem {
-    Problem::new(Exit::Temporary, "threads", "cannot start a thread").because(cause)
+    Problem::no_thread(cause)
 }
 
 impl Tasks {

@@ -1,6 +1,7 @@
 //! Whether a host still answers that is taken for lost.
 
 use std::net::{SocketAddr, TcpStream};
+use std::thread::Builder;
 use std::time::Duration;
 
 /// How long a host may take for a connection before it counts as one that does not answer.
@@ -13,9 +14,15 @@ pub(crate) fn answering(addresses: &[SocketAddr]) -> Option<SocketAddr> {
         TcpStream::connect_timeout(address, CONNECT).is_ok().then_some(*address)
     };
     std::thread::scope(|scope| {
-        let tried: Vec<_> =
-            addresses.iter().map(|address| scope.spawn(move || answers(address))).collect();
-        tried.into_iter().find_map(|one| one.join().ok().flatten())
+        let start = |address| {
+            Builder::new().spawn_scoped(scope, move || answers(address)).map_err(|_| address)
+        };
+        let tried: Vec<_> = addresses.iter().map(start).collect();
+        // Without a thread of its own an address is tried after the others.
+        tried.into_iter().find_map(|one| match one {
+            Ok(thread) => thread.join().ok().flatten(),
+            Err(address) => answers(address),
+        })
     })
 }
 

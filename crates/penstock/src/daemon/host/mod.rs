@@ -282,8 +282,13 @@ impl Host {
     /// Ends all tasks: the daemon goes. Blocks until their threads are joined, or `deadline`.
     pub(crate) fn leave(&self, deadline: Duration) {
         let all: Vec<_> = self.tasks().values().map(|entry| Arc::clone(&entry.hosted)).collect();
-        let stop = |hosted: Arc<Hosted>| std::thread::spawn(move || hosted.stop(false));
-        let stopping: Vec<_> = all.into_iter().map(stop).collect();
+        let stop = |hosted: Arc<Hosted>| {
+            let stopped = Arc::clone(&hosted);
+            let thread = std::thread::Builder::new().spawn(move || stopped.stop(false));
+            // Without a thread of its own it is stopped here, before the others.
+            thread.inspect_err(|_| hosted.stop(false)).ok()
+        };
+        let stopping: Vec<_> = all.into_iter().filter_map(stop).collect();
         let until = std::time::Instant::now() + deadline;
         while stopping.iter().any(|thread| !thread.is_finished()) {
             if std::time::Instant::now() >= until {

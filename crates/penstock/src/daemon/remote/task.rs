@@ -135,9 +135,7 @@ impl RemoteTask {
         let (address, (connection, answer)) = opened.map_err(|problem| shared.named(problem))?;
         let attending = Arc::clone(&shared);
         let thread = std::thread::Builder::new().name("remote-task".to_owned());
-        thread.spawn(move || Attendant::new(attending).run(&heard)).map_err(|cause| {
-            Problem::new(Exit::Temporary, "threads", "cannot start a thread").because(cause)
-        })?;
+        thread.spawn(move || Attendant::new(attending).run(&heard)).map_err(Problem::no_thread)?;
         shared.lock().wake = Some(inbox.clone());
         let conversing = Arc::clone(&shared);
         peer.runtime.spawn(async move {
