@@ -32,6 +32,9 @@ const THREADS: usize = 4;
 /// Fewer entries than this are not worth a thread.
 const ENTRIES_PER_THREAD: usize = 512;
 
+/// errno(3) of [`StoreError::SpecialFile`]: `ESPIPE`.
+const SPECIAL_FILE: u16 = 29;
+
 /// What becomes of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
@@ -318,6 +321,9 @@ impl Comparer {
         };
         let verdict = self.verdict(entry, &meta, same, dated);
         let mut compared = Compared { same, dated, ..Compared::of(verdict, Some(meta)) };
+        if verdict == Verdict::Refuse && self.update.if_exists == IfExists::Replace {
+            compared.errno = SPECIAL_FILE;
+        }
         let keeps = verdict == Verdict::Keep && same;
         if self.touches && keeps {
             self.refresh(page, entry, &there)?;
@@ -355,12 +361,22 @@ impl Comparer {
         }
         match self.update.if_exists {
             IfExists::Replace if there.kind == Kind::Directory => Verdict::Blocked,
+            IfExists::Replace if self.is_kept_special(entry, there) => Verdict::Refuse,
+            IfExists::Newer if self.is_kept_special(entry, there) => Verdict::Keep,
             IfExists::Replace => Verdict::Replace,
             IfExists::Skip => Verdict::Keep,
             IfExists::Newer if is_newer(entry, there, dated) => Verdict::Replace,
             IfExists::Newer => Verdict::Keep,
             IfExists::Fail => Verdict::Refuse,
         }
+    }
+
+    /// Whether a device, pipe or socket is there that gives way to none but its own kind.
+    fn is_kept_special(&self, entry: &Entry, there: &Meta) -> bool {
+        let plain = matches!(there.kind, Kind::File | Kind::Directory | Kind::Symlink);
+        let own = there.kind.entry_kind() == Some(entry.kind)
+            || entry.kind == EntryKind::HardLink && entry.special;
+        !plain && !own && !self.update.delete
     }
 
     fn is_same(&self, page: &Page, entry: &Entry, there: &There<'_>) -> Result<bool, StoreError> {

@@ -89,6 +89,9 @@ fn action(comparer: &Comparer, entry: &Entry, compared: &Compared) -> (PlanActio
     let there = compared.there.as_ref().map(|there| there.kind == Kind::Directory);
     match (compared.verdict, there) {
         (Verdict::Refuse, None) => (PlanAction::Fail, "cannot be looked at at the target"),
+        (Verdict::Refuse, _) if update.if_exists == IfExists::Replace => {
+            (PlanAction::Fail, "a device, pipe or socket is in the way")
+        }
         (Verdict::Refuse, _) => (PlanAction::Fail, "exists at the target already"),
         (Verdict::Keep, _) if compared.stale => (PlanAction::Attributes, ""),
         (Verdict::Keep, _) if compared.same => (PlanAction::Skip, "the same"),

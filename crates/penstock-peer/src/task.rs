@@ -822,10 +822,10 @@ impl RunningTask {
         let per_file = parts.target.durability().iter().any(|method| method.is_per_file());
         let cuts_pieces = !per_file && spec.durability != Durability::Fsync;
         let state = State::new(spec, &parts);
-        let own_site = spec.source.is_of_own_site();
+        let (own_site, deletes) = (spec.source.is_of_own_site(), spec.update.delete);
         let keeper = Keeper::new(&spec.preserve, own_site, parts.allow_privileged);
         let tree = TargetTree {
-            target: parts.target.for_data_set(&spec.root.0, keeper.sets_modes()),
+            target: parts.target.for_data_set(&spec.root.0, keeper.sets_modes(), deletes),
             transfer: spec.transfer,
             writer: spec.writer,
             root: spec.root.0.clone(),

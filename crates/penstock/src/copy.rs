@@ -9,7 +9,7 @@ use std::ffi::OsStr;
 use std::fs;
 use std::io;
 use std::os::unix::ffi::OsStrExt as _;
-use std::os::unix::fs::DirBuilderExt as _;
+use std::os::unix::fs::{DirBuilderExt as _, FileTypeExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -162,7 +162,8 @@ pub(crate) fn run(args: CopyArgs) -> anyhow::Result<ExitCode> {
         let wish = ssh::Wish { source, target, remote, push, options, ssh, cpus, mode, papers };
         return ssh::run(wish);
     }
-    let places = Places::find(&from, &to, options.plan != Some(PlanUse::Make))?;
+    let make = options.plan != Some(PlanUse::Make);
+    let places = Places::find(&from, &to, make, options.update.delete)?;
     let asked = (asked(&from)?, asked(&to)?);
     let (from, to) = (places.source.path.clone(), places.target.path.clone());
     let state = State::open(&from, &to, &options)?;
@@ -226,11 +227,11 @@ struct Places {
 }
 
 impl Places {
-    fn find(source: &Path, target: &Path, make: bool) -> anyhow::Result<Self> {
+    fn find(source: &Path, target: &Path, make: bool, delete: bool) -> anyhow::Result<Self> {
         let source = SourcePlace::find(source)?;
         let from = source.path.clone();
         let apart = move |to: &Path| check_apart(&from, to);
-        let target = TargetPlace::find(target, &source.facts(), &apart, make)?;
+        let target = TargetPlace::find(target, &source.facts(), &apart, make, delete)?;
         Ok(Self { source, target })
     }
 }
@@ -244,6 +245,8 @@ pub(crate) struct SourceFacts {
     pub(crate) directory: bool,
     /// Whether the contents of the directory are meant, not the directory itself.
     pub(crate) contents: bool,
+    /// Whether it is a device or a pipe.
+    pub(crate) special: bool,
 }
 
 /// The source, on the host where it is.
@@ -255,6 +258,7 @@ pub(crate) struct SourcePlace {
     pub(crate) path: PathBuf,
     directory: bool,
     slash: bool,
+    special: bool,
 }
 
 impl SourcePlace {
@@ -271,7 +275,8 @@ impl SourcePlace {
                 Failure::new(ExitCode::Usage, format!("cannot read `{text}`")).caused_by(error)
             })?;
             let (kind, path) = (StoreKind::Mem(spec), PathBuf::from(text));
-            return Ok(Self { kind, root: Vec::new(), path, directory: true, slash });
+            let (directory, special) = (true, false);
+            return Ok(Self { kind, root: Vec::new(), path, directory, slash, special });
         }
         let meta = fs::symlink_metadata(source).map_err(|error| {
             Failure::io(format!("look at the source `{}`", source.display()), error)
@@ -281,20 +286,24 @@ impl SourcePlace {
         if followed.as_ref().unwrap_or(&meta).is_dir() {
             let path = canonical(source)?;
             let kind = StoreKind::Posix(path.clone());
-            return Ok(Self { kind, root: Vec::new(), path, directory: true, slash });
+            let (directory, special) = (true, false);
+            return Ok(Self { kind, root: Vec::new(), path, directory, slash, special });
         }
         let parent = source.parent().filter(|path| !path.as_os_str().is_empty());
         let parent = canonical(parent.unwrap_or(Path::new(".")))?;
         let root = source.file_name().map(|name| name.as_bytes().to_vec()).unwrap_or_default();
         let path = parent.join(OsStr::from_bytes(&root));
-        Ok(Self { kind: StoreKind::Posix(parent), root, path, directory: false, slash })
+        let kind = StoreKind::Posix(parent);
+        let special = is_special(meta.file_type());
+        Ok(Self { kind, root, path, directory: false, slash, special })
     }
 
     /// What the place of the target depends on.
     pub(crate) fn facts(&self) -> SourceFacts {
         let name = self.path.file_name().map(|name| name.as_bytes().to_vec()).unwrap_or_default();
         let contents = self.slash || name.is_empty();
-        SourceFacts { name: PathText(name), directory: self.directory, contents }
+        let (directory, special) = (self.directory, self.special);
+        SourceFacts { name: PathText(name), directory, contents, special }
     }
 }
 
@@ -310,15 +319,17 @@ pub(crate) struct TargetPlace {
 impl TargetPlace {
     /// Finds the directory that is written to. Where it is missing it is made, unless `make` says
     /// that nothing may be: then all that is looked for there is missing. `apart` refuses a target
-    /// that overlaps its source (B8).
+    /// that overlaps its source (B8). Without `delete` a single file is refused whose name a
+    /// device, pipe or socket has.
     ///
     /// # Errors
-    /// It cannot be made, or is refused.
+    /// It cannot be made, or is refused; something else is where a directory has to be.
     pub(crate) fn find(
         target: &Path,
         source: &SourceFacts,
         apart: &dyn Fn(&Path) -> anyhow::Result<()>,
         make: bool,
+        delete: bool,
     ) -> anyhow::Result<Self> {
         if target.as_os_str() == "null:" {
             let path = PathBuf::from("null:");
@@ -336,15 +347,92 @@ impl TargetPlace {
         };
         let whole = absolute(&directory)?.join(OsStr::from_bytes(&root));
         apart(&whole)?;
+        check_way(&directory, source)?;
+        if !source.directory && !source.special && !delete {
+            check_no_special(&directory.join(OsStr::from_bytes(&root)))?;
+        }
         if !make && !directory.exists() {
             return Ok(Self { kind: StoreKind::Null, root, path: whole });
         }
-        fs::create_dir_all(&directory)
-            .map_err(|error| Failure::io(format!("make `{}`", directory.display()), error))?;
+        fs::create_dir_all(&directory).map_err(|error| {
+            Failure::io(format!("cannot make the directory `{}`", directory.display()), error)
+        })?;
         let directory = canonical(&directory)?;
         let path = directory.join(OsStr::from_bytes(&root));
         apart(&path)?;
         Ok(Self { kind: StoreKind::Posix(directory), root, path })
+    }
+}
+
+/// Refuses a target where something else is that has to be a directory: itself, or one on the way.
+fn check_way(directory: &Path, source: &SourceFacts) -> Result<(), Failure> {
+    // Without a slash at the end, which would follow a link.
+    let whole: PathBuf = directory.components().collect();
+    for place in whole.ancestors().filter(|place| !place.as_os_str().is_empty()) {
+        let there = match fs::symlink_metadata(place) {
+            Ok(there) => there,
+            Err(error) if is_nothing(&error) => continue,
+            // Making it says why.
+            Err(_) => return Ok(()),
+        };
+        if place.is_dir() {
+            return Ok(());
+        }
+        let found = words_of(place, there.file_type());
+        let message = format!("`{}` is {found}, where a directory has to be", place.display());
+        let hint = if place != whole {
+            "choose a target that lies in a directory"
+        } else if source.directory {
+            "remove it, or choose another target: a directory takes the place of nothing else"
+        } else {
+            "leave out the slash at the end to give the file that name, or choose another target"
+        };
+        return Err(Failure::new(ExitCode::Fatal, message).hint(hint));
+    }
+    Ok(())
+}
+
+/// Refuses to put a file in the place of a device, pipe or socket, or of a link to one.
+fn check_no_special(target: &Path) -> Result<(), Failure> {
+    let leads_to = fs::metadata(target).map(|there| there.file_type());
+    if !leads_to.is_ok_and(is_special) {
+        return Ok(());
+    }
+    let Ok(there) = fs::symlink_metadata(target) else { return Ok(()) };
+    let found = words_of(target, there.file_type());
+    let message =
+        format!("`{}` is {found}: a copy would put a file in its place", target.display());
+    Err(Failure::new(ExitCode::Refused, message)
+        .hint("`--delete` replaces it; `cat` writes into it; or choose another target"))
+}
+
+fn is_special(kind: fs::FileType) -> bool {
+    !kind.is_file() && !kind.is_dir() && !kind.is_symlink()
+}
+
+fn is_nothing(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
+}
+
+/// What stands at `place`, for messages; of a link also what it leads to.
+fn words_of(place: &Path, kind: fs::FileType) -> String {
+    let plain = |kind: fs::FileType| match kind {
+        kind if kind.is_file() => "a file",
+        kind if kind.is_fifo() => "a pipe",
+        kind if kind.is_socket() => "a socket",
+        kind if kind.is_dir() => "a directory",
+        _ => "a device",
+    };
+    if !kind.is_symlink() {
+        return plain(kind).to_owned();
+    }
+    match fs::metadata(place) {
+        Ok(there) => format!("a link to {}", plain(there.file_type())),
+        Err(error) if is_nothing(&error) => {
+            let text = fs::read_link(place).unwrap_or_default();
+            format!("a link to `{}`, which does not exist", text.display())
+        }
+        Err(error) => format!("a link that cannot be followed ({error})"),
     }
 }
 

@@ -80,7 +80,10 @@ pub(crate) fn failed_item(page: &Page, failure: &EntryFailure) -> Option<FailedI
     let entry = page.entry(failure.entry).ok()?;
     let path = page.path(entry);
     let (code, mut what) = words(failure.phase);
-    if failure.phase == FailurePhase::Exists && failure.errno != 0 {
+    let special = std::io::Error::from_raw_os_error(i32::from(failure.errno));
+    if failure.phase == FailurePhase::Exists && special.kind() == ErrorKind::NotSeekable {
+        what = "could not be written at the target";
+    } else if failure.phase == FailurePhase::Exists && failure.errno != 0 {
         what = "may exist at the target already, where it cannot be compared";
     }
     let why = match failure.errno {
@@ -114,9 +117,11 @@ fn why_at_source(error: &std::io::Error) -> String {
 
 /// The system's words, and what helps. Nothing is deleted for a data set that is one file (`root`).
 fn why_at_target(phase: FailurePhase, error: std::io::Error, root: bool) -> String {
-    let at_target = matches!(phase, FailurePhase::Write | FailurePhase::Publish);
+    let at_target =
+        matches!(phase, FailurePhase::Write | FailurePhase::Publish | FailurePhase::Exists);
     let in_the_way = match error.kind() {
         ErrorKind::IsADirectory if at_target => "a directory of its name is in the way",
+        ErrorKind::NotSeekable if at_target => "a device, pipe or socket of its name is in the way",
         ErrorKind::NotADirectory if at_target => "in the way of its directory is something else",
         _ => return format!(": {error}"),
     };

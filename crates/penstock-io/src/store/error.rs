@@ -51,6 +51,12 @@ pub enum StoreError {
         /// The path, escaped.
         path: String,
     },
+    /// A device, pipe or socket has the final name, and may not be replaced.
+    #[error("`{path}` is a device, pipe or socket")]
+    SpecialFile {
+        /// The path, escaped.
+        path: String,
+    },
     /// The store was opened for reading only.
     #[error("{operation} `{path}`: the store is read-only")]
     ReadOnly {
@@ -151,6 +157,8 @@ impl StoreError {
             }
             Self::WrongKind { .. } => return None,
             Self::Exists { .. } => Errno::EXIST,
+            // What seeking in one returns; no call that makes names does.
+            Self::SpecialFile { .. } => Errno::SPIPE,
             Self::ReadOnly { .. } => Errno::ROFS,
             Self::Offline(_) => Errno::NODEV,
         };

@@ -32,9 +32,11 @@ const NULL_IDENTITY: StoreIdentity = StoreIdentity { id: [0; 16], created_second
 
 impl Target {
     /// See [`PosixStore::for_data_set`].
-    pub fn for_data_set(&self, root: &[u8], sets_modes: bool) -> Self {
+    pub fn for_data_set(&self, root: &[u8], sets_modes: bool, replaces_special: bool) -> Self {
         match self {
-            Self::Posix(store) => Self::Posix(store.for_data_set(root, sets_modes)),
+            Self::Posix(store) => {
+                Self::Posix(store.for_data_set(root, sets_modes, replaces_special))
+            }
             Self::Null => Self::Null,
         }
     }

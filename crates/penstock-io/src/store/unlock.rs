@@ -28,22 +28,25 @@ pub(super) struct WriteRules {
     root: Option<Vec<u8>>,
     /// Mode of a new directory until its own attributes are set at the end (B5).
     pub(super) new_directory_mode: Mode,
+    /// Whether devices, pipes and sockets give way to what has their name.
+    pub(super) replaces_special: bool,
 }
 
 impl Default for WriteRules {
     fn default() -> Self {
-        Self { root: None, new_directory_mode: Mode::RWXU }
+        Self { root: None, new_directory_mode: Mode::RWXU, replaces_special: false }
     }
 }
 
 impl PosixStore {
     /// The same store, for writing the data set whose root is at `root`: its directories are
     /// unlocked where they refuse to be written. Without `sets_modes` nobody sets the modes of new
-    /// directories later: they get what the umask leaves.
-    pub fn for_data_set(&self, root: &[u8], sets_modes: bool) -> Self {
+    /// directories later: they get what the umask leaves. `replaces_special` says whether devices,
+    /// pipes and sockets give way to what has their name.
+    pub fn for_data_set(&self, root: &[u8], sets_modes: bool, replaces_special: bool) -> Self {
         let new_directory_mode =
             if sets_modes { Mode::RWXU } else { Mode::RWXU | Mode::RWXG | Mode::RWXO };
-        let rules = WriteRules { root: Some(root.to_vec()), new_directory_mode };
+        let rules = WriteRules { root: Some(root.to_vec()), new_directory_mode, replaces_special };
         Self { rules: rules.into(), ..self.clone() }
     }
 

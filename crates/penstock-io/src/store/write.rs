@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::io;
-use std::os::fd::{AsFd as _, IntoRawFd as _, OwnedFd};
+use std::os::fd::{AsFd as _, BorrowedFd, IntoRawFd as _, OwnedFd};
 use std::thread;
 use std::time::Duration;
 
@@ -10,8 +10,8 @@ use penstock_proto::attributes::Owner;
 use penstock_proto::name;
 use penstock_proto::units::FileTime;
 use rustix::fs::{
-    AtFlags, FallocateFlags, Mode, OFlags, RenameFlags, Timespec, Timestamps, UTIME_OMIT,
-    fallocate, fstat, fsync, ftruncate, futimens, linkat, mkdirat, renameat, renameat_with,
+    AtFlags, FallocateFlags, FileType, Mode, OFlags, RenameFlags, Timespec, Timestamps, UTIME_OMIT,
+    fallocate, fstat, fsync, ftruncate, futimens, linkat, mkdirat, renameat, renameat_with, statat,
     unlinkat,
 };
 use rustix::io::{Errno, pwrite};
@@ -220,14 +220,16 @@ impl PosixStore {
     }
 
     /// Gives the finished temporary file or link `temporary` its final `name`, in one step, in the
-    /// same directory. With `replace`, a file or link of that name goes; a directory never does.
+    /// same directory. With `replace`, a file or link of that name goes; a directory never does, and
+    /// a device, pipe or socket only where the data set may replace these
+    /// ([`PosixStore::for_data_set`]), or for one of its own kind.
     ///
     /// Where a file system cannot refuse to replace in one step (NFS), a hard link does it; where
     /// it has no hard links either, a check before the rename leaves a moment for a race.
     ///
     /// # Errors
-    /// `Exists` without `replace`; `WrongKind` if a directory is there; `BadPath`; `ReadOnly`; `Io`
-    /// with `ENOENT` if the temporary name is gone.
+    /// `Exists` without `replace`; `WrongKind` if a directory is there; `SpecialFile` if a device,
+    /// pipe or socket is; `BadPath`; `ReadOnly`; `Io` with `ENOENT` if the temporary name is gone.
     pub fn publish(
         &self,
         dir: &Dir,
@@ -241,17 +243,25 @@ impl PosixStore {
             return Err(StoreError::bad_path(&name::join(dir.path(), name)));
         }
         self.check_item_writable("rename", dir, name)?;
-        let mut outcome = self.unlocked(dir, || rename(dir, temporary, name, replace));
+        let replaces = match (replace, self.rules.replaces_special) {
+            (false, _) => Replaces::Nothing,
+            (true, false) => Replaces::Files,
+            (true, true) => Replaces::All,
+        };
+        let mut outcome = self.unlocked(dir, || rename(dir, temporary, name, replaces));
         if matches!(outcome, Err(Errno::NOENT | Errno::STALE)) {
             // The handle may be of a directory that was replaced; its path is what counts.
             let reopened = self.open_dir_unlocked(dir.path())?;
-            outcome = self.unlocked(&reopened, || rename(&reopened, temporary, name, replace));
+            outcome = self.unlocked(&reopened, || rename(&reopened, temporary, name, replaces));
         }
         outcome.map_err(|errno| match errno {
             Errno::EXIST if !replace => {
                 StoreError::Exists { path: name::escape(&name::join(dir.path(), name)) }
             }
             Errno::ISDIR => wrong_kind(dir, name, Kind::Directory),
+            Errno::SPIPE => {
+                StoreError::SpecialFile { path: name::escape(&name::join(dir.path(), name)) }
+            }
             other => dir.error("rename", name, other),
         })
     }
@@ -361,10 +371,21 @@ fn retry_vanished<T>(mut attempt: impl FnMut() -> Result<T, StoreError>) -> Resu
     outcome
 }
 
-fn rename(dir: &Dir, from: &[u8], to: &[u8], replace: bool) -> Result<(), Errno> {
+/// What a name may take the place of.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Replaces {
+    Nothing,
+    /// Files and links; a device, pipe or socket only if it is one itself.
+    Files,
+    All,
+}
+
+fn rename(dir: &Dir, from: &[u8], to: &[u8], replaces: Replaces) -> Result<(), Errno> {
     let Ok(fd) = dir.fd() else { return Err(Errno::BADF) };
-    if replace {
-        return renameat(fd, from, fd, to);
+    match replaces {
+        Replaces::All => return renameat(fd, from, fd, to),
+        Replaces::Files => return rename_over_files(fd, from, to),
+        Replaces::Nothing => {}
     }
     match renameat_with(fd, from, fd, to, RenameFlags::NOREPLACE) {
         Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => {}
@@ -373,11 +394,28 @@ fn rename(dir: &Dir, from: &[u8], to: &[u8], replace: bool) -> Result<(), Errno>
     match linkat(fd, from, fd, to, AtFlags::empty()) {
         Ok(()) => unlinkat(fd, from, AtFlags::empty()),
         Err(Errno::EXIST) => Err(Errno::EXIST),
-        Err(_) => match rustix::fs::statat(fd, to, AtFlags::SYMLINK_NOFOLLOW) {
+        Err(_) => match statat(fd, to, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(_) => Err(Errno::EXIST),
             Err(Errno::NOENT) => renameat(fd, from, fd, to),
             Err(errno) => Err(errno),
         },
+    }
+}
+
+/// One call for a new name, as a plain rename is.
+fn rename_over_files(fd: BorrowedFd<'_>, from: &[u8], to: &[u8]) -> Result<(), Errno> {
+    match renameat_with(fd, from, fd, to, RenameFlags::NOREPLACE) {
+        Err(Errno::EXIST | Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => {}
+        outcome => return outcome,
+    }
+    let kind_of = |name| {
+        let told = statat(fd, name, AtFlags::SYMLINK_NOFOLLOW);
+        told.map(|told| FileType::from_raw_mode(told.st_mode))
+    };
+    let plain = [FileType::RegularFile, FileType::Symlink, FileType::Directory];
+    match kind_of(to) {
+        Ok(there) if !plain.contains(&there) && kind_of(from)? != there => Err(Errno::SPIPE),
+        _ => renameat(fd, from, fd, to),
     }
 }
 

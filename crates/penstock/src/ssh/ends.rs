@@ -358,7 +358,12 @@ mod tests {
     use super::*;
 
     fn facts(name: &str, directory: bool, contents: bool) -> SourceFacts {
-        SourceFacts { name: PathText(name.as_bytes().to_vec()), directory, contents }
+        SourceFacts {
+            name: PathText(name.as_bytes().to_vec()),
+            directory,
+            contents,
+            special: false,
+        }
     }
 
     /// Promise: a hostile host does not choose where its files go: neither beside what was asked

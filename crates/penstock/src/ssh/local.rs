@@ -132,6 +132,7 @@ impl Session {
             ports: self.wish.ssh.ports,
             cpus: self.wish.cpus,
             dry_run: self.wish.dry_run(),
+            delete: self.wish.options.update.delete,
         };
         match self.ask(&Message::Begin(Box::new(begin)), ANSWER_MAX)?.0 {
             Message::Begun(begun) => {
@@ -331,7 +332,8 @@ impl Session {
             begun.facts.ok_or_else(|| failure(missing("what the source is")))?;
         ends::check_asked(&self.wish.remote.path, &facts).map_err(failure)?;
         let apart = |to: &Path| ends::check_apart(&begun.trace, to);
-        let place = TargetPlace::find(&self.wish.target, &facts, &apart, !self.wish.dry_run())?;
+        let (make, delete) = (!self.wish.dry_run(), options.update.delete);
+        let place = TargetPlace::find(&self.wish.target, &facts, &apart, make, delete)?;
         let from = PathBuf::from(self.wish.remote.to_string());
         let mut state = State::open(&from, &place.path, options)?;
         let mut opened = self.open_scan(&state, dial.clone())?;

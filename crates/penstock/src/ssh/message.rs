@@ -23,7 +23,7 @@ use serde::{Deserialize, Serialize};
 use crate::copy::SourceFacts;
 
 /// Version of all that is said here; both ends must be of the same, and of the same release.
-pub(super) const SSH_PROTOCOL: u32 = 3;
+pub(super) const SSH_PROTOCOL: u32 = 4;
 /// How a line of the far end begins that is meant for us.
 pub(super) const MAGIC: &str = "penstock-ssh ";
 /// What such a line says when messages follow.
@@ -70,6 +70,8 @@ pub(super) struct Begin {
     pub(super) cpus: Option<u32>,
     /// Whether nothing may be written at the target: it is only looked at.
     pub(super) dry_run: bool,
+    /// Whether what is in the way at the target may be deleted.
+    pub(super) delete: bool,
 }
 
 /// A directory, as any process of the same host knows it: boot id, device, inode.

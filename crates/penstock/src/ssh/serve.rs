@@ -179,7 +179,7 @@ impl Far {
             }
             (Role::Target, Some(facts)) => {
                 let apart = |to: &std::path::Path| ends::check_apart(&begin.trace, to);
-                let place = TargetPlace::find(&path, facts, &apart, !begin.dry_run)
+                let place = TargetPlace::find(&path, facts, &apart, !begin.dry_run, begin.delete)
                     .map_err(|error| problem_of(&error))?;
                 let shown = place.path.clone();
                 (FarPlace::Target(place), shown, None, Vec::new())

@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use crate::common_crash::sites::pair;
 use crate::common_crash::{
-    Copy, Run, Slowly, assert_no_leftovers, assert_same, copy_with, figure, make_files, rng,
-    rsync_would, scratch, scratch_in_memory,
+    Copy, Run, Slowly, assert_no_leftovers, assert_same, copy_with, figure, is_root, make_files,
+    rng, rsync_would, scratch, scratch_in_memory, tool,
 };
 use rand::RngExt as _;
 use rand::seq::IndexedRandom as _;
@@ -247,4 +247,131 @@ fn sites_clear_the_way_too() {
     assert_eq!(ended.figure("deleted"), 2, "{}", ended.last);
     assert_same(&data_a.join("set"), &data_b.join("set"));
     drop(a);
+}
+
+/// Promise: a file, a dangling link, a link to itself or a file where the top directory has to be
+/// ends the copy with what stands there and what to do; nothing is made through a link.
+#[test]
+fn what_stands_in_the_way_of_the_top_is_told() {
+    let base = scratch();
+    let copy = Copy::new(base.path());
+    fs::create_dir(base.path().join("d")).unwrap();
+    fs::write(base.path().join("d/f"), "1").unwrap();
+    fs::write(base.path().join("file"), "x").unwrap();
+    for (name, text) in [("dang", "nowhere"), ("loop", "loop"), ("to-file", "file")] {
+        symlink(text, base.path().join(name)).unwrap();
+    }
+    for (source, target, told) in [
+        ("d/", "file", "`file` is a file, where a directory has to be"),
+        ("d", "file", "`file` is a file, where a directory has to be"),
+        ("d/", "file/", "`file` is a file, where a directory has to be"),
+        ("d/", "file/x/y", "`file` is a file, where a directory has to be"),
+        ("d/", "dang", "`dang` is a link to `nowhere`, which does not exist"),
+        ("d/", "dang/x", "`dang` is a link to `nowhere`, which does not exist"),
+        ("d/", "loop", "`loop` is a link that cannot be followed"),
+        ("d/", "to-file", "`to-file` is a link to a file"),
+        ("d/f", "file/", "leave out the slash"),
+        ("d/f", "file/y", "`file` is a file, where a directory has to be"),
+        ("d/f", "dang/", "`dang` is a link to `nowhere`, which does not exist"),
+    ] {
+        for options in [&[][..], &["-n"], &["--delete"]] {
+            let ended = Run::spawn(copy.command(source, target).args(options)).end();
+            println!("{source} {target} {options:?}: {}", ended.errors);
+            assert!(ended.errors.contains(told), "{source} {target}: {}", ended.errors);
+            assert!(ended.errors.contains("hint:"), "{}", ended.errors);
+            ended.expect(7);
+        }
+    }
+    assert!(!base.path().join("nowhere").exists() && !base.path().join("x").exists());
+    assert_eq!(fs::read(base.path().join("file")).unwrap(), b"x");
+    copy.assert_no_state();
+}
+
+/// Devices, pipes and sockets of the test's own, named in `base`.
+fn make_special(base: &Path) -> [&'static str; 3] {
+    let names = ["device", "pipe", "socket"];
+    for name in names {
+        let _ = fs::remove_file(base.join(name));
+    }
+    tool("mknod", &[&base.join("device"), &"c", &"1", &"3"]);
+    tool("mkfifo", &[&base.join("pipe")]);
+    drop(std::os::unix::net::UnixListener::bind(base.join("socket")).unwrap());
+    names
+}
+
+fn is_special(path: &Path) -> bool {
+    let kind = fs::symlink_metadata(path).unwrap().file_type();
+    !kind.is_file() && !kind.is_dir() && !kind.is_symlink()
+}
+
+/// Promise: a copy onto a device, pipe or socket, or onto a link to one, is refused unless
+/// `--delete` asks for it.
+#[test]
+fn devices_are_no_names_for_files() {
+    if !is_root("device nodes") {
+        return;
+    }
+    let base = scratch();
+    let copy = Copy::new(base.path());
+    fs::write(base.path().join("f"), "content").unwrap();
+    for name in make_special(base.path()) {
+        let path = base.path().join(name);
+        let link = base.path().join(format!("to-{name}"));
+        symlink(name, &link).unwrap();
+        for target in [&path, &link] {
+            for options in [&[][..], &["-n"], &["--sync"]] {
+                let ended = Run::spawn(copy.command("f", target).args(options)).end();
+                println!("{}", ended.errors);
+                assert!(ended.errors.contains(&format!("a {name}")), "{}", ended.errors);
+                ended.expect(6);
+            }
+            assert!(is_special(&path) && fs::read_link(&link).is_ok());
+        }
+        Run::spawn(copy.command("f", &link).arg("--delete")).end().expect(0);
+        assert!(is_special(&path) && fs::read(&link).unwrap() == b"content");
+        Run::spawn(copy.command("f", &path).arg("--delete")).end().expect(0);
+        assert_eq!(fs::read(&path).unwrap(), b"content");
+    }
+    // What is one itself takes the place of one of its kind.
+    make_special(base.path());
+    tool("mkfifo", &[&base.path().join("other")]);
+    copy.run("other", base.path().join("pipe")).expect(0);
+    copy.run("other", base.path().join("pipe")).expect(0);
+}
+
+/// Promise: within a tree a device, pipe or socket that has the name of a file stays, and that file
+/// alone fails; with `--delete` it goes. The plan says so before.
+#[test]
+fn devices_within_the_target_stay_without_delete() {
+    if !is_root("device nodes") {
+        return;
+    }
+    let base = scratch();
+    let (source, target) = (base.path().join("src"), base.path().join("dst"));
+    fs::create_dir_all(&source).unwrap();
+    fs::create_dir_all(&target).unwrap();
+    fs::write(source.join("plain"), "plain").unwrap();
+    let names = make_special(&target);
+    for name in names {
+        fs::write(source.join(name), name).unwrap();
+    }
+    fs::write(source.join("large"), vec![1; 20 << 20]).unwrap();
+    tool("mkfifo", &[&target.join("large")]);
+    symlink("plain", source.join("link")).unwrap();
+    tool("mkfifo", &[&target.join("link")]);
+    let copy = Copy::new(base.path());
+    for options in [&[][..], &["--sync"], &["--durability", "none"]] {
+        let ended = copy_with(&copy, &source, &target, options).expect(3);
+        println!("{}", ended.errors);
+        assert_eq!(ended.figure("errors"), 5, "{}", ended.last);
+        let told = "a device, pipe or socket of its name is in the way; `--delete` removes it";
+        assert!(ended.errors.contains(told), "{}", ended.errors);
+        for name in names.into_iter().chain(["large", "link"]) {
+            assert!(is_special(&target.join(name)), "{name}");
+        }
+        assert_eq!(fs::read(target.join("plain")).unwrap(), b"plain");
+        assert_no_leftovers(&target);
+    }
+    copy_with(&copy, &source, &target, &["--delete"]).expect(0);
+    assert_same(&source, &target);
 }
