@@ -93,7 +93,7 @@ pub(super) fn run(args: &CheckArgs) -> anyhow::Result<ExitCode> {
     for signature in &receipt.signatures {
         signature_of(&mut findings, &trusted, said, &body, signature)?;
     }
-    who_signed(&mut findings, said, &receipt.signatures)?;
+    who_signed(&mut findings, &trusted, said, &receipt.signatures)?;
     if let Some(list) = &args.digest_list {
         against_list(&mut findings, said, list, args.against.as_deref())?;
     } else if let Some(directory) = &args.against {
@@ -214,9 +214,10 @@ fn signature_of(
     }
 }
 
-/// Whether both sides have signed.
+/// Whether both sides have signed, as they should.
 fn who_signed(
     findings: &mut Findings,
+    trusted: &Trusted,
     said: &ReceiptBody,
     signatures: &[ReceiptSignature],
 ) -> Result<(), Failure> {
@@ -225,10 +226,14 @@ fn who_signed(
         findings.wrong(&format!("the target, site `{}`, has not signed", said.target.site))?;
     }
     if !signed(Role::Source) {
-        findings.note(&format!(
-            "the source, site `{}`, has not signed: what was sent is the target's word",
-            said.source.site
-        ))?;
+        let site = &said.source.site;
+        let word = "has not signed: what was sent is the target's word alone";
+        // Whoever names the source's authority counts on its signature.
+        if trusted.authorities.iter().any(|facts| facts.site == *site) {
+            findings.wrong(&format!("the source, site `{site}`, which you trust, {word}"))?;
+        } else {
+            findings.unknown(&format!("the source, site `{site}`, {word}"))?;
+        }
     }
     let mut keys = signatures.iter().map(|signature| &signature.key);
     if signatures.len() == 2 && keys.next() == keys.next() {

@@ -116,6 +116,17 @@ fn nobody_can_alter(receipt: &Value, base: &Path) {
     assert_check(&copy, &[], 8);
 }
 
+/// A target that takes the source's signature off is found out.
+fn no_signature_is_missed(receipt: &Value, base: &Path, trust: &[&str]) {
+    let (mut lone, copy) = (receipt.clone(), base.join("lone.json"));
+    lone["signatures"].as_array_mut().unwrap().retain(|signature| signature["role"] == "target");
+    fs::write(&copy, lone.to_string()).unwrap();
+    let text = assert_check(&copy, trust, 8);
+    assert!(text.contains("WRONG   the source, site `a`"), "{text}");
+    let text = assert_check(&copy, &[], 3);
+    assert!(text.contains("UNKNOWN the source, site `a`, has not signed"), "{text}");
+}
+
 /// A transfer has a receipt at both sites, signed by both, that says what is so; it outlives
 /// restarts and the source's pages; whoever alters any field of it is found out.
 #[test]
@@ -181,6 +192,7 @@ fn a_receipt_is_true_and_cannot_be_altered() {
         assert_eq!(again, receipt, "the same receipt at site {}", site.name);
     }
 
+    no_signature_is_missed(&receipt, base.path(), &trust);
     nobody_can_alter(&receipt, base.path());
     fs::write(target.join("more"), b"").unwrap();
     let text = assert_check(&file, &against, 8);
