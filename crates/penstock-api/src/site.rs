@@ -192,6 +192,8 @@ pub struct PairHalf {
     /// Which offer it is for, and proof of the token's secret over this TLS connection and both
     /// CAs, in hex; empty in an answer.
     pub proof: String,
+    /// Signature of its authority over the same, in hex; empty in an answer.
+    pub signature: String,
 }
 
 /// Where a site is reached at this moment: what the sites tell each other whenever that changes.

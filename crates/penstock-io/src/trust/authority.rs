@@ -15,6 +15,7 @@ use zeroize::Zeroizing;
 
 use super::capability::CapabilityKey;
 use super::identity::PeerCertificate;
+use super::pairing::pairing_statement;
 use super::store::{Fingerprint, inspect_authority};
 use super::{TrustError, files};
 
@@ -126,6 +127,20 @@ impl SiteAuthority {
     /// `Make` if the cryptographic library fails, which it does not in practice.
     pub fn certify_receipt_key(&self, statement: &[u8]) -> Result<Vec<u8>, TrustError> {
         Ok(rcgen::SigningKey::sign(self.issuer.key(), statement)?)
+    }
+
+    /// Signs a pairing over the connection with this exporter, as the joiner of the site whose
+    /// authority has the fingerprint `issuer`: ECDSA P-256 with SHA-256, DER.
+    ///
+    /// # Errors
+    /// As [`SiteAuthority::certify_receipt_key`].
+    pub fn sign_pairing(
+        &self,
+        exporter: &[u8; 32],
+        issuer: &Fingerprint,
+    ) -> Result<Vec<u8>, TrustError> {
+        let statement = pairing_statement(exporter, issuer, &self.fingerprint());
+        Ok(rcgen::SigningKey::sign(self.issuer.key(), &statement)?)
     }
 
     /// Issues a certificate and a fresh key to one peer of the site, valid for

@@ -52,6 +52,7 @@ pub use identity::PeerCertificate;
 pub use pairing::{
     PAIRING_SECONDS, PAIRING_TRIES, PROOF_BYTES, PairingOffer, PairingRefused, PairingToken,
     ParseTokenError, issuing_authority, pairing_client_config, pairing_exporter, pairing_proof,
+    verify_pairing,
 };
 pub use receipt::{ReceiptKey, read_authorities, verify_certification, verify_receipt_signature};
 pub use service::{ServiceCertificate, ServiceFacts};

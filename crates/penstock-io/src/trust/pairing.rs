@@ -6,9 +6,10 @@
 //! token, and sends its own authority with a proof: which offer it is for, and [`pairing_proof`],
 //! an HMAC under the token's secret over the exporter of this very TLS connection and both
 //! authorities' hashes. So a proof is worth nothing on another connection, and whoever stands
-//! between sees neither secret nor a usable proof. The offer dies with the first success, with the
-//! fifth failure of one that names it, or after 15 minutes; who has not seen the token cannot name
-//! it.
+//! between sees neither secret nor a usable proof. The joiner's authority signs the same, so that a
+//! token's holder cannot enter the authority of another site. The offer dies with the first
+//! success, with the fifth failure of one that names it, or after 15 minutes; who has not seen the
+//! token cannot name it.
 
 use std::fmt;
 use std::str::FromStr;
@@ -22,8 +23,9 @@ use rustls_pki_types::CertificateDer;
 use zeroize::Zeroizing;
 
 use super::config::{ALPN_HTTP1, ALPN_HTTP2, CipherSuite, provider};
+use super::receipt::verify_by_authority;
 use super::verify::{PinnedVerifier, find_authority};
-use super::{Fingerprint, TrustError};
+use super::{Fingerprint, TrustError, inspect_authority};
 
 /// How long an offer stands.
 pub const PAIRING_SECONDS: u64 = 15 * 60;
@@ -37,6 +39,7 @@ const CHECKSUM_BYTES: usize = 4;
 const ADDRESS_BYTES_MAX: usize = 255;
 const EXPORTER_LABEL: &[u8] = b"EXPORTER-penstock-pairing";
 const PROOF_CONTEXT: &[u8] = b"penstock pairing proof 1";
+const JOINER_CONTEXT: &[u8] = b"penstock pairing joiner 1";
 const OFFER_CONTEXT: &[u8] = b"penstock pairing offer 1";
 /// Bytes that name an offer: nobody finds them by trying.
 const OFFER_BYTES: usize = 16;
@@ -241,6 +244,34 @@ pub fn pairing_proof(
     let mut proof = [0; 32];
     proof.copy_from_slice(context.sign().as_ref());
     proof
+}
+
+/// What the joiner's authority signs, to prove that the joiner has its private key: the connection
+/// and both authorities.
+pub(super) fn pairing_statement(
+    exporter: &[u8; 32],
+    issuer: &Fingerprint,
+    joiner: &Fingerprint,
+) -> Vec<u8> {
+    [JOINER_CONTEXT, exporter, &issuer.0, &joiner.0].concat()
+}
+
+/// Checks that the joiner has the private key of the authority that it shows, by a signature over
+/// the connection with this exporter ([`super::SiteAuthority::sign_pairing`]).
+///
+/// # Errors
+/// `Certificate`: `joiner` is not the authority of a site, or did not sign this.
+pub fn verify_pairing(
+    joiner: &[u8],
+    exporter: &[u8; 32],
+    issuer: &Fingerprint,
+    signature: &[u8],
+) -> Result<(), TrustError> {
+    let facts = inspect_authority(&CertificateDer::from(joiner))?;
+    let statement = pairing_statement(exporter, issuer, &facts.fingerprint);
+    verify_by_authority(joiner, &statement, signature)
+        .map_err(|_| TrustError::Certificate("the site did not prove that it has its key"))
+        .map(drop)
 }
 
 /// The value that ties a proof to one TLS connection; both ends get the same (RFC 8446, 7.5).

@@ -75,14 +75,26 @@ pub fn verify_certification(
     bytes: &[u8],
     certification: &[u8],
 ) -> Result<AuthorityFacts, TrustError> {
-    let authority = CertificateDer::from(authority.to_vec());
+    verify_by_authority(authority, bytes, certification)
+}
+
+/// Checks that the authority with this certificate signed `bytes`, and says whose it is.
+///
+/// # Errors
+/// `Certificate`: it is not that of a site, or did not sign these bytes.
+pub(super) fn verify_by_authority(
+    authority: &[u8],
+    bytes: &[u8],
+    signature: &[u8],
+) -> Result<AuthorityFacts, TrustError> {
+    let authority = CertificateDer::from(authority);
     let facts = inspect_authority(&authority)?;
     let (_, parsed) = x509_parser::parse_x509_certificate(&authority)
         .map_err(|_| TrustError::Certificate("it is not an X.509 certificate"))?;
     let key = &parsed.public_key().subject_public_key.data;
-    UnparsedPublicKey::new(&ECDSA_P256_SHA256_ASN1, key)
-        .verify(bytes, certification)
-        .map_err(|_| TrustError::Certificate("the authority did not certify the receipt's key"))?;
+    UnparsedPublicKey::new(&ECDSA_P256_SHA256_ASN1, key).verify(bytes, signature).map_err(
+        |_| TrustError::Certificate("the authority did not sign what is said to be its word"),
+    )?;
     Ok(facts)
 }
 

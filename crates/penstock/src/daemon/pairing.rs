@@ -10,7 +10,7 @@ use penstock_api::site::PairHalf;
 use penstock_controller::state::Pairing;
 use penstock_io::trust::{
     ALPN_HTTP1, Fingerprint, PROOF_BYTES, PairingToken, explain, inspect_authority,
-    issuing_authority, pairing_client_config, pairing_exporter, peer_server_name,
+    issuing_authority, pairing_client_config, pairing_exporter, peer_server_name, verify_pairing,
 };
 use rustls::pki_types::CertificateDer;
 use tokio::net::TcpStream;
@@ -57,7 +57,8 @@ async fn talk(site: &Site, token: &PairingToken, now: u64) -> Result<JoinReply, 
     let chain = connection.peer_certificates().unwrap_or_default();
     let ca = issuing_authority(chain, &token.authority).map_err(internal)?;
     let own = site.authority.fingerprint();
-    let half = half_of(site, Some(token.proof(&exporter, &own)));
+    let signature = site.authority.sign_pairing(&exporter, &token.authority).map_err(internal)?;
+    let half = half_of(site, Some((token.proof(&exporter, &own), signature)));
     let body = http::encode(&half)?;
     let reply = http::send(tls, Method::POST, "/site/v1/pair", Some(body)).await?;
     let theirs: PairHalf = http::decode(&http::read(reply).await?)?;
@@ -69,15 +70,19 @@ async fn talk(site: &Site, token: &PairingToken, now: u64) -> Result<JoinReply, 
     Ok(JoinReply { site: Site::pairing_view(&pairing), own_fingerprint })
 }
 
-/// What a site tells of itself; with a proof if it joins.
-pub(crate) fn half_of(site: &Site, proof: Option<[u8; PROOF_BYTES]>) -> PairHalf {
+/// What a site tells of itself; if it joins, with a proof of the token and the signature of its
+/// authority.
+fn half_of(site: &Site, proof: Option<([u8; PROOF_BYTES], Vec<u8>)>) -> PairHalf {
     let hex = |bytes: &[u8]| data_encoding::HEXLOWER.encode(bytes);
+    let (proof, signature) =
+        proof.map_or_else(Default::default, |(proof, signature)| (hex(&proof), hex(&signature)));
     PairHalf {
         site: site.config.site.clone(),
         ca: hex(site.authority.certificate()),
         capability_key: hex(&site.authority.capability_key().public_key()),
         addresses: site.addresses().addresses,
-        proof: proof.map_or_else(String::new, |proof| hex(&proof)),
+        proof,
+        signature,
     }
 }
 
@@ -104,6 +109,12 @@ pub(crate) fn accept(
         return Err(Problem::new(Exit::Refused, "site-taken", title)
             .hint("`penstock site unpair` there first, if it was set up anew"));
     }
+    let signature = decode_hex(&half.signature, "signature")?;
+    let own = site.authority.fingerprint();
+    verify_pairing(&ca, exporter, &own, &signature).map_err(|error| {
+        let title = format!("site `{}` cannot be paired", pairing.site);
+        Problem::new(Exit::NotAuthorised, "authority", title).because(error)
+    })?;
     let proof = decode_hex(&half.proof, "proof")?;
     site.redeem(|offer| offer.redeem(now, exporter, &fingerprint, &proof).is_ok())?;
     site.pair(&pairing)?;

@@ -7,10 +7,14 @@ use std::process::Stdio;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use data_encoding::HEXLOWER;
 use futures_util::{StreamExt as _, stream};
 use penstock_io::net::{self, LaneStream, LocalBind, SocketOptions, Wake};
 use penstock_io::sys::EventFd;
-use penstock_io::trust::{CipherSuite, Purpose, pairing_client_config, peer_server_name};
+use penstock_io::trust::{
+    CipherSuite, PairingToken, Purpose, SiteAuthority, pairing_client_config, pairing_exporter,
+    peer_server_name,
+};
 use penstock_proto::digest::DigestKind;
 use penstock_proto::frame::{self, FrameKind, Framing, Header, Hello};
 use penstock_proto::id::LaneId;
@@ -46,7 +50,15 @@ impl Kept {
 
     /// Asks for something, and gives the status of the reply.
     fn get(&mut self, path: &str) -> io::Result<u16> {
-        let text = format!("GET {path} HTTP/1.1\r\nhost: x\r\npenstock-site-version: 1\r\n\r\n");
+        self.ask("GET", path, "")
+    }
+
+    fn ask(&mut self, method: &str, path: &str, body: &str) -> io::Result<u16> {
+        let length = body.len();
+        let text = format!(
+            "{method} {path} HTTP/1.1\r\nhost: x\r\npenstock-site-version: 1\r\n\
+             content-type: application/json\r\ncontent-length: {length}\r\n\r\n{body}"
+        );
         self.0.write_all(text.as_bytes())?;
         let mut head = Vec::new();
         while !head.ends_with(b"\r\n\r\n") {
@@ -354,4 +366,34 @@ fn a_daemon_leaves_no_core() {
     let core = limits.lines().find_map(|line| line.strip_prefix("Max core file size")).unwrap();
     let words: Vec<_> = core.split_whitespace().take(2).collect();
     assert_eq!(words, ["0", "0"]);
+}
+
+/// D5: the holder of a token pairs its own site, and no other whose authority it has seen.
+#[test]
+fn d5_a_token_enters_no_authority_of_another_site() {
+    let root = scratch();
+    let (a, b, address) = sites(root.path());
+    let c = Site::init(root.path(), "c", None);
+    let (issuer, thief, victim) = (authority(&a), authority(&b), authority(&c));
+    let token: PairingToken = a.ok(&["site", "pair"]).trim().parse().unwrap();
+    let tls = pairing_client_config(issuer.fingerprint(), &CipherSuite::preferred()).unwrap();
+    let enter = |shown: &SiteAuthority, signer: &SiteAuthority| {
+        let mut kept = Kept::open(&tls, address).unwrap();
+        let exporter = pairing_exporter(&kept.0.conn).unwrap();
+        let proof = token.proof(&exporter, &shown.fingerprint());
+        let signature = signer.sign_pairing(&exporter, &issuer.fingerprint()).unwrap();
+        let half = serde_json::json!({
+            "site": shown.site().as_str(),
+            "ca": HEXLOWER.encode(shown.certificate()),
+            "capability_key": HEXLOWER.encode(&thief.capability_key().public_key()),
+            "addresses": ["127.0.0.1:9999"],
+            "proof": HEXLOWER.encode(&proof),
+            "signature": HEXLOWER.encode(&signature),
+        });
+        kept.ask("POST", "/site/v1/pair", &half.to_string()).unwrap()
+    };
+    assert_eq!(enter(&victim, &thief), 403);
+    let listed = a.ok(&["site", "list"]);
+    assert!(!listed.contains("9999"), "{listed}");
+    assert_eq!(enter(&thief, &thief), 200, "what was refused before has not used up the token");
 }
