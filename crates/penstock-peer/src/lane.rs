@@ -172,7 +172,11 @@ fn refused(refusal: &Refusal) -> Option<Problem> {
         RefusalCode::Policy => (Exit::NotAuthorised, "policy"),
         _ => (Exit::Fatal, "protocol"),
     };
-    Some(Problem::new(exit, code, "the source refuses the lane").because(&refusal.text))
+    let problem = Problem::new(exit, code, "the source refuses the lane").because(&refusal.text);
+    Some(match refusal.code {
+        RefusalCode::Policy => problem.hint("submit it anew without `--encryption off`"),
+        _ => problem,
+    })
 }
 
 struct Worker<'a> {

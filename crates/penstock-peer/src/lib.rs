@@ -116,7 +116,7 @@ pub use ordered::OrderedSource;
 pub use paths::{LocalEnds, PathListener, PathNews, PathNote};
 pub use penstock_engine::paths::{LocalEnd, PathEnds, PathState, pair};
 pub use scan::{Helpers, Listing, ScanOptions};
-pub use source::{Grant, LaneVerifier, SourceService};
+pub use source::{LaneRight, LaneVerifier, SourceService};
 pub use standing::RightHolds;
 pub use stores::{STORE_OFFLINE, StoreKind, StoreSpec, Stores};
 pub use surplus::{

@@ -17,7 +17,7 @@ use penstock_io::store::Source;
 use penstock_io::sys;
 use penstock_proto::digest::DigestKind;
 use penstock_proto::frame::{
-    self, Data, Fetch, FrameKind, Header, Hello, Record, Refusal, RefusalCode,
+    self, Data, Fetch, FrameKind, Framing, Header, Hello, Record, Refusal, RefusalCode,
 };
 use penstock_proto::manifest::{Page, page_digest};
 use penstock_proto::version;
@@ -25,7 +25,7 @@ use penstock_proto::version;
 use crate::guard::Guard;
 use crate::ramp::FAR;
 use crate::read::{FrameSink, PieceReader, ServeError};
-use crate::source::{Grant, OpenScan, SourceService};
+use crate::source::{LaneRight, OpenScan, SourceService};
 use crate::standing::RightHolds;
 
 /// Decoded pages that the lanes of a transfer keep together.
@@ -105,7 +105,7 @@ fn admit(
     let void = |text: &str| refusal(RefusalCode::Capability, text);
     let verifier = service.verifier.as_ref().ok_or_else(|| void("this peer serves no lanes"))?;
     let granted = verifier(pending.certificates(), &hello.capability);
-    let Grant { capability, holds } = granted.map_err(|why| void(&why))?;
+    let LaneRight { capability, holds, may_be_clear } = granted.map_err(|why| void(&why))?;
     if capability.transfer != hello.transfer {
         return Err(void("the capability is for another transfer"));
     }
@@ -114,6 +114,11 @@ fn admit(
     }
     if capability.source != service.peer.site {
         return Err(void("the capability is of another site"));
+    }
+    if hello.framing == Framing::Clear && !may_be_clear {
+        let site = &service.peer.site;
+        let text = format!("`{site}:{}` is read over encrypted lanes only", capability.store);
+        return Err(refusal(RefusalCode::Policy, text));
     }
     let expires = capability.expires;
     let holds: RightHolds = Box::new(move || match now_seconds() >= expires {

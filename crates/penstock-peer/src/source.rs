@@ -47,15 +47,17 @@ use crate::wished::Wishes;
 /// Checks the capability that a lane shows, for a peer with these certificates, and says what it
 /// allows.
 pub type LaneVerifier =
-    Arc<dyn Fn(&[CertificateDer<'_>], &[u8]) -> Result<Grant, String> + Send + Sync>;
+    Arc<dyn Fn(&[CertificateDer<'_>], &[u8]) -> Result<LaneRight, String> + Send + Sync>;
 
 /// What a lane may do, and for how long.
-pub struct Grant {
+pub struct LaneRight {
     /// What the lane may read, and until when.
     pub capability: Capability,
     /// Says why the right has ended, if something other than time has ended it: an unpaired site, a
     /// store that the site may not read any more.
     pub holds: RightHolds,
+    /// Whether the lane may be clear: authenticated, not encrypted.
+    pub may_be_clear: bool,
 }
 
 /// This host's source side.

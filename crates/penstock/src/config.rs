@@ -188,6 +188,10 @@ pub(crate) struct StoreConfig {
     /// is read-only.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) remove: Vec<String>,
+    /// Whether the payload of what is read from here may travel unencrypted (`--encryption off`):
+    /// `optional`, or `required` to refuse such lanes. Default: optional.
+    #[serde(default, skip_serializing_if = "Encryption::is_default")]
+    pub(crate) encryption: Encryption,
     /// Let data sets of other sites bring owners, setuid, setgid and sticky bits, devices, ACLs,
     /// trusted and security attributes with them. Who may write to the store can then become any
     /// user of this host. Default: false.
@@ -198,6 +202,23 @@ pub(crate) struct StoreConfig {
     /// arrays with parity and disks that rotate. Default: auto.
     #[serde(default)]
     pub(crate) io: Io,
+}
+
+/// Whether what is read from a store must be encrypted on its way.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Encryption {
+    /// As the transfer says.
+    #[default]
+    Optional,
+    /// Always.
+    Required,
+}
+
+impl Encryption {
+    fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
 }
 
 /// How large files are written to a store.
@@ -239,8 +260,9 @@ impl StoreConfig {
     /// A store of that place with the defaults.
     pub(crate) fn new(name: Name, path: String) -> Self {
         let (read, write) = (everybody(), everybody());
-        let (remove, io) = (Vec::new(), Io::Auto);
-        Self { name, path, read_only: false, read, write, remove, allow_privileged: false, io }
+        let (remove, io, encryption) = (Vec::new(), Io::Auto, Encryption::Optional);
+        let (read_only, allow_privileged) = (false, false);
+        Self { name, path, read_only, read, write, remove, encryption, allow_privileged, io }
     }
 
     /// Its directory, if it is one.
@@ -294,6 +316,11 @@ impl Exports {
     /// Whether `site` may have removed in `store` what was moved to it.
     pub(crate) fn may_remove(&self, site: &Name, store: &Name) -> bool {
         self.0.get(store).is_some_and(|store| !store.read_only && lists(&store.remove, site))
+    }
+
+    /// Whether `store` may be read over lanes that are not encrypted.
+    pub(crate) fn may_be_clear(&self, store: &Name) -> bool {
+        self.0.get(store).is_none_or(|store| store.encryption == Encryption::Optional)
     }
 
     /// Whether this host has a store of this name.

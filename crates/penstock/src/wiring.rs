@@ -14,7 +14,7 @@ use penstock_io::store::{PosixOptions, PosixStore};
 use penstock_io::sys;
 use penstock_io::trust::{Purpose, Vouched, client_config, verify_capability};
 use penstock_peer::{
-    Grant, LaneConfig, LaneVerifier, SourceService, StoreKind, StoreSpec, Stores, TargetService,
+    LaneConfig, LaneRight, LaneVerifier, SourceService, StoreKind, StoreSpec, Stores, TargetService,
 };
 use penstock_proto::frame::{Refusal, RefusalCode};
 use penstock_proto::id::Name;
@@ -201,9 +201,10 @@ fn verifier(site: &Arc<Site>) -> LaneVerifier {
         let vouched = site.trust.vouched(certificates).map_err(|error| error.to_string())?;
         let capability = verify_capability(bytes, &key, now).map_err(|error| error.to_string())?;
         let (site, store) = (Arc::clone(&site), capability.store.clone());
+        let may_be_clear = site.exports.may_be_clear(&store);
         let holds = move || may_read_on(&site, &vouched, &store);
         holds()?;
-        Ok(Grant { capability, holds: Box::new(holds) })
+        Ok(LaneRight { capability, holds: Box::new(holds), may_be_clear })
     })
 }
 

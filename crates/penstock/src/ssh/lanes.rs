@@ -23,7 +23,7 @@ use penstock_io::trust::{
     CipherSuite, PeerCertificate, Purpose, SiteAuthority, TrustError, TrustStore, client_config,
     server_config, verify_capability,
 };
-use penstock_peer::{Grant, LaneConfig, LaneConnect, LaneVerifier, SourceService};
+use penstock_peer::{LaneConfig, LaneConnect, LaneRight, LaneVerifier, SourceService};
 use penstock_proto::capability::Capability;
 use penstock_proto::id::{Name, PeerId, TransferId};
 use rustls::ServerConfig;
@@ -136,7 +136,7 @@ impl Keys {
             let now = u64::try_from(sys::wall_clock_now().seconds).unwrap_or(0);
             let capability = verify_capability(bytes, &key, now);
             let capability = capability.map_err(|error| error.to_string())?;
-            Ok(Grant { capability, holds: Box::new(|| Ok(())) })
+            Ok(LaneRight { capability, holds: Box::new(|| Ok(())), may_be_clear: true })
         })
     }
 

@@ -397,3 +397,27 @@ fn d5_a_token_enters_no_authority_of_another_site() {
     assert!(!listed.contains("9999"), "{listed}");
     assert_eq!(enter(&thief, &thief), 200, "what was refused before has not used up the token");
 }
+
+/// Promise: a source that wants encryption gets it: the target alone cannot do without.
+#[test]
+fn a_source_refuses_lanes_that_are_not_encrypted() {
+    let root = scratch();
+    let (mut a, mut b) = (Site::init(root.path(), "a", None), Site::init(root.path(), "b", None));
+    let path = a.dir.join("penstock.toml");
+    let text = std::fs::read_to_string(&path).unwrap();
+    std::fs::write(&path, text + "encryption = \"required\"\n").unwrap();
+    a.start();
+    b.start();
+    pair(&a, &b);
+    make_set(&a.store.join("src"), 0, 5, seed());
+    let submit = |more: &[&str]| {
+        let args = ["transfer", "submit", "a:data/src/", "b:data/dst", "--wait"];
+        b.run(&[&args[..], more].concat())
+    };
+    let refused = submit(&["--encryption", "off"]);
+    assert_eq!(refused.status.code(), Some(12), "{}", told(&refused));
+    assert!(told(&refused).contains("over encrypted lanes only"), "{}", told(&refused));
+    assert!(!b.store.join("dst/middle").exists());
+    let done = submit(&[]);
+    assert!(done.status.success(), "{}", told(&done));
+}
