@@ -403,7 +403,7 @@ impl SourceService {
         if fence.epoch() != 0 {
             store = store.guarded(Arc::new(move || fence.holds()));
         }
-        let store = store.for_data_set(open.scan.root(), true);
+        let store = store.for_data_set(open.scan.root(), true, false);
         let remover = Remover {
             store: &store,
             transfer,

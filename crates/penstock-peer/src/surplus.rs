@@ -382,7 +382,7 @@ pub(crate) fn delete(
     order: DeleteOrder<'_>,
     check_store: &dyn Fn() -> Result<(), Problem>,
 ) -> Result<(), Problem> {
-    let target = &target.for_data_set(&spec.root.0, spec.preserve.mode);
+    let target = &target.for_data_set(&spec.root.0, spec.preserve.mode, true);
     let mut remover = Remover { target, spec, dirs: DirCache::default() };
     let mut at = 0_u64;
     each_listed(order.list, order.only_in_the_way, &mut |surplus| {
@@ -436,7 +436,7 @@ pub(crate) fn delete_for(
     goes_on: &dyn Fn() -> bool,
     take: &mut dyn FnMut(Dealt),
 ) -> Result<usize, Problem> {
-    let target = &target.for_data_set(&spec.root.0, spec.preserve.mode);
+    let target = &target.for_data_set(&spec.root.0, spec.preserve.mode, true);
     let mut remover = Remover { target, spec, dirs: DirCache::default() };
     let mut count = 0;
     for surplus in items {
