@@ -396,10 +396,14 @@ impl Faces {
                 let leaving = Arc::clone(&host);
                 let ending = std::thread::Builder::new().spawn(move || leaving.leave(deadline));
                 let left = member.leave(deadline);
-                // Without a thread of its own it comes last.
-                let ended =
-                    ending.map_or_else(|_| Ok(host.leave(deadline)), |ending| ending.join());
-                left && ended.is_ok()
+                match ending {
+                    Ok(ending) => left && ending.join().is_ok(),
+                    // Without a thread of its own the host leaves last.
+                    Err(_) => {
+                        host.leave(deadline);
+                        left
+                    }
+                }
             }),
         })
     }
