@@ -34,6 +34,9 @@ pub const FAILURE_PART_BYTES: usize = 256 * 1024;
 pub struct ScanRequest {
     /// The transfer.
     pub transfer: TransferId,
+    /// Which list of the data set is meant: each resumed attempt asks for a higher one, and the
+    /// source then lists anew and drops its earlier list. A lower one means the list that there is.
+    pub listing: u32,
     /// Store at the source.
     pub store: Name,
     /// Root of the data set within the store.

@@ -92,6 +92,9 @@ impl From<SlicingText> for Slicing {
 pub struct OpenScan {
     /// The transfer.
     pub transfer: TransferId,
+    /// As in [`ScanRequest`].
+    #[serde(default)]
+    pub listing: u32,
     /// Store at the source.
     pub store: Name,
     /// Root of the data set within the store.
@@ -126,6 +129,7 @@ impl From<&ScanRequest> for OpenScan {
     fn from(request: &ScanRequest) -> Self {
         Self {
             transfer: request.transfer,
+            listing: request.listing,
             store: request.store.clone(),
             root: request.root.clone(),
             slicing: request.slicing.into(),
@@ -143,6 +147,7 @@ impl From<OpenScan> for ScanRequest {
     fn from(open: OpenScan) -> Self {
         Self {
             transfer: open.transfer,
+            listing: open.listing,
             store: open.store,
             root: open.root,
             slicing: open.slicing.into(),

@@ -145,6 +145,37 @@ pub struct TaskSpec {
 }
 
 impl TaskSpec {
+    /// Of a task that writes nothing: for looking for what a transfer has left below `root` of a
+    /// store.
+    pub fn of_cleaning(transfer: TransferId, store: Name, root: PathText) -> Self {
+        Self {
+            transfer,
+            source: SourceAccess::Local { store: store.clone(), root: PathText::default() },
+            store,
+            root,
+            store_id: 0,
+            mounts: Vec::new(),
+            writer: WriterId::SOLE,
+            epoch: 0,
+            doubt: false,
+            digest: DigestKind::Blake3,
+            framing: Framing::Tls,
+            durability: Durability::default(),
+            digest_list: false,
+            proves: false,
+            preserve: Preserve::default(),
+            lanes_max: 0,
+            lanes: 0,
+            limits: Limits::default(),
+            update: UpdateOptions::default(),
+            began: FileTime::default(),
+            select: Selection::default(),
+            remove_source: false,
+            fence: Fence::default(),
+            grant: None,
+        }
+    }
+
     /// What the task may use before it is told a share.
     pub fn share(&self) -> Share {
         Share {

@@ -25,7 +25,10 @@ pub struct EpochLimits {
     pub bytes: u64,
     /// Files written or renamed in it.
     pub files: u64,
-    /// Its age, from its first write.
+    /// Its age, from its first write, of the first epoch. Each further one may be twice as old as
+    /// the one before, up to `age`: what a process that is killed young has written counts.
+    pub first_age: Duration,
+    /// Its age, from its first write, of a later one.
     pub age: Duration,
     /// Files written in it that have no name yet.
     pub nameless: u64,
@@ -42,6 +45,7 @@ impl Default for EpochLimits {
         Self {
             bytes: 4 * GIB,
             files: 32_768,
+            first_age: Duration::from_millis(125),
             age: Duration::from_secs(2),
             nameless: 4096,
             nameless_age: Duration::from_millis(200),
@@ -80,6 +84,8 @@ pub const PUBLISH_BATCH: usize = 32;
 #[derive(Debug)]
 pub struct EpochMachine {
     limits: EpochLimits,
+    /// How old the open epoch may become.
+    age: Duration,
     open: u64,
     bytes: u64,
     files: u64,
@@ -101,6 +107,7 @@ impl EpochMachine {
     pub fn new(last: u64, limits: EpochLimits) -> Self {
         Self {
             limits,
+            age: limits.first_age.min(limits.age),
             open: last + 1,
             bytes: 0,
             files: 0,
@@ -197,7 +204,7 @@ impl EpochMachine {
         let due = self.flush
             || self.bytes >= self.limits.bytes
             || self.files >= self.limits.files
-            || now.since(dirty_since) >= self.limits.age
+            || now.since(dirty_since) >= self.age
             || self.nameless_since.is_some_and(|since| {
                 self.nameless >= self.limits.nameless
                     || now.since(since) >= self.limits.nameless_age
@@ -207,6 +214,7 @@ impl EpochMachine {
         }
         let epoch = self.open;
         self.open += 1;
+        self.age = (self.age * 2).min(self.limits.age);
         self.bytes = 0;
         self.files = 0;
         self.dirty_since = None;
@@ -222,7 +230,7 @@ impl EpochMachine {
         if self.sealed.is_some() || self.publishing > 0 {
             return None;
         }
-        let sync = self.dirty_since.map(|since| since.plus(self.limits.age));
+        let sync = self.dirty_since.map(|since| since.plus(self.age));
         let naming = self.nameless_since.map(|since| since.plus(self.limits.nameless_age));
         let finish = self.finishes.front().map(|(from, _)| *from);
         sync.into_iter().chain(naming).chain(finish).min()

@@ -142,6 +142,12 @@ fn kept_of(page: &Page, compared: &Comparison) -> (u64, u64) {
     files.fold((0, 0), |(files, bytes), entry| (files + 1, bytes + entry.size))
 }
 
+/// Files that an earlier attempt has moved, and their bytes.
+fn carried_of(page: &Page, compared: &Comparison) -> (u64, u64) {
+    let entries = compared.carried.iter().filter_map(|digest| page.entry(digest.entry).ok());
+    entries.fold((0, 0), |(files, bytes), entry| (files + 1, bytes + entry.size))
+}
+
 /// One page's part of the ledger.
 #[derive(Debug)]
 pub struct PageLedger {
@@ -217,6 +223,7 @@ impl PageLedger {
                 Piece::Pack { .. } => {}
             }
         }
+        let (files, bytes) = carried_of(page, compared);
         Self {
             number: page.number,
             digest,
@@ -236,12 +243,12 @@ impl PageLedger {
             log: Vec::new(),
             log_bytes: 0,
             logged_under: None,
-            files: 0,
-            bytes: 0,
-            bytes_durable: 0,
+            files,
+            bytes,
+            bytes_durable: bytes,
             failures: compared.failed.len() as u64,
             kept: if page.round == 0 { kept_of(page, compared) } else { (0, 0) },
-            asks: false,
+            asks: compared.carried.iter().any(|digest| digest.seen.is_some()),
             amended: Amendment::default(),
         }
     }
@@ -249,6 +256,18 @@ impl PageLedger {
     /// Notes in the log what was decided of a new page, before anything else.
     pub(crate) fn log_compared(&mut self, compared: Comparison) {
         self.append(JournalRecord::Compared(compared));
+    }
+
+    /// Takes over what an earlier attempt has written of large files, as records of this page that
+    /// the log says from now on. Returns the pieces that must be looked at again, as
+    /// [`PageLedger::replay`] does.
+    pub(crate) fn take_earlier(
+        &mut self,
+        earlier: Vec<JournalRecord>,
+        doubt_all: bool,
+    ) -> Vec<(Option<Incarnation>, Work)> {
+        earlier.iter().for_each(|record| record.append_to(&mut self.log));
+        self.replay(earlier, 0, doubt_all)
     }
 
     /// Whether something is to be asked about at the source.

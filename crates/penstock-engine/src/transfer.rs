@@ -49,7 +49,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use penstock_proto::compared::Comparison;
 use penstock_proto::digest::{Digest, DigestKind};
 use penstock_proto::id::{PeerNumber, WriterId};
-use penstock_proto::journal::{EntryFailure, JournalRecord};
+use penstock_proto::journal::{EntryFailure, Incarnation, JournalRecord};
 use penstock_proto::manifest::Page;
 use penstock_proto::slicing::PieceRef;
 use penstock_proto::task::Work;
@@ -332,6 +332,20 @@ impl TransferMachine {
         let number = page.number;
         let mut ledger = PageLedger::new(page, digest, self.kind, &compared);
         let rechecks = ledger.replay(log, log_bytes, doubt_all);
+        let mut open = self.open_page(number, ledger, rechecks);
+        open.missing = open.ledger.fetchable();
+        open.missing.shuffle(&mut self.rng);
+        self.insert_page(number, open);
+        self.adopt_early(number);
+    }
+
+    /// A page of which something is known: counts that as resumed.
+    fn open_page(
+        &mut self,
+        number: u32,
+        ledger: PageLedger,
+        rechecks: Vec<(Option<Incarnation>, Work)>,
+    ) -> OpenPage {
         self.urgent.extend(ledger.discards());
         let (_, bytes, _, _) = ledger.counts();
         let again = rechecks.iter().filter_map(|(_, work)| piece_of(work)).map(|it| it.piece);
@@ -351,26 +365,33 @@ impl TransferMachine {
         }
         let mut open = OpenPage::new(ledger);
         open.resumed = resumed;
-        open.missing = open.ledger.fetchable();
-        open.missing.shuffle(&mut self.rng);
         for (under, work) in rechecks {
             let under = under
                 .map_or(Under::Anyone, |incarnation| Under::Writer { incarnation, lost: false });
             open.add_recheck(under, work);
         }
-        self.insert_page(number, open);
-        self.adopt_early(number);
+        open
     }
 
-    /// Opens a new page of which `compared` says what stays as it is at the target. Its pieces are
-    /// handed out once that is committed: a resume then cuts the page in the same way.
-    pub fn handle_compared_page(&mut self, page: &Page, digest: Digest, compared: Comparison) {
+    /// Opens a new page of which `compared` says what stays as it is at the target, and `earlier`
+    /// what an earlier attempt has written of its large files; with `doubt_all` that is looked at
+    /// again. Its pieces are handed out once that is committed: a resume then cuts the page in the
+    /// same way.
+    pub fn handle_compared_page(
+        &mut self,
+        page: &Page,
+        digest: Digest,
+        compared: Comparison,
+        earlier: Vec<JournalRecord>,
+        doubt_all: bool,
+    ) {
         let mut ledger = PageLedger::new(page, digest, self.kind, &compared);
         let number = page.number;
         let news = compared.failed.iter().map(|failure| (number, *failure));
         self.failures_news.extend(news);
         ledger.log_compared(compared);
-        let mut open = OpenPage::new(ledger);
+        let rechecks = ledger.take_earlier(earlier, doubt_all);
+        let mut open = self.open_page(number, ledger, rechecks);
         open.held = open.ledger.fetchable();
         open.held.shuffle(&mut self.rng);
         self.insert_page(number, open);

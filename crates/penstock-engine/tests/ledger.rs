@@ -318,10 +318,11 @@ fn c_a_compared_page_is_cut_the_same_after_a_restart() {
     let compared = Comparison {
         kept: [1, 3].into_iter().collect(),
         failed: vec![penstock_proto::compared::refused(4, 0)],
-        existed: 3,
+        existed: [0, 1, 2].into_iter().collect(),
+        carried: Vec::new(),
         in_the_way: 0,
     };
-    machine.handle_compared_page(&page, Digest::default(), compared.clone());
+    machine.handle_compared_page(&page, Digest::default(), compared.clone(), Vec::new(), false);
     machine.handle_scan_end(1);
     assert!(machine.poll_work(PEER, u64::MAX, NOW).work.is_empty(), "not before it is committed");
     assert!(machine.commit_is_urgent());

@@ -148,11 +148,11 @@ impl Comparer {
     pub(crate) fn compare(&self, page: &Page, left: &EntrySet) -> Result<Comparison, Problem> {
         let mut kept = Vec::new();
         let mut failed: Vec<EntryFailure> = Vec::new();
-        let (mut existed, mut in_the_way) = (0, 0);
+        let (mut existed, mut in_the_way) = (Vec::new(), 0);
         for (index, compared) in self.verdicts(page, left)?.into_iter().enumerate() {
             // What is in the way counts among what would go, not among what stays.
             let stands = compared.there.is_some() && compared.verdict != Verdict::Blocked;
-            existed += u32::from(stands);
+            existed.extend(stands.then_some(index as u32));
             match compared.verdict {
                 Verdict::Keep => kept.push(index as u32),
                 Verdict::Refuse => failed.push(refused(index as u32, compared.errno)),
@@ -160,7 +160,8 @@ impl Comparer {
                 Verdict::New | Verdict::Replace => {}
             }
         }
-        Ok(Comparison { kept: kept.into_iter().collect(), failed, existed, in_the_way })
+        let (kept, existed) = (kept.into_iter().collect(), existed.into_iter().collect());
+        Ok(Comparison { kept, failed, existed, carried: Vec::new(), in_the_way })
     }
 
     /// What stays of a page that amends earlier ones: files whose bytes are at the target already,

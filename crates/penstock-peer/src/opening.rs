@@ -34,6 +34,8 @@ use crate::sight::{Claim, Sight};
 use crate::source::OpenScan;
 use crate::stores::{Stores, store_offline};
 
+/// Before the number of a list in the name of its directory; the first list has none.
+const LISTING: &str = "listing-";
 /// How long a request waits for a scan that is being opened: longer than a look at its store.
 pub(crate) const OPENING_MAX: Duration = Duration::from_secs(10);
 
@@ -41,6 +43,8 @@ pub(crate) const OPENING_MAX: Duration = Duration::from_secs(10);
 pub(crate) struct Place {
     /// By which order this peer makes it; `None`: another peer does, and this one serves it.
     order: Option<ScanOrder>,
+    /// Which list of the data set it is.
+    listing: u32,
     state: Mutex<PlaceState>,
     wake: Condvar,
 }
@@ -52,9 +56,9 @@ enum PlaceState {
 }
 
 impl Place {
-    fn new(order: &ScanOrder) -> Self {
+    fn new(order: &ScanOrder, listing: u32) -> Self {
         let order = order.fence.holds().then(|| order.clone());
-        Self { order, state: Mutex::new(PlaceState::Opening), wake: Condvar::new() }
+        Self { order, listing, state: Mutex::new(PlaceState::Opening), wake: Condvar::new() }
     }
 
     fn lock(&self) -> MutexGuard<'_, PlaceState> {
@@ -216,6 +220,36 @@ impl Scans {
         self.directory.join(transfer.to_string())
     }
 
+    /// Where one list of a transfer's data set is kept. Each has its own directory: the thread that
+    /// made an earlier one may still hang in its store, and is to spoil nothing when it wakes.
+    fn list_directory(&self, transfer: TransferId, listing: u32) -> PathBuf {
+        let directory = self.directory_of(transfer);
+        if listing == 0 { directory } else { directory.join(format!("{LISTING}{listing}")) }
+    }
+
+    /// Removes earlier lists of a transfer's data set.
+    fn remove_lists_before(&self, transfer: TransferId, listing: u32) {
+        let directory = self.directory_of(transfer);
+        let found = fs::read_dir(&directory).into_iter().flatten().filter_map(Result::ok);
+        for entry in found {
+            let name = entry.file_name();
+            let Some(name) = name.to_str().filter(|name| !name.starts_with("request.")) else {
+                continue;
+            };
+            let number = name.strip_prefix(LISTING).map(str::parse::<u32>);
+            let is_later = matches!(number, Some(Ok(number)) if number >= listing);
+            let path = entry.path();
+            let removed = match is_later {
+                true => continue,
+                false if path.is_dir() => fs::remove_dir_all(&path),
+                false => fs::remove_file(&path),
+            };
+            if let Err(cause) = removed {
+                tracing::warn!(path = %path.display(), %cause, "cannot remove an earlier list");
+            }
+        }
+    }
+
     /// Once.
     pub(crate) fn share_with(&self, helpers: Arc<dyn Helpers>) {
         let _ = self.helpers.set(helpers);
@@ -232,15 +266,20 @@ impl Scans {
         order: &ScanOrder,
         new: Option<&ScanRequest>,
     ) -> Result<Option<Arc<Place>>, Problem> {
+        let wanted = new.map_or(0, |request| request.listing);
         {
             let mut table = self.table();
             match table.get(&transfer) {
-                Some(place) if place.is_for(order) => return Ok(Some(Arc::clone(place))),
+                Some(place) if place.is_for(order) && place.listing >= wanted => {
+                    return Ok(Some(Arc::clone(place)));
+                }
                 Some(_) => table.remove(&transfer).iter().for_each(|place| place.stop()),
                 None => {}
             }
         }
-        let begin = match (self.kept(transfer)?, new) {
+        let kept = self.kept(transfer)?.filter(|kept| kept.listing >= wanted);
+        let listing = kept.as_ref().map_or(wanted, |kept| kept.listing);
+        let begin = match (kept, new) {
             (Some(kept), _) => Begin::Kept(kept),
             (None, Some(request)) => Begin::New(request.clone()),
             (None, None) => return Ok(None),
@@ -248,10 +287,11 @@ impl Scans {
         let place = {
             let mut table = self.table();
             // Another request may have come first.
-            if let Some(place) = table.get(&transfer).filter(|place| place.is_for(order)) {
+            let other = table.get(&transfer);
+            if let Some(place) = other.filter(|it| it.is_for(order) && it.listing >= listing) {
                 return Ok(Some(Arc::clone(place)));
             }
-            let place = Arc::new(Place::new(order));
+            let place = Arc::new(Place::new(order, listing));
             if let Some(old) = table.insert(transfer, Arc::clone(&place)) {
                 old.stop();
             }
@@ -311,6 +351,9 @@ impl Scans {
             // It waited for the store: by now another peer may lead, or the transfer be over.
             place.check()?;
             kept.write(&self.directory_of(transfer))?;
+            if kept.listing > 0 {
+                self.remove_lists_before(transfer, kept.listing);
+            }
         }
         let request = &looked.request;
         let own = place.order.as_ref();
@@ -326,7 +369,7 @@ impl Scans {
             workers: self.workers,
             fence: own.map_or_else(shut, |order| order.fence.clone()),
         };
-        let directory = self.directory_of(transfer);
+        let directory = self.list_directory(transfer, request.listing);
         let scan = match own {
             Some(_) => Scan::open(&directory, options)?,
             None => Scan::of_another(&directory, options),
@@ -428,6 +471,9 @@ impl Looked {
 /// What is noted of a scan beside its pages.
 #[derive(Serialize, Deserialize)]
 struct Kept {
+    /// Which list of the data set it is.
+    #[serde(default)]
+    listing: u32,
     store: Name,
     root: PathText,
     files_from: Vec<PathText>,
@@ -473,6 +519,7 @@ impl Kept {
             source.fingerprint().map_err(|error| store_offline(&request.store, error))?;
         let root = look(source, &request.root.0).map(|(_, _, meta)| meta.inode);
         Ok(Self {
+            listing: request.listing,
             store: request.store.clone(),
             root: request.root.clone(),
             files_from: request.files_from.clone(),
@@ -511,6 +558,7 @@ impl Kept {
     fn into_request(self, transfer: TransferId) -> ScanRequest {
         ScanRequest {
             transfer,
+            listing: self.listing,
             store: self.store,
             root: self.root,
             slicing: Slicing {

@@ -165,6 +165,7 @@ mod tests {
     fn request() -> ScanRequest {
         ScanRequest {
             transfer: TransferId([7; 16]),
+            listing: 0,
             store: "far".parse().unwrap(),
             root: PathText::default(),
             slicing: Slicing::default(),

@@ -113,8 +113,8 @@ impl Remover<'_> {
         }
         let aside = temporary_name(&TemporaryKey {
             transfer: self.transfer,
-            page: self.digest,
-            entry: index,
+            of: self.digest,
+            number: index,
             size: entry.size,
             mtime: entry.mtime,
             identity: entry.identity,

@@ -581,7 +581,7 @@ fn clean_page(
 ) -> Result<bool, Problem> {
     let mut touched = false;
     for (index, entry) in page.page.entries().iter().enumerate() {
-        if entry.kind == EntryKind::Directory {
+        if entry.kind == EntryKind::Directory || page.left.contains(index as u32) {
             continue;
         }
         let (parent, _) = place(&spec.root.0, &page.page, entry);

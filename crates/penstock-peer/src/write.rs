@@ -18,7 +18,7 @@ use penstock_proto::digest::{Digest, DigestKind, TOGETHER_BYTES_MAX};
 use penstock_proto::frame::{EntryStatus, Record};
 use penstock_proto::id::{TransferId, WriterId};
 use penstock_proto::journal::{DigestForm, EntryDigest, EntryFailure, FailurePhase};
-use penstock_proto::manifest::{Entry, EntryKind, Page};
+use penstock_proto::manifest::{Entry, EntryKind, Page, page_digest};
 use penstock_proto::name;
 use penstock_proto::units::FileTime;
 
@@ -192,10 +192,15 @@ pub(crate) fn temporary_of(
 ) -> TemporaryName {
     let entry = &page.page.entries()[index as usize];
     let large = entry.kind == EntryKind::File && page.page.slicing.is_split(entry.size);
+    // A resumed attempt lists anew: what was written of a large file stays under its name there.
+    let (of, number) = match large {
+        true => (page_digest(&page.page.path(entry)), page.page.round.into()),
+        false => (page.digest, index),
+    };
     temporary_name(&TemporaryKey {
         transfer,
-        page: page.digest,
-        entry: index,
+        of,
+        number,
         size: entry.size,
         mtime: entry.mtime,
         identity: entry.identity,

@@ -4,7 +4,7 @@
 //! no piece of the page is handed out before that is committed: so a resume cuts the same pieces,
 //! whatever has become of the target meanwhile.
 
-use crate::journal::{EntryFailure, FailurePhase};
+use crate::journal::{EntryDigest, EntryFailure, FailurePhase, decode_digests, encode_digests};
 use crate::manifest::PAGE_ENTRIES_MAX;
 use crate::wire::{DecodeError, Reader, Writer};
 
@@ -90,8 +90,11 @@ pub struct Comparison {
     pub kept: EntrySet,
     /// Entries that may not be touched, and are told as failed.
     pub failed: Vec<EntryFailure>,
-    /// Entries with something under their name at the target.
-    pub existed: u32,
+    /// Entries with something under their name at the target before the transfer made anything.
+    pub existed: EntrySet,
+    /// Files that an earlier attempt of the same transfer has moved, ascending: the source still
+    /// has the version that was read, and the target has what was made of it.
+    pub carried: Vec<EntryDigest>,
     /// Entries that cannot be made because a directory has their name, or something else the name
     /// of a directory that they need. Never logged: the page is not opened before `--delete` has
     /// taken that away, or has been refused.
@@ -101,22 +104,23 @@ pub struct Comparison {
 impl Comparison {
     /// The entries that are in no piece, and of which no link is made.
     pub fn left(&self) -> EntrySet {
-        let failed = self.failed.iter().map(|failure| failure.entry);
-        if self.failed.is_empty() {
-            self.kept.clone()
-        } else {
-            self.kept.iter().chain(failed).collect()
+        if self.failed.is_empty() && self.carried.is_empty() {
+            return self.kept.clone();
         }
+        let failed = self.failed.iter().map(|failure| failure.entry);
+        let carried = self.carried.iter().map(|digest| digest.entry);
+        self.kept.iter().chain(failed).chain(carried).collect()
     }
 
     /// Appends it, but for what is in the way, to a message or a record of a log.
     pub fn encode(&self, out: &mut Writer) {
         self.kept.encode(out);
-        out.u32(self.existed);
+        self.existed.encode(out);
         out.u32(self.failed.len() as u32);
         for failure in &self.failed {
             out.u32(u32::from(failure.errno) << 16 | failure.entry);
         }
+        encode_digests(&self.carried, out);
     }
 
     /// Takes it from there.
@@ -125,7 +129,7 @@ impl Comparison {
     /// [`DecodeError`] if it is none.
     pub fn decode(input: &mut Reader<'_>) -> Result<Self, DecodeError> {
         let kept = EntrySet::decode(input)?;
-        let existed = input.u32("existed")?;
+        let existed = EntrySet::decode(input)?;
         let count = input.u32("failure count")? as usize;
         if count > input.remaining() / 4 {
             return Err(DecodeError::Truncated("failures"));
@@ -133,7 +137,8 @@ impl Comparison {
         let failed = (0..count)
             .map(|_| input.u32("entry").map(|both| refused(both & 0xffff, (both >> 16) as u16)))
             .collect::<Result<_, DecodeError>>()?;
-        Ok(Self { kept, failed, existed, in_the_way: 0 })
+        let carried = decode_digests(input)?;
+        Ok(Self { kept, failed, existed, carried, in_the_way: 0 })
     }
 }
 
@@ -148,7 +153,14 @@ pub fn refused(entry: u32, errno: u16) -> EntryFailure {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::digest::Digest;
+    use crate::journal::DigestForm;
     use proptest::prelude::*;
+
+    fn carried(entry: u32) -> EntryDigest {
+        let digest = Digest([entry as u8; 32]);
+        EntryDigest { entry, form: DigestForm::Standard, digest, seen: None }
+    }
 
     proptest! {
         /// Promise (c): what was kept is known again after a crash, entry by entry.
@@ -156,12 +168,14 @@ mod tests {
         fn a_comparison_survives_its_log(
             kept in proptest::collection::btree_set(0u32..4096, 0..300),
             failed in proptest::collection::vec((0u32..4096, 0u16..200), 0..20),
-            existed: u32,
+            existed in proptest::collection::btree_set(0u32..4096, 0..300),
+            moved in proptest::collection::btree_set(0u32..4096, 0..20),
         ) {
             let comparison = Comparison {
                 kept: kept.iter().copied().collect(),
                 failed: failed.iter().map(|(entry, errno)| refused(*entry, *errno)).collect(),
-                existed,
+                existed: existed.iter().copied().collect(),
+                carried: moved.iter().map(|entry| carried(*entry)).collect(),
                 in_the_way: 0,
             };
             prop_assert_eq!(comparison.kept.iter().collect::<Vec<_>>(),
@@ -169,7 +183,7 @@ mod tests {
             let all = comparison.left();
             for entry in 0..4096 {
                 let refused = failed.iter().any(|(failed, _)| *failed == entry);
-                let left = kept.contains(&entry) || refused;
+                let left = kept.contains(&entry) || refused || moved.contains(&entry);
                 prop_assert_eq!(all.contains(entry), left);
             }
             let mut out = Writer::new();

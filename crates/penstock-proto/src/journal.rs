@@ -467,7 +467,8 @@ mod tests {
             JournalRecord::Compared(Comparison {
                 kept: [2, 3, 5].into_iter().collect(),
                 failed: vec![crate::compared::refused(7, 5)],
-                existed: 4,
+                existed: [2, 3, 5, 7].into_iter().collect(),
+                carried: Vec::new(),
                 in_the_way: 0,
             }),
             JournalRecord::Asked,

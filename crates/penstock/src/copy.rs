@@ -2,14 +2,17 @@
 //!
 //! The same engine, verification and ledger as between sites; only the lanes are function calls.
 //! State (`id`, `state.sqlite`, `source/`, `journal/`) is kept below the user's state directory
-//! while a copy is not complete, in a directory named by what is copied where: the same command
-//! again finds it and goes on.
+//! while a copy is not complete, in a directory named by what is copied where. A command that copies
+//! the same to the same place, with whatever options, finds it, lists the source anew, and does not
+//! move again what is done (docs/design/0044).
+
+mod state;
 
 use std::ffi::OsStr;
 use std::fs;
 use std::io;
 use std::os::unix::ffi::OsStrExt as _;
-use std::os::unix::fs::{DirBuilderExt as _, FileTypeExt as _};
+use std::os::unix::fs::FileTypeExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,7 +20,6 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::Context as _;
-use penstock_api::limits::Limits;
 use penstock_api::peers::OnePeer;
 use penstock_api::plan::{PlanHead, PlanUse};
 use penstock_api::preserve::Preserve;
@@ -27,13 +29,12 @@ use penstock_api::scan::{OwnPages, RootKind, ScanRequest, SourcePeer};
 use penstock_api::task::SourceAccess;
 use penstock_api::transfer::{Location, PathText, TransferOptions, TransferState, TransferView};
 use penstock_controller::runner::{self, RunControl, RunFiles, RunInput, RunOutcome};
-use penstock_controller::state::SqliteState;
 use penstock_io::net::SocketOptions;
 use penstock_io::store::{IoMode, MemSpec};
-use penstock_io::sys::{self, LockError, LockFile};
+use penstock_io::sys;
 use penstock_peer::{SourceService, StoreKind, StoreSpec, Stores, TargetService};
 use penstock_proto::digest::DigestKind;
-use penstock_proto::id::{Name, PeerId, TransferId};
+use penstock_proto::id::{Name, PeerId};
 use penstock_proto::slicing::Slicing;
 use serde::{Deserialize, Serialize};
 use tokio::signal::unix::{SignalKind, signal};
@@ -54,6 +55,8 @@ use crate::plan;
 use crate::progress::{Mode, ProgressArgs, Reporter};
 use crate::receipt::{self, Signer};
 use crate::ssh::{self, SshArgs};
+
+pub(crate) use state::{State, state_home};
 
 /// How often the figures are shown.
 const SHOW_INTERVAL: Duration = Duration::from_millis(200);
@@ -475,126 +478,6 @@ fn check_apart(from: &Path, to: &Path) -> anyhow::Result<()> {
         .into())
 }
 
-/// The state of a copy, held by this process alone.
-pub(crate) struct State {
-    pub(crate) directory: PathBuf,
-    pub(crate) id: TransferId,
-    /// Seconds since 1970 of the first attempt; an age is counted from there.
-    pub(crate) created: u64,
-    pub(crate) resumed: bool,
-    _lock: LockFile,
-}
-
-impl State {
-    /// The state of copying `from` to `to` with these options: what an earlier run has left, or a
-    /// new one.
-    ///
-    /// # Errors
-    /// The same copy is running, or the state cannot be kept.
-    pub(crate) fn open(from: &Path, to: &Path, options: &TransferOptions) -> anyhow::Result<Self> {
-        // The same copy under other limits is the same copy.
-        let wish = TransferOptions { limits: Limits::default(), lanes_max: 0, ..options.clone() };
-        let wish = serde_json::to_vec(&wish).context("write the options")?;
-        let parts = [from.as_os_str().as_bytes(), to.as_os_str().as_bytes(), &wish];
-        let key = penstock_proto::manifest::page_digest(&parts.join(&0)).to_hex();
-        Self::open_at(state_home()?.join("copy").join(&key[..32]), None)
-    }
-
-    /// The state of a copy whose other end, at another host, has chosen its id.
-    ///
-    /// # Errors
-    /// As [`State::open`].
-    pub(crate) fn of_id(id: TransferId) -> anyhow::Result<Self> {
-        Self::open_at(state_home()?.join("copy").join(format!("ssh-{id}")), Some(id))
-    }
-
-    fn open_at(directory: PathBuf, id: Option<TransferId>) -> anyhow::Result<Self> {
-        let failed = |error| {
-            Failure::io(format!("keep state in `{}`", directory.display()), error)
-                .hint("set PENSTOCK_STATE_HOME to a directory that can be written")
-        };
-        // What is copied, by name, is nobody else's to read.
-        let mut private = fs::DirBuilder::new();
-        private.recursive(true).mode(0o700).create(&directory).map_err(failed)?;
-        // What a copy that was killed at its very end has left.
-        let _ = fs::remove_dir_all(directory.with_extension("gone"));
-        let lock = LockFile::acquire(&directory.join("lock")).map_err(|error| match error {
-            LockError::Held { .. } | LockError::Claimed { .. } => {
-                let message = "the same copy is running already";
-                Failure::new(ExitCode::Temporary, message).caused_by(error)
-            }
-            error => {
-                let message = format!("cannot lock the state in `{}`", directory.display());
-                Failure::new(ExitCode::Fatal, message)
-                    .caused_by(error)
-                    .hint("set PENSTOCK_STATE_HOME to a directory on a local disk")
-            }
-        })?;
-        let path = directory.join("id");
-        let known = fs::read_to_string(&path).ok().and_then(|text| {
-            let (id, created) = text.trim().split_once(' ')?;
-            Some((id.parse().ok()?, created.parse().ok()?))
-        });
-        let resumed = known.is_some();
-        let (id, created) = known
-            .unwrap_or_else(|| (id.unwrap_or_else(|| TransferId(rand::random())), now_seconds()));
-        if !resumed {
-            let temporary = path.with_extension("new");
-            fs::write(&temporary, format!("{id} {created}\n"))
-                .and_then(|()| fs::File::open(&temporary)?.sync_all())
-                .and_then(|()| fs::rename(&temporary, &path))
-                .map_err(failed)?;
-        }
-        Ok(Self { directory, id, created, resumed, _lock: lock })
-    }
-
-    /// Where the journal is.
-    fn journal(&self) -> PathBuf {
-        self.directory.join("journal")
-    }
-
-    /// Keeps the plan that the copy is to follow; it may have been resumed with it.
-    fn put_plan(&self, file: &Path) -> anyhow::Result<()> {
-        let to = RunFiles::of(&self.journal()).plan;
-        let put = || {
-            fs::create_dir_all(self.journal())?;
-            let temporary = to.with_extension("new");
-            fs::copy(file, &temporary)?;
-            fs::rename(&temporary, &to)
-        };
-        Ok(put()
-            .map_err(|error| Failure::io(format!("keep the plan in `{}`", to.display()), error))?)
-    }
-
-    /// Removes the state: at once as far as the next command can see, for half of it would be a
-    /// ledger that is wrong.
-    pub(crate) fn remove(&self) {
-        let gone = self.directory.with_extension("gone");
-        let removed = fs::rename(&self.directory, &gone).and_then(|()| fs::remove_dir_all(&gone));
-        if let Err(error) = removed {
-            tracing::warn!(path = %self.directory.display(), %error, "state is left");
-        }
-    }
-}
-
-/// Where the state of copies is kept.
-///
-/// # Errors
-/// Nothing says where.
-pub(crate) fn state_home() -> anyhow::Result<PathBuf> {
-    if let Some(home) = std::env::var_os("PENSTOCK_STATE_HOME") {
-        return Ok(home.into());
-    }
-    if let Some(home) = std::env::var_os("XDG_STATE_HOME") {
-        return Ok(PathBuf::from(home).join("penstock"));
-    }
-    let home = std::env::var_os("HOME").ok_or_else(|| {
-        Failure::new(ExitCode::Usage, "neither HOME nor PENSTOCK_STATE_HOME is set")
-            .hint("set PENSTOCK_STATE_HOME to a directory for the state of copies")
-    })?;
-    Ok(PathBuf::from(home).join(".local/state/penstock"))
-}
-
 /// One copy: what is shown of it, what it keeps, how it is steered. Who does the work is a [`Job`].
 pub(crate) struct Copy {
     pub(crate) from: PathBuf,
@@ -665,6 +548,7 @@ pub(crate) fn scan_request(
 ) -> ScanRequest {
     ScanRequest {
         transfer: state.id,
+        listing: state.listing,
         store,
         root,
         slicing: Slicing::default(),
@@ -774,10 +658,15 @@ impl Copy {
             scan_request(&self.state, source_store.clone(), root.clone(), &self.options, false);
         let kind = source.open_scan(&request).map_err(failure)?;
         check_kind(kind, &self.options)?;
-        let heads = SqliteState::open(&directory.join("state.sqlite"))?;
+        let heads = self.state.open_heads()?;
         let target = Arc::new(TargetService::new(stores, None, SocketOptions::default()));
+        let at = (&target_store, &places.target.root[..]);
+        let is_new_target =
+            !self.makes_plan() && self.state.settle_target(&heads, &*target, at, &self.to);
         let input = RunInput {
             id: self.state.id,
+            listing: self.state.listing,
+            is_new_target,
             options: self.options.clone(),
             store: target_store,
             root: PathText(places.target.root.clone()),
@@ -952,7 +841,7 @@ impl Copy {
     }
 }
 
-/// Pauses the run at SIGINT or SIGTERM; the flag says that one came. A host without room for that
+/// Pauses the run at SIGINT, SIGTERM or SIGHUP; the flag says that one came. A host without room for that
 /// loses nothing by it: a signal then ends the copy at once, and the same command resumes.
 fn watch_signals(control: &Arc<RunControl>) -> Arc<AtomicBool> {
     let flag = Arc::new(AtomicBool::new(false));
@@ -965,10 +854,11 @@ fn watch_signals(control: &Arc<RunControl>) -> Arc<AtomicBool> {
 fn start_watching(control: &Arc<RunControl>, raised: Arc<AtomicBool>) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.context("set up waiting for signals")?;
-    let (mut interrupt, mut terminate) = {
+    let (mut interrupt, mut terminate, mut hang_up) = {
         let _inside = runtime.enter();
         let interrupt = signal(SignalKind::interrupt()).context("wait for SIGINT")?;
-        (interrupt, signal(SignalKind::terminate()).context("wait for SIGTERM")?)
+        let terminate = signal(SignalKind::terminate()).context("wait for SIGTERM")?;
+        (interrupt, terminate, signal(SignalKind::hangup()).context("wait for SIGHUP")?)
     };
     let control = Arc::clone(control);
     std::thread::Builder::new()
@@ -978,6 +868,7 @@ fn start_watching(control: &Arc<RunControl>, raised: Arc<AtomicBool>) -> anyhow:
                 tokio::select! {
                     _ = interrupt.recv() => {}
                     _ = terminate.recv() => {}
+                    _ = hang_up.recv() => {}
                 }
             });
             raised.store(true, Ordering::Release);

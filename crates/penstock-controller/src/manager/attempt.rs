@@ -104,6 +104,8 @@ impl Inner {
         };
         Ok(RunInput {
             id,
+            listing: record.listing.number,
+            is_new_target: false,
             options: record.request.options.clone(),
             store: target.store.clone(),
             root,
@@ -122,7 +124,7 @@ impl Inner {
 
     pub(super) fn open_source(&self, record: &TransferRecord) -> Result<Opened, Problem> {
         let (id, source) = (record.id(), &record.request.source);
-        let request = scan_request(&record.request, record.created);
+        let request = scan_request(&record.request, record.listing());
         if source.site == self.config.site {
             let slicer = version::known().format(self.parts.state.format()).slicer;
             let slicing = request.slicing.no_newer_than(slicer);
@@ -150,7 +152,7 @@ impl Inner {
         let Location { store, path: root, .. } = &record.request.source;
         let target = &record.request.target.store;
         let lanes = match (self.parts.peers)(target, Some(store)).present().is_empty() {
-            true => (self.parts.lanes)(&scan_request(&record.request, record.created)),
+            true => (self.parts.lanes)(&scan_request(&record.request, record.listing())),
             false => None,
         };
         let local = || SourceAccess::Local { store: store.clone(), root: root.clone() };

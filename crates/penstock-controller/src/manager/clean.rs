@@ -6,8 +6,6 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::io::{self, ErrorKind};
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread;
 use std::time::Instant;
@@ -15,18 +13,14 @@ use std::time::Instant;
 use penstock_api::journal::failed;
 use penstock_api::problem::Problem;
 use penstock_api::rest::Event;
-use penstock_api::task::{SourceAccess, TaskPage, TaskSpec};
-use penstock_api::transfer::{Encryption, TransferState};
-use penstock_proto::frame::Framing;
-use penstock_proto::id::{Name, TransferId, WriterId};
-use penstock_proto::journal::JournalRecord;
-use penstock_proto::manifest::{Page, page_digest};
-use penstock_proto::units::FileTime;
-use penstock_proto::wire::Reader;
+use penstock_api::task::TaskSpec;
+use penstock_api::transfer::TransferState;
+use penstock_proto::id::{Name, TransferId};
 
 use super::attempt::CANCELLED;
 use super::users::Caller;
 use super::{Inner, Table, TransferRecord, journal_of};
+use crate::runner::clean_abandoned;
 
 /// Cancelled transfers of which something temporary is left, and when that is tried again.
 #[derive(Debug, Default)]
@@ -190,67 +184,21 @@ impl Inner {
         let (Some(root), request) = (&record.root, &record.request) else { return Ok(()) };
         let journal = journal_of(&self.config.journal, record.id());
         let head = self.parts.state.load(record.id())?;
+        let (id, store) = (record.id(), request.target.store.clone());
         let spec = TaskSpec {
-            transfer: record.id(),
-            store: request.target.store.clone(),
-            root: root.clone(),
             store_id: head.store,
-            mounts: head.mounts,
-            writer: WriterId::SOLE,
-            epoch: 0,
-            doubt: false,
-            grant: None,
-            // Nothing is read from it.
-            source: SourceAccess::Local {
-                store: request.source.store.clone(),
-                root: request.source.path.clone(),
-            },
-            digest: request.options.digest,
-            framing: match request.options.encryption {
-                Encryption::Tls => Framing::Tls,
-                Encryption::Off => Framing::Clear,
-            },
-            durability: request.options.durability,
-            digest_list: request.options.digest_list,
-            proves: false,
-            preserve: request.options.preserve.clone(),
-            lanes_max: request.options.lanes_max,
-            lanes: request.options.lanes,
-            limits: request.options.limits,
-            update: request.options.update.clone(),
-            select: request.options.select.clone(),
-            remove_source: false,
-            began: FileTime::default(),
+            mounts: head.mounts.clone(),
             fence: self.parts.fence.clone(),
+            ..TaskSpec::of_cleaning(id, store, root.clone())
         };
-        let unreadable = |cause: io::Error| {
-            failed("journal", format!("cannot read {}", journal.display()), &cause)
-        };
+        let journal_store = &self.config.journal;
         // A journal store that is not mounted has no pages either.
         if head.store != 0 {
-            fs::read_dir(&self.config.journal).map_err(unreadable)?;
+            fs::read_dir(journal_store).map_err(|cause| {
+                failed("journal", format!("cannot read {}", journal_store.display()), &cause)
+            })?;
         }
-        let generation_max = generation_max(&journal.join("logs")).map_err(unreadable)?;
-        let pages = files(&journal.join("pages")).map_err(unreadable)?;
-        // A site that has had one peer may not have noted yet that it wrote.
-        let mut writers: BTreeSet<WriterId> = head.epochs.into_keys().collect();
-        writers.insert(WriterId::SOLE);
-        for writer in writers {
-            let spec = TaskSpec { writer, ..spec.clone() };
-            let mut broken = None;
-            let read = |path: &PathBuf| page(path).map_err(|cause| broken = Some(cause)).ok();
-            let mut given = pages.iter().map_while(read).flatten();
-            let cleaned = self.parts.target.clean(&spec, &mut given, generation_max);
-            match cleaned {
-                // Without pages there is nothing that could be found, now or later.
-                Err(problem) if pages.is_empty() => {
-                    tracing::info!(transfer = %record.id(), %problem, "a sync marker may be left");
-                }
-                cleaned => cleaned?,
-            }
-            broken.map_or(Ok(()), |cause| Err(unreadable(cause)))?;
-        }
-        Ok(())
+        clean_abandoned(&*self.parts.target, &spec, &head, &journal)
     }
 
     /// Tells the source that its pages are needed no more.
@@ -263,42 +211,4 @@ impl Inner {
             tracing::info!(transfer = %record.id(), %problem, "source not told of the end");
         }
     }
-}
-
-/// What is in a directory; nothing if that is not there.
-fn files(directory: &Path) -> io::Result<Vec<PathBuf>> {
-    match fs::read_dir(directory) {
-        Ok(entries) => entries.map(|entry| Ok(entry?.path())).collect(),
-        Err(error) if error.kind() == ErrorKind::NotFound => Ok(Vec::new()),
-        Err(error) => Err(error),
-    }
-}
-
-/// A page as it is kept; `None` if it was never whole: nothing of such a one was begun.
-fn page(path: &Path) -> io::Result<Option<TaskPage>> {
-    let encoded = match fs::read(path) {
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-        read => read?,
-    };
-    let page = Page::decode(&encoded).ok().map(Arc::new);
-    Ok(page.map(|page| TaskPage { page, digest: page_digest(&encoded), left: Arc::default() }))
-}
-
-/// The last attempt at any file of which the logs know; see `runner::journal` for their layout.
-fn generation_max(logs: &Path) -> io::Result<u32> {
-    let mut most = 0;
-    for path in files(logs)? {
-        let log = match fs::read(path) {
-            // A later controller may have removed it.
-            Err(error) if error.kind() == ErrorKind::NotFound => continue,
-            read => read?,
-        };
-        let mut input = Reader::new(&log);
-        while let Ok(record) = JournalRecord::take_from(&mut input) {
-            if let JournalRecord::Generation { generation, .. } = record {
-                most = most.max(generation);
-            }
-        }
-    }
-    Ok(most)
 }

@@ -164,6 +164,8 @@ impl Inner {
         let input = RunInput {
             fence: self.parts.fence.clone(),
             id,
+            listing: record.listing.number,
+            is_new_target: false,
             options: request.options.clone(),
             store: target.store.clone(),
             root,

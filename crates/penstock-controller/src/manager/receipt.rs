@@ -22,6 +22,7 @@ use penstock_proto::manifest::page_digest;
 use super::{Inner, TransferRecord, journal_of, now_seconds};
 use crate::runner::{RunFiles, RunOutcome, RunView};
 use crate::sites::SCAN_UNKNOWN;
+use crate::state::Listing;
 
 /// Longest time for which a source that cannot sign now is asked again.
 const COUNTERSIGN_PATIENCE: Duration = Duration::from_secs(30);
@@ -124,16 +125,17 @@ fn write_receipt(path: &Path, receipt: &Receipt) -> Result<(), Problem> {
     })
 }
 
-/// The scan that belongs to a request, submitted so many seconds after 1970.
-pub(super) fn scan_request(request: &TransferRequest, submitted: u64) -> ScanRequest {
+/// The scan that belongs to a request.
+pub(super) fn scan_request(request: &TransferRequest, listing: Listing) -> ScanRequest {
     ScanRequest {
         transfer: request.id,
+        listing: listing.number,
         store: request.source.store.clone(),
         root: request.source.path.clone(),
         // What was accepted is sound.
         slicing: request.options.slicing().unwrap_or_default(),
         files_from: request.options.files_from.clone(),
-        select: request.options.select.settled(submitted),
+        select: request.options.select.settled(listing.at),
         metadata_ops_per_s: request.options.limits.metadata_ops_per_s,
         // Who owns it at the target is the target's own affair.
         preserve: Preserve { owner_map: Vec::new(), ..request.options.preserve.clone() },
@@ -165,10 +167,12 @@ pub fn check_as_source(
         options: serde_json::from_value(body.options.clone())
             .map_err(|cause| differs("set of options than is known here").because(cause))?,
     };
-    source.open_scan(&scan_request(&request, body.submitted)).map_err(|problem| {
-        let passes = problem.exit == Exit::Temporary;
-        if passes { problem } else { differs("data set than was read").because(problem) }
-    })?;
+    source.open_scan(&scan_request(&request, Listing { number: 0, at: body.submitted })).map_err(
+        |problem| {
+            let passes = problem.exit == Exit::Temporary;
+            if passes { problem } else { differs("data set than was read").because(problem) }
+        },
+    )?;
     let mut manifest = blake3::Hasher::new();
     for number in 0.. {
         match source.page(body.id, number, 0)? {
@@ -301,7 +305,9 @@ impl Inner {
         match self.parts.sites.countersign(site, body) {
             // The source was restarted: it goes on with the same scan once it is opened again.
             Err(problem) if problem.code == SCAN_UNKNOWN => {
-                self.parts.sites.open_scan(site, &scan_request(&record.request, record.created))?;
+                self.parts
+                    .sites
+                    .open_scan(site, &scan_request(&record.request, record.listing()))?;
                 self.parts.sites.countersign(site, body)
             }
             reply => reply,

@@ -18,8 +18,8 @@ use penstock_proto::name;
 
 use super::plans::journal_failed;
 use super::{Inner, Live, Manager, Table, journal_of, now_seconds, place, unknown};
-use crate::runner::RunFiles;
-use crate::state::{Listed, TransferRecord, Wish};
+use crate::runner::{RunFiles, removal_has_begun};
+use crate::state::{Listed, Listing, TransferRecord, Wish};
 
 /// Transfers that may wait at a time; more are refused until some have ended.
 pub const LIVE_MAX: usize = 10_000;
@@ -471,6 +471,7 @@ impl Inner {
                 record.wish = Wish::None;
                 record.state = TransferState::Queued;
                 record.reason.clear();
+                self.list_anew(&mut record);
             }
             (Action::Resume, TransferState::Running) if record.wish == Wish::None => {}
             (Action::Cancel, TransferState::Running) => record.wish = Wish::Cancel,
@@ -528,12 +529,25 @@ impl Inner {
         Ok(record)
     }
 
+    /// Has the next attempt list the source anew, so that it ends as one submitted now would. A plan
+    /// is a list of its own, and what is being removed at the source is on the list that there is.
+    fn list_anew(&self, record: &mut TransferRecord) {
+        let journal = journal_of(&self.config.journal, record.id());
+        if record.request.options.plan.is_none() && !removal_has_begun(&journal) {
+            let number = record.listing.number.saturating_add(1);
+            record.listing = Listing { number, at: now_seconds() };
+        }
+    }
+
     fn requeue(&self, mut record: TransferRecord, wish: Wish) -> Result<TransferView, Problem> {
         record.wish = wish;
         record.state = TransferState::Queued;
         record.exit = None;
         record.reason.clear();
         record.failures.clear();
+        if wish == Wish::None {
+            self.list_anew(&mut record);
+        }
         self.parts.state.put_transfer(&record)?;
         Ok(self.enqueue(record))
     }
@@ -556,6 +570,7 @@ pub(super) fn record_of(
         request: request.clone(),
         submitter,
         created: now_seconds(),
+        listing: Listing::default(),
         state: TransferState::Queued,
         wish: Wish::None,
         reason: String::new(),

@@ -13,6 +13,7 @@ use penstock_api::problem::{Exit, Problem};
 use penstock_api::scan::{ASKED_ENTRIES_MAX, AskedPage, Question, SeenEntry};
 use penstock_api::task::TaskPage;
 use penstock_engine::slice::slice_without;
+use penstock_engine::transfer::compared_of;
 use penstock_proto::compared::Comparison;
 use penstock_proto::digest::DigestKind;
 use penstock_proto::journal::{Amendment, JournalRecord};
@@ -177,5 +178,7 @@ pub(super) fn seen_entries(log: &[JournalRecord]) -> BTreeMap<u32, FileTime> {
         JournalRecord::Written { digests, .. } => Some(digests),
         _ => None,
     });
-    written.flatten().filter_map(|digest| Some((digest.entry, digest.seen?))).collect()
+    let carried = compared_of(log).into_iter().flat_map(|compared| &compared.carried);
+    let all = carried.chain(written.flatten());
+    all.filter_map(|digest| Some((digest.entry, digest.seen?))).collect()
 }

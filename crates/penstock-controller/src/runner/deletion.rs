@@ -19,6 +19,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use penstock_api::delete::{DeleteOrder, SurplusQuery};
+use penstock_api::plan::PlanItem;
 use penstock_api::problem::{Exit, Problem};
 use penstock_api::scan::ScanSummary;
 use penstock_api::task::{TargetPeer, TaskPage, TaskSpec};
@@ -28,6 +29,7 @@ use penstock_proto::manifest::EntryKind;
 
 use super::RunInput;
 use super::control::Shared;
+use super::earlier::Earlier;
 use super::epochs::Scratch;
 use super::journal::failed;
 use super::pages::{Clear, Compare};
@@ -42,6 +44,8 @@ pub(super) struct DeletionParts {
     pub(super) scan: ScanSummary,
     /// The plan that says what may be deleted, if one is followed.
     pub(super) followed: Option<Arc<Followed>>,
+    /// What earlier attempts have done, if the source was listed anew.
+    pub(super) earlier: Option<Arc<Earlier>>,
     /// Directory of the transfer in the journal store.
     pub(super) journal: PathBuf,
     /// Looks at pages that were not opened yet; at the end there are none.
@@ -56,6 +60,7 @@ pub(super) fn clearing(
     shared: &Arc<Shared>,
     compare: &Compare,
     followed: Option<&Arc<Followed>>,
+    earlier: &Option<Arc<Earlier>>,
 ) -> Option<Clear> {
     if !spec.update.delete {
         return None;
@@ -66,6 +71,7 @@ pub(super) fn clearing(
         shared: Arc::clone(shared),
         scan: ScanSummary::default(),
         followed: followed.cloned(),
+        earlier: earlier.clone(),
         journal: input.journal.clone(),
         compare: Some(Arc::clone(compare)),
     });
@@ -209,12 +215,12 @@ impl DeletionParts {
         let number = page.page.number;
         let logged = || self.shared.journal().find_compared(number);
         if let Some(compared) = logged()? {
-            return Ok(compared.existed);
+            return Ok(compared.existed.iter().count() as u32);
         }
         let Some(compare) = &self.compare else { return Ok(0) };
         let looked = compare(&page.page)?.existed;
         // If it was opened meanwhile, some of it may have been made while we looked.
-        Ok(logged()?.map_or(looked, |compared| compared.existed))
+        Ok(logged()?.map_or(looked, |compared| compared.existed).iter().count() as u32)
     }
 
     /// Lists the surplus and asks the guards.
@@ -235,7 +241,15 @@ impl DeletionParts {
             existed += u64::from(self.existed(&page)?);
             Ok(page)
         });
-        let mut choose = |item| self.followed.as_ref().map_or(Ok(true), |plan| plan.deletes(&item));
+        // What an earlier attempt has made itself is no sign of a wrong target.
+        let mut own = 0;
+        let mut choose = |item: PlanItem| {
+            let chosen = self.followed.as_ref().map_or(Ok(true), |plan| plan.deletes(&item))?;
+            if chosen && let Some(earlier) = &self.earlier {
+                own += u64::from(earlier.made(&item.path.0)?);
+            }
+            Ok(chosen)
+        };
         let query = SurplusQuery {
             pages: &mut pages,
             entries: self.scan.entries,
@@ -247,7 +261,8 @@ impl DeletionParts {
         let found = self.peer.find_surplus(&self.spec, query)?;
         let _ = std::fs::remove_dir_all(&spilled);
         let cleared = self.shared.cleared.load(Ordering::Relaxed);
-        check_amount(&self.spec.update, found + cleared, existed)
+        let own = if self.spec.update.max_delete.is_none() { own } else { 0 };
+        check_amount(&self.spec.update, found.saturating_sub(own) + cleared, existed)
     }
 
     /// The first page, if the data set is a directory; the guards that need no look at the target.

@@ -15,8 +15,8 @@ use penstock_proto::id::WriterId;
 use penstock_proto::journal::JournalRecord;
 use penstock_proto::manifest::EntryKind;
 
-use super::Run;
 use super::journal::Journal;
+use super::{Run, earlier};
 
 /// What a peer had of a transfer's pages.
 #[derive(Debug, Default)]
@@ -95,6 +95,7 @@ impl Run {
         let left = self.tasks.left_overs();
         let generation_max = self.generation_in(left.values().flatten().copied().collect())?;
         let total = self.scan.as_ref().map_or(0, |scan| scan.pages);
+        let (earlier, most) = earlier::left_pages(&self.journal);
         for (writer, pages) in left {
             let mut all = pages;
             if self.tasks.links_in_doubt() {
@@ -106,8 +107,9 @@ impl Run {
                 };
                 all.extend((0..total).filter(with_links));
             }
-            let mut pages = all.iter().filter_map(|page| self.shared.peek_page(*page).ok());
-            self.clean(writer, &mut pages, generation_max);
+            let pages = all.iter().filter_map(|page| self.shared.peek_page(*page).ok());
+            let mut pages = pages.chain(earlier.iter().filter_map(|page| earlier::left_page(page)));
+            self.clean(writer, &mut pages, generation_max.max(most));
         }
         Ok(())
     }
@@ -118,10 +120,12 @@ impl Run {
         // All pages that were opened, by whatever run, may have temporary files.
         let pages = self.shared.journal().pages_in_work(&[])?;
         let generation_max = self.generation_in(pages.clone())?;
+        let (earlier, most) = earlier::left_pages(&self.journal);
         let mut all = true;
         for writer in self.tasks.left_overs().into_keys() {
-            let mut pages = pages.iter().filter_map(|page| self.shared.peek_page(*page).ok());
-            all &= self.clean(writer, &mut pages, generation_max);
+            let pages = pages.iter().filter_map(|page| self.shared.peek_page(*page).ok());
+            let mut pages = pages.chain(earlier.iter().filter_map(|page| earlier::left_page(page)));
+            all &= self.clean(writer, &mut pages, generation_max.max(most));
         }
         Ok(all)
     }

@@ -10,11 +10,13 @@
 //! the pages that were not complete and goes on. Nothing that is complete is looked at again,
 //! unless the store's sync marker says that the store itself went back in time (A5).
 
+mod abandoned;
 mod again;
 mod begin;
 mod contents;
 mod control;
 mod deletion;
+mod earlier;
 mod epochs;
 mod facts;
 mod failed_links;
@@ -59,9 +61,11 @@ use penstock_proto::id::{Name, TransferId};
 use penstock_proto::journal::JournalRecord;
 use penstock_proto::manifest::{Page, page_digest};
 
+pub use abandoned::clean_abandoned;
 use begin::{machine_of, prepare, spec_of};
 use control::Shared;
 use deletion::{Deletion, DeletionParts};
+use earlier::Earlier;
 use epochs::Kept;
 use failed_links::FailedLinks;
 use figures::RateView;
@@ -73,9 +77,13 @@ use pages::{Compare, Pulled, Puller, Treatment};
 use plan::{Followed, PLAN_STALE};
 use proving::{ProofTotals, Proved};
 use removal::RemovalTotals;
+pub use removal::removal_has_begun;
 pub use tasks::FindSource;
 use tasks::{TaskParts, Tasks};
 
+/// Bytes written since the last commit that make the next one due: at a high rate a process that is
+/// killed within a second has something in its ledger.
+const COMMIT_BYTES: u64 = 256 << 20;
 /// How often the figures are brought up to date.
 const VIEW_INTERVAL: Duration = Duration::from_millis(200);
 /// What limits a run while its files are read again.
@@ -89,6 +97,12 @@ const FAILURES_SHOWN: usize = 20;
 pub struct RunInput {
     /// The transfer.
     pub id: TransferId,
+    /// Which list of the source `pages` are of. A ledger of an earlier one is given up for this
+    /// list, and what it proves is not moved again.
+    pub listing: u32,
+    /// Whether the target is another than the one that the ledger of an earlier list is of: what
+    /// that says of its store is forgotten then.
+    pub is_new_target: bool,
     /// How it is to be done.
     pub options: TransferOptions,
     /// Store at the target.
@@ -236,6 +250,8 @@ pub fn run(mut input: RunInput) -> RunOutcome {
     loop {
         let input = RunInput {
             id: input.id,
+            listing: input.listing,
+            is_new_target: input.is_new_target,
             options: input.options.clone(),
             store: input.store.clone(),
             root: input.root.clone(),
@@ -331,6 +347,8 @@ struct Run {
     tasks: Tasks,
     puller: Puller,
     compare: Compare,
+    /// What earlier attempts have done, if this one has listed the source anew.
+    earlier: Option<Arc<Earlier>>,
     /// The plan that is followed, if one is.
     followed: Option<Arc<Followed>>,
     /// Pages that the source is being asked about.
@@ -345,6 +363,8 @@ struct Run {
     scan: Option<ScanSummary>,
     scan_committed: bool,
     committed_at: Instant,
+    /// Bytes that were written when the ledger was committed last.
+    bytes_committed: u64,
     viewed_at: Instant,
     began: Instant,
     found: Found,
@@ -366,6 +386,7 @@ struct Run {
 
 impl Run {
     fn begin(input: RunInput, round: Round) -> Result<Self, Problem> {
+        let earlier = earlier::begin(&input)?;
         let head = unlisted::checked(input.heads.load(input.id)?, &input.journal);
         // What an earlier run has said of itself does not hold for this one.
         let epoch = input.fence.epoch();
@@ -384,12 +405,18 @@ impl Run {
             machine.wait_for_deletion();
         }
         let compares = spec.update.compares() || round.followed.is_some();
-        let shared = Arc::new(Shared::new(machine, journal, compares));
+        let shared = Shared::new(machine, journal, compares || earlier.is_some());
+        let shared = Arc::new(shared);
         input.control.update(|view| view.durable_by.clone_from(&start.durable_by));
         let (known, found) = open_earlier(&shared, head.pages, doubt_all)?;
         let (followed, same) = (round.followed, SamePages(Arc::clone(&round.pages)));
-        let compare = contents::compare_of(&input, &spec, &shared, same, followed.as_ref());
-        let clear = deletion::clearing(&input, &spec, &shared, &compare, followed.as_ref());
+        let mut compare = contents::compare_of(&input, &spec, &shared, same, followed.as_ref());
+        if let Some(earlier) = &earlier {
+            let decides = compares.then_some(compare);
+            compare = earlier::carrying(Arc::clone(earlier), input.peer(), &spec, decides);
+        }
+        let clear =
+            deletion::clearing(&input, &spec, &shared, &compare, followed.as_ref(), &earlier);
         let treatment = Treatment { compare: Arc::clone(&compare), clear };
         let (peer, scan_committed) = (input.peer(), head.scan.is_some());
         let parts = TaskParts::of(&input, &shared, &spec, head.epochs, in_work);
@@ -409,6 +436,7 @@ impl Run {
             control: input.control,
             puller,
             compare,
+            earlier,
             followed,
             asking: None,
             journal: input.journal,
@@ -421,6 +449,7 @@ impl Run {
             scan: head.scan,
             scan_committed,
             committed_at: Instant::now(),
+            bytes_committed: 0,
             viewed_at: Instant::now(),
             began: Instant::now(),
             found,
@@ -462,7 +491,8 @@ impl Run {
             self.spec.fence.check()?;
             let (least, most) = self.heads.pace();
             let waited = self.committed_at.elapsed();
-            let commits = waited >= most || (waited >= least && self.shared.commit_is_urgent());
+            let urgent = || self.shared.commit_is_urgent() || self.uncommitted() >= COMMIT_BYTES;
+            let commits = waited >= most || (waited >= least && urgent());
             if commits {
                 self.commit()?;
             }
@@ -510,6 +540,11 @@ impl Run {
         }
     }
 
+    /// Bytes that were written since the last commit.
+    fn uncommitted(&self) -> u64 {
+        self.shared.machine().totals().bytes.saturating_sub(self.bytes_committed)
+    }
+
     /// All that the ledger has is where it says, and where it is seen from now on.
     fn end_doubt(&mut self) -> Result<(), Problem> {
         self.doubt_all = false;
@@ -544,6 +579,7 @@ impl Run {
                 shared: Arc::clone(&self.shared),
                 scan: self.scan.clone().unwrap_or_default(),
                 followed: self.followed.clone(),
+                earlier: self.earlier.clone(),
                 journal: self.journal.clone(),
                 compare: None,
             };
@@ -618,10 +654,17 @@ impl Run {
         let digest = page_digest(encoded);
         count_found(&mut self.found, &page);
         let amendments = self.amendments(&page, &compared)?;
+        let extents = match self.earlier.as_ref().filter(|_| page.round == 0) {
+            Some(earlier) => {
+                let standard = self.spec.digest_list || self.spec.proves;
+                earlier.extents(&page, &compared.left(), standard)?
+            }
+            None => Vec::new(),
+        };
         let page = self.shared.remember(page, digest, compared.left()).page;
         let mut machine = self.shared.machine();
         if self.shared.is_compared(&page) {
-            machine.handle_compared_page(&page, digest, compared);
+            machine.handle_compared_page(&page, digest, compared, extents, self.doubt_all);
         } else {
             machine.handle_page(&page, digest, Vec::new(), 0, false);
         }
@@ -656,7 +699,11 @@ impl Run {
     fn commit(&mut self) -> Result<(), Problem> {
         self.committed_at = Instant::now();
         let reported = self.tasks.reported();
-        let commit = self.shared.machine().take_commit();
+        let commit = {
+            let mut machine = self.shared.machine();
+            self.bytes_committed = machine.totals().bytes;
+            machine.take_commit()
+        };
         let scan = (!self.scan_committed).then(|| self.scan.clone()).flatten();
         if commit.is_none() && scan.is_none() {
             self.tasks.keep_left(&BTreeSet::new())?;

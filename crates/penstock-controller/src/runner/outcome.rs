@@ -308,7 +308,8 @@ pub(super) fn amended_entries(log: &[JournalRecord]) -> impl Iterator<Item = u32
 /// those that failed.
 pub(super) fn digests_of(page: &TaskPage, log: &[JournalRecord]) -> Vec<EntryDigest> {
     let pieces = slice_without(&page.page, &page.left);
-    let mut digests: Vec<EntryDigest> = Vec::new();
+    let carried = compared_of(log).map(|compared| compared.carried.clone());
+    let mut digests: Vec<EntryDigest> = carried.unwrap_or_default();
     for record in log {
         if let JournalRecord::Written { piece, digests: found, .. } = record {
             let of_extent = matches!(pieces.get(*piece as usize), Some(Piece::Extent { .. }));

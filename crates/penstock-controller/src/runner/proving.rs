@@ -17,7 +17,9 @@ use penstock_api::problem::Problem;
 use penstock_api::proof::{PageProof, Proof, ProofRequest};
 use penstock_api::task::TaskPage;
 use penstock_engine::slice::{Piece, slice_without};
+use penstock_engine::transfer::compared_of;
 use penstock_proto::checksum::{ChecksumKind, format_line};
+use penstock_proto::compared::EntrySet;
 use penstock_proto::journal::{EntryDigest, EntryFailure, FailurePhase, JournalRecord};
 use serde::{Deserialize, Serialize};
 
@@ -96,24 +98,27 @@ impl Run {
         let mut records = Vec::new();
         let mut head = head.clone();
         let last = self.round >= ROUNDS_MAX;
+        // What an earlier attempt has moved is in no piece of this page, and cannot be fetched again.
+        let carried = compared_of(&log).map(|compared| compared.carried.clone());
+        let carried: EntrySet = carried.unwrap_or_default().iter().map(|it| it.entry).collect();
+        let (lost, damaged): (Vec<u32>, Vec<u32>) =
+            proof.damaged.iter().partition(|entry| last || carried.contains(**entry));
         for failure in &proof.failures {
             records.push(JournalRecord::Failed(*failure));
         }
-        if last {
-            let phase = FailurePhase::ReadBack;
-            let failure = |entry: &u32| EntryFailure { entry: *entry, phase, errno: 0 };
-            records.extend(proof.damaged.iter().map(failure).map(JournalRecord::Failed));
-        }
+        let phase = FailurePhase::ReadBack;
+        let failure = |entry: &u32| EntryFailure { entry: *entry, phase, errno: 0 };
+        records.extend(lost.iter().map(failure).map(JournalRecord::Failed));
         head.failures += records.len() as u64;
-        let whole = last || proof.damaged.is_empty();
+        let whole = damaged.is_empty();
         if !whole {
             tracing::error!(
-                transfer = %self.id, page = head.page, files = proof.damaged.len(),
+                transfer = %self.id, page = head.page, files = damaged.len(),
                 "read again, files are not what was written: they are fetched again"
             );
-            records.extend(missing(&page, &log, &proof.damaged));
+            records.extend(missing(&page, &log, &damaged));
             head.complete = false;
-            self.carried.repairs += proof.damaged.len() as u64;
+            self.carried.repairs += damaged.len() as u64;
         }
         if !records.is_empty() {
             self.commit_records(&mut head, &records)?;

@@ -23,6 +23,7 @@ use penstock_api::scan::PageSource;
 use penstock_api::task::TaskPage;
 use penstock_api::transfer::{FailedItem, PathText};
 use penstock_api::update::IfExists;
+use penstock_engine::transfer::compared_of;
 use penstock_proto::compared::EntrySet;
 use penstock_proto::manifest::{Entry, EntryKind, Page};
 use serde::{Deserialize, Serialize};
@@ -113,7 +114,9 @@ impl Run {
         };
         // A further name of a file that stays as it is at the target was made of that one's bytes.
         let links = !self.spec.update.sync && self.spec.update.if_exists == IfExists::Replace;
-        let moved = moved_entries(&page, &[&failed, &amended, &doubtful], links);
+        let carried = compared_of(&log).into_iter().flat_map(|compared| &compared.carried);
+        let carried: EntrySet = carried.map(|digest| digest.entry).collect();
+        let moved = moved_entries(&page, &[&failed, &amended, &doubtful], &carried, links);
         let mut kept = KeptRemoval::default();
         let told = doubtful.iter().filter(|entry| !failed.contains(*entry));
         let young = told.map(|entry| RemoveFailure { entry, errno: 0 });
@@ -167,14 +170,19 @@ impl Run {
     }
 }
 
-/// Entries that this transfer has moved: all but `others`, those left as they are at the target,
-/// further names of files unless `links`, and the root of the data set, if it is a directory.
-fn moved_entries(page: &TaskPage, others: &[&EntrySet], links: bool) -> EntrySet {
+/// Entries that this transfer has moved: all but `others`, those left as they are at the target
+/// though no earlier attempt has `carried` them there, further names of files unless `links`, and the root of the data set, if it is a directory.
+fn moved_entries(
+    page: &TaskPage,
+    others: &[&EntrySet],
+    carried: &EntrySet,
+    links: bool,
+) -> EntrySet {
     (0..)
         .zip(page.page.entries())
         .filter(|(index, entry)| {
-            let moved =
-                !others.iter().any(|set| set.contains(*index)) && !page.left.contains(*index);
+            let left = page.left.contains(*index) && !carried.contains(*index);
+            let moved = !others.iter().any(|set| set.contains(*index)) && !left;
             moved && !is_root(&page.page, entry) && (links || entry.kind != EntryKind::HardLink)
         })
         .map(|(index, _)| index)
@@ -220,6 +228,12 @@ const REMOVED: &str = "removed";
 
 fn kept_path(directory: &Path, page: u32) -> PathBuf {
     directory.join(format!("{page:08}.json"))
+}
+
+/// Whether a transfer has begun to remove at its source what it has moved: then the list that it
+/// worked on is the only one that names all of it.
+pub fn removal_has_begun(journal: &Path) -> bool {
+    !epochs::all(&journal.join(REMOVED)).is_empty()
 }
 
 /// What the last controller that dealt with a page kept of it.

@@ -24,7 +24,7 @@ pub use etcd::{
 pub(crate) use etcd::{incarnation_of, incarnation_text};
 pub use sites::Pairing;
 pub use sqlite::{SqliteState, StateError};
-pub use transfers::Listed;
+pub use transfers::{Listed, Listing};
 pub use transfers::{Stub, TransferRecord, Wish};
 
 use penstock_api::heads::HeadStore;

@@ -24,6 +24,16 @@ pub enum Wish {
     Cancel,
 }
 
+/// Which list of the source a transfer works on. A retry, and going on after a pause, begin another
+/// one: so that the transfer ends as one begun then would.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Listing {
+    /// Its number, from 0.
+    pub number: u32,
+    /// Seconds since 1970 from which ages of entries are counted.
+    pub at: u64,
+}
+
 /// All that is stored of a transfer which this site owns.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TransferRecord {
@@ -33,6 +43,9 @@ pub struct TransferRecord {
     pub submitter: Name,
     /// Seconds since 1970 of the submission.
     pub created: u64,
+    /// Which list of the source it works on, if that is not the first.
+    #[serde(default)]
+    pub listing: Listing,
     /// Where it stands.
     pub state: TransferState,
     /// What a user wants beyond that.
@@ -54,6 +67,15 @@ pub struct TransferRecord {
 }
 
 impl TransferRecord {
+    /// Which list of the source it works on.
+    pub fn listing(&self) -> Listing {
+        if self.listing.number == 0 {
+            Listing { number: 0, at: self.created }
+        } else {
+            self.listing
+        }
+    }
+
     /// Its id.
     pub fn id(&self) -> TransferId {
         self.request.id
@@ -313,6 +335,7 @@ mod tests {
             },
             submitter: "lab".parse().unwrap(),
             created,
+            listing: Listing::default(),
             state,
             wish: Wish::None,
             reason: String::new(),

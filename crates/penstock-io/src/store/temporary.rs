@@ -14,10 +14,12 @@ pub type TemporaryName = OwnName;
 pub struct TemporaryKey {
     /// The transfer.
     pub transfer: TransferId,
-    /// Digest of the page that lists the entry.
-    pub page: Digest,
-    /// Index of the entry in its page.
-    pub entry: u32,
+    /// Digest of the page that lists the entry; of a file that several lists may name, digest of
+    /// its path.
+    pub of: Digest,
+    /// Index of the entry in its page; of a file that several lists may name, how often the source
+    /// was asked again before this version was listed.
+    pub number: u32,
     /// Size of the source file in bytes.
     pub size: u64,
     /// Its time of last modification.
@@ -34,7 +36,7 @@ pub struct TemporaryKey {
 /// The name under which the bytes of `key` gather, in the directory of the final name: an
 /// [own name](penstock_proto::name::own) with the tag of the transfer and 96 bits of BLAKE3.
 ///
-/// The page's digest, changed by the writer, is the key of the hash, and the rest fills just one
+/// The digest, changed by the writer, is the key of the hash, and the rest fills just one
 /// block of it: a name costs one compression, and each file asks for its name twice.
 ///
 /// Any difference in the key gives another name, but for 96-bit collisions. A final name of 255
@@ -47,7 +49,7 @@ pub fn temporary_name(key: &TemporaryKey) -> TemporaryName {
         at += bytes.len();
     };
     put(&key.transfer.0);
-    put(&key.entry.to_le_bytes());
+    put(&key.number.to_le_bytes());
     put(&key.size.to_le_bytes());
     for time in [key.mtime, key.identity.ctime] {
         put(&time.seconds.to_le_bytes());
@@ -55,7 +57,7 @@ pub fn temporary_name(key: &TemporaryKey) -> TemporaryName {
     }
     put(&key.identity.inode.to_le_bytes());
     put(&key.generation.to_le_bytes());
-    let mut keyed_by = key.page.0;
+    let mut keyed_by = key.of.0;
     for (byte, writer) in keyed_by.iter_mut().zip(key.writer.0.to_le_bytes()) {
         *byte ^= writer;
     }
@@ -74,8 +76,8 @@ mod tests {
     fn key() -> TemporaryKey {
         TemporaryKey {
             transfer: TransferId([7; 16]),
-            page: Digest([9; 32]),
-            entry: 3,
+            of: Digest([9; 32]),
+            number: 3,
             size: 4096,
             mtime: FileTime { seconds: 5, nanoseconds: 6 },
             identity: Identity { inode: 11, ctime: FileTime { seconds: 7, nanoseconds: 8 } },
@@ -94,8 +96,8 @@ mod tests {
         assert!(is_component(&base));
         let changed: [fn(&mut TemporaryKey); 10] = [
             |key| key.transfer.0[0] ^= 1,
-            |key| key.page.0[0] ^= 1,
-            |key| key.entry += 1,
+            |key| key.of.0[0] ^= 1,
+            |key| key.number += 1,
             |key| key.size += 1,
             |key| key.mtime.nanoseconds += 1,
             |key| key.mtime.seconds += 1,
@@ -115,7 +117,7 @@ mod tests {
         /// Promise (B1): every peer computes the same name, and it is always a plain component.
         #[test]
         fn b1_names_are_computable(entry: u32, generation: u32, size: u64) {
-            let key = TemporaryKey { entry, generation, size, ..key() };
+            let key = TemporaryKey { number: entry, generation, size, ..key() };
             let name = temporary_name(&key);
             prop_assert_eq!(name, temporary_name(&key));
             prop_assert!(name.iter().all(|b| b.is_ascii_alphanumeric() || b".-".contains(b)));

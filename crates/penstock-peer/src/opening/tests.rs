@@ -18,6 +18,7 @@ const LOOK: Duration = Duration::from_secs(8);
 fn request(transfer: u8, store: &str) -> ScanRequest {
     ScanRequest {
         transfer: TransferId([transfer; 16]),
+        listing: 0,
         store: store.parse().unwrap(),
         root: PathText::default(),
         slicing: Slicing::default(),

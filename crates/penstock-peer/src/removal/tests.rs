@@ -40,6 +40,7 @@ fn list(work: &Path) {
     let service = service(work, "first");
     let request = ScanRequest {
         transfer: TRANSFER,
+        listing: 0,
         store: "data".parse().unwrap(),
         root: PathText::default(),
         slicing: Slicing::default(),
@@ -161,8 +162,8 @@ fn c6_what_was_left_aside_at_another_mount_gets_its_name_back() {
     let entry = &page.entries()[at];
     let aside = temporary_name(&TemporaryKey {
         transfer: TRANSFER,
-        page: page_digest(&bytes),
-        entry: at as u32,
+        of: page_digest(&bytes),
+        number: at as u32,
         size: entry.size,
         mtime: entry.mtime,
         identity: entry.identity,

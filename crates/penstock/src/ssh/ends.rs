@@ -11,6 +11,7 @@ use std::sync::mpsc::{self, Sender};
 use std::time::Duration;
 
 use penstock_api::peers::OnePeer;
+use penstock_api::plan::PlanUse;
 use penstock_api::problem::{Exit, Problem};
 use penstock_api::removal::{RemoveOrder, RemoveReply};
 use penstock_api::scan::{
@@ -20,7 +21,6 @@ use penstock_api::scan::{
 use penstock_api::task::SourceAccess;
 use penstock_api::transfer::{PathText, TransferOptions};
 use penstock_controller::runner::{RunControl, RunInput};
-use penstock_controller::state::SqliteState;
 use penstock_io::net::SocketOptions;
 use penstock_io::store::IoMode;
 use penstock_io::sys;
@@ -32,6 +32,7 @@ use penstock_proto::network::DataAddress;
 use super::lanes::{Keys, Server, Way, source_name, target_store};
 use super::link::{Link, unexpected};
 use super::message::{Message, Place};
+use super::problem_of;
 use crate::copy::{SourceFacts, SourcePlace, State, TargetPlace, ends_in_slash};
 use crate::exit::{ExitCode, Failure};
 
@@ -50,12 +51,6 @@ fn stores(name: Name, kind: StoreKind, read_only: bool) -> Arc<Stores> {
 /// Where a source keeps its pages.
 fn pages_directory(state: &State) -> PathBuf {
     state.directory.join("source")
-}
-
-/// Whether the pages of the copy are still there. Without them it has to begin anew: another scan
-/// may cut other pages than those that the target's ledger knows.
-pub(super) fn has_pages(state: &State) -> bool {
-    pages_directory(state).join(state.id.to_string()).join("request.json").exists()
 }
 
 /// The source's end.
@@ -248,8 +243,11 @@ impl TargetParts<'_> {
         let lanes = Some(self.keys.lane_config()?);
         let target = TargetService::new(stores, lanes, SocketOptions::default());
         let target = Arc::new(target.with_connect(connect, self.rtt));
-        let heads = SqliteState::open(&self.state.directory.join("state.sqlite"))
-            .map_err(|error| state_failed(&self.state.directory, &error))?;
+        let heads = self.state.open_heads().map_err(|error| problem_of(&error))?;
+        let at = (&store, &self.place.root[..]);
+        let makes_plan = self.options.plan == Some(PlanUse::Make);
+        let is_new_target =
+            !makes_plan && self.state.settle_target(&heads, &*target, at, &self.place.path);
         let capability = data_encoding::HEXLOWER.decode(self.capability.as_bytes());
         let capability = capability.map_err(|error| {
             Problem::new(Exit::Fatal, "capability", "the right to read cannot be read")
@@ -260,6 +258,8 @@ impl TargetParts<'_> {
         let peers = vec![DataAddress { peer, address, network, rate_bits_per_s }];
         let input = RunInput {
             id: self.state.id,
+            listing: self.state.listing,
+            is_new_target,
             options: self.options.clone(),
             store,
             root: PathText(self.place.root.clone()),
@@ -276,17 +276,6 @@ impl TargetParts<'_> {
         };
         Ok((input, target))
     }
-}
-
-fn state_failed(directory: &Path, error: &dyn std::error::Error) -> Problem {
-    let title = format!("the state in `{}` cannot be used", directory.display());
-    let mut why = error.to_string();
-    let mut cause = error.source();
-    while let Some(inner) = cause {
-        why = format!("{why}: {inner}");
-        cause = inner.source();
-    }
-    Problem::new(Exit::Fatal, "state", title).because(why)
 }
 
 /// Where a run keeps its journal and its lists.

@@ -258,7 +258,7 @@ impl Session {
         let open = Open {
             id: state.id,
             options: self.wish.options.clone(),
-            resumed: state.resumed,
+            listing: state.listing,
             dial,
             rtt_ms: self.rtt.map(|rtt| rtt.as_millis().try_into().unwrap_or(u64::MAX)),
             scan,
@@ -284,11 +284,7 @@ impl Session {
     ) -> anyhow::Result<ExitCode> {
         let options = &self.wish.options;
         let to = PathBuf::from(self.wish.remote.to_string());
-        let mut state = State::open(&place.path, &to, options)?;
-        if state.resumed && !ends::has_pages(&state) {
-            state.remove();
-            state = State::open(&place.path, &to, options)?;
-        }
+        let state = State::open(&place.path, &to, options)?;
         let store = source_name().map_err(failure)?;
         let request = scan_request(&state, store, PathText::default(), options, true);
         let end = SourceEnd::open(place, &state, keys, request).map_err(failure)?;
@@ -335,14 +331,8 @@ impl Session {
         let (make, delete) = (!self.wish.dry_run(), options.update.delete);
         let place = TargetPlace::find(&self.wish.target, &facts, &apart, make, delete)?;
         let from = PathBuf::from(self.wish.remote.to_string());
-        let mut state = State::open(&from, &place.path, options)?;
-        let mut opened = self.open_scan(&state, dial.clone())?;
-        if state.resumed && !opened.known {
-            // The pages are lost, and a new scan may cut others than the ledger knows.
-            state.remove();
-            state = State::open(&from, &place.path, options)?;
-            opened = self.open_scan(&state, dial)?;
-        }
+        let state = State::open(&from, &place.path, options)?;
+        let opened = self.open_scan(&state, dial)?;
         let kind = opened.kind.ok_or_else(|| failure(missing("what the source is")))?;
         check_kind(kind, options)?;
         let control = Arc::new(RunControl::default());

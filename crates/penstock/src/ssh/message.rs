@@ -117,8 +117,8 @@ pub(super) struct Open {
     pub(super) id: TransferId,
     /// How it is to be done.
     pub(super) options: TransferOptions,
-    /// Whether the local end has begun it before.
-    pub(super) resumed: bool,
+    /// Which list of the source this attempt works on.
+    pub(super) listing: u32,
     /// Where the far end dials for lanes; if there is none, the local end dials.
     pub(super) dial: Option<Door>,
     /// The round trip, where lanes lead through ssh and cannot know it.
@@ -134,8 +134,6 @@ pub(super) struct Open {
 /// The far end's answer to [`Open`].
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Opened {
-    /// Whether the far end has state of it.
-    pub(super) known: bool,
     /// If the far end is the source: what its root is.
     pub(super) kind: Option<RootKind>,
     /// If the far end is the source: the right to read, in hex.

@@ -230,16 +230,7 @@ impl Far {
             return Err(missing("what is wanted"));
         };
         let state = claim(&open)?;
-        let known = match begun.place {
-            FarPlace::Source(_) => ends::has_pages(&state),
-            FarPlace::Target(_) => state.resumed,
-        };
-        let mut opened = Opened { known, kind: None, capability: String::new() };
-        if matches!(begun.place, FarPlace::Source(_)) && open.resumed && !known {
-            // The local end takes a new id.
-            state.remove();
-            return Ok(opened);
-        }
+        let mut opened = Opened { kind: None, capability: String::new() };
         let way = match &open.dial {
             Some(door) => {
                 let address = *door.addresses.first().ok_or_else(|| missing("where to dial"))?;
@@ -358,7 +349,7 @@ impl Far {
 fn claim(open: &Open) -> Result<State, Problem> {
     let until = Instant::now() + EARLIER_MAX;
     loop {
-        match State::of_id(open.id) {
+        match State::of_id(open.id, open.listing) {
             Ok(state) => return Ok(state),
             Err(error) if Instant::now() >= until => return Err(problem_of(&error)),
             Err(error) => {

@@ -635,6 +635,8 @@ impl Shared {
             if self.unhurried { Arc::new(Unhurried(heads, fates)) } else { Arc::new(heads) };
         let input = RunInput {
             id: self.id,
+            listing: 0,
+            is_new_target: false,
             options: self.options.clone(),
             store: name("target"),
             root: root.clone(),
@@ -681,8 +683,8 @@ impl Shared {
         let entry = &page.entries()[index];
         let key = TemporaryKey {
             transfer: self.id,
-            page: page_digest(&encoded),
-            entry: index as u32,
+            of: page_digest(&encoded),
+            number: index as u32,
             size: entry.size,
             mtime: entry.mtime,
             identity: entry.identity,

@@ -159,18 +159,17 @@ fn d_a_copy_that_is_killed_while_it_tidies_up_is_finished_by_the_next() {
     }
 }
 
-/// Promise: SIGINT and SIGTERM pause a copy: exit 130, and a hint; the same command resumes what
-/// was done, and scans nothing again: a file that came or was touched meanwhile changes nothing.
+/// Promise: SIGINT, SIGTERM and SIGHUP pause a copy: exit 130, and a hint. What was written by then
+/// is kept: the same command moves none of it again. A file that was touched meanwhile is moved once
+/// more, and one that came meanwhile too.
 #[test]
-fn a_copy_that_is_interrupted_resumes_without_scanning_again() {
-    for signal in [Signal::INT, Signal::TERM] {
+fn a_copy_that_is_interrupted_moves_nothing_twice() {
+    for signal in [Signal::INT, Signal::TERM, Signal::HUP] {
         let mut rng = rng("copy interrupted");
         let base = scratch();
         let (source, target) = (base.path().join("src"), base.path().join("dst"));
         make_files(&mut rng, &source, 400, 100_000, &[64 * MIB, 64 * MIB, 64 * MIB]);
         let total = bytes_below(&source);
-        let before = base.path().join("before");
-        crate::common_crash::tool("cp", &[&"-a", &source, &before]);
         let copy = Copy::new(base.path());
         let contents = format!("{}/", source.display());
         let mut run = copy.spawn(&contents, &target);
@@ -186,22 +185,15 @@ fn a_copy_that_is_interrupted_resumes_without_scanning_again() {
         let done = paused.figure("bytes");
         assert!(done > 0 && done < total, "{done} of {total}");
         let touched = touch_what_is_done(&source, &target);
+        let touched = touched.map_or(0, |name| fs::metadata(source.join(name)).unwrap().len());
         fs::write(source.join("late"), b"came after the scan").unwrap();
         let resumed = copy.run(&contents, &target).expect(0);
         assert!(resumed.errors.contains("resuming"), "{}", resumed.errors);
-        assert_eq!(resumed.figure("bytes_resumed"), done, "nothing that is done is done again");
-        let moved = resumed.figure("bytes_verified") - (total - done);
-        if let Some(name) = touched {
-            // A file that was young when it was read is looked at again at the end (C1).
-            let size = fs::metadata(target.join(&name)).unwrap().len();
-            assert!(moved == 0 || moved == size, "{moved} bytes were moved again");
-            let time = fs::metadata(target.join(&name)).unwrap().modified().unwrap();
-            let file = fs::File::options().write(true).open(before.join(&name)).unwrap();
-            file.set_modified(time).unwrap();
-        } else {
-            assert_eq!(moved, 0);
-        }
-        assert_same(&before, &target);
+        let moved = resumed.figure("bytes_verified");
+        // A file that was young when it was read is looked at again at the end (C1).
+        assert!(moved <= total - done + touched + 19 + 100_000, "{moved} of {total}, {done} done");
+        assert!(resumed.figure("bytes_resumed") >= done - touched, "{}", resumed.last);
+        assert_same(&source, &target);
         copy.assert_no_state();
     }
 }
@@ -214,7 +206,6 @@ fn touch_what_is_done(source: &Path, target: &Path) -> Option<PathBuf> {
     println!("touched {}", touched.display());
     let file = fs::File::options().write(true).open(source.join(touched)).unwrap();
     file.set_modified(std::time::SystemTime::now()).unwrap();
-    // Its directory gets its attributes at the end, from the scan.
     Some(touched.to_owned())
 }
 

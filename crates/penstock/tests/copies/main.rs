@@ -35,6 +35,7 @@ mod powercut;
 mod progress;
 mod receipt;
 mod rights;
+mod resume;
 mod site;
 mod sources;
 mod ssh;

@@ -499,6 +499,7 @@ fn c4_a_scan_is_for_the_site_that_opened_it() {
     lab.ok(&["transfer", "wait", own]);
     let open = |id: &str| {
         let open = OpenScan {
+            listing: 0,
             transfer: id.parse().unwrap(),
             store: "data".parse().unwrap(),
             root: PathText(b"run".to_vec()),

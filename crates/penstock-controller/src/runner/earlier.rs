@@ -1,0 +1,668 @@
+//! What earlier attempts at a transfer have done, for an attempt that lists the source anew.
+//!
+//! ```text
+//! DIR/listing                  number of the list that the ledger is of; none: the first, 0
+//! DIR/earlier-N.sqlite         what the attempts before list N have done, by path
+//! DIR/earlier/NAME.page        pages of earlier lists in which temporary files may be left
+//! DIR/earlier/NAME.done        entries of such a page of which none is left
+//! ```
+//! A resumed attempt does what an attempt begun now would do: the source lists its data set again,
+//! and all that follows begins with that list. The ledger before becomes a table by path. It proves
+//! that a file is done if the source shows the same version of it and the target still has what was
+//! made of that version; it proves extents of a large file, which stay under their temporary name.
+//! See docs/design/0044.
+//!
+//! The table is complete under its name or not there, and no ledger is given up before. So a crash
+//! at any point costs no more than the same work again.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use penstock_api::heads::{HeadCommit, LedgerHead, PageHead};
+use penstock_api::problem::{Exit, Problem};
+use penstock_api::task::{TargetPeer, TaskPage, TaskSpec};
+use penstock_api::update::{IfExists, UpdateOptions};
+use penstock_engine::slice::{Piece, slice_without};
+use penstock_engine::transfer::compared_of;
+use penstock_proto::compared::{Comparison, EntrySet};
+use penstock_proto::journal::{DigestForm, EntryDigest, Incarnation, JournalRecord};
+use penstock_proto::manifest::{Entry, EntryKind, Page, page_digest};
+use penstock_proto::name;
+use penstock_proto::units::FileTime;
+use penstock_proto::wire::{DecodeError, Reader, Writer};
+use rusqlite::{Connection, OpenFlags, OptionalExtension as _, params};
+
+use super::RunInput;
+use super::epochs::{beside, last, own};
+use super::journal::{Journal, failed, write_lines};
+use super::outcome::{amended_entries, failures_of};
+use super::pages::Compare;
+
+/// Memory that the table may use, in KiB; the rest is on disk.
+const CACHE_KIB: i64 = 64 * 1024;
+/// Bytes of a path's directory, and of its name, that stand for them in the table. Entries of one
+/// directory are neighbours, so that a page is found with few reads.
+const KEY_BYTES: usize = 16;
+
+const LISTING: &str = "listing";
+const PAGES: &str = "earlier";
+const GENERATION: &str = "generation-";
+
+/// What is known of one path.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Known {
+    /// The version that was read: size, and times and inode at the source.
+    size: u64,
+    mtime: FileTime,
+    ctime: FileTime,
+    inode: u64,
+    /// Whether something stood there before the transfer made anything.
+    existed: bool,
+    /// Whether the whole file is done: then there is one record, with its digest.
+    done: bool,
+    /// What was written, with pieces counted from the first extent and 0 for the entry; none if
+    /// the entry was only planned.
+    records: Vec<JournalRecord>,
+}
+
+impl Known {
+    fn planned(entry: &Entry, existed: bool) -> Self {
+        Self {
+            size: entry.size,
+            mtime: entry.mtime,
+            ctime: entry.identity.ctime,
+            inode: entry.identity.inode,
+            existed,
+            done: false,
+            records: Vec::new(),
+        }
+    }
+
+    /// Whether the source shows this version still (C1).
+    fn is_of(&self, entry: &Entry) -> bool {
+        entry.kind == EntryKind::File
+            && (self.size, self.mtime) == (entry.size, entry.mtime)
+            && (self.ctime, self.inode) == (entry.identity.ctime, entry.identity.inode)
+    }
+
+    /// The digests that it has.
+    fn digests(&self) -> impl Iterator<Item = &EntryDigest> {
+        let written = self.records.iter().filter_map(|record| match record {
+            JournalRecord::Written { digests, .. } => Some(digests),
+            _ => None,
+        });
+        written.flatten()
+    }
+
+    fn encode(&self) -> Vec<u8> {
+        let mut out = Writer::new();
+        out.u64(self.size);
+        for time in [self.mtime, self.ctime] {
+            out.i64(time.seconds);
+            out.u32(time.nanoseconds);
+        }
+        out.u64(self.inode);
+        out.u8(u8::from(self.existed) | u8::from(self.done) << 1);
+        let mut bytes = out.into_bytes();
+        self.records.iter().for_each(|record| record.append_to(&mut bytes));
+        bytes
+    }
+
+    fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
+        let mut input = Reader::new(bytes);
+        let size = input.u64("size")?;
+        let mut time = || -> Result<FileTime, DecodeError> {
+            let (seconds, nanoseconds) = (input.i64("seconds")?, input.u32("nanoseconds")?);
+            Ok(FileTime { seconds, nanoseconds })
+        };
+        let (mtime, ctime) = (time()?, time()?);
+        let inode = input.u64("inode")?;
+        let flags = input.u8("flags")?;
+        let mut records = Vec::new();
+        while input.remaining() > 0 {
+            records.push(JournalRecord::take_from(&mut input)?);
+        }
+        let (existed, done) = (flags & 1 != 0, flags & 2 != 0);
+        Ok(Self { size, mtime, ctime, inode, existed, done, records })
+    }
+}
+
+/// What the log of a page says in the end.
+#[derive(Default)]
+struct Standing<'a> {
+    written: BTreeMap<u32, (Incarnation, &'a JournalRecord)>,
+    durable: BTreeSet<u32>,
+    generations: BTreeMap<u32, u32>,
+}
+
+impl<'a> Standing<'a> {
+    fn of(log: &'a [JournalRecord], large: &BTreeMap<u32, (u32, u32)>) -> Self {
+        let mut stands = Self::default();
+        let mut under = Incarnation::default();
+        for record in log {
+            match record {
+                JournalRecord::Incarnation(incarnation) => under = *incarnation,
+                JournalRecord::Written { piece, .. } => {
+                    stands.durable.remove(piece);
+                    stands.written.insert(*piece, (under, record));
+                }
+                JournalRecord::Durable { pieces } => {
+                    let known = pieces.iter().filter(|piece| stands.written.contains_key(piece));
+                    stands.durable.extend(known);
+                }
+                JournalRecord::Missing { pieces } => pieces.iter().for_each(|it| stands.lose(*it)),
+                JournalRecord::Generation { entry, generation } => {
+                    stands.generations.insert(*entry, *generation);
+                    if let Some((first, finish)) = large.get(entry) {
+                        (*first..=*finish).for_each(|piece| stands.lose(piece));
+                    }
+                }
+                _ => {}
+            }
+        }
+        stands
+    }
+
+    fn lose(&mut self, piece: u32) {
+        self.written.remove(&piece);
+        self.durable.remove(&piece);
+    }
+
+    /// The digests of whole files that are durable.
+    fn whole(&self, pieces: &[Piece]) -> BTreeMap<u32, EntryDigest> {
+        let is_whole =
+            |piece: &&u32| !matches!(pieces.get(**piece as usize), Some(Piece::Extent { .. }));
+        let durable = self.durable.iter().filter(is_whole);
+        let records = durable.filter_map(|piece| self.written.get(piece));
+        let digests = records.filter_map(|(_, record)| match record {
+            JournalRecord::Written { digests, .. } => Some(digests),
+            _ => None,
+        });
+        digests.flatten().map(|digest| (digest.entry, *digest)).collect()
+    }
+
+    /// What is there of a large file, as [`Known::records`].
+    fn extents(&self, entry: u32, (first, finish): (u32, u32)) -> Vec<JournalRecord> {
+        let (mut records, mut durable, mut last) = (Vec::new(), Vec::new(), None);
+        if let Some(generation) = self.generations.get(&entry) {
+            records.push(JournalRecord::Generation { entry: 0, generation: *generation });
+        }
+        for (piece, (under, record)) in self.written.range(first..finish) {
+            if last.replace(*under) != Some(*under) {
+                records.push(JournalRecord::Incarnation(*under));
+            }
+            records.extend(moved(record, |it| it - first, 0));
+            durable.extend(self.durable.contains(piece).then_some(piece - first));
+        }
+        if last.is_none() {
+            return Vec::new();
+        }
+        if !durable.is_empty() {
+            records.push(JournalRecord::Durable { pieces: durable });
+        }
+        records
+    }
+}
+
+/// A record of a large file under other numbers.
+fn moved(record: &JournalRecord, piece: impl Fn(u32) -> u32, entry: u32) -> Option<JournalRecord> {
+    Some(match record {
+        JournalRecord::Written { piece: was, generation, epoch, digests, .. } => {
+            let digests = digests.iter().map(|digest| EntryDigest { entry, ..*digest }).collect();
+            let (piece, failures) = (piece(*was), Vec::new());
+            let (generation, epoch) = (*generation, *epoch);
+            JournalRecord::Written { piece, generation, epoch, digests, failures }
+        }
+        JournalRecord::Durable { pieces } => {
+            JournalRecord::Durable { pieces: pieces.iter().map(|was| piece(*was)).collect() }
+        }
+        JournalRecord::Generation { generation, .. } => {
+            JournalRecord::Generation { entry, generation: *generation }
+        }
+        JournalRecord::Incarnation(under) => JournalRecord::Incarnation(*under),
+        _ => return None,
+    })
+}
+
+/// First extent and finish of the large files among pieces, by entry.
+fn large_files(pieces: &[Piece]) -> BTreeMap<u32, (u32, u32)> {
+    let mut files = BTreeMap::new();
+    let mut first = None;
+    for (index, piece) in (0..).zip(pieces) {
+        match piece {
+            Piece::Extent { .. } => drop(first.get_or_insert(index)),
+            Piece::Finish { entry } => {
+                files.insert(*entry, (first.take().unwrap_or(index), index));
+            }
+            Piece::Pack { .. } => {}
+        }
+    }
+    files
+}
+
+/// What a page and its log tell of its entries, by index. Nothing of entries that were left as they
+/// are, or of which a later page has a newer version.
+fn known_of(page: &Page, log: &[JournalRecord]) -> BTreeMap<u32, Known> {
+    let compared = compared_of(log).cloned().unwrap_or_default();
+    let pieces = slice_without(page, &compared.left());
+    let large = large_files(&pieces);
+    let stands = Standing::of(log, &large);
+    let mut whole = stands.whole(&pieces);
+    whole.extend(compared.carried.iter().map(|digest| (digest.entry, *digest)));
+    let failed: BTreeSet<u32> =
+        failures_of(log, &pieces).iter().map(|failure| failure.entry).collect();
+    let amended: BTreeSet<u32> = amended_entries(log).collect();
+    let mut known = BTreeMap::new();
+    for (index, entry) in (0..).zip(page.entries()) {
+        let refused = compared.failed.iter().any(|failure| failure.entry == index);
+        if refused || compared.kept.contains(index) || amended.contains(&index) {
+            continue;
+        }
+        let mut found = Known::planned(entry, compared.existed.contains(index));
+        if failed.contains(&index) {
+            known.insert(index, found);
+            continue;
+        }
+        if let Some(digest) = whole.get(&index) {
+            found.done = true;
+            found.records = vec![JournalRecord::Written {
+                piece: 0,
+                generation: 0,
+                epoch: 0,
+                digests: vec![EntryDigest { entry: 0, ..*digest }],
+                failures: Vec::new(),
+            }];
+        } else if let Some(range) = large.get(&index) {
+            found.records = stands.extents(index, *range);
+        }
+        let seen = found.digests().next().and_then(|digest| digest.seen);
+        found.ctime = seen.unwrap_or(found.ctime);
+        known.insert(index, found);
+    }
+    known
+}
+
+/// The table of what earlier attempts have done.
+#[derive(Debug)]
+pub(super) struct Earlier {
+    path: PathBuf,
+    table: Mutex<Connection>,
+}
+
+impl Earlier {
+    fn open(path: &Path, flags: OpenFlags) -> Result<Self, Problem> {
+        let opened = || {
+            // One process uses it, and its file system may have no locks.
+            let table = Connection::open_with_flags_and_vfs(path, flags, "unix-none")?;
+            table.pragma_update(None, "journal_mode", "off")?;
+            table.pragma_update(None, "synchronous", "off")?;
+            table.pragma_update(None, "cache_size", -CACHE_KIB)?;
+            Ok(table)
+        };
+        let table = opened().map_err(|cause| broken(path, &cause))?;
+        Ok(Self { path: path.to_owned(), table: Mutex::new(table) })
+    }
+
+    fn with<T>(&self, act: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> Result<T, Problem> {
+        let table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
+        act(&table).map_err(|cause| broken(&self.path, &cause))
+    }
+
+    fn find(&self, directory: &[u8], leaf: &[u8]) -> Result<Option<Known>, Problem> {
+        let key = key_of(directory, leaf);
+        let value: Option<Vec<u8>> = self.with(|table| {
+            let mut select = table.prepare_cached("SELECT value FROM known WHERE key = ?1")?;
+            select.query_row([&key[..]], |row| row.get(0)).optional()
+        })?;
+        // What is damaged proves nothing.
+        Ok(value.and_then(|value| Known::decode(&value).ok()))
+    }
+
+    /// What is known of the entries of a page, by index.
+    fn known(&self, page: &Page) -> Result<BTreeMap<u32, Known>, Problem> {
+        let mut known = BTreeMap::new();
+        for (index, entry) in (0..).zip(page.entries()) {
+            if let Some(found) = self.find(page.directory(entry), page.name(entry))? {
+                known.insert(index, found);
+            }
+        }
+        Ok(known)
+    }
+
+    /// Whether an earlier attempt has made what stands under a path of the data set, where nothing
+    /// was before.
+    pub(super) fn made(&self, path: &[u8]) -> Result<bool, Problem> {
+        let (directory, leaf) = name::split(path).unwrap_or_default();
+        Ok(self.find(directory, leaf)?.is_some_and(|known| !known.existed))
+    }
+
+    /// What earlier attempts have written of the large files of a page, as records of that page cut
+    /// without the entries `left`. `standard` asks for digests that others compute as well.
+    ///
+    /// # Errors
+    /// The table cannot be read.
+    pub(super) fn extents(
+        &self,
+        page: &Page,
+        left: &EntrySet,
+        standard: bool,
+    ) -> Result<Vec<JournalRecord>, Problem> {
+        let mut records = Vec::new();
+        for (index, (first, finish)) in large_files(&slice_without(page, left)) {
+            let entry = &page.entries()[index as usize];
+            let known = self.find(page.directory(entry), page.name(entry))?;
+            let Some(known) = known.filter(|known| !known.done && known.is_of(entry)) else {
+                continue;
+            };
+            let fits = |record: &JournalRecord| match record {
+                JournalRecord::Written { piece, .. } => piece + first < finish,
+                JournalRecord::Durable { pieces } => pieces.iter().all(|it| it + first < finish),
+                _ => true,
+            };
+            if known.records.iter().all(fits) && is_usable(&known, entry, standard) {
+                let moved = known.records.iter().filter_map(|it| moved(it, |at| at + first, index));
+                records.extend(moved);
+            }
+        }
+        Ok(records)
+    }
+}
+
+/// Whether the digests that are known are of the kind that is wanted (D2).
+fn is_usable(known: &Known, entry: &Entry, standard: bool) -> bool {
+    let wanted = standard && !entry.hollow;
+    !wanted || known.digests().all(|digest| digest.form == DigestForm::Standard)
+}
+
+fn key_of(directory: &[u8], leaf: &[u8]) -> [u8; 2 * KEY_BYTES] {
+    let mut key = [0; 2 * KEY_BYTES];
+    for (part, text) in key.chunks_mut(KEY_BYTES).zip([directory, leaf]) {
+        part.copy_from_slice(&page_digest(text).0[..KEY_BYTES]);
+    }
+    key
+}
+
+fn broken(path: &Path, cause: &rusqlite::Error) -> Problem {
+    let title = format!("cannot use what earlier attempts have left in {}", path.display());
+    Problem::new(Exit::Temporary, "journal", title).because(cause)
+}
+
+fn table_path(journal: &Path, listing: u32) -> PathBuf {
+    journal.join(format!("earlier-{listing}.sqlite"))
+}
+
+/// Which list of the source the ledger in a journal is of.
+///
+/// # Errors
+/// The journal cannot be read.
+fn listing_of(journal: &Path) -> Result<u32, Problem> {
+    let path = last(&journal.join(LISTING));
+    match fs::read_to_string(&path) {
+        Ok(text) => Ok(text.trim().parse().unwrap_or(0)),
+        Err(cause) if cause.kind() == std::io::ErrorKind::NotFound => Ok(0),
+        Err(cause) => Err(failed("read", &path, &cause)),
+    }
+}
+
+/// Gives up the ledger of an earlier list, if `input` is of a later one, and keeps what it proves.
+/// Gives what is known of earlier attempts. Blocks: it reads every page and log of that ledger.
+///
+/// # Errors
+/// The journal store or the heads cannot be read or written.
+pub(super) fn begin(input: &RunInput) -> Result<Option<Arc<Earlier>>, Problem> {
+    let (journal, epoch) = (&input.journal, input.fence.epoch());
+    fs::create_dir_all(journal).map_err(|cause| failed("make", journal, &cause))?;
+    let before = listing_of(journal)?;
+    let listing = input.listing.max(before);
+    let table = table_path(journal, listing);
+    if listing > before {
+        let head = input.heads.load(input.id)?;
+        let ledger = Journal::open(journal, epoch, &head.pages)?;
+        if !last(&table).exists() {
+            build(&own(&table, epoch), &last(&table_path(journal, before)), &ledger, &head.pages)?;
+        }
+        keep_pages(&ledger, &head, before)?;
+        drop(ledger);
+        input.fence.check()?;
+        give_up(input, head)?;
+        let path = own(&journal.join(LISTING), epoch);
+        let error = |cause| failed("write", &path, &cause);
+        write_lines(&path, |out| writeln!(out, "{listing}").map_err(error))?;
+    }
+    let path = last(&table);
+    if !path.exists() {
+        return Ok(None);
+    }
+    Earlier::open(&path, OpenFlags::SQLITE_OPEN_READ_ONLY).map(|earlier| Some(Arc::new(earlier)))
+}
+
+/// Writes the table: that of the attempts before, with what the ledger of the last one says.
+fn build(path: &Path, before: &Path, journal: &Journal, heads: &[PageHead]) -> Result<(), Problem> {
+    let temporary = beside(path, ".new");
+    let error = |cause| failed("write", &temporary, &cause);
+    let _ = fs::remove_file(&temporary);
+    if before.exists() {
+        fs::copy(before, &temporary).map_err(error)?;
+    }
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE;
+    let earlier = Earlier::open(&temporary, flags)?;
+    earlier.with(|table| {
+        table.execute_batch(
+            "CREATE TABLE IF NOT EXISTS known (key BLOB PRIMARY KEY, value BLOB) WITHOUT ROWID; \
+             BEGIN",
+        )
+    })?;
+    for head in heads {
+        let Some((page, log)) = read_whole(journal, head) else { continue };
+        let known = known_of(&page, &log);
+        earlier.with(|table| {
+            let mut insert =
+                table.prepare_cached("INSERT OR REPLACE INTO known VALUES (?1, ?2)")?;
+            for (index, known) in &known {
+                let entry = &page.entries()[*index as usize];
+                let key = key_of(page.directory(entry), page.name(entry));
+                insert.execute(params![&key[..], known.encode()])?;
+            }
+            Ok(())
+        })?;
+    }
+    earlier.with(|table| table.execute_batch("COMMIT"))?;
+    drop(earlier);
+    fs::File::open(&temporary).and_then(|file| file.sync_all()).map_err(error)?;
+    fs::rename(&temporary, path).map_err(|cause| failed("write", path, &cause))?;
+    let directory = journal.directory();
+    let synced = fs::File::open(directory).and_then(|directory| directory.sync_all());
+    synced.map_err(|cause| failed("sync", directory, &cause))
+}
+
+/// A page and its log; `None` if one of them is lost or damaged: then it proves nothing.
+fn read_whole(journal: &Journal, head: &PageHead) -> Option<(Page, Vec<JournalRecord>)> {
+    let encoded = journal.read_page(head.page).ok().flatten();
+    let whole = encoded.filter(|encoded| page_digest(encoded) == head.digest);
+    let page = whole.and_then(|encoded| Page::decode(&encoded).ok());
+    let log = journal.read_log(head.page, head.log_bytes).ok();
+    let both = page.zip(log.map(|(log, _)| log));
+    if both.is_none() {
+        tracing::warn!(
+            page = head.page,
+            "a page of an earlier attempt is lost: its files are moved again"
+        );
+    }
+    both
+}
+
+/// Keeps pages in which temporary files may be left, to look there at the end.
+fn keep_pages(journal: &Journal, head: &LedgerHead, listing: u32) -> Result<(), Problem> {
+    let directory = journal.directory().join(PAGES);
+    let cannot = |cause| failed("write", &directory, &cause);
+    fs::create_dir_all(&directory).map_err(cannot)?;
+    let heads: BTreeMap<u32, &PageHead> = head.pages.iter().map(|head| (head.page, head)).collect();
+    let mut most = 0;
+    for number in journal.pages_in_work(&head.pages)? {
+        let mut done = EntrySet::default();
+        if let Some((page, log)) = heads.get(&number).and_then(|head| read_whole(journal, head)) {
+            let known = known_of(&page, &log);
+            let is_done = |index: &u32| known.get(index).is_none_or(|known| known.done);
+            done = (0..page.entries().len() as u32).filter(is_done).collect();
+            let generations = log.iter().filter_map(|record| match record {
+                JournalRecord::Generation { generation, .. } => Some(*generation),
+                _ => None,
+            });
+            most = generations.fold(most, u32::max);
+        }
+        let Some(encoded) = journal.read_page(number)? else { continue };
+        let mut out = Writer::new();
+        done.encode(&mut out);
+        let stem = directory.join(format!("{listing}-{number:08}"));
+        fs::write(stem.with_extension("done"), out.into_bytes()).map_err(cannot)?;
+        fs::write(stem.with_extension("new"), encoded).map_err(cannot)?;
+        fs::rename(stem.with_extension("new"), stem.with_extension("page")).map_err(cannot)?;
+    }
+    fs::write(directory.join(format!("{GENERATION}{most}")), []).map_err(cannot)
+}
+
+/// Forgets the ledger, all but what it says of the target's store.
+fn give_up(input: &RunInput, head: LedgerHead) -> Result<(), Problem> {
+    let journal = &input.journal;
+    input.heads.remove(input.id)?;
+    if head.store != 0 && !input.is_new_target {
+        let commit = HeadCommit {
+            store: Some(head.store),
+            mounts: Some(head.mounts),
+            epochs: head.epochs.into_iter().collect(),
+            durable: true,
+            ..HeadCommit::default()
+        };
+        input.heads.commit(input.id, &commit)?;
+    }
+    // What follows is named by the numbers of pages.
+    let cannot = |cause| failed("remove what is in", journal, &cause);
+    for entry in fs::read_dir(journal).map_err(cannot)? {
+        let entry = entry.map_err(cannot)?;
+        let name = entry.file_name();
+        let name = name.to_str().unwrap_or_default();
+        let stem = name.split('.').next().unwrap_or_default();
+        let removed = match stem {
+            "pages" | "logs" | "proof" | "removed" => fs::remove_dir_all(entry.path()),
+            "late" | "left" | "unlisted" => fs::remove_file(entry.path()),
+            _ => Ok(()),
+        };
+        removed.map_err(cannot)?;
+    }
+    Ok(())
+}
+
+/// Shows each page of earlier lists in which temporary files may be left to `take`, and the
+/// greatest number of an attempt at any of its files.
+///
+/// # Errors
+/// What `take` returns. What cannot be read is passed over.
+pub(super) fn left_pages(journal: &Path) -> (Vec<PathBuf>, u32) {
+    let found = fs::read_dir(journal.join(PAGES)).into_iter().flatten().filter_map(Result::ok);
+    let (mut pages, mut most) = (Vec::new(), 0);
+    for entry in found {
+        let path = entry.path();
+        let name = entry.file_name();
+        let number = name.to_str().and_then(|name| name.strip_prefix(GENERATION)?.parse().ok());
+        most = number.unwrap_or(0).max(most);
+        if path.extension().is_some_and(|extension| extension == "page") {
+            pages.push(path);
+        }
+    }
+    (pages, most)
+}
+
+/// A page that [`left_pages`] names, with the entries of which nothing is left.
+pub(super) fn left_page(path: &Path) -> Option<TaskPage> {
+    let encoded = fs::read(path).ok()?;
+    let page = Page::decode(&encoded).ok()?;
+    let done = fs::read(path.with_extension("done")).ok();
+    let done = done.and_then(|done| EntrySet::decode(&mut Reader::new(&done)).ok());
+    let (page, left) = (Arc::new(page), Arc::new(done.unwrap_or_default()));
+    Some(TaskPage { page, digest: page_digest(&encoded), left })
+}
+
+/// How pages are compared where earlier attempts have done something: their files that stand are
+/// carried over, and are neither kept nor refused for standing there. `compare` decides the rest,
+/// where anything is compared at all.
+pub(super) fn carrying(
+    earlier: Arc<Earlier>,
+    peer: Arc<dyn TargetPeer>,
+    spec: &TaskSpec,
+    compare: Option<Compare>,
+) -> Compare {
+    let spec = spec.clone();
+    Arc::new(move |page: &Page| {
+        if page.round > 0 {
+            return match &compare {
+                Some(compare) => compare(page),
+                None => peer.compare(&spec, page, &EntrySet::default()),
+            };
+        }
+        let known = earlier.known(page)?;
+        let stands = stands(&known, &*peer, &spec, page)?;
+        let compared = compare.as_ref().map(|compare| compare(page)).transpose()?;
+        Ok(carried_over(&known, &stands, page, &spec, compared.unwrap_or_default()))
+    })
+}
+
+/// Files of a page whose version is known and that the target has, by size and time.
+fn stands(
+    known: &BTreeMap<u32, Known>,
+    peer: &dyn TargetPeer,
+    spec: &TaskSpec,
+    page: &Page,
+) -> Result<EntrySet, Problem> {
+    // Where the store has gone back, or times are not set, stamps tell nothing.
+    if spec.doubt || !spec.preserve.times {
+        return Ok(EntrySet::default());
+    }
+    let is_of = |index: u32| {
+        let entry = page.entry(index);
+        entry.is_ok_and(|entry| known.get(&index).is_some_and(|known| known.is_of(entry)))
+    };
+    let others: EntrySet = (0..page.entries().len() as u32).filter(|it| !is_of(*it)).collect();
+    if others.iter().count() == page.entries().len() {
+        return Ok(EntrySet::default());
+    }
+    let update = UpdateOptions { sync: true, ..UpdateOptions::default() };
+    let look = TaskSpec { update, ..spec.clone() };
+    let found = peer.compare(&look, page, &others)?;
+    Ok(found.kept.iter().filter(|index| !others.contains(*index)).collect())
+}
+
+fn carried_over(
+    known: &BTreeMap<u32, Known>,
+    stands: &EntrySet,
+    page: &Page,
+    spec: &TaskSpec,
+    mut compared: Comparison,
+) -> Comparison {
+    let standard = spec.digest_list || spec.proves;
+    let digest_of = |(index, known): (&u32, &Known)| {
+        let entry = page.entry(*index).ok()?;
+        let carried = known.done && stands.contains(*index) && is_usable(known, entry, standard);
+        let digest = known.digests().next().filter(|_| carried)?;
+        Some(EntryDigest { entry: *index, ..*digest })
+    };
+    compared.carried = known.iter().filter_map(digest_of).collect();
+    // What an earlier attempt has named and no ledger knows of is its own all the same.
+    let protects = spec.update.if_exists != IfExists::Replace && !spec.update.sync;
+    let is_own = |index: u32| {
+        compared.carried.binary_search_by_key(&index, |digest| digest.entry).is_ok()
+            || (protects && stands.contains(index))
+    };
+    compared.kept = compared.kept.iter().filter(|index| !is_own(*index)).collect();
+    compared.failed.retain(|failure| !is_own(failure.entry));
+    let existed = |index: &u32| match known.get(index) {
+        Some(known) => known.existed,
+        None => compared.existed.contains(*index),
+    };
+    compared.existed = (0..page.entries().len() as u32).filter(existed).collect();
+    compared
+}
+
+#[cfg(test)]
+mod tests;

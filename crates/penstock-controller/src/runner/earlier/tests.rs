@@ -1,0 +1,133 @@
+use penstock_api::transfer::PathText;
+use penstock_proto::digest::Digest;
+use penstock_proto::id::TransferId;
+use penstock_proto::manifest::{EntryDraft, Identity, PageBuilder};
+use penstock_proto::slicing::Slicing;
+
+use super::*;
+
+fn time(seconds: i64) -> FileTime {
+    FileTime { seconds, nanoseconds: 1 }
+}
+
+/// A page of files `d/NAME` with these sizes and change times.
+fn page(files: &[(&str, u64, i64)]) -> Page {
+    let mut builder = PageBuilder::new(TransferId([1; 16]), 0, Slicing::default());
+    for (name, size, ctime) in files {
+        let identity = Identity { inode: *size + 100, ctime: time(*ctime) };
+        let (name, size, mtime) = (name.as_bytes(), *size, time(5));
+        builder.push(b"d", &EntryDraft { name, size, mtime, identity, ..EntryDraft::default() });
+    }
+    builder.seal()
+}
+
+fn digest(entry: u32, seen: Option<i64>) -> EntryDigest {
+    let digest = Digest([entry as u8 + 1; 32]);
+    EntryDigest { entry, form: DigestForm::Standard, digest, seen: seen.map(time) }
+}
+
+fn written(piece: u32, digests: Vec<EntryDigest>) -> JournalRecord {
+    JournalRecord::Written { piece, generation: 0, epoch: 1, digests, failures: Vec::new() }
+}
+
+fn durable(pieces: &[u32]) -> JournalRecord {
+    JournalRecord::Durable { pieces: pieces.to_vec() }
+}
+
+fn spec() -> TaskSpec {
+    TaskSpec::of_cleaning(TransferId([1; 16]), "target".parse().unwrap(), PathText::default())
+}
+
+fn table(page: &Page, log: &[JournalRecord]) -> Earlier {
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE;
+    let earlier = Earlier::open(Path::new(":memory:"), flags).unwrap();
+    let create = "CREATE TABLE known (key BLOB PRIMARY KEY, value BLOB) WITHOUT ROWID";
+    earlier.with(|table| table.execute_batch(create)).unwrap();
+    for (index, known) in known_of(page, log) {
+        let entry = &page.entries()[index as usize];
+        let key = key_of(page.directory(entry), page.name(entry));
+        let insert = "INSERT INTO known VALUES (?1, ?2)";
+        let row = params![&key[..], known.encode()];
+        earlier.with(|table| table.execute(insert, row)).unwrap();
+    }
+    earlier
+}
+
+/// Promise: of a file that is durable the digest is carried over if the source shows the version
+/// that was read, and the target what was made of it. A file that changed since, one that the
+/// target has lost, and one that was written and was not durable, are moved again.
+#[test]
+fn what_is_durable_and_stands_is_carried_over() {
+    let before = page(&[("a", 1, 7), ("b", 2, 7), ("c", 3, 7), ("gone", 4, 7)]);
+    let digests = (0..4).map(|entry| digest(entry, (entry == 1).then_some(8))).collect();
+    let log = [written(0, digests), durable(&[0])];
+    let earlier = table(&before, &log);
+    // One more file comes first, `b` has the change time under which it was read, `c` another.
+    let now = page(&[("0new", 9, 7), ("a", 1, 7), ("b", 2, 8), ("c", 3, 9)]);
+    let known = earlier.known(&now).unwrap();
+    let stands = [1, 2, 3].into_iter().collect();
+    let compared = carried_over(&known, &stands, &now, &spec(), Comparison::default());
+    let expected = vec![
+        EntryDigest { entry: 1, ..digest(0, None) },
+        EntryDigest { entry: 2, ..digest(1, Some(8)) },
+    ];
+    let is_of = |index: u32| known[&index].is_of(&now.entries()[index as usize]);
+    assert_eq!([1, 2, 3].map(is_of), [true, true, false]);
+    assert_eq!(compared.carried[..2], expected);
+    let lost = carried_over(&known, &EntrySet::default(), &now, &spec(), Comparison::default());
+    assert!(lost.carried.is_empty());
+    let early = table(&before, &log[..1]);
+    assert!(early.known(&now).unwrap().values().all(|known| !known.done));
+}
+
+/// Promise: extents of a large file are taken over under the numbers that they have in the new
+/// page, with the attempt that they belong to, for the same version only.
+#[test]
+fn extents_are_taken_over_under_new_numbers() {
+    const LARGE: u64 = 40 << 20;
+    let before = page(&[("a", 1, 7), ("large", LARGE, 7)]);
+    let pieces = slice_without(&before, &EntrySet::default());
+    let (first, finish) = large_files(&pieces)[&1];
+    assert!(finish - first > 2);
+    let log = [
+        JournalRecord::Generation { entry: 1, generation: 2 },
+        written(first, vec![digest(1, None)]),
+        written(first + 1, vec![digest(1, None)]),
+        durable(&[first]),
+    ];
+    let earlier = table(&before, &log);
+    let now = page(&[("0", 1, 7), ("1", 1 << 20, 7), ("large", LARGE, 7)]);
+    let found = earlier.extents(&now, &EntrySet::default(), false).unwrap();
+    let (start, _) = large_files(&slice_without(&now, &EntrySet::default()))[&2];
+    let under = JournalRecord::Incarnation(Incarnation::default());
+    let of = EntryDigest { entry: 2, ..digest(1, None) };
+    let expected = vec![
+        JournalRecord::Generation { entry: 2, generation: 2 },
+        under,
+        written(start, vec![of]),
+        written(start + 1, vec![of]),
+        durable(&[start]),
+    ];
+    assert_eq!(found, expected);
+    let changed = page(&[("large", LARGE, 8)]);
+    assert_eq!(earlier.extents(&changed, &EntrySet::default(), false).unwrap(), []);
+    // What began anew since has nothing of the attempt before.
+    let again = [&log[..], &[JournalRecord::Generation { entry: 1, generation: 3 }]].concat();
+    let earlier = table(&before, &again);
+    assert_eq!(earlier.extents(&now, &EntrySet::default(), false).unwrap(), []);
+}
+
+/// Promise (e): what an earlier attempt has made does not count as what stood at the target before,
+/// so that a wrong target is told as one after an interruption too; what stood there before does.
+#[test]
+fn what_was_made_is_told_from_what_stood_there() {
+    let pages = page(&[("a", 1, 7), ("b", 2, 7)]);
+    let compared = Comparison { existed: [1].into_iter().collect(), ..Comparison::default() };
+    let earlier = table(&pages, &[JournalRecord::Compared(compared)]);
+    assert!(earlier.made(b"d/a").unwrap() && !earlier.made(b"d/b").unwrap());
+    assert!(!earlier.made(b"d/other").unwrap());
+    let known = earlier.known(&pages).unwrap();
+    let all = Comparison { existed: [0, 1].into_iter().collect(), ..Comparison::default() };
+    let told = carried_over(&known, &EntrySet::default(), &pages, &spec(), all);
+    assert_eq!(told.existed.iter().collect::<Vec<_>>(), [1]);
+}

@@ -1,0 +1,285 @@
+//! The state of a copy that is not complete, and of copies that nobody goes on with.
+
+use std::fs;
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::DirBuilderExt as _;
+use std::path::{Path, PathBuf};
+
+use anyhow::Context as _;
+use penstock_api::heads::HeadStore as _;
+use penstock_api::problem::Problem;
+use penstock_api::task::{TargetPeer, TaskSpec};
+use penstock_api::transfer::{PathText, TransferOptions};
+use penstock_controller::runner::{RunFiles, clean_abandoned, removal_has_begun};
+use penstock_controller::state::SqliteState;
+use penstock_io::sys::{LockError, LockFile};
+use penstock_proto::id::{Name, TransferId};
+
+use super::now_seconds;
+use crate::client::failure;
+use crate::exit::{self, ExitCode, Failure};
+
+/// Where a state says to which place its copy writes.
+const TARGET: &str = "target";
+
+/// The state of a copy, held by this process alone.
+pub(crate) struct State {
+    pub(crate) directory: PathBuf,
+    pub(crate) id: TransferId,
+    /// Seconds since 1970 of the attempt that listed the source; an age is counted from there.
+    pub(crate) created: u64,
+    /// Which list of the source this attempt works on: each attempt makes another one.
+    pub(crate) listing: u32,
+    pub(crate) resumed: bool,
+    /// Whether this attempt works on another list than the one before.
+    lists_anew: bool,
+    _lock: LockFile,
+}
+
+impl State {
+    /// The state of copying `from` to `to`: what an earlier run has left, whatever its options were,
+    /// or a new one.
+    ///
+    /// # Errors
+    /// The same copy is running, or the state cannot be kept.
+    pub(crate) fn open(from: &Path, to: &Path, options: &TransferOptions) -> anyhow::Result<Self> {
+        // Whatever the other options are, what is at the target is the same.
+        let wish = serde_json::to_vec(&(options.digest, &options.plan));
+        let wish = wish.context("write the options")?;
+        let parts = [from.as_os_str().as_bytes(), to.as_os_str().as_bytes(), &wish];
+        let key = penstock_proto::manifest::page_digest(&parts.join(&0)).to_hex();
+        let mut state = Self::open_at(state_home()?.join("copy").join(&key[..32]), None)?;
+        // A plan is a list of its own; what is being removed at the source is on the list there is.
+        let lists = options.plan.is_none() && !removal_has_begun(&state.journal());
+        if state.resumed && lists {
+            state.lists_anew = true;
+            state.listing = state.listing.saturating_add(1);
+            state.created = now_seconds();
+            state.write_id()?;
+        }
+        Ok(state)
+    }
+
+    /// The state of a copy whose other end, at another host, has chosen its id and counts its lists.
+    ///
+    /// # Errors
+    /// As [`State::open`].
+    pub(crate) fn of_id(id: TransferId, listing: u32) -> anyhow::Result<Self> {
+        let directory = state_home()?.join("copy").join(format!("ssh-{id}"));
+        let mut state = Self::open_at(directory, Some(id))?;
+        (state.listing, state.lists_anew) = (listing, state.resumed);
+        Ok(state)
+    }
+
+    fn open_at(directory: PathBuf, id: Option<TransferId>) -> anyhow::Result<Self> {
+        let failed = |error| state_failed(&directory, error);
+        // What is copied, by name, is nobody else's to read.
+        let mut private = fs::DirBuilder::new();
+        private.recursive(true).mode(0o700).create(&directory).map_err(failed)?;
+        // What a copy that was killed at its very end has left.
+        let _ = fs::remove_dir_all(directory.with_extension("gone"));
+        let lock = LockFile::acquire(&directory.join("lock")).map_err(|error| match error {
+            LockError::Held { .. } | LockError::Claimed { .. } => {
+                let message = "the same copy is running already";
+                Failure::new(ExitCode::Temporary, message).caused_by(error)
+            }
+            error => {
+                let message = format!("cannot lock the state in `{}`", directory.display());
+                Failure::new(ExitCode::Fatal, message)
+                    .caused_by(error)
+                    .hint("set PENSTOCK_STATE_HOME to a directory on a local disk")
+            }
+        })?;
+        let path = directory.join("id");
+        let text = fs::read_to_string(&path).ok();
+        let known = text.as_deref().and_then(|text| {
+            let mut words = text.split_whitespace();
+            let (id, created) = (words.next()?.parse().ok()?, words.next()?.parse().ok()?);
+            Some((id, created, words.next()?.parse().ok()?))
+        });
+        if known.is_none() && path.exists() {
+            warn_of_damage(&path);
+            clear(&directory).map_err(failed)?;
+        }
+        let resumed = known.is_some();
+        let (id, created, listing) = known.unwrap_or_else(|| {
+            (id.unwrap_or_else(|| TransferId(rand::random())), now_seconds(), 0)
+        });
+        let lists_anew = false;
+        let state = Self { directory, id, created, listing, resumed, lists_anew, _lock: lock };
+        if !resumed {
+            state.write_id()?;
+        }
+        Ok(state)
+    }
+
+    /// Keeps what tells this copy from others, durably.
+    fn write_id(&self) -> anyhow::Result<()> {
+        let Self { id, created, listing, .. } = self;
+        let path = self.directory.join("id");
+        let temporary = path.with_extension("new");
+        let written = fs::write(&temporary, format!("{id} {created} {listing}\n"))
+            .and_then(|()| fs::File::open(&temporary)?.sync_all())
+            .and_then(|()| fs::rename(&temporary, &path));
+        Ok(written.map_err(|error| state_failed(&self.directory, error))?)
+    }
+
+    /// Where the journal is.
+    pub(crate) fn journal(&self) -> PathBuf {
+        self.directory.join("journal")
+    }
+
+    /// Keeps the plan that the copy is to follow; it may have been resumed with it.
+    pub(super) fn put_plan(&self, file: &Path) -> anyhow::Result<()> {
+        let to = RunFiles::of(&self.journal()).plan;
+        let put = || {
+            fs::create_dir_all(self.journal())?;
+            let temporary = to.with_extension("new");
+            fs::copy(file, &temporary)?;
+            fs::rename(&temporary, &to)
+        };
+        Ok(put()
+            .map_err(|error| Failure::io(format!("keep the plan in `{}`", to.display()), error))?)
+    }
+
+    /// Opens the heads of the ledger. Where these are damaged the ledger is given up, and that is
+    /// said: what it tells of is looked at, or moved, again.
+    ///
+    /// # Errors
+    /// They cannot be kept.
+    pub(crate) fn open_heads(&self) -> anyhow::Result<SqliteState> {
+        let path = self.directory.join("state.sqlite");
+        let open = || SqliteState::open(&path).map_err(Problem::from);
+        let sound = |heads: SqliteState| heads.load(self.id).map(|_| heads);
+        match open().and_then(sound) {
+            Ok(heads) => Ok(heads),
+            Err(problem) if self.resumed && self.lists_anew && problem.code != "state-version" => {
+                tracing::warn!(%problem, "the heads of a ledger are given up");
+                warn_of_damage(&path);
+                for name in ["state.sqlite", "state.sqlite-wal", "state.sqlite-shm"] {
+                    let _ = fs::remove_file(self.directory.join(name));
+                }
+                Ok(open().map_err(failure)?)
+            }
+            Err(problem) => Err(failure(problem).into()),
+        }
+    }
+
+    /// Prepares the target, whose store and root there `at` names, for an attempt to write to `to`:
+    /// removes what other copies to the same place have left that nobody goes on with, and returns
+    /// whether the target is another than the one that an earlier attempt has written to. That is
+    /// said; the copy begins anew there.
+    pub(crate) fn settle_target(
+        &self,
+        heads: &SqliteState,
+        target: &dyn TargetPeer,
+        at: (&Name, &[u8]),
+        to: &Path,
+    ) -> bool {
+        self.note_target(to);
+        for other in self.abandoned(to) {
+            other.clean(target, at);
+        }
+        let before = heads.load(self.id).map_or(0, |head| head.store);
+        if before == 0 || !self.lists_anew {
+            return false;
+        }
+        let is_new = target.store_id(at.0).is_ok_and(|now| now != Some(before));
+        if is_new {
+            exit::warn(&format!(
+                "`{}` was removed or replaced after the copy was interrupted: the copy begins anew \
+                 there",
+                to.display()
+            ));
+        }
+        is_new
+    }
+
+    /// Notes where this copy writes to, for commands that copy something else there.
+    fn note_target(&self, to: &Path) {
+        let path = self.directory.join(TARGET);
+        if let Err(error) = fs::write(&path, to.as_os_str().as_bytes()) {
+            tracing::warn!(path = %path.display(), %error, "the target is not noted");
+        }
+    }
+
+    /// The states of other copies to the same place whose processes have ended.
+    fn abandoned(&self, to: &Path) -> Vec<Self> {
+        let Some(home) = self.directory.parent() else { return Vec::new() };
+        let found = fs::read_dir(home).into_iter().flatten().filter_map(Result::ok);
+        let directories = found.map(|entry| entry.path()).filter(|path| *path != self.directory);
+        let same = |path: &PathBuf| {
+            fs::read(path.join(TARGET)).is_ok_and(|target| target == to.as_os_str().as_bytes())
+        };
+        directories.filter(same).filter_map(|path| Self::open_at(path, None).ok()).collect()
+    }
+
+    /// Removes what an abandoned copy has left at its target, and its state. What cannot be removed
+    /// is logged, and tried again by the next command.
+    fn clean(&self, target: &dyn TargetPeer, (store, root): (&Name, &[u8])) {
+        let spec = TaskSpec::of_cleaning(self.id, store.clone(), PathText(root.to_vec()));
+        let cleaned = SqliteState::open(&self.directory.join("state.sqlite"))
+            .map_err(Problem::from)
+            .and_then(|heads| heads.load(self.id))
+            .and_then(|head| clean_abandoned(target, &spec, &head, &self.journal()));
+        match cleaned {
+            Ok(()) => self.remove(),
+            Err(problem) => {
+                tracing::warn!(id = %self.id, %problem, "an abandoned copy is left");
+            }
+        }
+    }
+
+    /// Removes the state: at once as far as the next command can see, for half of it would be a
+    /// ledger that is wrong.
+    pub(crate) fn remove(&self) {
+        let gone = self.directory.with_extension("gone");
+        let removed = fs::rename(&self.directory, &gone).and_then(|()| fs::remove_dir_all(&gone));
+        if let Err(error) = removed {
+            tracing::warn!(path = %self.directory.display(), %error, "state is left");
+        }
+    }
+}
+
+fn state_failed(directory: &Path, error: std::io::Error) -> Failure {
+    Failure::io(format!("keep state in `{}`", directory.display()), error)
+        .hint("set PENSTOCK_STATE_HOME to a directory that can be written")
+}
+
+fn warn_of_damage(path: &Path) {
+    exit::warn(&format!(
+        "the state of the interrupted copy is damaged (`{}`): the copy begins anew",
+        path.display()
+    ));
+}
+
+/// Removes all that is in the directory of a state but its lock.
+fn clear(directory: &Path) -> std::io::Result<()> {
+    for entry in fs::read_dir(directory)? {
+        let path = entry?.path();
+        match path.is_dir() {
+            true => fs::remove_dir_all(&path)?,
+            false if path.ends_with("lock") => {}
+            false => fs::remove_file(&path)?,
+        }
+    }
+    Ok(())
+}
+
+/// Where the state of copies is kept.
+///
+/// # Errors
+/// Nothing says where.
+pub(crate) fn state_home() -> anyhow::Result<PathBuf> {
+    if let Some(home) = std::env::var_os("PENSTOCK_STATE_HOME") {
+        return Ok(home.into());
+    }
+    if let Some(home) = std::env::var_os("XDG_STATE_HOME") {
+        return Ok(PathBuf::from(home).join("penstock"));
+    }
+    let home = std::env::var_os("HOME").ok_or_else(|| {
+        Failure::new(ExitCode::Usage, "neither HOME nor PENSTOCK_STATE_HOME is set")
+            .hint("set PENSTOCK_STATE_HOME to a directory for the state of copies")
+    })?;
+    Ok(PathBuf::from(home).join(".local/state/penstock"))
+}
