@@ -270,6 +270,7 @@ mod tests {
     #[test]
     fn an_unsound_slicing_is_refused() {
         let open = OpenScan {
+            listing: 0,
             transfer: TransferId([1; 16]),
             store: "raw".parse().unwrap(),
             root: PathText::default(),

@@ -2,8 +2,8 @@
 //!
 //! The same engine, verification and ledger as between sites; only the lanes are function calls.
 //! State (`id`, `state.sqlite`, `source/`, `journal/`) is kept below the user's state directory
-//! while a copy is not complete, in a directory named by what is copied where. A command that copies
-//! the same to the same place, with whatever options, finds it, lists the source anew, and does not
+//! while a copy is not complete, in a directory named by what is copied where. A command that does
+//! the same copy, with whatever options, finds it, lists the source anew, and does not
 //! move again what is done (docs/design/0044).
 
 mod state;
@@ -761,6 +761,7 @@ impl Copy {
                 reporter.show(&Event::of(&view))?;
                 self.hand_over(&view, journal, outputs, interrupted)?;
                 self.state.remove();
+                self.check_source_is_moved()?;
                 Ok(ExitCode::Done)
             }
             RunOutcome::Paused | RunOutcome::Cancelled => {
@@ -782,6 +783,22 @@ impl Copy {
                 self.fail(&problem, journal, hand_over)
             }
         }
+    }
+
+    /// Tells what came to the source of a move while that was interrupted, if the move had begun to
+    /// remove there: its list was the one of the attempt before.
+    fn check_source_is_moved(&self) -> anyhow::Result<()> {
+        let chosen =
+            !self.options.files_from.is_empty() || self.options.select != Default::default();
+        let ends_list = self.options.remove_source && self.state.keeps_its_list();
+        if !ends_list || chosen || !has_items(&self.from) {
+            return Ok(());
+        }
+        let message =
+            format!("`{}` has items that came while the move was interrupted", self.from.display());
+        Err(Failure::new(ExitCode::SourceChanged, message)
+            .hint("the same command again moves them")
+            .into())
     }
 
     fn fail(
@@ -841,8 +858,18 @@ impl Copy {
     }
 }
 
-/// Pauses the run at SIGINT, SIGTERM or SIGHUP; the flag says that one came. A host without room for that
-/// loses nothing by it: a signal then ends the copy at once, and the same command resumes.
+/// Whether anything but directories lies in a directory. What cannot be read counts as nothing.
+fn has_items(directory: &Path) -> bool {
+    let found = fs::read_dir(directory).into_iter().flatten().filter_map(Result::ok);
+    found.into_iter().any(|entry| match entry.file_type() {
+        Ok(kind) if kind.is_dir() => has_items(&entry.path()),
+        Ok(_) => true,
+        Err(_) => false,
+    })
+}
+
+/// Pauses the run at SIGINT, SIGTERM or SIGHUP; the flag says that one came. A host without room
+/// for that loses nothing by it: a signal then ends the copy at once, and the same command resumes.
 fn watch_signals(control: &Arc<RunControl>) -> Arc<AtomicBool> {
     let flag = Arc::new(AtomicBool::new(false));
     if let Err(error) = start_watching(control, Arc::clone(&flag)) {

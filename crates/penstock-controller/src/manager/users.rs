@@ -529,8 +529,8 @@ impl Inner {
         Ok(record)
     }
 
-    /// Has the next attempt list the source anew, so that it ends as one submitted now would. A plan
-    /// is a list of its own, and what is being removed at the source is on the list that there is.
+    /// Has the next attempt list the source anew, so that it ends as one submitted now would. A
+    /// plan is a list of its own, and what is being removed at the source is on the present list.
     fn list_anew(&self, record: &mut TransferRecord) {
         let journal = journal_of(&self.config.journal, record.id());
         if record.request.options.plan.is_none() && !removal_has_begun(&journal) {

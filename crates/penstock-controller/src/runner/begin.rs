@@ -11,6 +11,7 @@ use penstock_proto::id::{TransferId, WriterId};
 use penstock_proto::units::FileTime;
 
 use super::RunInput;
+use super::journal::began;
 use super::lead::{in_order, nobody};
 use super::tasks::spec_for;
 
@@ -45,6 +46,19 @@ pub(super) fn spec_of(input: &RunInput, head: &LedgerHead) -> TaskSpec {
         fence: input.fence.clone(),
         grant: None,
     }
+}
+
+/// What the peers of a run are told, which of them can look at the store, and what it says.
+pub(super) fn prepared(
+    input: &RunInput,
+    head: &LedgerHead,
+) -> Result<(TaskSpec, Member, TaskStart), Problem> {
+    let mut spec = spec_of(input, head);
+    if spec.update.backup_dir.is_some() {
+        spec.began = began(&input.journal, input.fence.epoch())?;
+    }
+    let (first, start) = prepare(input, head, &mut spec)?;
+    Ok((spec, first, start))
 }
 
 /// Has the first peer that can look at the store before anything is written, and notes what it says

@@ -407,7 +407,7 @@ fn listing_of(journal: &Path) -> Result<u32, Problem> {
 }
 
 /// Gives up the ledger of an earlier list, if `input` is of a later one, and keeps what it proves.
-/// Gives what is known of earlier attempts. Blocks: it reads every page and log of that ledger.
+/// Returns what is known of earlier attempts. Blocks: it reads every page and log of that ledger.
 ///
 /// # Errors
 /// The journal store or the heads cannot be read or written.
@@ -554,11 +554,8 @@ fn give_up(input: &RunInput, head: LedgerHead) -> Result<(), Problem> {
     Ok(())
 }
 
-/// Shows each page of earlier lists in which temporary files may be left to `take`, and the
-/// greatest number of an attempt at any of its files.
-///
-/// # Errors
-/// What `take` returns. What cannot be read is passed over.
+/// Returns where the pages of earlier lists are in which temporary files may be left, and the
+/// greatest number of an attempt at any of their files.
 pub(super) fn left_pages(journal: &Path) -> (Vec<PathBuf>, u32) {
     let found = fs::read_dir(journal.join(PAGES)).into_iter().flatten().filter_map(Result::ok);
     let (mut pages, mut most) = (Vec::new(), 0);
@@ -584,27 +581,26 @@ pub(super) fn left_page(path: &Path) -> Option<TaskPage> {
     Some(TaskPage { page, digest: page_digest(&encoded), left })
 }
 
-/// How pages are compared where earlier attempts have done something: their files that stand are
-/// carried over, and are neither kept nor refused for standing there. `compare` decides the rest,
-/// where anything is compared at all.
+/// Returns how pages are compared where earlier attempts have done something: their files that
+/// stand are carried over, and are neither kept nor refused for standing there. `compare` decides
+/// the rest, if the run `compares` anything at all.
 pub(super) fn carrying(
-    earlier: Arc<Earlier>,
+    earlier: Option<&Arc<Earlier>>,
     peer: Arc<dyn TargetPeer>,
     spec: &TaskSpec,
-    compare: Option<Compare>,
+    compares: bool,
+    compare: Compare,
 ) -> Compare {
+    let Some(earlier) = earlier.cloned() else { return compare };
     let spec = spec.clone();
     Arc::new(move |page: &Page| {
         if page.round > 0 {
-            return match &compare {
-                Some(compare) => compare(page),
-                None => peer.compare(&spec, page, &EntrySet::default()),
-            };
+            return compare(page);
         }
         let known = earlier.known(page)?;
         let stands = stands(&known, &*peer, &spec, page)?;
-        let compared = compare.as_ref().map(|compare| compare(page)).transpose()?;
-        Ok(carried_over(&known, &stands, page, &spec, compared.unwrap_or_default()))
+        let compared = if compares { compare(page)? } else { Comparison::default() };
+        Ok(carried_over(&known, &stands, page, &spec, compared))
     })
 }
 

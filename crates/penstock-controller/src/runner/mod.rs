@@ -62,7 +62,7 @@ use penstock_proto::journal::JournalRecord;
 use penstock_proto::manifest::{Page, page_digest};
 
 pub use abandoned::clean_abandoned;
-use begin::{machine_of, prepare, spec_of};
+use begin::{machine_of, prepared, spec_of};
 use control::Shared;
 use deletion::{Deletion, DeletionParts};
 use earlier::Earlier;
@@ -362,9 +362,8 @@ struct Run {
     doubt_all: bool,
     scan: Option<ScanSummary>,
     scan_committed: bool,
-    committed_at: Instant,
-    /// Bytes that were written when the ledger was committed last.
-    bytes_committed: u64,
+    /// When the ledger was committed last, and how many bytes were written by then.
+    committed: (Instant, u64),
     viewed_at: Instant,
     began: Instant,
     found: Found,
@@ -394,27 +393,19 @@ impl Run {
         let journal = Journal::open(&input.journal, epoch, &head.pages)?;
         let late = Kept::open(&input.journal, late::LATE, epoch)?;
         let in_work = left::in_work(&*input.peers, &journal, &head)?;
-        let mut spec = spec_of(&input, &head);
-        if spec.update.backup_dir.is_some() {
-            spec.began = journal::began(&input.journal, epoch)?;
-        }
-        let (first, start) = prepare(&input, &head, &mut spec)?;
+        let (spec, first, start) = prepared(&input, &head)?;
         let doubt_all = spec.doubt;
         let mut machine = machine_of(&input.options, &head, doubt_all, input.id);
         if spec.update.delete {
             machine.wait_for_deletion();
         }
         let compares = spec.update.compares() || round.followed.is_some();
-        let shared = Shared::new(machine, journal, compares || earlier.is_some());
-        let shared = Arc::new(shared);
+        let shared = Arc::new(Shared::new(machine, journal, compares || earlier.is_some()));
         input.control.update(|view| view.durable_by.clone_from(&start.durable_by));
         let (known, found) = open_earlier(&shared, head.pages, doubt_all)?;
         let (followed, same) = (round.followed, SamePages(Arc::clone(&round.pages)));
-        let mut compare = contents::compare_of(&input, &spec, &shared, same, followed.as_ref());
-        if let Some(earlier) = &earlier {
-            let decides = compares.then_some(compare);
-            compare = earlier::carrying(Arc::clone(earlier), input.peer(), &spec, decides);
-        }
+        let compare = contents::compare_of(&input, &spec, &shared, same, followed.as_ref());
+        let compare = earlier::carrying(earlier.as_ref(), input.peer(), &spec, compares, compare);
         let clear =
             deletion::clearing(&input, &spec, &shared, &compare, followed.as_ref(), &earlier);
         let treatment = Treatment { compare: Arc::clone(&compare), clear };
@@ -448,8 +439,7 @@ impl Run {
             doubt_all,
             scan: head.scan,
             scan_committed,
-            committed_at: Instant::now(),
-            bytes_committed: 0,
+            committed: (Instant::now(), 0),
             viewed_at: Instant::now(),
             began: Instant::now(),
             found,
@@ -490,7 +480,7 @@ impl Run {
             self.show_failures();
             self.spec.fence.check()?;
             let (least, most) = self.heads.pace();
-            let waited = self.committed_at.elapsed();
+            let waited = self.committed.0.elapsed();
             let urgent = || self.shared.commit_is_urgent() || self.uncommitted() >= COMMIT_BYTES;
             let commits = waited >= most || (waited >= least && urgent());
             if commits {
@@ -542,7 +532,7 @@ impl Run {
 
     /// Bytes that were written since the last commit.
     fn uncommitted(&self) -> u64 {
-        self.shared.machine().totals().bytes.saturating_sub(self.bytes_committed)
+        self.shared.machine().totals().bytes.saturating_sub(self.committed.1)
     }
 
     /// All that the ledger has is where it says, and where it is seen from now on.
@@ -697,11 +687,10 @@ impl Run {
 
     /// Commits what is new: logs, then heads.
     fn commit(&mut self) -> Result<(), Problem> {
-        self.committed_at = Instant::now();
         let reported = self.tasks.reported();
         let commit = {
             let mut machine = self.shared.machine();
-            self.bytes_committed = machine.totals().bytes;
+            self.committed = (Instant::now(), machine.totals().bytes);
             machine.take_commit()
         };
         let scan = (!self.scan_committed).then(|| self.scan.clone()).flatten();

@@ -98,7 +98,7 @@ impl Run {
         let mut records = Vec::new();
         let mut head = head.clone();
         let last = self.round >= ROUNDS_MAX;
-        // What an earlier attempt has moved is in no piece of this page, and cannot be fetched again.
+        // What an earlier attempt has moved is in no piece of this page, and is not fetched again.
         let carried = compared_of(&log).map(|compared| compared.carried.clone());
         let carried: EntrySet = carried.unwrap_or_default().iter().map(|it| it.entry).collect();
         let (lost, damaged): (Vec<u32>, Vec<u32>) =

@@ -171,7 +171,8 @@ impl Run {
 }
 
 /// Entries that this transfer has moved: all but `others`, those left as they are at the target
-/// though no earlier attempt has `carried` them there, further names of files unless `links`, and the root of the data set, if it is a directory.
+/// though no earlier attempt has `carried` them there, further names of files unless `links`, and
+/// the root of the data set, if it is a directory.
 fn moved_entries(
     page: &TaskPage,
     others: &[&EntrySet],

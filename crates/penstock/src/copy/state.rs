@@ -37,7 +37,7 @@ pub(crate) struct State {
 }
 
 impl State {
-    /// The state of copying `from` to `to`: what an earlier run has left, whatever its options were,
+    /// The state of copying `from` to `to`: what an earlier run has left, whatever its options are,
     /// or a new one.
     ///
     /// # Errors
@@ -60,7 +60,7 @@ impl State {
         Ok(state)
     }
 
-    /// The state of a copy whose other end, at another host, has chosen its id and counts its lists.
+    /// The state of a copy whose other end, at another host, has its id and counts its lists.
     ///
     /// # Errors
     /// As [`State::open`].
@@ -97,9 +97,12 @@ impl State {
             let (id, created) = (words.next()?.parse().ok()?, words.next()?.parse().ok()?);
             Some((id, created, words.next()?.parse().ok()?))
         });
+        let mut known = known;
         if known.is_none() && path.exists() {
             warn_of_damage(&path);
-            clear(&directory).map_err(failed)?;
+            // Its number is greater than any that was counted from 0.
+            let listing = u32::try_from(now_seconds()).unwrap_or(u32::MAX / 2);
+            known = ledger_in(&directory).map(|id| (id, now_seconds(), listing));
         }
         let resumed = known.is_some();
         let (id, created, listing) = known.unwrap_or_else(|| {
@@ -122,6 +125,11 @@ impl State {
             .and_then(|()| fs::File::open(&temporary)?.sync_all())
             .and_then(|()| fs::rename(&temporary, &path));
         Ok(written.map_err(|error| state_failed(&self.directory, error))?)
+    }
+
+    /// Whether this attempt goes on with the list of an earlier one.
+    pub(super) fn keeps_its_list(&self) -> bool {
+        self.resumed && !self.lists_anew
     }
 
     /// Where the journal is.
@@ -253,17 +261,10 @@ fn warn_of_damage(path: &Path) {
     ));
 }
 
-/// Removes all that is in the directory of a state but its lock.
-fn clear(directory: &Path) -> std::io::Result<()> {
-    for entry in fs::read_dir(directory)? {
-        let path = entry?.path();
-        match path.is_dir() {
-            true => fs::remove_dir_all(&path)?,
-            false if path.ends_with("lock") => {}
-            false => fs::remove_file(&path)?,
-        }
-    }
-    Ok(())
+/// Whose ledger a state has, if it has one.
+fn ledger_in(directory: &Path) -> Option<TransferId> {
+    let heads = SqliteState::open(&directory.join("state.sqlite")).ok()?;
+    heads.ledgers().ok()?.first().copied()
 }
 
 /// Where the state of copies is kept.

@@ -413,13 +413,15 @@ impl Faces {
 struct Signals {
     terminate: Signal,
     interrupt: Signal,
+    hang_up: Signal,
 }
 
 impl Signals {
     fn watch() -> anyhow::Result<Self> {
         let terminate = signal(SignalKind::terminate()).context("watch for SIGTERM")?;
         let interrupt = signal(SignalKind::interrupt()).context("watch for SIGINT")?;
-        Ok(Self { terminate, interrupt })
+        let hang_up = signal(SignalKind::hangup()).context("watch for SIGHUP")?;
+        Ok(Self { terminate, interrupt, hang_up })
     }
 
     /// Waits for one, or for the local API to fail.
@@ -427,6 +429,7 @@ impl Signals {
         tokio::select! {
             _ = self.terminate.recv() => tracing::info!("SIGTERM: ending"),
             _ = self.interrupt.recv() => tracing::info!("SIGINT: ending"),
+            _ = self.hang_up.recv() => tracing::info!("SIGHUP: ending"),
             ended = local => {
                 ended.context("the local API")?.context("the local API")?;
             }

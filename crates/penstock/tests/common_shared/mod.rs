@@ -617,6 +617,7 @@ impl Shared {
         let source = Arc::new(SourceService::new(self.stores(&self.target), &kept, id, None));
         let root = PathText(Vec::new());
         let request = ScanRequest {
+            listing: 0,
             transfer: self.id,
             store: name("source"),
             root: root.clone(),

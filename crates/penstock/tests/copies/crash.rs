@@ -160,7 +160,7 @@ fn d_a_copy_that_is_killed_while_it_tidies_up_is_finished_by_the_next() {
 }
 
 /// Promise: SIGINT, SIGTERM and SIGHUP pause a copy: exit 130, and a hint. What was written by then
-/// is kept: the same command moves none of it again. A file that was touched meanwhile is moved once
+/// is kept: the same command moves none of it again. A file that was touched meanwhile moves once
 /// more, and one that came meanwhile too.
 #[test]
 fn a_copy_that_is_interrupted_moves_nothing_twice() {

@@ -1,6 +1,6 @@
-//! A run that is resumed ends as one that begins now: what came, changed or went at the source since
-//! the interruption, and what was lost or altered at the target, is seen. What is done is not moved
-//! again.
+//! A run that is resumed ends as one that begins now: what came, changed or went at the source
+//! since the interruption, and what was lost or altered at the target, is seen. What is done is not
+//! moved again.
 
 use std::fs;
 use std::path::{Path, PathBuf};

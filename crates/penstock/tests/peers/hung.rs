@@ -155,6 +155,7 @@ fn source_peer(root: &Path, hung: &Path, sound: &Path) -> Arc<SourceService> {
 
 fn scan_request(transfer: u8, store: &str) -> ScanRequest {
     ScanRequest {
+        listing: 0,
         transfer: TransferId([transfer; 16]),
         store: store.parse().unwrap(),
         root: PathText::default(),
