@@ -147,17 +147,6 @@ impl Keeper {
         Ok(())
     }
 
-    /// Whether a device or pipe that the system does not let us make is only counted.
-    pub(crate) fn settle_node(&self) -> bool {
-        if self.preserve.strict {
-            return false;
-        }
-        let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
-        let key = (AttributeClass::Devices, NotKeptWhy::NotPermitted);
-        *counts.not_kept.entry(key).or_default() += 1;
-        true
-    }
-
     /// Counts what is withheld of the entries of a page, once.
     pub(crate) fn count_withheld(&self, page: &Page) {
         if self.withheld.is_empty() {

@@ -770,16 +770,7 @@ impl Publisher<'_> {
             }
             _ => target.make_node(&dir, &temporary, Kind::BlockDevice, entry.device),
         };
-        match made {
-            Err(error)
-                if entry.kind != EntryKind::Symlink
-                    && error.is_denied()
-                    && tree.keeper.settle_node() =>
-            {
-                return Ok(());
-            }
-            made => made?,
-        }
+        made?;
         let wanted = tree.keeper.attributes(&page.page, entry);
         let published = target
             .set_node_attributes(&dir, &temporary, &wanted)
@@ -820,11 +811,7 @@ impl Publisher<'_> {
         if !keeper.makes(entry) {
             return Ok(());
         }
-        match self.make_hard_link(page, index, entry, source) {
-            // Its first name was not made, and that was counted.
-            Err(LinkError::NoPrimary) if entry.special && keeper.settle_node() => Ok(()),
-            outcome => outcome,
-        }
+        self.make_hard_link(page, index, entry, source)
     }
 
     fn make_hard_link(
@@ -955,7 +942,11 @@ impl Publisher<'_> {
             "an entry could not be given its name or attributes"
         );
         let errno = error.errno().and_then(|errno| u16::try_from(errno).ok()).unwrap_or(0);
-        Some(EntryFailure { entry, phase: FailurePhase::Publish, errno })
+        let phase = match error {
+            StoreError::NotSet { .. } => FailurePhase::Attributes,
+            _ => FailurePhase::Publish,
+        };
+        Some(EntryFailure { entry, phase, errno })
     }
 
     fn tail_done(&self, entries: u64, report: impl FnOnce(u64) -> Report) {

@@ -426,11 +426,12 @@ impl PieceWriter {
             // the transfer, and take what others wrote meanwhile with it.
             let syncs = self.tree.target.failed_syncs();
             let is_sync = std::mem::replace(&mut self.failed_syncs, syncs) != syncs;
-            self.fail(
-                entry,
-                if is_sync { FailurePhase::Publish } else { FailurePhase::Write },
-                errno,
-            );
+            let phase = match error {
+                StoreError::NotSet { .. } => FailurePhase::Attributes,
+                _ if is_sync => FailurePhase::Publish,
+                _ => FailurePhase::Write,
+            };
+            self.fail(entry, phase, errno);
             if error.is_passing() {
                 self.outcome.short = Some(error);
             }

@@ -89,6 +89,8 @@ pub enum FailurePhase {
     Exists,
     /// It is another name of a file that is not at the target as the source has it (B6).
     Link,
+    /// Attributes could not be set, and the user wants that to be a failure.
+    Attributes,
 }
 
 /// One failed entry (the ledger's exceptions).
@@ -337,6 +339,7 @@ fn encode_failure(failure: &EntryFailure, out: &mut Writer) {
         FailurePhase::ReadBack => 7,
         FailurePhase::Exists => 8,
         FailurePhase::Link => 9,
+        FailurePhase::Attributes => 10,
     });
     out.u16(failure.errno);
 }
@@ -355,6 +358,7 @@ fn decode_failure(input: &mut Reader<'_>) -> Result<EntryFailure, DecodeError> {
             7 => FailurePhase::ReadBack,
             8 => FailurePhase::Exists,
             9 => FailurePhase::Link,
+            10 => FailurePhase::Attributes,
             _ => return Err(DecodeError::Invalid("failure phase")),
         },
         errno: input.u16("errno")?,

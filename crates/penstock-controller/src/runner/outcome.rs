@@ -17,6 +17,7 @@ use penstock_proto::checksum::format_line;
 use penstock_proto::journal::{DigestForm, EntryDigest, EntryFailure, FailurePhase, JournalRecord};
 use penstock_proto::manifest::{Entry, Page};
 use penstock_proto::name;
+use rustix::io::Errno;
 
 use super::RunFiles;
 use super::control::Shared;
@@ -119,6 +120,18 @@ fn why_at_source(error: &std::io::Error) -> String {
 fn why_at_target(phase: FailurePhase, error: std::io::Error, root: bool) -> String {
     let at_target =
         matches!(phase, FailurePhase::Write | FailurePhase::Publish | FailurePhase::Exists);
+    if phase == FailurePhase::Attributes {
+        return match error.kind() {
+            // The disk has room: this file system keeps attributes in a place of their own.
+            ErrorKind::StorageFull | ErrorKind::QuotaExceeded => {
+                ": the target has no room for attributes of this size".to_owned()
+            }
+            _ if error.raw_os_error() == Some(Errno::RANGE.raw_os_error()) => {
+                ": the target's file system cannot keep such a time".to_owned()
+            }
+            _ => format!(": {error}"),
+        };
+    }
     let in_the_way = match error.kind() {
         ErrorKind::IsADirectory if at_target => "a directory of its name is in the way",
         ErrorKind::NotSeekable if at_target => "a device, pipe or socket of its name is in the way",
@@ -143,6 +156,7 @@ fn words(phase: FailurePhase) -> (&'static str, &'static str) {
         }
         FailurePhase::Exists => ("exists", "exists at the target already"),
         FailurePhase::Link => ("link", "is another name of a file that is not at the target"),
+        FailurePhase::Attributes => ("attributes", "could not be given its attributes"),
     }
 }
 

@@ -85,7 +85,7 @@ pub(super) struct Found {
     pub(super) name: Vec<u8>,
     pub(super) meta: Result<Meta, StoreError>,
     link: Vec<u8>,
-    xattrs: Vec<u8>,
+    pub(super) xattrs: Vec<u8>,
     /// Extended attributes that are too large, or may not be read.
     pub(super) left_out: usize,
     owner_names: Names,

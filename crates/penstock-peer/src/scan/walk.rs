@@ -25,6 +25,8 @@ use crate::waiting::PathStack;
 
 /// Entries of one directory that are handed to the builder at a time.
 pub(super) const BATCH_ENTRIES: usize = 512;
+/// Bytes of extended attributes after which a batch takes no more entries.
+const BATCH_BYTES: usize = 1 << 20;
 /// Names of a large directory that are looked at together.
 const PART_NAMES: usize = 256;
 /// A directory of fewer entries is not shared.
@@ -480,6 +482,8 @@ struct Batch<'a> {
     dir: &'a Dir,
     directory: &'a [u8],
     found: Vec<Found>,
+    /// Bytes of their extended attributes.
+    bytes: usize,
     ended: &'a mut Ended,
 }
 
@@ -492,7 +496,7 @@ impl<'a> Batch<'a> {
         ended: &'a mut Ended,
     ) -> Self {
         let found = Vec::with_capacity(BATCH_ENTRIES);
-        Self { scan, source, dir, directory, found, ended }
+        Self { scan, source, dir, directory, found, bytes: 0, ended }
     }
 
     /// Looks at names, as long as the scan is not to stop.
@@ -512,8 +516,9 @@ impl<'a> Batch<'a> {
             return Ok(ControlFlow::Continue(()));
         };
         self.ended.note(&found);
+        self.bytes += found.xattrs.len();
         self.found.push(found);
-        if self.found.len() < BATCH_ENTRIES {
+        if self.found.len() < BATCH_ENTRIES && self.bytes < BATCH_BYTES {
             return Ok(ControlFlow::Continue(()));
         }
         if self.hand_over()? {
@@ -524,6 +529,7 @@ impl<'a> Batch<'a> {
     }
 
     fn hand_over(&mut self) -> Result<bool, Problem> {
+        self.bytes = 0;
         self.scan.note_sample(self.directory, &self.found);
         self.scan.hand_over(self.directory, &mut self.found, &mut self.ended.passed.skipped)
     }

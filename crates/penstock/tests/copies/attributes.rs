@@ -12,8 +12,8 @@ use std::process::Command;
 use crate::common_crash::mounts::Mount;
 use crate::common_crash::sites::{Site, pair};
 use crate::common_crash::{
-    Copy, Run, Slowly, assert_no_leftovers, assert_same, figure, is_root, make_files, rng, scratch,
-    scratch_in_memory, tool,
+    Copy, Run, Slowly, assert_no_leftovers, assert_same, copy_with, figure, is_root, make_files,
+    rng, scratch, scratch_in_memory, tool,
 };
 use serde_json::Value;
 
@@ -221,6 +221,54 @@ fn attributes_that_do_not_fit_are_counted() {
     assert!(String::from_utf8_lossy(&small).contains("user.small=\"s\""));
 }
 
+/// Promise: attributes of more than 64 KiB in sum arrive where the target holds them; where it has
+/// no room, they are counted, and `strict` says what there is no room for.
+#[test]
+fn many_attributes_arrive_where_there_is_room() {
+    if !is_root("file systems of several kinds") {
+        return;
+    }
+    let base = scratch();
+    let roomy = Mount::on_loop(base.path(), "roomy", "xfs", 400);
+    let narrow = Mount::on_loop(base.path(), "narrow", "ext4", 100);
+    let source = roomy.path.join("src");
+    fs::create_dir(&source).unwrap();
+    // One value of the greatest length, and 400 KiB in sum.
+    script(
+        &source,
+        r"echo f > f; echo g > g; mkdir d
+        four=0x$(printf '41%.0s' {1..4000})
+        { echo '# file: f'; for at in {1..80}; do echo user.n$at=$four; done
+        echo user.max=0x$(printf '42%.0s' {1..65536}); } > ../dump
+        setfattr --restore=../dump; sed 's/file: f/file: d/' ../dump > ../dump-d
+        setfattr --restore=../dump-d",
+    );
+    let (copy, contents) = (Copy::new(base.path()), format!("{}/", source.display()));
+    let target = roomy.path.join("dst");
+    let ended = copy.run(&contents, &target).expect(0);
+    assert_eq!(ended.last["not_kept"], Value::Array(Vec::new()), "{}", ended.last);
+    let dump = |root: &Path, name: &str| {
+        let path = root.join(name);
+        let text = tool("getfattr", &[&"-d", &"-e", &"hex", &"--absolute-names", &path]);
+        let text = String::from_utf8_lossy(&text).into_owned();
+        let mut lines: Vec<_> = text.lines().skip(1).map(str::to_owned).collect();
+        lines.sort();
+        lines
+    };
+    for name in ["f", "d"] {
+        assert!(dump(&source, name).len() > 80);
+        assert_eq!(dump(&source, name), dump(&target, name));
+    }
+    let again = copy_with(&copy, &source, &target, &["--sync"]).expect(0);
+    assert_eq!(again.figure("files"), 0, "{}", again.last);
+    let full = copy.run(&contents, narrow.path.join("dst")).expect(0);
+    assert_eq!(full.last["not_kept"][0]["why"], "no-room", "{}", full.last);
+    let mut strict = copy.command(&contents, narrow.path.join("strict"));
+    let strict = Run::spawn(strict.arg("--preserve=strict")).end().expect(3);
+    assert!(strict.errors.contains("no room for attributes"), "{}", strict.errors);
+    assert!(!strict.errors.contains("No space left"), "{}", strict.errors);
+}
+
 /// Promise: a socket is no part of a data set, and is said to be left out.
 #[test]
 fn a_socket_is_left_out_and_said() {
@@ -378,7 +426,10 @@ fn what_a_user_may_not_set_is_summed_up() {
     let (contents, target) = (format!("{}/", source.display()), place.join("dst"));
     for round in 0..2 {
         let mut command = copy.command_as_nobody(Path::new(&contents), &target);
-        let ended = Run::spawn(&mut command).end().expect(0);
+        // What cannot be made has not arrived.
+        let ended = Run::spawn(&mut command).end().expect(3);
+        assert_eq!(ended.figure("errors"), 1, "{}", ended.last);
+        assert!(ended.errors.contains("failed: null: could not be"), "{}", ended.errors);
         println!("{}", ended.last["not_kept"]);
         let told = |class: &str| {
             let all = ended.last["not_kept"].as_array().unwrap();
@@ -387,7 +438,7 @@ fn what_a_user_may_not_set_is_summed_up() {
         };
         assert_eq!(told("owner").unwrap().1, "not-permitted");
         assert!(told("owner").unwrap().0 >= 100);
-        assert_eq!(told("devices"), Some((1, "not-permitted")));
+        assert_eq!(told("devices"), None);
         assert_eq!(told("special-mode"), Some((1, "not-permitted")));
         let mode = |path: &str| fs::metadata(target.join(path)).unwrap().mode() & 0o7777;
         assert_eq!((mode("setuid"), mode("closed"), mode("closed/in")), (0o755, 0o555, 0o555));
@@ -395,6 +446,8 @@ fn what_a_user_may_not_set_is_summed_up() {
         assert!(!target.join(".penstock-store-7q2mv0kd9j").exists(), "round {round}");
         tool("touch", &[&"-d", &"2001-01-01", &source.join("closed/in/7")]);
     }
+    let mut without = copy.command_as_nobody(Path::new(&contents), &place.join("without"));
+    Run::spawn(without.args(["--no-preserve", "devices"])).end().expect(0);
     let strict = place.join("strict");
     let mut command = copy.command_as_nobody(Path::new(&contents), &strict);
     let ended = Run::spawn(command.arg("--preserve=strict")).end().expect(3);
