@@ -31,7 +31,7 @@ pub(crate) fn short_problem(error: &StoreError) -> Problem {
     let title = "the target host has run out of memory or descriptors";
     Problem::new(Exit::Temporary, "host-short", title)
         .because(chain(error))
-        .hint("it goes on when there are some again")
+        .hint("raise the limit of open files there (`ulimit -n`), or end other programs")
 }
 
 #[cfg(test)]

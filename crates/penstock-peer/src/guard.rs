@@ -13,7 +13,7 @@ use penstock_proto::frame::{EntryStatus, Record};
 use penstock_proto::id::Name;
 use penstock_proto::name;
 
-use crate::stores::{Stores, chain, store_offline};
+use crate::stores::{Stores, chain, store_gone, store_offline};
 
 /// A store and a data set in it, as they were when the guard was made.
 #[derive(Clone, Debug)]
@@ -40,7 +40,7 @@ impl Guard {
     /// # Errors
     /// The store is offline.
     pub(crate) fn new(source: &Source, store: &Name, root: &[u8]) -> Result<Self, Problem> {
-        let offline = |why: StoreOffline| store_offline(store, why);
+        let offline = |why: StoreOffline| store_gone(store, &why);
         let fingerprint = source.fingerprint().map_err(offline)?;
         let ground =
             ground_of(source, root).map_err(|error| store_offline(store, chain(&error)))?;
@@ -66,7 +66,7 @@ impl Guard {
     pub(crate) fn check(&self) -> Result<(), Problem> {
         self.source
             .check_fingerprint(&self.fingerprint)
-            .map_err(|why| store_offline(&self.store, why))?;
+            .map_err(|why| store_gone(&self.store, &why))?;
         let Some(Ground { path, device, .. }) = &self.ground else { return Ok(()) };
         let now = device_of(&self.source, path).map_err(|error| {
             let why = match is_missing(&error) {

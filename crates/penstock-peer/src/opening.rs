@@ -32,7 +32,7 @@ use crate::ordered::ScanOrder;
 use crate::scan::{Helpers, Scan, ScanOptions, look, read_kept, root_kind};
 use crate::sight::{Claim, Sight};
 use crate::source::OpenScan;
-use crate::stores::{Stores, store_offline};
+use crate::stores::{Stores, store_gone, store_offline};
 
 /// Before the number of a list in the name of its directory; the first list has none.
 const LISTING: &str = "listing-";
@@ -516,7 +516,7 @@ impl Kept {
         own: &PeerId,
     ) -> Result<Self, Problem> {
         let fingerprint =
-            source.fingerprint().map_err(|error| store_offline(&request.store, error))?;
+            source.fingerprint().map_err(|error| store_gone(&request.store, &error))?;
         let root = look(source, &request.root.0).map(|(_, _, meta)| meta.inode);
         Ok(Self {
             listing: request.listing,

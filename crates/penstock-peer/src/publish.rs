@@ -29,7 +29,7 @@ use crate::first_name::{NameWaits, refreshed, settled};
 use crate::looked::Looked;
 use crate::mounted::check_mounts;
 use crate::read::place;
-use crate::stores::{chain, store_offline};
+use crate::stores::{chain, store_gone};
 use crate::task::{Pieces, Shared, full_problem, is_of_store};
 
 /// The publisher looks around at least this often.
@@ -174,7 +174,7 @@ impl Publisher<'_> {
         let shared = self.shared;
         if let Err(offline) = shared.tree.target.check_identity(&shared.identity) {
             // The epoch stays sealed: nothing of it is renamed or reported, and the task ends.
-            shared.broken(store_offline(&shared.spec.store, chain(&offline)));
+            shared.broken(store_gone(&shared.spec.store, &offline));
             return;
         }
         if let Err(problem) = check_mounts(&shared.tree.target, &shared.spec) {

@@ -16,7 +16,7 @@ use std::time::Duration;
 use penstock_api::problem::{Exit, Problem};
 use penstock_io::store::{
     FailedSyncs, IoMode, MemSpec, MemStore, PosixOptions, PosixStore, Source, StoreError,
-    StoreFingerprint, Target,
+    StoreFingerprint, StoreOffline, Target,
 };
 use penstock_proto::id::Name;
 
@@ -86,7 +86,7 @@ impl Entry {
     fn open_posix(&self, root: &Path, options: PosixOptions) -> Result<PosixStore, Problem> {
         let name = &self.spec.name;
         let opened = PosixStore::open(root, options);
-        let store = opened.map_err(|error| store_unreachable(name, &error))?;
+        let store = opened.map_err(|error| store_unreachable(&self.spec, &error))?;
         let is_mounted = store.is_mount_root();
         if self.mounted.fetch_or(is_mounted, Ordering::Relaxed) && !is_mounted {
             let root = root.display();
@@ -195,7 +195,7 @@ impl Stores {
                 Ok(()) => Ok(source),
                 Err(offline) => {
                     open().source = None;
-                    Err(store_offline(name, &offline))
+                    Err(store_gone(name, &offline))
                 }
             };
         }
@@ -207,7 +207,7 @@ impl Stores {
             StoreKind::Mem(spec) => Source::Mem(MemStore::new(*spec)),
             StoreKind::Null => return Err(wrong_kind(name, "`null:` cannot be read from")),
         };
-        let fingerprint = source.fingerprint().map_err(|error| store_offline(name, &error))?;
+        let fingerprint = source.fingerprint().map_err(|error| store_gone(name, &error))?;
         Ok(open().source.get_or_insert((source, fingerprint)).0.clone())
     }
 
@@ -342,6 +342,31 @@ pub(crate) fn store_offline(name: &Name, why: impl std::fmt::Display) -> Problem
         .hint("mount it, or put right its path in the configuration; the transfer then goes on")
 }
 
+/// The problem of a store that is not there now, or cannot be looked at for want of descriptors.
+pub(crate) fn store_gone(name: &Name, offline: &StoreOffline) -> Problem {
+    match offline {
+        StoreOffline::Short { .. } => host_short(name, offline),
+        StoreOffline::Denied { .. } => denied(name, Exit::Temporary, offline),
+        offline => store_offline(name, offline),
+    }
+}
+
+/// This user may not open a store.
+fn denied(name: &Name, exit: Exit, why: impl std::fmt::Display) -> Problem {
+    let title = format!("this user may not open store `{name}`");
+    Problem::new(exit, "store-denied", title)
+        .because(why)
+        .hint("give this user the right to enter that directory, and those that lead to it")
+}
+
+/// This host has no descriptor for a store: that passes, and says nothing of the store.
+fn host_short(name: &Name, why: impl std::fmt::Display) -> Problem {
+    let title = format!("this host is short of descriptors or memory for store `{name}`");
+    Problem::new(Exit::Temporary, "host-short", title)
+        .because(why)
+        .hint("raise the limit of open files (`ulimit -n`), or end other programs")
+}
+
 /// A call to the store has not come back.
 fn store_hung(name: &Name) -> Problem {
     let title = format!("store `{name}` does not answer: a call to it hangs");
@@ -349,7 +374,17 @@ fn store_hung(name: &Name) -> Problem {
         .hint("look at its disk or server; the transfer goes on when it answers again")
 }
 
-fn store_unreachable(name: &Name, error: &StoreError) -> Problem {
+/// A store that cannot be opened. One that this user may not open, or this host has no descriptors
+/// for, is not offline: a site waits for either to be put right, a copy ends.
+fn store_unreachable(spec: &StoreSpec, error: &StoreError) -> Problem {
+    let name = &spec.name;
+    if error.is_denied() {
+        let exit = if spec.ephemeral { Exit::Fatal } else { Exit::Temporary };
+        return denied(name, exit, chain(error));
+    }
+    if error.is_passing() {
+        return host_short(name, chain(error));
+    }
     store_offline(name, chain(error))
 }
 

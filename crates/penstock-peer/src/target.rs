@@ -32,7 +32,7 @@ use penstock_proto::slicing::STRIDE_BYTES_MAX;
 use crate::ahead;
 use crate::compare::Comparer;
 use crate::confirm::confirm;
-use crate::fault::of_no_item;
+use crate::fault::{of_no_item, short_problem};
 use crate::grant::Grant;
 use crate::guard::Guard;
 use crate::keep::{Keeper, check_rules};
@@ -43,7 +43,7 @@ use crate::mounted::{check_mounts, mounts_of};
 use crate::paths::{Dialer, LocalEnds, PathBook, PathNote, locals};
 use crate::prove::Prover;
 use crate::read::place;
-use crate::stores::{Stores, chain, store_offline};
+use crate::stores::{Stores, chain, store_gone, store_offline};
 use crate::surplus;
 use crate::task::{Reach, RunningTask, TaskParts, full_problem};
 use crate::write::temporary_of;
@@ -240,12 +240,20 @@ fn identify(stores: &Stores, spec: &TaskSpec) -> Result<StoreIdentity, Problem> 
         return identity.map_err(|error| {
             if error.is_read_only() || error.is_denied() {
                 let title = format!("cannot write to store `{}`", spec.store);
-                return Problem::new(Exit::Fatal, "target-read-only", title).because(chain(&error));
+                return Problem::new(Exit::Fatal, "target-read-only", title)
+                    .because(chain(&error))
+                    .hint("choose a directory that this user may write to");
+            }
+            if error.is_passing() {
+                return short_problem(&error);
             }
             offline(chain(&error))
         });
     }
-    let identity = target.identity().map_err(|error| offline(chain(&error)))?;
+    let identity = target.identity().map_err(|error| {
+        stores.reopen(&spec.store);
+        store_gone(&spec.store, &error)
+    })?;
     if id_of(&identity) != spec.store_id {
         let why = "another store is mounted there than the one the transfer writes to";
         return Err(offline(why.to_owned()));
@@ -347,7 +355,7 @@ fn store_id(stores: &Stores, store: &Name) -> Result<Option<u64>, Problem> {
         Err(StoreOffline::IdentityMissing { .. }) => Ok(None),
         Err(error) => {
             stores.reopen(store);
-            Err(store_offline(store, chain(&error)))
+            Err(store_gone(store, &error))
         }
     }
 }

@@ -58,6 +58,8 @@ use crate::ssh::{self, SshArgs};
 
 pub(crate) use state::{State, state_home};
 
+/// Descriptors with which a copy begins; 22 of them are its own, whatever is copied.
+const DESCRIPTORS_MIN: u64 = 40;
 /// How often the figures are shown.
 const SHOW_INTERVAL: Duration = Duration::from_millis(200);
 
@@ -111,6 +113,7 @@ pub(crate) struct CopyArgs {
 
 /// Runs the command; blocks until the copy has ended or is interrupted.
 pub(crate) fn run(args: CopyArgs) -> anyhow::Result<ExitCode> {
+    check_descriptors()?;
     args.cpus.apply(None)?;
     check_digest(&args)?;
     let chosen = args.select.read()?;
@@ -176,6 +179,18 @@ pub(crate) fn run(args: CopyArgs) -> anyhow::Result<ExitCode> {
     let copy = Copy { from, to, options, state, control: Arc::default() };
     let job = copy.local_job(&places, asked)?;
     copy.run(job, mode, &papers)
+}
+
+/// Refuses to begin what would stop for want of descriptors.
+fn check_descriptors() -> Result<(), Failure> {
+    let limit = sys::raise_file_limit();
+    if limit >= DESCRIPTORS_MIN {
+        return Ok(());
+    }
+    let message = format!(
+        "a copy needs {DESCRIPTORS_MIN} descriptors, and this process may have {limit} only"
+    );
+    Err(Failure::new(ExitCode::Temporary, message).hint("raise the limit: `ulimit -n 1024`"))
 }
 
 /// Says what XXH3 does not do, and refuses it where it cannot do what is asked for.

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -10,10 +11,12 @@ use penstock_proto::name;
 use penstock_proto::units::Instant;
 use rustix::fs::fstat;
 use rustix::io::Errno;
+use rustix::process::{Resource, getrlimit};
 
 use super::durability::{DurabilityMethod, Mount};
 use super::error::StoreError;
 use super::mode;
+use super::sandbox::shortages;
 
 /// An open directory of a store; clones are the same handle.
 ///
@@ -126,13 +129,52 @@ impl fmt::Debug for Dir {
 }
 
 /// The directories that one worker used last, so that each file of a directory costs a lookup of
-/// one component only (C5). At its limit the one not used for longest is closed.
+/// one component only (C5). At its limit the one not used for longest is closed. All caches of a
+/// process together keep a quarter of the descriptors that the process may have at most, and drop
+/// all of them when one of its opens finds no descriptor.
 #[derive(Debug)]
 pub struct DirCache {
     dirs_max: usize,
     age_max: Duration,
     /// Least recently used first.
-    dirs: Vec<(Instant, Dir)>,
+    dirs: Vec<Kept>,
+    /// How often descriptors had run out when this cache was last looked at.
+    shortages: u64,
+}
+
+/// Handles in all caches of this process.
+static KEPT: AtomicUsize = AtomicUsize::new(0);
+/// The caches' share of the descriptors.
+const SHARE_OF_DESCRIPTORS: u64 = 4;
+
+/// How many handles all caches may keep. The limit is read once: raise it before
+/// ([`crate::sys::raise_file_limit`]).
+fn kept_max() -> usize {
+    static MAX: OnceLock<usize> = OnceLock::new();
+    *MAX.get_or_init(|| {
+        let descriptors = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+        usize::try_from(descriptors / SHARE_OF_DESCRIPTORS).unwrap_or(usize::MAX)
+    })
+}
+
+/// A handle in a cache, counted while it is there.
+#[derive(Debug)]
+struct Kept {
+    opened: Instant,
+    dir: Dir,
+}
+
+impl Kept {
+    fn new(opened: Instant, dir: Dir) -> Self {
+        KEPT.fetch_add(1, Ordering::Relaxed);
+        Self { opened, dir }
+    }
+}
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        KEPT.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 impl DirCache {
@@ -143,7 +185,7 @@ impl DirCache {
 
     /// A cache of at most `dirs_max` handles (at least 1), none older than `age_max`.
     pub fn new(dirs_max: usize, age_max: Duration) -> Self {
-        Self { dirs_max: dirs_max.max(1), age_max, dirs: Vec::new() }
+        Self { dirs_max: dirs_max.max(1), age_max, dirs: Vec::new(), shortages: shortages() }
     }
 
     /// The directory at `path`: kept from before, or opened by `open`, which is
@@ -155,29 +197,44 @@ impl DirCache {
         &mut self,
         now: Instant,
         path: &[u8],
-        open: impl FnOnce(&[u8]) -> Result<Dir, StoreError>,
+        mut open: impl FnMut(&[u8]) -> Result<Dir, StoreError>,
     ) -> Result<Dir, StoreError> {
         let age_max = self.age_max;
-        if let Some(at) = self.dirs.iter().rposition(|(_, dir)| dir.path() == path) {
-            let (opened, dir) = self.dirs.remove(at);
-            if now.since(opened) <= age_max {
-                self.dirs.push((opened, dir.clone()));
+        let short = shortages();
+        if std::mem::replace(&mut self.shortages, short) != short {
+            self.dirs.clear();
+        }
+        if let Some(at) = self.dirs.iter().rposition(|kept| kept.dir.path() == path) {
+            let kept = self.dirs.remove(at);
+            if now.since(kept.opened) <= age_max {
+                let dir = kept.dir.clone();
+                self.dirs.push(kept);
                 return Ok(dir);
             }
         }
-        self.dirs.retain(|(opened, _)| now.since(*opened) <= age_max);
-        let dir = open(path)?;
-        if self.dirs.len() >= self.dirs_max {
+        self.dirs.retain(|kept| now.since(kept.opened) <= age_max);
+        let mut opened = open(path);
+        if opened.as_ref().is_err_and(StoreError::is_passing) && !self.dirs.is_empty() {
+            self.dirs.clear();
+            opened = open(path);
+        }
+        let dir = opened?;
+        let is_full = |dirs: &Vec<Kept>| {
+            dirs.len() >= self.dirs_max || KEPT.load(Ordering::Relaxed) >= kept_max()
+        };
+        while is_full(&self.dirs) && !self.dirs.is_empty() {
             self.dirs.remove(0);
         }
-        self.dirs.push((now, dir.clone()));
+        if !is_full(&self.dirs) {
+            self.dirs.push(Kept::new(now, dir.clone()));
+        }
         Ok(dir)
     }
 
     /// Forgets the handle of `path`, after an operation on it failed with
     /// [`StoreError::is_vanished`].
     pub fn forget(&mut self, path: &[u8]) {
-        self.dirs.retain(|(_, dir)| dir.path() != path);
+        self.dirs.retain(|kept| kept.dir.path() != path);
     }
 
     /// Closes all handles that nobody else holds, so that an idle worker keeps no mount busy.

@@ -121,6 +121,22 @@ pub enum StoreOffline {
     /// Whoever had it changed may not have it changed any more ([`super::PosixStore::guarded`]).
     #[error("the store may not be changed: this peer is not the controller of its site now")]
     Fenced,
+    /// No descriptor is left to look at the root with: this says nothing of the store.
+    #[error("store `{root}` cannot be looked at: {reason}")]
+    Short {
+        /// Path of the root on this host, escaped.
+        root: String,
+        /// What the system said.
+        reason: String,
+    },
+    /// This user may not look at the root, or at the identity in it.
+    #[error("store `{root}` may not be looked at: {reason}")]
+    Denied {
+        /// Path of the root on this host, escaped.
+        root: String,
+        /// What the system said.
+        reason: String,
+    },
     /// The root cannot be reached.
     #[error("store `{root}` is offline: {reason}")]
     Unreachable {

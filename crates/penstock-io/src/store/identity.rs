@@ -420,7 +420,18 @@ impl PosixStore {
         if let Some(source) = error.source() {
             reason = format!("{reason}: {source}");
         }
-        StoreOffline::Unreachable { root: self.root_text(), reason }
+        let root = self.root_text();
+        let errno = match error.downcast_ref::<StoreError>() {
+            Some(error) => error.errno().map(Errno::from_raw_os_error),
+            None => error.downcast_ref::<io::Error>().and_then(Errno::from_io_error),
+        };
+        match errno {
+            Some(Errno::MFILE | Errno::NFILE | Errno::NOMEM) => {
+                StoreOffline::Short { root, reason }
+            }
+            Some(Errno::ACCESS | Errno::PERM) => StoreOffline::Denied { root, reason },
+            _ => StoreOffline::Unreachable { root, reason },
+        }
     }
 }
 

@@ -1,6 +1,8 @@
 //! Walking a path beneath a root without ever leaving it (C5).
 
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use rustix::fs::{Mode, OFlags, ResolveFlags, fcntl_getfl, openat, openat2};
 use rustix::io::Errno;
@@ -88,12 +90,42 @@ impl Resolution {
     }
 }
 
+/// Waits before an open is tried again that found no descriptor: 0.2 s in all.
+const SHORTAGE_WAITS_MS: [u64; 5] = [1, 4, 16, 64, 128];
+/// How often one did.
+static SHORTAGES: AtomicU64 = AtomicU64::new(0);
+
+/// How often an open of this process has found no descriptor: caches drop theirs when it grows.
+pub(super) fn shortages() -> u64 {
+    SHORTAGES.load(Ordering::Relaxed)
+}
+
+/// Repeats an open that finds no descriptor, of this process or of the host, while others may
+/// close some. Blocks.
+///
+/// # Errors
+/// Those of `open`; `EMFILE` or `ENFILE` after the last wait.
+pub(super) fn when_there_are_descriptors(
+    mut open: impl FnMut() -> Result<OwnedFd, Errno>,
+) -> Result<OwnedFd, Errno> {
+    for wait in SHORTAGE_WAITS_MS {
+        match open() {
+            Err(Errno::MFILE | Errno::NFILE) => {
+                SHORTAGES.fetch_add(1, Ordering::Relaxed);
+                std::thread::sleep(Duration::from_millis(wait));
+            }
+            outcome => return outcome,
+        }
+    }
+    open()
+}
+
 /// Opens a directory by `open` for reading; one that may be entered and not listed with `O_PATH`.
 pub(super) fn open_listable(
     mut open: impl FnMut(OFlags) -> Result<OwnedFd, Errno>,
 ) -> Result<OwnedFd, Errno> {
-    match open(OFlags::RDONLY) {
-        Err(Errno::ACCESS) => open(OFlags::PATH),
+    match when_there_are_descriptors(|| open(OFlags::RDONLY)) {
+        Err(Errno::ACCESS) => when_there_are_descriptors(|| open(OFlags::PATH)),
         opened => opened,
     }
 }
@@ -105,7 +137,8 @@ pub(super) fn is_path_only(fd: BorrowedFd<'_>) -> bool {
 
 fn beneath(from: BorrowedFd<'_>, path: &[u8], flags: OFlags) -> Result<OwnedFd, Errno> {
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
-    openat2(from, path, flags | OFlags::CLOEXEC, Mode::empty(), resolve)
+    let flags = flags | OFlags::CLOEXEC;
+    when_there_are_descriptors(|| openat2(from, path, flags, Mode::empty(), resolve))
 }
 
 /// Opens one component of a directory without following a link. `O_NONBLOCK` keeps a pipe that
@@ -126,10 +159,12 @@ pub(super) fn create_component(
     mode: Mode,
 ) -> Result<OwnedFd, Errno> {
     let flags = flags | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
-    loop {
-        match openat(from, component, flags, mode) {
-            Err(Errno::INTR) => {}
-            outcome => return outcome,
+    when_there_are_descriptors(|| {
+        loop {
+            match openat(from, component, flags, mode) {
+                Err(Errno::INTR) => {}
+                outcome => return outcome,
+            }
         }
-    }
+    })
 }

@@ -220,8 +220,8 @@ impl PosixStore {
     }
 
     /// Gives the finished temporary file or link `temporary` its final `name`, in one step, in the
-    /// same directory. With `replace`, a file or link of that name goes; a directory never does,
-    /// and a device, pipe or socket only where the data set may replace these
+    /// same directory. With `replace`, a file or link of that name goes; a directory never does. A
+    /// device, pipe or socket goes only where the data set may replace these
     /// ([`PosixStore::for_data_set`]), or for one of its own kind.
     ///
     /// Where a file system cannot refuse to replace in one step (NFS), a hard link does it; where

@@ -3,12 +3,19 @@
 use std::io;
 use std::mem::MaybeUninit;
 
+use rustix::process::{Resource, getrlimit};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
+/// Descriptors that the threads of one processor may need, with a share of those of the process.
+const DESCRIPTORS_PER_CPU: u64 = 32;
+
 /// How many processors this process may keep busy: the least of those online, those in its
-/// affinity mask and its cgroup's quota (v1 and v2), rounded up; at least 1.
+/// affinity mask and its cgroup's quota (v1 and v2), rounded up; at least 1. Where the limit of
+/// descriptors is low, no more than these serve: each needs some 32.
 pub fn available_cpus() -> usize {
-    std::thread::available_parallelism().map_or(1, usize::from)
+    let descriptors = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+    let served = usize::try_from(descriptors / DESCRIPTORS_PER_CPU).unwrap_or(usize::MAX);
+    std::thread::available_parallelism().map_or(1, usize::from).min(served).max(1)
 }
 
 /// Numbers of the processors that the calling thread may run on, ascending; empty if the kernel

@@ -8,7 +8,9 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::Instant;
 
 use crate::common_crash::sites::{Site, pair};
-use crate::common_crash::{BINARY, assert_same, is_root, make_files, rng, scratch, tool};
+use crate::common_crash::{
+    BINARY, Copy, Run, assert_same, is_root, make_files, rng, scratch, tool,
+};
 use serde_json::Value;
 
 const MIB: usize = 1 << 20;
@@ -256,5 +258,75 @@ fn any_number_of_threads_is_enough_or_an_error() {
             last = code;
         }
         assert_eq!(last, Some(0), "{options:?}");
+    }
+}
+
+/// Promise: a copy of more directories than the process may have descriptors works, with 48 of
+/// them; with too few to begin it says so at once.
+#[test]
+fn few_descriptors_are_enough() {
+    let base = scratch();
+    let source = base.path().join("src");
+    for at in 0..300 {
+        let directory = source.join(format!("s{at}"));
+        fs::create_dir_all(&directory).unwrap();
+        fs::write(directory.join("f"), format!("{at}")).unwrap();
+    }
+    let copy = Copy::new(base.path());
+    let contents = format!("{}/", source.display());
+    for descriptors in [48, 64, 80, 96, 256] {
+        let target = base.path().join(format!("to{descriptors}"));
+        let mut command = copy.command_with_descriptors(descriptors, &contents, &target);
+        Run::spawn(&mut command).end().expect(0);
+        assert_same(&source, &target);
+    }
+    for descriptors in [20, 32, 39] {
+        let target = base.path().join(format!("to{descriptors}"));
+        let mut command = copy.command_with_descriptors(descriptors, &contents, &target);
+        let ended = Run::spawn(&mut command).end().expect(5);
+        assert!(ended.errors.contains("a copy needs 40 descriptors"), "{}", ended.errors);
+        assert!(!target.exists());
+    }
+}
+
+/// Promise: a place that this user may not open, or not write to, is called that, and never an
+/// offline store that is to be mounted.
+#[test]
+fn what_is_denied_is_not_offline() {
+    if !is_root("other users") {
+        return;
+    }
+    let base = scratch();
+    let copy = Copy::new(base.path());
+    let open = |path: &Path, mode| {
+        fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(mode)).unwrap();
+    };
+    open(base.path(), 0o777);
+    for name in ["closed", "closed/in", "own"] {
+        fs::create_dir(base.path().join(name)).unwrap();
+    }
+    fs::write(base.path().join("f"), "1").unwrap();
+    open(&base.path().join("f"), 0o644);
+    open(&base.path().join("closed"), 0o700);
+    tool("chown", &[&"65534:65534", &base.path().join("own")]);
+    for (source, target) in [
+        ("closed", "own/a"),
+        ("closed/", "own/b"),
+        ("closed/in", "own/c"),
+        ("f", "closed/x"),
+        ("f", "closed/in/x"),
+        ("f", "/etc/penstock-test-denied"),
+    ] {
+        for options in [&[][..], &["-n"]] {
+            let from = base.path().join(source);
+            let to = base.path().join(target);
+            let ended = Run::spawn(copy.command_as_nobody(&from, &to).args(options)).end();
+            println!("{source} {target} {options:?}: {} {}", ended.code, ended.errors);
+            assert!(!ended.errors.contains("offline"), "{}", ended.errors);
+            if options.is_empty() || source != "f" {
+                assert!(ended.errors.contains("ermission denied"), "{}", ended.errors);
+                ended.expect(7);
+            }
+        }
     }
 }
