@@ -193,7 +193,8 @@ pub(crate) fn grow(directory: &Path, args: &GrowArgs) -> anyhow::Result<()> {
 fn append(directory: &Path, config: &Config) -> anyhow::Result<()> {
     let Some(cluster) = &config.cluster else { return Ok(()) };
     let path = Config::found(directory);
-    let table = toml::to_string(&ClusterTable { cluster }).context("write the configuration")?;
+    let table =
+        toml::to_string(&ClusterTable { cluster }).context("cannot write the configuration")?;
     let failed = |error| Failure::io(format!("write `{}`", path.display()), error);
     let text = fs::read_to_string(&path).map_err(failed)?;
     let new = path.with_extension("toml.new");

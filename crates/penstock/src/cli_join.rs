@@ -76,7 +76,7 @@ pub(crate) fn join(directory: &Path, args: &JoinArgs, token: &str) -> anyhow::Re
     config.listen = args.listen.unwrap_or_else(|| SocketAddr::from(([0, 0, 0, 0], PORT_DEFAULT)));
     config.advertise.clone_from(&args.advertise);
     settle_etcd(&mut config, args, directory)?;
-    let interfaces = interface_addresses().context("list this host's interfaces")?;
+    let interfaces = interface_addresses().context("cannot list this host's interfaces")?;
     let names: Vec<_> = interfaces.into_iter().map(|interface| interface.device).collect();
     let settled = settle_host(&mut config, &names);
     config.check().map_err(|why| Failure::new(ExitCode::Usage, why))?;
@@ -86,11 +86,11 @@ pub(crate) fn join(directory: &Path, args: &JoinArgs, token: &str) -> anyhow::Re
         write(directory, file)?;
     }
     let trust = directory.join(TRUST_DIRECTORY);
-    let authority = SiteAuthority::load(&trust).context("read the site's keys")?;
+    let authority = SiteAuthority::load(&trust).context("cannot read the site's keys")?;
     let identity = authority
         .issue_peer(&PeerId { site: config.site.clone(), peer })
-        .context("make the peer's certificate")?;
-    identity.save(&trust).context("store the peer's certificate")?;
+        .context("cannot make the peer's certificate")?;
+    identity.save(&trust).context("cannot store the peer's certificate")?;
     let path = Config::path(directory);
     fs::write(&path, config.to_text()?)
         .map_err(|error| Failure::io(format!("write `{}`", path.display()), error))?;

@@ -29,9 +29,8 @@ pub(crate) fn make(
     show: Show,
 ) -> anyhow::Result<ExitCode> {
     let out = out.map(OutputFile::open).transpose()?;
-    let lost = |error| Failure::io("cannot read the plan that was made", error);
-    let mut file =
-        nameless().map_err(|error| Failure::io("cannot make a file for the plan", error))?;
+    let lost = |error| Failure::io("read the plan that was made", error);
+    let mut file = nameless().map_err(|error| Failure::io("make a file for the plan", error))?;
     client.post_into("/plans", request, &mut file)?;
     file.rewind().map_err(lost)?;
     let Some(out) = out else { return plan::show(file, show) };

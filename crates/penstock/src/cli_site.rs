@@ -171,12 +171,13 @@ fn make(directory: &Path, init: InitArgs) -> anyhow::Result<()> {
     config.check_places(directory)?;
     cli_cluster::check_program(&config)?;
     make_directory(directory)?;
-    let authority = SiteAuthority::create(init.name.clone()).context("make the site's keys")?;
+    let authority =
+        SiteAuthority::create(init.name.clone()).context("cannot make the site's keys")?;
     let identity = authority
         .issue_peer(&PeerId { site: init.name, peer: init.peer })
-        .context("make the peer's certificate")?;
-    authority.save(&trust).context("store the site's keys")?;
-    identity.save(&trust).context("store the peer's certificate")?;
+        .context("cannot make the peer's certificate")?;
+    authority.save(&trust).context("cannot store the site's keys")?;
+    identity.save(&trust).context("cannot store the peer's certificate")?;
     cli_cluster::prepare(directory, &config)?;
     fs::write(&path, config.to_text()?)
         .map_err(|error| Failure::io(format!("write `{}`", path.display()), error))?;

@@ -379,7 +379,7 @@ impl Config {
 
     /// The file's text.
     pub(crate) fn to_text(&self) -> anyhow::Result<String> {
-        toml::to_string(self).context("write the configuration")
+        toml::to_string(self).context("cannot write the configuration")
     }
 
     /// What the types alone do not say.
@@ -421,7 +421,7 @@ impl Config {
     /// # Errors
     /// There is such a store, or the current directory is not known.
     pub(crate) fn check_places(&self, directory: &Path) -> anyhow::Result<()> {
-        let own = real(&std::path::absolute(directory).context("find the site directory")?);
+        let own = real(&std::path::absolute(directory).context("cannot find the site directory")?);
         let shared = self.cluster.as_ref().filter(|cluster| !cluster.witness);
         let journal = shared.map(|cluster| real(&cluster.journal));
         for store in &self.stores {

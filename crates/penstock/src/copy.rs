@@ -227,7 +227,7 @@ fn asked(path: &Path) -> anyhow::Result<PathText> {
     if path.to_str().is_some_and(special) {
         return Ok(PathText(path.as_os_str().as_bytes().to_vec()));
     }
-    let mut whole = std::path::absolute(path).context("find the working directory")?;
+    let mut whole = std::path::absolute(path).context("cannot find the working directory")?;
     if ends_in_slash(path) {
         whole.push("");
     }
@@ -373,7 +373,7 @@ impl TargetPlace {
             return Ok(Self { kind: StoreKind::Null, root, path: whole });
         }
         fs::create_dir_all(&directory).map_err(|error| {
-            Failure::io(format!("cannot make the directory `{}`", directory.display()), error)
+            Failure::io(format!("make the directory `{}`", directory.display()), error)
         })?;
         let directory = canonical(&directory)?;
         let path = directory.join(OsStr::from_bytes(&root));
@@ -467,7 +467,7 @@ fn canonical(path: &Path) -> anyhow::Result<PathBuf> {
 
 /// The path made absolute, with links resolved as far as it exists.
 fn absolute(path: &Path) -> anyhow::Result<PathBuf> {
-    let whole = std::path::absolute(path).context("find the working directory")?;
+    let whole = std::path::absolute(path).context("cannot find the working directory")?;
     let mut existing = whole.as_path();
     let mut rest = Vec::new();
     while !existing.exists() {
@@ -861,7 +861,7 @@ impl Copy {
         if let Some(lists) = outputs.digests {
             lists.write(stop, |kind, out| {
                 let from = kind.map_or(files.digests.clone(), |kind| files.checksums(kind));
-                let lost = |error| Failure::io(format!("cannot read `{}`", from.display()), error);
+                let lost = |error| Failure::io(format!("read `{}`", from.display()), error);
                 let mut list = fs::File::open(&from).map_err(lost)?;
                 Ok(io::copy(&mut list, out).map(drop)?)
             })?;
@@ -895,12 +895,12 @@ fn watch_signals(control: &Arc<RunControl>) -> Arc<AtomicBool> {
 
 fn start_watching(control: &Arc<RunControl>, raised: Arc<AtomicBool>) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.context("set up waiting for signals")?;
+    let runtime = runtime.context("cannot set up waiting for signals")?;
     let (mut interrupt, mut terminate, mut hang_up) = {
         let _inside = runtime.enter();
-        let interrupt = signal(SignalKind::interrupt()).context("wait for SIGINT")?;
-        let terminate = signal(SignalKind::terminate()).context("wait for SIGTERM")?;
-        (interrupt, terminate, signal(SignalKind::hangup()).context("wait for SIGHUP")?)
+        let interrupt = signal(SignalKind::interrupt()).context("cannot wait for SIGINT")?;
+        let terminate = signal(SignalKind::terminate()).context("cannot wait for SIGTERM")?;
+        (interrupt, terminate, signal(SignalKind::hangup()).context("cannot wait for SIGHUP")?)
     };
     let control = Arc::clone(control);
     std::thread::Builder::new()

@@ -120,8 +120,10 @@ impl Failure {
         Self { message: message.into(), exit, hint: None, of_io: false, source: None }
     }
 
-    /// A failed operation on a local path; the exit code follows the kind of `source`.
-    pub(crate) fn io(message: impl Into<String>, source: io::Error) -> Self {
+    /// A failed operation on a local path, such as "write `/x`": what could not be done, as an
+    /// infinitive. The exit code follows the kind of `source`.
+    pub(crate) fn io(what: impl fmt::Display, source: io::Error) -> Self {
+        let message = format!("cannot {what}");
         let of_io = true;
         Self { of_io, ..Self::new(ExitCode::of_io(&source), message).caused_by(source) }
     }
@@ -236,11 +238,11 @@ mod tests {
     fn a_chain_is_explained_line_by_line() {
         let beneath = io::Error::from(io::ErrorKind::StorageFull);
         let failure = Failure::io("write `/x`", beneath).hint("free some space");
-        let error = anyhow::Error::from(failure).context("make the data set");
+        let error = anyhow::Error::from(failure).context("cannot make the data set");
         let (text, code) = explain(&error);
         assert_eq!(
             text,
-            "error: make the data set\ncause: write `/x`\ncause: no storage space\n\
+            "error: cannot make the data set\ncause: cannot write `/x`\ncause: no storage space\n\
              hint:  free some space"
         );
         assert_eq!(code, ExitCode::Fatal);

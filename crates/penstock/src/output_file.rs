@@ -86,7 +86,7 @@ impl OutputFile {
     pub(crate) fn open(name: &Path) -> Result<Self, Failure> {
         let failed = |error: io::Error| {
             let hint = "give a file in a directory that exists and can be written";
-            Failure::io(format!("cannot write `{}`", name.display()), error).hint(hint)
+            Failure::io(format!("write `{}`", name.display()), error).hint(hint)
         };
         let (place, identity) = if name == Path::new("-") {
             direct(File::from(io::stdout().as_fd().try_clone_to_owned().map_err(failed)?))
@@ -191,7 +191,7 @@ impl OutputFile {
     ) -> anyhow::Result<()> {
         let name = self.name;
         let standard = name == Path::new("-");
-        let failed = |error| Failure::io(format!("cannot write `{}`", name.display()), error);
+        let failed = |error| Failure::io(format!("write `{}`", name.display()), error);
         let written = || -> anyhow::Result<()> {
             let (file, successor) = match self.place {
                 Place::Direct(file) => (file, None),

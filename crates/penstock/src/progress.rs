@@ -367,6 +367,17 @@ pub(crate) fn state_name(state: TransferState) -> &'static str {
     }
 }
 
+/// A number of things: `what` begins with their plural.
+fn counted(count: u64, what: &str) -> String {
+    match (count, what.split_once(' ')) {
+        (1, Some((things, rest))) => {
+            let rest = rest.replacen("stay ", "stays ", 1);
+            format!("1 {} {rest}", things.trim_end_matches('s'))
+        }
+        _ => format!("{count} {what}"),
+    }
+}
+
 /// How a transfer ended, for people.
 fn summary_text(event: &TransferEvent) -> String {
     let progress = &event.progress;
@@ -404,7 +415,7 @@ fn summary_text(event: &TransferEvent) -> String {
         (progress.errors, "items failed"),
     ] {
         if count > 0 {
-            more.push(format!("{count} {what}"));
+            more.push(counted(count, what));
         }
     }
     more.extend(progress.not_kept.iter().map(ToString::to_string));

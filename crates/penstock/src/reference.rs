@@ -52,8 +52,9 @@ pub(crate) fn run(args: &ReferenceArgs, mut command: Command) -> anyhow::Result<
     command.build();
     match &args.man {
         Some(directory) => {
-            fs::create_dir_all(directory)
-                .map_err(|error| Failure::io(format!("make `{}`", directory.display()), error))?;
+            fs::create_dir_all(directory).map_err(|error| {
+                Failure::io(format!("make the directory `{}`", directory.display()), error)
+            })?;
             for (names, command) in commands(&command) {
                 let name = names.join("-");
                 let path = directory.join(format!("{name}.1"));

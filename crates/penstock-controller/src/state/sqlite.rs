@@ -84,7 +84,7 @@ pub enum StateError {
         found: i64,
     },
     /// A statement failed.
-    #[error("{what} in the state database")]
+    #[error("cannot {what} in the state database")]
     Statement {
         /// What was to be done.
         what: &'static str,
@@ -92,13 +92,13 @@ pub enum StateError {
         source: rusqlite::Error,
     },
     /// This peer is not the controller of its site any more: nothing was written.
-    #[error("{what}: this peer is not the controller of its site now")]
+    #[error("cannot {what}: this peer is not the controller of its site now")]
     NotController {
         /// What was to be done.
         what: &'static str,
     },
     /// etcd gives no answer.
-    #[error("{what} in etcd")]
+    #[error("cannot {what} in etcd")]
     Etcd {
         /// What was to be done.
         what: &'static str,
@@ -106,7 +106,7 @@ pub enum StateError {
         source: crate::etcd::EtcdError,
     },
     /// A file in the journal store cannot be read or written.
-    #[error("{what} `{}`", .path.display())]
+    #[error("cannot {what} `{}`", .path.display())]
     File {
         /// What was to be done.
         what: &'static str,

@@ -44,7 +44,7 @@ pub enum LaneError {
     #[error("TLS handshake: {}", explain(.0))]
     Handshake(#[source] rustls::Error),
     /// The certificate names nobody.
-    #[error("the other end's certificate")]
+    #[error("the other end's certificate is refused")]
     Trust(#[from] TrustError),
     /// A message cannot be read.
     #[error("a message breaks the protocol")]
@@ -53,7 +53,7 @@ pub enum LaneError {
     #[error("a {0:?} frame came out of turn")]
     OutOfTurn(FrameKind),
     /// The socket could not be prepared.
-    #[error("the lane's socket")]
+    #[error("the lane's socket failed")]
     Socket(#[from] SocketError),
 }
 
@@ -76,7 +76,7 @@ impl From<io::Error> for LaneError {
 #[non_exhaustive]
 pub enum ConnectError {
     /// The socket could not be made, bound to its network or set up.
-    #[error("prepare a socket to {address}")]
+    #[error("cannot prepare a socket to {address}")]
     Socket {
         /// The peer.
         address: SocketAddr,
@@ -84,7 +84,7 @@ pub enum ConnectError {
         source: SocketError,
     },
     /// No TCP connection came about.
-    #[error("connect to {address}")]
+    #[error("cannot connect to {address}")]
     Unreachable {
         /// The peer.
         address: SocketAddr,
@@ -109,7 +109,7 @@ pub enum ConnectError {
     #[error(transparent)]
     Refused(Refusal),
     /// The handshake or the hello failed.
-    #[error("open a lane to {address}")]
+    #[error("cannot open a lane to {address}")]
     Lane {
         /// The peer.
         address: SocketAddr,

@@ -604,6 +604,6 @@ fn an_unreachable_peer_is_named() {
     let (listener, address) = listen();
     drop(listener);
     let error = dial(address, &lab, &hello(Framing::Tls)).unwrap_err();
-    assert_eq!(error.to_string(), format!("connect to {address}"));
+    assert_eq!(error.to_string(), format!("cannot connect to {address}"));
     assert!(matches!(error, ConnectError::Unreachable { .. }));
 }

@@ -13,7 +13,7 @@ use super::Kind;
 #[non_exhaustive]
 pub enum StoreError {
     /// The system refused or failed an operation.
-    #[error("{operation} `{path}`")]
+    #[error("cannot {operation} {}", top_or(.path))]
     Io {
         /// The verb, as a person reads it: `open`, `write`, `rename` …
         operation: &'static str,
@@ -58,7 +58,7 @@ pub enum StoreError {
         path: String,
     },
     /// The store was opened for reading only.
-    #[error("{operation} `{path}`: the store is read-only")]
+    #[error("cannot {operation} {}: the store is read-only", top_or(.path))]
     ReadOnly {
         /// The verb.
         operation: &'static str,
@@ -67,7 +67,7 @@ pub enum StoreError {
     },
     /// An attribute that was to be kept could not be set. Tells nothing of the store as a whole,
     /// whatever the error number.
-    #[error("set {} of `{path}`", class.words())]
+    #[error("cannot set {} of {}", class.words(), top_or(.path))]
     NotSet {
         /// Which.
         class: AttributeClass,
@@ -79,6 +79,11 @@ pub enum StoreError {
     /// The store itself is not what or where it should be.
     #[error(transparent)]
     Offline(#[from] StoreOffline),
+}
+
+/// A path in an error; the empty one is the root.
+fn top_or(path: &str) -> String {
+    if path.is_empty() { "the top of the store".to_owned() } else { format!("`{path}`") }
 }
 
 /// The store is not the one that was here: nothing of it may be touched, no item has failed (A5,
@@ -266,7 +271,7 @@ mod tests {
     fn errors_are_classified_by_what_to_do_next() {
         let full = StoreError::io("write", b"a\nb", Errno::NOSPC);
         assert!(full.is_out_of_space() && !full.is_vanished());
-        assert_eq!(full.to_string(), "write `a\\nb`");
+        assert_eq!(full.to_string(), "cannot write `a\\nb`");
         assert!(StoreError::io("write", b"a", Errno::DQUOT).is_out_of_space());
         assert!(StoreError::io("open", b"a", Errno::ACCESS).is_denied());
         assert!(StoreError::io("open", b"a", Errno::STALE).is_vanished());

@@ -95,7 +95,7 @@ pub enum TrustError {
         what: &'static str,
     },
     /// A certificate could not be made.
-    #[error("make a certificate")]
+    #[error("cannot make a certificate")]
     Make(#[from] rcgen::Error),
     /// A key could not be made or used.
     #[error("the cryptographic library refused a key")]
@@ -118,7 +118,7 @@ pub enum TrustError {
     #[error("site `{0}` is known already, with another authority; unpair it first")]
     SiteTaken(Name),
     /// TLS configuration was refused.
-    #[error("TLS configuration")]
+    #[error("TLS cannot be configured")]
     Tls(#[from] rustls::Error),
 }
 

@@ -46,10 +46,10 @@ const SPLIT_BYTES: u64 = 64 << 20;
 #[derive(Debug, thiserror::Error)]
 pub enum ListProblem {
     /// The list cannot be read.
-    #[error("read the list")]
+    #[error("cannot read the list")]
     Read(#[from] io::Error),
     /// A line is not one.
-    #[error("line {number} of the list")]
+    #[error("line {number} of the list cannot be read")]
     Line {
         /// Number of the line, from 1.
         number: u64,

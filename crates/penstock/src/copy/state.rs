@@ -45,7 +45,7 @@ impl State {
     pub(crate) fn open(from: &Path, to: &Path, options: &TransferOptions) -> anyhow::Result<Self> {
         // Whatever the other options are, what is at the target is the same.
         let wish = serde_json::to_vec(&(options.digest, &options.plan));
-        let wish = wish.context("write the options")?;
+        let wish = wish.context("cannot write the options")?;
         let parts = [from.as_os_str().as_bytes(), to.as_os_str().as_bytes(), &wish];
         let key = penstock_proto::manifest::page_digest(&parts.join(&0)).to_hex();
         let mut state = Self::open_at(state_home()?.join("copy").join(&key[..32]), None)?;

@@ -129,7 +129,7 @@ impl Member {
             Some(own) => Some(Keeper::start(&site, own, &etcd)?),
             None => check_compaction(&etcd, &site.config.site).map(|()| None)?,
         };
-        let boot = sys::boot_id().context("read this host's boot id")?;
+        let boot = sys::boot_id().context("cannot read this host's boot id")?;
         let SiteAddresses { addresses, data } = told_addresses(&site);
         let card = PeerCard {
             peer: site.config.peer.clone(),
@@ -153,7 +153,8 @@ impl Member {
             clock: || sys::boottime_now().0,
             eligible: stands(eligible(settings), Arc::clone(&stood_back)),
         };
-        let cluster = Cluster::start(Arc::clone(&etcd), config).context("start the membership")?;
+        let cluster =
+            Cluster::start(Arc::clone(&etcd), config).context("cannot start the membership")?;
         Ok(Arc::new(Self {
             lead,
             cluster,

@@ -127,7 +127,7 @@ pub(crate) fn run(args: DaemonArgs) -> anyhow::Result<ExitCode> {
         .thread_name("control")
         .enable_all()
         .build()
-        .context("start the control threads")?;
+        .context("cannot start the control threads")?;
     let result = runtime.block_on(serve(config, directory));
     // Threads that ask other sites at this moment would panic if the runtime were shut down under
     // them. It ends with the process, and only then may another daemon begin.
@@ -244,7 +244,7 @@ async fn serve(config: Config, directory: PathBuf) -> anyhow::Result<ExitCode> {
     })?;
     let state = Arc::new(state);
     let listener = bind(&config)?;
-    let bound = listener.local_addr().context("look at the own address")?;
+    let bound = listener.local_addr().context("cannot look at the own address")?;
     let known = Arc::clone(&state) as _;
     let site = Arc::new(Site::new(config, directory.clone(), authority, identity, known, bound)?);
     let shared = site.config.cluster.as_ref().map(|cluster| cluster.journal.clone());
@@ -358,7 +358,7 @@ impl Faces {
         stopped: &watch::Receiver<bool>,
     ) -> anyhow::Result<Self> {
         let Some(settings) = lead.site.config.cluster.clone() else {
-            state.take_newest_format().context("raise the format of the state")?;
+            state.take_newest_format().context("cannot raise the format of the state")?;
             let side = TargetSide::own(&lead.target);
             let sides = (Arc::clone(&lead.source), side);
             let controller = lead.begin(state, Fence::default(), Arc::new(admin), sides)?;
@@ -418,9 +418,9 @@ struct Signals {
 
 impl Signals {
     fn watch() -> anyhow::Result<Self> {
-        let terminate = signal(SignalKind::terminate()).context("watch for SIGTERM")?;
-        let interrupt = signal(SignalKind::interrupt()).context("watch for SIGINT")?;
-        let hang_up = signal(SignalKind::hangup()).context("watch for SIGHUP")?;
+        let terminate = signal(SignalKind::terminate()).context("cannot watch for SIGTERM")?;
+        let interrupt = signal(SignalKind::interrupt()).context("cannot watch for SIGINT")?;
+        let hang_up = signal(SignalKind::hangup()).context("cannot watch for SIGHUP")?;
         Ok(Self { terminate, interrupt, hang_up })
     }
 
@@ -431,7 +431,7 @@ impl Signals {
             _ = self.interrupt.recv() => tracing::info!("SIGINT: ending"),
             _ = self.hang_up.recv() => tracing::info!("SIGHUP: ending"),
             ended = local => {
-                ended.context("the local API")?.context("the local API")?;
+                ended.context("the local API failed")?.context("the local API failed")?;
             }
         }
         Ok(())

@@ -313,10 +313,10 @@ impl<'a> Work<'a> {
     /// Makes the set with `threads` workers; true if a signal stopped it.
     fn run(&self, threads: usize) -> anyhow::Result<bool> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-        let runtime = runtime.context("set up waiting for signals")?;
+        let runtime = runtime.context("cannot set up waiting for signals")?;
         let signals = {
             let _inside = runtime.enter();
-            Signals::catch().context("set up waiting for signals")?
+            Signals::catch().context("cannot set up waiting for signals")?
         };
         let interrupted = std::thread::scope(|scope| {
             let (alive, ended) = mpsc::channel(1);
@@ -470,7 +470,7 @@ fn progress_bar(bytes: u64) -> anyhow::Result<ProgressBar> {
     }
     let template = "{bar:30} {percent:>3} %  {binary_bytes} of {binary_total_bytes}  \
                     {binary_bytes_per_sec}  {eta} left";
-    let style = ProgressStyle::with_template(template).context("set up the progress bar")?;
+    let style = ProgressStyle::with_template(template).context("cannot set up the progress bar")?;
     Ok(ProgressBar::new(bytes).with_style(style))
 }
 

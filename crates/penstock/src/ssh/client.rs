@@ -69,10 +69,10 @@ impl Starting {
     /// No thread can be started.
     pub(super) fn watch() -> anyhow::Result<Arc<Self>> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-        let runtime = runtime.context("set up waiting for signals")?;
+        let runtime = runtime.context("cannot set up waiting for signals")?;
         let mut interrupt = {
             let _inside = runtime.enter();
-            signal(SignalKind::interrupt()).context("wait for SIGINT")?
+            signal(SignalKind::interrupt()).context("cannot wait for SIGINT")?
         };
         let starting = Arc::new(Self {
             over: false.into(),
