@@ -18,6 +18,8 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
+use crate::name;
+
 /// A checksum of a whole file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -214,12 +216,13 @@ pub enum LineError {
     Length(usize),
 }
 
-/// Reads one line of a list, without its line break. `None` for an empty line and for a comment
-/// (`#`).
+/// Reads one line of a list, without its line break; a byte order mark before it is ignored. `None`
+/// for an empty line and for a comment (`#`).
 ///
 /// # Errors
 /// [`LineError`] for what is not a line of a list.
 pub fn parse_line(line: &[u8]) -> Result<Option<ListLine>, LineError> {
+    let line = line.strip_prefix(name::BYTE_ORDER_MARK).unwrap_or(line);
     let line = line.strip_suffix(b"\r").unwrap_or(line);
     if line.is_empty() || line.starts_with(b"#") {
         return Ok(None);

@@ -24,6 +24,8 @@ use crate::exit::{self, ExitCode, Failure};
 const LINKS_MAX: usize = 40;
 /// How often a named pipe is tried until a reader opens it.
 const READER_LOOK: Duration = Duration::from_millis(100);
+/// Number of the device `/dev/null`: major 1, minor 3.
+const NULL_DEVICE: u64 = 1 << 8 | 3;
 /// Bytes that are gathered before they are written.
 const BUFFER_BYTES: usize = 1 << 18;
 
@@ -51,7 +53,7 @@ enum Place {
 /// What two outputs have in common if they would overwrite each other.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Identity {
-    /// A device that may be written to by several, such as `/dev/null`.
+    /// The null device, which several may write to.
     Shared,
     /// Something that exists: device and inode.
     Existing(u64, u64),
@@ -89,11 +91,17 @@ impl OutputFile {
             Failure::io(format!("write `{}`", name.display()), error).hint(hint)
         };
         let (place, identity) = if name == Path::new("-") {
-            direct(File::from(io::stdout().as_fd().try_clone_to_owned().map_err(failed)?))
-                .map_err(failed)?
+            direct(io::stdout()).map_err(failed)?
         } else {
             let path = followed(name).map_err(failed)?;
             match fs::metadata(&path) {
+                // Whatever it is: a shell has opened it, and a socket cannot be opened again.
+                Ok(meta) if is_same_file(io::stdout(), &meta) => {
+                    direct(io::stdout()).map_err(failed)?
+                }
+                Ok(meta) if is_same_file(io::stderr(), &meta) => {
+                    direct(io::stderr()).map_err(failed)?
+                }
                 Ok(meta) if meta.is_dir() => return Err(not_a_file(name, "a directory")),
                 Ok(meta) if meta.file_type().is_socket() => {
                     return Err(not_a_file(name, "a socket"));
@@ -241,17 +249,24 @@ fn followed(name: &Path) -> io::Result<PathBuf> {
     Err(io::Error::new(io::ErrorKind::InvalidFilename, "its links lead in a circle"))
 }
 
-fn direct(file: File) -> io::Result<(Place, Identity)> {
+/// A descriptor that is open already.
+fn direct(open: impl AsFd) -> io::Result<(Place, Identity)> {
+    let file = File::from(open.as_fd().try_clone_to_owned()?);
     let meta = file.metadata()?;
-    // What writes to a terminal or to `/dev/null` may be several; the standard output is one.
-    let identity = Identity::Existing(meta.dev(), meta.ino());
-    Ok((Place::Direct(file), identity))
+    Ok((Place::Direct(file), Identity::of(&meta)))
+}
+
+impl Identity {
+    /// Several may write to a device that forgets what it gets; a terminal is one for all.
+    fn of(meta: &Metadata) -> Self {
+        let forgets = meta.file_type().is_char_device() && meta.rdev() == NULL_DEVICE;
+        if forgets { Self::Shared } else { Self::Existing(meta.dev(), meta.ino()) }
+    }
 }
 
 /// The place of an output that exists.
 fn existing(path: &Path, meta: Metadata) -> io::Result<(Place, Identity)> {
-    let identity = Identity::Existing(meta.dev(), meta.ino());
-    let kind = meta.file_type();
+    let (identity, kind) = (Identity::of(&meta), meta.file_type());
     let writing = |flags: OFlags| {
         let mut options = File::options();
         options.write(true).custom_flags(flags.bits().cast_signed());
@@ -271,16 +286,7 @@ fn existing(path: &Path, meta: Metadata) -> io::Result<(Place, Identity)> {
         };
     }
     if !kind.is_file() {
-        let standard = is_same_file(io::stdout(), &meta);
-        let identity = if kind.is_char_device() && !standard { Identity::Shared } else { identity };
         return Ok((Place::Direct(writing(OFlags::NOCTTY)?), identity));
-    }
-    // The file that a shell has opened for us goes on behind what stands in it.
-    if is_same_file(io::stdout(), &meta) {
-        return direct(File::from(io::stdout().as_fd().try_clone_to_owned()?));
-    }
-    if is_same_file(io::stderr(), &meta) {
-        return direct(File::from(io::stderr().as_fd().try_clone_to_owned()?));
     }
     let parent = path.parent().unwrap_or(Path::new("."));
     if parent.canonicalize().is_ok_and(|parent| parent.starts_with("/proc")) {

@@ -64,11 +64,12 @@ fn owner_rules(text: &str) -> anyhow::Result<Vec<OwnerRule>> {
         Failure::io(format!("read the owner map `{text}`"), error)
             .hint("give FROM:TO,... or a file with one FROM:TO a line")
     })?;
-    let lines = lines.lines().map(str::trim);
+    let lines = lines.trim_start_matches('\u{feff}').lines().map(str::trim);
     let rules = lines.filter(|line| !line.is_empty() && !line.starts_with('#')).map(parse);
     let rules: Result<Vec<_>, _> = rules.collect();
     Ok(rules.map_err(|error| {
-        Failure::new(ExitCode::Usage, format!("the owner map `{text}`")).caused_by(error)
+        Failure::new(ExitCode::Usage, format!("the owner map `{text}` cannot be read"))
+            .caused_by(error)
     })?)
 }
 
@@ -107,7 +108,7 @@ mod tests {
         let listed = read(&["--owner-map", "a:b,@c:@d"]).unwrap().owner_map;
         let base = tempfile::tempdir().unwrap();
         let path = base.path().join("map");
-        fs::write(&path, "# users\na:b\n\n@c:@d\n").unwrap();
+        fs::write(&path, "\u{feff}# users\na:b\n\n@c:@d\n").unwrap();
         let path = path.to_str().unwrap();
         assert_eq!(read(&["--owner-map", path]).unwrap().owner_map, listed);
         assert_eq!(listed.len(), 2);

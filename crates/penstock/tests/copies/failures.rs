@@ -68,10 +68,10 @@ impl Bed {
     }
 }
 
-/// Promise (c), (j): the list names all items that failed, whatever their number and names, and
+/// Promise (c), (j), E7: the list names all items that failed, whatever their number and names, and
 /// `--files-from` with it copies just these; the count in the error is theirs.
 #[test]
-fn cj_a_list_of_failures_is_complete_and_taken_back() {
+fn e7_a_list_of_failures_is_complete_and_taken_back() {
     let bed = Bed::new();
     bed.file("s/there", b"1");
     let plain = (0..2_500).map(|number| format!("d{}/f{number:05}", number % 7).into_bytes());
@@ -96,10 +96,10 @@ fn cj_a_list_of_failures_is_complete_and_taken_back() {
     assert!(!bed.at("o/other").exists());
 }
 
-/// Promise (c): a source that is one file has a name in the list too, which `--files-from` takes
-/// back; a list that names something below a file is refused.
+/// Promise (c), E7: a source that is one file has a name in the list too, which `--files-from`
+/// takes back; a list that names something below a file is refused.
 #[test]
-fn c_a_single_file_that_fails_is_listed_and_taken_back() {
+fn e7_a_single_file_that_fails_is_listed_and_taken_back() {
     let bed = Bed::new();
     bed.file("f", b"x");
     bed.file("q/f/keep", b"");

@@ -3,7 +3,9 @@
 
 use std::fs;
 use std::io::Read as _;
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::{FileTypeExt as _, PermissionsExt as _, symlink};
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
@@ -66,15 +68,17 @@ fn is_receipt(text: &[u8]) -> bool {
     })
 }
 
-/// Promise: an output that is a device is written into, and stays one.
+/// E8: an output that is a device is written into, and stays one.
 #[test]
-fn a_device_stays_a_device() {
+fn e8_a_device_stays_a_device() {
     let bed = Bed::new();
     if !bed.run("mknod", &["-m", "666", "null", "c", "1", "3"]) {
         eprintln!("SKIPPED: no device nodes may be made here");
         return;
     }
     symlink("null", bed.at("link")).unwrap();
+    let mut silent = bed.command(&["--receipt", "/dev/null", "--write-digests", "null", "--json"]);
+    assert!(silent.stdout(Stdio::null()).status().unwrap().success());
     for name in ["null", "link"] {
         bed.ok(&["--receipt", name, "--write-digests", name]);
         assert!(fs::symlink_metadata(bed.at("null")).unwrap().file_type().is_char_device());
@@ -82,10 +86,10 @@ fn a_device_stays_a_device() {
     }
 }
 
-/// Promise: an output is written through links, also through one to nothing; the link stays, and so
+/// E8: an output is written through links, also through one to nothing; the link stays, and so
 /// does the mode of the file that it leads to.
 #[test]
-fn links_are_written_through() {
+fn e8_links_are_written_through() {
     let bed = Bed::new();
     fs::write(bed.at("old"), "old").unwrap();
     fs::set_permissions(bed.at("old"), fs::Permissions::from_mode(0o640)).unwrap();
@@ -104,10 +108,10 @@ fn links_are_written_through() {
     assert!(bed.refused(7, &["--receipt", "loop"]).contains("cannot write `loop`"));
 }
 
-/// Promise: standard output is an output by each of its names, and is neither replaced nor cut,
+/// E8: standard output is an output by each of its names, and is neither replaced nor cut,
 /// whatever it is.
 #[test]
-fn standard_output_is_an_output() {
+fn e8_standard_output_is_an_output() {
     let bed = Bed::new();
     symlink("/proc/self/fd/1", bed.at("link")).unwrap();
     for name in ["-", "/dev/stdout", "/proc/self/fd/1", "link"] {
@@ -124,6 +128,14 @@ fn standard_output_is_an_output() {
         assert!(text.starts_with(b"before\n") && is_receipt(&text[7..]), "{name}");
         assert_eq!(inode(), before, "{name}");
     }
+    // What a socket is cannot be opened by its name.
+    let (ours, theirs) = UnixStream::pair().unwrap();
+    let mut command = bed.command(&["--receipt", "/dev/stdout"]);
+    let mut copying = command.stdout(OwnedFd::from(theirs)).spawn().unwrap();
+    drop(command);
+    let mut text = Vec::new();
+    (&ours).read_to_end(&mut text).unwrap();
+    assert!(copying.wait().unwrap().success() && is_receipt(&text));
     assert!(!bed.at("-").exists());
     assert!(fs::symlink_metadata(bed.at("link")).unwrap().file_type().is_symlink());
     fs::remove_dir_all(bed.at("o")).unwrap();
@@ -131,10 +143,10 @@ fn standard_output_is_an_output() {
     bed.refused(2, &["--receipt", "-", "--json"]);
 }
 
-/// Promise: a named pipe is written into; the command says so when it waits for a reader, and a
+/// E8: a named pipe is written into; the command says so when it waits for a reader, and a
 /// signal ends the waiting.
 #[test]
-fn a_named_pipe_is_written_into() {
+fn e8_a_named_pipe_is_written_into() {
     let bed = Bed::new();
     assert!(bed.run("mkfifo", &["pipe"]));
     let mut copying = bed.command(&["--receipt", "pipe"]);
@@ -161,10 +173,10 @@ fn a_named_pipe_is_written_into() {
     assert!(said.contains("nobody reads the named pipe `pipe`"), "{said}");
 }
 
-/// Promise: an output that cannot be written is told before anything is copied, and leaves nothing
+/// E8: an output that cannot be written is told before anything is copied, and leaves nothing
 /// behind, neither beside it nor in the state directory.
 #[test]
-fn outputs_are_opened_first() {
+fn e8_outputs_are_opened_first() {
     let bed = Bed::new();
     fs::create_dir(bed.at("directory")).unwrap();
     let long = "x".repeat(300);
@@ -193,9 +205,9 @@ fn outputs_are_opened_first() {
     assert!(left.into_iter().all(|name| !name.contains("penstock-new")));
 }
 
-/// Promise: two outputs of one file are refused, however the file is written.
+/// E8: two outputs of one file are refused, however the file is written.
 #[test]
-fn two_outputs_of_one_name_are_refused() {
+fn e8_two_outputs_of_one_name_are_refused() {
     let bed = Bed::new();
     fs::write(bed.at("a"), "").unwrap();
     fs::hard_link(bed.at("a"), bed.at("hard")).unwrap();
@@ -215,9 +227,9 @@ fn two_outputs_of_one_name_are_refused() {
     }
 }
 
-/// Promise: an output does not take the place of the file that is copied, nor of its copy.
+/// E8: an output does not take the place of the file that is copied, nor of its copy.
 #[test]
-fn an_output_spares_what_is_copied() {
+fn e8_an_output_spares_what_is_copied() {
     let bed = Bed::new();
     let copy = |receipt: &str| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_penstock"));

@@ -329,10 +329,10 @@ fn failed_items_are_listed_for_files_from() {
     assert_same(&lab.data.join("run"), &hpc.data.join("in"));
 }
 
-/// Promise (c): the list of failed items is complete between sites too, however long it is, at the
-/// target's site and at the source's.
+/// Promise (c), E7: the list of failed items is complete between sites too, however long it is, at
+/// the target's site and at the source's.
 #[test]
-fn c_a_list_of_failures_between_sites_is_complete() {
+fn e7_a_list_of_failures_between_sites_is_complete() {
     let base = tempfile::tempdir().unwrap();
     let (lab, hpc) = two_paired(base.path());
     write_files(&lab.data.join("run"), 1);

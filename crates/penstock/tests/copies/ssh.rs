@@ -81,10 +81,10 @@ fn j_odd_paths_are_taken_as_they_are() {
     assert_eq!(fs::read(host.path("local/a:b")).unwrap(), b"data");
 }
 
-/// Promise (c): the list of failed items is complete over ssh too, whichever end is the source, and
-/// outputs are files of this host.
+/// Promise (c), E7: the list of failed items is complete over ssh too, whichever end is the source,
+/// and outputs are files of this host.
 #[test]
-fn c_lists_of_failures_are_complete_over_ssh() {
+fn e7_lists_of_failures_are_complete_over_ssh() {
     let host = installed();
     let names: Vec<_> = (0..1_200).map(|number| format!("late/{number:05}")).collect();
     fs::write(host.path("local/wanted"), names.join("\n")).unwrap();
