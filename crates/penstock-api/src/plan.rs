@@ -13,7 +13,7 @@ use penstock_proto::units::FileTime;
 use serde::{Deserialize, Serialize};
 
 use crate::problem::{Exit, Problem};
-use crate::transfer::{Location, ParseLocationError, PathText, TransferOptions};
+use crate::transfer::{FailedItem, Location, ParseLocationError, PathText, TransferOptions};
 
 /// Version of the lines of a plan.
 pub const PLAN_VERSION: u32 = 1;
@@ -363,6 +363,12 @@ pub struct PlanEnd {
     /// Items that could not be listed or looked at: they will count as failed.
     #[serde(default)]
     pub unlisted: u64,
+    /// The first of these, by name.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unlisted_items: Vec<FailedItem>,
+    /// Left out: state of runs, markers of copies, private directories of stores.
+    #[serde(default)]
+    pub own_state: u64,
     /// Why nothing would be deleted, though that was asked for.
     #[serde(default)]
     pub refused: Option<Problem>,

@@ -99,6 +99,13 @@ pub struct ScanSummary {
     /// Parts that the list of `errors` is cut into: see [`FAILURE_PARTS`].
     #[serde(default)]
     pub error_parts: u32,
+    /// Files that a copy has not finished, among all errors. These keep nothing from being
+    /// deleted: the listing is complete without them.
+    #[serde(default)]
+    pub unfinished: u64,
+    /// Left out: state of runs, markers of copies, private directories of stores.
+    #[serde(default)]
+    pub own_state: u64,
     /// The last of the pages, which amend earlier ones (see [`AskedPage`]). What they hold is in
     /// none of the other counts.
     #[serde(default)]
@@ -162,6 +169,10 @@ pub struct ScanFailure {
     pub path: PathText,
     /// errno(3).
     pub errno: u16,
+    /// It is a file that a copy has not finished ([`penstock_proto::name::OwnKind::File`]), left
+    /// out; `errno` is 0.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub unfinished: bool,
 }
 
 /// The answer to a request for one page.

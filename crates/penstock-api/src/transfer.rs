@@ -273,6 +273,9 @@ pub struct Progress {
     /// Sockets among these.
     #[serde(default)]
     pub sockets: u64,
+    /// Left out at the source: state of runs, markers of copies, private directories of stores.
+    #[serde(default)]
+    pub own_state: u64,
     /// Attributes that were not kept; no item has failed by that.
     #[serde(default)]
     pub not_kept: Vec<NotKept>,

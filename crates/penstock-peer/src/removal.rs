@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use penstock_api::problem::{Exit, Problem};
 use penstock_api::removal::{RemoveFailure, RemoveOrder, RemoveReply};
 use penstock_io::store::{
-    DirCache, Kind, Look, Meta, PosixStore, Removal, StoreError, TemporaryKey, temporary_name,
+    DirCache, Kind, Look, Meta, PosixStore, Removal, StoreError, TemporaryKey, aside_name,
 };
 use penstock_io::sys;
 use penstock_proto::digest::Digest;
@@ -111,7 +111,7 @@ impl Remover<'_> {
             let inode = if self.inodes { entry.identity.inode } else { 0 };
             return self.store.remove_empty_dir(&dir, &leaf, inode);
         }
-        let aside = temporary_name(&TemporaryKey {
+        let aside = aside_name(&TemporaryKey {
             transfer: self.transfer,
             of: self.digest,
             number: index,

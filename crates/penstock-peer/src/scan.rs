@@ -3,7 +3,7 @@
 //! ```text
 //! DIR/pages/00000000.page   sealed pages, each synced before it counts
 //! DIR/done                  directories whose entries are all in sealed pages, one a line: what
-//!                           was excluded and skipped in it, and its escaped path
+//!                           was excluded, skipped and ours in it, and its escaped path
 //! DIR/failed-00000000       parts of the list of items that could not be listed
 //! DIR/links                 files with several names, while it runs; see [`links`]
 //! DIR/end                   the summary, written when the scan is complete, and when further pages
@@ -50,7 +50,7 @@ use penstock_io::store::{Dir, DirCache, Kind, Meta, Source, StoreError};
 use penstock_io::sys;
 use penstock_proto::id::{Name, TransferId};
 use penstock_proto::manifest::{EntryDraft, EntryKind, Page, PageBuilder};
-use penstock_proto::name;
+use penstock_proto::name::{self, Own};
 use penstock_proto::select::Selector;
 use penstock_proto::slicing::Slicing;
 
@@ -118,6 +118,15 @@ pub(crate) struct Scan {
 struct Passed {
     excluded: u64,
     skipped: u64,
+    own_state: u64,
+}
+
+impl Passed {
+    fn add(&mut self, other: Self) {
+        self.excluded += other.excluded;
+        self.skipped += other.skipped;
+        self.own_state += other.own_state;
+    }
 }
 
 /// How a scan stands, told without its state: that is locked while a store is asked whether it is
@@ -302,13 +311,12 @@ impl Scan {
         let mut line = String::new();
         // A torn last line costs one listing.
         while lines.read_line(&mut line).is_ok_and(|bytes| bytes > 0) {
-            let mut fields = line.strip_suffix('\n').unwrap_or_default().splitn(3, ' ');
+            let mut fields = line.strip_suffix('\n').unwrap_or_default().splitn(4, ' ');
             let mut count = || fields.next()?.parse::<u64>().ok();
-            if let (Some(excluded), Some(skipped)) = (count(), count())
+            if let (Some(excluded), Some(skipped), Some(own_state)) = (count(), count(), count())
                 && let Some(directory) = fields.next().and_then(name::unescape)
             {
-                passed.excluded += excluded;
-                passed.skipped += skipped;
+                passed.add(Passed { excluded, skipped, own_state });
                 done.insert(hash(&directory));
             }
             line.clear();
@@ -438,6 +446,14 @@ impl Scan {
         }
         let mut given = HashSet::new();
         for path in &self.options.files_from {
+            if let Some(own) = own_within(path) {
+                if own.kind.holds_data() {
+                    self.fail_unfinished(state, path)?;
+                } else {
+                    state.summary.own_state += 1;
+                }
+                continue;
+            }
             if lies_below(path, |parent| wanted.contains(parent)) {
                 // The listing of that directory hands it over, if it is there.
                 if let Err(error) = look(source, &name::join(root, path)) {
@@ -627,8 +643,9 @@ impl Scan {
             let path = self.directory.join("done");
             let mut lines = String::new();
             for directory in &done {
-                let (directory, Passed { excluded, skipped }) = directory;
-                lines.push_str(&format!("{excluded} {skipped} {}\n", name::escape(directory)));
+                let (directory, Passed { excluded, skipped, own_state }) = directory;
+                let directory = name::escape(directory);
+                lines.push_str(&format!("{excluded} {skipped} {own_state} {directory}\n"));
             }
             let append = OpenOptions::new().create(true).append(true).open(&path);
             append
@@ -815,6 +832,7 @@ impl State {
     fn pass(&mut self, passed: Passed) {
         self.summary.excluded += passed.excluded;
         self.summary.skipped += passed.skipped;
+        self.summary.own_state += passed.own_state;
     }
 }
 
@@ -828,6 +846,15 @@ pub(crate) fn look(source: &Source, path: &[u8]) -> Result<(Dir, Vec<u8>, Meta),
 
 /// What the root of a data set is.
 pub(crate) fn root_kind(source: &Source, root: &[u8]) -> Result<RootKind, Problem> {
+    if let Some(own) = own_within(root) {
+        let (title, hint) = if own.kind.holds_data() {
+            ("is a file that a copy has not finished", "copy what it is made from")
+        } else {
+            ("is state of penstock", "give a path outside of it")
+        };
+        let title = format!("`{}` {title}", name::escape(root));
+        return Err(Problem::new(Exit::Usage, "source-kind", title).hint(hint));
+    }
     let (_, _, meta) = look(source, root).map_err(|error| root_problem(root, &error))?;
     match meta.kind {
         Kind::Directory => Ok(RootKind::Directory),
@@ -875,6 +902,11 @@ fn unlisted_root(root: &[u8], error: &StoreError) -> Problem {
     Problem::new(Exit::Fatal, "source-denied", title)
         .because(why.map_or_else(|| chain(error), |why| why.to_string()))
         .hint("ask its owner for the right to read it, or name what is in it by `--files-from`")
+}
+
+/// The first component of `path` that is an own name.
+fn own_within(path: &[u8]) -> Option<Own> {
+    path.split(|&byte| byte == b'/').find_map(name::own)
 }
 
 /// Whether a directory that `path` lies in is wanted as a whole.

@@ -116,12 +116,16 @@ pub(crate) fn write_end(out: &mut dyn Write, end: &PlanEnd) -> io::Result<()> {
         let bytes = if bytes > 0 { format!(", {}", format_bytes(bytes)) } else { String::new() };
         writeln!(out, "{:<10} {items} items{bytes}", action.as_str())?;
     }
+    for item in &end.unlisted_items {
+        writeln!(out, "{:<10} {}: {}", "left out", item.path, item.message)?;
+    }
     if totals.items() == totals.skip.items {
         writeln!(out, "nothing would change")?;
     }
     for (count, what) in [
         (end.not_chosen, "not chosen"),
         (end.not_carried, "not carried: sockets and kinds that are not wanted"),
+        (end.own_state, "of penstock's own state"),
         (end.unlisted, "not to be listed at the source: they would fail"),
     ] {
         if count > 0 {

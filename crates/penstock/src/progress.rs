@@ -408,6 +408,7 @@ fn summary_text(event: &TransferEvent) -> String {
         (progress.skipped.saturating_sub(progress.sockets), "items skipped"),
         (progress.excluded, "items not chosen"),
         (progress.sockets, "sockets skipped"),
+        (progress.own_state, "items of penstock's own state left out"),
         (progress.deleted, "items deleted"),
         (progress.not_listed, "files of holes without a standard digest"),
         (progress.removed, "items removed at the source"),

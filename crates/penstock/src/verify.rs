@@ -282,10 +282,11 @@ impl<'a> Watch<'a> {
         let count = |finding| self.figures.count(finding);
         let [differing, missing, extra] =
             [Finding::Differs, Finding::Missing, Finding::Extra].map(count);
-        let [unreadable, changed] = [Finding::Unreadable, Finding::Changed].map(count);
+        let [unreadable, changed, unfinished] =
+            [Finding::Unreadable, Finding::Changed, Finding::Unfinished].map(count);
         let (state, code) = if differing + missing + extra > 0 {
             ("different", ExitCode::Integrity)
-        } else if unreadable > 0 {
+        } else if unreadable + unfinished > 0 {
             ("incomplete", ExitCode::SomeFailed)
         } else if changed > 0 {
             ("incomplete", ExitCode::SourceChanged)
@@ -301,7 +302,8 @@ impl<'a> Watch<'a> {
                 "others": self.load(|figures| &figures.others),
                 "skipped": self.load(|figures| &figures.skipped),
                 "differing": differing, "missing": missing, "extra": extra,
-                "unreadable": unreadable, "changed": changed,
+                "unreadable": unreadable, "changed": changed, "unfinished": unfinished,
+                "own_state": self.load(|figures| &figures.own_state),
                 "digest": settled, "seconds": self.began.elapsed().as_secs_f64(),
                 "rate_bits_per_s": self.rate(),
             });
@@ -313,12 +315,23 @@ impl<'a> Watch<'a> {
             0 => String::new(),
             sockets => format!(", {sockets} sockets passed over"),
         };
+        let mut more = String::new();
+        if unfinished > 0 {
+            more = format!(", {unfinished} unfinished files of copies");
+        }
+        match self.load(|figures| &figures.own_state) {
+            0 => {}
+            items => more.push_str(&format!(", {items} items of penstock's own state left out")),
+        }
         exit::warn(&format!(
             "{state}: {} in {:.1} s{kind}; {differing} differing, {missing} missing, {extra} \
-             extra, {unreadable} unreadable, {changed} changed meanwhile{skipped}",
+             extra, {unreadable} unreadable, {changed} changed meanwhile{more}{skipped}",
             self.standing(),
             self.began.elapsed().as_secs_f64(),
         ));
+        if unfinished > 0 {
+            exit::warn("hint: `penstock copy --clean DIR` removes what interrupted copies left");
+        }
         Ok(code)
     }
 }

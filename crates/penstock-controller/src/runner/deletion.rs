@@ -291,7 +291,7 @@ pub(super) fn check_scan(
     scan: &ScanSummary,
     directory: impl FnOnce() -> Result<bool, Problem>,
 ) -> Result<bool, Problem> {
-    let errors = scan.errors;
+    let errors = scan.errors - scan.unfinished;
     if errors > 0 {
         let title = format!("nothing is deleted: {errors} items could not be listed at the source");
         return Err(refused(title).hint("make them readable, and run it again"));

@@ -38,6 +38,7 @@ impl Run {
             bytes_skipped: totals.kept_bytes,
             excluded: scan.map_or(0, |scan| scan.excluded),
             sockets: scan.map_or(0, |scan| scan.sockets),
+            own_state: scan.map_or(0, |scan| scan.own_state),
             not_kept: outcome::not_kept(figures.not_kept, scan),
             not_listed: self.not_listed,
             deleted: self.carried.deleted + self.deleted(),

@@ -16,7 +16,7 @@ use penstock_proto::attributes::AttributeClass;
 use penstock_proto::checksum::format_line;
 use penstock_proto::journal::{DigestForm, EntryDigest, EntryFailure, FailurePhase, JournalRecord};
 use penstock_proto::manifest::{Entry, Page};
-use penstock_proto::name;
+use penstock_proto::name::{self, OwnKind};
 use rustix::io::Errno;
 
 use super::RunFiles;
@@ -75,6 +75,9 @@ pub(crate) fn not_kept(mut told: Vec<NotKept>, scan: Option<&ScanSummary>) -> Ve
     }
     told
 }
+
+/// Code of a file at the source that a copy has not finished.
+const UNFINISHED: &str = "unfinished";
 
 /// A failure in words.
 pub(crate) fn failed_item(page: &Page, failure: &EntryFailure) -> Option<FailedItem> {
@@ -241,8 +244,17 @@ fn append_lines(out: &mut dyn std::io::Write, to: &Path, from: &Path) -> Result<
     Ok(count)
 }
 
-/// An item that could not be listed at the source.
+/// An item that could not be listed at the source, or is left out there.
 pub(super) fn unlisted_item(failure: ScanFailure) -> FailedItem {
+    if failure.unfinished {
+        let own = name::split(&failure.path.0).and_then(|(_, leaf)| name::own(leaf));
+        let run = own.map(|own| format!(" {}", own.run)).unwrap_or_default();
+        let message = match own.map(|own| own.kind) {
+            Some(OwnKind::Aside) => format!("was put aside by move{run}, which was interrupted"),
+            _ => format!("is an unfinished file of copy{run}, which runs or was interrupted"),
+        };
+        return FailedItem { path: failure.path, code: UNFINISHED.to_owned(), message };
+    }
     let what = words(FailurePhase::Scan).1;
     let message = match failure.errno {
         0 => what.to_owned(),

@@ -41,6 +41,26 @@ pub(super) fn first(scan: Option<&ScanSummary>, journal: &Path, most: usize) -> 
     lines.filter_map(|line| serde_json::from_str(&line).ok()).collect()
 }
 
+/// The first items of the list, asked of the source: for plans, which keep no list. Blocks for one
+/// request.
+///
+/// # Errors
+/// As [`PageSource::page`].
+pub(super) fn first_of(
+    source: &mut dyn PageSource,
+    scan: &ScanSummary,
+    most: usize,
+) -> Result<Vec<FailedItem>, Problem> {
+    if scan.error_parts == 0 {
+        return Ok(Vec::new());
+    }
+    let PageReply::Page(text) = source.page(FAILURE_PARTS, WAIT_MS)? else {
+        return Ok(Vec::new());
+    };
+    let failures: Vec<ScanFailure> = serde_json::from_slice(&text).unwrap_or_default();
+    Ok(failures.into_iter().take(most).map(unlisted_item).collect())
+}
+
 /// Fetches the list of a scan that has ended, before anything else is made of its end. Blocks for
 /// as many requests as there are parts; memory holds one part at a time.
 ///

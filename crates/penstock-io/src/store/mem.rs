@@ -234,7 +234,7 @@ impl MemStore {
         let dirs = dirs.map(|number| (b'd', number, Kind::Directory));
         for (letter, number, kind) in dirs.chain(files.map(|number| (b'f', number, Kind::File))) {
             let name = numbered(letter, number);
-            if visit(DirEntry { name: &name, kind: Some(kind) }).is_break() {
+            if visit(DirEntry { name: &name, kind: Some(kind), own: None }).is_break() {
                 break;
             }
         }

@@ -6,7 +6,7 @@ use std::ops::ControlFlow;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::sync::Mutex;
 
-use penstock_proto::name::{self, OwnKind};
+use penstock_proto::name;
 use rustix::fs::{Advice, FileType, OFlags, RawDir, SeekFrom, fadvise, seek};
 use rustix::io::{Errno, pread};
 
@@ -47,9 +47,8 @@ impl fmt::Debug for ListBuffer {
 }
 
 impl PosixStore {
-    /// Shows each entry of `dir` to `visit`, in the file system's order, until it breaks; `.`,
-    /// `..`, and our own private and temporary names are left out. Names made or removed
-    /// meanwhile may or may not be shown.
+    /// Shows each entry of `dir` to `visit`, in the file system's order, until it breaks; `.` and
+    /// `..` are left out. Names made or removed meanwhile may or may not be shown.
     ///
     /// # Errors
     /// `Io`: then the listing is not complete, and nothing may be deleted on its word (promise
@@ -60,61 +59,36 @@ impl PosixStore {
         buffer: &mut ListBuffer,
         visit: &mut dyn FnMut(DirEntry<'_>) -> ControlFlow<()>,
     ) -> Result<(), StoreError> {
-        list_all(dir, buffer, &mut |entry| {
-            if name::own(entry.name).is_some() { ControlFlow::Continue(()) } else { visit(entry) }
-        })
-    }
-
-    /// Shows only the temporary names in `dir`: what a transfer that ended badly left there.
-    ///
-    /// # Errors
-    /// `Io`.
-    pub fn list_temporaries(
-        &self,
-        dir: &Dir,
-        buffer: &mut ListBuffer,
-        visit: &mut dyn FnMut(DirEntry<'_>) -> ControlFlow<()>,
-    ) -> Result<(), StoreError> {
-        list_all(dir, buffer, &mut |entry| {
-            let own = name::own(entry.name).map(|own| own.kind);
-            if own == Some(OwnKind::File) { visit(entry) } else { ControlFlow::Continue(()) }
-        })
-    }
-}
-
-fn list_all(
-    dir: &Dir,
-    buffer: &mut ListBuffer,
-    visit: &mut dyn FnMut(DirEntry<'_>) -> ControlFlow<()>,
-) -> Result<(), StoreError> {
-    let failed = |errno: Errno| dir.error("list", b"", errno);
-    // A descriptor of its own: the position in a directory belongs to the open file.
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY;
-    let fd = open_component(dir.fd()?, b".", flags).map_err(failed)?;
-    let mut entries = RawDir::new(fd, buffer.memory());
-    while let Some(entry) = entries.next() {
-        let entry = match entry {
-            Ok(entry) => entry,
-            Err(Errno::INTR) => continue,
-            Err(errno) => return Err(failed(errno)),
-        };
-        let name = entry.file_name().to_bytes();
-        if name == b"." || name == b".." {
-            continue;
+        let failed = |errno: Errno| dir.error("list", b"", errno);
+        // A descriptor of its own: the position in a directory belongs to the open file.
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY;
+        let fd = open_component(dir.fd()?, b".", flags).map_err(failed)?;
+        let mut entries = RawDir::new(fd, buffer.memory());
+        while let Some(entry) = entries.next() {
+            let entry = match entry {
+                Ok(entry) => entry,
+                Err(Errno::INTR) => continue,
+                Err(errno) => return Err(failed(errno)),
+            };
+            let name = entry.file_name().to_bytes();
+            if name == b"." || name == b".." {
+                continue;
+            }
+            if !name::is_component(name) {
+                // No sound file system says this; one that is hostile must not name paths for us.
+                return Err(failed(Errno::IO));
+            }
+            let kind = match entry.file_type() {
+                FileType::Unknown => None,
+                told => kind_of(told),
+            };
+            let own = name::own(name);
+            if visit(DirEntry { name, kind, own }).is_break() {
+                break;
+            }
         }
-        if !name::is_component(name) {
-            // No sound file system says this; a broken or hostile one must not name paths for us.
-            return Err(failed(Errno::IO));
-        }
-        let kind = match entry.file_type() {
-            FileType::Unknown => None,
-            told => kind_of(told),
-        };
-        if visit(DirEntry { name, kind }).is_break() {
-            break;
-        }
+        Ok(())
     }
-    Ok(())
 }
 
 /// A file open for reading. Reads at several offsets may run at once on one `ReadFile`.

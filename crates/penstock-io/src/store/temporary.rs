@@ -42,6 +42,16 @@ pub struct TemporaryKey {
 /// Any difference in the key gives another name, but for 96-bit collisions. A final name of 255
 /// bytes leaves no room for a suffix, so the final name is no part of it.
 pub fn temporary_name(key: &TemporaryKey) -> TemporaryName {
+    name_of(OwnKind::File, key)
+}
+
+/// The name under which a move puts aside a file of the source before it removes the file, as
+/// [`temporary_name`].
+pub fn aside_name(key: &TemporaryKey) -> TemporaryName {
+    name_of(OwnKind::Aside, key)
+}
+
+fn name_of(kind: OwnKind, key: &TemporaryKey) -> TemporaryName {
     let mut input = [0; 64];
     let mut at = 0;
     let mut put = |bytes: &[u8]| {
@@ -64,7 +74,7 @@ pub fn temporary_name(key: &TemporaryKey) -> TemporaryName {
     let hash = blake3::keyed_hash(&keyed_by, &input);
     let mut cut = [0; OWN_HASH_BYTES];
     cut.copy_from_slice(&hash.as_bytes()[..OWN_HASH_BYTES]);
-    own_name(OwnKind::File, RunTag::of(key.transfer), cut)
+    own_name(kind, RunTag::of(key.transfer), cut)
 }
 
 #[cfg(test)]

@@ -160,7 +160,7 @@ fn c6_what_was_left_aside_at_another_mount_gets_its_name_back() {
     let page = Page::decode(&bytes).unwrap();
     let at = page.entries().iter().position(|entry| page.path(entry) == b"d0/f0").unwrap();
     let entry = &page.entries()[at];
-    let aside = temporary_name(&TemporaryKey {
+    let aside = aside_name(&TemporaryKey {
         transfer: TRANSFER,
         of: page_digest(&bytes),
         number: at as u32,

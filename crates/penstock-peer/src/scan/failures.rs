@@ -35,12 +35,25 @@ impl Scan {
         unseen: bool,
     ) -> Result<(), Problem> {
         tracing::warn!(path = %name::escape(path), error = %chain(error), "scan error");
-        state.summary.errors += 1;
         state.summary.errors_unseen += u64::from(unseen);
         let errno = error.errno().and_then(|errno| u16::try_from(errno).ok()).unwrap_or(0);
+        let path = PathText(path.to_vec());
+        self.note_failure(state, ScanFailure { path, errno, unfinished: false })
+    }
+
+    /// Notes a file that a copy has not finished: it is no item, and has no entry.
+    pub(super) fn fail_unfinished(&self, state: &mut State, path: &[u8]) -> Result<(), Problem> {
+        state.summary.errors_unseen += 1;
+        state.summary.unfinished += 1;
+        let path = PathText(path.to_vec());
+        self.note_failure(state, ScanFailure { path, errno: 0, unfinished: true })
+    }
+
+    fn note_failure(&self, state: &mut State, failure: ScanFailure) -> Result<(), Problem> {
+        state.summary.errors += 1;
         let part = &mut state.failed;
-        part.items.push(ScanFailure { path: PathText(path.to_vec()), errno });
-        part.bytes += path.len() + size_of::<ScanFailure>();
+        part.bytes += failure.path.0.len() + size_of::<ScanFailure>();
+        part.items.push(failure);
         if part.bytes < FAILURE_PART_BYTES { Ok(()) } else { self.keep_failed(state) }
     }
 

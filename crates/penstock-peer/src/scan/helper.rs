@@ -168,16 +168,17 @@ impl Answer<'_> {
             return Ok(ListPart::Left);
         }
         let mut names = Vec::new();
-        let mut too_many = false;
+        let mut not_here = false;
         let listed = self.source.list(&dir, buffer, &mut |entry| {
-            too_many = names.len() >= LISTED_ENTRIES_MAX;
-            if too_many {
+            // What to do about own names is decided by the peer that asks.
+            not_here = names.len() >= LISTED_ENTRIES_MAX || entry.own.is_some();
+            if not_here {
                 return ControlFlow::Break(());
             }
             names.push((entry.name.to_vec(), entry.kind.map(listed_kind)));
             ControlFlow::Continue(())
         });
-        if too_many || listed.is_err() {
+        if not_here || listed.is_err() {
             return Ok(ListPart::Left);
         }
         let (part, answered) = self.look(&dir, directory, &names)?;
@@ -218,7 +219,7 @@ impl Answer<'_> {
             if bytes >= LISTED_BYTES_MAX {
                 break;
             }
-            let entry = DirEntry { name, kind: told.map(kind_of) };
+            let entry = DirEntry { name, kind: told.map(kind_of), own: None };
             match self.scan.choose(self.source, dir, directory, &entry) {
                 None => excluded += 1,
                 Some(found) => match found.listed() {

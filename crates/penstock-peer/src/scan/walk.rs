@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use penstock_api::problem::Problem;
 use penstock_io::store::{Dir, DirEntry, Kind, ListBuffer, Meta, Source, StoreError};
 use penstock_proto::id::Name;
-use penstock_proto::name;
+use penstock_proto::name::{self, Own};
 use penstock_proto::select::Verdict;
 
 use super::far::{Lent, Standing};
@@ -191,8 +191,7 @@ impl Walk {
         let large = self.large.get_mut(&key)?;
         large.open -= 1;
         large.whole &= whole;
-        large.passed.excluded += passed.excluded;
-        large.passed.skipped += passed.skipped;
+        large.passed.add(passed);
         if large.open > 0 {
             return None;
         }
@@ -227,7 +226,7 @@ impl Ended {
         self.whole &= found.meta.as_ref().err().is_none_or(StoreError::is_absent);
     }
 
-    /// Not all of it was handed over: it is listed again by whoever goes on.
+    /// Not all of it was handed over, or an error was told: it is listed again by a later scan.
     pub(super) fn cut(&mut self) {
         self.whole = false;
     }
@@ -338,6 +337,15 @@ impl Scan {
                 leaving = seen >= LARGE_ENTRIES && self.wants_names();
             }
             seen += 1;
+            if let Some(own) = entry.own {
+                return match batch.leave_out(&entry, own) {
+                    Ok(()) => ControlFlow::Continue(()),
+                    Err(failed) => {
+                        problem = Some(failed);
+                        ControlFlow::Break(())
+                    }
+                };
+            }
             if leaving {
                 names.push((entry.name.to_vec(), entry.kind));
                 if names.len() == PART_NAMES {
@@ -502,9 +510,25 @@ impl<'a> Batch<'a> {
     /// Looks at names, as long as the scan is not to stop.
     fn look_at(&mut self, names: &[(Vec<u8>, Option<Kind>)]) -> Result<(), Problem> {
         for (name, kind) in names {
-            if self.look(&DirEntry { name, kind: *kind })?.is_break() {
+            if self.look(&DirEntry { name, kind: *kind, own: None })?.is_break() {
                 break;
             }
+        }
+        Ok(())
+    }
+
+    /// Leaves out an [own name](name::own): a file that a copy has not finished is told as a
+    /// failure, for what it was to become may be missing; anything else of ours is counted.
+    fn leave_out(&mut self, entry: &DirEntry<'_>, own: Own) -> Result<(), Problem> {
+        let path = name::join(self.directory, entry.name);
+        let selector = &self.scan.options.selector;
+        if !own.kind.holds_data() {
+            self.ended.passed.own_state += 1;
+        } else if selector.verdict_here(&path, false) == Verdict::Excluded {
+            self.ended.passed.excluded += 1;
+        } else {
+            self.scan.fail_unfinished(&mut self.scan.lock(), &path)?;
+            self.ended.cut();
         }
         Ok(())
     }

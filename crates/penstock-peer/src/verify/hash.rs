@@ -7,7 +7,7 @@ use std::sync::{Mutex, PoisonError};
 
 use penstock_io::store::{Kind, ListBuffer, PosixOptions, PosixStore, StoreError};
 use penstock_proto::digest::Digest;
-use penstock_proto::name;
+use penstock_proto::name::{self, RunTag};
 use penstock_proto::slicing::STRIDE_BYTES_MAX;
 
 use super::jobs::Jobs;
@@ -26,6 +26,13 @@ pub enum Hashed<'a> {
         digest: Digest,
         /// Its size in bytes.
         size: u64,
+    },
+    /// It is a file that a copy has not finished.
+    Unfinished {
+        /// Path below the directory.
+        path: &'a [u8],
+        /// The run that made it.
+        run: RunTag,
     },
     /// It could not be read, or not be listed, or changed meanwhile.
     Unreadable {
@@ -93,6 +100,12 @@ impl Tree<'_> {
         let listed = self.store.open_dir(path).and_then(|dir| {
             self.store.list(&dir, &mut names, &mut |entry| {
                 let path = name::join(path, entry.name);
+                if let Some(own) = entry.own {
+                    if own.kind.holds_data() {
+                        self.say(Hashed::Unfinished { path: &path, run: own.run });
+                    }
+                    return ControlFlow::Continue(());
+                }
                 let asked = || self.store.stat(&dir, entry.name).map(|meta| meta.kind);
                 match entry.kind.map_or_else(asked, Ok) {
                     Ok(Kind::Directory) => self.jobs.force(Job::Directory(path)),

@@ -372,6 +372,13 @@ impl Check<'_> {
         let listed = self.store.open_dir(path).and_then(|dir| {
             self.store.list(&dir, buffer, &mut |entry| {
                 let path = name::join(path, entry.name);
+                if let Some(own) = entry.own {
+                    // The list is read in parts, and the tree once for each.
+                    if known.part == 0 {
+                        self.told.own(&path, "directory", own);
+                    }
+                    return ControlFlow::Continue(());
+                }
                 match self.kind_of(&dir, entry.name, entry.kind) {
                     Some(Kind::Directory) => jobs.force(Ok(path)),
                     Some(Kind::File) if known.lacks(&path) => self.extra(&dir, entry.name, &path),

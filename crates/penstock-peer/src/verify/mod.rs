@@ -16,6 +16,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use penstock_io::store::StoreError;
+use penstock_proto::name::Own;
 
 use crate::stores::chain;
 
@@ -36,6 +37,8 @@ pub enum Finding {
     Unreadable,
     /// It changed while it was read, so that nothing is known of it.
     Changed,
+    /// It is a file that a copy has not finished, on either side: no part of what is compared.
+    Unfinished,
 }
 
 impl Finding {
@@ -47,6 +50,7 @@ impl Finding {
             Self::Extra => "extra",
             Self::Unreadable => "unreadable",
             Self::Changed => "changed",
+            Self::Unfinished => "unfinished",
         }
     }
 }
@@ -77,6 +81,10 @@ pub struct VerifyFigures {
     pub unreadable: AtomicU64,
     /// By [`Finding`].
     pub changed: AtomicU64,
+    /// By [`Finding`].
+    pub unfinished: AtomicU64,
+    /// State of runs, markers of copies and private directories of stores, which are passed over.
+    pub own_state: AtomicU64,
 }
 
 impl VerifyFigures {
@@ -87,6 +95,7 @@ impl VerifyFigures {
             Finding::Extra => &self.extra,
             Finding::Unreadable => &self.unreadable,
             Finding::Changed => &self.changed,
+            Finding::Unfinished => &self.unfinished,
         }
     }
 
@@ -119,6 +128,16 @@ impl<'a> Told<'a> {
     fn failed(&self, path: &[u8], side: &str, error: &StoreError) {
         let finding = if error.is_vanished() { Finding::Changed } else { Finding::Unreadable };
         self.say(finding, path, &format!("at the {side}: {}", chain(error)));
+    }
+
+    /// An own name at `path`, on one side.
+    fn own(&self, path: &[u8], side: &str, own: Own) {
+        if own.kind.holds_data() {
+            let message = format!("at the {side}, of copy {}", own.run);
+            self.say(Finding::Unfinished, path, &message);
+        } else {
+            self.add(|figures| &figures.own_state, 1);
+        }
     }
 
     fn add(&self, figure: impl FnOnce(&VerifyFigures) -> &AtomicU64, amount: u64) {

@@ -223,6 +223,10 @@ impl Trees<'_> {
         // 64 KiB of its own: a nested directory is listed while this one is.
         let mut buffer = ListBuffer::new();
         let listed = self.source.list(&pair.source, &mut buffer, &mut |entry| {
+            if let Some(own) = entry.own {
+                self.told.own(&name::join(path, entry.name), "source", own);
+                return ControlFlow::Continue(());
+            }
             names.push(Box::from(entry.name));
             if names.len() >= BATCH_NAMES {
                 pair.left.fetch_add(1, Ordering::Relaxed);
@@ -252,8 +256,13 @@ impl Trees<'_> {
     fn extras(&self, pair: &DirPair) {
         let mut buffer = ListBuffer::new();
         let mut there = 0;
-        let counted = self.target.list(&pair.target, &mut buffer, &mut |_| {
-            there += 1;
+        let counted = self.target.list(&pair.target, &mut buffer, &mut |entry| {
+            match entry.own {
+                Some(own) => {
+                    self.told.own(&name::join(pair.target.path(), entry.name), "target", own);
+                }
+                None => there += 1,
+            }
             ControlFlow::Continue(())
         });
         let matched = pair.matched.load(Ordering::Acquire);
@@ -262,7 +271,9 @@ impl Trees<'_> {
                 return Ok(());
             }
             self.target.list(&pair.target, &mut buffer, &mut |entry| {
-                self.extra(pair, entry.name);
+                if entry.own.is_none() {
+                    self.extra(pair, entry.name);
+                }
                 ControlFlow::Continue(())
             })
         });

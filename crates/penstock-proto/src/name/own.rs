@@ -4,6 +4,8 @@
 //! if a check value over the rest of the name is right, which no name has by accident (one in 2^30
 //! of those that have the form). The check value guards against accidents, not against forgery.
 
+use std::fmt;
+
 use data_encoding::{BASE32_DNSSEC, HEXLOWER};
 use twox_hash::XxHash3_64;
 
@@ -42,11 +44,19 @@ impl RunTag {
     }
 }
 
+impl fmt::Display for RunTag {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&HEXLOWER.encode(&self.0))
+    }
+}
+
 /// The use of an own name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum OwnKind {
     /// A file that a copy has not finished.
     File,
+    /// A file at the source that a move has put aside, and removes.
+    Aside,
     /// The sync marker of a copy.
     Marker,
     /// A directory with the state of a run.
@@ -56,8 +66,16 @@ pub enum OwnKind {
 }
 
 impl OwnKind {
+    /// Whether something of this kind has bytes of a user's file, so that a copy which leaves it
+    /// out is not complete; all else is state.
+    pub fn holds_data(self) -> bool {
+        matches!(self, Self::File | Self::Aside)
+    }
+}
+
+impl OwnKind {
     /// Those that a check value tells apart.
-    const CHECKED: [Self; 3] = [Self::File, Self::Marker, Self::Run];
+    const CHECKED: [Self; 4] = [Self::File, Self::Aside, Self::Marker, Self::Run];
 }
 
 /// The content of an own name.
@@ -149,7 +167,7 @@ mod tests {
         fn own_names_are_recognised(
             tag: [u8; 4],
             hash: [u8; 12],
-            kind in 0..3_usize,
+            kind in 0..4_usize,
             at in 0..39_usize,
             byte: u8,
         ) {

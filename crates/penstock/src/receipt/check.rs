@@ -244,11 +244,11 @@ fn who_signed(
 
 /// Computes the root digest of what is there now.
 fn against(findings: &mut Findings, said: &ReceiptBody, path: &Path) -> anyhow::Result<()> {
-    let Some(expected) = &said.facts.root_digest else {
+    if said.facts.root_digest.is_none() {
         findings
             .unknown("content: the receipt has no root digest, for XXH3 gives none of files")?;
         return Ok(());
-    };
+    }
     if said.facts.sparse_files > 0 {
         findings.unknown(&format!(
             "content: the digests of {} files with holes are not standard ones, and not in the \
@@ -260,12 +260,19 @@ fn against(findings: &mut Findings, said: &ReceiptBody, path: &Path) -> anyhow::
     let mut root = RootHasher::new(&std::env::temp_dir());
     let mut bytes = 0;
     let mut problem = None;
+    let (mut unfinished, mut first) = (0_u64, String::new());
     let workers = sys::available_cpus().clamp(2, 32);
     let hashed = hash_tree(path, workers, &mut |found: Hashed<'_>| match found {
         Hashed::File { path, digest, size } => {
             bytes += size;
             if let Err(error) = root.add(digest, path) {
                 problem.get_or_insert(error);
+            }
+        }
+        Hashed::Unfinished { path, run } => {
+            unfinished += 1;
+            if unfinished == 1 {
+                first = format!("`{}`, of copy {run}", name::escape(path));
             }
         }
         Hashed::Unreadable { path, why } => {
@@ -280,10 +287,27 @@ fn against(findings: &mut Findings, said: &ReceiptBody, path: &Path) -> anyhow::
         let message = format!("`{}` could not be read whole", path.display());
         return Err(Failure::new(ExitCode::SomeFailed, message).caused_by(error).into());
     }
+    if unfinished > 0 {
+        findings.unknown(&format!(
+            "content: unfinished files of copies are left out, {unfinished} in all: {first}"
+        ))?;
+    }
     let files = root.count();
     let found = root.finish().map_err(|error| Failure::io("sort the leaves", error))?.to_hex();
+    judge(findings, said, path, (files, bytes), &found)
+}
+
+/// Tells whether the root digest of what is there, `found`, is that of the receipt.
+fn judge(
+    findings: &mut Findings,
+    said: &ReceiptBody,
+    path: &Path,
+    (files, bytes): (u64, u64),
+    found: &str,
+) -> anyhow::Result<()> {
     let there = format!("{files} files, {}", format_bytes(bytes));
-    if found == *expected {
+    let expected = said.facts.root_digest.as_deref().unwrap_or_default();
+    if found == expected {
         findings.good(&format!("content: `{}` has the root digest: {there}", path.display()))?;
         return Ok(());
     }

@@ -11,8 +11,11 @@ use penstock_api::scan::ScanSummary;
 use super::super::deletion::check_amount;
 use super::super::facts::now_seconds;
 use super::super::journal::failed;
-use super::super::{RunInput, RunOutcome};
+use super::super::{RunInput, RunOutcome, unlisted};
 use super::{Looker, plan_path};
+
+/// Items that could not be listed, of which a plan gives the names.
+const UNLISTED_NAMED: usize = 100;
 
 /// Writes what a transfer would do to `plan.jsonl` in its journal directory. Blocks for as long as
 /// both sides take to be walked. A plan by which some items would fail, or by which nothing may be
@@ -49,6 +52,8 @@ fn try_make(input: &mut RunInput) -> Result<bool, Problem> {
         not_carried: scan.skipped,
         not_chosen: scan.excluded,
         unlisted: scan.errors,
+        unlisted_items: unlisted::first_of(looker.input.pages.as_mut(), &scan, UNLISTED_NAMED)?,
+        own_state: scan.own_state,
         refused,
         ..PlanEnd::default()
     };

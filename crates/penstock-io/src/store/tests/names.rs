@@ -7,7 +7,9 @@ use super::*;
 fn listed(store: &PosixStore, dir: &Dir) -> Vec<Vec<u8>> {
     let mut names = Vec::new();
     let outcome = store.list(dir, &mut ListBuffer::new(), &mut |entry| {
-        names.push(entry.name.to_vec());
+        if entry.own.is_none() {
+            names.push(entry.name.to_vec());
+        }
         ControlFlow::Continue(())
     });
     outcome.unwrap();
@@ -85,17 +87,16 @@ fn our_own_names_are_no_items() {
         assert!(tree.path().join(OsStr::from_bytes(&path)).is_file());
     }
     drop(store.create_temporary(store.root(), &left, LeftOver::Replace).unwrap());
-    let mut names = listed(&store, store.root());
-    names.sort();
-    assert_eq!(names, [&b".penstock"[..], b".pst-dir"]);
-    let mut temporaries = Vec::new();
-    let mut buffer = ListBuffer::new();
-    let outcome = store.list_temporaries(store.root(), &mut buffer, &mut |entry| {
-        temporaries.push(entry.name.to_vec());
+    assert_eq!(listed(&store, store.root()), [&b".penstock"[..], b".pst-dir"]);
+    let mut own = Vec::new();
+    let outcome = store.list(store.root(), &mut ListBuffer::new(), &mut |entry| {
+        own.extend(entry.own.map(|own| (own.kind, entry.name.to_vec())));
         ControlFlow::Continue(())
     });
     outcome.unwrap();
-    assert_eq!(temporaries, [left]);
+    own.sort_by_key(|(_, name)| name.clone());
+    let expected = [(OwnKind::Store, STORE_PRIVATE_NAME.to_vec()), (OwnKind::File, left.to_vec())];
+    assert_eq!(own, expected);
     let join = |parts: &[&[u8]]| parts.join(&b'/');
     for path in [STORE_PRIVATE_NAME, &join(&[STORE_PRIVATE_NAME, b"x"]), &join(&[b"d", &left])] {
         assert!(store.open_dir(path).is_err());
