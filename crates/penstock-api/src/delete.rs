@@ -84,6 +84,9 @@ pub enum SurplusKind {
     BlockDevice,
     /// A socket.
     Other,
+    /// Something of Penstock's own: it stays, and so do the directories that hold it. It comes from
+    /// a listing, and is in no list of what is to be deleted.
+    Own,
 }
 
 impl Surplus {
@@ -108,7 +111,7 @@ impl Surplus {
             SurplusKind::Fifo => ItemKind::Fifo,
             SurplusKind::CharDevice => ItemKind::CharDevice,
             SurplusKind::BlockDevice => ItemKind::BlockDevice,
-            SurplusKind::Other => ItemKind::Other,
+            SurplusKind::Other | SurplusKind::Own => ItemKind::Other,
         };
         PlanItem {
             action: PlanAction::Delete,

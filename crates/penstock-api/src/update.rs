@@ -50,6 +50,10 @@ pub struct UpdateOptions {
     /// What is replaced or deleted goes into this directory, relative to the root of the data set
     /// at the target.
     pub backup_dir: Option<PathText>,
+    /// A path below the root of the data set at the target that is not deleted, whatever it holds:
+    /// where the user who copies keeps long-lived state, such as the key for receipts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kept_state: Option<PathText>,
 }
 
 impl UpdateOptions {

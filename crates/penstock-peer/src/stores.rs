@@ -51,8 +51,8 @@ pub struct StoreSpec {
     pub kind: StoreKind,
     /// Whether nothing may be written to it.
     pub read_only: bool,
-    /// [`crate::TargetService::leave`] removes `.penstock`: for `copy`, whose target is a user's
-    /// directory and no store for ever.
+    /// For `copy`, whose target is a user's directory, or one of others, and no store for ever: see
+    /// [`PosixOptions::ephemeral`].
     pub ephemeral: bool,
     /// Whether data sets of other sites may bring owners, special modes, devices, ACLs, trusted and
     /// security attributes with them: who may write there can then become any user here (D7).
@@ -313,7 +313,9 @@ impl Stores {
         let target = match &entry.spec.kind {
             StoreKind::Posix(root) => {
                 let (io, failed_syncs) = (entry.spec.io, entry.failed_syncs.clone());
-                let options = PosixOptions { io, failed_syncs, ..PosixOptions::default() };
+                let ephemeral = entry.spec.ephemeral;
+                let options =
+                    PosixOptions { io, failed_syncs, ephemeral, ..PosixOptions::default() };
                 Target::Posix(entry.open_posix(root, options)?)
             }
             StoreKind::Null => Target::Null,

@@ -26,7 +26,7 @@ use std::io::{self, BufRead as _, BufReader, BufWriter, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use penstock_api::delete::{DeleteOrder, Surplus, SurplusQuery};
+use penstock_api::delete::{DeleteOrder, Surplus, SurplusKind, SurplusQuery};
 use penstock_api::fence::Fence;
 use penstock_api::plan::PlanItem;
 use penstock_api::problem::{Exit, Problem};
@@ -148,6 +148,8 @@ struct List<'a> {
     out: BufWriter<File>,
     depths: BTreeMap<usize, BufWriter<File>>,
     found: u64,
+    /// Directories that hold something of ours: they stay.
+    kept: HashSet<PathHash>,
 }
 
 impl<'a> List<'a> {
@@ -164,7 +166,20 @@ impl<'a> List<'a> {
             out: BufWriter::new(file),
             depths: BTreeMap::new(),
             found: 0,
+            kept: HashSet::new(),
         })
+    }
+
+    /// Keeps the directories that hold something of ours at `path`.
+    fn keep(&mut self, path: &[u8]) {
+        let mut at = path;
+        while let Some((parent, _)) = name::split(at) {
+            // Those above it are kept as well then.
+            if !self.kept.insert(hash_of(parent, true)) {
+                break;
+            }
+            at = parent;
+        }
     }
 
     fn depth_path(&self, depth: usize) -> PathBuf {
@@ -172,15 +187,11 @@ impl<'a> List<'a> {
     }
 
     fn add(&mut self, surplus: &Surplus) -> Result<(), Problem> {
-        if !(self.choose)(surplus.planned())? {
-            return Ok(());
-        }
-        self.found += 1;
         let path = self.path.clone();
         let failed = |cause: io::Error| spill_failed(&path, &cause);
         let line = line_of(surplus);
         if !surplus.is_directory() {
-            return self.out.write_all(&line).map_err(failed);
+            return self.choose(surplus, &line);
         }
         let depth = surplus.path.0.iter().filter(|byte| **byte == b'/').count().min(DEPTHS);
         if !self.depths.contains_key(&depth) {
@@ -193,6 +204,24 @@ impl<'a> List<'a> {
         }
     }
 
+    /// Puts something into the list, if it is to go.
+    fn choose(&mut self, surplus: &Surplus, line: &[u8]) -> Result<(), Problem> {
+        if !(self.choose)(surplus.planned())? {
+            return Ok(());
+        }
+        self.found += 1;
+        self.out.write_all(line).map_err(|cause| spill_failed(&self.path, &cause))
+    }
+
+    /// Chooses a directory, unless it holds something of ours.
+    fn choose_directory(&mut self, line: &str) -> Result<(), Problem> {
+        let surplus = read_line(line, &self.path)?;
+        if self.kept.contains(&key_of(&surplus)) {
+            return Ok(());
+        }
+        self.choose(&surplus, &line_of(&surplus))
+    }
+
     /// Appends the directories, deepest first.
     fn end(mut self) -> Result<u64, Problem> {
         let path = self.path.clone();
@@ -202,14 +231,16 @@ impl<'a> List<'a> {
             drop(file);
             let mut spilled = File::open(self.depth_path(depth)).map_err(failed)?;
             if depth < DEPTHS {
-                io::copy(&mut spilled, &mut self.out).map_err(failed)?;
+                for line in BufReader::new(spilled).lines() {
+                    self.choose_directory(&line.map_err(failed)?)?;
+                }
                 continue;
             }
             // A child is listed after its parent.
             let mut text = String::new();
             spilled.read_to_string(&mut text).map_err(failed)?;
             for line in text.lines().rev() {
-                writeln!(self.out, "{line}").map_err(failed)?;
+                self.choose_directory(line)?;
             }
         }
         self.out.flush().map_err(failed)?;
@@ -286,6 +317,10 @@ fn find_with(
     let unlisted = std::mem::take(&mut known.unlisted);
     walk(lister, &unlisted, query.scratch, &mut |surplus| {
         goes_on.check()?;
+        if surplus.kind == SurplusKind::Own {
+            list.keep(&surplus.path.0);
+            return Ok(());
+        }
         let hash = key_of(&surplus);
         match &mut known.paths {
             Known::Memory(hashes) if hashes.contains(&hash) => Ok(()),

@@ -1,6 +1,7 @@
 //! The target side of this host: checks stores, starts tasks, cleans up after them.
 
 use std::net::SocketAddr;
+use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
 use std::time::Duration;
@@ -18,7 +19,9 @@ use penstock_api::transfer::{Durability, PathText};
 use penstock_engine::paths::{LocalEnd, pair};
 use penstock_io::buffer::BufferPool;
 use penstock_io::net::{ConnectError, Dialled, SocketOptions};
-use penstock_io::store::{Attributes, Kind, StoreError, StoreIdentity, StoreOffline, Target};
+use penstock_io::store::{
+    Attributes, Kind, ListBuffer, StoreError, StoreIdentity, StoreOffline, Target,
+};
 use penstock_io::sys;
 use penstock_proto::compared::{Comparison, EntrySet};
 use penstock_proto::digest::DigestKind;
@@ -115,16 +118,6 @@ impl TargetService {
     /// What is known of the paths to a site, from transfers since the daemon started.
     pub fn known_paths(&self, site: &Name) -> Vec<PathNote> {
         self.book.of_site(site)
-    }
-
-    /// Removes what makes a directory a store, if it is one for a single transfer only. Call it
-    /// when nothing will be resumed any more: without its identity the store is offline (A5).
-    pub fn leave(&self, store: &Name) {
-        let ephemeral = self.stores.spec(store).is_ok_and(|spec| spec.ephemeral);
-        if ephemeral && let Ok(target) = self.stores.target(store) {
-            target.remove_private();
-            self.stores.reopen(store);
-        }
     }
 
     fn remember(&self, task: &Arc<RunningTask>) {
@@ -230,19 +223,10 @@ fn identify(stores: &Stores, spec: &TaskSpec) -> Result<StoreIdentity, Problem> 
         store_offline(&spec.store, why)
     };
     if spec.store_id == 0 {
-        let mut identity = target.open_or_init_identity();
-        // The root may have the mode of a source that was copied here before, as 0555; it is
-        // set again at the end.
-        let denied = identity.as_ref().is_err_and(StoreError::is_denied);
-        if denied && spec.root.0.is_empty() && target.unlock_root() {
-            identity = target.open_or_init_identity();
-        }
+        let identity = unlocking(&target, spec, || target.open_or_init_identity());
         return identity.map_err(|error| {
             if error.is_read_only() || error.is_denied() {
-                let title = format!("cannot write to store `{}`", spec.store);
-                return Problem::new(Exit::Fatal, "target-read-only", title)
-                    .because(chain(&error))
-                    .hint("choose a directory that this user may write to");
+                return not_writable(spec, &error);
             }
             if error.is_passing() {
                 return short_problem(&error);
@@ -260,6 +244,41 @@ fn identify(stores: &Stores, spec: &TaskSpec) -> Result<StoreIdentity, Problem> 
     }
     check_mounts(&target, spec)?;
     Ok(identity)
+}
+
+/// Does what the store's root may refuse. The root may have the mode of a source that was copied
+/// here before, as 0555: where it is this user's, it is unlocked, and its mode set at the end.
+fn unlocking<T>(
+    target: &Target,
+    spec: &TaskSpec,
+    mut attempt: impl FnMut() -> Result<T, StoreError>,
+) -> Result<T, StoreError> {
+    match attempt() {
+        Err(error) if error.is_denied() && spec.root.0.is_empty() && target.unlock_root() => {
+            attempt()
+        }
+        outcome => outcome,
+    }
+}
+
+fn not_writable(spec: &TaskSpec, error: &StoreError) -> Problem {
+    let title = format!("cannot write to store `{}`", spec.store);
+    Problem::new(Exit::Fatal, "target-read-only", title)
+        .because(chain(error))
+        .hint("choose a directory that this user may write to")
+}
+
+/// Whether something may be written below a root that may not be: it has directories already.
+fn has_directories(target: &Target, spec: &TaskSpec) -> bool {
+    let mut found = false;
+    let listed = target.open_dir(&spec.root.0).and_then(|dir| {
+        target.list(&dir, &mut ListBuffer::new(), &mut |entry| {
+            found = matches!(entry.kind, None | Some(Kind::Directory));
+            if found { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        })
+    });
+    // One that may be entered and not be listed can hold some.
+    found || listed.is_err_and(|error| error.is_denied())
 }
 
 /// What a store says before a task begins there; nothing is changed.
@@ -315,7 +334,17 @@ impl Ground {
         // A store that keeps nothing has every marker.
         let marker = target.read_marker(of).ok().flatten().filter(|marker| *marker != u64::MAX);
         // Without syncs nothing is written to it; that it is there tells the next task enough.
-        let follows = target.reserve_marker(of).map_err(|error| full_problem(&error))?;
+        let follows = match unlocking(target, spec, || target.reserve_marker(of)) {
+            // The directory belongs to others: without a marker nothing tells later what was
+            // synced, nor whether there was a task before.
+            Err(error) if error.is_denied() && target.is_ephemeral() => {
+                if !has_directories(target, spec) {
+                    return Err(not_writable(spec, &error));
+                }
+                true
+            }
+            reserved => reserved.map_err(|error| full_problem(&error))?,
+        };
         Ok(Self { incarnation, marker: marker.unwrap_or(0), follows })
     }
 }

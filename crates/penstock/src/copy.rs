@@ -35,6 +35,7 @@ use penstock_io::sys;
 use penstock_peer::{SourceService, StoreKind, StoreSpec, Stores, TargetService};
 use penstock_proto::digest::DigestKind;
 use penstock_proto::id::{Name, PeerId};
+use penstock_proto::name;
 use penstock_proto::slicing::Slicing;
 use serde::{Deserialize, Serialize};
 use tokio::signal::unix::{SignalKind, signal};
@@ -56,7 +57,7 @@ use crate::progress::{Mode, ProgressArgs, Reporter};
 use crate::receipt::{self, Signer};
 use crate::ssh::{self, SshArgs};
 
-pub(crate) use state::{State, state_home};
+pub(crate) use state::{State, keeping_state, state_home};
 
 /// Descriptors with which a copy begins; 22 of them are its own, whatever is copied.
 const DESCRIPTORS_MIN: u64 = 40;
@@ -311,6 +312,7 @@ impl SourcePlace {
         let parent = canonical(parent.unwrap_or(Path::new(".")))?;
         let root = source.file_name().map(|name| name.as_bytes().to_vec()).unwrap_or_default();
         let path = parent.join(OsStr::from_bytes(&root));
+        check_name(&path, &root, "has not finished, or keeps for itself")?;
         let kind = StoreKind::Posix(parent);
         let special = is_special(meta.file_type());
         Ok(Self { kind, root, path, directory: false, slash, special })
@@ -364,6 +366,7 @@ impl TargetPlace {
             }
         };
         let whole = absolute(&directory)?.join(OsStr::from_bytes(&root));
+        check_name(&whole, &root, "would take for its own")?;
         apart(&whole)?;
         check_way(&directory, source)?;
         if !source.directory && !source.special && !delete {
@@ -452,6 +455,15 @@ fn words_of(place: &Path, kind: fs::FileType) -> String {
         }
         Err(error) => format!("a link that cannot be followed ({error})"),
     }
+}
+
+/// Refuses an own name as the root of a data set.
+fn check_name(path: &Path, root: &[u8], why: &str) -> anyhow::Result<()> {
+    if name::own(root).is_none() {
+        return Ok(());
+    }
+    let message = format!("`{}` is a file that penstock {why}", path.display());
+    Err(Failure::new(ExitCode::Usage, message).hint("give another name").into())
 }
 
 /// Whether the contents of a directory are meant, not the directory itself.
@@ -682,13 +694,13 @@ impl Copy {
             id: self.state.id,
             listing: self.state.listing,
             is_new_target,
-            options: self.options.clone(),
+            options: keeping_state(&self.options, &places.target.path),
             store: target_store,
             root: PathText(places.target.root.clone()),
             pages: Box::new(OwnPages::new(source, self.state.id)),
             source: SourceAccess::Local { store: source_store, root },
             find_source: None,
-            peers: Arc::new(OnePeer(Arc::clone(&target) as _)),
+            peers: Arc::new(OnePeer(target)),
             heads: Arc::new(heads),
             journal: self.state.journal(),
             control: Arc::clone(&self.control),
@@ -696,19 +708,9 @@ impl Copy {
             known_rate: None,
             fence: Default::default(),
         };
-        let makes_plan = self.makes_plan();
         let journal = input.journal.clone();
-        let name = target_name()?;
-        Ok(Job {
-            run: Box::new(move || runner::run(input)),
-            journal,
-            leave: Box::new(move || {
-                // A plan has left nothing there; what is there is another copy's.
-                if !makes_plan {
-                    target.leave(&name);
-                }
-            }),
-        })
+        let run = Box::new(move || runner::run(input));
+        Ok(Job { run, journal, leave: Box::new(|| {}) })
     }
 
     fn view(&self, state: TransferState) -> TransferView {

@@ -1,9 +1,9 @@
-//! Is it still the same store? Identity, sync markers, fingerprint (A5, C3).
+//! Is it still the same store? Identity and fingerprint (A5, C3).
 //!
-//! A writable store holds a random id, made once, in the file `store` of its private directory.
-//! Each transfer has a *sync marker* beside it, a counter in the same file system as the data,
-//! written before each sync: if it is older later than the ledger says, the storage was rolled
-//! back. A store that is only read has no file of ours; there the file system's own marks must do.
+//! A writable store that is registered holds a random id, made once, in the file `store` of its
+//! private directory. A store of one transfer only (`penstock copy`) may be a directory of others:
+//! nothing is put there to identify it, and the file system's own marks must do, as for a store
+//! that is only read. What was synced there is told by the transfer's sync marker (`marker.rs`).
 
 use std::fmt;
 use std::io::{self, Read as _, Write as _};
@@ -13,13 +13,12 @@ use std::str::FromStr;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use data_encoding::{HEXLOWER, HEXLOWER_PERMISSIVE};
-use penstock_proto::id::{TransferId, WriterId};
 use penstock_proto::name::{self, STORE_PRIVATE_NAME};
 use rustix::fs::{
-    AtFlags, CWD, Mode, OFlags, RenameFlags, fchmod, fstat, fstatfs, fstatvfs, fsync, linkat,
-    mkdirat, openat, renameat_with, unlinkat,
+    AtFlags, CWD, Mode, OFlags, RenameFlags, fstat, fstatfs, fstatvfs, fsync, linkat, mkdirat,
+    openat, renameat_with, unlinkat,
 };
-use rustix::io::{Errno, pread, pwrite};
+use rustix::io::Errno;
 
 use super::durability::sync_names;
 use super::error::{StoreError, StoreOffline};
@@ -35,11 +34,6 @@ const DRAFT_PREFIX: &[u8] = b"store-";
 const IDENTITY_HEADING: &str = "penstock-store 1";
 /// Longest identity file that is read.
 const IDENTITY_BYTES_MAX: u64 = 4096;
-const MARKER_MAGIC: &[u8; 8] = b"PSTMARK1";
-/// Magic, counter, first half of their BLAKE3.
-const MARKER_BYTES: usize = 32;
-/// Two records, written in turn and far enough apart that a torn write spoils only one.
-const MARKER_SLOT_BYTES: u64 = 4096;
 
 /// Who a writable store is.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -51,6 +45,14 @@ pub struct StoreIdentity {
 }
 
 impl StoreIdentity {
+    /// The identity of a store that has no other than its fingerprint.
+    fn of(fingerprint: &StoreFingerprint) -> Self {
+        let hash = blake3::hash(fingerprint.to_string().as_bytes());
+        let mut id = [0; 16];
+        id.copy_from_slice(&hash.as_bytes()[..16]);
+        Self { id, created_seconds: 0 }
+    }
+
     /// The id as 32 hexadecimal digits.
     pub fn id_hex(&self) -> String {
         HEXLOWER.encode(&self.id)
@@ -134,13 +136,17 @@ impl FromStr for StoreFingerprint {
 
 impl PosixStore {
     /// Reads the store's identity, or gives it one. For the first use of a target only: whoever
-    /// expects an identity calls [`PosixStore::check_identity`], which never makes one.
+    /// expects an identity calls [`PosixStore::check_identity`], which never makes one. An
+    /// ephemeral store gets none: it is what its fingerprint says.
     ///
     /// Several peers may do so at once: one id wins, and all get it.
     ///
     /// # Errors
     /// `Offline` if the identity is damaged; `ReadOnly`; `Io`.
     pub fn open_or_init_identity(&self) -> Result<StoreIdentity, StoreError> {
+        if self.is_ephemeral() {
+            return Ok(self.identity()?);
+        }
         let root = self.root().fd()?;
         if let Some(identity) = self.read_identity(root)? {
             return Ok(identity);
@@ -166,6 +172,10 @@ impl PosixStore {
     /// The way in which the store is offline.
     pub fn identity(&self) -> Result<StoreIdentity, StoreOffline> {
         let root = self.reopen_root()?;
+        if self.is_ephemeral() {
+            let told = StoreFingerprint::of(&root).map_err(|error| self.unreachable(&error))?;
+            return Ok(StoreIdentity::of(&told));
+        }
         match self.read_identity(root.as_fd()) {
             Ok(Some(found)) => Ok(found),
             Ok(None) => Err(self.identity_missing()),
@@ -223,142 +233,6 @@ impl PosixStore {
         self.root().fd().is_ok_and(is_mount_root)
     }
 
-    /// Makes room for the transfer's sync marker, so that it can be written when the disk is full:
-    /// else what was written last could never be called durable. Where a file system writes every
-    /// change to a new place, that cannot be promised. Call it before work; it leaves a marker that
-    /// is there as it is, and says whether one was: then this writer has worked here before.
-    ///
-    /// # Errors
-    /// As [`PosixStore::write_marker`]; `Io` with `ENOSPC` if there is no room even for this.
-    pub fn reserve_marker(&self, of: (TransferId, WriterId)) -> Result<bool, StoreError> {
-        let name = marker_name(of);
-        let path = name::join(STORE_PRIVATE_NAME, &name);
-        self.check_bytes_writable("make marker", &path)?;
-        let directory = self.open_private()?.ok_or_else(|| self.identity_missing())?;
-        let reserve = || -> Result<bool, Errno> {
-            let flags = OFlags::WRONLY | OFlags::CREATE;
-            let file = create_component(directory.as_fd(), &name, flags, private_mode())?;
-            let mut end = u64::try_from(fstat(&file)?.st_size).unwrap_or(0);
-            let was_there = end > 0;
-            let zeros = [0; MARKER_SLOT_BYTES as usize];
-            while end < 2 * MARKER_SLOT_BYTES {
-                let part = (2 * MARKER_SLOT_BYTES - end).min(MARKER_SLOT_BYTES);
-                match pwrite(&file, &zeros[..part as usize], end)? {
-                    0 => return Err(Errno::IO),
-                    count => end += count as u64,
-                }
-            }
-            Ok(was_there)
-        };
-        reserve().map_err(|errno| StoreError::io("make marker", &path, errno))
-    }
-
-    /// Writes the transfer's sync marker. Call it before the sync that shall cover it; where files
-    /// are synced one by one, it is durable on return.
-    ///
-    /// # Errors
-    /// `Offline` if the store has no private directory any more; `ReadOnly`; `Io`.
-    pub fn write_marker(&self, of: (TransferId, WriterId), counter: u64) -> Result<(), StoreError> {
-        let name = marker_name(of);
-        let path = name::join(STORE_PRIVATE_NAME, &name);
-        self.check_bytes_writable("write marker", &path)?;
-        let directory = self.open_private()?.ok_or_else(|| self.identity_missing())?;
-        let per_file = self.root().durability().is_per_file();
-        let write = || -> Result<(), Errno> {
-            let flags = OFlags::WRONLY | OFlags::CREATE;
-            let file = create_component(directory.as_fd(), &name, flags, private_mode())?;
-            let slot = (counter & 1) * MARKER_SLOT_BYTES;
-            if pwrite(&file, &marker_record(counter), slot)? != MARKER_BYTES {
-                return Err(Errno::IO);
-            }
-            if per_file {
-                fsync(&file)?;
-                fsync(&directory)?;
-            }
-            Ok(())
-        };
-        write().map_err(|errno| StoreError::io("write marker", &path, errno))
-    }
-
-    /// The counter last written that is whole; `None` if there is none. Less than the ledger's
-    /// counter means that everything since that counter is missing.
-    ///
-    /// # Errors
-    /// `Io`.
-    pub fn read_marker(&self, of: (TransferId, WriterId)) -> Result<Option<u64>, StoreError> {
-        let name = marker_name(of);
-        let failed =
-            |errno| StoreError::io("read marker", &name::join(STORE_PRIVATE_NAME, &name), errno);
-        let Some(directory) = self.open_private()? else { return Ok(None) };
-        let file = match open_component(directory.as_fd(), &name, OFlags::RDONLY) {
-            Ok(file) => file,
-            Err(Errno::NOENT) => return Ok(None),
-            Err(errno) => return Err(failed(errno)),
-        };
-        let mut newest = None;
-        for slot in [0, MARKER_SLOT_BYTES] {
-            let mut record = [0; MARKER_BYTES];
-            let count = pread(&file, &mut record, slot).map_err(failed)?;
-            if count == MARKER_BYTES {
-                newest = newest.max(marker_counter(&record));
-            }
-        }
-        Ok(newest)
-    }
-
-    /// Removes the transfer's sync marker; nothing happens if there is none.
-    ///
-    /// # Errors
-    /// `ReadOnly`; `Io`.
-    pub fn remove_marker(&self, of: (TransferId, WriterId)) -> Result<(), StoreError> {
-        let name = marker_name(of);
-        let path = name::join(STORE_PRIVATE_NAME, &name);
-        self.check_writable("remove marker", &path)?;
-        let Some(directory) = self.open_private()? else { return Ok(()) };
-        match unlinkat(&directory, &name[..], AtFlags::empty()) {
-            Ok(()) | Err(Errno::NOENT) => Ok(()),
-            Err(errno) => Err(StoreError::io("remove marker", &path, errno)),
-        }
-    }
-
-    /// Removes the private directory with the identity, and what a process that was killed while it
-    /// made one has left of that, unless a transfer's marker is still there, and keeps the root's
-    /// modification time: for targets that are a store for one transfer only. What cannot be
-    /// removed stays; it harms nothing.
-    pub fn remove_private(&self) {
-        let Ok(root) = self.root().fd() else { return };
-        let Ok(Some(directory)) = self.open_private() else { return };
-        let Ok(before) = fstat(root) else { return };
-        let Ok(entries) = rustix::fs::Dir::read_from(&directory) else { return };
-        let mut names = Vec::new();
-        for entry in entries.flatten() {
-            let name = entry.file_name().to_bytes();
-            if name == IDENTITY_NAME || name.starts_with(DRAFT_PREFIX) {
-                names.push(name.to_owned());
-            } else if !matches!(name, b"." | b"..") {
-                return;
-            }
-        }
-        for name in names {
-            let _ = unlinkat(&directory, name, AtFlags::empty());
-        }
-        let mut removed = unlinkat(root, STORE_PRIVATE_NAME, AtFlags::REMOVEDIR);
-        if removed == Err(Errno::ACCESS) && self.unlock_root() {
-            removed = unlinkat(root, STORE_PRIVATE_NAME, AtFlags::REMOVEDIR);
-            let _ = fchmod(root, Mode::from_raw_mode(before.st_mode & 0o7777));
-        }
-        if removed.is_ok() {
-            let modified = rustix::fs::Timespec {
-                tv_sec: before.st_mtime,
-                tv_nsec: before.st_mtime_nsec as _,
-            };
-            let accessed = rustix::fs::Timespec { tv_sec: 0, tv_nsec: rustix::fs::UTIME_OMIT };
-            let times =
-                rustix::fs::Timestamps { last_access: accessed, last_modification: modified };
-            let _ = rustix::fs::futimens(root, &times);
-        }
-    }
-
     /// Opens the root's path again: it must lead to the directory that is open.
     fn reopen_root(&self) -> Result<OwnedFd, StoreOffline> {
         let flags = OFlags::DIRECTORY | OFlags::CLOEXEC;
@@ -411,7 +285,7 @@ impl PosixStore {
         name::escape(self.root_path().as_os_str().as_bytes())
     }
 
-    fn identity_missing(&self) -> StoreOffline {
+    pub(super) fn identity_missing(&self) -> StoreOffline {
         StoreOffline::IdentityMissing { root: self.root_text() }
     }
 
@@ -480,29 +354,4 @@ fn place_identity(private: BorrowedFd<'_>, draft: &[u8]) -> io::Result<()> {
         Ok(()) | Err(Errno::EXIST) => Ok(()),
         Err(errno) => Err(errno.into()),
     }
-}
-
-/// Each writer has one of its own: what one peer has synced says nothing of another's cache (A9).
-fn marker_name((transfer, writer): (TransferId, WriterId)) -> Vec<u8> {
-    match writer {
-        WriterId::SOLE => format!("marker-{transfer}"),
-        writer => format!("marker-{transfer}-{writer}"),
-    }
-    .into_bytes()
-}
-
-fn marker_record(counter: u64) -> [u8; MARKER_BYTES] {
-    let mut record = [0; MARKER_BYTES];
-    record[..8].copy_from_slice(MARKER_MAGIC);
-    record[8..16].copy_from_slice(&counter.to_le_bytes());
-    let check = blake3::hash(&record[..16]);
-    record[16..].copy_from_slice(&check.as_bytes()[..16]);
-    record
-}
-
-fn marker_counter(record: &[u8; MARKER_BYTES]) -> Option<u64> {
-    let mut counter = [0; 8];
-    counter.copy_from_slice(&record[8..16]);
-    let counter = u64::from_le_bytes(counter);
-    (marker_record(counter) == *record).then_some(counter)
 }

@@ -10,8 +10,8 @@
 //! **The fence (promise (i), C5).** Callers name things by a [`Dir`] and one component, or by a
 //! relative path of bytes. A path is walked from the root's handle by `openat2(RESOLVE_BENEATH |
 //! RESOLVE_NO_SYMLINKS)`, or component by component with `O_NOFOLLOW` where a kernel or container
-//! lacks it; links are never followed, on either side. [Own names](name::own) are not listed,
-//! and not accepted as names of items.
+//! lacks it; links are never followed, on either side. [Own names](name::own) are marked in
+//! listings, and not accepted as names of items.
 //!
 //! **What survives a crash.** What was written before a [`Target::sync`] that returned without an
 //! error, by the method that the file system honours ([`DurabilityMethod`]). The store's identity,
@@ -26,6 +26,7 @@ mod durability;
 mod error;
 mod identity;
 mod inspect;
+mod marker;
 mod mem;
 mod mode;
 mod nameless;
@@ -52,7 +53,7 @@ mod tests;
 
 use penstock_proto::attributes::{DeviceNumber, Owner};
 use penstock_proto::manifest::{EntryKind, Identity};
-use penstock_proto::name::{self, OwnKind};
+use penstock_proto::name::{self, Own, OwnKind};
 use penstock_proto::units::FileTime;
 
 pub use attributes::{Attributes, NotSet};
@@ -73,7 +74,7 @@ pub use source::Source;
 pub use stamps::Step;
 pub use take_away::{IsSame, Look};
 pub use target::Target;
-pub use temporary::{TemporaryKey, TemporaryName, temporary_name};
+pub use temporary::{TemporaryKey, TemporaryName, aside_name, temporary_name};
 pub use write::{LeftOver, WriteFile};
 pub use writeback::Writeback;
 
@@ -185,6 +186,8 @@ pub struct DirEntry<'a> {
     pub name: &'a [u8],
     /// What it is; `None` where the file system does not say while listing.
     pub kind: Option<Kind>,
+    /// The use of an [own name](name::own), which is no item; `None` for all others.
+    pub own: Option<Own>,
 }
 
 /// Checks a path of items: relative, sound, and not one of our private names.

@@ -46,6 +46,9 @@ const FORCE_SYNC: AtFlags = AtFlags::from_bits_retain(0x2000);
 pub struct PosixOptions {
     /// Refuse every operation that writes.
     pub read_only: bool,
+    /// The store is used by one transfer, and may be a directory of others: nothing identifies it
+    /// but its [fingerprint](super::StoreFingerprint), and it has no private directory.
+    pub ephemeral: bool,
     /// Resolve paths in this way; `None` finds out which way works.
     pub resolution: Option<Resolution>,
     /// When large files are written back; `None` takes what is best for each file system.
@@ -96,6 +99,7 @@ pub(super) struct Shared {
     pub(super) root: Dir,
     pub(super) mounts: Mounts,
     read_only: bool,
+    ephemeral: bool,
     resolution: Resolution,
     /// Cleared when the system first refuses `O_NOATIME`: the files are not ours.
     leaves_access_times: AtomicBool,
@@ -125,6 +129,7 @@ impl PosixStore {
             root: Dir::posix(b"", fd, Arc::clone(mounts.root())),
             mounts,
             read_only: options.read_only,
+            ephemeral: options.ephemeral,
             resolution,
             leaves_access_times: AtomicBool::new(true),
         };
@@ -171,6 +176,11 @@ impl PosixStore {
     /// The root directory.
     pub fn root(&self) -> &Dir {
         &self.shared.root
+    }
+
+    /// Whether it was opened as [`PosixOptions::ephemeral`].
+    pub fn is_ephemeral(&self) -> bool {
+        self.shared.ephemeral
     }
 
     /// How paths are resolved.

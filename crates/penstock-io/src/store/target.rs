@@ -452,11 +452,9 @@ impl Target {
         }
     }
 
-    /// See [`PosixStore::remove_private`].
-    pub fn remove_private(&self) {
-        if let Self::Posix(store) = self {
-            store.remove_private();
-        }
+    /// See [`PosixStore::is_ephemeral`].
+    pub fn is_ephemeral(&self) -> bool {
+        matches!(self, Self::Posix(store) if store.is_ephemeral())
     }
 
     /// See [`PosixStore::identity`].

@@ -34,6 +34,20 @@ pub(super) fn surplus_of(path: Vec<u8>, meta: &Meta) -> Surplus {
     }
 }
 
+/// Something of ours at `path`, which stays.
+pub(super) fn own_at(path: Vec<u8>) -> Surplus {
+    Surplus {
+        path: PathText(path),
+        kind: SurplusKind::Own,
+        size: 0,
+        inode: 0,
+        ctime: (0, 0),
+        mtime: (0, 0),
+        links: 0,
+        in_the_way: false,
+    }
+}
+
 /// What the join knows it by.
 pub(super) fn key_of(surplus: &Surplus) -> PathHash {
     hash_of(&surplus.path.0, surplus.is_directory())
@@ -50,7 +64,7 @@ pub(super) fn seen(surplus: &Surplus, like: &Meta) -> Meta {
             SurplusKind::Fifo => Kind::Fifo,
             SurplusKind::CharDevice => Kind::CharDevice,
             SurplusKind::BlockDevice => Kind::BlockDevice,
-            SurplusKind::Other => Kind::Other,
+            SurplusKind::Other | SurplusKind::Own => Kind::Other,
         },
         size: surplus.size,
         inode: surplus.inode,

@@ -1,7 +1,7 @@
 //! The walk of everything below the data set's root at the target, here or at another host, but
 //! for what is protected there: what the user's rules exclude, at either side; what lies where
 //! something was mounted that was left out at the source; with `--one-file-system`, what is mounted
-//! here; the backup directory.
+//! here; the backup directory; state of runs, files of other runs, and directories that hold any.
 
 use std::collections::HashSet;
 use std::ops::ControlFlow;
@@ -14,7 +14,7 @@ use penstock_io::store::{Kind, ListBuffer, Meta, StoreError, Target};
 use penstock_proto::name;
 use penstock_proto::select::{Selector, Verdict};
 
-use super::line::{key_of, surplus_of};
+use super::line::{key_of, own_at, surplus_of};
 use super::{PathHash, Wish, spill_failed};
 use crate::fault::of_no_item;
 use crate::stores::chain;
@@ -29,8 +29,9 @@ pub type TakeSurplus<'a> = &'a mut dyn FnMut(Surplus) -> Result<(), Problem>;
 /// Lists directories of a target, wherever that is.
 pub trait TargetLister {
     /// Lists up to [`LIST_DIRECTORIES_MAX`] directories, given relative to the data set's root;
-    /// `take` gets what is in them, but for what is protected: each thing once. What is no
-    /// directory any more holds nothing.
+    /// `take` gets what is in them, but for what is protected: each thing once, and what is ours
+    /// as [`SurplusKind::Own`](penstock_api::delete::SurplusKind::Own). What is no directory any
+    /// more holds nothing.
     ///
     /// # Errors
     /// One of them cannot be listed completely; what `take` says.
@@ -71,6 +72,8 @@ pub(super) struct Here<'a> {
     target: &'a Target,
     root: &'a [u8],
     backup: Option<&'a [u8]>,
+    /// [`UpdateOptions::kept_state`](penstock_api::update::UpdateOptions::kept_state).
+    state: Option<&'a [u8]>,
     selector: Selector,
     /// The root's file system, where others are passed over; none before it was looked at.
     device: Option<u64>,
@@ -84,8 +87,9 @@ impl<'a> Here<'a> {
             Problem::new(Exit::Usage, "select", "what to choose cannot be read").because(cause)
         })?;
         let backup = update.backup_dir.as_ref().map(|path| path.0.as_slice());
+        let state = update.kept_state.as_ref().map(|path| path.0.as_slice());
         let (device, buffer) = (None, ListBuffer::new());
-        Ok(Self { target, root, backup, selector, device, buffer })
+        Ok(Self { target, root, backup, state, selector, device, buffer })
     }
 
     /// Whether something is to be passed over, with all that is in it.
@@ -123,6 +127,14 @@ impl<'a> Here<'a> {
         let mut outcome = Ok(());
         let listed = target.list(&dir, &mut buffer, &mut |entry| {
             let path = name::join(directory, entry.name);
+            // Files of other runs, and state of ours, are nobody's surplus.
+            if entry.own.is_some() || self.state == Some(&path) {
+                outcome = take(own_at(path));
+                return match outcome {
+                    Ok(()) => ControlFlow::Continue(()),
+                    Err(_) => ControlFlow::Break(()),
+                };
+            }
             let meta = match target.meta(&dir, entry.name) {
                 Ok(Some(meta)) => meta,
                 Ok(None) => return ControlFlow::Continue(()),

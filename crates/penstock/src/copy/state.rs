@@ -1,7 +1,8 @@
 //! The state of a copy that is not complete, and of copies that nobody goes on with.
 
+use std::ffi::OsString;
 use std::fs;
-use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 
@@ -14,8 +15,9 @@ use penstock_controller::runner::{RunFiles, clean_abandoned, removal_has_begun};
 use penstock_controller::state::SqliteState;
 use penstock_io::sys::{LockError, LockFile};
 use penstock_proto::id::{Name, TransferId};
+use penstock_proto::name::{OWN_HASH_BYTES, OwnKind, RunTag, own_name};
 
-use super::now_seconds;
+use super::{absolute, now_seconds};
 use crate::client::failure;
 use crate::exit::{self, ExitCode, Failure};
 
@@ -47,8 +49,8 @@ impl State {
         let wish = serde_json::to_vec(&(options.digest, &options.plan));
         let wish = wish.context("cannot write the options")?;
         let parts = [from.as_os_str().as_bytes(), to.as_os_str().as_bytes(), &wish];
-        let key = penstock_proto::manifest::page_digest(&parts.join(&0)).to_hex();
-        let mut state = Self::open_at(state_home()?.join("copy").join(&key[..32]), None)?;
+        let key = penstock_proto::manifest::page_digest(&parts.join(&0)).0;
+        let mut state = Self::open_at(state_home()?.join("copy").join(own_name_of(&key)), None)?;
         // A plan is a list of its own; what is being removed at the source is on the list there is.
         let lists = options.plan.is_none() && !removal_has_begun(&state.journal());
         if state.resumed && lists {
@@ -65,7 +67,7 @@ impl State {
     /// # Errors
     /// As [`State::open`].
     pub(crate) fn of_id(id: TransferId, listing: u32) -> anyhow::Result<Self> {
-        let directory = state_home()?.join("copy").join(format!("ssh-{id}"));
+        let directory = state_home()?.join("copy").join(own_name_of(&id.0));
         let mut state = Self::open_at(directory, Some(id))?;
         (state.listing, state.lists_anew) = (listing, state.resumed);
         Ok(state)
@@ -77,7 +79,7 @@ impl State {
         let mut private = fs::DirBuilder::new();
         private.recursive(true).mode(0o700).create(&directory).map_err(failed)?;
         // What a copy that was killed at its very end has left.
-        let _ = fs::remove_dir_all(directory.with_extension("gone"));
+        let _ = fs::remove_dir_all(gone(&directory));
         let lock = LockFile::acquire(&directory.join("lock")).map_err(|error| match error {
             LockError::Held { .. } | LockError::Claimed { .. } => {
                 let message = "the same copy is running already";
@@ -241,7 +243,7 @@ impl State {
     /// Removes the state: at once as far as the next command can see, for half of it would be a
     /// ledger that is wrong.
     pub(crate) fn remove(&self) {
-        let gone = self.directory.with_extension("gone");
+        let gone = gone(&self.directory);
         let removed = fs::rename(&self.directory, &gone).and_then(|()| fs::remove_dir_all(&gone));
         if let Err(error) = removed {
             tracing::warn!(path = %self.directory.display(), %error, "state is left");
@@ -265,6 +267,35 @@ fn warn_of_damage(path: &Path) {
 fn ledger_in(directory: &Path) -> Option<TransferId> {
     let heads = SqliteState::open(&directory.join("state.sqlite")).ok()?;
     heads.ledgers().ok()?.first().copied()
+}
+
+/// Name of the directory that keeps the state of the run with this key of 16 bytes or more: an own
+/// name, so that no copy takes it for a part of a data set, whatever it is that is copied.
+fn own_name_of(key: &[u8]) -> OsString {
+    let (mut tag, mut hash) = ([0; 4], [0; OWN_HASH_BYTES]);
+    tag.copy_from_slice(&key[..4]);
+    hash.copy_from_slice(&key[4..4 + OWN_HASH_BYTES]);
+    OsString::from_vec(own_name(OwnKind::Run, RunTag(tag), hash).to_vec())
+}
+
+/// Name of the state directory of a run while it is removed.
+fn gone(directory: &Path) -> PathBuf {
+    let name = directory.file_name().unwrap_or_default();
+    let key = penstock_proto::manifest::page_digest(name.as_bytes()).0;
+    directory.with_file_name(own_name_of(&key))
+}
+
+/// The same options, with which nothing deletes this user's long-lived state, should that lie below
+/// the `target`: a user's home is a target like any other.
+pub(crate) fn keeping_state(options: &TransferOptions, target: &Path) -> TransferOptions {
+    let mut options = options.clone();
+    if options.update.delete {
+        let home = state_home().and_then(|home| absolute(&home)).ok();
+        let below = home.as_deref().and_then(|home| home.strip_prefix(target).ok());
+        let below = below.filter(|path| !path.as_os_str().is_empty());
+        options.update.kept_state = below.map(|path| PathText(path.as_os_str().as_bytes().into()));
+    }
+    options
 }
 
 /// Where the state of copies is kept.

@@ -33,7 +33,7 @@ use super::lanes::{Keys, Server, Way, source_name, target_store};
 use super::link::{Link, unexpected};
 use super::message::{Message, Place};
 use super::problem_of;
-use crate::copy::{SourceFacts, SourcePlace, State, TargetPlace, ends_in_slash};
+use crate::copy::{SourceFacts, SourcePlace, State, TargetPlace, ends_in_slash, keeping_state};
 use crate::exit::{ExitCode, Failure};
 
 /// How long a page may take beyond the wait that was asked for.
@@ -232,11 +232,11 @@ pub(super) struct TargetParts<'a> {
 }
 
 impl TargetParts<'_> {
-    /// What the run needs, and the target to leave at the end.
+    /// What the run needs.
     ///
     /// # Errors
     /// The state cannot be used.
-    pub(super) fn input(self) -> Result<(RunInput, Arc<TargetService>), Problem> {
+    pub(super) fn input(self) -> Result<RunInput, Problem> {
         let store = target_store()?;
         let stores = stores(store.clone(), self.place.kind.clone(), false);
         let (address, connect) = self.way.connect(Arc::clone(self.link));
@@ -256,25 +256,24 @@ impl TargetParts<'_> {
         let site = self.keys.other.clone();
         let (peer, network, rate_bits_per_s) = (site.clone(), None, None);
         let peers = vec![DataAddress { peer, address, network, rate_bits_per_s }];
-        let input = RunInput {
+        Ok(RunInput {
             id: self.state.id,
             listing: self.state.listing,
             is_new_target,
-            options: self.options.clone(),
+            options: keeping_state(self.options, &self.place.path),
             store,
             root: PathText(self.place.root.clone()),
             pages: Box::new(LinkPages { link: Arc::clone(self.link) }),
             source: SourceAccess::Remote { site, own_site: false, peers, capability },
             find_source: None,
-            peers: Arc::new(OnePeer(Arc::clone(&target) as _)),
+            peers: Arc::new(OnePeer(target)),
             heads: Arc::new(heads),
             journal: journal(self.state),
             control: Arc::clone(self.control),
             places: self.places,
             known_rate: None,
             fence: Default::default(),
-        };
-        Ok((input, target))
+        })
     }
 }
 

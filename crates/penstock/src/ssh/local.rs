@@ -17,9 +17,7 @@ use penstock_controller::runner::{self, RunControl, RunFiles, RunOutcome, RunVie
 
 use super::client::{Ssh, Starting, note};
 use super::ends::{self, SourceEnd, SourceServer, TargetParts};
-use super::lanes::{
-    self, Keys, Listening, PROBE_MAX, Way, probe, source_name, target_store, token_of,
-};
+use super::lanes::{self, Keys, Listening, PROBE_MAX, Way, probe, source_name, token_of};
 use super::link::{ANSWER_MAX, Incoming, Link, missing, unexpected};
 use super::message::{Begin, Begun, Door, Message, Open, Opened, Outcome, Role, RunFile, View};
 use super::{Remote, SshArgs};
@@ -348,20 +346,13 @@ impl Session {
             control: &control,
             places: self.wish.places(),
         };
-        let (input, target) = parts.input().map_err(failure)?;
+        let input = parts.input().map_err(failure)?;
         let (link, watched) = (Arc::clone(&self.link), Arc::clone(&control));
         let (leaving, journal) = (Arc::clone(&self.link), input.journal.clone());
-        let store = target_store().map_err(failure)?;
-        let dry_run = self.wish.dry_run();
         let job = Job {
             run: Box::new(move || run_here(input, &link, &watched, incoming)),
             journal,
-            leave: Box::new(move || {
-                if !dry_run {
-                    target.leave(&store);
-                }
-                leave(&leaving);
-            }),
+            leave: Box::new(move || leave(&leaving)),
         };
         let to = place.path.clone();
         let copy = Copy { from, to, options: options.clone(), state, control };

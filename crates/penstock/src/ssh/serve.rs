@@ -9,15 +9,13 @@ use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
-use penstock_api::plan::PlanUse;
 use penstock_api::problem::{Exit, Problem};
 use penstock_controller::runner::{self, RunControl, RunFiles, RunOutcome};
 use penstock_io::sys;
-use penstock_peer::TargetService;
 use penstock_proto::name;
 
 use super::ends::{self, SourceEnd, SourceServer, TargetParts};
-use super::lanes::{self, Keys, Listening, Way, probe, target_store, token_of};
+use super::lanes::{self, Keys, Listening, Way, probe, token_of};
 use super::link::{Incoming, Link, missing, unexpected};
 use super::message::{
     self, Begin, Begun, Door, Message, Open, Opened, Outcome, PART_BYTES, READY, Role, RunFile,
@@ -94,7 +92,7 @@ enum FarPlace {
 enum End {
     Nothing,
     Source { server: SourceServer, state: State },
-    Target { running: Running, target: Option<Arc<TargetService>>, state: State },
+    Target { running: Running, state: State },
 }
 
 /// A run on a thread of its own.
@@ -261,17 +259,14 @@ impl Far {
                     control: &self.control,
                     places: open.places,
                 };
-                let dry_run = open.options.plan == Some(PlanUse::Make);
-                let (input, target) = parts.input()?;
+                let input = parts.input()?;
                 let (tell, ended) = mpsc::channel();
                 std::thread::Builder::new()
                     .name("run".to_owned())
                     .spawn(move || tell.send(runner::run(input)))
                     .map_err(Problem::no_thread)?;
                 let running = Running { ended, over: false, shown: Instant::now() };
-                // A plan has left nothing there; what is there is another copy's.
-                let target = (!dry_run).then_some(target);
-                self.end = End::Target { running, target, state };
+                self.end = End::Target { running, state };
             }
             (FarPlace::Source(_), None) => return Err(missing("what to scan")),
         }
@@ -335,12 +330,7 @@ impl Far {
         match std::mem::replace(&mut self.end, End::Nothing) {
             End::Nothing => {}
             End::Source { state, .. } => state.remove(),
-            End::Target { target, state, .. } => {
-                state.remove();
-                if let (Ok(store), Some(target)) = (target_store(), target) {
-                    target.leave(&store);
-                }
-            }
+            End::Target { state, .. } => state.remove(),
         }
     }
 }

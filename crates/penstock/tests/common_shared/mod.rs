@@ -510,7 +510,7 @@ fn store(name: &Name, path: &Path, read_only: bool) -> StoreSpec {
         name: name.clone(),
         kind: StoreKind::Posix(path.to_owned()),
         read_only,
-        ephemeral: true,
+        ephemeral: false,
         allow_privileged: true,
         io: IoMode::Auto,
     }

@@ -30,6 +30,7 @@ mod memory;
 mod r#move;
 mod names;
 mod outputs;
+mod own_names;
 mod plan;
 mod powercut;
 mod progress;

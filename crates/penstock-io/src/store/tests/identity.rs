@@ -1,7 +1,7 @@
 //! Is it still the same store? (A5, C3)
 
 use std::fs;
-use std::os::unix::fs::FileExt as _;
+use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 
 use penstock_proto::id::{TransferId, WriterId};
 
@@ -100,28 +100,42 @@ fn a5_one_identity_wins() {
     assert_eq!(names, 1, "no drafts are left");
 }
 
-/// Promise: a copy leaves nothing of its own at the target, though an earlier one was killed while
-/// it made the identity; another transfer's marker keeps all of it.
+/// Promise: a store of one transfer gets nothing that identifies it, and its marker is one file of
+/// this user's own in the root, whose time stays; what took the place of the root is another store.
 #[test]
-fn an_identity_that_was_half_made_goes_too() {
-    let tree = tempfile::tempdir().unwrap();
-    let private = private(tree.path());
-    let killed = || {
-        fs::create_dir_all(&private).unwrap();
-        fs::write(private.join("store-00112233445566778899aabbccddeeff"), "pens").unwrap();
+fn a_store_of_one_transfer_holds_a_marker_alone() {
+    let base = tempfile::tempdir().unwrap();
+    let root = base.path().join("root");
+    let open = || {
+        let options = PosixOptions { ephemeral: true, ..PosixOptions::default() };
+        PosixStore::open(&root, options).unwrap()
     };
-    killed();
-    let store = open(tree.path(), Resolution::Kernel);
+    fs::create_dir(&root).unwrap();
+    fs::write(root.join(".penstock"), "of anybody").unwrap();
+    let old = std::time::UNIX_EPOCH + std::time::Duration::new(1_000_000_000, 5);
+    fs::File::open(&root).unwrap().set_modified(old).unwrap();
+    let store = open();
     let identity = store.open_or_init_identity().unwrap();
-    store.write_marker(TRANSFER, 1).unwrap();
-    store.remove_private();
+    assert_eq!(store.read_marker(TRANSFER).unwrap(), None);
+    assert!(!store.reserve_marker(TRANSFER).unwrap());
+    store.write_marker(TRANSFER, 7).unwrap();
+    let store = open();
     assert_eq!(store.check_identity(&identity), Ok(()));
+    assert!(store.reserve_marker(TRANSFER).unwrap());
+    assert_eq!(store.read_marker(TRANSFER).unwrap(), Some(7));
+    let mut names: Vec<_> = fs::read_dir(&root).unwrap().map(|e| e.unwrap().file_name()).collect();
+    names.retain(|name| name != ".penstock");
+    let own: Vec<_> = names.iter().filter_map(|name| name::own(name.as_bytes())).collect();
+    assert_eq!((names.len(), own.len(), own[0].kind), (1, 1, OwnKind::Marker));
+    assert_eq!(own[0].run, RunTag::of(TRANSFER.0));
+    assert_eq!(fs::metadata(root.join(&names[0])).unwrap().mode() & 0o777, 0o600);
     store.remove_marker(TRANSFER).unwrap();
-    store.remove_private();
-    assert!(!private.exists());
-    killed();
-    store.remove_private();
-    assert!(!private.exists(), "there was no identity yet");
+    assert_eq!(store.read_marker(TRANSFER).unwrap(), None);
+    assert_eq!(fs::metadata(&root).unwrap().modified().unwrap(), old);
+    fs::rename(&root, base.path().join("aside")).unwrap();
+    fs::create_dir(&root).unwrap();
+    assert!(store.check_identity(&identity).is_err());
+    assert!(open().check_identity(&identity).is_err());
 }
 
 /// Promise (A5): a marker tells the last counter, and one torn by a power cut the one before.
