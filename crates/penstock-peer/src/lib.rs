@@ -78,6 +78,7 @@ mod keep;
 mod lane;
 mod large;
 mod left;
+mod left_over;
 mod load;
 mod local;
 mod look;
@@ -112,6 +113,7 @@ mod waiting;
 mod wished;
 mod write;
 
+pub use left_over::{Cleaner, LeftOver, clean_below};
 pub use ordered::OrderedSource;
 pub use paths::{LocalEnds, PathListener, PathNews, PathNote};
 pub use penstock_engine::paths::{LocalEnd, PathEnds, PathState, pair};

@@ -40,6 +40,7 @@ use penstock_proto::slicing::Slicing;
 use serde::{Deserialize, Serialize};
 use tokio::signal::unix::{SignalKind, signal};
 
+use crate::clean;
 use crate::cli_transfer::{DurabilityArg, parse_digest, xxh3_warning};
 use crate::client::{exit_code, failure};
 use crate::exit::{self, ExitCode, Failure};
@@ -71,11 +72,13 @@ pub(crate) struct CopyArgs {
     /// A file or directory; with a slash at its end, the contents of the directory. At another host
     /// it is `[user@]host:path` or `ssh://[user@]host[:port]/path`. `mem:` makes data up, as in
     /// `mem:files=1000,size=1M`
-    #[arg(value_name = "SRC", required_unless_present = "plan", conflicts_with = "plan")]
+    #[arg(value_name = "SRC", required_unless_present_any = ["plan", "clean"],
+        conflicts_with_all = ["plan", "clean"])]
     source: Option<PathBuf>,
     /// Where to: a directory that SRC is put into, or the new name of a single file, here or at
     /// another host. `null:` keeps nothing
-    #[arg(value_name = "DST", required_unless_present = "plan", conflicts_with = "plan")]
+    #[arg(value_name = "DST", required_unless_present_any = ["plan", "clean"],
+        conflicts_with_all = ["plan", "clean"])]
     target: Option<PathBuf>,
     /// Which hash verifies the data: blake3, or xxh3-128, which finds accidents only
     #[arg(long, default_value = "blake3", value_parser = parse_digest)]
@@ -88,6 +91,9 @@ pub(crate) struct CopyArgs {
     write_digests: Option<PathBuf>,
     #[command(flatten)]
     progress: ProgressArgs,
+    /// Copy nothing, and remove what interrupted copies left below DIR; with -n only show it
+    #[arg(long, value_name = "DIR", conflicts_with = "plan")]
+    clean: Option<PathBuf>,
     /// Print JSON Lines
     #[arg(long)]
     json: bool,
@@ -114,6 +120,10 @@ pub(crate) struct CopyArgs {
 
 /// Runs the command; blocks until the copy has ended or is interrupted.
 pub(crate) fn run(args: CopyArgs) -> anyhow::Result<ExitCode> {
+    if let Some(directory) = &args.clean {
+        let show = clean::Show { dry_run: args.plans.makes(), json: args.json };
+        return clean::run(directory, show);
+    }
     check_descriptors()?;
     args.cpus.apply(None)?;
     check_digest(&args)?;

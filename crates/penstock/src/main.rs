@@ -2,6 +2,7 @@
 //! does lives in the modules below and in the crates they call.
 #![forbid(unsafe_code)]
 
+mod clean;
 mod cli_cluster;
 mod cli_events;
 mod cli_join;

@@ -193,6 +193,16 @@ fn names_of_users_are_carried_between_hosts() {
     assert!(!data_b.join("mail").join(&half).exists());
 }
 
+/// Waits until a run has a file below `target` that it has not finished.
+fn wait_until_begun(run: &mut Run, target: &Path) {
+    let begun = |path: &PathBuf| {
+        let own = own(path.file_name().unwrap().as_bytes());
+        own.is_some_and(|own| own.kind == OwnKind::File && own.run != RunTag([0xab; 4]))
+    };
+    let line = run.wait_for(|_| target.is_dir() && files(target).iter().any(begun));
+    assert!(line.is_some(), "it has ended before");
+}
+
 /// A copy by another user, whose state is that user's own.
 fn copy_as(user: u32, base: &Path, source: &Path, target: &Path, options: &[&str]) -> Run {
     let state = base.join(format!("state-{user}"));
@@ -231,7 +241,7 @@ fn many_users_copy_into_one_directory() {
     fs::write(&small, "small").unwrap();
     let slow = ["--bwlimit", "1MiB/s"];
     let mut first = copy_as(1111, base.path(), &big, &shared, &slow);
-    first.wait_for(|line| figure(line, "bytes_verified") + figure(line, "bytes") > 0);
+    wait_until_begun(&mut first, &shared);
     copy_as(2222, base.path(), &small, &shared, &[]).end().expect(0);
     first.kill();
     for entry in fs::read_dir(&shared).unwrap().map(Result::unwrap) {
@@ -272,7 +282,7 @@ fn the_top_of_a_target_need_not_be_writable() {
     let options = ["--no-preserve", "owner,times,mode"];
     let slow = [&options[..], &["--bwlimit", "1MiB/s"]].concat();
     let mut killed = copy_as(1111, base.path(), &contents, &target, &slow);
-    killed.wait_for(|line| figure(line, "bytes_verified") + figure(line, "bytes") > 0);
+    wait_until_begun(&mut killed, &target);
     killed.kill();
     let ended = copy_as(1111, base.path(), &contents, &target, &options).end();
     assert_eq!(ended.code, 0, "{} {}", ended.last, ended.errors);
@@ -286,10 +296,10 @@ fn the_top_of_a_target_need_not_be_writable() {
 /// A copy that is killed as soon as bytes move, in a process whose home is `home`.
 fn killed_copy(home: &Path, source: &Path, target: &Path) {
     let mut command = Command::new(BINARY);
-    command.args(["copy", "--json", "--bwlimit", "1MiB/s"]).arg(source).arg(target);
+    command.args(["copy", "--json", "--bwlimit", "1MiB/s"]).arg(source).arg(target.join(""));
     command.env("HOME", home).env_remove("PENSTOCK_STATE_HOME").env_remove("XDG_STATE_HOME");
     let mut run = Run::spawn(&mut command);
-    run.wait_for(|line| figure(line, "bytes") > 0);
+    wait_until_begun(&mut run, target);
     run.kill();
 }
 
@@ -344,4 +354,47 @@ fn the_state_of_runs_is_never_moved() {
     assert!(!home.join("a").exists());
     assert_eq!(state(&home), 1);
     assert!(!base.path().join("o2/.local/state/penstock/copy").read_dir().unwrap().any(|_| true));
+}
+
+/// Promise: `--clean` removes what dead runs have left below a directory, says how much, and shows
+/// it first with `-n`. What belongs to a run that is going on, or to one that may be, stays; so do
+/// a user's files, and files that a move has put aside.
+#[test]
+fn what_dead_runs_have_left_is_removed() {
+    let base = scratch();
+    let (big, target) = (base.path().join("big"), base.path().join("dst"));
+    fs::create_dir_all(target.join("d")).unwrap();
+    fs::write(&big, vec![7; 8 << 20]).unwrap();
+    let kept = [own_path(OwnKind::Aside, 1), own_path(OwnKind::File, 2), ".pst-2019".into()];
+    for name in &kept {
+        fs::write(target.join("d").join(name), "kept").unwrap();
+    }
+    let copy = Copy::new(base.path());
+    let mut slow = copy.command(&big, target.join("d/"));
+    let mut running = Run::spawn(slow.args(["--bwlimit", "1MiB/s"]));
+    wait_until_begun(&mut running, &target);
+    let clean = |options: &[&str]| {
+        let mut args: Vec<&dyn AsRef<OsStr>> = vec![&"copy", &"--clean", &"dst", &"--json"];
+        args.extend(options.iter().map(|option| option as &dyn AsRef<OsStr>));
+        let output = run(base.path(), &args);
+        assert_eq!(output.status.code(), Some(0), "{output:?}");
+        let last = text(&output.stdout).lines().last().unwrap().to_owned();
+        serde_json::from_str::<serde_json::Value>(&last).unwrap()
+    };
+    let whole = files(&target).len();
+    assert!(whole > kept.len(), "the run has files there");
+    assert_eq!(figure(&clean(&[]), "removed"), 0, "it is running");
+    running.kill();
+    let shown = clean(&["-n"]);
+    assert_eq!(figure(&shown, "removed") as usize, files(&target).len() - kept.len());
+    let before = fs::metadata(target.join("d")).unwrap().modified().unwrap();
+    let removed = clean(&[]);
+    assert_eq!((&removed["removed"], &removed["bytes"]), (&shown["removed"], &shown["bytes"]));
+    assert_eq!(figure(&removed, "kept"), 2);
+    let mut expected: Vec<_> = kept.iter().map(|name| Path::new("d").join(name)).collect();
+    expected.sort();
+    assert_eq!(files(&target), expected);
+    assert_eq!(fs::metadata(target.join("d")).unwrap().modified().unwrap(), before);
+    copy.run(&big, target.join("d/")).expect(0);
+    assert_eq!(fs::read(target.join("d/big")).unwrap(), fs::read(&big).unwrap());
 }

@@ -1,0 +1,161 @@
+//! `penstock copy --clean DIR`: removes what dead runs have left.
+
+use std::collections::HashSet;
+use std::fs;
+use std::path::Path;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use penstock_io::store::StoreError;
+use penstock_io::sys::LockFile;
+use penstock_peer::{Cleaner, LeftOver, clean_below};
+use penstock_proto::id::TransferId;
+use penstock_proto::name::{self, OwnKind, RunTag};
+use penstock_proto::units::format_bytes;
+use serde_json::json;
+
+use crate::client::failure;
+use crate::copy::state_home;
+use crate::exit::{self, ExitCode, Failure};
+
+/// A file of a run that is not known here goes if nothing about it has changed for so long, in
+/// seconds: the run may be at work under another user or at another host.
+const UNKNOWN_AGE_S: i64 = 24 * 3600;
+
+/// How it is shown.
+#[derive(Clone, Copy)]
+pub(crate) struct Show {
+    /// Only show what would be removed.
+    pub(crate) dry_run: bool,
+    /// As JSON Lines.
+    pub(crate) json: bool,
+}
+
+/// Removes what dead runs have left below `directory`; blocks until all of it is looked through.
+///
+/// # Errors
+/// The directory cannot be opened.
+pub(crate) fn run(directory: &Path, show: Show) -> anyhow::Result<ExitCode> {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+    let runs = Runs::of_user()?;
+    let (now, shown) = (i64::try_from(now).unwrap_or(i64::MAX), Ok(()));
+    let mut clean = Clean { runs, show, now, removed: 0, bytes: 0, kept: 0, failed: 0, shown };
+    clean_below(directory, &mut clean).map_err(failure)?;
+    clean.end()
+}
+
+/// The runs whose state this user keeps.
+#[derive(Default)]
+struct Runs {
+    alive: HashSet<RunTag>,
+    dead: HashSet<RunTag>,
+}
+
+impl Runs {
+    fn of_user() -> anyhow::Result<Self> {
+        let mut runs = Self::default();
+        let copies = state_home()?.join("copy");
+        for entry in fs::read_dir(copies).into_iter().flatten().flatten() {
+            let text = fs::read_to_string(entry.path().join("id")).unwrap_or_default();
+            let id = text.split_whitespace().next().and_then(|id| id.parse::<TransferId>().ok());
+            let Some(id) = id else { continue };
+            // One that cannot be had is held, or nobody knows.
+            let free = LockFile::acquire(&entry.path().join("lock")).is_ok();
+            let set = if free { &mut runs.dead } else { &mut runs.alive };
+            set.insert(RunTag::of(id));
+        }
+        Ok(runs)
+    }
+}
+
+struct Clean {
+    runs: Runs,
+    show: Show,
+    /// Seconds since 1970.
+    now: i64,
+    removed: u64,
+    bytes: u64,
+    kept: u64,
+    failed: u64,
+    shown: Result<(), Failure>,
+}
+
+impl Clean {
+    /// Why a file stays; `None` if it goes.
+    fn stays(&self, found: &LeftOver<'_>) -> Option<&'static str> {
+        if found.own.kind == OwnKind::Aside {
+            return Some("a move has put it aside; the same move again finishes it");
+        }
+        if self.runs.alive.contains(&found.own.run) {
+            return Some("its copy is running");
+        }
+        let known = self.runs.dead.contains(&found.own.run);
+        let young = self.now.saturating_sub(found.meta.ctime.seconds) < UNKNOWN_AGE_S;
+        (!known && young).then_some("its copy is not known here, and may be running elsewhere")
+    }
+
+    fn tell(&mut self, action: &str, found: &LeftOver<'_>, why: &str) {
+        let (path, run) = (name::escape(found.path), found.own.run.to_string());
+        let bytes = found.meta.size;
+        let line = if self.show.json {
+            let line = json!({
+                "type": "left-over", "v": 1, "action": action, "path": path, "run": run,
+                "bytes": bytes, "why": why,
+            });
+            line.to_string()
+        } else {
+            let why = if why.is_empty() { String::new() } else { format!(": {why}") };
+            format!("{action:<8} {path}  ({}, copy {run}){why}", format_bytes(bytes))
+        };
+        if self.shown.is_ok() {
+            self.shown = exit::print(&line);
+        }
+    }
+
+    fn count(&mut self, found: &LeftOver<'_>, action: &str) {
+        self.removed += 1;
+        self.bytes += found.meta.size;
+        self.tell(action, found, "");
+    }
+
+    fn end(self) -> anyhow::Result<ExitCode> {
+        self.shown?;
+        let code = if self.failed > 0 { ExitCode::SomeFailed } else { ExitCode::Done };
+        if self.show.json {
+            let summary = json!({
+                "type": "summary", "v": 1, "exit": code as u8, "dry_run": self.show.dry_run,
+                "removed": self.removed, "bytes": self.bytes, "kept": self.kept,
+                "errors": self.failed,
+            });
+            exit::print(&summary.to_string())?;
+            return Ok(code);
+        }
+        let done = if self.show.dry_run { "would be removed" } else { "removed" };
+        let (removed, bytes) = (self.removed, format_bytes(self.bytes));
+        exit::warn(&format!("{removed} left-over files {done}, {bytes}; {} kept", self.kept));
+        Ok(code)
+    }
+}
+
+impl Cleaner for Clean {
+    fn goes(&mut self, found: &LeftOver<'_>) -> bool {
+        if let Some(why) = self.stays(found) {
+            self.kept += 1;
+            self.tell("keep", found, why);
+            return false;
+        }
+        if self.show.dry_run {
+            self.count(found, "remove");
+        }
+        !self.show.dry_run
+    }
+
+    fn removed(&mut self, found: &LeftOver<'_>) {
+        self.count(found, "removed");
+    }
+
+    fn failed(&mut self, path: &[u8], error: &StoreError) {
+        self.failed += 1;
+        let path = if path.is_empty() { ".".to_owned() } else { name::escape(path) };
+        exit::warn(&format!("failed: {path}: {error}"));
+    }
+}
