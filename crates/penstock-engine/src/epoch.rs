@@ -265,6 +265,7 @@ mod tests {
     #[test]
     fn d_files_without_names_wait_less_long() {
         let limits = EpochLimits::default();
+        let limits = EpochLimits { first_age: limits.age, ..limits };
         let mut machine = EpochMachine::new(0, limits);
         let (now, due) = (Instant(5), Instant(5).plus(limits.nameless_age));
         machine.handle_written(now, 10, 3, Some(publication(1)));
@@ -278,6 +279,24 @@ mod tests {
         assert_eq!(machine.poll_action(due.plus(limits.nameless_age)), None, "they have names");
         machine.handle_nameless(due, limits.nameless);
         assert_eq!(machine.poll_action(due), Some(EpochAction::Sync { epoch: 2 }));
+    }
+
+    /// Promise (d): the first epochs are short and each may be twice as old as the one before, so
+    /// that a process that is killed in its first second has durable files.
+    #[test]
+    fn d_the_first_epochs_are_short() {
+        let limits = EpochLimits::default();
+        let mut machine = EpochMachine::new(0, limits);
+        let (mut now, mut age) = (Instant(5), limits.first_age);
+        for epoch in 1..8 {
+            machine.handle_written(now, 10, 1, None);
+            assert_eq!(machine.poll_timeout(), Some(now.plus(age)));
+            now = now.plus(age);
+            assert_eq!(machine.poll_action(now), Some(EpochAction::Sync { epoch }));
+            machine.handle_synced(true);
+            age = (age * 2).min(limits.age);
+        }
+        assert_eq!(age, limits.age);
     }
 
     /// Where there may be no file without a name, epochs are as long as ever.
