@@ -120,10 +120,15 @@ pub(crate) struct CopyArgs {
 
 /// Runs the command; blocks until the copy has ended or is interrupted.
 pub(crate) fn run(args: CopyArgs) -> anyhow::Result<ExitCode> {
-    if let Some(directory) = &args.clean {
-        let show = clean::Show { dry_run: args.plans.makes(), json: args.json };
-        return clean::run(directory, show);
+    match &args.clean {
+        Some(directory) => {
+            clean::run(directory, clean::Show { dry_run: args.plans.makes(), json: args.json })
+        }
+        None => copy(args),
     }
+}
+
+fn copy(args: CopyArgs) -> anyhow::Result<ExitCode> {
     check_descriptors()?;
     args.cpus.apply(None)?;
     check_digest(&args)?;
