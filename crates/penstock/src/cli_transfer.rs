@@ -521,7 +521,7 @@ fn ended(client: &Client, summary: &TransferEvent) -> anyhow::Result<ExitCode> {
     let part = if list.items < summary.progress.errors { " the first of" } else { "" };
     let hint = format!(
         "`{}` lists{part} the failed items, for --files-from; \
-         `penstock transfer retry {short}` tries just these again",
+         `penstock transfer retry {short}` tries again, and moves only what is missing",
         list.path.display()
     );
     Err(failure.hint(hint).into())

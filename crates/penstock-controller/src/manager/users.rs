@@ -9,8 +9,7 @@ use penstock_api::problem::{Exit, Problem};
 use penstock_api::proof::Document;
 use penstock_api::rest::{Action, Event, LIST_MAX, TransferList};
 use penstock_api::transfer::{
-    FailedItem, LANES_MAX, Location, PathText, Progress, TransferRequest, TransferState,
-    TransferView,
+    LANES_MAX, Location, PathText, Progress, TransferRequest, TransferState, TransferView,
 };
 use penstock_proto::digest::DigestKind;
 use penstock_proto::id::{Name, TransferId};
@@ -424,7 +423,7 @@ impl Inner {
                 let _busy = self.occupy(id, Some(TransferRecord { claim, ..record.clone() }))?;
                 // The source's site is told, which may not answer: nobody else waits for that.
                 drop(admission);
-                let record = self.narrow(record)?;
+                self.prepare_retry(&record)?;
                 let _admission = self.admission.lock();
                 self.requeue(record, Wish::None)
             }
@@ -499,16 +498,15 @@ impl Inner {
         Ok(live.view())
     }
 
-    /// A transfer that came to its end with failed items begins again as one of just these, listed
-    /// anew: a file that changed is another file now. One that stopped on its way goes on.
-    fn narrow(&self, mut record: TransferRecord) -> Result<TransferRecord, Problem> {
+    /// Makes a failed transfer ready for a retry. The retry lists the source anew, and its ledger
+    /// proves what is done. A move that came to its end with failed items begins without a ledger:
+    /// its source holds only items that are still to be moved.
+    fn prepare_retry(&self, record: &TransferRecord) -> Result<(), Problem> {
         let id = record.id();
         let journal = journal_of(&self.config.journal, id);
-        let text = std::fs::read_to_string(RunFiles::of(&journal).failures).unwrap_or_default();
-        let items = text.lines().filter_map(|line| serde_json::from_str::<FailedItem>(line).ok());
-        let paths: Vec<PathText> = items.map(|item| item.path).collect();
-        if paths.is_empty() {
-            return Ok(record);
+        let failures = RunFiles::of(&journal).failures;
+        if std::fs::metadata(failures).map_or(0, |meta| meta.len()) == 0 {
+            return Ok(());
         }
         if record.request.options.plan.is_some() {
             let title =
@@ -516,17 +514,15 @@ impl Inner {
             return Err(Problem::new(Exit::Refused, "plan-stale", title)
                 .hint("make another plan, and submit that"));
         }
-        // The root itself failed: then there is nothing narrower than the whole.
-        if !paths.iter().any(|path| path.0.is_empty()) {
-            record.request.options.files_from = paths;
+        if !record.request.options.remove_source {
+            return Ok(());
         }
-        self.release(&record);
+        self.release(record);
         self.parts.state.remove(id)?;
         std::fs::remove_dir_all(&journal).map_err(|cause| {
             let title = format!("cannot remove {}", journal.display());
             penstock_api::journal::failed("journal", title, &cause)
-        })?;
-        Ok(record)
+        })
     }
 
     /// Has the next attempt list the source anew, so that it ends as one submitted now would. A
