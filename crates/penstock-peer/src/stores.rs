@@ -86,7 +86,8 @@ impl Entry {
     fn open_posix(&self, root: &Path, options: PosixOptions) -> Result<PosixStore, Problem> {
         let name = &self.spec.name;
         let opened = PosixStore::open(root, options);
-        let store = opened.map_err(|error| store_unreachable(&self.spec, &error))?;
+        let store = opened
+            .map_err(|error| store_unreachable(&self.spec.name, self.spec.ephemeral, &error))?;
         let is_mounted = store.is_mount_root();
         if self.mounted.fetch_or(is_mounted, Ordering::Relaxed) && !is_mounted {
             let root = root.display();
@@ -378,10 +379,9 @@ fn store_hung(name: &Name) -> Problem {
 
 /// A store that cannot be opened. One that this user may not open, or this host has no descriptors
 /// for, is not offline: a site waits for either to be put right, a copy ends.
-fn store_unreachable(spec: &StoreSpec, error: &StoreError) -> Problem {
-    let name = &spec.name;
+pub(crate) fn store_unreachable(name: &Name, ephemeral: bool, error: &StoreError) -> Problem {
     if error.is_denied() {
-        let exit = if spec.ephemeral { Exit::Fatal } else { Exit::Temporary };
+        let exit = if ephemeral { Exit::Fatal } else { Exit::Temporary };
         return denied(name, exit, chain(error));
     }
     if error.is_passing() {

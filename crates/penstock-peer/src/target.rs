@@ -46,7 +46,7 @@ use crate::mounted::{check_mounts, mounts_of};
 use crate::paths::{Dialer, LocalEnds, PathBook, PathNote, locals};
 use crate::prove::Prover;
 use crate::read::place;
-use crate::stores::{Stores, chain, store_gone, store_offline};
+use crate::stores::{Stores, chain, store_gone, store_offline, store_unreachable};
 use crate::surplus;
 use crate::task::{Reach, RunningTask, TaskParts, full_problem};
 use crate::write::temporary_of;
@@ -292,7 +292,8 @@ fn prepare(stores: &Stores, spec: &TaskSpec) -> Result<TaskStart, Problem> {
         );
     }
     let marker = target.read_marker((spec.transfer, spec.writer));
-    let marker = marker.map_err(|error| store_offline(&spec.store, chain(&error)))?.unwrap_or(0);
+    let unreachable = |error| store_unreachable(&spec.store, target.is_ephemeral(), &error);
+    let marker = marker.map_err(unreachable)?.unwrap_or(0);
     let mut methods: Vec<String> =
         target.durability().iter().map(|method| method.to_string()).collect();
     if target.writes_directly() {

@@ -13,6 +13,7 @@ use std::io::{self, BufWriter, Seek as _, Write};
 use std::os::fd::{AsFd, AsRawFd as _};
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -64,7 +65,7 @@ enum Identity {
 /// The file that takes the place of another, or of nothing.
 #[derive(Debug)]
 struct Successor {
-    file: File,
+    file: Arc<File>,
     directory: File,
     leaf: OsString,
     /// Its name until then, where the file system has no files without names.
@@ -202,13 +203,13 @@ impl OutputFile {
         let failed = |error| Failure::io(format!("write `{}`", name.display()), error);
         let written = || -> anyhow::Result<()> {
             let (file, successor) = match self.place {
-                Place::Direct(file) => (file, None),
-                Place::Pipe(path) => (await_reader(&path, &name, stop)?, None),
+                Place::Direct(file) => (Arc::new(file), None),
+                Place::Pipe(path) => (Arc::new(await_reader(&path, &name, stop)?), None),
                 Place::Kept(file) => {
                     file.set_len(0)?;
-                    (file, None)
+                    (Arc::new(file), None)
                 }
-                Place::Replaced(successor) => (successor.file.try_clone()?, Some(successor)),
+                Place::Replaced(successor) => (Arc::clone(&successor.file), Some(successor)),
             };
             let mut out = BufWriter::with_capacity(BUFFER_BYTES, file);
             let wanted = fill(&mut out)?;
@@ -352,7 +353,8 @@ impl Successor {
             }
             Err(error) => return Err(error.into()),
         };
-        Ok(Self { file: File::from(file), directory, leaf, temporary, old: old.map(Box::new) })
+        let (file, old) = (Arc::new(File::from(file)), old.map(Box::new));
+        Ok(Self { file, directory, leaf, temporary, old })
     }
 
     fn identity(&self) -> io::Result<Identity> {
@@ -394,9 +396,9 @@ impl Successor {
     fn write_over(&mut self) -> io::Result<()> {
         let flags = OFlags::WRONLY | OFlags::TRUNC | OFlags::CLOEXEC;
         let old = rustix::fs::openat(&self.directory, &self.leaf, flags, Mode::empty())?;
-        self.file.rewind()?;
+        (&*self.file).rewind()?;
         let mut old = File::from(old);
-        io::copy(&mut self.file, &mut old)?;
+        io::copy(&mut &*self.file, &mut old)?;
         old.sync_all()
     }
 }

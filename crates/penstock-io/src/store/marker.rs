@@ -5,7 +5,7 @@
 //! marker lies in the store's private directory. An ephemeral store has none: there the marker is a
 //! file with an [own name](penstock_proto::name::own) in the root, which only its user may write.
 
-use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use penstock_proto::id::{TransferId, WriterId};
 use penstock_proto::name::{self, OWN_HASH_BYTES, OwnKind, RunTag, STORE_PRIVATE_NAME, own_name};
@@ -25,9 +25,24 @@ const RECORD_BYTES: usize = 32;
 /// Two records, written in turn and far enough apart that a torn write spoils only one.
 const SLOT_BYTES: u64 = 4096;
 
+/// The directory that holds a marker.
+enum MarkerDirectory<'a> {
+    Root(BorrowedFd<'a>),
+    Private(OwnedFd),
+}
+
+impl AsFd for MarkerDirectory<'_> {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Self::Root(root) => *root,
+            Self::Private(directory) => directory.as_fd(),
+        }
+    }
+}
+
 /// Where a marker is.
-struct Place {
-    directory: OwnedFd,
+struct Place<'a> {
+    directory: MarkerDirectory<'a>,
     name: Vec<u8>,
     /// The same below the root, for errors.
     path: Vec<u8>,
@@ -161,7 +176,7 @@ impl PosixStore {
         &self,
         operation: &'static str,
         of: (TransferId, WriterId),
-    ) -> Result<Option<Place>, StoreError> {
+    ) -> Result<Option<Place<'_>>, StoreError> {
         let place = self.place_of(of)?;
         let path = place.as_ref().map_or(STORE_PRIVATE_NAME, |place| &place.path);
         self.check_bytes_writable(operation, path)?;
@@ -169,16 +184,16 @@ impl PosixStore {
     }
 
     /// Where the marker is or would be; `None` if the store has no private directory.
-    fn place_of(&self, of: (TransferId, WriterId)) -> Result<Option<Place>, StoreError> {
+    fn place_of(&self, of: (TransferId, WriterId)) -> Result<Option<Place<'_>>, StoreError> {
         if self.is_ephemeral() {
-            let directory = self.root().fd()?.try_clone_to_owned();
-            let directory = directory.map_err(|error| StoreError::io("open", b"", error))?;
+            let directory = MarkerDirectory::Root(self.root().fd()?);
             let name = own_marker_name(of);
             return Ok(Some(Place { directory, path: name.clone(), name }));
         }
         let name = marker_name(of);
         let path = name::join(STORE_PRIVATE_NAME, &name);
-        Ok(self.open_private()?.map(|directory| Place { directory, name, path }))
+        let private = self.open_private()?.map(MarkerDirectory::Private);
+        Ok(private.map(|directory| Place { directory, name, path }))
     }
 
     /// What the root is now, if the store is ephemeral: a marker must not change its time.
@@ -191,7 +206,7 @@ impl PosixStore {
 }
 
 /// Sets the time of modification that the root had; where it belongs to others, that is refused.
-fn put_back_time(root: &OwnedFd, before: &Stat) {
+fn put_back_time(root: impl AsFd, before: &Stat) {
     let modified = Timespec { tv_sec: before.st_mtime, tv_nsec: before.st_mtime_nsec as _ };
     let accessed = Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT };
     let _ = futimens(root, &Timestamps { last_access: accessed, last_modification: modified });
