@@ -56,7 +56,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// C7: a user's names are carried whatever they begin with, in a copy, as the source itself,
+/// C8: a user's names are carried whatever they begin with, in a copy, as the source itself,
 /// as the target's name and in a list of paths; they are verified, and deleted when they are not at
 /// the source.
 #[test]
@@ -90,7 +90,7 @@ fn names_of_users_are_carried() {
     copy.assert_no_state();
 }
 
-/// C7: an unfinished file of a copy that lies at the source is no part of the data set, and is
+/// C8: an unfinished file of a copy that lies at the source is no part of the data set, and is
 /// not left out in silence: it is counted, named, and costs exit 3, in a copy, a plan, `verify` on
 /// either side and `receipt check`. All else is done, and deleting is not kept from it. Who
 /// excludes it by name has no failure.
@@ -310,7 +310,7 @@ fn copy_at_home(home: &Path, args: &[&dyn AsRef<OsStr>]) -> crate::common_crash:
     Run::spawn(&mut command).end()
 }
 
-/// C7: a home directory is copied, synced with deletion, and moved as any other, though it
+/// C8: a home directory is copied, synced with deletion, and moved as any other, though it
 /// holds the state of the very run and of others: that is no part of the data set at either end,
 /// counts for no limit, and directories that hold it stay without an error.
 #[test]
