@@ -170,6 +170,10 @@ pub struct OpenedScan {
     pub capability: String,
     /// Where the source's peers listen for lanes.
     pub peers: Vec<DataAddress>,
+    /// Random number of the process that serves the list. Another number than before says that the
+    /// source was restarted. 0 at a site of several peers, which hand a list to each other.
+    #[serde(default)]
+    pub instance: u64,
 }
 
 /// Asks a source site to remove what was moved.

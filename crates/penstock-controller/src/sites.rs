@@ -32,6 +32,8 @@ pub struct RemoteScan {
     pub capability: Vec<u8>,
     /// Where the source's peers listen for lanes.
     pub peers: Vec<DataAddress>,
+    /// Number of the process that serves the list; 0 if it says nothing of restarts.
+    pub instance: u64,
 }
 
 /// Asks other sites. All methods block, each no longer than its own deadline; a site that cannot

@@ -26,11 +26,14 @@ pub(super) struct Opened {
     pub(super) pages: Box<dyn PageSource>,
     pub(super) access: SourceAccess,
     pub(super) find: Option<FindSource>,
+    /// Number of the source's process that serves the list; 0 if it says nothing of restarts.
+    instance: u64,
 }
 
 impl Inner {
     /// The body of a transfer's thread.
     pub(super) fn attempt(self: Arc<Self>, id: TransferId, control: &Arc<RunControl>) {
+        let began = Instant::now();
         let run = AssertUnwindSafe(|| {
             let waits = self.is_without_room(id, control);
             (!waits).then(|| self.run(id, control))
@@ -42,6 +45,10 @@ impl Inner {
             Some(RunOutcome::Failed(problem.hint(hint)))
         });
         if let Some(outcome) = outcome {
+            let outcome = match began.elapsed() < self.config.restart_least {
+                true => outcome,
+                false => self.list_after_restart(id, outcome),
+            };
             self.settle(id, control, outcome);
         }
     }
@@ -86,7 +93,8 @@ impl Inner {
             let peers = self.parts.sites.far_data(site);
             self.parts.target.expect_source(&target.store, site, &peers, lanes_max);
         }
-        let opened = self.open_source(record)?;
+        let (record, opened) = self.open_listed(record.clone())?;
+        let record = &record;
         let root = match &record.root {
             Some(root) => root.clone(),
             None => {
@@ -122,6 +130,67 @@ impl Inner {
         })
     }
 
+    /// Opens the source. A source that was restarted since it made its list makes another one, so
+    /// that the transfer ends as one submitted now would (A13).
+    fn open_listed(&self, mut record: TransferRecord) -> Result<(TransferRecord, Opened), Problem> {
+        let opened = self.open_source(&record)?;
+        let before = record.listing;
+        if opened.instance == 0 || opened.instance == before.instance {
+            return Ok((record, opened));
+        }
+        if before.instance != 0 {
+            self.list_anew(&mut record);
+        }
+        record.listing.instance = opened.instance;
+        self.keep_listing(&record)?;
+        let opened = match record.listing.number == before.number {
+            true => opened,
+            false => self.open_source(&record)?,
+        };
+        Ok((record, opened))
+    }
+
+    /// Stores which list a transfer works on.
+    fn keep_listing(&self, record: &TransferRecord) -> Result<(), Problem> {
+        if let Some(live) = self.lock().live.get_mut(&record.id()) {
+            live.record.listing = record.listing;
+            self.parts.state.put_transfer(&live.record)?;
+        }
+        Ok(())
+    }
+
+    /// Turns the end of a run into another attempt, which lists anew, if the source was restarted
+    /// during that run (A13). A source that does not answer now does not hold up the end. A move
+    /// and a plan end with the list that they had.
+    fn list_after_restart(&self, id: TransferId, outcome: RunOutcome) -> RunOutcome {
+        let ends = match &outcome {
+            RunOutcome::Done => true,
+            RunOutcome::Failed(problem) => problem.exit != Exit::Temporary,
+            RunOutcome::Paused | RunOutcome::Cancelled => false,
+        };
+        let record = self.lock().live.get(&id).map(|live| live.record.clone());
+        let Some(mut record) = record.filter(|_| ends && self.parts.fence.holds()) else {
+            return outcome;
+        };
+        let TransferRequest { source, options, .. } = &record.request;
+        let keeps = options.remove_source || options.plan.is_some() || record.wish != Wish::None;
+        let known = record.listing.instance;
+        if keeps || known == 0 {
+            return outcome;
+        }
+        let request = scan_request(&record.request, record.listing());
+        let now = self.parts.sites.open_scan(&source.site, &request).map_or(0, |it| it.instance);
+        if now == 0 || now == known {
+            return outcome;
+        }
+        tracing::info!(transfer = %id, "the source was restarted: its data set is listed again");
+        self.list_anew(&mut record);
+        match self.keep_listing(&record) {
+            Ok(()) => RunOutcome::Paused,
+            Err(problem) => RunOutcome::Failed(problem),
+        }
+    }
+
     pub(super) fn open_source(&self, record: &TransferRecord) -> Result<Opened, Problem> {
         let (id, source) = (record.id(), &record.request.source);
         let request = scan_request(&record.request, record.listing());
@@ -132,18 +201,18 @@ impl Inner {
             let pages = Box::new(OwnPages::new(Arc::clone(&self.parts.source), id));
             let access = self.own_access(record);
             let find = access.own_store().is_none().then(|| self.find_own(record));
-            return Ok(Opened { kind, pages, access, find });
+            return Ok(Opened { kind, pages, access, find, instance: 0 });
         }
         let site = source.site.clone();
         let scan = self.parts.sites.open_scan(&site, &request)?;
         let sites = Arc::clone(&self.parts.sites);
-        let (peers, capability) = (scan.peers, scan.capability);
+        let (peers, capability, instance) = (scan.peers, scan.capability, scan.instance);
         let shown = capability.clone();
         let (asked, from, store) = (Arc::clone(&sites), site.clone(), source.store.clone());
         let find: FindSource = Arc::new(move || asked.source_peers(&from, &store));
         let pages = Box::new(RemotePages::new(sites, site.clone(), request, shown));
         let access = SourceAccess::Remote { site, own_site: false, peers, capability };
-        Ok(Opened { kind: scan.root, pages, access, find: Some(find) })
+        Ok(Opened { kind: scan.root, pages, access, find: Some(find), instance })
     }
 
     /// How a data set of this site is read: by peers that have both stores themselves; where there

@@ -76,6 +76,9 @@ pub struct ManagerConfig {
     pub retry_least: Duration,
     /// Longest such wait.
     pub retry_most: Duration,
+    /// After a shorter attempt its source is not asked whether it was restarted meanwhile: over
+    /// distance that question costs a round trip.
+    pub restart_least: Duration,
 }
 
 impl ManagerConfig {
@@ -87,6 +90,7 @@ impl ManagerConfig {
             running_max: RUNNING_MAX_DEFAULT,
             retry_least: Duration::from_secs(1),
             retry_most: Duration::from_secs(60),
+            restart_least: Duration::from_secs(1),
         }
     }
 }

@@ -167,12 +167,12 @@ pub fn check_as_source(
         options: serde_json::from_value(body.options.clone())
             .map_err(|cause| differs("set of options than is known here").because(cause))?,
     };
-    source.open_scan(&scan_request(&request, Listing { number: 0, at: body.submitted })).map_err(
-        |problem| {
+    source
+        .open_scan(&scan_request(&request, Listing { at: body.submitted, ..Listing::default() }))
+        .map_err(|problem| {
             let passes = problem.exit == Exit::Temporary;
             if passes { problem } else { differs("data set than was read").because(problem) }
-        },
-    )?;
+        })?;
     let mut manifest = blake3::Hasher::new();
     for number in 0.. {
         match source.page(body.id, number, 0)? {

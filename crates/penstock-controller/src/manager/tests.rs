@@ -188,6 +188,8 @@ struct FakeSites {
     owned: Mutex<BTreeMap<TransferId, TransferView>>,
     /// How often it was asked for a transfer.
     shows: AtomicU64,
+    /// Number of its process, with each scan.
+    instance: AtomicU64,
     /// What it says instead of signing a receipt, one after the other.
     says: Mutex<VecDeque<Problem>>,
     /// The next question waits, and has no answer then.
@@ -302,7 +304,8 @@ impl SiteClient for FakeSites {
     }
 
     fn open_scan(&self, _: &Name, _: &ScanRequest) -> Result<RemoteScan, Problem> {
-        Ok(RemoteScan { root: RootKind::Directory, capability: vec![1], peers: Vec::new() })
+        let (root, instance) = (RootKind::Directory, self.instance.load(Ordering::Acquire));
+        Ok(RemoteScan { root, capability: vec![1], peers: Vec::new(), instance })
     }
 
     fn page(&self, _: &Name, _: TransferId, _: u32, _: u32) -> Result<PageReply, Problem> {
@@ -361,6 +364,7 @@ fn start(
         running_max,
         retry_least: Duration::from_millis(1),
         retry_most: Duration::from_millis(5),
+        restart_least: Duration::ZERO,
         ..ManagerConfig::new("hpc".parse().unwrap(), directory.path().join("journal"))
     };
     let calls = Mutex::new(calls);
@@ -775,6 +779,35 @@ fn a_failed_transfer_is_retried_by_the_user() {
     while !matches!(events.blocking_recv().unwrap(), Event::Summary(_)) {}
     assert!(!input.journal.exists(), "the ledger of a done transfer is not kept");
     drop(other);
+}
+
+/// Promise (A13): a transfer whose source was restarted meanwhile is not done with the list from
+/// before: it lists again, once for each restart, whether that is seen at the end or at the begin of
+/// an attempt. A source of several peers, which says nothing of restarts, keeps its list.
+#[test]
+fn a13_a_restarted_source_lists_again() {
+    let world = World::new(4);
+    world.sites.instance.store(7, Ordering::Release);
+    world.submit(1, "lab:raw/a", "hpc:s/1").unwrap();
+    let (first, end) = world.call();
+    world.sites.instance.store(8, Ordering::Release);
+    end.send(RunOutcome::Done).unwrap();
+    let (second, end) = world.call();
+    assert_eq!((first.listing, second.listing), (0, 1));
+    end.send(temporary()).unwrap();
+    let (third, end) = world.call();
+    assert_eq!(third.listing, 1);
+    world.sites.instance.store(9, Ordering::Release);
+    end.send(temporary()).unwrap();
+    let (fourth, end) = world.call();
+    assert_eq!(fourth.listing, 2);
+    end.send(RunOutcome::Done).unwrap();
+    world.wait(1, TransferState::Done);
+    world.sites.instance.store(0, Ordering::Release);
+    world.submit(2, "lab:raw/a", "hpc:s/2").unwrap();
+    let (_, end) = world.call();
+    end.send(RunOutcome::Done).unwrap();
+    world.wait(2, TransferState::Done);
 }
 
 /// Promise: another site sees and steers only what reads from it, and submits only from itself.

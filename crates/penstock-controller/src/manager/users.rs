@@ -527,11 +527,11 @@ impl Inner {
 
     /// Has the next attempt list the source anew, so that it ends as one submitted now would. A
     /// plan is a list of its own, and what is being removed at the source is on the present list.
-    fn list_anew(&self, record: &mut TransferRecord) {
+    pub(super) fn list_anew(&self, record: &mut TransferRecord) {
         let journal = journal_of(&self.config.journal, record.id());
         if record.request.options.plan.is_none() && !removal_has_begun(&journal) {
             let number = record.listing.number.saturating_add(1);
-            record.listing = Listing { number, at: now_seconds() };
+            record.listing = Listing { number, at: now_seconds(), instance: 0 };
         }
     }
 

@@ -32,6 +32,9 @@ pub struct Listing {
     pub number: u32,
     /// Seconds since 1970 from which ages of entries are counted.
     pub at: u64,
+    /// Number of the source's process that listed it; 0 if none is known.
+    #[serde(default)]
+    pub instance: u64,
 }
 
 /// All that is stored of a transfer which this site owns.
@@ -70,7 +73,7 @@ impl TransferRecord {
     /// Which list of the source it works on.
     pub fn listing(&self) -> Listing {
         if self.listing.number == 0 {
-            Listing { number: 0, at: self.created }
+            Listing { at: self.created, ..self.listing }
         } else {
             self.listing
         }

@@ -106,6 +106,7 @@ impl Lead {
             source,
             signer: Arc::clone(&self.signer),
             scans: Arc::default(),
+            instance: if self.site.config.cluster.is_some() { 0 } else { rand::random() },
         });
         let local = rest::router(RestParts { manager: Arc::clone(&manager), admin });
         Ok(Controller { manager, local, site, revision: 0 })

@@ -62,6 +62,8 @@ pub(crate) struct SiteParts {
     /// Which site opened which scan, since the daemon started. Scans that the own controller opened
     /// are not among them: nobody else may use those.
     pub(crate) scans: Arc<Mutex<HashMap<TransferId, Name>>>,
+    /// See [`OpenedScan::instance`].
+    pub(crate) instance: u64,
 }
 
 impl SiteParts {
@@ -439,7 +441,7 @@ fn open_for(parts: &SiteParts, site: &Name, request: ScanRequest) -> Result<Open
     }
     let peers = own.data_for(&request.store);
     let capability = data_encoding::HEXLOWER.encode(&own.capability(site, &request));
-    Ok(OpenedScan { root, capability, peers })
+    Ok(OpenedScan { root, capability, peers, instance: parts.instance })
 }
 
 #[derive(Deserialize)]

@@ -613,8 +613,9 @@ impl SiteClient for Sites {
                 let title = format!("site `{site}` gave a capability that cannot be read");
                 Problem::new(Exit::Fatal, "capability", title).because(error)
             })?;
-        let peers = network::bounded(opened.peers);
-        Ok(RemoteScan { root: opened.root, capability, peers })
+        let peers = network::bounded(opened.peers.clone());
+        let OpenedScan { root, instance, .. } = opened;
+        Ok(RemoteScan { root, capability, peers, instance })
     }
 
     fn source_peers(&self, site: &Name, store: &Name) -> Result<Vec<DataAddress>, Problem> {
