@@ -782,8 +782,8 @@ fn a_failed_transfer_is_retried_by_the_user() {
 }
 
 /// Promise (A13): a transfer whose source was restarted meanwhile is not done with the list from
-/// before: it lists again, once for each restart, whether that is seen at the end or at the begin of
-/// an attempt. A source of several peers, which says nothing of restarts, keeps its list.
+/// before. It lists again, once for each restart, whether an attempt finds that at its begin or at
+/// its end. A source of several peers, which says nothing of restarts, keeps its list.
 #[test]
 fn a13_a_restarted_source_lists_again() {
     let world = World::new(4);
