@@ -1,10 +1,11 @@
 //! `penstock copy --clean DIR`: removes what dead runs have left.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use penstock_controller::runner::removal_has_begun;
 use penstock_io::store::StoreError;
 use penstock_io::sys::LockFile;
 use penstock_peer::{Cleaner, LeftOver, clean_below};
@@ -14,7 +15,7 @@ use penstock_proto::units::format_bytes;
 use serde_json::json;
 
 use crate::client::failure;
-use crate::copy::state_home;
+use crate::copy::{remove_state, state_home};
 use crate::exit::{self, ExitCode, Failure};
 
 /// A file of a run that is not known here goes if nothing about it has changed for so long, in
@@ -47,7 +48,15 @@ pub(crate) fn run(directory: &Path, show: Show) -> anyhow::Result<ExitCode> {
 #[derive(Default)]
 struct Runs {
     alive: HashSet<RunTag>,
-    dead: HashSet<RunTag>,
+    dead: HashMap<RunTag, DeadRun>,
+}
+
+/// A run that has ended before its copy was done. It cannot be resumed while it is looked at.
+struct DeadRun {
+    state: PathBuf,
+    /// Whether a file of it was removed: then its ledger is not true any more.
+    cleaned: bool,
+    _lock: LockFile,
 }
 
 impl Runs {
@@ -59,9 +68,13 @@ impl Runs {
             let id = text.split_whitespace().next().and_then(|id| id.parse::<TransferId>().ok());
             let Some(id) = id else { continue };
             // One that cannot be had is held, or nobody knows.
-            let free = LockFile::acquire(&entry.path().join("lock")).is_ok();
-            let set = if free { &mut runs.dead } else { &mut runs.alive };
-            set.insert(RunTag::of(id));
+            match LockFile::acquire(&entry.path().join("lock")) {
+                Ok(lock) => {
+                    let run = DeadRun { state: entry.path(), cleaned: false, _lock: lock };
+                    runs.dead.insert(RunTag::of(id), run);
+                }
+                Err(_) => drop(runs.alive.insert(RunTag::of(id))),
+            }
         }
         Ok(runs)
     }
@@ -88,7 +101,7 @@ impl Clean {
         if self.runs.alive.contains(&found.own.run) {
             return Some("its copy is running");
         }
-        let known = self.runs.dead.contains(&found.own.run);
+        let known = self.runs.dead.contains_key(&found.own.run);
         let young = self.now.saturating_sub(found.meta.ctime.seconds) < UNKNOWN_AGE_S;
         (!known && young).then_some("its copy is not known here, and may be running elsewhere")
     }
@@ -114,10 +127,17 @@ impl Clean {
     fn count(&mut self, found: &LeftOver<'_>, action: &str) {
         self.removed += 1;
         self.bytes += found.meta.size;
+        if let Some(run) = self.runs.dead.get_mut(&found.own.run) {
+            run.cleaned = true;
+        }
         self.tell(action, found, "");
     }
 
     fn end(self) -> anyhow::Result<ExitCode> {
+        let cleaned = self.runs.dead.values().filter(|run| run.cleaned && !self.show.dry_run);
+        // What a move has put aside at its source only its state can name.
+        let over = cleaned.filter(|run| !removal_has_begun(&run.state.join("journal")));
+        over.for_each(|run| remove_state(&run.state));
         self.shown?;
         let code = if self.failed > 0 { ExitCode::SomeFailed } else { ExitCode::Done };
         if self.show.json {

@@ -520,9 +520,8 @@ fn ended(client: &Client, summary: &TransferEvent) -> anyhow::Result<ExitCode> {
     };
     let part = if list.items < summary.progress.errors { " the first of" } else { "" };
     let hint = format!(
-        "`{}` lists{part} the failed items, for --files-from; \
-         `penstock transfer retry {short}` tries again, and moves only what is missing",
-        list.path.display()
+        "{}; `penstock transfer retry {short}` tries again, and moves only what is missing",
+        list.hint(part)
     );
     Err(failure.hint(hint).into())
 }

@@ -58,7 +58,7 @@ use crate::progress::{Mode, ProgressArgs, Reporter};
 use crate::receipt::{self, Signer};
 use crate::ssh::{self, SshArgs};
 
-pub(crate) use state::{State, keeping_state, state_home};
+pub(crate) use state::{State, keeping_state, remove_state, state_home};
 
 /// Descriptors with which a copy begins; 22 of them are its own, whatever is copied.
 const DESCRIPTORS_MIN: u64 = 40;
@@ -860,8 +860,8 @@ impl Copy {
         self.state.remove();
         let message = problem.to_string();
         let hint = match problem.code.as_str() {
-            "plan-stale" => format!("`{}` lists them; make another plan", list.path.display()),
-            _ => format!("`{}` lists the failed items, for --files-from", list.path.display()),
+            "plan-stale" => format!("{}; make another plan", list.hint("")),
+            _ => list.hint(""),
         };
         Err(Failure::new(exit_code(problem.exit), message).hint(hint).into())
     }

@@ -110,27 +110,20 @@ pub(crate) struct Failure {
     message: String,
     exit: ExitCode,
     hint: Option<String>,
-    of_io: bool,
     source: Option<Box<dyn Error + Send + Sync>>,
 }
 
 impl Failure {
     /// A failure described by `message`: lower case, no full stop, paths in back-quotes.
     pub(crate) fn new(exit: ExitCode, message: impl Into<String>) -> Self {
-        Self { message: message.into(), exit, hint: None, of_io: false, source: None }
+        Self { message: message.into(), exit, hint: None, source: None }
     }
 
     /// A failed operation on a local path, such as "write `/x`": what could not be done, as an
     /// infinitive. The exit code follows the kind of `source`.
     pub(crate) fn io(what: impl fmt::Display, source: io::Error) -> Self {
         let message = format!("cannot {what}");
-        let of_io = true;
-        Self { of_io, ..Self::new(ExitCode::of_io(&source), message).caused_by(source) }
-    }
-
-    /// Whether an operation on a local path has failed.
-    pub(crate) fn is_of_io(&self) -> bool {
-        self.of_io
+        Self::new(ExitCode::of_io(&source), message).caused_by(source)
     }
 
     /// A thread that cannot be started; see [`penstock_api::problem::Problem::no_thread`].

@@ -1,86 +1,141 @@
 //! The list of failed items that a command leaves, for `--files-from`: complete, and written as it
 //! is read, so that memory does not grow with it.
+//!
+//! Its name can be foreseen, and other users may write into its directory. So the list is a new
+//! file, or replaces a regular file of this user; links are never followed.
 
-use std::io::{self, Write};
+use std::fs::{self, File};
+use std::io::{self, BufWriter, Write};
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::AtomicBool;
 
 use penstock_api::transfer::FailedItem;
 use penstock_proto::name;
 
-use crate::exit::{self, Failure};
-use crate::output_file::OutputFile;
+use crate::exit;
 
 /// Failed items that are named on standard error; the list has all.
 const TOLD_MAX: usize = 5;
 /// Longest line that is read: the longest path, each byte escaped, and a message.
 const LINE_BYTES_MAX: usize = 8 * name::PATH_BYTES_MAX;
 
-/// A list that was written.
+/// A list of at least one failed item.
 pub(crate) struct FailedList {
-    /// Where it is.
-    pub(crate) path: PathBuf,
-    /// How many items it names.
+    /// Where it is; `None` if it cannot be written, which standard error has then said.
+    path: Option<PathBuf>,
+    /// How many items have failed.
     pub(crate) items: u64,
 }
 
+impl FailedList {
+    /// Says where the list is and what it is for; `part` stands before "the failed items".
+    pub(crate) fn hint(&self, part: &str) -> String {
+        match &self.path {
+            Some(path) => {
+                format!("`{}` lists{part} the failed items, for --files-from", path.display())
+            }
+            None => "the list of failed items could not be written".to_owned(),
+        }
+    }
+}
+
 /// Writes `penstock-failed-SHORT.txt` into the working directory or, where that cannot be written,
-/// into the directory for temporary files, and names the first items on standard error. `fill`
-/// writes JSON of a [`FailedItem`] a line; it is called once more for the second directory. `top`
-/// is what the root of the data set is called. `None` if no item has failed: then no file is left.
+/// a file of a random name into the directory for temporary files, and names the first items on
+/// standard error. `fill` writes JSON of a [`FailedItem`] a line. `top` is what the root of the
+/// data set is called. Returns `None` if no item has failed: then no file is made.
 ///
 /// # Errors
-/// What `fill` returns; neither directory can be written.
+/// What `fill` returns.
 pub(crate) fn write(
     short: &str,
     top: &str,
-    mut fill: impl FnMut(&mut dyn Write) -> anyhow::Result<()>,
+    fill: impl FnOnce(&mut dyn Write) -> anyhow::Result<()>,
 ) -> anyhow::Result<Option<FailedList>> {
-    let name = format!("penstock-failed-{short}.txt");
-    let here = PathBuf::from(&name);
-    let (path, told) = match write_at(&here, &mut fill) {
-        Ok(told) => (here, told),
-        Err(error) if error.downcast_ref::<Failure>().is_some_and(Failure::is_of_io) => {
-            let elsewhere = std::env::temp_dir().join(name);
-            let told = write_at(&elsewhere, &mut fill)?;
-            (elsewhere, told)
-        }
-        Err(error) => return Err(error),
-    };
-    for item in &told.first {
+    let mut lines =
+        Lines { short, output: Output::Unopened, line: Vec::new(), items: 0, first: Vec::new() };
+    fill(&mut lines)?;
+    lines.end()?;
+    let path = lines.output.close();
+    for item in &lines.first {
         let path = item.path.to_string();
         let path = if path.is_empty() { top } else { &path };
         exit::warn(&format!("failed: {path}: {}", item.message));
     }
-    Ok((told.items > 0).then_some(FailedList { path, items: told.items }))
+    Ok((lines.items > 0).then_some(FailedList { path, items: lines.items }))
 }
 
-/// What a list has.
-#[derive(Default)]
-struct Told {
-    items: u64,
-    first: Vec<FailedItem>,
+/// Where the list goes.
+enum Output {
+    /// No item has failed yet.
+    Unopened,
+    Open(BufWriter<File>, PathBuf),
+    /// It cannot be written.
+    Lost,
 }
 
-fn write_at(
-    path: &Path,
-    fill: &mut dyn FnMut(&mut dyn Write) -> anyhow::Result<()>,
-) -> anyhow::Result<Told> {
-    let mut told = Told::default();
-    OutputFile::open(path)?.write_if(&AtomicBool::new(false), |out| {
-        let mut lines = Lines { out, line: Vec::new(), told: &mut told };
-        fill(&mut lines)?;
-        lines.end()?;
-        Ok(told.items > 0)
-    })?;
-    Ok(told)
+impl Output {
+    fn open(short: &str) -> Self {
+        let name = format!("penstock-failed-{short}.txt");
+        let here = Path::new(&name);
+        if let Ok(file) = create(here, 0o666) {
+            return Self::Open(BufWriter::new(file), here.to_owned());
+        }
+        let name = format!("penstock-failed-{short}-{:08x}.txt", rand::random::<u32>());
+        let path = std::env::temp_dir().join(name);
+        match create(&path, 0o600) {
+            Ok(file) => Self::Open(BufWriter::new(file), path),
+            Err(error) => Self::lost(&path, &error),
+        }
+    }
+
+    fn lost(path: &Path, error: &io::Error) -> Self {
+        exit::warn(&format!("cannot write the list `{}`: {error}", path.display()));
+        Self::Lost
+    }
+
+    fn write(&mut self, line: &str) {
+        let Self::Open(file, path) = self else { return };
+        if let Err(error) = file.write_all(line.as_bytes()).and_then(|()| file.write_all(b"\n")) {
+            let _ = fs::remove_file(&*path);
+            *self = Self::lost(path, &error);
+        }
+    }
+
+    fn close(self) -> Option<PathBuf> {
+        let Self::Open(mut file, path) = self else { return None };
+        if let Err(error) = file.flush() {
+            let _ = fs::remove_file(&path);
+            Self::lost(&path, &error);
+            return None;
+        }
+        Some(path)
+    }
+}
+
+/// Makes a new file at `path`, in the place of a regular file of this user.
+fn create(path: &Path, mode: u32) -> io::Result<File> {
+    let create = || File::options().write(true).create_new(true).mode(mode).open(path);
+    let own = rustix::process::geteuid().as_raw();
+    match create() {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            let meta = fs::symlink_metadata(path)?;
+            if !meta.is_file() || meta.uid() != own {
+                return Err(error);
+            }
+            fs::remove_file(path)?;
+            create()
+        }
+        made => made,
+    }
 }
 
 /// Takes lines of JSON, and writes the paths in them as `--files-from` reads them.
 struct Lines<'a> {
-    out: &'a mut dyn Write,
+    short: &'a str,
+    output: Output,
     line: Vec<u8>,
-    told: &'a mut Told,
+    items: u64,
+    first: Vec<FailedItem>,
 }
 
 impl Lines<'_> {
@@ -90,11 +145,13 @@ impl Lines<'_> {
         }
         let item: FailedItem = serde_json::from_slice(&self.line)?;
         self.line.clear();
-        self.out.write_all(name::escape_in_list(&item.path.0).as_bytes())?;
-        self.out.write_all(b"\n")?;
-        self.told.items += 1;
-        if self.told.first.len() < TOLD_MAX {
-            self.told.first.push(item);
+        if let Output::Unopened = self.output {
+            self.output = Output::open(self.short);
+        }
+        self.output.write(&name::escape_in_list(&item.path.0));
+        self.items += 1;
+        if self.first.len() < TOLD_MAX {
+            self.first.push(item);
         }
         Ok(())
     }
@@ -116,6 +173,6 @@ impl Write for Lines<'_> {
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        self.out.flush()
+        Ok(())
     }
 }

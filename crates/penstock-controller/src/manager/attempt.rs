@@ -14,7 +14,7 @@ use penstock_proto::version;
 
 use super::receipt::scan_request;
 use super::{Inner, Live, ManagerConfig, Table, TransferRecord, journal_of, place};
-use crate::runner::{FindSource, RunControl, RunInput, RunOutcome};
+use crate::runner::{FindSource, LIST_ANEW, RunControl, RunInput, RunOutcome};
 use crate::sites::RemotePages;
 use crate::state::Wish;
 
@@ -45,9 +45,13 @@ impl Inner {
             Some(RunOutcome::Failed(problem.hint(hint)))
         });
         if let Some(outcome) = outcome {
-            let outcome = match began.elapsed() < self.config.restart_least {
-                true => outcome,
-                false => self.list_after_restart(id, outcome),
+            let asks = match &outcome {
+                RunOutcome::Failed(problem) => problem.code == LIST_ANEW,
+                _ => false,
+            };
+            let outcome = match asks || began.elapsed() >= self.config.restart_least {
+                true => self.list_after_restart(id, outcome, asks),
+                false => outcome,
             };
             self.settle(id, control, outcome);
         }
@@ -161,34 +165,37 @@ impl Inner {
 
     /// Turns the end of a run into another attempt, which lists anew, if the source was restarted
     /// during that run (A13). A source that does not answer now does not hold up the end. A move
-    /// and a plan end with the list that they had.
-    fn list_after_restart(&self, id: TransferId, outcome: RunOutcome) -> RunOutcome {
+    /// and a plan end with the list that they had. A run that `asks` for a new list gets one.
+    fn list_after_restart(&self, id: TransferId, outcome: RunOutcome, asks: bool) -> RunOutcome {
         let ends = match &outcome {
             RunOutcome::Done => true,
-            RunOutcome::Failed(problem) => problem.exit != Exit::Temporary,
+            RunOutcome::Failed(problem) => asks || problem.exit != Exit::Temporary,
             RunOutcome::Paused | RunOutcome::Cancelled => false,
         };
         let record = self.lock().live.get(&id).map(|live| live.record.clone());
         let Some(mut record) = record.filter(|_| ends && self.parts.fence.holds()) else {
             return outcome;
         };
-        let TransferRequest { source, options, .. } = &record.request;
+        let options = &record.request.options;
         let keeps = options.remove_source || options.plan.is_some() || record.wish != Wish::None;
-        let known = record.listing.instance;
-        if keeps || known == 0 {
+        if keeps || !asks && !self.is_restarted(&record) {
             return outcome;
         }
-        let request = scan_request(&record.request, record.listing());
-        let now = self.parts.sites.open_scan(&source.site, &request).map_or(0, |it| it.instance);
-        if now == 0 || now == known {
-            return outcome;
-        }
-        tracing::info!(transfer = %id, "the source was restarted: its data set is listed again");
+        tracing::info!(transfer = %id, "its data set is listed again");
         self.list_anew(&mut record);
         match self.keep_listing(&record) {
             Ok(()) => RunOutcome::Paused,
             Err(problem) => RunOutcome::Failed(problem),
         }
+    }
+
+    /// Whether another process serves the source's list than made it.
+    fn is_restarted(&self, record: &TransferRecord) -> bool {
+        let known = record.listing.instance;
+        let request = scan_request(&record.request, record.listing());
+        let site = &record.request.source.site;
+        let asked = || self.parts.sites.open_scan(site, &request).map_or(0, |it| it.instance);
+        known != 0 && ![0, known].contains(&asked())
     }
 
     pub(super) fn open_source(&self, record: &TransferRecord) -> Result<Opened, Problem> {

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! DIR/listing                  number of the list that the ledger is of; none: the first, 0
+//! DIR/ended                    the run of the ledger came to its end, and removed its markers
 //! DIR/earlier-N.sqlite         what the attempts before list N have done, by path
 //! DIR/earlier/NAME.page        pages of earlier lists in which temporary files may be left
 //! DIR/earlier/NAME.done        entries of such a page of which none is left
@@ -23,7 +24,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use penstock_api::heads::{HeadCommit, LedgerHead, PageHead};
 use penstock_api::problem::{Exit, Problem};
 use penstock_api::task::{TargetPeer, TaskPage, TaskSpec};
-use penstock_api::update::{IfExists, UpdateOptions};
+use penstock_api::update::{CompareBy, IfExists, UpdateOptions};
 use penstock_engine::slice::{Piece, slice_without};
 use penstock_engine::transfer::compared_of;
 use penstock_proto::compared::{Comparison, EntrySet};
@@ -36,7 +37,7 @@ use rusqlite::{Connection, OpenFlags, OptionalExtension as _, params};
 
 use super::RunInput;
 use super::epochs::{beside, last, own};
-use super::journal::{Journal, failed, write_lines};
+use super::journal::{Journal, failed};
 use super::outcome::{amended_entries, failures_of};
 use super::pages::Compare;
 
@@ -47,6 +48,7 @@ const CACHE_KIB: i64 = 64 * 1024;
 const KEY_BYTES: usize = 16;
 
 const LISTING: &str = "listing";
+const ENDED: &str = "ended";
 const PAGES: &str = "earlier";
 const GENERATION: &str = "generation-";
 
@@ -58,8 +60,8 @@ struct Known {
     mtime: FileTime,
     ctime: FileTime,
     inode: u64,
-    /// Whether something stood there before the transfer made anything.
-    existed: bool,
+    /// Whether something stood there before the transfer made anything, if an attempt compared it.
+    existed: Option<bool>,
     /// Whether the whole file is done: then there is one record, with its digest.
     done: bool,
     /// What was written, with pieces counted from the first extent and 0 for the entry; none if
@@ -68,7 +70,7 @@ struct Known {
 }
 
 impl Known {
-    fn planned(entry: &Entry, existed: bool) -> Self {
+    fn planned(entry: &Entry, existed: Option<bool>) -> Self {
         Self {
             size: entry.size,
             mtime: entry.mtime,
@@ -85,6 +87,11 @@ impl Known {
         entry.kind == EntryKind::File
             && (self.size, self.mtime) == (entry.size, entry.mtime)
             && (self.ctime, self.inode) == (entry.identity.ctime, entry.identity.inode)
+    }
+
+    /// Whether the transfer has made what stands there, where nothing was before.
+    fn is_made(&self) -> bool {
+        self.existed == Some(false) && (self.done || !self.records.is_empty())
     }
 
     /// The digests that it has.
@@ -104,7 +111,8 @@ impl Known {
             out.u32(time.nanoseconds);
         }
         out.u64(self.inode);
-        out.u8(u8::from(self.existed) | u8::from(self.done) << 1);
+        let existed = u8::from(self.existed == Some(true));
+        out.u8(existed | u8::from(self.done) << 1 | u8::from(self.existed.is_some()) << 2);
         let mut bytes = out.into_bytes();
         self.records.iter().for_each(|record| record.append_to(&mut bytes));
         bytes
@@ -124,7 +132,7 @@ impl Known {
         while input.remaining() > 0 {
             records.push(JournalRecord::take_from(&mut input)?);
         }
-        let (existed, done) = (flags & 1 != 0, flags & 2 != 0);
+        let (existed, done) = ((flags & 4 != 0).then_some(flags & 1 != 0), flags & 2 != 0);
         Ok(Self { size, mtime, ctime, inode, existed, done, records })
     }
 }
@@ -206,6 +214,14 @@ impl<'a> Standing<'a> {
     }
 }
 
+/// The change time under which a record's file was read, where that is another than was listed.
+fn seen_in(record: &JournalRecord) -> Option<FileTime> {
+    match record {
+        JournalRecord::Written { digests, .. } => digests.iter().find_map(|digest| digest.seen),
+        _ => None,
+    }
+}
+
 /// A record of a large file under other numbers.
 fn moved(record: &JournalRecord, piece: impl Fn(u32) -> u32, entry: u32) -> Option<JournalRecord> {
     Some(match record {
@@ -245,6 +261,7 @@ fn large_files(pieces: &[Piece]) -> BTreeMap<u32, (u32, u32)> {
 /// What a page and its log tell of its entries, by index. Nothing of entries that were left as they
 /// are, or of which a later page has a newer version.
 fn known_of(page: &Page, log: &[JournalRecord]) -> BTreeMap<u32, Known> {
+    let asked = compared_of(log).is_some();
     let compared = compared_of(log).cloned().unwrap_or_default();
     let pieces = slice_without(page, &compared.left());
     let large = large_files(&pieces);
@@ -260,24 +277,30 @@ fn known_of(page: &Page, log: &[JournalRecord]) -> BTreeMap<u32, Known> {
         if refused || compared.kept.contains(index) || amended.contains(&index) {
             continue;
         }
-        let mut found = Known::planned(entry, compared.existed.contains(index));
+        let existed = asked.then(|| compared.existed.contains(index));
+        let mut found = Known::planned(entry, existed);
         if failed.contains(&index) {
             known.insert(index, found);
             continue;
         }
+        let extents = large.get(&index).map(|range| stands.extents(index, *range));
+        let seen = extents.iter().flatten().find_map(seen_in);
         if let Some(digest) = whole.get(&index) {
             found.done = true;
+            // That of a large file is merged from its extents, which say what was seen (C2).
+            let seen = digest.seen.or(seen);
             found.records = vec![JournalRecord::Written {
                 piece: 0,
                 generation: 0,
                 epoch: 0,
-                digests: vec![EntryDigest { entry: 0, ..*digest }],
+                digests: vec![EntryDigest { entry: 0, seen, ..*digest }],
                 failures: Vec::new(),
             }];
-        } else if let Some(range) = large.get(&index) {
-            found.records = stands.extents(index, *range);
+        } else if page.round == 0 && seen.is_none_or(|seen| seen == found.ctime) {
+            // Else the temporary file has another name than the next attempt looks for.
+            found.records = extents.unwrap_or_default();
         }
-        let seen = found.digests().next().and_then(|digest| digest.seen);
+        let seen = found.digests().find_map(|digest| digest.seen);
         found.ctime = seen.unwrap_or(found.ctime);
         known.insert(index, found);
     }
@@ -335,7 +358,7 @@ impl Earlier {
     /// was before.
     pub(super) fn made(&self, path: &[u8]) -> Result<bool, Problem> {
         let (directory, leaf) = name::split(path).unwrap_or_default();
-        Ok(self.find(directory, leaf)?.is_some_and(|known| !known.existed))
+        Ok(self.find(directory, leaf)?.is_some_and(|known| known.is_made()))
     }
 
     /// What earlier attempts have written of the large files of a page, as records of that page cut
@@ -420,16 +443,22 @@ pub(super) fn begin(input: &RunInput) -> Result<Option<Arc<Earlier>>, Problem> {
     if listing > before {
         let head = input.heads.load(input.id)?;
         let ledger = Journal::open(journal, epoch, &head.pages)?;
-        if !last(&table).exists() {
-            build(&own(&table, epoch), &last(&table_path(journal, before)), &ledger, &head.pages)?;
+        let tables: Vec<_> = (before..listing).map(|it| last(&table_path(journal, it))).collect();
+        // An attempt that was killed right here has left a table for a list of its own.
+        let known = tables.iter().rev().find(|table| table.exists());
+        let own = own(&table, epoch);
+        if input.is_new_target {
+            // Of another target nothing is known, whatever has the same names, sizes and times.
+            build(&own, None, &ledger, &[])?;
+        } else if !last(&table).exists() {
+            build(&own, known.map(PathBuf::as_path), &ledger, &head.pages)?;
         }
         keep_pages(&ledger, &head, before)?;
         drop(ledger);
         input.fence.check()?;
         give_up(input, head)?;
-        let path = own(&journal.join(LISTING), epoch);
-        let error = |cause| failed("write", &path, &cause);
-        write_lines(&path, |out| writeln!(out, "{listing}").map_err(error))?;
+        note_listing(&super::epochs::own(&journal.join(LISTING), epoch), listing)?;
+        tables.iter().for_each(|table| drop(fs::remove_file(table)));
     }
     let path = last(&table);
     if !path.exists() {
@@ -438,12 +467,26 @@ pub(super) fn begin(input: &RunInput) -> Result<Option<Arc<Earlier>>, Problem> {
     Earlier::open(&path, OpenFlags::SQLITE_OPEN_READ_ONLY).map(|earlier| Some(Arc::new(earlier)))
 }
 
+/// Notes durably which list the ledger is of from now on.
+fn note_listing(path: &Path, listing: u32) -> Result<(), Problem> {
+    let error = |cause| failed("write", path, &cause);
+    let temporary = beside(path, ".new");
+    fs::write(&temporary, format!("{listing}\n")).map_err(error)?;
+    fs::File::open(&temporary).and_then(|file| file.sync_all()).map_err(error)?;
+    fs::rename(&temporary, path).map_err(error)
+}
+
 /// Writes the table: that of the attempts before, with what the ledger of the last one says.
-fn build(path: &Path, before: &Path, journal: &Journal, heads: &[PageHead]) -> Result<(), Problem> {
+fn build(
+    path: &Path,
+    before: Option<&Path>,
+    journal: &Journal,
+    heads: &[PageHead],
+) -> Result<(), Problem> {
     let temporary = beside(path, ".new");
     let error = |cause| failed("write", &temporary, &cause);
     let _ = fs::remove_file(&temporary);
-    if before.exists() {
+    if let Some(before) = before {
         fs::copy(before, &temporary).map_err(error)?;
     }
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE;
@@ -526,12 +569,15 @@ fn keep_pages(journal: &Journal, head: &LedgerHead, listing: u32) -> Result<(), 
 /// Forgets the ledger, all but what it says of the target's store.
 fn give_up(input: &RunInput, head: LedgerHead) -> Result<(), Problem> {
     let journal = &input.journal;
+    // A run that came to its end has removed its markers: none is looked for.
+    let ended = last(&journal.join(ENDED)).exists();
+    let epochs = if ended { BTreeMap::new() } else { head.epochs };
     input.heads.remove(input.id)?;
     if head.store != 0 && !input.is_new_target {
         let commit = HeadCommit {
             store: Some(head.store),
             mounts: Some(head.mounts),
-            epochs: head.epochs.into_iter().collect(),
+            epochs: epochs.into_iter().collect(),
             durable: true,
             ..HeadCommit::default()
         };
@@ -545,13 +591,35 @@ fn give_up(input: &RunInput, head: LedgerHead) -> Result<(), Problem> {
         let name = name.to_str().unwrap_or_default();
         let stem = name.split('.').next().unwrap_or_default();
         let removed = match stem {
-            "pages" | "logs" | "proof" | "removed" => fs::remove_dir_all(entry.path()),
-            "late" | "left" | "unlisted" => fs::remove_file(entry.path()),
+            "pages" | "logs" | "proof" | "removed" => remove_tree(&entry.path()),
+            "late" | "left" | "unlisted" | ENDED => fs::remove_file(entry.path()),
             _ => Ok(()),
         };
         removed.map_err(cannot)?;
     }
     Ok(())
+}
+
+/// Removes a directory of the journal. `fs::remove_dir_all` asks fcntl(2) for flags, which fails
+/// where a file system answers each call of it with `ENOLCK`.
+fn remove_tree(directory: &Path) -> std::io::Result<()> {
+    for entry in fs::read_dir(directory)? {
+        let entry = entry?;
+        match entry.file_type()?.is_dir() {
+            true => remove_tree(&entry.path())?,
+            false => fs::remove_file(entry.path())?,
+        }
+    }
+    fs::remove_dir(directory)
+}
+
+/// Notes that a run has come to its end: its sync markers are removed.
+///
+/// # Errors
+/// The journal cannot be written.
+pub(super) fn note_end(journal: &Path, epoch: u64) -> Result<(), Problem> {
+    let path = own(&journal.join(ENDED), epoch);
+    fs::write(&path, []).map_err(|cause| failed("write", &path, &cause))
 }
 
 /// Returns where the pages of earlier lists are in which temporary files may be left, and the
@@ -599,7 +667,7 @@ pub(super) fn carrying(
         }
         let known = earlier.known(page)?;
         let stands = stands(&known, &*peer, &spec, page)?;
-        let compared = if compares { compare(page)? } else { Comparison::default() };
+        let compared = compares.then(|| compare(page)).transpose()?;
         Ok(carried_over(&known, &stands, page, &spec, compared))
     })
 }
@@ -634,12 +702,16 @@ fn carried_over(
     stands: &EntrySet,
     page: &Page,
     spec: &TaskSpec,
-    mut compared: Comparison,
+    compared: Option<Comparison>,
 ) -> Comparison {
+    let compares = compared.is_some();
+    let mut compared = compared.unwrap_or_default();
+    let by_digest = compares && spec.update.sync && spec.update.compare == CompareBy::Digest;
     let standard = spec.digest_list || spec.proves;
     let digest_of = |(index, known): (&u32, &Known)| {
         let entry = page.entry(*index).ok()?;
-        let carried = known.done && stands.contains(*index) && is_usable(known, entry, standard);
+        let same = stands.contains(*index) && (!by_digest || compared.kept.contains(*index));
+        let carried = known.done && same && is_usable(known, entry, standard);
         let digest = known.digests().next().filter(|_| carried)?;
         Some(EntryDigest { entry: *index, ..*digest })
     };
@@ -652,9 +724,10 @@ fn carried_over(
     };
     compared.kept = compared.kept.iter().filter(|index| !is_own(*index)).collect();
     compared.failed.retain(|failure| !is_own(failure.entry));
+    // Where nothing was compared, something may have stood everywhere.
     let existed = |index: &u32| match known.get(index) {
-        Some(known) => known.existed,
-        None => compared.existed.contains(*index),
+        Some(known) if known.is_made() => false,
+        _ => !compares || compared.existed.contains(*index),
     };
     compared.existed = (0..page.entries().len() as u32).filter(existed).collect();
     compared

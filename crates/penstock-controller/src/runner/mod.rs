@@ -79,6 +79,9 @@ use proving::{ProofTotals, Proved};
 use removal::RemovalTotals;
 pub use removal::removal_has_begun;
 pub use tasks::FindSource;
+
+/// Code of a temporary problem that only an attempt with a new list of the source solves.
+pub const LIST_ANEW: &str = "list-anew";
 use tasks::{TaskParts, Tasks};
 
 /// Bytes written since the last commit that make the next one due: at a high rate a process that is
@@ -678,6 +681,12 @@ impl Run {
             return self.open_new(head.page, &encoded, compared);
         }
         let compared = compared_of(&log).cloned().unwrap_or_default();
+        if self.doubt_all && !compared.carried.is_empty() {
+            // Files that were carried over are in no piece that could be looked at again.
+            let title = "the target's store is older than files that earlier attempts have done";
+            return Err(Problem::new(Exit::Temporary, LIST_ANEW, title)
+                .hint("the next attempt lists the source anew, and moves all of it"));
+        }
         count_found(&mut self.found, &page);
         let page = self.shared.remember(page, head.digest, compared.left()).page;
         let mut machine = self.shared.machine();
@@ -816,6 +825,7 @@ impl Run {
         }
         self.files().remove_others(&self.options.proof.also_digests);
         self.tell_silent();
+        earlier::note_end(&self.journal, self.spec.fence.epoch())?;
         let refused = self.refused.take();
         Ok(Some(match refused.or_else(|| tally.problem()) {
             Some(problem) => RunOutcome::Failed(problem),

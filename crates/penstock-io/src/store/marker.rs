@@ -15,6 +15,7 @@ use rustix::fs::{
 };
 use rustix::io::{Errno, pread, pwrite};
 
+use super::durability::sync_names;
 use super::error::StoreError;
 use super::posix::PosixStore;
 use super::sandbox::{create_component, open_component};
@@ -107,7 +108,7 @@ impl PosixStore {
             }
             if per_file {
                 fsync(&file)?;
-                fsync(&place.directory)?;
+                sync_names(place.directory.as_fd())?;
             }
             Ok(())
         };

@@ -221,7 +221,9 @@ impl State {
         let same = |path: &PathBuf| {
             fs::read(path.join(TARGET)).is_ok_and(|target| target == to.as_os_str().as_bytes())
         };
-        directories.filter(same).filter_map(|path| Self::open_at(path, None).ok()).collect()
+        let states = directories.filter(same).filter_map(|path| Self::open_at(path, None).ok());
+        // Only the same move finds again what it has put aside at its source.
+        states.filter(|state| !removal_has_begun(&state.journal())).collect()
     }
 
     /// Removes what an abandoned copy has left at its target, and its state. What cannot be removed
@@ -243,11 +245,7 @@ impl State {
     /// Removes the state: at once as far as the next command can see, for half of it would be a
     /// ledger that is wrong.
     pub(crate) fn remove(&self) {
-        let gone = gone(&self.directory);
-        let removed = fs::rename(&self.directory, &gone).and_then(|()| fs::remove_dir_all(&gone));
-        if let Err(error) = removed {
-            tracing::warn!(path = %self.directory.display(), %error, "state is left");
-        }
+        remove_state(&self.directory);
     }
 }
 
@@ -276,6 +274,15 @@ fn own_name_of(key: &[u8]) -> OsString {
     tag.copy_from_slice(&key[..4]);
     hash.copy_from_slice(&key[4..4 + OWN_HASH_BYTES]);
     OsString::from_vec(own_name(OwnKind::Run, RunTag(tag), hash).to_vec())
+}
+
+/// Removes the state of a run, which the caller has locked.
+pub(crate) fn remove_state(directory: &Path) {
+    let gone = gone(directory);
+    let removed = fs::rename(directory, &gone).and_then(|()| fs::remove_dir_all(&gone));
+    if let Err(error) = removed {
+        tracing::warn!(path = %directory.display(), %error, "state is left");
+    }
 }
 
 /// Name of the state directory of a run while it is removed.

@@ -265,7 +265,7 @@ fn an_interrupted_set_is_called_a_part() {
 fn a_missing_directory_is_a_clear_error() {
     let output = penstock(&["histogram", "/nonexistent/set"]);
     assert_eq!(output.status.code(), Some(7));
-    let expected = "error: list directory `/nonexistent/set`\n\
+    let expected = "error: cannot list directory `/nonexistent/set`\n\
                     cause: No such file or directory (os error 2)\n";
     assert_eq!(stderr(&output), expected);
 }

@@ -66,7 +66,7 @@ fn what_is_durable_and_stands_is_carried_over() {
     let now = page(&[("0new", 9, 7), ("a", 1, 7), ("b", 2, 8), ("c", 3, 9)]);
     let known = earlier.known(&now).unwrap();
     let stands = [1, 2, 3].into_iter().collect();
-    let compared = carried_over(&known, &stands, &now, &spec(), Comparison::default());
+    let compared = carried_over(&known, &stands, &now, &spec(), Some(Comparison::default()));
     let expected = vec![
         EntryDigest { entry: 1, ..digest(0, None) },
         EntryDigest { entry: 2, ..digest(1, Some(8)) },
@@ -74,7 +74,8 @@ fn what_is_durable_and_stands_is_carried_over() {
     let is_of = |index: u32| known[&index].is_of(&now.entries()[index as usize]);
     assert_eq!([1, 2, 3].map(is_of), [true, true, false]);
     assert_eq!(compared.carried[..2], expected);
-    let lost = carried_over(&known, &EntrySet::default(), &now, &spec(), Comparison::default());
+    let lost =
+        carried_over(&known, &EntrySet::default(), &now, &spec(), Some(Comparison::default()));
     assert!(lost.carried.is_empty());
     let early = table(&before, &log[..1]);
     assert!(early.known(&now).unwrap().values().all(|known| !known.done));
@@ -109,6 +110,10 @@ fn extents_are_taken_over_under_new_numbers() {
         durable(&[start]),
     ];
     assert_eq!(found, expected);
+    // An extent that was read under another change time lies in a file of another name.
+    let log = [written(first, vec![digest(1, Some(9))]), durable(&[first])];
+    let later = page(&[("large", LARGE, 9)]);
+    assert_eq!(table(&before, &log).extents(&later, &EntrySet::default(), false).unwrap(), []);
     let changed = page(&[("large", LARGE, 8)]);
     assert_eq!(earlier.extents(&changed, &EntrySet::default(), false).unwrap(), []);
     // What began anew since has nothing of the attempt before.
@@ -123,11 +128,35 @@ fn extents_are_taken_over_under_new_numbers() {
 fn what_was_made_is_told_from_what_stood_there() {
     let pages = page(&[("a", 1, 7), ("b", 2, 7)]);
     let compared = Comparison { existed: [1].into_iter().collect(), ..Comparison::default() };
-    let earlier = table(&pages, &[JournalRecord::Compared(compared)]);
+    let digests = vec![digest(0, None), digest(1, None)];
+    let log = [JournalRecord::Compared(compared), written(0, digests), durable(&[0])];
+    // What was only planned was not made, and a run that compared nothing does not know.
+    for log in [&log[..1], &log[1..]] {
+        assert!(!table(&pages, log).made(b"d/a").unwrap());
+    }
+    let earlier = table(&pages, &log);
     assert!(earlier.made(b"d/a").unwrap() && !earlier.made(b"d/b").unwrap());
     assert!(!earlier.made(b"d/other").unwrap());
     let known = earlier.known(&pages).unwrap();
     let all = Comparison { existed: [0, 1].into_iter().collect(), ..Comparison::default() };
-    let told = carried_over(&known, &EntrySet::default(), &pages, &spec(), all);
+    let told = carried_over(&known, &EntrySet::default(), &pages, &spec(), Some(all));
     assert_eq!(told.existed.iter().collect::<Vec<_>>(), [1]);
+}
+
+/// Promise (C2): a large file that was read while it was young is asked about again by the next
+/// attempt, too, under the change time that was seen.
+#[test]
+fn c2_what_was_seen_of_a_large_file_is_carried_over() {
+    const LARGE: u64 = 40 << 20;
+    let before = page(&[("large", LARGE, 7)]);
+    let (first, finish) = large_files(&slice_without(&before, &EntrySet::default()))[&0];
+    let mut log: Vec<_> = (first..finish).map(|at| written(at, vec![digest(0, Some(8))])).collect();
+    log.push(written(finish, vec![digest(0, None)]));
+    log.push(durable(&(first..=finish).collect::<Vec<_>>()));
+    let now = page(&[("large", LARGE, 8)]);
+    let known = table(&before, &log).known(&now).unwrap();
+    assert!(known[&0].is_of(&now.entries()[0]));
+    let stands = [0].into_iter().collect();
+    let compared = carried_over(&known, &stands, &now, &spec(), None);
+    assert_eq!(compared.carried, vec![digest(0, Some(8))]);
 }
