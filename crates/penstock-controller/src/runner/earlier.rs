@@ -412,6 +412,19 @@ fn broken(path: &Path, cause: &rusqlite::Error) -> Problem {
     Problem::new(Exit::Temporary, "journal", title).because(cause)
 }
 
+/// The tables that attempts have left for these lists, in their order.
+fn tables_in(journal: &Path, listings: std::ops::Range<u32>) -> Result<Vec<PathBuf>, Problem> {
+    let cannot = |cause| failed("list", journal, &cause);
+    let mut numbers = BTreeSet::new();
+    for entry in fs::read_dir(journal).map_err(cannot)? {
+        let name = entry.map_err(cannot)?.file_name();
+        let number = name.to_str().and_then(|name| name.strip_prefix("earlier-"));
+        let number = number.and_then(|it| it.split_once(".sqlite")?.0.parse().ok());
+        numbers.extend(number.filter(|number| listings.contains(number)));
+    }
+    Ok(numbers.into_iter().map(|number| last(&table_path(journal, number))).collect())
+}
+
 fn table_path(journal: &Path, listing: u32) -> PathBuf {
     journal.join(format!("earlier-{listing}.sqlite"))
 }
@@ -443,7 +456,7 @@ pub(super) fn begin(input: &RunInput) -> Result<Option<Arc<Earlier>>, Problem> {
     if listing > before {
         let head = input.heads.load(input.id)?;
         let ledger = Journal::open(journal, epoch, &head.pages)?;
-        let tables: Vec<_> = (before..listing).map(|it| last(&table_path(journal, it))).collect();
+        let tables = tables_in(journal, before..listing)?;
         // An attempt that was killed right here has left a table for a list of its own.
         let known = tables.iter().rev().find(|table| table.exists());
         let own = own(&table, epoch);

@@ -19,7 +19,9 @@ use crate::common_crash::{
 
 const MIB: usize = 1 << 20;
 /// Slow enough to be interrupted.
-const SLOWLY: [&str; 2] = ["--bwlimit", "30MiB/s"];
+const SLOWLY: [&str; 2] = ["--bwlimit", "20MiB/s"];
+/// Files that have arrived when a copy is interrupted, where its source has so many.
+const SMALL_DONE: usize = 12;
 
 struct World {
     _base: tempfile::TempDir,
@@ -47,10 +49,15 @@ impl World {
         Run::spawn(&mut self.command(options)).end()
     }
 
-    /// Kills a copy once so much of it is durable.
+    /// Kills a copy once so much of it is durable, and some small files have their names.
     fn interrupt(&self, options: &[&str], durable: u64) {
         let mut run = Run::spawn(self.command(options).args(SLOWLY));
-        let seen = run.wait_for(|line| figure(line, "bytes_durable") >= durable);
+        let small = files_below(&self.source).len().min(SMALL_DONE);
+        let is_enough = |line: &serde_json::Value| {
+            figure(line, "bytes_durable") >= durable
+                && (self.arrived().len() > small || small < SMALL_DONE)
+        };
+        let seen = run.wait_for(is_enough);
         assert!(seen.is_some_and(|line| line["type"] != "summary"), "it ended before");
         run.kill();
     }
