@@ -63,10 +63,14 @@ impl NamedLater {
 }
 
 /// Where there may be fewer files without a name than usual, their epochs are smaller: while the
-/// files of one wait for their sync, those of the next are written.
-pub(crate) fn epoch_limits() -> EpochLimits {
+/// files of one wait for their sync, those of the next are written. Where another controller may
+/// take over (`elected`), no first epoch is short: a sync that is refused at the end of a tenure
+/// costs the reports that the peer keeps for the next controller (A7).
+pub(crate) fn epoch_limits(elected: bool) -> EpochLimits {
     let limits = EpochLimits::default();
-    EpochLimits { nameless: limits.nameless.min(nameless_max() as u64 / 2), ..limits }
+    let first_age = if elected { limits.age } else { limits.first_age };
+    let nameless = limits.nameless.min(nameless_max() as u64 / 2);
+    EpochLimits { nameless, first_age, ..limits }
 }
 
 /// Files without a name that one answer brought, by ascending entries.

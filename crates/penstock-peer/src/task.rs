@@ -149,10 +149,11 @@ impl State {
             Reach::Remote { dialer } => dialer.specs(),
             Reach::Local { .. } => Vec::new(),
         };
+        let elected = spec.fence.epoch() != 0 || spec.grant.is_some();
         let mut state = Self {
             fetch,
             lanes: PathMachine::new(limits, &specs, rand::random()),
-            epochs: EpochMachine::new(spec.epoch.max(parts.marker), epoch_limits()),
+            epochs: EpochMachine::new(spec.epoch.max(parts.marker), epoch_limits(elected)),
             chores: VecDeque::new(),
             excepted: BTreeMap::new(),
             found: BTreeSet::new(),
