@@ -14,7 +14,7 @@ use rustix::process::Signal;
 use crate::common_crash::sites::pair;
 use crate::common_crash::{
     Copy, Ended, Run, assert_no_leftovers, assert_same, bytes_below, figure, files_below,
-    make_files, rng, scratch, tool,
+    make_files, rng, scratch, scratch_in_memory, tool,
 };
 
 const MIB: usize = 1 << 20;
@@ -32,7 +32,10 @@ struct World {
 
 impl World {
     fn new(rng: &mut ChaCha8Rng) -> Self {
-        let base = scratch();
+        Self::at(scratch(), rng)
+    }
+
+    fn at(base: tempfile::TempDir, rng: &mut ChaCha8Rng) -> Self {
         let (source, target) = (base.path().join("src"), base.path().join("dst"));
         make_files(rng, &source, 300, 200_000, &[70 * MIB, 40 * MIB + 1]);
         let copy = Copy::new(base.path());
@@ -118,8 +121,11 @@ fn a_resumed_mirror_ends_as_one_begun_now() {
     assert_same(&world.source, &world.target);
     let (verified, resumed) = (ended.figure("bytes_verified"), ended.figure("bytes_resumed"));
     println!("{resumed} resumed, {verified} moved of {total}");
-    assert!(resumed >= 30 << 20 && verified + resumed <= total + (2 << 20), "{}", ended.last);
-    assert_eq!(ended.figure("bytes"), total - ended.figure("bytes_skipped"));
+    // A file that got its name a moment before the kill is in no ledger: it stays, as any other.
+    let skipped = ended.figure("bytes_skipped");
+    assert!(resumed + skipped >= 30 << 20, "{}", ended.last);
+    assert!(verified + resumed <= total + (2 << 20), "{}", ended.last);
+    assert_eq!(ended.figure("bytes"), total - skipped);
     assert_no_leftovers(&world.target);
     world.copy.assert_no_state();
 }
@@ -261,15 +267,15 @@ fn other_options_finish_what_was_begun() {
 }
 
 /// Promise: kills within the first second of a run each leave something behind: a copy under a
-/// supervisor that keeps killing it is done one day.
+/// supervisor that keeps killing it is done one day. In memory, where a sync waits for no disk.
 #[test]
 fn d_runs_that_are_killed_young_make_progress() {
     let mut rng = rng("killed young");
-    let world = World::new(&mut rng);
+    let world = World::at(scratch_in_memory(400 << 20), &mut rng);
     let total = bytes_below(&world.source);
     let mut verified = 0;
     for _ in 0..6 {
-        let mut run = Run::spawn(world.command(&[]).args(["--bwlimit", "100MiB/s"]));
+        let mut run = Run::spawn(world.command(&[]).args(["--bwlimit", "40MiB/s"]));
         let goal = rng.random_range(10 << 20..30 << 20);
         let done = |line: &serde_json::Value| figure(line, "bytes_verified") >= goal;
         let Some(line) = run.wait_for(done).filter(|line| line["type"] != "summary") else { break };
