@@ -255,7 +255,10 @@ impl ListedEntry {
             blocks: input.u64("blocks")?,
             links: input.u32("links")?,
             device: input.u64("device")?,
-            made: input.u8("made")? != 0,
+            made: match input.u8("made")? {
+                made @ (0 | 1) => made == 1,
+                _ => return Err(DecodeError::Invalid("made")),
+            },
             left_out: input.u32("left out")?,
             link: Vec::new(),
             xattrs: Vec::new(),
