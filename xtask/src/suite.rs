@@ -157,10 +157,11 @@ fn run_all(programs: Vec<Program>, logs: &Logs) -> Vec<Failure> {
             let (lanes, failed) = (&lanes, &failed);
             scope.spawn(move || {
                 loop {
-                    // Not in a `while let`, which would keep the lock as long as the program runs.
+                    // No lock is held while a program runs: neither here nor for `failed`.
                     let next = lock(lanes).next(lane);
                     let Some(program) = next else { break };
-                    lock(failed).extend(run_one(&program, logs));
+                    let failure = run_one(&program, logs);
+                    lock(failed).extend(failure);
                 }
             });
         }
