@@ -87,6 +87,7 @@ want_packages() {
         want setfattr attr
         want getcap libcap2-bin
         want python3 python3
+        want openssl openssl
         want diff diffutils
         want rsync rsync
         want gzip gzip

@@ -8,6 +8,7 @@
 #![allow(clippy::print_stdout, reason = "talking to the person at the terminal is its job")]
 
 mod bench;
+mod dependencies;
 mod fuzz;
 mod lab;
 mod layers;
@@ -99,7 +100,7 @@ fn verify(steps: &[&str]) -> anyhow::Result<()> {
             let doc = ["doc", "--workspace", "--no-deps", "--locked"];
             cargo(&doc, &[("RUSTDOCFLAGS", "-D warnings")])
         })
-        .run("deny", deny)
+        .run("deny", || dependencies::check(&root))
         .run("fuzz", || fuzz::smoke(&root, 10))
         .run("bench", || bench::smoke(&root))
         .finish()
@@ -111,20 +112,6 @@ fn fix() -> anyhow::Result<()> {
         .run("clippy", || cargo(&[&clippy[..], &["--all-targets"]].concat(), &[]))
         .run("format", || cargo(&["fmt", "--all"], &[]))
         .finish()
-}
-
-/// Licences, bans and sources of dependencies. Skipped on a machine without cargo-deny, except
-/// in CI, where a check that does not run must not look like one that passed.
-fn deny() -> anyhow::Result<()> {
-    let version = Command::new("cargo").args(["deny", "--version"]).output();
-    if version.is_ok_and(|output| output.status.success()) {
-        return cargo(&["deny", "--workspace", "check", "licenses", "bans", "sources"], &[]);
-    }
-    if is_ci() {
-        bail!("cargo-deny is not installed; scripts/setup.sh test installs it");
-    }
-    println!("skipped: cargo-deny is not installed; `scripts/setup.sh test` installs it");
-    Ok(())
 }
 
 /// Whether this is a gate, where a check that does not run must not look like one that passed.

@@ -19,6 +19,8 @@ use super::*;
 use crate::trust::tests::{Site, name, paired, peer};
 use crate::trust::{CipherSuite, Purpose, client_config, peer_server_name};
 
+mod openssl;
+
 const DEADLINE: Duration = Duration::from_secs(20);
 const KIB: usize = 1024;
 /// Around every border of records and reads.
