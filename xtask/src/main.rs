@@ -11,7 +11,10 @@ mod bench;
 mod dependencies;
 mod fuzz;
 mod lab;
+mod language;
 mod layers;
+mod modules;
+mod ratchet;
 mod reference;
 mod remarks;
 mod source;
@@ -34,7 +37,8 @@ Usage: cargo xtask <COMMAND>
   fix               formats, and applies what clippy suggests
   reference         writes docs/reference.md from the program
   man DIR           writes a man page for each command into DIR
-  tidy              only the limits on sizes of lines, functions and files, and on who uses whom
+  tidy [--places]   only the limits on sizes, on imports between crates and modules, and on the
+                    language of comments; `--places` lists each place that the figures count
   fuzz [SECONDS]    runs every fuzz target for so many seconds each (default 10)
   bench [ARG...]    builds a release, and compares it with the rivals that are installed;
                     `bench --help` lists the arguments
@@ -55,7 +59,8 @@ fn main() -> ExitCode {
         ["fix"] => fix(),
         ["reference"] => reference::write(&root()),
         ["man", directory] => reference::man(&root(), directory),
-        ["tidy"] => Steps::all().run("tidy", || tidy::check(&root())).finish(),
+        ["tidy"] => Steps::all().run("tidy", || tidy::check(&root(), false)).finish(),
+        ["tidy", "--places"] => Steps::all().run("tidy", || tidy::check(&root(), true)).finish(),
         ["fuzz"] => Steps::all().run("fuzz", || fuzz::smoke(&root(), 10)).finish(),
         ["fuzz", seconds] => match seconds.parse() {
             Ok(seconds) => Steps::all().run("fuzz", || fuzz::smoke(&root(), seconds)).finish(),
@@ -89,7 +94,7 @@ fn verify(steps: &[&str]) -> anyhow::Result<()> {
     let deny_warnings = ["--", "-D", "warnings"];
     Steps::named(steps, &STEPS)?
         .run("format", || cargo(&["fmt", "--all", "--check"], &[]))
-        .run("tidy", || tidy::check(&root))
+        .run("tidy", || tidy::check(&root, false))
         .run("clippy", || {
             let clippy = ["clippy", "--workspace", "--all-targets", "--locked"];
             cargo(&[&clippy[..], &deny_warnings].concat(), &[])

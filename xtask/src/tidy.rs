@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 
-use crate::{layers, source};
+use crate::{layers, ratchet, source};
 
 /// Columns of a line, as in rustfmt.toml.
 const LINE_COLUMNS_MAX: usize = 100;
@@ -24,17 +24,19 @@ const UNDONE: [&str; 5] = [
     concat!("TO", "DO"),
 ];
 
-/// Checks every Rust source and shell script of the project.
+/// Checks every Rust source and shell script of the project. `with_places` lists what the figures
+/// of [`ratchet`] count.
 ///
 /// # Errors
 /// Something is over its limit; each place has been printed as `path:line: what`.
-pub(crate) fn check(root: &Path) -> anyhow::Result<()> {
+pub(crate) fn check(root: &Path, with_places: bool) -> anyhow::Result<()> {
     let mut files = Vec::new();
     for part in ["crates", "lab", "xtask", "fuzz", "scripts"] {
         collect(&root.join(part), &mut files)?;
     }
     files.sort();
     let mut complaints = layers::check(root)?;
+    complaints.extend(ratchet::check(root, with_places)?);
     for file in &files {
         let text = fs::read_to_string(file).with_context(|| format!("read {}", file.display()))?;
         let name = file.strip_prefix(root).unwrap_or(file).display();
@@ -50,7 +52,7 @@ pub(crate) fn check(root: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn collect(dir: &Path, files: &mut Vec<PathBuf>) -> anyhow::Result<()> {
+pub(crate) fn collect(dir: &Path, files: &mut Vec<PathBuf>) -> anyhow::Result<()> {
     if !dir.exists() {
         return Ok(());
     }
