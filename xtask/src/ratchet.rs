@@ -7,9 +7,9 @@ use std::path::Path;
 use crate::{language, modules};
 
 /// Circles of modules, of all crates.
-const CIRCLES_MAX: usize = 27;
+const CIRCLES_MAX: usize = 23;
 /// Modules of the largest circle.
-const CIRCLE_MODULES_MAX: usize = 43;
+const CIRCLE_MODULES_MAX: usize = 32;
 /// Comments of items without a subject, of a thousand.
 const HEADLESS_PER_MILLE_MAX: usize = 340;
 /// Sentences of more than 30 words, of a thousand.

@@ -14,8 +14,8 @@ use penstock_proto::name::{self, OwnKind, RunTag};
 use penstock_proto::units::format_bytes;
 use serde_json::json;
 
-use crate::client::failure;
 use crate::copy::{remove_state, state_home};
+use crate::exit::failure;
 use crate::exit::{self, ExitCode, Failure};
 
 /// A file of a run that is not known here goes if nothing about it has changed for so long, in

@@ -14,12 +14,13 @@ use penstock_io::trust::SiteAuthority;
 use penstock_proto::id::{Name, PeerId};
 
 use crate::cli_cluster::etcd_address;
-use crate::cli_site::{check_free, make_directory};
-use crate::client::{Client, failure};
+use crate::client::Client;
 use crate::config::{Config, PORT_DEFAULT};
 use crate::daemon::etcd::program::Program;
-use crate::daemon::{TRUST_DIRECTORY, join as daemon_join};
+use crate::daemon::join as daemon_join;
+use crate::exit::failure;
 use crate::exit::{self, ExitCode, Failure};
+use crate::site_directory::{TRUST_DIRECTORY, check_free, make_directory};
 use crate::token::TokenArgs;
 
 #[derive(clap::Args)]
@@ -48,7 +49,7 @@ pub(crate) struct JoinArgs {
 pub(crate) fn invite(client: &Client) -> anyhow::Result<()> {
     let reply: TokenReply = client.post("/peers/token", &())?;
     exit::print(&reply.token)?;
-    let minutes = reply.expires.saturating_sub(crate::daemon::now_seconds()).div_ceil(60);
+    let minutes = reply.expires.saturating_sub(penstock_io::sys::now_seconds()).div_ceil(60);
     exit::warn(&format!(
         "good once, for {minutes} minutes; at the other host: \
          penstock site join - --peer NAME\n\

@@ -6,8 +6,8 @@ use penstock_proto::id::Name;
 use penstock_proto::units::format_rate;
 
 use crate::client::Client;
-use crate::daemon::now_seconds;
 use crate::exit;
+use penstock_io::sys::now_seconds;
 
 /// Has the daemon try the paths to one site, or to all that are paired, and prints them.
 ///

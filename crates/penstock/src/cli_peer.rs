@@ -7,8 +7,8 @@ use penstock_proto::id::Name;
 
 use crate::client::Client;
 use crate::config::DirectoryArgs;
-use crate::daemon::now_seconds;
 use crate::exit::{self, ExitCode, Failure};
+use penstock_io::sys::now_seconds;
 
 /// How often a peer that drains is looked at.
 const LOOK: Duration = Duration::from_millis(500);

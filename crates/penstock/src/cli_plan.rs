@@ -9,7 +9,8 @@ use std::sync::atomic::AtomicBool;
 use penstock_api::plan::{PlanReader, location_of};
 use penstock_api::transfer::{TransferRequest, TransferView};
 
-use crate::client::{Client, failure};
+use crate::client::Client;
+use crate::exit::failure;
 use crate::exit::{self, ExitCode, Failure};
 use crate::options::plan::{planned_options, read_plan};
 use crate::output_file::OutputFile;

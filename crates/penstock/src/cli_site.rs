@@ -2,7 +2,6 @@
 
 use std::fs;
 use std::net::SocketAddr;
-use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -20,9 +19,9 @@ use crate::cli_recover::{self, RecoverArgs, TakeoverArgs};
 use crate::cli_status;
 use crate::client::Client;
 use crate::config::{Config, DirectoryArgs, PORT_DEFAULT, StoreConfig};
-use crate::daemon::TRUST_DIRECTORY;
 use crate::doctor;
 use crate::exit::{self, ExitCode, Failure};
+use crate::site_directory::{TRUST_DIRECTORY, check_free, make_directory};
 use crate::token::TokenArgs;
 
 /// All peers of a site have heard of a pairing after this.
@@ -191,32 +190,6 @@ fn make(directory: &Path, init: InitArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Makes a site directory, for its owner alone.
-pub(crate) fn make_directory(directory: &Path) -> anyhow::Result<()> {
-    fs::DirBuilder::new().recursive(true).mode(0o700).create(directory).map_err(|error| {
-        Failure::io(format!("make the directory `{}`", directory.display()), error)
-    })?;
-    // One that was there, as systemd's StateDirectory is, may be open to others.
-    fs::set_permissions(directory, fs::Permissions::from_mode(0o700)).map_err(|error| {
-        Failure::io(format!("close `{}` to others", directory.display()), error)
-    })?;
-    Ok(())
-}
-
-/// Refuses a directory that is a site directory already.
-pub(crate) fn check_free(directory: &Path) -> anyhow::Result<()> {
-    let trust = directory.join(TRUST_DIRECTORY);
-    for taken in [&Config::path(directory), &trust] {
-        if taken.exists() {
-            let message = format!("`{}` exists: there is a site already", taken.display());
-            return Err(Failure::new(ExitCode::Refused, message)
-                .hint("choose another directory, or remove it if the site is given up")
-                .into());
-        }
-    }
-    Ok(())
-}
-
 /// `NAME=PATH`; a relative path is taken from where the command runs.
 fn store_of(text: &str) -> anyhow::Result<StoreConfig> {
     let usage = |why: String| Failure::new(ExitCode::Usage, why).hint("--store NAME=/a/directory");
@@ -237,7 +210,7 @@ fn store_of(text: &str) -> anyhow::Result<StoreConfig> {
 fn offer(client: &Client) -> anyhow::Result<()> {
     let reply: TokenReply = client.post("/sites/token", &())?;
     exit::print(&reply.token)?;
-    let minutes = reply.expires.saturating_sub(crate::daemon::now_seconds()).div_ceil(60);
+    let minutes = reply.expires.saturating_sub(penstock_io::sys::now_seconds()).div_ceil(60);
     exit::warn(&format!(
         "good once, for {minutes} minutes; at the other site: penstock site pair -\n\
          fingerprint of this site: {}",

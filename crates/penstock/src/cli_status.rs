@@ -7,9 +7,9 @@ use penstock_proto::units::format_bytes;
 
 use crate::cli_peer::{lasting, peer_state};
 use crate::client::Client;
-use crate::daemon::now_seconds;
 use crate::doctor;
 use crate::exit::{self, ExitCode};
+use penstock_io::sys::now_seconds;
 
 /// Prints how the site is, and ends as that is: 0 well, 3 with warnings, 7 if something does not
 /// work.

@@ -24,8 +24,9 @@ use penstock_proto::units::{format_bytes, format_rate, parse_size};
 use crate::cli_events;
 use crate::cli_plan;
 use crate::cli_shares;
-use crate::client::{Client, Next, exit_code};
+use crate::client::{Client, Next};
 use crate::config::DirectoryArgs;
+use crate::exit::exit_code;
 use crate::exit::{self, ExitCode, Failure};
 use crate::failed_list;
 use crate::options::limits::{LimitArgs, RateWish, rate_or_none};
@@ -647,7 +648,7 @@ fn show(client: &Client, id: &str, json: bool) -> anyhow::Result<()> {
         exit::print(&format!("{key:<11} {value}"))?;
     }
     let peers = if runs { progress.peers.as_slice() } else { &[] };
-    for line in cli_shares::lines(&shares, peers, crate::daemon::now_seconds()) {
+    for line in cli_shares::lines(&shares, peers, penstock_io::sys::now_seconds()) {
         exit::print(&line)?;
     }
     for item in &view.failures {

@@ -13,7 +13,7 @@ use serde::de::DeserializeOwned;
 use tokio::net::UnixStream;
 use tokio::runtime::Runtime;
 
-use crate::exit::{ExitCode, Failure};
+use crate::exit::{ExitCode, Failure, failure};
 use crate::http;
 
 /// How long the daemon may take for one answer; it may have to ask another site meanwhile.
@@ -236,28 +236,4 @@ impl Client {
 
 fn interrupted() -> anyhow::Error {
     Failure::new(ExitCode::Interrupted, "interrupted").into()
-}
-
-/// A problem as this program reports it.
-pub(crate) fn failure(problem: Problem) -> Failure {
-    let failure = Failure::new(exit_code(problem.exit), problem.title);
-    let failure = if problem.hint.is_empty() { failure } else { failure.hint(problem.hint) };
-    if problem.detail.is_empty() { failure } else { failure.caused_by(problem.detail) }
-}
-
-/// The exit code of a problem or a transfer.
-pub(crate) fn exit_code(exit: Exit) -> ExitCode {
-    match exit {
-        Exit::Done => ExitCode::Done,
-        Exit::Unclassified => ExitCode::Unclassified,
-        Exit::Usage => ExitCode::Usage,
-        Exit::SomeFailed => ExitCode::SomeFailed,
-        Exit::SourceChanged => ExitCode::SourceChanged,
-        Exit::Temporary => ExitCode::Temporary,
-        Exit::Refused => ExitCode::Refused,
-        Exit::Fatal => ExitCode::Fatal,
-        Exit::Integrity => ExitCode::Integrity,
-        Exit::NotAuthorised => ExitCode::NotAuthorised,
-        Exit::Interrupted => ExitCode::Interrupted,
-    }
 }

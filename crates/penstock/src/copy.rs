@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use anyhow::Context as _;
 use penstock_api::peers::OnePeer;
@@ -42,8 +42,8 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use crate::clean;
 use crate::cli_transfer::{DurabilityArg, parse_digest, xxh3_warning};
-use crate::client::{exit_code, failure};
 use crate::exit::{self, ExitCode, Failure};
+use crate::exit::{exit_code, failure};
 use crate::failed_list;
 use crate::options::limits::{CpuArgs, LimitArgs};
 use crate::options::moving::MoveArgs;
@@ -167,7 +167,7 @@ fn copy(args: CopyArgs) -> anyhow::Result<ExitCode> {
     };
     if args.plans.makes() {
         options.plan = Some(PlanUse::Make);
-        options.select = options.select.settled(now_seconds());
+        options.select = options.select.settled(sys::now_seconds());
     }
     let (source, target) = (ssh::parse(&from)?, ssh::parse(&to)?);
     let push = target.is_some();
@@ -248,10 +248,6 @@ fn asked(path: &Path) -> anyhow::Result<PathText> {
         whole.push("");
     }
     Ok(PathText(whole.into_os_string().into_encoded_bytes()))
-}
-
-fn now_seconds() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
 }
 
 /// What is copied where on this host.

@@ -4,7 +4,7 @@
 //! puts a [`Failure`] into the chain: it carries the exit code and, where something helps, a hint.
 //! An error without one ends with code 1.
 
-use penstock_api::problem::Problem;
+use penstock_api::problem::{Exit, Problem};
 use std::error::Error;
 use std::fmt;
 use std::io::{self, Write};
@@ -128,7 +128,7 @@ impl Failure {
 
     /// A thread that cannot be started; see [`penstock_api::problem::Problem::no_thread`].
     pub(crate) fn no_thread(source: io::Error) -> Self {
-        crate::client::failure(Problem::no_thread(source))
+        failure(Problem::no_thread(source))
     }
 
     /// Adds one sentence on what the user can do.
@@ -188,6 +188,30 @@ fn explain(error: &anyhow::Error) -> (String, ExitCode) {
         text.push_str(&format!("\nhint:  {hint}"));
     }
     (text, known.map_or(ExitCode::Unclassified, |failure| failure.exit))
+}
+
+/// A problem as this program reports it.
+pub(crate) fn failure(problem: Problem) -> Failure {
+    let failure = Failure::new(exit_code(problem.exit), problem.title);
+    let failure = if problem.hint.is_empty() { failure } else { failure.hint(problem.hint) };
+    if problem.detail.is_empty() { failure } else { failure.caused_by(problem.detail) }
+}
+
+/// The exit code of a problem or a transfer.
+pub(crate) fn exit_code(exit: Exit) -> ExitCode {
+    match exit {
+        Exit::Done => ExitCode::Done,
+        Exit::Unclassified => ExitCode::Unclassified,
+        Exit::Usage => ExitCode::Usage,
+        Exit::SomeFailed => ExitCode::SomeFailed,
+        Exit::SourceChanged => ExitCode::SourceChanged,
+        Exit::Temporary => ExitCode::Temporary,
+        Exit::Refused => ExitCode::Refused,
+        Exit::Fatal => ExitCode::Fatal,
+        Exit::Integrity => ExitCode::Integrity,
+        Exit::NotAuthorised => ExitCode::NotAuthorised,
+        Exit::Interrupted => ExitCode::Interrupted,
+    }
 }
 
 /// An error and its causes in one line.

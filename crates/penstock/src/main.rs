@@ -2,6 +2,7 @@
 //! does lives in the modules below and in the crates they call.
 #![forbid(unsafe_code)]
 
+mod cause;
 mod clean;
 mod cli_cluster;
 mod cli_events;
@@ -31,6 +32,7 @@ mod plan;
 mod progress;
 mod receipt;
 mod reference;
+mod site_directory;
 mod ssh;
 mod token;
 mod verify;

@@ -6,7 +6,7 @@ use std::io::{self, BufRead, BufReader, BufWriter, Write};
 use penstock_api::plan::{ItemKind, PlanAction, PlanCount, PlanEnd, PlanItem, PlanLine};
 use penstock_proto::units::{format_bytes, format_rate};
 
-use crate::client::failure;
+use crate::exit::failure;
 use crate::exit::{ExitCode, Failure};
 
 /// How a plan is shown.

@@ -1,7 +1,7 @@
 //! How the time of day is kept.
 
 use std::io;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// By how much the time of day may be wrong, as whoever keeps it has told the kernel; `None` if
 /// nobody keeps it.
@@ -22,6 +22,11 @@ pub fn clock_error() -> io::Result<Option<Duration>> {
         return Ok(None);
     }
     Ok(Some(Duration::from_micros(u64::try_from(state.esterror).unwrap_or(0))))
+}
+
+/// Returns the time of day in seconds since 1970; 0 before that.
+pub fn now_seconds() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
 #[cfg(test)]

@@ -14,7 +14,7 @@ mod thread;
 mod users;
 mod xattr;
 
-pub use clock::clock_error;
+pub use clock::{clock_error, now_seconds};
 pub use cpu::{allowed_cpus, available_cpus, bind_to_cpus, cpu_seconds, pin_thread};
 pub use event::EventFd;
 pub use host::{

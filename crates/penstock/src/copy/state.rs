@@ -17,9 +17,10 @@ use penstock_io::sys::{LockError, LockFile};
 use penstock_proto::id::{Name, TransferId};
 use penstock_proto::name::{OWN_HASH_BYTES, OwnKind, RunTag, own_name};
 
-use super::{absolute, now_seconds};
-use crate::client::failure;
+use super::absolute;
+use crate::exit::failure;
 use crate::exit::{self, ExitCode, Failure};
+use penstock_io::sys::now_seconds;
 
 /// Where a state says to which place its copy writes.
 const TARGET: &str = "target";

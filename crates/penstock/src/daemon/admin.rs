@@ -10,10 +10,11 @@ use penstock_proto::id::Name;
 use tokio::runtime::Handle;
 
 use super::cluster::Member;
+use super::pairing;
 use super::site::Site;
 use super::site_client::Sites;
-use super::{now_seconds, pairing};
 use crate::config::StoreConfig;
+use penstock_io::sys::now_seconds;
 
 /// The site, for its own operators.
 pub(crate) struct Admin {

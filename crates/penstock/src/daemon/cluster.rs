@@ -28,14 +28,14 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use super::etcd::{self, Keeper};
-use super::lead::{Controller, Lead, TargetSide};
-use super::operate::drain::{give_up, stops_serving};
-use super::operate::lacks_store;
+use super::lead::{Controller, Lead};
 use super::remote::client::PeerClient;
 use super::remote::orders::Orders;
 use super::remote::peers::{Others, SiteTarget};
 use super::remote::source::{SiteSource, away};
 use super::site::Site;
+use super::store_reach::{lacks_store, stops_serving};
+use super::target_side::TargetSide;
 use crate::config::{ClusterConfig as Settings, StoreConfig};
 use crate::exit::{ExitCode, Failure};
 use crate::wiring;
@@ -44,6 +44,8 @@ use crate::wiring;
 const LOOK: Duration = Duration::from_secs(15);
 /// And no sooner than after this, when another peer knows more of one of them.
 const LOOK_LEAST: Duration = Duration::from_secs(1);
+/// How long runs may take to commit their ledgers when the daemon is asked to end.
+pub(super) const STOP_DEADLINE: Duration = Duration::from_millis(4500);
 /// How often a controller says in the journal that it is at work, and looks whether it still is.
 pub(super) const BEAT: Duration = Duration::from_secs(2);
 /// In the site directory: what this peer kept as a site of one peer is in etcd now.
@@ -142,7 +144,7 @@ impl Member {
             boot: data_encoding::HEXLOWER.encode(&boot),
             stores: wiring::store_cards(&site.config.stores),
             running: 0,
-            since: super::now_seconds(),
+            since: penstock_io::sys::now_seconds(),
         };
         let stood_back = StoodBack::default();
         set_fence(shut());
@@ -351,7 +353,7 @@ impl Member {
         if seen.gives_up {
             let member = Arc::clone(self);
             let given = tokio::task::spawn_blocking(move || {
-                give_up(&member, &member.cluster, super::STOP_DEADLINE);
+                give_up(&member, &member.cluster, STOP_DEADLINE);
             });
             if let Err(error) = given.await {
                 tracing::error!(%error, "the controllership is not given up in order");
@@ -532,4 +534,15 @@ fn eligible(settings: &Settings) -> Box<Eligible> {
         Ask::Begin(incarnation) => journal.begin(incarnation),
         Ask::Withdraw(incarnation) => journal.withdraw(incarnation),
     })
+}
+
+/// Ends the controllership of this peer in order: runs commit their ledgers, then another peer is
+/// elected. Blocks for `deadline` at most.
+fn give_up(member: &Member, cluster: &Cluster, deadline: Duration) {
+    if let Some(controller) = member.controller() {
+        if !controller.manager.stop(deadline) {
+            tracing::warn!("transfers still running: the next controller goes on from the ledgers");
+        }
+        cluster.step_down();
+    }
 }

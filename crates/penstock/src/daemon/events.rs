@@ -12,11 +12,13 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
+use etcd::{Change, EtcdSeen};
 use penstock_api::cluster::{KnownPeer, PeerCard};
 use penstock_api::operate::SiteEvent;
 use penstock_api::rest::{Event, TransferEvent};
 use penstock_api::transfer::TransferState;
 use penstock_controller::cluster::ClusterNow;
+use penstock_controller::etcd::Standing;
 use penstock_controller::manager::Manager;
 use penstock_peer::{PathNews, PathState, TargetService};
 use penstock_proto::id::{Name, TransferId};
@@ -50,7 +52,7 @@ struct Inner {
     said: BTreeMap<TransferId, String>,
     /// What was last told of the membership; `None` before the first look.
     seen: Option<Seen>,
-    etcd: etcd::EtcdSeen,
+    etcd: EtcdSeen,
 }
 
 #[derive(Default)]
@@ -72,6 +74,19 @@ pub(crate) fn now_ms() -> u64 {
 }
 
 impl EventLog {
+    /// Records what changed at the members of etcd.
+    pub(crate) fn see_etcd(&self, standing: &[Standing]) {
+        let changes = self.lock().etcd.changes(standing, now_ms());
+        for (kind, subject, text) in changes {
+            self.add(kind, &subject, None, &text);
+        }
+    }
+
+    /// Returns whether something was wrong with etcd at the last look.
+    pub(crate) fn is_etcd_ill(&self) -> bool {
+        self.lock().etcd.is_ill()
+    }
+
     /// A log in a site directory, with what was kept there before; from now on it takes note of
     /// what becomes of the paths of this peer's transfers.
     pub(crate) fn open(directory: &Path, peer: &Name, target: &TargetService) -> Arc<Self> {
@@ -235,8 +250,6 @@ impl EventLog {
         });
     }
 }
-
-type Change = (&'static str, String, String);
 
 impl Inner {
     /// What is another than when the membership was last looked at, in words.

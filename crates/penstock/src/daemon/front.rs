@@ -19,7 +19,7 @@ use penstock_api::cluster::{LeaderCard, PeerCard};
 use penstock_api::fence::{NOT_CONTROLLER, not_controller};
 use penstock_api::problem::{Exit, Problem};
 use penstock_api::rest::StatusView;
-use penstock_api::site::{SPEAKS_HEADER, SiteHealth, VERSION_HEADER};
+use penstock_api::site::SiteHealth;
 use penstock_controller::cluster::ClusterNow;
 use penstock_controller::rest::{BODY_BYTES_MAX, ProblemReply, SiteAdmin, blocking};
 use penstock_io::trust::Vouched;
@@ -32,7 +32,7 @@ use tower::ServiceExt as _;
 
 use super::cluster::Member;
 use super::etcd::voters::MEMBERS;
-use super::handing::{self, Handed, Lost, maybe_done};
+use super::handing::{self, Handed, LOCAL, Lost, PASSED_ON, maybe_done};
 use super::host::{Host, with_version};
 use super::lead::Controller;
 use super::listing::{Allies, LIST, Lister};
@@ -46,10 +46,6 @@ use super::remote::orders::ORDER;
 const PATIENCE: Duration = Duration::from_secs(20);
 /// Wait before a request that was not taken is offered again.
 const AGAIN: Duration = Duration::from_millis(200);
-/// Headers that are passed on with a request, and with its reply.
-pub(super) const PASSED_ON: [&str; 3] = ["content-type", VERSION_HEADER, SPEAKS_HEADER];
-/// Paths of requests that another peer of the own site hands over.
-pub(super) const LOCAL: &str = "/peer/v1/local";
 const SITE: &str = "/peer/v1/site";
 /// What a controller asks of this peer, as a target (see [`super::host`]).
 const TASK: &str = "/peer/v1/task";

@@ -9,12 +9,17 @@ use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderName, Method};
 use data_encoding::HEXLOWER;
 use penstock_api::problem::{Exit, Problem};
+use penstock_api::site::{SPEAKS_HEADER, VERSION_HEADER};
 use penstock_controller::rest::BODY_BYTES_MAX;
 use penstock_io::trust::{Fingerprint, Vouched};
 use penstock_proto::id::PeerId;
 
-use super::front::{LOCAL, PASSED_ON};
-use super::remote::client::chain;
+use crate::cause::innermost;
+
+/// Headers that are passed on with a request, and with its reply.
+pub(super) const PASSED_ON: [&str; 3] = ["content-type", VERSION_HEADER, SPEAKS_HEADER];
+/// Paths of requests that another peer of the own site hands over.
+pub(super) const LOCAL: &str = "/peer/v1/local";
 
 /// For whom a peer of the own site speaks: a `penstock://` URI.
 const CALLER_HEADER: HeaderName = HeaderName::from_static("penstock-caller");
@@ -109,7 +114,7 @@ impl Handed {
             match self.call(client, scheme, *address).send().await {
                 Ok(reply) => return Ok((*address, reply)),
                 Err(error) => {
-                    let why = format!("{} ({address})", chain(&error));
+                    let why = format!("{} ({address})", innermost(&error));
                     if !error.is_connect() {
                         return Err(Lost::MaybeDone(why));
                     }

@@ -20,12 +20,12 @@ use penstock_proto::id::Name;
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
-use super::TRUST_DIRECTORY;
 use super::etcd::answers::{address_of, answering};
 use super::etcd::files::{DIRECTORY as ETCD_DIRECTORY, Files, MEMBERS, PASSWORD};
 use super::site::Site;
 use crate::config::Config;
 use crate::http;
+use crate::site_directory::TRUST_DIRECTORY;
 
 /// How long the other peer may take for all of it.
 const DEADLINE: Duration = Duration::from_secs(20);

@@ -5,11 +5,10 @@ use std::sync::Arc;
 
 use axum::Router;
 use penstock_api::fence::Fence;
-use penstock_api::peers::OnePeer;
 use penstock_api::receipt::ReceiptSigner;
 use penstock_api::scan::{ScanRequest, SourcePeer};
 use penstock_api::task::TargetPeer;
-use penstock_controller::manager::{Manager, ManagerConfig, ManagerParts, PeersOf};
+use penstock_controller::manager::{Manager, ManagerConfig, ManagerParts};
 use penstock_controller::rest::{self, RestParts, SiteAdmin};
 use penstock_controller::state::SiteState;
 use penstock_proto::id::Name;
@@ -18,6 +17,7 @@ use super::events::EventLog;
 use super::site::Site;
 use super::site_api::{self, SiteParts};
 use super::site_client::Sites;
+use super::target_side::TargetSide;
 
 /// What a controller is made of.
 pub(crate) struct Lead {
@@ -30,24 +30,6 @@ pub(crate) struct Lead {
     pub(crate) signer: Arc<dyn ReceiptSigner>,
     /// Directory of ledgers, one below it for each transfer.
     pub(crate) journal: PathBuf,
-}
-
-/// The site's target side, as its controller drives it.
-pub(crate) struct TargetSide {
-    /// What one peer does for all.
-    pub(crate) target: Arc<dyn TargetPeer>,
-    /// Who takes part in a run.
-    pub(crate) peers: Arc<PeersOf>,
-}
-
-impl TargetSide {
-    /// That of a site of one peer.
-    pub(crate) fn own(target: &Arc<dyn TargetPeer>) -> Self {
-        let only = Arc::clone(target);
-        let peers =
-            Arc::new(move |_: &Name, _: Option<&Name>| Arc::new(OnePeer(Arc::clone(&only))) as _);
-        Self { target: Arc::clone(target), peers }
-    }
 }
 
 /// A controller at work.
@@ -97,7 +79,7 @@ impl Lead {
                 fence,
             },
         );
-        let manager = manager.map_err(|error| crate::client::failure(error.into()))?;
+        let manager = manager.map_err(|error| crate::exit::failure(error.into()))?;
         let manager = Arc::new(manager);
         self.events.follow_transfers(&manager);
         let site = site_api::router(SiteParts {

@@ -26,7 +26,8 @@ use tokio::runtime::Handle;
 use tokio::sync::{Semaphore, mpsc, watch};
 
 use super::host::with_version;
-use super::remote::client::{PeerClient, chain};
+use super::remote::client::PeerClient;
+use crate::cause::innermost;
 
 /// Where requests to list go, with the transfer's id behind.
 pub(crate) const LIST: &str = "/peer/v1/list/";
@@ -178,7 +179,7 @@ impl FarListing {
                 Stage::Reading(reply) => match reply.chunk().await {
                     Ok(Some(bytes)) => self.parts.push(&bytes),
                     Ok(None) => self.stage = Stage::Gone,
-                    Err(error) => return Err(self.lost(chain(&error))),
+                    Err(error) => return Err(self.lost(innermost(&error))),
                 },
                 Stage::Gone => return Err(self.lost("it has ended the answer, or is not there")),
             }

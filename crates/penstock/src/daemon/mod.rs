@@ -30,6 +30,8 @@ pub(crate) mod site;
 mod site_api;
 mod site_client;
 pub(crate) mod store_look;
+mod store_reach;
+mod target_side;
 
 use std::fs;
 use std::io::IsTerminal as _;
@@ -61,23 +63,21 @@ use crate::config::{Config, DirectoryArgs};
 use crate::exit::{self, ExitCode, Failure};
 use crate::options::limits::CpuArgs;
 use crate::receipt::Signer;
+use crate::site_directory::TRUST_DIRECTORY;
 use crate::wiring;
 use admin::Admin;
-use cluster::Member;
+use cluster::{Member, STOP_DEADLINE};
 use events::EventLog;
 use front::Front;
 use host::Host;
-use lead::{Lead, TargetSide};
+use lead::Lead;
 use operate::{Operate, OperateParts};
 use port::{Limits, Port};
 use remote::client::PeerClient;
 use site::Site;
 use site_client::Sites;
+use target_side::TargetSide;
 
-/// In the site directory: keys and certificates.
-pub(crate) const TRUST_DIRECTORY: &str = "trust";
-/// How long runs may take to commit their ledgers when the daemon is asked to end.
-const STOP_DEADLINE: Duration = Duration::from_millis(4500);
 /// How long what is being answered is waited for after that.
 const LINGER: Duration = Duration::from_millis(400);
 
@@ -95,11 +95,6 @@ pub(crate) struct DaemonArgs {
     #[cfg(debug_assertions)]
     #[arg(long, hide = true)]
     next_version: bool,
-}
-
-/// Seconds since 1970.
-pub(crate) fn now_seconds() -> u64 {
-    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
 /// Runs until SIGTERM or SIGINT.

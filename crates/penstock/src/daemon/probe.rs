@@ -33,8 +33,6 @@ const LARGE_RTTS: u32 = 8;
 const LARGE_BYTES: usize = 64 << 10;
 /// How long all of it takes at most, at one peer.
 pub(crate) const PROBES: Duration = Duration::from_secs(10);
-/// Sites for which paths are tried at a time.
-pub(crate) const PROBES_MAX: usize = 4;
 /// Header with the clock of who answers, in milliseconds since 1970.
 const CLOCK_HEADER: &str = "penstock-clock-ms";
 
@@ -83,7 +81,7 @@ impl Operate {
     pub(crate) fn doctor_pair(&self, other: &Name) -> Result<PairReport, Problem> {
         let (paths, ours, theirs) = self.paths(other)?;
         let key = self.site.pairing(other)?.map(|pairing| key_text(&pairing.capability_key));
-        let (now, key) = (super::now_seconds(), key.unwrap_or_default());
+        let (now, key) = (penstock_io::sys::now_seconds(), key.unwrap_or_default());
         let findings = crate::doctor::pair::judge(&paths, &ours, theirs.as_ref(), &key, now);
         Ok(PairReport { paths, ours, theirs, findings })
     }
@@ -238,7 +236,7 @@ impl Operate {
                     limit.as_secs_f64()
                 )),
                 Err(error) => {
-                    Err(format!("64 KiB do not pass: {}", super::operate::innermost(&error)))
+                    Err(format!("64 KiB do not pass: {}", crate::cause::innermost(&error)))
                 }
             }
         })

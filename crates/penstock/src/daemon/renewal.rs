@@ -8,8 +8,8 @@ use penstock_io::trust::{PeerCertificate, SiteAuthority, TrustError};
 use penstock_proto::id::PeerId;
 use tokio::sync::watch;
 
-use super::TRUST_DIRECTORY;
 use super::site::Site;
+use crate::site_directory::TRUST_DIRECTORY;
 
 /// How often it is looked at.
 const LOOK: Duration = Duration::from_secs(3600);

@@ -41,10 +41,10 @@ use penstock_proto::network::DataAddress;
 use serde::Deserialize;
 
 use super::compressed::{self, ZSTD};
-use super::now_seconds;
 use super::pairing;
 use super::port::Connection;
 use super::site::Site;
+use penstock_io::sys::now_seconds;
 
 /// Scans that other sites may have open at a time; more are refused for a while.
 const SCANS_MAX: usize = 10_000;

@@ -6,7 +6,9 @@ use penstock_api::operate::{Finding, Level};
 use penstock_io::sys;
 use penstock_proto::units::format_bytes;
 
-use super::{Measured, rate};
+use penstock_proto::units::format_rate;
+
+use super::measured::Measured;
 
 /// Files that a peer with a full house has open: lanes, files in progress, and room for both sides.
 const FILES_WANTED: u64 = 65_536;
@@ -138,7 +140,7 @@ fn buffer(name: &str, most: u64, measured: &[Measured]) -> Option<Finding> {
     let code = "buffers";
     let need = |path: &Measured| 2.0 * path.rate_bits_per_s / 8.0 / LANES * path.rtt.as_secs_f64();
     let greatest = measured.iter().max_by(|a, b| need(a).total_cmp(&need(b)));
-    let one_lane = |seconds: f64| rate(most as f64 / 2.0 * 8.0 / seconds);
+    let one_lane = |seconds: f64| format_rate(most as f64 / 2.0 * 8.0 / seconds);
     let Some(path) = greatest else {
         let what = format!(
             "{name} grows to {}: one lane carries {} at 10 ms, {} at 100 ms; no transfer has \
@@ -161,7 +163,7 @@ fn buffer(name: &str, most: u64, measured: &[Measured]) -> Option<Finding> {
         format!(
             "{name} grows to {}; {} over {:.1} ms to {} by {LANES} lanes needs {} each",
             format_bytes(most),
-            rate(path.rate_bits_per_s),
+            format_rate(path.rate_bits_per_s),
             rtt * 1000.0,
             path.site,
             format_bytes(need as u64)

@@ -6,26 +6,27 @@
 
 mod etcd;
 mod host;
+mod measured;
 mod nics;
 pub(crate) mod pair;
 pub(crate) mod site;
 mod stores;
 
 use std::path::Path;
-use std::time::Duration;
 
 use penstock_api::operate::{Finding, Level, worst};
 use penstock_api::paths::PairReport;
 use penstock_io::trust::PeerCertificate;
 use penstock_proto::id::Name;
-use penstock_proto::units::format_rate;
 
 use crate::cli_paths;
 use crate::client::Client;
 use crate::config::{Config, DirectoryArgs};
-use crate::daemon::{TRUST_DIRECTORY, now_seconds};
 use crate::exit::{self, ExitCode, Failure};
+use crate::site_directory::TRUST_DIRECTORY;
 pub(crate) use host::host_load;
+pub(crate) use measured::Measured;
+use penstock_io::sys::now_seconds;
 
 const DAY: u64 = 24 * 3600;
 
@@ -46,18 +47,6 @@ pub(crate) struct DoctorArgs {
     /// Print JSON Lines: one finding each
     #[arg(long)]
     json: bool,
-}
-
-/// A path whose figures transfers have measured.
-pub(crate) struct Measured {
-    /// The other site.
-    pub(crate) site: Name,
-    /// The path, in words.
-    pub(crate) path: String,
-    /// Least round trip.
-    pub(crate) rtt: Duration,
-    /// What it carried, or what the link is said to carry if that is more; in bits per second.
-    pub(crate) rate_bits_per_s: f64,
 }
 
 /// Runs it.
@@ -216,9 +205,4 @@ pub(crate) fn text(finding: &Finding) -> String {
         }
     }
     text
-}
-
-/// A rate in words, as in other places.
-fn rate(bits_per_s: f64) -> String {
-    format_rate(bits_per_s)
 }

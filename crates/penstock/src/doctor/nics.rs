@@ -9,9 +9,9 @@ use penstock_io::net::{self, InterfaceAddress};
 use penstock_proto::network::Role;
 use penstock_proto::units::parse_rate;
 
-use super::rate;
 use crate::config::Config;
 use crate::networks::{NetworkConfig, Networks};
+use penstock_proto::units::format_rate;
 
 /// Whether lanes leave from several interfaces.
 pub(super) fn several(config: &Config) -> bool {
@@ -123,7 +123,7 @@ fn speed(config: &Config, device: &str) -> Option<Finding> {
         Finding::new(
             Level::Warning,
             "nic-speed",
-            format!("interface {device} runs at {}, not {}", rate(bits), rate(said)),
+            format!("interface {device} runs at {}, not {}", format_rate(bits), format_rate(said)),
             "lanes are shared out by the configured rate until it is measured",
             format!("`ethtool {device}`: a port that fell back; or correct `rate`"),
         )

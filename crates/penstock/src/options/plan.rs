@@ -10,7 +10,7 @@ use penstock_api::select::Selection;
 use penstock_api::transfer::TransferOptions;
 use penstock_api::update::UpdateOptions;
 
-use crate::client::failure;
+use crate::exit::failure;
 use crate::exit::{ExitCode, Failure};
 
 /// Whether to make a plan, or to follow one.

@@ -13,8 +13,10 @@ use penstock_peer::verify::{Hashed, hash_tree};
 use penstock_proto::name;
 use penstock_proto::units::format_bytes;
 
+use super::findings::Findings;
+use super::json;
 use super::listed::against_list;
-use super::{Signed, check_signature, json};
+use super::signature::{Signed, check_signature};
 use crate::exit::{self, ExitCode, Failure};
 
 /// Arguments of `penstock receipt check`.
@@ -41,32 +43,6 @@ pub(crate) struct CheckArgs {
     /// user's key given as 64 hexadecimal digits; may be given several times
     #[arg(long, value_name = "CERT")]
     trust: Vec<PathBuf>,
-}
-
-/// What is said of each thing that was checked.
-pub(super) struct Findings {
-    wrong: u64,
-    unknown: u64,
-}
-
-impl Findings {
-    pub(super) fn good(&self, what: &str) -> Result<(), Failure> {
-        exit::print(&format!("ok      {what}"))
-    }
-
-    pub(super) fn note(&self, what: &str) -> Result<(), Failure> {
-        exit::print(&format!("note    {what}"))
-    }
-
-    pub(super) fn unknown(&mut self, what: &str) -> Result<(), Failure> {
-        self.unknown += 1;
-        exit::print(&format!("UNKNOWN {what}"))
-    }
-
-    pub(super) fn wrong(&mut self, what: &str) -> Result<(), Failure> {
-        self.wrong += 1;
-        exit::print(&format!("WRONG   {what}"))
-    }
 }
 
 /// Runs the command; blocks until everything is checked.

@@ -16,7 +16,7 @@ use penstock_proto::digest::Digest;
 use penstock_proto::name;
 use penstock_proto::units::format_bytes;
 
-use super::check::Findings;
+use super::findings::Findings;
 use crate::exit::{ExitCode, Failure};
 
 /// Files that are shown by name of each kind of finding.

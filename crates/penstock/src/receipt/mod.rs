@@ -2,8 +2,10 @@
 //! daemon nor a network.
 
 mod check;
+mod findings;
 mod json;
 mod listed;
+mod signature;
 
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
@@ -16,20 +18,20 @@ use penstock_api::receipt::{
 use penstock_api::transfer::{PathText, TransferRequest, TransferView};
 use penstock_controller::manager::{ReceiptParts, receipt_body, receipt_text};
 use penstock_controller::runner::RunFiles;
-use penstock_io::trust::{ReceiptKey, SiteAuthority, verify_certification};
+use penstock_io::trust::{ReceiptKey, SiteAuthority};
 use penstock_proto::id::Name;
 
-use crate::client::failure;
-use crate::daemon::now_seconds;
+use crate::exit::failure;
 use crate::exit::{self, ExitCode, Failure};
 use crate::output_file::OutputFile;
+use penstock_io::sys::now_seconds;
 
 pub(crate) use check::CheckArgs;
+use signature::USER_SITE;
+pub(crate) use signature::check_signature;
 
 /// File of the key, in a site's trust directory and in a user's state directory.
 pub(crate) const KEY_FILE: &str = "receipt.key";
-/// The site of a user's own copies.
-const USER_SITE: &str = "local";
 
 /// Receipts: checks what they say, without a daemon or a network
 #[derive(clap::Args)]
@@ -109,58 +111,6 @@ impl ReceiptSigner for Signer {
         signature.signature = data_encoding::HEXLOWER.encode(&self.key.sign(&bytes));
         Ok(signature)
     }
-}
-
-/// Whose signature it is, if it is sound.
-#[derive(Debug)]
-pub(crate) struct Signed {
-    /// Fingerprint of the site's authority; none for a user's own key.
-    pub(crate) authority: Option<penstock_io::trust::Fingerprint>,
-}
-
-/// Checks one signature of a receipt's body, as it stands in its JSON.
-///
-/// # Errors
-/// What is wrong with it, in words.
-pub(crate) fn check_signature(
-    body: &serde_json::Value,
-    signature: &ReceiptSignature,
-) -> Result<Signed, String> {
-    if signature.algorithm != "ed25519" {
-        return Err(format!("`{}` is no algorithm of receipts", signature.algorithm));
-    }
-    let hex = |text: &str, what: &str| {
-        data_encoding::HEXLOWER
-            .decode(text.as_bytes())
-            .map_err(|_| format!("its {what} is damaged"))
-    };
-    let key = hex(&signature.key, "key")?;
-    let bytes = signed_bytes(body, signature).map_err(|error| error.to_string())?;
-    let sound = penstock_io::trust::verify_receipt_signature(
-        &key,
-        &bytes,
-        &hex(&signature.signature, "signature")?,
-    );
-    if !sound {
-        return Err("it does not fit what is signed: something was altered".to_owned());
-    }
-    if signature.authority.is_empty() && signature.certification.is_empty() {
-        if signature.site.as_str() != USER_SITE {
-            return Err("no authority certifies its key".to_owned());
-        }
-        return Ok(Signed { authority: None });
-    }
-    let authority = data_encoding::BASE64
-        .decode(signature.authority.as_bytes())
-        .map_err(|_| "its authority is damaged".to_owned())?;
-    let statement = key_bytes(&signature.site, &signature.key);
-    let certification = hex(&signature.certification, "certification")?;
-    let facts = verify_certification(&authority, &statement, &certification)
-        .map_err(|error| error.to_string())?;
-    if facts.site != signature.site {
-        return Err(format!("its authority is of site `{}`", facts.site));
-    }
-    Ok(Signed { authority: Some(facts.fingerprint) })
 }
 
 /// Makes the receipt of a copy on this host, signed in both roles by the user's key.

@@ -32,7 +32,7 @@ use rustls::pki_types::CertificateDer;
 use super::link::Link;
 use super::message::{Door, Message};
 use crate::copy::target_name;
-use crate::daemon::now_seconds;
+use penstock_io::sys::now_seconds;
 
 /// How long a probe may take: on any path on which a copy makes sense it is far less.
 pub(super) const PROBE_MAX: Duration = Duration::from_secs(3);

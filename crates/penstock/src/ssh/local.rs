@@ -21,10 +21,10 @@ use super::lanes::{self, Keys, Listening, PROBE_MAX, Way, probe, source_name, to
 use super::link::{ANSWER_MAX, Incoming, Link, missing, unexpected};
 use super::message::{Begin, Begun, Door, Message, Open, Opened, Outcome, Role, RunFile, View};
 use super::{Remote, SshArgs};
-use crate::client::failure;
 use crate::copy::{
     Copy, Job, Papers, SourceFacts, SourcePlace, State, TargetPlace, check_kind, scan_request,
 };
+use crate::exit::failure;
 use crate::exit::{ExitCode, Failure};
 use crate::progress::Mode;
 

@@ -9,8 +9,8 @@ use penstock_io::trust::{ServiceFacts, SiteAuthority};
 
 use super::files::{DIRECTORY, PASSWORD};
 use crate::config::ClusterConfig;
-use crate::daemon::TRUST_DIRECTORY;
 use crate::exit::{ExitCode, Failure};
+use crate::site_directory::TRUST_DIRECTORY;
 
 /// User of the own etcd. It is the only one: whoever has the site's keys may do everything anyway.
 const USER: &str = "root";

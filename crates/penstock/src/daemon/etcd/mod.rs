@@ -29,9 +29,9 @@ use penstock_controller::state::Keys;
 use penstock_io::net::interface_addresses;
 use penstock_io::trust::ServiceFacts;
 
-use super::TRUST_DIRECTORY;
 use super::site::Site;
 use crate::config::OwnEtcdConfig;
+use crate::site_directory::TRUST_DIRECTORY;
 use files::{Files, KnownMember, MemberNote};
 use process::Process;
 use program::{Begin, Place, Program};

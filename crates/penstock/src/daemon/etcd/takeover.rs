@@ -21,7 +21,7 @@ use penstock_controller::state::{Keys, RecoverError, SharedJournal, is_cut_short
 use penstock_proto::id::Name;
 
 use super::files::{Files, KnownMember};
-use super::voters::name_of;
+use super::voters::{name_of, refused};
 use super::{ANSWER, Keeper};
 use crate::config::ClusterConfig;
 use crate::daemon::cluster::{BEAT, Member};
@@ -39,10 +39,6 @@ const SILENT_MAX: Duration = Duration::from_secs(20);
 const ELECTED: Duration = Duration::from_secs(20);
 /// How long a host may take for a connection before it counts as one that does not answer.
 const CONNECT: Duration = Duration::from_secs(2);
-
-pub(super) fn refused(code: &str, title: impl Into<String>) -> Problem {
-    Problem::new(Exit::Refused, code, title)
-}
 
 /// Refuses while a controller says in the journal that it is at work, though this host's etcd may
 /// know of none: the other hosts may have gone on without this one (B4). Blocks for some seconds.

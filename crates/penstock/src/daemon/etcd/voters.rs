@@ -17,7 +17,6 @@ use penstock_proto::id::Name;
 use serde::{Deserialize, Serialize};
 
 use super::files::KnownMember;
-use super::takeover::refused;
 use super::{ANSWER, Keeper};
 use crate::daemon::cluster::Member;
 
@@ -132,6 +131,11 @@ impl Member {
         };
         others.filter_map(ask).collect()
     }
+}
+
+/// A refusal of an order about the members of etcd.
+pub(super) fn refused(code: &str, title: impl Into<String>) -> Problem {
+    Problem::new(Exit::Refused, code, title)
 }
 
 /// What is written down, and may not be what it says.

@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 
 use penstock_controller::etcd::Standing;
 
-use super::{Change, EventLog, now_ms};
+/// Kind, subject and text of an event.
+pub(super) type Change = (&'static str, String, String);
 
 /// How etcd was when it was last looked at.
 #[derive(Default)]
@@ -15,24 +16,14 @@ pub(super) struct EtcdSeen {
     lost_ms: Option<u64>,
 }
 
-impl EventLog {
-    /// Takes note of how etcd's members are.
-    pub(crate) fn see_etcd(&self, standing: &[Standing]) {
-        let changes = self.lock().etcd.changes(standing, now_ms());
-        for (kind, subject, text) in changes {
-            self.add(kind, &subject, None, &text);
-        }
-    }
-
-    /// Whether something was wrong with etcd when it was last looked at.
-    pub(crate) fn is_etcd_ill(&self) -> bool {
-        let inner = self.lock();
-        inner.etcd.lost_ms.is_some() || !inner.etcd.down.is_empty()
-    }
-}
-
 impl EtcdSeen {
-    fn changes(&mut self, standing: &[Standing], now_ms: u64) -> Vec<Change> {
+    /// Returns whether something was wrong with etcd at the last look.
+    pub(super) fn is_ill(&self) -> bool {
+        self.lost_ms.is_some() || !self.down.is_empty()
+    }
+
+    /// Compares `standing` with the last look, and returns the events that follow.
+    pub(super) fn changes(&mut self, standing: &[Standing], now_ms: u64) -> Vec<Change> {
         let down: Vec<_> = standing.iter().filter(|member| !member.trouble.is_empty()).collect();
         let (all, serve) = (standing.len(), standing.len() - down.len());
         if all == 0 {

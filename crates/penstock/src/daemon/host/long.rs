@@ -24,7 +24,9 @@ use penstock_proto::manifest::{Page, page_digest};
 use penstock_proto::wire::{Reader, Writer};
 use tokio::sync::mpsc;
 
-use super::{EncodedPage, HEAD_BYTES_MAX, Host, QUESTION_BYTES_MAX, read_whole, unreadable};
+use super::{
+    AT_A_TIME, EncodedPage, HEAD_BYTES_MAX, Host, QUESTION_BYTES_MAX, read_whole, unreadable,
+};
 use crate::http;
 
 /// How often it is told how far something is.
@@ -35,8 +37,6 @@ const SLICE: Duration = Duration::from_secs(2);
 const FOUND_MAX: usize = 4096;
 /// Parts of an answer that wait to be sent.
 const WAITING_PARTS: usize = 4;
-/// Most that is done at a time, each by a thread; more is refused for a while.
-pub(super) const AT_A_TIME: usize = 16;
 
 /// What goes with a question.
 struct Asking {

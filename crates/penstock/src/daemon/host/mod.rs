@@ -55,6 +55,8 @@ const IDLE: Duration = Duration::from_millis(300);
 const LOOK: Duration = Duration::from_millis(500);
 /// How long a task without a stated grant goes on without a word of its controller.
 const SILENCE_MAX: Duration = Duration::from_secs(60);
+/// Most that is done at a time, each by a thread; more is refused for a while.
+const AT_A_TIME: usize = 16;
 /// How long an ended task waits for its controller to hear that it has ended.
 const LINGER: Duration = Duration::from_secs(30);
 
@@ -83,7 +85,7 @@ impl Host {
         now: watch::Receiver<Arc<ClusterNow>>,
     ) -> Arc<Self> {
         let tenures = Tenures::new(client, now.clone());
-        let places = Arc::new(Semaphore::new(long::AT_A_TIME));
+        let places = Arc::new(Semaphore::new(AT_A_TIME));
         Arc::new(Self { target, source, tenures, now, tasks: Mutex::default(), places })
     }
 

@@ -7,14 +7,15 @@ use penstock_api::cluster::{DrainMark, PeerCard, StoreCard};
 use penstock_api::fence::not_controller;
 use penstock_api::operate::{DrainRequest, PeerView, Presence};
 use penstock_api::problem::{Exit, Problem};
-use penstock_controller::cluster::{Cluster, ClusterNow};
+use penstock_controller::cluster::ClusterNow;
 use penstock_controller::etcd::EtcdError;
 use penstock_proto::id::{Name, TransferId};
 
 use super::{Operate, no_such_peer};
 use crate::daemon::cluster::Member;
-use crate::daemon::now_seconds;
+use crate::daemon::store_reach::reaches;
 use crate::wiring;
+use penstock_io::sys::now_seconds;
 
 impl Operate {
     fn ordering(&self) -> Result<&Arc<Member>, Problem> {
@@ -134,41 +135,10 @@ impl Operate {
     }
 }
 
-/// Whether a peer has a store with an identity: one that is mounted there.
-fn reaches(card: &PeerCard, store: &Name) -> bool {
-    card.stores.iter().any(|found| found.store == *store && !found.identity.is_empty())
-}
-
-/// Whether a peer that is to be drained stops serving: another one reaches each of its stores, or
-/// it was ordered all the same.
-pub(crate) fn stops_serving(now: &ClusterNow, own: &Name) -> bool {
-    let Some(mark) = now.draining.iter().find(|mark| mark.peer == *own) else { return false };
-    let others = |card: &&PeerCard| card.peer != *own && !now.is_draining(&card.peer);
-    let others: Vec<_> = now.peers.iter().filter(others).collect();
-    let stores = now.peers.iter().find(|card| card.peer == *own).map(|card| &card.stores);
-    let mut stores = stores.into_iter().flatten();
-    mark.forced
-        || (!others.is_empty()
-            && stores.all(|store| {
-                store.identity.is_empty() || others.iter().any(|card| reaches(card, &store.store))
-            }))
-}
-
 /// What came of an order in etcd.
 fn ordered(result: Result<(), EtcdError>) -> Result<(), Problem> {
     result.map_err(|error| match error {
         EtcdError::Refused(why) => not_controller().because(why),
         error => Problem::new(Exit::Temporary, "etcd", "the order cannot be kept").because(error),
     })
-}
-
-/// Gives the controllership up in order, if the membership says that it is to be: runs commit their
-/// ledgers, then another peer is elected. Blocks.
-pub(crate) fn give_up(member: &Member, cluster: &Cluster, deadline: std::time::Duration) {
-    if let Some(controller) = member.controller() {
-        if !controller.manager.stop(deadline) {
-            tracing::warn!("transfers still running: the next controller goes on from the ledgers");
-        }
-        cluster.step_down();
-    }
 }

@@ -34,12 +34,16 @@ use tokio::sync::Semaphore;
 use super::cluster::Member;
 use super::events::{EventLog, now_ms};
 use super::lead::Controller;
-use super::probe::PROBES_MAX;
 use super::site::Site;
 use super::site_client::Sites;
+use super::store_reach::compared;
+use crate::cause::innermost;
 use crate::doctor::Measured;
 use crate::http;
 use crate::wiring;
+
+/// Sites for which paths are tried at a time.
+pub(crate) const PROBES_MAX: usize = 4;
 
 /// How long another peer of the site may take for an answer.
 const ASK: Duration = Duration::from_secs(2);
@@ -91,7 +95,7 @@ impl Operate {
             .redirect(reqwest::redirect::Policy::none())
             .connect_timeout(ASK)
             .build()?;
-        let (started, alone) = (super::now_seconds(), OnceLock::new());
+        let (started, alone) = (penstock_io::sys::now_seconds(), OnceLock::new());
         Ok(Self {
             site,
             sites,
@@ -390,30 +394,6 @@ fn merge(mut events: Vec<SiteEvent>, most: usize) -> Vec<SiteEvent> {
     events
 }
 
-/// A store of one peer beside those of the others.
-fn compared(store: &StoreCard, of: &Name, cards: &[PeerCard]) -> PeerStore {
-    let others = cards.iter().filter(|card| card.peer != *of);
-    let others: Vec<&str> = others
-        .flat_map(|card| card.stores.iter().filter(|other| other.store == store.store))
-        .map(|other| other.identity.as_str())
-        .collect();
-    let known = others.iter().any(|identity| !identity.is_empty());
-    let is = match store.identity.as_str() {
-        "" if known => "offline",
-        "" => "new",
-        _ if !known => "alone",
-        own if others.iter().any(|other| !other.is_empty() && *other != own) => "other",
-        _ => "same",
-    };
-    PeerStore { store: store.store.clone(), identity: store.identity.clone(), is: is.to_owned() }
-}
-
-/// Whether others see a store that this peer has not seen: one that is gone here, or a new one that
-/// has got its identity since it looked.
-pub(crate) fn lacks_store(own: &PeerCard, cards: &[PeerCard]) -> bool {
-    own.stores.iter().any(|store| compared(store, &own.peer, cards).is == "offline")
-}
-
 fn gone_view(now: &ClusterNow, known: &KnownPeer) -> PeerView {
     let (presence, since) =
         if known.left > 0 { (Presence::Left, known.left) } else { (Presence::Lost, known.lost) };
@@ -481,15 +461,6 @@ async fn ask<T: DeserializeOwned>(
     Err(why)
 }
 
-/// The words of an error's first cause.
-pub(crate) fn innermost(error: &dyn std::error::Error) -> String {
-    let mut inner = error;
-    while let Some(source) = inner.source() {
-        inner = source;
-    }
-    inner.to_string()
-}
-
 fn no_such_peer(peer: &Name, known: &[PeerView]) -> Problem {
     let known: Vec<_> = known.iter().map(|view| view.peer.as_str()).collect();
     let title = format!("there is no peer `{peer}` at this site");
@@ -535,42 +506,5 @@ mod tests {
         let first = [(1000, "h1"), (1100, "h1"), (1101, "h2"), (90_000, "h2")];
         assert_eq!(told[..4], first);
         assert_eq!(told[4..], [(91_000, "h1"), (95_000, "h1")], "what happens twice is told twice");
-    }
-
-    /// A5, issue 5 (11): a store that a peer does not reach, or that is another one there, is told
-    /// from one that all share.
-    #[test]
-    fn a5_stores_are_compared_between_peers() {
-        let card = |peer: &str, identity: &str| PeerCard {
-            peer: peer.parse().unwrap(),
-            instance: 1,
-            addresses: Vec::new(),
-            data: Vec::new(),
-            version: String::new(),
-            boot: String::new(),
-            stores: vec![StoreCard {
-                store: "data".parse().unwrap(),
-                identity: identity.to_owned(),
-                mounts: String::new(),
-                rights: Default::default(),
-            }],
-            running: 0,
-            protocol: 1,
-            formats: penstock_proto::version::VersionRange::FIRST,
-            since: 0,
-        };
-        let is = |identities: [&str; 3]| {
-            let cards: Vec<_> =
-                identities.iter().zip(["a", "b", "c"]).map(|(id, peer)| card(peer, id)).collect();
-            let is = compared(&cards[0].stores[0], &cards[0].peer, &cards).is;
-            assert_eq!(lacks_store(&cards[0], &cards), is == "offline");
-            is
-        };
-        assert_eq!(is(["7f", "7f", "7f"]), "same");
-        assert_eq!(is(["7f", "7f", ""]), "same");
-        assert_eq!(is(["", "7f", "7f"]), "offline");
-        assert_eq!(is(["aa", "7f", "7f"]), "other");
-        assert_eq!(is(["", "", ""]), "new");
-        assert_eq!(is(["7f", "", ""]), "alone");
     }
 }

@@ -11,6 +11,7 @@ use penstock_io::trust::{Purpose, client_config};
 use reqwest::{Body, Method, Response};
 use serde::de::DeserializeOwned;
 
+use crate::cause::innermost;
 use crate::daemon::site::Site;
 use crate::http;
 
@@ -118,7 +119,7 @@ impl PeerClient {
             .send();
         let answer = tokio::time::timeout(patience, request).await;
         let answer = answer.map_err(|_| unreachable_peer(address, "no answer in time"))?;
-        let answer = answer.map_err(|error| unreachable_peer(address, chain(&error)))?;
+        let answer = answer.map_err(|error| unreachable_peer(address, innermost(&error)))?;
         let status = answer.status();
         let version = answer.headers().get(PEER_VERSION_HEADER).cloned();
         let version = version.as_ref().and_then(|text| text.to_str().ok());
@@ -186,17 +187,6 @@ pub(crate) fn unreachable_peer(address: SocketAddr, why: impl std::fmt::Display)
     Problem::new(Exit::Temporary, PEER_UNREACHABLE, title).because(why)
 }
 
-/// The innermost cause of an error, in words.
-pub(crate) fn chain(error: &dyn std::error::Error) -> String {
-    let mut words = error.to_string();
-    let mut cause = error.source();
-    while let Some(inner) = cause {
-        words = inner.to_string();
-        cause = inner.source();
-    }
-    words
-}
-
 async fn read(mut answer: Response, address: SocketAddr) -> Result<Vec<u8>, Problem> {
     let mut bytes = Vec::new();
     loop {
@@ -207,7 +197,7 @@ async fn read(mut answer: Response, address: SocketAddr) -> Result<Vec<u8>, Prob
                 return Err(Problem::new(Exit::Fatal, "reply", title));
             }
             Ok(None) => return Ok(bytes),
-            Err(error) => return Err(unreachable_peer(address, chain(&error))),
+            Err(error) => return Err(unreachable_peer(address, innermost(&error))),
         }
     }
 }

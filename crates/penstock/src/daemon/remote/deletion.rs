@@ -19,9 +19,9 @@ use penstock_api::task::TaskSpec;
 use penstock_api::transfer::{FailedItem, PathText};
 use penstock_peer::{TakeSurplus, TargetLister, each_listed, find_surplus_with};
 
-use super::RemotePeer;
 use super::client::PEER_UNREACHABLE;
 use super::long::STOPPED;
+use super::peer::RemotePeer;
 use crate::http;
 
 /// For how long what broke off is asked again.

@@ -15,8 +15,9 @@ use penstock_proto::manifest::Page;
 use penstock_proto::wire::Writer;
 use reqwest::{Body, Method, Response};
 
-use super::client::{PEER_UNREACHABLE, chain, unreachable_peer};
-use super::{RemotePeer, compared_of, encoded, travelling, unreadable};
+use super::client::{PEER_UNREACHABLE, unreachable_peer};
+use super::peer::{RemotePeer, compared_of, encoded, travelling, unreadable};
+use crate::cause::innermost;
 use crate::http;
 
 /// How long an answer may take to begin.
@@ -161,7 +162,7 @@ async fn hear(
         match tokio::time::timeout(SILENT, answer.chunk()).await {
             Ok(Ok(Some(bytes))) => parts.push(&bytes),
             Ok(Ok(None)) => return Err(unreachable_peer(address, "its answer was cut short")),
-            Ok(Err(error)) => return Err(unreachable_peer(address, chain(&error))),
+            Ok(Err(error)) => return Err(unreachable_peer(address, innermost(&error))),
             Err(_) => return Err(unreachable_peer(address, "it is silent")),
         }
     }

@@ -8,19 +8,19 @@ pub(crate) mod client;
 mod deletion;
 mod long;
 pub(crate) mod orders;
+mod peer;
 pub(crate) mod peers;
 pub(crate) mod source;
 mod task;
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use penstock_api::delete::{DeleteOrder, SurplusQuery};
 use penstock_api::plan::PlanItem;
-use penstock_api::problem::{Exit, Problem};
+use penstock_api::problem::Problem;
 use penstock_api::proof::{PageProof, ProofProgress, ProofRequest};
-use penstock_api::remote::{Asked, Caller, EncodedPage, Question};
+use penstock_api::remote::{EncodedPage, Question};
 use penstock_api::scan::RootKind;
 use penstock_api::task::{
     Mended, Room, TargetPeer, Task, TaskControl, TaskPage, TaskSpec, TaskStart,
@@ -28,14 +28,11 @@ use penstock_api::task::{
 use penstock_api::transfer::PathText;
 use penstock_proto::compared::{Comparison, EntrySet};
 use penstock_proto::id::Name;
-use penstock_proto::manifest::{Page, page_digest};
-use penstock_proto::wire::{DecodeError, Reader, Writer};
-use reqwest::Method;
-use tokio::runtime::Handle;
+use penstock_proto::manifest::Page;
+use penstock_proto::wire::Reader;
 
 use crate::http;
-use client::PeerClient;
-use orders::Orders;
+use peer::{RemotePeer, compared_of, encoded, unreadable};
 use task::RemoteTask;
 
 /// How long a peer may take to look at a store.
@@ -44,60 +41,6 @@ const LOOK: Duration = Duration::from_secs(30);
 const PAGE: Duration = Duration::from_secs(300);
 /// How long it may take to read large files of a page again that were written to late.
 const MEND: Duration = Duration::from_secs(3600);
-
-/// A target peer on another host.
-#[derive(Clone)]
-pub(crate) struct RemotePeer {
-    pub(crate) name: Name,
-    pub(crate) addresses: Vec<SocketAddr>,
-    pub(crate) client: PeerClient,
-    pub(crate) runtime: Handle,
-    /// For whom we speak.
-    pub(crate) caller: Caller,
-    /// What was ordered to be deleted.
-    pub(crate) orders: Arc<Orders>,
-}
-
-impl RemotePeer {
-    fn ask(
-        &self,
-        question: Question,
-        page: Option<&EncodedPage>,
-        patience: Duration,
-    ) -> Result<Vec<u8>, Problem> {
-        let head = http::encode(&Asked { caller: self.caller.clone(), question })?;
-        let mut body = Writer::new();
-        body.bytes(&head);
-        if let Some(page) = page {
-            page.encode(&mut body);
-        }
-        let body = body.into_bytes();
-        let path = "/peer/v1/target";
-        let answer = self.client.ask(&self.addresses, Method::POST, path, &body, patience);
-        self.runtime.block_on(answer).map_err(|problem| self.named(problem))
-    }
-
-    fn named(&self, problem: Problem) -> Problem {
-        Problem { title: format!("peer `{}`: {}", self.name, problem.title), ..problem }
-    }
-}
-
-fn encoded(page: &Page, left: &EntrySet) -> EncodedPage {
-    let bytes = page.encode();
-    EncodedPage { digest: page_digest(&bytes), left: left.clone(), bytes }
-}
-
-fn compared_of(answer: &[u8]) -> Result<Comparison, Problem> {
-    let mut input = Reader::new(answer);
-    let mut compared = Comparison::decode(&mut input).map_err(unreadable)?;
-    compared.in_the_way = input.u32("in the way").map_err(unreadable)?;
-    Ok(compared)
-}
-
-fn unreadable(error: DecodeError) -> Problem {
-    let title = "a peer's answer is not what this release understands";
-    Problem::new(Exit::Temporary, "version", title).because(error)
-}
 
 impl TargetPeer for RemotePeer {
     fn root_kind(&self, store: &Name, path: &PathText) -> Result<Option<RootKind>, Problem> {
@@ -207,9 +150,4 @@ impl TargetPeer for RemotePeer {
         }
         Ok(())
     }
-}
-
-/// A page as it travels, kept while several peers ask for it.
-fn travelling(page: &TaskPage) -> EncodedPage {
-    EncodedPage { digest: page.digest, left: (*page.left).clone(), bytes: page.page.encode() }
 }

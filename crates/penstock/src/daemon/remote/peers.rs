@@ -26,11 +26,11 @@ use penstock_proto::units::Instant;
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 
-use super::RemotePeer;
 use super::client::PeerClient;
 use super::orders::Orders;
+use super::peer::RemotePeer;
 use crate::daemon::events::EventLog;
-use crate::daemon::lead::TargetSide;
+use crate::daemon::target_side::TargetSide;
 use crate::wiring::IN_MEMORY;
 
 /// The other peers of the site, as its controller sees them.

@@ -30,12 +30,11 @@ use penstock_proto::id::{Name, TransferId};
 use reqwest::Method;
 
 use super::client::PEER_UNREACHABLE;
+use super::peer::{RemotePeer, unreadable};
 use super::peers::{Others, cannot_read, seen_of, told_of, too_old};
-use super::{RemotePeer, unreadable};
+use crate::daemon::site::STORE_ELSEWHERE;
 use crate::http;
 
-/// Code: no peer that is there can read from a store, and one that is not may.
-pub(crate) const STORE_ELSEWHERE: &str = "store-elsewhere";
 /// How long a peer may take to look at a data set's root.
 const OPEN: Duration = Duration::from_secs(30);
 /// How often a peer is asked for a scan that it is taking up: each time it answers within ten

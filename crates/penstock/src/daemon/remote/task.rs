@@ -24,8 +24,9 @@ use penstock_proto::wire::Writer;
 use reqwest::{Body, Method, Response};
 use tokio::sync::Notify;
 
-use super::client::{PEER_UNREACHABLE, chain, unreachable_peer};
-use super::{RemotePeer, travelling};
+use super::client::{PEER_UNREACHABLE, unreachable_peer};
+use super::peer::{RemotePeer, travelling};
+use crate::cause::innermost;
 use crate::http;
 
 /// How long a peer may take to begin a task: what it has of an older one is ended first.
@@ -323,7 +324,7 @@ impl Shared {
             match next {
                 Ok(Ok(Some(part))) => answer.bytes = part.to_vec(),
                 Ok(Ok(None)) => return broken("the connection was closed"),
-                Ok(Err(error)) => return broken(chain(&error)),
+                Ok(Err(error)) => return broken(innermost(&error)),
                 Err(_) => return broken("it is silent"),
             }
         }
@@ -396,7 +397,7 @@ impl Answer {
             match self.response.chunk().await {
                 Ok(Some(part)) => self.bytes.extend_from_slice(&part),
                 Ok(None) => return Err(unreachable_peer(address, "its answer was cut short")),
-                Err(error) => return Err(unreachable_peer(address, chain(&error))),
+                Err(error) => return Err(unreachable_peer(address, innermost(&error))),
             }
         }
     }

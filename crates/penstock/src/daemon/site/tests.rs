@@ -1,0 +1,67 @@
+//! A site on paper, for tests, and what it says of itself.
+
+use std::path::Path;
+
+use penstock_controller::state::SqliteState;
+use penstock_proto::id::PeerId;
+
+use super::*;
+
+const RAW: &str = "raw";
+
+/// Host `h1` of site `hpc`, which keeps what it knows in this directory.
+pub(crate) fn site(directory: &Path) -> Site {
+    let config: Config = toml::from_str("site = \"hpc\"\npeer = \"h1\"").unwrap();
+    let authority = SiteAuthority::create(config.site.clone()).unwrap();
+    let peer = PeerId { site: config.site.clone(), peer: config.peer.clone() };
+    let identity = authority.issue_peer(&peer).unwrap();
+    let state = Arc::new(SqliteState::open(&directory.join("state.db")).unwrap());
+    let listen = config.listen;
+    Site::new(config, directory.to_owned(), authority, identity, state, listen).unwrap()
+}
+
+/// A peer with so many network cards, and what it says if it reaches the store.
+fn peer(number: usize, cards: usize, has_store: bool) -> (Name, SiteAddresses, Vec<StoreCard>) {
+    let name: Name = format!("h{number:02}").parse().unwrap();
+    let data = (0..cards).map(|card| DataAddress {
+        peer: name.clone(),
+        address: format!("10.{card}.0.{number}:7444").parse().unwrap(),
+        network: None,
+        rate_bits_per_s: None,
+    });
+    let addresses = SiteAddresses { addresses: Vec::new(), data: data.collect() };
+    let card = StoreCard {
+        store: RAW.parse().unwrap(),
+        identity: String::new(),
+        mounts: String::new(),
+        rights: StoreRights::default(),
+    };
+    (name, addresses, if has_store { vec![card] } else { Vec::new() })
+}
+
+fn with_peers(site: &Site, peers: Vec<(Name, SiteAddresses, Vec<StoreCard>)>) {
+    let far = peers.iter().map(|(name, _, stores)| (name.clone(), stores.clone()));
+    *site.far.lock().unwrap() = far.collect();
+    site.set_others(peers.into_iter().map(|(name, data, _)| (name, data)).collect());
+}
+
+/// Promise: a store that few peers reach is read from those, wherever they stand among the
+/// others; and of a store that many reach no peer is left out, whatever else is.
+#[test]
+fn a_store_is_read_from_all_who_have_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let (site, raw) = (site(directory.path()), RAW.parse().unwrap());
+    with_peers(&site, (2..40).map(|at| peer(at, 4, at >= 38)).collect());
+    let of = |data: &[DataAddress]| {
+        let mut peers: Vec<String> = data.iter().map(|data| data.peer.to_string()).collect();
+        peers.dedup();
+        peers
+    };
+    let found = site.data_for(&raw);
+    assert_eq!((found.len(), of(&found)), (8, vec!["h38".to_owned(), "h39".to_owned()]));
+    assert_eq!(site.left_out.load(Ordering::Relaxed), 0);
+    with_peers(&site, (2..20).map(|at| peer(at, 4, true)).collect());
+    let found = site.data_known_for(&raw);
+    assert_eq!((found.len(), of(&found).len()), (ADDRESSES_MAX, 18));
+    assert_eq!(site.left_out.load(Ordering::Relaxed), 18 * 4 - ADDRESSES_MAX);
+}

@@ -1,0 +1,92 @@
+//! The peers that reach a store, as their cards say.
+
+use penstock_api::cluster::{PeerCard, StoreCard};
+use penstock_api::operate::PeerStore;
+use penstock_controller::cluster::ClusterNow;
+use penstock_proto::id::Name;
+
+/// A store of one peer beside those of the others.
+pub(crate) fn compared(store: &StoreCard, of: &Name, cards: &[PeerCard]) -> PeerStore {
+    let others = cards.iter().filter(|card| card.peer != *of);
+    let others: Vec<&str> = others
+        .flat_map(|card| card.stores.iter().filter(|other| other.store == store.store))
+        .map(|other| other.identity.as_str())
+        .collect();
+    let known = others.iter().any(|identity| !identity.is_empty());
+    let is = match store.identity.as_str() {
+        "" if known => "offline",
+        "" => "new",
+        _ if !known => "alone",
+        own if others.iter().any(|other| !other.is_empty() && *other != own) => "other",
+        _ => "same",
+    };
+    PeerStore { store: store.store.clone(), identity: store.identity.clone(), is: is.to_owned() }
+}
+
+/// Whether others see a store that this peer has not seen: one that is gone here, or a new one that
+/// has got its identity since it looked.
+pub(crate) fn lacks_store(own: &PeerCard, cards: &[PeerCard]) -> bool {
+    own.stores.iter().any(|store| compared(store, &own.peer, cards).is == "offline")
+}
+
+/// Whether a peer has a store with an identity: one that is mounted there.
+pub(crate) fn reaches(card: &PeerCard, store: &Name) -> bool {
+    card.stores.iter().any(|found| found.store == *store && !found.identity.is_empty())
+}
+
+/// Whether a peer that is to be drained stops serving: another one reaches each of its stores, or
+/// it was ordered all the same.
+pub(crate) fn stops_serving(now: &ClusterNow, own: &Name) -> bool {
+    let Some(mark) = now.draining.iter().find(|mark| mark.peer == *own) else { return false };
+    let others = |card: &&PeerCard| card.peer != *own && !now.is_draining(&card.peer);
+    let others: Vec<_> = now.peers.iter().filter(others).collect();
+    let stores = now.peers.iter().find(|card| card.peer == *own).map(|card| &card.stores);
+    let mut stores = stores.into_iter().flatten();
+    mark.forced
+        || (!others.is_empty()
+            && stores.all(|store| {
+                store.identity.is_empty() || others.iter().any(|card| reaches(card, &store.store))
+            }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A5: a store that a peer does not reach, or that is another one there, is told
+    /// from one that all share.
+    #[test]
+    fn a5_stores_are_compared_between_peers() {
+        let card = |peer: &str, identity: &str| PeerCard {
+            peer: peer.parse().unwrap(),
+            instance: 1,
+            addresses: Vec::new(),
+            data: Vec::new(),
+            version: String::new(),
+            boot: String::new(),
+            stores: vec![StoreCard {
+                store: "data".parse().unwrap(),
+                identity: identity.to_owned(),
+                mounts: String::new(),
+                rights: Default::default(),
+            }],
+            running: 0,
+            protocol: 1,
+            formats: penstock_proto::version::VersionRange::FIRST,
+            since: 0,
+        };
+        let is = |identities: [&str; 3]| {
+            let cards: Vec<_> =
+                identities.iter().zip(["a", "b", "c"]).map(|(id, peer)| card(peer, id)).collect();
+            let is = compared(&cards[0].stores[0], &cards[0].peer, &cards).is;
+            assert_eq!(lacks_store(&cards[0], &cards), is == "offline");
+            is
+        };
+        assert_eq!(is(["7f", "7f", "7f"]), "same");
+        assert_eq!(is(["7f", "7f", ""]), "same");
+        assert_eq!(is(["", "7f", "7f"]), "offline");
+        assert_eq!(is(["aa", "7f", "7f"]), "other");
+        assert_eq!(is(["", "", ""]), "new");
+        assert_eq!(is(["7f", "", ""]), "alone");
+    }
+}
