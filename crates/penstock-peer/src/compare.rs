@@ -20,12 +20,12 @@ use penstock_proto::journal::EntryFailure;
 use penstock_proto::manifest::{Entry, EntryKind, Page};
 use penstock_proto::units::FileTime;
 
-use crate::fault::of_no_item;
 use crate::keep::Keeper;
 use crate::read::place;
 use crate::stores::chain;
+use crate::stores::errors::of_no_item;
+use crate::stores::worker_pool;
 use crate::task::{full_problem, is_of_store};
-use crate::threads;
 
 /// Threads that share a page.
 const THREADS: usize = 4;
@@ -234,7 +234,7 @@ impl Comparer {
             let spawn = |first: usize| {
                 let range = first..(first + share).min(count);
                 let own = range.clone();
-                threads::start(scope, move || self.part(page, range, left)).map_err(|_| own)
+                worker_pool::start(scope, move || self.part(page, range, left)).map_err(|_| own)
             };
             let handles: Vec<_> = (0..count).step_by(share).map(spawn).collect();
             let join = |handle: Result<ScopedJoinHandle<'_, _>, Range<usize>>| match handle {

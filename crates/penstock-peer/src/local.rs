@@ -12,8 +12,8 @@ use penstock_io::store::Source;
 use penstock_proto::frame::{Fetch, Record};
 use penstock_proto::id::LaneId;
 
-use crate::guard::Guard;
 use crate::read::{FrameSink, PieceReader, ServeError};
+use crate::stores::guard::Guard;
 use crate::task::{ByteTally, Pieces, Shared};
 use crate::write::PieceWriter;
 

@@ -27,11 +27,11 @@ use penstock_proto::select::Selector;
 use penstock_proto::slicing::Slicing;
 use serde::{Deserialize, Serialize};
 
-use crate::guard::Guard;
 use crate::ordered::ScanOrder;
 use crate::scan::{Helpers, Scan, ScanOptions, look, read_kept, root_kind};
 use crate::sight::{Claim, Sight};
 use crate::source::OpenScan;
+use crate::stores::guard::Guard;
 use crate::stores::{Stores, store_gone, store_offline};
 
 /// Before the number of a list in the name of its directory; the first list has none.

@@ -21,8 +21,8 @@ use penstock_proto::units::Instant;
 use penstock_proto::version;
 
 use crate::ahead::Ahead;
-use crate::pacer::Pacer;
 use crate::standing::{Endings, Standing};
+use crate::stores::pacer::Pacer;
 use crate::target::LaneConnect;
 use crate::task::{Shared, State};
 

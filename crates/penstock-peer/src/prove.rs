@@ -21,12 +21,12 @@ use penstock_proto::digest::{Digest, DigestKind};
 use penstock_proto::journal::{DigestForm, EntryDigest, EntryFailure, FailurePhase};
 use penstock_proto::manifest::{Entry, Page};
 
-use crate::fault::of_no_item;
-use crate::hashing::TreeHash;
 use crate::read::place;
 use crate::stores::chain;
+use crate::stores::errors::of_no_item;
+use crate::stores::worker_pool;
 use crate::task::full_problem;
-use crate::threads;
+use crate::verify::hashing::TreeHash;
 
 /// Most threads that read a page's files.
 const WORKERS_MAX: usize = 8;
@@ -97,7 +97,7 @@ impl Prover<'_> {
         let (proof, problem) = (Mutex::new(PageProof::default()), OnceLock::new());
         let next = AtomicUsize::new(0);
         let workers = sys::available_cpus().clamp(2, WORKERS_MAX).min(units.len());
-        threads::at_once(workers, &|| {
+        worker_pool::at_once(workers, &|| {
             while let Some(unit) = units.get(next.fetch_add(1, Ordering::Relaxed)) {
                 if request.progress.is_stopped() || problem.get().is_some() {
                     return;

@@ -24,11 +24,11 @@ use penstock_proto::name;
 use penstock_proto::slicing::PieceRef;
 
 use crate::compare::step_of;
-use crate::fault::{of_no_item, short_problem};
 use crate::first_name::{NameWaits, refreshed, settled};
 use crate::looked::Looked;
-use crate::mounted::check_mounts;
 use crate::read::place;
+use crate::stores::errors::{of_no_item, short_problem};
+use crate::stores::mounts::check_mounts;
 use crate::stores::{chain, store_gone};
 use crate::task::{Pieces, Shared, full_problem, is_of_store};
 

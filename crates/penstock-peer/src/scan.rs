@@ -54,11 +54,11 @@ use penstock_proto::name::{self, Own};
 use penstock_proto::select::Selector;
 use penstock_proto::slicing::Slicing;
 
-use crate::guard::{Guard, is_missing};
-use crate::pacer::Pacer;
+use crate::stores::guard::{Guard, is_missing};
+use crate::stores::pacer::Pacer;
+use crate::stores::single_flight::Turn;
+use crate::stores::worker_pool;
 use crate::stores::{Stores, chain};
-use crate::threads;
-use crate::turn::Turn;
 
 use failures::FailedPart;
 pub use far::{Helpers, Listing};
@@ -349,7 +349,8 @@ impl Scan {
                     let _running = Running(self);
                     self.work(source);
                 };
-                let started = workers.take_while(|_| threads::start(scope, work).is_ok()).count();
+                let started =
+                    workers.take_while(|_| worker_pool::start(scope, work).is_ok()).count();
                 // A limit is one on all lookups: this host keeps it alone.
                 if self.options.lookups_per_s == 0
                     && matches!(source, Source::Posix(_))
@@ -357,7 +358,7 @@ impl Scan {
                 {
                     let share = move || self.share(scope, source, store, helpers.as_ref());
                     // Without it this host lists all of it.
-                    let _ = threads::start(scope, share);
+                    let _ = worker_pool::start(scope, share);
                 }
                 if started == 0 {
                     work();

@@ -22,11 +22,11 @@ use penstock_proto::frame::{
 use penstock_proto::manifest::{Page, page_digest};
 use penstock_proto::version;
 
-use crate::guard::Guard;
 use crate::ramp::FAR;
 use crate::read::{FrameSink, PieceReader, ServeError};
 use crate::source::{LaneRight, OpenScan, SourceService};
 use crate::standing::RightHolds;
+use crate::stores::guard::Guard;
 
 /// Decoded pages that the lanes of a transfer keep together.
 const PAGES_KEPT: usize = 16;

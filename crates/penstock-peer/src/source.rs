@@ -32,7 +32,6 @@ use penstock_proto::manifest::{Page, page_digest};
 use penstock_proto::slicing::STRIDE_BYTES_MAX;
 use rustls::pki_types::CertificateDer;
 
-use crate::guard::Guard;
 use crate::opening::{OPENING_MAX, Scans, removable};
 use crate::ordered::ScanOrder;
 use crate::removal::Remover;
@@ -40,8 +39,9 @@ use crate::scan::{Helpers, Scan, root_kind};
 use crate::serve::{self, PageCache};
 use crate::sight::{Sight, shares_inodes};
 use crate::standing::{RightHolds, Standing};
+use crate::stores::guard::Guard;
+use crate::stores::single_flight::Turn;
 use crate::stores::{Stores, chain};
-use crate::turn::Turn;
 use crate::wished::Wishes;
 
 /// Checks the capability that a lane shows, for a peer with these certificates, and says what it

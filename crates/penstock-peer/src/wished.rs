@@ -15,10 +15,10 @@ use penstock_proto::manifest::{Entry, EntryKind, Page};
 use penstock_proto::slicing::STRIDE_BYTES_MAX;
 
 use crate::again::is_same;
-use crate::hashing::TreeHash;
 use crate::read::place;
 use crate::stores::chain;
-use crate::threads;
+use crate::stores::worker_pool;
+use crate::verify::hashing::TreeHash;
 
 /// Wishes of one data set that are kept: the one at work, and the one whose answer may have got
 /// lost.
@@ -133,7 +133,7 @@ fn hash_files(source: &Source, root: &[u8], page: &Page, job: &Job) -> WishedDig
     let found = Mutex::new(vec![None; wish.len()]);
     let next = AtomicUsize::new(0);
     let workers = penstock_io::sys::available_cpus().clamp(1, WORKERS_MAX).min(units.len());
-    threads::at_once(workers, &|| {
+    worker_pool::at_once(workers, &|| {
         let mut buffer = vec![0; STRIDE_BYTES_MAX as usize];
         while let Some((slot, extent)) = units.get(next.fetch_add(1, Ordering::Relaxed)) {
             if job.is_forgotten() {

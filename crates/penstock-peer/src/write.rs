@@ -27,9 +27,9 @@ use penstock_api::task::TaskPage;
 use crate::held::{NamedLater, NamelessFiles};
 use crate::keep::Keeper;
 use crate::large::LargeFiles;
-use crate::pacer::Pacer;
 use crate::ramp::{self, Parts};
 use crate::read::place;
+use crate::stores::pacer::Pacer;
 use crate::surplus::backup_path;
 use crate::task::is_of_store;
 

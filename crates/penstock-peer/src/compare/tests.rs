@@ -9,7 +9,7 @@ use penstock_proto::slicing::Slicing;
 use penstock_proto::units::FileTime;
 
 use super::*;
-use crate::dead::{Dead, ENOTCONN};
+use crate::stores::dead::{Dead, ENOTCONN};
 
 /// A page of a file `d/f` and the link `d/s`; of the version of `d/f` that an earlier page has, if
 /// it amends.

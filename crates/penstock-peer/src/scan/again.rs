@@ -19,8 +19,8 @@ use penstock_proto::units::FileTime;
 use super::found::Found;
 use super::{Scan, kept};
 use crate::again::{age_seconds, is_same};
-use crate::hashing::digest_of_file;
 use crate::read::place;
+use crate::verify::hashing::digest_of_file;
 
 /// A file that was written to more recently than this is perhaps still being written.
 const REST_SECONDS: f64 = 1.0;

@@ -34,7 +34,7 @@ use super::helper::{kind_of, listed_kind};
 use super::walk::{BATCH_ENTRIES, Ended, Sample, Unit};
 use super::{Scan, State, kept};
 use crate::again::age_seconds;
-use crate::threads;
+use crate::stores::worker_pool;
 
 /// A scan that lasts less than this is not shared: connections and round trips would cost more.
 const SHARE_AFTER: Duration = Duration::from_millis(250);
@@ -155,7 +155,7 @@ impl Scan {
                     drop(state);
                     let (lent, name) = (peer.clone(), peer);
                     let lend = move || self.lend_to(scope, ask, lent, each);
-                    if threads::start(scope, lend).is_err() {
+                    if worker_pool::start(scope, lend).is_err() {
                         self.leave_out(&name, "there can be no more threads here");
                         self.lock().walk.peers.entry(name).or_default().lenders = 0;
                     }
@@ -205,7 +205,7 @@ impl Scan {
         }
         for _ in 1..each {
             let ally = Arc::clone(&ally);
-            if threads::start(scope, move || self.lend(ask, &ally)).is_err() {
+            if worker_pool::start(scope, move || self.lend(ask, &ally)).is_err() {
                 let mut state = self.lock();
                 state.walk.lenders -= 1;
                 state.walk.peers.entry(peer.clone()).or_default().lenders -= 1;

@@ -248,7 +248,8 @@ fn c3_a_store_that_fails_for_now_ends_no_transfer() {
 /// lists all of it.
 #[test]
 fn a_scan_is_made_where_no_thread_can_be_started() {
-    if !threads::cannot_be_started("scan::tests::a_scan_is_made_where_no_thread_can_be_started") {
+    if !worker_pool::cannot_be_started("scan::tests::a_scan_is_made_where_no_thread_can_be_started")
+    {
         return;
     }
     let (root, kept) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());

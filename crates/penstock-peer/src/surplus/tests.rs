@@ -12,7 +12,7 @@ use rand::rngs::StdRng;
 use rand::{RngExt as _, SeedableRng as _};
 
 use super::*;
-use crate::dead::Dead;
+use crate::stores::dead::Dead;
 
 /// Lists the surplus of `root` with so many hashes in memory: path, and whether it is in the way.
 fn surplus_of(

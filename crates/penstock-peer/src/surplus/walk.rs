@@ -16,8 +16,8 @@ use penstock_proto::select::{Selector, Verdict};
 
 use super::line::{key_of, own_at, surplus_of};
 use super::{PathHash, Wish, spill_failed};
-use crate::fault::of_no_item;
 use crate::stores::chain;
+use crate::stores::errors::of_no_item;
 use crate::waiting::PathStack;
 
 /// Most directories that are listed at a time: one question to another host.

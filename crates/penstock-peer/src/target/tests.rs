@@ -17,7 +17,7 @@ use penstock_proto::slicing::{PieceRef, Slicing};
 use penstock_proto::units::FileTime;
 
 use super::*;
-use crate::dead::Dead;
+use crate::stores::dead::Dead;
 use crate::stores::{StoreKind, StoreSpec};
 
 /// No wait of a test is longer.

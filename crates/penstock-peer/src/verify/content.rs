@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use penstock_io::store::{Meta, ReadFile, StoreError};
 
-use crate::hashing::CHUNK_BYTES;
+use crate::verify::hashing::CHUNK_BYTES;
 
 /// Files above this are compared in parts of this size by whoever is free.
 const EXTENT_BYTES: u64 = 64 << 20;

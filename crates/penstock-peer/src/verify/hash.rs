@@ -11,9 +11,9 @@ use penstock_proto::name::{self, RunTag};
 use penstock_proto::slicing::STRIDE_BYTES_MAX;
 
 use super::jobs::Jobs;
-use crate::hashing::digest_of_file;
 use crate::stores::chain;
-use crate::threads;
+use crate::stores::worker_pool;
+use crate::verify::hashing::digest_of_file;
 
 /// What is found of one file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -70,7 +70,7 @@ pub fn hash_tree(
     }
     jobs.produced();
     let tree = Tree { store, jobs, tell: Mutex::new(tell) };
-    threads::at_once(workers.max(1), &|| {
+    worker_pool::at_once(workers.max(1), &|| {
         let mut buffer = vec![0; STRIDE_BYTES_MAX as usize];
         tree.jobs.work(|job| tree.run(job, &mut buffer));
     });

@@ -26,9 +26,9 @@ use penstock_proto::slicing::{STRIDE_BYTES_MAX, Slicing};
 
 use super::jobs::{Jobs, WaitingPath, WaitingPaths};
 use super::{Finding, Teller, Told, VerifyFigures};
-use crate::hashing::{CHUNK_BYTES, TreeHash, feed};
 use crate::stores::chain;
-use crate::threads;
+use crate::stores::worker_pool;
+use crate::verify::hashing::{CHUNK_BYTES, TreeHash, feed};
 
 /// Directories of a walk that wait to be listed.
 type Directories = Jobs<WaitingPath, WaitingPaths>;
@@ -100,7 +100,7 @@ pub fn verify_list(
         jobs.work(|job| check.run(job, &jobs, &mut own));
     };
     let read = std::thread::scope(|scope| {
-        let started = (0..check.workers).take_while(|_| threads::start(scope, work).is_ok());
+        let started = (0..check.workers).take_while(|_| worker_pool::start(scope, work).is_ok());
         // Where there can be no other thread each line is looked at as it is read.
         let mut alone = (started.count() == 0).then(Own::default);
         let read = read_lines(list, kind, |line| {
@@ -358,7 +358,7 @@ impl Check<'_> {
         let jobs = Jobs::waiting_in(WaitingPaths::new());
         jobs.force(Ok(Vec::new()));
         jobs.produced();
-        threads::at_once(self.workers, &|| {
+        worker_pool::at_once(self.workers, &|| {
             let mut buffer = ListBuffer::new();
             jobs.work(|path: WaitingPath| match path {
                 Ok(path) => self.list(&path, known, &jobs, &mut buffer),

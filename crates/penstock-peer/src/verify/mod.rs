@@ -8,6 +8,7 @@
 
 mod content;
 mod hash;
+pub(crate) mod hashing;
 mod jobs;
 mod list;
 mod tree;
@@ -150,14 +151,14 @@ mod tests {
     use std::fs::{self, File};
 
     use super::*;
-    use crate::threads;
+    use crate::stores::worker_pool;
 
     /// Promise: where a limit of tasks lets no thread start, trees are compared and hashed all the
     /// same, and lists that are longer than what may wait.
     #[test]
     fn trees_are_compared_where_no_thread_can_be_started() {
         const TEST: &str = "verify::tests::trees_are_compared_where_no_thread_can_be_started";
-        if !threads::cannot_be_started(TEST) {
+        if !worker_pool::cannot_be_started(TEST) {
             return;
         }
         let base = tempfile::tempdir().unwrap();

@@ -19,7 +19,7 @@ use penstock_proto::name;
 use super::content::{Buffers, FilePair, SideError, Verdict};
 use super::jobs::{Jobs, WAITING_MAX, Waiting, WaitingPaths};
 use super::{Finding, Teller, Told, VerifyFigures};
-use crate::threads;
+use crate::stores::worker_pool;
 
 /// Names that one thread looks at before another may take some.
 const BATCH_NAMES: usize = 128;
@@ -77,7 +77,7 @@ pub fn verify_trees(
         trees.root();
     }
     trees.jobs.produced();
-    threads::at_once(options.workers.max(1), &|| {
+    worker_pool::at_once(options.workers.max(1), &|| {
         let mut worker = Worker { buffers: Buffers::new(), nested: 0 };
         trees.jobs.work(|job| trees.run(job, &mut worker));
     });

@@ -16,8 +16,8 @@ use penstock_proto::select::Selector;
 use penstock_proto::slicing::Slicing;
 
 use super::*;
-use crate::pacer::Pacer;
 use crate::scan::ScanOptions;
+use crate::stores::pacer::Pacer;
 
 /// What another peer does wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,6 +5,15 @@
 //! no item fails, the transfer waits and says so. So is one where a file system was mounted, and
 //! none is now: the empty directory below is not what anybody asked for.
 
+#[cfg(test)]
+pub(crate) mod dead;
+pub(crate) mod errors;
+pub(crate) mod guard;
+pub(crate) mod mounts;
+pub(crate) mod pacer;
+pub(crate) mod single_flight;
+pub(crate) mod worker_pool;
+
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
