@@ -21,7 +21,7 @@ use penstock_proto::manifest::{Entry, EntryKind, Page};
 use penstock_proto::units::FileTime;
 
 use crate::keep::Keeper;
-use crate::read::place;
+use crate::source::read::place;
 use crate::stores::chain;
 use crate::stores::errors::of_no_item;
 use crate::stores::worker_pool;

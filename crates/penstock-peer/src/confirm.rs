@@ -14,7 +14,7 @@ use penstock_proto::compared::EntrySet;
 use penstock_proto::manifest::{Entry, EntryKind, Page};
 
 use crate::compare::Comparer;
-use crate::read::place;
+use crate::source::read::place;
 
 /// Those of `wanted` that stand at the target as they were made. Blocks for a stat of each entry of
 /// the page, by a few threads.

@@ -9,7 +9,7 @@ use penstock_api::task::TaskPage;
 use penstock_engine::fetch::Item;
 use penstock_io::store::{Dir, LeftOver, Meta, StoreError, WriteFile};
 
-use crate::read::place;
+use crate::source::read::place;
 use crate::write::TargetTree;
 
 /// Files kept open; one descriptor each, two where whole blocks pass the page cache by. Another

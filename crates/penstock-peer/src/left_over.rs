@@ -9,7 +9,7 @@ use penstock_io::store::{
 };
 use penstock_proto::name::{self, Own, OwnKind};
 
-use crate::waiting::PathStack;
+use crate::scan::path_stack::PathStack;
 
 /// Something with an own name.
 #[derive(Clone, Copy, Debug)]

@@ -58,7 +58,6 @@
 
 #![forbid(unsafe_code)]
 
-mod again;
 mod ahead;
 mod back;
 mod compare;
@@ -79,20 +78,14 @@ mod local;
 mod look;
 mod looked;
 mod mend;
-mod opening;
-mod ordered;
 mod prove;
 
 mod paths;
 mod publish;
 mod ramp;
-mod read;
-mod removal;
 mod scan;
-mod serve;
 mod settle;
 mod share;
-mod sight;
 mod source;
 mod standing;
 mod stores;
@@ -100,15 +93,13 @@ mod surplus;
 mod target;
 mod task;
 pub mod verify;
-mod waiting;
-mod wished;
 mod write;
 
 pub use left_over::{Cleaner, LeftOver, clean_below};
-pub use ordered::OrderedSource;
 pub use paths::{LocalEnds, PathListener, PathNews, PathNote};
 pub use penstock_engine::paths::{LocalEnd, PathEnds, PathState, pair};
 pub use scan::{Helpers, Listing, ScanOptions};
+pub use source::leased_source::OrderedSource;
 pub use source::{LaneRight, LaneVerifier, SourceService};
 pub use standing::RightHolds;
 pub use stores::{STORE_OFFLINE, StoreKind, StoreSpec, Stores};

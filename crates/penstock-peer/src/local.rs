@@ -12,7 +12,7 @@ use penstock_io::store::Source;
 use penstock_proto::frame::{Fetch, Record};
 use penstock_proto::id::LaneId;
 
-use crate::read::{FrameSink, PieceReader, ServeError};
+use crate::source::read::{FrameSink, PieceReader, ServeError};
 use crate::stores::guard::Guard;
 use crate::task::{ByteTally, Pieces, Shared};
 use crate::write::PieceWriter;

@@ -26,7 +26,7 @@ use penstock_proto::manifest::{Entry, Page};
 
 use crate::keep::Keeper;
 use crate::looked::Looked;
-use crate::read::place;
+use crate::source::read::place;
 use crate::stores::chain;
 use crate::task::{full_problem, is_of_store};
 

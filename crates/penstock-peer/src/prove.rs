@@ -21,7 +21,7 @@ use penstock_proto::digest::{Digest, DigestKind};
 use penstock_proto::journal::{DigestForm, EntryDigest, EntryFailure, FailurePhase};
 use penstock_proto::manifest::{Entry, Page};
 
-use crate::read::place;
+use crate::source::read::place;
 use crate::stores::chain;
 use crate::stores::errors::of_no_item;
 use crate::stores::worker_pool;

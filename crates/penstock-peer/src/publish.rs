@@ -26,7 +26,7 @@ use penstock_proto::slicing::PieceRef;
 use crate::compare::step_of;
 use crate::first_name::{NameWaits, refreshed, settled};
 use crate::looked::Looked;
-use crate::read::place;
+use crate::source::read::place;
 use crate::stores::errors::{of_no_item, short_problem};
 use crate::stores::mounts::check_mounts;
 use crate::stores::{chain, store_gone};

@@ -42,7 +42,7 @@ use crate::look::look;
 use crate::mend::Mender;
 use crate::paths::{Dialer, LocalEnds, PathBook, PathNote, locals};
 use crate::prove::Prover;
-use crate::read::place;
+use crate::source::read::place;
 use crate::stores::errors::{of_no_item, short_problem};
 use crate::stores::guard::Guard;
 use crate::stores::mounts::{check_mounts, mounts_of};

@@ -44,12 +44,13 @@ use crate::large::LargeFiles;
 use crate::left::{Kept, LeftBehind, hand_over};
 use crate::paths::{self, Dialer, LaneHandle};
 use crate::share::{self, lane_limits};
+use crate::source::read_check;
 use crate::stores::errors::of_answer;
 use crate::stores::guard::Guard;
 use crate::stores::pacer::Pacer;
 use crate::stores::{Stores, chain};
 use crate::write::{TargetTree, Written, extent_digest};
-use crate::{again, lane, publish};
+use crate::{lane, publish};
 
 /// Pages with their pieces that a task keeps in memory.
 const PAGES_KEPT: usize = 32;
@@ -438,12 +439,12 @@ impl Shared {
         if let Some((entry, length)) = extent.filter(|_| failures.is_empty()) {
             let stride = u64::from(pieces.page.page.slicing.stride_bytes);
             let ctime = pieces.page.page.entries()[entry as usize].identity.ctime;
-            match again::seen_of(&parts, ctime) {
+            match read_check::seen_of(&parts, ctime) {
                 Ok(seen) => {
                     let (form, digest) = extent_digest(self.tree.kind, parts, stride, length);
                     digests.push(EntryDigest { entry, form, digest, seen });
                 }
-                Err(again::Mixed) => failures.push(again::changed(entry)),
+                Err(read_check::Mixed) => failures.push(read_check::changed(entry)),
             }
         }
         let pack = extent.is_none();

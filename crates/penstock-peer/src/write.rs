@@ -28,7 +28,7 @@ use crate::held::{NamedLater, NamelessFiles};
 use crate::keep::Keeper;
 use crate::large::LargeFiles;
 use crate::ramp::{self, Parts};
-use crate::read::place;
+use crate::source::read::place;
 use crate::stores::pacer::Pacer;
 use crate::surplus::backup_path;
 use crate::task::is_of_store;

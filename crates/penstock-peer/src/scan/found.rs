@@ -10,7 +10,7 @@ use penstock_proto::attributes::{AttributeClass, ClassSet};
 use penstock_proto::listing::ListedEntry;
 use penstock_proto::manifest::{EntryDraft, EntryKind};
 
-use super::helper::{kind_of, listed_kind};
+use super::assist::{kind_of, listed_kind};
 
 /// Names of owners that are remembered; beyond that all are asked for again.
 const NAMES_MAX: usize = 16 * 1024;

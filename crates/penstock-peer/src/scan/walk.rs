@@ -18,10 +18,10 @@ use penstock_proto::id::Name;
 use penstock_proto::name::{self, Own};
 use penstock_proto::select::Verdict;
 
-use super::far::{Lent, Standing};
 use super::found::Found;
+use super::sharing::{Lent, Standing};
 use super::{Passed, Scan, hash, kept, unlisted_root};
-use crate::waiting::PathStack;
+use crate::scan::path_stack::PathStack;
 
 /// Entries of one directory that are handed to the builder at a time.
 pub(super) const BATCH_ENTRIES: usize = 512;

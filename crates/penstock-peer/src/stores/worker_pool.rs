@@ -55,7 +55,9 @@ mod tests {
     /// Promise: where no thread can be started, work is done all the same, once.
     #[test]
     fn work_is_done_where_no_thread_can_be_started() {
-        if !cannot_be_started("stores::worker_pool::tests::work_is_done_where_no_thread_can_be_started") {
+        if !cannot_be_started(
+            "stores::worker_pool::tests::work_is_done_where_no_thread_can_be_started",
+        ) {
             return;
         }
         assert!(Builder::new().spawn(|| ()).is_err());

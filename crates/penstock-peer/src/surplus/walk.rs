@@ -16,9 +16,9 @@ use penstock_proto::select::{Selector, Verdict};
 
 use super::line::{key_of, own_at, surplus_of};
 use super::{PathHash, Wish, spill_failed};
+use crate::scan::path_stack::PathStack;
 use crate::stores::chain;
 use crate::stores::errors::of_no_item;
-use crate::waiting::PathStack;
 
 /// Most directories that are listed at a time: one question to another host.
 pub const LIST_DIRECTORIES_MAX: usize = 64;

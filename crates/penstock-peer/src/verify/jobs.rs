@@ -7,7 +7,7 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use penstock_io::store::StoreError;
 use penstock_proto::name;
 
-use crate::waiting::PathStack;
+use crate::scan::path_stack::PathStack;
 
 /// Most jobs that wait; see [`Jobs::offer`] and [`Jobs::put`] for what happens at the limit.
 pub(super) const WAITING_MAX: usize = 512;

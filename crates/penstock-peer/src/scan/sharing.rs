@@ -29,11 +29,11 @@ use penstock_proto::listing::{
 };
 use penstock_proto::name;
 
+use super::assist::{kind_of, listed_kind};
 use super::found::Found;
-use super::helper::{kind_of, listed_kind};
 use super::walk::{BATCH_ENTRIES, Ended, Sample, Unit};
 use super::{Scan, State, kept};
-use crate::again::age_seconds;
+use crate::source::read_check::age_seconds;
 use crate::stores::worker_pool;
 
 /// A scan that lasts less than this is not shared: connections and round trips would cost more.

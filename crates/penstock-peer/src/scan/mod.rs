@@ -25,13 +25,14 @@
 //! **What is not chosen** ([`Selector`]) costs its place in the listing of its directory and, where
 //! that does not tell enough, a look: it is not handed over, and an excluded directory not listed.
 
-mod again;
+mod assist;
+mod changed_entries;
 mod failures;
-mod far;
 mod found;
-mod helper;
-mod links;
+mod hard_links;
 mod moved;
+pub(crate) mod path_stack;
+mod sharing;
 mod walk;
 
 use std::collections::HashSet;
@@ -61,9 +62,9 @@ use crate::stores::worker_pool;
 use crate::stores::{Stores, chain};
 
 use failures::FailedPart;
-pub use far::{Helpers, Listing};
 use found::{Found, Wants};
-use links::LinkTable;
+use hard_links::LinkTable;
+pub use sharing::{Helpers, Listing};
 use walk::Walk;
 
 /// What is to be listed.

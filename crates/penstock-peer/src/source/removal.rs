@@ -22,8 +22,8 @@ use penstock_proto::manifest::{Entry, EntryKind, Page};
 use penstock_proto::name;
 use penstock_proto::units::FileTime;
 
-use crate::read::place;
 use crate::scan::Scan;
+use crate::source::read::place;
 use crate::stores::chain;
 
 /// How long one order is worked on before it is answered.

@@ -23,7 +23,7 @@ use penstock_proto::manifest::{Page, page_digest};
 use penstock_proto::version;
 
 use crate::ramp::FAR;
-use crate::read::{FrameSink, PieceReader, ServeError};
+use crate::source::read::{FrameSink, PieceReader, ServeError};
 use crate::source::{LaneRight, OpenScan, SourceService};
 use crate::standing::RightHolds;
 use crate::stores::guard::Guard;

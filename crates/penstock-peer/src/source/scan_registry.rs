@@ -27,10 +27,10 @@ use penstock_proto::select::Selector;
 use penstock_proto::slicing::Slicing;
 use serde::{Deserialize, Serialize};
 
-use crate::ordered::ScanOrder;
 use crate::scan::{Helpers, Scan, ScanOptions, look, read_kept, root_kind};
-use crate::sight::{Claim, Sight};
 use crate::source::OpenScan;
+use crate::source::leased_source::ScanOrder;
+use crate::source::recognition::{Claim, Sight};
 use crate::stores::guard::Guard;
 use crate::stores::{Stores, store_gone, store_offline};
 

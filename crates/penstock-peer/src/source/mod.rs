@@ -2,10 +2,19 @@
 //!
 //! State directory: `DIR/<transfer>/` holds the request (`request.json`) and the scan's pages. It
 //! is read again when a restarted daemon is asked about a transfer it does not know, so that a
-//! restart costs the target nothing but a lane ([`crate::opening`]).
+//! restart costs the target nothing but a lane ([`crate::source::scan_registry`]).
 //!
 //! No request waits without end for a store that hangs: it is looked at on a thread of its own
 //! before anything is done there (E2).
+
+pub(crate) mod digest_jobs;
+pub(crate) mod leased_source;
+pub(crate) mod read;
+pub(crate) mod read_check;
+pub(crate) mod recognition;
+pub(crate) mod removal;
+pub(crate) mod scan_registry;
+pub(crate) mod serve;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -32,17 +41,17 @@ use penstock_proto::manifest::{Page, page_digest};
 use penstock_proto::slicing::STRIDE_BYTES_MAX;
 use rustls::pki_types::CertificateDer;
 
-use crate::opening::{OPENING_MAX, Scans, removable};
-use crate::ordered::ScanOrder;
-use crate::removal::Remover;
 use crate::scan::{Helpers, Scan, root_kind};
-use crate::serve::{self, PageCache};
-use crate::sight::{Sight, shares_inodes};
+use crate::source::digest_jobs::Wishes;
+use crate::source::leased_source::ScanOrder;
+use crate::source::recognition::{Sight, shares_inodes};
+use crate::source::removal::Remover;
+use crate::source::scan_registry::{OPENING_MAX, Scans, removable};
+use crate::source::serve::PageCache;
 use crate::standing::{RightHolds, Standing};
 use crate::stores::guard::Guard;
 use crate::stores::single_flight::Turn;
 use crate::stores::{Stores, chain};
-use crate::wished::Wishes;
 
 /// Checks the capability that a lane shows, for a peer with these certificates, and says what it
 /// allows.

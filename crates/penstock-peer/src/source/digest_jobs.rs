@@ -14,8 +14,8 @@ use penstock_proto::digest::{Digest, DigestKind};
 use penstock_proto::manifest::{Entry, EntryKind, Page};
 use penstock_proto::slicing::STRIDE_BYTES_MAX;
 
-use crate::again::is_same;
-use crate::read::place;
+use crate::source::read::place;
+use crate::source::read_check::is_same;
 use crate::stores::chain;
 use crate::stores::worker_pool;
 use crate::verify::hashing::TreeHash;

@@ -18,8 +18,8 @@ use penstock_proto::units::FileTime;
 
 use super::found::Found;
 use super::{Scan, kept};
-use crate::again::{age_seconds, is_same};
-use crate::read::place;
+use crate::source::read::place;
+use crate::source::read_check::{age_seconds, is_same};
 use crate::verify::hashing::digest_of_file;
 
 /// A file that was written to more recently than this is perhaps still being written.

@@ -14,7 +14,7 @@ use penstock_io::store::{Meta, Source};
 use penstock_proto::id::Name;
 use penstock_proto::manifest::{Entry, EntryKind, Page};
 
-use crate::read::place;
+use crate::source::read::place;
 use crate::stores::store_offline;
 
 /// Entries of a page that are looked at, evenly spread: of some 4,000.

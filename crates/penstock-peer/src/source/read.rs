@@ -21,8 +21,8 @@ use penstock_proto::manifest::{Entry, EntryKind, Page};
 use penstock_proto::name;
 use penstock_proto::units::FileTime;
 
-use crate::again::{Fit, Served};
 use crate::ramp::{FIRST_FRAME_BYTES, may_part, part_bytes};
+use crate::source::read_check::{Fit, Served};
 
 /// Takes the frames of a reply.
 pub(crate) trait FrameSink {
