@@ -20,12 +20,12 @@ use penstock_proto::journal::EntryFailure;
 use penstock_proto::manifest::{Entry, EntryKind, Page};
 use penstock_proto::units::FileTime;
 
-use crate::keep::Keeper;
 use crate::source::read::place;
 use crate::stores::chain;
 use crate::stores::errors::of_no_item;
 use crate::stores::worker_pool;
 use crate::task::{full_problem, is_of_store};
+use crate::write::attributes::Keeper;
 
 /// Threads that share a page.
 const THREADS: usize = 4;

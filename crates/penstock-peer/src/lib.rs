@@ -58,36 +58,25 @@
 
 #![forbid(unsafe_code)]
 
-mod ahead;
 mod back;
 mod compare;
 mod confirm;
 mod ending;
 mod far;
-mod first_name;
 mod grant;
 mod hang;
-mod held;
-mod keep;
 mod lane;
-mod large;
 mod left;
 mod left_over;
 mod load;
-mod local;
 mod look;
-mod looked;
 mod mend;
 mod prove;
 
-mod paths;
 mod publish;
-mod ramp;
 mod scan;
-mod settle;
 mod share;
 mod source;
-mod standing;
 mod stores;
 mod surplus;
 mod target;
@@ -95,13 +84,13 @@ mod task;
 pub mod verify;
 mod write;
 
+pub use lane::paths::{LocalEnds, PathListener, PathNews, PathNote};
+pub use lane::standing::RightHolds;
 pub use left_over::{Cleaner, LeftOver, clean_below};
-pub use paths::{LocalEnds, PathListener, PathNews, PathNote};
 pub use penstock_engine::paths::{LocalEnd, PathEnds, PathState, pair};
 pub use scan::{Helpers, Listing, ScanOptions};
 pub use source::leased_source::OrderedSource;
 pub use source::{LaneRight, LaneVerifier, SourceService};
-pub use standing::RightHolds;
 pub use stores::{STORE_OFFLINE, StoreKind, StoreSpec, Stores};
 pub use surplus::{
     Dealt, LIST_DIRECTORIES_MAX, TakeSurplus, TargetLister, each_listed, find_surplus_with,

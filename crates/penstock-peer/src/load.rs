@@ -7,7 +7,7 @@ use penstock_api::operate::{TaskLoad, TaskPath};
 use penstock_engine::paths::{PathId, PathState};
 use penstock_proto::id::Name;
 
-use crate::paths::{Dialer, PathListener};
+use crate::lane::paths::{Dialer, PathListener};
 use crate::source::SourceService;
 use crate::target::TargetService;
 use crate::task::{Reach, RunningTask, Shared, State};

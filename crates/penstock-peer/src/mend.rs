@@ -24,11 +24,11 @@ use penstock_io::store::{Dir, Kind, Meta, ReadFile, Step, StoreError, Target};
 use penstock_proto::digest::{Digest, DigestKind};
 use penstock_proto::manifest::{Entry, Page};
 
-use crate::keep::Keeper;
-use crate::looked::Looked;
 use crate::source::read::place;
 use crate::stores::chain;
 use crate::task::{full_problem, is_of_store};
+use crate::write::attributes::Keeper;
+use crate::write::uncached_file::Looked;
 
 /// Bits that a write takes off a file (inode(7)).
 const SPECIAL_BITS: u32 = 0o6000;

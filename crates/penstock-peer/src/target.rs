@@ -32,15 +32,14 @@ use penstock_proto::name;
 use penstock_proto::network::DataAddress;
 use penstock_proto::slicing::STRIDE_BYTES_MAX;
 
-use crate::ahead;
 use crate::compare::Comparer;
 use crate::confirm::confirm;
 use crate::grant::Grant;
-use crate::keep::{Keeper, check_rules};
+use crate::lane::paths::{Dialer, LocalEnds, PathBook, PathNote, locals};
+use crate::lane::preconnect;
 use crate::left::{Left, LeftBehind};
 use crate::look::look;
 use crate::mend::Mender;
-use crate::paths::{Dialer, LocalEnds, PathBook, PathNote, locals};
 use crate::prove::Prover;
 use crate::source::read::place;
 use crate::stores::errors::{of_no_item, short_problem};
@@ -49,6 +48,7 @@ use crate::stores::mounts::{check_mounts, mounts_of};
 use crate::stores::{Stores, chain, store_gone, store_offline, store_unreachable};
 use crate::surplus;
 use crate::task::{Reach, RunningTask, TaskParts, full_problem};
+use crate::write::attributes::{Keeper, check_rules};
 use crate::write::temporary_of;
 
 /// Buffers that the lanes of one host may hold at a time; see `docs/design/0003`.
@@ -439,7 +439,7 @@ impl TargetPeer for TargetService {
 
     fn expect_source(&self, _: &Name, site: &Name, peers: &[DataAddress], lanes_max: u32) {
         if self.connect.is_none() {
-            ahead::dial(&self.book, (site, peers), (&self.locals(), lanes_max), &self.options);
+            preconnect::dial(&self.book, (site, peers), (&self.locals(), lanes_max), &self.options);
         }
     }
 

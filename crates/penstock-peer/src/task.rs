@@ -38,19 +38,20 @@ use penstock_proto::units::Instant;
 use crate::ending::{STOP_PATIENCE, waiting_of};
 use crate::grant::{self, Grant};
 use crate::hang::Hang;
-use crate::held::{Held, NamedLater, epoch_limits};
-use crate::keep::Keeper;
-use crate::large::LargeFiles;
+use crate::lane::paths::{self, Dialer, LaneHandle};
+use crate::lane::target_lane;
 use crate::left::{Kept, LeftBehind, hand_over};
-use crate::paths::{self, Dialer, LaneHandle};
+use crate::publish;
 use crate::share::{self, lane_limits};
 use crate::source::read_check;
 use crate::stores::errors::of_answer;
 use crate::stores::guard::Guard;
 use crate::stores::pacer::Pacer;
 use crate::stores::{Stores, chain};
+use crate::write::attributes::Keeper;
+use crate::write::large_files::LargeFiles;
+use crate::write::unnamed_files::{Held, NamedLater, epoch_limits};
 use crate::write::{TargetTree, Written, extent_digest};
-use crate::{lane, publish};
 
 /// Pages with their pieces that a task keeps in memory.
 const PAGES_KEPT: usize = 32;
@@ -740,14 +741,16 @@ fn tend_lanes(shared: &Arc<Shared>, threads: &Mutex<Vec<JoinHandle<()>>>) {
                 };
                 state.wakers.insert(lane, Arc::clone(&waker));
                 drop(state);
-                let spawned = lane::spawn(shared, (lane, path), waker);
+                let spawned = target_lane::spawn(shared, (lane, path), waker);
                 match spawned {
                     Ok(thread) => {
                         let mut threads = threads.lock().unwrap_or_else(PoisonError::into_inner);
                         threads.retain(|thread| !thread.is_finished());
                         threads.push(thread);
                     }
-                    Err(cause) if lane::is_none_left(shared, lane, threads, &cause) => return,
+                    Err(cause) if target_lane::is_none_left(shared, lane, threads, &cause) => {
+                        return;
+                    }
                     Err(_) => {}
                 }
             }

@@ -41,6 +41,7 @@ use penstock_proto::manifest::{Page, page_digest};
 use penstock_proto::slicing::STRIDE_BYTES_MAX;
 use rustls::pki_types::CertificateDer;
 
+use crate::lane::standing::{RightHolds, Standing};
 use crate::scan::{Helpers, Scan, root_kind};
 use crate::source::digest_jobs::Wishes;
 use crate::source::leased_source::ScanOrder;
@@ -48,7 +49,6 @@ use crate::source::recognition::{Sight, shares_inodes};
 use crate::source::removal::Remover;
 use crate::source::scan_registry::{OPENING_MAX, Scans, removable};
 use crate::source::serve::PageCache;
-use crate::standing::{RightHolds, Standing};
 use crate::stores::guard::Guard;
 use crate::stores::single_flight::Turn;
 use crate::stores::{Stores, chain};

@@ -21,7 +21,7 @@ use penstock_proto::manifest::{Entry, EntryKind, Page};
 use penstock_proto::name;
 use penstock_proto::units::FileTime;
 
-use crate::ramp::{FIRST_FRAME_BYTES, may_part, part_bytes};
+use crate::lane::slow_start::{FIRST_FRAME_BYTES, may_part, part_bytes};
 use crate::source::read_check::{Fit, Served};
 
 /// Takes the frames of a reply.

@@ -22,10 +22,10 @@ use penstock_proto::frame::{
 use penstock_proto::manifest::{Page, page_digest};
 use penstock_proto::version;
 
-use crate::ramp::FAR;
+use crate::lane::slow_start::FAR;
+use crate::lane::standing::RightHolds;
 use crate::source::read::{FrameSink, PieceReader, ServeError};
 use crate::source::{LaneRight, OpenScan, SourceService};
-use crate::standing::RightHolds;
 use crate::stores::guard::Guard;
 
 /// Decoded pages that the lanes of a transfer keep together.

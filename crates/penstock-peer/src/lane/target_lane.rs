@@ -23,8 +23,8 @@ use penstock_io::trust::is_distrust;
 use penstock_proto::frame::{self, Data, FrameKind, Header, Refusal, RefusalCode};
 use penstock_proto::id::LaneId;
 
-use crate::local::{self, fetch_of};
-use crate::paths::{Dialer, LaneHandle, Working, note_failure};
+use crate::lane::local::{self, fetch_of};
+use crate::lane::paths::{Dialer, LaneHandle, Working, note_failure};
 use crate::stores::chain;
 use crate::task::{ByteTally, Pieces, Reach, Shared};
 use crate::write::PieceWriter;

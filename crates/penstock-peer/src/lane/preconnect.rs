@@ -15,7 +15,7 @@ use penstock_io::net::{self, Dialled, SocketOptions};
 use penstock_proto::id::Name;
 use penstock_proto::network::DataAddress;
 
-use crate::paths::{Key, PathBook, PathNote, bind_of, key_of};
+use crate::lane::paths::{Key, PathBook, PathNote, bind_of, key_of};
 
 /// How long a connection waits for its lane: far longer than a site takes to answer, far shorter
 /// than a source waits for what is to come.

@@ -5,6 +5,11 @@
 //! all lanes of the task, through a table of open handles. Bytes that do not match their digest
 //! never reach the disk.
 
+pub(crate) mod attributes;
+pub(crate) mod large_files;
+pub(crate) mod uncached_file;
+pub(crate) mod unnamed_files;
+
 use std::sync::Arc;
 
 use penstock_engine::fetch::{Item, Part};
@@ -24,14 +29,14 @@ use penstock_proto::units::FileTime;
 
 use penstock_api::task::TaskPage;
 
-use crate::held::{NamedLater, NamelessFiles};
-use crate::keep::Keeper;
-use crate::large::LargeFiles;
-use crate::ramp::{self, Parts};
+use crate::lane::slow_start::{self, Parts};
 use crate::source::read::place;
 use crate::stores::pacer::Pacer;
 use crate::surplus::backup_path;
 use crate::task::is_of_store;
+use crate::write::attributes::Keeper;
+use crate::write::large_files::LargeFiles;
+use crate::write::unnamed_files::{NamedLater, NamelessFiles};
 
 /// Larger files have a temporary name: what it costs is little beside their bytes, and these need
 /// not be fetched again after `kill -9`.
@@ -468,9 +473,9 @@ impl PieceWriter {
         if record.offset != expected || end > range.end || !ends || !whole || !moves {
             return wrong;
         }
-        let sound = !ramp::is_part(record, entry.size, stride)
-            || (ramp::may_part(self.tree.kind, entry.size, stride)
-                && ramp::is_sound_part(record, stride, range.end));
+        let sound = !slow_start::is_part(record, entry.size, stride)
+            || (slow_start::may_part(self.tree.kind, entry.size, stride)
+                && slow_start::is_sound_part(record, stride, range.end));
         if !sound {
             return wrong;
         }
@@ -684,7 +689,7 @@ fn note_digests(
     zeros: &mut Vec<u8>,
 ) {
     if !record.hole {
-        let whole = if ramp::is_part(record, entry.size, stride) {
+        let whole = if slow_start::is_part(record, entry.size, stride) {
             open.parts.add(record.length, record.digest, stride)
         } else {
             Some(record.digest)

@@ -4,6 +4,9 @@
 //! step is idempotent, because a crash may repeat it: a temporary name that is gone, with the final
 //! name there in the size and with the time that the manifest says, was renamed before (A6).
 
+pub(crate) mod mtime_settle;
+pub(crate) mod name_races;
+
 use std::collections::BTreeMap;
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
@@ -24,13 +27,13 @@ use penstock_proto::name;
 use penstock_proto::slicing::PieceRef;
 
 use crate::compare::step_of;
-use crate::first_name::{NameWaits, refreshed, settled};
-use crate::looked::Looked;
+use crate::publish::name_races::{NameWaits, refreshed, settled};
 use crate::source::read::place;
 use crate::stores::errors::{of_no_item, short_problem};
 use crate::stores::mounts::check_mounts;
 use crate::stores::{chain, store_gone};
 use crate::task::{Pieces, Shared, full_problem, is_of_store};
+use crate::write::uncached_file::Looked;
 
 /// The publisher looks around at least this often.
 const TICK: Duration = Duration::from_millis(500);

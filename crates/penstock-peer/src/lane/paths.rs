@@ -20,8 +20,8 @@ use penstock_proto::network::DataAddress;
 use penstock_proto::units::Instant;
 use penstock_proto::version;
 
-use crate::ahead::Ahead;
-use crate::standing::{Endings, Standing};
+use crate::lane::preconnect::Ahead;
+use crate::lane::standing::{Endings, Standing};
 use crate::stores::pacer::Pacer;
 use crate::target::LaneConnect;
 use crate::task::{Shared, State};

@@ -1,0 +1,10 @@
+//! Lanes at the target: how they are opened, over which paths, and the loop of each.
+//!
+//! A lane is one thread that asks for pieces, receives, checks and writes them.
+
+pub(crate) mod local;
+pub(crate) mod paths;
+pub(crate) mod preconnect;
+pub(crate) mod slow_start;
+pub(crate) mod standing;
+pub(crate) mod target_lane;
