@@ -58,27 +58,12 @@
 
 #![forbid(unsafe_code)]
 
-mod back;
-mod compare;
-mod confirm;
-mod ending;
-mod far;
-mod grant;
-mod hang;
 mod lane;
-mod left;
-mod left_over;
-mod load;
-mod look;
-mod mend;
-mod prove;
 
 mod publish;
 mod scan;
-mod share;
 mod source;
 mod stores;
-mod surplus;
 mod target;
 mod task;
 pub mod verify;
@@ -86,13 +71,13 @@ mod write;
 
 pub use lane::paths::{LocalEnds, PathListener, PathNews, PathNote};
 pub use lane::standing::RightHolds;
-pub use left_over::{Cleaner, LeftOver, clean_below};
 pub use penstock_engine::paths::{LocalEnd, PathEnds, PathState, pair};
 pub use scan::{Helpers, Listing, ScanOptions};
 pub use source::leased_source::OrderedSource;
 pub use source::{LaneRight, LaneVerifier, SourceService};
 pub use stores::{STORE_OFFLINE, StoreKind, StoreSpec, Stores};
-pub use surplus::{
+pub use target::cleanup::{Cleaner, LeftOver, clean_below};
+pub use target::extraneous::{
     Dealt, LIST_DIRECTORIES_MAX, TakeSurplus, TargetLister, each_listed, find_surplus_with,
 };
 pub use target::{LaneConfig, LaneConnect, TargetService};

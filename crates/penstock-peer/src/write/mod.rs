@@ -32,7 +32,7 @@ use penstock_api::task::TaskPage;
 use crate::lane::slow_start::{self, Parts};
 use crate::source::read::place;
 use crate::stores::pacer::Pacer;
-use crate::surplus::backup_path;
+use crate::target::extraneous::backup_path;
 use crate::task::is_of_store;
 use crate::write::attributes::Keeper;
 use crate::write::large_files::LargeFiles;

@@ -1,4 +1,4 @@
-//! Says what a transfer would do with the entries of a page, for a plan: what [`crate::compare`]
+//! Says what a transfer would do with the entries of a page, for a plan: what [`crate::target::compare`]
 //! decides, and what follows from that further on. Touches nothing.
 
 use penstock_api::plan::{ItemKind, PlanAction, PlanItem, ThereItem, plan_time};
@@ -11,8 +11,8 @@ use penstock_proto::compared::EntrySet;
 use penstock_proto::manifest::{Entry, EntryKind, Page};
 use penstock_proto::name;
 
-use crate::compare::{Compared, Comparer, Verdict};
 use crate::stores::chain;
+use crate::target::compare::{Compared, Comparer, Verdict};
 
 /// Looks at a whole page; the comparer must be one that touches nothing. Blocks for about a stat
 /// of each entry.

@@ -1,13 +1,13 @@
 //! What this host does of a deletion for a controller on another host: it lists directories, and
-//! deletes what it is sent. What is surplus the controller finds out ([`crate::surplus`]).
+//! deletes what it is sent. What is surplus the controller finds out ([`crate::target::extraneous`]).
 
 use penstock_api::delete::Surplus;
 use penstock_api::problem::Problem;
 use penstock_api::task::TaskSpec;
 use penstock_api::transfer::PathText;
 
-use crate::surplus::{self, Dealt, TakeSurplus};
 use crate::target::TargetService;
+use crate::target::extraneous::{self, Dealt, TakeSurplus};
 
 impl TargetService {
     /// Lists directories of a target, as [`crate::TargetLister::list`]. The store is looked at
@@ -24,7 +24,7 @@ impl TargetService {
         take: TakeSurplus<'_>,
     ) -> Result<(), Problem> {
         self.identify_if_known(spec)?;
-        surplus::list_for(&self.target(spec)?, spec, directories, take)?;
+        extraneous::list_for(&self.target(spec)?, spec, directories, take)?;
         self.identify_if_known(spec)
     }
 
@@ -42,6 +42,6 @@ impl TargetService {
         take: &mut dyn FnMut(Dealt),
     ) -> Result<usize, Problem> {
         self.identify(spec)?;
-        surplus::delete_for(&self.target(spec)?, spec, items, goes_on, take)
+        extraneous::delete_for(&self.target(spec)?, spec, items, goes_on, take)
     }
 }

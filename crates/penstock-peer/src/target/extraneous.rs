@@ -16,9 +16,9 @@
 //! that host lists directories ([`TargetLister`]) and deletes what it is sent, some of it at a
 //! time.
 
-mod line;
+mod obstacle;
+mod record;
 mod walk;
-mod way;
 
 use std::collections::{BTreeMap, HashSet};
 use std::fs::{self, File};
@@ -42,9 +42,9 @@ use penstock_proto::name;
 use crate::stores::chain;
 use crate::task::{full_problem, is_of_store};
 
-use line::{key_of, line_of, read_line, seen};
+use obstacle::InTheWay;
+use record::{key_of, line_of, read_line, seen};
 use walk::{Here, walk};
-use way::InTheWay;
 
 pub use walk::{LIST_DIRECTORIES_MAX, TakeSurplus, TargetLister};
 

@@ -1,5 +1,14 @@
 //! The target side of this host: checks stores, starts tasks, cleans up after them.
 
+pub(crate) mod cleanup;
+pub(crate) mod compare;
+pub(crate) mod confirm;
+pub(crate) mod dry_run;
+pub(crate) mod extraneous;
+pub(crate) mod late_write_repair;
+pub(crate) mod readback;
+pub(crate) mod remote_deletion;
+
 use std::net::SocketAddr;
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -32,21 +41,20 @@ use penstock_proto::name;
 use penstock_proto::network::DataAddress;
 use penstock_proto::slicing::STRIDE_BYTES_MAX;
 
-use crate::compare::Comparer;
-use crate::confirm::confirm;
-use crate::grant::Grant;
 use crate::lane::paths::{Dialer, LocalEnds, PathBook, PathNote, locals};
 use crate::lane::preconnect;
-use crate::left::{Left, LeftBehind};
-use crate::look::look;
-use crate::mend::Mender;
-use crate::prove::Prover;
 use crate::source::read::place;
 use crate::stores::errors::{of_no_item, short_problem};
 use crate::stores::guard::Guard;
 use crate::stores::mounts::{check_mounts, mounts_of};
 use crate::stores::{Stores, chain, store_gone, store_offline, store_unreachable};
-use crate::surplus;
+use crate::target::compare::Comparer;
+use crate::target::confirm::confirm;
+use crate::target::dry_run::look;
+use crate::target::late_write_repair::Mender;
+use crate::target::readback::Prover;
+use crate::task::handover::{Left, LeftBehind};
+use crate::task::write_lease::Grant;
 use crate::task::{Reach, RunningTask, TaskParts, full_problem};
 use crate::write::attributes::{Keeper, check_rules};
 use crate::write::temporary_of;
@@ -486,12 +494,12 @@ impl TargetPeer for TargetService {
 
     fn find_surplus(&self, spec: &TaskSpec, query: SurplusQuery<'_>) -> Result<u64, Problem> {
         self.identify_if_known(spec)?;
-        surplus::find(&self.target(spec)?, spec, query)
+        extraneous::find(&self.target(spec)?, spec, query)
     }
 
     fn delete(&self, spec: &TaskSpec, order: DeleteOrder<'_>) -> Result<(), Problem> {
         let check = || self.identify(spec).map(drop);
-        surplus::delete(&self.target(spec)?, spec, order, &check)
+        extraneous::delete(&self.target(spec)?, spec, order, &check)
     }
 
     fn start(

@@ -14,7 +14,7 @@ use penstock_io::store::{Kind, ListBuffer, Meta, StoreError, Target};
 use penstock_proto::name;
 use penstock_proto::select::{Selector, Verdict};
 
-use super::line::{key_of, own_at, surplus_of};
+use super::record::{key_of, own_at, surplus_of};
 use super::{PathHash, Wish, spill_failed};
 use crate::scan::path_stack::PathStack;
 use crate::stores::chain;

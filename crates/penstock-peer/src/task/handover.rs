@@ -14,7 +14,7 @@ use penstock_engine::kept::KeptReports;
 use penstock_proto::id::{TransferId, WriterId};
 use penstock_proto::journal::Incarnation;
 
-use crate::ending;
+use crate::task::shutdown;
 use crate::task::{RunningTask, Shared};
 
 /// Tasks of which it is kept what they left; of the oldest it is forgotten, and fetched again.
@@ -137,7 +137,7 @@ impl RunningTask {
         self.shared.begin_to_stop(discard);
         let threads =
             std::mem::take(&mut *self.threads.lock().unwrap_or_else(PoisonError::into_inner));
-        ending::wait_for(&self.shared, threads);
+        shutdown::wait_for(&self.shared, threads);
         hand_over(&self.shared);
     }
 }

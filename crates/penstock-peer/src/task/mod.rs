@@ -8,6 +8,14 @@
 //! All machines are behind one lock, taken per request and per finished piece, never per stride.
 //! A report is made under the lock, so that reports leave in the order in which things happened.
 
+pub(crate) mod back;
+pub(crate) mod handover;
+pub(crate) mod hang_detector;
+pub(crate) mod limits;
+pub(crate) mod load;
+pub(crate) mod shutdown;
+pub(crate) mod write_lease;
+
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -35,19 +43,19 @@ use penstock_proto::network::DataAddress;
 use penstock_proto::slicing::PieceRef;
 use penstock_proto::units::Instant;
 
-use crate::ending::{STOP_PATIENCE, waiting_of};
-use crate::grant::{self, Grant};
-use crate::hang::Hang;
 use crate::lane::paths::{self, Dialer, LaneHandle};
 use crate::lane::target_lane;
-use crate::left::{Kept, LeftBehind, hand_over};
 use crate::publish;
-use crate::share::{self, lane_limits};
 use crate::source::read_check;
 use crate::stores::errors::of_answer;
 use crate::stores::guard::Guard;
 use crate::stores::pacer::Pacer;
 use crate::stores::{Stores, chain};
+use crate::task::handover::{Kept, LeftBehind, hand_over};
+use crate::task::hang_detector::Hang;
+use crate::task::limits::lane_limits;
+use crate::task::shutdown::{STOP_PATIENCE, waiting_of};
+use crate::task::write_lease::Grant;
 use crate::write::attributes::Keeper;
 use crate::write::large_files::LargeFiles;
 use crate::write::unnamed_files::{Held, NamedLater, epoch_limits};
@@ -667,16 +675,16 @@ fn coordinate(shared: &Arc<Shared>) {
         shared.hang.lasts(sys::boottime_now());
         hand_over(shared);
         if let Some(grant) = &shared.grant {
-            grant::keep(shared, grant);
+            write_lease::keep(shared, grant);
         }
-        let (wanted, asks) = grant::wants(shared);
+        let (wanted, asks) = write_lease::wants(shared);
         let mut given = 0;
         if asks {
             let reply = shared.control.want(wanted);
             given = reply.work.len();
-            grant::note_dry(shared, wanted, given);
+            write_lease::note_dry(shared, wanted, given);
             if reply.give_back > 0 {
-                grant::give_back(shared, reply.give_back);
+                write_lease::give_back(shared, reply.give_back);
             }
             if let Err(problem) = shared.dispatch(reply.work, reply.flush) {
                 shared.broken(problem);
@@ -951,7 +959,7 @@ impl Task for RunningTask {
     }
 
     fn set_share(&self, share: &Share) {
-        share::set(&self.shared, share);
+        limits::set(&self.shared, share);
     }
 
     fn set_source_peers(&self, peers: &[DataAddress]) {

@@ -13,8 +13,8 @@ use penstock_io::store::{Kind, Meta, Target};
 use penstock_proto::compared::EntrySet;
 use penstock_proto::manifest::{Entry, EntryKind, Page};
 
-use crate::compare::Comparer;
 use crate::source::read::place;
+use crate::target::compare::Comparer;
 
 /// Those of `wanted` that stand at the target as they were made. Blocks for a stat of each entry of
 /// the page, by a few threads.
