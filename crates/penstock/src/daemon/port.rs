@@ -155,7 +155,7 @@ impl Port {
 
     /// Shakes hands with whoever has sent a whole ClientHello; gives the connection, and whether it
     /// is a lane. `None` if it ends in silence, as of those that are made ahead
-    /// (`penstock_peer::ahead`) some do. The error says why it is refused.
+    /// (`penstock_peer::lane::preconnect`) some do. The error says why it is refused.
     async fn greet(&self, tcp: TcpStream, from: SocketAddr) -> Result<Option<(Tls, bool)>, String> {
         let admission = &self.site.admission;
         let mut place = admission.enter(Stage::Silent, from.ip());
