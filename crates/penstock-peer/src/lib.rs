@@ -31,7 +31,8 @@ mod task;
 pub mod verify;
 mod write;
 
-pub use lane::paths::{LocalEnds, PathListener, PathNews, PathNote};
+pub use lane::dialer::LaneConnect;
+pub use lane::path_notes::{LocalEnds, PathListener, PathNews, PathNote};
 pub use lane::standing::RightHolds;
 pub use penstock_engine::paths::{LocalEnd, PathEnds, PathState, pair};
 pub use scan::{Helpers, Listing, ScanOptions};
@@ -42,4 +43,4 @@ pub use target::cleanup::{Cleaner, LeftOver, clean_below};
 pub use target::extraneous::{
     Dealt, LIST_DIRECTORIES_MAX, TakeSurplus, TargetLister, each_listed, find_surplus_with,
 };
-pub use target::{LaneConfig, LaneConnect, TargetService};
+pub use target::{LaneConfig, TargetService};

@@ -12,9 +12,10 @@ use penstock_io::store::Source;
 use penstock_proto::frame::{Fetch, Record};
 use penstock_proto::id::LaneId;
 
+use crate::lane::byte_tally::ByteTally;
 use crate::source::read::{FrameSink, PieceReader, ServeError};
 use crate::stores::guard::Guard;
-use crate::task::{ByteTally, Pieces, Shared};
+use crate::task::context::{Pieces, Shared};
 use crate::write::PieceWriter;
 
 /// Runs until the task stops, or has no more use for the lane.
@@ -59,7 +60,7 @@ pub(crate) fn run(shared: &Shared, lane: LaneId, source: Source, root: Vec<u8>, 
                 break;
             }
             Err(ServeError::Request(error)) => {
-                shared.broken(crate::target::protocol_problem(&error));
+                shared.broken(crate::stores::errors::protocol_problem(&error));
                 break;
             }
         }

@@ -2,9 +2,15 @@
 //!
 //! A lane is one thread that asks for pieces, receives, checks and writes them.
 
+pub(crate) mod byte_tally;
+pub(crate) mod dialer;
+pub(crate) mod lane_handle;
 pub(crate) mod local;
+pub(crate) mod path_book;
+pub(crate) mod path_notes;
 pub(crate) mod paths;
 pub(crate) mod preconnect;
 pub(crate) mod slow_start;
 pub(crate) mod standing;
 pub(crate) mod target_lane;
+pub(crate) mod waiting_connections;

@@ -6,16 +6,17 @@
 //! said on such a connection before a lane takes it; one that none takes within [`KEPT`] is closed.
 
 use std::collections::BTreeSet;
-use std::sync::mpsc::{self, Receiver};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::Arc;
+use std::sync::mpsc::{self};
+use std::time::Duration;
 
 use penstock_engine::paths::{LocalEnd, PathEnds, PathState, pair};
-use penstock_io::net::{self, Dialled, SocketOptions};
+use penstock_io::net::{self, SocketOptions};
 use penstock_proto::id::Name;
 use penstock_proto::network::DataAddress;
 
-use crate::lane::paths::{Key, PathBook, PathNote, bind_of, key_of};
+use crate::lane::path_book::PathBook;
+use crate::lane::path_notes::{PathNote, bind_of, key_of};
 
 /// How long a connection waits for its lane: far longer than a site takes to answer, far shorter
 /// than a source waits for what is to come.
@@ -24,52 +25,6 @@ const KEPT: Duration = Duration::from_secs(3);
 const FAR: Duration = Duration::from_millis(2);
 /// As many lanes as are opened at once over a long path (0007).
 const LANES: u32 = 8;
-
-/// Connections that are coming, or there, and that no lane has.
-#[derive(Default)]
-pub(crate) struct Ahead {
-    coming: Mutex<Coming>,
-}
-
-#[derive(Default)]
-struct Coming {
-    next: u64,
-    all: Vec<(u64, Key, Receiver<Dialled>)>,
-}
-
-impl Ahead {
-    fn lock(&self) -> MutexGuard<'_, Coming> {
-        self.coming.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// One that was dialled for a lane between these ends, as if it were dialled now with these
-    /// options, to be open in `most`. Blocks until it has been made, for half of that at most.
-    ///
-    /// # Errors
-    /// There is none that is of any use: what is left of `most`.
-    pub(crate) fn take(
-        &self,
-        site: &Name,
-        ends: &PathEnds,
-        most: Duration,
-        options: &SocketOptions,
-    ) -> Result<Dialled, Duration> {
-        let (began, key) = (Instant::now(), key_of(site, ends));
-        let left = || most.saturating_sub(began.elapsed());
-        let coming = {
-            let mut coming = self.lock();
-            let at = coming.all.iter().position(|(_, of, _)| *of == key).ok_or(most)?;
-            coming.all.remove(at).2
-        };
-        let made = coming.recv_timeout(most / 2).map_err(|_| left())?;
-        // The source may have been restarted since.
-        made.go_on(left(), options).map_err(|_| left())
-    }
-
-    fn forget(&self, number: u64) {
-        self.lock().all.retain(|(coming, ..)| *coming != number);
-    }
-}
 
 /// Dials the connections of up to `lanes_max` lanes (0: as many as are best) to a site, over the
 /// long paths by which it was reached last and that leave from one of `locals`; where no path was
@@ -141,6 +96,8 @@ pub(crate) fn dial(
 mod tests {
     use std::io::Read as _;
     use std::net::{SocketAddr, TcpListener};
+
+    use penstock_io::net::Dialled;
 
     use super::*;
 

@@ -23,10 +23,13 @@ use penstock_io::trust::is_distrust;
 use penstock_proto::frame::{self, Data, FrameKind, Header, Refusal, RefusalCode};
 use penstock_proto::id::LaneId;
 
+use crate::lane::byte_tally::ByteTally;
+use crate::lane::dialer::{Dialer, note_failure};
+use crate::lane::lane_handle::{LaneHandle, Working};
 use crate::lane::local::{self, fetch_of};
-use crate::lane::paths::{Dialer, LaneHandle, Working, note_failure};
 use crate::stores::chain;
-use crate::task::{ByteTally, Pieces, Reach, Shared};
+use crate::task::context::{Pieces, Shared};
+use crate::task::reach::Reach;
 use crate::write::PieceWriter;
 
 /// A lane on which nothing comes is asked this often whether it lives. One that owes nothing else

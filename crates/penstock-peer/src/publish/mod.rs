@@ -28,11 +28,12 @@ use penstock_proto::slicing::PieceRef;
 
 use crate::publish::name_races::{NameWaits, refreshed, settled};
 use crate::source::read::place;
+use crate::stores::errors::{full_problem, is_of_store};
 use crate::stores::errors::{of_no_item, short_problem};
 use crate::stores::mounts::check_mounts;
 use crate::stores::{chain, store_gone};
 use crate::target::compare::step_of;
-use crate::task::{Pieces, Shared, full_problem, is_of_store};
+use crate::task::context::{Pieces, Shared};
 use crate::write::uncached_file::Looked;
 
 /// The publisher looks around at least this often.

@@ -11,24 +11,22 @@ use std::time::Duration;
 
 use penstock_io::store::DurabilityMethod;
 
-use crate::task::Shared;
+use crate::write::target_tree::TargetTree;
 
 /// How long after its last bytes were reported durable a file is left alone: those 2 s, and what a
 /// busy host may be late.
 const SETTLE: Duration = Duration::from_millis(3500);
 
-impl Shared {
-    /// How long to wait before a large file is finished: not at all where one daemon without etcd
-    /// is the whole site, or where all hosts see one clock and one cache. Whether others wrote any
-    /// of the file is not looked at: a site with etcd that has one peer waits as well.
-    pub(crate) fn settles_in(&self) -> Duration {
-        let late = |method: &DurabilityMethod| match method {
-            DurabilityMethod::Fsync(kind) => kind.is_network(),
-            _ => false,
-        };
-        match self.tree.is_shared() && self.tree.target.durability().iter().any(late) {
-            true => SETTLE,
-            false => Duration::ZERO,
-        }
+/// How long to wait before a large file is finished: not at all where one daemon without etcd
+/// is the whole site, or where all hosts see one clock and one cache. Whether others wrote any
+/// of the file is not looked at: a site with etcd that has one peer waits as well.
+pub(crate) fn settle_time(tree: &TargetTree) -> Duration {
+    let late = |method: &DurabilityMethod| match method {
+        DurabilityMethod::Fsync(kind) => kind.is_network(),
+        _ => false,
+    };
+    match tree.is_shared() && tree.target.durability().iter().any(late) {
+        true => SETTLE,
+        false => Duration::ZERO,
     }
 }

@@ -2,12 +2,9 @@
 //! it is tried again.
 
 use penstock_api::problem::{Exit, Problem};
-use penstock_engine::fetch::{ATTEMPTS_MAX, Item};
-use penstock_io::store::{StoreError, Target};
-
-use crate::stores::chain;
-use crate::task::{full_problem, is_of_store};
-use crate::write::Written;
+use penstock_api::task::TARGET_FULL;
+use penstock_io::store::{StoreError, StoreOffline, Target};
+use penstock_proto::id::Name;
 
 /// The problem of an error that is of the whole store, or passes; `None` if it is the item's. Asks
 /// the store after an I/O error, and so may block.
@@ -18,14 +15,6 @@ pub(crate) fn of_no_item(target: &Target, error: &StoreError) -> Option<Problem>
     is_of_store(target, error).then(|| full_problem(error))
 }
 
-/// The problem with which a task ends when an answer could not be written: the store takes no more,
-/// or the host was short of something at every try of an entry.
-pub(crate) fn of_answer(item: &Item, written: &Written) -> Option<Problem> {
-    let last = item.attempt >= ATTEMPTS_MAX;
-    let short = written.short.as_ref().filter(|_| last);
-    written.fatal.as_ref().map(full_problem).or_else(|| short.map(short_problem))
-}
-
 /// The host has run short of something: it passes.
 pub(crate) fn short_problem(error: &StoreError) -> Problem {
     let title = "the target host has run out of memory or descriptors";
@@ -34,13 +23,114 @@ pub(crate) fn short_problem(error: &StoreError) -> Problem {
         .hint("raise the limit of open files there (`ulimit -n`), or end other programs")
 }
 
+/// Whether an error is of the whole store and no item's fault: the task is to end with
+/// [`full_problem`], and what met the error is to be tried again. After an I/O error the store
+/// itself is asked: of one that has shut down, or whose server is gone, every file says so.
+pub(crate) fn is_of_store(target: &Target, error: &StoreError) -> bool {
+    let certain = error.is_out_of_space() || error.is_read_only();
+    let gone = error.is_offline();
+    certain || gone || (error.is_io_failure() && target.identity().is_err())
+}
+
+/// A store that takes no more.
+pub(crate) fn full_problem(error: &StoreError) -> Problem {
+    if error.is_out_of_space() {
+        return Problem::new(Exit::Temporary, TARGET_FULL, "the target is full")
+            .because(chain(error))
+            .hint("make room; what is written stays, and the transfer goes on where it was");
+    }
+    if error.is_read_only() {
+        return Problem::new(Exit::Fatal, "target-read-only", "the target is read-only")
+            .because(chain(error))
+            .hint("mount it writable, then resume");
+    }
+    Problem::new(Exit::Temporary, "store-offline", "the target store is offline or failing")
+        .because(chain(error))
+        .hint("look at the kernel log of the target host; the transfer goes on where it was")
+}
+
+/// A request of ours that does not fit its page.
+pub(crate) fn protocol_problem(error: &dyn std::error::Error) -> Problem {
+    Problem::new(Exit::Fatal, "protocol", "a request does not fit its page").because(chain(error))
+}
+
+pub(super) fn wrong_kind(name: &Name, why: &str) -> Problem {
+    Problem::new(Exit::Usage, "store-kind", format!("store `{name}` does not fit")).because(why)
+}
+
+/// The store is not there now; the transfer waits for it.
+pub(crate) fn store_offline(name: &Name, why: impl std::fmt::Display) -> Problem {
+    Problem::new(Exit::Temporary, STORE_OFFLINE, format!("store `{name}` is offline"))
+        .because(why)
+        .hint("mount it, or put right its path in the configuration; the transfer then goes on")
+}
+
+/// The problem of a store that is not there now, or cannot be looked at for want of descriptors.
+pub(crate) fn store_gone(name: &Name, offline: &StoreOffline) -> Problem {
+    match offline {
+        StoreOffline::Short { .. } => host_short(name, offline),
+        StoreOffline::Denied { .. } => denied(name, Exit::Temporary, offline),
+        offline => store_offline(name, offline),
+    }
+}
+
+/// This user may not open a store.
+fn denied(name: &Name, exit: Exit, why: impl std::fmt::Display) -> Problem {
+    let title = format!("this user may not open store `{name}`");
+    Problem::new(exit, "store-denied", title)
+        .because(why)
+        .hint("give this user the right to enter that directory, and those that lead to it")
+}
+
+/// This host has no descriptor for a store: that passes, and says nothing of the store.
+fn host_short(name: &Name, why: impl std::fmt::Display) -> Problem {
+    let title = format!("this host is short of descriptors or memory for store `{name}`");
+    Problem::new(Exit::Temporary, "host-short", title)
+        .because(why)
+        .hint("raise the limit of open files (`ulimit -n`), or end other programs")
+}
+
+/// A call to the store has not come back.
+pub(super) fn store_hung(name: &Name) -> Problem {
+    let title = format!("store `{name}` does not answer: a call to it hangs");
+    Problem::new(Exit::Temporary, "store-hung", title)
+        .hint("look at its disk or server; the transfer goes on when it answers again")
+}
+
+/// A store that cannot be opened. One that this user may not open, or this host has no descriptors
+/// for, is not offline: a site waits for either to be put right, a copy ends.
+pub(crate) fn store_unreachable(name: &Name, ephemeral: bool, error: &StoreError) -> Problem {
+    if error.is_denied() {
+        let exit = if ephemeral { Exit::Fatal } else { Exit::Temporary };
+        return denied(name, exit, chain(error));
+    }
+    if error.is_passing() {
+        return host_short(name, chain(error));
+    }
+    store_offline(name, chain(error))
+}
+
+/// An error and its causes in one line.
+pub(crate) fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        text.push_str(": ");
+        text.push_str(&cause.to_string());
+        source = cause.source();
+    }
+    text
+}
+
+/// Code: what a store was is not there now.
+pub const STORE_OFFLINE: &str = "store-offline";
+
 #[cfg(test)]
 mod tests {
     use std::io;
 
     use penstock_io::store::{PosixOptions, PosixStore};
     use penstock_proto::journal::{EntryFailure, FailurePhase};
-    use penstock_proto::slicing::PieceRef;
 
     use super::*;
 
@@ -64,32 +154,6 @@ mod tests {
             let problem = of(errno).unwrap();
             assert_eq!((problem.exit, problem.code.as_str()), (Exit::Temporary, "host-short"));
         }
-    }
-
-    /// Promise (c): a host that has no descriptors left has failed no item, however often it tried:
-    /// its task ends with that, and goes on later.
-    #[test]
-    fn c_what_a_host_is_short_of_ends_its_task_after_the_last_try() {
-        let of = |attempt, errno| {
-            let item = Item {
-                piece: PieceRef { page: 0, piece: 0 },
-                generation: 0,
-                fresh: true,
-                first_entry: 0,
-                end_entry: 1,
-                offset: 0,
-                length: 0,
-                bytes: 1,
-                attempt,
-            };
-            let source = io::Error::from_raw_os_error(errno);
-            let error = StoreError::Io { operation: "create", path: "f".into(), source };
-            let short = error.is_passing().then_some(error);
-            of_answer(&item, &Written { short, ..Written::default() })
-        };
-        let (eacces, emfile) = (13, 24);
-        assert!(of(1, emfile).is_none() && of(ATTEMPTS_MAX, eacces).is_none());
-        assert_eq!(of(ATTEMPTS_MAX, emfile).unwrap().code, "host-short");
     }
 
     /// A11: what a store says may pass, or is of the way to it, a controller that has the number

@@ -24,13 +24,15 @@ use std::time::Duration;
 
 use penstock_api::problem::{Exit, Problem};
 use penstock_io::store::{
-    FailedSyncs, IoMode, MemSpec, MemStore, PosixOptions, PosixStore, Source, StoreError,
-    StoreFingerprint, StoreOffline, Target,
+    FailedSyncs, IoMode, MemSpec, MemStore, PosixOptions, PosixStore, Source, StoreFingerprint,
+    Target,
 };
 use penstock_proto::id::Name;
 
-/// Code: what a store was is not there now.
-pub const STORE_OFFLINE: &str = "store-offline";
+pub use errors::STORE_OFFLINE;
+pub(crate) use errors::{chain, store_gone, store_offline, store_unreachable};
+use errors::{store_hung, wrong_kind};
+
 /// How long a look at a store may take before it hangs: a journal that is written behind gigabytes
 /// of other data takes its time (A8).
 const ANSWER_MAX: Duration = Duration::from_secs(60);
@@ -341,72 +343,4 @@ impl Stores {
             *entry.open.lock().unwrap_or_else(PoisonError::into_inner) = Open::default();
         }
     }
-}
-
-fn wrong_kind(name: &Name, why: &str) -> Problem {
-    Problem::new(Exit::Usage, "store-kind", format!("store `{name}` does not fit")).because(why)
-}
-
-/// The store is not there now; the transfer waits for it.
-pub(crate) fn store_offline(name: &Name, why: impl std::fmt::Display) -> Problem {
-    Problem::new(Exit::Temporary, STORE_OFFLINE, format!("store `{name}` is offline"))
-        .because(why)
-        .hint("mount it, or put right its path in the configuration; the transfer then goes on")
-}
-
-/// The problem of a store that is not there now, or cannot be looked at for want of descriptors.
-pub(crate) fn store_gone(name: &Name, offline: &StoreOffline) -> Problem {
-    match offline {
-        StoreOffline::Short { .. } => host_short(name, offline),
-        StoreOffline::Denied { .. } => denied(name, Exit::Temporary, offline),
-        offline => store_offline(name, offline),
-    }
-}
-
-/// This user may not open a store.
-fn denied(name: &Name, exit: Exit, why: impl std::fmt::Display) -> Problem {
-    let title = format!("this user may not open store `{name}`");
-    Problem::new(exit, "store-denied", title)
-        .because(why)
-        .hint("give this user the right to enter that directory, and those that lead to it")
-}
-
-/// This host has no descriptor for a store: that passes, and says nothing of the store.
-fn host_short(name: &Name, why: impl std::fmt::Display) -> Problem {
-    let title = format!("this host is short of descriptors or memory for store `{name}`");
-    Problem::new(Exit::Temporary, "host-short", title)
-        .because(why)
-        .hint("raise the limit of open files (`ulimit -n`), or end other programs")
-}
-
-/// A call to the store has not come back.
-fn store_hung(name: &Name) -> Problem {
-    let title = format!("store `{name}` does not answer: a call to it hangs");
-    Problem::new(Exit::Temporary, "store-hung", title)
-        .hint("look at its disk or server; the transfer goes on when it answers again")
-}
-
-/// A store that cannot be opened. One that this user may not open, or this host has no descriptors
-/// for, is not offline: a site waits for either to be put right, a copy ends.
-pub(crate) fn store_unreachable(name: &Name, ephemeral: bool, error: &StoreError) -> Problem {
-    if error.is_denied() {
-        let exit = if ephemeral { Exit::Fatal } else { Exit::Temporary };
-        return denied(name, exit, chain(error));
-    }
-    if error.is_passing() {
-        return host_short(name, chain(error));
-    }
-    store_offline(name, chain(error))
-}
-
-/// An error and its causes in one line.
-pub(crate) fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        text.push_str(": ");
-        text.push_str(&cause.to_string());
-        source = cause.source();
-    }
-    text
 }

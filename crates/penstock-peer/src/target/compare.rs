@@ -23,8 +23,8 @@ use penstock_proto::units::FileTime;
 use crate::source::read::place;
 use crate::stores::chain;
 use crate::stores::errors::of_no_item;
+use crate::stores::errors::{full_problem, is_of_store};
 use crate::stores::worker_pool;
-use crate::task::{full_problem, is_of_store};
 use crate::write::attributes::Keeper;
 
 /// Threads that share a page.

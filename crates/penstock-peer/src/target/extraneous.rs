@@ -40,7 +40,8 @@ use penstock_proto::manifest::EntryKind;
 use penstock_proto::name;
 
 use crate::stores::chain;
-use crate::task::{full_problem, is_of_store};
+use crate::stores::errors::{full_problem, is_of_store};
+use crate::write::backup::backup_path;
 
 use obstacle::InTheWay;
 use record::{key_of, line_of, read_line, seen};
@@ -549,11 +550,6 @@ impl Remover<'_> {
         let to = self.dirs.get(sys::boottime_now(), kept_in, |path| target.make_dirs(path))?;
         target.move_seen(&dir, leaf, &seen, (&to, kept_as))
     }
-}
-
-/// Where the old version of something goes: the same path below the backup directory.
-pub(crate) fn backup_path(root: &[u8], backup: &[u8], path: &[u8]) -> Vec<u8> {
-    name::join(&name::join(root, backup), path)
 }
 
 #[cfg(test)]

@@ -26,7 +26,7 @@ use penstock_proto::manifest::{Entry, Page};
 
 use crate::source::read::place;
 use crate::stores::chain;
-use crate::task::{full_problem, is_of_store};
+use crate::stores::errors::{full_problem, is_of_store};
 use crate::write::attributes::Keeper;
 use crate::write::uncached_file::Looked;
 

@@ -9,7 +9,6 @@ pub(crate) mod late_write_repair;
 pub(crate) mod readback;
 pub(crate) mod remote_deletion;
 
-use std::net::SocketAddr;
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
@@ -27,7 +26,7 @@ use penstock_api::task::{
 use penstock_api::transfer::{Durability, PathText};
 use penstock_engine::paths::{LocalEnd, pair};
 use penstock_io::buffer::BufferPool;
-use penstock_io::net::{ConnectError, Dialled, SocketOptions};
+use penstock_io::net::SocketOptions;
 use penstock_io::store::{
     Attributes, Kind, ListBuffer, StoreError, StoreIdentity, StoreOffline, Target,
 };
@@ -41,9 +40,12 @@ use penstock_proto::name;
 use penstock_proto::network::DataAddress;
 use penstock_proto::slicing::STRIDE_BYTES_MAX;
 
-use crate::lane::paths::{Dialer, LocalEnds, PathBook, PathNote, locals};
+use crate::lane::dialer::{Dialer, LaneConnect};
+use crate::lane::path_book::PathBook;
+use crate::lane::path_notes::{LocalEnds, PathNote, locals};
 use crate::lane::preconnect;
 use crate::source::read::place;
+use crate::stores::errors::full_problem;
 use crate::stores::errors::{of_no_item, short_problem};
 use crate::stores::guard::Guard;
 use crate::stores::mounts::{check_mounts, mounts_of};
@@ -53,23 +55,19 @@ use crate::target::confirm::confirm;
 use crate::target::dry_run::look;
 use crate::target::late_write_repair::Mender;
 use crate::target::readback::Prover;
+use crate::task::context::TaskParts;
+use crate::task::grant::Grant;
 use crate::task::handover::{Left, LeftBehind};
-use crate::task::write_lease::Grant;
-use crate::task::{Reach, RunningTask, TaskParts, full_problem};
+use crate::task::reach::Reach;
+use crate::task::running_task::RunningTask;
 use crate::write::attributes::{Keeper, check_rules};
-use crate::write::temporary_of;
+use crate::write::target_tree::temporary_of;
 
 /// Buffers that the lanes of one host may hold at a time; see `docs/design/0003`.
 const BUFFERS_MAX: usize = 192;
 
 /// Makes the TLS configuration for lanes to a site.
 pub type LaneConfig = Arc<dyn Fn(&Name) -> Result<Arc<rustls::ClientConfig>, String> + Send + Sync>;
-
-/// Makes the connection of a lane to a source peer within a time limit, where that is not simply to
-/// dial its address: the source dials, or wants to be told something first.
-pub type LaneConnect = Arc<
-    dyn Fn(SocketAddr, Duration, &SocketOptions) -> Result<Dialled, ConnectError> + Send + Sync,
->;
 
 /// This host's target side.
 pub struct TargetService {
@@ -669,11 +667,6 @@ fn left(target: &Target, error: &StoreError) -> Result<(), Problem> {
     }
     tracing::warn!(error = %chain(error), "something temporary is left");
     Ok(())
-}
-
-/// A request of ours that does not fit its page.
-pub(crate) fn protocol_problem(error: &dyn std::error::Error) -> Problem {
-    Problem::new(Exit::Fatal, "protocol", "a request does not fit its page").because(chain(error))
 }
 
 #[cfg(test)]

@@ -23,9 +23,9 @@ use penstock_proto::manifest::{Entry, Page};
 
 use crate::source::read::place;
 use crate::stores::chain;
+use crate::stores::errors::full_problem;
 use crate::stores::errors::of_no_item;
 use crate::stores::worker_pool;
-use crate::task::full_problem;
 use crate::verify::hashing::TreeHash;
 
 /// Most threads that read a page's files.

@@ -14,9 +14,6 @@ use penstock_engine::kept::KeptReports;
 use penstock_proto::id::{TransferId, WriterId};
 use penstock_proto::journal::Incarnation;
 
-use crate::task::shutdown;
-use crate::task::{RunningTask, Shared};
-
 /// Tasks of which it is kept what they left; of the oldest it is forgotten, and fetched again.
 const LEFT_MAX: usize = 64;
 
@@ -31,11 +28,11 @@ impl Kept {
         Self { keeps: AtomicBool::new(keeps), reports: Mutex::default() }
     }
 
-    fn reports(&self) -> MutexGuard<'_, KeptReports> {
+    pub(super) fn reports(&self) -> MutexGuard<'_, KeptReports> {
         self.reports.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn handle_reported(&self, reports: &[Report]) {
+    pub(super) fn handle_reported(&self, reports: &[Report]) {
         if self.keeps.load(Ordering::Acquire) {
             self.reports().handle_reported(reports);
         }
@@ -53,25 +50,12 @@ impl Kept {
     }
 }
 
-/// Hands new reports to the controller.
-pub(crate) fn hand_over(shared: &Shared) {
-    let reports = {
-        let mut state = shared.lock();
-        state.tell_returned();
-        std::mem::take(&mut state.reports)
-    };
-    if !reports.is_empty() {
-        shared.kept.handle_reported(&reports);
-        shared.control.report(reports);
-    }
-}
-
 /// What one task has left.
 pub(crate) struct Left {
-    transfer: TransferId,
-    writer: WriterId,
-    incarnation: Incarnation,
-    adopted: Adopted,
+    pub(super) transfer: TransferId,
+    pub(super) writer: WriterId,
+    pub(super) incarnation: Incarnation,
+    pub(super) adopted: Adopted,
 }
 
 impl Left {
@@ -91,7 +75,7 @@ impl LeftBehind {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn put(&self, left: Left) {
+    pub(super) fn put(&self, left: Left) {
         let mut list = self.list();
         list.retain(|it| (it.transfer, it.writer) != (left.transfer, left.writer));
         if list.len() >= LEFT_MAX {
@@ -106,38 +90,5 @@ impl LeftBehind {
         let of = |it: &Left| (it.transfer, it.writer) == (spec.transfer, spec.writer);
         let at = list.iter().position(of)?;
         Some(list.remove(at))
-    }
-}
-
-impl RunningTask {
-    /// Ends it; gives what no controller has committed of it. Nothing, if it was stopped in order,
-    /// or its grant is over: somebody else may have what it wrote.
-    pub(crate) fn end_for_next(&self) -> Option<Left> {
-        let shared = &self.shared;
-        let granted = shared.grant.as_ref().is_some_and(|grant| grant.holds());
-        self.end_threads(true);
-        let reports = shared.kept.reports().take();
-        if reports.is_empty() || (shared.grant.is_some() && !granted) {
-            return None;
-        }
-        let adopted = Adopted { epoch: shared.spec.fence.epoch(), granted, reports };
-        let (transfer, writer) = (shared.spec.transfer, shared.spec.writer);
-        Some(Left { transfer, writer, incarnation: shared.incarnation, adopted })
-    }
-
-    /// Ends it, and keeps what is not committed for the next task.
-    pub(crate) fn leave_behind(&self) {
-        if let Some(left) = self.end_for_next() {
-            self.shared.left.put(left);
-        }
-    }
-
-    /// Ends its threads; joins them.
-    pub(crate) fn end_threads(&self, discard: bool) {
-        self.shared.begin_to_stop(discard);
-        let threads =
-            std::mem::take(&mut *self.threads.lock().unwrap_or_else(PoisonError::into_inner));
-        shutdown::wait_for(&self.shared, threads);
-        hand_over(&self.shared);
     }
 }

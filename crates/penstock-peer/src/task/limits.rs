@@ -10,7 +10,7 @@ use penstock_io::store::Target;
 use penstock_io::sys;
 use penstock_proto::slicing::STRIDE_BYTES_MAX;
 
-use crate::task::{Reach, Shared};
+use crate::task::reach::Reach;
 
 /// Least number of lanes where large files are written past the page cache (docs/design/0016).
 const LANES_DIRECT: u32 = 4;
@@ -43,16 +43,4 @@ pub(crate) fn lane_limits(
     let held = u32::try_from(held).unwrap_or(u32::MAX);
     let (workers, lanes_max) = (workers.min(held), lanes_max.min(held));
     LaneLimits { workers, lanes_max, ..LaneLimits::default() }
-}
-
-/// Another share from now on, for those who wait for the former one too.
-pub(crate) fn set(shared: &Shared, share: &Share) {
-    shared.pace.set_rate(share.rate_bytes_per_s());
-    shared.tree.names.set_rate(share.metadata_ops_per_s.unwrap_or(0).into());
-    let limits = lane_limits(&shared.spec, share, &shared.reach, &shared.tree.target);
-    let mut state = shared.lock();
-    state.lanes.handle_lane_limits(limits);
-    state.share = *share;
-    state.news = true;
-    shared.wake.notify_all();
 }

@@ -7,10 +7,13 @@ use penstock_api::operate::{TaskLoad, TaskPath};
 use penstock_engine::paths::{PathId, PathState};
 use penstock_proto::id::Name;
 
-use crate::lane::paths::{Dialer, PathListener};
+use crate::lane::dialer::Dialer;
+use crate::lane::path_notes::PathListener;
 use crate::source::SourceService;
 use crate::target::TargetService;
-use crate::task::{Reach, RunningTask, Shared, State};
+use crate::task::context::{Shared, State};
+use crate::task::reach::Reach;
+use crate::task::running_task::RunningTask;
 
 impl TargetService {
     /// The tasks that run here, whoever ordered them, as those of `peer`.

@@ -9,10 +9,8 @@ use penstock_engine::fetch::LANE_SILENCE_MAX;
 use penstock_io::sys;
 use penstock_proto::units::Instant;
 
-use crate::task::{Shared, State};
+use crate::task::context::{STOP_PATIENCE, Shared, State};
 
-/// A stopping task gives what is written this long to become durable.
-pub(crate) const STOP_PATIENCE: Duration = Duration::from_secs(10);
 /// A thread that is still in a system call this long after that is left behind.
 const HUNG_PATIENCE: Duration = Duration::from_secs(20);
 /// Of a grant: a publisher whose call has given no sign of life for so long is not waited for.

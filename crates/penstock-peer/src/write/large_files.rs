@@ -10,7 +10,7 @@ use penstock_engine::fetch::Item;
 use penstock_io::store::{Dir, LeftOver, Meta, StoreError, WriteFile};
 
 use crate::source::read::place;
-use crate::write::TargetTree;
+use crate::write::target_tree::TargetTree;
 
 /// Files kept open; one descriptor each, two where whole blocks pass the page cache by. Another
 /// peer may finish what is open here, so that nobody says that it is needed no more.

@@ -6,234 +6,33 @@
 //! never reach the disk.
 
 pub(crate) mod attributes;
+pub(crate) mod backup;
 pub(crate) mod large_files;
+pub(crate) mod target_tree;
 pub(crate) mod uncached_file;
 pub(crate) mod unnamed_files;
+pub(crate) mod written;
 
 use std::sync::Arc;
 
 use penstock_engine::fetch::{Item, Part};
 use penstock_engine::slice::travels_whole;
-use penstock_io::store::{
-    Dir, DirCache, Nameless, StoreError, Target, TemporaryKey, TemporaryName, WriteFile,
-    temporary_name,
-};
+use penstock_io::store::{DirCache, StoreError, WriteFile};
 use penstock_io::sys;
 use penstock_proto::digest::{Digest, DigestKind, TOGETHER_BYTES_MAX};
 use penstock_proto::frame::{EntryStatus, Record};
-use penstock_proto::id::{TransferId, WriterId};
 use penstock_proto::journal::{DigestForm, EntryDigest, EntryFailure, FailurePhase};
-use penstock_proto::manifest::{Entry, EntryKind, Page, page_digest};
-use penstock_proto::name;
+use penstock_proto::manifest::Entry;
 use penstock_proto::units::FileTime;
 
 use penstock_api::task::TaskPage;
 
 use crate::lane::slow_start::{self, Parts};
 use crate::source::read::place;
-use crate::stores::pacer::Pacer;
-use crate::target::extraneous::backup_path;
-use crate::task::is_of_store;
-use crate::write::attributes::Keeper;
+use crate::stores::errors::is_of_store;
 use crate::write::large_files::LargeFiles;
-use crate::write::unnamed_files::{NamedLater, NamelessFiles};
-
-/// Larger files have a temporary name: what it costs is little beside their bytes, and these need
-/// not be fetched again after `kill -9`.
-const NAMELESS_BYTES_MAX: u64 = 256 << 10;
-
-/// Where the files of a task go.
-#[derive(Clone)]
-pub(crate) struct TargetTree {
-    pub(crate) target: Target,
-    pub(crate) transfer: TransferId,
-    /// Whom this peer writes as.
-    pub(crate) writer: WriterId,
-    pub(crate) root: Vec<u8>,
-    pub(crate) kind: DigestKind,
-    /// Whether each file is synced by its writer, whatever the store's method.
-    pub(crate) sync_files: bool,
-    /// Whether nothing is synced at all.
-    pub(crate) sync_nothing: bool,
-    /// Whether standard digests are wanted of files with holes too.
-    pub(crate) digest_list: bool,
-    /// Whether of those that are nearly all holes as well.
-    pub(crate) proves: bool,
-    /// Holds the rate at which names are made.
-    pub(crate) names: Arc<Pacer>,
-    /// What entries get beside their bytes.
-    pub(crate) keeper: Arc<Keeper>,
-    /// Where what is replaced goes, relative to the root.
-    pub(crate) backup_dir: Option<Vec<u8>>,
-    /// What was put there since stays: it is what stood there before the transfer.
-    pub(crate) began: FileTime,
-    /// Where small files get no temporary names.
-    pub(crate) named_later: Arc<NamedLater>,
-}
-
-impl TargetTree {
-    /// Whether holes of a file are hashed as zeros, so that its digest is the standard one (D2).
-    fn hashes_holes(&self, entry: &Entry) -> bool {
-        self.proves || self.digest_list && !entry.hollow
-    }
-
-    /// The temporary name of an attempt at an entry (B1).
-    pub(crate) fn temporary(&self, page: &TaskPage, index: u32, generation: u32) -> TemporaryName {
-        temporary_of((self.transfer, self.writer), page, index, generation)
-    }
-
-    /// Whether others may write to the same store for this transfer.
-    pub(crate) fn is_shared(&self) -> bool {
-        self.writer != WriterId::SOLE
-    }
-
-    /// Gives a file whose bytes are all there its attributes, and closes it.
-    pub(crate) fn finish(
-        &self,
-        file: WriteFile,
-        page: &Page,
-        entry: &Entry,
-    ) -> Result<(), StoreError> {
-        let sync = self.syncs(&file);
-        let not_set = file.finish(&self.keeper.attributes(page, entry), sync)?;
-        self.keeper.settle(&page.path(entry), &not_set)
-    }
-
-    /// As [`TargetTree::finish`], for a file that has no name yet.
-    fn finish_nameless(
-        &self,
-        file: WriteFile,
-        page: &Page,
-        entry: &Entry,
-    ) -> Result<Nameless, StoreError> {
-        let (file, not_set) = file.finish_nameless(&self.keeper.attributes(page, entry))?;
-        self.keeper.settle(&page.path(entry), &not_set).map(|()| file)
-    }
-
-    /// Whether a file of an entry may have no name before its final one: where nobody else has to
-    /// find it and that name waits for no disk. Such a file is gone with its process, and what was
-    /// reported a second ago may not be (promise (d)).
-    pub(crate) fn may_be_nameless(&self, dir: &Dir, entry: &Entry) -> bool {
-        !self.is_shared()
-            && entry.size <= NAMELESS_BYTES_MAX
-            && (self.sync_nothing || !dir.durability().takes_time())
-    }
-
-    /// Makes the file of an entry that one lane writes whole.
-    fn make_whole(
-        &self,
-        dir: &Dir,
-        leaf: &[u8],
-        page: &TaskPage,
-        (index, generation): (u32, u32),
-    ) -> Result<WriteFile, StoreError> {
-        let entry = &page.page.entries()[index as usize];
-        let (mode, gid) = self.keeper.made_with(&page.page, entry);
-        let temporary = || self.temporary(page, index, generation);
-        if self.may_be_nameless(dir, entry) {
-            let number = page.page.number;
-            // Where there is a rate of names, or one is replaced without a sync of the store, the
-            // names would come long after their files.
-            let at_once = self.named_later.is_for(number)
-                && !self.names.holds()
-                && !(self.sync_nothing && self.target.meta(dir, leaf)?.is_some());
-            if at_once
-                && let Some(file) = self.target.create_nameless(dir, leaf, temporary, (mode, gid))
-            {
-                return Ok(file);
-            }
-            self.named_later.end_in(number);
-        }
-        self.target.create_whole(dir, &temporary(), mode, gid)
-    }
-
-    /// Keeps what stands at the place of an entry in the backup directory, if there is one, as
-    /// long as its successor is there to take the name: a crash may have come after that.
-    pub(crate) fn back_up(
-        &self,
-        dir: &Dir,
-        temporary: &[u8],
-        leaf: &[u8],
-    ) -> Result<(), StoreError> {
-        let Some(backup) = &self.backup_dir else { return Ok(()) };
-        let target = &self.target;
-        let replaces = target.meta(dir, temporary)?.is_some() && target.meta(dir, leaf)?.is_some();
-        if !replaces {
-            return Ok(());
-        }
-        let path = name::join(dir.path(), leaf);
-        let below = path.strip_prefix(self.root.as_slice()).unwrap_or(&path);
-        let below = below.strip_prefix(b"/").unwrap_or(below);
-        // A data set that is one file has its backups beside itself.
-        let (root, below) = match below {
-            [] => (dir.path(), leaf),
-            below => (self.root.as_slice(), below),
-        };
-        let kept = backup_path(root, backup, below);
-        let Some((kept_in, kept_as)) = name::split(&kept) else { return Ok(()) };
-        let to = target.make_dirs(kept_in)?;
-        target.keep_aside(dir, leaf, (&to, kept_as), self.began)
-    }
-
-    /// Whether what this peer wrote of a large file must be out of its cache before another may
-    /// finish it, whatever durability is asked for: a later flush would move its time (B2).
-    fn flushes(&self, file: &WriteFile) -> bool {
-        self.is_shared() && file.dir().durability().is_per_file()
-    }
-
-    /// Whether a file in the directory of `file` is to be synced by its writer (A3).
-    pub(crate) fn syncs(&self, file: &WriteFile) -> bool {
-        !self.sync_nothing && (self.sync_files || file.dir().durability().is_per_file())
-    }
-}
-
-/// The temporary name of an attempt at an entry (B1). Of what one peer writes alone it is that
-/// peer's: whoever writes late touches nobody else's file. Large files are written by several.
-pub(crate) fn temporary_of(
-    (transfer, writer): (TransferId, WriterId),
-    page: &TaskPage,
-    index: u32,
-    generation: u32,
-) -> TemporaryName {
-    let entry = &page.page.entries()[index as usize];
-    let large = entry.kind == EntryKind::File && page.page.slicing.is_split(entry.size);
-    // A resumed attempt lists anew: what was written of a large file stays under its name there.
-    let (of, number) = match large {
-        true => (page_digest(&page.page.path(entry)), page.page.round.into()),
-        false => (page.digest, index),
-    };
-    temporary_name(&TemporaryKey {
-        transfer,
-        of,
-        number,
-        size: entry.size,
-        mtime: entry.mtime,
-        identity: entry.identity,
-        generation,
-        writer: if large { WriterId::SOLE } else { writer },
-    })
-}
-
-/// What became of the entries of one request.
-#[derive(Debug, Default)]
-pub(crate) struct Written {
-    /// Of whole files.
-    pub(crate) digests: Vec<EntryDigest>,
-    /// Of an extent, or what of it was asked for.
-    pub(crate) part: Option<Part>,
-    pub(crate) failures: Vec<EntryFailure>,
-    /// Whole files that have no name yet.
-    pub(crate) nameless: NamelessFiles,
-    pub(crate) bytes: u64,
-    pub(crate) files: u64,
-    /// The temporary file of a large file is gone.
-    pub(crate) lost: bool,
-    /// The store cannot take more: the task is to stop.
-    pub(crate) fatal: Option<StoreError>,
-    /// The host ran short of something, which is no entry's fault.
-    pub(crate) short: Option<StoreError>,
-    pub(crate) repairs: u64,
-}
+use crate::write::target_tree::TargetTree;
+use crate::write::written::Written;
 
 /// The file that is being written by this lane.
 struct OpenFile {

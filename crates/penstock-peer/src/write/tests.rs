@@ -1,4 +1,10 @@
+use penstock_io::store::Target;
+use penstock_proto::id::{TransferId, WriterId};
+
 use super::*;
+use crate::stores::pacer::Pacer;
+use crate::write::attributes::Keeper;
+use crate::write::unnamed_files::NamedLater;
 use penstock_api::preserve::Preserve;
 use penstock_io::store::{PosixOptions, PosixStore};
 use penstock_proto::manifest::{EntryDraft, PageBuilder};

@@ -1,0 +1,44 @@
+//! Counts the bytes of one lane.
+
+use crate::task::context::Shared;
+use penstock_io::sys::{self};
+use penstock_proto::id::LaneId;
+use penstock_proto::units::Instant;
+use std::time::Duration;
+
+/// Counts a lane's bytes by itself and tells the task now and then, so that no stride takes a lock
+/// or writes a cache line that others read.
+pub(crate) struct ByteTally {
+    lane: LaneId,
+    bytes: u64,
+    told: Instant,
+}
+
+impl ByteTally {
+    pub(crate) fn new(lane: LaneId) -> Self {
+        Self { lane, bytes: 0, told: sys::boottime_now() }
+    }
+
+    /// Adds payload bytes of a lane that has carried `carried` bytes in all.
+    pub(crate) fn add(&mut self, shared: &Shared, bytes: u64, carried: u64) {
+        self.bytes += bytes;
+        let now = sys::boottime_now();
+        if self.bytes >= TELL_BYTES || now.since(self.told) >= TELL_INTERVAL {
+            self.told = now;
+            shared.count_bytes(self.lane, std::mem::take(&mut self.bytes), carried);
+        }
+    }
+
+    /// Tells what is left: a request is over.
+    pub(crate) fn flush(&mut self, shared: &Shared, carried: u64) {
+        if self.bytes > 0 {
+            shared.count_bytes(self.lane, std::mem::take(&mut self.bytes), carried);
+        }
+    }
+}
+
+/// Bytes after which a lane tells the task.
+const TELL_BYTES: u64 = 8 * 1024 * 1024;
+
+/// Time after which it does in any case: far below what makes a lane a silent one.
+const TELL_INTERVAL: Duration = Duration::from_millis(250);

@@ -1,0 +1,111 @@
+//! The memory of paths that transfers share: each begins with what the last one has measured.
+
+use crate::lane::path_notes::{Key, PathListener, PathNote, key_of, now_seconds};
+use crate::lane::standing::{Endings, Standing};
+use crate::lane::waiting_connections::Ahead;
+use penstock_engine::paths::{PATHS_MAX, Pairs, PathEnds, PathState};
+use penstock_proto::id::Name;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
+
+/// Remembers paths from one transfer to the next: one over a long path opens all its lanes at once.
+#[derive(Default)]
+pub(crate) struct PathBook {
+    notes: Mutex<BTreeMap<Key, PathNote>>,
+    pub(super) listener: OnceLock<PathListener>,
+    /// How many links to a site were left out at most, and the log was told so.
+    left_out: Mutex<BTreeMap<Name, usize>>,
+    /// Connections that wait for a lane.
+    pub(crate) ahead: Ahead,
+    /// Lanes that are open, and what ends them.
+    pub(crate) standing: Standing,
+    pub(crate) endings: Arc<Endings>,
+}
+
+impl PathBook {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<Key, PathNote>> {
+        self.notes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Tells somebody what becomes of paths from now on; the first one is told only.
+    pub(crate) fn listen(&self, listener: PathListener) {
+        let _ = self.listener.set(listener);
+    }
+
+    /// What is known of one path.
+    pub(crate) fn get(&self, site: &Name, ends: &PathEnds) -> Option<PathNote> {
+        self.lock().get(&key_of(site, ends)).cloned()
+    }
+
+    /// Changes what is known of one path.
+    pub(crate) fn note(&self, site: &Name, ends: &PathEnds, change: impl FnOnce(&mut PathNote)) {
+        let mut notes = self.lock();
+        if notes.len() >= REMEMBERED_MAX {
+            notes.clear();
+        }
+        let fresh = || PathNote {
+            ends: ends.clone(),
+            rtt: None,
+            rate: 0.0,
+            state: PathState::Untried,
+            since: now_seconds(),
+            why: String::new(),
+        };
+        let note = notes.entry(key_of(site, ends)).or_insert_with(fresh);
+        // What is not of its key may be another than last time.
+        note.ends = ends.clone();
+        change(note);
+    }
+
+    pub(super) fn rtt(&self, site: &Name, ends: &PathEnds) -> Option<Duration> {
+        self.lock().get(&key_of(site, ends))?.rtt
+    }
+
+    /// So many links to a site are left out. Whether that is to be told: not if as many were.
+    pub(super) fn is_news(&self, site: &Name, links: usize) -> bool {
+        let mut left_out = self.left_out.lock().unwrap_or_else(PoisonError::into_inner);
+        let told = left_out.entry(site.clone()).or_default();
+        let more = links > *told;
+        *told = links.max(*told);
+        more
+    }
+
+    /// Gives the paths to a site; tells the log, once, if links are left out.
+    pub(crate) fn take_up(&self, site: &Name, pairs: Pairs) -> Vec<PathEnds> {
+        let left_out = pairs.links_left_out;
+        if left_out > 0 && self.is_news(site, left_out) {
+            tracing::warn!(
+                %site, left_out,
+                "more pairs of network cards lead there than the {PATHS_MAX} that are tried; give \
+                 networks that reach each other one name at both sites, and `role = \"control\"` \
+                 to those that are not for data"
+            );
+        }
+        pairs.paths
+    }
+
+    /// All that is known of paths to a site.
+    pub(crate) fn of_site(&self, site: &Name) -> Vec<PathNote> {
+        let notes = self.lock();
+        notes.iter().filter(|((of, ..), _)| of == site).map(|(_, note)| note.clone()).collect()
+    }
+}
+
+/// Paths of which something is remembered; beyond that all is forgotten and learnt anew.
+const REMEMBERED_MAX: usize = 4096;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Promise: that links to a site are left out is told once, and again when there are more.
+    #[test]
+    fn what_is_left_out_is_told_once() {
+        let book = PathBook::default();
+        let [hpc, lab]: [Name; 2] = ["hpc", "lab"].map(|site| site.parse().unwrap());
+        let told: Vec<bool> = [7, 7, 3, 7, 8].map(|links| book.is_news(&hpc, links)).into();
+        assert_eq!(told, [true, false, false, false, true]);
+        assert!(book.is_news(&lab, 1));
+    }
+}

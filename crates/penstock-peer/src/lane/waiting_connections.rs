@@ -1,0 +1,55 @@
+//! Connections that are dialled ahead and wait for a lane.
+
+use crate::lane::path_notes::{Key, key_of};
+use penstock_engine::paths::PathEnds;
+use penstock_io::net::{Dialled, SocketOptions};
+use penstock_proto::id::Name;
+use std::sync::mpsc::Receiver;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Connections that are coming, or there, and that no lane has.
+#[derive(Default)]
+pub(crate) struct Ahead {
+    coming: Mutex<Coming>,
+}
+
+#[derive(Default)]
+pub(super) struct Coming {
+    pub(super) next: u64,
+    pub(super) all: Vec<(u64, Key, Receiver<Dialled>)>,
+}
+
+impl Ahead {
+    pub(super) fn lock(&self) -> MutexGuard<'_, Coming> {
+        self.coming.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// One that was dialled for a lane between these ends, as if it were dialled now with these
+    /// options, to be open in `most`. Blocks until it has been made, for half of that at most.
+    ///
+    /// # Errors
+    /// There is none that is of any use: what is left of `most`.
+    pub(crate) fn take(
+        &self,
+        site: &Name,
+        ends: &PathEnds,
+        most: Duration,
+        options: &SocketOptions,
+    ) -> Result<Dialled, Duration> {
+        let (began, key) = (Instant::now(), key_of(site, ends));
+        let left = || most.saturating_sub(began.elapsed());
+        let coming = {
+            let mut coming = self.lock();
+            let at = coming.all.iter().position(|(_, of, _)| *of == key).ok_or(most)?;
+            coming.all.remove(at).2
+        };
+        let made = coming.recv_timeout(most / 2).map_err(|_| left())?;
+        // The source may have been restarted since.
+        made.go_on(left(), options).map_err(|_| left())
+    }
+
+    pub(super) fn forget(&self, number: u64) {
+        self.lock().all.retain(|(coming, ..)| *coming != number);
+    }
+}

@@ -1,0 +1,104 @@
+//! The grant of one task: until when it may write.
+
+use penstock_io::sys;
+use penstock_proto::units::Instant;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+/// What a task was granted. Asked before each write, so that it costs a read of the clock.
+pub(crate) struct Grant {
+    duration: Duration,
+    until: AtomicU64,
+    asked: AtomicU64,
+    /// When work was last asked for.
+    wanted: AtomicU64,
+    /// When something was last given back.
+    gave: AtomicU64,
+}
+
+impl Grant {
+    /// Notes that something was given back at `now`.
+    pub(super) fn note_given(&self, now: Instant) {
+        self.gave.store(now.0, Ordering::Release);
+    }
+
+    /// Notes that work was asked for at `now`.
+    pub(super) fn note_asked(&self, now: Instant) {
+        self.wanted.store(now.0, Ordering::Release);
+    }
+
+    /// A grant that was asked for at `asked`.
+    pub(crate) fn new(duration: Duration, asked: Instant) -> Self {
+        let until = AtomicU64::new(asked.plus(duration).0);
+        let (wanted, asked) = (AtomicU64::new(asked.0), AtomicU64::new(asked.0));
+        Self { duration, until, asked, wanted, gave: AtomicU64::new(0) }
+    }
+
+    /// What the controller's own task has, where it shares a transfer with others: nothing that
+    /// ends, but it is asked to give back as they are.
+    pub(crate) fn endless() -> Self {
+        Self::new(Duration::MAX, sys::boottime_now())
+    }
+
+    /// Whether the task may write now.
+    pub(crate) fn holds(&self) -> bool {
+        sys::boottime_now().0 < self.until.load(Ordering::Acquire)
+    }
+
+    /// What was asked at `asked` was answered: the grant goes on from there. Once it has run out it
+    /// stays so, as what it was for may be another's.
+    pub(crate) fn renew(&self, asked: Instant) {
+        if self.holds() {
+            self.until.fetch_max(asked.plus(self.duration).0, Ordering::AcqRel);
+            self.asked.fetch_max(asked.0, Ordering::AcqRel);
+        }
+    }
+
+    /// Whether it is to be renewed.
+    pub(crate) fn is_due(&self, now: Instant) -> bool {
+        now.since(Instant(self.asked.load(Ordering::Acquire))) >= self.duration / RENEWALS
+    }
+
+    /// Whether what was given back is left to who wanted it.
+    pub(super) fn has_just_given(&self, now: Instant) -> bool {
+        now.since(Instant(self.gave.load(Ordering::Acquire))) < LEFT_FOR
+    }
+
+    /// Whether the controller is to be asked for work, whether there is any need of it or not: so
+    /// it can take back what another peer would do sooner.
+    pub(super) fn is_to_ask(&self, now: Instant, idle: bool) -> bool {
+        let pause = if idle { self.duration / RENEWALS } else { ASK_INTERVAL };
+        let last = Instant(self.wanted.load(Ordering::Acquire));
+        now.since(last) >= pause
+    }
+}
+
+/// A grant is renewed this often in its duration.
+const RENEWALS: u32 = 4;
+
+/// How often a task with something in hand asks for work, though it can take no more.
+const ASK_INTERVAL: Duration = Duration::from_millis(200);
+
+/// How long a task that gave something back asks for nothing, as long as it has enough to do: it
+/// would get the same again.
+const LEFT_FOR: Duration = Duration::from_millis(300);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// B4: a grant is counted from the request, and does not come to life by a late answer.
+    #[test]
+    fn b4_a_late_answer_renews_nothing() {
+        let minute = Duration::from_secs(60);
+        let now = sys::boottime_now();
+        let grant = Grant::new(minute, now);
+        assert!(grant.holds() && !grant.is_due(now.plus(minute / 8)));
+        assert!(grant.is_due(now.plus(minute / 4)));
+        let long_ago = Instant(now.0.saturating_sub(minute.as_nanos() as u64));
+        let over = Grant::new(minute, long_ago);
+        assert!(!over.holds());
+        over.renew(now);
+        assert!(!over.holds(), "another may have what it was for");
+    }
+}

@@ -1,0 +1,8 @@
+//! Where a replaced or deleted entry goes that is kept (`--backup-dir`).
+
+use penstock_proto::name;
+
+/// Where the old version of something goes: the same path below the backup directory.
+pub(crate) fn backup_path(root: &[u8], backup: &[u8], path: &[u8]) -> Vec<u8> {
+    name::join(&name::join(root, backup), path)
+}

@@ -1,0 +1,73 @@
+//! Results of one request at the target.
+
+use crate::stores::errors::{full_problem, short_problem};
+use crate::write::unnamed_files::NamelessFiles;
+use penstock_api::problem::Problem;
+use penstock_engine::fetch::ATTEMPTS_MAX;
+use penstock_engine::fetch::{Item, Part};
+use penstock_io::store::StoreError;
+use penstock_proto::journal::{EntryDigest, EntryFailure};
+
+/// What became of the entries of one request.
+#[derive(Debug, Default)]
+pub(crate) struct Written {
+    /// Of whole files.
+    pub(crate) digests: Vec<EntryDigest>,
+    /// Of an extent, or what of it was asked for.
+    pub(crate) part: Option<Part>,
+    pub(crate) failures: Vec<EntryFailure>,
+    /// Whole files that have no name yet.
+    pub(crate) nameless: NamelessFiles,
+    pub(crate) bytes: u64,
+    pub(crate) files: u64,
+    /// The temporary file of a large file is gone.
+    pub(crate) lost: bool,
+    /// The store cannot take more: the task is to stop.
+    pub(crate) fatal: Option<StoreError>,
+    /// The host ran short of something, which is no entry's fault.
+    pub(crate) short: Option<StoreError>,
+    pub(crate) repairs: u64,
+}
+
+/// The problem with which a task ends when an answer could not be written: the store takes no more,
+/// or the host was short of something at every try of an entry.
+pub(crate) fn of_answer(item: &Item, written: &Written) -> Option<Problem> {
+    let last = item.attempt >= ATTEMPTS_MAX;
+    let short = written.short.as_ref().filter(|_| last);
+    written.fatal.as_ref().map(full_problem).or_else(|| short.map(short_problem))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use penstock_proto::slicing::PieceRef;
+
+    use super::*;
+
+    /// Promise (c): a host that has no descriptors left has failed no item, however often it tried:
+    /// its task ends with that, and goes on later.
+    #[test]
+    fn c_what_a_host_is_short_of_ends_its_task_after_the_last_try() {
+        let of = |attempt, errno| {
+            let item = Item {
+                piece: PieceRef { page: 0, piece: 0 },
+                generation: 0,
+                fresh: true,
+                first_entry: 0,
+                end_entry: 1,
+                offset: 0,
+                length: 0,
+                bytes: 1,
+                attempt,
+            };
+            let source = io::Error::from_raw_os_error(errno);
+            let error = StoreError::Io { operation: "create", path: "f".into(), source };
+            let short = error.is_passing().then_some(error);
+            of_answer(&item, &Written { short, ..Written::default() })
+        };
+        let (eacces, emfile) = (13, 24);
+        assert!(of(1, emfile).is_none() && of(ATTEMPTS_MAX, eacces).is_none());
+        assert_eq!(of(ATTEMPTS_MAX, emfile).unwrap().code, "host-short");
+    }
+}
