@@ -1,10 +1,12 @@
 //! Counts the bytes of one lane.
 
-use crate::task::context::Shared;
+use std::time::Duration;
+
 use penstock_io::sys::{self};
 use penstock_proto::id::LaneId;
 use penstock_proto::units::Instant;
-use std::time::Duration;
+
+use crate::task::context::Shared;
 
 /// Counts a lane's bytes by itself and tells the task now and then, so that no stride takes a lock
 /// or writes a cache line that others read.

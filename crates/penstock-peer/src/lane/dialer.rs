@@ -1,7 +1,9 @@
 //! Dials lanes to one site over its paths.
 
-use crate::lane::path_book::PathBook;
-use crate::lane::path_notes::{LocalEnds, bind_of};
+use std::net::SocketAddr;
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
+
 use penstock_api::task::TaskSpec;
 use penstock_engine::paths::{LocalEnd, PathEnds, PathId, PathSpec, pair_further};
 use penstock_io::net::Dialled;
@@ -10,9 +12,9 @@ use penstock_proto::frame::Hello;
 use penstock_proto::id::{LaneId, Name};
 use penstock_proto::network::DataAddress;
 use penstock_proto::version;
-use std::net::SocketAddr;
-use std::sync::{Arc, PoisonError, RwLock};
-use std::time::Duration;
+
+use crate::lane::path_book::PathBook;
+use crate::lane::path_notes::{LocalEnds, bind_of};
 
 /// Makes the connection of a lane to a source peer within a time limit, where that is not simply to
 /// dial its address: the source dials, or wants to be told something first.

@@ -1,12 +1,14 @@
 //! Open lanes as other threads see them.
 
-use crate::stores::pacer::Pacer;
-use penstock_io::net::{LaneCloser, LaneStream};
-use penstock_io::sys;
-use penstock_proto::units::Instant;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
+
+use penstock_io::net::{LaneCloser, LaneStream};
+use penstock_io::sys;
+use penstock_proto::units::Instant;
+
+use crate::stores::pacer::Pacer;
 
 /// What other threads see of an open lane, and may do to it.
 pub(crate) struct LaneHandle {

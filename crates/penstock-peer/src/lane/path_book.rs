@@ -1,13 +1,15 @@
 //! The memory of paths that transfers share: each begins with what the last one has measured.
 
-use crate::lane::path_notes::{Key, PathListener, PathNote, key_of, now_seconds};
-use crate::lane::standing::{Endings, Standing};
-use crate::lane::waiting_connections::Ahead;
-use penstock_engine::paths::{PATHS_MAX, Pairs, PathEnds, PathState};
-use penstock_proto::id::Name;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
+
+use penstock_engine::paths::{PATHS_MAX, Pairs, PathEnds, PathState};
+use penstock_proto::id::Name;
+
+use crate::lane::path_notes::{Key, PathListener, PathNote, key_of, now_seconds};
+use crate::lane::standing::{Endings, Standing};
+use crate::lane::waiting_connections::Ahead;
 
 /// Remembers paths from one transfer to the next: one over a long path opens all its lanes at once.
 #[derive(Default)]

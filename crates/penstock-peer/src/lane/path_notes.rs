@@ -1,12 +1,13 @@
 //! Records of the paths between this host and other sites.
 
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
 use penstock_engine::paths::{LocalEnd, PathEnds, PathState};
 use penstock_io::net::LocalBind;
 use penstock_io::sys;
 use penstock_proto::id::{Name, TransferId};
-use std::net::{IpAddr, SocketAddr};
-use std::sync::Arc;
-use std::time::Duration;
 
 /// Gives where lanes may leave from at this moment: interfaces come and go.
 pub type LocalEnds = Arc<dyn Fn() -> Vec<LocalEnd> + Send + Sync>;

@@ -1,12 +1,14 @@
 //! Connections that are dialled ahead and wait for a lane.
 
-use crate::lane::path_notes::{Key, key_of};
-use penstock_engine::paths::PathEnds;
-use penstock_io::net::{Dialled, SocketOptions};
-use penstock_proto::id::Name;
 use std::sync::mpsc::Receiver;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+
+use penstock_engine::paths::PathEnds;
+use penstock_io::net::{Dialled, SocketOptions};
+use penstock_proto::id::Name;
+
+use crate::lane::path_notes::{Key, key_of};
 
 /// Connections that are coming, or there, and that no lane has.
 #[derive(Default)]

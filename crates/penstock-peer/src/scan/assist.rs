@@ -9,45 +9,19 @@ use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
 
 use penstock_api::problem::Problem;
-use penstock_io::store::{Dir, DirEntry, Kind, ListBuffer, Source};
+use penstock_io::store::{Dir, DirEntry, ListBuffer, Source};
 use penstock_proto::listing::{
     LISTED_BYTES_MAX, LISTED_ENTRIES_MAX, ListPart, ListWork, ListedEntry, ListedKind,
 };
 use penstock_proto::name;
 
-use super::Scan;
-use super::walk::is_mount;
+use super::found::{is_mount, kind_of, listed_kind};
+use super::state::Scan;
 
 /// Bytes that are held back until the store was looked at.
 const HELD_BYTES: usize = 1 << 20;
 /// The same in time: what was found is told after this at the latest, and that this host lives.
 const HELD_TIME: Duration = Duration::from_millis(300);
-
-/// The kind that a message tells.
-pub(super) fn kind_of(kind: ListedKind) -> Kind {
-    match kind {
-        ListedKind::File => Kind::File,
-        ListedKind::Directory => Kind::Directory,
-        ListedKind::Symlink => Kind::Symlink,
-        ListedKind::Fifo => Kind::Fifo,
-        ListedKind::CharDevice => Kind::CharDevice,
-        ListedKind::BlockDevice => Kind::BlockDevice,
-        ListedKind::Other => Kind::Other,
-    }
-}
-
-/// How a message tells a kind.
-pub(super) fn listed_kind(kind: Kind) -> ListedKind {
-    match kind {
-        Kind::File => ListedKind::File,
-        Kind::Directory => ListedKind::Directory,
-        Kind::Symlink => ListedKind::Symlink,
-        Kind::Fifo => ListedKind::Fifo,
-        Kind::CharDevice => ListedKind::CharDevice,
-        Kind::BlockDevice => ListedKind::BlockDevice,
-        Kind::Other => ListedKind::Other,
-    }
-}
 
 /// Takes the parts of an answer; `false` if nobody listens any more. May block.
 pub(crate) type Emit<'a> = dyn FnMut(ListPart) -> bool + 'a;
@@ -68,39 +42,37 @@ struct Answer<'a> {
     device: u64,
 }
 
-impl Scan {
-    /// Lists what another peer asks for. Blocks for as long as the store takes. `check` says
-    /// whether the store is what it was when the scan began.
-    pub(crate) fn list_for(
-        &self,
-        source: &Source,
-        check: &dyn Fn() -> Result<(), Problem>,
-        work: &ListWork,
-        emit: &mut Emit<'_>,
-    ) {
-        let root = source.open_dir(&self.options.root);
-        let device = match root.and_then(|dir| source.stat(&dir, b"")) {
-            Ok(meta) => meta.device,
-            Err(error) => {
-                let why = format!("the data set's root: {}", crate::stores::chain(&error));
-                emit(ListPart::Ended { why });
-                return;
-            }
-        };
-        let mut answer = Answer {
-            scan: self,
-            source,
-            check,
-            emit,
-            held: vec![ListPart::Begun { device }],
-            held_bytes: 0,
-            told: Instant::now(),
-            looked: 0,
-            device,
-        };
-        // Whoever does not listen needs no word more, and who has none of the store was told.
-        let _ = answer.run(work);
-    }
+/// Lists what another peer asks for. Blocks for as long as the store takes. `check` says
+/// whether the store is what it was when the scan began.
+pub(super) fn list_for(
+    scan: &Scan,
+    source: &Source,
+    check: &dyn Fn() -> Result<(), Problem>,
+    work: &ListWork,
+    emit: &mut Emit<'_>,
+) {
+    let root = source.open_dir(&scan.options.root);
+    let device = match root.and_then(|dir| source.stat(&dir, b"")) {
+        Ok(meta) => meta.device,
+        Err(error) => {
+            let why = format!("the data set's root: {}", crate::stores::chain(&error));
+            emit(ListPart::Ended { why });
+            return;
+        }
+    };
+    let mut answer = Answer {
+        scan,
+        source,
+        check,
+        emit,
+        held: vec![ListPart::Begun { device }],
+        held_bytes: 0,
+        told: Instant::now(),
+        looked: 0,
+        device,
+    };
+    // Whoever does not listen needs no word more, and who has none of the store was told.
+    let _ = answer.run(work);
 }
 
 impl Answer<'_> {

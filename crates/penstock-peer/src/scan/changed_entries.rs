@@ -17,7 +17,8 @@ use penstock_proto::slicing::STRIDE_BYTES_MAX;
 use penstock_proto::units::FileTime;
 
 use super::found::Found;
-use super::{Scan, kept};
+use super::page_files::kept;
+use super::state::Scan;
 use crate::source::read::place;
 use crate::source::read_check::{age_seconds, is_same};
 use crate::verify::hashing::digest_of_file;

@@ -9,16 +9,9 @@ use penstock_api::transfer::PathText;
 use penstock_io::store::StoreError;
 use penstock_proto::name;
 
-use super::{Scan, State, kept};
+use super::page_files::kept;
+use super::state::{FailedPart, Scan, State};
 use crate::stores::chain;
-
-/// The part that is not full yet.
-#[derive(Default)]
-pub(super) struct FailedPart {
-    items: Vec<ScanFailure>,
-    /// Memory that it takes.
-    bytes: usize,
-}
 
 impl Scan {
     fn failures_path(&self, part: u32) -> PathBuf {

@@ -7,10 +7,8 @@ use penstock_api::preserve::Preserve;
 use penstock_io::store::{Dir, Kind, Meta, Source, StoreError};
 use penstock_io::sys;
 use penstock_proto::attributes::{AttributeClass, ClassSet};
-use penstock_proto::listing::ListedEntry;
+use penstock_proto::listing::{ListedEntry, ListedKind};
 use penstock_proto::manifest::{EntryDraft, EntryKind};
-
-use super::assist::{kind_of, listed_kind};
 
 /// Names of owners that are remembered; beyond that all are asked for again.
 const NAMES_MAX: usize = 16 * 1024;
@@ -211,4 +209,37 @@ impl Found {
             xattrs: &self.xattrs,
         })
     }
+}
+
+/// The kind that a message tells.
+pub(super) fn kind_of(kind: ListedKind) -> Kind {
+    match kind {
+        ListedKind::File => Kind::File,
+        ListedKind::Directory => Kind::Directory,
+        ListedKind::Symlink => Kind::Symlink,
+        ListedKind::Fifo => Kind::Fifo,
+        ListedKind::CharDevice => Kind::CharDevice,
+        ListedKind::BlockDevice => Kind::BlockDevice,
+        ListedKind::Other => Kind::Other,
+    }
+}
+
+/// How a message tells a kind.
+pub(super) fn listed_kind(kind: Kind) -> ListedKind {
+    match kind {
+        Kind::File => ListedKind::File,
+        Kind::Directory => ListedKind::Directory,
+        Kind::Symlink => ListedKind::Symlink,
+        Kind::Fifo => ListedKind::Fifo,
+        Kind::CharDevice => ListedKind::CharDevice,
+        Kind::BlockDevice => ListedKind::BlockDevice,
+        Kind::Other => ListedKind::Other,
+    }
+}
+
+/// Whether another file system than `device` begins at a directory, and is to be left alone. One
+/// that cannot be looked at is listed, and its error told.
+pub(super) fn is_mount(source: &Source, dir: &Dir, device: Option<u64>) -> bool {
+    let Some(device) = device else { return false };
+    source.stat(dir, b"").is_ok_and(|meta| meta.device != device)
 }

@@ -30,148 +30,54 @@ mod changed_entries;
 mod failures;
 mod found;
 mod hard_links;
-mod moved;
+mod helpers;
+mod page_files;
 pub(crate) mod path_stack;
+mod roots;
 mod sharing;
+mod state;
+mod units;
 mod walk;
 
 use std::collections::HashSet;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufRead as _, Write as _};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-use penstock_api::fence::Fence;
-use penstock_api::preserve::Preserve;
 use penstock_api::problem::{Exit, Problem};
-use penstock_api::scan::{FAILURE_PARTS, PageReply, RootKind, SOURCE_ROOT, ScanSummary};
-use penstock_io::store::{Dir, DirCache, Kind, Meta, Source, StoreError};
+use penstock_api::scan::{FAILURE_PARTS, PageReply, ScanSummary};
+use penstock_io::store::{DirCache, Kind, Meta, Source};
 use penstock_io::sys;
-use penstock_proto::id::{Name, TransferId};
+use penstock_proto::id::Name;
+use penstock_proto::listing::ListWork;
 use penstock_proto::manifest::{EntryDraft, EntryKind, Page, PageBuilder};
-use penstock_proto::name::{self, Own};
-use penstock_proto::select::Selector;
-use penstock_proto::slicing::Slicing;
+use penstock_proto::name::{self};
+use penstock_proto::units::FileTime;
 
-use crate::stores::guard::{Guard, is_missing};
+use crate::stores::Stores;
+use crate::stores::guard::Guard;
 use crate::stores::pacer::Pacer;
 use crate::stores::single_flight::Turn;
 use crate::stores::worker_pool;
-use crate::stores::{Stores, chain};
 
-use failures::FailedPart;
+use assist::Emit;
 use found::{Found, Wants};
 use hard_links::LinkTable;
-pub use sharing::{Helpers, Listing};
-use walk::Walk;
+pub use helpers::{Helpers, Listing};
+pub(crate) use page_files::read_kept;
+use page_files::{kept, write_synced};
+pub(crate) use roots::{look, root_kind};
+use roots::{own_within, root_problem};
+pub(crate) use state::Scan;
+pub use state::ScanOptions;
+use state::{EARLY_SEAL, Marks, State, hash, lies_below};
+use units::{Passed, Walk};
 
-/// What is to be listed.
-#[derive(Clone, Debug)]
-pub struct ScanOptions {
-    /// The transfer.
-    pub transfer: TransferId,
-    /// Root of the data set within the store.
-    pub root: Vec<u8>,
-    /// How pages are cut.
-    pub slicing: Slicing,
-    /// Only these paths below the root; empty for all.
-    pub files_from: Vec<Vec<u8>>,
-    /// What of them is wanted.
-    pub selector: Selector,
-    /// Most names looked up per second; 0 for no limit.
-    pub lookups_per_s: u32,
-    /// What is to be learnt of the entries.
-    pub preserve: Preserve,
-    /// Whether the names of owners are among that.
-    pub owner_names: bool,
-    /// Threads that list.
-    pub workers: usize,
-    /// Whether the own controller may still act; with an epoch, other peers may take the scan up.
-    pub fence: Fence,
-}
-
-/// One scan: its pages so far, and who waits for more.
-pub(crate) struct Scan {
-    directory: PathBuf,
-    lookups: Pacer,
-    options: ScanOptions,
-    wants: Wants,
-    state: Mutex<State>,
-    marks: Arc<Marks>,
-    /// One question about changed entries at a time.
-    asking: Turn,
-    /// Random: tells what this scan writes for a moment from what another one does.
-    mark: u64,
-    wake: Condvar,
-    /// Wakes the threads that have other peers list.
-    lend: Condvar,
-    guard: OnceLock<(Arc<Guard>, Arc<Stores>)>,
-    /// Other peers of the site, and what the store is called there.
-    helpers: OnceLock<(Name, Arc<dyn Helpers>)>,
-    /// What `files_from` names, once that is asked for.
-    named: OnceLock<HashSet<Vec<u8>>>,
-}
-
-/// What was passed over in one directory.
-#[derive(Clone, Copy, Default)]
-struct Passed {
-    excluded: u64,
-    skipped: u64,
-    own_state: u64,
-}
-
-impl Passed {
-    fn add(&mut self, other: Self) {
-        self.excluded += other.excluded;
-        self.skipped += other.skipped;
-        self.own_state += other.own_state;
-    }
-}
-
-/// How a scan stands, told without its state: that is locked while a store is asked whether it is
-/// what it was, and who ends scans must wait for no store (E2).
-#[derive(Default)]
-struct Marks {
-    stopped: AtomicBool,
-    /// No worker runs any more, and it is not complete: another may take up what is sealed.
-    broken_off: AtomicBool,
-    /// It is complete, or broken off.
-    ended: AtomicBool,
-}
-
-impl Marks {
-    fn is_stopped(&self) -> bool {
-        self.stopped.load(Ordering::Acquire)
-    }
-
-    fn is_broken_off(&self) -> bool {
-        self.broken_off.load(Ordering::Acquire)
-    }
-}
-
-#[derive(Default)]
-struct State {
-    builder: Option<PageBuilder>,
-    sealed: u32,
-    /// When the first and the last page were sealed by this process.
-    seals: Option<(Instant, Instant)>,
-    /// Files with several names, once there was one.
-    links: Option<LinkTable>,
-    walk: Walk,
-    /// Directories completed since the last page was sealed.
-    done: Vec<(Vec<u8>, Passed)>,
-    /// Hashes of paths that sealed pages hold of directories that are listed again.
-    emitted: HashSet<u64>,
-    /// Device of the root, where the scan is to stay on it.
-    device: Option<u64>,
-    summary: ScanSummary,
-    failed: FailedPart,
-    complete: bool,
-    problem: Option<Problem>,
-    marks: Arc<Marks>,
-}
+/// File systems stamp with a clock that lags by up to a tick of the kernel (10 ms at 100 Hz).
+const TICK_NS: u32 = 20_000_000;
 
 impl Scan {
     /// A scan that keeps its pages in `directory`; what an earlier process sealed there counts.
@@ -782,6 +688,58 @@ impl Scan {
         self.lend.notify_all();
     }
 
+    /// When the first order to remove came, in the stamps of the source's file system, and never
+    /// too late: what we change of a file by removing another of its names is stamped later. Kept,
+    /// so that a restart goes on with it.
+    ///
+    /// # Errors
+    /// It cannot be kept.
+    pub(crate) fn removal_began(&self) -> Result<FileTime, Problem> {
+        let path = self.directory.join("removing");
+        match fs::read(&path) {
+            Ok(text) => {
+                return serde_json::from_slice(&text)
+                    .map_err(|cause| kept(&path, &io::Error::from(cause)));
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(kept(&path, &error)),
+        }
+        let now = sys::wall_clock_now();
+        let began = match now.nanoseconds.checked_sub(TICK_NS) {
+            Some(nanoseconds) => FileTime { nanoseconds, ..now },
+            None => FileTime {
+                seconds: now.seconds - 1,
+                nanoseconds: now.nanoseconds + 1_000_000_000 - TICK_NS,
+            },
+        };
+        let text = serde_json::to_vec(&began).unwrap_or_default();
+        self.write_fenced(&path, &text).map_err(|cause| kept(&path, &cause))?;
+        Ok(began)
+    }
+
+    /// Whether a user has named this path, or a directory above it: what only leads to such a path
+    /// is listed too, and is not the transfer's to remove.
+    pub(crate) fn is_named(&self, path: &[u8]) -> bool {
+        if self.options.files_from.is_empty() {
+            return true;
+        }
+        let named = self
+            .named
+            .get_or_init(|| self.options.files_from.iter().cloned().collect::<HashSet<Vec<u8>>>());
+        named.contains(path) || lies_below(path, |parent| named.contains(parent))
+    }
+    /// Lists what another peer asks for. Blocks for as long as the store takes. `check` says
+    /// whether the store is what it was when the scan began.
+    pub(crate) fn list_for(
+        &self,
+        source: &Source,
+        check: &dyn Fn() -> Result<(), Problem>,
+        work: &ListWork,
+        emit: &mut Emit<'_>,
+    ) {
+        assist::list_for(self, source, check, work, emit);
+    }
+
     /// Root of the data set within the store.
     pub(crate) fn root(&self) -> &[u8] {
         &self.options.root
@@ -804,155 +762,6 @@ impl Drop for Running<'_> {
         self.0.wake.notify_all();
         self.0.lend.notify_all();
     }
-}
-
-/// A page that somebody waits for is sealed after this long, full or not.
-const EARLY_SEAL: Duration = Duration::from_millis(20);
-/// The share of the time of a scan that one has at most to fill, which bounds the number of small
-/// pages of a slow one; and the longest time that is.
-const FILLING: (u32, Duration) = (50, Duration::from_secs(1));
-
-impl State {
-    /// Whether a page that is not full may be sealed now: each has its time to fill since the last.
-    fn seals_early(&self, now: Instant) -> bool {
-        let Some((first, last)) = self.seals else { return true };
-        let time = ((last - first) / FILLING.0).clamp(EARLY_SEAL, FILLING.1);
-        now.saturating_duration_since(last) >= time
-    }
-
-    /// Takes all of it, but for what those who wait for pages are told.
-    fn set_aside(&mut self) -> Self {
-        let told = Self { sealed: self.sealed, marks: Arc::clone(&self.marks), ..Self::default() };
-        std::mem::replace(self, told)
-    }
-
-    /// Whether nothing is to be listed any more.
-    fn is_at_end(&self) -> bool {
-        self.marks.is_stopped() || self.problem.is_some() || self.walk.is_over()
-    }
-
-    fn pass(&mut self, passed: Passed) {
-        self.summary.excluded += passed.excluded;
-        self.summary.skipped += passed.skipped;
-        self.summary.own_state += passed.own_state;
-    }
-}
-
-/// Finds a path: its directory, its name there, and what it is.
-pub(crate) fn look(source: &Source, path: &[u8]) -> Result<(Dir, Vec<u8>, Meta), StoreError> {
-    let (parent, leaf) = name::split(path).unwrap_or((b"", b""));
-    let dir = source.open_dir(parent)?;
-    let meta = source.stat(&dir, leaf)?;
-    Ok((dir, leaf.to_vec(), meta))
-}
-
-/// What the root of a data set is.
-pub(crate) fn root_kind(source: &Source, root: &[u8]) -> Result<RootKind, Problem> {
-    if let Some(own) = own_within(root) {
-        let (title, hint) = if own.kind.holds_data() {
-            ("is a file that a copy has not finished", "copy what it is made from")
-        } else {
-            ("is state of penstock", "give a path outside of it")
-        };
-        let title = format!("`{}` {title}", name::escape(root));
-        return Err(Problem::new(Exit::Usage, "source-kind", title).hint(hint));
-    }
-    let (_, _, meta) = look(source, root).map_err(|error| root_problem(root, &error))?;
-    match meta.kind {
-        Kind::Directory => Ok(RootKind::Directory),
-        Kind::File | Kind::Symlink | Kind::Fifo | Kind::CharDevice | Kind::BlockDevice => {
-            Ok(RootKind::Single)
-        }
-        Kind::Other => {
-            let title = format!("`{}` is a socket", name::escape(root));
-            Err(Problem::new(Exit::Usage, "source-kind", title))
-        }
-    }
-}
-
-fn root_problem(root: &[u8], error: &StoreError) -> Problem {
-    let title = format!("cannot look at the source `{}`", name::escape(root));
-    let (exit, code) = if is_missing(error) {
-        (Exit::SourceChanged, "source-missing")
-    } else if error.is_denied() {
-        (Exit::NotAuthorised, "source-denied")
-    } else if error.is_passing() || error.is_io_failure() || error.is_offline() {
-        // A dead server or client, a disk that fails, a limit of this host: it may be put right.
-        return Problem::new(Exit::Temporary, SOURCE_ROOT, title).because(chain(error));
-    } else if error.is_endless() {
-        let why = "its file system does not tell its length, and no read reached its end within \
-                   64 MiB (64 GiB on FUSE) or 10 s";
-        return Problem::new(Exit::Fatal, SOURCE_ROOT, title).because(why);
-    } else if error.has_too_many_attributes() {
-        let why = "the names of its extended attributes take more than 64 KiB, which the kernel \
-                   does not list";
-        let problem = Problem::new(Exit::Fatal, SOURCE_ROOT, title).because(why);
-        return problem.hint("`--no-preserve xattrs` copies it without them");
-    } else {
-        (Exit::Fatal, SOURCE_ROOT)
-    };
-    Problem::new(exit, code, title).because(chain(error)).status(404)
-}
-
-/// The data set is a directory that this user may enter and not list.
-fn unlisted_root(root: &[u8], error: &StoreError) -> Problem {
-    let title = match root {
-        b"" => "cannot list the source".to_owned(),
-        root => format!("cannot list the source `{}`", name::escape(root)),
-    };
-    let why = error.errno().map(io::Error::from_raw_os_error);
-    Problem::new(Exit::Fatal, "source-denied", title)
-        .because(why.map_or_else(|| chain(error), |why| why.to_string()))
-        .hint("ask its owner for the right to read it, or name what is in it by `--files-from`")
-}
-
-/// The first component of `path` that is an own name.
-fn own_within(path: &[u8]) -> Option<Own> {
-    path.split(|&byte| byte == b'/').find_map(name::own)
-}
-
-/// Whether a directory that `path` lies in is wanted as a whole.
-fn lies_below(path: &[u8], wanted: impl Fn(&[u8]) -> bool) -> bool {
-    let mut at = path;
-    while let Some((parent, _)) = name::split(at) {
-        if wanted(parent) {
-            return true;
-        }
-        at = parent;
-    }
-    false
-}
-
-fn hash(path: &[u8]) -> u64 {
-    let digest = blake3::hash(path);
-    let bytes = digest.as_bytes();
-    u64::from_le_bytes([
-        bytes[0], bytes[1], bytes[2], bytes[3], bytes[4], bytes[5], bytes[6], bytes[7],
-    ])
-}
-
-/// What is kept at `path`; `None` if nothing is. That it cannot be read does not say that.
-pub(crate) fn read_kept(path: &Path) -> Result<Option<Vec<u8>>, Problem> {
-    match fs::read(path) {
-        Ok(bytes) => Ok(Some(bytes)),
-        Err(cause) if cause.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(cause) => Err(kept(path, &cause)),
-    }
-}
-
-fn write_synced(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let temporary = path.with_extension("new");
-    let mut file = File::create(&temporary)?;
-    file.write_all(bytes)?;
-    file.sync_data()?;
-    fs::rename(&temporary, path)
-}
-
-/// An error of what is kept of a scan. Where another controller's scan goes on in its place
-/// (`AlreadyExists`, `StaleNetworkFileHandle`), that one is taken up by the next attempt.
-fn kept(path: &Path, cause: &io::Error) -> Problem {
-    let title = format!("cannot keep the manifest at {}", path.display());
-    penstock_api::journal::failed("state", title, cause)
 }
 
 #[cfg(test)]

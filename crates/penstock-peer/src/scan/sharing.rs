@@ -15,7 +15,6 @@
 //! are not put into pages, and files with several names are looked at here (C1, B6). Errors are
 //! never taken from it: such a directory is listed here.
 
-use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError};
 use std::thread::Scope;
@@ -23,16 +22,17 @@ use std::time::{Duration, Instant};
 
 use penstock_api::problem::Problem;
 use penstock_io::store::{Dir, Kind, Meta, Source};
-use penstock_proto::id::{Name, TransferId};
+use penstock_proto::id::Name;
 use penstock_proto::listing::{
     LIST_DIRECTORIES_MAX, LIST_REQUEST_BYTES_MAX, ListPart, ListWork, ListedEntry,
 };
 use penstock_proto::name;
 
-use super::assist::{kind_of, listed_kind};
-use super::found::Found;
-use super::walk::{BATCH_ENTRIES, Ended, Sample, Unit};
-use super::{Scan, State, kept};
+use super::found::{Found, kind_of, listed_kind};
+use super::helpers::Helpers;
+use super::page_files::kept;
+use super::state::{Scan, State};
+use super::units::{BATCH_ENTRIES, Ended, Lent, Sample, Standing, Unit};
 use crate::source::read_check::age_seconds;
 use crate::stores::worker_pool;
 
@@ -46,8 +46,6 @@ const STANDSTILL_MAX: Duration = Duration::from_secs(10);
 const PROBE_MAX: Duration = Duration::from_secs(5);
 /// A peer that was given up is asked again after this.
 const LEFT_OUT: Duration = Duration::from_secs(30);
-/// What a peer has at hand for so long without coming further is taken back by who is idle.
-const LATE: Duration = Duration::from_secs(1);
 /// A request is for so much work at most, by what the peer did so far: the shorter, the less one
 /// that is slow holds up the end.
 const REQUEST_TIME: Duration = Duration::from_secs(1);
@@ -57,47 +55,6 @@ const LOOK: Duration = Duration::from_millis(50);
 const LENDERS_MAX: usize = 64;
 /// What changed more recently than this may be shown as it was, from a cache (NFS: 60 s).
 const CACHED_SECONDS: f64 = 90.0;
-
-/// The other peers of a site, as far as they may list for this one.
-pub trait Helpers: Send + Sync {
-    /// Those that are there and say that they reach a store of that name.
-    fn peers(&self, store: &Name) -> Vec<Name>;
-
-    /// Asks one of them. Does not block.
-    fn list(&self, peer: &Name, transfer: TransferId, work: &ListWork) -> Box<dyn Listing>;
-}
-
-/// A request under way. It is given up when this is dropped.
-pub trait Listing: Send {
-    /// The next part of the answer; `None` if none comes within `wait`.
-    ///
-    /// # Errors
-    /// The peer cannot be reached, refuses, or its answer breaks off.
-    fn next(&mut self, wait: Duration) -> Result<Option<ListPart>, Problem>;
-}
-
-/// What one lender has lent: units that are not answered, with their places in the request.
-pub(super) struct Lent {
-    pub(super) units: VecDeque<(usize, Unit)>,
-    moved: Instant,
-}
-
-impl Lent {
-    /// Whether somebody who is idle may take the last of them.
-    pub(super) fn has_spare(&self, now: Instant) -> bool {
-        self.units.len() > 1 || !self.units.is_empty() && now - self.moved >= LATE
-    }
-}
-
-/// How another peer stands in this scan.
-#[derive(Default)]
-pub(super) struct Standing {
-    lenders: usize,
-    /// Not asked before then.
-    not_before: Option<Instant>,
-    entries: u64,
-    requests: u64,
-}
 
 /// A peer that sees the same store, and how it sees it.
 struct Ally {

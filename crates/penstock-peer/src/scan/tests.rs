@@ -7,6 +7,11 @@ use penstock_io::store::{PosixOptions, PosixStore};
 use penstock_proto::select::{Glob, Rule};
 
 use super::*;
+use penstock_api::preserve::Preserve;
+use penstock_io::store::StoreError;
+use penstock_proto::id::TransferId;
+use penstock_proto::select::Selector;
+use penstock_proto::slicing::Slicing;
 
 fn source_of(root: &Path) -> Source {
     let options = PosixOptions { read_only: true, ..PosixOptions::default() };

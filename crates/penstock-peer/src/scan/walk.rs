@@ -4,27 +4,22 @@
 //! it can look at them, so it leaves them in parts to whoever has nothing to do. A directory counts
 //! as done when all its parts were handed over, each by exactly one.
 
-use std::collections::{BTreeMap, VecDeque};
-use std::io;
 use std::mem;
 use std::ops::ControlFlow;
-use std::path::Path;
 use std::sync::{Arc, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use penstock_api::problem::Problem;
-use penstock_io::store::{Dir, DirEntry, Kind, ListBuffer, Meta, Source, StoreError};
-use penstock_proto::id::Name;
+use penstock_io::store::{Dir, DirEntry, Kind, ListBuffer, Meta, Source};
 use penstock_proto::name::{self, Own};
 use penstock_proto::select::Verdict;
 
-use super::found::Found;
-use super::sharing::{Lent, Standing};
-use super::{Passed, Scan, hash, kept, unlisted_root};
-use crate::scan::path_stack::PathStack;
+use super::found::{Found, is_mount};
+use super::page_files::kept;
+use super::roots::unlisted_root;
+use super::state::{Scan, hash};
+use super::units::{BATCH_ENTRIES, Ended, Part, PartNames, Sample, Unit};
 
-/// Entries of one directory that are handed to the builder at a time.
-pub(super) const BATCH_ENTRIES: usize = 512;
 /// Bytes of extended attributes after which a batch takes no more entries.
 const BATCH_BYTES: usize = 1 << 20;
 /// Names of a large directory that are looked at together.
@@ -37,210 +32,6 @@ const LATE_LOOK: Duration = Duration::from_millis(100);
 pub(super) const STOP_LOOK: Duration = Duration::from_secs(1);
 /// Entries that are kept to compare this host's view of the store with that of others.
 const SAMPLE_ENTRIES: usize = 64;
-
-/// What waits, and what is at hand.
-#[derive(Default)]
-pub(super) struct Walk {
-    /// Directories to be listed, last first.
-    pub(super) stack: PathStack,
-    /// Directories that only this host lists: another peer has met an error in them, or too much.
-    pub(super) own: PathStack,
-    /// Parts of large directories.
-    pub(super) parts: VecDeque<Part>,
-    large: BTreeMap<u64, Large>,
-    made: u64,
-    /// Units at hand, here and at other peers.
-    pub(super) listing: usize,
-    /// Workers of this host that wait.
-    idle: usize,
-    /// Threads that have other peers list.
-    pub(super) lenders: usize,
-    /// What other peers have at hand.
-    pub(super) lent: BTreeMap<u64, Lent>,
-    pub(super) lent_made: u64,
-    /// How other peers stand.
-    pub(super) peers: BTreeMap<Name, Standing>,
-    /// Entries of one directory as this host saw them.
-    pub(super) sample: Option<Arc<Sample>>,
-}
-
-/// What one worker takes at a time.
-#[derive(Debug)]
-pub(super) enum Unit {
-    Directory(Vec<u8>),
-    Part(Part),
-}
-
-/// Some names of a large directory, and what listing told of them.
-#[derive(Debug)]
-pub(super) struct Part {
-    large: u64,
-    pub(super) directory: Arc<[u8]>,
-    pub(super) names: Vec<(Vec<u8>, Option<Kind>)>,
-    /// Only this host looks at them.
-    pub(super) own: bool,
-}
-
-/// A directory of which parts are, or were, left to others.
-struct Large {
-    directory: Arc<[u8]>,
-    /// Parts that are not handed over, and its listing.
-    open: usize,
-    whole: bool,
-    passed: Passed,
-}
-
-/// Entries of one directory.
-pub(super) struct Sample {
-    pub(super) directory: Vec<u8>,
-    pub(super) entries: Vec<(Vec<u8>, Meta)>,
-}
-
-impl Walk {
-    /// Nothing waits; what is too much for memory goes into files in `directory`.
-    pub(super) fn new(directory: &Path) -> Self {
-        let (stack, own) = (PathStack::new(directory), PathStack::new(directory));
-        Self { stack, own, ..Self::default() }
-    }
-
-    /// The next unit for this host.
-    fn take(&mut self) -> io::Result<Option<Unit>> {
-        let waiting = match self.parts.pop_front() {
-            Some(part) => Some(Unit::Part(part)),
-            None => match self.own.pop()? {
-                Some(directory) => Some(Unit::Directory(directory)),
-                None => self.stack.pop()?.map(Unit::Directory),
-            },
-        };
-        if waiting.is_some() {
-            self.listing += 1;
-            return Ok(waiting);
-        }
-        // Nothing waits: what another peer has not begun, or does not come to an end with.
-        let now = Instant::now();
-        let lent = self.lent.values_mut().filter(|lent| lent.has_spare(now));
-        Ok(lent
-            .max_by_key(|lent| lent.units.len())
-            .and_then(|lent| lent.units.pop_back())
-            .map(|(_, unit)| unit))
-    }
-
-    /// Whether all is listed.
-    pub(super) fn is_over(&self) -> bool {
-        self.listing == 0 && self.parts.is_empty() && self.stack.is_empty() && self.own.is_empty()
-    }
-
-    /// Whether there is a part of a large directory for another peer.
-    pub(super) fn has_part(&self) -> bool {
-        self.parts.iter().any(|part| !part.own)
-    }
-
-    /// Such a part.
-    pub(super) fn take_part(&mut self) -> Option<Part> {
-        let at = self.parts.iter().position(|part| !part.own)?;
-        self.parts.remove(at)
-    }
-
-    /// A unit that another peer has not answered waits again, for this host alone if `own`.
-    pub(super) fn give_back(&mut self, unit: Unit, own: bool) {
-        self.listing -= 1;
-        match unit {
-            Unit::Directory(directory) if own => self.own.push(directory),
-            Unit::Directory(directory) => self.stack.push(directory),
-            Unit::Part(part) => self.parts.push_front(Part { own: own || part.own, ..part }),
-        }
-    }
-
-    /// The names behind the first `answered` of a part wait again; the caller has the part at hand.
-    pub(super) fn split(&mut self, part: &mut Part, answered: usize) {
-        if answered >= part.names.len() {
-            return;
-        }
-        if let Some(large) = self.large.get_mut(&part.large) {
-            large.open += 1;
-        }
-        let names = part.names.split_off(answered);
-        let directory = Arc::clone(&part.directory);
-        self.parts.push_front(Part { large: part.large, directory, names, own: part.own });
-    }
-
-    /// Leaves names to whoever has nothing to do.
-    fn leave(&mut self, large: &mut Option<u64>, directory: &[u8], names: PartNames) {
-        let (key, entry) = match *large {
-            Some(key) => (key, self.large.get_mut(&key)),
-            None => {
-                self.made += 1;
-                *large = Some(self.made);
-                let directory = Arc::from(directory);
-                let passed = Passed::default();
-                // The listing itself is one of those that are open.
-                let entry = Large { directory, open: 1, whole: true, passed };
-                (self.made, Some(self.large.entry(self.made).or_insert(entry)))
-            }
-        };
-        // It is there until its listing ends.
-        let Some(entry) = entry else { return };
-        entry.open += 1;
-        let directory = Arc::clone(&entry.directory);
-        self.parts.push_back(Part { large: key, directory, names, own: false });
-    }
-
-    /// A part of a large directory has come to its end; gives the directory if that was the last,
-    /// and all was handed over.
-    fn end_part(&mut self, key: u64, whole: bool, passed: Passed) -> Option<(Vec<u8>, Passed)> {
-        let large = self.large.get_mut(&key)?;
-        large.open -= 1;
-        large.whole &= whole;
-        large.passed.add(passed);
-        if large.open > 0 {
-            return None;
-        }
-        let large = self.large.remove(&key)?;
-        large.whole.then(|| (large.directory.to_vec(), large.passed))
-    }
-}
-
-type PartNames = Vec<(Vec<u8>, Option<Kind>)>;
-
-/// What became of one unit.
-#[derive(Default)]
-pub(super) struct Ended {
-    /// All of it was handed over.
-    whole: bool,
-    pub(super) passed: Passed,
-    large: Option<u64>,
-}
-
-impl Ended {
-    /// Of a unit that another peer has answered.
-    pub(super) fn of(unit: &Unit, whole: bool) -> Self {
-        let large = match unit {
-            Unit::Part(part) => Some(part.large),
-            Unit::Directory(_) => None,
-        };
-        Self { whole, large, passed: Passed::default() }
-    }
-
-    /// An entry was found: one of which an error is told is listed again after a crash.
-    pub(super) fn note(&mut self, found: &Found) {
-        self.whole &= found.meta.as_ref().err().is_none_or(StoreError::is_absent);
-    }
-
-    /// Not all of it was handed over, or an error was told: it is listed again by a later scan.
-    pub(super) fn cut(&mut self) {
-        self.whole = false;
-    }
-}
-
-impl Unit {
-    /// The directory that it is, or is a part of.
-    pub(super) fn directory(&self) -> &[u8] {
-        match self {
-            Self::Directory(directory) => directory,
-            Self::Part(part) => &part.directory,
-        }
-    }
-}
 
 impl Scan {
     /// One worker: takes directories until there are none and none can come.
@@ -561,11 +352,4 @@ impl<'a> Batch<'a> {
     fn end(mut self) -> Result<(), Problem> {
         self.hand_over().map(drop)
     }
-}
-
-/// Whether another file system than `device` begins at a directory, and is to be left alone. One
-/// that cannot be looked at is listed, and its error told.
-pub(super) fn is_mount(source: &Source, dir: &Dir, device: Option<u64>) -> bool {
-    let Some(device) = device else { return false };
-    source.stat(dir, b"").is_ok_and(|meta| meta.device != device)
 }

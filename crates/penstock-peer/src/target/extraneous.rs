@@ -17,6 +17,7 @@
 //! time.
 
 mod obstacle;
+mod path_hash;
 mod record;
 mod walk;
 
@@ -30,7 +31,6 @@ use penstock_api::delete::{DeleteOrder, Surplus, SurplusKind, SurplusQuery};
 use penstock_api::fence::Fence;
 use penstock_api::plan::PlanItem;
 use penstock_api::problem::{Exit, Problem};
-use penstock_api::select::Selection;
 use penstock_api::task::{TaskPage, TaskSpec};
 use penstock_api::transfer::{FailedItem, PathText};
 use penstock_api::update::{IfExists, UpdateOptions};
@@ -44,40 +44,18 @@ use crate::stores::errors::{full_problem, is_of_store};
 use crate::write::backup::backup_path;
 
 use obstacle::InTheWay;
+use path_hash::{HASHES_MAX, PathHash, Wish, hash_of, other_kind, spill_failed};
 use record::{key_of, line_of, read_line, seen};
 use walk::{Here, walk};
 
 pub use walk::{LIST_DIRECTORIES_MAX, TakeSurplus, TargetLister};
 
-/// Hashes of paths that are kept in memory at a time: some 48 MiB.
-const HASHES_MAX: u64 = 1 << 20;
 /// Files that each list is spilled into.
 const PARTS: usize = 256;
 /// Depths of directories that have a file of their own; deeper ones share the last.
 const DEPTHS: usize = 200;
 /// The store's identity is checked again after so many deletions.
 const CHECK_EVERY: u64 = 1024;
-
-type PathHash = [u8; 16];
-
-/// The hash of a path as a directory's, or as that of anything else: they differ in one bit.
-fn hash_of(path: &[u8], directory: bool) -> PathHash {
-    let mut hash = [0; 16];
-    hash.copy_from_slice(&blake3::hash(path).as_bytes()[..16]);
-    hash[15] = hash[15] & !1 | u8::from(directory);
-    hash
-}
-
-/// The hash of the same path as the other kind of thing.
-fn other_kind(mut hash: PathHash) -> PathHash {
-    hash[15] ^= 1;
-    hash
-}
-
-fn spill_failed(path: &Path, cause: &io::Error) -> Problem {
-    let title = format!("cannot keep `{}`", path.display());
-    Problem::new(Exit::Temporary, "journal", title).because(cause)
-}
 
 fn stopped() -> Problem {
     Problem::new(Exit::Interrupted, "stopped", "stopped while looking at the target")
@@ -285,20 +263,6 @@ pub(crate) fn list_for(
     take: TakeSurplus<'_>,
 ) -> Result<(), Problem> {
     Here::new(target, Wish::of(spec))?.list(directories, take)
-}
-
-/// What finding has to know of a task.
-#[derive(Clone, Copy)]
-struct Wish<'a> {
-    root: &'a [u8],
-    update: &'a UpdateOptions,
-    select: &'a Selection,
-}
-
-impl<'a> Wish<'a> {
-    fn of(spec: &'a TaskSpec) -> Self {
-        Self { root: &spec.root.0, update: &spec.update, select: &spec.select }
-    }
 }
 
 /// As [`find`], with so many hashes in memory.

@@ -1,5 +1,26 @@
 //! The context of a task: the machines and flags that its threads share.
 
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use penstock_api::limits::Share;
+use penstock_api::problem::{Exit, Problem};
+use penstock_api::task::{Adopted, Report, TaskControl, TaskPage, TaskSpec, Work};
+use penstock_engine::epoch::{EpochMachine, Publication};
+use penstock_engine::fetch::{FetchMachine, FetchedPiece, Item, Request};
+use penstock_engine::paths::{PathEnds, PathId, PathMachine};
+use penstock_engine::slice::{Piece, slice_without};
+use penstock_io::buffer::BufferPool;
+use penstock_io::net::LaneStream;
+use penstock_io::store::{StoreIdentity, Target};
+use penstock_io::sys::{self, EventFd};
+use penstock_proto::id::{LaneId, WriterId};
+use penstock_proto::journal::{EntryDigest, EntryFailure, Incarnation};
+use penstock_proto::slicing::PieceRef;
+use penstock_proto::units::Instant;
+
 use crate::lane::dialer::Dialer;
 use crate::lane::lane_handle::LaneHandle;
 use crate::publish::mtime_settle::settle_time;
@@ -16,25 +37,6 @@ use crate::write::large_files::LargeFiles;
 use crate::write::target_tree::TargetTree;
 use crate::write::unnamed_files::{Held, epoch_limits};
 use crate::write::written::{Written, of_answer};
-use penstock_api::limits::Share;
-use penstock_api::problem::{Exit, Problem};
-use penstock_api::task::{Adopted, Report, TaskControl, TaskPage, TaskSpec, Work};
-use penstock_engine::epoch::{EpochMachine, Publication};
-use penstock_engine::fetch::{FetchMachine, FetchedPiece, Item, Request};
-use penstock_engine::paths::{PathEnds, PathId, PathMachine};
-use penstock_engine::slice::{Piece, slice_without};
-use penstock_io::buffer::BufferPool;
-use penstock_io::net::LaneStream;
-use penstock_io::store::{StoreIdentity, Target};
-use penstock_io::sys::{self, EventFd};
-use penstock_proto::id::{LaneId, WriterId};
-use penstock_proto::journal::{EntryDigest, EntryFailure, Incarnation};
-use penstock_proto::slicing::PieceRef;
-use penstock_proto::units::Instant;
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 /// A stopping task gives what is written this long to become durable.
 pub(crate) const STOP_PATIENCE: Duration = Duration::from_secs(10);

@@ -1,18 +1,20 @@
 //! The coordinator of a task: asks for work, hands over reports, dials and drains lanes.
 
-use crate::lane::paths;
-use crate::lane::target_lane;
-use crate::task::context::Shared;
-use crate::task::reach::Reach;
-use crate::task::write_lease;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
 use penstock_api::problem::{Exit, Problem};
 use penstock_engine::fetch::LANE_SILENCE_MAX;
 use penstock_engine::paths::PathAction;
 use penstock_io::sys::{self, EventFd};
 use penstock_proto::units::Instant;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::JoinHandle;
-use std::time::Duration;
+
+use crate::lane::paths;
+use crate::lane::target_lane;
+use crate::task::context::Shared;
+use crate::task::reach::Reach;
+use crate::task::write_lease;
 
 /// The coordinator's loop.
 pub(super) fn coordinate(shared: &Arc<Shared>) {

@@ -1,9 +1,10 @@
 //! The grant of one task: until when it may write.
 
-use penstock_io::sys;
-use penstock_proto::units::Instant;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
+
+use penstock_io::sys;
+use penstock_proto::units::Instant;
 
 /// What a task was granted. Asked before each write, so that it costs a read of the clock.
 pub(crate) struct Grant {

@@ -1,9 +1,11 @@
 //! Ways to a source.
 
+use std::sync::Arc;
+
+use penstock_io::store::Source;
+
 use crate::lane::dialer::Dialer;
 use crate::stores::guard::Guard;
-use penstock_io::store::Source;
-use std::sync::Arc;
 
 /// How lanes reach a source.
 pub(crate) enum Reach {

@@ -1,5 +1,20 @@
 //! A running task as the target side and the controller use it.
 
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use penstock_api::limits::Share;
+use penstock_api::problem::Problem;
+use penstock_api::task::{Adopted, LIMIT_SCAN, Task, TaskControl, TaskFigures, TaskSpec};
+use penstock_api::transfer::Durability;
+use penstock_io::sys::{self};
+use penstock_proto::id::WriterId;
+use penstock_proto::journal::Incarnation;
+use penstock_proto::network::DataAddress;
+
 use crate::lane::paths;
 use crate::publish;
 use crate::stores::pacer::Pacer;
@@ -14,19 +29,6 @@ use crate::write::attributes::Keeper;
 use crate::write::large_files::LargeFiles;
 use crate::write::target_tree::TargetTree;
 use crate::write::unnamed_files::NamedLater;
-use penstock_api::limits::Share;
-use penstock_api::problem::Problem;
-use penstock_api::task::{Adopted, LIMIT_SCAN, Task, TaskControl, TaskFigures, TaskSpec};
-use penstock_api::transfer::Durability;
-use penstock_io::sys::{self};
-use penstock_proto::id::WriterId;
-use penstock_proto::journal::Incarnation;
-use penstock_proto::network::DataAddress;
-use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
-use std::thread::JoinHandle;
-use std::time::Duration;
 
 /// A running task.
 pub(crate) struct RunningTask {

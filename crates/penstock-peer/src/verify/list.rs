@@ -24,8 +24,8 @@ use penstock_proto::digest::DigestKind;
 use penstock_proto::name;
 use penstock_proto::slicing::{STRIDE_BYTES_MAX, Slicing};
 
+use super::findings::{Finding, Teller, Told, VerifyFigures};
 use super::jobs::{Jobs, WaitingPath, WaitingPaths};
-use super::{Finding, Teller, Told, VerifyFigures};
 use crate::stores::chain;
 use crate::stores::worker_pool;
 use crate::verify::hashing::{CHUNK_BYTES, TreeHash, feed};

@@ -17,8 +17,8 @@ use penstock_io::store::{
 use penstock_proto::name;
 
 use super::content::{Buffers, FilePair, SideError, Verdict};
+use super::findings::{Finding, Teller, Told, VerifyFigures};
 use super::jobs::{Jobs, WAITING_MAX, Waiting, WaitingPaths};
-use super::{Finding, Teller, Told, VerifyFigures};
 use crate::stores::worker_pool;
 
 /// Names that one thread looks at before another may take some.

@@ -1,9 +1,7 @@
 //! Where and how the files of a task are made at the target.
 
-use crate::stores::pacer::Pacer;
-use crate::write::attributes::Keeper;
-use crate::write::backup::backup_path;
-use crate::write::unnamed_files::NamedLater;
+use std::sync::Arc;
+
 use penstock_api::task::TaskPage;
 use penstock_io::store::{
     Dir, Nameless, StoreError, Target, TemporaryKey, TemporaryName, WriteFile, temporary_name,
@@ -13,7 +11,11 @@ use penstock_proto::id::{TransferId, WriterId};
 use penstock_proto::manifest::{Entry, EntryKind, Page, page_digest};
 use penstock_proto::name;
 use penstock_proto::units::FileTime;
-use std::sync::Arc;
+
+use crate::stores::pacer::Pacer;
+use crate::write::attributes::Keeper;
+use crate::write::backup::backup_path;
+use crate::write::unnamed_files::NamedLater;
 
 /// Where the files of a task go.
 #[derive(Clone)]

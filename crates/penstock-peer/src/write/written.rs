@@ -1,12 +1,13 @@
 //! Results of one request at the target.
 
-use crate::stores::errors::{full_problem, short_problem};
-use crate::write::unnamed_files::NamelessFiles;
 use penstock_api::problem::Problem;
 use penstock_engine::fetch::ATTEMPTS_MAX;
 use penstock_engine::fetch::{Item, Part};
 use penstock_io::store::StoreError;
 use penstock_proto::journal::{EntryDigest, EntryFailure};
+
+use crate::stores::errors::{full_problem, short_problem};
+use crate::write::unnamed_files::NamelessFiles;
 
 /// What became of the entries of one request.
 #[derive(Debug, Default)]

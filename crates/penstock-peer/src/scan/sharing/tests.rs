@@ -17,7 +17,9 @@ use penstock_proto::slicing::Slicing;
 
 use super::*;
 use crate::scan::ScanOptions;
+use crate::scan::helpers::Listing;
 use crate::stores::pacer::Pacer;
+use penstock_proto::id::TransferId;
 
 /// What another peer does wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -8,8 +8,8 @@ use std::path::Path;
 use penstock_api::delete::Surplus;
 use penstock_api::problem::{Exit, Problem};
 
+use super::path_hash::{HASHES_MAX, PathHash, hash_of, spill_failed};
 use super::record::{key_of, read_line};
-use super::{HASHES_MAX, PathHash, hash_of, spill_failed};
 
 /// The part of a list that is in the way: the items that the list says are, and what lies in the
 /// directories among them.

@@ -9,7 +9,7 @@ use penstock_api::transfer::PathText;
 use penstock_io::store::{Kind, Meta};
 use penstock_proto::units::FileTime;
 
-use super::{PathHash, hash_of};
+use super::path_hash::{PathHash, hash_of};
 
 /// What was found at `path`.
 pub(super) fn surplus_of(path: Vec<u8>, meta: &Meta) -> Surplus {

@@ -13,6 +13,7 @@ use rand::{RngExt as _, SeedableRng as _};
 
 use super::*;
 use crate::stores::dead::Dead;
+use penstock_api::select::Selection;
 
 /// Lists the surplus of `root` with so many hashes in memory: path, and whether it is in the way.
 fn surplus_of(

@@ -14,8 +14,8 @@ use penstock_io::store::{Kind, ListBuffer, Meta, StoreError, Target};
 use penstock_proto::name;
 use penstock_proto::select::{Selector, Verdict};
 
+use super::path_hash::{PathHash, Wish, spill_failed};
 use super::record::{key_of, own_at, surplus_of};
-use super::{PathHash, Wish, spill_failed};
 use crate::scan::path_stack::PathStack;
 use crate::stores::chain;
 use crate::stores::errors::of_no_item;

@@ -1,0 +1,31 @@
+//! The files in which a scan keeps its pages and its state.
+
+use std::fs::{self, File};
+use std::io::{self, Write as _};
+use std::path::Path;
+
+use penstock_api::problem::Problem;
+
+/// What is kept at `path`; `None` if nothing is. That it cannot be read does not say that.
+pub(crate) fn read_kept(path: &Path) -> Result<Option<Vec<u8>>, Problem> {
+    match fs::read(path) {
+        Ok(bytes) => Ok(Some(bytes)),
+        Err(cause) if cause.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(cause) => Err(kept(path, &cause)),
+    }
+}
+
+pub(super) fn write_synced(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let temporary = path.with_extension("new");
+    let mut file = File::create(&temporary)?;
+    file.write_all(bytes)?;
+    file.sync_data()?;
+    fs::rename(&temporary, path)
+}
+
+/// An error of what is kept of a scan. Where another controller's scan goes on in its place
+/// (`AlreadyExists`, `StaleNetworkFileHandle`), that one is taken up by the next attempt.
+pub(super) fn kept(path: &Path, cause: &io::Error) -> Problem {
+    let title = format!("cannot keep the manifest at {}", path.display());
+    penstock_api::journal::failed("state", title, cause)
+}

@@ -1,0 +1,177 @@
+//! The state of a scan, which its threads share.
+
+use std::collections::HashSet;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, OnceLock};
+use std::time::{Duration, Instant};
+
+use penstock_api::fence::Fence;
+use penstock_api::preserve::Preserve;
+use penstock_api::problem::Problem;
+use penstock_api::scan::{ScanFailure, ScanSummary};
+use penstock_proto::id::{Name, TransferId};
+use penstock_proto::manifest::PageBuilder;
+use penstock_proto::name::{self};
+use penstock_proto::select::Selector;
+use penstock_proto::slicing::Slicing;
+
+use super::found::Wants;
+use super::hard_links::LinkTable;
+use super::helpers::Helpers;
+use super::units::{Passed, Walk};
+use crate::stores::Stores;
+use crate::stores::guard::Guard;
+use crate::stores::pacer::Pacer;
+use crate::stores::single_flight::Turn;
+
+/// What is to be listed.
+#[derive(Clone, Debug)]
+pub struct ScanOptions {
+    /// The transfer.
+    pub transfer: TransferId,
+    /// Root of the data set within the store.
+    pub root: Vec<u8>,
+    /// How pages are cut.
+    pub slicing: Slicing,
+    /// Only these paths below the root; empty for all.
+    pub files_from: Vec<Vec<u8>>,
+    /// What of them is wanted.
+    pub selector: Selector,
+    /// Most names looked up per second; 0 for no limit.
+    pub lookups_per_s: u32,
+    /// What is to be learnt of the entries.
+    pub preserve: Preserve,
+    /// Whether the names of owners are among that.
+    pub owner_names: bool,
+    /// Threads that list.
+    pub workers: usize,
+    /// Whether the own controller may still act; with an epoch, other peers may take the scan up.
+    pub fence: Fence,
+}
+
+/// One scan: its pages so far, and who waits for more.
+pub(crate) struct Scan {
+    pub(super) directory: PathBuf,
+    pub(super) lookups: Pacer,
+    pub(super) options: ScanOptions,
+    pub(super) wants: Wants,
+    pub(super) state: Mutex<State>,
+    pub(super) marks: Arc<Marks>,
+    /// One question about changed entries at a time.
+    pub(super) asking: Turn,
+    /// Random: tells what this scan writes for a moment from what another one does.
+    pub(super) mark: u64,
+    pub(super) wake: Condvar,
+    /// Wakes the threads that have other peers list.
+    pub(super) lend: Condvar,
+    pub(super) guard: OnceLock<(Arc<Guard>, Arc<Stores>)>,
+    /// Other peers of the site, and what the store is called there.
+    pub(super) helpers: OnceLock<(Name, Arc<dyn Helpers>)>,
+    /// What `files_from` names, once that is asked for.
+    pub(super) named: OnceLock<HashSet<Vec<u8>>>,
+}
+
+/// How a scan stands, told without its state: that is locked while a store is asked whether it is
+/// what it was, and who ends scans must wait for no store (E2).
+#[derive(Default)]
+pub(super) struct Marks {
+    pub(super) stopped: AtomicBool,
+    /// No worker runs any more, and it is not complete: another may take up what is sealed.
+    pub(super) broken_off: AtomicBool,
+    /// It is complete, or broken off.
+    pub(super) ended: AtomicBool,
+}
+
+impl Marks {
+    pub(super) fn is_stopped(&self) -> bool {
+        self.stopped.load(Ordering::Acquire)
+    }
+
+    pub(super) fn is_broken_off(&self) -> bool {
+        self.broken_off.load(Ordering::Acquire)
+    }
+}
+
+#[derive(Default)]
+pub(super) struct State {
+    pub(super) builder: Option<PageBuilder>,
+    pub(super) sealed: u32,
+    /// When the first and the last page were sealed by this process.
+    pub(super) seals: Option<(Instant, Instant)>,
+    /// Files with several names, once there was one.
+    pub(super) links: Option<LinkTable>,
+    pub(super) walk: Walk,
+    /// Directories completed since the last page was sealed.
+    pub(super) done: Vec<(Vec<u8>, Passed)>,
+    /// Hashes of paths that sealed pages hold of directories that are listed again.
+    pub(super) emitted: HashSet<u64>,
+    /// Device of the root, where the scan is to stay on it.
+    pub(super) device: Option<u64>,
+    pub(super) summary: ScanSummary,
+    pub(super) failed: FailedPart,
+    pub(super) complete: bool,
+    pub(super) problem: Option<Problem>,
+    pub(super) marks: Arc<Marks>,
+}
+
+impl State {
+    /// Whether a page that is not full may be sealed now: each has its time to fill since the last.
+    pub(super) fn seals_early(&self, now: Instant) -> bool {
+        let Some((first, last)) = self.seals else { return true };
+        let time = ((last - first) / FILLING.0).clamp(EARLY_SEAL, FILLING.1);
+        now.saturating_duration_since(last) >= time
+    }
+
+    /// Takes all of it, but for what those who wait for pages are told.
+    pub(super) fn set_aside(&mut self) -> Self {
+        let told = Self { sealed: self.sealed, marks: Arc::clone(&self.marks), ..Self::default() };
+        std::mem::replace(self, told)
+    }
+
+    /// Whether nothing is to be listed any more.
+    pub(super) fn is_at_end(&self) -> bool {
+        self.marks.is_stopped() || self.problem.is_some() || self.walk.is_over()
+    }
+
+    pub(super) fn pass(&mut self, passed: Passed) {
+        self.summary.excluded += passed.excluded;
+        self.summary.skipped += passed.skipped;
+        self.summary.own_state += passed.own_state;
+    }
+}
+
+/// A page that somebody waits for is sealed after this long, full or not.
+pub(super) const EARLY_SEAL: Duration = Duration::from_millis(20);
+
+/// The share of the time of a scan that one has at most to fill, which bounds the number of small
+/// pages of a slow one; and the longest time that is.
+pub(super) const FILLING: (u32, Duration) = (50, Duration::from_secs(1));
+
+/// Whether a directory that `path` lies in is wanted as a whole.
+pub(super) fn lies_below(path: &[u8], wanted: impl Fn(&[u8]) -> bool) -> bool {
+    let mut at = path;
+    while let Some((parent, _)) = name::split(at) {
+        if wanted(parent) {
+            return true;
+        }
+        at = parent;
+    }
+    false
+}
+
+pub(super) fn hash(path: &[u8]) -> u64 {
+    let digest = blake3::hash(path);
+    let bytes = digest.as_bytes();
+    u64::from_le_bytes([
+        bytes[0], bytes[1], bytes[2], bytes[3], bytes[4], bytes[5], bytes[6], bytes[7],
+    ])
+}
+
+/// The part that is not full yet.
+#[derive(Default)]
+pub(super) struct FailedPart {
+    pub(super) items: Vec<ScanFailure>,
+    /// Memory that it takes.
+    pub(super) bytes: usize,
+}

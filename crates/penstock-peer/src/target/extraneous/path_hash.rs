@@ -1,0 +1,47 @@
+//! Hashes of paths, by which the lists of the manifest and of the target are joined.
+
+use std::io::{self};
+use std::path::Path;
+
+use penstock_api::problem::{Exit, Problem};
+use penstock_api::select::Selection;
+use penstock_api::task::TaskSpec;
+use penstock_api::update::UpdateOptions;
+
+pub(super) type PathHash = [u8; 16];
+
+/// The hash of a path as a directory's, or as that of anything else: they differ in one bit.
+pub(super) fn hash_of(path: &[u8], directory: bool) -> PathHash {
+    let mut hash = [0; 16];
+    hash.copy_from_slice(&blake3::hash(path).as_bytes()[..16]);
+    hash[15] = hash[15] & !1 | u8::from(directory);
+    hash
+}
+
+/// The hash of the same path as the other kind of thing.
+pub(super) fn other_kind(mut hash: PathHash) -> PathHash {
+    hash[15] ^= 1;
+    hash
+}
+
+pub(super) fn spill_failed(path: &Path, cause: &io::Error) -> Problem {
+    let title = format!("cannot keep `{}`", path.display());
+    Problem::new(Exit::Temporary, "journal", title).because(cause)
+}
+
+/// Hashes of paths that are kept in memory at a time: some 48 MiB.
+pub(super) const HASHES_MAX: u64 = 1 << 20;
+
+/// What finding has to know of a task.
+#[derive(Clone, Copy)]
+pub(super) struct Wish<'a> {
+    pub(super) root: &'a [u8],
+    pub(super) update: &'a UpdateOptions,
+    pub(super) select: &'a Selection,
+}
+
+impl<'a> Wish<'a> {
+    pub(super) fn of(spec: &'a TaskSpec) -> Self {
+        Self { root: &spec.root.0, update: &spec.update, select: &spec.select }
+    }
+}
