@@ -32,8 +32,8 @@ pub mod verify;
 mod write;
 
 pub use lane::dialer::LaneConnect;
+pub use lane::open_lanes::RightHolds;
 pub use lane::path_notes::{LocalEnds, PathListener, PathNews, PathNote};
-pub use lane::standing::RightHolds;
 pub use penstock_engine::paths::{LocalEnd, PathEnds, PathState, pair};
 pub use scan::{Helpers, Listing, ScanOptions};
 pub use source::leased_source::OrderedSource;

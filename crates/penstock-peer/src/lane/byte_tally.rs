@@ -6,7 +6,7 @@ use penstock_io::sys::{self};
 use penstock_proto::id::LaneId;
 use penstock_proto::units::Instant;
 
-use crate::task::context::Shared;
+use crate::task::context::TaskContext;
 
 /// Counts a lane's bytes by itself and tells the task now and then, so that no stride takes a lock
 /// or writes a cache line that others read.
@@ -22,7 +22,7 @@ impl ByteTally {
     }
 
     /// Adds payload bytes of a lane that has carried `carried` bytes in all.
-    pub(crate) fn add(&mut self, shared: &Shared, bytes: u64, carried: u64) {
+    pub(crate) fn add(&mut self, shared: &TaskContext, bytes: u64, carried: u64) {
         self.bytes += bytes;
         let now = sys::boottime_now();
         if self.bytes >= TELL_BYTES || now.since(self.told) >= TELL_INTERVAL {
@@ -32,7 +32,7 @@ impl ByteTally {
     }
 
     /// Tells what is left: a request is over.
-    pub(crate) fn flush(&mut self, shared: &Shared, carried: u64) {
+    pub(crate) fn flush(&mut self, shared: &TaskContext, carried: u64) {
         if self.bytes > 0 {
             shared.count_bytes(self.lane, std::mem::take(&mut self.bytes), carried);
         }

@@ -15,11 +15,17 @@ use penstock_proto::id::LaneId;
 use crate::lane::byte_tally::ByteTally;
 use crate::source::read::{FrameSink, PieceReader, ServeError};
 use crate::stores::guard::Guard;
-use crate::task::context::{Pieces, Shared};
+use crate::task::context::{Pieces, TaskContext};
 use crate::write::PieceWriter;
 
 /// Runs until the task stops, or has no more use for the lane.
-pub(crate) fn run(shared: &Shared, lane: LaneId, source: Source, root: Vec<u8>, guard: &Guard) {
+pub(crate) fn run(
+    shared: &TaskContext,
+    lane: LaneId,
+    source: Source,
+    root: Vec<u8>,
+    guard: &Guard,
+) {
     let kind = shared.spec.digest;
     let mut reader = PieceReader::new(source, root, kind, shared.pool.clone());
     let mut writer = PieceWriter::new(shared.tree.clone(), shared.large.clone(), false);
@@ -97,7 +103,7 @@ struct LocalSink<'a> {
     writer: &'a mut PieceWriter,
     pieces: &'a Pieces,
     request: &'a Request,
-    shared: &'a Shared,
+    shared: &'a TaskContext,
     tally: &'a mut ByteTally,
     guard: &'a Guard,
 }

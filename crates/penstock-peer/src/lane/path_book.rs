@@ -7,9 +7,9 @@ use std::time::Duration;
 use penstock_engine::paths::{PATHS_MAX, Pairs, PathEnds, PathState};
 use penstock_proto::id::Name;
 
+use crate::lane::open_lanes::{OpenLanes, PairingEndings};
 use crate::lane::path_notes::{Key, PathListener, PathNote, key_of, now_seconds};
-use crate::lane::standing::{Endings, Standing};
-use crate::lane::waiting_connections::Ahead;
+use crate::lane::waiting_connections::WaitingConnections;
 
 /// Remembers paths from one transfer to the next: one over a long path opens all its lanes at once.
 #[derive(Default)]
@@ -19,10 +19,10 @@ pub(crate) struct PathBook {
     /// How many links to a site were left out at most, and the log was told so.
     left_out: Mutex<BTreeMap<Name, usize>>,
     /// Connections that wait for a lane.
-    pub(crate) ahead: Ahead,
+    pub(crate) ahead: WaitingConnections,
     /// Lanes that are open, and what ends them.
-    pub(crate) standing: Standing,
-    pub(crate) endings: Arc<Endings>,
+    pub(crate) standing: OpenLanes,
+    pub(crate) endings: Arc<PairingEndings>,
 }
 
 impl PathBook {

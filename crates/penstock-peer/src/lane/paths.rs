@@ -11,11 +11,11 @@ use penstock_proto::units::Instant;
 use crate::lane::dialer::Dialer;
 use crate::lane::lane_handle::{Arrived, LaneHandle};
 use crate::lane::path_notes::{PathNews, locals, now_seconds};
-use crate::task::context::{Shared, State};
+use crate::task::context::{TaskContext, TaskState};
 
 /// Paths are looked at this often.
 const LOOK: Duration = Duration::from_millis(200);
-impl State {
+impl TaskState {
     /// There are further paths from now on.
     fn handle_further_paths(&mut self, dialer: &Dialer, further: &[PathSpec]) {
         self.lanes.handle_further(further);
@@ -26,7 +26,7 @@ impl State {
 
 /// The source is to be reached at `peers` now: lanes go over further paths too, if there are any.
 /// Those that lead to nobody any more are found to be dead, as any path is.
-pub(crate) fn handle_peers(shared: &Shared, dialer: &Dialer, peers: &[DataAddress]) {
+pub(crate) fn handle_peers(shared: &TaskContext, dialer: &Dialer, peers: &[DataAddress]) {
     let locals = locals(dialer.local_ends.as_ref());
     let mut state = shared.lock();
     let further = dialer.find_further(&locals, peers);
@@ -42,14 +42,14 @@ pub(crate) fn handle_peers(shared: &Shared, dialer: &Dialer, peers: &[DataAddres
 }
 
 /// Looks at the paths of a task: what TCP hears, what they owe, what has become of them.
-pub(crate) fn look(shared: &Shared, dialer: &Dialer, now: Instant) {
+pub(crate) fn look(shared: &TaskContext, dialer: &Dialer, now: Instant) {
     let mut guard = shared.lock();
     let state = &mut *guard;
     if now.since(state.looked) < LOOK {
         return;
     }
     state.looked = now;
-    let State { lanes, fetch, closers, .. } = &mut *state;
+    let TaskState { lanes, fetch, closers, .. } = &mut *state;
     let mut open: BTreeMap<PathId, Vec<&LaneHandle>> = BTreeMap::new();
     // Lanes that owe something, and those of them that wait for the limit.
     let mut turns = BTreeMap::<PathId, (u32, u32)>::new();
@@ -100,7 +100,7 @@ pub(crate) fn look(shared: &Shared, dialer: &Dialer, now: Instant) {
 }
 
 /// Tells the log and the book what has become of paths.
-fn tell_news(state: &mut State, dialer: &Dialer, transfer: TransferId) {
+fn tell_news(state: &mut TaskState, dialer: &Dialer, transfer: TransferId) {
     while let Some((path, news)) = state.lanes.poll_news() {
         state.fetch.handle_trial(path, news == PathState::Trial);
         let Some(ends) = dialer.ends(path) else { continue };

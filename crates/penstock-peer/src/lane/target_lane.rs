@@ -28,7 +28,7 @@ use crate::lane::dialer::{Dialer, note_failure};
 use crate::lane::lane_handle::{LaneHandle, Working};
 use crate::lane::local::{self, fetch_of};
 use crate::stores::chain;
-use crate::task::context::{Pieces, Shared};
+use crate::task::context::{Pieces, TaskContext};
 use crate::task::reach::Reach;
 use crate::write::PieceWriter;
 
@@ -42,7 +42,7 @@ const PING: Duration = Duration::from_secs(5);
 /// # Errors
 /// There can be no more threads now.
 pub(crate) fn spawn(
-    shared: &Arc<Shared>,
+    shared: &Arc<TaskContext>,
     (lane, path): (LaneId, PathId),
     waker: Arc<EventFd>,
 ) -> io::Result<JoinHandle<()>> {
@@ -59,7 +59,7 @@ pub(crate) fn spawn(
 /// Notes that the thread of a lane could not be started. If no other lane runs, the task ends:
 /// nothing would ever move, and who started it tries again, or says so.
 pub(crate) fn is_none_left(
-    shared: &Shared,
+    shared: &TaskContext,
     lane: LaneId,
     threads: &Mutex<Vec<JoinHandle<()>>>,
     cause: &io::Error,
@@ -75,7 +75,7 @@ pub(crate) fn is_none_left(
 
 /// Runs one lane from dialling to its end.
 pub(crate) fn run(
-    shared: &Arc<Shared>,
+    shared: &Arc<TaskContext>,
     (lane, path): (LaneId, PathId),
     dialer: &Dialer,
     waker: &EventFd,
@@ -183,7 +183,7 @@ fn refused(refusal: &Refusal) -> Option<Problem> {
 }
 
 struct Worker<'a> {
-    shared: &'a Shared,
+    shared: &'a TaskContext,
     lane: LaneId,
     stream: LaneStream,
     writer: PieceWriter,

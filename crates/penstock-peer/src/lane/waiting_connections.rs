@@ -12,7 +12,7 @@ use crate::lane::path_notes::{Key, key_of};
 
 /// Connections that are coming, or there, and that no lane has.
 #[derive(Default)]
-pub(crate) struct Ahead {
+pub(crate) struct WaitingConnections {
     coming: Mutex<Coming>,
 }
 
@@ -22,7 +22,7 @@ pub(super) struct Coming {
     pub(super) all: Vec<(u64, Key, Receiver<Dialled>)>,
 }
 
-impl Ahead {
+impl WaitingConnections {
     pub(super) fn lock(&self) -> MutexGuard<'_, Coming> {
         self.coming.lock().unwrap_or_else(PoisonError::into_inner)
     }

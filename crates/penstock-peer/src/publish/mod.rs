@@ -33,14 +33,14 @@ use crate::stores::errors::{of_no_item, short_problem};
 use crate::stores::mounts::check_mounts;
 use crate::stores::{chain, store_gone};
 use crate::target::compare::step_of;
-use crate::task::context::{Pieces, Shared};
-use crate::write::uncached_file::Looked;
+use crate::task::context::{Pieces, TaskContext};
+use crate::write::uncached_file::UncachedFile;
 
 /// The publisher looks around at least this often.
 const TICK: Duration = Duration::from_millis(500);
 
 /// Runs until the task stops and what it wrote is durable, or its patience is over.
-pub(crate) fn run(shared: &Shared) {
+pub(crate) fn run(shared: &TaskContext) {
     shared.hang.attend();
     let mut publisher = Publisher {
         shared,
@@ -70,7 +70,7 @@ enum Next {
 }
 
 struct Publisher<'a> {
-    shared: &'a Shared,
+    shared: &'a TaskContext,
     dirs: DirCache,
     waits: NameWaits,
     /// How many syncs of the store had failed, whoever asked for them, before anything was written
@@ -681,7 +681,7 @@ impl Publisher<'_> {
             return Ok(false);
         }
         // Other hosts may have written to it since this one read there, or be about to (A9).
-        let file = Looked::at(file, self.shared.tree.is_shared());
+        let file = UncachedFile::at(file, self.shared.tree.is_shared());
         let kind = self.shared.tree.kind;
         let stride = u64::from(page.page.slicing.stride_bytes);
         let mut buffer = self.shared.pool.take();
@@ -961,7 +961,7 @@ impl Publisher<'_> {
     }
 }
 
-fn remove_temporary(shared: &Shared, page: &TaskPage, index: u32, generation: u32) {
+fn remove_temporary(shared: &TaskContext, page: &TaskPage, index: u32, generation: u32) {
     let tree = &shared.tree;
     let entry = &page.page.entries()[index as usize];
     let (parent, _) = place(&tree.root, &page.page, entry);

@@ -14,7 +14,7 @@ use penstock_proto::manifest::{EntryDraft, EntryKind};
 const NAMES_MAX: usize = 16 * 1024;
 
 /// What is to be learnt of each entry.
-pub(super) struct Wants {
+pub(super) struct WantedAttributes {
     xattrs: ClassSet,
     links: bool,
     devices: bool,
@@ -31,7 +31,7 @@ struct OwnerNames {
     groups: Mutex<HashMap<u32, Arc<[u8]>>>,
 }
 
-impl Wants {
+impl WantedAttributes {
     pub(super) fn of(preserve: &Preserve, owner_names: bool) -> Self {
         let is_xattr = |class: &AttributeClass| {
             use AttributeClass::{Acls, SecurityXattrs, TrustedXattrs, UserXattrs};
@@ -96,7 +96,7 @@ impl Found {
         dir: &Dir,
         name: &[u8],
         meta: Result<Meta, StoreError>,
-        wants: &Wants,
+        wants: &WantedAttributes,
     ) -> Self {
         let none: Arc<[u8]> = Arc::default();
         let mut found = Self {
@@ -165,7 +165,12 @@ impl Found {
         })
     }
 
-    fn complete(&mut self, source: &Source, dir: &Dir, wants: &Wants) -> Result<(), StoreError> {
+    fn complete(
+        &mut self,
+        source: &Source,
+        dir: &Dir,
+        wants: &WantedAttributes,
+    ) -> Result<(), StoreError> {
         let Ok(meta) = &self.meta else { return Ok(()) };
         if meta.kind == Kind::Symlink && wants.links {
             self.link = source.read_link(dir, &self.name)?;
@@ -184,7 +189,7 @@ impl Found {
         &'a self,
         name: &'a [u8],
         meta: &Meta,
-        wants: &Wants,
+        wants: &WantedAttributes,
     ) -> Option<EntryDraft<'a>> {
         let kind = meta.kind.entry_kind().filter(|kind| wants.takes(*kind))?;
         let [user, group] = &self.owner_names;

@@ -60,11 +60,11 @@ use penstock_proto::units::FileTime;
 use crate::stores::Stores;
 use crate::stores::guard::Guard;
 use crate::stores::pacer::Pacer;
-use crate::stores::single_flight::Turn;
+use crate::stores::single_flight::SingleFlight;
 use crate::stores::worker_pool;
 
 use assist::Emit;
-use found::{Found, Wants};
+use found::{Found, WantedAttributes};
 use hard_links::LinkTable;
 pub use helpers::{Helpers, Listing};
 pub(crate) use page_files::read_kept;
@@ -90,11 +90,11 @@ impl Scan {
         let scan = Self {
             directory: directory.to_owned(),
             lookups: Pacer::new(options.lookups_per_s.into()),
-            wants: Wants::of(&options.preserve, options.owner_names),
+            wants: WantedAttributes::of(&options.preserve, options.owner_names),
             options,
             state: Mutex::new(state),
             marks,
-            asking: Turn::default(),
+            asking: SingleFlight::default(),
             mark: rand::random(),
             wake: Condvar::new(),
             lend: Condvar::new(),
@@ -133,11 +133,11 @@ impl Scan {
         Self {
             directory: directory.to_owned(),
             lookups: Pacer::new(0),
-            wants: Wants::of(&options.preserve, options.owner_names),
+            wants: WantedAttributes::of(&options.preserve, options.owner_names),
             options,
             state: Mutex::new(state),
             marks,
-            asking: Turn::default(),
+            asking: SingleFlight::default(),
             mark: rand::random(),
             wake: Condvar::new(),
             lend: Condvar::new(),

@@ -32,7 +32,7 @@ use super::found::{Found, kind_of, listed_kind};
 use super::helpers::Helpers;
 use super::page_files::kept;
 use super::state::{Scan, State};
-use super::units::{BATCH_ENTRIES, Ended, Lent, Sample, Standing, Unit};
+use super::units::{BATCH_ENTRIES, Ended, LentUnits, PeerProgress, Sample, Unit};
 use crate::source::read_check::age_seconds;
 use crate::stores::worker_pool;
 
@@ -200,7 +200,7 @@ impl Scan {
         let standing = state.walk.peers.entry(ally.peer.clone()).or_default();
         standing.lenders -= 1;
         if standing.lenders == 0 && standing.requests > 0 {
-            let Standing { entries, requests, .. } = *standing;
+            let PeerProgress { entries, requests, .. } = *standing;
             tracing::info!(peer = %ally.peer, entries, requests, "another peer has listed");
         }
     }
@@ -217,7 +217,7 @@ impl Scan {
                 walk.lent_made += 1;
                 let key = walk.lent_made;
                 let units = units.into_iter().enumerate().collect();
-                walk.lent.insert(key, Lent { units, moved: Instant::now() });
+                walk.lent.insert(key, LentUnits { units, moved: Instant::now() });
                 walk.peers.entry(ally.peer.clone()).or_default().requests += 1;
                 return Some((key, work, count));
             }

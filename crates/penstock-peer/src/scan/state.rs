@@ -16,14 +16,14 @@ use penstock_proto::name::{self};
 use penstock_proto::select::Selector;
 use penstock_proto::slicing::Slicing;
 
-use super::found::Wants;
+use super::found::WantedAttributes;
 use super::hard_links::LinkTable;
 use super::helpers::Helpers;
 use super::units::{Passed, Walk};
 use crate::stores::Stores;
 use crate::stores::guard::Guard;
 use crate::stores::pacer::Pacer;
-use crate::stores::single_flight::Turn;
+use crate::stores::single_flight::SingleFlight;
 
 /// What is to be listed.
 #[derive(Clone, Debug)]
@@ -55,11 +55,11 @@ pub(crate) struct Scan {
     pub(super) directory: PathBuf,
     pub(super) lookups: Pacer,
     pub(super) options: ScanOptions,
-    pub(super) wants: Wants,
+    pub(super) wants: WantedAttributes,
     pub(super) state: Mutex<State>,
     pub(super) marks: Arc<Marks>,
     /// One question about changed entries at a time.
-    pub(super) asking: Turn,
+    pub(super) asking: SingleFlight,
     /// Random: tells what this scan writes for a moment from what another one does.
     pub(super) mark: u64,
     pub(super) wake: Condvar,

@@ -30,10 +30,10 @@ pub(super) struct Walk {
     /// Threads that have other peers list.
     pub(super) lenders: usize,
     /// What other peers have at hand.
-    pub(super) lent: BTreeMap<u64, Lent>,
+    pub(super) lent: BTreeMap<u64, LentUnits>,
     pub(super) lent_made: u64,
     /// How other peers stand.
-    pub(super) peers: BTreeMap<Name, Standing>,
+    pub(super) peers: BTreeMap<Name, PeerProgress>,
     /// Entries of one directory as this host saw them.
     pub(super) sample: Option<Arc<Sample>>,
 }
@@ -241,12 +241,12 @@ impl Passed {
 }
 
 /// What one lender has lent: units that are not answered, with their places in the request.
-pub(super) struct Lent {
+pub(super) struct LentUnits {
     pub(super) units: VecDeque<(usize, Unit)>,
     pub(super) moved: Instant,
 }
 
-impl Lent {
+impl LentUnits {
     /// Whether somebody who is idle may take the last of them.
     pub(super) fn has_spare(&self, now: Instant) -> bool {
         self.units.len() > 1 || !self.units.is_empty() && now - self.moved >= LATE
@@ -255,7 +255,7 @@ impl Lent {
 
 /// How another peer stands in this scan.
 #[derive(Default)]
-pub(super) struct Standing {
+pub(super) struct PeerProgress {
     pub(super) lenders: usize,
     /// Not asked before then.
     pub(super) not_before: Option<Instant>,

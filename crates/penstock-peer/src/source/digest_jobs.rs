@@ -20,7 +20,7 @@ use crate::stores::chain;
 use crate::stores::worker_pool;
 use crate::verify::hashing::TreeHash;
 
-/// Wishes of one data set that are kept: the one at work, and the one whose answer may have got
+/// DigestJobs of one data set that are kept: the one at work, and the one whose answer may have got
 /// lost.
 const KEPT: usize = 2;
 /// A wish that was not asked about for so long is given up.
@@ -30,7 +30,7 @@ const WORKERS_MAX: usize = 8;
 
 /// The wishes of one data set.
 #[derive(Default)]
-pub(crate) struct Wishes(Mutex<Vec<Arc<Job>>>);
+pub(crate) struct DigestJobs(Mutex<Vec<Arc<Job>>>);
 
 struct Job {
     wish: DigestWish,
@@ -53,7 +53,7 @@ impl Job {
     }
 }
 
-impl Wishes {
+impl DigestJobs {
     /// The digests, if they are there within `wait`. `page` is the one that the wish names.
     ///
     /// # Errors

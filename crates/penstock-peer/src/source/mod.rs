@@ -41,16 +41,16 @@ use penstock_proto::manifest::{Page, page_digest};
 use penstock_proto::slicing::STRIDE_BYTES_MAX;
 use rustls::pki_types::CertificateDer;
 
-use crate::lane::standing::{RightHolds, Standing};
+use crate::lane::open_lanes::{OpenLanes, RightHolds};
 use crate::scan::{Helpers, Scan, root_kind};
-use crate::source::digest_jobs::Wishes;
+use crate::source::digest_jobs::DigestJobs;
 use crate::source::leased_source::ScanOrder;
 use crate::source::recognition::{Sight, shares_inodes};
 use crate::source::removal::Remover;
 use crate::source::scan_registry::{OPENING_MAX, Scans, removable};
 use crate::source::serve::PageCache;
 use crate::stores::guard::Guard;
-use crate::stores::single_flight::Turn;
+use crate::stores::single_flight::SingleFlight;
 use crate::stores::{Stores, chain};
 
 /// Checks the capability that a lane shows, for a peer with these certificates, and says what it
@@ -81,7 +81,7 @@ pub struct SourceService {
     fence: Mutex<Fence>,
     /// Lanes that are served now, and whether they are to end.
     pub(crate) lanes: AtomicU32,
-    pub(crate) standing: Standing,
+    pub(crate) standing: OpenLanes,
     pub(crate) draining: AtomicBool,
 }
 
@@ -90,13 +90,13 @@ pub(crate) struct OpenScan {
     pub(crate) scan: Scan,
     pub(crate) store: Name,
     pub(crate) pages: PageCache,
-    wishes: Wishes,
+    wishes: DigestJobs,
     /// What the store was when the scan began, or went on after a restart (C3).
     pub(crate) guard: Arc<Guard>,
     /// Whether this host sees what was listed.
     pub(crate) sight: Sight,
     /// One order to remove at a time: one that is asked again must not meet its first half.
-    removing: Turn,
+    removing: SingleFlight,
     kind: RootKind,
     remove: bool,
     files_from: Vec<PathText>,
@@ -117,10 +117,10 @@ impl OpenScan {
             scan,
             store: request.store.clone(),
             pages: PageCache::default(),
-            wishes: Wishes::default(),
+            wishes: DigestJobs::default(),
             guard,
             sight,
-            removing: Turn::default(),
+            removing: SingleFlight::default(),
             kind,
             remove: request.remove,
             files_from: request.files_from.clone(),
@@ -206,7 +206,7 @@ impl SourceService {
             verifier,
             fence: Mutex::default(),
             lanes: AtomicU32::new(0),
-            standing: Standing::default(),
+            standing: OpenLanes::default(),
             draining: AtomicBool::new(false),
         }
     }

@@ -22,7 +22,7 @@ use penstock_proto::name;
 use penstock_proto::units::FileTime;
 
 use crate::lane::slow_start::{FIRST_FRAME_BYTES, may_part, part_bytes};
-use crate::source::read_check::{Fit, Served};
+use crate::source::read_check::{Freshness, ReadCheck};
 
 /// Takes the frames of a reply.
 pub(crate) trait FrameSink {
@@ -41,7 +41,7 @@ pub(crate) struct PieceReader {
     dirs: DirCache,
     pool: BufferPool,
     records: Records,
-    served: Served,
+    served: ReadCheck,
     /// Payload that the next frame may have, if that is less than a stride.
     ramp: Option<usize>,
 }
@@ -126,7 +126,7 @@ impl PieceReader {
     /// A reader of the data set below `root` of `source`.
     pub(crate) fn new(source: Source, root: Vec<u8>, kind: DigestKind, pool: BufferPool) -> Self {
         let dirs = DirCache::default();
-        let (records, served) = (Records::default(), Served::default());
+        let (records, served) = (Records::default(), ReadCheck::default());
         Self { source, root, kind, dirs, pool, records, served, ramp: None }
     }
 
@@ -317,9 +317,9 @@ impl PieceReader {
     ) -> Result<Option<FileTime>, Record> {
         let Some(end) = end else { return Ok(None) };
         match self.served.fit(entry, file, self.kind, held, end == entry.size) {
-            Ok(Fit::Same) => Ok(None),
-            Ok(Fit::LookAgain(ctime)) => Ok(Some(ctime)),
-            Ok(Fit::Changed) => Err(Record::failure(index, EntryStatus::Changed, 0)),
+            Ok(Freshness::Same) => Ok(None),
+            Ok(Freshness::LookAgain(ctime)) => Ok(Some(ctime)),
+            Ok(Freshness::Changed) => Err(Record::failure(index, EntryStatus::Changed, 0)),
             Err(error) => Err(failure_of(index, &error)),
         }
     }

@@ -22,7 +22,7 @@ const YOUNG_SECONDS: i64 = 2;
 
 /// What a file was found to be after it was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Fit {
+pub(crate) enum Freshness {
     /// As the page says.
     Same,
     /// As the page says, but for a change time that is another, or very young.
@@ -33,12 +33,12 @@ pub(crate) enum Fit {
 
 /// Strides that were served of a file, to be compared with what is read once more.
 #[derive(Debug, Default)]
-pub(crate) struct Served {
+pub(crate) struct ReadCheck {
     strides: Vec<(u64, usize, Digest)>,
     holes: bool,
 }
 
-impl Served {
+impl ReadCheck {
     /// Another file begins.
     pub(crate) fn clear(&mut self) {
         self.strides.clear();
@@ -66,26 +66,26 @@ impl Served {
         kind: DigestKind,
         held: Option<&[u8]>,
         to_end: bool,
-    ) -> Result<Fit, StoreError> {
+    ) -> Result<Freshness, StoreError> {
         let meta = file.meta_read_to(entry.size, to_end)?;
         if !is_same(entry, &meta) {
-            return Ok(Fit::Changed);
+            return Ok(Freshness::Changed);
         }
         if entry.special {
-            return Ok(Fit::Same);
+            return Ok(Freshness::Same);
         }
         let ctime = meta.ctime;
         if ctime == entry.identity.ctime {
-            return Ok(if is_young(ctime) { Fit::LookAgain(ctime) } else { Fit::Same });
+            return Ok(if is_young(ctime) { Freshness::LookAgain(ctime) } else { Freshness::Same });
         }
         // Where holes were served, there is no digest that could tell whether they are holes still.
         if self.holes {
-            return Ok(Fit::Changed);
+            return Ok(Freshness::Changed);
         }
         if let Some(held) = held {
             let mut bytes = vec![0; held.len()];
             if file.read_at(0, &mut bytes)? < held.len() || bytes != held {
-                return Ok(Fit::Changed);
+                return Ok(Freshness::Changed);
             }
         }
         // Of its own: who waits for a further one of the pool while he holds one may wait for ever.
@@ -95,12 +95,12 @@ impl Served {
             let bytes = &mut buffer[..*length];
             let read = file.read_at(*offset, bytes)?;
             if read < *length || kind.stride(entry.size, *offset, bytes) != *digest {
-                return Ok(Fit::Changed);
+                return Ok(Freshness::Changed);
             }
         }
         let after = file.meta_read_to(entry.size, to_end)?;
         let stands = is_same(entry, &after) && after.ctime == ctime;
-        Ok(if stands { Fit::LookAgain(ctime) } else { Fit::Changed })
+        Ok(if stands { Freshness::LookAgain(ctime) } else { Freshness::Changed })
     }
 }
 

@@ -24,7 +24,7 @@ const LOOKED_AT_MAX: usize = 64;
 
 /// What is known of a store that was listed elsewhere, or earlier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Claim {
+pub(crate) enum Provenance {
     /// This process has listed it.
     Listed,
     /// Its marks prove that it is the same.
@@ -36,7 +36,7 @@ pub(crate) enum Claim {
 /// The sight of one data set.
 #[derive(Debug)]
 pub(crate) struct Sight {
-    claim: Claim,
+    claim: Provenance,
     /// Something was seen that was listed.
     seen: AtomicBool,
     /// Why it is taken for another store.
@@ -44,8 +44,12 @@ pub(crate) struct Sight {
 }
 
 impl Sight {
-    pub(crate) fn new(claim: Claim) -> Self {
-        Self { claim, seen: AtomicBool::new(claim != Claim::Likely), stranger: OnceLock::new() }
+    pub(crate) fn new(claim: Provenance) -> Self {
+        Self {
+            claim,
+            seen: AtomicBool::new(claim != Provenance::Likely),
+            stranger: OnceLock::new(),
+        }
     }
 
     /// Whether the store was found to be another one.
@@ -63,7 +67,7 @@ impl Sight {
 
     /// Whether this process has listed what it sees.
     pub(crate) fn is_own(&self) -> bool {
-        self.claim == Claim::Listed
+        self.claim == Provenance::Listed
     }
 
     /// A page as it may be compared with what is here: without inode numbers, where those are
@@ -80,7 +84,7 @@ impl Sight {
         mut page: Page,
     ) -> Result<Page, Problem> {
         self.check()?;
-        if self.claim == Claim::Listed {
+        if self.claim == Provenance::Listed {
             return Ok(page);
         }
         let mut found = Comparison::default();

@@ -30,7 +30,7 @@ use serde::{Deserialize, Serialize};
 use crate::scan::{Helpers, Scan, ScanOptions, look, read_kept, root_kind};
 use crate::source::OpenScan;
 use crate::source::leased_source::ScanOrder;
-use crate::source::recognition::{Claim, Sight};
+use crate::source::recognition::{Provenance, Sight};
 use crate::stores::guard::Guard;
 use crate::stores::{Stores, store_gone, store_offline};
 
@@ -182,7 +182,7 @@ enum Begin {
 struct Looked {
     source: Source,
     guard: Guard,
-    claim: Claim,
+    claim: Provenance,
     kind: RootKind,
     request: ScanRequest,
     /// To be noted, if it is new.
@@ -462,7 +462,14 @@ impl Looked {
                 }
                 let guard = Guard::new(&source, &request.store, &request.root.0)?;
                 let kept = Kept::of(&request, &source, &guard, kind, own)?;
-                Ok(Self { source, guard, claim: Claim::Listed, kind, request, kept: Some(kept) })
+                Ok(Self {
+                    source,
+                    guard,
+                    claim: Provenance::Listed,
+                    kind,
+                    request,
+                    kept: Some(kept),
+                })
             }
         }
     }
@@ -582,7 +589,7 @@ impl Kept {
     /// root of the data set must be the same file or directory. Where only that is another one, or
     /// where at another peer than that of the scan's beginning a store without an identity may have
     /// all marks different, something that was listed must be there.
-    fn claim(&self, source: &Source, guard: &Guard, own: &PeerId) -> Result<Claim, String> {
+    fn claim(&self, source: &Source, guard: &Guard, own: &PeerId) -> Result<Provenance, String> {
         let here = self.peer.is_empty() || self.peer == own.to_string();
         let other = || "something else is mounted there than when the data set was listed".into();
         let root = name::escape(&self.root.0);
@@ -612,17 +619,17 @@ impl Kept {
             let same = found.to_string() == self.fingerprint;
             if !here {
                 let proven = same && found.file_system_id != 0;
-                return Ok(if proven { Claim::Proven } else { Claim::Likely });
+                return Ok(if proven { Provenance::Proven } else { Provenance::Likely });
             }
             same
         };
         let inode = look(source, &self.root.0).map(|(_, _, meta)| meta.inode);
         match inode.is_ok_and(|inode| inode == self.inode) {
-            true => Ok(Claim::Proven),
+            true => Ok(Provenance::Proven),
             false if !same => Err(other()),
             // A file may have been replaced, or moved as was asked for.
-            false if !here || !self.directory => Ok(Claim::Proven),
-            false => Ok(Claim::Likely),
+            false if !here || !self.directory => Ok(Provenance::Proven),
+            false => Ok(Provenance::Likely),
         }
     }
 }

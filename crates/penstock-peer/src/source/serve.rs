@@ -22,8 +22,8 @@ use penstock_proto::frame::{
 use penstock_proto::manifest::{Page, page_digest};
 use penstock_proto::version;
 
+use crate::lane::open_lanes::RightHolds;
 use crate::lane::slow_start::FAR;
-use crate::lane::standing::RightHolds;
 use crate::source::read::{FrameSink, PieceReader, ServeError};
 use crate::source::{LaneRight, OpenScan, SourceService};
 use crate::stores::guard::Guard;

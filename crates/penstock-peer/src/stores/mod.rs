@@ -6,7 +6,7 @@
 //! none is now: the empty directory below is not what anybody asked for.
 
 #[cfg(test)]
-pub(crate) mod dead;
+pub(crate) mod dead_mount;
 pub(crate) mod errors;
 pub(crate) mod guard;
 pub(crate) mod mounts;

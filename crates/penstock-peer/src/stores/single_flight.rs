@@ -13,25 +13,25 @@ const TURN_MAX: Duration = Duration::from_secs(60);
 
 /// Whose turn it is.
 #[derive(Debug, Default)]
-pub(crate) struct Turn {
+pub(crate) struct SingleFlight {
     taken: Mutex<bool>,
     wake: Condvar,
 }
 
 /// Somebody's turn, until this is dropped.
 #[derive(Debug)]
-pub(crate) struct Taken<'a>(&'a Turn);
+pub(crate) struct Flight<'a>(&'a SingleFlight);
 
-impl Turn {
+impl SingleFlight {
     /// Waits until nobody else is at it, for a minute at most. `what` is to be done, for the error.
     ///
     /// # Errors
     /// `scan-busy`, temporary: an earlier one is still at it.
-    pub(crate) fn take(&self, what: &str) -> Result<Taken<'_>, Problem> {
+    pub(crate) fn take(&self, what: &str) -> Result<Flight<'_>, Problem> {
         self.take_within(TURN_MAX, what)
     }
 
-    fn take_within(&self, most: Duration, what: &str) -> Result<Taken<'_>, Problem> {
+    fn take_within(&self, most: Duration, what: &str) -> Result<Flight<'_>, Problem> {
         let taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
         let waited = self.wake.wait_timeout_while(taken, most, |taken| *taken);
         let (mut taken, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
@@ -41,11 +41,11 @@ impl Turn {
                 .hint("if it stays so the source store hangs: look at its disk or server"));
         }
         *taken = true;
-        Ok(Taken(self))
+        Ok(Flight(self))
     }
 }
 
-impl Drop for Taken<'_> {
+impl Drop for Flight<'_> {
     fn drop(&mut self) {
         *self.0.taken.lock().unwrap_or_else(PoisonError::into_inner) = false;
         self.0.wake.notify_one();
@@ -59,7 +59,7 @@ mod tests {
     /// E2: who asks again while his first request hangs is told so, and keeps no thread.
     #[test]
     fn e2_nobody_waits_without_end_for_his_turn() {
-        let turn = Turn::default();
+        let turn = SingleFlight::default();
         let first = turn.take("to look").unwrap();
         let second = turn.take_within(Duration::from_millis(20), "to look").unwrap_err();
         assert_eq!((second.code.as_str(), second.exit), ("scan-busy", Exit::Temporary));

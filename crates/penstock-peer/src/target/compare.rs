@@ -25,7 +25,7 @@ use crate::stores::chain;
 use crate::stores::errors::of_no_item;
 use crate::stores::errors::{full_problem, is_of_store};
 use crate::stores::worker_pool;
-use crate::write::attributes::Keeper;
+use crate::write::attributes::AttributePolicy;
 
 /// Threads that share a page.
 const THREADS: usize = 4;
@@ -80,7 +80,7 @@ pub(crate) struct Comparer {
     pub(crate) target: Target,
     pub(crate) root: Vec<u8>,
     pub(crate) update: UpdateOptions,
-    pub(crate) keeper: Arc<Keeper>,
+    pub(crate) keeper: Arc<AttributePolicy>,
     /// Whether what stays gets its attributes: not if nothing may be touched.
     pub(crate) touches: bool,
     /// Files whose contents are the same, where these were compared.
@@ -95,7 +95,7 @@ impl Comparer {
         allow_privileged: bool,
     ) -> Self {
         let own = spec.source.is_of_own_site();
-        let keeper = Arc::new(Keeper::new(&spec.preserve, own, allow_privileged));
+        let keeper = Arc::new(AttributePolicy::new(&spec.preserve, own, allow_privileged));
         Self {
             target,
             root: spec.root.0.clone(),

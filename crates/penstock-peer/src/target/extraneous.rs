@@ -43,7 +43,7 @@ use crate::stores::chain;
 use crate::stores::errors::{full_problem, is_of_store};
 use crate::write::backup::backup_path;
 
-use obstacle::InTheWay;
+use obstacle::Obstacles;
 use path_hash::{HASHES_MAX, PathHash, Wish, hash_of, other_kind, spill_failed};
 use record::{key_of, line_of, read_line, seen};
 use walk::{Here, walk};
@@ -413,7 +413,7 @@ pub fn each_listed(
     take: TakeSurplus<'_>,
 ) -> Result<(), Problem> {
     let file = File::open(list).map_err(|cause| spill_failed(list, &cause))?;
-    let chosen = if only_in_the_way { Some(InTheWay::read(list)?) } else { None };
+    let chosen = if only_in_the_way { Some(Obstacles::read(list)?) } else { None };
     for line in BufReader::new(file).lines() {
         let line = line.map_err(|cause| spill_failed(list, &cause))?;
         let surplus = read_line(&line, list)?;

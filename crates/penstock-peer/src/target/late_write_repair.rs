@@ -27,8 +27,8 @@ use penstock_proto::manifest::{Entry, Page};
 use crate::source::read::place;
 use crate::stores::chain;
 use crate::stores::errors::{full_problem, is_of_store};
-use crate::write::attributes::Keeper;
-use crate::write::uncached_file::Looked;
+use crate::write::attributes::AttributePolicy;
+use crate::write::uncached_file::UncachedFile;
 
 /// Bits that a write takes off a file (inode(7)).
 const SPECIAL_BITS: u32 = 0o6000;
@@ -48,15 +48,15 @@ enum Found {
 }
 
 /// Puts right what late writes have moved.
-pub(crate) struct Mender<'a> {
+pub(crate) struct LateWriteRepair<'a> {
     pub(crate) target: &'a Target,
     pub(crate) root: &'a [u8],
     pub(crate) kind: DigestKind,
-    pub(crate) keeper: &'a Keeper,
+    pub(crate) keeper: &'a AttributePolicy,
     pub(crate) pool: &'a BufferPool,
 }
 
-impl Mender<'_> {
+impl LateWriteRepair<'_> {
     /// Looks at these files of a page, each with its digest.
     ///
     /// # Errors
@@ -93,7 +93,7 @@ impl Mender<'_> {
             Verdict::Late => {}
         }
         // Somebody else has written to it.
-        let file = Looked::at(self.target.open_read(&dir, &leaf)?, true);
+        let file = UncachedFile::at(self.target.open_read(&dir, &leaf)?, true);
         let unchanged = |now: Meta| is_same(&now, &there);
         if !unchanged(file.meta()?) || self.digest_of(page, entry, &file)? != Some(digest) {
             return Ok(Found::Others);

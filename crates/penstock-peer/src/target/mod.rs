@@ -53,14 +53,14 @@ use crate::stores::{Stores, chain, store_gone, store_offline, store_unreachable}
 use crate::target::compare::Comparer;
 use crate::target::confirm::confirm;
 use crate::target::dry_run::look;
-use crate::target::late_write_repair::Mender;
-use crate::target::readback::Prover;
+use crate::target::late_write_repair::LateWriteRepair;
+use crate::target::readback::Readback;
 use crate::task::context::TaskParts;
 use crate::task::grant::Grant;
-use crate::task::handover::{Left, LeftBehind};
+use crate::task::handover::{Handover, Handovers};
 use crate::task::reach::Reach;
 use crate::task::running_task::RunningTask;
-use crate::write::attributes::{Keeper, check_rules};
+use crate::write::attributes::{AttributePolicy, check_rules};
 use crate::write::target_tree::temporary_of;
 
 /// Buffers that the lanes of one host may hold at a time; see `docs/design/0003`.
@@ -81,7 +81,7 @@ pub struct TargetService {
     /// What runs here, whoever ordered it.
     pub(crate) tasks: Mutex<Vec<Weak<RunningTask>>>,
     /// What tasks wrote that no controller has committed.
-    left: Arc<LeftBehind>,
+    left: Arc<Handovers>,
 }
 
 impl TargetService {
@@ -135,7 +135,7 @@ impl TargetService {
     /// Ends tasks of the same transfer and writer that an earlier controller ordered, or this one
     /// under another number: what is under this writer's names is never written by two. What they
     /// wrote and no controller has committed is left to the next.
-    fn end_earlier(&self, spec: &TaskSpec) -> Option<Left> {
+    fn end_earlier(&self, spec: &TaskSpec) -> Option<Handover> {
         let known: Vec<_> = {
             let kept = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
             kept.iter().filter_map(Weak::upgrade).collect()
@@ -480,7 +480,7 @@ impl TargetPeer for TargetService {
         self.identify(spec)?;
         let target = self.stores.target(&spec.store)?;
         let (root, kind) = (spec.root.0.as_slice(), DigestKind::Blake3);
-        let prover = Prover { target: &target, root, kind, pool: &self.pool };
+        let prover = Readback { target: &target, root, kind, pool: &self.pool };
         let same = prover.same_contents(page, digests, progress)?.ok_or_else(|| {
             Problem::new(Exit::Temporary, "stopped", "comparing contents was stopped")
         })?;
@@ -555,7 +555,7 @@ impl TargetPeer for TargetService {
         let (root, kind, pool) = (spec.root.0.as_slice(), spec.digest, &self.pool);
         // What is not mounted would look as if nothing were there (A5), also in the midst of it.
         self.identify(spec)?;
-        let proof = Prover { target: &target, root, kind, pool }.prove(request)?;
+        let proof = Readback { target: &target, root, kind, pool }.prove(request)?;
         if !proof.damaged.is_empty() || !proof.failures.is_empty() {
             self.identify(spec)?;
         }
@@ -582,11 +582,11 @@ impl TargetPeer for TargetService {
         let target = self.target(spec)?;
         let own_site = spec.source.is_of_own_site();
         let allowed = self.stores.spec(&spec.store)?.allow_privileged;
-        let keeper = Keeper::new(&spec.preserve, own_site, allowed);
+        let keeper = AttributePolicy::new(&spec.preserve, own_site, allowed);
         let (root, kind, pool) = (spec.root.0.as_slice(), spec.digest, &self.pool);
         let failed_syncs = target.failed_syncs();
-        let found =
-            Mender { target: &target, root, kind, keeper: &keeper, pool }.mend(page, files)?;
+        let found = LateWriteRepair { target: &target, root, kind, keeper: &keeper, pool }
+            .mend(page, files)?;
         if found.mended > 0 && spec.durability != Durability::None {
             target.sync_since(failed_syncs).map_err(|error| full_problem(&error))?;
         }

@@ -32,7 +32,7 @@ use crate::verify::hashing::TreeHash;
 const WORKERS_MAX: usize = 8;
 
 /// What the threads of one page share.
-pub(crate) struct Prover<'a> {
+pub(crate) struct Readback<'a> {
     pub(crate) target: &'a Target,
     /// Root of the data set within the store.
     pub(crate) root: &'a [u8],
@@ -85,7 +85,7 @@ enum Found {
     Part,
 }
 
-impl Prover<'_> {
+impl Readback<'_> {
     /// Reads the files of a page again; blocks.
     ///
     /// # Errors
@@ -122,7 +122,7 @@ impl Prover<'_> {
     /// for a read of all of them.
     ///
     /// # Errors
-    /// As [`Prover::prove`].
+    /// As [`Readback::prove`].
     pub(crate) fn same_contents(
         &self,
         page: &Page,

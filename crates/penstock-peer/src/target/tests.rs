@@ -17,7 +17,7 @@ use penstock_proto::slicing::{PieceRef, Slicing};
 use penstock_proto::units::FileTime;
 
 use super::*;
-use crate::stores::dead::Dead;
+use crate::stores::dead_mount::DeadMount;
 use crate::stores::{StoreKind, StoreSpec};
 
 /// No wait of a test is longer.
@@ -222,7 +222,7 @@ fn a5_a_store_that_is_gone_damages_nothing() {
     let service = service(base.path());
     let store_id = service.prepare(&spec(1)).unwrap().store;
     assert_eq!(prove(&service, store_id).unwrap().damaged, [0], "it was removed");
-    if let Some(_dead) = Dead::at(&base.path().join("t1/d")) {
+    if let Some(_dead) = DeadMount::at(&base.path().join("t1/d")) {
         let problem = prove(&service, store_id).unwrap_err();
         assert_eq!((problem.exit, problem.code.as_str()), (Exit::Temporary, "store-offline"));
     }
@@ -254,7 +254,7 @@ fn a5_a_store_that_is_gone_is_not_clean() {
     std::fs::rename(&own, &aside).unwrap();
     is_offline();
     std::fs::rename(&aside, &own).unwrap();
-    if let Some(dead) = Dead::at(&directory) {
+    if let Some(dead) = DeadMount::at(&directory) {
         assert_eq!(clean().unwrap_err().code, "store-offline");
         drop(dead);
     }
@@ -275,7 +275,7 @@ fn a5_a_dead_client_is_waited_for_and_opened_anew() {
     let service = service(&root);
     let kind = || service.root_kind(&spec(1).store, &PathText(b"d/e".to_vec()));
     assert_eq!(kind().unwrap(), None);
-    let Some(_dead) = Dead::at(&before.join("d")) else { return };
+    let Some(_dead) = DeadMount::at(&before.join("d")) else { return };
     let problem = kind().unwrap_err();
     assert_eq!((problem.exit, problem.code.as_str()), (Exit::Temporary, "store-offline"));
     std::fs::remove_file(&root).unwrap();
@@ -298,7 +298,7 @@ fn a6_an_error_loses_no_file_that_is_half_written() {
         control.hear(|report| matches!(report, Report::Lost { .. } | Report::Returned { .. }))
     };
     assert!(matches!(looked_at(), Report::Lost { .. }), "there is nothing of it");
-    if let Some(_dead) = Dead::at(&base.path().join("t1/d")) {
+    if let Some(_dead) = DeadMount::at(&base.path().join("t1/d")) {
         assert!(matches!(looked_at(), Report::Returned { .. }), "nobody can tell");
         std::fs::remove_dir_all(base.path().join(".penstock-store-7q2mv0kd9j")).unwrap();
         let (expects, broken) = channel();

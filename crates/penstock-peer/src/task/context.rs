@@ -28,14 +28,14 @@ use crate::source::read_check;
 use crate::stores::Stores;
 use crate::stores::pacer::Pacer;
 use crate::task::grant::Grant;
-use crate::task::handover::{Kept, LeftBehind};
-use crate::task::hang_detector::Hang;
+use crate::task::handover::{Handovers, UncommittedReports};
+use crate::task::hang_detector::HangDetector;
 use crate::task::limits::lane_limits;
 use crate::task::reach::Reach;
 use crate::write::extent_digest;
 use crate::write::large_files::LargeFiles;
 use crate::write::target_tree::TargetTree;
-use crate::write::unnamed_files::{Held, epoch_limits};
+use crate::write::unnamed_files::{UnnamedFiles, epoch_limits};
 use crate::write::written::{Written, of_answer};
 
 /// A stopping task gives what is written this long to become durable.
@@ -48,7 +48,7 @@ pub(crate) struct Pieces {
 }
 
 /// What is behind the lock.
-pub(crate) struct State {
+pub(crate) struct TaskState {
     pub(crate) fetch: FetchMachine,
     pub(crate) lanes: PathMachine,
     pub(crate) epochs: EpochMachine,
@@ -58,7 +58,7 @@ pub(crate) struct State {
     /// Packs that an earlier run wrote, and perhaps named.
     pub(crate) found: BTreeSet<PieceRef>,
     /// Files of packs that have no name yet.
-    pub(crate) held: Held,
+    pub(crate) held: UnnamedFiles,
     pub(crate) reports: Vec<Report>,
     pub(crate) wakers: BTreeMap<LaneId, Arc<EventFd>>,
     pub(crate) closers: BTreeMap<LaneId, LaneHandle>,
@@ -72,7 +72,7 @@ pub(crate) struct State {
     pub(crate) share: Share,
 }
 
-impl State {
+impl TaskState {
     /// Takes up what is known of all paths before anything is tried.
     pub(crate) fn learn_paths(&mut self, dialer: &Dialer) {
         self.fetch.expect_paths(self.lanes.links());
@@ -100,7 +100,7 @@ impl State {
             chores: VecDeque::new(),
             excepted: BTreeMap::new(),
             found: BTreeSet::new(),
-            held: Held::default(),
+            held: UnnamedFiles::default(),
             reports: Vec::new(),
             wakers: BTreeMap::new(),
             closers: BTreeMap::new(),
@@ -140,7 +140,7 @@ pub(crate) struct TaskParts {
     pub(crate) over: Arc<AtomicBool>,
     pub(crate) stores: Arc<Stores>,
     pub(crate) incarnation: Incarnation,
-    pub(crate) left: Arc<LeftBehind>,
+    pub(crate) left: Arc<Handovers>,
     pub(crate) adopted: Option<Adopted>,
     /// Whether another task of the same transfer and writer began here before.
     pub(crate) follows: bool,
@@ -150,7 +150,7 @@ pub(crate) struct TaskParts {
 }
 
 /// Everything that the threads of a task share.
-pub(crate) struct Shared {
+pub(crate) struct TaskContext {
     pub(crate) spec: TaskSpec,
     pub(crate) control: Arc<dyn TaskControl>,
     /// Until when it may write, where others may be given what it has in hand.
@@ -160,13 +160,13 @@ pub(crate) struct Shared {
     /// Under which it began.
     pub(crate) incarnation: Incarnation,
     /// What no controller has committed yet, and where it goes if that one leaves it behind.
-    pub(crate) kept: Kept,
-    pub(crate) left: Arc<LeftBehind>,
+    pub(crate) kept: UncommittedReports,
+    pub(crate) left: Arc<Handovers>,
     pub(crate) tree: TargetTree,
     pub(crate) identity: StoreIdentity,
     pub(crate) stores: Arc<Stores>,
     /// What its publisher is at.
-    pub(crate) hang: Hang,
+    pub(crate) hang: HangDetector,
     /// It may change nothing any more, whatever its grant and its controller.
     pub(crate) over: Arc<AtomicBool>,
     pub(crate) reach: Reach,
@@ -176,7 +176,7 @@ pub(crate) struct Shared {
     /// Holds the rate that the user set.
     pub(crate) pace: Pacer,
     pub(crate) pool: BufferPool,
-    pub(crate) state: Mutex<State>,
+    pub(crate) state: Mutex<TaskState>,
     pub(crate) wake: Condvar,
     pub(crate) publish_wake: Condvar,
     pub(crate) local_wake: Condvar,
@@ -193,8 +193,8 @@ pub(crate) struct Shared {
     pub(crate) paths: Mutex<BTreeSet<String>>,
 }
 
-impl Shared {
-    pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
+impl TaskContext {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, TaskState> {
         // After a panic in another thread the machines may be inconsistent, but the ledger is the
         // controller's; ending in order is better than hanging.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
@@ -315,7 +315,7 @@ impl Shared {
     }
 
     /// Adds a report; the coordinator hands it over.
-    pub(crate) fn report(&self, state: &mut State, report: Report) {
+    pub(crate) fn report(&self, state: &mut TaskState, report: Report) {
         state.reports.push(report);
         state.news = true;
         self.wake.notify_all();
@@ -384,7 +384,13 @@ impl Shared {
         self.publish_wake.notify_all();
     }
 
-    fn handle_fetched(&self, state: &mut State, now: Instant, pieces: &Pieces, done: FetchedPiece) {
+    fn handle_fetched(
+        &self,
+        state: &mut TaskState,
+        now: Instant,
+        pieces: &Pieces,
+        done: FetchedPiece,
+    ) {
         let FetchedPiece { piece, generation, mut digests, mut failures, bytes, parts } = done;
         let known = pieces.pieces.get(piece.piece as usize);
         let extent = match known {
@@ -593,14 +599,14 @@ const PAGES_KEPT: usize = 32;
 
 /// Paths of lanes that are noted for the receipt; further ones are not.
 const PATHS_MAX: usize = 64;
-impl Shared {
+impl TaskContext {
     /// The first of an answer has come, and is written now.
     pub(crate) fn handle_begun(&self, request: u32) {
         self.lock().fetch.handle_begun(request);
     }
 }
 
-impl State {
+impl TaskState {
     /// A sync has failed: all that is in hand goes back, for what was written of it may be lost
     /// (A4). To be called after the failure itself was reported.
     pub(crate) fn return_all(&mut self) {
@@ -625,7 +631,7 @@ impl State {
     }
 }
 
-impl Shared {
+impl TaskContext {
     /// Another share from now on, for those who wait for the former one too.
     pub(crate) fn set_share(&self, share: &Share) {
         self.pace.set_rate(share.rate_bytes_per_s());

@@ -12,12 +12,12 @@ use penstock_proto::units::Instant;
 
 use crate::lane::paths;
 use crate::lane::target_lane;
-use crate::task::context::Shared;
+use crate::task::context::TaskContext;
 use crate::task::reach::Reach;
 use crate::task::write_lease;
 
 /// The coordinator's loop.
-pub(super) fn coordinate(shared: &Arc<Shared>) {
+pub(super) fn coordinate(shared: &Arc<TaskContext>) {
     let lanes = Mutex::new(Vec::new());
     while !shared.is_stopping() {
         shared.hang.lasts(sys::boottime_now());
@@ -65,7 +65,7 @@ pub(super) fn coordinate(shared: &Arc<Shared>) {
 }
 
 /// Dials, drains and cuts lanes as the machines say.
-fn tend_lanes(shared: &Arc<Shared>, threads: &Mutex<Vec<JoinHandle<()>>>) {
+fn tend_lanes(shared: &Arc<TaskContext>, threads: &Mutex<Vec<JoinHandle<()>>>) {
     let now = sys::boottime_now();
     cut_silent_lanes(shared, now);
     if let Reach::Remote { dialer } = &shared.reach {
@@ -133,7 +133,7 @@ fn tend_lanes(shared: &Arc<Shared>, threads: &Mutex<Vec<JoinHandle<()>>>) {
 }
 
 /// Cuts the lanes that owe an answer and on which nothing has come for too long.
-fn cut_silent_lanes(shared: &Shared, now: Instant) {
+fn cut_silent_lanes(shared: &TaskContext, now: Instant) {
     let silent = shared.lock().fetch.poll_silent_lanes(now);
     for lane in silent {
         let mut state = shared.lock();
@@ -162,7 +162,7 @@ const NOTHING_MAX: Duration = Duration::from_secs(300);
 const NO_LANE_MAX: Duration = Duration::from_secs(90);
 
 /// Hands new reports to the controller.
-pub(crate) fn hand_over(shared: &Shared) {
+pub(crate) fn hand_over(shared: &TaskContext) {
     let reports = {
         let mut state = shared.lock();
         state.tell_returned();

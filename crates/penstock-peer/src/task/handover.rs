@@ -18,12 +18,12 @@ use penstock_proto::journal::Incarnation;
 const LEFT_MAX: usize = 64;
 
 /// What of a task no controller has committed yet, if anybody else might have to be told.
-pub(crate) struct Kept {
+pub(crate) struct UncommittedReports {
     keeps: AtomicBool,
     reports: Mutex<KeptReports>,
 }
 
-impl Kept {
+impl UncommittedReports {
     pub(crate) fn new(keeps: bool) -> Self {
         Self { keeps: AtomicBool::new(keeps), reports: Mutex::default() }
     }
@@ -51,14 +51,14 @@ impl Kept {
 }
 
 /// What one task has left.
-pub(crate) struct Left {
+pub(crate) struct Handover {
     pub(super) transfer: TransferId,
     pub(super) writer: WriterId,
     pub(super) incarnation: Incarnation,
     pub(super) adopted: Adopted,
 }
 
-impl Left {
+impl Handover {
     /// What counts of it for a task of the same transfer and writer that begins under these
     /// circumstances.
     pub(crate) fn under(self, now: &Incarnation) -> Option<Adopted> {
@@ -68,14 +68,14 @@ impl Left {
 
 /// What tasks without a grant have left that have ended.
 #[derive(Default)]
-pub(crate) struct LeftBehind(Mutex<Vec<Left>>);
+pub(crate) struct Handovers(Mutex<Vec<Handover>>);
 
-impl LeftBehind {
-    fn list(&self) -> MutexGuard<'_, Vec<Left>> {
+impl Handovers {
+    fn list(&self) -> MutexGuard<'_, Vec<Handover>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn put(&self, left: Left) {
+    pub(super) fn put(&self, left: Handover) {
         let mut list = self.list();
         list.retain(|it| (it.transfer, it.writer) != (left.transfer, left.writer));
         if list.len() >= LEFT_MAX {
@@ -85,9 +85,9 @@ impl LeftBehind {
     }
 
     /// Takes what the last task of this transfer and writer has left.
-    pub(crate) fn take(&self, spec: &TaskSpec) -> Option<Left> {
+    pub(crate) fn take(&self, spec: &TaskSpec) -> Option<Handover> {
         let mut list = self.list();
-        let of = |it: &Left| (it.transfer, it.writer) == (spec.transfer, spec.writer);
+        let of = |it: &Handover| (it.transfer, it.writer) == (spec.transfer, spec.writer);
         let at = list.iter().position(of)?;
         Some(list.remove(at))
     }

@@ -17,7 +17,7 @@ const LOOK: Duration = Duration::from_secs(1);
 
 /// What the publisher is at, as others see it. Asked without a lock that it may hold.
 #[derive(Default)]
-pub(crate) struct Hang {
+pub(crate) struct HangDetector {
     thread: AtomicU32,
     /// When the call under way began; 0 for none.
     since: AtomicU64,
@@ -34,7 +34,7 @@ struct Seen {
     looked: Instant,
 }
 
-impl Hang {
+impl HangDetector {
     /// The calling thread is the one that is meant.
     pub(crate) fn attend(&self) {
         self.thread.store(sys::thread_number(), Ordering::Relaxed);
@@ -82,7 +82,7 @@ mod tests {
     /// from a thread that waits for something to do.
     #[test]
     fn e2_a_call_that_takes_its_time_does_not_hang() {
-        let hang = Arc::new(Hang::default());
+        let hang = Arc::new(HangDetector::default());
         let (act, acts) = channel::<bool>();
         let publisher = Arc::clone(&hang);
         let thread = std::thread::spawn(move || {

@@ -11,7 +11,7 @@ use crate::lane::dialer::Dialer;
 use crate::lane::path_notes::PathListener;
 use crate::source::SourceService;
 use crate::target::TargetService;
-use crate::task::context::{Shared, State};
+use crate::task::context::{TaskContext, TaskState};
 use crate::task::reach::Reach;
 use crate::task::running_task::RunningTask;
 
@@ -47,7 +47,7 @@ impl SourceService {
     }
 }
 
-fn load_of(shared: &Shared, peer: &Name) -> TaskLoad {
+fn load_of(shared: &TaskContext, peer: &Name) -> TaskLoad {
     let state = shared.lock();
     let paths: Vec<TaskPath> = match &shared.reach {
         Reach::Local { .. } => Vec::new(),
@@ -70,7 +70,7 @@ fn load_of(shared: &Shared, peer: &Name) -> TaskLoad {
     }
 }
 
-fn path_of(state: &State, dialer: &Dialer, path: PathId) -> Option<TaskPath> {
+fn path_of(state: &TaskState, dialer: &Dialer, path: PathId) -> Option<TaskPath> {
     let ends = dialer.ends(path)?;
     let note = dialer.book.get(&dialer.site, &ends);
     let (now, carries) = (state.lanes.state(path), state.lanes.state(path) == PathState::Carrying);

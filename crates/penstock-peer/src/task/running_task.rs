@@ -18,21 +18,21 @@ use penstock_proto::network::DataAddress;
 use crate::lane::paths;
 use crate::publish;
 use crate::stores::pacer::Pacer;
-use crate::task::context::{Shared, State, TaskParts};
+use crate::task::context::{TaskContext, TaskParts, TaskState};
 use crate::task::coordinator::{coordinate, hand_over};
 use crate::task::grant::Grant;
-use crate::task::handover::{Kept, Left};
-use crate::task::hang_detector::Hang;
+use crate::task::handover::{Handover, UncommittedReports};
+use crate::task::hang_detector::HangDetector;
 use crate::task::reach::Reach;
 use crate::task::shutdown::{self, waiting_of};
-use crate::write::attributes::Keeper;
+use crate::write::attributes::AttributePolicy;
 use crate::write::large_files::LargeFiles;
 use crate::write::target_tree::TargetTree;
 use crate::write::unnamed_files::NamedLater;
 
 /// A running task.
 pub(crate) struct RunningTask {
-    pub(crate) shared: Arc<Shared>,
+    pub(crate) shared: Arc<TaskContext>,
     pub(crate) threads: Mutex<Vec<JoinHandle<()>>>,
     /// What an earlier task left, until it is told.
     pub(crate) adopted: Mutex<Option<Adopted>>,
@@ -48,9 +48,9 @@ impl RunningTask {
         // Where each request ends in a sync of its file, a part costs as much as a whole.
         let per_file = parts.target.durability().iter().any(|method| method.is_per_file());
         let cuts_pieces = !per_file && spec.durability != Durability::Fsync;
-        let state = State::new(spec, &parts);
+        let state = TaskState::new(spec, &parts);
         let (own_site, deletes) = (spec.source.is_of_own_site(), spec.update.delete);
-        let keeper = Keeper::new(&spec.preserve, own_site, parts.allow_privileged);
+        let keeper = AttributePolicy::new(&spec.preserve, own_site, parts.allow_privileged);
         let tree = TargetTree {
             target: parts.target.for_data_set(&spec.root.0, keeper.sets_modes(), deletes),
             transfer: spec.transfer,
@@ -67,18 +67,18 @@ impl RunningTask {
             began: spec.began,
             named_later: Arc::new(NamedLater::of(spec, parts.follows)),
         };
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(TaskContext {
             spec: spec.clone(),
             control,
             endless: (spec.writer != WriterId::SOLE).then(Grant::endless),
             grant: parts.grant,
             incarnation: parts.incarnation,
-            kept: Kept::new(spec.writer != WriterId::SOLE),
+            kept: UncommittedReports::new(spec.writer != WriterId::SOLE),
             left: parts.left,
             tree,
             identity: parts.identity,
             stores: parts.stores,
-            hang: Hang::default(),
+            hang: HangDetector::default(),
             over: parts.over,
             reach: parts.reach,
             large: Arc::new(LargeFiles::default()),
@@ -212,7 +212,7 @@ impl Task for RunningTask {
 impl RunningTask {
     /// Ends it; gives what no controller has committed of it. Nothing, if it was stopped in order,
     /// or its grant is over: somebody else may have what it wrote.
-    pub(crate) fn end_for_next(&self) -> Option<Left> {
+    pub(crate) fn end_for_next(&self) -> Option<Handover> {
         let shared = &self.shared;
         let granted = shared.grant.as_ref().is_some_and(|grant| grant.holds());
         self.end_threads(true);
@@ -222,7 +222,7 @@ impl RunningTask {
         }
         let adopted = Adopted { epoch: shared.spec.fence.epoch(), granted, reports };
         let (transfer, writer) = (shared.spec.transfer, shared.spec.writer);
-        Some(Left { transfer, writer, incarnation: shared.incarnation, adopted })
+        Some(Handover { transfer, writer, incarnation: shared.incarnation, adopted })
     }
 
     /// Ends it, and keeps what is not committed for the next task.

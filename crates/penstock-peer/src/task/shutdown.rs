@@ -9,7 +9,7 @@ use penstock_engine::fetch::LANE_SILENCE_MAX;
 use penstock_io::sys;
 use penstock_proto::units::Instant;
 
-use crate::task::context::{STOP_PATIENCE, Shared, State};
+use crate::task::context::{STOP_PATIENCE, TaskContext, TaskState};
 
 /// A thread that is still in a system call this long after that is left behind.
 const HUNG_PATIENCE: Duration = Duration::from_secs(20);
@@ -24,7 +24,7 @@ const SHOWN_OF_GRANT: u32 = 4;
 
 /// Waits for the threads of a stopping task. What does not end is left behind: it gives no name and
 /// begins no write any more, and until it has ended its store gets nothing new from this host.
-pub(crate) fn wait_for(shared: &Shared, threads: Vec<JoinHandle<()>>) {
+pub(crate) fn wait_for(shared: &TaskContext, threads: Vec<JoinHandle<()>>) {
     let begun = sys::boottime_now();
     let mut left = Vec::new();
     for thread in threads {
@@ -49,7 +49,7 @@ pub(crate) fn wait_for(shared: &Shared, threads: Vec<JoinHandle<()>>) {
     shared.stores.leave_behind(store, left);
 }
 
-fn is_given_up(shared: &Shared, begun: Instant) -> bool {
+fn is_given_up(shared: &TaskContext, begun: Instant) -> bool {
     let now = sys::boottime_now();
     let waited = now.since(begun);
     let grant = shared.spec.grant.map_or(HUNG_PATIENCE, |grant| grant / HUNG_OF_GRANT);
@@ -60,7 +60,12 @@ fn is_given_up(shared: &Shared, begun: Instant) -> bool {
 
 /// What a task waits for: what was said last, or since when nothing has come, or its store has not
 /// answered (promise (f)).
-pub(crate) fn waiting_of(shared: &Shared, state: &State, local: bool, now: Instant) -> String {
+pub(crate) fn waiting_of(
+    shared: &TaskContext,
+    state: &TaskState,
+    local: bool,
+    now: Instant,
+) -> String {
     let hangs = shared.hang.lasts(now);
     let shown = shared.spec.grant.map_or(HANG_SHOWN, |grant| grant / SHOWN_OF_GRANT);
     if hangs >= shown.min(HANG_SHOWN) && !hangs.is_zero() {

@@ -4,13 +4,13 @@ use penstock_api::problem::{Exit, Problem};
 use penstock_api::task::{Report, Standing};
 use penstock_io::sys;
 
-use crate::task::context::Shared;
+use crate::task::context::TaskContext;
 use crate::task::grant::Grant;
 
 /// Tells the controller that the task lives, if it is time; ends it where it takes no part any
 /// more. If the controller is there, and what was told of its tenure has run out all the same, this
 /// task names nothing any more: it ends, so that it can begin anew (B4).
-pub(crate) fn keep(shared: &Shared, grant: &Grant) {
+pub(crate) fn keep(shared: &TaskContext, grant: &Grant) {
     let asked = sys::boottime_now();
     if !grant.is_due(asked) {
         return;
@@ -28,7 +28,7 @@ pub(crate) fn keep(shared: &Shared, grant: &Grant) {
 
 /// Gives back pieces worth about so many bytes of which nothing is asked for yet: another peer
 /// does them sooner (B3).
-pub(crate) fn give_back(shared: &Shared, bytes: u64) {
+pub(crate) fn give_back(shared: &TaskContext, bytes: u64) {
     if let Some(grant) = shared.share() {
         grant.note_given(sys::boottime_now());
     }
@@ -40,12 +40,12 @@ pub(crate) fn give_back(shared: &Shared, bytes: u64) {
 }
 
 /// Notes whether the controller gave nothing though something was wanted.
-pub(crate) fn note_dry(shared: &Shared, wanted: u64, given: usize) {
+pub(crate) fn note_dry(shared: &TaskContext, wanted: u64, given: usize) {
     shared.lock().fetch.handle_dry(sys::boottime_now(), wanted > 0 && given == 0);
 }
 
 /// How many bytes of work a task wants, and whether it asks at all.
-pub(crate) fn wants(shared: &Shared) -> (u64, bool) {
+pub(crate) fn wants(shared: &TaskContext) -> (u64, bool) {
     let now = sys::boottime_now();
     let (wanted, idle) = {
         let state = shared.lock();

@@ -22,7 +22,7 @@ const OWNERS_MAX: usize = 64 * 1024;
 const SPECIAL_BITS: u32 = 0o7000;
 
 /// Decides what entries get. One per task, shared by its threads.
-pub(crate) struct Keeper {
+pub(crate) struct AttributePolicy {
     preserve: Preserve,
     /// What is wished for and allowed.
     kept: ClassSet,
@@ -43,7 +43,7 @@ struct Counts {
     counted_from: Option<u32>,
 }
 
-impl Keeper {
+impl AttributePolicy {
     /// For a data set of the own host or site (`own_site`), or of another.
     pub(crate) fn new(preserve: &Preserve, own_site: bool, allow_privileged: bool) -> Self {
         use AttributeClass::UserXattrs;
@@ -311,7 +311,7 @@ mod tests {
         let page = page(&draft);
         let entry = &page.entries()[0];
         let wish = Preserve::default();
-        let closed = Keeper::new(&wish, false, false);
+        let closed = AttributePolicy::new(&wish, false, false);
         let given = closed.attributes(&page, entry);
         assert_eq!((given.mode, given.uid, given.gid), (Some(0o755), None, None));
         assert!(!given.classes.contains(AttributeClass::SecurityXattrs));
@@ -320,12 +320,14 @@ mod tests {
         closed.count_withheld(&page);
         let items: Vec<_> = closed.not_kept().iter().map(|told| (told.class, told.items)).collect();
         assert_eq!(items, [(AttributeClass::Owner, 1), (AttributeClass::SpecialMode, 1)]);
-        for open in [Keeper::new(&wish, true, false), Keeper::new(&wish, false, true)] {
+        for open in
+            [AttributePolicy::new(&wish, true, false), AttributePolicy::new(&wish, false, true)]
+        {
             let given = open.attributes(&page, entry);
             assert_eq!((given.mode, given.uid), (Some(0o6755), Some(12_345)));
         }
         let no_owner = Preserve { owner: false, ..Preserve::default() };
-        let given = Keeper::new(&no_owner, true, false).attributes(&page, entry);
+        let given = AttributePolicy::new(&no_owner, true, false).attributes(&page, entry);
         assert_eq!(given.mode, Some(0o755), "it would run with our rights");
     }
 

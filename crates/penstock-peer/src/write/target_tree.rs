@@ -13,7 +13,7 @@ use penstock_proto::name;
 use penstock_proto::units::FileTime;
 
 use crate::stores::pacer::Pacer;
-use crate::write::attributes::Keeper;
+use crate::write::attributes::AttributePolicy;
 use crate::write::backup::backup_path;
 use crate::write::unnamed_files::NamedLater;
 
@@ -37,7 +37,7 @@ pub(crate) struct TargetTree {
     /// Holds the rate at which names are made.
     pub(crate) names: Arc<Pacer>,
     /// What entries get beside their bytes.
-    pub(crate) keeper: Arc<Keeper>,
+    pub(crate) keeper: Arc<AttributePolicy>,
     /// Where what is replaced goes, relative to the root.
     pub(crate) backup_dir: Option<Vec<u8>>,
     /// What was put there since stays: it is what stood there before the transfer.

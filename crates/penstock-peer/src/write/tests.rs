@@ -3,7 +3,7 @@ use penstock_proto::id::{TransferId, WriterId};
 
 use super::*;
 use crate::stores::pacer::Pacer;
-use crate::write::attributes::Keeper;
+use crate::write::attributes::AttributePolicy;
 use crate::write::unnamed_files::NamedLater;
 use penstock_api::preserve::Preserve;
 use penstock_io::store::{PosixOptions, PosixStore};
@@ -24,7 +24,7 @@ fn tree(target: Target) -> TargetTree {
         digest_list: false,
         proves: false,
         names: Arc::new(Pacer::new(0)),
-        keeper: Arc::new(Keeper::new(&Preserve::default(), true, false)),
+        keeper: Arc::new(AttributePolicy::new(&Preserve::default(), true, false)),
         backup_dir: None,
         began: FileTime::default(),
         named_later: Arc::new(NamedLater::new(true)),

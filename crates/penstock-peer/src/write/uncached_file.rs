@@ -11,12 +11,12 @@ use std::ops::Deref;
 use penstock_io::store::ReadFile;
 
 /// An open file whose pages leave the cache with it.
-pub(crate) struct Looked {
+pub(crate) struct UncachedFile {
     file: ReadFile,
     shared: bool,
 }
 
-impl Looked {
+impl UncachedFile {
     /// Begins to look; `shared` tells whether other hosts write to this store too.
     pub(crate) fn at(file: ReadFile, shared: bool) -> Self {
         if shared {
@@ -26,7 +26,7 @@ impl Looked {
     }
 }
 
-impl Deref for Looked {
+impl Deref for UncachedFile {
     type Target = ReadFile;
 
     fn deref(&self) -> &ReadFile {
@@ -34,7 +34,7 @@ impl Deref for Looked {
     }
 }
 
-impl Drop for Looked {
+impl Drop for UncachedFile {
     fn drop(&mut self) {
         if self.shared {
             self.file.drop_cache();

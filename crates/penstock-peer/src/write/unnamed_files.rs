@@ -78,9 +78,9 @@ pub(crate) type NamelessFiles = Vec<(u32, Nameless)>;
 
 /// Those of a task, by piece; bounded by `penstock_io::store::nameless_max`.
 #[derive(Debug, Default)]
-pub(crate) struct Held(BTreeMap<PieceRef, NamelessFiles>);
+pub(crate) struct UnnamedFiles(BTreeMap<PieceRef, NamelessFiles>);
 
-impl Held {
+impl UnnamedFiles {
     /// Takes what an answer to `item` has brought. What an earlier answer brought of the same
     /// entries goes: each has one file (B1).
     pub(crate) fn put(&mut self, item: &Item, files: NamelessFiles) {

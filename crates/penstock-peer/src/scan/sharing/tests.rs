@@ -198,7 +198,7 @@ impl World {
 
     /// The same, by a host that looks up no more than `slow` names per second until `is` holds of
     /// every peer: however late others come on a busy machine, something is left for them.
-    fn run_with_all(&self, slow: u64, is: impl Fn(&Standing) -> bool + Sync) -> Duration {
+    fn run_with_all(&self, slow: u64, is: impl Fn(&PeerProgress) -> bool + Sync) -> Duration {
         self.scan.lookups.set_rate(slow);
         std::thread::scope(|scope| {
             scope.spawn(|| {

@@ -9,7 +9,7 @@ use penstock_proto::slicing::Slicing;
 use penstock_proto::units::FileTime;
 
 use super::*;
-use crate::stores::dead::{Dead, ENOTCONN};
+use crate::stores::dead_mount::{DeadMount, ENOTCONN};
 
 /// A page of a file `d/f` and the link `d/s`; of the version of `d/f` that an earlier page has, if
 /// it amends.
@@ -33,7 +33,7 @@ fn comparer(target: &Target, if_exists: IfExists) -> Comparer {
         target: target.clone(),
         root: Vec::new(),
         update: UpdateOptions { if_exists, ..UpdateOptions::default() },
-        keeper: Arc::new(Keeper::new(&Preserve::default(), false, false)),
+        keeper: Arc::new(AttributePolicy::new(&Preserve::default(), false, false)),
         touches: true,
         same: None,
     }
@@ -46,7 +46,7 @@ fn c_what_cannot_be_looked_at_is_not_replaced() {
     let base = tempfile::tempdir().unwrap();
     let target = Target::Posix(PosixStore::open(base.path(), PosixOptions::default()).unwrap());
     target.open_or_init_identity().unwrap();
-    let Some(_dead) = Dead::at(&base.path().join("d")) else { return };
+    let Some(_dead) = DeadMount::at(&base.path().join("d")) else { return };
     let found = |if_exists| {
         comparer(&target, if_exists).compare(&page(None), &EntrySet::default()).unwrap()
     };
@@ -67,7 +67,7 @@ fn c_what_cannot_be_looked_at_is_not_replaced() {
 fn a5_a_store_that_is_gone_ends_the_comparison() {
     let base = tempfile::tempdir().unwrap();
     let target = Target::Posix(PosixStore::open(base.path(), PosixOptions::default()).unwrap());
-    let Some(_dead) = Dead::at(&base.path().join("d")) else { return };
+    let Some(_dead) = DeadMount::at(&base.path().join("d")) else { return };
     let compared =
         comparer(&target, IfExists::Skip).compare(&page(None), &EntrySet::default()).unwrap_err();
     assert_eq!(compared.code, "store-offline");

@@ -13,12 +13,12 @@ use super::record::{key_of, read_line};
 
 /// The part of a list that is in the way: the items that the list says are, and what lies in the
 /// directories among them.
-pub(super) struct InTheWay {
+pub(super) struct Obstacles {
     /// The directories: [`HASHES_MAX`] at most.
     directories: HashSet<PathHash>,
 }
 
-impl InTheWay {
+impl Obstacles {
     /// Learns from the list which directories are in the way.
     ///
     /// # Errors

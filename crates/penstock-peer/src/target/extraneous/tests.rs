@@ -12,7 +12,7 @@ use rand::rngs::StdRng;
 use rand::{RngExt as _, SeedableRng as _};
 
 use super::*;
-use crate::stores::dead::Dead;
+use crate::stores::dead_mount::DeadMount;
 use penstock_api::select::Selection;
 
 /// Lists the surplus of `root` with so many hashes in memory: path, and whether it is in the way.
@@ -186,7 +186,7 @@ fn list_dead(base: &Path, known: bool) -> Option<Problem> {
     if known {
         target.open_or_init_identity().unwrap();
     }
-    let _dead = Dead::at(&base.join("d"))?;
+    let _dead = DeadMount::at(&base.join("d"))?;
     let (update, select) = (UpdateOptions::default(), Selection::default());
     let mut here =
         Here::new(&target, Wish { root: b"", update: &update, select: &select }).unwrap();

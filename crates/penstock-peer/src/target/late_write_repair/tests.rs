@@ -52,10 +52,11 @@ impl World {
     }
 
     fn mend(&self) -> Mended {
-        let keeper = Keeper::new(&Preserve::default(), false, false);
+        let keeper = AttributePolicy::new(&Preserve::default(), false, false);
         let pool = BufferPool::new(4 * MIB, 2);
         let (root, kind): (&[u8], _) = (b"", DigestKind::Blake3);
-        let mender = Mender { target: &self.target, root, kind, keeper: &keeper, pool: &pool };
+        let mender =
+            LateWriteRepair { target: &self.target, root, kind, keeper: &keeper, pool: &pool };
         mender.mend(&self.page, &[(0, self.digest.to_hex())]).unwrap()
     }
 

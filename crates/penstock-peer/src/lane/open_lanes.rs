@@ -15,7 +15,7 @@ pub type RightHolds = Box<dyn Fn() -> Result<(), String> + Send + Sync>;
 
 /// The lanes that are open at one end.
 #[derive(Default)]
-pub(crate) struct Standing(Mutex<Lanes>);
+pub(crate) struct OpenLanes(Mutex<Lanes>);
 
 #[derive(Default)]
 struct Lanes {
@@ -23,19 +23,19 @@ struct Lanes {
     open: BTreeMap<u64, (LaneCloser, RightHolds)>,
 }
 
-impl Standing {
+impl OpenLanes {
     fn lock(&self) -> MutexGuard<'_, Lanes> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Watches over a lane until the value that is returned is dropped. A right that has ended
     /// meanwhile ends the lane at the next look.
-    pub(crate) fn enter(&self, closer: LaneCloser, holds: RightHolds) -> Entered<'_> {
+    pub(crate) fn enter(&self, closer: LaneCloser, holds: RightHolds) -> OpenLane<'_> {
         let mut lanes = self.lock();
         let number = lanes.next;
         lanes.next += 1;
         lanes.open.insert(number, (closer, holds));
-        Entered { standing: self, number }
+        OpenLane { standing: self, number }
     }
 
     /// Cuts the lanes whose rights have ended.
@@ -53,9 +53,9 @@ impl Standing {
 
 /// How often the pairing with each site has ended.
 #[derive(Default)]
-pub(crate) struct Endings(Mutex<BTreeMap<Name, u64>>);
+pub(crate) struct PairingEndings(Mutex<BTreeMap<Name, u64>>);
 
-impl Endings {
+impl PairingEndings {
     fn lock(&self) -> MutexGuard<'_, BTreeMap<Name, u64>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -81,12 +81,12 @@ impl Endings {
 }
 
 /// An open lane, for as long as it is kept.
-pub(crate) struct Entered<'a> {
-    standing: &'a Standing,
+pub(crate) struct OpenLane<'a> {
+    standing: &'a OpenLanes,
     number: u64,
 }
 
-impl Drop for Entered<'_> {
+impl Drop for OpenLane<'_> {
     fn drop(&mut self) {
         self.standing.lock().open.remove(&self.number);
     }

@@ -11,9 +11,9 @@ use std::process::{Command, Stdio};
 pub(crate) const ENOTCONN: i32 = 107;
 
 /// A mount without a client, gone when dropped.
-pub(crate) struct Dead(PathBuf);
+pub(crate) struct DeadMount(PathBuf);
 
-impl Dead {
+impl DeadMount {
     /// Mounts it; `None`, said aloud, where that is not allowed.
     pub(crate) fn at(path: &Path) -> Option<Self> {
         let device = File::options().read(true).write(true).open("/dev/fuse");
@@ -35,7 +35,7 @@ impl Dead {
     }
 }
 
-impl Drop for Dead {
+impl Drop for DeadMount {
     fn drop(&mut self) {
         let _ = Command::new("umount").arg("-l").arg(&self.0).status();
     }
