@@ -270,6 +270,8 @@ fn list(client: &Client, json: bool) -> anyhow::Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
     use super::*;
 
     /// Promise: a site directory is for its owner alone, also where the directory was there
