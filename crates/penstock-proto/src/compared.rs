@@ -4,7 +4,9 @@
 //! no piece of the page is handed out before that is committed: so a resume cuts the same pieces,
 //! whatever has become of the target meanwhile.
 
-use crate::journal::{EntryDigest, EntryFailure, FailurePhase, decode_digests, encode_digests};
+use crate::journal::entry::{
+    EntryDigest, EntryFailure, FailurePhase, decode_digests, encode_digests,
+};
 use crate::manifest::PAGE_ENTRIES_MAX;
 use crate::wire::{DecodeError, Reader, Writer};
 

@@ -15,39 +15,11 @@ use std::fmt;
 use blake3::hazmat::{self, HasherExt as _, Mode};
 
 mod many;
+mod value;
 
 use crate::wire::{DecodeError, Reader, Writer};
 
-/// A 256-bit digest; XXH3-128 fills the first half, the rest is zero.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
-pub struct Digest(pub [u8; 32]);
-
-impl Digest {
-    /// Lower-case hexadecimal, as `b3sum` prints it.
-    pub fn to_hex(self) -> String {
-        data_encoding::HEXLOWER.encode(&self.0)
-    }
-
-    /// Reads what [`Digest::to_hex`] gives; `None` for anything else.
-    pub fn from_hex(text: &str) -> Option<Self> {
-        let bytes = data_encoding::HEXLOWER.decode(text.as_bytes()).ok()?;
-        bytes.try_into().ok().map(Self)
-    }
-
-    pub(crate) fn encode(self, out: &mut Writer) {
-        out.raw(&self.0);
-    }
-
-    pub(crate) fn decode(input: &mut Reader<'_>) -> Result<Self, DecodeError> {
-        input.array("digest").map(Self)
-    }
-}
-
-impl fmt::Debug for Digest {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Digest({})", self.to_hex())
-    }
-}
+pub use value::Digest;
 
 /// Which hash verifies the data of a transfer.
 #[derive(

@@ -12,7 +12,7 @@ use blake3::IncrementCounter;
 use blake3::hazmat::HasherExt as _;
 use blake3::platform::{MAX_SIMD_DEGREE, Platform};
 
-use super::Digest;
+use super::value::Digest;
 
 /// BLAKE3 paper, table 1: the words that chaining begins with.
 const IV: [u32; 8] = [

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use super::{Amends, Entry, EntryKind, Identity, OwnerName, Page, Span};
-use super::{PAGE_BYTES_MAX, PAGE_ENTRIES_MAX, PAGE_PIECES_SOFT_MAX};
+use super::page::{Amends, Entry, EntryKind, Identity, OwnerName, Page, Span};
+use super::page::{PAGE_BYTES_MAX, PAGE_ENTRIES_MAX, PAGE_PIECES_SOFT_MAX};
 use crate::attributes::{DeviceNumber, Owner};
 use crate::id::TransferId;
 use crate::name;

@@ -2,9 +2,10 @@
 
 use std::collections::{BTreeMap, HashSet};
 
-use super::{
+use super::builder::PageBuilder;
+use super::page::{
     Amends, Entry, EntryKind, HOLLOW, Identity, LINK_BYTES_MAX, LINKED, OwnerName, PAGE_BYTES_MAX,
-    PAGE_ENTRIES_MAX, PAGE_MAGIC, PAGE_PIECES_MAX, Page, PageBuilder, SPARSE, SPECIAL,
+    PAGE_ENTRIES_MAX, PAGE_MAGIC, PAGE_PIECES_MAX, Page, SPARSE, SPECIAL,
 };
 use crate::attributes::{
     DeviceNumber, OWNER_NAME_BYTES_MAX, Owner, XATTRS_BYTES_MAX, check_xattrs,

@@ -2,8 +2,13 @@
 
 use proptest::prelude::*;
 
+use super::page::Span;
 use super::*;
-use crate::attributes::encode_xattrs;
+use crate::attributes::{DeviceNumber, Owner, encode_xattrs};
+use crate::id::TransferId;
+use crate::slicing::Slicing;
+use crate::units::FileTime;
+use crate::wire::DecodeError;
 
 fn draft(name: &[u8], kind: EntryKind, size: u64) -> EntryDraft<'_> {
     EntryDraft {
