@@ -5,10 +5,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64};
 
 use serde::{Deserialize, Serialize};
 
+use crate::outcome::FailedItem;
+use crate::place::PathText;
 use crate::plan::{ItemKind, PlanAction, PlanItem, ThereItem};
 use crate::problem::Problem;
-use crate::task::TaskPage;
-use crate::transfer::{FailedItem, PathText};
+use crate::task_page::TaskPage;
 
 /// What finding the surplus needs.
 pub struct SurplusQuery<'a> {

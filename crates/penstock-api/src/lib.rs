@@ -4,6 +4,8 @@
 //!
 //! | module | between whom |
 //! |---|---|
+//! | [`place`] | all of them: paths, and places in stores |
+//! | [`outcome`] | all of them: failed items, and when a file counts as durable |
 //! | [`transfer`] | users and the controller: requests, options, states, progress, summaries |
 //! | [`update`] | the same: how what is at the target already is treated |
 //! | [`limits`] | users, and who moves their data: how much of the world it may use |
@@ -39,9 +41,12 @@ pub mod heads;
 pub mod journal;
 pub mod limits;
 pub mod operate;
+pub mod outcome;
 pub mod paths;
 pub mod peers;
+pub mod place;
 pub mod plan;
+mod plan_use;
 pub mod preserve;
 pub mod problem;
 pub mod proof;
@@ -55,5 +60,6 @@ pub mod scan;
 pub mod select;
 pub mod site;
 pub mod task;
+mod task_page;
 pub mod transfer;
 pub mod update;

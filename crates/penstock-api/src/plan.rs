@@ -12,26 +12,17 @@ use std::io::{self, BufRead, Write};
 use penstock_proto::units::FileTime;
 use serde::{Deserialize, Serialize};
 
+use crate::outcome::FailedItem;
+use crate::place::{Location, ParseLocationError, PathText};
 use crate::problem::{Exit, Problem};
-use crate::transfer::{FailedItem, Location, ParseLocationError, PathText, TransferOptions};
+use crate::transfer::TransferOptions;
+
+pub use crate::plan_use::PlanUse;
 
 /// Version of the lines of a plan.
 pub const PLAN_VERSION: u32 = 1;
 /// Longest line of a plan that is read: the head may hold many paths.
 const LINE_BYTES_MAX: u64 = 64 << 20;
-
-/// What a transfer has to do with a plan.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase", deny_unknown_fields)]
-pub enum PlanUse {
-    /// It makes one, and nothing else: nothing is written at the target.
-    Make,
-    /// It does what a plan says, and nothing if the world is not as that says.
-    Follow {
-        /// The digest in the plan's last line.
-        digest: String,
-    },
-}
 
 /// First line of a plan.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

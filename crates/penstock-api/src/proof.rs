@@ -7,7 +7,7 @@ use penstock_proto::checksum::{Checksum, ChecksumKind};
 use penstock_proto::journal::{EntryDigest, EntryFailure};
 use serde::{Deserialize, Serialize};
 
-use crate::task::TaskPage;
+use crate::task_page::TaskPage;
 
 /// Which proofs a transfer is to give.
 #[derive(Clone, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -39,7 +39,7 @@ pub enum Document {
     Checksums(ChecksumKind),
     /// The receipt.
     Receipt,
-    /// All items that failed: JSON of a [`crate::transfer::FailedItem`] a line.
+    /// All items that failed: JSON of a [`crate::outcome::FailedItem`] a line.
     Failures,
 }
 

@@ -10,8 +10,10 @@ use penstock_proto::id::{Name, TransferId};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::outcome::FailedItem;
+use crate::place::{Location, PathText};
 use crate::problem::{Exit, Problem};
-use crate::transfer::{FailedItem, Location, PathText, TransferState};
+use crate::transfer::TransferState;
 
 /// Version of the format.
 pub const RECEIPT_VERSION: u32 = 1;

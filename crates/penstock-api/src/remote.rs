@@ -20,9 +20,9 @@ use penstock_proto::wire::{DecodeError, Reader, Writer};
 use serde::{Deserialize, Serialize};
 
 use crate::limits::Share;
+use crate::place::PathText;
 use crate::problem::{Exit, Problem};
 use crate::task::{Adopted, Standing, TaskFigures, TaskSpec};
-use crate::transfer::PathText;
 
 /// Version of this protocol: peers of another one take no part in each other's transfers.
 pub const PEER_API_VERSION: u32 = 1;

@@ -14,11 +14,12 @@ use penstock_proto::wire::{DecodeError, Reader, Writer};
 use serde::{Deserialize, Serialize};
 
 use crate::delete::Surplus;
+use crate::outcome::FailedItem;
+use crate::place::PathText;
 use crate::problem::Problem;
 use crate::proof::PageProof;
 use crate::remote::{Caller, put_json, take_json};
 use crate::task::TaskSpec;
-use crate::transfer::{FailedItem, PathText};
 
 /// Longest part of an answer.
 pub const PART_BYTES_MAX: usize = 16 << 20;

@@ -9,8 +9,10 @@ use penstock_proto::id::{Name, TransferId};
 use serde::{Deserialize, Serialize};
 
 use crate::cluster::ClusterView;
+use crate::outcome::FailedItem;
+use crate::place::PathText;
 use crate::problem::{Exit, Problem};
-use crate::transfer::{FailedItem, PathText, Progress, TransferState, TransferView};
+use crate::transfer::{Progress, TransferState, TransferView};
 
 /// Version of the objects in the event stream and of `--json`.
 pub const EVENT_VERSION: u32 = 1;

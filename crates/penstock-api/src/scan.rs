@@ -10,11 +10,11 @@ use penstock_proto::slicing::Slicing;
 use penstock_proto::units::FileTime;
 use serde::{Deserialize, Serialize};
 
+use crate::place::PathText;
 use crate::preserve::Preserve;
 use crate::problem::Problem;
 use crate::removal::{RemoveOrder, RemoveReply};
 use crate::select::Selection;
-use crate::transfer::PathText;
 
 /// Code: a scan is being opened, which takes long where many pages are read again; who asks once
 /// more waits for the same one.

@@ -5,7 +5,7 @@ use penstock_proto::select::{Glob, ParseGlobError, RULES_MAX, Rule, Selector};
 use penstock_proto::units::FileTime;
 use serde::{Deserialize, Serialize};
 
-use crate::transfer::PathText;
+use crate::place::PathText;
 
 /// One rule: the first that matches a path decides.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use penstock_proto::compared::{Comparison, EntrySet};
-use penstock_proto::digest::{Digest, DigestKind};
+use penstock_proto::digest::DigestKind;
 use penstock_proto::frame::Framing;
 use penstock_proto::id::{Name, TransferId, WriterId};
 use penstock_proto::journal::Incarnation;
@@ -21,13 +21,16 @@ use serde::{Deserialize, Serialize};
 use crate::delete::{DeleteOrder, SurplusQuery};
 use crate::fence::Fence;
 use crate::limits::{Limits, Share, ShareUsed};
+use crate::outcome::Durability;
+use crate::place::PathText;
 use crate::plan::PlanItem;
 use crate::preserve::{NotKept, Preserve};
 use crate::problem::{Exit, Problem};
 use crate::proof::{PageProof, ProofProgress, ProofRequest};
 use crate::select::Selection;
-use crate::transfer::{Durability, PathText};
 use crate::update::UpdateOptions;
+
+pub use crate::task_page::TaskPage;
 
 /// Where a target peer gets the data from.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -186,17 +189,6 @@ impl TaskSpec {
             lanes: self.lanes,
         }
     }
-}
-
-/// A page as a peer needs it.
-#[derive(Clone, Debug)]
-pub struct TaskPage {
-    /// The page.
-    pub page: Arc<Page>,
-    /// Digest of its encoded bytes.
-    pub digest: Digest,
-    /// Entries that stay as they are at the target: in no piece, and not made again.
-    pub left: Arc<EntrySet>,
 }
 
 /// What a controller says to a task that tells that it lives.

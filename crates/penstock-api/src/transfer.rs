@@ -1,99 +1,21 @@
 //! What a user asks for, and what they see of it.
 
-use std::fmt;
-use std::str::FromStr;
-
 use penstock_proto::digest::DigestKind;
-use penstock_proto::id::{Name, TransferId};
-use penstock_proto::name;
+use penstock_proto::id::TransferId;
 use penstock_proto::slicing::Slicing;
 use penstock_proto::wire::DecodeError;
 use serde::{Deserialize, Serialize};
 
 use crate::limits::Limits;
-use crate::plan::PlanUse;
+use crate::plan_use::PlanUse;
 use crate::preserve::{NotKept, Preserve};
 use crate::problem::Exit;
 use crate::proof::Proof;
 use crate::select::Selection;
 use crate::update::UpdateOptions;
 
-/// A path as bytes, written in JSON with [`name::escape`].
-#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
-pub struct PathText(pub Vec<u8>);
-
-impl TryFrom<String> for PathText {
-    type Error = &'static str;
-
-    fn try_from(text: String) -> Result<Self, Self::Error> {
-        name::unescape(&text).map(Self).ok_or("an escape in the path is not complete")
-    }
-}
-
-impl From<PathText> for String {
-    fn from(path: PathText) -> Self {
-        name::escape(&path.0)
-    }
-}
-
-impl fmt::Display for PathText {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&name::escape(&self.0))
-    }
-}
-
-/// A place in a store of a site: `SITE:STORE/PATH`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Location {
-    /// The site.
-    pub site: Name,
-    /// The store at the site.
-    pub store: Name,
-    /// Relative path within the store, without slashes at its ends; empty for the store's root.
-    pub path: PathText,
-    /// Whether it was written with a slash at its end: of a source, its contents are meant; of a
-    /// target, a directory to put the source into.
-    pub slash: bool,
-}
-
-/// Why a text is not a location.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{text}` is not SITE:STORE/PATH: {why}")]
-pub struct ParseLocationError {
-    text: String,
-    why: String,
-}
-
-impl FromStr for Location {
-    type Err = ParseLocationError;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let error = |why: String| ParseLocationError { text: text.to_owned(), why };
-        let (site, rest) =
-            text.split_once(':').ok_or_else(|| error("there is no `:`".to_owned()))?;
-        let (store, path) = rest.split_once('/').unwrap_or((rest, ""));
-        let path = path.trim_start_matches('/');
-        let trimmed = path.trim_end_matches('/');
-        let slash = rest.ends_with('/');
-        name::check_relative(trimmed.as_bytes()).map_err(|_| {
-            error("the path must not hold `.`, `..` or empty components".to_owned())
-        })?;
-        Ok(Self {
-            site: site.parse().map_err(|cause| error(format!("{cause}")))?,
-            store: store.parse().map_err(|cause| error(format!("{cause}")))?,
-            path: PathText(trimmed.as_bytes().to_vec()),
-            slash,
-        })
-    }
-}
-
-impl fmt::Display for Location {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}/{}", self.site, self.store, self.path)?;
-        if self.slash && !self.path.0.is_empty() { f.write_str("/") } else { Ok(()) }
-    }
-}
+pub use crate::outcome::{Durability, FailedItem};
+pub use crate::place::{Location, ParseLocationError, PathText};
 
 /// Whether payload is encrypted on the wire. The control channel always is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -104,19 +26,6 @@ pub enum Encryption {
     Tls,
     /// Frames in clear, authenticated; with XXH3 the payload is not (D3).
     Off,
-}
-
-/// When a file counts as durable.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Durability {
-    /// Data, sync, rename, sync of directories, in batches (A1).
-    #[default]
-    Batch,
-    /// The same order with one fsync for each file.
-    Fsync,
-    /// No sync at all: a power cut may leave empty files under final names.
-    None,
 }
 
 /// Most lanes of one transfer.
@@ -324,18 +233,6 @@ pub struct PeerShare {
     pub bytes_verified: u64,
     /// What it waits for and until when; empty if it moves.
     pub waiting: String,
-}
-
-/// One item that failed.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct FailedItem {
-    /// Path relative to the data set's root.
-    pub path: PathText,
-    /// Stable code: `vanished`, `changed`, `denied`, `read`, `write`, `digest`, `publish`,
-    /// `exists`, `link`, `readback`, `scan`, `delete`, `remove`.
-    pub code: String,
-    /// For people: what and why.
-    pub message: String,
 }
 
 /// A transfer as `show`, `list` and the event stream tell it.

@@ -3,7 +3,7 @@
 use penstock_proto::name;
 use serde::{Deserialize, Serialize};
 
-use crate::transfer::PathText;
+use crate::place::PathText;
 
 /// What happens to an item whose name is taken at the target by something that is not the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]

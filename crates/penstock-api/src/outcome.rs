@@ -1,0 +1,30 @@
+//! What became of items: which of them failed, and when a file counts as durable.
+
+use serde::{Deserialize, Serialize};
+
+use crate::place::PathText;
+
+/// When a file counts as durable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Durability {
+    /// Data, sync, rename, sync of directories, in batches (A1).
+    #[default]
+    Batch,
+    /// The same order with one fsync for each file.
+    Fsync,
+    /// No sync at all: a power cut may leave empty files under final names.
+    None,
+}
+
+/// One item that failed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FailedItem {
+    /// Path relative to the data set's root.
+    pub path: PathText,
+    /// Stable code: `vanished`, `changed`, `denied`, `read`, `write`, `digest`, `publish`,
+    /// `exists`, `link`, `readback`, `scan`, `delete`, `remove`.
+    pub code: String,
+    /// For people: what and why.
+    pub message: String,
+}

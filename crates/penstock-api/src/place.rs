@@ -1,0 +1,85 @@
+//! Paths and places in stores, as users and sites write them.
+
+use std::fmt;
+use std::str::FromStr;
+
+use penstock_proto::id::Name;
+use penstock_proto::name;
+use serde::{Deserialize, Serialize};
+
+/// A path as bytes, written in JSON with [`name::escape`].
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct PathText(pub Vec<u8>);
+
+impl TryFrom<String> for PathText {
+    type Error = &'static str;
+
+    fn try_from(text: String) -> Result<Self, Self::Error> {
+        name::unescape(&text).map(Self).ok_or("an escape in the path is not complete")
+    }
+}
+
+impl From<PathText> for String {
+    fn from(path: PathText) -> Self {
+        name::escape(&path.0)
+    }
+}
+
+impl fmt::Display for PathText {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&name::escape(&self.0))
+    }
+}
+
+/// A place in a store of a site: `SITE:STORE/PATH`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Location {
+    /// The site.
+    pub site: Name,
+    /// The store at the site.
+    pub store: Name,
+    /// Relative path within the store, without slashes at its ends; empty for the store's root.
+    pub path: PathText,
+    /// Whether it was written with a slash at its end: of a source, its contents are meant; of a
+    /// target, a directory to put the source into.
+    pub slash: bool,
+}
+
+/// Why a text is not a location.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{text}` is not SITE:STORE/PATH: {why}")]
+pub struct ParseLocationError {
+    text: String,
+    why: String,
+}
+
+impl FromStr for Location {
+    type Err = ParseLocationError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let error = |why: String| ParseLocationError { text: text.to_owned(), why };
+        let (site, rest) =
+            text.split_once(':').ok_or_else(|| error("there is no `:`".to_owned()))?;
+        let (store, path) = rest.split_once('/').unwrap_or((rest, ""));
+        let path = path.trim_start_matches('/');
+        let trimmed = path.trim_end_matches('/');
+        let slash = rest.ends_with('/');
+        name::check_relative(trimmed.as_bytes()).map_err(|_| {
+            error("the path must not hold `.`, `..` or empty components".to_owned())
+        })?;
+        Ok(Self {
+            site: site.parse().map_err(|cause| error(format!("{cause}")))?,
+            store: store.parse().map_err(|cause| error(format!("{cause}")))?,
+            path: PathText(trimmed.as_bytes().to_vec()),
+            slash,
+        })
+    }
+}
+
+impl fmt::Display for Location {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}/{}", self.site, self.store, self.path)?;
+        if self.slash && !self.path.0.is_empty() { f.write_str("/") } else { Ok(()) }
+    }
+}
