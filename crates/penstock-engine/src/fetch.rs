@@ -16,8 +16,9 @@
 //! reason that may pass is asked for again after a while, over another path first; after
 //! [`ATTEMPTS_MAX`] it has failed.
 
-mod again;
 mod back;
+mod item;
+mod retries;
 mod tail;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -29,9 +30,11 @@ use penstock_proto::journal::{EntryDigest, EntryFailure};
 use penstock_proto::slicing::PieceRef;
 use penstock_proto::units::{FileTime, Instant, MIB};
 
-use self::again::{Later, may_pass, retry_of};
+use self::retries::{Retries, has_other, may_pass, retry_of};
 use crate::flow::Flow;
 use crate::paths::PathId;
+
+pub use self::item::{Item, Request};
 
 /// Attempts at one entry before it has failed for good.
 pub const ATTEMPTS_MAX: u8 = 4;
@@ -46,39 +49,6 @@ const LANE_REQUESTS_MAX: usize = 64;
 pub const LANE_SILENCE_MAX: Duration = Duration::from_secs(20);
 /// First delay before an entry is tried again; it doubles.
 const RETRY_DELAY: Duration = Duration::from_millis(200);
-
-/// A part of a piece that is asked for at once.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Item {
-    /// The piece.
-    pub piece: PieceRef,
-    /// Attempt at the file.
-    pub generation: u32,
-    /// The temporary file is to be made here: nobody has written to this attempt at the file yet.
-    /// True of all items of a pack, and of those of an extent until one has failed.
-    pub fresh: bool,
-    /// First entry.
-    pub first_entry: u32,
-    /// One behind the last entry.
-    pub end_entry: u32,
-    /// Start of the extent; 0 for whole files.
-    pub offset: u64,
-    /// Bytes of the extent; 0 for whole files.
-    pub length: u64,
-    /// Bytes expected.
-    pub bytes: u64,
-    /// Which attempt this is, from 1.
-    pub attempt: u8,
-}
-
-/// An item that is asked for now.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Request {
-    /// Its number on the lane's wire; unique within the task.
-    pub request: u32,
-    /// What to ask.
-    pub item: Item,
-}
 
 /// A piece of which nothing more will come.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -148,8 +118,7 @@ struct LaneLoad {
 #[derive(Debug)]
 pub struct FetchMachine {
     queue: VecDeque<Item>,
-    later: Vec<Later>,
-    later_bytes: u64,
+    retries: Retries,
     asked: BTreeMap<u32, Asked>,
     queued_bytes: u64,
     lanes: BTreeMap<LaneId, LaneLoad>,
@@ -180,8 +149,7 @@ impl FetchMachine {
     pub fn new() -> Self {
         Self {
             queue: VecDeque::new(),
-            later: Vec::new(),
-            later_bytes: 0,
+            retries: Retries::default(),
             asked: BTreeMap::new(),
             queued_bytes: 0,
             lanes: BTreeMap::new(),
@@ -233,9 +201,8 @@ impl FetchMachine {
         let progress = self.pieces.entry(item.piece).or_default();
         progress.generation = item.generation;
         progress.items += 1;
-        if self.is_still_written(&item) {
-            self.later_bytes += item.bytes;
-            self.later.push(Later { at: Instant(0), item, tried: Vec::new() });
+        if is_still_written(&self.asked, &item) {
+            self.retries.push(Instant(0), item, Vec::new());
             return;
         }
         self.queued_bytes += item.bytes;
@@ -349,7 +316,7 @@ impl FetchMachine {
     ) -> Option<FetchedPiece> {
         let Asked { item, path, mut tried, .. } = self.take_asked(now, request)?;
         tried.push(path);
-        let elsewhere = self.others_than(&tried);
+        let elsewhere = has_other(&self.flows, &tried);
         let progress = self.pieces.get_mut(&item.piece)?;
         progress.items -= 1;
         progress.digests.extend(digests);
@@ -360,9 +327,7 @@ impl FetchMachine {
                 let again = retry_of(&item, failure.entry);
                 progress.items += 1;
                 self.resent_bytes += again.bytes;
-                self.later_bytes += again.bytes;
-                let (at, tried) = (now.plus(delay), tried.clone());
-                self.later.push(Later { at, item: again, tried });
+                self.retries.push(now.plus(delay), again, tried.clone());
             } else {
                 progress.failures.push(failure);
             }
@@ -373,8 +338,7 @@ impl FetchMachine {
     /// A request was refused as a whole, but may be repeated after `delay`.
     pub fn handle_refused(&mut self, now: Instant, request: u32, delay: Duration) {
         if let Some(Asked { item, tried, .. }) = self.take_asked(now, request) {
-            self.later_bytes += item.bytes;
-            self.later.push(Later { at: now.plus(delay), item, tried });
+            self.retries.push(now.plus(delay), item, tried);
         }
     }
 
@@ -415,8 +379,7 @@ impl FetchMachine {
         self.pieces.remove(&piece);
         self.queue.retain(|item| item.piece != piece);
         self.queued_bytes = self.queue.iter().map(|item| item.bytes).sum();
-        self.later.retain(|later| later.item.piece != piece);
-        self.later_bytes = self.later.iter().map(|later| later.item.bytes).sum();
+        self.retries.retain(|item| item.piece != piece);
         for asked in self.asked.values_mut().filter(|asked| asked.item.piece == piece) {
             asked.forgotten = true;
         }
@@ -430,7 +393,7 @@ impl FetchMachine {
                 && (item.piece.page, item.first_entry) == (page, entry)
                 && item.generation == generation
         };
-        let queued = self.queue.iter().chain(self.later.iter().map(|later| &later.item));
+        let queued = self.queue.iter().chain(self.retries.items());
         let asked = self.asked.values().map(|asked| &asked.item);
         let pieces: Vec<PieceRef> =
             queued.chain(asked).filter(|item| of_file(item)).map(|item| item.piece).collect();
@@ -441,8 +404,7 @@ impl FetchMachine {
         }
         self.queue.retain(|item| !of_file(item));
         self.queued_bytes = self.queue.iter().map(|item| item.bytes).sum();
-        self.later.retain(|later| !of_file(&later.item));
-        self.later_bytes = self.later.iter().map(|later| later.item.bytes).sum();
+        self.retries.retain(|item| !of_file(item));
         for asked in self.asked.values_mut().filter(|asked| of_file(&asked.item)) {
             asked.forgotten = true;
         }
@@ -450,12 +412,13 @@ impl FetchMachine {
 
     /// What to ask for on `lane` now, if anything. Call again until it gives nothing.
     pub fn poll_request(&mut self, now: Instant, lane: LaneId) -> Option<Request> {
-        self.wake_later(now);
+        self.queue_due_retries(now);
         let floor = self.cut_bytes;
         let path = self.lanes.get(&lane)?.path;
-        let again = self.due_over(now, path);
+        let blocked = |item: &Item| is_still_written(&self.asked, item);
+        let again = self.retries.due_over(now, path, blocked);
         let bytes = match again {
-            Some(at) => self.later[at].item.bytes,
+            Some(at) => self.retries.bytes_at(at),
             None => self.queue.front()?.bytes,
         };
         if again.is_none() && self.leaves_to_others(now, path, bytes) {
@@ -473,8 +436,7 @@ impl FetchMachine {
         }
         let (item, tried) = match again {
             Some(at) => {
-                let Later { item, tried, .. } = self.later.swap_remove(at);
-                self.later_bytes -= item.bytes;
+                let (item, tried) = self.retries.take(at);
                 self.queued_bytes += item.bytes;
                 (item, tried)
             }
@@ -500,13 +462,15 @@ impl FetchMachine {
         Some(Request { request, item })
     }
 
-    /// Whether the answer to a forgotten request for the same thing still comes: its lane writes
-    /// under the names that the next one would use, and must have ended before (B1).
-    fn is_still_written(&self, item: &Item) -> bool {
-        self.asked.values().any(|asked| {
-            asked.forgotten
-                && (asked.item.piece, asked.item.generation) == (item.piece, item.generation)
-        })
+    /// Queues the retries that may go over any path now.
+    fn queue_due_retries(&mut self, now: Instant) {
+        let (flows, asked) = (&self.flows, &self.asked);
+        let waits = |tried: &[PathId]| !tried.is_empty() && has_other(flows, tried);
+        let due = self.retries.take_due(now, waits, |item| is_still_written(asked, item));
+        for item in due {
+            self.queued_bytes += item.bytes;
+            self.queue.push_back(item);
+        }
     }
 
     /// Bytes that may be asked for at a time over all lanes of all paths.
@@ -532,7 +496,7 @@ impl FetchMachine {
         let most: u64 = self.flows_with_lanes().map(|flow| flow.held_bytes_max(flows)).sum();
         let aim = most + most / 2;
         let asked: u64 = self.flows.values().map(|flow| flow.asked_bytes).sum();
-        aim.saturating_sub(asked + self.queued_bytes + self.later_bytes)
+        aim.saturating_sub(asked + self.queued_bytes + self.retries.bytes())
     }
 
     /// Lanes that owe an answer and have given nothing for [`LANE_SILENCE_MAX`]: the edge cuts
@@ -545,7 +509,7 @@ impl FetchMachine {
 
     /// When a delayed item may be asked for, if there is one.
     pub fn poll_timeout(&self) -> Option<Instant> {
-        self.later.iter().map(|later| later.at).min()
+        self.retries.next_at()
     }
 
     /// Whether a lane has been asked for something that has not come.
@@ -561,7 +525,7 @@ impl FetchMachine {
     /// Whether nothing is queued, asked for or delayed.
     pub fn is_idle(&self) -> bool {
         let asked = self.asked.values().any(|asked| !asked.forgotten);
-        self.queue.is_empty() && !asked && self.later.is_empty()
+        self.queue.is_empty() && !asked && self.retries.is_empty()
     }
 
     /// Whether the answer to a request counts: it was not forgotten meanwhile.
@@ -605,6 +569,15 @@ impl FetchMachine {
     pub fn resent_bytes(&self) -> u64 {
         self.resent_bytes
     }
+}
+
+/// Returns whether the answer to a forgotten request for the same piece is still to come. Its lane
+/// writes under the names that the next request would use, and must end first (B1).
+fn is_still_written(asked: &BTreeMap<u32, Asked>, item: &Item) -> bool {
+    asked.values().any(|asked| {
+        asked.forgotten
+            && (asked.item.piece, asked.item.generation) == (item.piece, item.generation)
+    })
 }
 
 /// Cuts about `bytes` off the front of an item: whole strides of an extent, or some files of a

@@ -27,9 +27,7 @@ use penstock_proto::journal::{
 use penstock_proto::manifest::{EntryKind, Page};
 use penstock_proto::slicing::PieceRef;
 use penstock_proto::task::Work;
-use penstock_proto::units::{FileTime, KIB};
-
-use self::several::worth;
+use penstock_proto::units::FileTime;
 
 use crate::slice::{Piece, slice_without};
 
@@ -108,8 +106,6 @@ pub(crate) enum Returned {
     Logged(Vec<u32>),
 }
 
-/// What a piece is worth at least when work is weighed: opening and naming files costs as well.
-const PIECE_WORTH: u64 = 64 * KIB;
 /// The owner of what nobody has.
 const NOBODY: PeerNumber = PeerNumber(u16::MAX);
 
@@ -233,7 +229,7 @@ impl PageLedger {
             rechecking: BTreeSet::new(),
             given: vec![false; pieces.len()],
             unsettled: pieces.len() as u32,
-            missing_bytes: pieces.iter().map(worth).sum(),
+            missing_bytes: pieces.iter().map(Piece::worth).sum(),
             handed: Vec::new(),
             stale: Vec::new(),
             pieces,
@@ -346,7 +342,7 @@ impl PageLedger {
         let settled = |state| matches!(state, PieceState::Durable | PieceState::Excepted);
         self.unsettled += u32::from(settled(was));
         self.unsettled -= u32::from(settled(state));
-        let worth = worth(&self.pieces[piece as usize]);
+        let worth = self.pieces[piece as usize].worth();
         if was == PieceState::Missing {
             self.missing_bytes -= worth;
         }

@@ -8,6 +8,10 @@
 use penstock_proto::compared::EntrySet;
 use penstock_proto::manifest::{Entry, EntryKind, Page};
 use penstock_proto::slicing::Slicing;
+use penstock_proto::units::KIB;
+
+/// Least weight of a piece in bytes: opening and naming files costs as well.
+const PIECE_WORTH: u64 = 64 * KIB;
 
 /// One unit of work, verification, repair and resume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,6 +59,15 @@ impl Piece {
             Self::Pack { files, .. } => files,
             Self::Extent { .. } => 0,
             Self::Finish { .. } => 1,
+        }
+    }
+
+    /// Weight of the piece in bytes when work is shared out: its payload, at least
+    /// `PIECE_WORTH`; 0 for a finish.
+    pub(crate) fn worth(&self) -> u64 {
+        match self {
+            Self::Finish { .. } => 0,
+            Self::Pack { .. } | Self::Extent { .. } => self.bytes().max(PIECE_WORTH),
         }
     }
 }

@@ -25,8 +25,8 @@ impl FetchMachine {
     /// [`FetchMachine::take_returned`] does the others later.
     pub fn handle_sync_failed(&mut self) -> Vec<(PieceRef, u32)> {
         self.queue.clear();
-        self.later.clear();
-        (self.queued_bytes, self.later_bytes) = (0, 0);
+        self.retries.clear();
+        self.queued_bytes = 0;
         self.asked.values_mut().for_each(|asked| asked.forgotten = true);
         for (piece, progress) in std::mem::take(&mut self.pieces) {
             self.returning.insert(piece, progress.generation);

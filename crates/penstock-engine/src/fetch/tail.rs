@@ -61,7 +61,7 @@ impl FetchMachine {
     pub fn poll_late_lanes(&mut self, now: Instant) -> Vec<LaneId> {
         let Some(dry) = self.dry else { return Vec::new() };
         let idle = now.since(dry);
-        if idle < IDLE || !self.queue.is_empty() || !self.later.is_empty() {
+        if idle < IDLE || !self.queue.is_empty() || !self.retries.is_empty() {
             return Vec::new();
         }
         let late = |(path, own): (&PathId, &Flow)| {

@@ -8,7 +8,7 @@ use penstock_proto::slicing::PieceRef;
 use penstock_proto::task::Work;
 use penstock_proto::units::MIB;
 
-use super::{Handed, NOBODY, PIECE_WORTH, PageLedger, PieceState, Stale};
+use super::{Handed, NOBODY, PageLedger, PieceState, Stale};
 use crate::slice::Piece;
 
 /// Neighbouring extents of a file, up to so many bytes, go to one peer: it reads and writes them in
@@ -28,14 +28,6 @@ pub(crate) struct Gone {
     pub(crate) late: Vec<u32>,
 }
 
-/// What a piece is worth when work is weighed; nothing for a finish.
-pub(super) fn worth(piece: &Piece) -> u64 {
-    match piece {
-        Piece::Finish { .. } => 0,
-        Piece::Pack { .. } | Piece::Extent { .. } => piece.bytes().max(PIECE_WORTH),
-    }
-}
-
 impl PageLedger {
     /// What the pieces are worth that are missing.
     pub(crate) fn missing_bytes(&self) -> u64 {
@@ -44,7 +36,7 @@ impl PageLedger {
 
     /// What a piece is worth.
     pub(crate) fn worth_of(&self, piece: u32) -> u64 {
-        self.pieces.get(piece as usize).map_or(0, worth)
+        self.pieces.get(piece as usize).map_or(0, Piece::worth)
     }
 
     /// What peers have in hand now, or no more, since the last call.
@@ -72,7 +64,7 @@ impl PageLedger {
     pub(super) fn note_handed(&mut self, piece: u32, taken: bool) {
         let peer = self.owners[piece as usize];
         if peer != NOBODY {
-            let bytes = worth(&self.pieces[piece as usize]);
+            let bytes = self.pieces[piece as usize].worth();
             self.handed.push(Handed { peer, bytes, taken });
         }
     }

@@ -1,25 +1,131 @@
-//! Trying again what has failed, over another path first (A11).
+//! Retries of failed entries, over another path first (A11).
 //!
 //! A peer of the source may have a bad disk, a mount that is half gone, or a view that is older
-//! than the scan's. What it cannot read another one may: so an entry that has failed over one path
-//! waits for a path it was not tried over, for as long as one carries. Only then are those asked
-//! again that have failed. Which paths lead to one peer is not known here: with more cards than
-//! attempts, all of these may go to the same one.
+//! than the scan's. Another peer may read what that one cannot. An entry that has failed over one
+//! path therefore waits for a path over which it was not tried, for as long as one carries. Only
+//! then are paths asked again that have failed. The machine does not know which paths lead to one
+//! peer: with more cards than attempts, all attempts may go to the same peer.
+
+use std::collections::BTreeMap;
 
 use penstock_proto::journal::{EntryFailure, FailurePhase};
 use penstock_proto::units::Instant;
 
-use super::{FetchMachine, Item};
+use super::item::Item;
 use crate::flow::Flow;
 use crate::paths::PathId;
 
 /// An item that is tried again.
 #[derive(Debug)]
-pub(super) struct Later {
-    pub(super) at: Instant,
-    pub(super) item: Item,
-    /// Over which paths it has failed.
-    pub(super) tried: Vec<PathId>,
+struct Retry {
+    at: Instant,
+    item: Item,
+    /// Paths over which it has failed.
+    tried: Vec<PathId>,
+}
+
+/// The items that wait to be asked for again.
+#[derive(Debug, Default)]
+pub(super) struct Retries {
+    waiting: Vec<Retry>,
+    bytes: u64,
+}
+
+impl Retries {
+    /// Adds an item that may be asked for at `at`, and has failed over the paths `tried`.
+    pub(super) fn push(&mut self, at: Instant, item: Item, tried: Vec<PathId>) {
+        self.bytes += item.bytes;
+        self.waiting.push(Retry { at, item, tried });
+    }
+
+    /// Returns the sum of the bytes that the items are expected to bring.
+    pub(super) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Returns the bytes that the item at an index of [`Retries::due_over`] is expected to bring.
+    pub(super) fn bytes_at(&self, index: usize) -> u64 {
+        self.waiting[index].item.bytes
+    }
+
+    /// Returns whether no item waits.
+    pub(super) fn is_empty(&self) -> bool {
+        self.waiting.is_empty()
+    }
+
+    /// Returns all items that wait.
+    pub(super) fn items(&self) -> impl Iterator<Item = &Item> {
+        self.waiting.iter().map(|retry| &retry.item)
+    }
+
+    /// Drops the items for which `keep` is false.
+    pub(super) fn retain(&mut self, keep: impl Fn(&Item) -> bool) {
+        self.waiting.retain(|retry| keep(&retry.item));
+        self.bytes = self.waiting.iter().map(|retry| retry.item.bytes).sum();
+    }
+
+    /// Drops all items.
+    pub(super) fn clear(&mut self) {
+        self.waiting.clear();
+        self.bytes = 0;
+    }
+
+    /// Returns when the first item may be asked for.
+    pub(super) fn next_at(&self) -> Option<Instant> {
+        self.waiting.iter().map(|retry| retry.at).min()
+    }
+
+    /// Returns the index of an item that has failed over other paths and may be tried over `path`
+    /// now: another peer of the source may read what one cannot (A11). Passes over items that are
+    /// `blocked`.
+    pub(super) fn due_over(
+        &self,
+        now: Instant,
+        path: PathId,
+        blocked: impl Fn(&Item) -> bool,
+    ) -> Option<usize> {
+        let is_due = |retry: &Retry| {
+            retry.at <= now
+                && !retry.tried.is_empty()
+                && !retry.tried.contains(&path)
+                && !blocked(&retry.item)
+        };
+        self.waiting.iter().position(is_due)
+    }
+
+    /// Removes the item at an index of [`Retries::due_over`], and returns it with the paths over
+    /// which it has failed.
+    pub(super) fn take(&mut self, index: usize) -> (Item, Vec<PathId>) {
+        let Retry { item, tried, .. } = self.waiting.swap_remove(index);
+        self.bytes -= item.bytes;
+        (item, tried)
+    }
+
+    /// Removes and returns the items that may be tried over any path now. Leaves those whose tried
+    /// paths make them wait for another (`waits`), and those that are `blocked`.
+    pub(super) fn take_due(
+        &mut self,
+        now: Instant,
+        waits: impl Fn(&[PathId]) -> bool,
+        blocked: impl Fn(&Item) -> bool,
+    ) -> Vec<Item> {
+        let mut due = Vec::new();
+        let mut at = 0;
+        while let Some(retry) = self.waiting.get(at) {
+            if retry.at <= now && !waits(&retry.tried) && !blocked(&retry.item) {
+                due.push(self.take(at).0);
+            } else {
+                at += 1;
+            }
+        }
+        due
+    }
+}
+
+/// Returns whether a path that carries is not among `tried`.
+pub(super) fn has_other(flows: &BTreeMap<PathId, Flow>, tried: &[PathId]) -> bool {
+    let carries = |flow: &Flow| flow.lanes > 0 && !flow.on_trial;
+    flows.iter().any(|(path, flow)| carries(flow) && !tried.contains(path))
 }
 
 /// Whether a failure may pass if the entry is tried again, `elsewhere` perhaps: one peer of the
@@ -48,50 +154,13 @@ pub(super) fn retry_of(item: &Item, entry: u32) -> Item {
     }
 }
 
-impl FetchMachine {
-    /// Whether a path that carries is not among `tried`.
-    pub(super) fn others_than(&self, tried: &[PathId]) -> bool {
-        let carries = |flow: &Flow| flow.lanes > 0 && !flow.on_trial;
-        self.flows.iter().any(|(path, flow)| carries(flow) && !tried.contains(path))
-    }
-
-    /// Something that has failed over other paths and may be tried over this one: another peer of
-    /// the source may read what one cannot (A11).
-    pub(super) fn due_over(&self, now: Instant, path: PathId) -> Option<usize> {
-        let is_due = |later: &Later| {
-            later.at <= now
-                && !later.tried.is_empty()
-                && !later.tried.contains(&path)
-                && !self.is_still_written(&later.item)
-        };
-        self.later.iter().position(is_due)
-    }
-
-    /// Queues what may be tried over any path now; what has failed over some waits for the others.
-    pub(super) fn wake_later(&mut self, now: Instant) {
-        let mut at = 0;
-        while at < self.later.len() {
-            let Later { at: due, item, tried } = &self.later[at];
-            let anywhere = tried.is_empty() || !self.others_than(tried);
-            if *due <= now && anywhere && !self.is_still_written(item) {
-                let Later { item, .. } = self.later.swap_remove(at);
-                self.later_bytes -= item.bytes;
-                self.queued_bytes += item.bytes;
-                self.queue.push_back(item);
-            } else {
-                at += 1;
-            }
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use penstock_proto::id::LaneId;
     use penstock_proto::slicing::PieceRef;
 
     use super::*;
-    use crate::fetch::ATTEMPTS_MAX;
+    use crate::fetch::{ATTEMPTS_MAX, FetchMachine};
 
     const LANE: LaneId = LaneId(1);
 
