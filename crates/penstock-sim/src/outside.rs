@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 use std::time::Duration;
 
 use penstock_engine::fetch::Item;
-use penstock_engine::slice::Piece;
+use penstock_engine::slice::{Piece, slice, travels_whole};
 use penstock_proto::id::LaneId;
 use penstock_proto::journal::FailurePhase;
 use penstock_proto::slicing::PieceRef;
@@ -229,7 +229,7 @@ impl Outside {
             begun: false,
             rtt,
             links: BTreeMap::new(),
-            pieces: crate::peer::cut_all(&data),
+            pieces: data.pages.iter().map(|(page, _)| slice(page)).collect(),
             data,
             disk: Disk::default(),
             syncs: BTreeMap::new(),
@@ -248,6 +248,19 @@ impl Outside {
             stats: Stats::default(),
             violation: None,
         }
+    }
+
+    pub(crate) fn piece(&self, piece: PieceRef) -> Piece {
+        self.pieces[piece.page as usize][piece.piece as usize]
+    }
+
+    pub(crate) fn is_packed(&self, page: u32, entry: u32) -> bool {
+        let page = self.data.page(page);
+        travels_whole(&page.slicing, &page.entries()[entry as usize])
+    }
+
+    pub(crate) fn size(&self, page: u32, entry: u32) -> u64 {
+        self.data.page(page).entries()[entry as usize].size
     }
 
     /// The clock as machines see it.

@@ -10,7 +10,7 @@ use penstock_engine::fetch::{FetchMachine, FetchedPiece, Item, Part, Request};
 use penstock_engine::grant::HeldGrant;
 use penstock_engine::kept::KeptReports;
 use penstock_engine::lanes::{LaneAction, LaneLimits, LaneMachine};
-use penstock_engine::slice::{Piece, slice, travels_whole};
+use penstock_engine::slice::Piece;
 use penstock_proto::id::{LaneId, WriterId};
 use penstock_proto::journal::{EntryDigest, EntryFailure, FailurePhase};
 use penstock_proto::manifest::EntryKind;
@@ -793,24 +793,4 @@ impl Peer {
 fn unnamed(entry: u32) -> EntryFailure {
     let errno = if entry.is_multiple_of(2) { 1 } else { 5 };
     EntryFailure { entry, phase: FailurePhase::Publish, errno }
-}
-
-/// The pieces of every page, and whether an entry travels in a pack.
-pub(crate) fn cut_all(data: &crate::source::DataSet) -> Vec<Vec<Piece>> {
-    data.pages.iter().map(|(page, _)| slice(page)).collect()
-}
-
-impl Outside {
-    pub(crate) fn piece(&self, piece: PieceRef) -> Piece {
-        self.pieces[piece.page as usize][piece.piece as usize]
-    }
-
-    pub(crate) fn is_packed(&self, page: u32, entry: u32) -> bool {
-        let page = self.data.page(page);
-        travels_whole(&page.slicing, &page.entries()[entry as usize])
-    }
-
-    pub(crate) fn size(&self, page: u32, entry: u32) -> u64 {
-        self.data.page(page).entries()[entry as usize].size
-    }
 }
