@@ -16,10 +16,10 @@
 //! reason that may pass is asked for again after a while, over another path first; after
 //! [`ATTEMPTS_MAX`] it has failed.
 
-mod back;
+mod endgame;
 mod item;
 mod retries;
-mod tail;
+mod returns;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;

@@ -12,11 +12,11 @@
 //! | [`fetch`] | which piece is asked for on which lane, how far ahead, what is tried again | a target peer |
 //! | [`epoch`] | when to sync, what may be renamed after it | a target peer |
 //! | [`grant`] | for how long a peer may write what it was given | both ends |
-//! | [`kept`] | what a peer keeps for a controller that comes after its own | a target peer |
+//! | [`uncommitted`] | what a peer keeps for a controller that comes after its own | a target peer |
 //! | [`lanes`] | how many lanes there are, when one is replaced | a target peer |
 //! | [`paths`] | which pairs of addresses are paths, which of them carry, when one is given up and taken back | a target peer |
 //! | [`pace`] | how long to wait so that a limit is held | everywhere |
-//! | [`share`] | how a limit is divided among target peers | the target's controller |
+//! | [`limit_shares`] | how a limit is divided among target peers | the target's controller |
 //! | [`retry`] | how long to wait before trying again | everywhere |
 
 #![forbid(unsafe_code)]
@@ -25,12 +25,12 @@ pub mod epoch;
 pub mod fetch;
 mod flow;
 pub mod grant;
-pub mod kept;
 pub mod lanes;
+pub mod limit_shares;
 pub mod pace;
 pub mod page;
 pub mod paths;
 pub mod retry;
-pub mod share;
 pub mod slice;
 pub mod transfer;
+pub mod uncommitted;

@@ -13,8 +13,8 @@
 //! From granted to published a piece has an owner: the peer that has it in hand, or whose sync it
 //! waits for. What another peer says of it does not count (B3, A9).
 
+mod owners;
 mod replay;
-mod several;
 
 use std::collections::{BTreeMap, BTreeSet};
 

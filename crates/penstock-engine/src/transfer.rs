@@ -32,17 +32,17 @@
 //! | `tail` | links and directories |
 
 mod adopting;
-mod asking;
-mod begun;
 mod closed;
+mod finishing;
 mod moving;
 mod open;
+mod open_files;
 mod peers;
+mod recheck;
 mod reports;
 mod speed;
-mod tail;
-mod untaken;
 mod window;
+mod write_retries;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -58,13 +58,13 @@ use rand::{SeedableRng as _, seq::SliceRandom as _};
 use rand_chacha::ChaCha8Rng;
 
 use self::adopting::Early;
-use self::begun::BegunFiles;
 use self::closed::ClosedPages;
 use self::open::{OpenPage, OpenPages, Under, piece_of};
+use self::open_files::OpenFiles;
 pub use self::peers::Joining;
 use self::peers::Peer;
-use self::untaken::Untaken;
 pub use self::window::WindowLimits;
+use self::write_retries::WriteRetries;
 use crate::page::{PageLedger, PieceState};
 use crate::slice::Piece;
 
@@ -191,7 +191,7 @@ pub struct TransferMachine {
     pages_total: Option<u32>,
     /// What any peer is to do next.
     urgent: VecDeque<Work>,
-    begun: BegunFiles,
+    begun: OpenFiles,
     /// Pieces that are missing again, and may be handed out once the log that says so is committed:
     /// else a log that still calls them written would outlive what the next attempt overwrites.
     again_next: Vec<PieceRef>,
@@ -204,7 +204,7 @@ pub struct TransferMachine {
     finish_next: Vec<PieceRef>,
     finish_committing: Vec<PieceRef>,
     /// What peers could not write or name, and who tries next.
-    untaken: Untaken,
+    untaken: WriteRetries,
     /// Pages with pieces of lost peers whose log is to be read once what it says is committed.
     log_next: BTreeSet<u32>,
     log_committing: BTreeSet<u32>,
@@ -268,14 +268,14 @@ impl TransferMachine {
             next_page: 0,
             pages_total: None,
             urgent: VecDeque::new(),
-            begun: BegunFiles::default(),
+            begun: OpenFiles::default(),
             again_next: Vec::new(),
             again_committing: Vec::new(),
             discard_next: Vec::new(),
             discard_committing: Vec::new(),
             finish_next: Vec::new(),
             finish_committing: Vec::new(),
-            untaken: Untaken::default(),
+            untaken: WriteRetries::default(),
             log_next: BTreeSet::new(),
             log_committing: BTreeSet::new(),
             log_ready: VecDeque::new(),

@@ -8,9 +8,9 @@ use std::time::Duration;
 use penstock_engine::epoch::{EpochAction, EpochLimits, EpochMachine, Publication};
 use penstock_engine::fetch::{FetchMachine, FetchedPiece, Item, Part, Request};
 use penstock_engine::grant::HeldGrant;
-use penstock_engine::kept::KeptReports;
 use penstock_engine::lanes::{LaneAction, LaneLimits, LaneMachine};
 use penstock_engine::slice::Piece;
+use penstock_engine::uncommitted::UncommittedReports;
 use penstock_proto::id::{LaneId, WriterId};
 use penstock_proto::journal::{EntryDigest, EntryFailure, FailurePhase};
 use penstock_proto::manifest::EntryKind;
@@ -64,7 +64,7 @@ pub(crate) struct Peer {
     publishing: VecDeque<Publication>,
     pub(crate) reports: VecDeque<Report>,
     /// What it has reported, and was not told to be committed; and in how many batches.
-    pub(crate) kept: KeptReports,
+    pub(crate) kept: UncommittedReports,
     pub(crate) batches: u64,
     /// Bytes that are written and whose report is not committed (A7).
     pub(crate) syncing: bool,
@@ -123,7 +123,7 @@ impl Peer {
             nameless_files: BTreeMap::new(),
             publishing: VecDeque::new(),
             reports: VecDeque::new(),
-            kept: KeptReports::default(),
+            kept: UncommittedReports::default(),
             batches: 0,
             syncing: false,
             keep_marker,

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use penstock_api::limits::{RATE_MIN, Share, ShareUsed};
 use penstock_api::task::{TaskFigures, TaskSpec};
-use penstock_engine::share::{ShareMachine, Used};
+use penstock_engine::limit_shares::{ShareMachine, Used};
 use penstock_proto::id::PeerNumber;
 use penstock_proto::slicing::STRIDE_BYTES_MAX;
 use penstock_proto::units::Instant;

@@ -28,7 +28,7 @@ use crate::source::read_check;
 use crate::stores::Stores;
 use crate::stores::pacer::Pacer;
 use crate::task::grant::Grant;
-use crate::task::handover::{Handovers, UncommittedReports};
+use crate::task::handover::{Handovers, TaskReports};
 use crate::task::hang_detector::HangDetector;
 use crate::task::limits::lane_limits;
 use crate::task::reach::Reach;
@@ -160,7 +160,7 @@ pub(crate) struct TaskContext {
     /// Under which it began.
     pub(crate) incarnation: Incarnation,
     /// What no controller has committed yet, and where it goes if that one leaves it behind.
-    pub(crate) kept: UncommittedReports,
+    pub(crate) kept: TaskReports,
     pub(crate) left: Arc<Handovers>,
     pub(crate) tree: TargetTree,
     pub(crate) identity: StoreIdentity,

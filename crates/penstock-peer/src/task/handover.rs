@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use penstock_api::task::{Adopted, Report, TaskSpec};
-use penstock_engine::kept::KeptReports;
+use penstock_engine::uncommitted::UncommittedReports;
 use penstock_proto::id::{TransferId, WriterId};
 use penstock_proto::journal::Incarnation;
 
@@ -18,17 +18,17 @@ use penstock_proto::journal::Incarnation;
 const LEFT_MAX: usize = 64;
 
 /// What of a task no controller has committed yet, if anybody else might have to be told.
-pub(crate) struct UncommittedReports {
+pub(crate) struct TaskReports {
     keeps: AtomicBool,
-    reports: Mutex<KeptReports>,
+    reports: Mutex<UncommittedReports>,
 }
 
-impl UncommittedReports {
+impl TaskReports {
     pub(crate) fn new(keeps: bool) -> Self {
         Self { keeps: AtomicBool::new(keeps), reports: Mutex::default() }
     }
 
-    pub(super) fn reports(&self) -> MutexGuard<'_, KeptReports> {
+    pub(super) fn reports(&self) -> MutexGuard<'_, UncommittedReports> {
         self.reports.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

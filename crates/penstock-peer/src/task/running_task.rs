@@ -21,7 +21,7 @@ use crate::stores::pacer::Pacer;
 use crate::task::context::{TaskContext, TaskParts, TaskState};
 use crate::task::coordinator::{coordinate, hand_over};
 use crate::task::grant::Grant;
-use crate::task::handover::{Handover, UncommittedReports};
+use crate::task::handover::{Handover, TaskReports};
 use crate::task::hang_detector::HangDetector;
 use crate::task::reach::Reach;
 use crate::task::shutdown::{self, waiting_of};
@@ -73,7 +73,7 @@ impl RunningTask {
             endless: (spec.writer != WriterId::SOLE).then(Grant::endless),
             grant: parts.grant,
             incarnation: parts.incarnation,
-            kept: UncommittedReports::new(spec.writer != WriterId::SOLE),
+            kept: TaskReports::new(spec.writer != WriterId::SOLE),
             left: parts.left,
             tree,
             identity: parts.identity,

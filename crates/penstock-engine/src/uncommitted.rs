@@ -19,7 +19,7 @@ pub const KEPT_DIGESTS_MAX: usize = 1 << 20;
 
 /// The reports of one task that no commit has taken up.
 #[derive(Debug, Default)]
-pub struct KeptReports {
+pub struct UncommittedReports {
     /// What is written, with the number of the batch that said so.
     written: BTreeMap<PieceRef, (u64, Report)>,
     digests: usize,
@@ -34,7 +34,7 @@ fn weight(report: &Report) -> usize {
     }
 }
 
-impl KeptReports {
+impl UncommittedReports {
     /// A batch of reports is handed to the controller. Batches are numbered from 1.
     pub fn handle_reported(&mut self, reports: &[Report]) {
         self.batches += 1;
@@ -127,7 +127,7 @@ mod tests {
         }
     }
 
-    fn kept(kept: &mut KeptReports) -> Vec<u32> {
+    fn kept(kept: &mut UncommittedReports) -> Vec<u32> {
         let piece = |report: &Report| match report {
             Report::Written { piece, .. } => piece.piece,
             other => panic!("{other:?}"),
@@ -138,7 +138,7 @@ mod tests {
     /// A7: a report is kept until its commit is told, and no longer.
     #[test]
     fn a7_what_is_committed_is_kept_no_more() {
-        let mut reports = KeptReports::default();
+        let mut reports = UncommittedReports::default();
         reports.handle_reported(&[written(0, 0), written(1, 1)]);
         reports.handle_reported(&[written(2, 2), Report::Synced { epoch: 1 }]);
         reports.handle_committed(1);
@@ -149,7 +149,7 @@ mod tests {
     /// A4, promise (a): what is no longer there, or may be lost, is given to nobody.
     #[test]
     fn a4_what_does_not_stand_any_more_is_not_kept() {
-        let mut reports = KeptReports::default();
+        let mut reports = UncommittedReports::default();
         reports.handle_reported(&[written(0, 0), written(1, 5), written(2, 5), written(3, 6)]);
         reports.handle_reported(&[
             Report::Returned { piece: piece(0), generation: 0 },
@@ -165,7 +165,7 @@ mod tests {
     /// Promise (g): however long no commit comes, memory is bounded.
     #[test]
     fn g_what_is_kept_is_bounded() {
-        let mut reports = KeptReports::default();
+        let mut reports = UncommittedReports::default();
         let Report::Written { piece, generation, epoch, digests, failures, .. } = written(0, 0)
         else {
             panic!("it is one");

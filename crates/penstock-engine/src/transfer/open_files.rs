@@ -16,14 +16,14 @@ type File = (u32, u32);
 
 /// The large files that are begun, and those that wait until they may be.
 #[derive(Debug, Default)]
-pub(super) struct BegunFiles {
+pub(super) struct OpenFiles {
     sizes: BTreeMap<File, u64>,
     bytes: u64,
     /// Some of them may have been taken up since.
     waiting: Vec<File>,
 }
 
-impl BegunFiles {
+impl OpenFiles {
     /// Notes a file as begun; once more does not change anything.
     pub(super) fn insert(&mut self, file: File, bytes: u64) {
         let before = self.sizes.insert(file, bytes);

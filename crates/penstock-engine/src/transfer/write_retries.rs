@@ -44,13 +44,13 @@ struct Tried {
 
 /// Pieces of open pages that peers could not write or name.
 #[derive(Debug, Default)]
-pub(super) struct Untaken {
+pub(super) struct WriteRetries {
     tried: BTreeMap<PieceRef, Tried>,
     /// Those that nobody has in hand, and from when on they are anybody's.
     waiting: BTreeMap<PieceRef, Instant>,
 }
 
-impl Untaken {
+impl WriteRetries {
     /// Whether a piece is handed out in the order of these, not as others that are missing.
     pub(super) fn waits(&self, piece: PieceRef) -> bool {
         self.waiting.contains_key(&piece)
