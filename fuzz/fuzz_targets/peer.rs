@@ -3,18 +3,18 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use penstock_api::remote::{Down, Up};
+use penstock_api::rpc::task::{ControllerMessage, PeerMessage};
 use penstock_proto::manifest::{Page, page_digest};
 
 fuzz_target!(|bytes: &[u8]| {
-    match Up::decode(bytes) {
+    match PeerMessage::decode(bytes) {
         // Seconds are printed and read to the last digit but one.
-        Ok(Up::Figures(_)) | Err(_) => {}
-        Ok(up) => assert_eq!(Up::decode(&up.encode()).unwrap(), up),
+        Ok(PeerMessage::Figures(_)) | Err(_) => {}
+        Ok(up) => assert_eq!(PeerMessage::decode(&up.encode()).unwrap(), up),
     }
-    let Ok(down) = Down::decode(bytes) else { return };
-    assert_eq!(Down::decode(&down.encode()).unwrap(), down);
-    if let Down::Page { page: Ok(page), .. } = down {
+    let Ok(down) = ControllerMessage::decode(bytes) else { return };
+    assert_eq!(ControllerMessage::decode(&down.encode()).unwrap(), down);
+    if let ControllerMessage::Page { page: Ok(page), .. } = down {
         assert!(page.bytes.len() < bytes.len());
         // A page is what its name says, or is not used.
         if page_digest(&page.bytes) == page.digest {

@@ -14,12 +14,12 @@
 //! | [`preserve`] | all of them: which attributes are kept, and which were not |
 //! | [`scan`] | a target's controller and a source site: open a data set, pull its pages |
 //! | [`task`] | a target's controller and its peers: grants, reports, sync epochs |
-//! | [`remote`] | the same, where the peer is another host of the site |
-//! | [`remote_long`] | the same, of what takes that peer long |
+//! | [`rpc::task`] | the same, where the peer is another host of the site |
+//! | [`rpc::streaming`] | the same, for requests that take the peer long |
 //! | [`delete`] | the same: deleting what is not at the source |
 //! | [`peers`] | the same: who takes part in a run |
 //! | [`fence`] | the same: whether a controller, or a peer, may still act |
-//! | [`remote_source`] | a source's controller and a peer on another host that has the store |
+//! | [`rpc::source`] | a source's controller and a peer on another host that has the store |
 //! | [`removal`] | a target's controller and a source: removing what was moved |
 //! | [`cluster`] | peers of one site: what they tell of themselves |
 //! | [`operate`] | operators and the daemon: peers, what they have in hand, events, findings |
@@ -51,11 +51,9 @@ pub mod preserve;
 pub mod problem;
 pub mod proof;
 pub mod receipt;
-pub mod remote;
-pub mod remote_long;
-pub mod remote_source;
 pub mod removal;
 pub mod rest;
+pub mod rpc;
 pub mod scan;
 pub mod select;
 pub mod site;

@@ -130,7 +130,7 @@ pub const ASKED_ENTRIES_MAX: usize = 4096;
 
 /// What the target asks about entries that have changed since the scan, or may have (C1, C2).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Question {
+pub struct RecheckRequest {
     /// Pages that the target knows: what further ones amend was asked before, and the answer got
     /// lost.
     pub pages: u32,
@@ -208,7 +208,7 @@ pub trait SourcePeer: Send + Sync {
     ///
     /// # Errors
     /// The scan is not known here or not complete; the pages cannot be kept.
-    fn ask(&self, transfer: TransferId, question: &Question) -> Result<u32, Problem>;
+    fn ask(&self, transfer: TransferId, question: &RecheckRequest) -> Result<u32, Problem>;
 
     /// Hashes files of a page, as [`WishedDigests`]; `None` if that takes longer than `wait_ms`:
     /// then the same wish is to be said again, within a minute.
@@ -249,7 +249,7 @@ pub trait PageSource: Send {
     ///
     /// # Errors
     /// As [`PageSource::page`].
-    fn ask(&mut self, question: &Question) -> Result<u32, Problem>;
+    fn ask(&mut self, question: &RecheckRequest) -> Result<u32, Problem>;
 
     /// As [`SourcePeer::digests`], for one transfer.
     ///
@@ -286,7 +286,7 @@ impl PageSource for OwnPages {
         self.source.page(self.transfer, number, wait_ms)
     }
 
-    fn ask(&mut self, question: &Question) -> Result<u32, Problem> {
+    fn ask(&mut self, question: &RecheckRequest) -> Result<u32, Problem> {
         self.source.ask(self.transfer, question)
     }
 

@@ -193,7 +193,7 @@ impl TaskSpec {
 
 /// What a controller says to a task that tells that it lives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Standing {
+pub enum LeaseStatus {
     /// Its grant holds for its duration again, counted from the question.
     Granted,
     /// There was no answer.
@@ -232,8 +232,8 @@ pub trait TaskControl: Send + Sync {
     fn broken(&self, problem: Problem);
 
     /// The task lives. To be called several times in the duration of a grant, which this renews.
-    fn alive(&self) -> Standing {
-        Standing::Granted
+    fn alive(&self) -> LeaseStatus {
+        LeaseStatus::Granted
     }
 }
 

@@ -10,7 +10,7 @@ use penstock_api::receipt::{ReceiptBody, ReceiptSignature};
 use penstock_api::removal::{RemoveOrder, RemoveReply};
 use penstock_api::rest::Action;
 use penstock_api::scan::{
-    DigestWish, PageReply, PageSource, Question, RootKind, ScanRequest, WishedDigests,
+    DigestWish, PageReply, PageSource, RecheckRequest, RootKind, ScanRequest, WishedDigests,
 };
 use penstock_api::transfer::{TransferRequest, TransferState, TransferView};
 use penstock_proto::id::{Name, TransferId};
@@ -159,7 +159,7 @@ pub trait SiteClient: Send + Sync {
     ///
     /// # Errors
     /// What the site answers.
-    fn ask(&self, site: &Name, id: TransferId, question: &Question) -> Result<u32, Problem>;
+    fn ask(&self, site: &Name, id: TransferId, question: &RecheckRequest) -> Result<u32, Problem>;
 
     /// As [`PageSource::digests`].
     ///
@@ -236,7 +236,7 @@ impl PageSource for RemotePages {
         Ok(reply)
     }
 
-    fn ask(&mut self, question: &Question) -> Result<u32, Problem> {
+    fn ask(&mut self, question: &RecheckRequest) -> Result<u32, Problem> {
         self.ahead.forget();
         let id = self.request.transfer;
         match self.sites.ask(&self.site, id, question) {

@@ -17,7 +17,7 @@ use penstock_api::receipt::{ReceiptBody, ReceiptSignature, ReceiptSigner, Role};
 use penstock_api::removal::{RemoveOrder, RemoveReply};
 use penstock_api::rest::{Action, OrphanKind};
 use penstock_api::scan::{
-    DigestWish, PageReply, Question, RootKind, ScanRequest, SourcePeer, WishedDigests,
+    DigestWish, PageReply, RecheckRequest, RootKind, ScanRequest, SourcePeer, WishedDigests,
 };
 use penstock_api::task::{
     Room, TARGET_FULL, TargetPeer, Task, TaskControl, TaskPage, TaskSpec, TaskStart,
@@ -93,7 +93,7 @@ impl SourcePeer for FakePeer {
         Ok(PageReply::NotYet)
     }
 
-    fn ask(&self, _: TransferId, _: &Question) -> Result<u32, Problem> {
+    fn ask(&self, _: TransferId, _: &RecheckRequest) -> Result<u32, Problem> {
         unused()
     }
 
@@ -312,7 +312,7 @@ impl SiteClient for FakeSites {
         unused()
     }
 
-    fn ask(&self, _: &Name, _: TransferId, _: &Question) -> Result<u32, Problem> {
+    fn ask(&self, _: &Name, _: TransferId, _: &RecheckRequest) -> Result<u32, Problem> {
         unused()
     }
 

@@ -10,7 +10,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use penstock_api::problem::{Exit, Problem};
-use penstock_api::scan::{ASKED_ENTRIES_MAX, AskedPage, Question, SeenEntry};
+use penstock_api::scan::{ASKED_ENTRIES_MAX, AskedPage, RecheckRequest, SeenEntry};
 use penstock_api::task::TaskPage;
 use penstock_engine::slice::slice_without;
 use penstock_engine::transfer::compared_of;
@@ -38,7 +38,7 @@ impl Run {
             }
             return Ok(());
         }
-        let mut question = Question { pages: self.pages_known(), asked: Vec::new() };
+        let mut question = RecheckRequest { pages: self.pages_known(), asked: Vec::new() };
         let (mut numbers, mut count) = (Vec::new(), 0);
         let asking = self.shared.machine().asking(PAGES_MAX);
         for (number, log_bytes) in asking {

@@ -52,7 +52,9 @@ use penstock_api::plan::PlanUse;
 use penstock_api::problem::{Exit, Problem};
 use penstock_api::proof::ProofProgress;
 use penstock_api::removal::{RemoveOrder, RemoveReply};
-use penstock_api::scan::{DigestWish, PageReply, PageSource, Question, ScanSummary, WishedDigests};
+use penstock_api::scan::{
+    DigestWish, PageReply, PageSource, RecheckRequest, ScanSummary, WishedDigests,
+};
 use penstock_api::task::{SourceAccess, TargetPeer, TaskSpec};
 use penstock_api::transfer::{FailedItem, PathText, Progress, TransferOptions};
 use penstock_engine::transfer::{Phase, compared_of};
@@ -322,7 +324,7 @@ impl PageSource for SamePages {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).page(number, wait_ms)
     }
 
-    fn ask(&mut self, question: &Question) -> Result<u32, Problem> {
+    fn ask(&mut self, question: &RecheckRequest) -> Result<u32, Problem> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).ask(question)
     }
 

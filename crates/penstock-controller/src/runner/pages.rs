@@ -13,7 +13,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use penstock_api::problem::{Exit, Problem};
-use penstock_api::scan::{PageReply, PageSource, Question, SOURCE_ROOT, ScanSummary};
+use penstock_api::scan::{PageReply, PageSource, RecheckRequest, SOURCE_ROOT, ScanSummary};
 use penstock_proto::compared::Comparison;
 use penstock_proto::digest::Digest;
 use penstock_proto::manifest::{Page, page_digest};
@@ -75,7 +75,7 @@ struct State {
     pulled: BTreeMap<u32, (Vec<u8>, Comparison)>,
     end: Option<ScanSummary>,
     problem: Option<Problem>,
-    question: Option<Question>,
+    question: Option<RecheckRequest>,
     answer: Option<Result<u32, Problem>>,
     waiting: String,
     stopped: bool,
@@ -97,7 +97,7 @@ struct Inner {
 enum Wanted {
     Page(WantedPage),
     /// What has become of entries that have changed.
-    Answer(Question),
+    Answer(RecheckRequest),
 }
 
 /// A page that is asked for.
@@ -178,7 +178,7 @@ impl Puller {
     }
 
     /// Asks the source about entries that have changed: see [`Puller::answer`].
-    pub(crate) fn ask(&self, question: Question) {
+    pub(crate) fn ask(&self, question: RecheckRequest) {
         self.inner.lock().question = Some(question);
         self.inner.wake.notify_all();
     }
@@ -446,7 +446,7 @@ mod tests {
             Ok(PageReply::NotYet)
         }
 
-        fn ask(&mut self, _: &Question) -> Result<u32, Problem> {
+        fn ask(&mut self, _: &RecheckRequest) -> Result<u32, Problem> {
             Ok(0)
         }
 
@@ -467,7 +467,7 @@ mod tests {
             Err(Problem::new(Exit::Temporary, SOURCE_ROOT, "cannot look at the source"))
         }
 
-        fn ask(&mut self, _: &Question) -> Result<u32, Problem> {
+        fn ask(&mut self, _: &RecheckRequest) -> Result<u32, Problem> {
             Ok(0)
         }
 

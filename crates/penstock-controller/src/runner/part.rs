@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use penstock_api::fence::Fence;
 use penstock_api::peers::Peers;
 use penstock_api::problem::Problem;
-use penstock_api::task::{Report, Standing, TaskControl, TaskPage, WorkReply};
+use penstock_api::task::{LeaseStatus, Report, TaskControl, TaskPage, WorkReply};
 use penstock_engine::transfer::Phase;
 use penstock_proto::id::PeerNumber;
 
@@ -161,15 +161,15 @@ impl TaskControl for Part {
         self.shared.notify();
     }
 
-    fn alive(&self) -> Standing {
+    fn alive(&self) -> LeaseStatus {
         if self.over.load(Ordering::Acquire) {
-            return Standing::Over;
+            return LeaseStatus::Over;
         }
         if !self.joined.load(Ordering::Acquire) || !self.fence.holds() {
-            return Standing::Unheard;
+            return LeaseStatus::Unheard;
         }
         let mut machine = self.shared.machine();
         machine.handle_alive(self.number, self.peers.now());
-        if machine.is_joined(self.number) { Standing::Granted } else { Standing::Over }
+        if machine.is_joined(self.number) { LeaseStatus::Granted } else { LeaseStatus::Over }
     }
 }

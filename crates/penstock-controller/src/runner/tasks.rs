@@ -24,7 +24,7 @@ use std::time::{Duration, Instant};
 use penstock_api::heads::{HeadCommit, HeadStore};
 use penstock_api::peers::{Member, PartNews, Peers};
 use penstock_api::problem::{Exit, Problem};
-use penstock_api::remote::{PEER_LOST, TASK_HANGS, TASK_UNKNOWN};
+use penstock_api::rpc::task::{PEER_LOST, TASK_HANGS, TASK_UNKNOWN};
 use penstock_api::task::{Adopted, TARGET_FULL, Task, TaskFigures, TaskSpec, TaskStart};
 use penstock_engine::transfer::{Joining as JoiningPeer, Phase, TransferMachine};
 use penstock_proto::id::{PeerNumber, WriterId};

@@ -9,7 +9,7 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use penstock_api::problem::{Exit, Problem};
-use penstock_api::scan::{ASKED_ENTRIES_MAX, AskedPage, Question, ScanSummary, SeenEntry};
+use penstock_api::scan::{ASKED_ENTRIES_MAX, AskedPage, RecheckRequest, ScanSummary, SeenEntry};
 use penstock_io::store::{Dir, DirCache, Kind, Meta, Source};
 use penstock_io::sys;
 use penstock_proto::manifest::{Amends, EntryKind, Page, PageBuilder};
@@ -65,7 +65,7 @@ impl Scan {
     pub(crate) fn ask(
         &self,
         source: &Source,
-        question: &Question,
+        question: &RecheckRequest,
         certain: bool,
         see: &dyn Fn(Page) -> Result<Page, Problem>,
     ) -> Result<u32, Problem> {

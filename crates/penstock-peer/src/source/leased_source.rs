@@ -11,7 +11,7 @@ use penstock_api::fence::Fence;
 use penstock_api::problem::Problem;
 use penstock_api::removal::{RemoveOrder, RemoveReply};
 use penstock_api::scan::{
-    DigestWish, PageReply, Question, RootKind, ScanRequest, SourcePeer, WishedDigests,
+    DigestWish, PageReply, RecheckRequest, RootKind, ScanRequest, SourcePeer, WishedDigests,
 };
 use penstock_proto::id::TransferId;
 
@@ -42,7 +42,7 @@ impl SourcePeer for SourceService {
         self.page_by(&self.own_order(), transfer, number, wait_ms)
     }
 
-    fn ask(&self, transfer: TransferId, question: &Question) -> Result<u32, Problem> {
+    fn ask(&self, transfer: TransferId, question: &RecheckRequest) -> Result<u32, Problem> {
         self.ask_by(&self.own_order(), transfer, question)
     }
 
@@ -94,7 +94,7 @@ impl SourcePeer for OrderedSource {
         self.service.page_by(self.order()?, transfer, number, wait_ms)
     }
 
-    fn ask(&self, transfer: TransferId, question: &Question) -> Result<u32, Problem> {
+    fn ask(&self, transfer: TransferId, question: &RecheckRequest) -> Result<u32, Problem> {
         self.service.ask_by(self.order()?, transfer, question)
     }
 

@@ -26,7 +26,9 @@ use penstock_api::fence::Fence;
 use penstock_api::preserve::Preserve;
 use penstock_api::problem::{Exit, Problem};
 use penstock_api::removal::{RemoveOrder, RemoveReply};
-use penstock_api::scan::{DigestWish, PageReply, Question, RootKind, ScanRequest, WishedDigests};
+use penstock_api::scan::{
+    DigestWish, PageReply, RecheckRequest, RootKind, ScanRequest, WishedDigests,
+};
 use penstock_api::select::Selection;
 use penstock_api::transfer::PathText;
 use penstock_io::buffer::BufferPool;
@@ -366,7 +368,7 @@ impl SourceService {
         &self,
         order: &ScanOrder,
         transfer: TransferId,
-        question: &Question,
+        question: &RecheckRequest,
     ) -> Result<u32, Problem> {
         let open = self.scan_by(transfer, order)?.ok_or_else(|| unknown_scan(transfer))?;
         self.check(transfer, &open)?;

@@ -4,7 +4,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use penstock_api::problem::{Exit, Problem};
-use penstock_api::remote::TASK_HANGS;
+use penstock_api::rpc::task::TASK_HANGS;
 use penstock_engine::fetch::LANE_SILENCE_MAX;
 use penstock_io::sys;
 use penstock_proto::units::Instant;

@@ -1,7 +1,7 @@
 //! The right of one task to write, for a duration (B1, B4).
 
 use penstock_api::problem::{Exit, Problem};
-use penstock_api::task::{Report, Standing};
+use penstock_api::task::{LeaseStatus, Report};
 use penstock_io::sys;
 
 use crate::task::context::TaskContext;
@@ -16,13 +16,13 @@ pub(crate) fn keep(shared: &TaskContext, grant: &Grant) {
         return;
     }
     match shared.control.alive() {
-        Standing::Granted if shared.only_writes() && !shared.is_stopping() => {
+        LeaseStatus::Granted if shared.only_writes() && !shared.is_stopping() => {
             let title = "no word of the controller's tenure has come in time";
             shared.broken(Problem::new(Exit::Temporary, "tenure-over", title));
         }
-        Standing::Granted => grant.renew(asked),
-        Standing::Unheard => {}
-        Standing::Over => shared.end(),
+        LeaseStatus::Granted => grant.renew(asked),
+        LeaseStatus::Unheard => {}
+        LeaseStatus::Over => shared.end(),
     }
 }
 

@@ -12,7 +12,7 @@ use anyhow::Context as _;
 use penstock_api::cluster::{ClusterView, PeerCard};
 use penstock_api::fence::Fence;
 use penstock_api::peers::GRANT;
-use penstock_api::remote::{Caller, PEER_API_VERSION, TenureLeft};
+use penstock_api::rpc::task::{Caller, PEER_API_VERSION, TenureLeft};
 use penstock_api::scan::SourcePeer;
 use penstock_api::site::SiteAddresses;
 use penstock_controller::cluster::{Ask, Cluster, ClusterConfig, ClusterNow, Eligible, Tenure};

@@ -15,7 +15,7 @@ use axum::extract::Request;
 use axum::response::{IntoResponse as _, Response};
 use futures_util::stream;
 use penstock_api::problem::{Exit, Problem};
-use penstock_api::remote::{PEER_VERSION_HEADER, check_peer_version};
+use penstock_api::rpc::task::{PEER_VERSION_HEADER, check_peer_version};
 use penstock_controller::cluster::ClusterNow;
 use penstock_controller::rest::ProblemReply;
 use penstock_peer::{Helpers, Listing, SourceService};

@@ -22,7 +22,9 @@ use penstock_api::problem::{Exit, Problem};
 use penstock_api::proof::Document;
 use penstock_api::receipt::{ReceiptBody, ReceiptSignature, ReceiptSigner, Role};
 use penstock_api::removal::RemoveReply;
-use penstock_api::scan::{DigestWish, PageReply, Question, ScanRequest, SourcePeer, WishedDigests};
+use penstock_api::scan::{
+    DigestWish, PageReply, RecheckRequest, ScanRequest, SourcePeer, WishedDigests,
+};
 use penstock_api::site::{
     JoinHalf, JoinedSite, OpenScan, OpenedScan, PAGE_WAIT_MS_MAX, PairHalf, RemoveMoved,
     SPEAKS_HEADER, SiteAddresses, SiteHealth, VERSION_HEADER, check_version,
@@ -485,7 +487,7 @@ async fn ask(
     State(parts): State<SiteParts>,
     Calling(site): Calling,
     Path(id): Path<String>,
-    Body(question): Body<Question>,
+    Body(question): Body<RecheckRequest>,
 ) -> Reply<u32> {
     blocking(move || {
         let id = id_of(&id)?;

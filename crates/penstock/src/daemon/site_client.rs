@@ -16,7 +16,7 @@ use penstock_api::proof::Document;
 use penstock_api::receipt::{ReceiptBody, ReceiptSignature};
 use penstock_api::removal::{RemoveOrder, RemoveReply};
 use penstock_api::rest::Action;
-use penstock_api::scan::{DigestWish, PageReply, Question, ScanRequest, WishedDigests};
+use penstock_api::scan::{DigestWish, PageReply, RecheckRequest, ScanRequest, WishedDigests};
 use penstock_api::site::{
     OpenScan, OpenedScan, PAGE_WAIT_MS_MAX, RemoveMoved, SPEAKS_HEADER, SiteAddresses, VERSION,
     VERSION_HEADER, check_version,
@@ -645,7 +645,7 @@ impl SiteClient for Sites {
         })
     }
 
-    fn ask(&self, site: &Name, id: TransferId, question: &Question) -> Result<u32, Problem> {
+    fn ask(&self, site: &Name, id: TransferId, question: &RecheckRequest) -> Result<u32, Problem> {
         let body = Some(http::encode(question)?);
         let call = Call {
             body,

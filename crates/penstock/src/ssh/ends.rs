@@ -15,7 +15,7 @@ use penstock_api::plan::PlanUse;
 use penstock_api::problem::{Exit, Problem};
 use penstock_api::removal::{RemoveOrder, RemoveReply};
 use penstock_api::scan::{
-    DigestWish, PageReply, PageSource, Question, RootKind, ScanRequest, SourcePeer as _,
+    DigestWish, PageReply, PageSource, RecheckRequest, RootKind, ScanRequest, SourcePeer as _,
     WishedDigests,
 };
 use penstock_api::task::SourceAccess;
@@ -119,7 +119,7 @@ impl SourceEnd {
 enum PageWish {
     /// A page, and how long it may be waited for in ms.
     Page(u32, u32),
-    Ask(Question),
+    Ask(RecheckRequest),
     Hash(DigestWish, u32),
     Remove(RemoveOrder),
 }
@@ -186,7 +186,7 @@ impl PageSource for LinkPages {
         }
     }
 
-    fn ask(&mut self, question: &Question) -> Result<u32, Problem> {
+    fn ask(&mut self, question: &RecheckRequest) -> Result<u32, Problem> {
         match self.link.ask(&Message::Ask(question.clone()), PAGE_MAX)?.0 {
             Message::Asked { pages } => Ok(pages),
             other => Err(unexpected(&other)),

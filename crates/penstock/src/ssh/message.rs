@@ -12,7 +12,7 @@ use std::path::PathBuf;
 
 use penstock_api::problem::Problem;
 use penstock_api::removal::{RemoveOrder, RemoveReply};
-use penstock_api::scan::{DigestWish, Question, RootKind, ScanSummary, WishedDigests};
+use penstock_api::scan::{DigestWish, RecheckRequest, RootKind, ScanSummary, WishedDigests};
 use penstock_api::site::OpenScan;
 use penstock_api::transfer::{FailedItem, PathText, Progress, TransferOptions};
 use penstock_controller::runner::RunFiles;
@@ -213,7 +213,7 @@ pub(super) enum Message {
     NotYet,
     PageEnd(ScanSummary),
     /// Target: what entries that have changed are now. Answered by `Asked`.
-    Ask(Question),
+    Ask(RecheckRequest),
     /// So many pages there are now.
     Asked {
         pages: u32,

@@ -20,10 +20,10 @@ use penstock_api::limits::Share;
 use penstock_api::peers::{Member, PartNews, Peers};
 use penstock_api::plan::PlanItem;
 use penstock_api::problem::{Exit, Problem};
-use penstock_api::remote::TASK_HANGS;
+use penstock_api::rpc::task::TASK_HANGS;
 use penstock_api::scan::{OwnPages, RootKind, ScanRequest, SourcePeer as _};
 use penstock_api::task::{
-    Adopted, Mended, Report, SourceAccess, Standing, TargetPeer, Task, TaskControl, TaskFigures,
+    Adopted, LeaseStatus, Mended, Report, SourceAccess, TargetPeer, Task, TaskControl, TaskFigures,
     TaskPage, TaskSpec, TaskStart, WorkReply,
 };
 use penstock_api::transfer::{PathText, TransferOptions};
@@ -259,8 +259,8 @@ impl TaskControl for Control {
         }
     }
 
-    fn alive(&self) -> Standing {
-        if self.is_deaf() { Standing::Unheard } else { self.inner.alive() }
+    fn alive(&self) -> LeaseStatus {
+        if self.is_deaf() { LeaseStatus::Unheard } else { self.inner.alive() }
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::mpsc::{Receiver, channel};
 use std::time::Instant;
 
 use penstock_api::removal::RemoveOrder;
-use penstock_api::scan::{PageReply, Question, SourcePeer as _};
+use penstock_api::scan::{PageReply, RecheckRequest, SourcePeer as _};
 use penstock_io::store::IoMode;
 
 use super::*;
@@ -365,7 +365,7 @@ fn c3_a_store_that_is_mounted_anew_is_asked_again() {
     let PageReply::Page(page) = page else { panic!("{page:?}") };
     let digest = penstock_proto::manifest::page_digest(&page).to_hex();
     let order = RemoveOrder { page: 0, digest, entries: vec![(1, 2)], below: 2 };
-    let question = Question { pages: 1, asked: Vec::new() };
+    let question = RecheckRequest { pages: 1, asked: Vec::new() };
     for asks in [true, false] {
         let aside = work.path().join(format!("aside-{asks}"));
         fs::rename(&store, &aside).unwrap();

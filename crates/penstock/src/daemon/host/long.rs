@@ -1,5 +1,5 @@
 //! What may take this host long, asked by a controller on another host of its site:
-//! `POST /peer/v1/long`, answered by a stream of parts ([`penstock_api::remote_long`]).
+//! `POST /peer/v1/long`, answered by a stream of parts ([`penstock_api::rpc::streaming`]).
 //!
 //! A thread does the work. Twice a second it is told how far it is, which also shows whether
 //! anybody listens still: if not, it ends.
@@ -14,8 +14,8 @@ use penstock_api::delete::Surplus;
 use penstock_api::fence::Fence;
 use penstock_api::problem::{Exit, Problem};
 use penstock_api::proof::{ProofProgress, ProofRequest};
-use penstock_api::remote_long::{
-    Deleted, LongAsked, LongPart, LongQuestion, PATH_BYTES_FULL, encode_proof,
+use penstock_api::rpc::streaming::{
+    Deleted, PATH_BYTES_FULL, StreamCall, StreamPart, StreamRequest, encode_proof,
 };
 use penstock_api::task::{TargetPeer as _, TaskPage, TaskSpec};
 use penstock_peer::{Dealt, TargetService};
@@ -56,7 +56,7 @@ impl Host {
         let whole = read_whole(body, QUESTION_BYTES_MAX).await?;
         let mut input = Reader::new(&whole);
         let head = input.bytes(HEAD_BYTES_MAX, "question").map_err(unreadable)?;
-        let LongAsked { caller, question } = http::decode(head)?;
+        let StreamRequest { caller, question } = http::decode(head)?;
         let mut asking = Asking { page: None, digests: Vec::new() };
         if input.remaining() > 0 {
             asking.page = Some(EncodedPage::decode(&mut input).map_err(unreadable)?);
@@ -67,7 +67,7 @@ impl Host {
             Problem::new(Exit::Temporary, "busy", title)
         })?;
         let mut fence = self.tenures.fence(&caller).await?;
-        if let LongQuestion::Delete { order, .. } = &question {
+        if let StreamCall::Delete { order, .. } = &question {
             fence = self.tenures.order(&caller, *order, fence).await?;
         }
         let (parts, mut stream) = mpsc::channel::<Bytes>(WAITING_PARTS);
@@ -78,8 +78,8 @@ impl Host {
             let _place = place;
             let answering = Answering { parts, progress };
             let last = match answering.answer(&target, question, &asking, &fence) {
-                Ok(bytes) => LongPart::Done(bytes),
-                Err(problem) => LongPart::Failed(problem),
+                Ok(bytes) => StreamPart::Done(bytes),
+                Err(problem) => StreamPart::Failed(problem),
             };
             answering.say(&last);
         });
@@ -95,7 +95,7 @@ async fn tell(parts: mpsc::WeakSender<Bytes>, progress: Arc<ProofProgress>) {
     loop {
         tokio::time::sleep(ALIVE).await;
         let Some(parts) = parts.upgrade() else { return };
-        let alive = LongPart::Alive(progress.bytes.load(Ordering::Relaxed));
+        let alive = StreamPart::Alive(progress.bytes.load(Ordering::Relaxed));
         if parts.send(alive.encode_framed().into()).await.is_err() {
             progress.stop.store(true, Ordering::Release);
             return;
@@ -105,14 +105,14 @@ async fn tell(parts: mpsc::WeakSender<Bytes>, progress: Arc<ProofProgress>) {
 
 impl Answering {
     /// Blocks until it is taken; `false` if nobody listens.
-    fn say(&self, part: &LongPart) -> bool {
+    fn say(&self, part: &StreamPart) -> bool {
         self.parts.blocking_send(part.encode_framed().into()).is_ok()
     }
 
     fn answer(
         &self,
         target: &TargetService,
-        question: LongQuestion,
+        question: StreamCall,
         asking: &Asking,
         fence: &Fence,
     ) -> Result<Vec<u8>, Problem> {
@@ -121,7 +121,7 @@ impl Answering {
             TaskSpec { fence: fence.clone(), ..spec }
         };
         match question {
-            LongQuestion::List { spec, directories } => {
+            StreamCall::List { spec, directories } => {
                 let (mut found, mut bytes) = (Vec::new(), 0);
                 target.list_for(&fenced(spec), directories, &mut |surplus| {
                     bytes += surplus.path.0.len();
@@ -135,10 +135,10 @@ impl Answering {
                 self.say_found(found)?;
                 Ok(Vec::new())
             }
-            LongQuestion::Delete { spec, items, .. } => {
+            StreamCall::Delete { spec, items, .. } => {
                 http::encode(&self.delete(target, &fenced(spec), items)?)
             }
-            LongQuestion::Prove { spec, readback, also } => {
+            StreamCall::Prove { spec, readback, also } => {
                 let page = page_of(asking)?;
                 let request = ProofRequest {
                     page: &page,
@@ -149,7 +149,7 @@ impl Answering {
                 };
                 Ok(encode_proof(&target.prove(&fenced(spec), &request)?))
             }
-            LongQuestion::CompareContents { spec, digests } => {
+            StreamCall::CompareContents { spec, digests } => {
                 let page = page_of(asking)?.page;
                 let progress = &*self.progress;
                 let compared = target.compare_contents(&fenced(spec), &page, &digests, progress)?;
@@ -162,7 +162,7 @@ impl Answering {
     }
 
     fn say_found(&self, found: Vec<Surplus>) -> Result<(), Problem> {
-        if !found.is_empty() && !self.say(&LongPart::Found(found)) {
+        if !found.is_empty() && !self.say(&StreamPart::Found(found)) {
             return Err(Problem::new(Exit::Interrupted, "stopped", "nobody listens any more"));
         }
         Ok(())

@@ -21,9 +21,9 @@ use axum::http::HeaderValue;
 use axum::response::{IntoResponse, Response};
 use futures_util::StreamExt as _;
 use penstock_api::problem::{Exit, Problem};
-use penstock_api::remote::{
-    Asked, Caller, EncodedPage, OpenTask, PEER_API_VERSION, PEER_VERSION, PEER_VERSION_HEADER,
-    Question, TASK_UNKNOWN, TaskOpened, check_peer_version,
+use penstock_api::rpc::task::{
+    Caller, EncodedPage, OpenTask, PEER_API_VERSION, PEER_VERSION, PEER_VERSION_HEADER, PeerCall,
+    PeerRequest, TASK_UNKNOWN, TaskOpened, check_peer_version,
 };
 use penstock_api::task::{TargetPeer, TaskControl, TaskPage, TaskSpec};
 use penstock_controller::cluster::ClusterNow;
@@ -126,7 +126,7 @@ impl Host {
         let whole = read_whole(body, QUESTION_BYTES_MAX).await?;
         let mut input = Reader::new(&whole);
         let head = input.bytes(HEAD_BYTES_MAX, "question").map_err(unreadable)?;
-        let asked: Asked = http::decode(head)?;
+        let asked: PeerRequest = http::decode(head)?;
         let fence = self.tenures.fence(&asked.caller).await?;
         let page = match input.remaining() {
             0 => None,
@@ -381,7 +381,7 @@ fn unreadable(why: impl std::fmt::Display) -> Problem {
 /// Does what a controller asks. Blocks.
 fn answer(
     target: &dyn TargetPeer,
-    question: Question,
+    question: PeerCall,
     page: Option<EncodedPage>,
     fenced: &dyn Fn(&TaskSpec) -> TaskSpec,
 ) -> Result<Vec<u8>, Problem> {
@@ -393,28 +393,28 @@ fn answer(
         Page::decode(bytes).map_err(unreadable)
     };
     Ok(match question {
-        Question::RootKind { store, path } => http::encode(&target.root_kind(&store, &path)?)?,
-        Question::StoreId { store } => http::encode(&target.store_id(&store)?)?,
-        Question::Room { store } => http::encode(&target.room(&store)?)?,
-        Question::Prepare(spec) => http::encode(&target.prepare(&fenced(&spec))?)?,
-        Question::Look(spec) => http::encode(&target.look(&fenced(&spec), &read()?)?)?,
-        Question::SameSize(spec) => http::encode(&target.same_size(&fenced(&spec), &read()?)?)?,
-        Question::Compare(spec) => {
+        PeerCall::RootKind { store, path } => http::encode(&target.root_kind(&store, &path)?)?,
+        PeerCall::StoreId { store } => http::encode(&target.store_id(&store)?)?,
+        PeerCall::Room { store } => http::encode(&target.room(&store)?)?,
+        PeerCall::Prepare(spec) => http::encode(&target.prepare(&fenced(&spec))?)?,
+        PeerCall::Look(spec) => http::encode(&target.look(&fenced(&spec), &read()?)?)?,
+        PeerCall::SameSize(spec) => http::encode(&target.same_size(&fenced(&spec), &read()?)?)?,
+        PeerCall::Compare(spec) => {
             let compared = target.compare(&fenced(&spec), &read()?, &left)?;
             let mut out = Writer::new();
             compared.encode(&mut out);
             out.u32(compared.in_the_way);
             out.into_bytes()
         }
-        Question::Confirm(spec) => {
+        PeerCall::Confirm(spec) => {
             let mut out = Writer::new();
             target.confirm(&fenced(&spec), &read()?, &left)?.encode(&mut out);
             out.into_bytes()
         }
-        Question::Mend { spec, files } => {
+        PeerCall::Mend { spec, files } => {
             http::encode(&target.mend(&fenced(&spec), &read()?, &files)?)?
         }
-        Question::Clean { spec, generation_max } => {
+        PeerCall::Clean { spec, generation_max } => {
             let mut pages = Vec::new();
             if given {
                 let (page, left) = (Arc::new(read()?), Arc::new(left));

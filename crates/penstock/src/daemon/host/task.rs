@@ -11,9 +11,9 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use penstock_api::problem::{Exit, Problem};
-use penstock_api::remote::{Down, EncodedPage, Up};
+use penstock_api::rpc::task::{ControllerMessage, EncodedPage, PeerMessage};
 use penstock_api::task::{
-    Adopted, Report, Standing, Task, TaskControl, TaskFigures, TaskPage, TaskSpec, WorkReply,
+    Adopted, LeaseStatus, Report, Task, TaskControl, TaskFigures, TaskPage, TaskSpec, WorkReply,
 };
 use penstock_proto::id::TransferId;
 use penstock_proto::journal::Incarnation;
@@ -63,7 +63,7 @@ struct Talk {
     work: Vec<WorkReply>,
     /// A question for work that was not answered yet: its ticket, and for how many bytes.
     wanting: Option<(u64, u64)>,
-    alive: Option<(u64, Standing)>,
+    alive: Option<(u64, LeaseStatus)>,
     /// Pages that are waited for; who takes them up keeps them.
     pages: BTreeMap<u32, Waited>,
     failed: HashMap<u64, bool>,
@@ -123,7 +123,7 @@ impl Hosted {
         self.task.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    fn say(&self, talk: &mut Talk, said: &Up) {
+    fn say(&self, talk: &mut Talk, said: &PeerMessage) {
         talk.session.push(said.encode());
         self.output.notify_one();
     }
@@ -150,7 +150,7 @@ impl Hosted {
         let mut talk = self.lock();
         let mut tell = |reports: Vec<Report>| {
             talk.adopted += 1;
-            self.say(&mut talk, &Up::Adopted(Adopted { epoch, granted, reports }));
+            self.say(&mut talk, &PeerMessage::Adopted(Adopted { epoch, granted, reports }));
         };
         for report in reports {
             weight += match &report {
@@ -211,7 +211,7 @@ impl Hosted {
             return Err(());
         }
         if let Some(figures) = figures.filter(|figures| *figures != talk.figures) {
-            talk.session.push(Up::Figures(figures.clone()).encode());
+            talk.session.push(PeerMessage::Figures(figures.clone()).encode());
             talk.figures = figures;
         }
         let out = talk.session.poll_output(idle);
@@ -247,47 +247,51 @@ impl Hosted {
         talk.heard = Some(Instant::now());
         let (mut stop, mut steered, mut work) = (None, Vec::new(), false);
         for message in messages {
-            let message = Down::decode(&message)?;
+            let message = ControllerMessage::decode(&message)?;
             match message {
-                Down::Work { ticket, reply } => {
+                ControllerMessage::Work { ticket, reply } => {
                     talk.wanting.take_if(|(asked, _)| *asked == ticket);
                     if reply != WorkReply::default() {
                         talk.work.push(reply);
                         work = true;
                     }
                 }
-                Down::Alive { ticket, standing } => {
-                    talk.over |= standing == Standing::Over;
+                ControllerMessage::Alive { ticket, standing } => {
+                    talk.over |= standing == LeaseStatus::Over;
                     talk.alive = Some((ticket, standing));
                 }
-                Down::Page { number, page } => {
+                ControllerMessage::Page { number, page } => {
                     if let Some(waited) = talk.pages.get_mut(&number) {
                         waited.come = Some(page);
                     }
                 }
-                Down::HasFailed { ticket, failed, any } => {
+                ControllerMessage::HasFailed { ticket, failed, any } => {
                     talk.failed.insert(ticket, failed);
                     talk.any_failed = Some(any);
                 }
-                Down::Stop { discard } if !talk.stopping => {
+                ControllerMessage::Stop { discard } if !talk.stopping => {
                     talk.stopping = true;
                     stop = Some(discard);
                 }
-                Down::Stop { .. } => {}
-                Down::DoubtIsOver
-                | Down::SetShare(_)
-                | Down::SourcePeers(_)
-                | Down::Committed { .. } => steered.push(message),
+                ControllerMessage::Stop { .. } => {}
+                ControllerMessage::DoubtIsOver
+                | ControllerMessage::SetShare(_)
+                | ControllerMessage::SourcePeers(_)
+                | ControllerMessage::Committed { .. } => steered.push(message),
             }
         }
         drop(talk);
         self.changed.notify_all();
         for order in steered {
             match order {
-                Down::DoubtIsOver => self.with_task(|task| task.doubt_is_over()),
-                Down::SetShare(share) => self.with_task(|task| task.set_share(&share)),
-                Down::SourcePeers(peers) => self.with_task(|task| task.set_source_peers(&peers)),
-                Down::Committed { batches } => self.with_task(|task| task.committed(batches)),
+                ControllerMessage::DoubtIsOver => self.with_task(|task| task.doubt_is_over()),
+                ControllerMessage::SetShare(share) => self.with_task(|task| task.set_share(&share)),
+                ControllerMessage::SourcePeers(peers) => {
+                    self.with_task(|task| task.set_source_peers(&peers))
+                }
+                ControllerMessage::Committed { batches } => {
+                    self.with_task(|task| task.committed(batches))
+                }
                 _ => {}
             }
         }
@@ -318,9 +322,9 @@ impl Hosted {
         let mut talk = self.lock();
         if !talk.ended {
             let figures = task.map(|task| task.figures()).unwrap_or_default();
-            self.say(&mut talk, &Up::Figures(figures));
+            self.say(&mut talk, &PeerMessage::Figures(figures));
             talk.ended = true;
-            self.say(&mut talk, &Up::Ended);
+            self.say(&mut talk, &PeerMessage::Ended);
         }
         drop(talk);
         self.drop_task();
@@ -380,7 +384,7 @@ impl TaskControl for Hosted {
             talk.tickets += 1;
             let ticket = talk.tickets;
             talk.wanting = Some((ticket, bytes));
-            self.say(&mut talk, &Up::Want { ticket, bytes });
+            self.say(&mut talk, &PeerMessage::Want { ticket, bytes });
         }
         let wait = if bytes == 0 { Duration::ZERO } else { WANT_WAIT };
         let come =
@@ -393,7 +397,7 @@ impl TaskControl for Hosted {
         let waited = talk.pages.entry(number).or_default();
         waited.waiting += 1;
         if waited.waiting == 1 {
-            self.say(&mut talk, &Up::Page { number });
+            self.say(&mut talk, &PeerMessage::Page { number });
         }
         let come = self.wait_for(talk, PAGE_WAIT, |talk| {
             talk.pages.get(&number).and_then(|waited| waited.come.clone())
@@ -420,7 +424,7 @@ impl TaskControl for Hosted {
         }
         talk.tickets += 1;
         let ticket = talk.tickets;
-        self.say(&mut talk, &Up::HasFailed { ticket, path: path.to_vec() });
+        self.say(&mut talk, &PeerMessage::HasFailed { ticket, path: path.to_vec() });
         // No further name is given to what may have failed (B6).
         self.wait_for(talk, PAGE_WAIT, |talk| talk.failed.remove(&ticket)).unwrap_or(true)
     }
@@ -431,33 +435,33 @@ impl TaskControl for Hosted {
 
     fn report(&self, reports: Vec<Report>) {
         let mut talk = self.lock();
-        self.say(&mut talk, &Up::Reports(reports));
+        self.say(&mut talk, &PeerMessage::Reports(reports));
     }
 
     fn broken(&self, problem: Problem) {
         let mut talk = self.lock();
-        self.say(&mut talk, &Up::Broken(problem));
+        self.say(&mut talk, &PeerMessage::Broken(problem));
     }
 
-    fn alive(&self) -> Standing {
+    fn alive(&self) -> LeaseStatus {
         let mut talk = self.lock();
         if talk.over {
-            return Standing::Over;
+            return LeaseStatus::Over;
         }
         if talk.detached {
-            return Standing::Unheard;
+            return LeaseStatus::Unheard;
         }
         talk.tickets += 1;
         let ticket = talk.tickets;
-        self.say(&mut talk, &Up::Alive { ticket });
+        self.say(&mut talk, &PeerMessage::Alive { ticket });
         let heard = |talk: &mut Talk| {
             talk.alive.filter(|(answered, _)| *answered >= ticket).map(|(_, standing)| standing)
         };
         let wait = if talk.connected { ALIVE_WAIT.0 } else { ALIVE_WAIT.1 };
         let standing = self.wait_for(talk, wait, heard);
         standing.unwrap_or_else(|| match self.lock().over {
-            true => Standing::Over,
-            false => Standing::Unheard,
+            true => LeaseStatus::Over,
+            false => LeaseStatus::Unheard,
         })
     }
 }

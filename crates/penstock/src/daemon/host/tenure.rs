@@ -12,8 +12,8 @@ use std::time::Duration;
 
 use penstock_api::fence::{Fence, NOT_CONTROLLER, not_controller};
 use penstock_api::problem::{Exit, Problem};
-use penstock_api::remote::{Caller, TenureLeft, tenure_beat};
-use penstock_api::remote_long::OrderLeft;
+use penstock_api::rpc::streaming::OrderLeft;
+use penstock_api::rpc::task::{Caller, TenureLeft, tenure_beat};
 use penstock_controller::cluster::{ClusterNow, epoch_of};
 use penstock_io::sys;
 use tokio::sync::watch;

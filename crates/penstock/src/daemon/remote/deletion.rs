@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 
 use penstock_api::delete::{DeleteOrder, Surplus, SurplusQuery};
 use penstock_api::problem::{Exit, Problem};
-use penstock_api::remote_long::{
-    DELETE_ITEMS_MAX, Deleted, LongPart, LongQuestion, ORDER_HOLDS, PATH_BYTES_FULL,
+use penstock_api::rpc::streaming::{
+    DELETE_ITEMS_MAX, Deleted, ORDER_HOLDS, PATH_BYTES_FULL, StreamCall, StreamPart,
 };
 use penstock_api::task::TaskSpec;
 use penstock_api::transfer::{FailedItem, PathText};
@@ -116,10 +116,10 @@ impl Lister<'_> {
 
     fn ask(&self, directories: &[PathText]) -> Result<Told, Problem> {
         let spec = Box::new(self.spec.clone());
-        let question = LongQuestion::List { spec, directories: directories.to_vec() };
+        let question = StreamCall::List { spec, directories: directories.to_vec() };
         let mut told = Told::default();
         self.peer.ask_long(question, &[], self.stop, &mut |part| match part {
-            LongPart::Found(found) => self.keep(&mut told, found),
+            StreamPart::Found(found) => self.keep(&mut told, found),
             _ => Ok(()),
         })?;
         Ok(told)
@@ -204,9 +204,9 @@ impl Sending<'_, '_> {
         let order = self.peer.orders.begin(ORDER_HOLDS);
         let (spec, items) = (Box::new(self.spec.clone()), items.to_vec());
         let mut gone = 0;
-        let question = LongQuestion::Delete { spec, order, items };
+        let question = StreamCall::Delete { spec, order, items };
         let answer = self.peer.ask_long(question, &[], &AtomicBool::new(false), &mut |part| {
-            if let LongPart::Alive(now) = part {
+            if let StreamPart::Alive(now) = part {
                 gone = now;
             }
             Ok(())

@@ -1,5 +1,5 @@
 //! What may take a peer on another host long: its answer is a stream of parts
-//! ([`penstock_api::remote_long`]), and one that says nothing for a while is not waited for.
+//! ([`penstock_api::rpc::streaming`]), and one that says nothing for a while is not waited for.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use penstock_api::problem::{Exit, Problem};
 use penstock_api::proof::{PageProof, ProofProgress, ProofRequest};
-use penstock_api::remote_long::{LongAsked, LongPart, LongParts, LongQuestion, decode_proof};
+use penstock_api::rpc::streaming::{
+    StreamCall, StreamPart, StreamParts, StreamRequest, decode_proof,
+};
 use penstock_api::task::TaskSpec;
 use penstock_proto::compared::{Comparison, EntrySet};
 use penstock_proto::journal::{EntryDigest, encode_digests};
@@ -30,7 +32,7 @@ const LOOK: Duration = Duration::from_millis(100);
 pub(super) const STOPPED: &str = "stopped";
 
 /// Takes parts of an answer that are not its end.
-pub(super) type TakePart<'a> = &'a mut dyn FnMut(LongPart) -> Result<(), Problem>;
+pub(super) type TakePart<'a> = &'a mut dyn FnMut(StreamPart) -> Result<(), Problem>;
 
 impl RemotePeer {
     /// Asks, and gives the answer; `take` gets what comes before it. Blocks for as long as the peer
@@ -40,12 +42,12 @@ impl RemotePeer {
     /// The peer's, or that of `take`. Code [`STOPPED`]. [`PEER_UNREACHABLE`]: the answer broke off.
     pub(super) fn ask_long(
         &self,
-        question: LongQuestion,
+        question: StreamCall,
         with: &[u8],
         stop: &AtomicBool,
         take: TakePart<'_>,
     ) -> Result<Vec<u8>, Problem> {
-        let asked = http::encode(&LongAsked { caller: self.caller.clone(), question })?;
+        let asked = http::encode(&StreamRequest { caller: self.caller.clone(), question })?;
         let mut body = Writer::new();
         body.bytes(&asked);
         body.raw(with);
@@ -81,7 +83,7 @@ impl RemotePeer {
         spec: &TaskSpec,
         request: &ProofRequest<'_>,
     ) -> Result<PageProof, Problem> {
-        let question = LongQuestion::Prove {
+        let question = StreamCall::Prove {
             spec: Box::new(spec.clone()),
             readback: request.readback,
             also: request.also.to_vec(),
@@ -111,7 +113,7 @@ impl RemotePeer {
         encoded(page, &EntrySet::default()).encode(&mut with);
         let none: &[EntryDigest] = &[];
         encode_digests(none, &mut with);
-        let question = LongQuestion::CompareContents { spec, digests };
+        let question = StreamCall::CompareContents { spec, digests };
         let answer = self.read_there(question, &with.into_bytes(), progress);
         compared_of(&answer.map_err(|problem| match problem.code == STOPPED {
             true => Problem { exit: Exit::Temporary, ..problem },
@@ -122,13 +124,13 @@ impl RemotePeer {
     /// Has files read; counts in `progress` how far that is.
     fn read_there(
         &self,
-        question: LongQuestion,
+        question: StreamCall,
         with: &[u8],
         progress: &ProofProgress,
     ) -> Result<Vec<u8>, Problem> {
         let mut told = 0;
         self.ask_long(question, with, &progress.stop, &mut |part| {
-            if let LongPart::Alive(now) = part {
+            if let StreamPart::Alive(now) = part {
                 progress.bytes.fetch_add(now.saturating_sub(told), Ordering::Relaxed);
                 told = told.max(now);
             }
@@ -150,12 +152,12 @@ async fn hear(
     address: SocketAddr,
     take: TakePart<'_>,
 ) -> Result<Vec<u8>, Problem> {
-    let mut parts = LongParts::default();
+    let mut parts = StreamParts::default();
     loop {
         while let Some(part) = parts.next_part().map_err(unreadable)? {
             match part {
-                LongPart::Done(answer) => return Ok(answer),
-                LongPart::Failed(problem) => return Err(problem),
+                StreamPart::Done(answer) => return Ok(answer),
+                StreamPart::Failed(problem) => return Err(problem),
                 part => take(part)?,
             }
         }

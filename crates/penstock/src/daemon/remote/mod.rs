@@ -20,7 +20,7 @@ use penstock_api::delete::{DeleteOrder, SurplusQuery};
 use penstock_api::plan::PlanItem;
 use penstock_api::problem::Problem;
 use penstock_api::proof::{PageProof, ProofProgress, ProofRequest};
-use penstock_api::remote::{EncodedPage, Question};
+use penstock_api::rpc::task::{EncodedPage, PeerCall};
 use penstock_api::scan::RootKind;
 use penstock_api::task::{
     Mended, Room, TargetPeer, Task, TaskControl, TaskPage, TaskSpec, TaskStart,
@@ -45,11 +45,11 @@ const MEND: Duration = Duration::from_secs(3600);
 impl TargetPeer for RemotePeer {
     fn root_kind(&self, store: &Name, path: &PathText) -> Result<Option<RootKind>, Problem> {
         let (store, path) = (store.clone(), path.clone());
-        http::decode(&self.ask(Question::RootKind { store, path }, None, LOOK)?)
+        http::decode(&self.ask(PeerCall::RootKind { store, path }, None, LOOK)?)
     }
 
     fn prepare(&self, spec: &TaskSpec) -> Result<TaskStart, Problem> {
-        http::decode(&self.ask(Question::Prepare(Box::new(spec.clone())), None, LOOK)?)
+        http::decode(&self.ask(PeerCall::Prepare(Box::new(spec.clone())), None, LOOK)?)
     }
 
     fn compare(
@@ -58,27 +58,27 @@ impl TargetPeer for RemotePeer {
         page: &Page,
         left: &EntrySet,
     ) -> Result<Comparison, Problem> {
-        let question = Question::Compare(Box::new(spec.clone()));
+        let question = PeerCall::Compare(Box::new(spec.clone()));
         let answer = self.ask(question, Some(&encoded(page, left)), PAGE)?;
         compared_of(&answer)
     }
 
     fn store_id(&self, store: &Name) -> Result<Option<u64>, Problem> {
-        http::decode(&self.ask(Question::StoreId { store: store.clone() }, None, LOOK)?)
+        http::decode(&self.ask(PeerCall::StoreId { store: store.clone() }, None, LOOK)?)
     }
 
     fn room(&self, store: &Name) -> Result<Room, Problem> {
-        http::decode(&self.ask(Question::Room { store: store.clone() }, None, LOOK)?)
+        http::decode(&self.ask(PeerCall::Room { store: store.clone() }, None, LOOK)?)
     }
 
     fn look(&self, spec: &TaskSpec, page: &Page) -> Result<Vec<PlanItem>, Problem> {
         let page = encoded(page, &EntrySet::default());
-        http::decode(&self.ask(Question::Look(Box::new(spec.clone())), Some(&page), PAGE)?)
+        http::decode(&self.ask(PeerCall::Look(Box::new(spec.clone())), Some(&page), PAGE)?)
     }
 
     fn same_size(&self, spec: &TaskSpec, page: &Page) -> Result<Vec<u32>, Problem> {
         let page = encoded(page, &EntrySet::default());
-        http::decode(&self.ask(Question::SameSize(Box::new(spec.clone())), Some(&page), PAGE)?)
+        http::decode(&self.ask(PeerCall::SameSize(Box::new(spec.clone())), Some(&page), PAGE)?)
     }
 
     fn compare_contents(
@@ -117,7 +117,7 @@ impl TargetPeer for RemotePeer {
         page: &Page,
         wanted: &EntrySet,
     ) -> Result<EntrySet, Problem> {
-        let question = Question::Confirm(Box::new(spec.clone()));
+        let question = PeerCall::Confirm(Box::new(spec.clone()));
         let answer = self.ask(question, Some(&encoded(page, wanted)), PAGE)?;
         EntrySet::decode(&mut Reader::new(&answer)).map_err(unreadable)
     }
@@ -128,7 +128,7 @@ impl TargetPeer for RemotePeer {
         page: &Page,
         files: &[(u32, String)],
     ) -> Result<Mended, Problem> {
-        let question = Question::Mend { spec: Box::new(spec.clone()), files: files.to_vec() };
+        let question = PeerCall::Mend { spec: Box::new(spec.clone()), files: files.to_vec() };
         http::decode(&self.ask(question, Some(&encoded(page, &EntrySet::default())), MEND)?)
     }
 
@@ -139,7 +139,7 @@ impl TargetPeer for RemotePeer {
         generation_max: u32,
     ) -> Result<(), Problem> {
         let clean = |page: Option<&EncodedPage>| {
-            let question = Question::Clean { spec: Box::new(spec.clone()), generation_max };
+            let question = PeerCall::Clean { spec: Box::new(spec.clone()), generation_max };
             self.ask(question, page, PAGE).map(drop)
         };
         clean(None)?;

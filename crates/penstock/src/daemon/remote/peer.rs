@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use penstock_api::problem::{Exit, Problem};
-use penstock_api::remote::{Asked, Caller, EncodedPage, Question};
+use penstock_api::rpc::task::{Caller, EncodedPage, PeerCall, PeerRequest};
 use penstock_api::task::TaskPage;
 use penstock_proto::compared::{Comparison, EntrySet};
 use penstock_proto::id::Name;
@@ -35,11 +35,11 @@ impl RemotePeer {
     /// Asks one question, whose answer fits a reply. Blocks for `patience` at most.
     pub(super) fn ask(
         &self,
-        question: Question,
+        question: PeerCall,
         page: Option<&EncodedPage>,
         patience: Duration,
     ) -> Result<Vec<u8>, Problem> {
-        let head = http::encode(&Asked { caller: self.caller.clone(), question })?;
+        let head = http::encode(&PeerRequest { caller: self.caller.clone(), question })?;
         let mut body = Writer::new();
         body.bytes(&head);
         if let Some(page) = page {

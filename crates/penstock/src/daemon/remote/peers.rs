@@ -10,7 +10,7 @@ use penstock_api::peers::{Member, PartNews, Peers};
 use penstock_api::plan::PlanItem;
 use penstock_api::problem::Problem;
 use penstock_api::proof::{PageProof, ProofProgress, ProofRequest};
-use penstock_api::remote::{Caller, PEER_API_VERSION};
+use penstock_api::rpc::task::{Caller, PEER_API_VERSION};
 use penstock_api::scan::RootKind;
 use penstock_api::task::{
     Mended, Room, TargetPeer, Task, TaskControl, TaskPage, TaskSpec, TaskStart,

@@ -17,11 +17,12 @@ use std::time::Duration;
 
 use penstock_api::cluster::PeerCard;
 use penstock_api::problem::{Exit, Problem};
-use penstock_api::remote::{NOT_A_PEER, PEER_VERSION};
-use penstock_api::remote_source::{SOURCE_ORDER_HOLDS, SourceAsked, SourceQuestion};
 use penstock_api::removal::{RemoveOrder, RemoveReply};
+use penstock_api::rpc::source::{SOURCE_ORDER_HOLDS, SourceCall, SourceRequest};
+use penstock_api::rpc::task::{NOT_A_PEER, PEER_VERSION};
 use penstock_api::scan::{
-    DigestWish, PageReply, Question, RootKind, SCAN_OPENING, ScanRequest, SourcePeer, WishedDigests,
+    DigestWish, PageReply, RecheckRequest, RootKind, SCAN_OPENING, ScanRequest, SourcePeer,
+    WishedDigests,
 };
 use penstock_controller::cluster::ClusterNow;
 use penstock_controller::sites::SCAN_UNKNOWN;
@@ -95,9 +96,9 @@ impl Drop for Post {
 }
 
 impl Post {
-    fn ask(&self, question: SourceQuestion, patience: Duration) -> Result<Vec<u8>, Problem> {
+    fn ask(&self, question: SourceCall, patience: Duration) -> Result<Vec<u8>, Problem> {
         let (peer, order) = (&self.peer, self.order);
-        let body = http::encode(&SourceAsked { caller: peer.caller.clone(), order, question })?;
+        let body = http::encode(&SourceRequest { caller: peer.caller.clone(), order, question })?;
         let path = "/peer/v1/source";
         let answer = peer.client.ask(&peer.addresses, Method::POST, path, &body, patience);
         peer.runtime.block_on(answer).map_err(|problem| peer.named(problem))
@@ -108,12 +109,12 @@ impl Post {
         let is_opening = |asked: &Result<_, Problem>| {
             asked.as_ref().is_err_and(|problem| problem.code == SCAN_OPENING)
         };
-        let mut asked = self.ask(SourceQuestion::open(request), OPEN);
+        let mut asked = self.ask(SourceCall::open(request), OPEN);
         for _ in 1..OPENINGS_MAX {
             if !is_opening(&asked) {
                 break;
             }
-            asked = self.ask(SourceQuestion::open(request), OPEN);
+            asked = self.ask(SourceCall::open(request), OPEN);
         }
         http::decode(&asked?)
     }
@@ -281,12 +282,7 @@ impl SiteSource {
     }
 
     /// Asks whoever lists a data set; once more, of whoever does so then, if that cannot answer.
-    fn ask(
-        &self,
-        far: &Far,
-        question: SourceQuestion,
-        patience: Duration,
-    ) -> Result<Vec<u8>, Problem> {
+    fn ask(&self, far: &Far, question: SourceCall, patience: Duration) -> Result<Vec<u8>, Problem> {
         let post = self.post(far)?;
         match post.ask(question.clone(), patience) {
             Err(problem) if is_of_one_peer(&problem) => {
@@ -343,7 +339,7 @@ impl SiteSource {
             }
         }
         // The peer compares it with what it lists: an id alone gives nobody a right to pages (C4).
-        http::decode(&self.ask(&far, SourceQuestion::open(request), OPEN)?)
+        http::decode(&self.ask(&far, SourceCall::open(request), OPEN)?)
     }
 }
 
@@ -430,15 +426,15 @@ impl SourcePeer for SiteSource {
         let Some(far) = self.far(transfer) else {
             return self.own.page(transfer, number, wait_ms).map_err(unopened);
         };
-        let question = SourceQuestion::Page { transfer, number, wait_ms };
+        let question = SourceCall::Page { transfer, number, wait_ms };
         PageReply::decode(&self.ask(&far, question, waited(wait_ms))?).map_err(unreadable)
     }
 
-    fn ask(&self, transfer: TransferId, question: &Question) -> Result<u32, Problem> {
+    fn ask(&self, transfer: TransferId, question: &RecheckRequest) -> Result<u32, Problem> {
         let Some(far) = self.far(transfer) else {
             return self.own.ask(transfer, question).map_err(unopened);
         };
-        let question = SourceQuestion::Ask { transfer, question: question.clone() };
+        let question = SourceCall::Ask { transfer, question: question.clone() };
         http::decode(&self.ask(&far, question, ASK)?)
     }
 
@@ -451,7 +447,7 @@ impl SourcePeer for SiteSource {
         let Some(far) = self.far(transfer) else {
             return self.own.digests(transfer, wish, wait_ms).map_err(unopened);
         };
-        let question = SourceQuestion::Digests { transfer, wish: wish.clone(), wait_ms };
+        let question = SourceCall::Digests { transfer, wish: wish.clone(), wait_ms };
         http::decode(&self.ask(&far, question, waited(wait_ms))?)
     }
 
@@ -459,7 +455,7 @@ impl SourcePeer for SiteSource {
         let Some(far) = self.far(transfer) else {
             return self.own.remove(transfer, order).map_err(unopened);
         };
-        let question = SourceQuestion::Remove { transfer, order: order.clone() };
+        let question = SourceCall::Remove { transfer, order: order.clone() };
         http::decode(&self.ask(&far, question, REMOVE)?)
     }
 
@@ -467,7 +463,7 @@ impl SourcePeer for SiteSource {
         let far = self.table().remove(&transfer);
         let post = far.and_then(|far| far.lock().post.take());
         if let Some(post) = post
-            && let Err(problem) = post.ask(SourceQuestion::Release { transfer }, RELEASE)
+            && let Err(problem) = post.ask(SourceCall::Release { transfer }, RELEASE)
         {
             // It ends where it would keep something: its order is over. Until then it may write
             // beside whoever lists the same data set next.
@@ -481,7 +477,7 @@ impl SourcePeer for SiteSource {
 #[cfg(test)]
 mod tests {
     use penstock_api::cluster::{DrainMark, KnownPeer, StoreCard};
-    use penstock_api::remote::PEER_API_VERSION;
+    use penstock_api::rpc::task::PEER_API_VERSION;
 
     use super::*;
 

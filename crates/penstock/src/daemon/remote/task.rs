@@ -12,8 +12,9 @@ use std::time::{Duration, Instant};
 use futures_util::StreamExt as _;
 use penstock_api::limits::Share;
 use penstock_api::problem::{Exit, Problem};
-use penstock_api::remote::{
-    Down, EncodedPage, OpenTask, PEER_LOST, TASK_HANGS, TASK_UNKNOWN, TaskOpened, Up,
+use penstock_api::rpc::task::{
+    ControllerMessage, EncodedPage, OpenTask, PEER_LOST, PeerMessage, TASK_HANGS, TASK_UNKNOWN,
+    TaskOpened,
 };
 use penstock_api::task::{Adopted, Task, TaskControl, TaskFigures, TaskSpec, WorkReply};
 use penstock_engine::grant::lapse_after;
@@ -94,7 +95,7 @@ struct Talk {
 }
 
 /// What the thread that answers a task hears: what it says; nothing where there may be work for it.
-type Heard = Option<Up>;
+type Heard = Option<PeerMessage>;
 
 impl Talk {
     fn is_over(&self) -> bool {
@@ -157,7 +158,7 @@ impl Shared {
         Problem { title: format!("peer `{}`: {}", self.peer.name, problem.title), ..problem }
     }
 
-    fn say(&self, said: &Down) {
+    fn say(&self, said: &ControllerMessage) {
         self.lock().session.push(said.encode());
         self.output.notify_one();
     }
@@ -345,9 +346,9 @@ impl Shared {
             talk.heard = Some(Instant::now());
         }
         for message in messages {
-            match Up::decode(&message)? {
-                Up::Figures(figures) => talk.figures = figures,
-                Up::Adopted(Adopted { epoch, granted, reports }) => {
+            match PeerMessage::decode(&message)? {
+                PeerMessage::Figures(figures) => talk.figures = figures,
+                PeerMessage::Adopted(Adopted { epoch, granted, reports }) => {
                     (talk.adopted.epoch, talk.adopted.granted) = (epoch, granted);
                     talk.adopted.reports.extend(reports);
                     talk.adopted_parts.0 += 1;
@@ -422,7 +423,7 @@ impl Attendant {
         loop {
             let wait = if self.wanted.is_some() { self.look } else { WANT_MAX };
             match heard.recv_timeout(wait) {
-                Ok(Some(Up::Ended)) => {
+                Ok(Some(PeerMessage::Ended)) => {
                     self.shared.lock().ended = true;
                     self.shared.changed.notify_all();
                     self.shared.output.notify_one();
@@ -437,30 +438,30 @@ impl Attendant {
         }
     }
 
-    fn handle(&mut self, said: Up) {
+    fn handle(&mut self, said: PeerMessage) {
         let control = &self.shared.control;
         match said {
-            Up::Want { ticket, bytes } => {
+            PeerMessage::Want { ticket, bytes } => {
                 self.wanted = Some((ticket, bytes, Instant::now()));
                 self.look = LOOK.0;
             }
-            Up::Reports(reports) => control.report(reports),
-            Up::Alive { ticket } => {
+            PeerMessage::Reports(reports) => control.report(reports),
+            PeerMessage::Alive { ticket } => {
                 let standing = control.alive();
-                self.shared.say(&Down::Alive { ticket, standing });
+                self.shared.say(&ControllerMessage::Alive { ticket, standing });
             }
-            Up::Page { number } => {
+            PeerMessage::Page { number } => {
                 let page = self.page(number);
-                self.shared.say(&Down::Page { number, page });
+                self.shared.say(&ControllerMessage::Page { number, page });
             }
-            Up::HasFailed { ticket, path } => {
+            PeerMessage::HasFailed { ticket, path } => {
                 let failed = control.has_failed(&path);
                 let any = control.may_have_failed();
-                self.shared.say(&Down::HasFailed { ticket, failed, any });
+                self.shared.say(&ControllerMessage::HasFailed { ticket, failed, any });
             }
-            Up::Broken(problem) => control.broken(self.shared.named(problem)),
+            PeerMessage::Broken(problem) => control.broken(self.shared.named(problem)),
             // Taken up where they are heard.
-            Up::Figures(_) | Up::Adopted(_) | Up::Ended => {}
+            PeerMessage::Figures(_) | PeerMessage::Adopted(_) | PeerMessage::Ended => {}
         }
     }
 
@@ -477,7 +478,7 @@ impl Attendant {
             return;
         }
         self.wanted = None;
-        self.shared.say(&Down::Work { ticket, reply });
+        self.shared.say(&ControllerMessage::Work { ticket, reply });
     }
 
     fn page(&mut self, number: u32) -> Result<EncodedPage, Problem> {
@@ -525,7 +526,7 @@ impl Task for RemoteTask {
     fn committed(&self, batches: u64) {
         let news = std::mem::replace(&mut self.shared.lock().committed, batches) < batches;
         if news {
-            self.shared.say(&Down::Committed { batches });
+            self.shared.say(&ControllerMessage::Committed { batches });
         }
     }
 
@@ -549,21 +550,21 @@ impl Task for RemoteTask {
     }
 
     fn doubt_is_over(&self) {
-        self.shared.say(&Down::DoubtIsOver);
+        self.shared.say(&ControllerMessage::DoubtIsOver);
     }
 
     fn set_share(&self, share: &Share) {
-        self.shared.say(&Down::SetShare(*share));
+        self.shared.say(&ControllerMessage::SetShare(*share));
     }
 
     fn set_source_peers(&self, peers: &[DataAddress]) {
-        self.shared.say(&Down::SourcePeers(peers.to_vec()));
+        self.shared.say(&ControllerMessage::SourcePeers(peers.to_vec()));
     }
 
     fn stop(&self, discard: bool) {
         let shared = &self.shared;
         if !shared.lock().is_over() {
-            shared.say(&Down::Stop { discard });
+            shared.say(&ControllerMessage::Stop { discard });
         }
         let talk = shared.lock();
         let most = STOP_MAX.max(shared.grant + shared.grant / 4);

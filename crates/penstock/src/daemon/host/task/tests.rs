@@ -38,13 +38,13 @@ impl Controller {
     }
 
     /// What the task says now.
-    fn hear(&mut self) -> Vec<Up> {
+    fn hear(&mut self) -> Vec<PeerMessage> {
         let bytes = self.hosted.output(self.connection, true).unwrap().unwrap_or_default();
         let messages = self.session.handle_input(&bytes).unwrap();
-        messages.iter().map(|message| Up::decode(message).unwrap()).collect()
+        messages.iter().map(|message| PeerMessage::decode(message).unwrap()).collect()
     }
 
-    fn say(&mut self, said: &Down) {
+    fn say(&mut self, said: &ControllerMessage) {
         self.session.push(said.encode());
         let bytes = self.session.poll_output(true).unwrap();
         assert_eq!(self.hosted.input(self.connection, &bytes).unwrap(), None);
@@ -92,10 +92,10 @@ fn f_late_work_wakes_the_task() {
     let woken = Arc::<Woken>::default();
     hosted.set_task(Arc::clone(&woken) as _);
     assert_eq!(hosted.want(5), WorkReply::default());
-    controller.say(&Down::Work { ticket: 1, reply: WorkReply::default() });
+    controller.say(&ControllerMessage::Work { ticket: 1, reply: WorkReply::default() });
     assert_eq!(hosted.want(5), WorkReply::default());
     assert_eq!(woken.0.load(Ordering::Acquire), 0);
-    controller.say(&Down::Work { ticket: 2, reply: reply() });
+    controller.say(&ControllerMessage::Work { ticket: 2, reply: reply() });
     assert_eq!(woken.0.load(Ordering::Acquire), 1);
     assert_eq!(hosted.want(5), reply());
 }
@@ -108,7 +108,7 @@ fn a7_what_a_connection_swallowed_is_said_again() {
     let hosted = Arc::clone(&controller.hosted);
     let report = |page| Report::Lost { page, entry: 0, generation: 0 };
     hosted.report(vec![report(1)]);
-    assert_eq!(controller.hear(), [Up::Reports(vec![report(1)])]);
+    assert_eq!(controller.hear(), [PeerMessage::Reports(vec![report(1)])]);
     hosted.report(vec![report(2)]);
     assert_eq!(hosted.want(5), WorkReply::default(), "there is no answer yet");
     // What is sent now never arrives.
@@ -117,8 +117,11 @@ fn a7_what_a_connection_swallowed_is_said_again() {
     controller.connect();
     assert!(hosted.output(old, true).is_err(), "an older connection carries nothing");
     let said = controller.hear();
-    assert_eq!(said, [Up::Reports(vec![report(2)]), Up::Want { ticket: 1, bytes: 5 }]);
-    controller.say(&Down::Work { ticket: 1, reply: reply() });
+    assert_eq!(
+        said,
+        [PeerMessage::Reports(vec![report(2)]), PeerMessage::Want { ticket: 1, bytes: 5 }]
+    );
+    controller.say(&ControllerMessage::Work { ticket: 1, reply: reply() });
     assert_eq!(hosted.want(0), reply());
     assert_eq!(hosted.want(0), WorkReply::default());
 }
@@ -130,12 +133,12 @@ fn f_no_question_waits_for_ever() {
     let mut controller = task();
     let hosted = Arc::clone(&controller.hosted);
     hosted.disconnect(controller.connection);
-    assert_eq!(hosted.alive(), Standing::Unheard);
+    assert_eq!(hosted.alive(), LeaseStatus::Unheard);
     controller.connect();
-    let Some(Up::Alive { ticket }) = controller.hear().pop() else { panic!("it asks") };
-    controller.say(&Down::Alive { ticket, standing: Standing::Granted });
+    let Some(PeerMessage::Alive { ticket }) = controller.hear().pop() else { panic!("it asks") };
+    controller.say(&ControllerMessage::Alive { ticket, standing: LeaseStatus::Granted });
     hosted.abandon();
-    assert_eq!(hosted.alive(), Standing::Over);
+    assert_eq!(hosted.alive(), LeaseStatus::Over);
     assert_eq!(hosted.want(7), WorkReply::default());
     assert_eq!(hosted.page(3).unwrap_err().code, "peer-page");
     assert!(hosted.has_failed(b"a"), "what cannot be asked may have failed (B6)");
@@ -150,11 +153,11 @@ fn b6_one_question_is_enough_where_nothing_has_failed() {
     let asked = std::thread::spawn(move || asking.has_failed(b"a"));
     let ticket = loop {
         match controller.hear().pop() {
-            Some(Up::HasFailed { ticket, .. }) => break ticket,
+            Some(PeerMessage::HasFailed { ticket, .. }) => break ticket,
             _ => std::thread::yield_now(),
         }
     };
-    controller.say(&Down::HasFailed { ticket, failed: false, any: false });
+    controller.say(&ControllerMessage::HasFailed { ticket, failed: false, any: false });
     assert!(!asked.join().unwrap() && !hosted.has_failed(b"b"));
     assert_eq!(controller.hear(), []);
 }
@@ -166,13 +169,13 @@ fn b4_a_controller_that_leads_no_more_directs_nothing() {
     let mut controller = task();
     let hosted = Arc::clone(&controller.hosted);
     assert_eq!(hosted.want(5), WorkReply::default());
-    assert_eq!(controller.hear(), [Up::Want { ticket: 1, bytes: 5 }]);
+    assert_eq!(controller.hear(), [PeerMessage::Want { ticket: 1, bytes: 5 }]);
     hosted.detach();
-    controller.say(&Down::Work { ticket: 1, reply: reply() });
-    controller.say(&Down::Stop { discard: true });
+    controller.say(&ControllerMessage::Work { ticket: 1, reply: reply() });
+    controller.say(&ControllerMessage::Stop { discard: true });
     assert!(hosted.output(controller.connection, true).is_err());
     assert_eq!(hosted.want(5), WorkReply::default());
-    assert_eq!(hosted.alive(), Standing::Unheard, "its grant runs on, and is not renewed");
+    assert_eq!(hosted.alive(), LeaseStatus::Unheard, "its grant runs on, and is not renewed");
     assert_eq!(hosted.page(3).unwrap_err().code, "peer-page");
     assert!(hosted.is_detached() && !hosted.is_stopping() && !hosted.has_ended());
 }
@@ -197,7 +200,7 @@ fn a7_what_was_written_before_is_told_in_parts() {
     said.append(&mut controller.hear());
     assert_eq!((controller.hosted.adopted(), said.len()), (2, 2));
     let told = said.into_iter().flat_map(|said| match said {
-        Up::Adopted(Adopted { epoch: 3, granted: true, reports }) => reports,
+        PeerMessage::Adopted(Adopted { epoch: 3, granted: true, reports }) => reports,
         other => panic!("{other:?}"),
     });
     assert_eq!(told.collect::<Vec<_>>(), reports);

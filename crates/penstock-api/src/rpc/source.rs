@@ -4,7 +4,7 @@
 //! Each is a request with one answer, by which the peer acts as [`crate::scan::SourcePeer`]: it
 //! lists the data set, looks again, hashes, and removes what was moved. It does so by an *order*
 //! for one transfer, which it asks about again and again while it works
-//! ([`crate::remote_long::OrderLeft`]); no other peer gets one for that transfer before nobody can
+//! ([`crate::rpc::streaming::OrderLeft`]); no other peer gets one for that transfer before nobody can
 //! act by the first any more (B4, A12).
 
 use std::time::Duration;
@@ -13,9 +13,9 @@ use penstock_proto::id::TransferId;
 use penstock_proto::wire::{DecodeError, Reader, Writer};
 use serde::{Deserialize, Serialize};
 
-use crate::remote::{Caller, put_json, take_json};
 use crate::removal::RemoveOrder;
-use crate::scan::{DigestWish, PageReply, Question, ScanRequest};
+use crate::rpc::task::{Caller, put_json, take_json};
+use crate::scan::{DigestWish, PageReply, RecheckRequest, ScanRequest};
 use crate::site::OpenScan;
 
 /// How long a peer may go on by an order before it asks whether that still stands.
@@ -23,18 +23,18 @@ pub const SOURCE_ORDER_HOLDS: Duration = Duration::from_secs(6);
 
 /// A request to a source peer.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct SourceAsked {
+pub struct SourceRequest {
     /// Who asks.
     pub caller: Caller,
     /// Random number of the order.
     pub order: u64,
     /// What.
-    pub question: SourceQuestion,
+    pub question: SourceCall,
 }
 
 /// What is asked; each is the method of [`crate::scan::SourcePeer`] of its name.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub enum SourceQuestion {
+pub enum SourceCall {
     /// Answer: a [`crate::scan::RootKind`] in JSON.
     Open {
         /// The data set.
@@ -56,7 +56,7 @@ pub enum SourceQuestion {
         /// Of which transfer.
         transfer: TransferId,
         /// What is asked.
-        question: Question,
+        question: RecheckRequest,
     },
     /// Answer: the digests, in JSON.
     Digests {
@@ -81,7 +81,7 @@ pub enum SourceQuestion {
     },
 }
 
-impl SourceQuestion {
+impl SourceCall {
     /// Opens a data set.
     pub fn open(request: &ScanRequest) -> Self {
         Self::Open { scan: Box::new(request.into()), owner_names: request.owner_names }

@@ -18,7 +18,7 @@ use crate::outcome::FailedItem;
 use crate::place::PathText;
 use crate::problem::Problem;
 use crate::proof::PageProof;
-use crate::remote::{Caller, put_json, take_json};
+use crate::rpc::task::{Caller, put_json, take_json};
 use crate::task::TaskSpec;
 
 /// Longest part of an answer.
@@ -32,16 +32,16 @@ pub const ORDER_HOLDS: Duration = Duration::from_secs(10);
 
 /// A question whose answer is a stream of parts. A page, and digests, go behind it, encoded.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct LongAsked {
+pub struct StreamRequest {
     /// Who asks.
     pub caller: Caller,
     /// What.
-    pub question: LongQuestion,
+    pub question: StreamCall,
 }
 
 /// What takes long.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub enum LongQuestion {
+pub enum StreamCall {
     /// What is in directories of the target, but for what is protected there. Answer: parts with
     /// what was found, then an empty one.
     List {
@@ -101,7 +101,7 @@ pub struct Deleted {
 
 /// A part of an answer.
 #[derive(Clone, Debug, PartialEq)]
-pub enum LongPart {
+pub enum StreamPart {
     /// The peer works on it: so many bytes read, or things deleted, by now.
     Alive(u64),
     /// Some of what is in the directories.
@@ -112,7 +112,7 @@ pub enum LongPart {
     Failed(Problem),
 }
 
-impl LongPart {
+impl StreamPart {
     /// The part's bytes, behind their length.
     pub fn encode_framed(&self) -> Vec<u8> {
         let mut out = Writer::new();
@@ -159,9 +159,9 @@ impl LongPart {
 
 /// Parts as they come out of a connection.
 #[derive(Debug, Default)]
-pub struct LongParts(Vec<u8>);
+pub struct StreamParts(Vec<u8>);
 
-impl LongParts {
+impl StreamParts {
     /// Takes what has come.
     pub fn push(&mut self, bytes: &[u8]) {
         self.0.extend_from_slice(bytes);
@@ -171,14 +171,14 @@ impl LongParts {
     ///
     /// # Errors
     /// [`DecodeError`]: what has come is no part, or a longer one than there are.
-    pub fn next_part(&mut self) -> Result<Option<LongPart>, DecodeError> {
+    pub fn next_part(&mut self) -> Result<Option<StreamPart>, DecodeError> {
         let Some(length) = self.0.first_chunk::<4>() else { return Ok(None) };
         let length = u32::from_le_bytes(*length) as usize;
         if length > PART_BYTES_MAX {
             return Err(DecodeError::Invalid("part length"));
         }
         let Some(part) = self.0.get(4..4 + length) else { return Ok(None) };
-        let part = LongPart::decode(part)?;
+        let part = StreamPart::decode(part)?;
         self.0.drain(..4 + length);
         Ok(Some(part))
     }
@@ -224,7 +224,7 @@ mod tests {
     use crate::delete::SurplusKind;
     use crate::problem::Exit;
 
-    fn parts() -> Vec<LongPart> {
+    fn parts() -> Vec<StreamPart> {
         let found = Surplus {
             path: PathText(b"\xff\n/a".to_vec()),
             kind: SurplusKind::File,
@@ -236,20 +236,20 @@ mod tests {
             in_the_way: false,
         };
         vec![
-            LongPart::Alive(77),
-            LongPart::Found(vec![found.clone(), found]),
-            LongPart::Found(Vec::new()),
-            LongPart::Done(b"\0bytes".to_vec()),
-            LongPart::Failed(Problem::new(Exit::Refused, "x", "y").because("z")),
+            StreamPart::Alive(77),
+            StreamPart::Found(vec![found.clone(), found]),
+            StreamPart::Found(Vec::new()),
+            StreamPart::Done(b"\0bytes".to_vec()),
+            StreamPart::Failed(Problem::new(Exit::Refused, "x", "y").because("z")),
         ]
     }
 
     /// A7, promise (j): parts arrive as they were meant, however the connection cuts them.
     #[test]
     fn a7_parts_arrive_however_they_are_cut() {
-        let bytes: Vec<u8> = parts().iter().flat_map(LongPart::encode_framed).collect();
+        let bytes: Vec<u8> = parts().iter().flat_map(StreamPart::encode_framed).collect();
         for step in [1, 3, 7, bytes.len()] {
-            let (mut come, mut seen) = (LongParts::default(), Vec::new());
+            let (mut come, mut seen) = (StreamParts::default(), Vec::new());
             for cut in bytes.chunks(step) {
                 come.push(cut);
                 while let Some(part) = come.next_part().unwrap() {
@@ -258,7 +258,7 @@ mod tests {
             }
             assert_eq!(seen, parts(), "cut into {step}");
         }
-        let mut hostile = LongParts::default();
+        let mut hostile = StreamParts::default();
         hostile.push(&u32::MAX.to_le_bytes());
         assert!(hostile.next_part().is_err(), "nothing is kept for a part that is too long");
     }

@@ -22,7 +22,7 @@ use serde::{Deserialize, Serialize};
 use crate::limits::Share;
 use crate::place::PathText;
 use crate::problem::{Exit, Problem};
-use crate::task::{Adopted, Standing, TaskFigures, TaskSpec};
+use crate::task::{Adopted, LeaseStatus, TaskFigures, TaskSpec};
 
 /// Version of this protocol: peers of another one take no part in each other's transfers.
 pub const PEER_API_VERSION: u32 = 1;
@@ -115,17 +115,17 @@ pub struct OpenTask {
 
 /// A request with one answer. Pages go behind it, encoded.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Asked {
+pub struct PeerRequest {
     /// Who asks.
     pub caller: Caller,
     /// What.
-    pub question: Question,
+    pub question: PeerCall,
 }
 
 /// What a controller asks of a target peer; each is the method of [`crate::task::TargetPeer`] of
 /// its name.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub enum Question {
+pub enum PeerCall {
     /// Answer: JSON.
     RootKind {
         /// The store.
@@ -174,7 +174,7 @@ pub enum Question {
 pub struct TaskOpened {
     /// Messages that the peer has heard.
     pub heard: u64,
-    /// Its first messages, so many, are [`Up::Adopted`].
+    /// Its first messages, so many, are [`PeerMessage::Adopted`].
     pub adopted: u32,
     /// As [`crate::task::Task::incarnation`].
     pub incarnation: Incarnation,
@@ -182,7 +182,7 @@ pub struct TaskOpened {
 
 /// What a peer says of its task.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Up {
+pub enum PeerMessage {
     /// It wants work; an answer may take a while, and a later question takes the place of this one.
     Want {
         /// Names the question.
@@ -221,7 +221,7 @@ pub enum Up {
 
 /// What a controller says of a task.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Down {
+pub enum ControllerMessage {
     /// Work.
     Work {
         /// Answers this question.
@@ -234,7 +234,7 @@ pub enum Down {
         /// Answers this question.
         ticket: u64,
         /// How it stands.
-        standing: Standing,
+        standing: LeaseStatus,
     },
     /// A page, or why there is none.
     Page {
@@ -263,7 +263,7 @@ pub enum Down {
     },
     /// As [`crate::task::Task::committed`].
     Committed {
-        /// How many [`Up::Reports`].
+        /// How many [`PeerMessage::Reports`].
         batches: u64,
     },
     /// As [`crate::task::Task::set_source_peers`].
@@ -302,7 +302,7 @@ fn take_flag(input: &mut Reader<'_>, field: &'static str) -> Result<bool, Decode
     }
 }
 
-impl Up {
+impl PeerMessage {
     /// The message's bytes.
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Writer::new();
@@ -399,7 +399,7 @@ impl EncodedPage {
     }
 }
 
-impl Down {
+impl ControllerMessage {
     /// The message's bytes.
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Writer::new();
@@ -413,9 +413,9 @@ impl Down {
                 out.u8(2);
                 out.u64(*ticket);
                 out.u8(match standing {
-                    Standing::Granted => 0,
-                    Standing::Unheard => 1,
-                    Standing::Over => 2,
+                    LeaseStatus::Granted => 0,
+                    LeaseStatus::Unheard => 1,
+                    LeaseStatus::Over => 2,
                 });
             }
             Self::Page { number, page: Ok(page) } => {
@@ -469,9 +469,9 @@ impl Down {
             2 => {
                 let ticket = input.u64("ticket")?;
                 let standing = match input.u8("standing")? {
-                    0 => Standing::Granted,
-                    1 => Standing::Unheard,
-                    2 => Standing::Over,
+                    0 => LeaseStatus::Granted,
+                    1 => LeaseStatus::Unheard,
+                    2 => LeaseStatus::Over,
                     _ => return Err(DecodeError::Invalid("standing")),
                 };
                 Self::Alive { ticket, standing }
@@ -532,23 +532,23 @@ mod tests {
         let figures = TaskFigures { bytes_verified: 7, lanes: 3, ..TaskFigures::default() };
         let piece = PieceRef { page: 1, piece: 2 };
         let ups = [
-            Up::Want { ticket: 1, bytes: 2 },
-            Up::Reports(vec![Report::Returned { piece, generation: 1 }]),
-            Up::Alive { ticket: 3 },
-            Up::Page { number: 4 },
-            Up::HasFailed { ticket: 5, path: b"\xff/a".to_vec() },
-            Up::Broken(problem.clone()),
-            Up::Figures(figures),
-            Up::Ended,
-            Up::Adopted(Adopted {
+            PeerMessage::Want { ticket: 1, bytes: 2 },
+            PeerMessage::Reports(vec![Report::Returned { piece, generation: 1 }]),
+            PeerMessage::Alive { ticket: 3 },
+            PeerMessage::Page { number: 4 },
+            PeerMessage::HasFailed { ticket: 5, path: b"\xff/a".to_vec() },
+            PeerMessage::Broken(problem.clone()),
+            PeerMessage::Figures(figures),
+            PeerMessage::Ended,
+            PeerMessage::Adopted(Adopted {
                 epoch: 6,
                 granted: true,
                 reports: vec![Report::Synced { epoch: 7 }],
             }),
         ];
         for up in ups {
-            assert_eq!(Up::decode(&up.encode()).unwrap(), up);
-            each_damaged(&up.encode(), |damaged| drop(Up::decode(damaged)));
+            assert_eq!(PeerMessage::decode(&up.encode()).unwrap(), up);
+            each_damaged(&up.encode(), |damaged| drop(PeerMessage::decode(damaged)));
         }
         let left = [1, 2, 9].into_iter().collect();
         let page = EncodedPage { digest: Digest([3; 32]), left, bytes: vec![1, 2, 3] };
@@ -560,29 +560,29 @@ mod tests {
             rate_bits_per_s: None,
         };
         let downs = [
-            Down::Work {
+            ControllerMessage::Work {
                 ticket: 1,
                 reply: WorkReply { work: vec![fetch], ..WorkReply::default() },
             },
-            Down::Alive { ticket: 2, standing: Standing::Over },
-            Down::Page { number: 4, page: Ok(page) },
-            Down::Page { number: 4, page: Err(problem) },
-            Down::HasFailed { ticket: 5, failed: false, any: true },
-            Down::DoubtIsOver,
-            Down::SetShare(Share::default()),
-            Down::SetShare(Share {
+            ControllerMessage::Alive { ticket: 2, standing: LeaseStatus::Over },
+            ControllerMessage::Page { number: 4, page: Ok(page) },
+            ControllerMessage::Page { number: 4, page: Err(problem) },
+            ControllerMessage::HasFailed { ticket: 5, failed: false, any: true },
+            ControllerMessage::DoubtIsOver,
+            ControllerMessage::SetShare(Share::default()),
+            ControllerMessage::SetShare(Share {
                 rate_bits_per_s: Some(1_000_000),
                 lanes: 7,
                 ..Share::default()
             }),
-            Down::Stop { discard: true },
-            Down::Committed { batches: 8 },
-            Down::SourcePeers(vec![source_peer]),
+            ControllerMessage::Stop { discard: true },
+            ControllerMessage::Committed { batches: 8 },
+            ControllerMessage::SourcePeers(vec![source_peer]),
         ];
         for down in downs {
             let bytes = down.encode();
-            assert_eq!(Down::decode(&bytes).unwrap(), down);
-            each_damaged(&bytes, |damaged| drop(Down::decode(damaged)));
+            assert_eq!(ControllerMessage::decode(&bytes).unwrap(), down);
+            each_damaged(&bytes, |damaged| drop(ControllerMessage::decode(damaged)));
         }
     }
 
