@@ -1,4 +1,4 @@
-//! A site of several peers: what they tell of themselves, and what users see of it.
+//! A site of several peers: what peers publish of themselves, and what users see of the site.
 
 use std::net::SocketAddr;
 
@@ -7,20 +7,20 @@ use penstock_proto::network::DataAddress;
 use penstock_proto::version::VersionRange;
 use serde::{Deserialize, Serialize};
 
-/// What a peer tells the others of itself, kept under its lease.
+/// Description that a peer publishes to the others of its site, kept under its lease.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PeerCard {
     /// Its name within the site.
     pub peer: Name,
-    /// Random number of the daemon's process: a peer that was restarted is another one.
+    /// Random number of the daemon's process, so that a restarted peer counts as a new one.
     pub instance: u64,
-    /// Where it takes requests.
+    /// Addresses at which it takes requests.
     pub addresses: Vec<SocketAddr>,
-    /// Where it takes lanes.
+    /// Addresses at which it takes lanes.
     pub data: Vec<DataAddress>,
     /// Release of the program.
     pub version: String,
-    /// Which protocol of peers among each other it speaks; 0 for none that shares transfers.
+    /// Version of the protocol between peers that it speaks; 0 for none that shares transfers.
     #[serde(default)]
     pub protocol: u32,
     /// Formats of the site's records that it knows.
@@ -29,40 +29,40 @@ pub struct PeerCard {
     pub boot: String,
     /// Stores that it reaches.
     pub stores: Vec<StoreCard>,
-    /// Transfers that run under it, being the controller.
+    /// Transfers that run under it as the controller.
     #[serde(default)]
     pub running: u32,
-    /// Seconds since 1970 of the start of its daemon.
+    /// Start of its daemon, in seconds since 1970.
     #[serde(default)]
     pub since: u64,
 }
 
-/// That a peer is to have no new work, kept until somebody takes it back. Written by the
-/// controller alone, under its epoch; every peer reads it.
+/// Order that a peer gets no new work, kept until an operator takes it back. The controller alone
+/// writes it, under its epoch; every peer reads it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DrainMark {
     /// The peer.
     pub peer: Name,
-    /// Seconds since 1970 of the order.
+    /// Time of the order, in seconds since 1970.
     pub since: u64,
-    /// Ordered though nobody else reaches a store of a running transfer.
+    /// Set if the order was given although no other peer reaches a store of a running transfer.
     #[serde(default)]
     pub forced: bool,
 }
 
-/// That a peer belongs to the site, kept whether it is there or not.
+/// Record that a peer belongs to the site, kept whether the peer is there or not.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KnownPeer {
     /// The peer.
     pub peer: Name,
-    /// As in its last [`PeerCard`].
+    /// Random number of its process, as in its last [`PeerCard`].
     pub instance: u64,
-    /// Seconds since 1970 of the first card of that daemon.
+    /// Time of the first card of that daemon, in seconds since 1970.
     pub joined: u64,
-    /// Seconds since 1970 at which it was ended in order; 0 if it was not.
+    /// Time at which the daemon was shut down in order, in seconds since 1970; 0 if it was not.
     #[serde(default)]
     pub left: u64,
-    /// Seconds since 1970 at which the controller missed it; 0 if it has not.
+    /// Time at which the controller missed the peer, in seconds since 1970; 0 if it has not.
     #[serde(default)]
     pub lost: u64,
 }
@@ -74,44 +74,44 @@ pub struct StoreCard {
     pub store: Name,
     /// Its identity, in hex; empty if it has none yet, or cannot be read (A5).
     pub identity: String,
-    /// What is mounted within it, in words; empty if nothing is (C3).
+    /// File systems mounted within it, in words; empty if there are none (C3).
     #[serde(default)]
     pub mounts: String,
-    /// Which paired sites may do what with it, as that peer is configured.
+    /// Rights of paired sites to the store, as that peer is configured.
     #[serde(default)]
     pub rights: StoreRights,
 }
 
-/// Which paired sites may do what with a store: their names, or `*` for all of them.
+/// Rights of paired sites to a store: their names, or `*` for all of them.
 #[derive(Clone, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct StoreRights {
-    /// Read from it.
+    /// Sites that may read from it.
     pub read: Vec<String>,
-    /// Have data written to it.
+    /// Sites that may have data written to it.
     pub write: Vec<String>,
-    /// Have removed there what was moved to them.
+    /// Sites that may remove there what was moved to them.
     pub remove: Vec<String>,
 }
 
-/// Who leads, kept under the leader's lease. The create revision of its key is the epoch.
+/// Description of the leader, kept under its lease. The create revision of its key is the epoch.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LeaderCard {
     /// The peer.
     pub peer: Name,
-    /// As in its [`PeerCard`].
+    /// Random number of its process, as in its [`PeerCard`].
     pub instance: u64,
-    /// Where it listens for peers and data.
+    /// Addresses at which it listens for peers and data.
     pub addresses: Vec<SocketAddr>,
-    /// Seconds since 1970 of its election.
+    /// Time of its election, in seconds since 1970.
     pub since: u64,
 }
 
 /// A site of several peers, as `penstock site status` shows it.
 #[derive(Clone, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct ClusterView {
-    /// Who leads, if anybody does.
+    /// The leader, if there is one.
     pub leader: Option<LeaderCard>,
-    /// Whether the one that answers does.
+    /// True if the peer that answers is the leader.
     pub is_leader: bool,
     /// Epoch of the leader: the incarnation of the site's records in etcd, then the revision at
     /// which the leader was elected.
@@ -121,15 +121,15 @@ pub struct ClusterView {
     pub format: u16,
     /// Peers that are there now.
     pub peers: Vec<PeerCard>,
-    /// How each etcd endpoint is.
+    /// State of each etcd endpoint.
     pub etcd: Vec<EtcdView>,
-    /// On how many hosts the site is to run etcd; 0 if it is its operators'.
+    /// Hosts on which the site is to run etcd; 0 if its operators run it.
     #[serde(default)]
     pub etcd_hosts: usize,
     /// Seconds after which a silent controller is replaced.
     #[serde(default)]
     pub lease_seconds: u64,
-    /// Why the membership cannot be told now; empty if it can.
+    /// Reason why the membership is unknown now; empty if it is known.
     pub trouble: String,
     /// Transactions that this peer has written to etcd.
     pub etcd_transactions: u64,
@@ -137,7 +137,7 @@ pub struct ClusterView {
     pub etcd_bytes: u64,
 }
 
-/// How an etcd endpoint is.
+/// State of an etcd endpoint.
 #[derive(Clone, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct EtcdView {
     /// Its address.
@@ -152,52 +152,52 @@ pub struct EtcdView {
     /// Bytes beyond which it refuses all writes; 0 if it does not say.
     #[serde(default)]
     pub quota_bytes: u64,
-    /// Whether it leads the other members of etcd.
+    /// True if it leads the other members of etcd.
     #[serde(default)]
     pub leads: bool,
-    /// Whether it only follows so far, without a vote.
+    /// True if it only follows so far, without a vote.
     #[serde(default)]
     pub learner: bool,
     /// Name of the member; empty if it does not say.
     #[serde(default)]
     pub member: String,
-    /// Members that there are; 0 if it does not say.
+    /// Number of members; 0 if it does not say.
     #[serde(default)]
     pub members: u32,
-    /// How long it took to answer, in microseconds.
+    /// Time until it answered, in microseconds.
     #[serde(default)]
     pub answer_us: u64,
-    /// Whether its whole history is kept, though it is long: nothing compacts it (E6).
+    /// True if its whole history is kept, though it is long: nothing compacts it (E6).
     #[serde(default)]
     pub is_uncompacted: bool,
-    /// Why it is not healthy; empty if it is.
+    /// Reason why it is not healthy; empty if it is.
     pub trouble: String,
 }
 
-/// Asks a peer to go on alone with the site's etcd: the hosts of all other members are lost.
+/// Request that a peer continues alone with the site's etcd: the hosts of all other members are
+/// lost.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TakeoverRequest {
-    /// Hosts of which the operator has made sure that they are off, or reach neither stores nor
-    /// network.
+    /// Hosts that the operator knows to be off, or to reach neither stores nor network.
     pub fenced: Vec<Name>,
 }
 
-/// Asks a peer to give the site's records another incarnation.
+/// Request that a peer gives the site's records another incarnation.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RecoverRequest {
-    /// To begin a new etcd at this host first: all members of the old one are lost.
+    /// Set to start a new etcd at this host first: all members of the old one are lost.
     pub new_etcd: bool,
 }
 
-/// With what a site goes on.
+/// Records with which a recovered site continues.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RecoveredView {
     /// Incarnation of its records, in hex.
     pub incarnation: String,
     /// Transfers among them.
     pub transfers: u64,
-    /// Whether they are from the journal's copy, which knew more than etcd.
+    /// True if they are from the journal's copy, which knew more than etcd.
     pub from_journal: bool,
 }

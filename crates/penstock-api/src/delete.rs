@@ -1,4 +1,4 @@
-//! What a target's controller and a peer say about deleting what is not at the source.
+//! Requests of a target's controller to a peer about deleting what is not at the source.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64};
@@ -11,45 +11,45 @@ use crate::plan::{ItemKind, PlanAction, PlanItem, ThereItem};
 use crate::problem::Problem;
 use crate::task_page::TaskPage;
 
-/// What finding the surplus needs.
+/// Arguments of finding the surplus.
 pub struct SurplusQuery<'a> {
     /// All pages of the data set, in any order.
     pub pages: &'a mut dyn Iterator<Item = Result<TaskPage, Problem>>,
     /// Number of entries in them.
     pub entries: u64,
-    /// An empty directory for files that take the place of memory.
+    /// An empty directory for files that replace memory.
     pub scratch: &'a Path,
-    /// Told of each thing that is found; says whether it is to be listed.
+    /// Called for each surplus item; returns whether the item is to be listed.
     pub choose: &'a mut dyn FnMut(PlanItem) -> Result<bool, Problem>,
-    /// Where the peer lists the surplus, in a form of its own.
+    /// File in which the peer lists the surplus, in a form of its own.
     pub list: &'a Path,
-    /// Set when it is to end early.
+    /// Set to make the search end early.
     pub stop: &'a AtomicBool,
 }
 
-/// What deleting needs.
+/// Arguments of deleting the surplus.
 pub struct DeleteOrder<'a> {
     /// The list that [`crate::task::TargetPeer::find_surplus`] has made.
     pub list: &'a Path,
-    /// Delete only what is in the way of the data set: what is a directory where that has
-    /// something else, with all that is in it, or something else where that has a directory.
+    /// Delete only what obstructs the data set: a directory where the data set has something else,
+    /// with all of its content, or something else where the data set has a directory.
     pub only_in_the_way: bool,
     /// Counts what is deleted.
     pub deleted: &'a AtomicU64,
-    /// Set when it is to end early.
+    /// Set to make the deletion end early.
     pub stop: &'a AtomicBool,
-    /// Takes what could not be deleted, or had changed.
+    /// Takes the items that could not be deleted, or had changed.
     pub failed: &'a mut dyn FnMut(FailedItem) -> Result<(), Problem>,
 }
 
 /// Something at the target that is not in the data set, as it was when it was found. Its inode
-/// number is that of the peer which has found it, and the same peer deletes it.
+/// number is that of the peer that found it, and the same peer deletes it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Surplus {
     /// Path relative to the data set's root.
     pub path: PathText,
-    /// What it is.
+    /// Kind of the item.
     pub kind: SurplusKind,
     /// Size in bytes.
     pub size: u64,
@@ -61,13 +61,13 @@ pub struct Surplus {
     pub mtime: (i64, u32),
     /// Number of names.
     pub links: u32,
-    /// Whether the data set has something of its path: a directory where this is none, or
-    /// something else where this is one.
+    /// True if the data set has something at its path: a directory where this is none, or something
+    /// else where this is one.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub in_the_way: bool,
 }
 
-/// What a surplus thing is.
+/// Kind of a surplus item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum SurplusKind {
@@ -85,25 +85,25 @@ pub enum SurplusKind {
     BlockDevice,
     /// A socket.
     Other,
-    /// Something of Penstock's own: it stays, and so do the directories that hold it. It comes from
-    /// a listing, and is in no list of what is to be deleted.
+    /// Something of Penstock's own. It stays, and so do the directories that hold it. A listing
+    /// contains it; a list of items to delete does not.
     Own,
 }
 
 impl Surplus {
-    /// Whether it is a directory.
+    /// Returns whether it is a directory.
     pub fn is_directory(&self) -> bool {
         self.kind == SurplusKind::Directory
     }
 
-    /// The same, in the way of something or not.
+    /// Returns the item with its flag `in_the_way` set as given.
     #[must_use]
     pub fn in_the_way_if(mut self, in_the_way: bool) -> Self {
         self.in_the_way = in_the_way;
         self
     }
 
-    /// The same as an item of a plan.
+    /// Returns the item as an item of a plan.
     pub fn planned(&self) -> PlanItem {
         let kind = match self.kind {
             SurplusKind::File => ItemKind::File,

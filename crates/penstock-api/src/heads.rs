@@ -1,8 +1,8 @@
 //! The heads of a ledger: the few words per page that a state database commits.
 //!
-//! Pages and page logs are files in the journal store; a head says how much of them counts. What a
-//! log holds beyond its head is a torn tail, or was never acknowledged. Heads are the same for
-//! SQLite and etcd.
+//! Pages and page logs are files in the journal store; a head says how much of them counts. The
+//! content of a log beyond its head is a torn tail, or was never acknowledged. Heads are the same
+//! for SQLite and etcd.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -17,19 +17,19 @@ use crate::task::MountSeen;
 /// Longest time between two commits of the ledger, unless the budget asks for more (A7).
 pub const COMMIT_INTERVAL: Duration = Duration::from_millis(900);
 
-/// What is committed of one page.
+/// Committed state of one page.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PageHead {
     /// Number of the page.
     pub page: u32,
     /// Digest of the encoded page.
     pub digest: Digest,
-    /// Epoch of the controller that began the page's log file: part of its name (B4). 0 where one
-    /// daemon is the whole site.
+    /// Epoch of the controller that began the page's log file, part of the file's name (B4). 0
+    /// where one daemon is the whole site.
     pub log: u64,
     /// Bytes of the page log that count.
     pub log_bytes: u64,
-    /// Whether all pieces are durable or excepted: such a page is never looked at again.
+    /// True if all pieces are durable or excepted: such a page is never examined again.
     pub complete: bool,
     /// Files in the page that are written.
     pub files: u64,
@@ -41,34 +41,34 @@ pub struct PageHead {
     pub kept: u64,
     /// Bytes of these.
     pub kept_bytes: u64,
-    /// Whether the source is to be asked about entries of it that have changed, or may have.
+    /// True if the source is to be asked about entries of the page that have changed, or may have.
     pub asks: bool,
 }
 
-/// What is committed of a whole ledger.
+/// Committed state of a whole ledger.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct LedgerHead {
     /// All pages known, in order of their numbers.
     pub pages: Vec<PageHead>,
-    /// What the scan found, once it is complete.
+    /// Result of the scan, once it is complete.
     pub scan: Option<ScanSummary>,
-    /// The last sync epoch of each writer that is known to have succeeded: its marker in the store
-    /// is at least this. All that ever had work are named.
+    /// The last sync epoch of each writer that is known to have succeeded; the writer's marker in
+    /// the store is at least this. Contains all writers that ever had work.
     pub epochs: BTreeMap<WriterId, u64>,
     /// Random id of the target store when the transfer first wrote there; 0 before (A5).
     pub store: u64,
-    /// What was mounted then where the data set goes (A5).
+    /// File systems that were mounted then below the data set's root (A5).
     pub mounts: Vec<MountSeen>,
 }
 
 impl LedgerHead {
-    /// The last sync epoch of a writer that is known to have succeeded; 0 if there is none.
+    /// Returns the last sync epoch of a writer that is known to have succeeded; 0 if there is none.
     pub fn epoch_of(&self, writer: WriterId) -> u64 {
         self.epochs.get(&writer).copied().unwrap_or(0)
     }
 }
 
-/// One commit: replaces the heads of the named pages.
+/// A commit: replaces the heads of the named pages.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct HeadCommit {
     /// New heads.
@@ -79,29 +79,30 @@ pub struct HeadCommit {
     pub epochs: Vec<(WriterId, u64)>,
     /// Set when the transfer first writes to its target store.
     pub store: Option<u64>,
-    /// Set then, and when everything was looked at again since more is mounted.
+    /// Set then, and when everything was examined again because more is mounted.
     pub mounts: Option<Vec<MountSeen>>,
-    /// Whether this commit must survive a power cut: the caller has synced the logs before (A8).
+    /// True if this commit must survive a power cut: the caller has synced the logs before (A8).
     pub durable: bool,
 }
 
 /// Keeps heads. Blocks for the length of a database transaction.
 pub trait HeadStore: Send + Sync {
-    /// What is committed of the transfer's ledger; an empty head if nothing is.
+    /// Returns the committed state of the transfer's ledger; an empty head if there is none.
     ///
     /// # Errors
     /// The database cannot be read.
     fn load(&self, transfer: TransferId) -> Result<LedgerHead, Problem>;
 
-    /// Commits all or nothing. With `durable` unset the commit survives `kill -9`, with it a power
-    /// cut as well.
+    /// Commits all or nothing. With `durable` unset the commit survives `kill -9`; with it set, a
+    /// power cut as well.
     ///
     /// # Errors
     /// The database cannot be written: nothing was committed, the caller stops the transfer.
     fn commit(&self, transfer: TransferId, commit: &HeadCommit) -> Result<(), Problem>;
 
-    /// How soon and how late after the last commit the next one is due: what is kept far away is
-    /// written within a budget (E6). Urgent commits wait for the first, all others for the second.
+    /// Returns how soon and how late after the last commit the next one is due. Heads that are
+    /// stored far away are written within a budget (E6). Urgent commits wait for the first time,
+    /// all others for the second.
     fn pace(&self) -> (Duration, Duration) {
         (Duration::ZERO, COMMIT_INTERVAL)
     }

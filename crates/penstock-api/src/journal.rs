@@ -1,18 +1,18 @@
-//! What an error of the journal store means: of the controller's ledger and state database, and of
-//! the pages that a source keeps there.
+//! Classes of errors of the journal store: of the controller's ledger and state database, and of
+//! the pages that a source stores there.
 //!
 //! Disks, servers and mounts come back, room is made, modes are corrected: a transfer waits for
-//! that and goes on, whoever leads by then. Only what no waiting can cure ends it.
+//! that and continues, under any controller. Only an error that no waiting can cure ends it.
 
 use std::io::{self, ErrorKind};
 
 use crate::problem::{Exit, Problem};
 
-/// Whether what failed with this error in the journal store may pass.
+/// Returns whether an operation that failed with this error in the journal store may succeed later.
 ///
-/// [`Exit::Fatal`] is content that is damaged or cut short (a decoder's error, which serde_json
-/// hands on as such), and what no call of ours can mean; everything else is [`Exit::Temporary`].
-/// That a sync failed may pass as well, but nothing that it was to make durable counts: who goes on
+/// [`Exit::Fatal`] is damaged or truncated content (a decoder's error, which serde_json passes on
+/// as such), and an error that no call of ours can cause. Everything else is [`Exit::Temporary`]. A
+/// failed sync is temporary too, but nothing that it was to make durable counts: the next attempt
 /// writes it anew, or reads what the disk holds (A4).
 pub fn exit_of(cause: &io::Error) -> Exit {
     match cause.kind() {
@@ -24,12 +24,12 @@ pub fn exit_of(cause: &io::Error) -> Exit {
     }
 }
 
-/// The problem of a file in the journal store: what was to be done is its `title`.
+/// Returns the problem of a file in the journal store; `title` says which operation failed.
 pub fn failed(code: &str, title: impl Into<String>, cause: &io::Error) -> Problem {
     Problem::new(exit_of(cause), code, title).because(cause).hint(hint_of(cause))
 }
 
-/// What to do about an error of the journal store.
+/// Returns what to do about an error of the journal store.
 pub fn hint_of(cause: &io::Error) -> &'static str {
     match cause.kind() {
         _ if exit_of(cause) == Exit::Fatal => {

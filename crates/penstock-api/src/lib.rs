@@ -1,36 +1,34 @@
-//! The contract: what controller and peer say to each other, and what users see of a transfer.
+//! The contract between controller and peer, and between Penstock and its users.
 //!
-//! Controller and peer never name each other; both name this crate. The binary puts them together.
+//! Controller and peer never name each other; both name this crate, and the binary connects them.
 //!
-//! | module | between whom |
+//! | module | between: about |
 //! |---|---|
-//! | [`place`] | all of them: paths, and places in stores |
-//! | [`outcome`] | all of them: failed items, and when a file counts as durable |
-//! | [`transfer`] | users and the controller: requests, options, states, progress, summaries |
-//! | [`update`] | the same: how what is at the target already is treated |
-//! | [`limits`] | users, and who moves their data: how much of the world it may use |
-//! | [`select`] | users and a source site: what of a source belongs to a data set |
-//! | [`plan`] | users, controller and peers: what a transfer would do, and a transfer that does just that |
-//! | [`preserve`] | all of them: which attributes are kept, and which were not |
-//! | [`scan`] | a target's controller and a source site: open a data set, pull its pages |
-//! | [`task`] | a target's controller and its peers: grants, reports, sync epochs |
-//! | [`rpc::task`] | the same, where the peer is another host of the site |
-//! | [`rpc::streaming`] | the same, for requests that take the peer long |
-//! | [`delete`] | the same: deleting what is not at the source |
-//! | [`peers`] | the same: who takes part in a run |
-//! | [`fence`] | the same: whether a controller, or a peer, may still act |
-//! | [`rpc::source`] | a source's controller and a peer on another host that has the store |
-//! | [`removal`] | a target's controller and a source: removing what was moved |
-//! | [`cluster`] | peers of one site: what they tell of themselves |
-//! | [`operate`] | operators and the daemon: peers, what they have in hand, events, findings |
-//! | [`journal`] | the same, and what a source keeps: what an error of the journal store means |
-//! | [`heads`] | the controller and its state database: what of a ledger is committed |
-//! | [`proof`] | users, controller and peers: reading again, checksums, receipts |
-//! | [`receipt`] | sites, and whoever checks later: what was moved and proved, signed |
-//! | [`rest`] | users and the daemon: events, sites, pairing, stores |
-//! | [`paths`] | users and the daemon, and sites: which addresses reach each other |
-//! | [`site`] | sites with each other: open a data set, pair |
-//! | [`problem`] | every API and its client: RFC 9457 problem details |
+//! | [`place`] | all: paths, and places in stores |
+//! | [`outcome`] | all: failed items, and when a file counts as durable |
+//! | [`transfer`] | users, controller: requests, options, states, progress, summaries |
+//! | [`update`] | users, controller: treatment of what exists at the target |
+//! | [`limits`] | users, controller: limits to what a transfer may use |
+//! | [`select`] | users, source site: selection of the items of a source |
+//! | [`plan`] | users, controller, peers: plans, and transfers that follow them |
+//! | [`preserve`] | all: attributes that are preserved, and those that were not |
+//! | [`scan`] | controller, source site: opening a data set, pulling its pages |
+//! | [`task`] | controller, its peers: grants, reports, sync epochs |
+//! | [`delete`] | controller, its peers: deleting what is not at the source |
+//! | [`peers`] | controller, its peers: the peers that take part in a run |
+//! | [`fence`] | controller, its peers: the right of a controller to act |
+//! | [`rpc`] | controller, peers on other hosts: the same calls over the network |
+//! | [`removal`] | controller, source site: removing what was moved |
+//! | [`cluster`] | peers of one site: what peers publish of themselves |
+//! | [`operate`] | operators, daemon: peers, their work, events, findings |
+//! | [`journal`] | controller, source site: errors of the journal store |
+//! | [`heads`] | controller, state database: committed state of a ledger |
+//! | [`proof`] | users, controller, peers: reading again, checksums, receipts |
+//! | [`receipt`] | sites, later readers: what was moved and proved, signed |
+//! | [`rest`] | users, daemon: events, sites, pairing, stores |
+//! | [`paths`] | users, daemon, sites: addresses that reach each other |
+//! | [`site`] | sites: opening a data set, pairing |
+//! | [`problem`] | every API, its client: RFC 9457 problem details |
 
 #![forbid(unsafe_code)]
 

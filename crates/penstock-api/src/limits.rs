@@ -1,4 +1,4 @@
-//! How much of the world a transfer may use.
+//! Limits to what a transfer may use.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,30 +6,30 @@ use serde::{Deserialize, Serialize};
 /// lane may be silent.
 pub const RATE_MIN: u64 = 500_000;
 
-/// Limits of one transfer, whichever peers take part in it. None is set by default, and none
-/// changes what is moved.
+/// Limits of one transfer, for all peers that take part in it together. None is set by default, and
+/// none changes what is moved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Limits {
-    /// Most bits of file content per second on average, at least [`RATE_MIN`]. Frames and TLS come
-    /// on top of it, some 0.1 %. It is held at the target, and can be changed while it runs.
+    /// Most bits of file content per second on average, at least [`RATE_MIN`]. Frames and TLS add
+    /// some 0.1 %. The target enforces it; it can be changed while the transfer runs.
     pub rate_bits_per_s: Option<u64>,
-    /// Most metadata operations per second at each side, whatever the number of its peers, at least
-    /// 1: look-ups of names by the scan
-    /// at the source; files, directories and links made, and names given, at the target.
+    /// Most metadata operations per second at each side, for any number of peers, at least 1. At
+    /// the source they are look-ups of names by the scan; at the target, files, directories and
+    /// links made, and names given.
     pub metadata_ops_per_s: Option<u32>,
 }
 
 impl Limits {
-    /// The rate in bytes per second; 0 for none.
+    /// Returns the rate in bytes per second; 0 for none.
     pub fn rate_bytes_per_s(&self) -> u64 {
         bytes_of(self.rate_bits_per_s)
     }
 
-    /// What is wrong with it, for people.
+    /// Checks that something can move under the limits.
     ///
     /// # Errors
-    /// A limit that nothing could move under.
+    /// The limit under which nothing could move, in words for people.
     pub fn check(&self) -> Result<(), String> {
         if self.rate_bits_per_s.is_some_and(|rate| rate < RATE_MIN) {
             return Err(format!("a rate limit is at least {} kbit/s", RATE_MIN / 1000));
@@ -41,36 +41,37 @@ impl Limits {
     }
 }
 
-/// What one target peer may use of the limits of its transfer.
+/// Share of one target peer in the limits of its transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Share {
-    /// Names it, so that it is known which one is in force; 0 for what the task began with.
+    /// Number of the share, to tell which one is in force; 0 for the share with which the task
+    /// began.
     pub serial: u64,
-    /// As in [`Limits`], but not bounded below.
+    /// Rate, as in [`Limits`], but not bounded below.
     pub rate_bits_per_s: Option<u64>,
-    /// As in [`Limits`].
+    /// Metadata operations, as in [`Limits`].
     pub metadata_ops_per_s: Option<u32>,
     /// Most lanes at a time; 0 lets the engine decide.
     pub lanes_max: u32,
-    /// Exactly so many lanes; 0 lets the engine decide.
+    /// Exact number of lanes; 0 lets the engine decide.
     pub lanes: u32,
 }
 
 impl Share {
-    /// The rate in bytes per second; 0 for none.
+    /// Returns the rate in bytes per second; 0 for none.
     pub fn rate_bytes_per_s(&self) -> u64 {
         bytes_of(self.rate_bits_per_s)
     }
 }
 
-/// What was used of a share that is counted.
+/// Use of a share that is counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ShareUsed {
     /// Bytes, or operations, since the task began.
     pub taken: u64,
-    /// Whether something had to wait for the share lately.
+    /// True if something had to wait for the share lately.
     pub held: bool,
 }
 
@@ -78,7 +79,7 @@ fn bytes_of(rate_bits_per_s: Option<u64>) -> u64 {
     rate_bits_per_s.map_or(0, |bits| (bits / 8).max(1))
 }
 
-/// Asks for another rate while a transfer runs, or waits.
+/// Request for another rate while a transfer runs or waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LimitRequest {

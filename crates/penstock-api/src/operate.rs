@@ -1,4 +1,4 @@
-//! What operators see of a site's peers: what each has in hand, its paths, what has happened.
+//! Views for operators of a site's peers: their work, their paths, and events.
 
 use std::net::SocketAddr;
 
@@ -10,106 +10,106 @@ use crate::cluster::{ClusterView, DrainMark};
 /// Most events in one answer.
 pub const EVENTS_SHOWN_MAX: usize = 2000;
 
-/// What a peer has in hand at this moment, as it says itself.
+/// Work that a peer has in hand at this moment, as it reports itself.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PeerLoad {
     /// The peer.
     pub peer: Name,
-    /// Whether it is the controller.
+    /// True if it is the controller.
     pub leads: bool,
-    /// Transfers that run under it, being the controller.
+    /// Transfers that run under it as the controller.
     pub running: u32,
-    /// Transfers that wait for their turn or their next attempt under it, being the controller.
+    /// Transfers that wait under it, as the controller, to be started or for their next attempt.
     pub queued: u32,
     /// Lanes that it serves as a source.
     pub lanes_served: u32,
-    /// Transfers that it writes for.
+    /// Transfers for which it writes.
     pub tasks: Vec<TaskLoad>,
     /// Load average of the host over one minute.
     pub host_load: f64,
-    /// Milliseconds since 1970 by its clock, when it answered.
+    /// Time by its clock when it answered, in milliseconds since 1970.
     pub clock_ms: u64,
 }
 
 impl PeerLoad {
-    /// Whether nothing would miss it.
+    /// Returns whether it has no work in hand, so that it can be stopped without loss.
     pub fn is_idle(&self) -> bool {
         !self.leads && self.running == 0 && self.lanes_served == 0 && self.tasks.is_empty()
     }
 }
 
-/// One peer's share of a transfer.
+/// Share of a peer in a transfer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TaskLoad {
     /// The transfer.
     pub transfer: TransferId,
     /// The peer that fetches and writes.
     pub peer: Name,
-    /// The site that it fetches from; none where that is its own.
+    /// The site from which it fetches; none if that is its own site.
     #[serde(default)]
     pub source: Option<Name>,
-    /// The store that it writes to.
+    /// The store to which it writes.
     pub store: Name,
     /// Bytes of payload that it has verified in this run.
     pub bytes_verified: u64,
-    /// What it fetches now; within one site, where there are no lanes, 0.
+    /// Rate at which it fetches now; 0 within one site, where there are no lanes.
     pub rate_bits_per_s: f64,
     /// Lanes that are open.
     pub lanes: u32,
-    /// Its paths; none where source and target are one site.
+    /// Its paths; none if source and target are one site.
     pub paths: Vec<TaskPath>,
 }
 
-/// One path of one transfer at one peer.
+/// A path of a transfer at a peer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TaskPath {
     /// Address and interface here, as `10.50.1.1%eth1`.
     pub from: String,
     /// Address of the source's peer.
     pub to: SocketAddr,
-    /// That peer.
+    /// Name of that peer.
     pub to_peer: Name,
     /// Name of the network; empty if it has none.
     pub network: String,
     /// `untried`, `carrying`, `standby`, `on trial`, `crawling` or `dead`.
     pub state: String,
-    /// Since when, in seconds since 1970; 0 if it was never used.
+    /// Start of that state, in seconds since 1970; 0 if the path was never used.
     pub since: u64,
-    /// Why it does not carry; empty if it does.
+    /// Reason why it does not carry; empty if it does.
     pub why: String,
     /// Lanes that are open over it.
     pub lanes: u32,
-    /// What comes over it now.
+    /// Rate over it now.
     pub rate_bits_per_s: f64,
     /// Least round trip seen, in microseconds.
     pub rtt_us: Option<u64>,
 }
 
-/// All that peers say of one transfer.
+/// Reports of all peers on one transfer.
 #[derive(Clone, Debug, PartialEq, Default, Serialize, Deserialize)]
 pub struct TransferPaths {
-    /// The shares of those that have one now.
+    /// Shares of the peers that have one now.
     pub shares: Vec<TaskLoad>,
     /// Peers that were asked and did not answer.
     pub silent: Vec<Name>,
 }
 
-/// How a peer is, as the others see it.
+/// Presence of a peer, as the others see it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Presence {
-    /// It holds its lease and answers.
+    /// The peer holds its lease and answers.
     Up,
-    /// It holds its lease, and does not answer.
+    /// The peer holds its lease and does not answer.
     Silent,
-    /// It was ended in order.
+    /// The peer was shut down in order.
     Left,
-    /// It is gone and has not said so.
+    /// The peer is gone without having said so.
     Lost,
 }
 
 impl Presence {
-    /// In a word.
+    /// Returns its name, one word.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Up => "up",
@@ -120,45 +120,45 @@ impl Presence {
     }
 }
 
-/// A store as a peer reaches it, beside the others'.
+/// A store as a peer reaches it, compared with the other peers.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PeerStore {
     /// Its name.
     pub store: Name,
     /// Its identity, in hex; empty if it has none yet or cannot be read.
     pub identity: String,
-    /// Whether it is the same as at the other peers: `same`, `other`, `new` (no identity yet
-    /// anywhere), `offline` (others have one), `alone` (nobody else has it).
+    /// Comparison with the other peers: `same`, `other`, `new` (no identity yet anywhere),
+    /// `offline` (others have one), `alone` (no other peer has it).
     pub is: String,
 }
 
-/// One peer of the site.
+/// A peer of the site.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PeerView {
     /// Its name.
     pub peer: Name,
-    /// Whether it is the one that answers.
+    /// True if it is the peer that answers.
     pub own: bool,
-    /// How it is.
+    /// Its presence.
     pub presence: Presence,
-    /// Since when it is that, in seconds since 1970; 0 if that is not known.
+    /// Start of that presence, in seconds since 1970; 0 if it is unknown.
     pub since: u64,
-    /// Where it takes requests.
+    /// Addresses at which it takes requests.
     pub addresses: Vec<SocketAddr>,
     /// Release of the program.
     pub version: String,
-    /// Since when it is the controller, in seconds since 1970; 0 if it is not.
+    /// Start of its controllership, in seconds since 1970; 0 if it is not the controller.
     pub controller_since: u64,
     /// Stores that it reaches.
     pub stores: Vec<PeerStore>,
-    /// That it is to have no new work.
+    /// The order that it gets no new work, if there is one.
     pub draining: Option<DrainMark>,
-    /// What it has in hand, if it answers.
+    /// Its work in hand, if it answers.
     pub load: Option<PeerLoad>,
-    /// By how much its clock is ahead of the one that answers, in milliseconds; as good as half
-    /// the time that it took to ask.
+    /// Milliseconds by which its clock is ahead of the clock of the peer that answers. The error is
+    /// at most half the time that the question took.
     pub clock_ahead_ms: Option<f64>,
-    /// What is wrong with it, in words; empty if nothing is.
+    /// Trouble of the peer, in words; empty if there is none.
     pub trouble: String,
 }
 
@@ -167,59 +167,59 @@ pub struct PeerView {
 pub struct PeersView {
     /// The site.
     pub site: Name,
-    /// They, in order of their names.
+    /// The peers, in order of their names.
     pub peers: Vec<PeerView>,
 }
 
-/// An order to drain a peer, or to take that back.
+/// Request to drain a peer, or to take that order back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DrainRequest {
-    /// Take it back.
+    /// Take the order back.
     #[serde(default)]
     pub undo: bool,
-    /// Even if nobody else reaches a store of a running transfer.
+    /// Drain even if no other peer reaches a store of a running transfer.
     #[serde(default)]
     pub force: bool,
 }
 
-/// Something that has happened at a site.
+/// An event at a site.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SiteEvent {
-    /// Milliseconds since 1970, by the clock of the peer that tells.
+    /// Time by the clock of the reporting peer, in milliseconds since 1970.
     pub at_ms: u64,
-    /// The peer that tells.
+    /// The reporting peer.
     pub peer: Name,
     /// Stable: `peer-joined`, `peer-left`, `peer-lost`, `controller`, `no-controller`, `drain`,
     /// `undrain`, `path-dead`, `path-crawling`, `path-back`, `store-offline`, `store-back`,
     /// `peer-in`, `peer-out`, `scan-in`, `scan-out` (of a transfer), `etcd`, `etcd-lost`,
     /// `etcd-back`, `etcd-member-lost`, `etcd-member-back`, `format`, `transfer`, `problem`.
     pub kind: String,
-    /// What it happened to: a peer, a path, a store, an id.
+    /// Subject of the event: a peer, a path, a store, an id.
     pub subject: String,
-    /// The transfer, if it is about one.
+    /// The transfer that the event concerns, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub transfer: Option<TransferId>,
-    /// In words.
+    /// The event in words.
     pub text: String,
 }
 
-/// How bad a finding is.
+/// Severity of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Level {
-    /// As it should be.
+    /// In order.
     Ok,
-    /// Worth knowing; nothing to do.
+    /// Worth knowing; no action needed.
     Note,
-    /// It works, and costs rate, safety or patience.
+    /// Works, but costs rate, safety or patience.
     Warning,
-    /// It does not work, or will not for long.
+    /// Does not work, or will not for long.
     Bad,
 }
 
 impl Level {
-    /// In a word.
+    /// Returns its name, one word.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Ok => "ok",
@@ -230,28 +230,28 @@ impl Level {
     }
 }
 
-/// What somebody who looks after a site is told about one matter.
+/// A finding about one matter, for operators of a site.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Finding {
     /// Stable, for programs: `clock`, `nofile`, `path`, ….
     pub code: String,
-    /// How bad it is.
+    /// Severity.
     pub level: Level,
-    /// The peer it is about; empty if it is about none.
+    /// The peer concerned; empty if there is none.
     #[serde(default)]
     pub peer: String,
-    /// What was found.
+    /// The observation.
     pub what: String,
-    /// Why it matters; empty if all is well.
+    /// Reason why it matters; empty if all is well.
     #[serde(default)]
     pub why: String,
-    /// What to do; empty if nothing is to be done.
+    /// Action to take; empty if there is none.
     #[serde(default)]
     pub action: String,
 }
 
 impl Finding {
-    /// Something that is as it should be.
+    /// Returns a finding that all is well.
     pub fn ok(code: &str, what: impl Into<String>) -> Self {
         Self {
             code: code.to_owned(),
@@ -263,7 +263,7 @@ impl Finding {
         }
     }
 
-    /// Something that is not.
+    /// Returns a finding of another level.
     pub fn new(
         level: Level,
         code: &str,
@@ -275,7 +275,7 @@ impl Finding {
         Self { level, why, action, ..Self::ok(code, what) }
     }
 
-    /// The same, of a peer.
+    /// Returns the finding with its peer set.
     #[must_use]
     pub fn of(mut self, peer: &Name) -> Self {
         peer.as_str().clone_into(&mut self.peer);
@@ -283,20 +283,20 @@ impl Finding {
     }
 }
 
-/// Whether all is well with a site, as `penstock site status` shows it.
+/// Health of a site, as `penstock site status` shows it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SiteHealthView {
     /// The worst of the findings.
     pub level: Level,
-    /// What is to be said.
+    /// The findings.
     pub findings: Vec<Finding>,
     /// The site's peers.
     pub peers: PeersView,
-    /// Who leads, and how etcd is; none at a site of one peer.
+    /// The leader and the state of etcd; none at a site of one peer.
     pub cluster: Option<ClusterView>,
 }
 
-/// The worst of some findings; `Ok` of none.
+/// Returns the worst level of some findings; `Ok` if there are none.
 pub fn worst(findings: &[Finding]) -> Level {
     findings.iter().map(|finding| finding.level).max().unwrap_or(Level::Ok)
 }

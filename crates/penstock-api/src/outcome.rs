@@ -1,23 +1,23 @@
-//! What became of items: which of them failed, and when a file counts as durable.
+//! Outcome of items: failed items, and when a file counts as durable.
 
 use serde::{Deserialize, Serialize};
 
 use crate::place::PathText;
 
-/// When a file counts as durable.
+/// Policy that defines when a file counts as durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Durability {
     /// Data, sync, rename, sync of directories, in batches (A1).
     #[default]
     Batch,
-    /// The same order with one fsync for each file.
+    /// Same order with one fsync for each file.
     Fsync,
     /// No sync at all: a power cut may leave empty files under final names.
     None,
 }
 
-/// One item that failed.
+/// An item that failed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FailedItem {
     /// Path relative to the data set's root.
@@ -25,6 +25,6 @@ pub struct FailedItem {
     /// Stable code: `vanished`, `changed`, `denied`, `read`, `write`, `digest`, `publish`,
     /// `exists`, `link`, `readback`, `scan`, `delete`, `remove`.
     pub code: String,
-    /// For people: what and why.
+    /// Message for people, with the reason.
     pub message: String,
 }

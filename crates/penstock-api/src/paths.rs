@@ -1,4 +1,4 @@
-//! Paths between two sites, as they are shown.
+//! Paths between two sites, as they are shown to users.
 
 use std::net::SocketAddr;
 
@@ -12,15 +12,15 @@ use crate::operate::Finding;
 pub struct PathsView {
     /// The other site.
     pub site: Name,
-    /// From here to there: what carries data from there to here, since the target dials.
+    /// Paths from here to there. They carry data from there to here, since the target dials.
     pub outward: Vec<PathView>,
-    /// From there to here, as the other site has tried them.
+    /// Paths from there to here, as the other site has tried them.
     pub inward: Vec<PathView>,
-    /// Why the other site has not tried any, if it has not.
+    /// Reason why the other site has tried none; empty if it has.
     pub inward_problem: String,
 }
 
-/// What one peer has found: who it is, and which addresses it reaches.
+/// Result of one peer: its own description, and the addresses that it reaches.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PeerProbe {
     /// The peer.
@@ -29,48 +29,49 @@ pub struct PeerProbe {
     pub release: String,
     /// Versions of the lane protocol that it speaks, the oldest and the newest.
     pub protocol: (u16, u16),
-    /// Seconds since 1970 at which its certificate expires.
+    /// Expiry of its certificate, in seconds since 1970.
     pub certificate_expires: u64,
-    /// BLAKE3 of the public key by which it checks capabilities, in hex.
+    /// BLAKE3 of the public key with which it checks capabilities, in hex.
     pub capability_key: String,
     /// The paths that it has tried.
     pub paths: Vec<PathView>,
-    /// Its own addresses for data, and why it cannot connect to one itself; empty if it can.
+    /// Its own addresses for data, each with the reason why it cannot connect to that itself; empty
+    /// if it can.
     pub listening: Vec<(SocketAddr, String)>,
 }
 
-/// What the peers of one site have found of another one's addresses.
+/// Results of the peers of one site for another site's addresses.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SiteProbe {
     /// The site whose peers have tried.
     pub site: Name,
-    /// They.
+    /// The peers that were probed.
     pub peers: Vec<PeerProbe>,
-    /// Peers that are there and did not answer, and why.
+    /// Peers that are there and did not answer, with the reason.
     pub silent: Vec<(Name, String)>,
 }
 
 impl SiteProbe {
-    /// All paths that were tried.
+    /// Returns all paths that were tried.
     pub fn paths(&self) -> impl Iterator<Item = &PathView> {
         self.peers.iter().flat_map(|probe| &probe.paths)
     }
 }
 
-/// How two sites fit together, as `penstock doctor --pair` shows it.
+/// Match of two sites, as `penstock doctor --pair` shows it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PairReport {
     /// The paths.
     pub paths: PathsView,
-    /// What the peers here have found.
+    /// Results of the peers here.
     pub ours: SiteProbe,
-    /// What those of the other site have; none if it did not answer.
+    /// Results of the other site's peers; none if it did not answer.
     pub theirs: Option<SiteProbe>,
-    /// What follows from both views.
+    /// Conclusions from both views.
     pub findings: Vec<Finding>,
 }
 
-/// One pair of addresses.
+/// A pair of addresses.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PathView {
     /// The peer that dials.
@@ -83,26 +84,27 @@ pub struct PathView {
     pub to: SocketAddr,
     /// Name of the network; empty if it has none.
     pub network: String,
-    /// Whether it was reached just now.
+    /// True if it was reached just now.
     pub reachable: bool,
-    /// Why not, in words.
+    /// Reason why it was not reached, in words.
     pub why: String,
-    /// Why 64 KiB could not be sent there and back, in words; empty if they could, or if it was
-    /// not reached.
+    /// Reason why 64 KiB could not be sent there and back, in words; empty if they could, or if it
+    /// was not reached.
     #[serde(default)]
     pub large: String,
-    /// By how much the other end's clock is ahead, in milliseconds; as good as half a round trip.
+    /// Milliseconds by which the other end's clock is ahead. The error is at most half a round
+    /// trip.
     #[serde(default)]
     pub clock_ahead_ms: Option<f64>,
     /// Least round trip seen, in microseconds.
     pub rtt_us: Option<u64>,
-    /// What transfers got over it when they last looked.
+    /// Rate of transfers over it when they last measured.
     pub rate_bits_per_s: Option<f64>,
-    /// How it stood in the last transfer: `untried`, `carrying`, `standby`, `on trial`, `crawling`
-    /// or `dead`.
+    /// State in the last transfer: `untried`, `carrying`, `standby`, `on trial`, `crawling` or
+    /// `dead`.
     pub state: String,
-    /// Since when, in seconds since 1970; 0 if it was never used.
+    /// Start of that state, in seconds since 1970; 0 if the path was never used.
     pub since: u64,
-    /// Why a lane over it was lost or did not open, if none has since.
+    /// Reason why a lane over it was lost or did not open, if none has opened since.
     pub last_failure: String,
 }

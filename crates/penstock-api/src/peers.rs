@@ -1,4 +1,4 @@
-//! Who takes part in a run at its target: what its runner learns while it goes on.
+//! Peers that take part in a run at its target, as its runner sees them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use penstock_proto::units::Instant;
 
 use crate::task::TargetPeer;
 
-/// How long a grant holds by default.
+/// Duration of a grant by default.
 pub const GRANT: Duration = Duration::from_secs(60);
 
 /// A peer of the target's site that may take part in a run.
@@ -16,74 +16,77 @@ pub const GRANT: Duration = Duration::from_secs(60);
 pub struct Member {
     /// Its name, for people; empty where there are no others.
     pub name: String,
-    /// Whom it writes as.
+    /// Identity under which it writes.
     pub writer: WriterId,
-    /// Number of its process: with another one it was restarted, and what the old one had in hand
-    /// is nobody's any more.
+    /// Number of its process. A new number means that it was restarted, and that the work of the
+    /// old process is unassigned.
     pub instance: u64,
-    /// Whether it is the controller's own: what one peer does for all is asked of it first.
+    /// True if it is the controller's own peer, which is asked first for what one peer does for
+    /// all.
     pub is_own: bool,
-    /// It gets no more work, and is let go once what it wrote is durable.
+    /// True if it gets no more work, and is released once its writes are durable.
     pub is_draining: bool,
-    /// The way to it.
+    /// Access to it.
     pub peer: Arc<dyn TargetPeer>,
 }
 
-/// What became of a peer's part in a run, for those who look after the site.
+/// Change of a peer's part in a run, for operators of the site.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PartNews {
-    /// It takes part from now on, though it did not when the run began.
+    /// The peer takes part from now on, though it did not when the run began.
     Joined,
-    /// It cannot take part for now.
+    /// The peer cannot take part for now.
     Refused {
-        /// Why.
+        /// The reason.
         why: String,
-        /// When it is tried again; `None`: not before it is restarted.
+        /// Delay until the next try; `None`: not before it is restarted.
         again: Option<Duration>,
     },
-    /// It was drained: what it wrote is durable, and it has nothing in hand.
+    /// The peer was drained: its writes are durable, and it has nothing in hand.
     Drained,
-    /// It was taken out.
+    /// The peer was excluded.
     Out {
-        /// Why.
+        /// The reason.
         why: String,
-        /// Nobody knows what it did last.
+        /// True if its last writes are unknown.
         is_lost: bool,
-        /// Peers that go on.
+        /// Number of peers that continue.
         others: usize,
-        /// When it is tried again; `None`: not before it is restarted.
+        /// Delay until the next try; `None`: not before it is restarted.
         again: Option<Duration>,
     },
 }
 
 /// The peers that may take part in one run: those of the target's site that reach its store.
 pub trait Peers: Send + Sync {
-    /// Who is there now. Asked several times a second: never blocks. Who is not there gets no new
-    /// task; a task that runs goes on as long as it is heard of.
+    /// Returns the members that are present now. Called several times a second: never blocks. A
+    /// member that is absent gets no new task; a running task continues as long as its peer is
+    /// heard of.
     fn present(&self) -> Vec<Member>;
 
-    /// Peers of the site that cannot take part, and why, as [`Peers::present`] found last.
+    /// Returns the peers of the site that cannot take part, with the reason, as [`Peers::present`]
+    /// found last.
     fn left_out(&self) -> Vec<(String, String)> {
         Vec::new()
     }
 
-    /// The id of the store that they write to, as far as one of them sees it: who sees none at its
-    /// path makes no new one there for the first transfer that writes to it (A5).
+    /// Returns the id of the store to which they write, as far as one of them sees it. A peer that
+    /// sees none at its path makes no new one there for the first transfer that writes to it (A5).
     fn store_id(&self) -> Option<u64> {
         None
     }
 
-    /// How long a grant holds. `None` where there is never more than one peer: nothing is fenced,
-    /// and nobody has to say that it lives.
+    /// Returns the duration of a grant. `None` where there is never more than one peer: nothing is
+    /// fenced, and no peer has to report that it is alive.
     fn grant(&self) -> Option<Duration>;
 
-    /// The time by which grants are counted, on `CLOCK_BOOTTIME`; it stands still where there are
-    /// none.
+    /// Returns the time by which grants are counted, on `CLOCK_BOOTTIME`; it is constant where
+    /// there are no grants.
     fn now(&self) -> Instant {
         Instant(0)
     }
 
-    /// Is told what became of a peer's part in the run of a transfer. Must not block for long.
+    /// Reports a change of a peer's part in the run of a transfer. Must not block for long.
     fn tell(&self, _transfer: TransferId, _peer: &str, _news: &PartNews) {}
 }
 

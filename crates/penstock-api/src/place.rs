@@ -41,12 +41,12 @@ pub struct Location {
     pub store: Name,
     /// Relative path within the store, without slashes at its ends; empty for the store's root.
     pub path: PathText,
-    /// Whether it was written with a slash at its end: of a source, its contents are meant; of a
+    /// True if it was written with a slash at its end. For a source this means its contents; for a
     /// target, a directory to put the source into.
     pub slash: bool,
 }
 
-/// Why a text is not a location.
+/// Error: a text is not a location.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{text}` is not SITE:STORE/PATH: {why}")]
 pub struct ParseLocationError {

@@ -1,9 +1,9 @@
-//! Plans: what a transfer would do, item by item; and transfers that do just what a plan says.
+//! Plans: what a transfer would do, item by item; and transfers that do exactly what a plan says.
 //!
-//! A plan is JSON Lines: a [`PlanHead`], a [`PlanItem`] for each thing that is at the source or is
+//! A plan is JSON Lines: a [`PlanHead`], a [`PlanItem`] for each item that is at the source or is
 //! to be deleted at the target, a [`PlanEnd`]. The end holds the BLAKE3 of all lines before it, so
-//! that a plan that was cut off or edited is refused. It says nothing of who made it: whoever may
-//! submit a transfer may submit any plan.
+//! that a plan that was cut off or edited is refused. The plan does not say who made it: a user who
+//! may submit a transfer may submit any plan.
 //!
 //! Written and read a line at a time: memory does not grow with the number of items (promise (g)).
 
@@ -29,23 +29,23 @@ const LINE_BYTES_MAX: u64 = 64 << 20;
 pub struct PlanHead {
     /// [`PLAN_VERSION`].
     pub v: u32,
-    /// From where, as it was asked for: a location, or an absolute path.
+    /// Source as it was asked for: a location, or an absolute path.
     pub source: PathText,
-    /// To where, likewise.
+    /// Target as it was asked for, likewise.
     pub target: PathText,
     /// Root of the data set within the target's store.
     pub root: PathText,
     /// Identity of the target's store, in hexadecimal digits; none if it has none yet.
     #[serde(default)]
     pub store: Option<String>,
-    /// When it was made, in seconds since 1970. Ages in the options are counted from an earlier
-    /// moment, and settled.
+    /// Time when it was made, in seconds since 1970. Ages in the options are counted from an
+    /// earlier moment, and settled.
     pub made: u64,
-    /// How the transfer is to be done.
+    /// Options of the transfer.
     pub options: TransferOptions,
 }
 
-/// A location as the head of a plan names it: its path as it is.
+/// Returns a location as the head of a plan names it, with its path unescaped.
 pub fn location_text(location: &Location) -> PathText {
     let mut text = format!("{}:{}/", location.site, location.store).into_bytes();
     text.extend_from_slice(&location.path.0);
@@ -55,10 +55,10 @@ pub fn location_text(location: &Location) -> PathText {
     PathText(text)
 }
 
-/// The location that the head of a plan names.
+/// Returns the location that the head of a plan names.
 ///
 /// # Errors
-/// It names none: the plan is of a copy.
+/// The text is no location: the plan is of a copy.
 pub fn location_of(text: &PathText) -> Result<Location, ParseLocationError> {
     let store_end = text.0.iter().position(|byte| *byte == b'/').unwrap_or(text.0.len());
     let (place, path) = text.0.split_at(store_end);
@@ -69,28 +69,28 @@ pub fn location_of(text: &PathText) -> Result<Location, ParseLocationError> {
     Ok(location)
 }
 
-/// What is to become of an item.
+/// Action that a plan names for an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum PlanAction {
-    /// It is moved, or a directory made: there is nothing of its name.
+    /// Move the item, or make the directory: nothing has its name.
     Copy,
-    /// It takes the place of what is there.
+    /// Replace what is there.
     Replace,
-    /// It becomes a further name of a file that is there by then.
+    /// Make a further name of a file that is there by then.
     Link,
-    /// Only attributes are set: of a file that is the same but for these, or of a directory.
+    /// Set only attributes: of a file that is otherwise the same, or of a directory.
     Attributes,
-    /// It is deleted at the target, or moved to the backup directory.
+    /// Delete it at the target, or move it to the backup directory.
     Delete,
-    /// It stays as it is.
+    /// Leave it as it is.
     Skip,
-    /// It will fail.
+    /// Report it as failed.
     Fail,
 }
 
 impl PlanAction {
-    /// All of them, in the order in which totals are told.
+    /// All actions, in the order in which totals are shown.
     pub const ALL: [Self; 7] = [
         Self::Copy,
         Self::Replace,
@@ -101,7 +101,7 @@ impl PlanAction {
         Self::Fail,
     ];
 
-    /// Its name in lines and totals.
+    /// Returns its name in lines and totals.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Copy => "copy",
@@ -114,13 +114,13 @@ impl PlanAction {
         }
     }
 
-    /// Whether content is moved.
+    /// Returns whether content is moved.
     pub fn moves(self) -> bool {
         matches!(self, Self::Copy | Self::Replace)
     }
 }
 
-/// What an item is.
+/// Kind of an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ItemKind {
@@ -138,22 +138,22 @@ pub enum ItemKind {
     BlockDevice,
     /// A further name of another item of the source.
     HardLink,
-    /// A socket, or what is not known.
+    /// A socket, or an unknown kind.
     Other,
 }
 
 /// A time of a file: seconds since 1970 and nanoseconds.
 pub type PlanTime = (i64, u32);
 
-/// A time as plans write it.
+/// Returns a time as plans write it.
 pub fn plan_time(time: FileTime) -> PlanTime {
     (time.seconds, time.nanoseconds)
 }
 
-/// What stands under an item's name at the target, as it was when it was looked at.
+/// The item under the same name at the target, as it was when it was examined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ThereItem {
-    /// What it is.
+    /// Kind.
     pub kind: ItemKind,
     /// Size in bytes.
     pub size: u64,
@@ -168,8 +168,8 @@ pub struct ThereItem {
 }
 
 impl ThereItem {
-    /// Whether `now` is what this was. A directory stays the same whatever comes and goes in it,
-    /// and a file with several names when one of the others goes.
+    /// Returns whether `now` is what this was. A directory remains the same whatever is added to it
+    /// or removed from it, and so does a file with several names when another name is removed.
     fn is_still(&self, now: &Self) -> bool {
         let same = self.kind == now.kind && self.inode == now.inode;
         match self.kind {
@@ -180,14 +180,14 @@ impl ThereItem {
     }
 }
 
-/// One item of a plan.
+/// An item of a plan.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PlanItem {
-    /// What becomes of it.
+    /// Action.
     pub action: PlanAction,
     /// Path relative to the data set's root; empty for the root itself.
     pub path: PathText,
-    /// What it is: at the source, or of what is deleted at the target.
+    /// Kind: at the source, or at the target for an item that is deleted.
     pub kind: ItemKind,
     /// Size in bytes, likewise.
     pub size: u64,
@@ -196,39 +196,39 @@ pub struct PlanItem {
     /// Text of a symbolic link; of a hard link the path that it is a further name of.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub link: Option<PathText>,
-    /// Why it is skipped or fails, in words.
+    /// Reason why it is skipped or fails, in words.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub why: String,
-    /// What is under its name at the target.
+    /// Item under its name at the target.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub there: Option<ThereItem>,
 }
 
 impl PlanItem {
-    /// Whether what is at the target is in the way: a directory, or something else where this is
-    /// a directory.
+    /// Returns whether the item at the target obstructs this one: exactly one of the two is a
+    /// directory.
     pub fn is_blocked(&self) -> bool {
         let directory = self.kind == ItemKind::Directory;
         self.there.is_some_and(|there| (there.kind == ItemKind::Directory) != directory)
     }
 
-    /// Whether the attributes that were to be set are.
+    /// Returns whether the attributes that were to be set are set now.
     fn are_set(&self, now: &Self) -> bool {
         self.action == PlanAction::Attributes && now.action == PlanAction::Skip
     }
 
-    /// Bytes of content that its action is about.
+    /// Returns the bytes of content that its action concerns.
     pub fn bytes(&self) -> u64 {
         if self.kind == ItemKind::File { self.size } else { 0 }
     }
 
-    /// Whether the world is still as this item of a plan says, when a look gives `now`.
+    /// Checks that the world is still as this item of a plan says, when a new look gives `now`.
     ///
-    /// Of a directory only its kind counts, and that it is still there if it was: it may have been
-    /// made since, and what comes and goes in it is told of each thing by itself.
+    /// For a directory only its kind counts, and that it is still there if it was. It may have been
+    /// made since, and each thing in it is checked by itself.
     ///
     /// # Errors
-    /// In words, what is not.
+    /// The difference, in words.
     pub fn check(&self, now: &Self) -> Result<(), &'static str> {
         let directory = self.kind == ItemKind::Directory && now.kind == ItemKind::Directory;
         let content = self.size == now.size && self.mtime == now.mtime && self.link == now.link;
@@ -271,7 +271,7 @@ pub struct PlanCount {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct PlanTotals {
-    /// See [`PlanAction::Copy`], and so on.
+    /// See [`PlanAction::Copy`].
     pub copy: PlanCount,
     /// See [`PlanAction::Replace`].
     pub replace: PlanCount,
@@ -288,7 +288,7 @@ pub struct PlanTotals {
 }
 
 impl PlanTotals {
-    /// Those of one action.
+    /// Returns the totals of one action.
     pub fn of(&self, action: PlanAction) -> PlanCount {
         match action {
             PlanAction::Copy => self.copy,
@@ -315,34 +315,34 @@ impl PlanTotals {
         count.bytes = count.bytes.saturating_add(item.bytes());
     }
 
-    /// Items of all actions.
+    /// Returns the number of items of all actions.
     pub fn items(&self) -> u64 {
         PlanAction::ALL.iter().map(|action| self.of(*action).items).sum()
     }
 
-    /// Bytes that would be moved.
+    /// Returns the bytes that would be moved.
     pub fn bytes_moved(&self) -> u64 {
         self.copy.bytes.saturating_add(self.replace.bytes)
     }
 }
 
-/// How long a plan would take.
+/// Estimate of the time that a plan would take.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Forecast {
     /// Seconds for the bytes that are moved.
     pub seconds: f64,
-    /// The rate that is counted with.
+    /// Rate on which the estimate is based.
     pub rate_bits_per_s: f64,
-    /// Where that rate is from, in words.
+    /// Origin of that rate, in words.
     pub basis: String,
 }
 
 /// Last line of a plan.
 #[derive(Clone, Debug, PartialEq, Default, Serialize, Deserialize)]
 pub struct PlanEnd {
-    /// What it comes to.
+    /// Totals.
     pub totals: PlanTotals,
-    /// How long it would take; none if nothing is known of the rate.
+    /// Time that it would take; none if nothing is known of the rate.
     #[serde(default)]
     pub forecast: Option<Forecast>,
     /// Items of kinds that are not carried, such as sockets.
@@ -351,16 +351,16 @@ pub struct PlanEnd {
     /// Items that were not chosen; an excluded directory counts as one.
     #[serde(default)]
     pub not_chosen: u64,
-    /// Items that could not be listed or looked at: they will count as failed.
+    /// Items that could not be listed or examined: they will count as failed.
     #[serde(default)]
     pub unlisted: u64,
-    /// The first of these, by name.
+    /// The first items of these, by name.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unlisted_items: Vec<FailedItem>,
     /// Left out: state of runs, markers of copies, private directories of stores.
     #[serde(default)]
     pub own_state: u64,
-    /// Why nothing would be deleted, though that was asked for.
+    /// Reason why nothing would be deleted although deletion was asked for.
     #[serde(default)]
     pub refused: Option<Problem>,
     /// BLAKE3 of all lines before, in hexadecimal digits.
@@ -371,15 +371,15 @@ pub struct PlanEnd {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "lowercase")]
 pub enum PlanLine {
-    /// The first.
+    /// The first line.
     Plan(Box<PlanHead>),
-    /// All between.
+    /// All lines between.
     Item(PlanItem),
-    /// The last.
+    /// The last line.
     End(Box<PlanEnd>),
 }
 
-/// Writes a plan.
+/// Writer of a plan.
 pub struct PlanWriter<'a> {
     out: &'a mut dyn Write,
     hasher: blake3::Hasher,
@@ -387,7 +387,7 @@ pub struct PlanWriter<'a> {
 }
 
 impl<'a> PlanWriter<'a> {
-    /// Begins with the head.
+    /// Starts a plan with its head.
     ///
     /// # Errors
     /// `out` cannot be written.
@@ -413,12 +413,12 @@ impl<'a> PlanWriter<'a> {
         self.line(&PlanLine::Item(item))
     }
 
-    /// What is written so far.
+    /// Returns the totals so far.
     pub fn totals(&self) -> &PlanTotals {
         &self.totals
     }
 
-    /// Ends it: totals and digest are filled in.
+    /// Ends the plan with its totals and digest.
     ///
     /// # Errors
     /// `out` cannot be written.
@@ -431,7 +431,7 @@ impl<'a> PlanWriter<'a> {
     }
 }
 
-/// Reads a plan and checks that it is whole.
+/// Reader of a plan that checks that the plan is whole.
 pub struct PlanReader<R> {
     input: R,
     hasher: blake3::Hasher,
@@ -440,7 +440,7 @@ pub struct PlanReader<R> {
     end: Option<PlanEnd>,
 }
 
-/// A plan cannot be used; exit 2.
+/// Returns the problem of a plan that cannot be used; exit 2.
 fn broken(why: impl std::fmt::Display) -> Problem {
     Problem::new(Exit::Usage, "plan-broken", "the plan is not whole")
         .because(why)
@@ -451,7 +451,7 @@ impl<R: BufRead> PlanReader<R> {
     /// Reads the head.
     ///
     /// # Errors
-    /// Code `plan-broken`: it is no plan, or of another version.
+    /// Code `plan-broken`: the input is no plan, or of another version.
     pub fn open(input: R) -> Result<(Self, PlanHead), Problem> {
         let totals = PlanTotals::default();
         let mut reader =
@@ -483,7 +483,8 @@ impl<R: BufRead> PlanReader<R> {
         Ok(Some((text, line)))
     }
 
-    /// The next item, and the byte at which its line begins; `None` at the end of a whole plan.
+    /// Returns the next item, and the byte at which its line begins; `None` at the end of a whole
+    /// plan.
     ///
     /// # Errors
     /// Code `plan-broken`: a line cannot be read, the end is missing, or the digest is another.
@@ -516,7 +517,7 @@ impl<R: BufRead> PlanReader<R> {
         }
     }
 
-    /// Reads all that is left.
+    /// Reads the rest of the plan.
     ///
     /// # Errors
     /// As [`PlanReader::item`].

@@ -1,14 +1,14 @@
-//! How a transfer uses a plan.
+//! Use of a plan by a transfer.
 
 use serde::{Deserialize, Serialize};
 
-/// What a transfer has to do with a plan.
+/// Use of a plan by a transfer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase", deny_unknown_fields)]
 pub enum PlanUse {
-    /// It makes one, and nothing else: nothing is written at the target.
+    /// Make a plan only: nothing is written at the target.
     Make,
-    /// It does what a plan says, and nothing if the world is not as that says.
+    /// Follow a plan, and fail if the world has changed since it was made.
     Follow {
         /// The digest in the plan's last line.
         digest: String,

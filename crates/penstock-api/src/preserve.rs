@@ -1,4 +1,4 @@
-//! Which attributes a transfer keeps, and what became of those that it did not.
+//! Attributes that a transfer preserves, and outcomes of those that it did not.
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,13 +6,13 @@ use std::str::FromStr;
 use penstock_proto::attributes::{AttributeClass, ClassSet};
 use serde::{Deserialize, Serialize};
 
-/// What is kept of the entries beside their bytes and names. By default all of it, as far as the
-/// target allows: between sites only its store's configuration lets owners, special modes, devices,
-/// ACLs, trusted and security attributes in (hard case D7).
+/// Attributes of the entries to preserve beside their bytes and names. By default all of them, as
+/// far as the target allows. Between sites only its store's configuration lets owners, special
+/// modes, devices, ACLs, trusted and security attributes in (hard case D7).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Preserve {
-    /// Permission bits; without it new entries have what the umask leaves.
+    /// Permission bits; without it new entries get the mode that the umask allows.
     pub mode: bool,
     /// User and group.
     pub owner: bool,
@@ -20,7 +20,8 @@ pub struct Preserve {
     pub times: bool,
     /// Symbolic links; without it they are left out and counted.
     pub links: bool,
-    /// Several names of one file stay names of one file; without it each is a file of its own.
+    /// Several names of one file remain names of one file; without it each becomes a file of its
+    /// own.
     pub hardlinks: bool,
     /// Holes are neither sent nor allocated; without it they are written as zeros.
     pub sparse: bool,
@@ -30,10 +31,11 @@ pub struct Preserve {
     pub acls: bool,
     /// FIFOs and device nodes; without it they are left out and counted.
     pub devices: bool,
-    /// An entry whose attributes cannot be set has failed; without it that is counted only.
+    /// Count an entry whose attributes cannot be set as failed; without it the loss is only
+    /// counted.
     pub strict: bool,
-    /// Who owns at the target what others own at the source; what is not listed is mapped by name,
-    /// and by number where the target does not know the name. For transfers between sites.
+    /// Map of owners at the source to owners at the target. Other owners are mapped by name, and by
+    /// number where the target does not know the name. For transfers between sites.
     pub owner_map: Vec<OwnerRule>,
 }
 
@@ -60,7 +62,7 @@ impl Preserve {
     pub const WORDS: [&str; 9] =
         ["mode", "owner", "times", "links", "hardlinks", "sparse", "xattrs", "acls", "devices"];
 
-    /// Nothing but bytes and names.
+    /// Returns options that preserve nothing but bytes and names.
     pub fn nothing() -> Self {
         let mut nothing = Self::default();
         for word in Self::WORDS {
@@ -69,7 +71,7 @@ impl Preserve {
         nothing
     }
 
-    /// Sets one of [`Preserve::WORDS`], `all` of them, or `strict`; gives whether there is such a
+    /// Sets one of [`Preserve::WORDS`], `all` of them, or `strict`; returns whether there is such a
     /// word.
     pub fn set(&mut self, word: &str, kept: bool) -> bool {
         let field = match word {
@@ -95,7 +97,7 @@ impl Preserve {
         true
     }
 
-    /// The classes that are wished for.
+    /// Returns the classes of attributes that the options ask for.
     pub fn classes(&self) -> ClassSet {
         let wished = |class: &AttributeClass| match class {
             AttributeClass::Owner => self.owner,
@@ -112,12 +114,12 @@ impl Preserve {
     }
 }
 
-/// One line of a map of owners: `alice:bob` or `1000:2000` for users, `@staff:@users` for groups;
-/// `*` stands for all that no other line names.
+/// A line of a map of owners: `alice:bob` or `1000:2000` for users, `@staff:@users` for groups; `*`
+/// matches all owners that no other line names.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct OwnerRule {
-    /// Whether it is of groups.
+    /// True if it is for groups.
     pub group: bool,
     /// Name or number at the source, or `*`.
     pub from: String,
@@ -125,7 +127,7 @@ pub struct OwnerRule {
     pub to: String,
 }
 
-/// Why a text is not a rule.
+/// Error: a text is not a rule for owners.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is not FROM:TO (users) or @FROM:@TO (groups)")]
 pub struct ParseOwnerRuleError(String);
@@ -169,24 +171,24 @@ impl fmt::Display for OwnerRule {
     }
 }
 
-/// Why attributes were not kept.
+/// Reason why attributes were not preserved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum NotKeptWhy {
     /// The target's store does not let them in from other sites.
     Withheld,
-    /// The process has not the right to set them.
+    /// The process lacks the right to set them.
     NotPermitted,
     /// The target's file system does not have them.
     NotSupported,
-    /// They are too large to be carried, or their values mean nothing there.
+    /// The attributes are too large to be carried, or their values mean nothing there.
     Unfit,
-    /// The target's file system has no room for them beside this item, or the user's quota has not.
+    /// The target's file system, or the user's quota, has no room for them beside this item.
     NoRoom,
 }
 
 impl NotKeptWhy {
-    /// What messages call it.
+    /// Returns the text for messages.
     pub fn words(self) -> &'static str {
         match self {
             Self::Withheld => "withheld by the target's configuration",
@@ -198,19 +200,19 @@ impl NotKeptWhy {
     }
 }
 
-/// Attributes of one class that were not kept, for one reason. No item has failed by that.
+/// Attributes of one class that were not preserved, for one reason. No item has failed by that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NotKept {
-    /// Of what kind.
+    /// Class.
     pub class: AttributeClass,
-    /// Why.
+    /// Reason.
     pub why: NotKeptWhy,
-    /// Of how many items.
+    /// Number of items.
     pub items: u64,
 }
 
 impl NotKept {
-    /// Class and reason as one word, as JSON has them: `acls/withheld`.
+    /// Returns class and reason as one word, as JSON has them: `acls/withheld`.
     pub fn key(&self) -> String {
         let word = |value: serde_json::Value| value.as_str().unwrap_or_default().to_owned();
         let class = serde_json::to_value(self.class).map(word).unwrap_or_default();

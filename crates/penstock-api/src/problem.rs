@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// How a command ends. The numbers are part of the interface (README, *Watch and steer*).
+/// Exit status of a command. The numbers are part of the interface (README, *Watch and steer*).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Exit {
@@ -31,7 +31,7 @@ pub enum Exit {
 }
 
 impl Exit {
-    /// The process exit code.
+    /// Returns the process exit code.
     pub fn code(self) -> u8 {
         match self {
             Self::Done => 0,
@@ -55,22 +55,22 @@ impl Exit {
 pub struct Problem {
     /// Stable, for programs: `store-unknown`, `overlap`, `not-authorised`, …
     pub code: String,
-    /// What failed and on what, in one line.
+    /// Operation that failed and its subject, in one line.
     pub title: String,
-    /// Why; the chain of causes in one line. May be empty.
+    /// Reason; the chain of causes in one line. May be empty.
     #[serde(default)]
     pub detail: String,
-    /// What to do next. May be empty.
+    /// Next step for the user. May be empty.
     #[serde(default)]
     pub hint: String,
-    /// How a command that meets this ends.
+    /// Exit status of a command that meets this problem.
     pub exit: Exit,
     /// HTTP status.
     pub status: u16,
 }
 
 impl Problem {
-    /// A problem with neither detail nor hint; the status follows from the exit code.
+    /// Returns a problem with neither detail nor hint; the status follows from the exit code.
     pub fn new(exit: Exit, code: &str, title: impl Into<String>) -> Self {
         let status = match exit {
             Exit::Usage => 400,
@@ -89,7 +89,7 @@ impl Problem {
         }
     }
 
-    /// The same with why.
+    /// Sets the detail.
     #[must_use]
     pub fn because(mut self, detail: impl std::fmt::Display) -> Self {
         self.detail = detail.to_string();
@@ -99,8 +99,8 @@ impl Problem {
     /// The code of [`Problem::no_thread`].
     pub const NO_THREAD: &str = "threads";
 
-    /// A thread that cannot be started: the host, its service manager or a container limits how
-    /// many there may be. It may pass.
+    /// Returns the problem of a thread that cannot be started, because the host, its service
+    /// manager or a container limits their number. It may pass.
     pub fn no_thread(cause: impl std::fmt::Display) -> Self {
         Self::new(Exit::Temporary, Self::NO_THREAD, "cannot start a thread").because(cause).hint(
             "raise the limit of processes and threads (`ulimit -u`, `TasksMax`, `pids.max`), or \
@@ -108,14 +108,14 @@ impl Problem {
         )
     }
 
-    /// The same with what to do next.
+    /// Sets the hint.
     #[must_use]
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = hint.into();
         self
     }
 
-    /// The same with another HTTP status, 404 for example.
+    /// Sets another HTTP status, 404 for example.
     #[must_use]
     pub fn status(mut self, status: u16) -> Self {
         self.status = status;

@@ -1,8 +1,8 @@
 //! Receipts: what was moved, and what was proved of it, signed by both sites.
 //!
-//! A receipt is one JSON object: a [`ReceiptBody`] and signatures of it. What is signed is defined
-//! in docs/protocol.md ("Receipts"), so that others can check it: [`signed_bytes`] makes those
-//! bytes. The contract has no keys; `penstock_io::trust` signs and checks.
+//! A receipt is one JSON object: a [`ReceiptBody`] and signatures of it. docs/protocol.md
+//! ("Receipts") defines the signed bytes, so that others can check them; [`signed_bytes`] makes
+//! them. This crate has no keys; `penstock_io::trust` signs and checks.
 
 use penstock_proto::checksum::ChecksumKind;
 use penstock_proto::digest::DigestKind;
@@ -19,22 +19,22 @@ use crate::transfer::TransferState;
 pub const RECEIPT_VERSION: u32 = 1;
 /// Longest receipt that is read.
 pub const RECEIPT_BYTES_MAX: usize = 64 << 20;
-/// What every signature of a receipt begins with, so that it means nothing else.
+/// Prefix of the signed bytes of every receipt, so that a signature means nothing else.
 const DOMAIN: &[u8] = b"penstock receipt 1\n";
-/// The same of an authority's signature of a receipt key.
+/// Prefix of the bytes that an authority signs for a receipt key.
 const KEY_DOMAIN: &[u8] = b"penstock receipt key 1\n";
 
-/// A receipt, as it is kept and handed out.
+/// A receipt, as it is stored and handed out.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Receipt {
-    /// What is said.
+    /// The statement.
     pub receipt: ReceiptBody,
-    /// By whom.
+    /// Signatures of the statement.
     pub signatures: Vec<ReceiptSignature>,
 }
 
-/// What a receipt says. All counts are of payload; all times are seconds since 1970.
+/// Statement of a receipt. All counts are of payload; all times are seconds since 1970.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ReceiptBody {
@@ -44,28 +44,28 @@ pub struct ReceiptBody {
     pub program: String,
     /// The transfer.
     pub id: TransferId,
-    /// How it ended.
+    /// Final state.
     pub state: TransferState,
-    /// How the command ended.
+    /// Exit status of the command.
     pub exit: Exit,
-    /// From where.
+    /// Source.
     pub source: Location,
-    /// To where.
+    /// Target.
     pub target: Location,
-    /// The root of the data set within the target's store: what the source became.
+    /// The root of the data set within the target's store, which the source became.
     pub root: PathText,
-    /// What was asked for, as [`crate::transfer::TransferOptions`] were written then: a later
+    /// Options of the request, as [`crate::transfer::TransferOptions`] were written then: a later
     /// release may know more of them.
     pub options: Value,
-    /// When it was submitted.
+    /// Time of submission.
     pub submitted: u64,
-    /// When it ended.
+    /// Time of the end.
     pub ended: u64,
-    /// How long it took, pauses left out.
+    /// Duration, pauses excluded.
     pub milliseconds: u64,
-    /// How the data was made durable, in words.
+    /// Method by which the data was made durable, in words.
     pub durable_by: String,
-    /// What the ledger says.
+    /// Facts from the ledger.
     pub facts: ReceiptFacts,
     /// The first failed items.
     pub failures: Vec<FailedItem>,
@@ -76,12 +76,12 @@ pub struct ReceiptBody {
     pub withheld: std::collections::BTreeMap<String, u64>,
 }
 
-/// What the ledger says when a run has ended.
+/// Facts from the ledger when a run has ended.
 #[derive(Clone, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ReceiptFacts {
     /// Root of the Merkle tree over the digests of all files (docs/protocol.md, "Root digest"), in
-    /// hex; none where the digest that verified them gives none of files.
+    /// hex. None if the transfer's digest gives no digests of files.
     pub root_digest: Option<String>,
     /// Files below that root.
     pub root_files: u64,
@@ -103,46 +103,46 @@ pub struct ReceiptFacts {
     pub files: u64,
     /// Bytes verified and written.
     pub bytes: u64,
-    /// Items that were passed over, or left as they were at the target.
+    /// Items that were passed over, or stay as they were at the target.
     pub skipped: u64,
     /// Items that failed.
     pub failed: u64,
     /// Items removed at the source, where that was asked for.
     #[serde(default)]
     pub removed: u64,
-    /// Items that stay there all the same.
+    /// Items that stay at the source although they were to be removed.
     #[serde(default)]
     pub stayed: u64,
-    /// What was verified, how and when.
+    /// Verifications: method, hash and time.
     pub verified: Vec<Verified>,
-    /// Over which addresses the lanes of the last run went, and what protected them, in words.
+    /// Addresses over which the lanes of the last run went, and their protection, in words.
     pub paths: Vec<String>,
     /// Lists of checksums that were made.
     pub catalogue: Vec<CatalogueList>,
 }
 
-/// One way in which the data was verified.
+/// A way in which the data was verified.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Verified {
     /// `arrival`: each piece against its source's digest, before it was written; `readback`: each
     /// file from storage, after its sync; `again`: each file from the target's file system.
     pub what: String,
-    /// By which hash.
+    /// Hash.
     pub digest: DigestKind,
-    /// How many bytes.
+    /// Number of bytes.
     pub bytes: u64,
-    /// Of these, by direct I/O; of the others the page cache was dropped.
+    /// Bytes of these that were read by direct I/O; for the others the page cache was dropped.
     pub bytes_direct: u64,
-    /// When the last of them was verified.
+    /// Time when the last of them was verified.
     pub until: u64,
 }
 
-/// One list of checksums.
+/// A list of checksums.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CatalogueList {
-    /// Of which kind.
+    /// Kind.
     pub kind: ChecksumKind,
     /// Lines, one for each file.
     pub lines: u64,
@@ -150,18 +150,18 @@ pub struct CatalogueList {
     pub list_digest: String,
 }
 
-/// On which side a signer was.
+/// Side of a signer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Role {
-    /// It served the data.
+    /// The site served the data.
     Source,
-    /// It owned the transfer.
+    /// The site owned the transfer.
     Target,
 }
 
 impl Role {
-    /// What a signer of this role has looked at itself.
+    /// Returns the fields that a signer of this role has checked itself.
     pub fn vouches(self) -> Vec<String> {
         let words: &[&str] = match self {
             Self::Source => &["id", "source", "pages", "manifest_digest", "entries_found"],
@@ -171,15 +171,15 @@ impl Role {
     }
 }
 
-/// One signature.
+/// A signature.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ReceiptSignature {
-    /// On which side the signer was.
+    /// Side of the signer.
     pub role: Role,
     /// Its site; `local` for a user's own copy.
     pub site: Name,
-    /// Fields that the signer has looked at itself.
+    /// Fields that the signer has checked itself.
     pub vouches: Vec<String>,
     /// Always `ed25519`.
     pub algorithm: String,
@@ -194,7 +194,7 @@ pub struct ReceiptSignature {
     pub signature: String,
 }
 
-/// Signs receipts for a site, or for a user.
+/// Signer of receipts for a site, or for a user.
 pub trait ReceiptSigner: Send + Sync {
     /// Signs in a role.
     ///
@@ -203,11 +203,11 @@ pub trait ReceiptSigner: Send + Sync {
     fn sign(&self, body: &ReceiptBody, role: Role) -> Result<ReceiptSignature, Problem>;
 }
 
-/// What a signature is over: a domain, then [`canonical`] of the object
+/// Returns the bytes that a signature covers: a domain, then [`canonical`] of the object
 /// `{"receipt": body, "signature": signature without its own value}`.
 ///
 /// # Errors
-/// A value that JSON cannot say; none of ours is.
+/// A value that JSON cannot express; none of ours is.
 pub fn signed_bytes(
     body: &Value,
     signature: &ReceiptSignature,
@@ -219,14 +219,14 @@ pub fn signed_bytes(
     Ok(bytes)
 }
 
-/// What an authority signs of a receipt key.
+/// Returns the bytes that an authority signs for a receipt key.
 pub fn key_bytes(site: &Name, key: &str) -> Vec<u8> {
     let mut bytes = KEY_DOMAIN.to_vec();
     canonical(&serde_json::json!({ "key": key, "site": site.as_str() }), &mut bytes);
     bytes
 }
 
-/// A problem of a receipt that cannot be written.
+/// Returns the problem of a receipt that cannot be written.
 pub fn cannot_write(error: &serde_json::Error) -> Problem {
     Problem::new(Exit::Unclassified, "receipt", "a receipt cannot be written").because(error)
 }

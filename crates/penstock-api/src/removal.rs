@@ -1,15 +1,15 @@
-//! What a target's controller and a source say about removing what was moved (`--remove-source`).
+//! Requests of a target's controller to a source about removing what was moved (`--remove-source`).
 //!
-//! An order names entries of one page by their index: what they are, and which version of it, is in
-//! the page that the source made itself. An order that comes twice, or late, does no harm: what is
-//! not the version that was listed stays.
+//! An order names entries of one page by their index. Their kind and version are in the page that
+//! the source made itself. An order that comes twice, or late, does no harm: an entry that is not
+//! the version that was listed stays.
 
 use penstock_proto::compared::EntrySet;
 use penstock_proto::manifest::PAGE_ENTRIES_MAX;
 use serde::{Deserialize, Serialize};
 
-/// Removes entries of one page, from the last to the first, so that directories come after what
-/// was in them.
+/// Order to remove entries of one page, from the last to the first, so that directories come after
+/// their content.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RemoveOrder {
@@ -17,14 +17,14 @@ pub struct RemoveOrder {
     pub page: u32,
     /// Digest of the encoded page, in hex: the source refuses an order for another one.
     pub digest: String,
-    /// The entries, as ascending runs: the first of each, and the one behind its last.
+    /// The entries, as ascending runs: the first of each, and the index behind its last.
     pub entries: Vec<(u32, u32)>,
-    /// Only those below this one: the others are dealt with.
+    /// Only the entries below this one: the others are done.
     pub below: u32,
 }
 
 impl RemoveOrder {
-    /// The entries as a set; `None` if the order names more than a page has.
+    /// Returns the entries as a set; `None` if the order names more than a page has.
     pub fn wanted(&self) -> Option<EntrySet> {
         let fits = |(first, end): &(u32, u32)| first < end && *end as usize <= PAGE_ENTRIES_MAX;
         let sound = self.entries.len() <= PAGE_ENTRIES_MAX && self.entries.iter().all(fits);
@@ -34,21 +34,21 @@ impl RemoveOrder {
     }
 }
 
-/// What became of an order.
+/// Result of an order.
 #[derive(Clone, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RemoveReply {
     /// Items that are gone from the source. A directory that holds something stays, and is neither
-    /// among these nor a failure.
+    /// counted here nor a failure.
     pub removed: u64,
     /// Items that stay although they were to go.
     pub failures: Vec<RemoveFailure>,
-    /// Entries from here on are dealt with; 0 when all are. A source answers after a while, however
-    /// many are left, and is asked again with this in `below`.
+    /// Entries from here on are done; 0 when all are. A source answers after some seconds, even if
+    /// entries remain, and is asked again with this in `below`.
     pub next: u32,
 }
 
-/// One item that stays at the source although it was to go.
+/// An item that stays at the source although it was to go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RemoveFailure {

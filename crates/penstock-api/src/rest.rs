@@ -1,4 +1,4 @@
-//! What the local API `/api/v1` says beyond transfers: events, sites, pairing, stores, status.
+//! Objects of the local API `/api/v1` beyond transfers: events, sites, pairing, stores, status.
 //!
 //! The command line, and any other program, reads the same objects; `--json` prints the events as
 //! JSON Lines.
@@ -21,35 +21,35 @@ pub const SOCKET_NAME: &str = "penstock.sock";
 /// Most transfers in one answer of a list.
 pub const LIST_MAX: usize = 500;
 
-/// One line of the event stream.
+/// A line of the event stream.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "lowercase")]
 pub enum Event {
-    /// How a transfer stands; once a second while it runs, and whenever its state changes.
+    /// State of a transfer; once a second while it runs, and whenever its state changes.
     Status(TransferEvent),
-    /// Something failed: one item, or an attempt, or the transfer.
+    /// Failure of one item, of an attempt, or of the transfer.
     Error(ErrorEvent),
-    /// A transfer has ended.
+    /// End of a transfer.
     Summary(TransferEvent),
 }
 
-/// How a transfer stands.
+/// State of a transfer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TransferEvent {
     /// [`EVENT_VERSION`].
     pub v: u32,
     /// The transfer.
     pub id: TransferId,
-    /// Where it stands.
+    /// State.
     pub state: TransferState,
-    /// Why, or what it waits for.
+    /// Reason of the state, or what the transfer waits for.
     pub reason: String,
     /// Figures. In a summary `rate_bits_per_s` is the mean over the run.
     #[serde(flatten)]
     pub progress: Progress,
-    /// How the data was made durable, in words.
+    /// Method by which the data was made durable, in words.
     pub durable_by: String,
-    /// How the command ends; once it has ended.
+    /// Exit status of the command, once the transfer has ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exit: Option<Exit>,
     /// The first failed items; in a summary only.
@@ -57,20 +57,20 @@ pub struct TransferEvent {
     pub failures: Vec<FailedItem>,
 }
 
-/// Something that failed.
+/// A failure.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ErrorEvent {
     /// [`EVENT_VERSION`].
     pub v: u32,
     /// The transfer.
     pub id: TransferId,
-    /// What failed and why.
+    /// The failure and its reason.
     #[serde(flatten)]
     pub problem: Problem,
 }
 
 impl Event {
-    /// The transfer that an event is about.
+    /// Returns the transfer that an event concerns.
     pub fn id(&self) -> TransferId {
         match self {
             Self::Status(event) | Self::Summary(event) => event.id,
@@ -78,7 +78,7 @@ impl Event {
         }
     }
 
-    /// The status of a transfer, or its summary once it has ended.
+    /// Returns the status of a transfer, or its summary once it has ended.
     pub fn of(view: &TransferView) -> Self {
         let mut event = TransferEvent {
             v: EVENT_VERSION,
@@ -103,7 +103,7 @@ impl Event {
 }
 
 impl Progress {
-    /// Mean rate of this run: verified bits over its seconds.
+    /// Returns the mean rate of this run: verified bits over its seconds.
     pub fn mean_bits_per_s(&self) -> f64 {
         if self.seconds > 0.0 { self.bytes_verified as f64 * 8.0 / self.seconds } else { 0.0 }
     }
@@ -114,7 +114,7 @@ impl Progress {
 pub struct TransferList {
     /// The transfers.
     pub transfers: Vec<TransferView>,
-    /// Give it as `cursor` for the next part; none at the end.
+    /// Value of `cursor` for the next part; none at the end.
     #[serde(default)]
     pub next: Option<String>,
 }
@@ -124,17 +124,17 @@ pub struct TransferList {
 pub struct SiteView {
     /// Its name.
     pub name: Name,
-    /// Whether it is the one that answers.
+    /// True if it is the site that answers.
     pub own: bool,
     /// SHA-256 of its CA's key, in hex.
     pub fingerprint: String,
-    /// Where its peers listen for data, and its controller for requests.
+    /// Addresses at which its peers listen for data, and its controller for requests.
     pub addresses: Vec<SocketAddr>,
-    /// Seconds since 1970 of the pairing; 0 for the own site.
+    /// Time of the pairing, in seconds since 1970; 0 for the own site.
     pub paired: u64,
 }
 
-/// How the daemon is.
+/// State of the daemon.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StatusView {
     /// The own site.
@@ -143,23 +143,23 @@ pub struct StatusView {
     pub peer: Name,
     /// Version of the program.
     pub version: String,
-    /// Where it listens for peers and data.
+    /// Address at which it listens for peers and data.
     pub listen: SocketAddr,
     /// Process number of the daemon.
     pub pid: u32,
     /// Transfers that run now.
     pub running: u32,
-    /// Transfers that wait for their turn or for their next attempt.
+    /// Transfers that wait to be started or for their next attempt.
     pub queued: u32,
     /// The site's peers, where there are several.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cluster: Option<ClusterView>,
 }
 
-/// Asks for a pairing token.
+/// Request for a pairing token.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TokenRequest {
-    /// How long it is good, in seconds; at most a day.
+    /// Validity of the token, in seconds; at most a day.
     pub ttl_seconds: u64,
 }
 
@@ -168,20 +168,20 @@ pub struct TokenRequest {
 pub struct TokenReply {
     /// The token: a secret until it is used.
     pub token: String,
-    /// Seconds since 1970 after which it is void.
+    /// Time after which it is void, in seconds since 1970.
     pub expires: u64,
     /// Fingerprint of the own site's CA.
     pub fingerprint: String,
 }
 
-/// Asks to join the site that issued a token.
+/// Request to join the site that issued a token.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JoinRequest {
     /// The token.
     pub token: String,
 }
 
-/// Two sites are paired.
+/// Answer to a site that was paired.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JoinReply {
     /// The other site.
@@ -197,22 +197,22 @@ pub struct StoreView {
     pub name: Name,
     /// A directory, or `null:`, or `mem:…`.
     pub place: String,
-    /// Whether nothing may be written there.
+    /// True if nothing may be written there.
     pub read_only: bool,
     /// Sites that may read: names, or `*` for all that are paired.
     pub read: Vec<String>,
     /// Sites whose data may be written there on their own request.
     pub write: Vec<String>,
-    /// Sites that may have removed there what was moved to them, or `*`.
+    /// Sites that may remove there what was moved to them, or `*`.
     #[serde(default)]
     pub remove: Vec<String>,
 }
 
-/// What an orphan is.
+/// Kind of an orphan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum OrphanKind {
-    /// A journal directory of which the database knows no transfer.
+    /// A journal directory whose transfer the database does not know.
     Journal,
     /// The ledger, and possibly temporary files, of a transfer that has ended.
     Ledger,
@@ -220,45 +220,45 @@ pub enum OrphanKind {
     Stub,
 }
 
-/// Something left over.
+/// An orphan: a leftover of a transfer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Orphan {
-    /// Whose it is.
+    /// The transfer to which it belongs.
     pub id: TransferId,
-    /// What it is.
+    /// Kind.
     pub kind: OrphanKind,
-    /// Where it lies, in words.
+    /// Place, in words.
     pub place: String,
     /// The target's root, where that is known.
     #[serde(default)]
     pub root: Option<PathText>,
-    /// Whether it was removed now.
+    /// True if it was removed now.
     pub removed: bool,
 }
 
 /// All orphans.
 #[derive(Clone, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct OrphanList {
-    /// They.
+    /// The orphans.
     pub orphans: Vec<Orphan>,
 }
 
-/// What a user can do to a transfer.
+/// Action of a user on a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Action {
-    /// Stop it, keep its ledger.
+    /// Stop it and keep its ledger.
     Pause,
-    /// Let a paused one go on.
+    /// Continue a paused one.
     Resume,
-    /// Give it up and remove what is temporary.
+    /// Give it up and remove temporary files.
     Cancel,
-    /// Begin a failed one again with what is missing.
+    /// Start a failed one again with what is missing.
     Retry,
 }
 
 impl Action {
-    /// Its name in a URI.
+    /// Returns its name in a URI.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Pause => "pause",

@@ -1,5 +1,5 @@
-//! What of a source belongs to a data set, as users ask for it; [`Selection::compile`] makes a
-//! [`Selector`] of it, which decides.
+//! Selection of the items of a source, as users write it; [`Selection::compile`] turns it into a
+//! [`Selector`], which decides.
 
 use penstock_proto::select::{Glob, ParseGlobError, RULES_MAX, Rule, Selector};
 use penstock_proto::units::FileTime;
@@ -7,37 +7,37 @@ use serde::{Deserialize, Serialize};
 
 use crate::place::PathText;
 
-/// One rule: the first that matches a path decides.
+/// A rule on paths: the first that matches a path decides.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SelectRule {
-    /// Whether what it matches is wanted.
+    /// True if the items that it matches are wanted.
     pub include: bool,
     /// The pattern, bytes as in `.gitignore`; see [`penstock_proto::select`].
     pub glob: PathText,
 }
 
-/// Since when a file must have been modified.
+/// Least modification time of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Newer {
-    /// So many seconds before the transfer was submitted, or the copy was first begun: it stays
-    /// the same moment however often it is interrupted.
+    /// Seconds before the transfer was submitted, or the copy was first begun. It remains the same
+    /// moment however often the run is interrupted.
     AgeSeconds(u64),
-    /// That moment.
+    /// A moment.
     Time(FileTime),
 }
 
-/// What is chosen of a source. The default is everything.
+/// Selection among the items of a source. The default is everything.
 ///
-/// Rules decide on files, directories and links; sizes and times on files only. A directory that
-/// is not excluded is kept, though nothing in it may be wanted. What is not chosen costs the
-/// source a look, and is counted as `excluded`, never as skipped. It is not deleted at a target
-/// either: who deletes there asks [`Selector::verdict`], and [`Selection::leaves_unknown`].
+/// Rules decide on files, directories and links; sizes and times on files only. A directory that is
+/// not excluded is kept, even if nothing in it is wanted. An item that is not chosen costs the
+/// source one look, and is counted as `excluded`, never as skipped. It is not deleted at a target
+/// either: deletion asks [`Selector::verdict`] and [`Selection::leaves_unknown`].
 #[derive(Clone, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Selection {
-    /// Which paths, in the order in which they are tried.
+    /// Rules on paths, in the order in which they are tried.
     pub rules: Vec<SelectRule>,
     /// Least size of a file in bytes.
     pub size_min_bytes: Option<u64>,
@@ -45,29 +45,30 @@ pub struct Selection {
     pub size_max_bytes: Option<u64>,
     /// Only files modified after this.
     pub newer_than: Option<Newer>,
-    /// Do not descend into what is mounted within the source.
+    /// Do not descend into file systems that are mounted within the source.
     pub one_file_system: bool,
 }
 
-/// Why a selection cannot be used.
+/// Error: a selection cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SelectError {
-    /// A pattern.
+    /// A pattern is malformed.
     #[error(transparent)]
     Glob(#[from] ParseGlobError),
-    /// More rules than are tried for each path.
+    /// There are more rules than are tried for each path.
     #[error("there are {0} rules; at most {RULES_MAX} are allowed")]
     TooMany(usize),
-    /// An age, in a request that says no longer when it was submitted.
+    /// The request has an age, and does not say any more when it was submitted.
     #[error("an age says nothing without the time that it is counted from")]
     Unsettled,
-    /// A time with more than 999,999,999 nanoseconds.
+    /// A time has more than 999,999,999 nanoseconds.
     #[error("the time `newer_than` is not a time")]
     Time,
 }
 
 impl Selection {
-    /// The same with an age turned into a moment: so long before `created`, in seconds since 1970.
+    /// Returns the selection with its age turned into a moment, counted back from `created`, in
+    /// seconds since 1970.
     pub fn settled(&self, created: u64) -> Self {
         let mut settled = self.clone();
         if let Some(Newer::AgeSeconds(age)) = self.newer_than {
@@ -78,14 +79,14 @@ impl Selection {
         settled
     }
 
-    /// Whether files are left out for what they are at the source, their size or time. A target
-    /// that holds an older version of one cannot know that it is not gone. What is left out by
-    /// name is protected there by the same name, and mounts are marked in the manifest.
+    /// Returns whether files are left out by their size or time at the source. A target that holds
+    /// an older version of such a file cannot know that it is not gone. Items left out by name are
+    /// protected there by the same name, and mounts are marked in the manifest.
     pub fn leaves_unknown(&self) -> bool {
         self.size_min_bytes.is_some() || self.size_max_bytes.is_some() || self.newer_than.is_some()
     }
 
-    /// The form that decides. The age must be settled.
+    /// Returns the form that decides. The age must be settled.
     ///
     /// # Errors
     /// A pattern that cannot be read, or too many; exit 2.

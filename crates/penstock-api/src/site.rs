@@ -1,11 +1,11 @@
-//! What sites say to each other under `/site/v1`, over mutual TLS on the data port.
+//! Requests between sites under `/site/v1`, over mutual TLS on the data port.
 //!
-//! Every request and every reply says in which version it is ([`VERSION_HEADER`]) and which ones
-//! its side speaks ([`SPEAKS_HEADER`]). A side that does not speak the version of a request refuses
-//! with code `version`; the other one asks again in the newest that both speak, if there is one.
-//! What a site speaks follows from the format of its records ([`penstock_proto::version`]), so that
-//! each of its peers can go on with what another one began. Who calls is what its certificate says,
-//! never what a body says.
+//! Every request and every reply names its version ([`VERSION_HEADER`]) and the versions that its
+//! side speaks ([`SPEAKS_HEADER`]). A side that does not speak the version of a request refuses
+//! with code `version`. The other side then repeats the request in the newest version that both
+//! speak, if there is one. The versions of a site follow from the format of its records
+//! ([`penstock_proto::version`]), so that each of its peers can continue the work of another. The
+//! caller's certificate says which site it is, never a body.
 
 use std::net::SocketAddr;
 
@@ -24,15 +24,15 @@ use crate::select::Selection;
 
 /// Header with the version of this API in which a request or reply is.
 pub const VERSION_HEADER: &str = "penstock-site-version";
-/// Header with the versions that whoever sent it speaks.
+/// Header with the versions that the sender speaks.
 pub const SPEAKS_HEADER: &str = "penstock-site-speaks";
 /// Code of a refusal because of the version.
 pub const VERSION: &str = "version";
 /// Longest time in milliseconds that a request for a page may wait at the source.
 pub const PAGE_WAIT_MS_MAX: u32 = 20_000;
 
-/// Refuses a message in a version that is not one of ours; `said` is the text of its
-/// [`VERSION_HEADER`], `speaks` of its [`SPEAKS_HEADER`], if there were such.
+/// Refuses a message in a version that is not one of ours. `said` is the text of its
+/// [`VERSION_HEADER`], `speaks` that of its [`SPEAKS_HEADER`], if it has them.
 ///
 /// # Errors
 /// Code [`VERSION`], exit 7.
@@ -57,18 +57,18 @@ pub fn check_version(
         .status(426))
 }
 
-/// How a page is cut, in JSON; see [`Slicing`].
+/// Cutting rules of a page, in JSON; see [`Slicing`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SlicingText {
-    /// As in [`Slicing`].
+    /// Version, as in [`Slicing`].
     pub version: u16,
-    /// As in [`Slicing`].
+    /// Bytes of a stride, as in [`Slicing`].
     pub stride_bytes: u32,
-    /// As in [`Slicing`].
+    /// Bytes of an extent, as in [`Slicing`].
     pub extent_bytes: u64,
-    /// As in [`Slicing`].
+    /// Bytes of a pack, as in [`Slicing`].
     pub pack_bytes: u64,
-    /// As in [`Slicing`].
+    /// Files of a pack, as in [`Slicing`].
     pub pack_files: u32,
 }
 
@@ -86,35 +86,35 @@ impl From<SlicingText> for Slicing {
     }
 }
 
-/// Asks a source site to scan a data set and to allow the caller's peers to read it.
+/// Request that a source site scans a data set and allows the caller's peers to read it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct OpenScan {
     /// The transfer.
     pub transfer: TransferId,
-    /// As in [`ScanRequest`].
+    /// Number of the listing, as in [`ScanRequest`].
     #[serde(default)]
     pub listing: u32,
     /// Store at the source.
     pub store: Name,
     /// Root of the data set within the store.
     pub root: PathText,
-    /// How pages are to be cut; unsound parameters are refused when the request is read.
+    /// Rules by which pages are cut; unsound parameters are refused when the request is read.
     #[serde(deserialize_with = "sound_slicing")]
     pub slicing: SlicingText,
     /// Only these paths, relative to the root; empty for all.
     #[serde(default)]
     pub files_from: Vec<PathText>,
-    /// What of them is wanted; an age in it is settled.
+    /// Selection among them; an age in it is settled.
     #[serde(default)]
     pub select: Selection,
     /// Most names that are looked up per second.
     #[serde(default)]
     pub metadata_ops_per_s: Option<u32>,
-    /// What is to be read of the entries beside their bytes.
+    /// Attributes to read of the entries, beside their bytes.
     #[serde(default)]
     pub preserve: Preserve,
-    /// Whether what was moved is to be removed afterwards: the store must allow it to the caller.
+    /// True if what was moved is to be removed afterwards: the store must allow it to the caller.
     #[serde(default)]
     pub remove: bool,
 }
@@ -136,7 +136,7 @@ impl From<&ScanRequest> for OpenScan {
             files_from: request.files_from.clone(),
             select: request.select.clone(),
             metadata_ops_per_s: request.metadata_ops_per_s,
-            // Who owns it at the target is the target's own affair.
+            // The mapping of owners is the target's own affair.
             preserve: Preserve { owner_map: Vec::new(), ..request.preserve.clone() },
             remove: request.remove,
         }
@@ -161,32 +161,32 @@ impl From<OpenScan> for ScanRequest {
     }
 }
 
-/// The scan is open.
+/// Answer: the scan is open.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OpenedScan {
-    /// What the root is.
+    /// Kind of the root.
     pub root: RootKind,
     /// The signed capability (C4), in hex.
     pub capability: String,
-    /// Where the source's peers listen for lanes.
+    /// Addresses at which the source's peers listen for lanes.
     pub peers: Vec<DataAddress>,
-    /// Random number of the process that serves the list. Another number than before says that the
-    /// source was restarted. 0 at a site of several peers, which hand a list to each other.
+    /// Random number of the process that serves the list. A new number says that the source was
+    /// restarted. 0 at a site of several peers, which hand a list to each other.
     #[serde(default)]
     pub instance: u64,
 }
 
-/// Asks a source site to remove what was moved.
+/// Request that a source site removes what was moved.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RemoveMoved {
     /// The signed capability (C4), in hex, with the right to remove.
     pub capability: String,
-    /// What is to go.
+    /// Items to remove.
     pub order: RemoveOrder,
 }
 
-/// What a site tells of itself when two are paired (D5).
+/// Description that a site sends when two sites are paired (D5).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PairHalf {
@@ -196,27 +196,27 @@ pub struct PairHalf {
     pub ca: String,
     /// Public key that checks its capabilities, in hex.
     pub capability_key: String,
-    /// Where its peers listen.
+    /// Addresses at which its peers listen.
     pub addresses: Vec<SocketAddr>,
-    /// Which offer it is for, and proof of the token's secret over this TLS connection and both
-    /// CAs, in hex; empty in an answer.
+    /// Number of the offer, and proof of the token's secret over this TLS connection and both CAs,
+    /// in hex; empty in an answer.
     pub proof: String,
     /// Signature of its authority over the same, in hex; empty in an answer.
     pub signature: String,
 }
 
-/// Where a site is reached at this moment: what the sites tell each other whenever that changes.
+/// Addresses of a site at this moment; sites send them to each other whenever they change.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SiteAddresses {
-    /// Where its controller takes requests.
+    /// Addresses at which its controller takes requests.
     pub addresses: Vec<SocketAddr>,
-    /// Where its peers take lanes.
+    /// Addresses at which its peers take lanes.
     pub data: Vec<DataAddress>,
 }
 
 impl SiteAddresses {
-    /// No more of each than another site looks at.
+    /// Drops addresses beyond the number that another site accepts.
     #[must_use]
     pub fn bounded(mut self) -> Self {
         self.addresses.truncate(ADDRESSES_MAX);
@@ -225,17 +225,17 @@ impl SiteAddresses {
     }
 }
 
-/// What a host sends that joins a site of several peers (D5).
+/// Request of a host to join a site of several peers (D5).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct JoinHalf {
-    /// The name that it wants within the site.
+    /// The name that it asks for within the site.
     pub peer: Name,
-    /// Which offer it is for, and proof of the token's secret over this TLS connection, in hex.
+    /// Number of the offer, and proof of the token's secret over this TLS connection, in hex.
     pub proof: String,
 }
 
-/// What it gets: all that a peer needs to be one.
+/// Answer to a joining host: all that a peer needs.
 #[derive(Clone, Serialize, Deserialize)]
 pub struct JoinedSite {
     /// Configuration of the peer that answers, as TOML.
@@ -253,14 +253,14 @@ pub struct JoinFile {
     pub content: String,
 }
 
-/// Says which release answers.
+/// Answer to a health request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SiteHealth {
     /// Name of the site.
     pub site: Name,
     /// Name of the peer.
     pub peer: Name,
-    /// Newest version of this API that the one that answers speaks.
+    /// Newest version of this API that the answering peer speaks.
     pub version: u16,
     /// Release of the program.
     pub release: String,

@@ -1,8 +1,9 @@
-//! What a target's controller and one of its peers say to each other while a transfer runs.
+//! Calls between a target's controller and one of its peers while a transfer runs.
 //!
 //! The controller hands out [`Work`]; the peer answers with [`Report`]s. Both are plain data, so
-//! that the same words serve a peer in the same process and one across the network. A peer keeps a
-//! report until the controller has committed it, and tells the next controller (hard case A7).
+//! that the same types serve a peer in the same process and one across the network. A peer keeps a
+//! report until the controller has committed it, and repeats it to the next controller (hard case
+//! A7).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -32,10 +33,10 @@ use crate::update::UpdateOptions;
 
 pub use crate::task_page::TaskPage;
 
-/// Where a target peer gets the data from.
+/// Access of a target peer to the data.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum SourceAccess {
-    /// A store that this host reaches itself: read, hash, write, no lane between.
+    /// A store that this host reaches itself: it reads, hashes and writes without a lane.
     Local {
         /// The store.
         store: Name,
@@ -46,10 +47,10 @@ pub enum SourceAccess {
     Remote {
         /// The site; its certificates must say so.
         site: Name,
-        /// Whether it is the own one: then all attributes may be kept, and owners have the same
+        /// True for the own site: then all attributes may be kept, and owners have the same
         /// numbers.
         own_site: bool,
-        /// Where its peers listen for lanes.
+        /// Addresses at which its peers listen for lanes.
         peers: Vec<DataAddress>,
         /// Signed capability, see [`penstock_proto::capability`].
         capability: Vec<u8>,
@@ -57,7 +58,7 @@ pub enum SourceAccess {
 }
 
 impl SourceAccess {
-    /// The store that a peer has to reach itself, if it is one.
+    /// Returns the store that a peer has to reach itself, if there is one.
     pub fn own_store(&self) -> Option<&Name> {
         match self {
             Self::Local { store, .. } => Some(store),
@@ -65,7 +66,7 @@ impl SourceAccess {
         }
     }
 
-    /// Whether the data set is one of the own site.
+    /// Returns whether the data set is one of the own site.
     pub fn is_of_own_site(&self) -> bool {
         match self {
             Self::Local { .. } => true,
@@ -77,79 +78,79 @@ impl SourceAccess {
 /// A file system that is mounted within a store.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct MountSeen {
-    /// Where, relative to the store's root.
+    /// Mount point, relative to the store's root.
     pub at: PathText,
     /// Its type, as the kernel calls it.
     pub kind: String,
 }
 
-/// One target peer's share of one transfer.
+/// Share of a target peer in a transfer.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct TaskSpec {
     /// The transfer.
     pub transfer: TransferId,
     /// Store at the target.
     pub store: Name,
-    /// Root of the data set within it: what the entry with the empty path becomes.
+    /// Root of the data set within it, which the entry with the empty path becomes.
     pub root: PathText,
     /// Random id of the store when the transfer first wrote there; 0 if it never has (A5).
     pub store_id: u64,
-    /// What is mounted where the data set goes, as the transfer found it: all of it has to be there
-    /// (A5).
+    /// File systems mounted below the data set's root, as the transfer found them: all of them have
+    /// to be there (A5).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub mounts: Vec<MountSeen>,
-    /// Whom the peer writes as: part of the names of its sync marker, and of the temporary files
-    /// that it alone writes (B1).
+    /// Identity under which the peer writes: part of the names of its sync marker, and of the
+    /// temporary files that it alone writes (B1).
     pub writer: WriterId,
     /// The last sync epoch of this writer that succeeded; its marker must be at least this (A5).
     pub epoch: u64,
-    /// The store is older than the ledger (A5): its marker is left alone, so that another crash
-    /// does not hide that, until [`Task::doubt_is_over`].
+    /// True if the store is older than the ledger (A5). Its marker is not changed until
+    /// [`Task::doubt_is_over`], so that another crash does not hide that.
     pub doubt: bool,
-    /// From where.
+    /// Source of the data.
     pub source: SourceAccess,
-    /// Which hash verifies the data.
+    /// Hash that verifies the data.
     pub digest: DigestKind,
-    /// How lanes protect it.
+    /// Protection of the data on lanes.
     pub framing: Framing,
-    /// When a file counts as durable.
+    /// Policy that defines when a file counts as durable.
     pub durability: Durability,
-    /// Whether standard digests are wanted of files with holes too, unless they are nearly all
+    /// True if standard digests are wanted of files with holes too, unless nearly all of a file is
     /// holes (D2).
     pub digest_list: bool,
-    /// Whether files are read again in the end, and compared with their standard digests: those
-    /// that are nearly all holes too.
+    /// True if files are read again in the end, and compared with their standard digests, including
+    /// files that are nearly all holes.
     pub proves: bool,
-    /// Which attributes are kept.
+    /// Attributes to preserve.
     pub preserve: Preserve,
     /// Most lanes at a time; 0 lets the engine decide.
     pub lanes_max: u32,
     /// Exactly so many lanes; 0 lets the engine decide.
     pub lanes: u32,
-    /// How much of the world it may use.
+    /// Limits to what it may use.
     pub limits: Limits,
-    /// How it treats what is there already.
+    /// Treatment of what exists at the target.
     pub update: UpdateOptions,
-    /// When the transfer began, by the clock of the target's controller: what was put into the
-    /// backup directory since then is not replaced there. Known where there is one.
+    /// Start of the transfer, by the clock of the target's controller. Files put into the backup
+    /// directory since then are not replaced there. Known where there is a backup directory.
     pub began: FileTime,
-    /// What of the source was chosen: what was not is not deleted.
+    /// Selection at the source: items outside it are not deleted.
     pub select: Selection,
-    /// Whether what was moved is removed at the source afterwards.
+    /// True if what was moved is removed at the source afterwards.
     pub remove_source: bool,
-    /// Whether the controller may still act: asked before each rename and removal, and before each
-    /// write where there is no grant (B4). Does not travel: a peer on another host makes its own of
-    /// what it was told.
+    /// Right of the controller to act: asked before each rename and removal, and before each write
+    /// where there is no grant (B4). It does not travel: a peer on another host makes its own fence
+    /// of what it was told.
     #[serde(skip)]
     pub fence: Fence,
-    /// How long the peer may write after it last asked an answering controller: asked before each
-    /// write, rename and removal (B1). `None` where one peer is all there is.
+    /// Time for which the peer may write after it last asked an answering controller: checked
+    /// before each write, rename and removal (B1). `None` if the site has only one peer.
     pub grant: Option<Duration>,
 }
 
 impl TaskSpec {
-    /// Of a task that writes nothing: for looking for what a transfer has left below `root` of a
-    /// store.
+    /// Returns the spec of a task that writes nothing, for finding leftovers of a transfer below
+    /// `root` of a store.
     pub fn of_cleaning(transfer: TransferId, store: Name, root: PathText) -> Self {
         Self {
             transfer,
@@ -179,7 +180,7 @@ impl TaskSpec {
         }
     }
 
-    /// What the task may use before it is told a share.
+    /// Returns the share of the task before it is given another.
     pub fn share(&self) -> Share {
         Share {
             serial: 0,
@@ -191,35 +192,36 @@ impl TaskSpec {
     }
 }
 
-/// What a controller says to a task that tells that it lives.
+/// Answer of a controller to a task that reports that it is alive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LeaseStatus {
     /// Its grant holds for its duration again, counted from the question.
     Granted,
     /// There was no answer.
     Unheard,
-    /// It takes no part any more: what it has in hand is another's.
+    /// The task takes no part any more: its work in hand belongs to another.
     Over,
 }
 
-/// The controller's side, as a peer calls it. No method blocks for longer than a page is read.
+/// The controller's side, as a peer calls it. No method blocks for longer than the reading of a
+/// page.
 pub trait TaskControl: Send + Sync {
-    /// More work, worth about `bytes` if there is that much.
+    /// Returns more work, worth about `bytes` if there is that much.
     fn want(&self, bytes: u64) -> WorkReply;
 
-    /// A page that work named.
+    /// Returns a page that work named.
     ///
     /// # Errors
-    /// It cannot be read from the journal store.
+    /// The page cannot be read from the journal store.
     fn page(&self, number: u32) -> Result<TaskPage, Problem>;
 
-    /// Whether what has other names, and stands under this path in the data set, has failed: no
-    /// further name may be given to what is there instead (B6). To be asked when all files are
-    /// durable; costs no more than a look where nothing has failed.
+    /// Returns whether the entry with other names at this path in the data set has failed: no
+    /// further name may then be given to what is there instead (B6). To be asked when all files are
+    /// durable; costs only a look where nothing has failed.
     fn has_failed(&self, path: &[u8]) -> bool;
 
-    /// Whether [`TaskControl::has_failed`] may say yes of any path: where asking is a round trip, a
-    /// peer need not ask of each.
+    /// Returns whether [`TaskControl::has_failed`] may return true for any path. Where asking is a
+    /// round trip, a peer then need not ask for each.
     fn may_have_failed(&self) -> bool {
         true
     }
@@ -228,10 +230,12 @@ pub trait TaskControl: Send + Sync {
     /// are committed within a second.
     fn report(&self, reports: Vec<Report>);
 
-    /// The task cannot go on. Where it was the last one, the transfer stops with this problem.
+    /// Reports that the task cannot continue. If it was the last one, the transfer stops with this
+    /// problem.
     fn broken(&self, problem: Problem);
 
-    /// The task lives. To be called several times in the duration of a grant, which this renews.
+    /// Reports that the task is alive. To be called several times in the duration of a grant, which
+    /// this renews.
     fn alive(&self) -> LeaseStatus {
         LeaseStatus::Granted
     }
@@ -240,7 +244,7 @@ pub trait TaskControl: Send + Sync {
 /// Code: the target has no room, or no quota, for more.
 pub const TARGET_FULL: &str = "target-full";
 
-/// Room that is left in a store.
+/// Free space in a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Room {
     /// Bytes that may still be written.
@@ -249,10 +253,10 @@ pub struct Room {
     pub free_files: Option<u64>,
 }
 
-/// What limits a task that has nothing to do: as [`TaskFigures::limit`].
+/// Value of [`TaskFigures::limit`] for a task that has nothing to do.
 pub const LIMIT_SCAN: &str = "the scan";
 
-/// What a peer measures of a task.
+/// Measurements of a task at its peer.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct TaskFigures {
     /// Bytes of payload that arrived and were verified.
@@ -263,190 +267,191 @@ pub struct TaskFigures {
     pub repairs: u64,
     /// Lanes open now.
     pub lanes: u32,
-    /// What limits the rate now, in words.
+    /// Limit of the rate now, in words.
     pub limit: String,
-    /// What the task waits for and until when; empty if it moves.
+    /// Event that the task waits for, and until when; empty if it moves.
     pub waiting: String,
-    /// Seconds for which the call to its store that it is in has given no sign of life (E2); 0 if
-    /// it is in none.
+    /// Seconds for which its current call to the store has given no sign of life (E2); 0 if there
+    /// is no such call.
     #[serde(default)]
     pub hangs_s: u64,
     /// Attributes that were not kept, in this run.
     pub not_kept: Vec<NotKept>,
     /// CPU seconds of the whole process since the task began.
     pub cpu_seconds: f64,
-    /// Over which addresses its lanes went and what protected them, in words: some of them, if they
+    /// Addresses over which its lanes went and their protection, in words; some of them, if there
     /// are many. None where source and target are one host.
     pub paths: Vec<String>,
-    /// What it may use of the limits of its transfer, as it has heard it.
+    /// Share in the limits of its transfer, as it was last told.
     pub share: Share,
-    /// What it used of the rate, while there was a limit.
+    /// Use of the rate, while there was a limit.
     pub rate_used: ShareUsed,
-    /// And of the metadata operations.
+    /// Use of the metadata operations, while there was a limit.
     pub names_used: ShareUsed,
 }
 
-/// What an earlier task of the same writer wrote for a controller that did not commit it (A7). It
-/// ran in the same process and under the same circumstances as the task that tells of it.
+/// Work of an earlier task of the same writer for a controller that did not commit it (A7). That
+/// task ran in the same process and under the same circumstances as the task that reports it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Adopted {
     /// Epoch of that controller.
     pub epoch: u64,
-    /// Whether it wrote under a grant that held until the new task began: nobody else was given
-    /// what it tells. Otherwise that is so for the controller that comes next, and for no other.
+    /// True if it wrote under a grant that held until the new task began: no other peer was given
+    /// the same work. Otherwise that holds for the next controller only.
     pub granted: bool,
-    /// What is written, all of it [`Report::Written`].
+    /// The reports, all of them [`Report::Written`].
     pub reports: Vec<Report>,
 }
 
 /// A running task.
 pub trait Task: Send + Sync {
-    /// What is measured now.
+    /// Returns the present measurements.
     fn figures(&self) -> TaskFigures;
 
-    /// Under which circumstances it began to write, after what ran there before had ended: a sync
-    /// of that which failed is counted (A4).
+    /// Returns the circumstances under which it began to write, after the previous task there had
+    /// ended: a failed sync of that one is counted (A4).
     fn incarnation(&self) -> Incarnation;
 
-    /// What an earlier task has left for whoever leads now, told once.
+    /// Takes the work of an earlier task for the present controller; returned once.
     fn take_adopted(&self) -> Option<Adopted> {
         None
     }
 
-    /// The ledger has committed what the first `batches` calls of [`TaskControl::report`] said.
+    /// Says that the ledger has committed the first `batches` calls of [`TaskControl::report`].
     fn committed(&self, batches: u64) {
         let _ = batches;
     }
 
-    /// Has it ask for work, since there may be some now; of a task at another host, has its last
-    /// question looked at again. One that is not woken asks by itself, a moment later. Never blocks
-    /// for long.
+    /// Makes the task ask for work, since there may be some now; for a task at another host, makes
+    /// the controller examine its last question again. A task that is not woken asks by itself, a
+    /// moment later. Never blocks for long.
     fn wake(&self) {}
 
-    /// Its controller is one no more and says nothing more to it: it keeps what was not committed
-    /// for the next one, and where it has a grant it goes on as long as that holds. Never blocks
-    /// for long.
+    /// Says that its controller is deposed and silent from now on. The task keeps uncommitted work
+    /// for the next controller, and continues for as long as it has a grant. Never blocks for long.
     fn leave(&self) {
         self.stop(false);
     }
 
-    /// For how long it hangs in a call to its store: [`TaskFigures::hangs_s`].
+    /// Returns how long it has been hanging in a call to its store: [`TaskFigures::hangs_s`].
     fn hangs_for(&self) -> Duration {
         Duration::ZERO
     }
 
-    /// Everything that the ledger knows has been looked at again: epochs mark the store from now.
+    /// Says that everything in the ledger has been checked again: epochs mark the store from now
+    /// on.
     fn doubt_is_over(&self);
 
-    /// What it may use from now on.
+    /// Sets the share for the time from now on.
     fn set_share(&self, share: &Share);
 
-    /// Where the source's peers listen for lanes now: those that were not known are used too. Does
-    /// nothing where the data set is read here.
+    /// Sets the addresses at which the source's peers listen for lanes now; new ones are used too.
+    /// Does nothing where the data set is read here.
     fn set_source_peers(&self, peers: &[DataAddress]);
 
     /// Stops fetching, ends what is in progress, hands over its last reports, joins its threads.
-    /// With `discard` the temporary files it knows are removed.
+    /// With `discard` it removes the temporary files that it knows.
     fn stop(&self, discard: bool);
 }
 
-/// What a peer says of a store before a task begins there. Under which circumstances that writes,
-/// only the task itself can say ([`Task::incarnation`]): an earlier one may still be ending.
+/// Facts about a store before a task begins there. The circumstances under which the task writes
+/// are known only to the task itself ([`Task::incarnation`]): an earlier one may still be ending.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TaskStart {
-    /// Random id of the store; 0 of one that keeps nothing.
+    /// Random id of the store; 0 for one that stores nothing.
     pub store: u64,
     /// The store's sync marker for this transfer; 0 if it has none (A5).
     pub marker: u64,
-    /// How the store is made durable, in words.
+    /// Method by which the store is made durable, in words.
     pub durable_by: String,
-    /// What is mounted where the data set goes: see [`TaskSpec::mounts`].
+    /// File systems mounted below the data set's root: see [`TaskSpec::mounts`].
     pub mounts: Vec<MountSeen>,
 }
 
-/// What came of looking again at files that may have been written to late.
+/// Result of checking files that may have been written to late.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Mended {
-    /// Files whose attributes a late write had moved: they are as they were made again.
+    /// Files whose attributes a late write had changed: they are restored.
     pub mended: u64,
-    /// Files that somebody else has changed, replaced or removed since they were finished.
+    /// Files that another program has changed, replaced or removed since they were finished.
     pub others: u64,
 }
 
 /// A host's target side, as its controller drives it.
 pub trait TargetPeer: Send + Sync {
-    /// Whether a path within a store is a directory, something else, or not there.
+    /// Returns whether a path within a store is a directory, something else, or not there.
     ///
     /// # Errors
-    /// The store is not known or not there.
+    /// The store is unknown or not there.
     fn root_kind(
         &self,
         store: &Name,
         path: &PathText,
     ) -> Result<Option<crate::scan::RootKind>, Problem>;
 
-    /// Checks the store (A5) and says what it is.
+    /// Checks the store (A5) and describes it.
     ///
     /// # Errors
     /// The store is unknown, offline, another one than before, or read-only.
     fn prepare(&self, spec: &TaskSpec) -> Result<TaskStart, Problem>;
 
-    /// Looks at what stands under the names of a page's entries, and decides by `spec.update`
-    /// what stays as it is; the entries `left` stay whatever they are, and are not looked at.
-    /// Attributes of what stays are brought up to date. Called from several threads, before the
-    /// page is opened in the ledger; blocks for about a stat of each entry.
+    /// Examines the target under the names of a page's entries, and decides by `spec.update` which
+    /// entries stay as they are. The entries `left` stay unconditionally, and are not examined.
+    /// Updates the attributes of entries that stay. Called from several threads, before the page is
+    /// opened in the ledger; blocks for about a stat of each entry.
     ///
     /// # Errors
     /// The store is offline, or another than `spec` says.
     fn compare(&self, spec: &TaskSpec, page: &Page, left: &EntrySet)
     -> Result<Comparison, Problem>;
 
-    /// The id of a store, as [`TaskSpec::store_id`]; `None` if it has none yet. Nothing is written.
+    /// Returns the id of a store, as [`TaskSpec::store_id`]; `None` if it has none yet. Writes
+    /// nothing.
     ///
     /// # Errors
-    /// The store is not known, or offline.
+    /// The store is unknown, or offline.
     fn store_id(&self, store: &Name) -> Result<Option<u64>, Problem>;
 
-    /// A task is about to begin that writes to `store` and fetches from another site, over so many
-    /// lanes at the most (0: as many as are best): connections may be made meanwhile. `peers` is
-    /// where lanes may go if that site is far, as far as is known. Returns at once; nothing need
-    /// come of it.
+    /// Announces a task that writes to `store` and fetches from another site, over at most
+    /// `lanes_max` lanes (0: as many as are best), so that connections can be made meanwhile.
+    /// `peers` are the known addresses of lanes if that site is far. Returns at once; the task need
+    /// not follow.
     fn expect_source(&self, store: &Name, site: &Name, peers: &[DataAddress], lanes_max: u32) {
         let _ = (store, site, peers, lanes_max);
     }
 
-    /// Room that is left in a store, as its file system tells; of quotas it mostly tells nothing.
+    /// Returns the free space of a store, as its file system reports it; quotas are mostly unknown.
     ///
     /// # Errors
-    /// The store is not known, or offline; nobody can tell.
+    /// The store is unknown, or offline; the free space is unknown.
     fn room(&self, store: &Name) -> Result<Room, Problem> {
         let title = format!("nobody tells how much room is left in store `{store}`");
         Err(Problem::new(Exit::Temporary, "room", title))
     }
 
-    /// Says of each entry of a page, in order, what a transfer would do with it now: what
-    /// [`TargetPeer::compare`] would decide, and what follows from that. Nothing is written; a
-    /// `spec` without the id of a store is of one that has none yet.
+    /// Returns for each entry of a page, in order, what a transfer would do with it now: the
+    /// decision of [`TargetPeer::compare`], and its consequences. Writes nothing. A `spec` without
+    /// the id of a store is for a store that has none yet.
     ///
     /// # Errors
     /// The store is offline, or another than `spec` says.
     fn look(&self, spec: &TaskSpec, page: &Page) -> Result<Vec<PlanItem>, Problem>;
 
-    /// Files of a page that have the size of their entries at the target, whatever is in them:
-    /// ascending.
+    /// Returns the files of a page that have the size of their entries at the target, whatever
+    /// their content: ascending.
     ///
     /// # Errors
-    /// As [`TargetPeer::compare`].
+    /// Errors of [`TargetPeer::compare`].
     fn same_size(&self, spec: &TaskSpec, page: &Page) -> Result<Vec<u32>, Problem> {
         let _ = (spec, page);
         Ok(Vec::new())
     }
 
-    /// As [`TargetPeer::compare`], where files of one size are the same if their BLAKE3 is that of
-    /// `digests`. Reads these files; `progress` stops it.
+    /// Compares as [`TargetPeer::compare`], but files of one size are the same if their BLAKE3 is
+    /// that of `digests`. Reads these files; `progress` stops it.
     ///
     /// # Errors
-    /// As [`TargetPeer::compare`]; it was stopped.
+    /// Errors of [`TargetPeer::compare`]; it was stopped.
     fn compare_contents(
         &self,
         spec: &TaskSpec,
@@ -458,17 +463,17 @@ pub trait TargetPeer: Send + Sync {
         self.compare(spec, page, &EntrySet::default())
     }
 
-    /// Lists what is at the target below the data set's root and not in the data set, our own
-    /// names, the backup directory and what the query does not choose left out; gives how many
-    /// items. Blocks for a walk of it. Nothing is written at the target.
+    /// Lists the items at the target below the data set's root that are not in the data set. Leaves
+    /// out our own names, the backup directory and what the query does not choose. Returns the
+    /// number of items. Blocks for a walk of the target, and writes nothing there.
     ///
     /// # Errors
-    /// The target cannot be listed completely, or is another than `spec` says: nothing may be
-    /// deleted then.
+    /// The target cannot be listed completely, or is another than `spec` says: then nothing may be
+    /// deleted.
     fn find_surplus(&self, spec: &TaskSpec, query: SurplusQuery<'_>) -> Result<u64, Problem>;
 
-    /// Deletes what was found, or moves it to the backup directory; what has changed since stays,
-    /// and is handed over as failed.
+    /// Deletes the items that were found, or moves them to the backup directory. An item that has
+    /// changed since stays, and is reported as failed.
     ///
     /// # Errors
     /// The store is offline, or another than `spec` says; it was stopped.
@@ -477,15 +482,15 @@ pub trait TargetPeer: Send + Sync {
     /// Starts the threads of a task.
     ///
     /// # Errors
-    /// As [`TargetPeer::prepare`].
+    /// Errors of [`TargetPeer::prepare`].
     fn start(
         &self,
         spec: &TaskSpec,
         control: Arc<dyn TaskControl>,
     ) -> Result<Arc<dyn Task>, Problem>;
 
-    /// Reads files of a page again: all of them are durable. Blocks for as long as that takes; the
-    /// request's progress says how far it is, and stops it.
+    /// Reads files of a page again, all of them durable. Blocks for as long as that takes; the
+    /// request's progress shows how far it is, and stops it.
     ///
     /// # Errors
     /// The store is not there, or this target cannot be read.
@@ -495,18 +500,19 @@ pub trait TargetPeer: Send + Sync {
         Err(Problem::new(Exit::Fatal, "proof", title))
     }
 
-    /// Which of these entries of a page, all of them durable, stand at the target as they were made
-    /// there: nothing else is removed at the source. One look at each.
+    /// Returns which of these durable entries of a page exist at the target as they were made
+    /// there: no others are removed at the source. Costs one look at each.
     ///
     /// # Errors
-    /// The store is offline, another than `spec` says, or one that keeps nothing.
+    /// The store is offline, another than `spec` says, or one that stores nothing.
     fn confirm(&self, spec: &TaskSpec, page: &Page, wanted: &EntrySet)
     -> Result<EntrySet, Problem>;
 
-    /// Looks again at files of a page that have their names, and to which a peer that was given up
-    /// may have written since: sets attributes again that a late write has moved, and makes that
-    /// durable (B1). `files` are those of more than one piece, by entry, with their standard digest
-    /// in hexadecimal: what somebody else has changed stays as it is. Reads what has moved.
+    /// Checks files of a page that have their names, and to which an abandoned peer may have
+    /// written since. Restores attributes that a late write has changed, and makes that durable
+    /// (B1). `files` are those of more than one piece, by entry, with their standard digest in
+    /// hexadecimal. Files that another program has changed stay as they are. Reads the files whose
+    /// attributes have changed.
     ///
     /// # Errors
     /// The store is offline, or another than `spec` says.
@@ -521,14 +527,14 @@ pub trait TargetPeer: Send + Sync {
         Err(Problem::new(Exit::Temporary, "mend", title))
     }
 
-    /// Removes the sync marker that the writer of `spec` has left of a transfer that has ended, and
-    /// the temporary files that it may have left: those of the entries of `pages` in generations up
-    /// to `generation_max`, shared ones included. What is not at the target is no error, nor is one
-    /// file that cannot be removed; both are logged. May be asked again.
+    /// Removes the sync marker of the writer of `spec` for a transfer that has ended, and the
+    /// temporary files that it may have left. These are files of the entries of `pages` in
+    /// generations up to `generation_max`, including shared ones. A file that is not at the target
+    /// is no error, nor is one file that cannot be removed; both are logged. May be repeated.
     ///
     /// # Errors
-    /// The store is offline, or another than `spec` says, now or in the midst of it: there may be
-    /// more to remove when it is back.
+    /// The store is offline, or another than `spec` says, now or during the removal: more may be
+    /// left to remove when it is back.
     fn clean(
         &self,
         spec: &TaskSpec,

@@ -6,13 +6,13 @@ use penstock_proto::compared::EntrySet;
 use penstock_proto::digest::Digest;
 use penstock_proto::manifest::Page;
 
-/// A page as a peer needs it.
+/// A page, with what a peer needs to work on it.
 #[derive(Clone, Debug)]
 pub struct TaskPage {
     /// The page.
     pub page: Arc<Page>,
     /// Digest of its encoded bytes.
     pub digest: Digest,
-    /// Entries that stay as they are at the target: in no piece, and not made again.
+    /// Entries that stay as they are at the target: part of no piece, and not made again.
     pub left: Arc<EntrySet>,
 }

@@ -1,4 +1,4 @@
-//! What a user asks for, and what they see of it.
+//! Requests of users, and what users see of their transfers.
 
 use penstock_proto::digest::DigestKind;
 use penstock_proto::id::TransferId;
@@ -17,7 +17,7 @@ use crate::update::UpdateOptions;
 pub use crate::outcome::{Durability, FailedItem};
 pub use crate::place::{Location, ParseLocationError, PathText};
 
-/// Whether payload is encrypted on the wire. The control channel always is.
+/// Encryption of payload on the wire. The control channel is always encrypted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Encryption {
@@ -31,39 +31,40 @@ pub enum Encryption {
 /// Most lanes of one transfer.
 pub const LANES_MAX: u32 = 1024;
 
-/// How a transfer is to be done. Every field has a default; none needs to be set.
+/// Options of a transfer. Every field has a default; none needs to be set.
 #[derive(Clone, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct TransferOptions {
-    /// Which hash verifies the data.
+    /// Hash that verifies the data.
     pub digest: DigestKind,
-    /// Whether payload is encrypted on the wire.
+    /// Encryption of payload on the wire.
     pub encryption: Encryption,
-    /// When a file counts as durable.
+    /// Policy that defines when a file counts as durable.
     pub durability: Durability,
-    /// Keep a digest list of the data set, to be had with `transfer digests`.
+    /// Keep a digest list of the data set, offered by `transfer digests`.
     pub digest_list: bool,
-    /// Most lanes at a time, those of all target peers together; 0 lets the engine decide.
+    /// Most lanes at a time, of all target peers together; 0 lets the engine decide.
     pub lanes_max: u32,
-    /// Exactly so many lanes, 1 to [`LANES_MAX`]; 0 lets the engine decide, which is right for
-    /// nearly all. Goes before `lanes_max`.
+    /// Exact number of lanes, 1 to [`LANES_MAX`]; 0 lets the engine decide, which is right for
+    /// nearly all. Overrides `lanes_max`.
     pub lanes: u32,
-    /// Bytes of the pieces that large files are cut into, a power of two from 1 MiB to 1 GiB; small
-    /// files are packed up to half of it. 0 lets the engine decide, which is right for nearly all.
+    /// Bytes of the pieces into which large files are cut, a power of two from 1 MiB to 1 GiB;
+    /// small files are packed up to half of it. 0 lets the engine decide, which is right for nearly
+    /// all.
     pub piece_bytes: u64,
     /// Move only these paths, relative to the source; empty moves all.
     pub files_from: Vec<PathText>,
-    /// How it treats what is at the target already.
+    /// Treatment of what exists at the target.
     pub update: UpdateOptions,
-    /// What of the source, or of these paths, is wanted.
+    /// Selection of the source, or of these paths.
     pub select: Selection,
-    /// Which proofs to give beyond the digests.
+    /// Proofs to give beyond the digests.
     pub proof: Proof,
-    /// How much of the world it may use.
+    /// Limits to what it may use.
     pub limits: Limits,
-    /// Which attributes are kept.
+    /// Attributes to preserve.
     pub preserve: Preserve,
-    /// Whether it makes a plan only, or does what one says.
+    /// Set if it only makes a plan, or follows one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub plan: Option<PlanUse>,
     /// Remove at the source what was moved, once it is durable at the target.
@@ -71,10 +72,10 @@ pub struct TransferOptions {
 }
 
 impl TransferOptions {
-    /// Whether what was moved may be removed at the source under the other options.
+    /// Checks that what was moved may be removed at the source under the other options.
     ///
     /// # Errors
-    /// Why it may not, for people.
+    /// The reason why it may not, for people.
     pub fn check_removal(&self) -> Result<(), &'static str> {
         if !self.remove_source {
             return Ok(());
@@ -90,7 +91,7 @@ impl TransferOptions {
         Ok(())
     }
 
-    /// How the data set's pages are to be cut.
+    /// Returns the rules by which the data set's pages are cut.
     ///
     /// # Errors
     /// `Invalid` if `piece_bytes` is out of its bounds.
@@ -104,25 +105,25 @@ impl TransferOptions {
     }
 }
 
-/// What a user submits.
+/// Request of a user for a transfer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TransferRequest {
     /// Chosen by the client, so that a repeated submission is the same transfer.
     pub id: TransferId,
-    /// From where.
+    /// Source.
     pub source: Location,
-    /// To where.
+    /// Target.
     pub target: Location,
-    /// How.
+    /// Options.
     #[serde(default)]
     pub options: TransferOptions,
 }
 
-/// Where a transfer stands.
+/// State of a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum TransferState {
-    /// Accepted and stored, waiting for its turn.
+    /// Accepted and stored, waiting to be started.
     Queued,
     /// Scanning, moving, verifying.
     Running,
@@ -132,12 +133,12 @@ pub enum TransferState {
     Done,
     /// Ended with failures; `retry` moves only what is missing.
     Failed,
-    /// Given up by a user; nothing temporary is left.
+    /// Given up by a user; nothing temporary remains.
     Cancelled,
 }
 
 impl TransferState {
-    /// Whether nothing will happen any more unless a user asks.
+    /// Returns whether nothing more will happen unless a user asks.
     pub fn is_ended(self) -> bool {
         matches!(self, Self::Done | Self::Failed | Self::Cancelled)
     }
@@ -152,7 +153,7 @@ pub struct Progress {
     pub files_found: u64,
     /// Bytes of files found so far.
     pub bytes_found: u64,
-    /// Whether the scan is complete, so that the three above are totals.
+    /// True if the scan is complete, so that the three above are totals.
     pub scan_complete: bool,
     /// Files verified and written.
     pub files: u64,
@@ -182,10 +183,11 @@ pub struct Progress {
     /// Sockets among these.
     #[serde(default)]
     pub sockets: u64,
-    /// Left out at the source: state of runs, markers of copies, private directories of stores.
+    /// Items passed over at the source: state of runs, markers of copies, private directories of
+    /// stores.
     #[serde(default)]
     pub own_state: u64,
-    /// Attributes that were not kept; no item has failed by that.
+    /// Attributes that were not preserved; no item has failed by that.
     #[serde(default)]
     pub not_kept: Vec<NotKept>,
     /// Files that a digest list lacks, because nearly all of each is holes (D2).
@@ -197,15 +199,15 @@ pub struct Progress {
     /// Items removed at the source, as `remove_source` wants.
     #[serde(default)]
     pub removed: u64,
-    /// Items that stay at the source though it was to be emptied: they failed or changed, were left
-    /// as they are at the target, or are directories that hold something.
+    /// Items that stay at the source though it was to be emptied: they failed or changed, stayed as
+    /// they were at the target, or are directories that hold something.
     #[serde(default)]
     pub stayed: u64,
     /// Items that failed.
     pub errors: u64,
     /// Lanes that are open now.
     pub lanes: u32,
-    /// What each target peer does, at a site of several.
+    /// Share of each target peer, at a site of several.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub peers: Vec<PeerShare>,
     /// Bits per second now, over the last second or so.
@@ -216,11 +218,11 @@ pub struct Progress {
     pub seconds: f64,
     /// CPU seconds that this process used for it, as far as they can be told apart.
     pub cpu_seconds: f64,
-    /// What limits the rate now, in words: `reading at the source`, `the network`, ….
+    /// Limit of the rate now, in words: `reading at the source`, `the network`, ….
     pub limit: String,
 }
 
-/// One target peer's part of a transfer.
+/// Part of a target peer in a transfer.
 #[derive(Clone, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct PeerShare {
     /// Its name.
@@ -231,34 +233,35 @@ pub struct PeerShare {
     pub lanes: u32,
     /// Bytes that it has verified in this run, since it joined last.
     pub bytes_verified: u64,
-    /// What it waits for and until when; empty if it moves.
+    /// Event that it waits for, and until when; empty if it moves.
     pub waiting: String,
 }
 
-/// A transfer as `show`, `list` and the event stream tell it.
+/// A transfer as `show`, `list` and the event stream present it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TransferView {
     /// Its id.
     pub id: TransferId,
-    /// From where.
+    /// Source.
     pub source: Location,
-    /// To where.
+    /// Target.
     pub target: Location,
-    /// How.
+    /// Options.
     pub options: TransferOptions,
-    /// Where it stands.
+    /// State.
     pub state: TransferState,
-    /// Why it stands there, or what it waits for and until when (promise (f)). May be empty.
+    /// Reason of the state, or what the transfer waits for and until when (promise (f)). May be
+    /// empty.
     pub reason: String,
-    /// Seconds since 1970 of its submission.
+    /// Time of its submission, in seconds since 1970.
     pub created: u64,
     /// Figures.
     pub progress: Progress,
-    /// How `--wait` ends, once it has ended.
+    /// Exit status of `--wait`, once the transfer has ended.
     pub exit: Option<Exit>,
     /// The first failed items; all of them are in the failure list.
     pub failures: Vec<FailedItem>,
-    /// How the data was made durable, in words; empty before the first sync.
+    /// Method by which the data was made durable, in words; empty before the first sync.
     pub durable_by: String,
 }
 

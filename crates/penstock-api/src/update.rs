@@ -1,70 +1,70 @@
-//! How a transfer treats what is at the target already.
+//! Treatment of what exists at the target.
 
 use penstock_proto::name;
 use serde::{Deserialize, Serialize};
 
 use crate::place::PathText;
 
-/// What happens to an item whose name is taken at the target by something that is not the same.
+/// Treatment of an item whose name is taken at the target by something that is not the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum IfExists {
-    /// It is replaced, in one step, when the new one is complete and durable.
+    /// Replace it, in one step, when the new item is complete and durable.
     #[default]
     Replace,
-    /// It stays, and the item counts as skipped.
+    /// Keep it, and count the item as skipped.
     Skip,
-    /// It is replaced if the source's is modified later, else it stays.
+    /// Replace it if the source's is modified later, else keep it.
     Newer,
-    /// It stays, and the item counts as failed.
+    /// Keep it, and count the item as failed.
     Fail,
 }
 
-/// By what files that have one size are told apart.
+/// Criterion that tells apart files of one size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum CompareBy {
-    /// By the time of last modification.
+    /// The time of last modification.
     #[default]
     Time,
-    /// By the BLAKE3 of what is in them: both sides read all of them.
+    /// The BLAKE3 of their content: both sides read all of them.
     Digest,
 }
 
-/// How a transfer treats what is at the target already. The default replaces everything.
+/// Treatment of what exists at the target. The default replaces everything.
 #[derive(Clone, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct UpdateOptions {
     /// Leave what is the same as at the source: files of the same size and the same time of last
     /// modification, to the nanosecond, and links with the same text.
     pub sync: bool,
-    /// By what `sync` tells files of one size apart.
+    /// Criterion by which `sync` tells apart files of one size.
     pub compare: CompareBy,
-    /// What happens where it is not.
+    /// Treatment of an item that is not the same.
     pub if_exists: IfExists,
     /// Delete at the target what is not at the source, once everything else is done (C3).
     pub delete: bool,
-    /// Delete this many items at most, or none if there are more; `None` refuses to delete more
+    /// Delete at most this many items, or none if there are more; `None` refuses to delete more
     /// than half of what is at the target.
     pub max_delete: Option<u64>,
-    /// What is replaced or deleted goes into this directory, relative to the root of the data set
-    /// at the target.
+    /// Directory, relative to the root of the data set at the target, that receives what is
+    /// replaced or deleted.
     pub backup_dir: Option<PathText>,
-    /// A path below the root of the data set at the target that is not deleted, whatever it holds:
-    /// where the user who copies keeps long-lived state, such as the key for receipts.
+    /// A path below the root of the data set at the target that is not deleted, whatever it holds.
+    /// The user who copies keeps long-lived state there, such as the key for receipts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kept_state: Option<PathText>,
 }
 
 impl UpdateOptions {
-    /// Whether the options fit each other, and a data set of which `partial` says that more was
-    /// left out than can be told by the names at the target: see [`Selection::leaves_unknown`] and
-    /// lists of paths.
+    /// Checks that the options fit each other and the data set. `partial` says that more was left
+    /// out than the names at the target can tell: see [`Selection::leaves_unknown`] and lists of
+    /// paths.
     ///
     /// [`Selection::leaves_unknown`]: crate::select::Selection::leaves_unknown
     ///
     /// # Errors
-    /// Why they do not, for people.
+    /// The reason why they do not, for people.
     pub fn check(&self, partial: bool) -> Result<(), &'static str> {
         if self.delete && partial {
             return Err("--delete does not go with --files-from, --min-size, --max-size and \
@@ -84,7 +84,7 @@ impl UpdateOptions {
         Ok(())
     }
 
-    /// Whether the target looks at what it has before it takes anything.
+    /// Returns whether the target examines what it has before it takes anything.
     pub fn compares(&self) -> bool {
         self.sync || self.delete || self.if_exists != IfExists::Replace
     }

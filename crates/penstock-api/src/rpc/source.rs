@@ -1,11 +1,11 @@
-//! What a controller asks of a source peer on another host of its site, where its own host has not
-//! got the store (docs/protocol.md, 15.5).
+//! Requests of a controller to a source peer on another host of its site, where its own host does
+//! not reach the store (docs/protocol.md, 15.5).
 //!
 //! Each is a request with one answer, by which the peer acts as [`crate::scan::SourcePeer`]: it
-//! lists the data set, looks again, hashes, and removes what was moved. It does so by an *order*
-//! for one transfer, which it asks about again and again while it works
-//! ([`crate::rpc::streaming::OrderLeft`]); no other peer gets one for that transfer before nobody can
-//! act by the first any more (B4, A12).
+//! lists the data set, examines entries again, hashes, and removes what was moved. The peer does so
+//! by an *order* for one transfer, and asks repeatedly whether the order holds while it works
+//! ([`crate::rpc::streaming::OrderLeft`]). No other peer gets an order for that transfer before the
+//! first can act no more (B4, A12).
 
 use std::time::Duration;
 
@@ -18,78 +18,78 @@ use crate::rpc::task::{Caller, put_json, take_json};
 use crate::scan::{DigestWish, PageReply, RecheckRequest, ScanRequest};
 use crate::site::OpenScan;
 
-/// How long a peer may go on by an order before it asks whether that still stands.
+/// Time for which a peer may act by an order before it asks whether the order still holds.
 pub const SOURCE_ORDER_HOLDS: Duration = Duration::from_secs(6);
 
 /// A request to a source peer.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct SourceRequest {
-    /// Who asks.
+    /// The controller that asks.
     pub caller: Caller,
     /// Random number of the order.
     pub order: u64,
-    /// What.
+    /// The call.
     pub question: SourceCall,
 }
 
-/// What is asked; each is the method of [`crate::scan::SourcePeer`] of its name.
+/// Calls of a source peer; each is the method of [`crate::scan::SourcePeer`] of its name.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum SourceCall {
     /// Answer: a [`crate::scan::RootKind`] in JSON.
     Open {
         /// The data set.
         scan: Box<OpenScan>,
-        /// As in [`ScanRequest`].
+        /// Flag, as in [`ScanRequest`].
         owner_names: bool,
     },
     /// Answer: [`PageReply::encode`].
     Page {
-        /// Of which transfer.
+        /// The transfer.
         transfer: TransferId,
-        /// Which.
+        /// Number of the page.
         number: u32,
-        /// How long the peer may wait for it.
+        /// Longest time that the peer may wait for it, in milliseconds.
         wait_ms: u32,
     },
     /// Answer: the number of pages, in JSON.
     Ask {
-        /// Of which transfer.
+        /// The transfer.
         transfer: TransferId,
-        /// What is asked.
+        /// Entries to examine again.
         question: RecheckRequest,
     },
     /// Answer: the digests, in JSON.
     Digests {
-        /// Of which transfer.
+        /// The transfer.
         transfer: TransferId,
-        /// Of what.
+        /// Files to hash.
         wish: DigestWish,
-        /// How long the peer may work on it before it answers.
+        /// Longest time that the peer may work on it before it answers, in milliseconds.
         wait_ms: u32,
     },
     /// Answer: [`crate::removal::RemoveReply`] in JSON.
     Remove {
-        /// Of which transfer.
+        /// The transfer.
         transfer: TransferId,
-        /// What is to go.
+        /// Items to remove.
         order: RemoveOrder,
     },
-    /// The transfer is forgotten; what is in the journal the controller removes itself. No answer.
+    /// Forgets the transfer; the controller removes the files in the journal itself. No answer.
     Release {
-        /// Which.
+        /// The transfer.
         transfer: TransferId,
     },
 }
 
 impl SourceCall {
-    /// Opens a data set.
+    /// Returns the call that opens a data set.
     pub fn open(request: &ScanRequest) -> Self {
         Self::Open { scan: Box::new(request.into()), owner_names: request.owner_names }
     }
 }
 
 impl PageReply {
-    /// The reply's bytes.
+    /// Returns the reply's bytes.
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Writer::new();
         match self {
@@ -109,7 +109,7 @@ impl PageReply {
     /// Reads a reply.
     ///
     /// # Errors
-    /// [`DecodeError`] if it is none.
+    /// [`DecodeError`] if the bytes are no reply.
     pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
         let mut input = Reader::new(bytes);
         let reply = match input.u8("reply")? {

@@ -1,10 +1,10 @@
-//! What a controller asks of a target peer on another host that may take that peer long: listing,
-//! deleting, reading again (docs/protocol.md, 15.4).
+//! Requests of a controller to a target peer on another host that may take long: listing, deleting,
+//! reading again (docs/protocol.md, 15.4).
 //!
-//! The answer is a stream of parts, one at least every second, so that who asks knows a peer that
-//! works from one that is gone. Who does not want it any more closes the connection; the peer ends
-//! within a second then. What broke off is asked again: each question is bounded, and doing it
-//! twice does no harm.
+//! The answer is a stream of parts, at least one every second, so that the controller can tell a
+//! working peer from a lost one. A controller that does not want the answer any more closes the
+//! connection; the peer then ends within a second. A request that broke off is sent again: each is
+//! bounded, and repeating it does no harm.
 
 use std::time::Duration;
 
@@ -23,88 +23,89 @@ use crate::task::TaskSpec;
 
 /// Longest part of an answer.
 pub const PART_BYTES_MAX: usize = 16 << 20;
-/// Most things that one order deletes.
+/// Most items that one order deletes.
 pub const DELETE_ITEMS_MAX: usize = 512;
-/// Bytes of paths from which on an order, or a part of a listing, takes no more.
+/// Bytes of paths at which an order, or a part of a listing, is full.
 pub const PATH_BYTES_FULL: usize = 1 << 20;
-/// How long a peer may go on with an order to delete before it asks whether that still stands.
+/// Time for which a peer may act by an order to delete before it asks whether the order still
+/// holds.
 pub const ORDER_HOLDS: Duration = Duration::from_secs(10);
 
-/// A question whose answer is a stream of parts. A page, and digests, go behind it, encoded.
+/// A request whose answer is a stream of parts. A page, and digests, follow it, encoded.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct StreamRequest {
-    /// Who asks.
+    /// The controller that asks.
     pub caller: Caller,
-    /// What.
+    /// The call.
     pub question: StreamCall,
 }
 
-/// What takes long.
+/// Calls that take long.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum StreamCall {
-    /// What is in directories of the target, but for what is protected there. Answer: parts with
-    /// what was found, then an empty one.
+    /// Lists directories of the target, except what is protected there. Answer: parts with items,
+    /// then an empty one.
     List {
-        /// Of which transfer.
+        /// The task.
         spec: Box<TaskSpec>,
         /// The directories, relative to the data set's root.
         directories: Vec<PathText>,
     },
-    /// To delete what was found by the same peer. Answer: [`Deleted`] in JSON.
+    /// Deletes items that the same peer has found. Answer: [`Deleted`] in JSON.
     Delete {
-        /// Of which transfer.
+        /// The task.
         spec: Box<TaskSpec>,
-        /// Random number of the order: before anything goes, the peer asks the controller for how
-        /// long it stands ([`OrderLeft`]), and counts from its question. So an order that lay in a
-        /// socket, or met a host that slept, deletes nothing (B1, B4).
+        /// Random number of the order. Before it deletes anything, the peer asks the controller how
+        /// long the order holds ([`OrderLeft`]), and counts from its question. An order that was
+        /// delayed in a socket, or met a host that slept, therefore deletes nothing (B1, B4).
         order: u64,
-        /// What is to go, [`DELETE_ITEMS_MAX`] of it at most.
+        /// Items to delete, [`DELETE_ITEMS_MAX`] of them at most.
         items: Vec<Surplus>,
     },
-    /// As [`crate::task::TargetPeer::prove`], of the page and the digests behind it. Answer: a
+    /// Calls [`crate::task::TargetPeer::prove`] for the page and the digests that follow. Answer: a
     /// proof ([`encode_proof`]).
     Prove {
-        /// Of which transfer.
+        /// The task.
         spec: Box<TaskSpec>,
-        /// Whether to read from storage.
+        /// True to read from storage.
         readback: bool,
-        /// Which checksums to compute.
+        /// Checksums to compute.
         also: Vec<ChecksumKind>,
     },
-    /// As [`crate::task::TargetPeer::compare_contents`], of the page behind it. Answer: a
+    /// Calls [`crate::task::TargetPeer::compare_contents`] for the page that follows. Answer: a
     /// comparison.
     CompareContents {
-        /// Of which transfer.
+        /// The task.
         spec: Box<TaskSpec>,
         /// The BLAKE3 of files, in hex.
         digests: Vec<(u32, String)>,
     },
 }
 
-/// For how long an order stands from the moment of the answer.
+/// Time for which an order holds from the moment of the answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OrderLeft {
-    /// Milliseconds; 0 if it is over, or was never given.
+    /// Milliseconds; 0 if the order is over, or was never given.
     pub left_ms: u64,
 }
 
-/// How far an order to delete has come.
+/// Progress of an order to delete.
 #[derive(Clone, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Deleted {
-    /// So many of its items, from the first, are dealt with.
+    /// Number of its items, from the first, that are done.
     pub dealt: u64,
-    /// So many of these are gone by it.
+    /// Number of these that it has deleted.
     pub deleted: u64,
-    /// Those of them that stay.
+    /// The items of these that stay.
     pub failed: Vec<FailedItem>,
 }
 
 /// A part of an answer.
 #[derive(Clone, Debug, PartialEq)]
 pub enum StreamPart {
-    /// The peer works on it: so many bytes read, or things deleted, by now.
+    /// The peer is working: the bytes read, or the items deleted, by now.
     Alive(u64),
-    /// Some of what is in the directories.
+    /// Some of the items in the directories.
     Found(Vec<Surplus>),
     /// The end: the answer.
     Done(Vec<u8>),
@@ -113,7 +114,7 @@ pub enum StreamPart {
 }
 
 impl StreamPart {
-    /// The part's bytes, behind their length.
+    /// Returns the part's bytes, after their length.
     pub fn encode_framed(&self) -> Vec<u8> {
         let mut out = Writer::new();
         match self {
@@ -142,7 +143,7 @@ impl StreamPart {
     /// Reads a part.
     ///
     /// # Errors
-    /// [`DecodeError`] if it is none.
+    /// [`DecodeError`] if the bytes are no part.
     pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
         let mut input = Reader::new(bytes);
         let part = match input.u8("part")? {
@@ -157,20 +158,20 @@ impl StreamPart {
     }
 }
 
-/// Parts as they come out of a connection.
+/// Decoder of the parts that arrive on a connection.
 #[derive(Debug, Default)]
 pub struct StreamParts(Vec<u8>);
 
 impl StreamParts {
-    /// Takes what has come.
+    /// Adds bytes that have arrived.
     pub fn push(&mut self, bytes: &[u8]) {
         self.0.extend_from_slice(bytes);
     }
 
-    /// The next part, if all of it has come.
+    /// Returns the next part, if all of it has arrived.
     ///
     /// # Errors
-    /// [`DecodeError`]: what has come is no part, or a longer one than there are.
+    /// [`DecodeError`]: the bytes are no part, or announce a part that is too long.
     pub fn next_part(&mut self) -> Result<Option<StreamPart>, DecodeError> {
         let Some(length) = self.0.first_chunk::<4>() else { return Ok(None) };
         let length = u32::from_le_bytes(*length) as usize;
@@ -184,7 +185,7 @@ impl StreamParts {
     }
 }
 
-/// A proof as bytes.
+/// Returns the bytes of a proof.
 pub fn encode_proof(proof: &PageProof) -> Vec<u8> {
     let mut out = Writer::new();
     out.u8(u8::from(proof.stopped));
@@ -198,7 +199,7 @@ pub fn encode_proof(proof: &PageProof) -> Vec<u8> {
 /// Reads a proof.
 ///
 /// # Errors
-/// [`DecodeError`] if it is none.
+/// [`DecodeError`] if the bytes are no proof.
 pub fn decode_proof(bytes: &[u8]) -> Result<PageProof, DecodeError> {
     let mut input = Reader::new(bytes);
     let stopped = match input.u8("stopped")? {

@@ -1,10 +1,10 @@
-//! What a controller and a target peer on another host of its site say to each other under
-//! `/peer/v1`, over mutual TLS (docs/protocol.md, 15).
+//! Messages between a controller and a target peer on another host of its site under `/peer/v1`,
+//! over mutual TLS (docs/protocol.md, 15).
 //!
 //! A task is one conversation ([`penstock_proto::session`]): the peer asks for work and reports
-//! ([`Up`]), the controller answers and steers ([`Down`]). Everything else that a controller wants
-//! of a peer is a request with one answer. Who calls is what its certificate says; that it is the
-//! controller, and for how long, the peer asks of the controller itself ([`TenureLeft`]).
+//! ([`PeerMessage`]), the controller answers and steers ([`ControllerMessage`]). All other needs of
+//! a controller are requests with one answer. The caller's certificate says which peer it is. The
+//! peer asks the controller itself whether it is the controller, and for how long ([`TenureLeft`]).
 
 use std::time::Duration;
 
@@ -24,24 +24,25 @@ use crate::place::PathText;
 use crate::problem::{Exit, Problem};
 use crate::task::{Adopted, LeaseStatus, TaskFigures, TaskSpec};
 
-/// Version of this protocol: peers of another one take no part in each other's transfers.
+/// Version of this protocol: peers of different versions do not take part in each other's
+/// transfers.
 pub const PEER_API_VERSION: u32 = 1;
-/// Header that carries it, both ways.
+/// Header that carries the version, in both directions.
 pub const PEER_VERSION_HEADER: &str = "penstock-peer-version";
-/// Code: the peer knows nothing of the task, or has ended it.
+/// Code: the peer does not know the task, or has ended it.
 pub const TASK_UNKNOWN: &str = "task-unknown";
 /// Code: the peer does not answer, and its grant is over.
 pub const PEER_LOST: &str = "peer-lost";
-/// Code: the peer has been told to end its task, and a thread of it hangs in a system call: what
-/// that does last may come late.
+/// Code: the peer was told to end its task, and a thread of the task hangs in a system call, whose
+/// effect may come late.
 pub const TASK_HANGS: &str = "task-hangs";
 /// Code: the peer speaks another version.
 pub const PEER_VERSION: &str = "peer-version";
 
-/// Code: what answers where a peer is to be says nothing of this protocol.
+/// Code: the program that answers at a peer's address does not speak this protocol.
 pub const NOT_A_PEER: &str = "not-a-peer";
 
-/// Refuses a request whose version is not ours; `theirs` is the header's text, if there was one.
+/// Refuses a request of another version than ours; `theirs` is the header's text, if there was one.
 ///
 /// # Errors
 /// Code [`PEER_VERSION`], temporary: a rolling upgrade ends. Code [`NOT_A_PEER`].
@@ -61,11 +62,11 @@ pub fn check_peer_version(theirs: Option<&str>) -> Result<(), Problem> {
         .status(426))
 }
 
-/// Refuses the answer of who does not speak our version at an address where a peer is to be.
+/// Checks that a reply from a peer's address uses our version of the protocol.
 ///
 /// # Errors
-/// As [`check_peer_version`]; without the header [`NOT_A_PEER`], temporary: what answers there is a
-/// daemon that is no part of the site's cluster, or no daemon at all.
+/// Errors of [`check_peer_version`]; without the header [`NOT_A_PEER`], temporary: the program at
+/// the address is a daemon outside the site's cluster, or no daemon at all.
 pub fn check_peer_answer(
     address: std::net::SocketAddr,
     theirs: Option<&str>,
@@ -82,16 +83,18 @@ pub fn check_peer_answer(
         ))
 }
 
-/// For whom a controller speaks: under which epoch, and where it can be asked whether it still may.
+/// Controllership for which a request is made: its epoch, and the addresses at which a peer can ask
+/// whether it still holds.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Caller {
     /// Epoch of its tenure, as [`crate::fence::Fence::epoch`].
     pub epoch: u64,
-    /// Where it takes requests.
+    /// Addresses at which the controller takes requests.
     pub addresses: Vec<std::net::SocketAddr>,
 }
 
-/// How long a tenure holds from the moment of the answer at least, if it is not ended before.
+/// Time for which a tenure holds at least, from the moment of the answer, if it is not ended
+/// before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TenureLeft {
     /// Its epoch.
@@ -100,30 +103,30 @@ pub struct TenureLeft {
     pub left_ms: u64,
 }
 
-/// Begins a task, or goes on with its conversation over a new connection.
+/// Starts a task, or continues its conversation over a new connection.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct OpenTask {
     /// Random number of the task.
     pub task: u64,
-    /// Who wants it.
+    /// The controller.
     pub caller: Caller,
     /// Messages that the controller has heard.
     pub heard: u64,
-    /// What to do; none if it has begun.
+    /// The task; none if it has begun.
     pub spec: Option<TaskSpec>,
 }
 
-/// A request with one answer. Pages go behind it, encoded.
+/// A request with one answer. Pages follow it, encoded.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct PeerRequest {
-    /// Who asks.
+    /// The controller that asks.
     pub caller: Caller,
-    /// What.
+    /// The call.
     pub question: PeerCall,
 }
 
-/// What a controller asks of a target peer; each is the method of [`crate::task::TargetPeer`] of
-/// its name.
+/// Calls of a controller to a target peer; each is the method of [`crate::task::TargetPeer`] of its
+/// name.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum PeerCall {
     /// Answer: JSON.
@@ -145,7 +148,7 @@ pub enum PeerCall {
     },
     /// Answer: JSON.
     Prepare(Box<TaskSpec>),
-    /// With a page and what of it is left. Answer: a comparison.
+    /// With a page and its entries that stay as they are. Answer: a comparison.
     Compare(Box<TaskSpec>),
     /// With a page. Answer: JSON.
     Look(Box<TaskSpec>),
@@ -155,14 +158,14 @@ pub enum PeerCall {
     Confirm(Box<TaskSpec>),
     /// With a page. Answer: JSON.
     Mend {
-        /// As whom.
+        /// The task under which the peer writes.
         spec: Box<TaskSpec>,
         /// Files with their digests.
         files: Vec<(u32, String)>,
     },
     /// With a page, or none for the marker alone. No answer.
     Clean {
-        /// Whose.
+        /// The task whose files are removed.
         spec: Box<TaskSpec>,
         /// Greatest attempt at any file.
         generation_max: u32,
@@ -174,115 +177,115 @@ pub enum PeerCall {
 pub struct TaskOpened {
     /// Messages that the peer has heard.
     pub heard: u64,
-    /// Its first messages, so many, are [`PeerMessage::Adopted`].
+    /// Number of its first messages that are [`PeerMessage::Adopted`].
     pub adopted: u32,
-    /// As [`crate::task::Task::incarnation`].
+    /// Circumstances under which it writes, as [`crate::task::Task::incarnation`].
     pub incarnation: Incarnation,
 }
 
-/// What a peer says of its task.
+/// Messages of a peer about its task.
 #[derive(Clone, Debug, PartialEq)]
 pub enum PeerMessage {
-    /// It wants work; an answer may take a while, and a later question takes the place of this one.
+    /// Asks for work. The answer may take a while, and a later question replaces this one.
     Want {
-        /// Names the question.
+        /// Number of the question.
         ticket: u64,
-        /// Worth so many bytes.
+        /// Bytes that the work is to be worth.
         bytes: u64,
     },
-    /// What it has done.
+    /// Results.
     Reports(Vec<Report>),
-    /// It lives, and wants its grant renewed.
+    /// Says that the task is alive, and asks for its grant to be renewed.
     Alive {
-        /// Names the question.
+        /// Number of the question.
         ticket: u64,
     },
-    /// It wants a page.
+    /// Asks for a page.
     Page {
-        /// Which.
+        /// Number of the page.
         number: u32,
     },
-    /// Has what stands under a path failed?
+    /// Asks whether the entry at a path has failed.
     HasFailed {
-        /// Names the question.
+        /// Number of the question.
         ticket: u64,
         /// The path.
         path: Vec<u8>,
     },
-    /// The task cannot go on.
+    /// The task cannot continue.
     Broken(Problem),
-    /// What it measures.
+    /// Measurements.
     Figures(TaskFigures),
-    /// Its threads have ended; there is nothing more to hear.
+    /// Its threads have ended; no message follows.
     Ended,
-    /// What an earlier task here wrote that its controller did not commit, or a part of it.
+    /// Work of an earlier task here that its controller did not commit, or a part of it.
     Adopted(Adopted),
 }
 
-/// What a controller says of a task.
+/// Messages of a controller about a task.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ControllerMessage {
     /// Work.
     Work {
-        /// Answers this question.
+        /// Number of the question that this answers.
         ticket: u64,
-        /// What there is.
+        /// The work.
         reply: WorkReply,
     },
-    /// It was heard.
+    /// Answers [`PeerMessage::Alive`].
     Alive {
-        /// Answers this question.
+        /// Number of the question that this answers.
         ticket: u64,
-        /// How it stands.
+        /// Status of the grant.
         standing: LeaseStatus,
     },
-    /// A page, or why there is none.
+    /// A page, or the reason why there is none.
     Page {
         /// Its number.
         number: u32,
-        /// Encoded, with its digest and the entries that stay as they are.
+        /// The page encoded, with its digest and the entries that stay as they are.
         page: Result<EncodedPage, Problem>,
     },
-    /// Whether something has failed.
+    /// Answers [`PeerMessage::HasFailed`].
     HasFailed {
-        /// Answers this question.
+        /// Number of the question that this answers.
         ticket: u64,
-        /// What was asked.
+        /// The answer.
         failed: bool,
-        /// Whether anything has; if not, there is no need to ask again.
+        /// True if anything has failed; if not, there is no need to ask again.
         any: bool,
     },
-    /// As [`crate::task::Task::doubt_is_over`].
+    /// Calls [`crate::task::Task::doubt_is_over`].
     DoubtIsOver,
-    /// As [`crate::task::Task::set_share`].
+    /// Calls [`crate::task::Task::set_share`].
     SetShare(Share),
-    /// As [`crate::task::Task::stop`].
+    /// Calls [`crate::task::Task::stop`].
     Stop {
-        /// Whether temporary files are removed.
+        /// True if temporary files are removed.
         discard: bool,
     },
-    /// As [`crate::task::Task::committed`].
+    /// Calls [`crate::task::Task::committed`].
     Committed {
-        /// How many [`PeerMessage::Reports`].
+        /// Number of [`PeerMessage::Reports`] that are committed.
         batches: u64,
     },
-    /// As [`crate::task::Task::set_source_peers`].
+    /// Calls [`crate::task::Task::set_source_peers`].
     SourcePeers(Vec<DataAddress>),
 }
 
-/// A page on its way.
+/// A page as it is sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EncodedPage {
-    /// Its name.
+    /// Digest of the page's bytes.
     pub digest: Digest,
-    /// As in [`crate::task::TaskPage`].
+    /// Entries that stay as they are, as in [`crate::task::TaskPage`].
     pub left: EntrySet,
     /// The page.
     pub bytes: Vec<u8>,
 }
 
 pub(crate) fn put_json(value: &impl Serialize, out: &mut Writer) {
-    // What we say ourselves can be written: plain structures of numbers and text.
+    // Our own values can be written: plain structures of numbers and text.
     out.raw(&serde_json::to_vec(value).unwrap_or_default());
 }
 
@@ -303,7 +306,7 @@ fn take_flag(input: &mut Reader<'_>, field: &'static str) -> Result<bool, Decode
 }
 
 impl PeerMessage {
-    /// The message's bytes.
+    /// Returns the message's bytes.
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Writer::new();
         match self {
@@ -351,7 +354,7 @@ impl PeerMessage {
     /// Reads a message.
     ///
     /// # Errors
-    /// [`DecodeError`] if it is none.
+    /// [`DecodeError`] if the bytes are no message.
     pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
         let mut input = Reader::new(bytes);
         let said = match input.u8("message")? {
@@ -379,17 +382,17 @@ impl PeerMessage {
 }
 
 impl EncodedPage {
-    /// Appends it to a message.
+    /// Appends the page to a message.
     pub fn encode(&self, out: &mut Writer) {
         out.raw(&self.digest.0);
         self.left.encode(out);
         out.bytes(&self.bytes);
     }
 
-    /// Takes it from a message.
+    /// Takes a page from a message.
     ///
     /// # Errors
-    /// [`DecodeError`] if it is none.
+    /// [`DecodeError`] if there is none.
     pub fn decode(input: &mut Reader<'_>) -> Result<Self, DecodeError> {
         Ok(Self {
             digest: Digest(input.array("digest")?),
@@ -400,7 +403,7 @@ impl EncodedPage {
 }
 
 impl ControllerMessage {
-    /// The message's bytes.
+    /// Returns the message's bytes.
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Writer::new();
         match self {
@@ -458,7 +461,7 @@ impl ControllerMessage {
     /// Reads a message.
     ///
     /// # Errors
-    /// [`DecodeError`] if it is none.
+    /// [`DecodeError`] if the bytes are no message.
     pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
         let mut input = Reader::new(bytes);
         let said = match input.u8("message")? {
@@ -501,7 +504,8 @@ impl ControllerMessage {
     }
 }
 
-/// How often a peer asks a controller how long its tenure holds: a quarter of what is left.
+/// Returns the interval at which a peer asks a controller how long its tenure holds: a quarter of
+/// the time left.
 pub fn tenure_beat(left: Duration) -> Duration {
     (left / 4).clamp(Duration::from_millis(100), Duration::from_secs(2))
 }
