@@ -1,9 +1,9 @@
-//! What an entry has beside its bytes: owner, device number, extended attributes; and the classes
-//! in which attributes are kept, withheld or refused.
+//! Attributes of an entry beside its bytes: owner, device number, extended attributes. Defines the
+//! classes in which attributes are preserved, withheld or refused.
 //!
 //! Extended attributes travel as one encoded list per entry ([`encode_xattrs`], [`Xattrs`]), at
-//! most [`XATTRS_BYTES_MAX`] bytes. POSIX ACLs are extended attributes too, in the form in which
-//! Linux tells them (`system.posix_acl_access`, acl(5), linux/posix_acl_xattr.h).
+//! most [`XATTRS_BYTES_MAX`] bytes. POSIX ACLs are extended attributes too, in the form of Linux
+//! (`system.posix_acl_access`, acl(5), linux/posix_acl_xattr.h).
 
 use serde::{Deserialize, Serialize};
 
@@ -13,16 +13,16 @@ use crate::wire::{DecodeError, Reader, Writer};
 pub const XATTR_NAME_BYTES_MAX: usize = 255;
 /// Longest value of an extended attribute, in bytes (`XATTR_SIZE_MAX`, linux/limits.h).
 pub const XATTR_VALUE_BYTES_MAX: usize = 64 * 1024;
-/// Most bytes of one entry's encoded extended attributes; what does not fit is withheld and
-/// counted. ext4 holds less than 4 KiB of them, or 64 KiB a value with `ea_inode`; XFS and Btrfs
-/// hold 64 KiB a value, and as many as their names fit into a list of 64 KiB. A page holds four
-/// such entries at most.
+/// Most bytes of one entry's encoded extended attributes; others are withheld and counted. ext4
+/// holds less than 4 KiB of them, or 64 KiB a value with `ea_inode`. XFS and Btrfs hold 64 KiB a
+/// value, and as many as their names fit into a list of 64 KiB. A page holds four such entries at
+/// most.
 pub const XATTRS_BYTES_MAX: usize = 1024 * 1024;
 /// Longest name of a user or group, in bytes (`LOGIN_NAME_MAX`, limits.h).
 pub const OWNER_NAME_BYTES_MAX: usize = 256;
 /// The access ACL of a file or directory.
 pub const ACL_ACCESS: &[u8] = b"system.posix_acl_access";
-/// The ACL that new entries of a directory begin with.
+/// The default ACL of a directory, which its new entries start with.
 pub const ACL_DEFAULT: &[u8] = b"system.posix_acl_default";
 
 /// Numbers of an entry's user and group, as its own host has them.
@@ -63,17 +63,17 @@ pub enum AttributeClass {
     Devices,
     /// Permission bits, without those of [`AttributeClass::SpecialMode`].
     Mode,
-    /// Times of last modification of files, links and devices: by these a later comparison tells
-    /// one version of a file from another.
+    /// Times of last modification of files, links and devices: a later comparison distinguishes
+    /// versions of a file by them.
     Times,
     /// Times of last modification of directories.
     DirectoryTimes,
 }
 
 impl AttributeClass {
-    /// How many there are.
+    /// Number of classes.
     pub const COUNT: usize = 10;
-    /// All of them.
+    /// All classes.
     pub const ALL: [Self; Self::COUNT] = [
         Self::Owner,
         Self::SpecialMode,
@@ -87,13 +87,13 @@ impl AttributeClass {
         Self::DirectoryTimes,
     ];
 
-    /// Whether it is one of extended attributes, ACLs among them.
+    /// Returns whether it is a class of extended attributes, ACLs included.
     pub fn is_of_xattrs(self) -> bool {
         use AttributeClass::{Acls, SecurityXattrs, TrustedXattrs, UserXattrs};
         matches!(self, Acls | UserXattrs | TrustedXattrs | SecurityXattrs)
     }
 
-    /// What messages call it.
+    /// Returns the text for messages.
     pub fn words(self) -> &'static str {
         match self {
             Self::Owner => "owner",
@@ -110,29 +110,29 @@ impl AttributeClass {
     }
 }
 
-/// Some of the classes.
+/// A set of classes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct ClassSet(u16);
 
 impl ClassSet {
-    /// Those of `classes`.
+    /// Returns the set of `classes`.
     pub fn of(classes: impl IntoIterator<Item = AttributeClass>) -> Self {
         Self(classes.into_iter().fold(0, |bits, class| bits | 1 << class as u8))
     }
 
-    /// Whether `class` is among them.
+    /// Returns whether `class` is in the set.
     pub fn contains(self, class: AttributeClass) -> bool {
         self.0 & (1 << class as u8) != 0
     }
 
-    /// Whether there are none.
+    /// Returns whether the set is empty.
     pub fn is_empty(self) -> bool {
         self.0 == 0
     }
 }
 
-/// Extended attributes that belong to one file system or host rather than to the data: labels that
-/// a host's own policy gives, hashes over the inode, and the layouts of Lustre and Gluster.
+/// Extended attributes that belong to one file system or host rather than to the data: labels of a
+/// host's own policy, hashes over the inode, and the layouts of Lustre and Gluster.
 const NEVER_CARRIED: [&[u8]; 8] = [
     b"security.selinux",
     b"security.evm",
@@ -144,7 +144,7 @@ const NEVER_CARRIED: [&[u8]; 8] = [
     b"trusted.glusterfs",
 ];
 
-/// The class of an extended attribute by its name; `None` for those that are never carried.
+/// Returns the class of an extended attribute by its name; `None` for one that is never carried.
 pub fn class_of(name: &[u8]) -> Option<AttributeClass> {
     let is = |known: &&[u8]| {
         name.strip_prefix(*known).is_some_and(|rest| rest.is_empty() || rest.starts_with(b"."))
@@ -155,7 +155,7 @@ pub fn class_of(name: &[u8]) -> Option<AttributeClass> {
     if name == ACL_ACCESS || name == ACL_DEFAULT {
         return Some(AttributeClass::Acls);
     }
-    // A prefix alone is no name, and what Linux says of it sounds as if it had none of the class.
+    // A prefix alone is no name, and the error of Linux for it suggests that the class is missing.
     let at = name.iter().position(|&byte| byte == b'.').filter(|at| at + 1 < name.len())?;
     match &name[..at] {
         b"user" => Some(AttributeClass::UserXattrs),
@@ -165,8 +165,8 @@ pub fn class_of(name: &[u8]) -> Option<AttributeClass> {
     }
 }
 
-/// Encodes names and values, in their order, as far as they fit; gives the bytes and how many were
-/// left out. Names that no manifest may hold are left out too.
+/// Encodes names and values, in their order, as far as they fit; returns the bytes and the number
+/// of attributes left out. Names that no manifest may hold are left out too.
 pub fn encode_xattrs<'a>(pairs: impl Iterator<Item = (&'a [u8], &'a [u8])>) -> (Vec<u8>, usize) {
     let mut out = Writer::new();
     let mut left_out = 0;
@@ -187,7 +187,7 @@ fn is_carried(name: &[u8]) -> bool {
     name.len() <= XATTR_NAME_BYTES_MAX && !name.contains(&0) && class_of(name).is_some()
 }
 
-/// Checks an encoded list: what [`Xattrs`] relies on.
+/// Checks an encoded list for the properties on which [`Xattrs`] relies.
 ///
 /// # Errors
 /// `Truncated`; `Invalid` for a name that is never carried, or a list that is too long.
@@ -219,17 +219,17 @@ pub struct Xattrs<'a> {
 }
 
 impl<'a> Xattrs<'a> {
-    /// Those of an encoded list that was checked; what is not sound in it is passed over.
+    /// Returns the attributes of an encoded list that was checked; unsound parts are passed over.
     pub fn of(encoded: &'a [u8]) -> Self {
         Self { encoded }
     }
 
-    /// Whether there are none.
+    /// Returns whether there are none.
     pub fn is_empty(&self) -> bool {
         self.encoded.is_empty()
     }
 
-    /// The value of one of them.
+    /// Returns the value of an attribute.
     pub fn get(&self, wanted: &[u8]) -> Option<&'a [u8]> {
         self.into_iter().find(|(name, _)| *name == wanted).map(|(_, value)| value)
     }
@@ -244,7 +244,7 @@ impl<'a> IntoIterator for Xattrs<'a> {
     }
 }
 
-/// Walks the names and values of [`Xattrs`].
+/// Iterator over the names and values of [`Xattrs`].
 #[derive(Clone, Debug)]
 pub struct XattrIter<'a> {
     input: Reader<'a>,
@@ -260,9 +260,10 @@ impl<'a> Iterator for XattrIter<'a> {
     }
 }
 
-/// What the owning group may do by an access ACL. With an ACL the group bits of the mode are its
-/// mask; without it they must be this, or the group would gain what the ACL did not give it.
-/// `None` if it is no ACL of the version that Linux has (2).
+/// Returns the permissions of the owning group in an access ACL. With an ACL the group bits of the
+/// mode are its mask. Without the ACL they must be these permissions, or the group would gain
+/// rights that the ACL did not grant. Returns `None` for an ACL of another version than that of
+/// Linux (2).
 pub fn acl_group_bits(acl: &[u8]) -> Option<u32> {
     const GROUP_OBJECT: u16 = 0x04;
     const MASK: u16 = 0x10;

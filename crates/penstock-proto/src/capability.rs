@@ -1,8 +1,8 @@
 //! The signed right to read one data set, and perhaps to remove it (hard case C4).
 //!
-//! A source peer keeps no list of approved transfers: its own controller signs one of these per
+//! A source peer keeps no list of approved transfers. Its own controller signs one capability per
 //! transfer, the target's peers show it in the hello of every lane, and any source peer can check
-//! it alone. The signature is Ed25519 over [`Capability::encode`]; signing and checking live in
+//! it alone. The signature is Ed25519 over [`Capability::encode`]; signing and checking are in
 //! `penstock-io`, which has the keys.
 
 use crate::id::{Name, TransferId};
@@ -14,10 +14,10 @@ pub const CAPABILITY_BYTES_MAX: usize = name::PATH_BYTES_MAX + 1024;
 
 const MAGIC: &[u8; 8] = b"PSTCAPA2";
 
-/// What a target site may do at a source site, for one transfer.
+/// Rights of a target site at a source site, for one transfer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Capability {
-    /// The transfer it was issued for.
+    /// The transfer for which it was issued.
     pub transfer: TransferId,
     /// The site that issued it and will serve the data.
     pub source: Name,
@@ -27,14 +27,14 @@ pub struct Capability {
     pub store: Name,
     /// The data set's root within the store: a relative path.
     pub root: Vec<u8>,
-    /// Whether what was moved may be removed at the source, a right of its own.
+    /// True if what was moved may be removed at the source, which is a separate right.
     pub remove: bool,
-    /// Seconds since 1970 after which it is void.
+    /// Time after which it is void, in seconds since 1970.
     pub expires: u64,
 }
 
 impl Capability {
-    /// The bytes that are signed.
+    /// Returns the bytes that are signed.
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Writer::new();
         out.raw(MAGIC);
@@ -48,7 +48,7 @@ impl Capability {
         out.into_bytes()
     }
 
-    /// Reads what [`Capability::encode`] wrote.
+    /// Reads the output of [`Capability::encode`].
     ///
     /// # Errors
     /// [`DecodeError`] for anything else.

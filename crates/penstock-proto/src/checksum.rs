@@ -1,5 +1,5 @@
-//! Checksums of whole files in the formats that catalogues and other tools know, and the lists that
-//! hold them.
+//! Checksums of whole files in the formats of catalogues and other tools, and the lists that hold
+//! them.
 //!
 //! A list has a line for each file, in one of two forms. A name that holds a backslash or a line
 //! break is escaped (`\\`, `\n`, `\r`), and its line then begins with a backslash:
@@ -7,7 +7,7 @@
 //! d3b07384d113edec49eaa6238ad5ff00  name            md5sum, sha256sum, b3sum, xxhsum
 //! SHA256 (name) = b5bb9d8014a0f9b1…                 the same with --tag, and the BSDs
 //! ```
-//! The first form does not say which checksum it holds: its length leaves one to three kinds, see
+//! The first form does not say which checksum it holds: its length allows one to three kinds, see
 //! [`ChecksumKind::candidates`]. Nothing here hashes; `penstock_io::checksum` does.
 //!
 //! Sources: coreutils 9.1, `src/digest.c` (`split_3`, `filename_unescape`); b3sum 1.2, `main.rs`;
@@ -65,7 +65,7 @@ impl ChecksumKind {
         Self::Adler32,
     ];
 
-    /// Its name, in options, JSON and the endings of lists.
+    /// Returns its name in options, JSON and the endings of lists.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Blake3 => "blake3",
@@ -82,7 +82,7 @@ impl ChecksumKind {
         }
     }
 
-    /// Bytes of its value; a list holds two digits for each.
+    /// Returns the bytes of its value; a list holds two digits for each.
     pub fn value_bytes(self) -> usize {
         match self {
             Self::Sha512 => 64,
@@ -94,17 +94,18 @@ impl ChecksumKind {
         }
     }
 
-    /// Whether nobody can make another file of the same checksum, as far as is known.
+    /// Returns whether no other file with the same checksum can be made, as far as is known.
     pub fn withstands_attackers(self) -> bool {
         matches!(self, Self::Blake3 | Self::Sha256 | Self::Sha512)
     }
 
-    /// The kinds that a value of this length can be, likeliest first; none if no kind is so long.
+    /// Returns the kinds that a value of this length can be, likeliest first; none if no kind has
+    /// that length.
     pub fn candidates(value_bytes: usize) -> Vec<Self> {
         Self::ALL.into_iter().filter(|kind| kind.value_bytes() == value_bytes).collect()
     }
 
-    /// The kind that a tag of the BSD form names; `None` for one that is not known here.
+    /// Returns the kind that a tag of the BSD form names; `None` for an unknown tag.
     fn of_tag(tag: &[u8]) -> Option<Self> {
         Some(match tag {
             b"BLAKE3" => Self::Blake3,
@@ -129,7 +130,7 @@ impl fmt::Display for ChecksumKind {
     }
 }
 
-/// No checksum has that name.
+/// Error: no checksum has that name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "`{0}` is none of blake3, sha256, sha512, sha1, md5, xxh128, xxh3, xxh64, crc32, crc32c, \
@@ -156,16 +157,16 @@ impl FromStr for ChecksumKind {
 /// The checksum of one file.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Checksum {
-    /// Which.
+    /// Kind.
     pub kind: ChecksumKind,
     value: [u8; 64],
 }
 
 impl Checksum {
-    /// A checksum of `kind`.
+    /// Returns a checksum of `kind`.
     ///
     /// # Panics
-    /// If `value` is not as long as the kind says: values of lists are checked when they are read.
+    /// If `value` has not the length of its kind: values of lists are checked when they are read.
     pub fn new(kind: ChecksumKind, value: &[u8]) -> Self {
         assert_eq!(value.len(), kind.value_bytes(), "a value of its kind");
         let mut padded = [0; 64];
@@ -173,12 +174,12 @@ impl Checksum {
         Self { kind, value: padded }
     }
 
-    /// Its value, most significant byte first.
+    /// Returns its value, most significant byte first.
     pub fn value(&self) -> &[u8] {
         &self.value[..self.kind.value_bytes()]
     }
 
-    /// Its value as lists write it: hexadecimal, that of XXH3 after `XXH3_`, as `xxhsum` does.
+    /// Returns its value as lists write it: hexadecimal, for XXH3 after `XXH3_`, as `xxhsum` does.
     pub fn to_text(self) -> String {
         let digits = data_encoding::HEXLOWER.encode(self.value());
         if self.kind == ChecksumKind::Xxh3 { format!("XXH3_{digits}") } else { digits }
@@ -191,27 +192,27 @@ impl fmt::Debug for Checksum {
     }
 }
 
-/// One line of a list.
+/// A line of a list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListLine {
-    /// Which checksum it is, where the line says so.
+    /// Kind of the checksum, if the line names it.
     pub kind: Option<ChecksumKind>,
     /// Its value.
     pub value: Vec<u8>,
-    /// The file's name, as it was given: a path of any bytes.
+    /// The file's name as it was given: a path of any bytes.
     pub name: Vec<u8>,
 }
 
-/// Why a line of a list cannot be used.
+/// Error: a line of a list cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LineError {
-    /// It is of neither form.
+    /// The line has neither form.
     #[error("it is neither `CHECKSUM  NAME` nor `KIND (NAME) = CHECKSUM`")]
     Form,
-    /// Its tag names a checksum that is not known here.
+    /// The tag names an unknown checksum.
     #[error("`{0}` is a checksum that is not known here")]
     Kind(String),
-    /// Its value is not as long as its kind says, or as any kind.
+    /// The value has not the length of its kind, or of any kind.
     #[error("no checksum that is known here has {0} hexadecimal digits")]
     Length(usize),
 }
@@ -220,7 +221,7 @@ pub enum LineError {
 /// for an empty line and for a comment (`#`).
 ///
 /// # Errors
-/// [`LineError`] for what is not a line of a list.
+/// [`LineError`] for text that is not a line of a list.
 pub fn parse_line(line: &[u8]) -> Result<Option<ListLine>, LineError> {
     let line = line.strip_prefix(name::BYTE_ORDER_MARK).unwrap_or(line);
     let line = line.strip_suffix(b"\r").unwrap_or(line);
@@ -297,7 +298,8 @@ fn unescape(name: &[u8]) -> Option<Vec<u8>> {
     Some(plain)
 }
 
-/// One line of a list, as `b3sum`, coreutils and `xxhsum` write and check it, with its line break.
+/// Returns one line of a list, with its line break, as `b3sum`, coreutils and `xxhsum` write and
+/// check it.
 pub fn format_line(checksum: &str, name: &[u8]) -> Vec<u8> {
     let mut line = Vec::with_capacity(checksum.len() + name.len() + 4);
     let special = name.iter().any(|byte| matches!(byte, b'\\' | b'\n' | b'\r'));

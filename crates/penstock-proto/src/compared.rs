@@ -1,8 +1,8 @@
-//! What comparing a page with the target has decided, before the page is opened in the ledger.
+//! Result of comparing a page with the target, before the page is opened in the ledger.
 //!
-//! Comparing is done once for a page. Its outcome is the first thing that the page's log says, and
-//! no piece of the page is handed out before that is committed: so a resume cuts the same pieces,
-//! whatever has become of the target meanwhile.
+//! Comparing is done once for a page. The result is the first record of the page's log, and no
+//! piece of the page is handed out before that is committed. A resumed run therefore cuts the same
+//! pieces, even if the target has changed meanwhile.
 
 use crate::journal::entry::{
     EntryDigest, EntryFailure, FailurePhase, decode_digests, encode_digests,
@@ -10,30 +10,30 @@ use crate::journal::entry::{
 use crate::manifest::PAGE_ENTRIES_MAX;
 use crate::wire::{DecodeError, Reader, Writer};
 
-/// A set of entries of one page, kept as ascending runs: a page that is all the same costs one.
+/// A set of entries of one page, stored as ascending runs: a page of equal entries costs one run.
 #[derive(Clone, Debug, PartialEq, Eq, Default, Hash)]
 pub struct EntrySet {
     runs: Vec<(u32, u32)>,
 }
 
 impl EntrySet {
-    /// Whether nothing is in it.
+    /// Returns whether the set is empty.
     pub fn is_empty(&self) -> bool {
         self.runs.is_empty()
     }
 
-    /// Whether `entry` is in it.
+    /// Returns whether `entry` is in the set.
     pub fn contains(&self, entry: u32) -> bool {
         let after = self.runs.partition_point(|(first, _)| *first <= entry);
         after > 0 && entry < self.runs[after - 1].1
     }
 
-    /// The entries, ascending.
+    /// Returns the entries, ascending.
     pub fn iter(&self) -> impl Iterator<Item = u32> + '_ {
         self.runs.iter().flat_map(|(first, end)| *first..*end)
     }
 
-    /// The entries as ascending runs: the first of each, and the one behind its last.
+    /// Returns the entries as ascending runs: the first of each, and the index behind its last.
     pub fn runs(&self) -> &[(u32, u32)] {
         &self.runs
     }
@@ -50,7 +50,7 @@ impl EntrySet {
     /// Takes a set from a message.
     ///
     /// # Errors
-    /// [`DecodeError`] if the runs are none of a page.
+    /// [`DecodeError`] if the runs do not fit into a page.
     pub fn decode(input: &mut Reader<'_>) -> Result<Self, DecodeError> {
         let count = input.u32("run count")? as usize;
         if count > PAGE_ENTRIES_MAX {
@@ -85,26 +85,26 @@ impl FromIterator<u32> for EntrySet {
     }
 }
 
-/// What was decided of the entries of one page.
+/// Decisions on the entries of one page.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Comparison {
     /// Files and links that stay as they are at the target.
     pub kept: EntrySet,
-    /// Entries that may not be touched, and are told as failed.
+    /// Entries that may not be touched, and are reported as failed.
     pub failed: Vec<EntryFailure>,
-    /// Entries with something under their name at the target before the transfer made anything.
+    /// Entries whose name was taken at the target before the transfer made anything.
     pub existed: EntrySet,
-    /// Files that an earlier attempt of the same transfer has moved, ascending: the source still
-    /// has the version that was read, and the target has what was made of it.
+    /// Files that an earlier attempt of the same transfer has moved, ascending. The source still
+    /// has the version that was read, and the target has the file that was made of it.
     pub carried: Vec<EntryDigest>,
     /// Entries that cannot be made because a directory has their name, or something else the name
     /// of a directory that they need. Never logged: the page is not opened before `--delete` has
-    /// taken that away, or has been refused.
+    /// removed the obstacle, or has been refused.
     pub in_the_way: u32,
 }
 
 impl Comparison {
-    /// The entries that are in no piece, and of which no link is made.
+    /// Returns the entries that are in no piece, and of which no link is made.
     pub fn left(&self) -> EntrySet {
         if self.failed.is_empty() && self.carried.is_empty() {
             return self.kept.clone();
@@ -114,7 +114,7 @@ impl Comparison {
         self.kept.iter().chain(failed).chain(carried).collect()
     }
 
-    /// Appends it, but for what is in the way, to a message or a record of a log.
+    /// Appends the comparison, except `in_the_way`, to a message or a record of a log.
     pub fn encode(&self, out: &mut Writer) {
         self.kept.encode(out);
         self.existed.encode(out);
@@ -125,10 +125,10 @@ impl Comparison {
         encode_digests(&self.carried, out);
     }
 
-    /// Takes it from there.
+    /// Takes a comparison from a message or a record.
     ///
     /// # Errors
-    /// [`DecodeError`] if it is none.
+    /// [`DecodeError`] if there is none.
     pub fn decode(input: &mut Reader<'_>) -> Result<Self, DecodeError> {
         let kept = EntrySet::decode(input)?;
         let existed = EntrySet::decode(input)?;
@@ -146,8 +146,8 @@ impl Comparison {
 
 const _: () = assert!(PAGE_ENTRIES_MAX <= 1 << 16, "an index leaves room for an errno");
 
-/// The failure of an entry whose name is taken, where the user wants that to be one; with errno(3),
-/// of one whose name may be, as it cannot be looked at.
+/// Returns the failure of an entry whose name is taken, where the user asked for that. With an
+/// errno(3), the name may be taken, since it cannot be examined.
 pub fn refused(entry: u32, errno: u16) -> EntryFailure {
     EntryFailure { entry, phase: FailurePhase::Exists, errno }
 }

@@ -1,12 +1,13 @@
-//! Digests of strides, and how they merge.
+//! Digests of strides, and their merging.
 //!
 //! The source hashes each stride as it reads it; the target hashes the stride that arrived and
-//! compares. Strides of a file are aligned subtrees of its BLAKE3 tree, so their chaining values
-//! merge into those of extents and these into the standard BLAKE3 of the whole file, without
-//! another pass over the data (hard case D1). A file of one stride has its root hash at once.
+//! compares. Strides of a file are aligned subtrees of its BLAKE3 tree. Their chaining values
+//! therefore merge into those of extents, and these into the standard BLAKE3 of the whole file,
+//! without another pass over the data (hard case D1). A file of one stride has its root hash at
+//! once.
 //!
-//! XXH3-128 does not merge: there an extent's or file's value is the hash of its strides' hashes.
-//! It finds accidents, not attackers (D3), and is never written to a digest list.
+//! XXH3-128 does not merge: the value of an extent or a file is the hash of its strides' hashes. It
+//! detects accidents, not attackers (D3), and is never written to a digest list.
 //!
 //! Sources: the BLAKE3 paper, section 2.1; `blake3::hazmat`.
 
@@ -21,22 +22,22 @@ use crate::wire::{DecodeError, Reader, Writer};
 
 pub use value::Digest;
 
-/// Which hash verifies the data of a transfer.
+/// Hash that verifies the data of a transfer.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, Default, Hash, serde::Serialize, serde::Deserialize,
 )]
 pub enum DigestKind {
-    /// BLAKE3: finds accidents and attackers, gives standard file digests.
+    /// BLAKE3: detects accidents and attackers, yields standard file digests.
     #[default]
     #[serde(rename = "blake3")]
     Blake3,
-    /// XXH3-128: finds accidents only, gives no file digests.
+    /// XXH3-128: detects accidents only, yields no file digests.
     #[serde(rename = "xxh3-128")]
     Xxh3,
 }
 
-/// Files of at most so many bytes gain by [`DigestKind::whole_files`]; larger ones are better
-/// hashed as soon as they were read, while they are in the nearest cache.
+/// Largest size of a file, in bytes, that gains by [`DigestKind::whole_files`]. Larger files are
+/// better hashed as soon as they were read, while they are in the nearest cache.
 pub const TOGETHER_BYTES_MAX: u64 = many::MESSAGE_BYTES_MAX as u64;
 
 impl DigestKind {
@@ -55,7 +56,7 @@ impl DigestKind {
         }
     }
 
-    /// Digest of one stride: `bytes` at `offset` of a file of `file_bytes`.
+    /// Returns the digest of one stride: `bytes` at `offset` of a file of `file_bytes`.
     ///
     /// For BLAKE3 this is the root hash if the stride is the whole file, else the chaining value of
     /// the subtree. `offset` must be a multiple of the stride size, and `bytes` a whole stride or
@@ -79,8 +80,8 @@ impl DigestKind {
         }
     }
 
-    /// Adds the digests of whole files to `digests`, each as [`DigestKind::stride`] gives it. Small
-    /// files are hashed several at a time, which takes half the time where vectors are wide.
+    /// Adds the digests of whole files to `digests`, each as [`DigestKind::stride`] returns it.
+    /// Small files are hashed several at a time, which takes half the time where vectors are wide.
     pub fn whole_files<'a>(
         self,
         files: impl IntoIterator<Item = &'a [u8]>,
@@ -96,8 +97,8 @@ impl DigestKind {
     /// together are `total_bytes` long.
     ///
     /// With `root`, the parts are the whole of a file and the result is its digest; else they are
-    /// one extent and the result is its chaining value. A single part is its own result: whoever
-    /// hashed it knew whether it was the whole file.
+    /// one extent and the result is its chaining value. A single part is its own result: it was
+    /// hashed with the knowledge whether it was the whole file.
     ///
     /// # Panics
     /// If `part_bytes` is not a power of two of at least 1,024, or the number of parts does not

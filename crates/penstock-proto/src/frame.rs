@@ -2,8 +2,8 @@
 //!
 //! A frame is a 16-byte [`Header`], a body of at most [`BODY_BYTES_MAX`] bytes and, in data frames
 //! alone, a payload of at most one stride. On clear lanes a 16-byte MAC over header and body
-//! follows the body. The header gives both lengths, so a reader asks for no more memory than the
-//! limits here before it has checked anything.
+//! follows the body. The header holds both lengths, so that a reader allocates no more memory than
+//! the limits here before it has checked anything.
 //!
 //! The target speaks first ([`Hello`]), then asks ([`Fetch`]); the source answers each fetch with
 //! [`Data`] frames, the last of which is flagged, or with one [`Refusal`]. Requests of one lane may
@@ -31,7 +31,7 @@ pub const RUNS_MAX: usize = 1024;
 /// Longest text in a message.
 pub const TEXT_BYTES_MAX: usize = 1024;
 
-/// What a frame is.
+/// Kind of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FrameKind {
     /// Target to source: [`Hello`].
@@ -44,7 +44,7 @@ pub enum FrameKind {
     Data,
     /// Source to target: [`Refusal`].
     Refusal,
-    /// Target to source: an opaque stamp that comes back in a pong.
+    /// Target to source: an opaque stamp that a pong returns.
     Ping,
     /// Source to target: the stamp of a ping.
     Pong,
@@ -55,11 +55,11 @@ pub enum FrameKind {
 /// The first 16 bytes of every frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// What the frame is.
+    /// Kind.
     pub kind: FrameKind,
-    /// In data frames: the last one of its request.
+    /// True for the last frame of a request; only in data frames.
     pub last: bool,
-    /// The request that it asks or answers; 0 in other frames.
+    /// Number of the request that it makes or answers; 0 in other frames.
     pub request: u32,
     /// Bytes of the body.
     pub body_bytes: u32,
@@ -68,7 +68,7 @@ pub struct Header {
 }
 
 impl Header {
-    /// The header as bytes.
+    /// Returns the header as bytes.
     pub fn encode(&self) -> [u8; HEADER_BYTES] {
         let mut bytes = [0; HEADER_BYTES];
         bytes[0] = match self.kind {
@@ -89,7 +89,7 @@ impl Header {
     }
 
     /// Reads and checks a header; lengths beyond the limits are refused here, before any memory is
-    /// taken for them.
+    /// allocated for them.
     pub fn decode(bytes: &[u8; HEADER_BYTES]) -> Result<Self, DecodeError> {
         let mut input = Reader::new(bytes);
         let kind = match input.u8("frame kind")? {
@@ -132,13 +132,13 @@ impl Header {
         Ok(header)
     }
 
-    /// A header for a body alone.
+    /// Returns the header of a frame without payload.
     pub fn of(kind: FrameKind, request: u32, body: &[u8]) -> Self {
         Self { kind, last: false, request, body_bytes: body.len() as u32, payload_bytes: 0 }
     }
 }
 
-/// How a lane protects its frames after the TLS handshake.
+/// Protection of a lane's frames after the TLS handshake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Framing {
@@ -157,16 +157,16 @@ pub struct Hello {
     pub lane: LaneId,
     /// The transfer that the lane serves.
     pub transfer: TransferId,
-    /// What follows the handshake; the source may refuse.
+    /// Framing after the handshake; the source may refuse it.
     pub framing: Framing,
-    /// Which digests the source computes.
+    /// Digest that the source computes.
     pub digest: DigestKind,
-    /// Encoded [`capability::Capability`] with its signature behind it.
+    /// Encoded [`capability::Capability`] followed by its signature.
     pub capability: Vec<u8>,
 }
 
 impl Hello {
-    /// The body of the frame.
+    /// Returns the body of the frame.
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Writer::new();
         self.protocol.encode(&mut out);
@@ -201,18 +201,18 @@ impl Hello {
     }
 }
 
-/// Why a source refuses a lane or a request.
+/// Reason why a source refuses a lane or a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RefusalCode {
-    /// No protocol version in common.
+    /// There is no common protocol version.
     Version,
     /// The capability is void, expired, or not for this target.
     Capability,
-    /// Encryption or digest that this site does not allow.
+    /// The site does not allow the encryption or the digest.
     Policy,
-    /// The source does not know the transfer or the page (or has another page by that number).
+    /// The source does not know the transfer or the page, or has another page of that number.
     UnknownPage,
-    /// The store is not there: unmounted, or another one (A5, C3).
+    /// The store is not there: unmounted, or replaced by another one (A5, C3).
     StoreOffline,
     /// The source is at its limit; ask again after the given time.
     Busy,
@@ -246,26 +246,26 @@ impl RefusalCode {
         })
     }
 
-    /// Whether asking again later may help.
+    /// Returns whether asking again later may help.
     pub fn is_temporary(self) -> bool {
         matches!(self, Self::UnknownPage | Self::StoreOffline | Self::Busy)
     }
 }
 
-/// Why a lane or a request is refused, for the program and for people.
+/// Refusal of a lane or a request, for the program and for people.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("refused by the source: {text}")]
 pub struct Refusal {
-    /// For the program.
+    /// Code for the program.
     pub code: RefusalCode,
-    /// Milliseconds after which asking again may help; 0 if it says nothing of time.
+    /// Milliseconds after which asking again may help; 0 if unknown.
     pub retry_after_ms: u32,
-    /// For people.
+    /// Text for people.
     pub text: String,
 }
 
 impl Refusal {
-    /// The body of the frame.
+    /// Returns the body of the frame.
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Writer::new();
         self.encode_into(&mut out);
@@ -304,17 +304,17 @@ impl Refusal {
 pub enum HelloReply {
     /// The lane is open.
     Welcome {
-        /// The version both will speak.
+        /// The version that both will speak.
         protocol: u16,
-        /// Who answers.
+        /// The peer that answers.
         source: PeerId,
     },
-    /// It is not, and the source closes the connection.
+    /// The lane is refused, and the source closes the connection.
     Refused(Refusal),
 }
 
 impl HelloReply {
-    /// The body of the frame.
+    /// Returns the body of the frame.
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Writer::new();
         match self {
@@ -351,7 +351,7 @@ impl HelloReply {
     }
 }
 
-/// Asks for one piece, or for a part of one after a failure. 48 bytes.
+/// Request for one piece, or for a part of one after a failure. 48 bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fetch {
     /// Number of the page.
@@ -360,10 +360,10 @@ pub struct Fetch {
     pub page_digest: [u8; 16],
     /// First entry.
     pub first_entry: u32,
-    /// One behind the last entry. Entries that are no files, or that travel as extents, are
+    /// Index behind the last entry. Entries that are no files, or that travel as extents, are
     /// skipped, unless `length` is set.
     pub end_entry: u32,
-    /// Which attempt at the file this is; see `docs/protocol.md`, "Generations".
+    /// Attempt at the file; see `docs/protocol.md`, "Generations".
     pub generation: u32,
     /// Start of the extent, a multiple of the stride; 0 for whole files.
     pub offset: u64,
@@ -372,7 +372,7 @@ pub struct Fetch {
 }
 
 impl Fetch {
-    /// The body of the frame.
+    /// Returns the body of the frame.
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Writer::over(Vec::with_capacity(48));
         out.u32(self.page);
@@ -412,35 +412,35 @@ impl Fetch {
     }
 }
 
-/// How an entry fared at the source.
+/// Status of an entry at the source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum EntryStatus {
     /// Its bytes follow.
     Ok,
-    /// It is no longer there.
+    /// The entry is gone.
     Vanished,
-    /// It is not the file that was scanned: another size, time or kind.
+    /// The entry is not the file that was scanned: another size, time or kind.
     Changed,
     /// The source may not read it.
     Denied,
-    /// Reading failed; the errno says why.
+    /// Reading failed; the errno gives the reason.
     Failed,
 }
 
-/// One run of bytes of one entry within a data frame.
+/// A run of bytes of one entry within a data frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
     /// Index of the entry in its page.
     pub entry: u32,
-    /// How it fared; the fields below are zero unless `Ok`.
+    /// Status of the entry; the fields below are zero unless it is `Ok`.
     pub status: EntryStatus,
     /// errno(3) of a failure, 0 if there is none.
     pub errno: u16,
-    /// Nothing more of this entry follows in this request.
+    /// True if nothing more of this entry follows in this request.
     pub end: bool,
-    /// A hole of `length` bytes, without digest or payload (hard case D2).
+    /// True for a hole of `length` bytes, without digest or payload (hard case D2).
     pub hole: bool,
-    /// Where the bytes belong in the file: a multiple of the stride.
+    /// Offset of the bytes in the file: a multiple of the stride.
     pub offset: u64,
     /// Bytes of the file that the record covers: at most one stride, but holes may be longer.
     pub length: u64,
@@ -449,14 +449,14 @@ pub struct Record {
     /// The data within a stride that also has holes, as (start within the record, length),
     /// ascending; empty if all of it is data. The payload holds the data runs alone.
     pub runs: Vec<(u32, u32)>,
-    /// In the last record of an entry: it is to be looked at again before the transfer ends,
-    /// because this change time is not the page's (C2), or is so young that a write may hide
+    /// Change time, in the last record of an entry that is to be examined again before the transfer
+    /// ends. This change time differs from the page's (C2), or is so young that a write may hide
     /// behind it (C1).
     pub seen: Option<FileTime>,
 }
 
 impl Record {
-    /// A record that says an entry failed.
+    /// Returns a record that reports the failure of an entry.
     pub fn failure(entry: u32, status: EntryStatus, errno: u16) -> Self {
         Self {
             entry,
@@ -472,7 +472,7 @@ impl Record {
         }
     }
 
-    /// Bytes of payload that belong to the record.
+    /// Returns the bytes of payload that belong to the record.
     pub fn payload_bytes(&self) -> u64 {
         match (self.hole, self.runs.as_slice()) {
             (true, _) => 0,
@@ -564,12 +564,13 @@ impl Record {
 /// The body of a data frame.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Data {
-    /// In the order of their bytes in the payload.
+    /// The records, in the order of their bytes in the payload.
     pub records: Vec<Record>,
 }
 
 impl Data {
-    /// Encodes `records` behind what `out` holds, so that one vector serves all frames of a lane.
+    /// Encodes `records` after the content of `out`, so that one vector serves all frames of a
+    /// lane.
     pub fn encode_into(records: &[Record], out: Vec<u8>) -> Vec<u8> {
         let mut out = Writer::over(out);
         out.u16(records.len() as u16);
@@ -599,7 +600,7 @@ impl Data {
     }
 }
 
-/// The body of a ping or a pong.
+/// Returns the body of a ping or a pong.
 pub fn encode_stamp(stamp: u64) -> [u8; 8] {
     stamp.to_le_bytes()
 }

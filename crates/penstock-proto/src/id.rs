@@ -1,4 +1,4 @@
-//! Names of things: transfers, sites, peers, stores, lanes.
+//! Identifiers of transfers, sites, peers, stores and lanes.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,25 +7,25 @@ use serde::{Deserialize, Serialize};
 
 use crate::wire::{DecodeError, Reader, Writer};
 
-/// Why a text is not a name or an id.
+/// Error: a text is not a name or an id.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ParseIdError {
-    /// A name has letters outside the allowed set, or a wrong length.
+    /// The name has characters outside the allowed set, or a wrong length.
     #[error(
         "`{0}` is not a name: use 1 to 63 of a-z, 0-9, `-` and `_`, starting with a letter or digit"
     )]
     Name(String),
-    /// Not 32 hexadecimal digits.
+    /// The text is not 32 hexadecimal digits.
     #[error("`{0}` is not a transfer id: 32 hexadecimal digits")]
     TransferId(String),
 }
 
-/// Identifies one transfer at every site, for ever: 128 random bits, written as 32 hex digits.
+/// Identifier of one transfer at every site, for ever: 128 random bits, written as 32 hex digits.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TransferId(pub [u8; 16]);
 
 impl TransferId {
-    /// The first eight digits, for people.
+    /// Returns the first eight digits, for people.
     pub fn short(&self) -> String {
         data_encoding::HEXLOWER.encode(&self.0[..4])
     }
@@ -83,7 +83,7 @@ impl<'de> Deserialize<'de> for TransferId {
 pub struct Name(String);
 
 impl Name {
-    /// The name as text.
+    /// Returns the name as text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -124,7 +124,7 @@ impl From<Name> for String {
     }
 }
 
-/// One host of one site, as its certificate says: `penstock://SITE/PEER`.
+/// A host of a site, as its certificate says: `penstock://SITE/PEER`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct PeerId {
     /// The administrative domain.
@@ -134,7 +134,7 @@ pub struct PeerId {
 }
 
 impl PeerId {
-    /// The URI that stands in the subject alternative name of the peer's certificate (D4).
+    /// Returns the URI in the subject alternative name of the peer's certificate (D4).
     pub fn uri(&self) -> String {
         format!("penstock://{}/{}", self.site, self.peer)
     }
@@ -152,9 +152,9 @@ impl fmt::Display for PeerId {
     }
 }
 
-/// One target peer within one run of a transfer, counted by the run's controller from 0 as peers
-/// join; never used twice within a run. A peer that joins again gets another number, and nothing
-/// that is said under the old one counts any more (B4).
+/// Number of a target peer within one run of a transfer, counted by the run's controller from 0 as
+/// peers join; never used twice within a run. A peer that joins again gets another number, and
+/// messages under the old one no longer count (B4).
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
@@ -166,17 +166,17 @@ impl fmt::Display for PeerNumber {
     }
 }
 
-/// A target peer as ledgers, markers and temporary names know it, for as long as the peer has its
-/// name.
+/// Identity of a target peer in ledgers, markers and temporary names, for as long as the peer has
+/// its name.
 #[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct WriterId(pub u64);
 
 impl WriterId {
-    /// The one peer of a site without a cluster, whatever its name.
+    /// The only peer of a site without a cluster, for any name.
     pub const SOLE: Self = Self(0);
 
-    /// That of a peer of a cluster: the first eight bytes of the BLAKE3 of [`PeerId::uri`],
-    /// little-endian; never [`WriterId::SOLE`].
+    /// Returns the identity of a peer of a cluster: the first eight bytes of the BLAKE3 of
+    /// [`PeerId::uri`], little-endian; never [`WriterId::SOLE`].
     pub fn of(peer: &PeerId) -> Self {
         let [a, b, c, d, e, f, g, h, ..] = *blake3::hash(peer.uri().as_bytes()).as_bytes();
         Self(u64::from_le_bytes([a, b, c, d, e, f, g, h]).max(1))
@@ -195,7 +195,7 @@ impl fmt::Debug for WriterId {
     }
 }
 
-/// One lane of one task, counted by the target peer; never used twice within a task.
+/// Number of a lane of one task, counted by the target peer; never used twice within a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LaneId(pub u32);
 

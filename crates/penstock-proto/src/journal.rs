@@ -1,11 +1,11 @@
 //! The records of a page log: one append-only file per page in the target's journal store.
 //!
-//! The log of a page holds everything the ledger knows of its pieces: who wrote them under which
-//! boot and mount (the dirty log), the digests of what was written (the digest log), what became
-//! durable, and what failed (hard case A2). Replaying it from the start gives the page's state.
-//! A record is framed as type, length, payload and the first four bytes of the BLAKE3 of all
-//! three; a torn tail after a crash is recognised by that and cut off. The heads (how long a log
-//! was when last committed) are in the state database.
+//! The log of a page holds everything that the ledger knows of its pieces. It records their writers
+//! with boot and mount (the dirty log), the digests of written data (the digest log), durability,
+//! and failures (hard case A2). Replaying it from the start yields the page's state. A record is
+//! framed as type, length, payload and a checksum: the first four bytes of the BLAKE3 of all three.
+//! By it, a torn tail after a crash is recognised and cut off. The heads (the length of a log when
+//! it was last committed) are in the state database.
 
 pub(crate) mod entry;
 
@@ -22,14 +22,14 @@ use entry::{decode_failure, encode_failure};
 /// Most bytes of one record's payload.
 pub const RECORD_BYTES_MAX: usize = 4 * 1024 * 1024;
 
-/// Who wrote, and under which circumstances: while none of these changes, what was written and has
-/// a name is still in that host's page cache or on disk, even if the process was killed (hard cases
-/// A2, A5).
+/// The writer and its circumstances. While none of these changes, data that was written and has a
+/// name is in that host's page cache or on disk. That holds even if the process was killed (hard
+/// cases A2, A5).
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, Default, Hash, serde::Serialize, serde::Deserialize,
 )]
 pub struct Incarnation {
-    /// The peer: another's page cache knows nothing of what this one wrote (A9).
+    /// The peer: another peer's page cache does not hold what this one wrote (A9).
     pub writer: WriterId,
     /// `/proc/sys/kernel/random/boot_id`.
     pub boot: [u8; 16],
@@ -38,23 +38,24 @@ pub struct Incarnation {
     pub mount: u64,
     /// Random id in the store's `.penstock-store-7q2mv0kd9j/store`, as 64 bits.
     pub store: u64,
-    /// Syncs that have failed in this process: what was written before such a one reads back right
-    /// from the page cache and may be lost all the same (A4).
+    /// Syncs that have failed in this process: data written before such a failure reads back right
+    /// from the page cache and may be lost nevertheless (A4).
     pub failed_syncs: u32,
 }
 
 impl Incarnation {
-    /// Whether both read through one page cache: neither can prove what is behind it.
+    /// Returns whether both read through one page cache, so that neither can prove what is on the
+    /// disk.
     pub fn shares_cache(&self, other: &Self) -> bool {
         Self { failed_syncs: 0, ..*self } == Self { failed_syncs: 0, ..*other }
     }
 }
 
-/// One record of a page log.
+/// A record of a page log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum JournalRecord {
-    /// All `Written` that follow happened under this incarnation, until the next of these: it is
-    /// written whenever the writer changes.
+    /// Incarnation of all `Written` that follow, up to the next such record: it is written whenever
+    /// the writer changes.
     Incarnation(Incarnation),
     /// A piece is written, though perhaps not durable.
     Written {
@@ -88,30 +89,30 @@ pub enum JournalRecord {
         /// The attempt, from 0.
         generation: u32,
     },
-    /// What comparing the page with the target has decided; comes before anything of its pieces.
+    /// Result of comparing the page with the target; precedes all records of its pieces.
     Compared(Comparison),
-    /// The source was asked about all entries of the page that had changed, or were to be looked at
+    /// The source was asked about all entries of the page that had changed, or were to be examined
     /// again: it is not asked again about this page.
     Asked,
     /// Later pages hold newer versions of some entries.
     Amended(Amendment),
 }
 
-/// What newer versions of a page's entries, in a later page, take the place of.
+/// Outcomes of a page's entries that newer versions, in a later page, replace.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Amendment {
     /// The entries whose outcome no longer counts, ascending.
     pub entries: Vec<u32>,
-    /// Of these, those that had failed.
+    /// Number of these that had failed.
     pub failures: u32,
-    /// Of these, those that were moved.
+    /// Number of these that were moved.
     pub files: u32,
     /// Bytes of the latter.
     pub bytes: u64,
 }
 
 impl Amendment {
-    /// Adds what a further page takes the place of.
+    /// Adds the outcomes that a further page replaces.
     pub fn add(&mut self, other: Self) {
         self.entries.extend(other.entries);
         self.entries.sort_unstable();
@@ -186,8 +187,8 @@ impl JournalRecord {
     ///
     /// # Errors
     /// `Truncated` or `Checksum` at a torn tail: everything before it is sound, cut there.
-    /// `Unknown`: the record is whole, and a later release wrote it: nobody may go on with this log
-    /// who does not know what it says.
+    /// `Unknown`: the record is whole, and a later release wrote it. A build that does not
+    /// understand the record must not continue with this log.
     pub fn take_from(input: &mut Reader<'_>) -> Result<Self, DecodeError> {
         let mut ahead = input.clone();
         let kind = ahead.u8("record type")?;

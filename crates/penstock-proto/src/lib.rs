@@ -1,30 +1,28 @@
 //! The nouns of Penstock and their bytes, on the wire and on disk.
 //!
 //! Everything here is plain data: no I/O, no clock, no threads. A value that arrives from another
-//! peer or from a disk is parsed into these types once, at the edge, and is valid from then on;
-//! every decoder takes hostile bytes and answers with a [`wire::DecodeError`], never with a panic.
+//! peer or from a disk is parsed into these types once, at the edge, and is valid from then on.
+//! Every decoder accepts hostile bytes and returns a [`wire::DecodeError`], never panics.
 //!
-//! | module | what it names |
-//! |---|---|
-//! | [`units`] | byte counts, rates, points in time of a file system |
-//! | [`id`] | transfers, sites, peers, stores, lanes |
-//! | [`network`] | what networks are for, where peers take lanes |
-//! | [`name`] | paths and names, which are bytes |
-//! | [`attributes`] | owners, devices, extended attributes of entries |
-//! | [`manifest`] | entries and pages of a data set |
-//! | [`listing`] | what one peer lists for another of its site |
-//! | [`select`] | which paths of a data set are wanted: patterns and rules |
-//! | [`slicing`] | how a page is cut into pieces, stored in the page itself |
-//! | [`digest`] | stride digests and how they merge into the BLAKE3 of a file |
-//! | [`checksum`] | checksums that catalogues and other tools know, and lists of them |
-//! | [`frame`] | the messages of a lane (normative text: `docs/protocol.md`) |
-//! | [`capability`] | the signed right to read one data set |
-//! | [`compared`] | what stays as it is at the target |
-//! | [`journal`] | the records of the ledger's page logs on disk |
-//! | [`task`] | work and reports between a controller and its peers |
-//! | [`session`] | a conversation of two hosts that outlives its connections |
-//! | [`version`] | which versions a build knows, and how two that differ find one |
-//! | [`wire`] | the little-endian reader and writer that all of them use |
+//! - [`units`]: byte counts, rates, file times
+//! - [`id`]: transfers, sites, peers, stores, lanes
+//! - [`network`]: purposes of networks, addresses of lanes
+//! - [`name`]: paths and names, which are bytes
+//! - [`attributes`]: owners, devices, extended attributes
+//! - [`manifest`]: entries and pages of a data set
+//! - [`listing`]: listings by one peer for another of its site
+//! - [`select`]: patterns and rules that choose paths
+//! - [`slicing`]: cutting of a page into pieces, stored in the page
+//! - [`digest`]: stride digests and their merging into the BLAKE3 of a file
+//! - [`checksum`]: checksums of catalogues and other tools, and lists of them
+//! - [`frame`]: messages of a lane (normative text in `docs/protocol.md`)
+//! - [`capability`]: the signed right to read one data set
+//! - [`compared`]: entries that stay as they are at the target
+//! - [`journal`]: records of the ledger's page logs on disk
+//! - [`task`]: work and reports between a controller and its peers
+//! - [`session`]: a conversation of two hosts that outlives its connections
+//! - [`version`]: versions of a build, and the common one of two builds
+//! - [`wire`]: the little-endian reader and writer of all of them
 
 #![forbid(unsafe_code)]
 

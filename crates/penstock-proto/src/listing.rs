@@ -1,9 +1,9 @@
-//! What one peer asks another of its site to list, and what that one finds: messages of
-//! `/peer/v1/list` (`docs/protocol.md`, *Listing for another peer*).
+//! Listing by one peer for another of its site, and the results: messages of `/peer/v1/list`
+//! (`docs/protocol.md`, *Listing for another peer*).
 //!
-//! A request is one [`ListWork`]. The answer is a stream of [`ListPart`]s, each behind its length
-//! ([`ListPart::encode_framed`], [`PartBuffer`]); every message is bounded, whatever lies in the
-//! directories that are named.
+//! A request is one [`ListWork`]. The answer is a stream of [`ListPart`]s, each after its length
+//! ([`ListPart::encode_framed`], [`PartBuffer`]). Every message is bounded, whatever the named
+//! directories contain.
 
 use crate::attributes::{
     DeviceNumber, OWNER_NAME_BYTES_MAX, Owner, XATTRS_BYTES_MAX, check_xattrs,
@@ -23,20 +23,20 @@ pub const LIST_NAMES_MAX: usize = 1024;
 pub const LIST_PATH_BYTES_MAX: usize = 16 * 1024;
 /// Longest request: all directories with the longest paths.
 pub const LIST_REQUEST_BYTES_MAX: usize = LIST_DIRECTORIES_MAX * (LIST_PATH_BYTES_MAX + 4) + 64;
-/// Most entries of one part. Whoever has more names in a directory says so ([`ListPart::Left`]).
+/// Most entries of one part. A peer with more names in a directory answers [`ListPart::Left`].
 pub const LISTED_ENTRIES_MAX: usize = 8192;
-/// Bytes of its entries after which a part takes no more.
+/// Bytes of entries at which a part is full.
 pub const LISTED_BYTES_MAX: usize = 4 << 20;
 /// Longest part: one more entry, with the longest link and attributes.
 pub const PART_BYTES_MAX: usize = LISTED_BYTES_MAX + XATTRS_BYTES_MAX + 16 * 1024;
-/// What an entry takes on the wire beside its name, link, attributes and owners' names.
+/// Bytes of an entry on the wire beside its name, link, attributes and owners' names.
 const ENTRY_BYTES: usize = 1 + 8 + 4 + 8 + 8 + 12 + 12 + 8 + 8 + 4 + 8 + 1 + 4 + 5 * 4;
 
 const _: () =
     assert!(LIST_NAMES_MAX * (NAME_BYTES_MAX + 5) < LIST_REQUEST_BYTES_MAX, "names fit a request");
 const _: () = assert!(LIST_NAMES_MAX <= LISTED_ENTRIES_MAX, "a part holds what a request names");
 
-/// What a directory entry is, as listing or looking tells; numbers of the wire.
+/// Kind of a directory entry, as a listing or a look reports it; numbers of the wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ListedKind {
     /// A regular file.
@@ -51,7 +51,7 @@ pub enum ListedKind {
     CharDevice,
     /// A block device.
     BlockDevice,
-    /// What is never carried.
+    /// A kind that is never carried.
     Other,
 }
 
@@ -70,7 +70,7 @@ impl ListedKind {
         self as u8 + 1
     }
 
-    /// The kind, or `None` where a file system does not say it while listing.
+    /// Reads a kind; `None` where a file system does not report it while listing.
     fn decode(number: u8) -> Result<Option<Self>, DecodeError> {
         match number {
             0 => Ok(None),
@@ -82,12 +82,13 @@ impl ListedKind {
     }
 }
 
-/// What another peer is to list: paths are relative to the root of the data set.
+/// Request of a listing: paths are relative to the root of the data set.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ListWork {
     /// All of these directories, at most [`LIST_DIRECTORIES_MAX`].
     Directories(Vec<Vec<u8>>),
-    /// These names of one directory, at most [`LIST_NAMES_MAX`], with what listing told of them.
+    /// These names of one directory, at most [`LIST_NAMES_MAX`], each with the kind that the
+    /// listing reported.
     Names {
         /// The directory.
         directory: Vec<u8>,
@@ -97,7 +98,7 @@ pub enum ListWork {
 }
 
 impl ListWork {
-    /// As the body of a request.
+    /// Returns the body of a request.
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Writer::new();
         out.u8(LIST_VERSION);
@@ -125,7 +126,7 @@ impl ListWork {
     /// Parses a request's body.
     ///
     /// # Errors
-    /// `Invalid("version")` of another version; malformed, too much, or a path that could lead out
+    /// `Invalid("version")` for another version; malformed, too much, or a path that could lead out
     /// of the data set.
     pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
         let mut input = Reader::new(bytes);
@@ -171,12 +172,12 @@ fn component(input: &mut Reader<'_>) -> Result<Vec<u8>, DecodeError> {
     Ok(found.to_vec())
 }
 
-/// One name and all that a manifest may hold of it, as the peer that listed it sees it.
+/// A name and all that a manifest may hold of it, as the listing peer sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListedEntry {
     /// Its name within its directory.
     pub name: Vec<u8>,
-    /// What it is.
+    /// Kind.
     pub kind: ListedKind,
     /// Size in bytes.
     pub size: u64,
@@ -190,15 +191,15 @@ pub struct ListedEntry {
     pub mtime: FileTime,
     /// Time of last change.
     pub ctime: FileTime,
-    /// Inode number, as that peer sees it: another may see another one (C1).
+    /// Inode number, as that peer sees it: another peer may see another one (C1).
     pub inode: u64,
     /// Space allocated, in units of 512 bytes.
     pub blocks: u64,
     /// Number of names.
     pub links: u32,
-    /// Number of the device at that peer: it means nothing anywhere else.
+    /// Number of the device at that peer, without meaning anywhere else.
     pub device: u64,
-    /// Whether the kernel of that peer makes the content up at each read.
+    /// True if the kernel of that peer generates the content at each read.
     pub made: bool,
     /// Text of a symbolic link.
     pub link: Vec<u8>,
@@ -211,7 +212,7 @@ pub struct ListedEntry {
 }
 
 impl ListedEntry {
-    /// Bytes that it takes on the wire.
+    /// Returns the bytes that it takes on the wire.
     pub fn wire_bytes(&self) -> usize {
         let [user, group] = &self.owner_names;
         let lengths = [&self.name, &self.link, &self.xattrs, user, group].map(Vec::len);
@@ -273,7 +274,7 @@ impl ListedEntry {
             return Err(DecodeError::Invalid("name"));
         }
         let (link, xattrs) = (bytes(LINK_BYTES_MAX, "link")?, bytes(XATTRS_BYTES_MAX, "xattrs")?);
-        // What no page may hold must not get into one.
+        // A page must not hold unsound attributes.
         check_xattrs(&xattrs)?;
         if link.contains(&0) {
             return Err(DecodeError::Invalid("link"));
@@ -292,46 +293,46 @@ impl ListedEntry {
 }
 
 /// A part of the answer. [`ListPart::Found`] and [`ListPart::Left`] answer the directories of the
-/// request in turn; of names there is one answer.
+/// request in turn; names have one answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ListPart {
-    /// It begins: the device of the data set's root, as that peer sees it.
+    /// Start of the answer: the device of the data set's root, as that peer sees it.
     Begun {
         /// Device number.
         device: u64,
     },
-    /// It is at work, and has looked at so many names since it began.
+    /// Sign of life, with the number of names that the peer has examined since it began.
     Alive {
         /// Names.
         looked: u64,
     },
-    /// All of the next directory; or what was asked about the first `names` of the names.
+    /// Content of the next directory; or entries for the first `names` of the names.
     Found {
-        /// Names that are answered: 0 for a directory.
+        /// Number of names that are answered: 0 for a directory.
         names: u32,
         /// Entries that are not chosen.
         excluded: u64,
-        /// The others.
+        /// The chosen entries.
         entries: Vec<ListedEntry>,
     },
-    /// The next directory, or the names, are to be listed by who asked: there is too much in it, or
-    /// an error has come up, of which the word of the one who asks counts.
+    /// Refusal: the asking peer must list the next directory, or the names, itself. Either there is
+    /// too much in it, or an error has occurred, for which the result of the asking peer counts.
     Left,
-    /// It ends here: the store is not there at that peer (C3), and nothing since the last part that
+    /// Early end: the store is not there at that peer (C3), and nothing since the last part that
     /// was sent counts.
     Ended {
-        /// Why, for people.
+        /// Reason, for people.
         why: String,
     },
-    /// It is complete.
+    /// End: the answer is complete.
     Done,
 }
 
-/// Longest reason that is taken, in bytes.
+/// Longest reason that is accepted, in bytes.
 const WHY_BYTES_MAX: usize = 4096;
 
 impl ListPart {
-    /// Its length and itself, as it goes into the stream.
+    /// Appends its length and content, as sent in the stream.
     pub fn encode_framed(&self, out: Vec<u8>) -> Vec<u8> {
         let at = out.len();
         let mut out = Writer::over(out);
@@ -378,7 +379,7 @@ impl ListPart {
     /// Parses one part, without its length.
     ///
     /// # Errors
-    /// Malformed, or more than a part may hold.
+    /// The part is malformed, or larger than the limits.
     pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
         let mut input = Reader::new(bytes);
         let part = match input.u8("part")? {
@@ -403,8 +404,8 @@ impl ListPart {
     }
 }
 
-/// Puts the parts of an answer together from what arrives; holds one part and what came with its
-/// end at most.
+/// Decoder of the parts of an answer. Holds at most one part and the bytes that arrived with its
+/// end.
 #[derive(Debug, Default)]
 pub struct PartBuffer {
     bytes: Vec<u8>,
@@ -412,17 +413,17 @@ pub struct PartBuffer {
 }
 
 impl PartBuffer {
-    /// Bytes have arrived.
+    /// Adds bytes that have arrived.
     pub fn push(&mut self, bytes: &[u8]) {
         self.bytes.drain(..self.taken);
         self.taken = 0;
         self.bytes.extend_from_slice(bytes);
     }
 
-    /// The next part, if all of it is here.
+    /// Returns the next part, if all of it is here.
     ///
     /// # Errors
-    /// It is malformed, or longer than [`PART_BYTES_MAX`].
+    /// The part is malformed, or longer than [`PART_BYTES_MAX`].
     pub fn next_part(&mut self) -> Result<Option<ListPart>, DecodeError> {
         let held = &self.bytes[self.taken..];
         let Some((length, rest)) = held.split_first_chunk() else { return Ok(None) };

@@ -8,15 +8,15 @@ pub use own::{OWN_HASH_BYTES, Own, OwnKind, OwnName, RunTag, STORE_PRIVATE_NAME,
 
 /// Longest name of one directory entry on Linux, in bytes (`NAME_MAX`, limits.h).
 pub const NAME_BYTES_MAX: usize = 255;
-/// Longest relative path that a page may hold, in bytes. Paths longer than the kernel's 4,096
-/// are walked component by component, so this is a bound on memory, not on depth.
+/// Longest relative path that a page may hold, in bytes. Paths longer than the kernel's 4,096 are
+/// walked component by component, so this bounds memory, not depth.
 pub const PATH_BYTES_MAX: usize = 64 * 1024;
 
 /// The three bytes that some editors put before a text.
 pub const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
-/// Whether `name` can be one directory entry: not empty, not `.` or `..`, no `/`, no NUL, at most
-/// 255 bytes.
+/// Returns whether `name` can be one directory entry: not empty, not `.` or `..`, no `/`, no NUL,
+/// at most 255 bytes.
 pub fn is_component(name: &[u8]) -> bool {
     !name.is_empty()
         && name.len() <= NAME_BYTES_MAX
@@ -58,8 +58,8 @@ pub fn split(path: &[u8]) -> Option<(&[u8], &[u8])> {
     })
 }
 
-/// Writes a path for people and logs: valid UTF-8 as it is, control characters, backslashes and
-/// other bytes as `\n`, `\t`, `\\` or `\xHH`. Unambiguous, never mangled; [`unescape`] reverses it.
+/// Writes a path for people and logs: valid UTF-8 unchanged, control characters, backslashes and
+/// other bytes as `\n`, `\t`, `\\` or `\xHH`. Unambiguous and lossless; [`unescape`] reverses it.
 pub fn escape(path: &[u8]) -> String {
     use std::fmt::Write as _;
     let mut text = String::with_capacity(path.len());
@@ -86,9 +86,9 @@ pub fn escape(path: &[u8]) -> String {
     text
 }
 
-/// A path as a line of a list of paths: as [`escape`] writes it, the empty path as `.`, and a byte
-/// order mark at its beginning escaped, which would be taken for that of the list.
-/// [`unescape_in_list`] reverses it, up to a path `.`, which is the empty one.
+/// Writes a path as a line of a list of paths: like [`escape`], but the empty path as `.`. A byte
+/// order mark at its beginning is escaped, since it would be taken for that of the list.
+/// [`unescape_in_list`] reverses it, except for a path `.`, which becomes the empty one.
 pub fn escape_in_list(path: &[u8]) -> String {
     if path.is_empty() {
         return ".".to_owned();
@@ -99,9 +99,9 @@ pub fn escape_in_list(path: &[u8]) -> String {
     }
 }
 
-/// Reads a line of a list of paths, which a program or a person has written: `\n`, `\t`, `\r`,
-/// `\\` and `\xHH` are escapes, as [`escape`] writes them; any other backslash, and bytes that are
-/// not UTF-8, are themselves.
+/// Reads a line of a list of paths, written by a program or a person. `\n`, `\t`, `\r`, `\\` and
+/// `\xHH` are escapes, as [`escape`] writes them; any other backslash, and bytes that are not
+/// UTF-8, are themselves.
 pub fn unescape_in_list(line: &[u8]) -> Vec<u8> {
     let mut path = Vec::with_capacity(line.len());
     let mut rest = line;
@@ -113,7 +113,7 @@ pub fn unescape_in_list(line: &[u8]) -> Vec<u8> {
     path
 }
 
-/// The byte that a backslash and what is behind it stand for, and how many bytes they are.
+/// Returns the byte that a backslash and the following bytes denote, and their number.
 fn escaped(behind: &[u8]) -> (u8, usize) {
     let digit = |byte: u8| char::from(byte).to_digit(16);
     match behind {
@@ -129,7 +129,7 @@ fn escaped(behind: &[u8]) -> (u8, usize) {
     }
 }
 
-/// Reads what [`escape`] wrote; `None` if an escape is not complete.
+/// Reads the output of [`escape`]; `None` if an escape is incomplete.
 pub fn unescape(text: &str) -> Option<Vec<u8>> {
     let mut path = Vec::with_capacity(text.len());
     let mut bytes = text.bytes();

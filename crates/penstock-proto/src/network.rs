@@ -1,4 +1,4 @@
-//! Networks: what their interfaces are for, and where a peer is reached for data.
+//! Networks: their purposes, and the addresses of peers for data.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -7,10 +7,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::id::Name;
 
-/// Most data addresses of one site that another one looks at.
+/// Most data addresses of one site that another site accepts.
 pub const ADDRESSES_MAX: usize = 64;
 
-/// What a network is for.
+/// Purpose of a network.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Role {
@@ -19,12 +19,12 @@ pub enum Role {
     Data,
     /// Requests between sites; no lanes.
     Control,
-    /// Nothing of ours.
+    /// Neither lanes nor requests.
     Never,
 }
 
 impl Role {
-    /// Its word in the configuration.
+    /// Returns its word in the configuration.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Data => "data",
@@ -40,19 +40,18 @@ impl Role {
 pub struct DataAddress {
     /// The peer.
     pub peer: Name,
-    /// Where it listens.
+    /// Address at which it listens.
     pub address: SocketAddr,
-    /// The network on which that is, if it has a name.
+    /// The network of that address, if it has a name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub network: Option<Name>,
-    /// What the interface carries, if its operator has said so.
+    /// Rate of the interface, if its operator has configured it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rate_bits_per_s: Option<u64>,
 }
 
-/// No more than [`ADDRESSES_MAX`] of them, in the order in which they come. If some are left out,
-/// those are of peers that have most: first the second addresses on one network, then whatever
-/// comes last.
+/// Returns at most [`ADDRESSES_MAX`] of the addresses, in their order. Addresses of peers with the
+/// most addresses are dropped first: the second ones on one network, then the last ones.
 #[must_use]
 pub fn bounded(addresses: Vec<DataAddress>) -> Vec<DataAddress> {
     if addresses.len() <= ADDRESSES_MAX {

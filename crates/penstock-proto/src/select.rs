@@ -1,31 +1,31 @@
-//! Which paths of a data set are wanted: patterns over bytes, and rules of which the first that
-//! matches decides.
+//! Selection of paths of a data set: patterns over bytes, and rules of which the first that matches
+//! decides.
 //!
-//! Patterns mean what they mean in a `.gitignore` file (gitignore(5)), byte for byte:
+//! Patterns have the meaning of a `.gitignore` file (gitignore(5)), byte for byte:
 //!
 //! | pattern | matches |
 //! |---|---|
 //! | `*.tmp` | without a slash: the last component of a path, at any depth |
 //! | `/raw` | with a slash at its front or within: the whole path from the data set's root |
 //! | `raw/*.h5` | the same: `raw/a.h5`, neither `x/raw/a.h5` nor `raw/x/a.h5` |
-//! | `cache/` | with a slash at its end: directories only |
-//! | `*` `?` | any bytes, one byte, but never `/` |
-//! | `[a-z]` `[!a-z]` `[[:digit:]]` | one byte of a set, or not of it; never `/` |
+//! | `cache/` | with a slash at its end: directories only. |
+//! | `*` `?` | any bytes, one byte, but never `/`. |
+//! | `[a-z]` `[!a-z]` `[[:digit:]]` | one byte of a set, or not of it; never `/`. |
 //! | `**/x` `a/**/b` `a/**` | any number of directories; all that lies in `a`; `/**`: everything |
 //! | `\*` | the byte after the backslash as it is |
 //!
-//! Matching takes time of at most the product of both lengths, whatever the pattern: it may come
-//! from another site.
+//! Matching takes at most time proportional to the product of both lengths, for any pattern: it may
+//! come from another site.
 
 use crate::name;
 use crate::units::FileTime;
 
 /// Longest pattern in bytes.
 pub const GLOB_BYTES_MAX: usize = 4096;
-/// Most rules of one selection. A longer list of paths is what `--files-from` is for.
+/// Most rules of one selection; `--files-from` serves longer lists of paths.
 pub const RULES_MAX: usize = 10_000;
 
-/// Why a pattern cannot be read.
+/// Error: a pattern cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the pattern `{pattern}` cannot be read: {why}")]
 pub struct ParseGlobError {
@@ -37,16 +37,16 @@ pub struct ParseGlobError {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Glob {
     components: Vec<Component>,
-    /// It has no slash but at its end: the last component of a path decides.
+    /// True if it has no slash but at its end: the last component of a path decides.
     any_depth: bool,
     directories_only: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Component {
-    /// Any number of components, also none.
+    /// Any number of components, including none.
     Deep,
-    /// One component.
+    /// A single component.
     Name(Vec<Token>),
 }
 
@@ -55,7 +55,7 @@ enum Token {
     Byte(u8),
     /// Any one byte.
     One,
-    /// Any number of bytes, also none.
+    /// Any number of bytes, including none.
     Many,
     Set(Box<ByteSet>),
 }
@@ -82,7 +82,8 @@ impl Glob {
     /// Reads a pattern.
     ///
     /// # Errors
-    /// It is empty, too long, or can never match; a `[` or a final backslash stands open.
+    /// The pattern is empty, too long, or can never match; or a `[` or a final backslash is not
+    /// closed.
     pub fn parse(pattern: &[u8]) -> Result<Self, ParseGlobError> {
         let error = |why| ParseGlobError { pattern: name::escape(pattern), why };
         if pattern.len() > GLOB_BYTES_MAX {
@@ -110,7 +111,7 @@ impl Glob {
                     if components.last() != Some(&Component::Deep) {
                         components.push(Component::Deep);
                     }
-                    // What lies in a directory is not the directory itself.
+                    // The content of a directory excludes the directory itself.
                     if at + 1 == texts.len() {
                         components.push(Component::Name(vec![Token::Many]));
                     }
@@ -121,7 +122,8 @@ impl Glob {
         Ok(Self { components, any_depth, directories_only })
     }
 
-    /// Whether a path, relative to the data set's root, is meant. The empty path never is.
+    /// Returns whether the pattern matches a path, relative to the data set's root. The empty path
+    /// never matches.
     pub fn matches(&self, path: &[u8], directory: bool) -> bool {
         if path.is_empty() || self.directories_only && !directory {
             return false;
@@ -134,7 +136,8 @@ impl Glob {
         self.matches_whole(path)
     }
 
-    /// Tries again behind the last `**` only: what stands before it has matched as early as it can.
+    /// Retries after the last `**` only: the components before it have matched as early as they
+    /// can.
     fn matches_whole(&self, path: &[u8]) -> bool {
         let mut wanted = self.components.iter();
         let mut rest = Some(path);
@@ -174,7 +177,7 @@ fn first_component(path: &[u8]) -> (&[u8], Option<&[u8]>) {
     }
 }
 
-/// Whether the text ends within an escape: in an odd number of backslashes.
+/// Returns whether the text ends within an escape: in an odd number of backslashes.
 fn ends_in_escape(text: &[u8]) -> bool {
     text.iter().rev().take_while(|&&byte| byte == b'\\').count() % 2 == 1
 }
@@ -209,7 +212,7 @@ fn read_name(text: &[u8]) -> Result<Vec<Token>, &'static str> {
 
 const OPEN: &str = "a `[` is not closed; `\\[` means the character itself";
 
-/// Reads a set from behind its `[`; gives it and where the text goes on.
+/// Reads a set from after its `[`; returns it and the position after it.
 fn read_set(text: &[u8], begin: usize) -> Result<(ByteSet, usize), &'static str> {
     let mut set = ByteSet::default();
     let negated = matches!(text.get(begin), Some(b'!' | b'^'));
@@ -255,7 +258,7 @@ fn set_byte(text: &[u8], at: usize) -> Result<(u8, usize), &'static str> {
     }
 }
 
-/// The classes of POSIX in the C locale (isalpha(3)).
+/// Returns the classes of POSIX in the C locale (isalpha(3)).
 fn class_of(class: &[u8]) -> Result<fn(&u8) -> bool, &'static str> {
     Ok(match class {
         b"alnum" => u8::is_ascii_alphanumeric,
@@ -274,7 +277,7 @@ fn class_of(class: &[u8]) -> Result<fn(&u8) -> bool, &'static str> {
     })
 }
 
-/// Whether one component is meant. Tries again behind the last `*` only.
+/// Returns whether one component matches. Retries after the last `*` only.
 fn is_name(tokens: &[Token], text: &[u8]) -> bool {
     let (mut token, mut at) = (0, 0);
     let mut again = None;
@@ -301,45 +304,46 @@ fn is_name(tokens: &[Token], text: &[u8]) -> bool {
     tokens[token..].iter().all(|token| *token == Token::Many)
 }
 
-/// What a rule says of the paths that it matches.
+/// A rule on paths.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rule {
-    /// They are wanted; else they are not.
+    /// True if the paths that it matches are wanted, else they are not.
     pub include: bool,
-    /// Which paths.
+    /// Pattern of the paths.
     pub glob: Glob,
 }
 
-/// Whether a path belongs to the data set.
+/// Decision on a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// It does.
+    /// The path belongs to the data set.
     Included,
-    /// It does not, by a rule.
+    /// The path is excluded by a rule.
     Excluded,
 }
 
-/// Decides what of a tree is wanted. Pure: the same at the source, which lists by it, and at the
-/// target, which must not take for missing what was only left out.
+/// Decides which paths of a tree are wanted. Pure, and the same at both sites. The source lists by
+/// it; the target must not regard an excluded path as missing.
 ///
-/// Paths are relative to the data set's root. The first rule that matches decides; what none
-/// matches is wanted. What lies in an excluded directory is excluded, whatever other rules say.
+/// Paths are relative to the data set's root. The first rule that matches decides; a path that no
+/// rule matches is wanted. The content of an excluded directory is excluded, whatever other rules
+/// say.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Selector {
-    /// In the order of the command line.
+    /// Rules, in the order of the command line.
     pub rules: Vec<Rule>,
     /// Files below this many bytes are left out.
     pub size_min: Option<u64>,
     /// Files above this many bytes are left out.
     pub size_max: Option<u64>,
-    /// Files whose content is as old as this or older are left out.
+    /// Files whose content is as old as this, or older, are left out.
     pub newer_than: Option<FileTime>,
-    /// What is mounted within the source is not descended into.
+    /// True if file systems mounted within the source are not descended into.
     pub one_file_system: bool,
 }
 
 impl Selector {
-    /// Whether a path is wanted, by the rules; `directory` says what it is.
+    /// Returns whether a path is wanted by the rules; `directory` says whether it is one.
     pub fn verdict(&self, path: &[u8], directory: bool) -> Verdict {
         let within = path.iter().enumerate().filter(|(_, byte)| **byte == b'/');
         for (at, _) in within {
@@ -350,7 +354,8 @@ impl Selector {
         self.verdict_here(path, directory)
     }
 
-    /// The same for who has come down to `path` and knows that its directories are wanted.
+    /// Returns whether a path is wanted, for a caller that has walked down to `path` and knows that
+    /// its directories are wanted.
     pub fn verdict_here(&self, path: &[u8], directory: bool) -> Verdict {
         match self.rules.iter().find(|rule| rule.glob.matches(path, directory)) {
             Some(rule) if !rule.include => Verdict::Excluded,
@@ -358,12 +363,12 @@ impl Selector {
         }
     }
 
-    /// Whether the rules can tell files and directories of one name apart.
+    /// Returns whether the rules can distinguish files and directories of one name.
     pub fn asks_for_kind(&self) -> bool {
         self.rules.iter().any(|rule| rule.glob.directories_only)
     }
 
-    /// Whether a file is within the limits of size and time.
+    /// Returns whether a file is within the limits of size and time.
     pub fn takes_file(&self, size: u64, mtime: FileTime) -> bool {
         self.size_min.is_none_or(|min| size >= min)
             && self.size_max.is_none_or(|max| size <= max)

@@ -1,35 +1,35 @@
 //! A conversation of two hosts that outlives its connections (docs/protocol.md, 15.1).
 //!
-//! Each side numbers its messages from 1, keeps each until the other has heard it, and says with
-//! everything it sends how far it has heard. When a connection breaks, the next one begins with
-//! what each side has heard last; the rest is sent again. So every message arrives once, in order,
-//! or the conversation ends.
+//! Each side numbers its messages from 1, keeps each until the other has heard it, and acknowledges
+//! received messages with everything it sends. When a connection breaks, the next one begins with
+//! the last message that each side has heard; the rest is sent again. Every message therefore
+//! arrives once, in order, or the conversation ends.
 
 use std::collections::VecDeque;
 
 use crate::wire::{DecodeError, Reader, Writer};
 
-/// Longest message: an encoded page and what comes with it.
+/// Longest message: an encoded page and its accompanying fields.
 pub const MESSAGE_BYTES_MAX: usize = 16 << 20;
-/// Bytes before each message: its length, its number, how far the other side was heard.
+/// Bytes before each message: its length, its number, the acknowledgement.
 const HEAD_BYTES: usize = 4 + 8 + 8;
-/// About so many bytes are handed to a connection at a time.
+/// Bytes that are handed to a connection at a time, about.
 const BATCH_BYTES: usize = 256 << 10;
 
-/// One side of a conversation.
+/// Endpoint of a conversation, on one side.
 #[derive(Debug, Default)]
 pub struct Session {
     /// Messages that the other side may not have heard, oldest first.
     kept: VecDeque<Vec<u8>>,
     /// Number of the first of these, less one: all up to it were heard.
     told: u64,
-    /// How many of `kept` were sent over this connection.
+    /// Number of messages in `kept` that were sent over this connection.
     sent: usize,
     /// Number of the last message of the other side.
     heard: u64,
-    /// What of it the other side knows.
+    /// The part of `heard` that the other side knows.
     heard_told: u64,
-    /// The beginning of a message whose end has not come yet.
+    /// The beginning of a message that is incomplete.
     partial: Vec<u8>,
 }
 
@@ -39,15 +39,15 @@ impl Session {
         self.kept.push_back(message);
     }
 
-    /// How far the other side was heard, for the beginning of a connection.
+    /// Returns the last message heard of the other side, for the beginning of a connection.
     pub fn heard(&self) -> u64 {
         self.heard
     }
 
-    /// A connection begins, whose other side has heard messages up to this number.
+    /// Starts a connection whose other side has heard messages up to this number.
     ///
     /// # Errors
-    /// `Invalid`: it speaks of another conversation.
+    /// `Invalid`: the number is of another conversation.
     pub fn connect(&mut self, heard: u64) -> Result<(), DecodeError> {
         self.partial.clear();
         self.sent = 0;
@@ -67,18 +67,18 @@ impl Session {
         Ok(())
     }
 
-    /// Whether there is anything to send; with `idle`, an acknowledgement alone counts too.
+    /// Returns whether there is anything to send; with `idle`, an acknowledgement alone counts too.
     pub fn has_output(&self, idle: bool) -> bool {
         self.sent < self.kept.len() || (idle && self.heard_told < self.heard)
     }
 
-    /// Whether the other side has heard everything.
+    /// Returns whether the other side has heard everything.
     pub fn is_heard(&self) -> bool {
         self.kept.is_empty()
     }
 
-    /// The next bytes for the connection; `None` if there is nothing to send. With `idle`, what was
-    /// heard is acknowledged though there is no message to go with it.
+    /// Returns the next bytes for the connection; `None` if there is nothing to send. With `idle`,
+    /// acknowledges even without a message to carry the acknowledgement.
     pub fn poll_output(&mut self, idle: bool) -> Option<Vec<u8>> {
         if !self.has_output(idle) {
             return None;
@@ -97,10 +97,10 @@ impl Session {
         Some(out.into_bytes())
     }
 
-    /// Takes bytes of the connection: the messages that are new, in order.
+    /// Takes bytes of the connection and returns the new messages, in order.
     ///
     /// # Errors
-    /// The other side does not keep to the rules; the conversation is over.
+    /// The other side violates the protocol; the conversation is over.
     pub fn handle_input(&mut self, bytes: &[u8]) -> Result<Vec<Vec<u8>>, DecodeError> {
         self.partial.extend_from_slice(bytes);
         let mut input = std::mem::take(&mut self.partial);

@@ -1,14 +1,14 @@
-//! How a page is cut into pieces. The figures are chosen when a page is sealed, stored in it and
-//! never changed (hard case A10): a bit in a ledger always means the same bytes.
+//! Parameters for cutting a page into pieces. They are chosen when a page is sealed, stored in it
+//! and never changed (hard case A10): a bit in a ledger always means the same bytes.
 //!
-//! The cutting itself is `penstock_engine::slice`; here are only the parameters and the arithmetic
-//! that digests depend on.
+//! `penstock_engine::slice` does the cutting; this module has only the parameters and the
+//! arithmetic on which digests depend.
 
 use crate::units::{GIB, KIB, MIB};
 use crate::version;
 use crate::wire::{DecodeError, Reader, Writer};
 
-/// Smallest extent of a large file; hard case D1 wants at least 1 MiB.
+/// Smallest extent of a large file; hard case D1 requires at least 1 MiB.
 pub const EXTENT_BYTES_FLOOR: u64 = MIB;
 /// Largest extent of a large file.
 pub const EXTENT_BYTES_CEILING: u64 = GIB;
@@ -28,8 +28,8 @@ const _: () = assert!(STRIDE_BYTES_MAX as u64 <= EXTENT_BYTES_FLOOR, "an extent 
 /// The parameters by which one page is cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Slicing {
-    /// Which algorithm cuts; see `penstock_engine::slice`. The newest one that whoever is to read
-    /// the page knows, see [`version`].
+    /// Algorithm that cuts; see `penstock_engine::slice`. The newest one that the readers of the
+    /// page know, see [`version`].
     pub version: u16,
     /// Bytes that are read, hashed, sent, checked and written at a time: a power of two, 16 KiB to
     /// 1 MiB. Chosen so that a stride stays in one core's L2 cache.
@@ -56,19 +56,19 @@ impl Default for Slicing {
 }
 
 impl Slicing {
-    /// As the default, but with extents of `extent_bytes` and packs of half of that, as it is with
-    /// the default. [`Slicing::check`] tells whether that is within the bounds.
+    /// Returns the default with extents of `extent_bytes` and packs of half of that, as in the
+    /// default. [`Slicing::check`] checks the bounds.
     pub fn with_extent_bytes(extent_bytes: u64) -> Self {
         Self { extent_bytes, pack_bytes: extent_bytes / 2, ..Self::default() }
     }
 
-    /// The same, cut in a way that is no newer than `version`.
+    /// Returns the parameters with a version that is no newer than `version`.
     pub fn no_newer_than(self, version: u16) -> Self {
         Self { version: self.version.min(version), ..self }
     }
 
-    /// Most files of a pack. The next version, which tests of upgrades alone know, packs half of
-    /// them, so that pages cut by one and read by the other are found.
+    /// Returns the most files of a pack. The next version, known only to tests of upgrades, packs
+    /// half of them, so that a mix of both versions is detected.
     pub fn files_per_pack(&self) -> u32 {
         match self.version {
             0 | 1 => self.pack_files,
@@ -76,9 +76,9 @@ impl Slicing {
         }
     }
 
-    /// Size of the extents of a file of `file_bytes`: `extent_bytes`, doubled until the file has at
-    /// most [`EXTENTS_PER_FILE`] or the extent is [`EXTENT_BYTES_CEILING`], and then until it has
-    /// at most [`EXTENTS_PER_FILE_MAX`].
+    /// Returns the size of the extents of a file of `file_bytes`. This is `extent_bytes`, doubled
+    /// until the file has at most [`EXTENTS_PER_FILE`] or the extent is [`EXTENT_BYTES_CEILING`],
+    /// and then until it has at most [`EXTENTS_PER_FILE_MAX`].
     pub fn extent_bytes_of(&self, file_bytes: u64) -> u64 {
         let mut extent = self.extent_bytes;
         loop {
@@ -92,17 +92,18 @@ impl Slicing {
         }
     }
 
-    /// Whether a file of `file_bytes` travels as several extents rather than whole.
+    /// Returns whether a file of `file_bytes` travels as several extents rather than whole.
     pub fn is_split(&self, file_bytes: u64) -> bool {
         file_bytes > self.extent_bytes_of(file_bytes)
     }
 
-    /// How many extents a file of `file_bytes` has; 1 for a file that travels whole.
+    /// Returns the number of extents of a file of `file_bytes`; 1 for a file that travels whole.
     pub fn extent_count(&self, file_bytes: u64) -> u64 {
         file_bytes.div_ceil(self.extent_bytes_of(file_bytes)).max(1)
     }
 
-    /// Checks what all arithmetic on it relies on; to be asked of any that comes from outside.
+    /// Checks the conditions on which all arithmetic relies; to be called for any parameters from
+    /// outside.
     ///
     /// # Errors
     /// `Invalid` names the field that is out of its bounds, `Unknown` is a version not known here.
@@ -147,7 +148,7 @@ impl Slicing {
     }
 }
 
-/// Names one piece of one transfer: the page and the place in the page's cutting.
+/// Reference to one piece of one transfer: its page and its index in the page's cutting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PieceRef {
     /// Number of the page, from 0.

@@ -1,46 +1,46 @@
-//! What a target's controller and its peers say to each other about pieces: work and reports.
+//! Messages of a target's controller and its peers about pieces: work and reports.
 //!
-//! Both are plain data, so that the same words serve a peer in the controller's own process and one
+//! Both are plain data, so that the same types serve a peer in the controller's own process and one
 //! across the network. The traits that carry them are `penstock_api::task`.
 
 use crate::journal::{EntryDigest, EntryFailure};
 use crate::slicing::PieceRef;
 
-/// One thing that a peer is to do.
+/// A unit of work for a peer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Work {
     /// Fetch a piece, check it, write it.
     Fetch {
-        /// Which.
+        /// The piece.
         piece: PieceRef,
         /// Attempt at the file (hard case B1).
         generation: u32,
-        /// No extent of the file was ever written in this generation: its temporary file is to be
-        /// made anew. Always true of packs.
+        /// True if no extent of the file was ever written in this generation: its temporary file is
+        /// to be made anew. Always true for packs.
         fresh: bool,
     },
-    /// The piece was written before a restart. With `doubt` its bytes are read back and compared
-    /// with `digests`; without, they are as good as written just now (A2, A5).
+    /// Check a piece that was written before a restart. With `doubt` its bytes are read back and
+    /// compared with `digests`; without, they count as written just now (A2, A5).
     Recheck {
-        /// Which.
+        /// The piece.
         piece: PieceRef,
         /// Attempt at the file.
         generation: u32,
-        /// Whether a power cut, another mount or another store may have lost it.
+        /// True if a power cut, another mount or another store may have lost it.
         doubt: bool,
-        /// What the ledger knows of its files or its extent.
+        /// Digests of its files or its extent that the ledger knows.
         digests: Vec<EntryDigest>,
         /// Entries of it that failed for good.
         failures: Vec<EntryFailure>,
     },
-    /// All extents of a file are durable: give it its attributes and its name (A6).
+    /// Set the attributes and the name of a file whose extents are all durable (A6).
     Finish {
         /// The finish piece of the file.
         piece: PieceRef,
         /// Attempt at the file.
         generation: u32,
     },
-    /// Remove what was begun of a file that failed.
+    /// Remove the temporary file of a file that failed.
     Discard {
         /// Number of the page.
         page: u32,
@@ -61,12 +61,12 @@ pub enum Work {
     },
 }
 
-/// What a peer has done.
+/// Result of a peer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Report {
     /// A piece is written (or was found written), under temporary names or none.
     Written {
-        /// Which.
+        /// The piece.
         piece: PieceRef,
         /// Attempt at the file.
         generation: u32,
@@ -76,14 +76,14 @@ pub enum Report {
         digests: Vec<EntryDigest>,
         /// Entries of it that failed for good.
         failures: Vec<EntryFailure>,
-        /// Whether its bytes came over the network now, rather than being found.
+        /// True if its bytes came over the network now, rather than being found.
         fetched: bool,
     },
-    /// A piece, or a finished file, is not there and could not be had, or it was given back before
-    /// anything of it was asked for or written: it is missing again. The peer does not write to it
+    /// A piece, or a finished file, is missing again: it is not there and could not be had, or it
+    /// was given back before anything of it was asked for or written. The peer does not write to it
     /// any more, whatever still arrives (B3).
     Returned {
-        /// Which.
+        /// The piece.
         piece: PieceRef,
         /// Attempt at the file.
         generation: u32,
@@ -99,7 +99,7 @@ pub enum Report {
     },
     /// The files of a pack, or a finished large file, have their names.
     Published {
-        /// Which.
+        /// The piece.
         piece: PieceRef,
         /// Attempt at the file.
         generation: u32,
@@ -108,12 +108,12 @@ pub enum Report {
         /// Entries that could not get their name or attributes.
         failures: Vec<EntryFailure>,
     },
-    /// All that was written or renamed in epochs up to this one is on stable storage.
+    /// All writes and renames of epochs up to this one are on stable storage.
     Synced {
         /// The epoch.
         epoch: u64,
     },
-    /// Syncing failed: nothing that was not durable before can be believed (A4).
+    /// Syncing failed: only data that was durable before can be trusted (A4).
     SyncFailed {
         /// The epoch.
         epoch: u64,
@@ -140,16 +140,17 @@ pub enum Report {
     },
 }
 
-/// What a peer gets when it asks for work.
+/// Answer to a peer that asks for work.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct WorkReply {
-    /// What to do now.
+    /// Work to do now.
     pub work: Vec<Work>,
-    /// Nothing more can be fetched until what was written is durable: seal the sync epoch now.
+    /// True if nothing more can be fetched until the written data is durable: seal the sync epoch
+    /// now.
     pub flush: bool,
-    /// Another peer could do some of what this one has in hand: pieces worth about so many bytes of
-    /// which nothing is asked for yet are to be given back, the last of its queue first, each with
-    /// [`Report::Returned`]. 0 for none; `u64::MAX` for all, because the peer is to go. What has
-    /// begun is kept: no piece is written by two peers at a time (B3).
+    /// Bytes of work to give back, because another peer could do it: pieces that are not asked for
+    /// yet, worth about so many bytes. The last of the peer's queue come first, each with
+    /// [`Report::Returned`]. 0 for none; `u64::MAX` for all, because the peer is to leave. Pieces
+    /// that have begun are kept: no piece is written by two peers at a time (B3).
     pub give_back: u64,
 }

@@ -1,7 +1,7 @@
 //! Work and reports as bytes, for a peer on another host (docs/protocol.md, 15).
 //!
-//! Both are little-endian and carry no checksum of their own: they travel over TLS. A decoder takes
-//! hostile bytes, and allocates nothing that the message does not hold.
+//! Both are little-endian and carry no checksum of their own: they travel over TLS. A decoder
+//! accepts hostile bytes, and allocates nothing that the message does not hold.
 
 use crate::journal::{
     EntryDigest, EntryFailure, decode_digests, decode_failures, encode_digests, encode_failures,
@@ -62,7 +62,7 @@ fn decode_list<T>(
 }
 
 impl Work {
-    /// Appends it to a message.
+    /// Appends the work to a message.
     pub fn encode(&self, out: &mut Writer) {
         match self {
             Self::Fetch { piece, generation, fresh } => {
@@ -95,10 +95,10 @@ impl Work {
         }
     }
 
-    /// Takes it from a message.
+    /// Takes work from a message.
     ///
     /// # Errors
-    /// [`DecodeError`] if it is none.
+    /// [`DecodeError`] if there is none.
     pub fn decode(input: &mut Reader<'_>) -> Result<Self, DecodeError> {
         Ok(match input.u8("work")? {
             1 => {
@@ -127,17 +127,17 @@ impl Work {
 }
 
 impl WorkReply {
-    /// Appends it to a message.
+    /// Appends the reply to a message.
     pub fn encode(&self, out: &mut Writer) {
         encode_list(&self.work, out, Work::encode);
         out.u8(u8::from(self.flush));
         out.u64(self.give_back);
     }
 
-    /// Takes it from a message.
+    /// Takes a reply from a message.
     ///
     /// # Errors
-    /// [`DecodeError`] if it is none.
+    /// [`DecodeError`] if there is none.
     pub fn decode(input: &mut Reader<'_>) -> Result<Self, DecodeError> {
         let work = decode_list(input, Work::decode)?;
         let flush = decode_flag(input, "flush")?;
@@ -146,7 +146,7 @@ impl WorkReply {
 }
 
 impl Report {
-    /// Appends it to a message.
+    /// Appends the report to a message.
     pub fn encode(&self, out: &mut Writer) {
         match self {
             Self::Written { piece, generation, epoch, digests, failures, fetched } => {
@@ -190,10 +190,10 @@ impl Report {
         }
     }
 
-    /// Takes it from a message.
+    /// Takes a report from a message.
     ///
     /// # Errors
-    /// [`DecodeError`] if it is none.
+    /// [`DecodeError`] if there is none.
     pub fn decode(input: &mut Reader<'_>) -> Result<Self, DecodeError> {
         Ok(match input.u8("report")? {
             1 => {
@@ -230,15 +230,15 @@ impl Report {
         })
     }
 
-    /// Appends several to a message.
+    /// Appends several reports to a message.
     pub fn encode_all(reports: &[Self], out: &mut Writer) {
         encode_list(reports, out, Self::encode);
     }
 
-    /// Takes several from a message.
+    /// Takes several reports from a message.
     ///
     /// # Errors
-    /// [`DecodeError`] if one is none.
+    /// [`DecodeError`] if one is malformed.
     pub fn decode_all(input: &mut Reader<'_>) -> Result<Vec<Self>, DecodeError> {
         decode_list(input, Self::decode)
     }

@@ -45,18 +45,18 @@ impl FileTime {
 /// A monotonic point in time, in nanoseconds since a moment that only the process (or the
 /// simulated world) knows.
 ///
-/// The machines of `penstock-engine` take it as an argument and never read a clock. The edges
-/// fill it from `CLOCK_BOOTTIME`, which goes on while a host sleeps (hard case B4).
+/// The machines of `penstock-engine` take it as an argument and never read a clock. The edges fill
+/// it from `CLOCK_BOOTTIME`, which continues while a host sleeps (hard case B4).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Instant(pub u64);
 
 impl Instant {
-    /// The instant `after` later; saturates at the end of time (584 years).
+    /// Returns the instant `after` later; saturates at the end of time (584 years).
     pub fn plus(self, after: Duration) -> Self {
         Self(self.0.saturating_add(u64::try_from(after.as_nanos()).unwrap_or(u64::MAX)))
     }
 
-    /// How long ago `earlier` was; zero if it is in the future.
+    /// Returns the time since `earlier`; zero if it is in the future.
     pub fn since(self, earlier: Self) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
     }
@@ -80,7 +80,7 @@ pub fn format_bytes(bytes: u64) -> String {
 /// Writes a rate for people, decimal as links are sold: `9.41 Gbit/s`.
 pub fn format_rate(bits_per_second: f64) -> String {
     const UNITS: [&str; 5] = ["bit/s", "kbit/s", "Mbit/s", "Gbit/s", "Tbit/s"];
-    // Adding zero makes a zero of a negative one.
+    // Adding zero turns a negative zero into zero.
     let mut value = bits_per_second + 0.0;
     let mut unit = 0;
     while value >= 999.5 && unit + 1 < UNITS.len() {
@@ -90,7 +90,7 @@ pub fn format_rate(bits_per_second: f64) -> String {
     format!("{value:.2} {}", UNITS[unit])
 }
 
-/// Why a size that a person typed was not understood.
+/// Error: a size that a person typed was not understood.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "`{0}` is not a size: give a number and optionally B, K, M, G, T or P (KiB, MiB, … binary; \
@@ -131,7 +131,7 @@ pub fn parse_size(text: &str) -> Result<u64, ParseSizeError> {
     Ok(bytes.round() as u64)
 }
 
-/// Why a rate that a person typed was not understood.
+/// Error: a rate that a person typed was not understood.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "`{0}` is not a rate: give a number and its unit, bits as in 500Mbit/s (kbit/s, Gbit/s) or \

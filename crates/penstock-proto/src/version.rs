@@ -1,11 +1,12 @@
-//! Which versions a build knows of what is said and written, and how two builds find a common one.
+//! Versions of messages and records that a build knows, and the choice of a common one by two
+//! builds.
 //!
-//! What a site writes for itself (records in etcd, page logs, pages) is of one *format*, a number
-//! that stands beside those records. A peer that does not know the format can neither lead the site
-//! nor take part in it; the format is raised only when every peer that takes part knows the next
-//! one. What a site says to other sites, and how it cuts pages, follows from its format: so that
-//! any of its peers can go on with what another one has begun. Lanes alone are between two peers,
-//! which choose the newest version that both speak.
+//! The records that a site writes for itself (in etcd, page logs, pages) have one *format*, a
+//! number that is stored beside them. A peer that does not know the format can neither lead the
+//! site nor take part in it. The format is raised only when every peer that takes part knows the
+//! next one. Messages to other sites, and the cutting of pages, follow from the site's format, so
+//! that any of its peers can continue the work of another. Only lanes are between two peers, which
+//! choose the newest version that both speak.
 
 use std::fmt;
 use std::str::FromStr;
@@ -25,15 +26,15 @@ pub struct VersionRange {
 }
 
 impl VersionRange {
-    /// Those of the release at hand, where it has said nothing else.
+    /// The range of the present release by default.
     pub const FIRST: Self = Self { oldest: 1, newest: 1 };
 
-    /// Whether a version is one of them.
+    /// Returns whether a version is in the range.
     pub fn contains(self, version: u16) -> bool {
         (self.oldest..=self.newest).contains(&version)
     }
 
-    /// The newest version in both.
+    /// Returns the newest version in both.
     pub fn common(self, other: Self) -> Option<u16> {
         let newest = self.newest.min(other.newest);
         (newest >= self.oldest.max(other.oldest)).then_some(newest)
@@ -61,7 +62,7 @@ impl fmt::Display for VersionRange {
     }
 }
 
-/// Text that is no range of versions.
+/// Error: a text is no range of versions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`N` or `N-M` is wanted, with M not less than N")]
 pub struct RangeError;
@@ -91,7 +92,7 @@ impl From<VersionRange> for String {
     }
 }
 
-/// What a site may say and write while its records are of one format.
+/// Versions of a site's messages and pages while its records have one format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Format {
     /// Its number.
@@ -102,12 +103,13 @@ pub struct Format {
     pub slicer: u16,
 }
 
-/// What a build knows.
+/// Versions that a build knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Known {
     /// Versions of the lane protocol.
     pub lane: VersionRange,
-    /// All formats, ascending by one; what a release no longer knows is left out at the beginning.
+    /// All formats, ascending by one; formats that a release does not know any more are missing at
+    /// the beginning.
     formats: &'static [Format],
 }
 
@@ -116,8 +118,8 @@ static THIS: Known = Known {
     formats: &[Format { number: 1, site_api: 1, slicer: 1 }],
 };
 
-/// The next version, as upgrades are tested with it. It differs from this one in its numbers and in
-/// how it cuts pages. No release has it.
+/// The next version, for tests of upgrades. It differs from this one in its numbers and in the
+/// cutting of pages. No release has it.
 #[cfg(debug_assertions)]
 static NEXT: Known = Known {
     lane: VersionRange { oldest: 1, newest: 2 },
@@ -130,7 +132,7 @@ static NEXT: Known = Known {
 #[cfg(debug_assertions)]
 static IS_NEXT: std::sync::atomic::AtomicBool = std::sync::atomic::AtomicBool::new(false);
 
-/// What this build knows.
+/// Returns the versions that this build knows.
 pub fn known() -> &'static Known {
     #[cfg(debug_assertions)]
     if IS_NEXT.load(std::sync::atomic::Ordering::Relaxed) {
@@ -139,7 +141,7 @@ pub fn known() -> &'static Known {
     &THIS
 }
 
-/// From now on this process is of the next version, for tests of upgrades. Only builds with debug
+/// Turns this process into one of the next version, for tests of upgrades. Only builds with debug
 /// assertions have it; to be called before anything else.
 #[cfg(debug_assertions)]
 pub fn become_next() {
@@ -151,30 +153,30 @@ impl Known {
         self.formats[self.formats.len() - 1]
     }
 
-    /// All formats.
+    /// Returns the range of all formats.
     pub fn formats(&self) -> VersionRange {
         VersionRange { oldest: self.formats[0].number, newest: self.last().number }
     }
 
-    /// What belongs to a format; of one that is not known, what belongs to the oldest one.
+    /// Returns a format; for an unknown number, the oldest one.
     pub fn format(&self, number: u16) -> Format {
         let found = self.formats.iter().find(|format| format.number == number);
         found.copied().unwrap_or(self.formats[0])
     }
 
-    /// Versions of the site API that a site speaks whose records are of a format.
+    /// Returns the versions of the site API that a site with this format speaks.
     pub fn site_api(&self, format: u16) -> VersionRange {
         VersionRange { oldest: self.formats[0].site_api, newest: self.format(format).site_api }
     }
 
-    /// Newest way of cutting that somebody knows who speaks this version of the site API.
+    /// Returns the newest cutting version of a build that speaks this version of the site API.
     pub fn slicer_of_site_api(&self, site_api: u16) -> u16 {
         let known = self.formats.iter().rev().find(|format| format.site_api <= site_api);
         known.unwrap_or(&self.formats[0]).slicer
     }
 
-    /// Ways of cutting that pages may have: all that there ever were, since a ledger may name them
-    /// (A10).
+    /// Returns the cutting versions that pages may have: all that ever existed, since a ledger may
+    /// name them (A10).
     pub fn slicers(&self) -> VersionRange {
         VersionRange { oldest: 1, newest: self.last().slicer }
     }

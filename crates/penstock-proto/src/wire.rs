@@ -4,7 +4,7 @@
 //! [`DecodeError`] instead of reading past its end. Lengths that come from outside are checked
 //! against what is left *before* anything is allocated for them.
 
-/// Why bytes could not be decoded. The text names the field, so that a log line alone is enough
+/// Error: bytes could not be decoded. The text names the field, so that a log line alone is enough
 /// to find the place in `docs/protocol.md`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DecodeError {
@@ -17,10 +17,10 @@ pub enum DecodeError {
     /// A checksum over the record did not match.
     #[error("checksum of `{0}` does not match")]
     Checksum(&'static str),
-    /// It is sound, and this build does not know it: it was written by a later one.
+    /// The record is sound, and this build does not know it: a later build wrote it.
     #[error("`{0}` is of a version that is not known here")]
     Unknown(&'static str),
-    /// The message was decoded whole, but bytes are left behind it.
+    /// The message was decoded completely, but bytes follow it.
     #[error("{0} bytes are left over behind the message")]
     TrailingBytes(usize),
 }
@@ -32,27 +32,27 @@ pub struct Writer {
 }
 
 impl Writer {
-    /// A writer over an empty vector.
+    /// Returns a writer over an empty vector.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// A writer that appends behind what `bytes` already holds; its capacity is kept.
+    /// Returns a writer that appends to `bytes`; its capacity is kept.
     pub fn over(bytes: Vec<u8>) -> Self {
         Self { bytes }
     }
 
-    /// The bytes written so far.
+    /// Returns the bytes written so far.
     pub fn into_bytes(self) -> Vec<u8> {
         self.bytes
     }
 
-    /// How many bytes the vector holds.
+    /// Returns the number of bytes in the vector.
     pub fn len(&self) -> usize {
         self.bytes.len()
     }
 
-    /// Whether nothing was written yet.
+    /// Returns whether nothing was written yet.
     pub fn is_empty(&self) -> bool {
         self.bytes.is_empty()
     }
@@ -104,12 +104,12 @@ pub struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    /// A reader over all of `bytes`.
+    /// Returns a reader over all of `bytes`.
     pub fn new(bytes: &'a [u8]) -> Self {
         Self { bytes }
     }
 
-    /// How many bytes are left.
+    /// Returns the number of remaining bytes.
     pub fn remaining(&self) -> usize {
         self.bytes.len()
     }
@@ -173,7 +173,7 @@ impl<'a> Reader<'a> {
         std::str::from_utf8(self.bytes(length_max, field)?).map_err(|_| DecodeError::Invalid(field))
     }
 
-    /// Fails if bytes are left.
+    /// Fails if bytes remain.
     pub fn finish(self) -> Result<(), DecodeError> {
         match self.bytes.len() {
             0 => Ok(()),

@@ -1,12 +1,12 @@
 //! The BLAKE3 of many small messages at once.
 //!
 //! BLAKE3 is fast because it works on up to 16 chunks of 1,024 bytes at a time, and a file of 4 KiB
-//! has four. Here the chunks of several messages fill the vector together: the first chunks of all,
-//! then the second ones, and so on, then the parents of each level. The values are those of
-//! `blake3::hash`, message by message; the tests hold every length against it.
+//! has four. Here the chunks of several messages fill the vector together. First come the first
+//! chunks of all messages, then the second ones, and so on, then the parents of each level. The
+//! values are those of `blake3::hash`, message by message; the tests compare every length with it.
 //!
-//! `blake3::platform` is outside of that crate's promises of stability, so the workspace names one
-//! version of it exactly.
+//! That crate promises no stability for `blake3::platform`, so the workspace pins one version of
+//! it.
 
 use blake3::IncrementCounter;
 use blake3::hazmat::HasherExt as _;
@@ -14,7 +14,7 @@ use blake3::platform::{MAX_SIMD_DEGREE, Platform};
 
 use super::value::Digest;
 
-/// BLAKE3 paper, table 1: the words that chaining begins with.
+/// BLAKE3 paper, table 1: the initial chaining value.
 const IV: [u32; 8] = [
     0x6a09_e667,
     0xbb67_ae85,
@@ -33,11 +33,13 @@ const ROOT: u8 = 8;
 
 const CHUNK_BYTES: usize = 1024;
 const VALUE_BYTES: usize = 32;
-/// Chunks of the longest message that gains: one of 16 fills the widest vector by itself.
+/// Chunks of the longest message that gains: a message of 16 chunks fills the widest vector by
+/// itself.
 const CHUNKS_MAX: usize = 15;
 /// Longest message that gains, in bytes.
 pub(super) const MESSAGE_BYTES_MAX: usize = CHUNKS_MAX * CHUNK_BYTES;
-/// A machine whose vectors hold four chunks fills them with each message of 4 KiB.
+/// Least width of vectors for which it pays: a vector of four chunks is filled by each message of 4
+/// KiB.
 const DEGREE_MIN: usize = 8;
 
 type Value = [u8; VALUE_BYTES];
@@ -58,7 +60,7 @@ pub(super) fn hash_many<'a>(
     hash_many_on(platform, platform.simd_degree(), messages, digests);
 }
 
-/// As [`hash_many`], with so many messages at a time.
+/// Does the work of [`hash_many`], with `degree` messages at a time.
 fn hash_many_on<'a>(
     platform: Platform,
     degree: usize,
@@ -120,8 +122,8 @@ fn hash_chunks(platform: Platform, trees: &mut [(usize, Tree<'_>)]) {
     }
 }
 
-/// Merges neighbours of each tree. One that is left over at the end goes up as it is: this is how
-/// a left-balanced tree grows.
+/// Merges neighbours of each tree. A node that remains at the end is moved up unchanged: this is
+/// how a left-balanced tree grows.
 fn merge_level(platform: Platform, trees: &mut [(usize, Tree<'_>)]) {
     for is_root in [false, true] {
         let wanted = |tree: &Tree<'_>| match tree.values.len() {

@@ -9,12 +9,12 @@ use crate::wire::{DecodeError, Reader, Writer};
 pub struct Digest(pub [u8; 32]);
 
 impl Digest {
-    /// Lower-case hexadecimal, as `b3sum` prints it.
+    /// Returns the digest as lower-case hexadecimal, as `b3sum` prints it.
     pub fn to_hex(self) -> String {
         data_encoding::HEXLOWER.encode(&self.0)
     }
 
-    /// Reads what [`Digest::to_hex`] gives; `None` for anything else.
+    /// Reads the output of [`Digest::to_hex`]; `None` for anything else.
     pub fn from_hex(text: &str) -> Option<Self> {
         let bytes = data_encoding::HEXLOWER.decode(text.as_bytes()).ok()?;
         bytes.try_into().ok().map(Self)

@@ -1,10 +1,10 @@
-//! What became of one entry of a page: its digest, or its failure.
+//! Outcome of one entry of a page: its digest, or its failure.
 
 use crate::digest::Digest;
 use crate::units::FileTime;
 use crate::wire::{DecodeError, Reader, Writer};
 
-/// What kind of digest a file has.
+/// Form of a file's digest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DigestForm {
     /// The chaining value of an extent, or the root of a file: standard for BLAKE3.
@@ -18,67 +18,69 @@ pub enum DigestForm {
 pub struct EntryDigest {
     /// Index of the entry in its page.
     pub entry: u32,
-    /// How it was made.
+    /// Form.
     pub form: DigestForm,
     /// Its value.
     pub digest: Digest,
-    /// The change time under which it was read, if it is to be looked at again (C1, C2).
+    /// The change time under which it was read, if it is to be examined again (C1, C2).
     pub seen: Option<FileTime>,
 }
 
-/// Where an entry failed for good.
+/// Phase in which an entry failed for good.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum FailurePhase {
-    /// It could not be listed or its attributes not be read.
+    /// The entry could not be listed, or its attributes could not be read.
     Scan,
     /// The source could not read it.
     Read,
-    /// It was gone when it was to be read.
+    /// The entry was gone when it was to be read.
     Vanished,
-    /// It was another version than the scan saw.
+    /// The entry was another version than the scan saw.
     Changed,
-    /// What arrived did not match its digest, again and again.
+    /// The bytes that arrived did not match their digest, repeatedly.
     Digest,
     /// The target could not write it.
     Write,
     /// The target could not make it durable, or give it its name or attributes.
     Publish,
-    /// It was durable, and read again it was not what was written.
+    /// The entry was durable, and reading it again yielded other bytes than were written.
     ReadBack,
-    /// Something has its name at the target already, and the user wants that to be a failure.
+    /// The name is taken at the target, and the user wants that to be a failure.
     Exists,
-    /// It is another name of a file that is not at the target as the source has it (B6).
+    /// The entry is another name of a file that is not at the target as the source has it (B6).
     Link,
     /// Attributes could not be set, and the user wants that to be a failure.
     Attributes,
 }
 
-/// One failed entry (the ledger's exceptions).
+/// A failed entry (the ledger's exceptions).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EntryFailure {
     /// Index of the entry in its page.
     pub entry: u32,
-    /// Where it failed.
+    /// Phase in which it failed.
     pub phase: FailurePhase,
     /// errno(3), 0 if there is none.
     pub errno: u16,
 }
 
-/// errno(3) of Linux that tells nothing for good of an item at a target: a name that one peer does
-/// not see yet (B5), a call that was interrupted, memory or descriptors that ran out, what is in
-/// use; and a device, a server of the store, or the way to it, that fails here and now.
+/// Values of errno(3) on Linux that are not final for an item at a target. They stand for a name
+/// that one peer does not see yet (B5), an interrupted call, exhausted memory or descriptors, and
+/// items in use. Others stand for a device, a server of the store, or the way to it, that fails at
+/// this moment.
 const MAY_PASS: [u16; 22] = [
     2, 4, 5, 6, 11, 12, 16, 19, 23, 24, 100, 101, 103, 104, 105, 107, 108, 110, 112, 113, 116, 121,
 ];
 
 impl EntryFailure {
-    /// Whether the target may take the entry at another try, or from another of its peers.
+    /// Returns whether the target may accept the entry at another try, or from another of its
+    /// peers.
     pub fn may_pass(&self) -> bool {
         matches!(self.phase, FailurePhase::Write | FailurePhase::Publish)
             && MAY_PASS.contains(&self.errno)
     }
 
-    /// Whether a newer version at the source may be had instead (C1).
+    /// Returns whether a newer version may be fetched from the source instead (C1).
     pub fn may_be_mended(&self) -> bool {
         matches!(self.phase, FailurePhase::Changed | FailurePhase::Vanished)
     }
@@ -137,7 +139,7 @@ pub fn encode_digests(digests: &[EntryDigest], out: &mut Writer) {
     }
 }
 
-/// Takes digests from there.
+/// Takes digests from a record or a message.
 ///
 /// # Errors
 /// [`DecodeError`] if there are none.
@@ -169,7 +171,7 @@ pub fn encode_failures(failures: &[EntryFailure], out: &mut Writer) {
     }
 }
 
-/// Takes failures from there.
+/// Takes failures from a record or a message.
 ///
 /// # Errors
 /// [`DecodeError`] if there are none.

@@ -1,4 +1,4 @@
-//! Filling a page: what a scan hands over, until the page is full.
+//! Builder that fills a page with the results of a scan.
 
 use std::collections::BTreeMap;
 
@@ -10,15 +10,15 @@ use crate::name;
 use crate::slicing::Slicing;
 use crate::units::FileTime;
 
-/// Encoded bytes of an entry beside its texts, at most.
+/// Most encoded bytes of an entry beside its texts.
 const ENTRY_BYTES: usize = 96;
 
-/// What a scan knows of one entry, before it is in a page.
+/// Facts of a scan about one entry, before it is in a page.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EntryDraft<'a> {
     /// Its name within its directory; empty only for the root of the data set.
     pub name: &'a [u8],
-    /// What it is.
+    /// Kind.
     pub kind: EntryKind,
     /// See [`Entry::sparse`].
     pub sparse: bool,
@@ -32,7 +32,7 @@ pub struct EntryDraft<'a> {
     pub mode: u32,
     /// User and group.
     pub owner: Owner,
-    /// Their names, if they are to travel; empty where they are not known.
+    /// Names of user and group, if they are to travel; empty if unknown.
     pub owner_names: [&'a [u8]; 2],
     /// Size in bytes; 0 unless a regular file or a hard link to one.
     pub size: u64,
@@ -49,7 +49,7 @@ pub struct EntryDraft<'a> {
 }
 
 impl Default for EntryDraft<'_> {
-    /// An empty file without a name, that anybody may read.
+    /// Returns an empty file without a name that all users may read.
     fn default() -> Self {
         Self {
             name: b"",
@@ -80,7 +80,7 @@ pub struct PageBuilder {
 }
 
 impl PageBuilder {
-    /// An empty page.
+    /// Returns a builder of an empty page.
     pub fn new(transfer: TransferId, number: u32, slicing: Slicing) -> Self {
         Self {
             page: Page {
@@ -100,7 +100,7 @@ impl PageBuilder {
         }
     }
 
-    /// An empty page of a round beyond the first: give it entries by
+    /// Returns a builder of an empty page of a round beyond the first: add entries with
     /// [`PageBuilder::push_amending`].
     pub fn amending(transfer: TransferId, number: u32, round: u8, slicing: Slicing) -> Self {
         let mut builder = Self::new(transfer, number, slicing);
@@ -111,18 +111,18 @@ impl PageBuilder {
     /// Adds a newer version of an entry of an earlier page.
     ///
     /// # Panics
-    /// As [`PageBuilder::push`].
+    /// See [`PageBuilder::push`].
     pub fn push_amending(&mut self, directory: &[u8], entry: &EntryDraft<'_>, amends: Amends) {
         self.push(directory, entry);
         self.page.amends.push(amends);
     }
 
-    /// Whether nothing was added.
+    /// Returns whether nothing was added.
     pub fn is_empty(&self) -> bool {
         self.page.entries.is_empty()
     }
 
-    /// Whether the page must be sealed before `entry` of `directory` is added.
+    /// Returns whether the page must be sealed before `entry` of `directory` is added.
     pub fn is_full_for(&self, directory: &[u8], entry: &EntryDraft<'_>) -> bool {
         self.page.entries.len() >= PAGE_ENTRIES_MAX
             || self.pieces >= PAGE_PIECES_SOFT_MAX
@@ -179,7 +179,7 @@ impl PageBuilder {
         });
     }
 
-    /// The finished page.
+    /// Returns the finished page.
     pub fn seal(self) -> Page {
         self.page
     }
@@ -194,7 +194,7 @@ impl PageBuilder {
     }
 }
 
-/// Encoded bytes of an entry, at most.
+/// Returns the most encoded bytes of an entry.
 fn texts(entry: &EntryDraft<'_>) -> usize {
     let owners = entry.owner_names.iter().map(|name| name.len() + 8).sum::<usize>();
     ENTRY_BYTES + entry.name.len() + entry.link.len() + entry.xattrs.len() + owners

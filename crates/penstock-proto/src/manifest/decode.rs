@@ -1,4 +1,4 @@
-//! Reading a page that may be hostile: everything that later code relies on is checked here.
+//! Decoder of pages from an untrusted source: it checks everything on which later code relies.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -17,7 +17,7 @@ use crate::units::FileTime;
 use crate::wire::{DecodeError, Reader};
 
 impl Page {
-    /// Reads a page and checks everything that later code relies on: bounds, paths that stay
+    /// Reads a page and checks everything on which later code relies: bounds, paths that remain
     /// inside the root, names that are one component, no name twice in a directory.
     ///
     /// # Errors
@@ -68,7 +68,7 @@ impl Page {
         Ok(page)
     }
 
-    /// A name that stands twice would let one entry be written through another (C5).
+    /// Checks that no name occurs twice, which would let one entry be written through another (C5).
     fn check_names_once(&self) -> Result<(), DecodeError> {
         let mut seen = HashSet::with_capacity(self.entries.len());
         for entry in &self.entries {
@@ -80,7 +80,7 @@ impl Page {
     }
 }
 
-/// The names of users or groups, in ascending order of their numbers.
+/// Reads the names of users or groups, in ascending order of their numbers.
 fn decode_owners(
     input: &mut Reader<'_>,
     builder: &mut PageBuilder,
@@ -173,7 +173,7 @@ fn decode_entry(
     Ok(())
 }
 
-/// What an entry is a newer version of: of a file in an earlier page, and it is one itself.
+/// Reads the reference to an amended entry, for an entry that is itself a file.
 fn decode_amends(
     input: &mut Reader<'_>,
     number: u32,
@@ -193,7 +193,7 @@ fn decode_amends(
 
 fn decode_owner(input: &mut Reader<'_>) -> Result<Owner, DecodeError> {
     let owner = Owner { uid: input.u32("uid")?, gid: input.u32("gid")? };
-    // To chown(2) that number means "as it is".
+    // chown(2) interprets that number as "unchanged".
     if owner.uid == u32::MAX || owner.gid == u32::MAX {
         return Err(DecodeError::Invalid("owner"));
     }
@@ -206,7 +206,8 @@ fn decode_kind(input: &mut Reader<'_>) -> Result<EntryKind, DecodeError> {
     known.ok_or(DecodeError::Invalid("entry kind"))
 }
 
-/// The text of a symbolic link, or the path of a hard link's primary, which stays inside the root.
+/// Reads the text of a symbolic link, or the path of a hard link's primary, which remains inside
+/// the root.
 fn decode_link<'a>(input: &mut Reader<'a>, kind: EntryKind) -> Result<&'a [u8], DecodeError> {
     match kind {
         EntryKind::Symlink => {

@@ -22,7 +22,7 @@ pub const PAGE_PIECES_MAX: u64 = PAGE_PIECES_SOFT_MAX + EXTENTS_PER_FILE_MAX;
 pub const LINK_BYTES_MAX: usize = 4096;
 
 pub(super) const PAGE_MAGIC: &[u8; 8] = b"PSTPAGE3";
-/// Where the round is in an encoded page: behind magic, transfer and number.
+/// Offset of the round in an encoded page: after magic, transfer and number.
 const ROUND_AT: usize = 8 + 16 + 4;
 /// Flag of an entry: see [`Entry::sparse`].
 pub(super) const SPARSE: u8 = 1;
@@ -33,7 +33,7 @@ pub(super) const SPECIAL: u8 = 4;
 /// Flag of an entry: see [`Entry::hollow`].
 pub(super) const HOLLOW: u8 = 8;
 
-/// What an entry is.
+/// Kind of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EntryKind {
     /// A regular file.
@@ -48,13 +48,13 @@ pub enum EntryKind {
     CharDevice,
     /// A block device.
     BlockDevice,
-    /// Another name of a file (or link, pipe, device) that an earlier entry of this or an earlier
-    /// page is the first name of: its *primary* (hard case B6).
+    /// A further name of a file (or link, pipe, device) whose first name is an earlier entry of
+    /// this or an earlier page: its *primary* (hard case B6).
     HardLink,
 }
 
 impl EntryKind {
-    /// All of them.
+    /// All kinds.
     pub const ALL: [Self; 7] = [
         Self::File,
         Self::Directory,
@@ -78,7 +78,7 @@ impl EntryKind {
     }
 }
 
-/// What tells one version of a file from another (hard case C1): never the device number.
+/// Identity of a version of a file (hard case C1). It never contains the device number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Identity {
     /// Inode number; 0 where it is not stable.
@@ -87,23 +87,24 @@ pub struct Identity {
     pub ctime: FileTime,
 }
 
-/// One file, directory, link or other node. Its name and directory are in the page, see
+/// A file, directory, link or other node. Its name and directory are in the page, see
 /// [`Page::name`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// What it is.
+    /// Kind.
     pub kind: EntryKind,
-    /// Whether the scan saw fewer blocks allocated than the size needs, so that holes are likely.
+    /// True if the scan saw fewer blocks allocated than the size needs, so that holes are likely.
     pub sparse: bool,
-    /// Whether it is large and its holes are more than a hundred times its data, so that hashing
+    /// True if it is large and its holes are more than a hundred times its data, so that hashing
     /// them would cost more than all else (D2).
     pub hollow: bool,
-    /// Whether the source has other names of it, so that entries to come may be hard links to it.
+    /// True if the source has other names of it, so that later entries may be hard links to it.
     pub linked: bool,
-    /// Whether a hard link is to a pipe or device, so that a target that takes none of these takes
-    /// no further names of them either. Of a directory: whether another file system is mounted
-    /// there that was left out, so that nobody knows what is in it. Of a file: whether the kernel
-    /// of its source makes its content up at each read, so that its stamps tell nothing of it.
+    /// Flag that depends on the kind. For a hard link: it is to a pipe or device, so that a target
+    /// that accepts none of these accepts no further names of them either. For a directory: another
+    /// file system is mounted there that was left out, so that its content is unknown. For a file:
+    /// the source's kernel generates the content at each read, so that its timestamps prove
+    /// nothing.
     pub special: bool,
     /// Permission bits, `0o7777` at most.
     pub mode: u32,
@@ -113,7 +114,7 @@ pub struct Entry {
     pub size: u64,
     /// Time of last modification.
     pub mtime: FileTime,
-    /// Tells this version of the file from a later one.
+    /// Identity of this version of the file.
     pub identity: Identity,
     /// Number of a device; zeros for other entries.
     pub device: DeviceNumber,
@@ -129,50 +130,49 @@ pub(super) struct Span {
     pub(super) length: u32,
 }
 
-/// Where the text of a page holds the name of a user or group.
+/// Position of the name of a user or group in the text of a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct OwnerName(pub(super) Span);
 
-/// Which entry of an earlier page an entry is a newer version of.
+/// Reference to the entry of an earlier page of which an entry is a newer version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Amends {
     /// Number of the earlier page.
     pub page: u32,
     /// Index of its entry.
     pub entry: u32,
-    /// Whether its bytes are those that were served: only what else there is to it has changed
-    /// (C2).
+    /// True if its bytes are those that were served: only its attributes have changed (C2).
     pub same_bytes: bool,
 }
 
-/// One immutable, bounded page of a manifest.
+/// An immutable, bounded page of a manifest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Page {
-    /// The transfer that it belongs to.
+    /// The transfer to which it belongs.
     pub transfer: TransferId,
     /// Its number, from 0, in the order in which pages were sealed.
     pub number: u32,
-    /// 0 for what the scan has found; else one more than the round of the entries that it amends.
+    /// 0 for pages of the scan; else one more than the round of the entries that it amends.
     pub round: u8,
-    /// How it is cut.
+    /// Parameters by which it is cut.
     pub slicing: Slicing,
     pub(super) directories: Vec<Span>,
-    /// Names of the users and groups that own its entries, as far as they are to travel.
+    /// Names of the users and groups that own its entries, if they are to travel.
     pub(super) users: BTreeMap<u32, OwnerName>,
     pub(super) groups: BTreeMap<u32, OwnerName>,
     pub(super) entries: Vec<Entry>,
-    /// One for each entry, or none in round 0.
+    /// Amended entries, one for each entry, or none in round 0.
     pub(super) amends: Vec<Amends>,
     pub(super) text: Vec<u8>,
 }
 
 impl Page {
-    /// The entries, in order.
+    /// Returns the entries, in order.
     pub fn entries(&self) -> &[Entry] {
         &self.entries
     }
 
-    /// The entry at `index`.
+    /// Returns the entry at `index`.
     ///
     /// # Errors
     /// `Invalid` if there is none: an index from outside must be checked by this.
@@ -180,56 +180,57 @@ impl Page {
         self.entries.get(index as usize).ok_or(DecodeError::Invalid("entry"))
     }
 
-    /// What each of the entries is a newer version of; empty in round 0.
+    /// Returns the amended entry of each entry; empty in round 0.
     pub fn amends(&self) -> &[Amends] {
         &self.amends
     }
 
-    /// The relative path of the directory that holds `entry`; empty for the root's own entries.
+    /// Returns the relative path of the directory that holds `entry`; empty for the root's own
+    /// entries.
     pub fn directory(&self, entry: &Entry) -> &[u8] {
         self.directories.get(entry.directory as usize).map_or(&[], |span| self.slice(*span))
     }
 
-    /// Takes away all inode numbers: where the page is compared with what is there, these are of
-    /// other numbers than when it was made (C1).
+    /// Clears all inode numbers. The host that compares the page sees other numbers than the host
+    /// that made it (C1).
     pub fn forget_inodes(&mut self) {
         for entry in &mut self.entries {
             entry.identity.inode = 0;
         }
     }
 
-    /// A number that is equal for entries of this page in the same directory.
+    /// Returns a number that is equal for entries of this page in the same directory.
     pub fn directory_index(&self, entry: &Entry) -> u32 {
         entry.directory
     }
 
-    /// The entry's name within its directory; empty for the root of the data set.
+    /// Returns the entry's name within its directory; empty for the root of the data set.
     pub fn name(&self, entry: &Entry) -> &[u8] {
         self.slice(entry.name)
     }
 
-    /// The relative path of `entry`; empty for the root of the data set.
+    /// Returns the relative path of `entry`; empty for the root of the data set.
     pub fn path(&self, entry: &Entry) -> Vec<u8> {
         name::join(self.directory(entry), self.name(entry))
     }
 
-    /// The text of a symbolic link; of a hard link the path of its primary, relative to the data
-    /// set's root; empty for other entries.
+    /// Returns the text of a symbolic link; for a hard link the path of its primary, relative to
+    /// the data set's root; empty for other entries.
     pub fn link(&self, entry: &Entry) -> &[u8] {
         self.slice(entry.link)
     }
 
-    /// The extended attributes of `entry`.
+    /// Returns the extended attributes of `entry`.
     pub fn xattrs(&self, entry: &Entry) -> Xattrs<'_> {
         Xattrs::of(self.slice(entry.xattrs))
     }
 
-    /// The name of a user at the source, if it travels.
+    /// Returns the name of a user at the source, if it travels.
     pub fn user(&self, uid: u32) -> Option<&[u8]> {
         self.users.get(&uid).map(|name| self.slice(name.0))
     }
 
-    /// The name of a group at the source, if it travels.
+    /// Returns the name of a group at the source, if it travels.
     pub fn group(&self, gid: u32) -> Option<&[u8]> {
         self.groups.get(&gid).map(|name| self.slice(name.0))
     }
@@ -238,18 +239,19 @@ impl Page {
         &self.text[span.start as usize..(span.start + span.length) as usize]
     }
 
-    /// Sum of the sizes of all files; holes count, so it may be more than any disk holds.
+    /// Returns the sum of the sizes of all files; holes count, so it may exceed the size of any
+    /// disk.
     pub fn file_bytes(&self) -> u64 {
         let files = self.entries.iter().filter(|entry| entry.kind == EntryKind::File);
         files.fold(0, |sum, entry| sum.saturating_add(entry.size))
     }
 
-    /// Number of regular files.
+    /// Returns the number of regular files.
     pub fn file_count(&self) -> u64 {
         self.entries.iter().filter(|entry| entry.kind == EntryKind::File).count() as u64
     }
 
-    /// The page as bytes; [`page_digest`] of these is its name.
+    /// Returns the page as bytes; [`page_digest`] of these is its name.
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Writer::over(Vec::with_capacity(self.text.len() + self.entries.len() * 64));
         out.raw(PAGE_MAGIC);
@@ -306,13 +308,13 @@ impl Page {
     }
 }
 
-/// Whether an encoded page amends earlier ones, as far as its head tells: whether it is sound is
-/// for [`Page::decode`] to say.
+/// Returns whether an encoded page amends earlier ones, by its head alone; [`Page::decode`] checks
+/// whether it is sound.
 pub fn is_amending(encoded: &[u8]) -> bool {
     encoded.get(ROUND_AT).is_some_and(|round| *round > 0)
 }
 
-/// The name of a page: the BLAKE3 of its encoded bytes.
+/// Returns the name of a page: the BLAKE3 of its encoded bytes.
 pub fn page_digest(encoded: &[u8]) -> Digest {
     Digest(*blake3::hash(encoded).as_bytes())
 }

@@ -1,8 +1,8 @@
-//! Names that Penstock gives to files of its own, told from users' names by a check value.
+//! Names of Penstock's own files, distinguished from users' names by a check value.
 //!
 //! A prefix alone proves nothing: a user may call a file `.pst-2019`. A name is Penstock's own only
-//! if a check value over the rest of the name is right, which no name has by accident (one in 2^30
-//! of those that have the form). The check value guards against accidents, not against forgery.
+//! if a check value over the rest of the name is right. No name has that by accident (one in 2^30
+//! of those that have the form). The check value protects against accidents, not against forgery.
 
 use std::fmt;
 
@@ -11,7 +11,7 @@ use twox_hash::XxHash3_64;
 
 use crate::id::TransferId;
 
-/// Begins each own name but [`STORE_PRIVATE_NAME`].
+/// Prefix of each own name but [`STORE_PRIVATE_NAME`].
 const PREFIX: &[u8] = b".pst-";
 /// Bytes of a hash that an own name carries: two names of one run are equal once in 2^96.
 pub const OWN_HASH_BYTES: usize = 12;
@@ -20,7 +20,7 @@ const CHECK_BYTES: usize = 4;
 /// Length in base 32 of the hash and the check value.
 const TAIL_BYTES: usize = 26;
 const OWN_NAME_BYTES: usize = PREFIX.len() + 2 * TAG_BYTES + TAIL_BYTES;
-/// Separates the check values from other uses of the same hash function.
+/// Seed that separates the check values from other uses of the same hash function.
 const CHECK_SEED: u64 = u64::from_be_bytes(*b"penstock");
 
 /// The directory in the root of a registered store that holds the store's identity and its sync
@@ -31,13 +31,13 @@ pub const STORE_PRIVATE_NAME: &[u8] = b".penstock-store-7q2mv0kd9j";
 /// a hash and the check value. 39 bytes: Linux keeps a name of that length without an allocation.
 pub type OwnName = [u8; OWN_NAME_BYTES];
 
-/// The first four bytes of a transfer's id, as [`TransferId::short`] shows them: an own name says
-/// which run it belongs to.
+/// The first four bytes of a transfer's id, as [`TransferId::short`] shows them: an own name shows
+/// its run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct RunTag(pub [u8; TAG_BYTES]);
 
 impl RunTag {
-    /// The tag of a transfer.
+    /// Returns the tag of a transfer.
     pub fn of(transfer: TransferId) -> Self {
         let [a, b, c, d, ..] = transfer.0;
         Self([a, b, c, d])
@@ -55,7 +55,7 @@ impl fmt::Display for RunTag {
 pub enum OwnKind {
     /// A file that a copy has not finished.
     File,
-    /// A file at the source that a move has put aside, and removes.
+    /// A file at the source that a move has put aside, and will remove.
     Aside,
     /// The sync marker of a copy.
     Marker,
@@ -66,15 +66,15 @@ pub enum OwnKind {
 }
 
 impl OwnKind {
-    /// Whether something of this kind has bytes of a user's file, so that a copy which leaves it
-    /// out is not complete; all else is state.
+    /// Returns whether files of this kind hold bytes of a user's file, so that a copy which leaves
+    /// them out is incomplete. All other kinds are state.
     pub fn holds_data(self) -> bool {
         matches!(self, Self::File | Self::Aside)
     }
 }
 
 impl OwnKind {
-    /// Those that a check value tells apart.
+    /// The kinds that a check value distinguishes.
     const CHECKED: [Self; 4] = [Self::File, Self::Aside, Self::Marker, Self::Run];
 }
 
@@ -87,10 +87,10 @@ pub struct Own {
     pub run: RunTag,
 }
 
-/// Makes the own name of `kind` in the run `run` that `hash` tells from others of the run.
+/// Returns the own name of `kind` in the run `run`; `hash` distinguishes it from others of the run.
 ///
 /// A store's private directory has one name only, [`STORE_PRIVATE_NAME`]; the name that this
-/// function makes for it is not an own name.
+/// function returns for it is not an own name.
 pub fn own_name(kind: OwnKind, run: RunTag, hash: [u8; OWN_HASH_BYTES]) -> OwnName {
     let mut name = [0; OWN_NAME_BYTES];
     let (prefix, rest) = name.split_at_mut(PREFIX.len());
@@ -105,8 +105,8 @@ pub fn own_name(kind: OwnKind, run: RunTag, hash: [u8; OWN_HASH_BYTES]) -> OwnNa
     name
 }
 
-/// Decides whether `name` is Penstock's own, and tells what it is for; `None` for all other names,
-/// whatever they begin with.
+/// Returns the kind and run of `name` if it is Penstock's own; `None` for all other names, even if
+/// they have the prefix.
 pub fn own(name: &[u8]) -> Option<Own> {
     if name == STORE_PRIVATE_NAME {
         return Some(Own { kind: OwnKind::Store, run: RunTag([0; TAG_BYTES]) });
@@ -123,7 +123,7 @@ pub fn own(name: &[u8]) -> Option<Own> {
     let (hash, check) = bytes.split_at(OWN_HASH_BYTES);
     let check = u32::from_le_bytes(check.try_into().ok()?);
     let kind = OwnKind::CHECKED.into_iter().find(|kind| check_value(*kind, run, hash) == check)?;
-    // One spelling of each only: base 32 in capitals is a user's.
+    // Only one spelling is valid: base 32 in capitals is a user's name.
     (own_name(kind, run, hash.try_into().ok()?) == name).then_some(Own { kind, run })
 }
 
