@@ -42,7 +42,6 @@ pub mod select;
 pub mod session;
 pub mod slicing;
 pub mod task;
-mod task_bytes;
 pub mod units;
 pub mod version;
 pub mod wire;

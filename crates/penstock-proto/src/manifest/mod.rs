@@ -13,8 +13,8 @@
 //! A page of a later *round* amends earlier ones. Each of its entries is a newer version of an
 //! entry of an earlier page that had changed before it was read, or was seen to change after that.
 //!
-//! The entry with an empty directory and an empty name is the root of the data set itself; when it
-//! is a file or a link, it is the only entry.
+//! The entry with an empty directory and an empty name is the root of the data set itself. When the
+//! root is a file or a link, it is the only entry.
 
 mod builder;
 mod decode;

@@ -3,6 +3,8 @@
 //! Both are plain data, so that the same types serve a peer in the controller's own process and one
 //! across the network. The traits that carry them are `penstock_api::task`.
 
+mod bytes;
+
 use crate::journal::{EntryDigest, EntryFailure};
 use crate::slicing::PieceRef;
 
