@@ -33,29 +33,20 @@
 #![forbid(unsafe_code)]
 
 pub mod cluster;
-pub mod delete;
-pub mod fence;
-pub mod heads;
-pub mod journal;
-pub mod limits;
 pub mod operate;
+mod options;
 pub mod outcome;
 pub mod paths;
-pub mod peers;
 pub mod place;
 pub mod plan;
-mod plan_use;
-pub mod preserve;
 pub mod problem;
 pub mod proof;
 pub mod receipt;
-pub mod removal;
 pub mod rest;
 pub mod rpc;
-pub mod scan;
-pub mod select;
+mod run;
 pub mod site;
-pub mod task;
-mod task_page;
 pub mod transfer;
-pub mod update;
+
+pub use options::{limits, preserve, select, update};
+pub use run::{delete, fence, heads, journal, peers, removal, scan, task};

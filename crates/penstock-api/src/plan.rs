@@ -17,7 +17,7 @@ use crate::place::{Location, ParseLocationError, PathText};
 use crate::problem::{Exit, Problem};
 use crate::transfer::TransferOptions;
 
-pub use crate::plan_use::PlanUse;
+pub use crate::options::plan_use::PlanUse;
 
 /// Version of the lines of a plan.
 pub const PLAN_VERSION: u32 = 1;

@@ -7,7 +7,7 @@ use penstock_proto::checksum::{Checksum, ChecksumKind};
 use penstock_proto::journal::{EntryDigest, EntryFailure};
 use serde::{Deserialize, Serialize};
 
-use crate::task_page::TaskPage;
+use crate::run::task_page::TaskPage;
 
 /// Proofs that a transfer is to give.
 #[derive(Clone, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]

@@ -15,12 +15,12 @@ use penstock_proto::slicing::Slicing;
 use penstock_proto::version::VersionRange;
 use serde::{Deserialize, Deserializer, Serialize};
 
+use crate::options::preserve::Preserve;
+use crate::options::select::Selection;
 use crate::place::PathText;
-use crate::preserve::Preserve;
 use crate::problem::{Exit, Problem};
-use crate::removal::RemoveOrder;
-use crate::scan::{RootKind, ScanRequest};
-use crate::select::Selection;
+use crate::run::removal::RemoveOrder;
+use crate::run::scan::{RootKind, ScanRequest};
 
 /// Header with the version of this API in which a request or reply is.
 pub const VERSION_HEADER: &str = "penstock-site-version";

@@ -6,13 +6,13 @@ use penstock_proto::slicing::Slicing;
 use penstock_proto::wire::DecodeError;
 use serde::{Deserialize, Serialize};
 
-use crate::limits::Limits;
-use crate::plan_use::PlanUse;
-use crate::preserve::{NotKept, Preserve};
+use crate::options::limits::Limits;
+use crate::options::plan_use::PlanUse;
+use crate::options::preserve::{NotKept, Preserve};
+use crate::options::select::Selection;
+use crate::options::update::UpdateOptions;
 use crate::problem::Exit;
 use crate::proof::Proof;
-use crate::select::Selection;
-use crate::update::UpdateOptions;
 
 pub use crate::outcome::{Durability, FailedItem};
 pub use crate::place::{Location, ParseLocationError, PathText};

@@ -1,7 +1,7 @@
 //! Requests of a controller to a source peer on another host of its site, where its own host does
 //! not reach the store (docs/protocol.md, 15.5).
 //!
-//! Each is a request with one answer, by which the peer acts as [`crate::scan::SourcePeer`]: it
+//! Each is a request with one answer, by which the peer acts as [`crate::run::scan::SourcePeer`]: it
 //! lists the data set, examines entries again, hashes, and removes what was moved. The peer does so
 //! by an *order* for one transfer, and asks repeatedly whether the order holds while it works
 //! ([`crate::rpc::streaming::OrderLeft`]). No other peer gets an order for that transfer before the
@@ -13,9 +13,9 @@ use penstock_proto::id::TransferId;
 use penstock_proto::wire::{DecodeError, Reader, Writer};
 use serde::{Deserialize, Serialize};
 
-use crate::removal::RemoveOrder;
 use crate::rpc::task::{Caller, put_json, take_json};
-use crate::scan::{DigestWish, PageReply, RecheckRequest, ScanRequest};
+use crate::run::removal::RemoveOrder;
+use crate::run::scan::{DigestWish, PageReply, RecheckRequest, ScanRequest};
 use crate::site::OpenScan;
 
 /// Time for which a peer may act by an order before it asks whether the order still holds.
@@ -32,10 +32,10 @@ pub struct SourceRequest {
     pub question: SourceCall,
 }
 
-/// Calls of a source peer; each is the method of [`crate::scan::SourcePeer`] of its name.
+/// Calls of a source peer; each is the method of [`crate::run::scan::SourcePeer`] of its name.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum SourceCall {
-    /// Answer: a [`crate::scan::RootKind`] in JSON.
+    /// Answer: a [`crate::run::scan::RootKind`] in JSON.
     Open {
         /// The data set.
         scan: Box<OpenScan>,
@@ -67,7 +67,7 @@ pub enum SourceCall {
         /// Longest time that the peer may work on it before it answers, in milliseconds.
         wait_ms: u32,
     },
-    /// Answer: [`crate::removal::RemoveReply`] in JSON.
+    /// Answer: [`crate::run::removal::RemoveReply`] in JSON.
     Remove {
         /// The transfer.
         transfer: TransferId,
@@ -126,7 +126,7 @@ impl PageReply {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::scan::ScanSummary;
+    use crate::run::scan::ScanSummary;
 
     /// A12: what a peer answers about a page arrives as it was meant, and nothing hostile is taken
     /// for an answer.

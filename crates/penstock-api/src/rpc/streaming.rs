@@ -13,13 +13,13 @@ use penstock_proto::journal::{decode_failures, encode_failures};
 use penstock_proto::wire::{DecodeError, Reader, Writer};
 use serde::{Deserialize, Serialize};
 
-use crate::delete::Surplus;
 use crate::outcome::FailedItem;
 use crate::place::PathText;
 use crate::problem::Problem;
 use crate::proof::PageProof;
 use crate::rpc::task::{Caller, put_json, take_json};
-use crate::task::TaskSpec;
+use crate::run::delete::Surplus;
+use crate::run::task::TaskSpec;
 
 /// Longest part of an answer.
 pub const PART_BYTES_MAX: usize = 16 << 20;
@@ -62,7 +62,7 @@ pub enum StreamCall {
         /// Items to delete, [`DELETE_ITEMS_MAX`] of them at most.
         items: Vec<Surplus>,
     },
-    /// Calls [`crate::task::TargetPeer::prove`] for the page and the digests that follow. Answer: a
+    /// Calls [`crate::run::task::TargetPeer::prove`] for the page and the digests that follow. Answer: a
     /// proof ([`encode_proof`]).
     Prove {
         /// The task.
@@ -72,7 +72,7 @@ pub enum StreamCall {
         /// Checksums to compute.
         also: Vec<ChecksumKind>,
     },
-    /// Calls [`crate::task::TargetPeer::compare_contents`] for the page that follows. Answer: a
+    /// Calls [`crate::run::task::TargetPeer::compare_contents`] for the page that follows. Answer: a
     /// comparison.
     CompareContents {
         /// The task.
@@ -222,8 +222,8 @@ mod tests {
     use penstock_proto::journal::{EntryFailure, FailurePhase};
 
     use super::*;
-    use crate::delete::SurplusKind;
     use crate::problem::Exit;
+    use crate::run::delete::SurplusKind;
 
     fn parts() -> Vec<StreamPart> {
         let found = Surplus {

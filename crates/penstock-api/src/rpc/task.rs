@@ -19,10 +19,10 @@ use penstock_proto::task::{Report, WorkReply};
 use penstock_proto::wire::{DecodeError, Reader, Writer};
 use serde::{Deserialize, Serialize};
 
-use crate::limits::Share;
+use crate::options::limits::Share;
 use crate::place::PathText;
 use crate::problem::{Exit, Problem};
-use crate::task::{Adopted, LeaseStatus, TaskFigures, TaskSpec};
+use crate::run::task::{Adopted, LeaseStatus, TaskFigures, TaskSpec};
 
 /// Version of this protocol: peers of different versions do not take part in each other's
 /// transfers.
@@ -87,7 +87,7 @@ pub fn check_peer_answer(
 /// whether it still holds.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Caller {
-    /// Epoch of its tenure, as [`crate::fence::Fence::epoch`].
+    /// Epoch of its tenure, as [`crate::run::fence::Fence::epoch`].
     pub epoch: u64,
     /// Addresses at which the controller takes requests.
     pub addresses: Vec<std::net::SocketAddr>,
@@ -125,7 +125,7 @@ pub struct PeerRequest {
     pub question: PeerCall,
 }
 
-/// Calls of a controller to a target peer; each is the method of [`crate::task::TargetPeer`] of its
+/// Calls of a controller to a target peer; each is the method of [`crate::run::task::TargetPeer`] of its
 /// name.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum PeerCall {
@@ -179,7 +179,7 @@ pub struct TaskOpened {
     pub heard: u64,
     /// Number of its first messages that are [`PeerMessage::Adopted`].
     pub adopted: u32,
-    /// Circumstances under which it writes, as [`crate::task::Task::incarnation`].
+    /// Circumstances under which it writes, as [`crate::run::task::Task::incarnation`].
     pub incarnation: Incarnation,
 }
 
@@ -255,21 +255,21 @@ pub enum ControllerMessage {
         /// True if anything has failed; if not, there is no need to ask again.
         any: bool,
     },
-    /// Calls [`crate::task::Task::doubt_is_over`].
+    /// Calls [`crate::run::task::Task::doubt_is_over`].
     DoubtIsOver,
-    /// Calls [`crate::task::Task::set_share`].
+    /// Calls [`crate::run::task::Task::set_share`].
     SetShare(Share),
-    /// Calls [`crate::task::Task::stop`].
+    /// Calls [`crate::run::task::Task::stop`].
     Stop {
         /// True if temporary files are removed.
         discard: bool,
     },
-    /// Calls [`crate::task::Task::committed`].
+    /// Calls [`crate::run::task::Task::committed`].
     Committed {
         /// Number of [`PeerMessage::Reports`] that are committed.
         batches: u64,
     },
-    /// Calls [`crate::task::Task::set_source_peers`].
+    /// Calls [`crate::run::task::Task::set_source_peers`].
     SourcePeers(Vec<DataAddress>),
 }
 
@@ -278,7 +278,7 @@ pub enum ControllerMessage {
 pub struct EncodedPage {
     /// Digest of the page's bytes.
     pub digest: Digest,
-    /// Entries that stay as they are, as in [`crate::task::TaskPage`].
+    /// Entries that stay as they are, as in [`crate::run::task::TaskPage`].
     pub left: EntrySet,
     /// The page.
     pub bytes: Vec<u8>,

@@ -11,8 +11,8 @@ use penstock_proto::digest::Digest;
 use penstock_proto::id::{TransferId, WriterId};
 
 use crate::problem::Problem;
-use crate::scan::ScanSummary;
-use crate::task::MountSeen;
+use crate::run::scan::ScanSummary;
+use crate::run::task::MountSeen;
 
 /// Longest time between two commits of the ledger, unless the budget asks for more (A7).
 pub const COMMIT_INTERVAL: Duration = Duration::from_millis(900);

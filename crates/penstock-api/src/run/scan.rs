@@ -10,11 +10,11 @@ use penstock_proto::slicing::Slicing;
 use penstock_proto::units::FileTime;
 use serde::{Deserialize, Serialize};
 
+use crate::options::preserve::Preserve;
+use crate::options::select::Selection;
 use crate::place::PathText;
-use crate::preserve::Preserve;
 use crate::problem::Problem;
-use crate::removal::{RemoveOrder, RemoveReply};
-use crate::select::Selection;
+use crate::run::removal::{RemoveOrder, RemoveReply};
 
 /// Code: a scan is being opened, which takes long where many pages are read again. A caller that
 /// asks once more waits for the same one.

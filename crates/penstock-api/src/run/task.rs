@@ -19,19 +19,19 @@ pub use penstock_proto::task::{Report, Work, WorkReply};
 use penstock_proto::units::FileTime;
 use serde::{Deserialize, Serialize};
 
-use crate::delete::{DeleteOrder, SurplusQuery};
-use crate::fence::Fence;
-use crate::limits::{Limits, Share, ShareUsed};
+use crate::options::limits::{Limits, Share, ShareUsed};
+use crate::options::preserve::{NotKept, Preserve};
+use crate::options::select::Selection;
+use crate::options::update::UpdateOptions;
 use crate::outcome::Durability;
 use crate::place::PathText;
 use crate::plan::PlanItem;
-use crate::preserve::{NotKept, Preserve};
 use crate::problem::{Exit, Problem};
 use crate::proof::{PageProof, ProofProgress, ProofRequest};
-use crate::select::Selection;
-use crate::update::UpdateOptions;
+use crate::run::delete::{DeleteOrder, SurplusQuery};
+use crate::run::fence::Fence;
 
-pub use crate::task_page::TaskPage;
+pub use crate::run::task_page::TaskPage;
 
 /// Access of a target peer to the data.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -387,7 +387,7 @@ pub trait TargetPeer: Send + Sync {
         &self,
         store: &Name,
         path: &PathText,
-    ) -> Result<Option<crate::scan::RootKind>, Problem>;
+    ) -> Result<Option<crate::run::scan::RootKind>, Problem>;
 
     /// Checks the store (A5) and describes it.
     ///
