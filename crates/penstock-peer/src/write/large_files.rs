@@ -102,8 +102,9 @@ impl LargeFiles {
         Ok(open)
     }
 
-    /// Closes the file of an entry; gives what it is, as far as that is known, if this task has
-    /// written to it. It is closed before it is given its times: see [`crate::publish::mtime_settle`].
+    /// Closes the file of an entry, before its times are set (see
+    /// [`crate::publish::mtime_settle`]). Returns the attributes of the file, as far as they are
+    /// known, if this task has written to it.
     pub(crate) fn close(&self, page: u32, entry: u32) -> Option<Option<Meta>> {
         let mut files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
         let file = files.remove(&(page, entry))?.open?;
