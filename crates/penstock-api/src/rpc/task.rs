@@ -125,8 +125,8 @@ pub struct PeerRequest {
     pub question: PeerCall,
 }
 
-/// Calls of a controller to a target peer; each is the method of [`crate::run::task::TargetPeer`] of its
-/// name.
+/// Calls of a controller to a target peer; each is the method of
+/// [`crate::run::task::TargetPeer`] of its name.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum PeerCall {
     /// Answer: JSON.
