@@ -3,9 +3,9 @@
 //!
 //! Each is a request with one answer, by which the peer acts as
 //! [`crate::run::scan::SourcePeer`]: it lists the data set, examines entries again, hashes, and
-//! removes what was moved. The peer does so by an *order* for one transfer, and asks repeatedly whether the order holds while it works
-//! ([`crate::rpc::streaming::OrderLeft`]). No other peer gets an order for that transfer before the
-//! first can act no more (B4, A12).
+//! removes what was moved. The peer does so by an *order* for one transfer, and asks repeatedly
+//! whether the order holds while it works ([`crate::rpc::streaming::OrderLeft`]). No other peer gets
+//! an order for that transfer before the first can act no more (B4, A12).
 
 use std::time::Duration;
 
