@@ -35,6 +35,9 @@ pub struct PeerCard {
     /// Start of its daemon, in seconds since 1970.
     #[serde(default)]
     pub since: u64,
+    /// SHA-256 of the key of its certificate, in hex: by this it is revoked.
+    #[serde(default)]
+    pub key: String,
 }
 
 /// Order that a peer gets no new work, kept until an operator takes it back. The controller alone
@@ -65,6 +68,9 @@ pub struct KnownPeer {
     /// Time at which the controller missed the peer, in seconds since 1970; 0 if it has not.
     #[serde(default)]
     pub lost: u64,
+    /// As in its last [`PeerCard`].
+    #[serde(default)]
+    pub key: String,
 }
 
 /// A store as a peer reaches it.

@@ -28,11 +28,13 @@
 //! | [`rest`] | users, daemon: events, sites, pairing, stores |
 //! | [`paths`] | users, daemon, sites: addresses that reach each other |
 //! | [`site`] | sites: opening a data set, pairing |
+//! | [`keys`] | sites, peers of one site: replacing the keys of a site
 //! | [`problem`] | every API, its client: RFC 9457 problem details |
 
 #![forbid(unsafe_code)]
 
 pub mod cluster;
+pub mod keys;
 pub mod operate;
 mod options;
 pub mod outcome;

@@ -132,6 +132,12 @@ pub struct SiteView {
     pub addresses: Vec<SocketAddr>,
     /// Time of the pairing, in seconds since 1970; 0 for the own site.
     pub paired: u64,
+    /// Number of its keys: rotations since it was set up.
+    #[serde(default)]
+    pub keys: u64,
+    /// Set until it has confirmed that it trusts the newest keys of the own site.
+    #[serde(default)]
+    pub unheard: bool,
 }
 
 /// State of the daemon.

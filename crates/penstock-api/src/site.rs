@@ -196,6 +196,9 @@ pub struct PairHalf {
     pub ca: String,
     /// Public key that checks its capabilities, in hex.
     pub capability_key: String,
+    /// Number of the statement that made these its keys; 0 for its first ones.
+    #[serde(default)]
+    pub keys: u64,
     /// Addresses at which its peers listen.
     pub addresses: Vec<SocketAddr>,
     /// Number of the offer, and proof of the token's secret over this TLS connection and both CAs,

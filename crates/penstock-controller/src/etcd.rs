@@ -64,6 +64,8 @@ pub struct Etcd {
     endpoints: RwLock<Vec<String>>,
     /// The endpoint that answered last.
     current: AtomicUsize,
+    /// Passwords of the configured user, the one that is good now first.
+    passwords: Mutex<Vec<String>>,
     token: Mutex<Option<String>>,
     runtime: Option<Runtime>,
     transactions: AtomicU64,
@@ -148,6 +150,7 @@ impl Etcd {
         Ok(Self {
             endpoints: RwLock::new(config.endpoints.clone()),
             http: RwLock::new(config.http.clone()),
+            passwords: Mutex::new(config.user.iter().map(|(_, word)| word.clone()).collect()),
             config,
             current: AtomicUsize::new(0),
             token: Mutex::default(),
@@ -340,15 +343,22 @@ impl Etcd {
     /// The token of the configured user, if there is one; etcd forgets it after some minutes. Asked
     /// for outside the lock: renewing a lease must not wait for what others wait for.
     fn token(&self, endpoint: &str, deadline: Duration) -> Result<Option<String>, EtcdError> {
-        let Some((user, password)) = &self.config.user else { return Ok(None) };
+        let Some((user, _)) = &self.config.user else { return Ok(None) };
         let kept = || self.token.lock().unwrap_or_else(PoisonError::into_inner);
         let known = kept().clone();
         if known.is_some() {
             return Ok(known);
         }
-        let body = json!({ "name": user, "password": password });
         let url = format!("{}/v3/auth/authenticate", endpoint.trim_end_matches('/'));
-        let reply = match self.post(&url, &body, None, deadline) {
+        let mut reply = Err(EtcdError::Refused("there is no password".to_owned()));
+        for password in self.passwords() {
+            let body = json!({ "name": user, "password": password });
+            reply = self.post(&url, &body, None, deadline);
+            if !matches!(&reply, Err(EtcdError::Refused(why)) if why.contains(OTHER_PASSWORD)) {
+                break;
+            }
+        }
+        let reply = match reply {
             // So it is until somebody has set the password: see `protect`.
             Err(EtcdError::Refused(why)) if why.contains("not enabled") => return Ok(None),
             reply => reply?,
@@ -356,6 +366,31 @@ impl Etcd {
         let token = reply["token"].as_str().map(str::to_owned);
         kept().clone_from(&token);
         Ok(token)
+    }
+
+    fn forget_token(&self) {
+        *self.token.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+
+    fn passwords(&self) -> Vec<String> {
+        self.passwords.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Authenticates with these passwords from now on, the first that etcd takes: while it is
+    /// changed there are two.
+    pub fn set_passwords(&self, passwords: Vec<String>) {
+        *self.passwords.lock().unwrap_or_else(PoisonError::into_inner) = passwords;
+    }
+
+    /// Changes the password of the configured user. etcd forgets all tokens that it gave for the
+    /// one before.
+    ///
+    /// # Errors
+    /// `Unavailable`: it may have been done all the same. `Refused`.
+    pub fn change_password(&self, password: &str, deadline: Duration) -> Result<(), EtcdError> {
+        let Some((user, _)) = &self.config.user else { return Ok(()) };
+        let change = json!({ "name": user, "password": password });
+        self.call("/v3/auth/user/changepw", &change, deadline).map(drop)
     }
 
     /// Whether there is a token, or none is needed.
@@ -447,6 +482,9 @@ impl Drop for Etcd {
         }
     }
 }
+
+/// The answer of etcd to a password that is not the user's.
+const OTHER_PASSWORD: &str = "authentication failed";
 
 /// Whether etcd says that a token is good no more: it forgets tokens after some minutes, and when
 /// it is started again.

@@ -2,9 +2,11 @@
 
 use std::time::{Duration, Instant};
 
+use penstock_api::keys::{ForgetRequest, RotateReply};
 use penstock_api::operate::{DrainRequest, PeerView, PeersView, Presence};
 use penstock_proto::id::Name;
 
+use crate::cli_rotation;
 use crate::client::Client;
 use crate::config::DirectoryArgs;
 use crate::exit::{self, ExitCode, Failure};
@@ -32,10 +34,17 @@ enum PeerCommand {
     },
     /// Gives a peer no new work, and lets it end what it has
     Drain(DrainArgs),
-    /// Forgets a peer that has left or is lost, and does not come back
+    /// Forgets a peer that is gone for good, and shuts its host out
+    ///
+    /// Its key is revoked and the keys of the site are replaced, here and at all paired sites: who
+    /// has the disk of the host can do nothing with what is on it.
     Forget {
         /// Its name
         peer: Name,
+        /// Its host is in other hands: do it though it is there, and leave peers that do not answer
+        /// behind
+        #[arg(long)]
+        stolen: bool,
     },
 }
 
@@ -69,11 +78,13 @@ pub(crate) fn run(args: PeerArgs) -> anyhow::Result<ExitCode> {
     match args.command {
         PeerCommand::List { json } => list(&client, json)?,
         PeerCommand::Drain(args) => drain(&client, &args)?,
-        PeerCommand::Forget { peer } => {
-            let _: PeerView = client.post(&format!("/orders/forget/{peer}"), &())?;
+        PeerCommand::Forget { peer, stolen } => {
+            let request = ForgetRequest { stolen };
+            let reply: RotateReply = client.post(&format!("/orders/forget/{peer}"), &request)?;
             exit::warn(&format!(
-                "peer `{peer}` is forgotten; if its daemon is started again it comes back"
+                "peer `{peer}` is forgotten, and its host is shut out: it has to join anew"
             ));
+            cli_rotation::tell(&client, &reply)?;
         }
     }
     Ok(ExitCode::Done)

@@ -16,6 +16,7 @@ use crate::cli_events;
 use crate::cli_join::{self, JoinArgs};
 use crate::cli_paths;
 use crate::cli_recover::{self, RecoverArgs, TakeoverArgs};
+use crate::cli_rotation;
 use crate::cli_status;
 use crate::client::Client;
 use crate::config::{Config, DirectoryArgs, PORT_DEFAULT, StoreConfig};
@@ -70,6 +71,14 @@ enum SiteCommand {
     Remove {
         /// Its name
         host: Name,
+    },
+    /// Replaces the site's keys while it works, and tells paired sites
+    ///
+    /// The old keys sign the statement about the new ones, so that nobody has to pair again.
+    Rotate {
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
     },
     /// Ends the pairing with a site
     Unpair {
@@ -136,6 +145,7 @@ pub(crate) fn run(args: SiteArgs) -> anyhow::Result<ExitCode> {
         SiteCommand::Takeover(takeover) => cli_recover::takeover(&client()?, takeover)?,
         SiteCommand::Recover(recover) => cli_recover::recover(&client()?, &recover)?,
         SiteCommand::Remove { host } => cli_recover::remove(&client()?, &host)?,
+        SiteCommand::Rotate { json } => cli_rotation::rotate(&client()?, json)?,
         SiteCommand::List { json } => list(&client()?, json)?,
         SiteCommand::Paths { site, json } => cli_paths::show(&client()?, site, json)?,
         SiteCommand::Unpair { site } => {
@@ -263,7 +273,9 @@ fn list(client: &Client, json: bool) -> anyhow::Result<()> {
         }
         let addresses: Vec<_> = site.addresses.iter().map(ToString::to_string).collect();
         let own = if site.own { " (this site)" } else { "" };
-        exit::print(&format!("{}{own}  {}  {}", site.name, addresses.join(","), site.fingerprint))?;
+        let (name, addresses, key) = (&site.name, addresses.join(","), &site.fingerprint);
+        let unheard = if site.unheard { "  has not heard of our new keys yet" } else { "" };
+        exit::print(&format!("{name}{own}  {addresses}  {key}{unheard}"))?;
     }
     Ok(())
 }

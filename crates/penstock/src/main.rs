@@ -11,6 +11,7 @@ mod cli_paths;
 mod cli_peer;
 mod cli_plan;
 mod cli_recover;
+mod cli_rotation;
 mod cli_shares;
 mod cli_site;
 mod cli_status;

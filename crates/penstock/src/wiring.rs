@@ -12,7 +12,7 @@ use penstock_api::task::TargetPeer;
 use penstock_io::net::{self, SocketOptions};
 use penstock_io::store::{PosixOptions, PosixStore};
 use penstock_io::sys;
-use penstock_io::trust::{Purpose, Vouched, client_config, verify_capability};
+use penstock_io::trust::{Purpose, Vouched, client_config};
 use penstock_peer::{
     LaneConfig, LaneRight, LaneVerifier, SourceService, StoreKind, StoreSpec, Stores, TargetService,
 };
@@ -194,12 +194,11 @@ fn mounts_text(store: &StoreConfig) -> String {
 /// still be paired by the authority that vouched for it, and allowed to read the store: pairings
 /// end, and configurations change.
 fn verifier(site: &Arc<Site>) -> LaneVerifier {
-    let key = site.authority.capability_key().public_key();
     let site = Arc::clone(site);
     Arc::new(move |certificates, bytes| {
         let now = u64::try_from(sys::wall_clock_now().seconds).unwrap_or(0);
         let vouched = site.trust.vouched(certificates).map_err(|error| error.to_string())?;
-        let capability = verify_capability(bytes, &key, now).map_err(|error| error.to_string())?;
+        let capability = site.verify_capability(bytes, now).map_err(|error| error.to_string())?;
         let (site, store) = (Arc::clone(&site), capability.store.clone());
         let may_be_clear = site.exports.may_be_clear(&store);
         let holds = move || may_read_on(&site, &vouched, &store);
@@ -240,6 +239,7 @@ fn lane_config(site: &Arc<Site>) -> LaneConfig {
 mod tests {
     use super::*;
     use crate::config::Config;
+    use crate::daemon::keys::OwnKeys;
     use penstock_controller::state::{Pairing, SqliteState};
     use penstock_io::trust::SiteAuthority;
     use penstock_proto::capability::Capability;
@@ -266,7 +266,8 @@ mod tests {
         let state = Arc::new(SqliteState::open(&directory.join("state.db")).unwrap());
         let listen = config.listen;
         let directory = directory.to_owned();
-        let site = Site::new(config, directory, authority, identity, state, listen).unwrap();
+        let keys = OwnKeys::of(authority);
+        let site = Site::new(config, directory, keys, identity, state, listen).unwrap();
         let other = SiteAuthority::create("hpc".parse().unwrap()).unwrap();
         let pairing = Pairing {
             site: "hpc".parse().unwrap(),
@@ -274,6 +275,9 @@ mod tests {
             capability_key: Vec::new(),
             addresses: Vec::new(),
             paired: 1,
+            keys: 0,
+            revoked: Vec::new(),
+            told: 0,
         };
         site.pair(&pairing).unwrap();
         (Arc::new(site), other)
@@ -298,7 +302,7 @@ mod tests {
                 remove: false,
                 expires: u64::MAX,
             };
-            verify(&certificates, &site.authority.capability_key().sign(&capability))
+            verify(&certificates, &site.keys().authority.capability_key().sign(&capability))
         };
         let why = |store: &str| shown(store).err().unwrap();
         let standing = shown("raw").map_err(|why| assert_eq!(why, "")).unwrap();

@@ -17,6 +17,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use common_cluster::{signal, status_until};
+use common_net::caller::answered;
 use common_net::still::Still;
 use common_net::{PATIENCE, Site, assert_same, make_set, pair, penstock, scratch, seed, told};
 use serde_json::Value;
@@ -211,7 +212,7 @@ fn assert_closed(site: &Site, url: &str) {
         return;
     };
     assert!(!plain.status.success(), "without a certificate: {}", told(&plain));
-    let (ca, cert, key) = (at("trust/authority.pem"), at("etcd/client.pem"), at("etcd/client.key"));
+    let (ca, cert, key) = (at("etcd/authority.pem"), at("etcd/client.pem"), at("etcd/client.key"));
     let known = ask(&["--cacert", &ca, "--cert", &cert, "--key", &key]).unwrap();
     let text = String::from_utf8_lossy(&known.stdout);
     assert!(text.contains("user name is empty"), "without a password: {}", told(&known));
@@ -599,6 +600,77 @@ fn b4_no_new_etcd_is_begun_beside_one_that_lives() {
     assert_eq!(incarnation(&status_until(&h2, led)), before);
 }
 
+/// D4: the disk of a host is stolen while a transfer runs. One command at a host that lives shuts
+/// the thief out, at the host's own site and at a paired one: a copy of its site directory opens
+/// nothing any more, neither with its certificate nor with another one of the stolen authority.
+/// etcd has another password. The transfer goes on, and a new host takes the stolen one's place.
+#[test]
+fn d4_a_stolen_host_is_shut_out_while_a_transfer_runs() {
+    let Some(mut hosts) = Hosts::new() else { return };
+    let [h1, mut h2, h3] = hosts.three();
+    let lab = hosts.lab();
+    pair(&lab, &h1);
+    make_set(&lab.store.join("src"), 48, 200, seed());
+    let limit = ["--bwlimit", "4MiB/s"];
+    let args = [&["lab:data/src/", "hpc:data/dst"][..], &limit].concat();
+    let id = h1.submit(&args);
+    h1.show_until(&id, |view| view["progress"]["bytes_verified"].as_u64() > Some(0));
+    let stolen = hosts.at("stolen");
+    let copied = Command::new("cp").args(["-r"]).arg(h2.dir.join("trust")).arg(&stolen).status();
+    assert!(copied.unwrap().success());
+    let etcd_password = |site: &Site| fs::read_to_string(site.dir.join("etcd/password")).unwrap();
+    let password = etcd_password(&h1);
+    let own = format!("{}.1:7444", hosts.net).parse().unwrap();
+    let other = format!("{}.3:7444", hosts.net).parse().unwrap();
+    let far = common_net::caller::address_of(&lab);
+    let load = "/peer/v1/own/load";
+    let stores = "/site/v1/stores/data/peers";
+    assert!(answered(&stolen, &h1, own, load) && answered(&stolen, &lab, far, stores));
+    let at = status_until(&h1, led)["cluster"]["leader"]["peer"].clone();
+    let (leader, lives) = if at == "h3" { (&h3, &h1) } else { (&h1, &h3) };
+    if at == "h2" {
+        signal(&h2, "STOP");
+        status_until(&h1, led_by_another("h2"));
+        signal(&h2, "CONT");
+    }
+    println!("led by {at}");
+    println!("{}", told(&leader.run(&["peer", "forget", "h2"])));
+    let began = Instant::now();
+    let forgot = leader.run(&["peer", "forget", "h2", "--stolen"]);
+    println!("{}: {}", began.elapsed().as_secs_f32(), told(&forgot));
+    assert!(forgot.status.success(), "{}", lives.log_text());
+    let issued = hosts.at("issued");
+    common_net::caller::issue_anew(&stolen, &issued, "hpc", "h9");
+    let shut = |trust: &Path| {
+        !answered(trust, &h1, own, load)
+            && !answered(trust, &h3, other, load)
+            && !answered(trust, &lab, far, stores)
+    };
+    wait_for("the stolen keys to open nothing", || shut(&stolen) && shut(&issued));
+    println!("shut out after {:?}", began.elapsed());
+    assert!(began.elapsed() < Duration::from_secs(20));
+    assert_ne!(etcd_password(&h1), password);
+    assert_eq!(etcd_password(&h1), etcd_password(&h3));
+    let fingerprint = |site: &Site| {
+        let all = site.ok(&["site", "list", "--json"]);
+        let hpc = all.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+        hpc.clone().find(|site| site["name"] == "hpc").unwrap()["fingerprint"].clone()
+    };
+    assert_eq!(fingerprint(&h1), fingerprint(&h3));
+    assert_eq!(fingerprint(&h1), fingerprint(&lab));
+    h2.kill();
+    h1.wait_done(&id);
+    assert_same(&lab.store.join("src"), &h1.store.join("dst"));
+    status_until(&h1, |status| led(status) && healthy(status));
+    if let Some(id) = etcd_id(&h2.dir) {
+        kill("KILL", id);
+    }
+    let anew = hosts.join_as(&h1, 4, "h2", &[]);
+    status_until(&anew, led);
+    let id = lab.submit(&["lab:data/src/", "hpc:data/again"]);
+    lab.wait_done(&id);
+}
+
 /// Issue 5, D5: an etcd of the operator's is reached by mutual TLS and with a password, by the
 /// first host and by those that join; here it is the one that another site runs.
 #[test]
@@ -611,7 +683,7 @@ fn d5_an_operators_etcd_is_reached_by_tls_and_password() {
     fs::create_dir(&far.store).unwrap();
     let mut command = penstock();
     command.args(["site", "init", "--name", "far", "--peer", "f1", "--listen=127.0.0.1:0"]);
-    command.args(["--etcd", &url, "--etcd-ca", &file("trust/authority.pem")]);
+    command.args(["--etcd", &url, "--etcd-ca", &file("etcd/authority.pem")]);
     command.args(["--etcd-cert", &file("etcd/client.pem"), "--etcd-key", &file("etcd/client.key")]);
     command.args(["--etcd-user=root", "--etcd-password-file", &file("etcd/password")]);
     command.arg("--journal").arg(hosts.at("journal-far")).arg("--dir").arg(&far.dir);

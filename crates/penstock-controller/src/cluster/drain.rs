@@ -143,7 +143,8 @@ impl Member {
     pub(super) fn known_put(&self, card: &PeerCard, leaves: bool) -> Result<Operation, EtcdError> {
         let (joined, left) = (card.since, if leaves { now_seconds() } else { 0 });
         let (peer, instance, lost) = (card.peer.clone(), card.instance, 0);
-        let known = KnownPeer { peer, instance, joined, left, lost };
+        let key = card.key.clone();
+        let known = KnownPeer { peer, instance, joined, left, lost, key };
         Ok(Operation::Put(self.known_key(&card.peer), value_of(&known)?, 0))
     }
 

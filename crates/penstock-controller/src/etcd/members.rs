@@ -267,7 +267,8 @@ impl Etcd {
     /// # Errors
     /// `Unavailable`; `Refused`: there is another password.
     pub fn protect(&self, deadline: Duration) -> Result<(), EtcdError> {
-        let Some((user, password)) = &self.config.user else { return Ok(()) };
+        let Some((user, _)) = &self.config.user else { return Ok(()) };
+        let password = self.passwords().first().cloned().unwrap_or_default();
         let already = |reply: Result<Value, EtcdError>| match reply {
             Err(EtcdError::Refused(why)) if why.contains("already") => Ok(()),
             reply => reply.map(drop),
@@ -292,15 +293,12 @@ impl Etcd {
     /// # Errors
     /// `Unavailable`; `Refused`: the password is not this one.
     pub fn is_protected(&self, deadline: Duration) -> Result<bool, EtcdError> {
-        let Some((user, password)) = &self.config.user else { return Ok(false) };
-        let body = json!({ "name": user, "password": password });
-        let Some(endpoint) = self.endpoints().first().cloned() else { return Ok(false) };
-        let url = format!("{}/v3/auth/authenticate", endpoint.trim_end_matches('/'));
-        match self.post(&url, &body, None, deadline) {
-            Ok(_) => Ok(true),
-            Err(EtcdError::Refused(why)) if why.contains("not enabled") => Ok(false),
-            Err(error) => Err(error),
+        if self.config.user.is_none() {
+            return Ok(false);
         }
+        let Some(endpoint) = self.endpoints().first().cloned() else { return Ok(false) };
+        self.forget_token();
+        self.token(&endpoint, deadline).map(|token| token.is_some())
     }
 
     /// Gives what is not used any more in the database of the member at `endpoint` back to its file

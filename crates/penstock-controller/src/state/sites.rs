@@ -21,6 +21,12 @@ pub struct Pairing {
     pub addresses: Vec<SocketAddr>,
     /// Seconds since 1970.
     pub paired: u64,
+    /// Number of the statement that made these its keys; 0 for its first ones.
+    pub keys: u64,
+    /// Keys of its peers that are refused: SHA-256, in hex.
+    pub revoked: Vec<String>,
+    /// Number of the keys of the own site that it has confirmed.
+    pub told: u64,
 }
 
 impl SqliteState {
@@ -33,7 +39,8 @@ impl SqliteState {
         let reader = self.read();
         let mut query = reader
             .prepare_cached(
-                "SELECT site, ca, capability_key, addresses, paired FROM pairing ORDER BY site",
+                "SELECT site, ca, capability_key, addresses, paired, keys, revoked, told \
+                 FROM pairing ORDER BY site",
             )
             .map_err(&failed)?;
         let rows = query
@@ -51,7 +58,8 @@ impl SqliteState {
         let row = self
             .read()
             .query_row(
-                "SELECT site, ca, capability_key, addresses, paired FROM pairing WHERE site = ?1",
+                "SELECT site, ca, capability_key, addresses, paired, keys, revoked, told \
+                 FROM pairing WHERE site = ?1",
                 [site.as_str()],
                 columns,
             )
@@ -66,17 +74,21 @@ impl SqliteState {
     /// The database cannot be written.
     pub fn pair(&self, pairing: &Pairing) -> Result<(), StateError> {
         let addresses = serde_json::to_string(&pairing.addresses).map_err(damaged)?;
+        let revoked = serde_json::to_string(&pairing.revoked).map_err(damaged)?;
         let what = "store a pairing";
         self.write(what, Commit::Durable, |transaction| {
             transaction
                 .execute(
-                    "INSERT OR REPLACE INTO pairing VALUES (?1, ?2, ?3, ?4, ?5)",
+                    "INSERT OR REPLACE INTO pairing VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
                     params![
                         pairing.site.as_str(),
                         pairing.ca,
                         pairing.capability_key,
                         addresses,
-                        to_sql(pairing.paired)
+                        to_sql(pairing.paired),
+                        to_sql(pairing.keys),
+                        revoked,
+                        to_sql(pairing.told)
                     ],
                 )
                 .map_err(StateError::statement(what))?;
@@ -99,14 +111,23 @@ impl SqliteState {
     }
 }
 
-type Columns = (String, Vec<u8>, Vec<u8>, String, i64);
+type Columns = (String, Vec<u8>, Vec<u8>, String, i64, i64, String, i64);
 
 fn columns(row: &Row<'_>) -> rusqlite::Result<Columns> {
-    Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?, row.get(4)?))
+    Ok((
+        row.get(0)?,
+        row.get(1)?,
+        row.get(2)?,
+        row.get(3)?,
+        row.get(4)?,
+        row.get(5)?,
+        row.get(6)?,
+        row.get(7)?,
+    ))
 }
 
 fn pairing_of(columns: Columns) -> Result<Pairing, StateError> {
-    let (site, ca, capability_key, addresses, paired) = columns;
+    let (site, ca, capability_key, addresses, paired, keys, revoked, told) = columns;
     let damage = |why: String| StateError::Damaged { what: "pairing", why };
     Ok(Pairing {
         site: site.parse().map_err(|error| damage(format!("{error}")))?,
@@ -114,6 +135,9 @@ fn pairing_of(columns: Columns) -> Result<Pairing, StateError> {
         capability_key,
         addresses: serde_json::from_str(&addresses).map_err(damaged)?,
         paired: from_sql(paired),
+        keys: from_sql(keys),
+        revoked: serde_json::from_str(&revoked).map_err(damaged)?,
+        told: from_sql(told),
     })
 }
 
@@ -140,6 +164,9 @@ mod tests {
             capability_key: vec![3],
             addresses: vec!["127.0.0.1:7444".parse().unwrap()],
             paired: 5,
+            keys: 2,
+            revoked: vec!["ab".to_owned()],
+            told: 1,
         };
         state.pair(&pairing).unwrap();
         assert_eq!(state.pairings().unwrap(), vec![pairing.clone()]);

@@ -17,6 +17,7 @@ use super::capability::CapabilityKey;
 use super::identity::PeerCertificate;
 use super::pairing::pairing_statement;
 use super::store::{Fingerprint, inspect_authority};
+use super::succession::LINKS_MAX;
 use super::{TrustError, files};
 
 /// How long a peer's certificate is valid; its daemon issues another in good time before it ends.
@@ -31,6 +32,7 @@ pub(super) const DAY: Duration = Duration::from_secs(24 * 3600);
 const AUTHORITY_CERTIFICATE: &str = "authority.pem";
 const AUTHORITY_KEY: &str = "authority.key";
 const CAPABILITY_KEY: &str = "capability.key";
+const LINKS: &str = "authority-links.pem";
 
 /// A site's certificate authority and its capability-signing key, both private.
 ///
@@ -40,6 +42,9 @@ pub struct SiteAuthority {
     certificate: CertificateDer<'static>,
     pub(super) issuer: Issuer<'static, KeyPair>,
     capability_key: CapabilityKey,
+    /// Certificates of authorities of this site by those before them, the newest first. A site that
+    /// still pins an earlier authority verifies peers by them.
+    links: Vec<CertificateDer<'static>>,
 }
 
 impl SiteAuthority {
@@ -49,21 +54,36 @@ impl SiteAuthority {
     /// `Make` or `Key` if the cryptographic library fails, which it does not in practice.
     pub fn create(site: Name) -> Result<Self, TrustError> {
         let key = KeyPair::generate_for(&rcgen::PKCS_ECDSA_P256_SHA256)?;
-        let mut params = CertificateParams::default();
-        params.distinguished_name = common_name(site.as_str());
+        let mut params = authority_params(&site);
         params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
-        params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
-        let now = SystemTime::now();
-        params.not_before = (now - DAY * CLOCK_SKEW_DAYS as u32).into();
-        params.not_after = (now + DAY * AUTHORITY_DAYS as u32).into();
         params.custom_extensions.push(name_constraint(&site));
         let certificate = params.self_signed(&key)?.der().clone();
         let issuer = Issuer::from_ca_cert_der(&certificate, key)?;
-        Ok(Self { site, certificate, issuer, capability_key: CapabilityKey::generate()? })
+        let (capability_key, links) = (CapabilityKey::generate()?, Vec::new());
+        Ok(Self { site, certificate, issuer, capability_key, links })
     }
 
-    /// Writes `authority.pem`, `authority.key` and `capability.key` into `directory`, which is made
-    /// if it is missing; existing files are replaced. Blocks on storage.
+    /// Makes the authority that is to follow this one, with fresh keys. Peers with its certificates
+    /// are accepted also by sites that pin this one, or one of the few before it.
+    ///
+    /// # Errors
+    /// As [`SiteAuthority::create`].
+    pub fn succeed(&self) -> Result<Self, TrustError> {
+        let mut next = Self::create(self.site.clone())?;
+        // No name constraint: webpki refuses every URI below a certificate that has one. The site
+        // is compared by the verifiers. No limit of the path either: links follow each other.
+        let mut params = authority_params(&self.site);
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        params.use_authority_key_identifier_extension = true;
+        let link = params.signed_by(next.issuer.key(), &self.issuer)?.der().clone();
+        next.links = std::iter::once(link).chain(self.links.iter().cloned()).collect();
+        next.links.truncate(LINKS_MAX);
+        Ok(next)
+    }
+
+    /// Writes `authority.pem`, `authority.key`, `capability.key` and, after a rotation,
+    /// `authority-links.pem` into `directory`, which is made if it is missing; existing files are
+    /// replaced. Blocks on storage.
     ///
     /// # Errors
     /// `File` names the file that could not be written.
@@ -73,6 +93,11 @@ impl SiteAuthority {
         let capability_key = self.capability_key.to_pkcs8()?;
         write_key(&directory.join(AUTHORITY_KEY), &key)?;
         write_key(&directory.join(CAPABILITY_KEY), &capability_key)?;
+        if !self.links.is_empty() {
+            let links = self.links.iter().map(|der| files::pem("CERTIFICATE", der).to_string());
+            let links: String = links.collect();
+            files::write_file(&directory.join(LINKS), 0o644, links.as_bytes())?;
+        }
         let certificate = files::pem("CERTIFICATE", &self.certificate);
         files::write_file(&directory.join(AUTHORITY_CERTIFICATE), 0o644, certificate.as_bytes())
     }
@@ -96,7 +121,9 @@ impl SiteAuthority {
         let issuer = Issuer::from_ca_cert_der(&certificate, key)?;
         let pkcs8 = read_key(&directory.join(CAPABILITY_KEY))?;
         let capability_key = CapabilityKey::from_pkcs8(pkcs8.secret_pkcs8_der())?;
-        Ok(Self { site: facts.site, certificate, issuer, capability_key })
+        let links = directory.join(LINKS);
+        let links = if links.exists() { read_chain(&links)? } else { Vec::new() };
+        Ok(Self { site: facts.site, certificate, issuer, capability_key, links })
     }
 
     /// The site whose authority this is.
@@ -193,7 +220,8 @@ impl SiteAuthority {
         params.not_before = not_before.into();
         params.not_after = not_after.into();
         let leaf = params.signed_by(&key, &self.issuer)?.der().clone();
-        let chain = vec![leaf, self.certificate.clone()];
+        let mut chain = vec![leaf, self.certificate.clone()];
+        chain.extend_from_slice(&self.links);
         PeerCertificate::new(chain, PrivatePkcs8KeyDer::from(key.serialize_der()))
     }
 }
@@ -202,6 +230,17 @@ impl fmt::Debug for SiteAuthority {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("SiteAuthority").field("site", &self.site).finish_non_exhaustive()
     }
+}
+
+/// Parameters that all certificates of authorities of a site share.
+fn authority_params(site: &Name) -> CertificateParams {
+    let mut params = CertificateParams::default();
+    params.distinguished_name = common_name(site.as_str());
+    params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
+    let now = SystemTime::now();
+    params.not_before = (now - DAY * CLOCK_SKEW_DAYS as u32).into();
+    params.not_after = (now + DAY * AUTHORITY_DAYS as u32).into();
+    params
 }
 
 fn common_name(text: &str) -> DistinguishedName {

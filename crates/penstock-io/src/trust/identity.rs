@@ -17,7 +17,7 @@ use rustls_pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 
 use super::authority::{DAY, PEER_CERTIFICATE_DAYS, read_chain, read_key, write_key};
 use super::config::provider_for_checks;
-use super::store::peer_id_of;
+use super::store::{Fingerprint, key_of, peer_id_of};
 use super::{TrustError, files};
 
 const PEER_CERTIFICATE: &str = "peer.pem";
@@ -35,7 +35,8 @@ pub(super) struct Shown(RwLock<Arc<Issued>>);
 /// A certificate as it was issued.
 struct Issued {
     /// The peer's certificate, then the authority's: a joiner that knows only the hash of the
-    /// authority's key finds the authority here (D5). And what signs for it.
+    /// authority's key finds the authority here (D5). Then the links from earlier authorities to
+    /// it. And what signs for it.
     certified: Arc<CertifiedKey>,
     key: PrivatePkcs8KeyDer<'static>,
     /// Seconds since 1970 after which it is refused.
@@ -66,7 +67,7 @@ impl PeerCertificate {
         &self.peer
     }
 
-    /// The peer's certificate, then its authority's.
+    /// The peer's certificate, then its authority's, then the links from earlier authorities.
     pub fn chain(&self) -> Vec<CertificateDer<'static>> {
         self.shown.issued().certified.cert.clone()
     }
@@ -74,6 +75,14 @@ impl PeerCertificate {
     /// The authority that issued it.
     pub fn authority(&self) -> CertificateDer<'static> {
         self.shown.issued().certified.cert[1].clone()
+    }
+
+    /// SHA-256 of the certificate's public key, by which it is revoked.
+    ///
+    /// # Errors
+    /// `Certificate`: it cannot be read.
+    pub fn key(&self) -> Result<Fingerprint, TrustError> {
+        key_of(&self.chain())
     }
 
     /// Seconds since 1970 after which other peers refuse it.
@@ -126,7 +135,7 @@ impl PeerCertificate {
     pub fn load(directory: &Path) -> Result<Self, TrustError> {
         let path = directory.join(PEER_CERTIFICATE);
         let chain = read_chain(&path)?;
-        if chain.len() != 2 {
+        if chain.len() < 2 {
             return Err(TrustError::Content { path, what: "peer and authority certificate" });
         }
         Self::new(chain, read_key(&directory.join(PEER_KEY))?)

@@ -17,6 +17,9 @@
 //! - **D5** Pairing starts from a pasted [`PairingToken`]: it pins the issuer's authority by the
 //!   SHA-256 of its key, and a 128-bit secret that works once proves the joiner, bound to that
 //!   very TLS connection by its exporter.
+//! - A site replaces its authority by a statement that the old and the new one sign
+//!   ([`SiteAuthority::sign_keys`], [`verify_keys`]). A site that has accepted the statement trusts
+//!   the new authority alone, and none of the keys that the statement revokes.
 //! - A pairing that ended leaves nothing behind: no session is resumed, and a connection that
 //!   stands carries the fingerprint of the authority that vouched for it ([`Vouched`]).
 //! - A client that shows a certificate which does not verify is refused, also where showing none
@@ -37,6 +40,7 @@ mod pairing;
 mod receipt;
 mod service;
 mod store;
+mod succession;
 mod verify;
 
 #[cfg(test)]
@@ -56,7 +60,10 @@ pub use pairing::{
 };
 pub use receipt::{ReceiptKey, read_authorities, verify_certification, verify_receipt_signature};
 pub use service::{ServiceCertificate, ServiceFacts};
-pub use store::{AuthorityFacts, Fingerprint, TrustStore, Vouched, inspect_authority, peer_id_of};
+pub use store::{
+    AuthorityFacts, Fingerprint, TrustStore, Vouched, inspect_authority, key_of, peer_id_of,
+};
+pub use succession::{LINKS_MAX, save_authority, verify_keys};
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -103,6 +110,9 @@ pub enum TrustError {
     /// A certificate is not what it should be.
     #[error("certificate refused: {0}")]
     Certificate(&'static str),
+    /// The peer's site has revoked the key of its certificate.
+    #[error("site `{}` has revoked the key of its peer `{}`", .0.site, .0.peer)]
+    Revoked(PeerId),
     /// A certificate belongs to a peer of a site that is not paired with ours.
     #[error("`{0}` is not paired with this site")]
     NotPaired(Name),

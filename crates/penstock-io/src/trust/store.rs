@@ -1,6 +1,6 @@
 //! Which authority speaks for which site.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::{Arc, PoisonError, RwLock};
 
@@ -25,6 +25,18 @@ impl Fingerprint {
         let mut bytes = [0; 32];
         bytes.copy_from_slice(hash.as_ref());
         Self(bytes)
+    }
+}
+
+impl std::str::FromStr for Fingerprint {
+    type Err = TrustError;
+
+    /// Reads what `Display` writes; dashes may be missing.
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let digits = text.replace('-', "");
+        let bytes = data_encoding::HEXLOWER_PERMISSIVE.decode(digits.as_bytes());
+        let bytes = bytes.ok().and_then(|bytes| <[u8; 32]>::try_from(bytes).ok());
+        bytes.map(Self).ok_or(TrustError::Certificate("that is no fingerprint"))
     }
 }
 
@@ -115,6 +127,17 @@ pub fn peer_id_of(chain: &[CertificateDer<'_>]) -> Result<PeerId, TrustError> {
     }
 }
 
+/// SHA-256 of the public key of a chain's first certificate.
+///
+/// # Errors
+/// `Certificate` if there is none, or it cannot be read.
+pub fn key_of(chain: &[CertificateDer<'_>]) -> Result<Fingerprint, TrustError> {
+    let leaf = chain.first().ok_or(TrustError::Certificate("the peer showed none"))?;
+    let (_, certificate) = x509_parser::parse_x509_certificate(leaf)
+        .map_err(|_| TrustError::Certificate("it is not an X.509 certificate"))?;
+    Ok(Fingerprint::of_public_key(certificate.public_key().raw))
+}
+
 /// A peer, and the authority that vouched for it when its connection was made.
 ///
 /// A name alone outlives its keys: a site that is set up anew and paired again bears the same one.
@@ -122,8 +145,10 @@ pub fn peer_id_of(chain: &[CertificateDer<'_>]) -> Result<PeerId, TrustError> {
 pub struct Vouched {
     /// The peer, by its certificate.
     pub peer: PeerId,
-    /// The key of the authority that signed the certificate.
+    /// The key of the authority that was pinned then.
     pub authority: Fingerprint,
+    /// The key of the peer's certificate.
+    pub key: Fingerprint,
 }
 
 /// One site's authority, prepared for checking.
@@ -131,6 +156,8 @@ pub struct Vouched {
 pub(super) struct Pinned {
     certificate: CertificateDer<'static>,
     fingerprint: Fingerprint,
+    /// Keys of its peers that it has revoked.
+    revoked: Arc<BTreeSet<Fingerprint>>,
     pub(super) roots: Arc<RootCertStore>,
     pub(super) clients: Arc<dyn ClientCertVerifier>,
 }
@@ -144,7 +171,21 @@ impl Pinned {
                 .build()
                 .map_err(|_| TrustError::Certificate("it cannot serve as a root"))?;
         let fingerprint = facts.fingerprint;
-        Ok((facts.site, Self { certificate, fingerprint, roots, clients }))
+        let revoked = Arc::default();
+        Ok((facts.site, Self { certificate, fingerprint, revoked, roots, clients }))
+    }
+
+    /// Refuses a peer whose key is revoked; gives the key.
+    pub(super) fn check_revoked(
+        &self,
+        peer: &PeerId,
+        leaf: &CertificateDer<'_>,
+    ) -> Result<Fingerprint, TrustError> {
+        let key = key_of(std::slice::from_ref(leaf))?;
+        match self.revoked.contains(&key) {
+            true => Err(TrustError::Revoked(peer.clone())),
+            false => Ok(key),
+        }
     }
 }
 
@@ -199,6 +240,31 @@ impl TrustStore {
         }
     }
 
+    /// Replaces the authority of a site that is trusted already, one's own among them, and the
+    /// keys of its peers that are refused. Connections by the authority before, or with such a
+    /// key, are vouched for no more. Gives the site's name.
+    ///
+    /// # Errors
+    /// `NotPaired`: the site is not trusted. `Certificate`: it is no authority.
+    pub fn replace(
+        &self,
+        authority: CertificateDer<'static>,
+        revoked: BTreeSet<Fingerprint>,
+    ) -> Result<Name, TrustError> {
+        let (site, pinned) = Pinned::new(authority)?;
+        let mut sites = self.sites.write().unwrap_or_else(PoisonError::into_inner);
+        match sites.get_mut(&site) {
+            Some(known) => *known = Pinned { revoked: Arc::new(revoked), ..pinned },
+            None => return Err(TrustError::NotPaired(site)),
+        }
+        Ok(site)
+    }
+
+    /// Keys of a site's peers that are refused.
+    pub fn revoked_of(&self, site: &Name) -> BTreeSet<Fingerprint> {
+        self.pinned(site).map(|pinned| (*pinned.revoked).clone()).unwrap_or_default()
+    }
+
     /// Trusts a site no longer; false if it was not paired. One's own site stays.
     pub fn unpin(&self, site: &Name) -> bool {
         let mut sites = self.sites.write().unwrap_or_else(PoisonError::into_inner);
@@ -237,12 +303,16 @@ impl TrustStore {
                 "the authority that is pinned for its site does not sign for it",
             )
         })?;
-        Ok(Vouched { peer, authority: pinned.fingerprint })
+        let key = pinned.check_revoked(&peer, leaf)?;
+        Ok(Vouched { peer, authority: pinned.fingerprint, key })
     }
 
-    /// Whether the authority of a connection is still the one that is pinned for its site.
+    /// Whether the authority of a connection is still the one that is pinned for its site, and the
+    /// key of its peer is not revoked.
     pub fn vouches(&self, vouched: &Vouched) -> bool {
-        self.fingerprint_of(&vouched.peer.site) == Some(vouched.authority)
+        self.pinned(&vouched.peer.site).is_ok_and(|pinned| {
+            pinned.fingerprint == vouched.authority && !pinned.revoked.contains(&vouched.key)
+        })
     }
 
     /// All sites, one's own among them, with the fingerprints of their authorities.

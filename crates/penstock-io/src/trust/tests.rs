@@ -63,7 +63,7 @@ pub(crate) fn paired(one: &str, other: &str) -> (Site, Site) {
 }
 
 /// A handshake in memory; the error is that of the end that found it.
-fn handshake(
+pub(super) fn handshake(
     client: Arc<ClientConfig>,
     server: Arc<ServerConfig>,
 ) -> Result<(ClientConnection, ServerConnection), rustls::Error> {

@@ -65,6 +65,7 @@ impl ServerCertVerifier for SiteVerifier {
         let peer = peer_id_of(std::slice::from_ref(end_entity)).map_err(refused)?;
         check_expected(self.expected_site.as_ref(), &peer).map_err(refused)?;
         let pinned = self.trust.pinned(&peer.site).map_err(refused)?;
+        pinned.check_revoked(&peer, end_entity).map_err(refused)?;
         verify_server(end_entity, intermediates, &pinned.roots, now)
     }
 
@@ -88,6 +89,7 @@ impl ClientCertVerifier for SiteVerifier {
     ) -> Result<ClientCertVerified, Error> {
         let peer = peer_id_of(std::slice::from_ref(end_entity)).map_err(refused)?;
         let pinned = self.trust.pinned(&peer.site).map_err(refused)?;
+        pinned.check_revoked(&peer, end_entity).map_err(refused)?;
         pinned.clients.verify_client_cert(end_entity, intermediates, now)
     }
 

@@ -32,7 +32,7 @@ impl Admin {
             let title = "there is no address to put into a token";
             Problem::new(Exit::Usage, "address", title).hint("set `advertise` in penstock.toml")
         })?;
-        let fingerprint = self.site.authority.fingerprint();
+        let fingerprint = self.site.keys().authority.fingerprint();
         let offer = PairingOffer::create(&address.to_string(), fingerprint, now_seconds());
         let offer = offer.map_err(|error| {
             Problem::new(Exit::Fatal, "token", "no token can be made").because(error)
@@ -62,7 +62,7 @@ impl SiteAdmin for Admin {
 
     fn sites(&self) -> Result<Vec<SiteView>, Problem> {
         let pairings = self.site.state().pairings()?;
-        let others = pairings.iter().map(Site::pairing_view);
+        let others = pairings.iter().map(|pairing| self.site.pairing_view(pairing));
         Ok(std::iter::once(self.site.own_view()).chain(others).collect())
     }
 

@@ -27,6 +27,7 @@ use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
+use super::etcd::files::Files;
 use super::etcd::{self, Keeper};
 use super::lead::{Controller, Lead};
 use super::remote::client::PeerClient;
@@ -124,9 +125,12 @@ impl Member {
     ) -> anyhow::Result<Arc<Self>> {
         let site = Arc::clone(&lead.site);
         if settings.own_etcd.is_some() {
-            etcd::client::issue(&site.authority, &site.directory)?;
+            etcd::client::issue(&site.config.site, &site.directory)?;
         }
         let etcd = Arc::new(Etcd::new(etcd::client::config(settings, &site.directory)?)?);
+        if settings.own_etcd.is_some() {
+            etcd.set_passwords(Files::of(&site.directory).passwords());
+        }
         let keeper = match &settings.own_etcd {
             Some(own) => Some(Keeper::start(&site, own, &etcd)?),
             None => check_compaction(&etcd, &site.config.site).map(|()| None)?,
@@ -145,6 +149,7 @@ impl Member {
             stores: wiring::store_cards(&site.config.stores),
             running: 0,
             since: penstock_io::sys::now_seconds(),
+            key: site.own_key(),
         };
         let stood_back = StoodBack::default();
         set_fence(shut());
@@ -296,6 +301,7 @@ impl Member {
             self.cluster.update_card(|card| {
                 (card.addresses, card.data) = (addresses, data);
                 card.stores = stores;
+                card.key = self.lead.site.own_key();
                 card.running = running;
             });
         }

@@ -365,6 +365,7 @@ mod tests {
             protocol: 1,
             formats: penstock_proto::version::VersionRange::FIRST,
             since: 5,
+            key: String::new(),
         }
     }
 
@@ -384,6 +385,7 @@ mod tests {
             joined: 5,
             left: 0,
             lost,
+            key: String::new(),
         };
         let leader = |peer: &str| LeaderCard {
             peer: name(peer),

@@ -8,6 +8,7 @@ use axum::extract::Request;
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderName, Method};
 use data_encoding::HEXLOWER;
+use penstock_api::keys::KEYS_HEADER;
 use penstock_api::problem::{Exit, Problem};
 use penstock_api::site::{SPEAKS_HEADER, VERSION_HEADER};
 use penstock_controller::rest::BODY_BYTES_MAX;
@@ -17,7 +18,8 @@ use penstock_proto::id::PeerId;
 use crate::cause::innermost;
 
 /// Headers that are passed on with a request, and with its reply.
-pub(super) const PASSED_ON: [&str; 3] = ["content-type", VERSION_HEADER, SPEAKS_HEADER];
+pub(super) const PASSED_ON: [&str; 4] =
+    ["content-type", VERSION_HEADER, SPEAKS_HEADER, KEYS_HEADER];
 /// Paths of requests that another peer of the own site hands over.
 pub(super) const LOCAL: &str = "/peer/v1/local";
 
@@ -25,13 +27,19 @@ pub(super) const LOCAL: &str = "/peer/v1/local";
 const CALLER_HEADER: HeaderName = HeaderName::from_static("penstock-caller");
 /// The fingerprint of the authority that vouched for the caller, in hex.
 const AUTHORITY_HEADER: HeaderName = HeaderName::from_static("penstock-caller-authority");
+/// The fingerprint of the key of the caller's certificate, in hex.
+const KEY_HEADER: HeaderName = HeaderName::from_static("penstock-caller-key");
 
 /// For whom a request is that another peer of this site hands over; `None` if it does not say.
 pub(super) fn caller_of(headers: &HeaderMap) -> Option<Vouched> {
     let text = |name| headers.get(name)?.to_str().ok();
     let peer = PeerId::from_uri(text(CALLER_HEADER)?)?;
-    let authority = HEXLOWER.decode(text(AUTHORITY_HEADER)?.as_bytes()).ok()?;
-    Some(Vouched { peer, authority: Fingerprint(authority.try_into().ok()?) })
+    let fingerprint = |name| {
+        let bytes = HEXLOWER.decode(text(name)?.as_bytes()).ok()?;
+        Some(Fingerprint(bytes.try_into().ok()?))
+    };
+    let (authority, key) = (fingerprint(AUTHORITY_HEADER)?, fingerprint(KEY_HEADER)?);
+    Some(Vouched { peer, authority, key })
 }
 
 /// A request of this peer's users, or of a paired site.
@@ -142,7 +150,8 @@ impl Handed {
         match &self.caller {
             Some(caller) => call
                 .header(CALLER_HEADER, caller.peer.uri())
-                .header(AUTHORITY_HEADER, HEXLOWER.encode(&caller.authority.0)),
+                .header(AUTHORITY_HEADER, HEXLOWER.encode(&caller.authority.0))
+                .header(KEY_HEADER, HEXLOWER.encode(&caller.key.0)),
             None => call,
         }
     }

@@ -21,7 +21,7 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
 use super::etcd::answers::{address_of, answering};
-use super::etcd::files::{DIRECTORY as ETCD_DIRECTORY, Files, MEMBERS, PASSWORD};
+use super::etcd::files::{AUTHORITY, DIRECTORY as ETCD_DIRECTORY, Files, MEMBERS, PASSWORD};
 use super::site::Site;
 use crate::config::Config;
 use crate::http;
@@ -30,7 +30,7 @@ use crate::site_directory::TRUST_DIRECTORY;
 /// How long the other peer may take for all of it.
 const DEADLINE: Duration = Duration::from_secs(20);
 /// The keys of a site, in its trust directory.
-const KEYS: [&str; 3] = ["authority.pem", "authority.key", "capability.key"];
+const KEYS: [&str; 5] = super::keys::SHARED;
 
 /// Takes a host into the site: checks its proof, gives it the site's keys. Blocks, for two seconds
 /// if it is to take the place of another host.
@@ -43,7 +43,7 @@ pub(crate) fn accept(
     exporter: &[u8; 32],
     now: u64,
 ) -> Result<JoinedSite, Problem> {
-    let own = site.authority.fingerprint();
+    let own = site.keys().authority.fingerprint();
     let proof = data_encoding::HEXLOWER.decode(half.proof.as_bytes()).unwrap_or_default();
     site.redeem_invitation(|offer| offer.redeem(now, exporter, &own, &proof).is_ok())?;
     check_free(site, &half.peer)?;
@@ -62,6 +62,10 @@ pub(crate) fn accept(
     };
     for key in KEYS {
         let path = Path::new(TRUST_DIRECTORY).join(key);
+        // Links and statements are made by the first rotation.
+        if !site.directory.join(&path).exists() {
+            continue;
+        }
         give(site.directory.join(&path), path)?;
     }
     let mut config = site.config.clone();
@@ -71,7 +75,7 @@ pub(crate) fn accept(
             .hint("`penstock site grow` makes it one of several"));
     };
     if cluster.own_etcd.is_some() {
-        for name in [PASSWORD, MEMBERS] {
+        for name in [PASSWORD, MEMBERS].into_iter().chain(AUTHORITY) {
             let path = Path::new(ETCD_DIRECTORY).join(name);
             give(site.directory.join(&path), path)?;
         }

@@ -16,6 +16,7 @@ mod front;
 mod handing;
 mod host;
 pub(crate) mod join;
+pub(crate) mod keys;
 mod lead;
 mod listing;
 mod operate;
@@ -26,6 +27,8 @@ mod recovery;
 mod remote;
 mod renewal;
 mod rights;
+mod rotation;
+mod signing;
 pub(crate) mod site;
 mod site_api;
 mod site_client;
@@ -45,13 +48,12 @@ use std::time::{Duration, SystemTime};
 use anyhow::Context as _;
 use axum::Router;
 use penstock_api::fence::Fence;
-use penstock_api::receipt::ReceiptSigner;
 use penstock_api::rest::SOCKET_NAME;
 use penstock_controller::rest;
 use penstock_controller::state::SqliteState;
 use penstock_io::net;
 use penstock_io::sys::{self, LockError, LockFile};
-use penstock_io::trust::{PeerCertificate, Purpose, SiteAuthority, server_config};
+use penstock_io::trust::{PeerCertificate, Purpose, server_config};
 use penstock_peer::{SourceService, TargetService};
 use penstock_proto::id::PeerId;
 use tokio::net::{TcpListener, UnixListener};
@@ -62,7 +64,6 @@ use tokio::task::JoinHandle;
 use crate::config::{Config, DirectoryArgs};
 use crate::exit::{self, ExitCode, Failure};
 use crate::options::limits::CpuArgs;
-use crate::receipt::Signer;
 use crate::site_directory::TRUST_DIRECTORY;
 use crate::wiring;
 use admin::Admin;
@@ -70,10 +71,12 @@ use cluster::{Member, STOP_DEADLINE};
 use events::EventLog;
 use front::Front;
 use host::Host;
+use keys::OwnKeys;
 use lead::Lead;
 use operate::{Operate, OperateParts};
 use port::{Limits, Port};
 use remote::client::PeerClient;
+use signing::SiteSigner;
 use site::Site;
 use site_client::Sites;
 use target_side::TargetSide;
@@ -201,15 +204,13 @@ fn bind_socket(directory: &Path) -> anyhow::Result<UnixListener> {
     Ok(listener)
 }
 
-fn load_keys(
-    config: &Config,
-    directory: &Path,
-) -> anyhow::Result<(SiteAuthority, PeerCertificate)> {
+fn load_keys(config: &Config, directory: &Path) -> anyhow::Result<(OwnKeys, PeerCertificate)> {
     let trust = directory.join(TRUST_DIRECTORY);
     let unusable = || Failure::new(ExitCode::Fatal, "the site's keys cannot be used");
-    let authority = SiteAuthority::load(&trust).map_err(|error| unusable().caused_by(error))?;
+    let keys = OwnKeys::load(&trust).map_err(|error| unusable().caused_by(format!("{error:#}")))?;
+    let authority = &keys.authority;
     let named = PeerId { site: config.site.clone(), peer: config.peer.clone() };
-    let identity = renewal::load(&authority, &named, &trust);
+    let identity = renewal::load(authority, &named, &trust);
     let identity = identity.map_err(|error| unusable().caused_by(error))?;
     let peer = identity.peer();
     if *authority.site() != config.site || peer.site != config.site || peer.peer != config.peer {
@@ -219,21 +220,16 @@ fn load_keys(
         );
         return Err(Failure::new(ExitCode::Fatal, message).into());
     }
-    match renewal::renew(&identity, &authority, &trust, SystemTime::now()) {
+    match renewal::renew(&identity, authority, &trust, SystemTime::now()) {
         Ok(false) => {}
         Ok(true) => tracing::info!("this peer's certificate was renewed"),
         Err(error) => tracing::error!(%error, "this peer's certificate cannot be renewed"),
     }
-    Ok((authority, identity))
-}
-
-fn receipt_signer(site: &Site) -> anyhow::Result<Arc<dyn ReceiptSigner>> {
-    let trust = site.directory.join(TRUST_DIRECTORY);
-    Ok(Arc::new(Signer::of_site(&site.authority, &trust)?))
+    Ok((keys, identity))
 }
 
 async fn serve(config: Config, directory: PathBuf) -> anyhow::Result<ExitCode> {
-    let (authority, identity) = load_keys(&config, &directory)?;
+    let (keys, identity) = load_keys(&config, &directory)?;
     let state = SqliteState::open(&directory.join("state.db")).map_err(|error| {
         Failure::new(ExitCode::Fatal, "the site's state cannot be used").caused_by(error)
     })?;
@@ -241,7 +237,8 @@ async fn serve(config: Config, directory: PathBuf) -> anyhow::Result<ExitCode> {
     let listener = bind(&config)?;
     let bound = listener.local_addr().context("cannot look at the own address")?;
     let known = Arc::clone(&state) as _;
-    let site = Arc::new(Site::new(config, directory.clone(), authority, identity, known, bound)?);
+    let site = Arc::new(Site::new(config, directory.clone(), keys, identity, known, bound)?);
+    rotation::resume(&site)?;
     let shared = site.config.cluster.as_ref().map(|cluster| cluster.journal.clone());
     let journal = shared.unwrap_or_else(|| directory.clone());
     let parts = wiring::peer(&site, &journal)?;
@@ -254,7 +251,7 @@ async fn serve(config: Config, directory: PathBuf) -> anyhow::Result<ExitCode> {
         source: parts.source,
         target: parts.target,
         events: Arc::clone(&events),
-        signer: receipt_signer(&site)?,
+        signer: Arc::new(SiteSigner::new(&site)?),
         journal: journal.join("journal"),
     };
     let mut signals = Signals::watch()?;
@@ -290,6 +287,7 @@ async fn serve(config: Config, directory: PathBuf) -> anyhow::Result<ExitCode> {
         // Either it was told, or the daemon is gone.
         let _ = socket_stopped.changed().await;
     }));
+    tokio::spawn(rotation::watch(Arc::clone(&site), Arc::clone(&told), stopped.clone()));
     addresses::start(&site, told, &port, &stopped);
     tokio::spawn(renewal::watch(Arc::clone(&site), stopped.clone()));
     tokio::spawn(port.serve(listener, stopped));
@@ -376,6 +374,7 @@ impl Faces {
         let parts = (target, Arc::clone(&service));
         let host = Host::new(parts, client.clone(), member.cluster.watch());
         let operate = Arc::new(Operate::new(operate, Some(Arc::clone(&member)))?);
+        tokio::spawn(Arc::clone(&operate).watch_staged(stopped.clone()));
         let admin = Arc::new(Admin { member: Some(Arc::clone(&member)), ..admin });
         member.set_admin(Arc::clone(&admin) as _);
         let own = (operate, Arc::clone(&service));

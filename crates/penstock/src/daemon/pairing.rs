@@ -30,7 +30,7 @@ pub(crate) async fn join(site: &Site, token: &str, now: u64) -> Result<JoinReply
     let token: PairingToken = token.parse().map_err(|error| {
         Problem::new(Exit::Usage, "token", "this is no pairing token").because(error)
     })?;
-    if token.authority == site.authority.fingerprint() {
+    if token.authority == site.keys().authority.fingerprint() {
         let title = "the pairing token is of this very site";
         return Err(Problem::new(Exit::Usage, "token", title).hint("use it at the other site"));
     }
@@ -56,18 +56,19 @@ async fn talk(site: &Site, token: &PairingToken, now: u64) -> Result<JoinReply, 
     let exporter = pairing_exporter(connection).map_err(internal)?;
     let chain = connection.peer_certificates().unwrap_or_default();
     let ca = issuing_authority(chain, &token.authority).map_err(internal)?;
-    let own = site.authority.fingerprint();
-    let signature = site.authority.sign_pairing(&exporter, &token.authority).map_err(internal)?;
+    let own = site.keys().authority.fingerprint();
+    let signature =
+        site.keys().authority.sign_pairing(&exporter, &token.authority).map_err(internal)?;
     let half = half_of(site, Some((token.proof(&exporter, &own), signature)));
     let body = http::encode(&half)?;
     let reply = http::send(tls, Method::POST, "/site/v1/pair", Some(body)).await?;
     let theirs: PairHalf = http::decode(&http::read(reply).await?)?;
     // What counts is the authority that the token pinned, not what the reply says.
-    let pairing = checked(&theirs, ca.as_ref(), now)?.0;
+    let pairing = checked(site, &theirs, ca.as_ref(), now)?.0;
     site.pair(&pairing)?;
     tracing::info!(site = %pairing.site, "paired");
     let own_fingerprint = own.to_string();
-    Ok(JoinReply { site: Site::pairing_view(&pairing), own_fingerprint })
+    Ok(JoinReply { site: site.pairing_view(&pairing), own_fingerprint })
 }
 
 /// What a site tells of itself; if it joins, with a proof of the token and the signature of its
@@ -78,8 +79,9 @@ fn half_of(site: &Site, proof: Option<([u8; PROOF_BYTES], Vec<u8>)>) -> PairHalf
         proof.map_or_else(Default::default, |(proof, signature)| (hex(&proof), hex(&signature)));
     PairHalf {
         site: site.config.site.clone(),
-        ca: hex(site.authority.certificate()),
-        capability_key: hex(&site.authority.capability_key().public_key()),
+        ca: hex(site.keys().authority.certificate()),
+        capability_key: hex(&site.keys().authority.capability_key().public_key()),
+        keys: site.keys().sequence(),
         addresses: site.addresses().addresses,
         proof,
         signature,
@@ -97,7 +99,7 @@ pub(crate) fn accept(
     now: u64,
 ) -> Result<PairHalf, Problem> {
     let ca = decode_hex(&half.ca, "ca")?;
-    let (pairing, fingerprint) = checked(half, &ca, now)?;
+    let (pairing, fingerprint) = checked(site, half, &ca, now)?;
     if pairing.site == site.config.site {
         let title = format!("both sites are called `{}`", pairing.site);
         return Err(Problem::new(Exit::Refused, "site-taken", title));
@@ -110,7 +112,7 @@ pub(crate) fn accept(
             .hint("`penstock site unpair` there first, if it was set up anew"));
     }
     let signature = decode_hex(&half.signature, "signature")?;
-    let own = site.authority.fingerprint();
+    let own = site.keys().authority.fingerprint();
     verify_pairing(&ca, exporter, &own, &signature).map_err(|error| {
         let title = format!("site `{}` cannot be paired", pairing.site);
         Problem::new(Exit::NotAuthorised, "authority", title).because(error)
@@ -123,7 +125,12 @@ pub(crate) fn accept(
 }
 
 /// A half as a pairing with the authority `ca`, and that authority's fingerprint.
-fn checked(half: &PairHalf, ca: &[u8], now: u64) -> Result<(Pairing, Fingerprint), Problem> {
+fn checked(
+    own: &Site,
+    half: &PairHalf,
+    ca: &[u8],
+    now: u64,
+) -> Result<(Pairing, Fingerprint), Problem> {
     let facts = inspect_authority(&CertificateDer::from(ca)).map_err(|error| {
         Problem::new(Exit::NotAuthorised, "authority", "the site's authority is no good")
             .because(error)
@@ -138,6 +145,9 @@ fn checked(half: &PairHalf, ca: &[u8], now: u64) -> Result<(Pairing, Fingerprint
         capability_key: decode_hex(&half.capability_key, "capability_key")?,
         addresses: half.addresses.clone(),
         paired: now,
+        keys: half.keys,
+        revoked: Vec::new(),
+        told: own.keys().sequence(),
     };
     Ok((pairing, facts.fingerprint))
 }

@@ -236,7 +236,7 @@ impl Port {
     /// Waits until the authority of a connection is none of a paired site any more.
     async fn until_unpaired(&self, peer: &Vouched, mut news: watch::Receiver<()>) -> &'static str {
         while self.site.trust.vouches(peer) && news.changed().await.is_ok() {}
-        "its site is not paired any more"
+        "its certificate is not trusted any more"
     }
 
     /// Serves a connection without a certificate: little, and for a short while.

@@ -143,7 +143,7 @@ impl Operate {
             release: env!("CARGO_PKG_VERSION").to_owned(),
             protocol: (lane.oldest, lane.newest),
             certificate_expires: site.identity.expires(),
-            capability_key: key_text(&site.authority.capability_key().public_key()),
+            capability_key: key_text(&site.keys().authority.capability_key().public_key()),
             paths,
             listening,
         }

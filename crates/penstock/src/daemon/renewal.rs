@@ -1,7 +1,7 @@
 //! Renews this peer's certificate in good time: its host has the site's authority.
 
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use penstock_io::trust::{PeerCertificate, SiteAuthority, TrustError};
@@ -72,7 +72,8 @@ pub(super) async fn watch(site: Arc<Site>, mut stop: watch::Receiver<bool>) {
         let own = Arc::clone(&site);
         let renewed = tokio::task::spawn_blocking(move || {
             let trust = own.directory.join(TRUST_DIRECTORY);
-            renew(&own.identity, &own.authority, &trust, SystemTime::now())
+            let _turn = own.rotation.lock().unwrap_or_else(PoisonError::into_inner);
+            renew(&own.identity, &own.keys().authority, &trust, SystemTime::now())
         });
         match renewed.await {
             Ok(Ok(false)) => {}

@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use penstock_api::cluster::{PeerCard, StoreCard, StoreRights};
+use penstock_api::keys::KeysRecord;
 use penstock_api::problem::{Exit, Problem};
 use penstock_api::rest::SiteView;
 use penstock_api::scan::ScanRequest;
@@ -14,8 +15,8 @@ use penstock_api::site::SiteAddresses;
 use penstock_api::task::SourceAccess;
 use penstock_controller::state::{Pairing, SiteState};
 use penstock_io::trust::{
-    CipherSuite, PairingOffer, PeerCertificate, SiteAuthority, TrustStore, Vouched,
-    inspect_authority,
+    CapabilityError, CipherSuite, PairingOffer, PeerCertificate, TrustError, TrustStore, Vouched,
+    verify_capability,
 };
 use penstock_proto::capability::Capability;
 use penstock_proto::id::Name;
@@ -25,14 +26,13 @@ use rustls::pki_types::CertificateDer;
 use tokio::sync::watch;
 
 use super::admission::Admission;
+use super::keys::{CAPABILITY_SECONDS, OwnKeys, fingerprint_text, follow, revoked_of};
 use crate::config::{Config, Exports, lists};
 use crate::networks::Networks;
 use penstock_io::sys::now_seconds;
 
 /// Code of a problem: no peer that is up can read from a store, and an absent one may.
 pub(crate) const STORE_ELSEWHERE: &str = "store-elsewhere";
-/// How long a capability is good. A transfer that takes longer opens its scan again.
-const CAPABILITY_SECONDS: u64 = 7 * 24 * 3600;
 /// Pairing tokens that are outstanding at a time; the oldest is void when more are made.
 const OFFERS_MAX: usize = 16;
 
@@ -41,7 +41,12 @@ pub(crate) struct Site {
     pub(crate) config: Config,
     pub(crate) exports: Exports,
     pub(crate) directory: PathBuf,
-    pub(crate) authority: SiteAuthority,
+    /// Replaced by a rotation.
+    keys: RwLock<Arc<OwnKeys>>,
+    /// Held while the own keys are replaced.
+    pub(crate) rotation: Mutex<()>,
+    /// Held while a pairing is read, changed and stored.
+    pairings: Mutex<()>,
     pub(crate) identity: PeerCertificate,
     pub(crate) trust: Arc<TrustStore>,
     /// What connections without credentials may take here.
@@ -81,21 +86,25 @@ impl Site {
     pub(crate) fn new(
         config: Config,
         directory: PathBuf,
-        authority: SiteAuthority,
+        keys: OwnKeys,
         identity: PeerCertificate,
         state: Arc<dyn SiteState>,
         listen: SocketAddr,
     ) -> anyhow::Result<Self> {
-        let trust = TrustStore::new(authority.certificate().clone())?;
+        let own = keys.authority.certificate().clone();
+        let trust = TrustStore::new(own.clone())?;
+        trust.replace(own, keys.revoked())?;
         for pairing in state.pairings()? {
-            trust.pin(CertificateDer::from(pairing.ca))?;
+            trust_pairing(&trust, &pairing)?;
         }
         let suites = config.suites().map_err(anyhow::Error::msg)?;
         Ok(Self {
             exports: Exports::of(&config),
             config,
             directory,
-            authority,
+            keys: RwLock::new(Arc::new(keys)),
+            rotation: Mutex::default(),
+            pairings: Mutex::default(),
             identity,
             trust: Arc::new(trust),
             admission: Arc::default(),
@@ -278,7 +287,7 @@ impl Site {
 
     /// A signed capability (C4) for peers of a site to read a data set of this one.
     pub(crate) fn capability(&self, target: &Name, request: &ScanRequest) -> Vec<u8> {
-        self.authority.capability_key().sign(&Capability {
+        self.keys().authority.capability_key().sign(&Capability {
             transfer: request.transfer,
             source: self.config.site.clone(),
             target: target.clone(),
@@ -344,6 +353,7 @@ impl Site {
     /// # Errors
     /// The database cannot be read or written.
     pub(crate) fn learn(&self, site: &Name, theirs: &SiteAddresses) -> Result<(), Problem> {
+        let _turn = self.pairings.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(mut pairing) = self.state().pairing(site)? else { return Ok(()) };
         self.theirs().insert(site.clone(), theirs.data.clone());
         if theirs.addresses.is_empty() || pairing.addresses == theirs.addresses {
@@ -389,15 +399,15 @@ impl Site {
             }
         }
         for pairing in pairings {
-            let ca = CertificateDer::from(pairing.ca.as_slice()).into_owned();
-            if self.trust.authority_of(&pairing.site).as_ref() == Some(&ca) {
-                continue;
-            }
-            self.trust.unpin(&pairing.site);
-            if let Err(error) = self.trust.pin(ca) {
+            if let Err(error) = trust_pairing(&self.trust, pairing) {
                 tracing::error!(site = %pairing.site, %error, "a pairing cannot be trusted");
             }
         }
+        self.trust_news.send_replace(());
+    }
+
+    /// Tells the owners of all connections that a right may have ended.
+    pub(crate) fn tell_trust_news(&self) {
         self.trust_news.send_replace(());
     }
 
@@ -422,6 +432,7 @@ impl Site {
     /// # Errors
     /// The database cannot be written.
     pub(crate) fn unpair(&self, site: &Name) -> Result<bool, Problem> {
+        let _turn = self.pairings.lock().unwrap_or_else(PoisonError::into_inner);
         let stored = self.state().unpair(site)?;
         let trusted = self.trust.unpin(site);
         self.trust_news.send_replace(());
@@ -438,23 +449,24 @@ impl Site {
         SiteView {
             name: self.config.site.clone(),
             own: true,
-            fingerprint: self.authority.fingerprint().to_string(),
+            fingerprint: self.keys().authority.fingerprint().to_string(),
             addresses: self.addresses().addresses,
             paired: 0,
+            keys: self.keys().sequence(),
+            unheard: false,
         }
     }
 
     /// A pairing, as it is shown.
-    pub(crate) fn pairing_view(pairing: &Pairing) -> SiteView {
-        let ca = CertificateDer::from(pairing.ca.as_slice());
-        let fingerprint = inspect_authority(&ca)
-            .map_or_else(|error| error.to_string(), |facts| facts.fingerprint.to_string());
+    pub(crate) fn pairing_view(&self, pairing: &Pairing) -> SiteView {
         SiteView {
             name: pairing.site.clone(),
             own: false,
-            fingerprint,
+            fingerprint: fingerprint_text(&pairing.ca),
             addresses: pairing.addresses.clone(),
             paired: pairing.paired,
+            keys: pairing.keys,
+            unheard: pairing.told < self.keys().sequence(),
         }
     }
 
@@ -522,6 +534,113 @@ impl Site {
         })?;
         Ok(self.state().pair(pairing)?)
     }
+
+    /// The key of this peer's certificate, in words; empty if it cannot be read.
+    pub(crate) fn own_key(&self) -> String {
+        self.identity.key().map(|key| key.to_string()).unwrap_or_default()
+    }
+
+    /// The own keys as they are now.
+    pub(crate) fn keys(&self) -> Arc<OwnKeys> {
+        Arc::clone(&self.keys.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Checks a capability of this site, by its key of now or one that was replaced a short time
+    /// ago.
+    ///
+    /// # Errors
+    /// As [`verify_capability`], by the key of now.
+    pub(crate) fn verify_capability(
+        &self,
+        bytes: &[u8],
+        now: u64,
+    ) -> Result<Capability, CapabilityError> {
+        let keys = self.keys();
+        let mut first = None;
+        for key in keys.capability_keys(now) {
+            match verify_capability(bytes, &key, now) {
+                Err(CapabilityError::Signature) => {}
+                checked => return checked,
+            }
+            first = Some(CapabilityError::Signature);
+        }
+        Err(first.unwrap_or(CapabilityError::Signature))
+    }
+
+    /// Shows a certificate of the next keys from now on, which peers that trust the authority of
+    /// now accept as well. The keys that the next ones revoke are refused at once.
+    ///
+    /// # Errors
+    /// The certificate is of another peer.
+    pub(crate) fn show_next(&self, next: &OwnKeys, issued: &PeerCertificate) -> anyhow::Result<()> {
+        self.identity.become_like(issued)?;
+        self.trust.replace(self.keys().authority.certificate().clone(), next.revoked())?;
+        self.trust_news.send_replace(());
+        Ok(())
+    }
+
+    /// Makes these the keys of the site. Connections within the site by the authority before are
+    /// cut.
+    ///
+    /// # Errors
+    /// The authority is none of this site.
+    pub(crate) fn take_keys(&self, keys: OwnKeys) -> anyhow::Result<()> {
+        let (certificate, revoked) = (keys.authority.certificate().clone(), keys.revoked());
+        *self.keys.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(keys);
+        self.trust.replace(certificate, revoked)?;
+        self.trust_news.send_replace(());
+        Ok(())
+    }
+
+    /// Accepts the statements of a paired site about its keys that are new; gives the number of the
+    /// last one that is accepted. What the authority before has vouched for is to be cut:
+    /// [`Site::tell_trust_news`].
+    ///
+    /// # Errors
+    /// The site is not paired; code `keys`: a statement is not good; the database cannot be
+    /// written.
+    pub(crate) fn accept_keys(&self, site: &Name, offered: &KeysRecord) -> Result<u64, Problem> {
+        let _turn = self.pairings.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(pairing) = self.state().pairing(site)? else {
+            let title = format!("site `{site}` is not paired with this one");
+            return Err(Problem::new(Exit::NotAuthorised, "not-paired", title));
+        };
+        let Some(followed) = follow(&pairing, offered)? else { return Ok(pairing.keys) };
+        self.state().pair(&followed)?;
+        trust_pairing(&self.trust, &followed).map_err(|error| {
+            Problem::new(Exit::Fatal, "keys", "the keys of a site cannot be trusted").because(error)
+        })?;
+        let fingerprint = fingerprint_text(&followed.ca);
+        tracing::info!(%site, number = followed.keys, fingerprint, "a site has other keys now");
+        Ok(followed.keys)
+    }
+
+    /// Notes which keys of this site another one has confirmed.
+    ///
+    /// # Errors
+    /// The database cannot be read or written.
+    pub(crate) fn note_told(&self, site: &Name, sequence: u64) -> Result<(), Problem> {
+        let _turn = self.pairings.lock().unwrap_or_else(PoisonError::into_inner);
+        match self.state().pairing(site)? {
+            Some(pairing) if pairing.told < sequence => {
+                Ok(self.state().pair(&Pairing { told: sequence, ..pairing })?)
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Trusts a paired site by its keys as they are now, whichever were trusted before.
+fn trust_pairing(trust: &TrustStore, pairing: &Pairing) -> Result<(), TrustError> {
+    let ca = CertificateDer::from(pairing.ca.as_slice()).into_owned();
+    let revoked = revoked_of(pairing);
+    let site = &pairing.site;
+    match trust.authority_of(site) {
+        Some(known) if known == ca && trust.revoked_of(site) == revoked => return Ok(()),
+        Some(_) => {}
+        None => drop(trust.pin(ca.clone())?),
+    }
+    trust.replace(ca, revoked).map(drop)
 }
 
 fn wrong_token() -> Problem {

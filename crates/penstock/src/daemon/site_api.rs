@@ -17,6 +17,7 @@ use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{delete, get, post};
 use axum::{RequestPartsExt as _, Router};
+use penstock_api::keys::{KEYS_HEADER, KeysHeard, KeysRecord};
 use penstock_api::limits::LimitRequest;
 use penstock_api::problem::{Exit, Problem};
 use penstock_api::proof::Document;
@@ -36,7 +37,6 @@ use penstock_controller::rest::{
     not_found, stream_file,
 };
 use penstock_controller::sites::{CAPABILITY_VOID, SCAN_UNKNOWN};
-use penstock_io::trust::verify_capability;
 use penstock_proto::id::{Name, TransferId};
 use penstock_proto::name;
 use penstock_proto::network::DataAddress;
@@ -50,6 +50,9 @@ use penstock_io::sys::now_seconds;
 
 /// Scans that other sites may have open at a time; more are refused for a while.
 const SCANS_MAX: usize = 10_000;
+
+/// Time in which a reply goes out.
+const REPLY_GOES: Duration = Duration::from_millis(100);
 
 /// Longest body of a request to pair, which anybody may send.
 const PAIR_BYTES_MAX: usize = 16 << 10;
@@ -81,6 +84,8 @@ pub(crate) fn router(parts: SiteParts) -> Router {
         .route("/health", get(health))
         .route("/pair", post(pair).layer(DefaultBodyLimit::max(PAIR_BYTES_MAX)))
         .route("/addresses", post(addresses))
+        .route("/keys", post(take_keys).layer(long()))
+        .route("/keys/{after}", get(give_keys))
         .route("/join", post(join).layer(DefaultBodyLimit::max(PAIR_BYTES_MAX)))
         .route("/transfers", post(submit).layer(long()))
         .route("/plans", post(plan).layer(long()))
@@ -125,6 +130,7 @@ pub(crate) async fn versioned(
         Err(problem) => (speaks.newest, ProblemReply(problem).into_response()),
     };
     response.headers_mut().insert(VERSION_HEADER, HeaderValue::from(version));
+    response.headers_mut().insert(KEYS_HEADER, HeaderValue::from(site.keys().sequence()));
     if let Ok(speaks) = HeaderValue::from_str(&speaks.to_string()) {
         response.headers_mut().insert(SPEAKS_HEADER, speaks);
     }
@@ -214,6 +220,36 @@ async fn addresses(
     })
     .await
     .map(Json)
+}
+
+/// Accepts the statements of a paired site about its keys.
+async fn take_keys(
+    State(parts): State<SiteParts>,
+    Calling(site): Calling,
+    Body(offered): Body<KeysRecord>,
+) -> Reply<KeysHeard> {
+    let own = Arc::clone(&parts.site);
+    let heard = blocking(move || {
+        parts.site.accept_keys(&site, &offered).inspect_err(|problem| {
+            tracing::error!(%site, %problem, "keys that a site states are not trusted");
+        })
+    });
+    let sequence = heard.await?;
+    tokio::spawn(async move {
+        // This very connection is by the authority of before, and is to carry the reply.
+        tokio::time::sleep(REPLY_GOES).await;
+        own.tell_trust_news();
+    });
+    Ok(Json(KeysHeard { sequence }))
+}
+
+/// The statements about our keys behind the one with a number.
+async fn give_keys(
+    State(parts): State<SiteParts>,
+    Calling(_): Calling,
+    Path(after): Path<u64>,
+) -> Json<KeysRecord> {
+    Json(parts.site.keys().statements_after(after))
 }
 
 async fn join(
@@ -541,9 +577,8 @@ fn check_removal(own: &Site, site: &Name, id: TransferId, shown: &str) -> Result
     let bytes = data_encoding::HEXLOWER
         .decode(shown.as_bytes())
         .map_err(|error| void(error.to_string()))?;
-    let key = own.authority.capability_key().public_key();
-    let capability =
-        verify_capability(&bytes, &key, now_seconds()).map_err(|error| void(error.to_string()))?;
+    let capability = own.verify_capability(&bytes, now_seconds());
+    let capability = capability.map_err(|error| void(error.to_string()))?;
     if capability.transfer != id || capability.target != *site || !capability.remove {
         return Err(void("it is for something else".to_owned()));
     }

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use penstock_api::fence::NOT_CONTROLLER;
+use penstock_api::keys::{KEYS_HEADER, KeysHeard, KeysRecord};
 use penstock_api::limits::LimitRequest;
 use penstock_api::operate::TransferPaths;
 use penstock_api::paths::SiteProbe;
@@ -33,6 +34,7 @@ use reqwest::{Method, Response, StatusCode};
 use tokio::io::AsyncReadExt as _;
 use tokio::net::TcpStream;
 use tokio::runtime::Handle;
+use tokio::sync::Notify;
 use tokio_rustls::TlsConnector;
 
 use super::compressed::{self, ZSTD};
@@ -82,6 +84,9 @@ pub(crate) struct Sites {
     quickest: Mutex<HashMap<Name, Duration>>,
     /// Versions that a site has last said it speaks.
     speaks: Mutex<HashMap<Name, VersionRange>>,
+    /// Number of a site's keys, as it has last said, and word that one has changed.
+    keys: Mutex<HashMap<Name, u64>>,
+    other_keys: Notify,
 }
 
 struct Call<'a> {
@@ -126,6 +131,8 @@ impl Sites {
             answered: Mutex::default(),
             quickest: Mutex::default(),
             speaks: Mutex::default(),
+            keys: Mutex::default(),
+            other_keys: Notify::new(),
         }
     }
 
@@ -136,6 +143,47 @@ impl Sites {
         self.quickest().remove(site);
         self.site.forget_data_of(site);
         self.speaks.lock().unwrap_or_else(PoisonError::into_inner).remove(site);
+        self.keys.lock().unwrap_or_else(PoisonError::into_inner).remove(site);
+    }
+
+    /// Number of a site's keys, as it has last said since this daemon began; 0 if it has not.
+    pub(crate) fn keys_heard(&self, site: &Name) -> u64 {
+        let keys = self.keys.lock().unwrap_or_else(PoisonError::into_inner);
+        keys.get(site).copied().unwrap_or_default()
+    }
+
+    /// Returns when a site has said that it has other keys than before.
+    pub(crate) async fn other_keys(&self) {
+        self.other_keys.notified().await;
+    }
+
+    fn note_keys(&self, site: &Name, sequence: u64) {
+        let mut keys = self.keys.lock().unwrap_or_else(PoisonError::into_inner);
+        if keys.insert(site.clone(), sequence).unwrap_or_default() != sequence {
+            self.other_keys.notify_one();
+        }
+    }
+
+    /// Tells a site of statements about the keys of this one; gives what it has accepted.
+    ///
+    /// # Errors
+    /// As [`Sites::exchange_addresses`]; code `keys`: it does not accept them.
+    pub(crate) fn tell_keys(&self, site: &Name, record: &KeysRecord) -> Result<KeysHeard, Problem> {
+        let body = Some(http::encode(record)?);
+        self.get(&Call { body, ..Call::new(site, Method::POST, "/keys".to_owned()) })
+    }
+
+    /// Asks a site for its statements that are not known here, and accepts them.
+    ///
+    /// # Errors
+    /// As [`Sites::exchange_addresses`]; code `keys`: they are not good.
+    pub(crate) fn learn_keys(&self, site: &Name) -> Result<(), Problem> {
+        let known = self.site.pairing(site)?.map_or(0, |pairing| pairing.keys);
+        let call = Call::new(site, Method::GET, format!("/keys/{known}"));
+        let record: KeysRecord = self.get(&call)?;
+        self.site.accept_keys(site, &record)?;
+        self.site.tell_trust_news();
+        Ok(())
     }
 
     /// The newest version that both sites speak, as far as is known; a site that has not said yet
@@ -180,6 +228,9 @@ impl Sites {
             if let Some(theirs) = said.speaks {
                 let mut speaks = self.speaks.lock().unwrap_or_else(PoisonError::into_inner);
                 speaks.insert(call.site.clone(), theirs);
+            }
+            if let Some(keys) = said.keys {
+                self.note_keys(call.site, keys);
             }
             let next = self.version(call.site);
             match &result {
@@ -382,6 +433,8 @@ struct Said {
     /// How long its first byte took.
     took: Option<Duration>,
     speaks: Option<VersionRange>,
+    /// Number of its keys.
+    keys: Option<u64>,
 }
 
 /// Asks in a version, and says which ones this site speaks.
@@ -410,7 +463,9 @@ async fn send(
     let took = Some(asked.elapsed());
     let theirs = response.headers().get(SPEAKS_HEADER);
     let theirs = theirs.and_then(|value| value.to_str().ok()?.parse().ok());
-    let said = Said { took, speaks: theirs };
+    let keys = response.headers().get(KEYS_HEADER);
+    let keys = keys.and_then(|value| value.to_str().ok()?.parse().ok());
+    let said = Said { took, speaks: theirs, keys };
     (said, receive(response, call, url, speaks, out).await)
 }
 
@@ -579,8 +634,11 @@ impl SiteClient for Sites {
             ..Call::new(site, Method::POST, format!("/scans/{}/receipt", body.id))
         };
         let signature: ReceiptSignature = self.get(&call)?;
-        let pinned = self.site.trust.sites().into_iter().find(|(name, _)| name == site);
-        let (_, pinned) = pinned.ok_or_else(|| {
+        if self.keys_heard(site) > self.site.pairing(site)?.map_or(0, |pairing| pairing.keys) {
+            // Its new authority may have certified the key that signed.
+            self.learn_keys(site)?;
+        }
+        let pinned = self.site.trust.fingerprint_of(site).ok_or_else(|| {
             let title = format!("site `{site}` is not paired with this one");
             Problem::new(Exit::NotAuthorised, "not-paired", title)
         })?;

@@ -1,5 +1,6 @@
 //! Two real sites with a proxy in front of each, and what tests of the network do with them.
 
+pub mod caller;
 pub mod proxy;
 pub mod still;
 pub mod stream;

@@ -26,13 +26,13 @@ use crate::crowd::{Crowd, Kinds};
 use crate::trust::{authority, capability, config_of, name, now};
 
 /// How soon a connection must be gone whose right has ended. A busy machine is allowed for.
-const CUT_MAX: Duration = Duration::from_secs(5);
+pub(super) const CUT_MAX: Duration = Duration::from_secs(5);
 
 /// A connection to the site API that is kept: HTTP/1.1, one request after the other.
-struct Kept(StreamOwned<ClientConnection, TcpStream>);
+pub(super) struct Kept(StreamOwned<ClientConnection, TcpStream>);
 
 impl Kept {
-    fn open(config: &Arc<ClientConfig>, address: SocketAddr) -> io::Result<Self> {
+    pub(super) fn open(config: &Arc<ClientConfig>, address: SocketAddr) -> io::Result<Self> {
         let mut config = (**config).clone();
         config.alpn_protocols = vec![b"http/1.1".to_vec()];
         Self::over(&Arc::new(config), TcpStream::connect(address)?)
@@ -49,11 +49,11 @@ impl Kept {
     }
 
     /// Asks for something, and gives the status of the reply.
-    fn get(&mut self, path: &str) -> io::Result<u16> {
+    pub(super) fn get(&mut self, path: &str) -> io::Result<u16> {
         self.ask("GET", path, "")
     }
 
-    fn ask(&mut self, method: &str, path: &str, body: &str) -> io::Result<u16> {
+    pub(super) fn ask(&mut self, method: &str, path: &str, body: &str) -> io::Result<u16> {
         let length = body.len();
         let text = format!(
             "{method} {path} HTTP/1.1\r\nhost: x\r\npenstock-site-version: 1\r\n\
@@ -73,7 +73,7 @@ impl Kept {
     }
 
     /// How long it takes until the other end has closed.
-    fn until_cut(mut self) -> Duration {
+    pub(super) fn until_cut(mut self) -> Duration {
         let began = Instant::now();
         match self.0.read(&mut [0]) {
             Ok(0) => {}
@@ -89,7 +89,7 @@ impl Kept {
 const UNHINDERED: Duration = Duration::from_secs(10);
 
 /// Two running sites, `a` and `b`, that reach each other without anything between.
-fn sites(root: &std::path::Path) -> (Site, Site, SocketAddr) {
+pub(super) fn sites(root: &std::path::Path) -> (Site, Site, SocketAddr) {
     let (mut a, mut b) = (Site::init(root, "a", None), Site::init(root, "b", None));
     let address = a.start();
     b.start();
@@ -97,7 +97,7 @@ fn sites(root: &std::path::Path) -> (Site, Site, SocketAddr) {
 }
 
 /// Something that only a paired site gets an answer to.
-const FOR_PAIRED: &str = "/site/v1/stores/data/peers";
+pub(super) const FOR_PAIRED: &str = "/site/v1/stores/data/peers";
 
 /// D4: when a site is unpaired and another one of the same name is paired, the old keys open
 /// nothing: neither over a connection that stands, which is cut, nor by a session that is resumed,

@@ -17,6 +17,7 @@ mod doctor;
 mod doors;
 mod faces;
 mod networks;
+mod rotation;
 mod secret;
 mod steer;
 mod trust;

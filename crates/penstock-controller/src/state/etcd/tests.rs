@@ -160,6 +160,9 @@ fn b4_a_stale_epochs_transaction_is_refused() {
         capability_key: vec![2],
         addresses: Vec::new(),
         paired: 1,
+        keys: 0,
+        revoked: Vec::new(),
+        told: 0,
     };
     assert!(old.pair(&pairing).is_err());
 

@@ -6,11 +6,11 @@ use std::time::{Duration, SystemTime};
 
 use penstock_controller::etcd::EtcdConfig;
 use penstock_io::trust::{ServiceFacts, SiteAuthority};
+use penstock_proto::id::Name;
 
-use super::files::{DIRECTORY, PASSWORD};
+use super::files::{AUTHORITY, DIRECTORY, Files, PASSWORD};
 use crate::config::ClusterConfig;
 use crate::exit::{ExitCode, Failure};
-use crate::site_directory::TRUST_DIRECTORY;
 
 /// User of the own etcd. It is the only one: whoever has the site's keys may do everything anyway.
 const USER: &str = "root";
@@ -20,19 +20,23 @@ const KEY: &str = "client.key";
 
 /// Issues the certificate that is shown to the own etcd, where there is none that lasts; whether it
 /// has.
+/// The authority is etcd's own, and made where there is none: it is not replaced with the site's.
 /// It is not the peer's: etcd answers nobody whose certificate has a common name, once it asks for
 /// passwords (etcd 3.4, its gateway).
 ///
 /// # Errors
 /// It cannot be issued or stored.
-pub(crate) fn issue(authority: &SiteAuthority, site: &Path) -> anyhow::Result<bool> {
+pub(crate) fn issue(name: &Name, site: &Path) -> anyhow::Result<bool> {
     let directory = site.join(DIRECTORY);
+    if !Files::of(site).authority().exists() {
+        SiteAuthority::create(name.clone())?.save(&directory)?;
+    }
     let (certificate, key) = (directory.join(CERTIFICATE), directory.join(KEY));
     let facts = ServiceFacts::read(&certificate);
     if facts.is_ok_and(|facts| !facts.is_stale(SystemTime::now(), &[])) && key.exists() {
         return Ok(false);
     }
-    let issued = authority.issue_service("client of etcd", &[])?;
+    let issued = SiteAuthority::load(&directory)?.issue_service("client of etcd", &[])?;
     issued.save(&certificate, &key)?;
     Ok(true)
 }
@@ -96,11 +100,11 @@ fn unusable(error: &dyn std::fmt::Display) -> Failure {
     Failure::new(ExitCode::Fatal, "the keys for etcd cannot be used").caused_by(error.to_string())
 }
 
-/// The own etcd, as if it were the operator's: by the site's own keys.
+/// The own etcd, as if it were the operator's: by its own keys.
 fn own_access(settings: &ClusterConfig, endpoint: String) -> ClusterConfig {
     ClusterConfig {
         etcd: vec![endpoint],
-        ca: Some(Path::new(TRUST_DIRECTORY).join("authority.pem")),
+        ca: Some(Path::new(DIRECTORY).join(AUTHORITY[0])),
         cert: Some(Path::new(DIRECTORY).join(CERTIFICATE)),
         key: Some(Path::new(DIRECTORY).join(KEY)),
         user: Some(USER.to_owned()),

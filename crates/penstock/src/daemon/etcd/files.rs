@@ -16,6 +16,10 @@ pub(crate) const PASSWORD: &str = "password";
 /// In it: the members as they were seen last, so that one is found again.
 pub(crate) const MEMBERS: &str = "members.json";
 const MEMBER: &str = "member.json";
+/// In it: the password that is to follow, while it is changed.
+const NEXT_PASSWORD: &str = "password.next";
+/// In it: the authority that etcd's certificates are of. No other site trusts it.
+pub(crate) const AUTHORITY: [&str; 3] = ["authority.pem", "authority.key", "capability.key"];
 
 /// The directory.
 #[derive(Clone, Debug)]
@@ -95,6 +99,36 @@ impl Files {
 
     pub(crate) fn set_password(&self, password: &str) -> io::Result<()> {
         self.write(PASSWORD, password.as_bytes())
+    }
+
+    /// The passwords that etcd may ask for: two while it is changed, the newer one first.
+    pub(crate) fn passwords(&self) -> Vec<String> {
+        let read = |name: &str| fs::read_to_string(self.0.join(name)).ok();
+        let found = [NEXT_PASSWORD, PASSWORD].into_iter().filter_map(read);
+        found.map(|text| text.trim_end().to_owned()).collect()
+    }
+
+    /// The password that is to follow, if one was staged: etcd may have it already.
+    pub(crate) fn next_password(&self) -> Option<String> {
+        fs::read_to_string(self.0.join(NEXT_PASSWORD)).ok()
+    }
+
+    /// Keeps the password that is to follow.
+    pub(crate) fn stage_password(&self, password: &str) -> io::Result<()> {
+        self.write(NEXT_PASSWORD, password.as_bytes())
+    }
+
+    /// The password that was to follow is the one, from now on.
+    pub(crate) fn commit_password(&self) -> io::Result<()> {
+        match fs::rename(self.0.join(NEXT_PASSWORD), self.0.join(PASSWORD)) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            renamed => renamed.and_then(|()| fs::File::open(&self.0)?.sync_all()),
+        }
+    }
+
+    /// The certificate of etcd's authority.
+    pub(super) fn authority(&self) -> PathBuf {
+        self.0.join(AUTHORITY[0])
     }
 
     fn read<T: DeserializeOwned>(&self, name: &str) -> Option<T> {

@@ -27,11 +27,10 @@ use std::time::{Duration, Instant, SystemTime};
 use penstock_controller::etcd::{Etcd, EtcdMember, EtcdStatus};
 use penstock_controller::state::Keys;
 use penstock_io::net::interface_addresses;
-use penstock_io::trust::ServiceFacts;
+use penstock_io::trust::{ServiceFacts, SiteAuthority};
 
 use super::site::Site;
 use crate::config::OwnEtcdConfig;
-use crate::site_directory::TRUST_DIRECTORY;
 use files::{Files, KnownMember, MemberNote};
 use process::Process;
 use program::{Begin, Place, Program};
@@ -334,7 +333,7 @@ impl Work {
     fn renew_clients(&self) -> anyhow::Result<()> {
         let settings = self.site.config.cluster.as_ref();
         if let Some(settings) = settings
-            && client::issue(&self.site.authority, &self.site.directory)?
+            && client::issue(&self.site.config.site, &self.site.directory)?
         {
             self.etcd.set_http(client::http(settings, &self.site.directory)?);
         }
@@ -359,7 +358,8 @@ impl Work {
         }
         let name = format!("etcd {}", self.name());
         let addresses: &[IpAddr] = &addresses;
-        let issued = self.site.authority.issue_service(&name, addresses);
+        let authority = SiteAuthority::load(&self.site.directory.join(files::DIRECTORY));
+        let issued = authority.and_then(|authority| authority.issue_service(&name, addresses));
         // etcd reads both files anew for each connection.
         issued
             .and_then(|issued| issued.save(&certificate, &key))
@@ -381,7 +381,7 @@ impl Work {
     fn paths(&self) -> Paths {
         Paths {
             data: self.files.data(),
-            authority: self.site.directory.join(TRUST_DIRECTORY).join("authority.pem"),
+            authority: self.files.authority(),
             certificate: self.files.certificate(),
             key: self.files.key(),
         }

@@ -181,7 +181,7 @@ mod tests {
             token: "hpc",
             own: &own,
             data: Path::new("/s/etcd/data"),
-            authority: Path::new("/s/trust/authority.pem"),
+            authority: Path::new("/s/etcd/authority.pem"),
             certificate: Path::new("/s/etcd/server.pem"),
             key: Path::new("/s/etcd/server.key"),
         };

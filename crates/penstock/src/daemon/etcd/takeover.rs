@@ -305,6 +305,21 @@ impl Member {
         Ok(())
     }
 
+    /// Takes the etcd of a host that is shut out from the others, whether it answers or not. The
+    /// password is another one by now: what is left undone here is for `site remove`.
+    pub(crate) fn put_out(&self, host: &Name) {
+        if self.keeper.is_none() {
+            return;
+        }
+        let removed = self.etcd.members(ANSWER).and_then(|members| {
+            let member = members.iter().find(|member| member.name == host.as_str());
+            member.map_or(Ok(()), |member| self.remove_member(member.id))
+        });
+        if let Err(error) = removed {
+            tracing::error!(%host, %error, "its etcd member is not removed: `site remove` does");
+        }
+    }
+
     /// Asks again while the others elect a leader, and where an answer was lost.
     fn remove_member(&self, id: u64) -> Result<(), EtcdError> {
         let until = Instant::now() + ELECTED;

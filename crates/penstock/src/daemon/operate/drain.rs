@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use penstock_api::cluster::{DrainMark, PeerCard, StoreCard};
 use penstock_api::fence::not_controller;
+use penstock_api::keys::{RevokedKey, RotateReply};
 use penstock_api::operate::{DrainRequest, PeerView, Presence};
 use penstock_api::problem::{Exit, Problem};
 use penstock_controller::cluster::ClusterNow;
@@ -60,20 +61,46 @@ impl Operate {
         Ok(PeerView { draining: Some(mark), ..view })
     }
 
-    /// Forgets a peer that has left or is lost. Blocks for some seconds.
+    /// Forgets a peer, and shuts it out: its key is revoked, and the keys of the site that its
+    /// host holds are replaced. One that is `stolen` may be there still; peers that do not answer
+    /// are left behind. Blocks for some seconds.
     ///
     /// # Errors
-    /// It is not known, or it is there; this peer is not the controller.
-    pub(crate) fn forget(&self, peer: &Name) -> Result<PeerView, Problem> {
+    /// It is not known, is this very peer, or is there and not called stolen; another peer does not
+    /// answer, where none is stolen; this peer is not the controller.
+    pub(crate) fn forget(&self, peer: &Name, stolen: bool) -> Result<RotateReply, Problem> {
         let member = self.ordering()?;
         let view = self.peer(peer)?;
-        if matches!(view.presence, Presence::Up | Presence::Silent) {
+        if peer == self.own() {
+            let title = format!("peer `{peer}` is this very host, which leads the site");
+            return Err(Problem::new(Exit::Refused, "peer-there", title)
+                .hint("cut it off, and forget it at another host of the site"));
+        }
+        if matches!(view.presence, Presence::Up | Presence::Silent) && !stolen {
             let title = format!("peer `{peer}` is there: its lease has not ended");
             return Err(Problem::new(Exit::Refused, "peer-there", title)
-                .hint("end its daemon first; it would come back by itself otherwise"));
+                .hint("end its daemon first; or say `--stolen` if the host is in other hands"));
         }
+        let now = self.now();
+        let cards = now.peers.iter().map(|card| (&card.peer, &card.key));
+        let known = now.known.iter().map(|known| (&known.peer, &known.key));
+        let key = cards.chain(known).find(|(name, key)| *name == peer && !key.is_empty());
+        let key = key.map(|(_, key)| key.clone()).unwrap_or_default();
+        let reply = self.replace_keys(Some(RevokedKey { peer: peer.clone(), key }), stolen)?;
+        member.put_out(peer);
         ordered(member.cluster.forget(peer))?;
-        Ok(view)
+        Ok(reply)
+    }
+
+    /// Replaces the keys of the site. Blocks for some seconds.
+    ///
+    /// # Errors
+    /// A peer does not answer; the keys cannot be written; this peer is not the controller.
+    pub(crate) fn rotate(&self) -> Result<RotateReply, Problem> {
+        if self.member.is_some() {
+            self.ordering()?;
+        }
+        self.replace_keys(None, false)
     }
 
     /// The membership with what each peer reaches at this moment: cards tell it every now and

@@ -147,7 +147,7 @@ impl Operate {
 
     /// Asks other peers of the site the same at once; what each has answered, and how many
     /// milliseconds before its answer it was asked. Blocks for [`ASK`] at most.
-    fn ask_all<T: DeserializeOwned + Send + 'static>(
+    pub(crate) fn ask_all<T: DeserializeOwned + Send + 'static>(
         &self,
         cards: &[PeerCard],
         path: &str,

@@ -3,13 +3,14 @@
 use std::sync::Arc;
 
 use axum::body::Bytes;
-use axum::extract::{Extension, FromRequestParts, Json, Path, Query, State};
+use axum::extract::{DefaultBodyLimit, Extension, FromRequestParts, Json, Path, Query, State};
 use axum::http::HeaderMap;
 use axum::http::request::Parts;
 use axum::middleware;
 use axum::routing::{get, post};
 use axum::{RequestPartsExt as _, Router};
 use penstock_api::cluster::StoreCard;
+use penstock_api::keys::{ForgetRequest, KeysHeard, RotateReply, StageKeys};
 use penstock_api::operate::{
     DrainRequest, EVENTS_SHOWN_MAX, Finding, PeerLoad, PeerView, PeersView, SiteEvent,
     SiteHealthView, TransferPaths,
@@ -17,7 +18,7 @@ use penstock_api::operate::{
 use penstock_api::paths::{PairReport, PathsView, PeerProbe, SiteProbe};
 use penstock_api::problem::{Exit, Problem};
 use penstock_api::site::SiteAddresses;
-use penstock_controller::rest::{Body, ProblemReply, blocking};
+use penstock_controller::rest::{BODY_BYTES_MAX, Body, ProblemReply, blocking};
 use penstock_proto::id::{Name, TransferId};
 use serde::Deserialize;
 
@@ -49,11 +50,13 @@ impl Operate {
         Router::new()
             .route("/api/v1/orders/drain/{peer}", post(drain))
             .route("/api/v1/orders/forget/{peer}", post(forget))
+            .route("/api/v1/orders/rotate", post(rotate))
             .with_state(Arc::clone(self))
     }
 
     /// What any peer answers other peers of its site, and paired sites.
     pub(crate) fn remote(self: &Arc<Self>) -> Router {
+        let long = || DefaultBodyLimit::max(BODY_BYTES_MAX);
         let sites = Router::new()
             .route("/site/v1/echo", post(echo))
             .route("/site/v1/probe", post(probe))
@@ -61,6 +64,8 @@ impl Operate {
             .layer(middleware::from_fn_with_state(Arc::clone(&self.site), versioned));
         Router::new()
             .route("/peer/v1/own/load", get(load))
+            .route("/peer/v1/own/keys", get(keys).post(stage_keys).layer(long()))
+            .route("/peer/v1/own/keys/commit", post(commit_keys))
             .route("/peer/v1/own/stores", get(own_stores))
             .route("/peer/v1/own/events", get(own_events))
             .route("/peer/v1/own/probe/{site}", post(own_probe))
@@ -132,8 +137,39 @@ async fn drain(
     blocking(move || operate.drain(&parsed(&peer)?, request)).await.map(Json)
 }
 
-async fn forget(State(operate): Shared, Path(peer): Path<String>) -> Reply<PeerView> {
-    blocking(move || operate.forget(&parsed(&peer)?)).await.map(Json)
+async fn rotate(State(operate): Shared) -> Reply<RotateReply> {
+    blocking(move || operate.rotate()).await.map(Json)
+}
+
+/// Answers with the number of this peer's keys.
+async fn keys(State(operate): Shared, _: OwnPeer) -> Json<KeysHeard> {
+    Json(KeysHeard { sequence: operate.site.keys().sequence() })
+}
+
+/// Takes the next keys from another peer of this site.
+async fn stage_keys(
+    State(operate): Shared,
+    _: OwnPeer,
+    Body(staged): Body<StageKeys>,
+) -> Reply<KeysHeard> {
+    blocking(move || operate.stage_keys(&staged)).await.map(Json)
+}
+
+/// Commits the next keys, which all peers of this site have.
+async fn commit_keys(
+    State(operate): Shared,
+    _: OwnPeer,
+    Body(heard): Body<KeysHeard>,
+) -> Reply<KeysHeard> {
+    blocking(move || operate.commit_keys(heard.sequence)).await.map(Json)
+}
+
+async fn forget(
+    State(operate): Shared,
+    Path(peer): Path<String>,
+    Body(request): Body<ForgetRequest>,
+) -> Reply<RotateReply> {
+    blocking(move || operate.forget(&parsed(&peer)?, request.stolen)).await.map(Json)
 }
 
 #[derive(Deserialize)]

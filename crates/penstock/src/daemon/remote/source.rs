@@ -529,7 +529,14 @@ mod tests {
         assert_eq!(firsts.len(), 2, "scans are spread");
         now.draining = vec![DrainMark { peer: name(&fit[0]), since: 1, forced: false }];
         assert_eq!(chosen(&now, "h1", 1).0[2], fit[0]);
-        let away = KnownPeer { peer: name("h9"), instance: 1, joined: 1, left: 0, lost: 0 };
+        let away = KnownPeer {
+            peer: name("h9"),
+            instance: 1,
+            joined: 1,
+            left: 0,
+            lost: 0,
+            key: String::new(),
+        };
         now.known = vec![away];
         assert_eq!(super::away(&now).collect::<Vec<_>>(), [&name("h9")]);
     }

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use penstock_controller::state::SqliteState;
+use penstock_io::trust::SiteAuthority;
 use penstock_proto::id::PeerId;
 
 use super::*;
@@ -17,7 +18,8 @@ pub(crate) fn site(directory: &Path) -> Site {
     let identity = authority.issue_peer(&peer).unwrap();
     let state = Arc::new(SqliteState::open(&directory.join("state.db")).unwrap());
     let listen = config.listen;
-    Site::new(config, directory.to_owned(), authority, identity, state, listen).unwrap()
+    let keys = OwnKeys::of(authority);
+    Site::new(config, directory.to_owned(), keys, identity, state, listen).unwrap()
 }
 
 /// A peer with so many network cards, and what it says if it reaches the store.

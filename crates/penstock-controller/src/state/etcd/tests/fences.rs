@@ -94,6 +94,7 @@ fn card() -> PeerCard {
         stores: Vec::new(),
         running: 0,
         since: 1,
+        key: String::new(),
     }
 }
 

@@ -1,0 +1,121 @@
+//! How a site's authority is followed by another one: the statement about its keys.
+//!
+//! A statement names the new authority, a sequence number and the keys of peers that are revoked.
+//! The authority before and the new one sign its bytes. What the bytes say is for the caller to
+//! read; here they are signed and checked.
+
+use std::path::Path;
+
+use super::receipt::verify_by_authority;
+use super::{AuthorityFacts, SiteAuthority, TrustError, files};
+
+/// Rotations that a paired site may miss, as when it is switched off. A site that misses more has
+/// to be paired anew.
+pub const LINKS_MAX: usize = 4;
+
+/// Beginning of the signed bytes, so that no other signature of an authority is one of these.
+const DOMAIN: &[u8] = b"penstock keys of a site 1\n";
+
+fn signed(statement: &[u8]) -> Vec<u8> {
+    [DOMAIN, statement].concat()
+}
+
+impl SiteAuthority {
+    /// Signs a statement about the site's keys: ECDSA P-256 with SHA-256, DER.
+    ///
+    /// # Errors
+    /// `Make` if the cryptographic library fails, which it does not in practice.
+    pub fn sign_keys(&self, statement: &[u8]) -> Result<Vec<u8>, TrustError> {
+        Ok(rcgen::SigningKey::sign(self.issuer.key(), &signed(statement))?)
+    }
+}
+
+/// Checks that the authority with this certificate signed a statement about its site's keys, and
+/// says whose authority it is.
+///
+/// # Errors
+/// `Certificate`: it is not that of a site, or did not sign these bytes.
+pub fn verify_keys(
+    authority: &[u8],
+    statement: &[u8],
+    signature: &[u8],
+) -> Result<AuthorityFacts, TrustError> {
+    verify_by_authority(authority, &signed(statement), signature)
+}
+
+/// Writes an authority's certificate, DER, as PEM; an existing file is replaced. Blocks on storage.
+///
+/// # Errors
+/// `File` if it cannot be written.
+pub fn save_authority(path: &Path, certificate: &[u8]) -> Result<(), TrustError> {
+    files::write_file(path, 0o644, files::pem("CERTIFICATE", certificate).as_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{handshake, name, paired, peer};
+    use super::super::{PeerCertificate, Purpose, SiteAuthority};
+    use super::*;
+
+    /// Promise: peers with certificates of a new authority are accepted where the old one is still
+    /// pinned, and few rotations later; once the new one is pinned the old one signs for nobody.
+    #[test]
+    fn a_new_authority_is_accepted_by_the_pin_of_the_old_one() {
+        let (lab, hpc) = paired("lab", "hpc");
+        let mut authority = lab.authority.succeed().unwrap();
+        for rotation in 1..LINKS_MAX {
+            lab.identity.become_like(&authority.issue_peer(&peer("lab", "dtn1")).unwrap()).unwrap();
+            let server = lab.server(Purpose::Lane);
+            let client = hpc.client(Purpose::Lane, Some("lab"));
+            handshake(client, server).unwrap_or_else(|error| panic!("{rotation}: {error}"));
+            let (server, client) = (hpc.server(Purpose::Lane), lab.client(Purpose::Lane, None));
+            handshake(client, server).unwrap();
+            authority = authority.succeed().unwrap();
+        }
+        hpc.trust.replace(authority.certificate().clone(), [].into()).unwrap();
+        let refused = handshake(hpc.client(Purpose::Lane, None), lab.server(Purpose::Lane));
+        assert!(refused.is_err(), "an authority of before signs for a peer");
+        lab.identity.become_like(&authority.issue_peer(&peer("lab", "dtn1")).unwrap()).unwrap();
+        handshake(hpc.client(Purpose::Lane, None), lab.server(Purpose::Lane)).unwrap();
+        let other = SiteAuthority::create(name("lab")).unwrap();
+        assert!(
+            verify_keys(other.certificate(), b"x", &authority.sign_keys(b"x").unwrap()).is_err()
+        );
+        verify_keys(authority.certificate(), b"x", &authority.sign_keys(b"x").unwrap()).unwrap();
+    }
+
+    /// Promise: a revoked key is refused in both directions, though its certificate is sound, and
+    /// connections with it are vouched for no more; another key of the same peer is accepted.
+    #[test]
+    fn a_revoked_key_is_refused() {
+        let (lab, hpc) = paired("lab", "hpc");
+        let standing = hpc.trust.vouched(&lab.identity.chain()).unwrap();
+        assert!(hpc.trust.vouches(&standing));
+        let ca = lab.authority.certificate().clone();
+        hpc.trust.replace(ca, [lab.identity.key().unwrap()].into()).unwrap();
+        assert!(!hpc.trust.vouches(&standing));
+        assert!(hpc.trust.vouched(&lab.identity.chain()).is_err());
+        let refused = handshake(hpc.client(Purpose::Lane, None), lab.server(Purpose::Lane));
+        let why = super::super::explain(&refused.unwrap_err());
+        assert_eq!(why, "site `lab` has revoked the key of its peer `dtn1`");
+        let refused = handshake(lab.client(Purpose::Lane, None), hpc.server(Purpose::Lane));
+        assert!(refused.is_err());
+        lab.identity.become_like(&lab.authority.issue_peer(&peer("lab", "dtn1")).unwrap()).unwrap();
+        handshake(lab.client(Purpose::Lane, None), hpc.server(Purpose::Lane)).unwrap();
+    }
+
+    /// Promise: what a site needs to be accepted by earlier pins survives on disk.
+    #[test]
+    fn links_are_saved_with_the_authority() {
+        let directory = tempfile::tempdir().unwrap();
+        let authority = SiteAuthority::create(name("lab")).unwrap().succeed().unwrap();
+        authority.save(directory.path()).unwrap();
+        let loaded = SiteAuthority::load(directory.path()).unwrap();
+        let chain = |authority: &SiteAuthority| {
+            authority.issue_peer(&peer("lab", "dtn1")).unwrap().chain()[1..].to_vec()
+        };
+        assert_eq!((chain(&loaded), chain(&loaded).len()), (chain(&authority), 2));
+        authority.issue_peer(&peer("lab", "dtn1")).unwrap().save(directory.path()).unwrap();
+        assert_eq!(PeerCertificate::load(directory.path()).unwrap().chain().len(), 3);
+    }
+}
