@@ -86,6 +86,9 @@ pub struct PathView {
     pub network: String,
     /// True if it was reached just now.
     pub reachable: bool,
+    /// True if the far end showed the site's certificate just now.
+    #[serde(default)]
+    pub proven: bool,
     /// Reason why it was not reached, in words.
     pub why: String,
     /// Reason why 64 KiB could not be sent there and back, in words; empty if they could, or if it

@@ -180,8 +180,13 @@ impl LaneMachine {
     pub fn handle_down(&mut self, now: Instant, lane: LaneId, failed: bool) {
         self.lanes.remove(&lane);
         if failed {
-            self.dial_after = now.plus(self.backoff.next(&mut self.rng));
+            self.dial_after = self.dial_after.max(now.plus(self.backoff.next(&mut self.rng)));
         }
+    }
+
+    /// No lane is dialled before `until`.
+    pub(crate) fn hold(&mut self, until: Instant) {
+        self.dial_after = self.dial_after.max(until);
     }
 
     /// A lane has carried this many bytes in all.

@@ -95,6 +95,7 @@ mod tests {
             to: "10.50.2.1:7444".parse().unwrap(),
             network: "fast0".to_owned(),
             reachable: true,
+            proven: true,
             why: String::new(),
             rtt_us: Some(90_100),
             rate_bits_per_s: Some(2e8),

@@ -318,6 +318,16 @@ impl Exports {
         self.0.get(store).is_some_and(|store| !store.read_only && lists(&store.remove, site))
     }
 
+    /// Whether peers of `site` may read from any store.
+    pub(crate) fn may_read_any(&self, site: &Name) -> bool {
+        self.0.keys().any(|store| self.may_read(site, store))
+    }
+
+    /// Whether `site` may have its data written to any store.
+    pub(crate) fn may_write_any(&self, site: &Name) -> bool {
+        self.0.keys().any(|store| self.may_write(site, store))
+    }
+
     /// Whether `store` may be read over lanes that are not encrypted.
     pub(crate) fn may_be_clear(&self, store: &Name) -> bool {
         self.0.get(store).is_none_or(|store| store.encryption == Encryption::Optional)

@@ -22,6 +22,7 @@ use penstock_proto::network::Role;
 use rustls::ServerConnection;
 
 use crate::config::StoreConfig;
+use crate::daemon::budget::LanePlace;
 use crate::daemon::site::Site;
 use crate::daemon::store_look;
 use crate::exit::{ExitCode, Failure};
@@ -29,11 +30,16 @@ use crate::exit::{ExitCode, Failure};
 /// How long a peer may take for the hello of a lane whose TLS handshake is done.
 const HELLO_DEADLINE: Duration = Duration::from_secs(10);
 
+/// When a target may dial again that was told that there is no place for its lane.
+const BUSY_MS: u32 = 5000;
+
 /// What a store in memory is known by at a site: no other peer reaches it.
 pub(crate) const IN_MEMORY: &str = "memory";
 
-/// Takes a lane whose TLS handshake is done; called on a thread of its own, which it may keep.
-pub(crate) type LaneHandler = Arc<dyn Fn(TcpStream, ServerConnection) + Send + Sync>;
+/// Takes a lane whose TLS handshake is done, or refuses it where there is no place for it; called on
+/// a thread of its own, which it may keep.
+pub(crate) type LaneHandler =
+    Arc<dyn Fn(TcpStream, ServerConnection, Option<LanePlace>) + Send + Sync>;
 
 /// The data plane of this host.
 pub(crate) struct PeerParts {
@@ -69,16 +75,18 @@ pub(crate) fn peer(site: &Arc<Site>, journal: &Path) -> anyhow::Result<PeerParts
     let target = Arc::new(target);
     let own = Arc::clone(site);
     let served = Arc::clone(&source);
-    let lane: LaneHandler = Arc::new(move |tcp, connection| {
+    let lane: LaneHandler = Arc::new(move |tcp, connection, place| {
         let options = SocketOptions::default();
         let refusal = refusal_of(&own, &tcp);
         let from = tcp.peer_addr();
         match net::accept(tcp, connection, HELLO_DEADLINE, &options) {
-            Ok(pending) => match refusal {
-                Some(refusal) => pending.refuse(refusal),
-                None => {
+            Ok(pending) => match (refusal, place) {
+                (Some(refusal), _) => pending.refuse(refusal),
+                (None, None) => pending.refuse(too_many_lanes()),
+                (None, Some(place)) => {
                     let (peer, transfer) = (pending.peer().clone(), pending.hello().transfer);
-                    if let (Err(refusal), Ok(from)) = (served.serve(pending), from) {
+                    if let (Err(refusal), Ok(from)) = (served.serve(pending, place.buffers()), from)
+                    {
                         let why = format!("peer `{peer}`, transfer {transfer}: {refusal}");
                         own.admission.note_refused(from.ip(), "lane refused", &why);
                     }
@@ -92,6 +100,11 @@ pub(crate) fn peer(site: &Arc<Site>, journal: &Path) -> anyhow::Result<PeerParts
     let (lanes_target, target) = (Arc::clone(&target), target as _);
     let (lanes_source, source) = (Arc::clone(&source), source as _);
     Ok(PeerParts { source, target, lane, lanes_target, lanes_source, set_fence })
+}
+
+fn too_many_lanes() -> Refusal {
+    let text = "this peer has too many lanes of the site".to_owned();
+    Refusal { code: RefusalCode::Busy, retry_after_ms: BUSY_MS, text }
 }
 
 /// Why a lane is not taken that has come to this address: it is not for data.

@@ -9,6 +9,7 @@ use penstock_proto::id::{Name, TransferId};
 use penstock_proto::slicing::Slicing;
 use penstock_proto::units::FileTime;
 use serde::{Deserialize, Serialize};
+use tokio::sync::watch;
 
 use crate::options::preserve::Preserve;
 use crate::options::select::Selection;
@@ -201,6 +202,19 @@ pub trait SourcePeer: Send + Sync {
     /// # Errors
     /// The scan is not known here, or it cannot continue (the store went away).
     fn page(&self, transfer: TransferId, number: u32, wait_ms: u32) -> Result<PageReply, Problem>;
+
+    /// Returns a channel that changes whenever [`SourcePeer::page`] may have another answer for
+    /// this transfer, so that a caller waits for a page without a thread; `None` if changes are
+    /// not known. May block as `page`.
+    fn page_news(&self, _transfer: TransferId) -> Option<watch::Receiver<()>> {
+        None
+    }
+
+    /// Returns whether the data set of a transfer is being listed now, as far as is known. Does not
+    /// block.
+    fn is_listing(&self, _transfer: TransferId) -> bool {
+        false
+    }
 
     /// Examines changed entries again. Those that are still files, and other versions than before,
     /// become the entries of further pages, which amend the earlier ones. Entries of an earlier

@@ -27,7 +27,7 @@ mod users;
 pub use receipt::{ReceiptParts, check_as_source, receipt_body, receipt_text};
 pub use users::{Caller, LIVE_MAX};
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::path::PathBuf;
 use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -154,6 +154,8 @@ struct Inner {
     admission: Mutex<()>,
     /// Plans that are being made.
     plans: AtomicUsize,
+    /// Owners of stubs that are asked for a list now.
+    asking: Mutex<BTreeSet<Name>>,
     events: broadcast::Sender<Event>,
 }
 
@@ -234,6 +236,7 @@ impl Manager {
             changed: Condvar::new(),
             admission: Mutex::new(()),
             plans: AtomicUsize::new(0),
+            asking: Mutex::default(),
             events: broadcast::channel(EVENTS_MAX).0,
         });
         let scheduler = Arc::clone(&inner);

@@ -1,5 +1,9 @@
 //! Transfers that other sites own: forwarded there, or read from us by them.
 
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::{Arc, MutexGuard, PoisonError, mpsc};
+use std::time::{Duration, Instant};
+
 use penstock_api::problem::{Exit, Problem};
 use penstock_api::transfer::{TransferRequest, TransferState, TransferView};
 use penstock_proto::id::{Name, TransferId};
@@ -7,6 +11,21 @@ use penstock_proto::id::{Name, TransferId};
 use super::users::not_paired;
 use super::{Inner, Manager};
 use crate::state::Stub;
+
+/// How long a list of transfers waits for the sites that own some of them.
+const OWNERS_MAX: Duration = Duration::from_millis(100);
+
+/// An owner that is being asked, until its thread ends.
+struct Asking<'a> {
+    inner: &'a Inner,
+    owner: Name,
+}
+
+impl Drop for Asking<'_> {
+    fn drop(&mut self) {
+        self.inner.asking().remove(&self.owner);
+    }
+}
 
 impl Manager {
     /// Another site opened a scan here for a transfer of its own: remember it, so that this site
@@ -102,6 +121,55 @@ impl Inner {
             tracing::warn!(transfer = %id, %error, "stub not stored");
         }
         Ok(())
+    }
+
+    /// Stubs as their owners show them now, as far as those answer within [`OWNERS_MAX`]. A thread
+    /// asks each owner, goes on after that time, and stores what the owner says; until it ends, the
+    /// owner is not asked again.
+    pub(super) fn refresh_all(
+        self: &Arc<Self>,
+        stubs: Vec<Stub>,
+    ) -> HashMap<TransferId, TransferView> {
+        let until = Instant::now() + OWNERS_MAX;
+        let mut shown = HashMap::new();
+        let mut by_owner: BTreeMap<Name, Vec<Stub>> = BTreeMap::new();
+        for mut stub in stubs {
+            let (id, state) = (stub.view.id, stub.view.state);
+            if state.is_ended() && state != TransferState::Failed {
+                shown.insert(id, stub.view);
+                continue;
+            }
+            by_owner.entry(stub.owner.clone()).or_default().push(stub.clone());
+            stub.view.reason = format!("shown as last seen: site `{}` is slow", stub.owner);
+            shown.insert(id, stub.view);
+        }
+        let (heard, hears) = mpsc::channel();
+        for (owner, stubs) in by_owner {
+            if !self.asking().insert(owner.clone()) {
+                continue;
+            }
+            let (inner, heard) = (Arc::clone(self), heard.clone());
+            let asking = std::thread::Builder::new().name("owner".to_owned()).spawn(move || {
+                let _asking = Asking { inner: &inner, owner };
+                let mut silent = Vec::new();
+                for stub in stubs {
+                    // Nobody may listen any more: what was heard is stored.
+                    let _ = heard.send(inner.refresh(stub, &mut silent));
+                }
+            });
+            if let Err(error) = asking {
+                tracing::warn!(%error, "an owner of transfers is not asked");
+            }
+        }
+        drop(heard);
+        while let Ok(view) = hears.recv_timeout(until.saturating_duration_since(Instant::now())) {
+            shown.insert(view.id, view);
+        }
+        shown
+    }
+
+    fn asking(&self) -> MutexGuard<'_, BTreeSet<Name>> {
+        self.asking.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A stub as its owner shows it now, or as it was last seen, with the reason. Owners that do

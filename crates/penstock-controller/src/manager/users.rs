@@ -1,7 +1,7 @@
 //! What users and paired sites may ask of the manager.
 
 use std::fs::File;
-use std::io::{Seek as _, Write as _};
+use std::io::{Seek as _, Write};
 
 use penstock_api::limits::{LimitRequest, Limits};
 use penstock_api::plan::PlanUse;
@@ -22,6 +22,13 @@ use crate::state::{Listed, Listing, TransferRecord, Wish};
 
 /// Transfers that may wait at a time; more are refused until some have ended.
 pub const LIVE_MAX: usize = 10_000;
+
+/// The same of those that read from one other site, where that site submits one.
+const LIVE_OF_SITE_MAX: usize = 1000;
+
+/// Bytes that a list of another site may have, some 10 million entries, and its receipt.
+const FAR_LIST_BYTES_MAX: u64 = 4 << 30;
+const FAR_RECEIPT_BYTES_MAX: u64 = 64 << 20;
 
 /// Who asks.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -114,7 +121,8 @@ impl Manager {
         }
     }
 
-    /// Transfers and stubs, newest first, at most [`LIST_MAX`] at a time.
+    /// Transfers and stubs, newest first, at most [`LIST_MAX`] at a time. Waits for the owners of
+    /// stubs for a moment only; a stub whose owner has not answered then is as it was last seen.
     ///
     /// # Errors
     /// The cursor is not one of ours; the database cannot be read.
@@ -124,12 +132,16 @@ impl Manager {
         let limit = limit.clamp(1, LIST_MAX);
         let listed = inner.parts.state.list(before, limit)?;
         let next = (listed.len() == limit).then(|| listed.last().map(Listed::key)).flatten();
-        let mut silent = Vec::new();
+        let stubs = listed.iter().filter_map(|line| match line {
+            Listed::Stub(stub) => Some(stub.as_ref().clone()),
+            Listed::Own(_) => None,
+        });
+        let mut shown = inner.refresh_all(stubs.collect());
         let views = listed.into_iter().map(|line| match line {
             Listed::Own(record) => {
                 inner.lock().live.get(&record.id()).map_or_else(|| record.view(), Live::view)
             }
-            Listed::Stub(stub) => inner.refresh(*stub, &mut silent),
+            Listed::Stub(stub) => shown.remove(&stub.view.id).unwrap_or(stub.view),
         });
         Ok(TransferList {
             transfers: views.collect(),
@@ -235,6 +247,27 @@ impl Manager {
     }
 }
 
+/// A file of which another site fills so much and no more.
+struct Bounded {
+    file: File,
+    left: u64,
+}
+
+impl Write for Bounded {
+    fn write(&mut self, part: &[u8]) -> std::io::Result<usize> {
+        if part.len() as u64 > self.left {
+            return Err(std::io::Error::other("it is longer than any list or receipt may be"));
+        }
+        let written = self.file.write(part)?;
+        self.left -= written as u64;
+        Ok(written)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        self.file.flush()
+    }
+}
+
 impl Inner {
     /// Another site submits, and plans, only what reads from it and is written here.
     pub(super) fn check_caller(
@@ -309,8 +342,13 @@ impl Inner {
         id: TransferId,
         document: Document,
     ) -> Result<File, Problem> {
-        let mut file = self.nameless()?;
-        self.parts.sites.document(site, id, document, &mut file)?;
+        let left = match document {
+            Document::Receipt => FAR_RECEIPT_BYTES_MAX,
+            _ => FAR_LIST_BYTES_MAX,
+        };
+        let mut out = Bounded { file: self.nameless()?, left };
+        self.parts.sites.document(site, id, document, &mut out)?;
+        let mut file = out.file;
         file.rewind().map_err(journal_failed)?;
         Ok(file)
     }
@@ -376,6 +414,13 @@ impl Inner {
         if table.live.len() >= LIVE_MAX {
             let title = format!("{LIVE_MAX} transfers wait already");
             return Err(Problem::new(Exit::Temporary, "queue-full", title));
+        }
+        if let Caller::Site(site) = caller {
+            let from = table.live.values().filter(|live| live.record.request.source.site == *site);
+            if from.count() >= LIVE_OF_SITE_MAX {
+                let title = format!("{LIVE_OF_SITE_MAX} transfers from `{site}` wait already");
+                return Err(Problem::new(Exit::Temporary, "queue-full", title));
+            }
         }
         let live = table.live.values().map(|live| &live.record);
         let live = live.filter(|record| !record.state.is_ended());

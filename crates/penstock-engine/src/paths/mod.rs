@@ -368,6 +368,11 @@ impl PathMachine {
         }
     }
 
+    /// No lane is dialled over any path before `until`.
+    pub fn hold(&mut self, until: Instant) {
+        self.paths.iter_mut().for_each(|path| path.lanes.hold(until));
+    }
+
     /// A lane has carried `carried` bytes in all.
     pub fn handle_bytes(&mut self, lane: LaneId, carried: u64) {
         let Some(at) = self.path_of(lane) else { return };

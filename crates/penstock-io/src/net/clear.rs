@@ -127,7 +127,8 @@ impl ClearReceiver {
     ) -> Result<Header, LaneError> {
         let mut bytes = [0; HEADER_BYTES];
         self.read(wire, &mut bytes, true)?;
-        let header = Header::decode(&bytes)?;
+        // Nothing is authenticated yet: what cannot be read was altered on the way.
+        let header = Header::decode(&bytes).map_err(|_| LaneError::Mac)?;
         body.resize(header.body_bytes as usize, 0);
         self.read(wire, body, false)?;
         let mut mac = [0; MAC_BYTES];

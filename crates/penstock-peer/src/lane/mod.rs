@@ -2,6 +2,7 @@
 //!
 //! A lane is one thread that asks for pieces, receives, checks and writes them.
 
+pub(crate) mod breach;
 pub(crate) mod byte_tally;
 pub(crate) mod dialer;
 pub(crate) mod lane_handle;

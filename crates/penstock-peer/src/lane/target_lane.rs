@@ -23,6 +23,7 @@ use penstock_io::trust::is_distrust;
 use penstock_proto::frame::{self, Data, FrameKind, Header, Refusal, RefusalCode};
 use penstock_proto::id::LaneId;
 
+use crate::lane::breach::{is_breach, is_breach_of_opening};
 use crate::lane::byte_tally::ByteTally;
 use crate::lane::dialer::{Dialer, note_failure};
 use crate::lane::lane_handle::{LaneHandle, Working};
@@ -99,6 +100,8 @@ pub(crate) fn run(
             let verdict = verdict(&error, &why).filter(|_| !others);
             if let Some(problem) = verdict {
                 shared.broken(problem);
+            } else if is_breach_of_opening(&error) {
+                shared.note_breach(&why);
             }
             shared.lane_down(lane, Some(why));
             return;
@@ -133,6 +136,9 @@ pub(crate) fn run(
             let why = format!("lane from {ends}: {}", chain(&error));
             note_failure(dialer, &ends, &why);
             tracing::info!(lane = lane.0, carried, %why, "lane lost");
+            if is_breach(&error) {
+                shared.note_breach(&why);
+            }
             shared.lane_down(lane, Some(why));
         }
     }

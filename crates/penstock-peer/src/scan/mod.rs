@@ -56,6 +56,7 @@ use penstock_proto::listing::ListWork;
 use penstock_proto::manifest::{EntryDraft, EntryKind, Page, PageBuilder};
 use penstock_proto::name::{self};
 use penstock_proto::units::FileTime;
+use tokio::sync::watch;
 
 use crate::stores::Stores;
 use crate::stores::guard::Guard;
@@ -97,6 +98,7 @@ impl Scan {
             asking: SingleFlight::default(),
             mark: rand::random(),
             wake: Condvar::new(),
+            news: watch::Sender::default(),
             lend: Condvar::new(),
             guard: OnceLock::new(),
             helpers: OnceLock::new(),
@@ -140,6 +142,7 @@ impl Scan {
             asking: SingleFlight::default(),
             mark: rand::random(),
             wake: Condvar::new(),
+            news: watch::Sender::default(),
             lend: Condvar::new(),
             guard: OnceLock::new(),
             helpers: OnceLock::new(),
@@ -284,7 +287,7 @@ impl Scan {
         }
         self.marks.broken_off.store(state.problem.is_some(), Ordering::Release);
         self.marks.ended.store(state.complete || state.problem.is_some(), Ordering::Release);
-        self.wake.notify_all();
+        self.tell();
     }
 
     /// Whether all of it is sealed.
@@ -560,7 +563,7 @@ impl Scan {
                 .and_then(|mut file| file.write_all(lines.as_bytes()))
                 .map_err(|cause| kept(&path, &cause))?;
         }
-        self.wake.notify_all();
+        self.tell();
         Ok(())
     }
 
@@ -650,7 +653,7 @@ impl Scan {
             let early = begun && state.seals_early(Instant::now());
             if early && let Err(problem) = self.seal(&mut state) {
                 state.problem.get_or_insert(problem);
-                self.wake.notify_all();
+                self.tell();
             }
             if left <= EARLY_SEAL {
                 break;
@@ -679,12 +682,23 @@ impl Scan {
         if sealed { read_kept(&self.page_path(number)) } else { Ok(None) }
     }
 
+    /// Changes whenever [`Scan::page`] may have another answer.
+    pub(crate) fn news(&self) -> watch::Receiver<()> {
+        self.news.subscribe()
+    }
+
+    /// Wakes those that wait for pages.
+    fn tell(&self) {
+        self.wake.notify_all();
+        self.news.send_replace(());
+    }
+
     /// Asks the workers to stop; what is sealed stays. Waits for nobody: a worker that has just
     /// looked and is about to wait wakes by itself ([`walk::STOP_LOOK`]).
     pub(crate) fn stop(&self) {
         self.marks.stopped.store(true, Ordering::Release);
         self.lookups.end();
-        self.wake.notify_all();
+        self.tell();
         self.lend.notify_all();
     }
 
@@ -759,7 +773,7 @@ impl Drop for Running<'_> {
         self.0.lock().problem.get_or_insert(problem);
         self.0.marks.broken_off.store(true, Ordering::Release);
         self.0.marks.ended.store(true, Ordering::Release);
-        self.0.wake.notify_all();
+        self.0.tell();
         self.0.lend.notify_all();
     }
 }

@@ -15,6 +15,7 @@ use penstock_proto::manifest::PageBuilder;
 use penstock_proto::name::{self};
 use penstock_proto::select::Selector;
 use penstock_proto::slicing::Slicing;
+use tokio::sync::watch;
 
 use super::found::WantedAttributes;
 use super::hard_links::LinkTable;
@@ -63,6 +64,8 @@ pub(crate) struct Scan {
     /// Random: tells what this scan writes for a moment from what another one does.
     pub(super) mark: u64,
     pub(super) wake: Condvar,
+    /// Changes with what [`Scan::page`] returns.
+    pub(super) news: watch::Sender<()>,
     /// Wakes the threads that have other peers list.
     pub(super) lend: Condvar,
     pub(super) guard: OnceLock<(Arc<Guard>, Arc<Stores>)>,

@@ -14,6 +14,7 @@ use penstock_api::scan::{
     DigestWish, PageReply, RecheckRequest, RootKind, ScanRequest, SourcePeer, WishedDigests,
 };
 use penstock_proto::id::TransferId;
+use tokio::sync::watch;
 
 use crate::source::SourceService;
 
@@ -40,6 +41,14 @@ impl SourcePeer for SourceService {
 
     fn page(&self, transfer: TransferId, number: u32, wait_ms: u32) -> Result<PageReply, Problem> {
         self.page_by(&self.own_order(), transfer, number, wait_ms)
+    }
+
+    fn page_news(&self, transfer: TransferId) -> Option<watch::Receiver<()>> {
+        self.scan(transfer).ok().flatten().map(|open| open.scan.news())
+    }
+
+    fn is_listing(&self, transfer: TransferId) -> bool {
+        self.lists(transfer)
     }
 
     fn ask(&self, transfer: TransferId, question: &RecheckRequest) -> Result<u32, Problem> {

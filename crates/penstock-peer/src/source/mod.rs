@@ -76,7 +76,6 @@ pub struct SourceService {
     stores: Arc<Stores>,
     directory: PathBuf,
     scans: Arc<Scans>,
-    pub(crate) pool: BufferPool,
     pub(crate) peer: PeerId,
     pub(crate) verifier: Option<LaneVerifier>,
     /// Whether this peer's controller may act; only then are data sets listed here.
@@ -203,7 +202,6 @@ impl SourceService {
             scans: Scans::new(Arc::clone(&stores), directory, peer.clone(), workers),
             stores,
             directory: directory.to_owned(),
-            pool: BufferPool::new(STRIDE_BYTES_MAX as usize, (cpus * 2).max(64)),
             peer,
             verifier,
             fence: Mutex::default(),
@@ -259,12 +257,23 @@ impl SourceService {
         ScanOrder { number: 0, fence }
     }
 
-    /// Serves one lane until it ends. Blocks: give it a thread of its own.
+    /// Whether a data set is being listed here, or opened for that. Waits for nothing.
+    pub(crate) fn lists(&self, transfer: TransferId) -> bool {
+        self.scans.lists(transfer)
+    }
+
+    /// Serves one lane until it ends, with strides of files in `buffers`. Blocks: give it a thread
+    /// of its own.
     ///
     /// # Errors
     /// The lane was refused, for this reason, which its target knows.
-    pub fn serve(self: &Arc<Self>, lane: PendingLane) -> Result<(), Refusal> {
-        serve::serve(self, lane)
+    pub fn serve(self: &Arc<Self>, lane: PendingLane, buffers: &BufferPool) -> Result<(), Refusal> {
+        serve::serve(self, lane, buffers)
+    }
+
+    /// Memory for strides of files, which the lanes of one other end share.
+    pub fn buffers() -> BufferPool {
+        BufferPool::new(STRIDE_BYTES_MAX as usize, (sys::available_cpus() * 2).max(64))
     }
 
     /// Ends the lanes whose rights have ended. Does not block; call it every second, and at once

@@ -144,6 +144,15 @@ impl Place {
         }
     }
 
+    /// Whether it is being opened, or its data set listed.
+    fn is_at_work(&self) -> bool {
+        match &*self.lock() {
+            PlaceState::Opening => true,
+            PlaceState::Open(open) => !open.scan.is_at_rest(),
+            PlaceState::Failed(_) => false,
+        }
+    }
+
     /// Before something is kept of it.
     fn check(&self) -> Result<(), Problem> {
         if let Some(order) = &self.order {
@@ -402,6 +411,12 @@ impl Scans {
         if table.get(&transfer).is_some_and(is_it) {
             table.remove(&transfer);
         }
+    }
+
+    /// Whether a transfer's data set is being listed, or opened for that.
+    pub(crate) fn lists(&self, transfer: TransferId) -> bool {
+        let place = self.table().get(&transfer).cloned();
+        place.is_some_and(|place| place.is_at_work())
     }
 
     /// Opens a scan anew when it is asked for next, if nothing of it is at work here.

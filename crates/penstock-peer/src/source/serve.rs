@@ -12,6 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use penstock_api::problem::Problem;
+use penstock_io::buffer::BufferPool;
 use penstock_io::net::{LaneError, LaneStream, PendingLane, Wake};
 use penstock_io::store::Source;
 use penstock_io::sys;
@@ -37,7 +38,11 @@ const DRAIN_LOOK: Duration = Duration::from_secs(2);
 
 /// # Errors
 /// The lane was refused.
-pub(crate) fn serve(service: &Arc<SourceService>, pending: PendingLane) -> Result<(), Refusal> {
+pub(crate) fn serve(
+    service: &Arc<SourceService>,
+    pending: PendingLane,
+    buffers: &BufferPool,
+) -> Result<(), Refusal> {
     let hello = pending.hello().clone();
     let Admitted { open, protocol, holds } = match admit(service, &pending, &hello) {
         Ok(admitted) => admitted,
@@ -50,7 +55,8 @@ pub(crate) fn serve(service: &Arc<SourceService>, pending: PendingLane) -> Resul
     let served = pending.welcome(protocol, &service.peer).and_then(|lane| {
         let _served = Served::one(&service.lanes);
         let _standing = service.standing.enter(lane.closer()?, holds);
-        Server::new(service, open, lane, hello.digest).and_then(|mut server| server.run())
+        Server::new(service, open, lane, (hello.digest, buffers))
+            .and_then(|mut server| server.run())
     });
     match served {
         Ok(()) => tracing::debug!(%peer, transfer = %hello.transfer, "lane closed"),
@@ -144,40 +150,43 @@ fn now_seconds() -> u64 {
     u64::try_from(sys::wall_clock_now().seconds).unwrap_or(0)
 }
 
+/// What a request calls a page: its number, and the first bytes of its digest.
+type PageName = (u32, [u8; 16]);
+
 /// The pages that lanes of a transfer used last, decoded: memory follows what is worked on, not the
 /// number of lanes.
 #[derive(Default)]
 pub(crate) struct PageCache {
-    /// Most recently used first, by their digests.
-    kept: Mutex<VecDeque<([u8; 16], Arc<Page>)>>,
+    /// Most recently used first, by their numbers and digests.
+    kept: Mutex<VecDeque<(PageName, Arc<Page>)>>,
 }
 
 impl PageCache {
-    /// The page with this digest: kept from before, or what `read` gives if its digest is the one
-    /// asked for, as `see` has it. Blocks while it is read; who else asks waits rather than reads
-    /// it once more.
+    /// The page of this number and digest: kept from before, or what `read` gives if its digest is
+    /// the one asked for, as `see` has it. Blocks while it is read; another lane that asks waits
+    /// rather than reads it once more.
     ///
     /// # Errors
     /// Those of `see`.
     fn get(
         &self,
-        asked: &[u8; 16],
+        asked: PageName,
         read: impl FnOnce() -> Option<Vec<u8>>,
         see: impl FnOnce(Page) -> Result<Page, Problem>,
     ) -> Result<Option<Arc<Page>>, Problem> {
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(at) = kept.iter().position(|(digest, _)| digest == asked) {
+        if let Some(at) = kept.iter().position(|(name, _)| *name == asked) {
             let Some(found) = kept.remove(at) else { return Ok(None) };
             let page = Arc::clone(&found.1);
             kept.push_front(found);
             return Ok(Some(page));
         }
-        let encoded = read().filter(|encoded| page_digest(encoded).0.starts_with(asked));
+        let encoded = read().filter(|encoded| page_digest(encoded).0.starts_with(&asked.1));
         let Some(page) = encoded.and_then(|encoded| Page::decode(&encoded).ok()) else {
             return Ok(None);
         };
         let page = Arc::new(see(page)?);
-        kept.push_front((*asked, Arc::clone(&page)));
+        kept.push_front((asked, Arc::clone(&page)));
         kept.truncate(PAGES_KEPT);
         Ok(Some(page))
     }
@@ -200,13 +209,13 @@ impl<'a> Server<'a> {
         service: &'a SourceService,
         open: Arc<OpenScan>,
         lane: LaneStream,
-        kind: DigestKind,
+        (kind, buffers): (DigestKind, &BufferPool),
     ) -> Result<Self, LaneError> {
         let source = service
             .source_of(&open)
             .map_err(|problem| LaneError::Io(std::io::Error::other(problem.to_string())))?;
         let root = open.scan.root().to_vec();
-        let mut reader = PieceReader::new(source.clone(), root, kind, service.pool.clone());
+        let mut reader = PieceReader::new(source.clone(), root, kind, buffers.clone());
         if lane.rtt().is_ok_and(|rtt| rtt.min >= FAR) {
             reader.begin_small();
         }
@@ -269,6 +278,9 @@ impl<'a> Server<'a> {
     }
 
     fn answer(&mut self, request: u32, fetch: &Fetch) -> Result<(), LaneError> {
+        if request == 0 {
+            return Err(LaneError::OutOfTurn(FrameKind::Fetch));
+        }
         let page = match self.page(fetch) {
             Ok(Some(page)) => page,
             Ok(None) => {
@@ -306,7 +318,8 @@ impl<'a> Server<'a> {
     fn page(&self, fetch: &Fetch) -> Result<Option<Arc<Page>>, Problem> {
         // A page that cannot be read now is asked for again, as one that is not there yet.
         let read = || self.open.scan.sealed_page(fetch.page).ok().flatten();
-        self.open.pages.get(&fetch.page_digest, read, |page| self.open.see(&self.source, page))
+        let asked = (fetch.page, fetch.page_digest);
+        self.open.pages.get(asked, read, |page| self.open.see(&self.source, page))
     }
 }
 

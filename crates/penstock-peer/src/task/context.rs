@@ -21,6 +21,7 @@ use penstock_proto::journal::{EntryDigest, EntryFailure, Incarnation};
 use penstock_proto::slicing::PieceRef;
 use penstock_proto::units::Instant;
 
+use crate::lane::breach::Breaches;
 use crate::lane::dialer::Dialer;
 use crate::lane::lane_handle::LaneHandle;
 use crate::publish::mtime_settle::settle_time;
@@ -185,6 +186,7 @@ pub(crate) struct TaskContext {
     pub(crate) keep_marker: AtomicBool,
     pub(crate) stop_until: AtomicU64,
     pub(crate) pages: Mutex<VecDeque<Arc<Pieces>>>,
+    pub(crate) breaches: Breaches,
     pub(crate) verified: AtomicU64,
     pub(crate) waited_ns: AtomicU64,
     pub(crate) worked_ns: AtomicU64,

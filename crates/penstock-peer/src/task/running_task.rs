@@ -15,6 +15,7 @@ use penstock_proto::id::WriterId;
 use penstock_proto::journal::Incarnation;
 use penstock_proto::network::DataAddress;
 
+use crate::lane::breach::Breaches;
 use crate::lane::paths;
 use crate::publish;
 use crate::stores::pacer::Pacer;
@@ -93,6 +94,7 @@ impl RunningTask {
             keep_marker: AtomicBool::new(spec.doubt),
             stop_until: AtomicU64::new(0),
             pages: Mutex::new(VecDeque::new()),
+            breaches: Breaches::default(),
             verified: AtomicU64::new(0),
             waited_ns: AtomicU64::new(0),
             worked_ns: AtomicU64::new(0),

@@ -14,6 +14,7 @@ use penstock_controller::state::SiteState;
 use penstock_proto::id::Name;
 
 use super::events::EventLog;
+use super::foreign_scans::{self, ForeignScans};
 use super::site::Site;
 use super::site_api::{self, SiteParts};
 use super::site_client::Sites;
@@ -82,12 +83,20 @@ impl Lead {
         let manager = manager.map_err(|error| crate::exit::failure(error.into()))?;
         let manager = Arc::new(manager);
         self.events.follow_transfers(&manager);
+        let scans = Arc::new(ForeignScans::new(self.journal.with_file_name("source")));
+        let sweep = foreign_scans::sweep(
+            Arc::clone(&scans),
+            Arc::clone(&source),
+            Arc::clone(&self.sites) as _,
+            manager.fence().clone(),
+        );
+        self.sites.runtime().spawn(sweep);
         let site = site_api::router(SiteParts {
             site: Arc::clone(&self.site),
             manager: Arc::clone(&manager),
             source,
             signer: Arc::clone(&self.signer),
-            scans: Arc::default(),
+            scans,
             instance: if self.site.config.cluster.is_some() { 0 } else { rand::random() },
         });
         let local = rest::router(RestParts { manager: Arc::clone(&manager), admin });

@@ -8,10 +8,12 @@
 mod addresses;
 mod admin;
 mod admission;
+pub(crate) mod budget;
 mod cluster;
 mod compressed;
 pub(crate) mod etcd;
 mod events;
+mod foreign_scans;
 mod front;
 mod handing;
 mod host;
@@ -57,6 +59,7 @@ use penstock_io::trust::{PeerCertificate, Purpose, server_config};
 use penstock_peer::{SourceService, TargetService};
 use penstock_proto::id::PeerId;
 use tokio::net::{TcpListener, UnixListener};
+use tokio::runtime::Runtime;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -74,13 +77,16 @@ use host::Host;
 use keys::OwnKeys;
 use lead::Lead;
 use operate::{Operate, OperateParts};
-use port::{Limits, Port};
+use port::Port;
 use remote::client::PeerClient;
 use signing::SiteSigner;
 use site::Site;
 use site_client::Sites;
 use target_side::TargetSide;
 
+/// Threads of the local API, and how many of its requests may block at a time.
+const LOCAL_THREADS: usize = 1;
+const LOCAL_BLOCKING_THREADS: usize = 64;
 /// How long what is being answered is waited for after that.
 const LINGER: Duration = Duration::from_millis(400);
 
@@ -133,10 +139,12 @@ pub(crate) fn run(args: DaemonArgs) -> anyhow::Result<ExitCode> {
     result
 }
 
-/// Checks that the threads of the runtime and one that blocks can be started: it panics over one
-/// that cannot.
+/// Checks that the threads of the runtimes and one of each that blocks can be started: a runtime
+/// panics over one that cannot.
 fn check_threads() -> anyhow::Result<()> {
-    let count = std::thread::available_parallelism().map_or(1, usize::from) + 1;
+    let control = std::thread::available_parallelism().map_or(1, usize::from);
+    // One of each runtime blocks.
+    let count = control + LOCAL_THREADS + 2;
     let all_are_there = std::sync::RwLock::new(());
     let started = std::thread::scope(|scope| {
         // None of them ends before.
@@ -189,8 +197,19 @@ fn bind(config: &Config) -> anyhow::Result<TcpListener> {
     })
 }
 
-/// The socket of the local API. The lock is held, so a socket that is there is a dead one.
-fn bind_socket(directory: &Path) -> anyhow::Result<UnixListener> {
+/// The socket of the local API, and the threads that serve it: their own, which requests of other
+/// sites cannot take. The lock is held, so a socket that is there is a dead one.
+fn bind_socket(directory: &Path) -> anyhow::Result<(&'static Runtime, UnixListener)> {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .thread_name("local")
+        .worker_threads(LOCAL_THREADS)
+        .max_blocking_threads(LOCAL_BLOCKING_THREADS)
+        .enable_all()
+        .build()
+        .context("cannot start the threads of the local API")?;
+    // It ends with the process, as the other one does.
+    let runtime: &'static Runtime = Box::leak(Box::new(runtime));
+    let _inside = runtime.enter();
     let path = directory.join(SOCKET_NAME);
     let failed = |error| Failure::io(format!("make the socket `{}`", path.display()), error);
     match fs::remove_file(&path) {
@@ -201,7 +220,7 @@ fn bind_socket(directory: &Path) -> anyhow::Result<UnixListener> {
     }
     let listener = UnixListener::bind(&path).map_err(failed)?;
     fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).map_err(failed)?;
-    Ok(listener)
+    Ok((runtime, listener))
 }
 
 fn load_keys(config: &Config, directory: &Path) -> anyhow::Result<(OwnKeys, PeerCertificate)> {
@@ -255,7 +274,7 @@ async fn serve(config: Config, directory: PathBuf) -> anyhow::Result<ExitCode> {
         journal: journal.join("journal"),
     };
     let mut signals = Signals::watch()?;
-    let socket = bind_socket(&directory)?;
+    let (own_users, socket) = bind_socket(&directory)?;
     let tls = |purpose| server_config(purpose, &site.identity, &site.trust, &site.suites);
     let (site_tls, lane_tls) = (tls(Purpose::SiteApi)?, tls(Purpose::Lane)?);
     let (stop, stopped) = watch::channel(false);
@@ -273,17 +292,11 @@ async fn serve(config: Config, directory: PathBuf) -> anyhow::Result<ExitCode> {
     };
     let admin = Admin { site: Arc::clone(&site), sites, runtime, member: None };
     let faces = Faces::open(lead, state, parts.set_fence, (admin, operate), &stopped)?;
-    let port = Port {
-        site_tls,
-        lane_tls,
-        router: faces.site,
-        lane: parts.lane,
-        limits: Limits::of(&site.config.site),
-        site: Arc::clone(&site),
-    };
+    let port =
+        Port { site_tls, lane_tls, router: faces.site, lane: parts.lane, site: Arc::clone(&site) };
     let own_user = rustix::process::getuid().as_raw();
     let mut socket_stopped = stopped.clone();
-    let mut local = tokio::spawn(rest::serve(socket, faces.local, own_user, async move {
+    let mut local = own_users.spawn(rest::serve(socket, faces.local, own_user, async move {
         // Either it was told, or the daemon is gone.
         let _ = socket_stopped.changed().await;
     }));

@@ -2,14 +2,13 @@
 //!
 //! `penstock-lane/1` goes to the peer crate as a std stream with its TLS state; anything else is
 //! the site API over HTTP. Every stage of a connection has a deadline, and what a connection may
-//! take before it has shown a certificate is counted by its source ([`super::admission`]). Of
-//! connections to the site API so many of each site are kept.
+//! take before it has shown a certificate is counted by its source ([`super::admission`]). What a
+//! paired site takes is counted by its name ([`super::budget`]).
 
-use std::collections::HashMap;
 use std::fmt;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use axum::Router;
@@ -20,16 +19,16 @@ use hyper_util::server::conn::auto;
 use hyper_util::service::TowerToHyperService;
 use penstock_io::net::{self, LANE_STACK_BYTES};
 use penstock_io::trust::{ALPN_LANE, Vouched, explain, pairing_exporter};
-use penstock_proto::id::Name;
 use penstock_proto::network::Role;
 use rustls::ServerConfig;
 use rustls::server::Acceptor;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::sync::watch;
 use tokio_rustls::server::TlsStream;
 use tokio_rustls::{LazyConfigAcceptor, StartHandshake};
 
 use super::admission::{Metered, Stage};
+use super::budget::Duty;
 use super::site::Site;
 use crate::wiring::LaneHandler;
 
@@ -49,10 +48,11 @@ const ANONYMOUS_BYTES_MAX: u64 = 64 << 10;
 /// Its requests at a time over HTTP/2, and the bytes of one that are taken ahead.
 const ANONYMOUS_STREAMS_MAX: u32 = 1;
 const ANONYMOUS_WINDOW_BYTES: u32 = 16 << 10;
-/// Connections to the site API of one site at a time.
-const PER_SITE_MAX: usize = 64;
-/// Connections of other peers of the own site at a time: some of each.
-const OWN_SITE_MAX: usize = 1024;
+/// Requests of a paired site at a time over one HTTP/2 connection, and the bytes of their bodies
+/// and answers that are kept for it.
+const STREAMS_MAX: u32 = 16;
+const WINDOW_BYTES: u32 = 512 << 10;
+const SEND_BYTES_MAX: usize = 128 << 10;
 /// How often an idle HTTP/2 connection is asked whether it still lives, and how long it may take.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
@@ -68,30 +68,6 @@ pub(crate) struct Connection {
     pub(crate) from: SocketAddr,
 }
 
-/// Counts the connections to the site API.
-#[derive(Clone)]
-pub(crate) struct Limits {
-    own: Name,
-    kept: Arc<Mutex<HashMap<Name, Arc<Semaphore>>>>,
-}
-
-impl Limits {
-    /// Those of a site of this name.
-    pub(crate) fn of(own: &Name) -> Self {
-        Self { own: own.clone(), kept: Arc::default() }
-    }
-
-    /// A place for one more connection of a site; `None` if all are taken. Free again when it is
-    /// dropped.
-    fn enter(&self, site: &Name) -> Option<OwnedSemaphorePermit> {
-        let most = if *site == self.own { OWN_SITE_MAX } else { PER_SITE_MAX };
-        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        // Only sites that are paired, and so have been let in, are in the map: it stays small.
-        let places = kept.entry(site.clone()).or_insert_with(|| Arc::new(Semaphore::new(most)));
-        Arc::clone(places).try_acquire_owned().ok()
-    }
-}
-
 /// A connection whose handshake is done.
 type Tls = TlsStream<Metered<TcpStream>>;
 
@@ -105,7 +81,6 @@ pub(crate) struct Port {
     pub(crate) lane_tls: Arc<ServerConfig>,
     pub(crate) router: Router,
     pub(crate) lane: LaneHandler,
-    pub(crate) limits: Limits,
     pub(crate) site: Arc<Site>,
 }
 
@@ -184,14 +159,29 @@ impl Port {
     fn give_lane(&self, tls: Tls, from: SocketAddr) {
         // A lane shows a certificate, and the handshake has verified it.
         self.site.admission.note_known(from.ip());
+        let chain = tls.get_ref().1.peer_certificates();
+        let peer = match chain.map(|chain| self.site.trust.vouched(chain)).transpose() {
+            Ok(Some(peer)) => peer,
+            Ok(None) => return self.note_refused(from, &"a lane without a certificate"),
+            Err(error) => return self.note_refused(from, &error),
+        };
+        let budget = self.site.budgets.of(&peer.peer.site);
+        let place = budget.lane();
+        let refusing = if place.is_none() { budget.try_enter(Duty::Refusal) } else { None };
+        if place.is_none() && refusing.is_none() {
+            let why = format!("site `{}` has too many lanes", peer.peer.site);
+            return self.note_refused(from, &why);
+        }
         let (tcp, connection) = tls.into_inner();
         let handler = Arc::clone(&self.lane);
         let blocking = tcp.into_inner().into_std().and_then(|tcp| {
             tcp.set_nonblocking(false)?;
-            std::thread::Builder::new()
-                .name("lane".to_owned())
-                .stack_size(LANE_STACK_BYTES)
-                .spawn(move || handler(tcp, connection))
+            std::thread::Builder::new().name("lane".to_owned()).stack_size(LANE_STACK_BYTES).spawn(
+                move || {
+                    handler(tcp, connection, place);
+                    drop(refusing);
+                },
+            )
         });
         if let Err(error) = blocking {
             tracing::warn!(%from, %error, "lane not served");
@@ -215,7 +205,8 @@ impl Port {
         };
         tls.get_mut().0.allow(None);
         self.site.admission.note_known(from.ip());
-        let Some(_place) = self.limits.enter(&peer.peer.site) else {
+        let budget = self.site.budgets.of(&peer.peer.site);
+        let Some(_place) = budget.try_enter(Duty::Connection) else {
             let why = format!("site `{}` has too many connections", peer.peer.site);
             return self.note_refused(from, &why);
         };
@@ -226,6 +217,14 @@ impl Port {
             .timer(TokioTimer::new())
             .keep_alive_interval(KEEP_ALIVE)
             .keep_alive_timeout(KEEP_ALIVE);
+        if peer.peer.site != self.site.config.site {
+            builder
+                .http2()
+                .max_concurrent_streams(STREAMS_MAX)
+                .initial_stream_window_size(WINDOW_BYTES)
+                .initial_connection_window_size(WINDOW_BYTES)
+                .max_send_buf_size(SEND_BYTES_MAX);
+        }
         let router = self.router.clone().layer(Extension(connection));
         let ended = self.until_unpaired(&peer, news);
         if let Some(why) = answer((tls, from), &builder, router, stop, ended).await {
@@ -322,21 +321,4 @@ async fn answer(
         tracing::debug!(%from, %error, "connection ended");
     }
     None
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// D4: one site cannot use up the connections of the others.
-    #[test]
-    fn d4_connections_are_counted_by_who_makes_them() {
-        let limits = Limits::of(&"own".parse().unwrap());
-        let (lab, hpc): (Name, Name) = ("lab".parse().unwrap(), "hpc".parse().unwrap());
-        let of_lab: Vec<_> = (0..PER_SITE_MAX).map(|_| limits.enter(&lab).unwrap()).collect();
-        assert!(limits.enter(&lab).is_none());
-        assert!(limits.enter(&hpc).is_some());
-        drop(of_lab);
-        assert!(limits.enter(&lab).is_some());
-    }
 }

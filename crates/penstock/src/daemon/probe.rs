@@ -33,6 +33,9 @@ const LARGE_RTTS: u32 = 8;
 const LARGE_BYTES: usize = 64 << 10;
 /// How long all of it takes at most, at one peer.
 pub(crate) const PROBES: Duration = Duration::from_secs(10);
+/// When a site is told of paths over which nobody has shown its certificate, since it has asked:
+/// whatever has answered there, and however fast.
+pub(crate) const UNPROVEN: Duration = Duration::from_secs(8);
 /// Header with the clock of who answers, in milliseconds since 1970.
 const CLOCK_HEADER: &str = "penstock-clock-ms";
 
@@ -160,10 +163,10 @@ impl Operate {
             Err(error) => why_not(error, other, &ends.local, to),
         };
         let sent = dialled.is_ok().then(|| self.send_large(other, ends, rtt.unwrap_or_default()));
+        let (proven, sent) = sent.unwrap_or((false, Ok(None)));
         let (large, clock_ahead_ms) = match sent {
-            Some(Ok(ahead)) => (String::new(), ahead),
-            Some(Err(why)) => (why, None),
-            None => (String::new(), None),
+            Ok(ahead) => (String::new(), ahead),
+            Err(why) => (why, None),
         };
         let least = note.and_then(|note| note.rtt).into_iter().chain(rtt).min();
         PathView {
@@ -173,6 +176,7 @@ impl Operate {
             to,
             network: ends.network(),
             reachable: dialled.is_ok(),
+            proven,
             why,
             large,
             clock_ahead_ms,
@@ -184,14 +188,27 @@ impl Operate {
         }
     }
 
-    /// Sends 64 KiB over a path and has them sent back; gives by how many milliseconds the clock
-    /// there is ahead.
+    /// Sends 64 KiB over a path and has them sent back; returns whether the site has shown its
+    /// certificate, and by how many milliseconds the clock there is ahead.
     fn send_large(
         &self,
         other: &Name,
         ends: &PathEnds,
         rtt: Duration,
-    ) -> Result<Option<f64>, String> {
+    ) -> (bool, Result<Option<f64>, String>) {
+        match self.client_over(other, ends, rtt) {
+            Ok((client, limit)) => self.runtime.block_on(self.ask_over(&client, ends, limit)),
+            Err(why) => (false, Err(why)),
+        }
+    }
+
+    /// A client whose connections go over one path, and how long its requests may take.
+    fn client_over(
+        &self,
+        other: &Name,
+        ends: &PathEnds,
+        rtt: Duration,
+    ) -> Result<(reqwest::Client, Duration), String> {
         let tls = self.sites.tls(other).map_err(|problem| problem.to_string())?;
         let limit = LARGE_MAX + rtt * LARGE_RTTS;
         let mut builder = reqwest::Client::builder()
@@ -203,44 +220,68 @@ impl Operate {
         if let Some(device) = &ends.local.device {
             builder = builder.interface(device);
         }
-        let client = builder.build().map_err(|error| error.to_string())?;
-        let url = format!("https://{}/site/v1/echo", ends.remote.address);
-        let (body, speaks) = (vec![b'.'; LARGE_BYTES], self.site.speaks());
-        self.runtime.block_on(async {
-            let ask = |body: Vec<u8>| {
-                client
-                    .post(&url)
-                    .header(VERSION_HEADER, speaks.oldest)
-                    .header(SPEAKS_HEADER, speaks.to_string())
-                    .body(body)
-            };
-            let sent = async {
-                // The first request makes the connection; the second one is for the clock.
-                let reply = ask(body).send().await?.error_for_status()?;
-                let bytes = reply.bytes().await?.len();
-                let begun = Instant::now();
-                let reply = ask(Vec::new()).send().await?.error_for_status()?;
-                Ok::<_, reqwest::Error>((bytes, begun.elapsed(), reply))
-            };
-            match sent.await {
-                Ok((LARGE_BYTES, took, reply)) => {
-                    let clock = reply.headers().get(CLOCK_HEADER);
-                    let clock = clock.and_then(|text| text.to_str().ok()?.parse::<u64>().ok());
-                    let halfway = now_ms() as f64 - took.as_secs_f64() * 500.0;
-                    Ok(clock.map(|clock| clock as f64 - halfway))
-                }
-                Ok((bytes, ..)) => Err(format!("of 64 KiB {bytes} bytes came back")),
-                Err(error) if error.is_timeout() => Err(format!(
-                    "a connection opens, and 64 KiB do not pass within {:.0} s: packets of full \
-                     size are lost (MTU)",
-                    limit.as_secs_f64()
-                )),
-                Err(error) => {
-                    Err(format!("64 KiB do not pass: {}", crate::cause::innermost(&error)))
-                }
-            }
-        })
+        Ok((builder.build().map_err(|error| error.to_string())?, limit))
     }
+
+    async fn ask_over(
+        &self,
+        client: &reqwest::Client,
+        ends: &PathEnds,
+        limit: Duration,
+    ) -> (bool, Result<Option<f64>, String>) {
+        let url = format!("https://{}/site/v1/echo", ends.remote.address);
+        let speaks = self.site.speaks();
+        let ask = async |body: Vec<u8>| {
+            let request = client.post(&url).header(VERSION_HEADER, speaks.oldest);
+            let reply = request.header(SPEAKS_HEADER, speaks.to_string()).body(body).send();
+            reply.await?.error_for_status()
+        };
+        // An answer of any kind comes from one who has shown the site's certificate.
+        let shown = ask(Vec::new()).await;
+        let proven = shown.as_ref().map_or_else(reqwest::Error::is_status, |_| true);
+        let sent = async {
+            shown?;
+            let bytes = ask(vec![b'.'; LARGE_BYTES]).await?.bytes().await?.len();
+            // For the clock.
+            let begun = Instant::now();
+            let reply = ask(Vec::new()).await?;
+            Ok::<_, reqwest::Error>((bytes, begun.elapsed(), reply))
+        };
+        let sent = match sent.await {
+            Ok((LARGE_BYTES, took, reply)) => {
+                let clock = reply.headers().get(CLOCK_HEADER);
+                let clock = clock.and_then(|text| text.to_str().ok()?.parse::<u64>().ok());
+                let halfway = now_ms() as f64 - took.as_secs_f64() * 500.0;
+                Ok(clock.map(|clock| clock as f64 - halfway))
+            }
+            Ok((bytes, ..)) => Err(format!("of 64 KiB {bytes} bytes came back")),
+            Err(error) if error.is_timeout() => Err(format!(
+                "a connection opens, and 64 KiB do not pass within {:.0} s: packets of full size \
+                 are lost (MTU)",
+                limit.as_secs_f64()
+            )),
+            Err(error) => Err(format!("64 KiB do not pass: {}", crate::cause::innermost(&error))),
+        };
+        (proven, sent)
+    }
+}
+
+/// What a site is told of the paths to addresses that it has named. Where nobody has shown its
+/// certificate, it learns no more than that: not whether, when or how something else has answered.
+pub(crate) fn disclose(probe: &mut SiteProbe, to: &Name) -> bool {
+    let mut all_proven = true;
+    for path in probe.peers.iter_mut().flat_map(|peer| &mut peer.paths) {
+        if path.proven {
+            continue;
+        }
+        all_proven = false;
+        path.reachable = false;
+        path.why = format!("nothing at {} has shown the certificate of site `{to}`", path.to);
+        path.large.clear();
+        path.last_failure.clear();
+        (path.rtt_us, path.rate_bits_per_s, path.clock_ahead_ms) = (None, None, None);
+    }
+    all_proven
 }
 
 /// A key in a few digits.

@@ -26,6 +26,7 @@ use rustls::pki_types::CertificateDer;
 use tokio::sync::watch;
 
 use super::admission::Admission;
+use super::budget::Budgets;
 use super::keys::{CAPABILITY_SECONDS, OwnKeys, fingerprint_text, follow, revoked_of};
 use crate::config::{Config, Exports, lists};
 use crate::networks::Networks;
@@ -51,6 +52,8 @@ pub(crate) struct Site {
     pub(crate) trust: Arc<TrustStore>,
     /// What connections without credentials may take here.
     pub(crate) admission: Arc<Admission>,
+    /// What each paired site may take here.
+    pub(crate) budgets: Budgets,
     /// Changes when an authority is pinned or taken off.
     trust_news: watch::Sender<()>,
     /// What the site remembers, as this peer may see it: another one when it becomes controller.
@@ -100,6 +103,7 @@ impl Site {
         let suites = config.suites().map_err(anyhow::Error::msg)?;
         Ok(Self {
             exports: Exports::of(&config),
+            budgets: Budgets::new(config.site.clone()),
             config,
             directory,
             keys: RwLock::new(Arc::new(keys)),
@@ -196,6 +200,24 @@ impl Site {
             true => self.exports.may_write(site, store),
             false => self.far_allows(site, store, |rights| &rights.write),
         }
+    }
+
+    /// Whether `site` may read from any store, as far as is known: a peer that is away may have
+    /// one.
+    pub(crate) fn may_read_any(&self, site: &Name) -> bool {
+        self.exports.may_read_any(site) || self.far_may_any(site, |rights| &rights.read)
+    }
+
+    /// Whether `site` may have its data written to any store, as far as is known.
+    pub(crate) fn may_write_any(&self, site: &Name) -> bool {
+        self.exports.may_write_any(site) || self.far_may_any(site, |rights| &rights.write)
+    }
+
+    fn far_may_any(&self, site: &Name, of: impl Fn(&StoreRights) -> &Vec<String>) -> bool {
+        let far = self.far.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut told = far.iter().flat_map(|(_, stores)| stores);
+        let away = self.away.lock().unwrap_or_else(PoisonError::into_inner);
+        !away.is_empty() || told.any(|card| lists(of(&card.rights), site))
     }
 
     /// Whether `site` may have removed in `store` what was moved to it.

@@ -4,9 +4,8 @@
 //! that it may write to, and see and steer the transfers that read from it. Pairing, joining and
 //! the health check alone need no certificate.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use axum::extract::{
     DefaultBodyLimit, Extension, FromRequestParts, Json, Path, Query, Request, State,
@@ -36,20 +35,26 @@ use penstock_controller::rest::{
     BODY_BYTES_MAX, Body, PlanQuery, ProblemReply, another_state, blocking, checksum_kind,
     not_found, stream_file,
 };
-use penstock_controller::sites::{CAPABILITY_VOID, SCAN_UNKNOWN};
+use penstock_controller::sites::CAPABILITY_VOID;
 use penstock_proto::id::{Name, TransferId};
+use penstock_proto::manifest::PAGE_BYTES_MAX;
 use penstock_proto::name;
 use penstock_proto::network::DataAddress;
 use serde::Deserialize;
+use tokio::sync::watch;
 
+use super::addresses::believable;
+use super::budget::{AnswerPlace, Duty};
 use super::compressed::{self, ZSTD};
+use super::foreign_scans::{ForeignScans, foreign_scan};
 use super::pairing;
 use super::port::Connection;
 use super::site::Site;
 use penstock_io::sys::now_seconds;
 
-/// Scans that other sites may have open at a time; more are refused for a while.
-const SCANS_MAX: usize = 10_000;
+/// How often a request that waits for a page looks for it, without news of the scan: at first, and
+/// in the end.
+const PAGE_LOOK: (Duration, Duration) = (Duration::from_millis(20), Duration::from_millis(500));
 
 /// Time in which a reply goes out.
 const REPLY_GOES: Duration = Duration::from_millis(100);
@@ -64,17 +69,25 @@ pub(crate) struct SiteParts {
     pub(crate) manager: Arc<Manager>,
     pub(crate) source: Arc<dyn SourcePeer>,
     pub(crate) signer: Arc<dyn ReceiptSigner>,
-    /// Which site opened which scan, since the daemon started. Scans that the own controller opened
-    /// are not among them: nobody else may use those.
-    pub(crate) scans: Arc<Mutex<HashMap<TransferId, Name>>>,
+    pub(crate) scans: Arc<ForeignScans>,
     /// See [`OpenedScan::instance`].
     pub(crate) instance: u64,
 }
 
-impl SiteParts {
-    fn lock(&self) -> MutexGuard<'_, HashMap<TransferId, Name>> {
-        self.scans.lock().unwrap_or_else(PoisonError::into_inner)
-    }
+/// Runs what blocks for a site, once that site has a place for it.
+async fn work<T: Send + 'static>(
+    parts: SiteParts,
+    site: Name,
+    duty: Duty,
+    work: impl FnOnce(&SiteParts, &Name) -> Result<T, Problem> + Send + 'static,
+) -> Result<T, ProblemReply> {
+    let place = parts.site.budgets.of(&site).enter(duty).await?;
+    blocking(move || {
+        // A request that is given up keeps its thread until the work is done.
+        let _place = place;
+        work(&parts, &site)
+    })
+    .await
 }
 
 /// The routes of the site API.
@@ -212,10 +225,12 @@ async fn pair(
 async fn addresses(
     State(parts): State<SiteParts>,
     Calling(site): Calling,
+    Extension(connection): Extension<Connection>,
     Body(theirs): Body<SiteAddresses>,
 ) -> Reply<SiteAddresses> {
-    blocking(move || {
-        parts.site.learn(&site, &theirs.bounded())?;
+    let theirs = believable(theirs.bounded(), &[connection.from.ip()]);
+    work(parts, site, Duty::Work, move |parts, site| {
+        parts.site.learn(site, &theirs)?;
         Ok(parts.site.addresses())
     })
     .await
@@ -279,7 +294,10 @@ async fn submit(
     if !parts.site.may_write(&site, store) {
         return Err(not_exported(&parts.site, &site, store, "write to").into());
     }
-    let (view, new) = blocking(move || parts.manager.submit(&request, &Caller::Site(site))).await?;
+    let (view, new) = work(parts, site, Duty::Work, move |parts, site| {
+        parts.manager.submit(&request, &Caller::Site(site.clone()))
+    })
+    .await?;
     Ok((if new { StatusCode::CREATED } else { StatusCode::OK }, Json(view)))
 }
 
@@ -292,8 +310,10 @@ async fn plan(
     if !parts.site.may_write(&site, store) {
         return Err(not_exported(&parts.site, &site, store, "write to").into());
     }
-    let caller = Caller::Site(site);
-    let file = blocking(move || parts.manager.plan(&request, &caller)).await?;
+    let file = work(parts, site, Duty::Work, move |parts, site| {
+        parts.manager.plan(&request, &Caller::Site(site.clone()))
+    })
+    .await?;
     Ok(stream_file(file))
 }
 
@@ -307,7 +327,7 @@ async fn put_plan(
     if !parts.site.may_write(&site, &query.store) {
         return Err(not_exported(&parts.site, &site, &query.store, "write to").into());
     }
-    blocking(move || {
+    work(parts, site, Duty::Work, move |parts, _| {
         let own = parts.manager.site();
         parts.manager.put_plan(own, &query.store, id_of(&id)?, query.offset, &part)
     })
@@ -332,8 +352,9 @@ async fn show(
     let id = id_of(&id)?;
     let mut events = parts.manager.events();
     let look = || {
-        let (manager, caller) = (Arc::clone(&parts.manager), Caller::Site(site.clone()));
-        blocking(move || manager.show(id, &caller))
+        work(parts.clone(), site.clone(), Duty::Work, move |parts, site| {
+            parts.manager.show(id, &Caller::Site(site.clone()))
+        })
     };
     let view = look().await?;
     if query.seen != Some(view.state) {
@@ -382,8 +403,10 @@ async fn document(
     id: String,
     document: Document,
 ) -> Result<Response, ProblemReply> {
-    let caller = Caller::Site(site);
-    let file = blocking(move || parts.manager.document(id_of(&id)?, document, &caller)).await?;
+    let file = work(parts, site, Duty::Work, move |parts, site| {
+        parts.manager.document(id_of(&id)?, document, &Caller::Site(site.clone()))
+    })
+    .await?;
     Ok(stream_file(file))
 }
 
@@ -392,9 +415,11 @@ async fn act(
     Calling(site): Calling,
     Path((id, action)): Path<(String, String)>,
 ) -> Reply<TransferView> {
-    blocking(move || parts.manager.act(id_of(&id)?, action.parse()?, &Caller::Site(site)))
-        .await
-        .map(Json)
+    work(parts, site, Duty::Work, move |parts, site| {
+        parts.manager.act(id_of(&id)?, action.parse()?, &Caller::Site(site.clone()))
+    })
+    .await
+    .map(Json)
 }
 
 async fn limit(
@@ -403,7 +428,11 @@ async fn limit(
     Path(id): Path<String>,
     Body(limit): Body<LimitRequest>,
 ) -> Reply<TransferView> {
-    blocking(move || parts.manager.limit(id_of(&id)?, limit, &Caller::Site(site))).await.map(Json)
+    work(parts, site, Duty::Work, move |parts, site| {
+        parts.manager.limit(id_of(&id)?, limit, &Caller::Site(site.clone()))
+    })
+    .await
+    .map(Json)
 }
 
 async fn open_scan(
@@ -411,13 +440,19 @@ async fn open_scan(
     Calling(site): Calling,
     Body(open): Body<OpenScan>,
 ) -> Reply<OpenedScan> {
-    let reply = blocking(move || {
-        let opened = open_for(&parts, &site, open.clone().into())?;
+    let transfer = open.transfer;
+    let (noting, owner) = (parts.clone(), site.clone());
+    let (opened, new) =
+        work(parts, site, Duty::Work, move |parts, site| open_for(parts, site, open.into()))
+            .await?;
+    if new {
         // It may take a while, and the caller waits for its scan.
-        tokio::task::spawn_blocking(move || parts.manager.note_foreign(&site, open.transfer));
-        Ok(opened)
-    });
-    reply.await.map(Json)
+        tokio::spawn(work(noting, owner, Duty::Wait, move |parts, site| {
+            parts.manager.note_foreign(site, transfer);
+            Ok(())
+        }));
+    }
+    Ok(Json(opened))
 }
 
 /// Where peers of this site take lanes now that reach a store.
@@ -426,7 +461,7 @@ async fn source_peers(
     Calling(site): Calling,
     Path(store): Path<String>,
 ) -> Reply<Vec<DataAddress>> {
-    blocking(move || {
+    work(parts, site, Duty::Work, move |parts, site| {
         let store = store.parse().map_err(|error| {
             Problem::new(Exit::Usage, "request", "not the name of a store").because(error)
         })?;
@@ -445,7 +480,12 @@ fn check_readable(own: &Site, site: &Name, store: &Name) -> Result<(), Problem> 
     Err(unknown.unwrap_or_else(|| not_exported(own, site, store, "read from")))
 }
 
-fn open_for(parts: &SiteParts, site: &Name, request: ScanRequest) -> Result<OpenedScan, Problem> {
+/// Opens a scan; says whether it is a new one.
+fn open_for(
+    parts: &SiteParts,
+    site: &Name,
+    mut request: ScanRequest,
+) -> Result<(OpenedScan, bool), Problem> {
     let own = &parts.site;
     check_readable(own, site, &request.store)?;
     if request.remove && !own.may_remove(site, &request.store) {
@@ -458,28 +498,22 @@ fn open_for(parts: &SiteParts, site: &Name, request: ScanRequest) -> Result<Open
             Problem::new(Exit::Usage, "request", title)
         })?;
     }
+    let id = request.transfer;
     // What the state database knows outlives a restart, and covers the own transfers.
-    let mut owner = parts.manager.owner(request.transfer)?;
-    {
-        let scans = parts.lock();
-        owner = owner.or_else(|| scans.get(&request.transfer).cloned());
-        if scans.len() >= SCANS_MAX && !scans.contains_key(&request.transfer) {
-            let title = format!("{SCANS_MAX} scans are open already");
-            return Err(Problem::new(Exit::Temporary, "scans-full", title));
+    if parts.manager.owner(id)?.is_some_and(|owner| owner != *site) {
+        return Err(foreign_scan(id));
+    }
+    let new = parts.scans.enter(site, id, &*parts.source)?;
+    request.slicing = request.slicing.no_newer_than(own.format().slicer);
+    let root = parts.source.open_scan(&request).inspect_err(|_| {
+        if new {
+            parts.scans.give_up(id);
         }
-    }
-    if owner.is_some_and(|owner| owner != *site) {
-        return Err(foreign_scan(request.transfer));
-    }
-    let slicing = request.slicing.no_newer_than(own.format().slicer);
-    let root = parts.source.open_scan(&ScanRequest { slicing, ..request.clone() })?;
-    // Only now: who was refused has opened nothing.
-    if parts.lock().entry(request.transfer).or_insert_with(|| site.clone()) != site {
-        return Err(foreign_scan(request.transfer));
-    }
+    })?;
+    parts.scans.check(site, id)?;
     let peers = own.data_for(&request.store);
     let capability = data_encoding::HEXLOWER.encode(&own.capability(site, &request));
-    Ok(OpenedScan { root, capability, peers, instance: parts.instance })
+    Ok((OpenedScan { root, capability, peers, instance: parts.instance }, new))
 }
 
 #[derive(Deserialize)]
@@ -496,26 +530,71 @@ async fn page(
     headers: HeaderMap,
 ) -> Result<Response, ProblemReply> {
     let asked = compressed::is_asked_for(&headers);
-    let (reply, compressed) = blocking(move || {
-        let id = id_of(&id)?;
-        check_opener(&parts, &site, id)?;
-        let reply = parts.source.page(id, number, query.wait_ms.min(PAGE_WAIT_MS_MAX))?;
-        let compressed = match &reply {
-            PageReply::Page(bytes) if asked => compressed::compress(bytes),
-            _ => None,
-        };
-        Ok((reply, compressed))
-    })
-    .await?;
+    let id = id_of(&id)?;
+    let wait = Duration::from_millis(query.wait_ms.min(PAGE_WAIT_MS_MAX).into());
+    let (reply, place) = next_page(&parts, &site, (id, number), wait, asked).await?;
     let kind = (header::CONTENT_TYPE, "application/octet-stream");
     Ok(match reply {
-        PageReply::Page(bytes) => match compressed {
-            Some(short) => ([kind, (header::CONTENT_ENCODING, ZSTD)], short).into_response(),
-            None => ([kind], bytes).into_response(),
-        },
-        PageReply::NotYet => StatusCode::NO_CONTENT.into_response(),
-        PageReply::End(summary) => Json(summary).into_response(),
+        Paged { compressed: Some(short), .. } => {
+            ([kind, (header::CONTENT_ENCODING, ZSTD)], place.hold(short)).into_response()
+        }
+        Paged { reply: PageReply::Page(bytes), .. } => ([kind], place.hold(bytes)).into_response(),
+        Paged { reply: PageReply::NotYet, .. } => StatusCode::NO_CONTENT.into_response(),
+        Paged { reply: PageReply::End(summary), .. } => {
+            parts.scans.note_end(id);
+            Json(summary).into_response()
+        }
     })
+}
+
+/// An answer to a request for a page.
+struct Paged {
+    reply: PageReply,
+    compressed: Option<Vec<u8>>,
+    news: Option<watch::Receiver<()>>,
+}
+
+/// A page, once there is one or `wait` is over. A request that waits holds no thread, unless the
+/// data set is listed by another peer of this site.
+async fn next_page(
+    parts: &SiteParts,
+    site: &Name,
+    (id, number): (TransferId, u32),
+    wait: Duration,
+    compress: bool,
+) -> Result<(Paged, AnswerPlace), ProblemReply> {
+    let until = Instant::now() + wait;
+    let budget = parts.site.budgets.of(site);
+    let (mut wait_ms, mut pause) = (0, PAGE_LOOK.0);
+    loop {
+        let place = budget.answer(PAGE_BYTES_MAX).await?;
+        let duty = if wait_ms == 0 { Duty::Work } else { Duty::Wait };
+        let paged = work(parts.clone(), site.clone(), duty, move |parts, site| {
+            parts.scans.check(site, id)?;
+            // Before the page is looked for: what is told meanwhile is not missed.
+            let news = parts.source.page_news(id);
+            let reply = parts.source.page(id, number, wait_ms)?;
+            let compressed = match &reply {
+                PageReply::Page(bytes) if compress => compressed::compress(bytes),
+                _ => None,
+            };
+            Ok(Paged { reply, compressed, news })
+        });
+        let mut paged = paged.await?;
+        let left = until.saturating_duration_since(Instant::now());
+        if left.is_zero() || paged.reply != PageReply::NotYet {
+            return Ok((paged, place));
+        }
+        drop(place);
+        match &mut paged.news {
+            Some(news) => {
+                // A page that is not full is sealed early for one who looks again.
+                let _ = tokio::time::timeout(pause.min(left), news.changed()).await;
+                pause = (pause * 2).min(PAGE_LOOK.1);
+            }
+            None => wait_ms = left.as_millis() as u32,
+        }
+    }
 }
 
 /// Looks again at entries that have changed: the number of pages that there are now.
@@ -525,9 +604,9 @@ async fn ask(
     Path(id): Path<String>,
     Body(question): Body<RecheckRequest>,
 ) -> Reply<u32> {
-    blocking(move || {
+    work(parts, site, Duty::Work, move |parts, site| {
         let id = id_of(&id)?;
-        check_opener(&parts, &site, id)?;
+        parts.scans.check(site, id)?;
         parts.source.ask(id, &question)
     })
     .await
@@ -542,9 +621,9 @@ async fn hash(
     Query(query): Query<PageQuery>,
     Body(wish): Body<DigestWish>,
 ) -> Reply<Option<WishedDigests>> {
-    blocking(move || {
+    work(parts, site, Duty::Wait, move |parts, site| {
         let id = id_of(&id)?;
-        check_opener(&parts, &site, id)?;
+        parts.scans.check(site, id)?;
         parts.source.digests(id, &wish, query.wait_ms.min(PAGE_WAIT_MS_MAX))
     })
     .await
@@ -557,10 +636,10 @@ async fn remove(
     Path(id): Path<String>,
     Body(body): Body<RemoveMoved>,
 ) -> Reply<RemoveReply> {
-    blocking(move || {
+    work(parts, site, Duty::Work, move |parts, site| {
         let id = id_of(&id)?;
-        check_opener(&parts, &site, id)?;
-        check_removal(&parts.site, &site, id, &body.capability)?;
+        parts.scans.check(site, id)?;
+        check_removal(&parts.site, site, id, &body.capability)?;
         parts.source.remove(id, &body.order)
     })
     .await
@@ -593,13 +672,13 @@ async fn release(
     Calling(site): Calling,
     Path(id): Path<String>,
 ) -> Result<StatusCode, ProblemReply> {
-    blocking(move || {
+    work(parts, site, Duty::Work, move |parts, site| {
         let id = id_of(&id)?;
         // The owner of a stub need not open a scan once more, just to drop it after a restart.
         if parts.manager.owner(id)?.as_ref() != Some(&site) {
-            check_opener(&parts, &site, id)?;
+            parts.scans.check(site, id)?;
         }
-        parts.lock().remove(&id);
+        parts.scans.remove(id);
         parts.manager.forget_foreign(&site, id);
         Ok(())
     })
@@ -614,11 +693,11 @@ async fn countersign(
     Path(id): Path<String>,
     Body(body): Body<ReceiptBody>,
 ) -> Reply<ReceiptSignature> {
-    blocking(move || {
+    work(parts, site, Duty::Work, move |parts, site| {
         let id = id_of(&id)?;
-        check_opener(&parts, &site, id)?;
+        parts.scans.check(site, id)?;
         let own = &parts.site.config.site;
-        if body.id != id || body.source.site != *own || body.target.site != site {
+        if body.id != id || body.source.site != *own || body.target.site != *site {
             let title = "the receipt is not one of a transfer from here to the caller";
             return Err(Problem::new(Exit::NotAuthorised, "receipt-differs", title));
         }
@@ -627,24 +706,6 @@ async fn countersign(
     })
     .await
     .map(Json)
-}
-
-/// Only the site that opened a scan gets its pages and may drop it. After a restart it has to open
-/// it once more, which goes on with the same scan.
-fn check_opener(parts: &SiteParts, site: &Name, id: TransferId) -> Result<(), Problem> {
-    match parts.lock().get(&id) {
-        Some(owner) if owner == site => Ok(()),
-        Some(_) => Err(foreign_scan(id)),
-        None => {
-            let title = format!("the scan of transfer {id} is not open");
-            Err(Problem::new(Exit::Temporary, SCAN_UNKNOWN, title).status(404))
-        }
-    }
-}
-
-fn foreign_scan(id: TransferId) -> Problem {
-    let title = format!("the scan of transfer {id} was opened by another site");
-    Problem::new(Exit::NotAuthorised, "not-authorised", title)
 }
 
 /// A store that is not exported looks the same as one that does not exist.

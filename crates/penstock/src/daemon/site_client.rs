@@ -37,6 +37,7 @@ use tokio::runtime::Handle;
 use tokio::sync::Notify;
 use tokio_rustls::TlsConnector;
 
+use super::addresses::believable;
 use super::compressed::{self, ZSTD};
 use super::site::Site;
 use crate::http;
@@ -63,6 +64,8 @@ const COUNTERSIGN_DEADLINE: Duration = Duration::from_secs(600);
 /// How long a source may take for an order to remove: it answers after some seconds, and after the
 /// last one syncs its store.
 const REMOVE_DEADLINE: Duration = Duration::from_secs(300);
+/// How long nothing may come of a reply that has begun.
+const STALL: Duration = Duration::from_secs(30);
 /// How long a digest list may take.
 const DIGESTS_DEADLINE: Duration = Duration::from_secs(3600);
 /// Longest error reply.
@@ -134,6 +137,11 @@ impl Sites {
             keys: Mutex::default(),
             other_keys: Notify::new(),
         }
+    }
+
+    /// Where what asks other sites runs.
+    pub(crate) fn runtime(&self) -> &Handle {
+        &self.runtime
     }
 
     /// Forgets the connections to a site that is not paired any more.
@@ -359,9 +367,25 @@ impl Sites {
     pub(crate) fn exchange_addresses(&self, site: &Name) -> Result<SiteAddresses, Problem> {
         let body = Some(http::encode(&self.site.addresses())?);
         let call = Call { body, ..Call::new(site, Method::POST, "/addresses".to_owned()) };
-        let theirs = self.get::<SiteAddresses>(&call)?.bounded();
+        let theirs = self.believable(site, self.get::<SiteAddresses>(&call)?.bounded())?;
         self.site.learn(site, &theirs)?;
         Ok(theirs)
+    }
+
+    /// What a site says of its addresses, as far as it is believed: see [`believable`].
+    fn believable(&self, site: &Name, told: SiteAddresses) -> Result<SiteAddresses, Problem> {
+        let pairing = self.site.pairing(site)?;
+        let at = pairing.into_iter().flat_map(|pairing| pairing.addresses);
+        Ok(believable(told, &at.map(|address| address.ip()).collect::<Vec<_>>()))
+    }
+
+    fn believable_data(
+        &self,
+        site: &Name,
+        data: Vec<DataAddress>,
+    ) -> Result<Vec<DataAddress>, Problem> {
+        let told = SiteAddresses { addresses: Vec::new(), data: network::bounded(data) };
+        self.believable(site, told).map(|told| told.data)
     }
 
     /// Has a site try the paths to this one.
@@ -500,7 +524,12 @@ async fn copy(
     out: &mut dyn Write,
 ) -> Result<Result<(), reqwest::Error>, Problem> {
     loop {
-        match response.chunk().await {
+        let part = tokio::time::timeout(STALL, response.chunk()).await.map_err(|_| {
+            let title = "a site's reply has stopped";
+            let why = format!("nothing has come for {} s", STALL.as_secs());
+            Problem::new(Exit::Temporary, "site-cut", title).because(why)
+        })?;
+        match part {
             Ok(Some(part)) => out.write_all(&part).map_err(|error| {
                 let title = "a site's reply cannot be taken";
                 Problem::new(Exit::Fatal, "reply", title).because(error)
@@ -671,14 +700,14 @@ impl SiteClient for Sites {
                 let title = format!("site `{site}` gave a capability that cannot be read");
                 Problem::new(Exit::Fatal, "capability", title).because(error)
             })?;
-        let peers = network::bounded(opened.peers.clone());
+        let peers = self.believable_data(site, opened.peers.clone())?;
         let OpenedScan { root, instance, .. } = opened;
         Ok(RemoteScan { root, capability, peers, instance })
     }
 
     fn source_peers(&self, site: &Name, store: &Name) -> Result<Vec<DataAddress>, Problem> {
         let call = Call::new(site, Method::GET, format!("/stores/{store}/peers"));
-        Ok(network::bounded(self.get(&call)?))
+        self.believable_data(site, self.get(&call)?)
     }
 
     fn page(

@@ -74,6 +74,7 @@ mod tests {
             protocol: 1,
             formats: penstock_proto::version::VersionRange::FIRST,
             since: 0,
+            key: String::new(),
         };
         let is = |identities: [&str; 3]| {
             let cards: Vec<_> =

@@ -333,6 +333,7 @@ mod tests {
             to: to.parse().unwrap(),
             network: String::new(),
             reachable: why.is_empty(),
+            proven: why.is_empty(),
             why: why.to_owned(),
             large: String::new(),
             clock_ahead_ms: Some(1.0),

@@ -17,6 +17,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use penstock_api::problem::{Exit, Problem};
+use penstock_io::buffer::BufferPool;
 use penstock_io::net::{self, ConnectError, Dialled, LANE_STACK_BYTES, LocalBind, SocketOptions};
 use penstock_io::sys;
 use penstock_io::trust::{
@@ -357,6 +358,7 @@ pub(super) struct Server {
     service: Arc<SourceService>,
     config: Arc<ServerConfig>,
     dial: Option<(SocketAddr, Token)>,
+    buffers: BufferPool,
 }
 
 impl Server {
@@ -373,7 +375,7 @@ impl Server {
             Way::Dial(address, token) => (Some((address, token)), None),
             Way::Wait(connections) => (None, Some(connections)),
         };
-        let server = Arc::new(Self { service, config, dial });
+        let server = Arc::new(Self { service, config, dial, buffers: SourceService::buffers() });
         if let Some(connections) = connections {
             let serving = Arc::clone(&server);
             std::thread::Builder::new().name("lanes".to_owned()).spawn(move || {
@@ -409,7 +411,7 @@ impl Server {
         let options = SocketOptions::default();
         match net::accept_blocking(tcp, &self.config, HELLO_MAX, &options) {
             Ok(pending) => {
-                if let Err(refusal) = self.service.serve(pending) {
+                if let Err(refusal) = self.service.serve(pending, &self.buffers) {
                     tracing::warn!(%refusal, "lane refused");
                 }
             }

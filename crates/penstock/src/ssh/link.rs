@@ -6,7 +6,7 @@
 //! fails.
 
 use std::io::{Read, Write};
-use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender, TrySendError};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -20,6 +20,12 @@ const PING: Duration = Duration::from_secs(2);
 const SILENCE_MAX: Duration = Duration::from_secs(20);
 /// How long an answer may take that needs no scan and no slow store.
 pub(super) const ANSWER_MAX: Duration = Duration::from_secs(60);
+
+/// Messages that wait for this end to take them. A sound end asks one question at a time, and for
+/// each of a thousand lanes.
+const QUEUED_MAX: usize = 2048;
+/// The same of answers: some may come late, for questions that were given up.
+const ANSWERS_MAX: usize = 16;
 
 /// What the main loop of an end gets.
 #[derive(Debug)]
@@ -38,7 +44,12 @@ pub(super) struct Link {
     heard: Mutex<Instant>,
     lost: Mutex<Option<String>>,
     on_lost: Mutex<Option<Box<dyn FnOnce() + Send>>>,
-    incoming: Mutex<Sender<Incoming>>,
+    /// `None` once the other end is gone.
+    incoming: Mutex<Option<SyncSender<Incoming>>>,
+}
+
+fn is_full<T>(sent: &Result<(), TrySendError<T>>) -> bool {
+    matches!(sent, Err(TrySendError::Full(_)))
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -56,15 +67,15 @@ impl Link {
         output: impl Write + Send + 'static,
         on_lost: Box<dyn FnOnce() + Send>,
     ) -> std::io::Result<(Arc<Self>, Receiver<Incoming>)> {
-        let (incoming, received) = mpsc::channel();
-        let (answered, answers) = mpsc::channel();
+        let (incoming, received) = mpsc::sync_channel(QUEUED_MAX);
+        let (answered, answers) = mpsc::sync_channel(ANSWERS_MAX);
         let link = Arc::new(Self {
             out: Mutex::new(Box::new(output)),
             answers: Mutex::new(answers),
             heard: Mutex::new(Instant::now()),
             lost: Mutex::new(None),
             on_lost: Mutex::new(Some(on_lost)),
-            incoming: Mutex::new(incoming),
+            incoming: Mutex::new(Some(incoming)),
         });
         let reading = Arc::clone(&link);
         std::thread::Builder::new()
@@ -81,16 +92,21 @@ impl Link {
         Ok((link, received))
     }
 
-    fn read(&self, input: &mut impl Read, answered: &Sender<Said>) {
+    fn read(&self, input: &mut impl Read, answered: &SyncSender<Said>) {
         let why = loop {
             match message::read(input) {
                 Ok(Some(said)) => {
                     *lock(&self.heard) = Instant::now();
-                    match said {
-                        Said { message: Message::Ping, .. } => {}
-                        // Whoever asked may have gone away: then nobody wants the answer.
-                        said if said.answer => drop(answered.send(said)),
-                        said => drop(lock(&self.incoming).send(Incoming::Said(said.message))),
+                    let is_full = match said {
+                        Said { message: Message::Ping, .. } => false,
+                        // The asker may have gone away: then nobody wants the answer.
+                        said if said.answer => is_full(&answered.try_send(said)),
+                        said => lock(&self.incoming).as_ref().is_some_and(|incoming| {
+                            is_full(&incoming.try_send(Incoming::Said(said.message)))
+                        }),
+                    };
+                    if is_full {
+                        break "the other end says more than it was asked for".to_owned();
                     }
                 }
                 Ok(None) => break "the other end has closed the ssh channel".to_owned(),
@@ -119,8 +135,9 @@ impl Link {
             }
             *lost = Some(why);
         }
-        // The main loop may have ended already.
-        let _ = lock(&self.incoming).send(Incoming::Lost);
+        // The main loop may have ended already. Where the queue is full, its end tells.
+        let incoming = lock(&self.incoming).take();
+        incoming.and_then(|incoming| incoming.try_send(Incoming::Lost).ok());
         let on_lost = lock(&self.on_lost).take();
         if let Some(on_lost) = on_lost {
             on_lost();

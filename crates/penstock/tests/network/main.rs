@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 #![allow(clippy::print_stdout, reason = "seeds, and what was seen when a test fails")]
 
+mod budgets;
 #[allow(unreachable_pub, reason = "helpers as those of other test binaries are")]
 mod common_lab;
 #[path = "../common_net/mod.rs"]
@@ -16,6 +17,7 @@ mod distance;
 mod doctor;
 mod doors;
 mod faces;
+mod hostile;
 mod networks;
 mod rotation;
 mod secret;

@@ -29,7 +29,6 @@ use penstock_proto::id::{Name, TransferId};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::runtime::Handle;
-use tokio::sync::Semaphore;
 
 use super::cluster::Member;
 use super::events::{EventLog, now_ms};
@@ -41,9 +40,6 @@ use crate::cause::innermost;
 use crate::doctor::Measured;
 use crate::http;
 use crate::wiring;
-
-/// Sites for which paths are tried at a time.
-pub(crate) const PROBES_MAX: usize = 4;
 
 /// How long another peer of the site may take for an answer.
 const ASK: Duration = Duration::from_secs(2);
@@ -64,8 +60,6 @@ pub(crate) struct Operate {
     pub(crate) member: Option<Arc<Member>>,
     /// The controller, where this peer is the whole site.
     pub(crate) alone: OnceLock<Controller>,
-    /// Paths are tried for so many sites at a time.
-    probes: Arc<Semaphore>,
     client: reqwest::Client,
 }
 
@@ -96,19 +90,7 @@ impl Operate {
             .connect_timeout(ASK)
             .build()?;
         let (started, alone) = (penstock_io::sys::now_seconds(), OnceLock::new());
-        Ok(Self {
-            site,
-            sites,
-            target,
-            source,
-            events,
-            runtime,
-            started,
-            member,
-            alone,
-            probes: Arc::new(Semaphore::new(PROBES_MAX)),
-            client,
-        })
+        Ok(Self { site, sites, target, source, events, runtime, started, member, alone, client })
     }
 
     /// The controller, if it is this peer.

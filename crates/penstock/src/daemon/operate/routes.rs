@@ -21,10 +21,13 @@ use penstock_api::site::SiteAddresses;
 use penstock_controller::rest::{BODY_BYTES_MAX, Body, ProblemReply, blocking};
 use penstock_proto::id::{Name, TransferId};
 use serde::Deserialize;
+use tokio::time::Instant;
 
 use super::Operate;
+use crate::daemon::addresses::believable;
+use crate::daemon::budget::Duty;
 use crate::daemon::port::Connection;
-use crate::daemon::probe::echo as echo_back;
+use crate::daemon::probe::{UNPROVEN, disclose, echo as echo_back};
 use crate::daemon::site_api::versioned;
 use crate::wiring;
 
@@ -200,6 +203,7 @@ async fn paths_of_other(
     CallingSite(site): CallingSite,
     Path(id): Path<String>,
 ) -> Reply<TransferPaths> {
+    let _place = operate.site.budgets.of(&site).enter(Duty::Work).await?;
     blocking(move || {
         let mut paths = operate.transfer_paths(parsed(&id)?);
         paths.shares.retain(|share| share.source.as_ref() == Some(&site));
@@ -265,13 +269,18 @@ async fn echo(_: CallingSite, body: Bytes) -> (HeaderMap, Bytes) {
 async fn probe(
     State(operate): Shared,
     CallingSite(site): CallingSite,
+    Extension(connection): Extension<Connection>,
     Body(theirs): Body<SiteAddresses>,
 ) -> Reply<SiteProbe> {
-    let Ok(_turn) = operate.probes.clone().try_acquire_owned() else {
-        let title = "other paths are being tried";
-        return Err(Problem::new(Exit::Temporary, "busy", title).into());
-    };
-    blocking(move || Ok(operate.probe(&site, &theirs.bounded()))).await.map(Json)
+    let _turn = operate.site.budgets.of(&site).probe()?;
+    let until = Instant::now() + UNPROVEN;
+    let theirs = believable(theirs.bounded(), &[connection.from.ip()]);
+    let to = site.clone();
+    let mut probe = blocking(move || Ok(operate.probe(&site, &theirs))).await?;
+    if !disclose(&mut probe, &to) {
+        tokio::time::sleep_until(until).await;
+    }
+    Ok(Json(probe))
 }
 
 /// The same of this peer alone, for another one of its site.

@@ -413,6 +413,7 @@ mod tests {
             }],
             running: 0,
             since: 0,
+            key: String::new(),
         }
     }
 

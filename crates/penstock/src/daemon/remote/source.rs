@@ -29,6 +29,7 @@ use penstock_controller::sites::SCAN_UNKNOWN;
 use penstock_peer::{STORE_OFFLINE, SourceService};
 use penstock_proto::id::{Name, TransferId};
 use reqwest::Method;
+use tokio::sync::watch;
 
 use super::client::PEER_UNREACHABLE;
 use super::peer::{RemotePeer, unreadable};
@@ -430,6 +431,15 @@ impl SourcePeer for SiteSource {
         PageReply::decode(&self.ask(&far, question, waited(wait_ms))?).map_err(unreadable)
     }
 
+    fn page_news(&self, transfer: TransferId) -> Option<watch::Receiver<()>> {
+        // A peer far away tells only whoever waits there.
+        self.far(transfer).map_or_else(|| self.own.page_news(transfer), |_| None)
+    }
+
+    fn is_listing(&self, transfer: TransferId) -> bool {
+        self.far(transfer).is_some() || self.own.is_listing(transfer)
+    }
+
     fn ask(&self, transfer: TransferId, question: &RecheckRequest) -> Result<u32, Problem> {
         let Some(far) = self.far(transfer) else {
             return self.own.ask(transfer, question).map_err(unopened);
@@ -499,6 +509,7 @@ mod tests {
             }],
             running: 0,
             since: 0,
+            key: String::new(),
         }
     }
 

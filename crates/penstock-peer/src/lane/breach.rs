@@ -1,0 +1,102 @@
+//! Breaches of the protocol by the other end of lanes: frames that no sound peer sends.
+//!
+//! The first ones cost their lanes, as a cut does. A source that goes on with it is dialled after
+//! pauses that grow, and in the end not at all: the transfer fails, and says so.
+
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use penstock_api::problem::{Exit, Problem};
+use penstock_io::net::{ConnectError, LaneError};
+use penstock_io::sys;
+use penstock_proto::units::Instant;
+
+use crate::task::context::TaskContext;
+
+/// The pause after the first breach, which doubles with each further one, and the longest.
+const PAUSE: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(16));
+/// Breaches that end a transfer.
+const BREACHES_MAX: u32 = 8;
+/// After this long without one, they count from the beginning.
+const FORGOTTEN: Duration = Duration::from_secs(3600);
+
+/// The breaches of one task.
+#[derive(Debug, Default)]
+pub(crate) struct Breaches(Mutex<Counted>);
+
+#[derive(Debug, Default)]
+struct Counted {
+    count: u32,
+    /// Until when no lane is dialled.
+    until: Instant,
+}
+
+impl Breaches {
+    /// Counts a breach; returns until when no lane is to be dialled, `None` if it was one too many.
+    /// Lanes that were open beside the first one count with that.
+    fn note(&self, now: Instant) -> Option<Instant> {
+        let mut counted = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if now < counted.until {
+            return Some(counted.until);
+        }
+        if now.since(counted.until) > FORGOTTEN {
+            counted.count = 0;
+        }
+        counted.count += 1;
+        if counted.count >= BREACHES_MAX {
+            return None;
+        }
+        let pause = (PAUSE.0 * 2u32.pow(counted.count - 1)).min(PAUSE.1);
+        counted.until = now.plus(pause);
+        Some(counted.until)
+    }
+}
+
+/// Whether an error of a lane is one that the network cannot cause.
+pub(crate) fn is_breach(error: &LaneError) -> bool {
+    matches!(error, LaneError::Decode(_) | LaneError::OutOfTurn(_))
+}
+
+/// The same of a lane that did not open.
+pub(crate) fn is_breach_of_opening(error: &ConnectError) -> bool {
+    matches!(error, ConnectError::Lane { source, .. } if is_breach(source))
+}
+
+impl TaskContext {
+    /// The other end of a lane broke the protocol: lanes are dialled after a pause, or the task
+    /// ends.
+    pub(crate) fn note_breach(&self, why: &str) {
+        match self.breaches.note(sys::boottime_now()) {
+            Some(until) => self.lock().lanes.hold(until),
+            None => {
+                let title = "the source breaks the lane protocol again and again";
+                self.broken(Problem::new(Exit::Fatal, "protocol", title).because(why).hint(
+                    "the other site's software or memory is at fault: ask its operators, then \
+                     `penstock transfer retry`",
+                ));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Promise: pauses grow, lanes that break together count as one, and there is an end.
+    #[test]
+    fn breaches_have_growing_pauses_and_an_end() {
+        let breaches = Breaches::default();
+        let mut now = Instant(0).plus(FORGOTTEN * 3);
+        let mut pauses = Vec::new();
+        while let Some(until) = breaches.note(now) {
+            assert_eq!(breaches.note(now), Some(until), "another lane of the same moment");
+            pauses.push(until.since(now));
+            now = until;
+        }
+        assert_eq!(pauses.len() as u32, BREACHES_MAX - 1);
+        assert!(pauses.is_sorted(), "{pauses:?}");
+        assert_eq!((pauses[0], *pauses.last().unwrap()), PAUSE);
+        assert_eq!(breaches.note(now.plus(FORGOTTEN * 2)), Some(now.plus(FORGOTTEN * 2 + PAUSE.0)));
+    }
+}
