@@ -1,7 +1,9 @@
 //! `penstock copy --clean DIR`: removes what dead runs have left.
 
 use std::collections::{HashMap, HashSet};
+use std::ffi::OsStr;
 use std::fs;
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -17,6 +19,7 @@ use serde_json::json;
 use crate::copy::{remove_state, state_home};
 use crate::exit::failure;
 use crate::exit::{self, ExitCode, Failure};
+use crate::output_file::successor::is_being_written;
 
 /// A file of a run that is not known here goes if nothing about it has changed for so long, in
 /// seconds: the run may be at work under another user or at another host.
@@ -39,7 +42,9 @@ pub(crate) fn run(directory: &Path, show: Show) -> anyhow::Result<ExitCode> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
     let runs = Runs::of_user()?;
     let (now, shown) = (i64::try_from(now).unwrap_or(i64::MAX), Ok(()));
-    let mut clean = Clean { runs, show, now, removed: 0, bytes: 0, kept: 0, failed: 0, shown };
+    let root = directory.to_owned();
+    let mut clean =
+        Clean { root, runs, show, now, removed: 0, bytes: 0, kept: 0, failed: 0, shown };
     clean_below(directory, &mut clean).map_err(failure)?;
     clean.end()
 }
@@ -81,6 +86,7 @@ impl Runs {
 }
 
 struct Clean {
+    root: PathBuf,
     runs: Runs,
     show: Show,
     /// Seconds since 1970.
@@ -101,6 +107,12 @@ impl Clean {
         if self.runs.alive.contains(&found.own.run) {
             return Some("its copy is running");
         }
+        if found.own.kind == OwnKind::Output {
+            let path = self.root.join(OsStr::from_bytes(found.path));
+            if let Some(written) = is_being_written(&path) {
+                return written.then_some("a command is writing it");
+            }
+        }
         let known = self.runs.dead.contains_key(&found.own.run);
         let young = self.now.saturating_sub(found.meta.ctime.seconds) < UNKNOWN_AGE_S;
         (!known && young).then_some("its copy is not known here, and may be running elsewhere")
@@ -117,7 +129,11 @@ impl Clean {
             line.to_string()
         } else {
             let why = if why.is_empty() { String::new() } else { format!(": {why}") };
-            format!("{action:<8} {path}  ({}, copy {run}){why}", format_bytes(bytes))
+            let of = match found.own.kind {
+                OwnKind::Output => "output of a command".to_owned(),
+                _ => format!("copy {run}"),
+            };
+            format!("{action:<8} {path}  ({}, {of}){why}", format_bytes(bytes))
         };
         if self.shown.is_ok() {
             self.shown = exit::print(&line);

@@ -2,17 +2,20 @@
 //! is read, so that memory does not grow with it.
 //!
 //! Its name can be foreseen, and other users may write into its directory. So the list is a new
-//! file, or replaces a regular file of this user; links are never followed.
+//! file, or replaces a regular file of this user; links are never followed. It gets its name when
+//! it is complete.
 
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
-use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use penstock_api::transfer::FailedItem;
 use penstock_proto::name;
 
 use crate::exit;
+use crate::output_file::successor::Successor;
 
 /// Failed items that are named on standard error; the list has all.
 const TOLD_MAX: usize = 5;
@@ -68,7 +71,7 @@ pub(crate) fn write(
 enum Output {
     /// No item has failed yet.
     Unopened,
-    Open(BufWriter<File>, PathBuf),
+    Open(Box<(BufWriter<Arc<File>>, Successor)>, PathBuf),
     /// It cannot be written.
     Lost,
 }
@@ -77,13 +80,13 @@ impl Output {
     fn open(short: &str) -> Self {
         let name = format!("penstock-failed-{short}.txt");
         let here = Path::new(&name);
-        if let Ok(file) = create(here, 0o666) {
-            return Self::Open(BufWriter::new(file), here.to_owned());
+        if let Ok(list) = create(here, 0o666) {
+            return Self::Open(Box::new(list), here.to_owned());
         }
         let name = format!("penstock-failed-{short}-{:08x}.txt", rand::random::<u32>());
         let path = std::env::temp_dir().join(name);
         match create(&path, 0o600) {
-            Ok(file) => Self::Open(BufWriter::new(file), path),
+            Ok(list) => Self::Open(Box::new(list), path),
             Err(error) => Self::lost(&path, &error),
         }
     }
@@ -94,17 +97,19 @@ impl Output {
     }
 
     fn write(&mut self, line: &str) {
-        let Self::Open(file, path) = self else { return };
-        if let Err(error) = file.write_all(line.as_bytes()).and_then(|()| file.write_all(b"\n")) {
-            let _ = fs::remove_file(&*path);
+        let Self::Open(list, path) = self else { return };
+        let out = &mut list.0;
+        if let Err(error) = out.write_all(line.as_bytes()).and_then(|()| out.write_all(b"\n")) {
             *self = Self::lost(path, &error);
         }
     }
 
     fn close(self) -> Option<PathBuf> {
-        let Self::Open(mut file, path) = self else { return None };
-        if let Err(error) = file.flush() {
-            let _ = fs::remove_file(&path);
+        let Self::Open(list, path) = self else { return None };
+        let (mut out, successor) = *list;
+        let flushed = out.flush();
+        drop(out);
+        if let Err(error) = flushed.and_then(|()| successor.take_place()) {
             Self::lost(&path, &error);
             return None;
         }
@@ -112,21 +117,19 @@ impl Output {
     }
 }
 
-/// Makes a new file at `path`, in the place of a regular file of this user.
-fn create(path: &Path, mode: u32) -> io::Result<File> {
-    let create = || File::options().write(true).create_new(true).mode(mode).open(path);
+/// Makes the list that gets the name `path`, in the place of nothing or of a regular file of this
+/// user.
+fn create(path: &Path, mode: u32) -> io::Result<(BufWriter<Arc<File>>, Successor)> {
     let own = rustix::process::geteuid().as_raw();
-    match create() {
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-            let meta = fs::symlink_metadata(path)?;
-            if !meta.is_file() || meta.uid() != own {
-                return Err(error);
-            }
-            fs::remove_file(path)?;
-            create()
+    match fs::symlink_metadata(path) {
+        Ok(meta) if !meta.is_file() || meta.uid() != own => {
+            return Err(io::ErrorKind::AlreadyExists.into());
         }
-        made => made,
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        Ok(_) | Err(_) => {}
     }
+    let successor = Successor::at(path, mode)?;
+    Ok((BufWriter::new(successor.file()), successor))
 }
 
 /// Takes lines of JSON, and writes the paths in them as `--files-from` reads them.

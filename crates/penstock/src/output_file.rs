@@ -1,25 +1,28 @@
 //! Files that a command writes for its user: opened before the work begins, so that one that cannot
 //! be written fails at once, and whole when the command has ended.
 //!
-//! A regular file is replaced when the new one is complete; until then the old one stays. Its
-//! successor has no name while the work goes on, so it is never part of a tree that is copied, and
-//! a command that is killed leaves nothing. Whatever is no regular file (a device, a pipe, the
+//! A regular file is replaced when the new one is complete; until then the old one stays, also when
+//! the command is killed or the disk is full. A file in a directory that takes no new file is
+//! written over at the end. Whatever is no regular file (a device, a pipe, the
 //! standard output by one of its names) is written into, as by the shell's `>`, and never replaced.
 //! Links are followed. `-` is the standard output.
 
 use std::ffi::OsString;
 use std::fs::{self, File, Metadata};
-use std::io::{self, BufWriter, Seek as _, Write};
-use std::os::fd::{AsFd, AsRawFd as _};
+use std::io::{self, BufWriter, Write};
+use std::os::fd::AsFd;
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use rustix::fs::{AtFlags, Mode, OFlags};
+use rustix::fs::OFlags;
 
+use self::successor::{Old, Successor, spool, write_over};
 use crate::exit::{self, ExitCode, Failure};
+
+pub(crate) mod successor;
 
 /// Most links that lead from the name of an output to its place, as the kernel allows them.
 const LINKS_MAX: usize = 40;
@@ -27,6 +30,8 @@ const LINKS_MAX: usize = 40;
 const READER_LOOK: Duration = Duration::from_millis(100);
 /// Number of the device `/dev/null`: major 1, minor 3.
 const NULL_DEVICE: u64 = 1 << 8 | 3;
+/// Mode of a new output, less the umask.
+const MODE: u32 = 0o666;
 /// Bytes that are gathered before they are written.
 const BUFFER_BYTES: usize = 1 << 18;
 
@@ -45,8 +50,9 @@ enum Place {
     Direct(File),
     /// A named pipe that nobody reads yet.
     Pipe(PathBuf),
-    /// A regular file in a directory that cannot be written: it is written over at the end.
-    Kept(File),
+    /// A regular file in a directory that takes no new file: it is written over at the end, from
+    /// the second file.
+    Kept(File, File),
     /// A regular file, or nothing yet.
     Replaced(Successor),
 }
@@ -60,25 +66,6 @@ enum Identity {
     Existing(u64, u64),
     /// A name in a directory.
     Named(u64, u64, OsString),
-}
-
-/// The file that takes the place of another, or of nothing.
-#[derive(Debug)]
-struct Successor {
-    file: Arc<File>,
-    directory: File,
-    leaf: OsString,
-    /// Its name until then, where the file system has no files without names.
-    temporary: Option<OsString>,
-    old: Option<Box<Metadata>>,
-}
-
-impl Drop for Successor {
-    fn drop(&mut self) {
-        if let Some(name) = &self.temporary {
-            let _ = rustix::fs::unlinkat(&self.directory, name, AtFlags::empty());
-        }
-    }
 }
 
 impl OutputFile {
@@ -109,8 +96,9 @@ impl OutputFile {
                 }
                 Ok(meta) => existing(&path, meta).map_err(failed)?,
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                    let successor = Successor::of(&path, None).map_err(failed)?;
-                    let identity = successor.identity().map_err(failed)?;
+                    let successor = Successor::at(&path, MODE).map_err(failed)?;
+                    let (device, inode, leaf) = successor.place().map_err(failed)?;
+                    let identity = Identity::Named(device, inode, leaf);
                     (Place::Replaced(successor), identity)
                 }
                 Err(error) => return Err(failed(error)),
@@ -168,7 +156,7 @@ impl OutputFile {
 
     /// Whether it is a regular file, or will be one.
     pub(crate) fn is_regular(&self) -> bool {
-        matches!(self.place, Place::Kept(_) | Place::Replaced(_))
+        matches!(self.place, Place::Kept(..) | Place::Replaced(_))
     }
 
     /// As the user wrote it.
@@ -202,19 +190,24 @@ impl OutputFile {
         let standard = name == Path::new("-");
         let failed = |error| Failure::io(format!("write `{}`", name.display()), error);
         let written = || -> anyhow::Result<()> {
-            let (file, successor) = match self.place {
-                Place::Direct(file) => (Arc::new(file), None),
-                Place::Pipe(path) => (Arc::new(await_reader(&path, &name, stop)?), None),
-                Place::Kept(file) => {
-                    file.set_len(0)?;
-                    (Arc::new(file), None)
-                }
-                Place::Replaced(successor) => (Arc::clone(&successor.file), Some(successor)),
+            let place = match self.place {
+                Place::Pipe(path) => Place::Direct(await_reader(&path, &name, stop)?),
+                place => place,
+            };
+            let file = match &place {
+                Place::Direct(file) | Place::Kept(_, file) => Arc::new(file.try_clone()?),
+                Place::Replaced(successor) => successor.file(),
+                Place::Pipe(_) => return Err(io::Error::from(io::ErrorKind::NotConnected).into()),
             };
             let mut out = BufWriter::with_capacity(BUFFER_BYTES, file);
             let wanted = fill(&mut out)?;
             out.flush()?;
-            Ok(successor.filter(|_| wanted).map_or(Ok(()), Successor::take_place)?)
+            drop(out);
+            match place {
+                Place::Kept(old, new) if wanted => Ok(write_over(&new, &old)?),
+                Place::Replaced(successor) if wanted => Ok(successor.take_place()?),
+                _ => Ok(()),
+            }
         }();
         match written.map_err(anyhow::Error::downcast::<io::Error>) {
             Ok(()) => Ok(()),
@@ -295,9 +288,11 @@ fn existing(path: &Path, meta: Metadata) -> io::Result<(Place, Identity)> {
     }
     // What may not be written is not replaced either.
     let file = writing(OFlags::empty())?;
-    Ok(match Successor::of(path, Some(meta)) {
+    let old = Old { file, meta: Box::new(meta) };
+    Ok(match Successor::of(path, Some(old), MODE) {
+        Err((_, Some(old))) => (Place::Kept(old.file, spool()?), identity),
+        Err((error, None)) => return Err(error),
         Ok(successor) => (Place::Replaced(successor), identity),
-        Err(_) => (Place::Kept(file), identity),
     })
 }
 
@@ -330,83 +325,4 @@ fn await_reader(path: &Path, name: &Path, stop: &AtomicBool) -> anyhow::Result<F
         }
         std::thread::sleep(READER_LOOK);
     }
-}
-
-impl Successor {
-    fn of(path: &Path, old: Option<Metadata>) -> io::Result<Self> {
-        let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
-        let directory = File::open(parent.unwrap_or(Path::new(".")))?;
-        let leaf = path.file_name().filter(|_| !ends_in_slash(path));
-        let leaf = leaf.ok_or(io::ErrorKind::IsADirectory)?.to_owned();
-        match rustix::fs::statat(&directory, &leaf, AtFlags::SYMLINK_NOFOLLOW) {
-            Err(rustix::io::Errno::NOENT) | Ok(_) => {}
-            Err(error) => return Err(error.into()),
-        }
-        let mode = Mode::from_raw_mode(0o666);
-        let nameless = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
-        let (file, temporary) = match rustix::fs::openat(&directory, ".", nameless, mode) {
-            Ok(file) => (file, None),
-            Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::ISDIR) => {
-                let name = temporary_name();
-                let new = OFlags::CREATE | OFlags::EXCL | OFlags::RDWR | OFlags::CLOEXEC;
-                (rustix::fs::openat(&directory, &name, new, mode)?, Some(name))
-            }
-            Err(error) => return Err(error.into()),
-        };
-        let (file, old) = (Arc::new(File::from(file)), old.map(Box::new));
-        Ok(Self { file, directory, leaf, temporary, old })
-    }
-
-    fn identity(&self) -> io::Result<Identity> {
-        let meta = self.directory.metadata()?;
-        Ok(Identity::Named(meta.dev(), meta.ino(), self.leaf.clone()))
-    }
-
-    /// Gets the name, with mode and owner of its predecessor, as far as that is allowed.
-    fn take_place(mut self) -> io::Result<()> {
-        if let Some(old) = &self.old {
-            let _ = std::os::unix::fs::fchown(&self.file, Some(old.uid()), Some(old.gid()));
-            self.file.set_permissions(old.permissions())?;
-        }
-        self.file.sync_all()?;
-        let name = match self.temporary.clone() {
-            Some(name) => name,
-            None => self.get_name()?,
-        };
-        match rustix::fs::renameat(&self.directory, &name, &self.directory, &self.leaf) {
-            Ok(()) => {
-                self.temporary = None;
-                Ok(())
-            }
-            // A mount point, or a file of others in a sticky directory, cannot be replaced.
-            Err(_) if self.old.is_some() => self.write_over(),
-            Err(error) => Err(error.into()),
-        }
-    }
-
-    fn get_name(&mut self) -> io::Result<OsString> {
-        let name = temporary_name();
-        let open = format!("/proc/self/fd/{}", self.file.as_raw_fd());
-        let (from, follow) = (rustix::fs::CWD, AtFlags::SYMLINK_FOLLOW);
-        rustix::fs::linkat(from, open, &self.directory, &name, follow)?;
-        self.temporary = Some(name.clone());
-        Ok(name)
-    }
-
-    fn write_over(&mut self) -> io::Result<()> {
-        let flags = OFlags::WRONLY | OFlags::TRUNC | OFlags::CLOEXEC;
-        let old = rustix::fs::openat(&self.directory, &self.leaf, flags, Mode::empty())?;
-        (&*self.file).rewind()?;
-        let mut old = File::from(old);
-        io::copy(&mut &*self.file, &mut old)?;
-        old.sync_all()
-    }
-}
-
-fn temporary_name() -> OsString {
-    OsString::from(format!(".{:016x}.penstock-new", rand::random::<u64>()))
-}
-
-fn ends_in_slash(path: &Path) -> bool {
-    path.as_os_str().as_encoded_bytes().ends_with(b"/")
 }

@@ -63,6 +63,8 @@ pub enum OwnKind {
     Run,
     /// The private directory of a registered store ([`STORE_PRIVATE_NAME`]).
     Store,
+    /// An output of a command, such as a receipt, that is not complete.
+    Output,
 }
 
 impl OwnKind {
@@ -75,7 +77,7 @@ impl OwnKind {
 
 impl OwnKind {
     /// The kinds that a check value distinguishes.
-    const CHECKED: [Self; 4] = [Self::File, Self::Aside, Self::Marker, Self::Run];
+    const CHECKED: [Self; 5] = [Self::File, Self::Aside, Self::Marker, Self::Run, Self::Output];
 }
 
 /// The content of an own name.
@@ -167,7 +169,7 @@ mod tests {
         fn own_names_are_recognised(
             tag: [u8; 4],
             hash: [u8; 12],
-            kind in 0..4_usize,
+            kind in 0..5_usize,
             at in 0..39_usize,
             byte: u8,
         ) {

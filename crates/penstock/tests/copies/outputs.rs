@@ -9,6 +9,9 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
+use crate::common_crash::mounts::Mount;
+use crate::common_crash::{can_trace, is_root, tool};
+
 struct Bed {
     work: tempfile::TempDir,
 }
@@ -241,5 +244,156 @@ fn e8_an_output_spares_what_is_copied() {
         assert_eq!(output.status.code(), Some(2), "{}", told(&output));
         assert_eq!(fs::read(bed.at("s/f")).unwrap(), b"bytes");
         assert!(!bed.at("g").exists());
+    }
+}
+
+/// A file mounted at the name of another one: a new file cannot take its name.
+struct Bound(PathBuf);
+
+impl Bound {
+    fn new(file: &Path, at: &Path) -> Self {
+        fs::write(at, "").unwrap();
+        tool("mount", &[&"--bind", &file, &at]);
+        Self(at.to_owned())
+    }
+}
+
+impl Drop for Bound {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("-l").arg(&self.0).status();
+    }
+}
+
+impl Bed {
+    /// No file of ours is left in `directory`.
+    fn assert_no_left_over(&self, directory: &str) {
+        let names = fs::read_dir(self.at(directory)).unwrap();
+        let mut names = names.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        assert_eq!(names.find(|name| name.starts_with(".pst-")), None, "in {directory}");
+    }
+}
+
+/// Promise (E8): where there is no room for a new output the old one stays, byte for byte, also one
+/// that can only be written over.
+#[test]
+fn e8_a_full_disk_keeps_the_old_output() {
+    if !is_root("a full disk") {
+        return;
+    }
+    let bed = Bed::new();
+    for number in 0..500 {
+        fs::write(bed.at(&format!("s/{number:0200}")), "").unwrap();
+    }
+    let full = Mount::tmpfs(bed.work.path(), "full", 1);
+    let old = "old\n".repeat(1000);
+    fs::write(full.path.join("list"), &old).unwrap();
+    fs::write(full.path.join("kept"), &old).unwrap();
+    let _bound = Bound::new(&full.path.join("kept"), &bed.at("bound"));
+    let mut ballast = fs::File::create(full.path.join("ballast")).unwrap();
+    while std::io::Write::write_all(&mut ballast, &[0; 4096]).is_ok() {}
+    for name in ["full/list", "bound"] {
+        let output = bed.copy(&["--write-digests", name]);
+        let said = told(&output);
+        assert!(!output.status.success() && said.contains(&format!("cannot write `{name}`")));
+        assert!(said.contains("No space left"), "{said}");
+        assert!(fs::read_to_string(bed.at(name)).unwrap() == old, "{name} is another file now");
+        bed.assert_no_left_over("full");
+    }
+    drop(ballast);
+    fs::remove_file(full.path.join("ballast")).unwrap();
+    for name in ["full/list", "bound"] {
+        bed.ok(&["--write-digests", name]);
+        let list = fs::read_to_string(bed.at(name)).unwrap();
+        assert!(list.lines().count() == 501 && list.len() > old.len(), "{name}");
+    }
+}
+
+/// Promise (E8): a command that is killed before an output is complete leaves the old one, and
+/// nothing beside it.
+#[test]
+fn e8_a_killed_command_keeps_the_old_outputs() {
+    if !is_root("files that are mount points") {
+        return;
+    }
+    let bed = Bed::new();
+    assert!(bed.run("mkfifo", &["pipe"]));
+    for name in ["replaced", "kept"] {
+        fs::write(bed.at(name), "old").unwrap();
+    }
+    let _bound = Bound::new(&bed.at("kept"), &bed.at("bound"));
+    for name in ["replaced", "bound"] {
+        let mut command = bed.command(&["--write-digests", "pipe", "--receipt", name]);
+        let mut copying = command.stderr(Stdio::piped()).spawn().unwrap();
+        let mut said = String::new();
+        let mut errors = std::io::BufReader::new(copying.stderr.take().unwrap());
+        while !said.contains("waiting for a reader") {
+            assert!(std::io::BufRead::read_line(&mut errors, &mut said).unwrap() > 0, "{said}");
+        }
+        copying.kill().unwrap();
+        copying.wait().unwrap();
+        assert_eq!(fs::read_to_string(bed.at(name)).unwrap(), "old");
+        bed.assert_no_left_over(".");
+        bed.ok(&["--receipt", name]);
+        assert!(is_receipt(&fs::read(bed.at(name)).unwrap()), "{name}");
+    }
+}
+
+/// Promise (E8): a file that a user may write, in a directory that he may not, is written; the old
+/// content stays until the new one is complete.
+#[test]
+fn e8_a_file_in_a_directory_of_others_is_written() {
+    if !is_root("another user") {
+        return;
+    }
+    let bed = Bed::new();
+    let open = |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode));
+    open(bed.work.path(), 0o755).unwrap();
+    for (directory, mode) in [("state", 0o777), ("o", 0o777), ("theirs", 0o755)] {
+        fs::create_dir(bed.at(directory)).unwrap();
+        open(&bed.at(directory), mode).unwrap();
+    }
+    let long = "old content that is longer than any receipt\n".repeat(200);
+    fs::write(bed.at("theirs/r"), &long).unwrap();
+    open(&bed.at("theirs/r"), 0o666).unwrap();
+    let as_nobody = |arguments: &[&str]| {
+        let mut command = Command::new("setpriv");
+        command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]);
+        command.args([env!("CARGO_BIN_EXE_penstock"), "copy", "s/", "o"]).args(arguments);
+        command.current_dir(bed.work.path()).env("PENSTOCK_STATE_HOME", bed.at("state"));
+        command.output().unwrap()
+    };
+    // Nothing is written before the copy has ended: this one is refused.
+    let refused = as_nobody(&["--receipt", "theirs/r", "--write-digests", "theirs/new"]);
+    assert_eq!(refused.status.code(), Some(7), "{}", told(&refused));
+    assert_eq!(fs::read_to_string(bed.at("theirs/r")).unwrap(), long);
+    let written = as_nobody(&["--receipt", "theirs/r"]);
+    assert!(written.status.success(), "{}", told(&written));
+    assert!(is_receipt(&fs::read(bed.at("theirs/r")).unwrap()));
+    assert_eq!(fs::read_dir(bed.at("theirs")).unwrap().count(), 1);
+}
+
+/// Promise (E8): an output gets its name without `/proc`, and where a file without a name cannot
+/// get one.
+#[test]
+fn e8_outputs_need_no_proc() {
+    if !is_root("mount namespaces") {
+        return;
+    }
+    let bed = Bed::new();
+    let ran = |program: &str, arguments: &[&str], name: &str| {
+        fs::write(bed.at(name), "old").unwrap();
+        let mut command = Command::new(program);
+        command.args(arguments).arg(env!("CARGO_BIN_EXE_penstock")).args(["copy", "s/", "o"]);
+        command.args(["--receipt", name]).current_dir(bed.work.path());
+        let ran = command.env("PENSTOCK_STATE_HOME", bed.at("state")).output().unwrap();
+        assert!(ran.status.success(), "{}", told(&ran));
+        assert!(is_receipt(&fs::read(bed.at(name)).unwrap()), "{name}");
+        bed.assert_no_left_over(".");
+    };
+    let script = "umount -l /proc && exec \"$@\"";
+    ran("unshare", &["--mount", "sh", "-c", script, "sh"], "no-proc");
+    if can_trace("files that cannot get a name") {
+        let faults = ["-f", "-qq", "-o", "/dev/null", "-e", "inject=linkat:error=ENOENT"];
+        ran("strace", &faults, "a");
     }
 }
