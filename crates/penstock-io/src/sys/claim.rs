@@ -1,13 +1,20 @@
-//! A lock where the file system has none: a file whose name says which process claims it.
+//! A file whose name says which process claims a lock: for hosts on which the file system has no
+//! locks, and for hosts whose locks are not seen by others.
 //!
 //! Each process makes a file of its own beside the lock, exclusively (`O_EXCL`), and then looks for
 //! those of others. Of two that claim at once at least one sees the other, and gives way; both may,
 //! and try again after moments of different length. No name is ever used by two processes, so that
 //! a claim whose process has ended can be removed by anybody, at any time.
 //!
-//! A process of this boot and this container is looked up in `/proc`, by number and start time. The
-//! claims of an earlier boot of this host are void. Of any other host nothing is known: its claim
-//! holds until somebody removes the file.
+//! Each process claims, also one that holds a lock of the file system: another host, which mounts
+//! the directory in another way, may see the claim alone. A claim says which sort of lock its
+//! process held beside it ([`LockSort`]). A process that has got a lock of the same sort knows that
+//! the claimant has none any more, so the claim is void, whatever host or container it is of.
+//!
+//! Otherwise a process of this boot and this process number space is looked up, by number and start
+//! time. Only an answer that there is none counts as its end. The claims of an earlier boot are
+//! void if claimant and observer run outside of containers, on one host. Of any other process
+//! nothing is known: its claim holds until somebody removes the file.
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -18,10 +25,12 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use data_encoding::HEXLOWER;
+use rustix::io::Errno;
+use rustix::process::{Pid, test_kill_process};
 use rustix::system::uname;
 
 use super::host::boot_id;
-use super::lock::LockError;
+use super::lock::{LockError, LockSort};
 
 /// Who meets another claim tries again so often: that one may be giving way too.
 const ATTEMPTS: u32 = 4;
@@ -29,6 +38,9 @@ const ATTEMPTS: u32 = 4;
 const HOST_BYTES_MAX: usize = 64;
 /// Field of the start time in `/proc/PID/stat`, counted from behind the program's name.
 const START_FIELD: usize = 19;
+/// Inode number of the process number space outside of all containers (`PROC_PID_INIT_INO` in
+/// linux/proc_ns.h).
+const SPACE_OF_HOST: u64 = 0xefff_fffc;
 
 /// A claim of this process; dropping it removes the file.
 #[derive(Debug)]
@@ -37,13 +49,14 @@ pub(super) struct Claim {
 }
 
 impl Claim {
-    /// Claims the lock at `path`. Blocks for a fifth of a second at most.
+    /// Claims the lock at `path` for this process, which holds a lock of the sort `held` on it.
+    /// Blocks for a fifth of a second at most.
     ///
     /// # Errors
     /// `Held`, `Claimed`, `Io`.
-    pub(super) fn make(path: &Path) -> Result<Self, LockError> {
+    pub(super) fn make(path: &Path, held: LockSort) -> Result<Self, LockError> {
         let failed = |source| LockError::Io { path: path.to_owned(), source };
-        let own = Owner::this().map_err(failed)?;
+        let own = Owner::this(held);
         let prefix = prefix_of(path);
         let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
         let directory = directory.unwrap_or(Path::new("."));
@@ -118,10 +131,12 @@ struct Owner {
     /// `/etc/machine-id`, as hosts may have the same name.
     machine: String,
     host: String,
+    /// The lock that it holds beside the claim.
+    held: LockSort,
 }
 
 impl Owner {
-    fn this() -> io::Result<Self> {
+    fn this(held: LockSort) -> Self {
         let process_id = std::process::id();
         let space = fs::read_link("/proc/self/ns/pid").ok().and_then(|link| {
             let digits = link.to_str()?.strip_prefix("pid:[")?.strip_suffix(']')?.to_owned();
@@ -132,19 +147,23 @@ impl Owner {
         let named = uname();
         let host = named.nodename().to_bytes().iter().take(HOST_BYTES_MAX);
         let plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"-_".contains(byte);
-        Ok(Self {
+        Self {
             process_id,
-            start: start_of(process_id).unwrap_or(0),
+            start: match state_of(process_id) {
+                State::Began(start) => start,
+                State::Ended | State::Unknown => 0,
+            },
             space: space.unwrap_or(0),
-            boot: HEXLOWER.encode(&boot_id()?),
+            boot: boot_id().map(|boot| HEXLOWER.encode(&boot)).unwrap_or_default(),
             machine: machine.collect(),
             host: host.map(|byte| if plain(byte) { char::from(*byte) } else { '_' }).collect(),
-        })
+            held,
+        }
     }
 
     fn text(&self) -> String {
-        let Self { process_id, start, space, boot, machine, host } = self;
-        format!("{process_id}.{start}.{space}.{boot}.{machine}.{host}")
+        let Self { process_id, start, space, boot, machine, host, held } = self;
+        format!("{process_id}.{start}.{space}.{boot}.{machine}.{host}.{}", held.text())
     }
 
     fn parse(text: &str) -> Option<Self> {
@@ -156,21 +175,34 @@ impl Owner {
             boot: parts.next()?.to_owned(),
             machine: parts.next()?.to_owned(),
             host: parts.next()?.to_owned(),
+            held: LockSort::parse(parts.next()?)?,
         };
         parts.next().is_none().then_some(owner)
     }
 
-    /// Whether it is of a process that `own`, this one, would find in `/proc`.
+    /// Whether it is of a process that `own`, this one, can look up by its number.
     fn is_seen_by(&self, own: &Self) -> bool {
-        self.boot == own.boot && self.space == own.space
+        let known = !self.boot.is_empty() && self.space != 0;
+        known && self.boot == own.boot && self.space == own.space
     }
 
+    /// Whether the process has certainly ended, as `own` sees it.
     fn has_ended(&self, own: &Self) -> bool {
-        if self.is_seen_by(own) {
-            return start_of(self.process_id).is_none_or(|start| start != self.start);
+        if self.held == own.held && own.held.excludes() {
+            return true;
         }
-        let named = !self.machine.is_empty();
-        named && (&self.machine, &self.host) == (&own.machine, &own.host) && self.boot != own.boot
+        if self.is_seen_by(own) {
+            return match state_of(self.process_id) {
+                State::Ended => true,
+                State::Began(start) => self.start != 0 && start != self.start,
+                State::Unknown => false,
+            };
+        }
+        // A machine id that comes with the image of a container is that of many hosts.
+        let hosts = self.space == SPACE_OF_HOST && own.space == SPACE_OF_HOST;
+        let same = (&self.machine, &self.host) == (&own.machine, &own.host);
+        let boots = !self.boot.is_empty() && !own.boot.is_empty() && self.boot != own.boot;
+        hosts && same && !self.machine.is_empty() && boots
     }
 
     fn refusal(&self, lock: &Path, claim: PathBuf, own: &Self) -> LockError {
@@ -185,17 +217,44 @@ impl Owner {
     }
 }
 
-/// When a process of this container began; `None` if there is none, or only what is left of it
-/// until its parent has asked for its end (proc_pid_stat(5)).
-fn start_of(process_id: u32) -> Option<u64> {
-    let text = fs::read(format!("/proc/{process_id}/stat")).ok()?;
+/// What is known of a process of this process number space.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// There is none of this number, or only what is left of it until its parent has asked for its
+    /// end (proc_pid_stat(5)).
+    Ended,
+    /// There is one, which began then, in ticks since the boot.
+    Began(u64),
+    /// There is one, or nobody can tell: `/proc` is missing, is that of another space, or hides
+    /// the processes of other users.
+    Unknown,
+}
+
+fn state_of(process_id: u32) -> State {
+    let number = i32::try_from(process_id).ok().and_then(Pid::from_raw);
+    // What /proc hides, a signal still finds.
+    if number.is_none_or(|number| test_kill_process(number) == Err(Errno::SRCH)) {
+        return State::Ended;
+    }
+    let own = fs::read_link("/proc/self").ok();
+    if own.is_none_or(|own| own != Path::new(&std::process::id().to_string())) {
+        return State::Unknown;
+    }
+    match fs::read(format!("/proc/{process_id}/stat")) {
+        Ok(text) => state_in(&text).unwrap_or(State::Unknown),
+        Err(error) if error.raw_os_error() == Some(Errno::SRCH.raw_os_error()) => State::Ended,
+        Err(_) => State::Unknown,
+    }
+}
+
+fn state_in(text: &[u8]) -> Option<State> {
     // The program's name stands in parentheses and may hold any bytes.
     let end = text.iter().rposition(|&byte| byte == b')')?;
     let mut fields = std::str::from_utf8(&text[end + 1..]).ok()?.split_ascii_whitespace();
     if matches!(fields.next()?, "Z" | "X") {
-        return None;
+        return Some(State::Ended);
     }
-    fields.nth(START_FIELD - 1)?.parse().ok()
+    fields.nth(START_FIELD - 1)?.parse().ok().map(State::Began)
 }
 
 #[cfg(test)]
@@ -212,8 +271,8 @@ mod tests {
     fn a8_a_claim_is_held_by_one_and_freed_by_drop() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("lock");
-        let held = Claim::make(&path).unwrap();
-        match Claim::make(&path) {
+        let held = Claim::make(&path, LockSort::None).unwrap();
+        match Claim::make(&path, LockSort::None) {
             Err(LockError::Held { process_id, .. }) => {
                 assert_eq!(process_id, Some(std::process::id()));
             }
@@ -221,7 +280,7 @@ mod tests {
         }
         drop(held);
         assert_eq!(claims(directory.path()), 0);
-        drop(Claim::make(&path).unwrap());
+        drop(Claim::make(&path, LockSort::None).unwrap());
     }
 
     /// Promise (A8): the claim of a process that ended is void, also if its number was given to
@@ -230,7 +289,7 @@ mod tests {
     fn a8_a_claim_of_a_process_that_ended_is_taken_over() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("lock");
-        let own = Owner::this().unwrap();
+        let own = Owner::this(LockSort::None);
         assert!(own.start > 0 && Owner::parse(&own.text()) == Some(own.clone()));
         let put = |owner: &Owner| {
             let name = format!("lock.claim.{}", owner.text());
@@ -239,27 +298,70 @@ mod tests {
         };
         let other_start = Owner { start: own.start + 1, ..own.clone() };
         let mut ended = vec![other_start, Owner { process_id: u32::MAX - 1, ..own.clone() }];
-        if !own.machine.is_empty() {
+        if !own.machine.is_empty() && own.space == SPACE_OF_HOST {
             ended.push(Owner { boot: "0".repeat(32), ..own.clone() });
         }
         for owner in ended {
             put(&owner);
-            drop(Claim::make(&path).unwrap());
+            drop(Claim::make(&path, LockSort::None).unwrap());
             assert_eq!(claims(directory.path()), 0, "{owner:?}");
         }
         // A real process of another number: the parent of this one.
         let parent = std::os::unix::process::parent_id();
-        if let Some(start) = start_of(parent) {
+        if let State::Began(start) = state_of(parent) {
             let held = put(&Owner { process_id: parent, start, ..own.clone() });
-            let error = Claim::make(&path).unwrap_err();
+            let error = Claim::make(&path, LockSort::None).unwrap_err();
             assert!(error.to_string().contains(&format!("process {parent}")), "{error}");
             fs::remove_file(held).unwrap();
         }
         let boot = "f".repeat(32);
         let far = put(&Owner { host: "far".to_owned(), machine: "m".to_owned(), boot, ..own });
-        match Claim::make(&path) {
+        match Claim::make(&path, LockSort::None) {
             Err(LockError::Claimed { host, path, .. }) => assert_eq!((&*host, path), ("far", far)),
             other => panic!("expected Claimed, got {other:?}"),
+        }
+    }
+
+    /// Promise (A8): a process is dead only if the system says so: not if it is hidden, runs in
+    /// another container of the same name and boot, or in a container of another boot.
+    #[test]
+    fn a8_nobody_is_taken_for_dead_without_proof() {
+        let own = Owner { machine: "m".to_owned(), ..Owner::this(LockSort::None) };
+        let boot = "0".repeat(32);
+        let parent = std::os::unix::process::parent_id();
+        let alive = [
+            Owner { process_id: u32::MAX - 1, space: own.space + 1, ..own.clone() },
+            Owner { process_id: u32::MAX - 1, space: 0, ..own.clone() },
+            Owner { process_id: u32::MAX - 1, boot: String::new(), ..own.clone() },
+            Owner { boot: boot.clone(), space: 17, ..own.clone() },
+            Owner { boot, host: "other".to_owned(), ..own.clone() },
+            // Its start is not known: it had no /proc.
+            Owner { process_id: parent, start: 0, ..own.clone() },
+        ];
+        for owner in alive {
+            assert!(!owner.has_ended(&own), "{owner:?}");
+        }
+        assert_eq!(state_in(b"7 (a) b) Z 1 2"), Some(State::Ended));
+        assert_eq!(state_in(b"7 (a) S 1"), None);
+        assert_eq!(state_of(u32::MAX - 1), State::Ended);
+    }
+
+    /// Promise (A8): of two processes that hold locks which exclude each other only one can have
+    /// its lock, so the claim of the other is void; locks of two sorts exclude nobody.
+    #[test]
+    fn a8_a_lock_that_was_got_voids_the_claim_of_one_that_held_the_same() {
+        let far = |held| {
+            let own = Owner::this(LockSort::None);
+            Owner { space: 17, boot: "0".repeat(32), host: "far".to_owned(), held, ..own }
+        };
+        let sorts = [LockSort::None, LockSort::Local, LockSort::Server, LockSort::Unproven];
+        for held in sorts {
+            for mine in sorts {
+                let void = far(held).has_ended(&Owner::this(mine));
+                let proof = held == mine && [LockSort::Local, LockSort::Server].contains(&held);
+                assert_eq!(void, proof, "{held:?} {mine:?}");
+                assert_eq!(LockSort::parse(held.text()), Some(held));
+            }
         }
     }
 
@@ -267,7 +369,7 @@ mod tests {
     #[test]
     fn a8_claims_exclude_each_other() {
         let directory = tempfile::tempdir().unwrap();
-        let own = Owner::this().unwrap();
+        let own = Owner::this(LockSort::None);
         // Two threads as two processes: each looks for the other's file after it made its own.
         let names = [own.clone(), Owner { space: own.space + 1, ..own }];
         let barrier = std::sync::Barrier::new(2);

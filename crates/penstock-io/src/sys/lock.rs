@@ -1,8 +1,9 @@
 //! One process at a time: a lock file, by whatever the file system offers.
 //!
 //! Lustre without `-o flock`, some FUSE clients and NFS without a lock service have no locks. That
-//! a lock cannot be had says nothing of who holds it, so the next way is tried: flock(2), fcntl(2)
-//! locks of the open file, and last a [`Claim`].
+//! a lock cannot be had says nothing of who holds it, so the next way is tried: flock(2), then
+//! fcntl(2) locks of the open file. Two hosts may mount one directory in different ways, and see
+//! locks of different sorts or none. So each process makes a [`Claim`] besides.
 
 use std::fs::File;
 use std::io::{self, Read as _, Seek as _, Write as _};
@@ -14,6 +15,8 @@ use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 
 use super::claim::Claim;
+use super::mounts::options_of;
+use crate::store::FileSystemKind;
 
 /// Why a lock was not taken.
 #[derive(Debug, thiserror::Error)]
@@ -57,33 +60,92 @@ fn written_holder(process_id: Option<u32>) -> String {
     process_id.map_or_else(String::new, |id| format!(" (process {id})"))
 }
 
+/// `f_type` of further file systems that one kernel mounts at a time: F2FS, bcachefs, ZFS, ramfs,
+/// FAT, JFS.
+const LOCAL: [u32; 6] = [0xf2f5_2010, 0xca45_1a4e, 0x2fc1_2fc1, 0x8584_58f6, 0x4d44, 0x3153_464a];
+
+/// How far a lock that a process holds excludes others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum LockSort {
+    /// It holds none.
+    None,
+    /// All processes that reach the file reach it through this kernel.
+    Local,
+    /// The server keeps it for all hosts that mount the file system in this way.
+    Server,
+    /// It may hold for this host only.
+    Unproven,
+}
+
+impl LockSort {
+    /// The sort of a lock on `file`. Blocks while the table of mounts is read.
+    fn of(file: &File) -> Self {
+        let Ok(kind) = FileSystemKind::of(file) else { return Self::Unproven };
+        let options = || options_of(file).unwrap_or_default();
+        let has = |options: &str, wanted: &[&str]| {
+            options.split([',', ' ']).any(|option| wanted.contains(&option))
+        };
+        match kind {
+            FileSystemKind::Ext4
+            | FileSystemKind::Xfs
+            | FileSystemKind::Btrfs
+            | FileSystemKind::Tmpfs
+            | FileSystemKind::Overlay => Self::Local,
+            FileSystemKind::Other(f_type) if LOCAL.contains(&f_type) => Self::Local,
+            FileSystemKind::Nfs if has(&options(), &["local_lock=none"]) => Self::Server,
+            FileSystemKind::Lustre if has(&options(), &["flock"]) => Self::Server,
+            FileSystemKind::Gpfs | FileSystemKind::Ceph => Self::Server,
+            _ => Self::Unproven,
+        }
+    }
+
+    /// Whether a process that gets such a lock knows that no other one holds one of this sort.
+    pub(super) fn excludes(self) -> bool {
+        matches!(self, Self::Local | Self::Server)
+    }
+
+    /// As it stands in the name of a claim.
+    pub(super) fn text(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Local => "local",
+            Self::Server => "server",
+            Self::Unproven => "unproven",
+        }
+    }
+
+    pub(super) fn parse(text: &str) -> Option<Self> {
+        let sorts = [Self::None, Self::Local, Self::Server, Self::Unproven];
+        sorts.into_iter().find(|sort| sort.text() == text)
+    }
+}
+
 /// An exclusive lock on a file, held until this is dropped or the process ends in whatever way. The
 /// file stays, holding the number of the last process that had it.
 ///
 /// It is a lock of flock(2), or of fcntl(2) (`F_OFD_SETLK`) where there is none of the former. On
 /// NFS the lock works between hosts since Linux 2.6.12; on other network file systems it may hold
-/// for one host only. Where a file system has neither, it is a claim: a file beside it.
+/// for one host only. Beside it is a claim, which hosts without locks see: a file of its own.
 #[derive(Debug)]
 pub struct LockFile {
     file: File,
-    /// Where the file system has no locks.
     _claim: Option<Claim>,
 }
 
 impl LockFile {
     /// Takes the lock on `path`, which is made if it does not exist (mode 0600). Waits for a
-    /// fifth of a second at most, and that only on a file system without locks.
+    /// fifth of a second at most, and that only if another process claims it.
     ///
     /// # Errors
-    /// `Held` if another process, or another `LockFile` of this one, has it. `Claimed` on a file
-    /// system without locks, if a process of another host may have it.
+    /// `Held` if another process, or another `LockFile` of this one, has it. `Claimed` if a process
+    /// of another host or container may have it.
     pub fn acquire(path: &Path) -> Result<Self, LockError> {
         let failed = |source| LockError::Io { path: path.to_owned(), source };
         let mut options = File::options();
         options.read(true).write(true).create(true).truncate(false).mode(0o600);
         let mut file = options.open(path).map_err(failed)?;
-        let claim = match lock(&file) {
-            Ok(()) => None,
+        let held = match lock(&file) {
+            Ok(()) => LockSort::of(&file),
             Err(Errno::WOULDBLOCK | Errno::ACCESS) => {
                 let mut text = String::new();
                 let _ = file.take(32).read_to_string(&mut text);
@@ -92,9 +154,15 @@ impl LockFile {
             }
             Err(errno) if is_without_locks(errno) => {
                 tracing::info!(path = %path.display(), %errno, "no locks here: a claim is used");
-                Some(Claim::make(path)?)
+                LockSort::None
             }
             Err(errno) => return Err(failed(errno.into())),
+        };
+        let claim = match Claim::make(path, held) {
+            Ok(claim) => Some(claim),
+            // A directory that takes no new file: the lock alone excludes all others here.
+            Err(LockError::Io { .. }) if held == LockSort::Local => None,
+            Err(error) => return Err(error),
         };
         file.set_len(0).map_err(failed)?;
         file.rewind().map_err(failed)?;

@@ -5,6 +5,8 @@ use std::io;
 use std::os::unix::ffi::OsStringExt as _;
 use std::path::{Path, PathBuf};
 
+use rustix::fs::{AtFlags, StatxFlags, statx};
+
 /// A file system that is mounted within a tree.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct MountWithin {
@@ -16,12 +18,37 @@ pub struct MountWithin {
 
 /// What is mounted below `root` in this process's view, in the order of paths; what is mounted at
 /// `root` itself is not part of it. Reads `/proc/self/mountinfo` (proc_pid_mountinfo(5)) and
-/// resolves `root`; a file system that hangs is not touched otherwise.
+/// resolves `root`; a file system that hangs is not touched otherwise. Without `/proc`, as in some
+/// chroot environments, no mount is known, and none is returned.
 ///
 /// # Errors
-/// The root is not there, or `/proc` is not.
+/// The root is not there, or the table cannot be read.
 pub fn mounts_within(root: &Path) -> io::Result<Vec<MountWithin>> {
-    Ok(within(&root.canonicalize()?, &std::fs::read("/proc/self/mountinfo")?))
+    let root = root.canonicalize()?;
+    match std::fs::read("/proc/self/mountinfo") {
+        Ok(table) => Ok(within(&root, &table)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+        Err(error) => Err(error),
+    }
+}
+
+/// The options of the file system that `file` is on, of the mount and of the file system itself,
+/// with commas and blanks between. Reads `/proc/self/mountinfo`.
+///
+/// # Errors
+/// `/proc` is not there, or does not list the mount.
+pub(super) fn options_of(file: &std::fs::File) -> io::Result<String> {
+    let told = statx(file, c"", AtFlags::EMPTY_PATH, StatxFlags::MNT_ID)?;
+    let table = std::fs::read_to_string("/proc/self/mountinfo")?;
+    let number = told.stx_mnt_id.to_string();
+    let mut lines = table.lines();
+    let line = lines.find(|line| line.split(' ').next() == Some(&number));
+    line.and_then(options_in).ok_or_else(|| io::ErrorKind::NotFound.into())
+}
+
+/// The sixth field, and the last one.
+fn options_in(line: &str) -> Option<String> {
+    Some([line.split(' ').nth(5)?, line.rsplit(' ').next()?].join(","))
 }
 
 fn within(root: &Path, table: &[u8]) -> Vec<MountWithin> {
@@ -90,6 +117,16 @@ mod tests {
         assert_eq!(within(Path::new("/data"), table), expected);
         assert_eq!(within(Path::new("/"), table).len(), 4);
         assert_eq!(expected[0].at.as_os_str().as_bytes(), b"b b");
+    }
+
+    /// Promise (A8): the options that say whether a server keeps locks are found.
+    #[test]
+    fn a8_options_of_a_mount_are_found() {
+        let line = "31 30 0:3 / /h rw,nosuid shared:2 - nfs4 a:/b rw,vers=4.2,local_lock=none";
+        let options = options_in(line).unwrap();
+        assert!(options.split(',').any(|option| option == "local_lock=none"));
+        assert!(options.starts_with("rw,nosuid,"));
+        options_of(&std::fs::File::open("/").unwrap()).unwrap();
     }
 
     /// Promise: the table of this very host can be read.

@@ -3,11 +3,12 @@
 use std::fs;
 use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 
 use crate::common_crash::sites::Site;
 use crate::common_crash::{
-    BINARY, Copy, Run, assert_same, can_trace, files_below, make_files, rng, scratch, traced,
+    BINARY, Copy, Run, assert_same, can_trace, files_below, is_root, make_files, rng, scratch,
+    traced,
 };
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -99,6 +100,49 @@ fn copies_exclude_each_other_without_locks() {
     assert_same(&source, &target);
 }
 
+/// Promise: a process that gets a lock of the file system, and one that gets none, exclude each
+/// other; so do processes of two containers, of which neither sees the other: the second one is
+/// told which file to remove. What was killed is resumed in either way.
+#[test]
+fn copies_exclude_each_other_where_some_have_locks() {
+    if !can_trace("a file system without locks") || !is_root("process number spaces") {
+        return;
+    }
+    let base = scratch();
+    let source = base.path().join("src");
+    make_files(&mut rng("mixed locks"), &source, 20, 5_000, &[60 * MIB]);
+    let (copy, contents) = (Copy::new(base.path()), format!("{}/", source.display()));
+    let ways: [(&[&str], &[&str]); 2] = [(&[], &NEITHER), (&NEITHER, &[])];
+    for (at, (one, other)) in ways.into_iter().enumerate() {
+        let target = base.path().join(format!("dst{at}"));
+        let command = |faults: &[&str], rate: &str| {
+            let mut command = copy.command_with_faults(faults, &contents, &target);
+            command.args(["--bwlimit", rate]);
+            command
+        };
+        let mut first = Run::spawn(&mut command(one, "20Mbit/s"));
+        first.wait_for(|line| line["bytes_durable"].as_u64().unwrap_or(0) > 0).expect("it ended");
+        let second = Run::spawn(&mut command(other, "1Gbit/s")).end().expect(5);
+        assert!(second.errors.contains("the same copy is running already"), "{}", second.errors);
+        let inner = command(other, "1Gbit/s");
+        let mut contained = Command::new("unshare");
+        contained.args(["--pid", "--fork", "--mount-proc"]).arg(inner.get_program());
+        contained.args(inner.get_args()).current_dir(base.path());
+        contained.env("PENSTOCK_STATE_HOME", copy.state());
+        let refused = Run::spawn(&mut contained).end().expect(5);
+        let claim = claims(&copy).pop().expect("a claim");
+        for word in ["remove", &claim.display().to_string()] {
+            assert!(refused.errors.contains(word), "{word}: {}", refused.errors);
+        }
+        kill_traced(&copy);
+        first.end();
+        let last = Run::spawn(&mut command(other, "1Gbit/s")).end().expect(0);
+        assert!(last.figure("bytes_resumed") > 0, "{}", last.last);
+        assert_same(&source, &target);
+        let _ = fs::remove_dir_all(copy.state());
+    }
+}
+
 /// The first line that says that a daemon is ready.
 fn is_ready(output: impl std::io::Read) -> bool {
     let mut line = String::new();
@@ -106,7 +150,7 @@ fn is_ready(output: impl std::io::Read) -> bool {
     line.starts_with("ready:")
 }
 
-fn run_daemon(directory: &Path) -> std::process::Command {
+fn run_daemon(directory: &Path) -> Command {
     let mut command = traced(&["flock:error=ENOLCK"]);
     command.args([BINARY, "daemon", "--dir"]).arg(directory);
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
