@@ -140,7 +140,8 @@ impl ReadFile {
     /// than asked for means that the file ends there now. Blocks.
     ///
     /// # Errors
-    /// `Io`, for instance `EIO` of a broken disk or `ESTALE` of a lost server.
+    /// `Io`, for instance `EIO` of a broken disk or `ESTALE` of a lost server; `EFBIG` of a file
+    /// that makes its readers wait, as logs of the kernel do.
     pub fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<usize, StoreError> {
         match &self.handle {
             Handle::Posix(fd) => {
@@ -148,7 +149,10 @@ impl ReadFile {
                     Err(Errno::SPIPE) => self.read_streamed(offset, buffer),
                     read => read,
                 };
-                read.map_err(|errno| self.error("read", errno))
+                read.map_err(|errno| match errno {
+                    Errno::AGAIN => self.error("read to its end", Errno::FBIG),
+                    errno => self.error("read", errno),
+                })
             }
             Handle::Mem(file) => Ok(file.read_at(offset, buffer)),
         }

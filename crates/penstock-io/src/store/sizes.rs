@@ -4,7 +4,13 @@
 //! 4,096 bytes for them; a server behind FUSE may report any size. The length of such a file is
 //! that of one read to its end. File systems of disks and of known servers are believed: an empty
 //! file there costs no read.
+//!
+//! A scan reads at most 64 MiB of a file, for 10 s. A longer file behind FUSE is listed with the size
+//! that is reported, and its length is learned when it is sent. A read that waits for data (a log of
+//! the kernel, a stuck server) holds up a scan for 10 s at most.
 
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
 use rustix::fs::OFlags;
@@ -20,12 +26,20 @@ use super::{Kind, Meta};
 
 /// Bytes of one read on the way to the end of a file.
 const STEP_BYTES: usize = 128 * 1024;
-/// Longest file that is read to its end on a file system that the kernel makes up.
-const MADE_BYTES_MAX: u64 = 64 << 20;
+/// Longest file that is read to its end by a scan, or on a file system that the kernel makes up.
+const SHORT_BYTES_MAX: u64 = 64 << 20;
 /// Longest time for that.
-const MADE_TIME_MAX: Duration = Duration::from_secs(10);
-/// Longest file that is read to its end elsewhere.
-const DOUBTFUL_BYTES_MAX: u64 = 64 << 30;
+const SHORT_TIME_MAX: Duration = Duration::from_secs(10);
+/// Longest file that is read to its end elsewhere, when it is to be sent.
+const LONG_BYTES_MAX: u64 = 64 << 30;
+/// Longest time for that: this, and a second for each MiB.
+const LONG_TIME_MIN: Duration = Duration::from_secs(60);
+/// Longest time between two steps of reading, after which a file is given up.
+const STALL_MAX: Duration = Duration::from_secs(10);
+/// How many threads may hang in reads of files that were given up; with more no such file is read.
+const STALLED_MAX: usize = 16;
+
+static STALLED: AtomicUsize = AtomicUsize::new(0);
 
 /// `f_type` of file systems whose files the kernel makes up (linux/magic.h, fs/*/ of Linux 6):
 /// proc, sysfs, debugfs, tracefs, cgroup, cgroup2, securityfs, SELinux, Smack, AppArmor, configfs,
@@ -129,13 +143,14 @@ fn sizes_in(dir: &Dir, meta: &Meta) -> Sizes {
 impl PosixStore {
     /// Completes `meta` of the file `name` in `dir`: where its file system does not tell how long
     /// files are, the size becomes the length that one read to the end returned. Without `certain`
-    /// a size above 0 is believed where only few are wrong, as on FUSE. Blocks; costs no system
-    /// call on file systems of disks and of known servers.
+    /// a size above 0 is believed where only few are wrong, as on FUSE, and so is any size whose
+    /// check would read more than 64 MiB or take more than 10 s. Blocks; costs no system call on
+    /// file systems of disks and of known servers.
     ///
     /// # Errors
     /// `Io` with `EFBIG`: no read reached an end within 64 MiB and 10 s of a file that the kernel
-    /// makes up, 64 GiB of another. A file that cannot be opened or read keeps its `meta`: its
-    /// reader fails and says why.
+    /// makes up, 64 GiB of another; or a read waited for data. A file that cannot be opened or read
+    /// keeps its `meta`: its reader fails and says why.
     pub fn measure(
         &self,
         dir: &Dir,
@@ -148,7 +163,11 @@ impl PosixStore {
         if meta.kind != Kind::File || sizes == Sizes::Told || believed {
             return Ok(meta);
         }
-        let measured = self.open_read(dir, name).and_then(|file| file.measured(certain));
+        let measured = self.open_read(dir, name).and_then(|file| match sizes {
+            // The kernel says so where a read would wait; a server may not.
+            Sizes::Made => file.measured(certain),
+            _ => file.measured_in_time(certain),
+        });
         match measured {
             Err(error) if !error.is_endless() => Ok(Meta { made: sizes == Sizes::Made, ..meta }),
             measured => measured,
@@ -176,6 +195,11 @@ impl ReadFile {
     /// # Errors
     /// `WrongKind`; `Io`, with `EFBIG` of a file without an end.
     pub fn measured(&self, certain: bool) -> Result<Meta, StoreError> {
+        self.measured_noting(certain, &AtomicU64::new(0))
+    }
+
+    /// The same; `read` is how far it has got.
+    fn measured_noting(&self, certain: bool, read: &AtomicU64) -> Result<Meta, StoreError> {
         let meta = self.meta()?;
         let sizes = self.sizes(&meta);
         let reads = match sizes {
@@ -186,13 +210,48 @@ impl ReadFile {
         if !reads {
             return Ok(meta);
         }
-        let size = self.read_through(sizes)?;
-        Ok(with_size(meta, size, sizes))
+        match self.read_through(certain && sizes == Sizes::Doubtful, read) {
+            // Its length is learned when it is sent.
+            Err(error) if error.is_endless() && !certain && sizes == Sizes::Doubtful => Ok(meta),
+            length => Ok(with_size(meta, length?, sizes)),
+        }
+    }
+
+    /// As [`ReadFile::measured`], by a thread of its own, so that a read which never returns is
+    /// given up.
+    fn measured_in_time(self, certain: bool) -> Result<Meta, StoreError> {
+        if STALLED.load(Ordering::Relaxed) >= STALLED_MAX {
+            return Err(self.error("read to its end", Errno::FBIG));
+        }
+        let file = Arc::new(self);
+        let (read, (tell, told)) = (Arc::new(AtomicU64::new(0)), mpsc::channel());
+        let (reader, noted) = (Arc::clone(&file), Arc::clone(&read));
+        let work = move || {
+            if tell.send(reader.measured_noting(certain, &noted)).is_err() {
+                STALLED.fetch_sub(1, Ordering::Relaxed);
+            }
+        };
+        if std::thread::Builder::new().name("length".to_owned()).spawn(work).is_err() {
+            return file.measured(certain);
+        }
+        let mut before = 0;
+        loop {
+            match told.recv_timeout(STALL_MAX) {
+                Ok(measured) => return measured,
+                Err(_) if read.load(Ordering::Relaxed) > before => {
+                    before = read.load(Ordering::Relaxed);
+                }
+                Err(_) => {
+                    STALLED.fetch_add(1, Ordering::Relaxed);
+                    return Err(file.error("read to its end", Errno::FBIG));
+                }
+            }
+        }
     }
 
     /// What the open file is, of which `length` bytes were read from its begin. Where its file
     /// system does not tell how long it is, and with `to_end`, the size is `length` only if a
-    /// further read finds the end of the file there. Blocks.
+    /// further read finds the end of the file there; another size may be a wrong one. Blocks.
     ///
     /// # Errors
     /// As [`ReadFile::measured`].
@@ -203,7 +262,12 @@ impl ReadFile {
             return Ok(meta);
         }
         let ends = !to_end || self.ends_at(length)?;
-        let size = if ends { length } else { self.read_through(sizes)? };
+        let size = match sizes {
+            _ if ends => length,
+            Sizes::Made => self.read_through(false, &AtomicU64::new(0))?,
+            // It costs no read to know that it is another version.
+            _ => length.wrapping_add(1),
+        };
         Ok(with_size(meta, size, sizes))
     }
 
@@ -214,20 +278,24 @@ impl ReadFile {
         Ok(has_last && self.read_at(length, &mut byte)? == 0)
     }
 
-    fn read_through(&self, sizes: Sizes) -> Result<u64, StoreError> {
-        let (bytes_max, time_max) = match sizes {
-            Sizes::Made => (MADE_BYTES_MAX, MADE_TIME_MAX),
-            Sizes::Told | Sizes::Doubtful => (DOUBTFUL_BYTES_MAX, Duration::MAX),
-        };
+    /// Its length by reading all of it; `long` for a file behind a server that is to be sent.
+    fn read_through(&self, long: bool, noted: &AtomicU64) -> Result<u64, StoreError> {
+        let bytes_max = if long { LONG_BYTES_MAX } else { SHORT_BYTES_MAX };
         let begun = Instant::now();
         let mut buffer = vec![0; STEP_BYTES];
         let mut length = 0;
         loop {
             let read = self.read_at(length, &mut buffer)?;
             length += read as u64;
+            noted.store(length, Ordering::Relaxed);
             if read < buffer.len() {
                 return Ok(length);
             }
+            let time_max = if long {
+                LONG_TIME_MIN + Duration::from_secs(length >> 20)
+            } else {
+                SHORT_TIME_MAX
+            };
             if length > bytes_max || begun.elapsed() > time_max {
                 return Err(self.error("read to its end", Errno::FBIG));
             }

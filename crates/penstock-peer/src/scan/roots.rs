@@ -52,8 +52,8 @@ pub(super) fn root_problem(root: &[u8], error: &StoreError) -> Problem {
         // A dead server or client, a disk that fails, a limit of this host: it may be put right.
         return Problem::new(Exit::Temporary, SOURCE_ROOT, title).because(chain(error));
     } else if error.is_endless() {
-        let why = "its file system does not tell its length, and no read reached its end within \
-                   64 MiB (64 GiB on FUSE) or 10 s";
+        let why = "its file system does not tell its length, and reading it reached no end within \
+                   64 MiB (64 GiB on FUSE), or waited for 10 s";
         return Problem::new(Exit::Fatal, SOURCE_ROOT, title).because(why);
     } else if error.has_too_many_attributes() {
         let why = "the names of its extended attributes take more than 64 KiB, which the kernel \

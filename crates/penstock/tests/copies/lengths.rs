@@ -110,3 +110,50 @@ fn sizes_that_a_server_invents_are_not_believed() {
         assert_eq!(verify(Path::new(&contents), &target).status.code(), Some(8));
     }
 }
+
+/// Promise: a file behind FUSE whose reads never return fails, with the reason, and holds up
+/// nothing else; one that is longer than a scan reads arrives whole, though its size is reported
+/// as 0.
+#[test]
+fn a_scan_reads_no_file_without_bound() {
+    if !is_root("FUSE") {
+        return;
+    }
+    let base = scratch();
+    let (tree, mount) = (base.path().join("tree"), base.path().join("mount"));
+    fs::create_dir_all(tree.join("d")).unwrap();
+    fs::write(tree.join("d/stuck"), b"some text\n").unwrap();
+    fs::write(tree.join("d/text"), b"some text\n").unwrap();
+    fs::write(tree.join("long"), vec![7; 70 << 20]).unwrap();
+    tool("touch", &[&"-d", &"2024-05-06", &tree.join("d/text"), &tree.join("long")]);
+    let Some(fuse) = Fuse::mount(&tree, &mount, 0) else { return };
+    fuse.latency.report_size(0);
+    fuse.latency.stick(true);
+    let (copy, target) = (Copy::new(base.path()), base.path().join("t"));
+    let contents = format!("{}/", mount.display());
+    let ended = Run::spawn(&mut copy.command(&contents, &target)).end().expect(3);
+    assert!(ended.errors.contains("d/stuck"), "{}", ended.errors);
+    assert!(ended.errors.contains("does not tell its length"), "{}", ended.errors);
+    for name in ["d/text", "long"] {
+        let same = fs::read(target.join(name)).unwrap() == fs::read(tree.join(name)).unwrap();
+        assert!(same, "{name}");
+    }
+    assert!(!target.join("d/stuck").exists());
+    fuse.latency.stick(false);
+    Run::spawn(&mut copy.command(&contents, &target)).end().expect(0);
+    assert_eq!(fs::read(target.join("d/stuck")).unwrap(), b"some text\n");
+}
+
+/// Promise: a file of the kernel whose reads wait for what happens next fails, with the reason.
+#[test]
+fn a_log_of_the_kernel_is_not_waited_for() {
+    let logs = ["/proc/kmsg", "/sys/kernel/tracing/trace_pipe"].map(Path::new);
+    for (at, log) in logs.into_iter().filter(|log| fs::File::open(log).is_ok()).enumerate() {
+        let base = scratch();
+        let (copy, target) = (Copy::new(base.path()), base.path().join(format!("t{at}")));
+        let ended = Run::spawn(&mut copy.command(log, &target)).end();
+        assert!(ended.code != 0 && ended.code != 5, "{} {}", ended.code, ended.errors);
+        assert!(ended.errors.contains("does not tell its length"), "{}", ended.errors);
+        assert!(!target.exists());
+    }
+}

@@ -34,6 +34,8 @@ pub(crate) struct Latency {
     broken: AtomicBool,
     unreadable: AtomicBool,
     hung: AtomicBool,
+    /// Reads of files called `stuck` wait.
+    stuck: AtomicBool,
     /// Size that is reported of every file, and 1; 0 for the true one.
     size: AtomicU64,
 }
@@ -57,6 +59,12 @@ impl Latency {
     /// From now on nothing is answered, or all is that was asked meanwhile.
     pub(crate) fn hang(&self, hung: bool) {
         self.hung.store(hung, Ordering::Relaxed);
+    }
+
+    /// From now on reads of files called `stuck` wait, until one is interrupted, or all return that
+    /// have waited.
+    pub(crate) fn stick(&self, stuck: bool) {
+        self.stuck.store(stuck, Ordering::Relaxed);
     }
 
     /// From now on this size is reported of every file, whatever its content is.
@@ -123,6 +131,7 @@ impl Fuse {
 impl Drop for Fuse {
     fn drop(&mut self) {
         self.latency.hang(false);
+        self.latency.stick(false);
         self.unmount();
     }
 }
@@ -159,8 +168,13 @@ impl Tree {
             let request = &request[..length];
             let (opcode, unique, node) = (word(request, 4), long(request, 8), long(request, 16));
             let answer = match opcode {
-                // FORGET, INTERRUPT, BATCH_FORGET: nobody waits.
-                2 | 36 | 42 => continue,
+                // FORGET, BATCH_FORGET: nobody waits.
+                2 | 42 => continue,
+                // INTERRUPT: a process that is killed ends when its reads have returned.
+                36 => {
+                    self.latency.stick(false);
+                    continue;
+                }
                 _ => self.answer(opcode, node, &request[40..]),
             };
             let (error, body) = match answer {
@@ -230,6 +244,9 @@ impl Tree {
             // READ
             15 => {
                 self.pause(&self.latency.read_us);
+                while path.ends_with("stuck") && self.latency.stuck.load(Ordering::Relaxed) {
+                    std::thread::sleep(Duration::from_millis(20));
+                }
                 if self.latency.unreadable.load(Ordering::Relaxed) {
                     return Err(EIO);
                 }
