@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rustix::fs::{
-    AtFlags, Mode, OFlags, StatxFlags, fstatfs, fsync, makedev, openat, statx, syncfs,
+    AtFlags, Mode, OFlags, StatxFlags, fstatfs, fsync, makedev, openat, statx, sync, syncfs,
 };
 use rustix::io::Errno;
 
@@ -229,6 +229,11 @@ impl Mount {
         self.kind
     }
 
+    /// What is open on it for all syncs.
+    pub(super) fn sync_fd(&self) -> Option<BorrowedFd<'_>> {
+        self.sync_fd.as_ref().map(AsFd::as_fd)
+    }
+
     /// Number of its device.
     pub(super) fn device(&self) -> u64 {
         self.key.0
@@ -278,14 +283,40 @@ fn nameless_in(dir: BorrowedFd<'_>) -> Result<OwnedFd, Errno> {
 }
 
 /// Makes the names in a directory durable: by fsync(2), or where the directory may not be read by
-/// syncfs(2) of a file without a name in it. Where neither can be opened nothing is done.
+/// syncfs(2) of a file without a name in it, or by `other`, which syncs its file system in another
+/// way, or returns `None` if there is none. Where neither is to be had for want of a right, sync(2)
+/// writes all file systems.
 ///
 /// # Errors
-/// Those of the two calls.
-pub(super) fn sync_names(dir: BorrowedFd<'_>) -> Result<(), Errno> {
+/// Those of fsync(2) and syncfs(2), and of opening a file without a name for another reason.
+pub(super) fn sync_names(
+    dir: BorrowedFd<'_>,
+    other: impl FnOnce() -> Option<Result<(), Errno>>,
+) -> Result<(), Errno> {
     match fsync(dir) {
-        Err(Errno::BADF) => nameless_in(dir).map_or(Ok(()), syncfs),
-        synced => synced,
+        Err(Errno::BADF) => {}
+        synced => return synced,
+    }
+    let errno = match nameless_in(dir) {
+        Ok(fd) => return syncfs(fd),
+        Err(errno) => errno,
+    };
+    if let Some(synced) = other() {
+        return synced;
+    }
+    match errno {
+        // No right to write there, or no files without names on this file system or kernel.
+        Errno::ACCESS
+        | Errno::PERM
+        | Errno::ROFS
+        | Errno::OPNOTSUPP
+        | Errno::ISDIR
+        | Errno::INVAL
+        | Errno::NOSYS => {
+            sync();
+            Ok(())
+        }
+        errno => Err(errno),
     }
 }
 
@@ -399,5 +430,25 @@ mod tests {
         assert_eq!(method(0x5846_5342, (6, 1)).to_string(), "syncfs on XFS");
         let nfs = method(0x6969, (6, 1)).to_string();
         assert_eq!(nfs, "fsync on NFS, as far as the server honours it");
+    }
+
+    /// Promise (A4, a): names in a directory that cannot be read are synced in another way, or the
+    /// error is told.
+    #[test]
+    fn a4_names_that_cannot_be_synced_are_told() {
+        let open = |path: &std::path::Path| {
+            let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+            rustix::fs::open(path, flags, Mode::empty()).unwrap()
+        };
+        // No file can be made there.
+        let made = open(std::path::Path::new("/proc"));
+        let failed = sync_names(made.as_fd(), || Some(Err(Errno::IO)));
+        assert_eq!(failed, Err(Errno::IO));
+        assert_eq!(sync_names(made.as_fd(), || Some(Ok(()))), Ok(()));
+        let gone = tempfile::tempdir().unwrap();
+        let fd = open(gone.path());
+        assert_eq!(sync_names(fd.as_fd(), || None), Ok(()));
+        drop(gone);
+        assert_eq!(sync_names(fd.as_fd(), || None), Err(Errno::NOENT));
     }
 }

@@ -339,7 +339,7 @@ fn make_identity(root: BorrowedFd<'_>) -> io::Result<()> {
     }
     placed?;
     fsync(&private)?;
-    Ok(sync_names(root)?)
+    Ok(sync_names(root, || None)?)
 }
 
 /// Whether by link or by rename, whoever comes second changes nothing.

@@ -11,11 +11,11 @@ use penstock_proto::id::{TransferId, WriterId};
 use penstock_proto::name::{self, OWN_HASH_BYTES, OwnKind, RunTag, STORE_PRIVATE_NAME, own_name};
 use rustix::fs::{
     AtFlags, Mode, OFlags, Stat, Timespec, Timestamps, UTIME_OMIT, fchmod, fstat, fsync, futimens,
-    unlinkat,
+    syncfs, unlinkat,
 };
 use rustix::io::{Errno, pread, pwrite};
 
-use super::durability::sync_names;
+use super::durability::{Mount, sync_names};
 use super::error::StoreError;
 use super::posix::PosixStore;
 use super::sandbox::{create_component, open_component};
@@ -108,7 +108,9 @@ impl PosixStore {
             }
             if per_file {
                 fsync(&file)?;
-                sync_names(place.directory.as_fd())?;
+                let any = self.root().mount().and_then(Mount::sync_fd);
+                let other = || any.map(|any| self.shared.mounts.sync_by(|| syncfs(any)));
+                sync_names(place.directory.as_fd(), other)?;
             }
             Ok(())
         };

@@ -12,14 +12,14 @@ use penstock_proto::units::FileTime;
 use rustix::fs::{
     AtFlags, FallocateFlags, FileType, Mode, OFlags, RenameFlags, Timespec, Timestamps, UTIME_OMIT,
     fallocate, fstat, fsync, ftruncate, futimens, linkat, mkdirat, renameat, renameat_with, statat,
-    unlinkat,
+    syncfs, unlinkat,
 };
 use rustix::io::{Errno, pwrite};
 
 use super::attributes::{Attributes, Node, NodeKind, NotSet};
 use super::dir::Dir;
 use super::direct::DirectFile;
-use super::durability::sync_names;
+use super::durability::{Mount, sync_names};
 use super::error::StoreError;
 use super::nameless::{Nameless, Permit};
 use super::posix::{PosixStore, directory_error, stat_open, wrong_kind};
@@ -328,11 +328,13 @@ impl PosixStore {
             return Ok(());
         }
         let fd = dir.fd()?;
+        let (mounts, any) = (&self.shared.mounts, dir.mount().and_then(Mount::sync_fd));
         let synced = if dir.path().is_empty() {
             // All have one descriptor of the root.
-            self.shared.mounts.sync_by(|| sync_names(fd))
+            mounts.sync_by(|| sync_names(fd, || any.map(syncfs)))
         } else {
-            sync_names(fd).inspect_err(|_| self.note_failed_sync())
+            let other = || any.map(|any| mounts.sync_by(|| syncfs(any)));
+            sync_names(fd, other).inspect_err(|_| self.note_failed_sync())
         };
         synced.map_err(|errno| dir.error("sync directory", b"", errno))
     }
