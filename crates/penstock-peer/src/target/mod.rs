@@ -11,7 +11,7 @@ pub(crate) mod remote_deletion;
 
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock, Weak};
 use std::time::Duration;
 
 use penstock_api::delete::{DeleteOrder, SurplusQuery};
@@ -316,6 +316,10 @@ fn prepare(stores: &Stores, spec: &TaskSpec) -> Result<TaskStart, Problem> {
     Ok(TaskStart { store: id_of(&identity), marker, durable_by, mounts })
 }
 
+/// Stands for the boot id where there is no `/proc`: what earlier processes have written is then
+/// looked at as after a restart of the host.
+static BOOT_OF_PROCESS: OnceLock<[u8; 16]> = OnceLock::new();
+
 /// What a task stands on from its first write.
 struct Ground {
     incarnation: Incarnation,
@@ -328,9 +332,10 @@ impl Ground {
     /// Looks at a store in which nothing of the same transfer and writer runs any more, and makes
     /// room for the marker.
     fn at(target: &Target, spec: &TaskSpec, identity: &StoreIdentity) -> Result<Self, Problem> {
-        let boot = sys::boot_id().map_err(|cause| {
-            Problem::new(Exit::Fatal, "boot-id", "cannot read this host's boot id").because(cause)
-        })?;
+        let boot = sys::boot_id().unwrap_or_else(|error| {
+            tracing::debug!(%error, "no boot id here: an earlier process counts as one of another");
+            *BOOT_OF_PROCESS.get_or_init(rand::random)
+        });
         let mount = target.mount_identity();
         let mount = mount.map_err(|error| store_offline(&spec.store, chain(&error)))?;
         let (writer, store) = (spec.writer, id_of(identity));
