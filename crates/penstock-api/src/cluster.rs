@@ -19,6 +19,7 @@ pub struct PeerCard {
     /// Addresses at which it takes lanes.
     pub data: Vec<DataAddress>,
     /// Release of the program.
+    #[serde(deserialize_with = "crate::text::field")]
     pub version: String,
     /// Version of the protocol between peers that it speaks; 0 for none that shares transfers.
     #[serde(default)]
@@ -136,6 +137,7 @@ pub struct ClusterView {
     #[serde(default)]
     pub lease_seconds: u64,
     /// Reason why the membership is unknown now; empty if it is known.
+    #[serde(deserialize_with = "crate::text::field")]
     pub trouble: String,
     /// Transactions that this peer has written to etcd.
     pub etcd_transactions: u64,
@@ -147,8 +149,10 @@ pub struct ClusterView {
 #[derive(Clone, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct EtcdView {
     /// Its address.
+    #[serde(deserialize_with = "crate::text::field")]
     pub endpoint: String,
     /// Version of etcd; empty if it does not answer.
+    #[serde(deserialize_with = "crate::text::field")]
     pub version: String,
     /// Bytes of its database.
     pub bytes: u64,
@@ -166,6 +170,7 @@ pub struct EtcdView {
     pub learner: bool,
     /// Name of the member; empty if it does not say.
     #[serde(default)]
+    #[serde(deserialize_with = "crate::text::field")]
     pub member: String,
     /// Number of members; 0 if it does not say.
     #[serde(default)]
@@ -177,6 +182,7 @@ pub struct EtcdView {
     #[serde(default)]
     pub is_uncompacted: bool,
     /// Reason why it is not healthy; empty if it is.
+    #[serde(deserialize_with = "crate::text::field")]
     pub trouble: String,
 }
 

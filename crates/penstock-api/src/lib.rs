@@ -28,7 +28,8 @@
 //! | [`rest`] | users, daemon: events, sites, pairing, stores |
 //! | [`paths`] | users, daemon, sites: addresses that reach each other |
 //! | [`site`] | sites: opening a data set, pairing |
-//! | [`keys`] | sites, peers of one site: replacing the keys of a site
+//! | [`keys`] | sites, peers of one site: replacing the keys of a site |
+//! | [`text`] | every API: reading of fields for people |
 //! | [`problem`] | every API, its client: RFC 9457 problem details |
 
 #![forbid(unsafe_code)]
@@ -48,6 +49,7 @@ pub mod rest;
 pub mod rpc;
 mod run;
 pub mod site;
+pub mod text;
 pub mod transfer;
 
 pub use options::{limits, preserve, select, update};

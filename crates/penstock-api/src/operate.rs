@@ -64,18 +64,22 @@ pub struct TaskLoad {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TaskPath {
     /// Address and interface here, as `10.50.1.1%eth1`.
+    #[serde(deserialize_with = "crate::text::field")]
     pub from: String,
     /// Address of the source's peer.
     pub to: SocketAddr,
     /// Name of that peer.
     pub to_peer: Name,
     /// Name of the network; empty if it has none.
+    #[serde(deserialize_with = "crate::text::field")]
     pub network: String,
     /// `untried`, `carrying`, `standby`, `on trial`, `crawling` or `dead`.
+    #[serde(deserialize_with = "crate::text::field")]
     pub state: String,
     /// Start of that state, in seconds since 1970; 0 if the path was never used.
     pub since: u64,
     /// Reason why it does not carry; empty if it does.
+    #[serde(deserialize_with = "crate::text::field")]
     pub why: String,
     /// Lanes that are open over it.
     pub lanes: u32,
@@ -129,6 +133,7 @@ pub struct PeerStore {
     pub identity: String,
     /// Comparison with the other peers: `same`, `other`, `new` (no identity yet anywhere),
     /// `offline` (others have one), `alone` (no other peer has it).
+    #[serde(deserialize_with = "crate::text::field")]
     pub is: String,
 }
 
@@ -146,6 +151,7 @@ pub struct PeerView {
     /// Addresses at which it takes requests.
     pub addresses: Vec<SocketAddr>,
     /// Release of the program.
+    #[serde(deserialize_with = "crate::text::field")]
     pub version: String,
     /// Start of its controllership, in seconds since 1970; 0 if it is not the controller.
     pub controller_since: u64,
@@ -159,6 +165,7 @@ pub struct PeerView {
     /// at most half the time that the question took.
     pub clock_ahead_ms: Option<f64>,
     /// Trouble of the peer, in words; empty if there is none.
+    #[serde(deserialize_with = "crate::text::field")]
     pub trouble: String,
 }
 
@@ -194,13 +201,16 @@ pub struct SiteEvent {
     /// `undrain`, `path-dead`, `path-crawling`, `path-back`, `store-offline`, `store-back`,
     /// `peer-in`, `peer-out`, `scan-in`, `scan-out` (of a transfer), `etcd`, `etcd-lost`,
     /// `etcd-back`, `etcd-member-lost`, `etcd-member-back`, `format`, `transfer`, `problem`.
+    #[serde(deserialize_with = "crate::text::field")]
     pub kind: String,
     /// Subject of the event: a peer, a path, a store, an id.
+    #[serde(deserialize_with = "crate::text::field")]
     pub subject: String,
     /// The transfer that the event concerns, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub transfer: Option<TransferId>,
     /// The event in words.
+    #[serde(deserialize_with = "crate::text::field")]
     pub text: String,
 }
 
@@ -234,19 +244,24 @@ impl Level {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Finding {
     /// Stable, for programs: `clock`, `nofile`, `path`, ….
+    #[serde(deserialize_with = "crate::text::field")]
     pub code: String,
     /// Severity.
     pub level: Level,
     /// The peer concerned; empty if there is none.
     #[serde(default)]
+    #[serde(deserialize_with = "crate::text::field")]
     pub peer: String,
     /// The observation.
+    #[serde(deserialize_with = "crate::text::field")]
     pub what: String,
     /// Reason why it matters; empty if all is well.
     #[serde(default)]
+    #[serde(deserialize_with = "crate::text::field")]
     pub why: String,
     /// Action to take; empty if there is none.
     #[serde(default)]
+    #[serde(deserialize_with = "crate::text::field")]
     pub action: String,
 }
 

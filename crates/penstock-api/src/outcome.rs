@@ -24,7 +24,9 @@ pub struct FailedItem {
     pub path: PathText,
     /// Stable code: `vanished`, `changed`, `denied`, `read`, `write`, `digest`, `publish`,
     /// `exists`, `link`, `readback`, `scan`, `delete`, `remove`.
+    #[serde(deserialize_with = "crate::text::field")]
     pub code: String,
     /// Message for people, with the reason.
+    #[serde(deserialize_with = "crate::text::field")]
     pub message: String,
 }

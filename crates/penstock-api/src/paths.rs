@@ -17,6 +17,7 @@ pub struct PathsView {
     /// Paths from there to here, as the other site has tried them.
     pub inward: Vec<PathView>,
     /// Reason why the other site has tried none; empty if it has.
+    #[serde(deserialize_with = "crate::text::field")]
     pub inward_problem: String,
 }
 
@@ -26,6 +27,7 @@ pub struct PeerProbe {
     /// The peer.
     pub peer: Name,
     /// Release of the program.
+    #[serde(deserialize_with = "crate::text::field")]
     pub release: String,
     /// Versions of the lane protocol that it speaks, the oldest and the newest.
     pub protocol: (u16, u16),
@@ -37,6 +39,7 @@ pub struct PeerProbe {
     pub paths: Vec<PathView>,
     /// Its own addresses for data, each with the reason why it cannot connect to that itself; empty
     /// if it can.
+    #[serde(deserialize_with = "crate::text::by_address")]
     pub listening: Vec<(SocketAddr, String)>,
 }
 
@@ -48,6 +51,7 @@ pub struct SiteProbe {
     /// The peers that were probed.
     pub peers: Vec<PeerProbe>,
     /// Peers that are there and did not answer, with the reason.
+    #[serde(deserialize_with = "crate::text::by_name")]
     pub silent: Vec<(Name, String)>,
 }
 
@@ -79,10 +83,12 @@ pub struct PathView {
     /// The peer that is dialled.
     pub to_peer: Name,
     /// Address and interface of the end that dials, as `10.50.1.1%eth1`.
+    #[serde(deserialize_with = "crate::text::field")]
     pub from: String,
     /// Address of the end that is dialled.
     pub to: SocketAddr,
     /// Name of the network; empty if it has none.
+    #[serde(deserialize_with = "crate::text::field")]
     pub network: String,
     /// True if it was reached just now.
     pub reachable: bool,
@@ -90,10 +96,12 @@ pub struct PathView {
     #[serde(default)]
     pub proven: bool,
     /// Reason why it was not reached, in words.
+    #[serde(deserialize_with = "crate::text::field")]
     pub why: String,
     /// Reason why 64 KiB could not be sent there and back, in words; empty if they could, or if it
     /// was not reached.
     #[serde(default)]
+    #[serde(deserialize_with = "crate::text::field")]
     pub large: String,
     /// Milliseconds by which the other end's clock is ahead. The error is at most half a round
     /// trip.
@@ -105,9 +113,11 @@ pub struct PathView {
     pub rate_bits_per_s: Option<f64>,
     /// State in the last transfer: `untried`, `carrying`, `standby`, `on trial`, `crawling` or
     /// `dead`.
+    #[serde(deserialize_with = "crate::text::field")]
     pub state: String,
     /// Start of that state, in seconds since 1970; 0 if the path was never used.
     pub since: u64,
     /// Reason why a lane over it was lost or did not open, if none has opened since.
+    #[serde(deserialize_with = "crate::text::field")]
     pub last_failure: String,
 }

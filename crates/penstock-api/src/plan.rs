@@ -198,6 +198,7 @@ pub struct PlanItem {
     pub link: Option<PathText>,
     /// Reason why it is skipped or fails, in words.
     #[serde(default, skip_serializing_if = "String::is_empty")]
+    #[serde(deserialize_with = "crate::text::field")]
     pub why: String,
     /// Item under its name at the target.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -334,6 +335,7 @@ pub struct Forecast {
     /// Rate on which the estimate is based.
     pub rate_bits_per_s: f64,
     /// Origin of that rate, in words.
+    #[serde(deserialize_with = "crate::text::field")]
     pub basis: String,
 }
 

@@ -54,14 +54,18 @@ impl Exit {
 #[error("{title}{}{}", if detail.is_empty() { "" } else { ": " }, detail)]
 pub struct Problem {
     /// Stable, for programs: `store-unknown`, `overlap`, `not-authorised`, …
+    #[serde(deserialize_with = "crate::text::field")]
     pub code: String,
     /// Operation that failed and its subject, in one line.
+    #[serde(deserialize_with = "crate::text::field")]
     pub title: String,
     /// Reason; the chain of causes in one line. May be empty.
     #[serde(default)]
+    #[serde(deserialize_with = "crate::text::field")]
     pub detail: String,
     /// Next step for the user. May be empty.
     #[serde(default)]
+    #[serde(deserialize_with = "crate::text::field")]
     pub hint: String,
     /// Exit status of a command that meets this problem.
     pub exit: Exit,

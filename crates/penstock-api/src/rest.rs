@@ -43,11 +43,13 @@ pub struct TransferEvent {
     /// State.
     pub state: TransferState,
     /// Reason of the state, or what the transfer waits for.
+    #[serde(deserialize_with = "crate::text::field")]
     pub reason: String,
     /// Figures. In a summary `rate_bits_per_s` is the mean over the run.
     #[serde(flatten)]
     pub progress: Progress,
     /// Method by which the data was made durable, in words.
+    #[serde(deserialize_with = "crate::text::field")]
     pub durable_by: String,
     /// Exit status of the command, once the transfer has ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -148,6 +150,7 @@ pub struct StatusView {
     /// The own peer's name.
     pub peer: Name,
     /// Version of the program.
+    #[serde(deserialize_with = "crate::text::field")]
     pub version: String,
     /// Address at which it listens for peers and data.
     pub listen: SocketAddr,

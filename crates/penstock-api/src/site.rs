@@ -266,6 +266,7 @@ pub struct SiteHealth {
     /// Newest version of this API that the answering peer speaks.
     pub version: u16,
     /// Release of the program.
+    #[serde(deserialize_with = "crate::text::field")]
     pub release: String,
 }
 

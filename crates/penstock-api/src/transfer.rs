@@ -219,6 +219,7 @@ pub struct Progress {
     /// CPU seconds that this process used for it, as far as they can be told apart.
     pub cpu_seconds: f64,
     /// Limit of the rate now, in words: `reading at the source`, `the network`, ….
+    #[serde(deserialize_with = "crate::text::field")]
     pub limit: String,
 }
 
@@ -226,14 +227,17 @@ pub struct Progress {
 #[derive(Clone, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct PeerShare {
     /// Its name.
+    #[serde(deserialize_with = "crate::text::field")]
     pub peer: String,
     /// `working`, `joining`, `draining`, `leaving: WHY`, `resting: WHY` or `out: WHY`, in words.
+    #[serde(deserialize_with = "crate::text::field")]
     pub state: String,
     /// Its lanes that are open now.
     pub lanes: u32,
     /// Bytes that it has verified in this run, since it joined last.
     pub bytes_verified: u64,
     /// Event that it waits for, and until when; empty if it moves.
+    #[serde(deserialize_with = "crate::text::field")]
     pub waiting: String,
 }
 
@@ -252,6 +256,7 @@ pub struct TransferView {
     pub state: TransferState,
     /// Reason of the state, or what the transfer waits for and until when (promise (f)). May be
     /// empty.
+    #[serde(deserialize_with = "crate::text::field")]
     pub reason: String,
     /// Time of its submission, in seconds since 1970.
     pub created: u64,
@@ -262,6 +267,7 @@ pub struct TransferView {
     /// The first failed items; all of them are in the failure list.
     pub failures: Vec<FailedItem>,
     /// Method by which the data was made durable, in words; empty before the first sync.
+    #[serde(deserialize_with = "crate::text::field")]
     pub durable_by: String,
 }
 

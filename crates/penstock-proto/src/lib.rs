@@ -4,6 +4,7 @@
 //! peer or from a disk is parsed into these types once, at the edge, and is valid from then on.
 //! Every decoder accepts hostile bytes and returns a [`wire::DecodeError`], never panics.
 //!
+//! - [`text`]: text from elsewhere, as people may see it
 //! - [`units`]: byte counts, rates, file times
 //! - [`id`]: transfers, sites, peers, stores, lanes
 //! - [`network`]: purposes of networks, addresses of lanes
@@ -42,6 +43,7 @@ pub mod select;
 pub mod session;
 pub mod slicing;
 pub mod task;
+pub mod text;
 pub mod units;
 pub mod version;
 pub mod wire;

@@ -1,13 +1,18 @@
-//! How the program ends: the exit codes, and the lines on standard error that explain a failure.
+//! How the program ends and what it prints: the exit codes, and the lines that explain a failure.
+//!
+//! All that goes to a terminal or to the log goes through here, where characters that would steer
+//! a terminal or hide are escaped, whoever has chosen them. `cargo xtask verify tidy` refuses other
+//! ways out.
 //!
 //! A command returns `anyhow::Result<ExitCode>`. Whoever knows what an error means for the user
 //! puts a [`Failure`] into the chain: it carries the exit code and, where something helps, a hint.
 //! An error without one ends with code 1.
 
 use penstock_api::problem::{Exit, Problem};
+use penstock_proto::text;
 use std::error::Error;
 use std::fmt;
-use std::io::{self, Write};
+use std::io::{self, BufWriter, Write};
 use std::process;
 
 /// What the exit status of `penstock` says, so that scripts can act on it.
@@ -177,15 +182,17 @@ pub(crate) fn hint_of(error: &anyhow::Error) -> Option<&str> {
     known.and_then(|failure| failure.hint.as_deref())
 }
 
-/// The chain of `error` as `error:`, `cause:` and `hint:` lines, and its exit code.
+/// The chain of `error` as `error:`, `cause:` and `hint:` lines, and its exit code. Further lines of
+/// one link are indented: none can be taken for a line of its own.
 fn explain(error: &anyhow::Error) -> (String, ExitCode) {
-    let mut text = format!("error: {error}");
+    let within = |text: String| text.trim_end().replace('\n', "\n       ");
+    let mut text = format!("error: {}", within(error.to_string()));
     for cause in error.chain().skip(1) {
-        text.push_str(&format!("\ncause: {cause}"));
+        text.push_str(&format!("\ncause: {}", within(cause.to_string())));
     }
     let known = error.chain().find_map(|link| link.downcast_ref::<Failure>());
     if let Some(hint) = known.and_then(|failure| failure.hint.as_deref()) {
-        text.push_str(&format!("\nhint:  {hint}"));
+        text.push_str(&format!("\nhint:  {}", within(hint.to_owned())));
     }
     (text, known.map_or(ExitCode::Unclassified, |failure| failure.exit))
 }
@@ -227,7 +234,14 @@ pub(crate) fn chain(error: &dyn Error) -> String {
 /// Writes lines of talk to standard error; a closed standard error is no reason to stop.
 pub(crate) fn warn(text: &str) {
     // Nobody is left to tell if this fails.
-    let _ = writeln!(io::stderr().lock(), "{text}");
+    let _ = writeln!(io::stderr().lock(), "{}", text::lines(text));
+}
+
+/// Writes a prompt to standard error, where the user answers behind it.
+pub(crate) fn prompt(text: &str) {
+    let mut out = io::stderr().lock();
+    // A terminal that takes no prompt may still give the answer.
+    let _ = write!(out, "{}", text::line(text)).and_then(|()| out.flush());
 }
 
 /// Writes lines of data to standard output. A reader that has gone away, as in `| head`, has all
@@ -237,11 +251,92 @@ pub(crate) fn warn(text: &str) {
 /// Standard output cannot be written for another reason, such as a full disk.
 pub(crate) fn print(text: &str) -> Result<(), Failure> {
     let mut out = io::stdout().lock();
-    match writeln!(out, "{text}").and_then(|()| out.flush()) {
+    match writeln!(out, "{}", text::lines(text)).and_then(|()| out.flush()) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
             Err(Failure::io("write to standard output", error))
         }
         _ => Ok(()),
+    }
+}
+
+/// Standard output for many lines of data.
+pub(crate) fn output() -> Shown<BufWriter<io::StdoutLock<'static>>> {
+    Shown::new(BufWriter::new(io::stdout().lock()), "")
+}
+
+/// Starts the log on standard error: one line a record, whatever is in its fields. `PENSTOCK_LOG`
+/// chooses records, as in tracing's `EnvFilter`; without it `level` does.
+pub(crate) fn start_log(level: &str) {
+    let filter = tracing_subscriber::EnvFilter::try_from_env("PENSTOCK_LOG")
+        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new(level));
+    // A second subscriber is refused; there is one only in tests of this process.
+    let _ = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_ansi(false)
+        .with_writer(|| Records(io::stderr()))
+        .try_init();
+}
+
+/// The log: each write is one record.
+struct Records<W>(W);
+
+impl<W: Write> Write for Records<W> {
+    fn write(&mut self, record: &[u8]) -> io::Result<usize> {
+        let text = String::from_utf8_lossy(record);
+        let text = text::line(text.trim_end_matches('\n'));
+        self.0.write_all(format!("{text}\n").as_bytes())?;
+        Ok(record.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush()
+    }
+}
+
+/// Longest line that [`Shown`] keeps until it is complete; a longer one is passed on in parts.
+const SHOWN_BYTES_MAX: usize = 64 << 10;
+
+/// Passes text on line by line, each escaped as [`print`] does it, behind a mark. What is not UTF-8
+/// is replaced.
+pub(crate) struct Shown<W: Write> {
+    out: W,
+    mark: &'static str,
+    line: Vec<u8>,
+}
+
+impl<W: Write> Shown<W> {
+    /// Writes to `out`, with `mark` before each line.
+    pub(crate) fn new(out: W, mark: &'static str) -> Self {
+        Self { out, mark, line: Vec::new() }
+    }
+
+    fn pass_on(&mut self) -> io::Result<()> {
+        let line = String::from_utf8_lossy(&self.line);
+        let line = line.strip_suffix('\r').unwrap_or(&line);
+        writeln!(self.out, "{}{}", self.mark, text::line(line))?;
+        self.line.clear();
+        Ok(())
+    }
+}
+
+impl<W: Write> Write for Shown<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let room = SHOWN_BYTES_MAX - self.line.len();
+        let end = bytes.iter().take(room).position(|&byte| byte == b'\n');
+        let count = end.unwrap_or(bytes.len().min(room));
+        self.line.extend_from_slice(&bytes[..count]);
+        if end.is_some() || self.line.len() >= SHOWN_BYTES_MAX {
+            self.pass_on()?;
+        }
+        Ok(count + usize::from(end.is_some()))
+    }
+
+    /// Also passes on a line that has no end yet.
+    fn flush(&mut self) -> io::Result<()> {
+        if !self.line.is_empty() {
+            self.pass_on()?;
+        }
+        self.out.flush()
     }
 }
 
@@ -270,5 +365,39 @@ mod tests {
     fn an_unknown_error_ends_with_one() {
         let (text, code) = explain(&anyhow::anyhow!("odd"));
         assert_eq!((text.as_str(), code), ("error: odd", ExitCode::Unclassified));
+    }
+
+    /// What would be seen of `text` as a line of an error.
+    fn told(text: &str) -> String {
+        let failure = Failure::new(ExitCode::Fatal, text).hint(text);
+        text::lines(&explain(&anyhow::Error::from(failure)).0).into_owned()
+    }
+
+    /// Promise: a text from afar forges no line of an error, and steers no terminal.
+    #[test]
+    fn no_text_forges_a_line() {
+        let told = told("x\nerror: y\nhint:  z\x1b[2J\u{202e}\u{9b}1m");
+        let begins = told.lines().map(|line| line.get(..6).unwrap_or_default());
+        assert_eq!(begins.filter(|begin| !begin.trim().is_empty()).count(), 2, "{told}");
+        assert!(told.chars().all(|one| one == '\n' || text::is_shown(one)), "{told}");
+    }
+
+    /// Promise: a record of the log is one line, and lines that are passed on are marked and
+    /// escaped, wherever a write ends.
+    #[test]
+    fn records_and_lines_are_kept_apart() {
+        let mut log = Vec::new();
+        Records(&mut log).write_all(b"WARN a\nINFO forged\x1b[2J\n").unwrap();
+        assert_eq!(String::from_utf8(log).unwrap(), "WARN a\\nINFO forged\\u001b[2J\n");
+        let text = "ok\r\nerror: f\u{fc}r \x1b]0;x\x07\nend".as_bytes();
+        for at in 0..text.len() {
+            let mut out = Vec::new();
+            let mut shown = Shown::new(&mut out, "ssh: ");
+            shown.write_all(&text[..at]).unwrap();
+            shown.write_all(&text[at..]).unwrap();
+            shown.flush().unwrap();
+            let lines = "ssh: ok\nssh: error: f\u{fc}r \\u001b]0;x\\u0007\nssh: end\n";
+            assert_eq!(String::from_utf8(out).unwrap(), lines);
+        }
     }
 }

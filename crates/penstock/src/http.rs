@@ -8,7 +8,7 @@ use hyper::{Method, Request, Response};
 use hyper_util::rt::TokioIo;
 use penstock_api::problem::{Exit, Problem};
 use penstock_api::site::{SPEAKS_HEADER, VERSION_HEADER};
-use penstock_proto::version;
+use penstock_proto::{text, version};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -67,7 +67,7 @@ pub(crate) async fn read(response: Response<Incoming>) -> Result<Bytes, Problem>
 pub(crate) fn problem_of(status: u16, body: &[u8]) -> Problem {
     serde_json::from_slice(body).unwrap_or_else(|_| {
         let exit = if status >= 500 { Exit::Temporary } else { Exit::Unclassified };
-        let text = String::from_utf8_lossy(&body[..body.len().min(200)]).into_owned();
+        let text = text::field(&String::from_utf8_lossy(&body[..body.len().min(200)]));
         Problem::new(exit, "http", format!("the reply was HTTP status {status}")).because(text)
     })
 }

@@ -9,7 +9,7 @@
 
 use std::ffi::OsString;
 use std::fs::{self, File, Metadata};
-use std::io::{self, BufWriter, Write};
+use std::io::{self, BufWriter, IsTerminal as _, Write};
 use std::os::fd::AsFd;
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
@@ -199,8 +199,16 @@ impl OutputFile {
                 Place::Replaced(successor) => successor.file(),
                 Place::Pipe(_) => return Err(io::Error::from(io::ErrorKind::NotConnected).into()),
             };
+            let shown = file.is_terminal();
             let mut out = BufWriter::with_capacity(BUFFER_BYTES, file);
-            let wanted = fill(&mut out)?;
+            let wanted = if shown {
+                let mut out = exit::Shown::new(&mut out, "");
+                let wanted = fill(&mut out)?;
+                out.flush()?;
+                wanted
+            } else {
+                fill(&mut out)?
+            };
             out.flush()?;
             drop(out);
             match place {

@@ -1,13 +1,12 @@
 //! Shows plans: a line for each item that would change, totals, a forecast.
 
 use std::fs::File;
-use std::io::{self, BufRead, BufReader, BufWriter, Write};
+use std::io::{self, BufRead, BufReader, Write};
 
 use penstock_api::plan::{ItemKind, PlanAction, PlanCount, PlanEnd, PlanItem, PlanLine};
 use penstock_proto::units::{format_bytes, format_rate};
 
-use crate::exit::failure;
-use crate::exit::{ExitCode, Failure};
+use crate::exit::{self, ExitCode, Failure, failure};
 
 /// How a plan is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -40,7 +39,7 @@ impl Show {
 pub(crate) fn show(plan: File, show: Show) -> anyhow::Result<ExitCode> {
     let lost = |error| Failure::io("read the plan", error);
     let mut input = BufReader::with_capacity(1 << 18, plan);
-    let mut out = BufWriter::new(io::stdout().lock());
+    let mut out = exit::output();
     let mut end = None;
     let mut text = Vec::new();
     while input.read_until(b'\n', &mut text).map_err(lost)? > 0 {

@@ -2,7 +2,7 @@
 //! other users of the host may read.
 
 use std::fs::File;
-use std::io::{self, IsTerminal as _, Read, Write as _};
+use std::io::{self, IsTerminal as _, Read};
 use std::path::PathBuf;
 
 use crate::exit::{self, ExitCode, Failure};
@@ -36,9 +36,7 @@ impl TokenArgs {
         }
         match self.token.as_deref() {
             Some("-") if io::stdin().is_terminal() => {
-                let mut out = io::stderr().lock();
-                // A terminal that takes no prompt may still give the token.
-                let _ = write!(out, "token: ").and_then(|()| out.flush());
+                exit::prompt("token: ");
                 let mut line = String::new();
                 let read = io::stdin().read_line(&mut line);
                 read.map_err(|error| Failure::io("read the token", error))?;

@@ -268,8 +268,10 @@ pub struct TaskFigures {
     /// Lanes open now.
     pub lanes: u32,
     /// Limit of the rate now, in words.
+    #[serde(deserialize_with = "crate::text::field")]
     pub limit: String,
     /// Event that the task waits for, and until when; empty if it moves.
+    #[serde(deserialize_with = "crate::text::field")]
     pub waiting: String,
     /// Seconds for which its current call to the store has given no sign of life (E2); 0 if there
     /// is no such call.
@@ -363,6 +365,7 @@ pub struct TaskStart {
     /// The store's sync marker for this transfer; 0 if it has none (A5).
     pub marker: u64,
     /// Method by which the store is made durable, in words.
+    #[serde(deserialize_with = "crate::text::field")]
     pub durable_by: String,
     /// File systems mounted below the data set's root: see [`TaskSpec::mounts`].
     pub mounts: Vec<MountSeen>,

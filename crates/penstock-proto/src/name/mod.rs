@@ -2,6 +2,7 @@
 
 mod own;
 
+use crate::text;
 use crate::wire::DecodeError;
 
 pub use own::{OWN_HASH_BYTES, Own, OwnKind, OwnName, RunTag, STORE_PRIVATE_NAME, own, own_name};
@@ -58,45 +59,39 @@ pub fn split(path: &[u8]) -> Option<(&[u8], &[u8])> {
     })
 }
 
-/// Writes a path for people and logs: valid UTF-8 unchanged, control characters, backslashes and
-/// other bytes as `\n`, `\t`, `\\` or `\xHH`. Unambiguous and lossless; [`unescape`] reverses it.
+/// Writes a path for people and logs: valid UTF-8 as it is; backslashes, other bytes, and
+/// characters that steer a terminal or hide ([`text::is_shown`]) as `\n`, `\t`, `\\` or `\xHH`.
+/// Unambiguous, never mangled; [`unescape`] reverses it.
 pub fn escape(path: &[u8]) -> String {
     use std::fmt::Write as _;
-    let mut text = String::with_capacity(path.len());
+    let mut out = String::with_capacity(path.len());
     for chunk in path.utf8_chunks() {
         for character in chunk.valid().chars() {
             match character {
-                '\n' => text.push_str("\\n"),
-                '\t' => text.push_str("\\t"),
-                '\r' => text.push_str("\\r"),
-                '\\' => text.push_str("\\\\"),
-                control if control.is_control() => {
+                '\n' => out.push_str("\\n"),
+                '\t' => out.push_str("\\t"),
+                '\r' => out.push_str("\\r"),
+                '\\' => out.push_str("\\\\"),
+                hidden if !text::is_shown(hidden) => {
                     let mut encoded = [0; 4];
-                    for byte in control.encode_utf8(&mut encoded).bytes() {
-                        let _ = write!(text, "\\x{byte:02x}");
+                    for byte in hidden.encode_utf8(&mut encoded).bytes() {
+                        let _ = write!(out, "\\x{byte:02x}");
                     }
                 }
-                plain => text.push(plain),
+                plain => out.push(plain),
             }
         }
         for byte in chunk.invalid() {
-            let _ = write!(text, "\\x{byte:02x}");
+            let _ = write!(out, "\\x{byte:02x}");
         }
     }
-    text
+    out
 }
 
-/// Writes a path as a line of a list of paths: like [`escape`], but the empty path as `.`. A byte
-/// order mark at its beginning is escaped, since it would be taken for that of the list.
-/// [`unescape_in_list`] reverses it, except for a path `.`, which becomes the empty one.
+/// A path as a line of a list of paths: as [`escape`] writes it, and the empty path as `.`.
+/// [`unescape_in_list`] reverses it, up to a path `.`, which is the empty one.
 pub fn escape_in_list(path: &[u8]) -> String {
-    if path.is_empty() {
-        return ".".to_owned();
-    }
-    match path.strip_prefix(BYTE_ORDER_MARK) {
-        Some(rest) => format!("\\xef\\xbb\\xbf{}", escape(rest)),
-        None => escape(path),
-    }
+    if path.is_empty() { ".".to_owned() } else { escape(path) }
 }
 
 /// Reads a line of a list of paths, written by a program or a person. `\n`, `\t`, `\r`, `\\` and
@@ -170,12 +165,21 @@ mod tests {
         }
     }
 
+    /// Promise: a name shows the letters that it has, in their order, and says which it hides.
+    #[test]
+    fn names_do_not_hide_what_they_are() {
+        let name = "\u{202e}gnp.exe".as_bytes();
+        assert_eq!(escape(name), "\\xe2\\x80\\xaegnp.exe");
+        assert_eq!(unescape(&escape(name)).as_deref(), Some(name));
+        assert_eq!(unescape_in_list(escape_in_list(name).as_bytes()), name);
+    }
+
     proptest! {
         /// Promise (j): any bytes survive the way to a person's screen or list and back.
         #[test]
         fn escaping_loses_nothing(path in proptest::collection::vec(any::<u8>(), 0..64)) {
             let text = escape(&path);
-            prop_assert!(!text.contains('\n'));
+            prop_assert!(text.chars().all(crate::text::is_shown));
             prop_assert_eq!(unescape(&text), Some(path));
         }
 

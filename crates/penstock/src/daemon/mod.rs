@@ -39,7 +39,6 @@ mod store_reach;
 mod target_side;
 
 use std::fs;
-use std::io::IsTerminal as _;
 use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
@@ -115,7 +114,7 @@ pub(crate) fn run(args: DaemonArgs) -> anyhow::Result<ExitCode> {
     if args.next_version {
         penstock_proto::version::become_next();
     }
-    start_log();
+    exit::start_log("info");
     let directory = args.directory.directory;
     let mut config = Config::load(&directory)?;
     if let Some(listen) = args.listen {
@@ -153,18 +152,6 @@ fn check_threads() -> anyhow::Result<()> {
         (0..count).try_for_each(|_| Builder::new().spawn_scoped(scope, wait).map(drop))
     });
     Ok(started.map_err(Failure::no_thread)?)
-}
-
-/// Logs go to standard error; `PENSTOCK_LOG` chooses what, as in tracing's `EnvFilter`.
-fn start_log() {
-    let filter = tracing_subscriber::EnvFilter::try_from_env("PENSTOCK_LOG")
-        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("info"));
-    // A second subscriber is refused; there is one only in tests of this process.
-    let _ = tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_ansi(std::io::stderr().is_terminal())
-        .with_writer(std::io::stderr)
-        .try_init();
 }
 
 fn lock(directory: &Path) -> anyhow::Result<LockFile> {

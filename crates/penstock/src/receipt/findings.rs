@@ -1,5 +1,7 @@
 //! The findings of a check of a receipt.
 
+use penstock_proto::text;
+
 use crate::exit::{self, Failure};
 
 /// Prints the finding of each check, and counts those that are not good.
@@ -10,20 +12,20 @@ pub(super) struct Findings {
 
 impl Findings {
     pub(super) fn good(&self, what: &str) -> Result<(), Failure> {
-        exit::print(&format!("ok      {what}"))
+        exit::print(&format!("ok      {}", text::line(what)))
     }
 
     pub(super) fn note(&self, what: &str) -> Result<(), Failure> {
-        exit::print(&format!("note    {what}"))
+        exit::print(&format!("note    {}", text::line(what)))
     }
 
     pub(super) fn unknown(&mut self, what: &str) -> Result<(), Failure> {
         self.unknown += 1;
-        exit::print(&format!("UNKNOWN {what}"))
+        exit::print(&format!("UNKNOWN {}", text::line(what)))
     }
 
     pub(super) fn wrong(&mut self, what: &str) -> Result<(), Failure> {
         self.wrong += 1;
-        exit::print(&format!("WRONG   {what}"))
+        exit::print(&format!("WRONG   {}", text::line(what)))
     }
 }

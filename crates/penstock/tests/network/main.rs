@@ -18,6 +18,7 @@ mod doctor;
 mod doors;
 mod faces;
 mod hostile;
+mod hostile_text;
 mod networks;
 mod rotation;
 mod secret;
