@@ -15,6 +15,17 @@ const LINE_COLUMNS_MAX: usize = 100;
 const FUNCTION_LINES_MAX: usize = 70;
 /// Lines of a file, its tests included.
 const FILE_LINES_MAX: usize = 1_000;
+/// Ways to a terminal that escape nothing; put together here as [`UNDONE`] is.
+const RAW_OUTPUT: [&str; 6] = [
+    concat!("print", "ln!("),
+    concat!("pri", "nt!("),
+    concat!("stdout", "().lock"),
+    concat!("stdout", "().write"),
+    concat!("stderr", "().lock"),
+    concat!("stderr", "().write"),
+];
+/// The file of the program through which all text goes to a terminal.
+const OUTPUT: &str = "crates/penstock/src/exit.rs";
 /// Words that mark work left undone; put together here so that this file passes its own check.
 const UNDONE: [&str; 5] = [
     concat!("to", "do!("),
@@ -41,6 +52,10 @@ pub(crate) fn check(root: &Path, with_places: bool) -> anyhow::Result<()> {
         let text = fs::read_to_string(file).with_context(|| format!("read {}", file.display()))?;
         let name = file.strip_prefix(root).unwrap_or(file).display();
         complaints.extend(complain(&text).into_iter().map(|one| format!("{name}:{one}")));
+        let path = name.to_string();
+        if path.starts_with("crates/penstock/src/") && path != OUTPUT {
+            complaints.extend(raw_output(&text).into_iter().map(|one| format!("{name}:{one}")));
+        }
     }
     for complaint in &complaints {
         println!("{complaint}");
@@ -97,6 +112,15 @@ fn complain(text: &str) -> Vec<String> {
     complaints
 }
 
+/// Where text is written past the module that escapes what may not reach a terminal.
+fn raw_output(text: &str) -> Vec<String> {
+    let masked = source::mask(text);
+    let lines = (1..).zip(masked.lines());
+    let raw = lines.filter(|(_, line)| RAW_OUTPUT.iter().any(|word| line.contains(word)));
+    raw.map(|(line, _)| format!("{line}: prints unescaped; use the functions of {OUTPUT}"))
+        .collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -113,5 +137,15 @@ mod tests {
         assert!(complain(&"\n".repeat(1_000)).is_empty());
         assert_eq!(complain(&"\n".repeat(1_001)), ["1: 1001 lines, at most 1000"]);
         assert_eq!(complain(&format!("\n// {} later", UNDONE[3])).len(), 1);
+    }
+
+    /// Promise: the program prints by the functions that escape, and by no others.
+    #[test]
+    fn raw_output_is_refused() {
+        for word in RAW_OUTPUT {
+            let complaints = raw_output(&format!("fn a() {{\n    {word}\n}}\n"));
+            assert_eq!(complaints.len(), 1, "{word}");
+            assert!(raw_output(&format!("// {word}\n")).is_empty());
+        }
     }
 }

@@ -19,6 +19,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
+use penstock_proto::text;
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::message::{MAGIC, READY, version};
@@ -34,6 +35,8 @@ const SEND_SILENCE_MAX: Duration = Duration::from_secs(60);
 const SEND_BYTES: usize = 64 << 10;
 /// How long ssh may take to forward a port: a few round trips.
 const FORWARD_MAX: Duration = Duration::from_secs(30);
+/// How long ssh may take to tell how it is configured, which it does without the network.
+const CONFIGURATION_MAX: Duration = Duration::from_secs(5);
 /// How long ssh is given to end once the far end has been told to.
 const END_MAX: Duration = Duration::from_secs(5);
 /// What a shell's start-up files may print before the far end's first line.
@@ -291,7 +294,7 @@ impl Ssh {
             );
         }
         let shown: String = noise.chars().take(200).collect();
-        failure.hint(format!("what came instead: `{}`", shown.escape_debug()))
+        failure.hint(format!("what came instead: `{}`", text::line(&shown)))
     }
 
     /// Forwards a free port of this host's loopback address to `port` at the far end's.
@@ -314,9 +317,20 @@ impl Ssh {
             if done.status.success() {
                 return Ok(free);
             }
-            why = String::from_utf8_lossy(&done.stderr).trim().to_owned();
+            why = text::field(String::from_utf8_lossy(&done.stderr).trim());
         }
         Err(why)
+    }
+
+    /// The name or address that ssh connects to, as its own configuration has it; `None` if it does
+    /// not say. The far end has no part in it.
+    pub(super) fn host(&self) -> Option<String> {
+        let mut command = Command::new(&self.words[0]);
+        command.args(&self.words[1..]).arg("-G");
+        self.destination.add_to(&mut command);
+        let told = output_within(command.stdin(Stdio::null()), CONFIGURATION_MAX).ok()?;
+        let text = String::from_utf8(told.stdout).ok().filter(|_| told.status.success())?;
+        text.lines().find_map(|line| line.strip_prefix("hostname ")).map(str::to_owned)
     }
 
     /// Ends ssh: at once, for the far end is gone or not wanted.
@@ -412,7 +426,7 @@ impl io::Write for Watched<'_> {
 /// Runs a command that says little, and ends it if it takes longer than `most`.
 fn output_within(command: &mut Command, most: Duration) -> Result<Output, String> {
     let words = |error: io::Error| error.to_string();
-    let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().map_err(words)?;
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().map_err(words)?;
     let until = Instant::now() + most;
     while child.try_wait().map_err(words)?.is_none() {
         if Instant::now() >= until {
@@ -426,25 +440,28 @@ fn output_within(command: &mut Command, most: Duration) -> Result<Output, String
     child.wait_with_output().map_err(words)
 }
 
-/// Passes ssh's messages on to standard error, and keeps the last of them.
+/// Passes ssh's messages on to standard error, each line marked as one of ssh's and escaped, for
+/// the far host may have written it; and keeps the last of them.
 fn pass_on(mut from: impl Read + Send + 'static) -> anyhow::Result<Arc<Mutex<String>>> {
     let said = Arc::new(Mutex::new(String::new()));
     let kept = Arc::clone(&said);
     std::thread::Builder::new()
         .name("ssh-err".to_owned())
         .spawn(move || {
+            let mut shown = exit::Shown::new(std::io::stderr(), "ssh: ");
             let mut bytes = [0; 4096];
             while let Ok(count) = from.read(&mut bytes)
                 && count > 0
             {
                 // Nobody is left to tell if this fails.
-                let _ = std::io::stderr().write_all(&bytes[..count]);
+                let _ = shown.write_all(&bytes[..count]);
                 let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
                 kept.push_str(&String::from_utf8_lossy(&bytes[..count]));
                 if kept.len() > SAID_BYTES_MAX {
                     kept.clear();
                 }
             }
+            let _ = shown.flush();
         })
         .map_err(Failure::no_thread)?;
     Ok(said)
@@ -475,8 +492,8 @@ fn listen(output: ChildStdout) -> anyhow::Result<Receiver<Greeting>> {
                         let _ = tell.send(Greeting::Ready(output));
                         return;
                     }
-                    ("absent", words) => Greeting::Absent(words.to_owned()),
-                    (_, words) => Greeting::Unfit(words.to_owned()),
+                    ("absent", words) => Greeting::Absent(text::field(words)),
+                    (_, words) => Greeting::Unfit(text::field(words)),
                 },
             };
             if tell.send(greeting).is_err() {

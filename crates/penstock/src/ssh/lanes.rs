@@ -6,8 +6,9 @@
 //!
 //! Which end dials is a matter of the socket: the target is the TLS client and says the hello,
 //! also on a connection that the source dialled because the target asked it to. A connection
-//! begins with the door's token, so that strangers neither take the place of a lane nor are
-//! mistaken for the other end by a probe.
+//! begins with a token, so that strangers neither take the place of a lane nor are mistaken for the
+//! other end by a probe. The end that dials has made the token, and knows by itself which host it
+//! dials: the other end chooses neither an address nor a byte that is sent before the handshake.
 
 use std::io::{Read as _, Write as _};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -31,14 +32,14 @@ use rustls::ServerConfig;
 use rustls::pki_types::CertificateDer;
 
 use super::link::Link;
-use super::message::{Door, Message};
+use super::message::Message;
 use crate::copy::target_name;
 use penstock_io::sys::now_seconds;
 
 /// How long a probe may take: on any path on which a copy makes sense it is far less.
 pub(super) const PROBE_MAX: Duration = Duration::from_secs(3);
-/// Most addresses of a door that are tried, whatever the other end says.
-const ADDRESSES_MAX: usize = 16;
+/// Most addresses of a host that are tried.
+pub(super) const ADDRESSES_MAX: usize = 16;
 /// How long a connection may take to say its token.
 const TOKEN_MAX: Duration = Duration::from_secs(10);
 /// Connections that have not said their token yet; more are closed.
@@ -163,8 +164,23 @@ impl Keys {
     }
 }
 
-pub(super) fn token_of(door: &Door) -> Result<Token, Problem> {
-    let bytes = data_encoding::HEXLOWER.decode(door.token.as_bytes()).map_err(keys_failed)?;
+/// Ports of which the far end may take one, where the user names none: so few, and drawn anew each
+/// time, that it cannot have the local end dial a service of its choice.
+pub(super) fn draw_ports() -> (u16, u16) {
+    const COUNT: u16 = 64;
+    // As net.ipv4.ip_local_port_range has them.
+    let first = 32_768 + rand::random::<u16>() % (60_999 - 32_768 - COUNT);
+    (first, first + COUNT - 1)
+}
+
+/// A token in hex, for the end that listens.
+pub(super) fn token_text(token: &Token) -> String {
+    data_encoding::HEXLOWER.encode(token)
+}
+
+/// The token that the other end has made, for connections that come from there.
+pub(super) fn token_of(text: &str) -> Result<Token, Problem> {
+    let bytes = data_encoding::HEXLOWER.decode(text.as_bytes()).map_err(keys_failed)?;
     bytes.try_into().map_err(|_| keys_failed("a token has the wrong length"))
 }
 
@@ -177,16 +193,21 @@ pub(super) struct Listening {
 }
 
 impl Listening {
-    pub(super) fn new() -> Self {
+    /// For connections that begin with `token`, which the end that dials has made.
+    pub(super) fn new(token: Token) -> Self {
         let (give, connections) = mpsc::channel();
-        Self { token: rand::random(), give, strangers: Arc::default(), connections }
+        Self { token, give, strangers: Arc::default(), connections }
     }
 
-    /// Listens at a free port of `ports`, or at any, and says where.
+    /// Listens at a free port of `ports`, or at any, and returns the address.
     ///
     /// # Errors
     /// No port of the range is free, or the address is not of this host.
-    pub(super) fn open(&self, address: IpAddr, ports: Option<(u16, u16)>) -> std::io::Result<Door> {
+    pub(super) fn open(
+        &self,
+        address: IpAddr,
+        ports: Option<(u16, u16)>,
+    ) -> std::io::Result<SocketAddr> {
         let listener = bind(address, ports)?;
         net::begin_unpaced(&listener);
         let at = listener.local_addr()?;
@@ -201,8 +222,7 @@ impl Listening {
                 }
             }
         })?;
-        let token = data_encoding::HEXLOWER.encode(&token);
-        Ok(Door { addresses: vec![at], token })
+        Ok(at)
     }
 }
 
@@ -276,12 +296,13 @@ fn dial(
     Ok(dialled)
 }
 
-/// The first of a door's addresses that leads to it, within [`PROBE_MAX`]; else why none does.
-pub(super) fn probe(door: &Door) -> Result<SocketAddr, String> {
-    let token = token_of(door).map_err(|problem| problem.to_string())?;
+/// The first of some addresses at which the other end listens, within [`PROBE_MAX`]; else why none
+/// does.
+pub(super) fn probe(addresses: &[SocketAddr], token: &Token) -> Result<SocketAddr, String> {
+    let token = *token;
     let (found, first) = mpsc::channel();
     let mut failed: Vec<String> = Vec::new();
-    for address in door.addresses.iter().take(ADDRESSES_MAX).copied() {
+    for address in addresses.iter().take(ADDRESSES_MAX).copied() {
         let found = found.clone();
         let tried = std::thread::Builder::new()
             .name("probe".to_owned())
@@ -440,32 +461,39 @@ mod tests {
     #[test]
     fn a_probe_finds_its_door_and_no_other() {
         let here = IpAddr::from(Ipv4Addr::LOCALHOST);
-        let listening = Listening::new();
+        let token = rand::random();
+        let listening = Listening::new(token);
         let door = listening.open(here, None).unwrap();
-        assert_eq!(probe(&door).unwrap(), door.addresses[0]);
-        let other = Listening::new().open(here, None).unwrap();
-        let wrong = Door { token: other.token.clone(), ..door.clone() };
-        probe(&wrong).unwrap_err();
-        let taken = door.addresses[0].port();
+        assert_eq!(probe(&[door], &token).unwrap(), door);
+        probe(&[door], &rand::random()).unwrap_err();
+        let taken = door.port();
         assert!(listening.open(here, Some((taken, taken))).is_err());
         let free = TcpListener::bind((here, 0)).unwrap().local_addr().unwrap().port();
         let chosen = listening.open(here, Some((free, free))).unwrap();
-        assert_eq!(chosen.addresses[0].port(), free);
+        assert_eq!(chosen.port(), free);
         let closed = TcpListener::bind((here, 0)).unwrap().local_addr().unwrap();
-        let why = probe(&Door { addresses: vec![closed], ..door }).unwrap_err();
+        let why = probe(&[closed], &token).unwrap_err();
         assert!(why.contains("refused"), "{why}");
+    }
+
+    /// Promise: ports that are drawn are never those of a service that a host knows by number.
+    #[test]
+    fn drawn_ports_are_of_no_service() {
+        for _ in 0..1_000 {
+            let (first, last) = draw_ports();
+            assert!(first >= 32_768 && last <= 60_999 && last - first == 63, "{first}-{last}");
+        }
     }
 
     /// Promise: a target takes only what showed the token for a lane.
     #[test]
     fn only_lanes_come_out_of_a_door() {
-        let listening = Listening::new();
-        let door = listening.open(IpAddr::from(Ipv4Addr::LOCALHOST), None).unwrap();
-        let address = door.addresses[0];
+        let token = rand::random();
+        let listening = Listening::new(token);
+        let address = listening.open(IpAddr::from(Ipv4Addr::LOCALHOST), None).unwrap();
         let mut stranger = TcpStream::connect(address).unwrap();
         stranger.write_all(&[0; TOKEN_BYTES + 1]).unwrap();
-        probe(&door).unwrap();
-        let token = token_of(&door).unwrap();
+        probe(&[address], &token).unwrap();
         let options = SocketOptions::default();
         let dialled = dial(address, &token, PROBE_MAX, &options).unwrap().into_tcp();
         let lane = listening.connections.recv_timeout(TOKEN_MAX).unwrap();
@@ -480,9 +508,9 @@ mod tests {
         use penstock_proto::frame::{Framing, Hello};
         use penstock_proto::version;
         let options = SocketOptions::default();
-        let listening = Listening::new();
-        let door = listening.open(IpAddr::from(Ipv4Addr::LOCALHOST), None).unwrap();
-        let (address, token) = (door.addresses[0], token_of(&door).unwrap());
+        let token = rand::random();
+        let listening = Listening::new(token);
+        let address = listening.open(IpAddr::from(Ipv4Addr::LOCALHOST), None).unwrap();
         let config = source.server_config().unwrap();
         let peer = source.peer().clone();
         let served = std::thread::spawn(move || {

@@ -17,15 +17,17 @@ use penstock_controller::runner::{self, RunControl, RunFiles, RunOutcome, RunVie
 
 use super::client::{Ssh, Starting, note};
 use super::ends::{self, SourceEnd, SourceServer, TargetParts};
-use super::lanes::{self, Keys, Listening, PROBE_MAX, Way, probe, source_name, token_of};
+use super::lanes::{
+    self, ADDRESSES_MAX, Keys, Listening, PROBE_MAX, Token, Way, draw_ports, probe, source_name,
+    token_of, token_text,
+};
 use super::link::{ANSWER_MAX, Incoming, Link, missing, unexpected};
-use super::message::{Begin, Begun, Door, Message, Open, Opened, Outcome, Role, RunFile, View};
+use super::message::{Begin, Begun, Message, Open, Opened, Outcome, Role, RunFile, View};
 use super::{Remote, SshArgs};
 use crate::copy::{
     Copy, Job, Papers, SourceFacts, SourcePlace, State, TargetPlace, check_kind, scan_request,
 };
-use crate::exit::failure;
-use crate::exit::{ExitCode, Failure};
+use crate::exit::{self, ExitCode, Failure, failure};
 use crate::progress::Mode;
 
 /// How long the far end may take to begin: it may have to wait for an earlier run to let go, and
@@ -69,14 +71,16 @@ impl Wish {
 /// # Errors
 /// How it ended, if not well.
 pub(crate) fn run(wish: Wish) -> anyhow::Result<ExitCode> {
-    super::start_log();
+    exit::start_log("error");
     // What is wrong here is said before anybody logs in.
     let place = wish.push.then(|| SourcePlace::find(&wish.source)).transpose()?;
     let starting = Starting::watch()?;
     let started = Ssh::start(&wish.ssh, &wish.remote.destination, &starting);
     let (ssh, input, output) = started.map_err(|error| starting.why(error))?;
     let (link, incoming) = Link::start(output, input, Box::new(ssh.killer()))?;
-    let mut session = Session { wish, ssh, link, rtt: None };
+    let ports = wish.ssh.ports.unwrap_or_else(draw_ports);
+    let token = rand::random();
+    let mut session = Session { wish, ssh, link, rtt: None, ports, token };
     let done = session.copy(place, incoming, &starting);
     session.link.close();
     session.ssh.end();
@@ -89,10 +93,14 @@ struct Session {
     link: Arc<Link>,
     /// Where lanes lead through ssh.
     rtt: Option<Duration>,
+    /// Ports that the far end may listen at.
+    ports: (u16, u16),
+    /// What connections that this end makes begin with.
+    token: Token,
 }
 
-/// How lanes come about: this end's way, and where the far end dials if it is to.
-type Ways = (Way, Option<Door>);
+/// How lanes come about: this end's way, and the port here that the far end dials if it is to.
+type Ways = (Way, Option<u16>);
 
 impl Session {
     fn copy(
@@ -127,7 +135,9 @@ impl Session {
             facts: place.map(SourcePlace::facts),
             trace: place.map(|place| ends::trace(&place.path)).unwrap_or_default(),
             authority: keys.certificate(),
-            ports: self.wish.ssh.ports,
+            ports: self.ports,
+            lane_addresses: self.lane_addresses()?,
+            token: token_text(&self.token),
             cpus: self.wish.cpus,
             dry_run: self.wish.dry_run(),
             delete: self.wish.options.update.delete,
@@ -141,12 +151,38 @@ impl Session {
         }
     }
 
+    /// The addresses of `--lane-address`.
+    fn lane_addresses(&self) -> Result<Vec<IpAddr>, Failure> {
+        let Some(host) = &self.wish.ssh.lane_address else { return Ok(Vec::new()) };
+        let found = (host.as_str(), 0).to_socket_addrs().map_err(|error| {
+            let message = format!("`--lane-address {host}` is no address of a host");
+            Failure::new(ExitCode::Usage, message).caused_by(error)
+        })?;
+        Ok(found.map(|address| address.ip()).take(ADDRESSES_MAX).collect())
+    }
+
+    /// The far host's addresses as this end finds them: what the far end says has no part in it.
+    fn far_hosts(&self) -> Vec<IpAddr> {
+        let named = self.lane_addresses().unwrap_or_default();
+        if !named.is_empty() {
+            return named;
+        }
+        let host = self.ssh.host().unwrap_or_else(|| self.wish.remote.destination.host().into());
+        let found = (host.as_str(), 0).to_socket_addrs().into_iter().flatten();
+        found.map(|address| address.ip()).take(ADDRESSES_MAX).collect()
+    }
+
     /// Finds out how lanes can be made: from here, from there, or through ssh.
     fn find_way(&mut self, begun: &Begun) -> anyhow::Result<Ways> {
-        let direct = match &begun.door {
-            Some(door) => self.find_direct(door, begun.client),
+        let hosts = self.far_hosts();
+        let direct = match begun.port {
+            Some(port) if port < self.ports.0 || port > self.ports.1 => {
+                let title = format!("the other end offers port {port}, which it was not given");
+                return Err(failure(Problem::new(Exit::Fatal, "ssh-protocol", title)).into());
+            }
+            Some(port) => self.find_direct(port, &hosts, begun),
             None => self
-                .find_back(begun.client)
+                .find_back(begun, &hosts)
                 .map_err(|back| format!("{}; from there to {back}", begun.no_door)),
         };
         let why = match direct {
@@ -154,24 +190,20 @@ impl Session {
             Err(why) => why,
         };
         let asked = Instant::now();
-        let inside = match self.ask(&Message::ListenInside, ANSWER_MAX)?.0 {
-            Message::Door(door) => door,
+        let port = match self.ask(&Message::ListenInside, ANSWER_MAX)?.0 {
+            Message::Inside { port } => port,
             other => return Err(failure(unexpected(&other)).into()),
         };
         self.rtt = Some(asked.elapsed());
-        let port = inside.addresses.first().map_or(0, SocketAddr::port);
-        let forwarded = self.ssh.forward(port).and_then(|address| {
-            let door = Door { addresses: vec![address], ..inside };
-            Ok((probe(&door)?, token_of(&door).map_err(|problem| problem.to_string())?))
-        });
-        match forwarded {
-            Ok((address, token)) => {
+        let forwarded = self.ssh.forward(port);
+        match forwarded.and_then(|address| probe(&[address], &self.token)) {
+            Ok(address) => {
                 note(&format!(
                     "direct lanes failed ({why}); moving through ssh, which costs about four times \
                      the CPU and seldom carries more than 3 Gbit/s. `--ports A-B` with ports that \
                      are open avoids it"
                 ));
-                Ok((Way::Dial(address, token), None))
+                Ok((Way::Dial(address, self.token), None))
             }
             Err(tunnel) => {
                 let message = format!("no lane leads to {}", self.wish.remote.destination);
@@ -185,25 +217,21 @@ impl Session {
         }
     }
 
-    /// Looks for the far door, and soon has the far end look for one here.
-    fn find_direct(&self, door: &Door, client: Option<IpAddr>) -> Result<Ways, String> {
-        let mut door = door.clone();
-        self.add_typed(&mut door);
+    /// Looks for the far end's port at its host, and soon has the far end look for one here.
+    fn find_direct(&self, port: u16, hosts: &[IpAddr], begun: &Begun) -> Result<Ways, String> {
+        let addresses: Vec<_> = hosts.iter().map(|host| SocketAddr::new(*host, port)).collect();
         let (tell, found) = mpsc::channel();
-        let looked = door.clone();
+        let token = self.token;
         std::thread::Builder::new()
             .name("look".to_owned())
-            .spawn(move || tell.send(probe(&looked)))
+            .spawn(move || tell.send(probe(&addresses, &token)))
             .map_err(|error| error.to_string())?;
-        let here = |address| {
-            let token = token_of(&door).map_err(|problem| problem.to_string())?;
-            Ok((Way::Dial(address, token), None))
-        };
+        let here = |address| Ok((Way::Dial(address, token), None));
         let first = found.recv_timeout(HEAD_START);
         if let Ok(Ok(address)) = first {
             return here(address);
         }
-        let back = self.find_back(client);
+        let back = self.find_back(begun, hosts);
         let most = PROBE_MAX + HEAD_START;
         let direct = first.or_else(|_| found.recv_timeout(most));
         let direct = direct.unwrap_or_else(|_| Err("timed out".to_owned()));
@@ -214,32 +242,24 @@ impl Session {
         }
     }
 
-    /// The address that the user knows the host by may lead there where its own does not.
-    fn add_typed(&self, door: &mut Door) {
-        let Some(port) = door.addresses.first().map(SocketAddr::port) else { return };
-        let host = self.wish.remote.destination.host();
-        let typed = (host, port).to_socket_addrs().into_iter().flatten();
-        for address in typed.take(4) {
-            if !door.addresses.contains(&address) {
-                door.addresses.push(address);
-            }
-        }
-    }
-
     /// Listens here and has the far end look.
-    fn find_back(&self, client: Option<IpAddr>) -> Result<Ways, String> {
+    fn find_back(&self, begun: &Begun, hosts: &[IpAddr]) -> Result<Ways, String> {
         let client =
-            client.ok_or_else(|| "here: ssh does not say from where it came".to_owned())?;
-        let listening = Listening::new();
-        let door = listening
+            begun.client.ok_or_else(|| "here: ssh does not say from where it came".to_owned())?;
+        let inside = client.is_loopback() && !hosts.iter().any(IpAddr::is_loopback);
+        if client.is_unspecified() || client.is_multicast() || inside {
+            return Err(format!("{client}: ssh does not lead there from this host"));
+        }
+        let token = token_of(&begun.token).map_err(|problem| problem.to_string())?;
+        let listening = Listening::new(token);
+        let at = listening
             .open(client, self.wish.ssh.ports)
             .map_err(|error| format!("{client}: cannot listen there: {error}"))?;
-        let (answer, _) =
-            self.link.ask(&Message::Probe(door.clone()), ANSWER_MAX).map_err(|p| p.to_string())?;
+        let probe = Message::Probe { port: at.port() };
+        let (answer, _) = self.link.ask(&probe, ANSWER_MAX).map_err(|p| p.to_string())?;
         match answer {
-            Message::Probed { address: Some(address), .. } => {
-                let door = Door { addresses: vec![address], ..door };
-                Ok((Way::Wait(listening.connections), Some(door)))
+            Message::Probed { reached: true, .. } => {
+                Ok((Way::Wait(listening.connections), Some(at.port())))
             }
             Message::Probed { why, .. } => Err(why),
             other => Err(unexpected(&other).to_string()),
@@ -249,7 +269,7 @@ impl Session {
     fn open(
         &self,
         state: &State,
-        dial: Option<Door>,
+        dial: Option<u16>,
         scan: Option<OpenScan>,
         capability: String,
     ) -> anyhow::Result<Opened> {
@@ -360,7 +380,7 @@ impl Session {
         copy.run(job, self.wish.mode, &self.wish.papers)
     }
 
-    fn open_scan(&self, state: &State, dial: Option<Door>) -> anyhow::Result<Opened> {
+    fn open_scan(&self, state: &State, dial: Option<u16>) -> anyhow::Result<Opened> {
         let store = source_name().map_err(failure)?;
         let request = scan_request(state, store, PathText::default(), &self.wish.options, true);
         let scan = Some(OpenScan::from(&request));

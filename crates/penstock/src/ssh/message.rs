@@ -7,7 +7,7 @@
 //! before memory is taken.
 
 use std::io::{self, Read, Write};
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::path::PathBuf;
 
 use penstock_api::problem::Problem;
@@ -23,7 +23,7 @@ use serde::{Deserialize, Serialize};
 use crate::copy::SourceFacts;
 
 /// Version of all that is said here; both ends must be of the same, and of the same release.
-pub(super) const SSH_PROTOCOL: u32 = 4;
+pub(super) const SSH_PROTOCOL: u32 = 5;
 /// How a line of the far end begins that is meant for us.
 pub(super) const MAGIC: &str = "penstock-ssh ";
 /// What such a line says when messages follow.
@@ -64,8 +64,12 @@ pub(super) struct Begin {
     pub(super) trace: Vec<Place>,
     /// The local end's authority, for this copy only, in hex.
     pub(super) authority: String,
-    /// Ports on which the far end may listen; any free one if there are none.
-    pub(super) ports: Option<(u16, u16)>,
+    /// Ports on which the far end may listen: the local end dials no others.
+    pub(super) ports: (u16, u16),
+    /// Where the far end had better listen than at the address that ssh came in by.
+    pub(super) lane_addresses: Vec<IpAddr>,
+    /// What connections that the local end makes begin with, in hex: 32 bytes of its own.
+    pub(super) token: String,
     /// Most CPUs that the far end may keep busy.
     pub(super) cpus: Option<u32>,
     /// Whether nothing may be written at the target: it is only looked at.
@@ -93,21 +97,15 @@ pub(super) struct Begun {
     pub(super) facts: Option<SourceFacts>,
     /// Where the source's directories are, if it is there.
     pub(super) trace: Vec<Place>,
-    /// Where it listens for lanes.
-    pub(super) door: Option<Door>,
+    /// What connections that the far end makes begin with, in hex: 32 bytes of its own.
+    pub(super) token: String,
+    /// The port at which it listens for lanes. Where that is, the local end knows by itself.
+    pub(super) port: Option<u16>,
     /// Why it does not, if so.
+    #[serde(deserialize_with = "penstock_api::text::field")]
     pub(super) no_door: String,
     /// Where the ssh connection came from.
     pub(super) client: Option<IpAddr>,
-}
-
-/// Where an end listens for lanes of this copy.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Door {
-    /// The addresses.
-    pub(super) addresses: Vec<SocketAddr>,
-    /// What a connection must begin with, in hex: 32 bytes.
-    pub(super) token: String,
 }
 
 /// Begins the copy, or goes on with it.
@@ -119,8 +117,9 @@ pub(super) struct Open {
     pub(super) options: TransferOptions,
     /// Which list of the source this attempt works on.
     pub(super) listing: u32,
-    /// Where the far end dials for lanes; if there is none, the local end dials.
-    pub(super) dial: Option<Door>,
+    /// The port that the far end dials for lanes, at the host that its ssh connection came from;
+    /// if there is none, the local end dials.
+    pub(super) dial: Option<u16>,
     /// The round trip, where lanes lead through ssh and cannot know it.
     pub(super) rtt_ms: Option<u64>,
     /// If the far end is the source: what to scan.
@@ -144,7 +143,9 @@ pub(super) struct Opened {
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct View {
     pub(super) progress: Progress,
+    #[serde(deserialize_with = "penstock_api::text::field")]
     pub(super) reason: String,
+    #[serde(deserialize_with = "penstock_api::text::field")]
     pub(super) durable_by: String,
     pub(super) failures: Vec<FailedItem>,
 }
@@ -191,13 +192,19 @@ pub(super) enum Message {
     /// Local: what is wanted. Answered by `Begun`.
     Begin(Box<Begin>),
     Begun(Box<Begun>),
-    /// Local: listen on the loopback address as well, for lanes through ssh. Answered by `Door`.
+    /// Local: listen on the loopback address as well, for lanes through ssh. Answered by `Inside`.
     ListenInside,
-    Door(Door),
-    /// Local: try whether one of these can be reached. Answered by `Probed`.
-    Probe(Door),
+    Inside {
+        port: u16,
+    },
+    /// Local: try whether this port can be reached, at the host that ssh came from. Answered by
+    /// `Probed`.
+    Probe {
+        port: u16,
+    },
     Probed {
-        address: Option<SocketAddr>,
+        reached: bool,
+        #[serde(deserialize_with = "penstock_api::text::field")]
         why: String,
     },
     /// Local: begin. Answered by `Opened`.

@@ -47,9 +47,14 @@ pub(crate) struct SshArgs {
     /// options
     #[arg(long, value_name = "COMMAND", default_value = "ssh")]
     ssh: String,
-    /// Ports at which lanes may be listened for, as in 50000-50100; any free one by default
+    /// Ports at which lanes may be listened for, as in 50000-50100; by default 64 that are drawn
     #[arg(long, value_name = "A-B", value_parser = parse_ports)]
     ports: Option<(u16, u16)>,
+    /// Address or name of the other host to dial lanes at, where it also listens if it can; by
+    /// default the host name of the ssh configuration. No address that the other host tells is
+    /// dialled
+    #[arg(long, value_name = "ADDRESS")]
+    lane_address: Option<String>,
     /// The program at the other host; by default the one in its PATH or in ~/.cache/penstock
     #[arg(long, value_name = "PATH")]
     remote_penstock: Option<PathBuf>,
@@ -255,18 +260,6 @@ fn read_part(path: &Path, offset: u64, bytes_max: usize) -> std::io::Result<Vec<
     let mut part = Vec::new();
     file.take(bytes_max as u64).read_to_end(&mut part)?;
     Ok(part)
-}
-
-/// Warnings of an end go to standard error, which ssh passes on; `PENSTOCK_LOG` asks for more.
-fn start_log() {
-    let filter = tracing_subscriber::EnvFilter::try_from_env("PENSTOCK_LOG")
-        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("error"));
-    // There is one already only in tests of this process.
-    let _ = tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_ansi(false)
-        .with_writer(std::io::stderr)
-        .try_init();
 }
 
 #[cfg(test)]

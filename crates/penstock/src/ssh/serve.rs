@@ -2,7 +2,7 @@
 //! input and output and ends with them; what it keeps for a resume is below its state home.
 
 use std::io::Write as _;
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::unix::ffi::OsStringExt as _;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -15,15 +15,14 @@ use penstock_io::sys;
 use penstock_proto::name;
 
 use super::ends::{self, SourceEnd, SourceServer, TargetParts};
-use super::lanes::{self, Keys, Listening, Way, probe, token_of};
+use super::lanes::{self, Keys, Listening, Token, Way, probe, token_of, token_text};
 use super::link::{Incoming, Link, missing, unexpected};
 use super::message::{
-    self, Begin, Begun, Door, Message, Open, Opened, Outcome, PART_BYTES, READY, Role, RunFile,
-    View,
+    self, Begin, Begun, Message, Open, Opened, Outcome, PART_BYTES, READY, Role, RunFile, View,
 };
 use super::{problem_of, read_part};
 use crate::copy::{SourcePlace, State, TargetPlace};
-use crate::exit::{ExitCode, Failure};
+use crate::exit::{self, ExitCode, Failure};
 use crate::options::limits::bind_to_cpus;
 
 /// How often the local end is told how it stands.
@@ -57,7 +56,7 @@ pub(crate) fn run(args: &ServeArgs) -> anyhow::Result<ExitCode> {
         return Ok(if same { ExitCode::Done } else { ExitCode::Usage });
     }
     sys::raise_file_limit();
-    super::start_log();
+    exit::start_log("error");
     // Where ssh starts programs, whatever start-up files have made of it. Without a home directory
     // only absolute paths mean something.
     if let Some(home) = std::env::var_os("HOME") {
@@ -71,8 +70,7 @@ pub(crate) fn run(args: &ServeArgs) -> anyhow::Result<ExitCode> {
     let stopping = Arc::clone(&control);
     let on_lost = Box::new(move || stopping.pause());
     let (link, incoming) = Link::start(std::io::stdin(), out, on_lost)?;
-    let mut far =
-        Far { link, control, listening: Some(Listening::new()), begun: None, end: End::Nothing };
+    let mut far = Far { link, control, listening: None, begun: None, end: End::Nothing };
     far.serve(&incoming);
     Ok(ExitCode::Done)
 }
@@ -81,6 +79,17 @@ pub(crate) fn run(args: &ServeArgs) -> anyhow::Result<ExitCode> {
 struct BegunState {
     keys: Keys,
     place: FarPlace,
+    /// What connections that this end makes begin with.
+    token: Token,
+    /// Where the ssh connection came from: no other host is dialled.
+    client: Option<IpAddr>,
+}
+
+impl BegunState {
+    /// The local end's port, where this end dials it.
+    fn back(&self, port: u16) -> Option<SocketAddr> {
+        self.client.map(|client| SocketAddr::new(client, port))
+    }
 }
 
 enum FarPlace {
@@ -141,10 +150,10 @@ impl Far {
             Message::Begin(begin) => {
                 self.begin(*begin).map(|begun| Message::Begun(Box::new(begun)))
             }
-            Message::ListenInside => self.listen_inside().map(Message::Door),
-            Message::Probe(door) => Ok(match probe(&door) {
-                Ok(address) => Message::Probed { address: Some(address), why: String::new() },
-                Err(why) => Message::Probed { address: None, why },
+            Message::ListenInside => self.listen_inside().map(|port| Message::Inside { port }),
+            Message::Probe { port } => Ok(match self.probe_back(port) {
+                Ok(_) => Message::Probed { reached: true, why: String::new() },
+                Err(why) => Message::Probed { reached: false, why },
             }),
             Message::Open(open) => self.open(*open).map(|opened| Message::Opened(Box::new(opened))),
             Message::File { which, offset } => return self.give_file(which, offset),
@@ -185,42 +194,57 @@ impl Far {
             (Role::Target, None) => return Err(missing("what the source is")),
         };
         let (server, client) = connection();
-        let (door, no_door) = self.listen_outside(server, begin.ports);
+        self.listening = Some(Listening::new(token_of(&begin.token)?));
+        let (port, no_door) = self.listen_outside(server, &begin.lane_addresses, begin.ports);
         let authority = keys.certificate();
-        self.begun = Some(BegunState { keys, place });
+        let own: Token = rand::random();
+        let token = token_text(&own);
+        self.begun = Some(BegunState { keys, place, token: own, client });
         let path = penstock_api::transfer::PathText(shown.into_os_string().into_vec());
-        Ok(Begun { authority, path, facts, trace, door, no_door, client })
+        Ok(Begun { authority, path, facts, trace, token, port, no_door, client })
     }
 
-    /// Listens at the address that ssh came in by: the local end can reach it, mostly.
+    /// Listens at an address of this host that the user wants, else at the one that ssh came in by:
+    /// the local end can reach it, mostly.
     fn listen_outside(
         &self,
         server: Option<IpAddr>,
-        ports: Option<(u16, u16)>,
-    ) -> (Option<Door>, String) {
-        let Some(address) = server else {
-            return (None, "ssh does not say by which address it came in".to_owned());
+        wanted: &[IpAddr],
+        ports: (u16, u16),
+    ) -> (Option<u16>, String) {
+        let Some(listening) = &self.listening else {
+            return (None, "lanes are open already".to_owned());
         };
-        let listening = self.listening.as_ref();
-        match listening.map(|listening| listening.open(address, ports)) {
-            Some(Ok(door)) => (Some(door), String::new()),
-            Some(Err(error)) => {
-                let ports = ports.map_or("any port".to_owned(), |(first, last)| {
-                    format!("a port of {first}-{last}")
-                });
-                (None, format!("cannot listen at {ports} of {address} there: {error}"))
+        let mut why = "ssh does not say by which address it came in".to_owned();
+        for address in wanted.iter().copied().chain(server) {
+            match listening.open(address, Some(ports)) {
+                Ok(at) => return (Some(at.port()), String::new()),
+                Err(error) => {
+                    let (first, last) = ports;
+                    why = format!(
+                        "cannot listen at a port of {first}-{last} of {address} there: {error}"
+                    );
+                }
             }
-            None => (None, "lanes are open already".to_owned()),
         }
+        (None, why)
     }
 
-    fn listen_inside(&self) -> Result<Door, Problem> {
+    /// Whether the local end can be reached from here.
+    fn probe_back(&self, port: u16) -> Result<SocketAddr, String> {
+        let begun = self.begun.as_ref().ok_or_else(|| "nothing is begun".to_owned())?;
+        let address = begun.back(port).ok_or_else(|| "ssh does not say from where".to_owned())?;
+        probe(&[address], &begun.token)
+    }
+
+    fn listen_inside(&self) -> Result<u16, Problem> {
         let failed = |cause: &dyn std::fmt::Display| {
             let title = "cannot listen at the loopback address";
             Problem::new(Exit::Fatal, "ssh-listen", title).because(cause)
         };
         let listening = self.listening.as_ref().ok_or_else(|| failed(&"lanes are open already"))?;
-        listening.open(IpAddr::from(Ipv4Addr::LOCALHOST), None).map_err(|error| failed(&error))
+        let here = IpAddr::from(Ipv4Addr::LOCALHOST);
+        listening.open(here, None).map(|at| at.port()).map_err(|error| failed(&error))
     }
 
     fn open(&mut self, open: Open) -> Result<Opened, Problem> {
@@ -229,10 +253,10 @@ impl Far {
         };
         let state = claim(&open)?;
         let mut opened = Opened { kind: None, capability: String::new() };
-        let way = match &open.dial {
-            Some(door) => {
-                let address = *door.addresses.first().ok_or_else(|| missing("where to dial"))?;
-                Way::Dial(address, token_of(door)?)
+        let way = match open.dial {
+            Some(port) => {
+                let address = begun.back(port).ok_or_else(|| missing("where to dial"))?;
+                Way::Dial(address, begun.token)
             }
             None => {
                 Way::Wait(self.listening.take().ok_or_else(|| missing("anything new"))?.connections)

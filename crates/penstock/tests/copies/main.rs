@@ -21,6 +21,7 @@ mod digests;
 mod disk;
 mod failures;
 mod hollow;
+mod hostile_ssh;
 mod in_the_way;
 mod lengths;
 mod limits;
