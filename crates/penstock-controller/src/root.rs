@@ -10,6 +10,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::fs::File;
 use std::io::{self, BufReader, Read, Seek as _, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 use penstock_proto::checksum::format_line;
@@ -63,7 +64,8 @@ impl RootHasher {
         }
         self.leaves.sort_unstable();
         let path = self.directory.join(format!("leaves-{:016x}", rand::random::<u64>()));
-        let mut run = File::options().read(true).write(true).create_new(true).open(&path)?;
+        let mut run =
+            File::options().read(true).write(true).create_new(true).mode(0o600).open(&path)?;
         std::fs::remove_file(&path)?;
         run.write_all(self.leaves.as_flattened())?;
         run.rewind()?;

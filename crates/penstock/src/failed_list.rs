@@ -2,8 +2,8 @@
 //! is read, so that memory does not grow with it.
 //!
 //! Its name can be foreseen, and other users may write into its directory. So the list is a new
-//! file, or replaces a regular file of this user; links are never followed. It gets its name when
-//! it is complete.
+//! file that only this user reads, or replaces a regular file of this user; links are never followed.
+//! It gets its name when it is complete.
 
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
@@ -80,12 +80,12 @@ impl Output {
     fn open(short: &str) -> Self {
         let name = format!("penstock-failed-{short}.txt");
         let here = Path::new(&name);
-        if let Ok(list) = create(here, 0o666) {
+        if let Ok(list) = create(here) {
             return Self::Open(Box::new(list), here.to_owned());
         }
         let name = format!("penstock-failed-{short}-{:08x}.txt", rand::random::<u32>());
         let path = std::env::temp_dir().join(name);
-        match create(&path, 0o600) {
+        match create(&path) {
             Ok(list) => Self::Open(Box::new(list), path),
             Err(error) => Self::lost(&path, &error),
         }
@@ -119,7 +119,7 @@ impl Output {
 
 /// Makes the list that gets the name `path`, in the place of nothing or of a regular file of this
 /// user.
-fn create(path: &Path, mode: u32) -> io::Result<(BufWriter<Arc<File>>, Successor)> {
+fn create(path: &Path) -> io::Result<(BufWriter<Arc<File>>, Successor)> {
     let own = rustix::process::geteuid().as_raw();
     match fs::symlink_metadata(path) {
         Ok(meta) if !meta.is_file() || meta.uid() != own => {
@@ -128,7 +128,7 @@ fn create(path: &Path, mode: u32) -> io::Result<(BufWriter<Arc<File>>, Successor
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         Ok(_) | Err(_) => {}
     }
-    let successor = Successor::at(path, mode)?;
+    let successor = Successor::at(path, 0o600)?;
     Ok((BufWriter::new(successor.file()), successor))
 }
 

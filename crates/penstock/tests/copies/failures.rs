@@ -3,11 +3,12 @@
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Names that a list must escape, or that a reader might take for something else.
-const ODD: [&[u8]; 16] = [
+const ODD: [&[u8]; 18] = [
     b"new\nline",
     b"back\\slash",
     b"\\n",
@@ -24,6 +25,8 @@ const ODD: [&[u8]; 16] = [
     b"d/\xef\xbb\xbf",
     b"...",
     b"\x7f\xc2\x85",
+    "\u{202e}gnp.exe\u{2066}\u{200b}".as_bytes(),
+    "\u{2028}\u{e0041}\u{9b}2J".as_bytes(),
 ];
 
 struct Bed {
@@ -54,16 +57,22 @@ impl Bed {
         (output.status.code().unwrap(), String::from_utf8_lossy(&output.stderr).into_owned())
     }
 
-    /// Takes away the one list of failures.
-    fn list(&self) -> Vec<u8> {
+    /// Where the one list of failures is.
+    fn list_path(&self) -> PathBuf {
         let is_list = |path: &Path| {
             path.file_name().unwrap().to_string_lossy().starts_with("penstock-failed-")
         };
         let found = fs::read_dir(self.work.path()).unwrap().map(|entry| entry.unwrap().path());
         let lists: Vec<_> = found.filter(|path| is_list(path)).collect();
         assert_eq!(lists.len(), 1, "{lists:?}");
-        let text = fs::read(&lists[0]).unwrap();
-        fs::remove_file(&lists[0]).unwrap();
+        lists[0].clone()
+    }
+
+    /// Takes away the one list of failures.
+    fn list(&self) -> Vec<u8> {
+        let path = self.list_path();
+        let text = fs::read(&path).unwrap();
+        fs::remove_file(&path).unwrap();
         text
     }
 }
@@ -80,9 +89,9 @@ fn e7_a_list_of_failures_is_complete_and_taken_back() {
     bed.file("wanted", &[&b"there"[..], &missing.join(&0)].join(&0));
     let (exit, said) = bed.copy(&["-0", "--files-from", "wanted", "s/", "o"]);
     assert_eq!(exit, 3, "{said}");
-    assert!(said.contains("2516 of 2518 items failed"), "{said}");
+    assert!(said.contains("2518 of 2520 items failed"), "{said}");
     bed.file("list", &bed.list());
-    assert_eq!(fs::read(bed.at("list")).unwrap().split(|&byte| byte == b'\n').count(), 2_517);
+    assert_eq!(fs::read(bed.at("list")).unwrap().split(|&byte| byte == b'\n').count(), 2_519);
     for path in &missing {
         bed.file(Path::new("s").join(OsStr::from_bytes(path)), path);
     }
@@ -119,4 +128,35 @@ fn e7_a_single_file_that_fails_is_listed_and_taken_back() {
     let (exit, said) = bed.copy(&["--files-from", "below", "f", "q"]);
     assert_eq!(exit, 2, "{said}");
     assert!(said.contains("names `f`, but the source is a single file"), "{said}");
+}
+
+/// Promise: the list of failures follows no link and replaces no other user's file that stands
+/// under its name, and only its user may read it.
+#[test]
+fn a_list_of_failures_is_private_and_follows_no_link() {
+    let bed = Bed::new();
+    bed.file("f", b"x");
+    bed.file("q/f/keep", b"");
+    let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    bed.copy(&["f", "q"]);
+    let path = bed.list_path();
+    assert_eq!(mode(&path), 0o600);
+    // An own list of before is replaced.
+    fs::write(&path, "old").unwrap();
+    bed.copy(&["f", "q"]);
+    assert_eq!(bed.list(), b".\n");
+    let victim = bed.file("victim", b"precious");
+    std::os::unix::fs::symlink(&victim, &path).unwrap();
+    let elsewhere = bed.at("tmp");
+    fs::create_dir(&elsewhere).unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_penstock"));
+    command.args(["copy", "f", "q"]).current_dir(bed.work.path());
+    command.env("PENSTOCK_STATE_HOME", bed.at("state")).env("TMPDIR", &elsewhere);
+    assert_eq!(command.output().unwrap().status.code(), Some(3));
+    assert_eq!(fs::read(&victim).unwrap(), b"precious");
+    let made: Vec<_> = fs::read_dir(&elsewhere).unwrap().map(|one| one.unwrap().path()).collect();
+    assert_eq!(made.len(), 1, "{made:?}");
+    assert_eq!((mode(&made[0]), fs::read(&made[0]).unwrap()), (0o600, b".\n".to_vec()));
+    let plain = path.file_name().unwrap().to_str().unwrap().len();
+    assert!(made[0].file_name().unwrap().len() >= plain + 8, "no random part: {made:?}");
 }
