@@ -100,6 +100,7 @@ impl Lab {
         let mut init = self.inside(&first, &self.penstock);
         let name = letter(site).to_string();
         init.args(["site", "init", "--name", &name, "--peer", &first]);
+        init.args(["--write=*", "--delete=*"]);
         init.arg(format!("--store=data={}", self.mount_of(site).display()));
         init.args(self.spec.stores.iter().map(|store| format!("--store={store}")));
         if self.has_etcd(site) {

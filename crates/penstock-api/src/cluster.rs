@@ -96,6 +96,9 @@ pub struct StoreRights {
     pub read: Vec<String>,
     /// Sites that may have data written to it.
     pub write: Vec<String>,
+    /// Sites of `write` that may also have replaced and deleted what is there.
+    #[serde(default)]
+    pub delete: Vec<String>,
     /// Sites that may remove there what was moved to them.
     pub remove: Vec<String>,
 }

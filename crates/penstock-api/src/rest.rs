@@ -212,6 +212,9 @@ pub struct StoreView {
     pub read: Vec<String>,
     /// Sites whose data may be written there on their own request.
     pub write: Vec<String>,
+    /// Sites of `write` whose transfers may also replace and delete what is there.
+    #[serde(default)]
+    pub delete: Vec<String>,
     /// Sites that may remove there what was moved to them, or `*`.
     #[serde(default)]
     pub remove: Vec<String>,

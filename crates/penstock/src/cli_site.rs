@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use penstock_api::paths::PairReport;
-use penstock_api::rest::{JoinReply, JoinRequest, SiteView, TokenReply};
+use penstock_api::rest::{JoinReply, JoinRequest, SiteView, StoreView, TokenReply};
 use penstock_io::trust::SiteAuthority;
 use penstock_proto::id::{Name, PeerId};
 
@@ -22,6 +22,7 @@ use crate::client::Client;
 use crate::config::{Config, DirectoryArgs, PORT_DEFAULT, StoreConfig};
 use crate::doctor;
 use crate::exit::{self, ExitCode, Failure};
+use crate::grants::GrantArgs;
 use crate::site_directory::{TRUST_DIRECTORY, check_free, make_directory};
 use crate::token::TokenArgs;
 
@@ -44,7 +45,14 @@ enum SiteCommand {
     /// Makes a site directory: authority, certificate, configuration
     Init(InitArgs),
     /// Prints a pairing token for another site, or joins with one that another site printed
-    Pair(TokenArgs),
+    Pair(PairArgs),
+    /// Gives a paired site rights to stores of this one, at once; `penstock.toml` takes them away
+    Grant {
+        /// Its name
+        site: Name,
+        #[command(flatten)]
+        grants: GrantArgs,
+    },
     /// Lists this site and those it is paired with
     List {
         /// Print JSON
@@ -104,6 +112,14 @@ enum SiteCommand {
 }
 
 #[derive(clap::Args)]
+struct PairArgs {
+    #[command(flatten)]
+    token: TokenArgs,
+    #[command(flatten)]
+    grants: GrantArgs,
+}
+
+#[derive(clap::Args)]
 struct InitArgs {
     /// Name of the site: a-z, 0-9, `-`, `_`
     #[arg(long)]
@@ -120,6 +136,14 @@ struct InitArgs {
     /// A store: a directory under a name. May be given again
     #[arg(long = "store", value_name = "NAME=PATH")]
     stores: Vec<String>,
+    /// A paired site that may submit transfers to these stores: they make what is new, and replace
+    /// nothing; `*` for all that are paired. By default only users of this site may. May be given
+    /// again
+    #[arg(long, value_name = "SITE")]
+    write: Vec<String>,
+    /// A site of --write whose transfers may also replace and delete what is there
+    #[arg(long, value_name = "SITE")]
+    delete: Vec<String>,
     #[command(flatten)]
     cluster: ClusterArgs,
 }
@@ -133,10 +157,17 @@ pub(crate) fn run(args: SiteArgs) -> anyhow::Result<ExitCode> {
     let client = || Client::new(directory);
     match args.command {
         SiteCommand::Init(init) => make(directory, init)?,
-        SiteCommand::Pair(token) => match token.read()? {
-            Some(token) => join(&client()?, token)?,
-            None => offer(&client()?)?,
+        SiteCommand::Pair(pair) => match pair.token.read()? {
+            Some(token) => join(&client()?, token, directory, &pair.grants)?,
+            None if !pair.grants.is_empty() => return Err(too_early().into()),
+            None => offer(&client()?, directory)?,
         },
+        SiteCommand::Grant { site, grants } => {
+            grants.give(directory, &site)?;
+            let stores = Config::load(directory)?.stores;
+            let stores: Vec<_> = stores.iter().map(StoreConfig::view).collect();
+            exit::warn(&granted(&stores, Some(&site), directory));
+        }
         SiteCommand::Join(join) => match join.token.read()? {
             Some(token) => cli_join::join(directory, &join, &token)?,
             None => cli_join::invite(&client()?)?,
@@ -158,11 +189,21 @@ pub(crate) fn run(args: SiteArgs) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::Done)
 }
 
+/// Rights are of a site, and nobody knows yet which one will use a token.
+fn too_early() -> Failure {
+    Failure::new(ExitCode::Usage, "`--write` and `--delete` go with a token of another site")
+        .hint("once a site has paired with the new token: `penstock site grant SITE --write STORE`")
+}
+
 fn make(directory: &Path, init: InitArgs) -> anyhow::Result<()> {
     let path = Config::path(directory);
     let trust = directory.join(TRUST_DIRECTORY);
     check_free(directory)?;
-    let stores = init.stores.iter().map(|text| store_of(text)).collect::<Result<_, _>>()?;
+    let store = |text: &String| -> anyhow::Result<StoreConfig> {
+        let (write, delete) = (init.write.clone(), init.delete.clone());
+        Ok(StoreConfig { write, delete, ..store_of(text)? })
+    };
+    let stores = init.stores.iter().map(store).collect::<Result<_, _>>()?;
     let mut config = Config {
         site: init.name.clone(),
         peer: init.peer.clone(),
@@ -196,8 +237,38 @@ fn make(directory: &Path, init: InitArgs) -> anyhow::Result<()> {
         directory.display(),
         authority.fingerprint()
     ))?;
+    let stores: Vec<_> = config.stores.iter().map(StoreConfig::view).collect();
+    exit::warn(&granted(&stores, None, directory));
     cli_cluster::tell_next(directory, &config);
     Ok(())
+}
+
+/// What a site may do with the stores of this one, or every site that is paired, and how to change
+/// it.
+fn granted(stores: &[StoreView], site: Option<&Name>, directory: &Path) -> String {
+    let named = |of: fn(&StoreView) -> &Vec<String>, changes: bool| {
+        let given = |store: &&StoreView| {
+            let all = of(store).iter().any(|listed| listed == "*");
+            let one = site.is_some_and(|site| of(store).iter().any(|other| other == site.as_str()));
+            (all || one) && !(changes && store.read_only)
+        };
+        let names: Vec<_> = stores.iter().filter(given).map(|store| store.name.as_str()).collect();
+        if names.is_empty() { "no store".to_owned() } else { names.join(", ") }
+    };
+    let who = match site {
+        Some(site) => format!("site {site}"),
+        None => "every paired site".to_owned(),
+    };
+    let name = site.map_or("SITE", Name::as_str);
+    let (read, write) = (named(|store| &store.read, false), named(|store| &store.write, true));
+    let delete = named(|store| &store.delete, true);
+    let config = Config::path(directory);
+    format!(
+        "{who} may read {read}; write new data to {write}; replace and delete in {delete}\n\
+         `penstock site grant {name} --write STORE --delete STORE` gives more; `read`, `write` and \
+         `delete` of each [[store]] in `{}` have all of it",
+        config.display()
+    )
 }
 
 /// `NAME=PATH`; a relative path is taken from where the command runs.
@@ -217,7 +288,7 @@ fn store_of(text: &str) -> anyhow::Result<StoreConfig> {
     Ok(StoreConfig::new(name, absolute.to_owned()))
 }
 
-fn offer(client: &Client) -> anyhow::Result<()> {
+fn offer(client: &Client, directory: &Path) -> anyhow::Result<()> {
     let reply: TokenReply = client.post("/sites/token", &())?;
     exit::print(&reply.token)?;
     let minutes = reply.expires.saturating_sub(penstock_io::sys::now_seconds()).div_ceil(60);
@@ -226,16 +297,29 @@ fn offer(client: &Client) -> anyhow::Result<()> {
          fingerprint of this site: {}",
         reply.fingerprint
     ));
+    exit::warn(&granted(&client.get::<Vec<StoreView>>("/stores")?, None, directory));
     Ok(())
 }
 
-fn join(client: &Client, token: String) -> anyhow::Result<()> {
+fn join(
+    client: &Client,
+    token: String,
+    directory: &Path,
+    grants: &GrantArgs,
+) -> anyhow::Result<()> {
     let reply: JoinReply = client.post("/sites/join", &JoinRequest { token })?;
     exit::print(&format!(
         "paired with site {}\n  its fingerprint  {}\n  our fingerprint  {}",
         reply.site.name, reply.site.fingerprint, reply.own_fingerprint
     ))?;
+    if !grants.is_empty() {
+        grants.give(directory, &reply.site.name)?;
+    }
     // The sites are paired whatever comes of this.
+    match client.get::<Vec<StoreView>>("/stores") {
+        Ok(stores) => exit::warn(&granted(&stores, Some(&reply.site.name), directory)),
+        Err(error) => exit::warn(&format!("the rights of the site cannot be told: {error:#}")),
+    }
     match paths_tried(client, &reply.site.name) {
         Ok(report) => {
             exit::print(&cli_paths::words(&report.paths))?;
@@ -298,6 +382,8 @@ mod tests {
             listen: None,
             advertise: Vec::new(),
             stores: Vec::new(),
+            write: Vec::new(),
+            delete: Vec::new(),
             cluster: ClusterArgs::default(),
         };
         make(directory.path(), init).unwrap();

@@ -37,13 +37,18 @@ pub(crate) fn run(args: StoreArgs) -> anyhow::Result<ExitCode> {
             exit::print(&serde_json::to_string(store)?)?;
             continue;
         }
-        let write = if store.read_only { "nobody".to_owned() } else { store.write.join(",") };
+        let sites = |sites: &[String]| match sites {
+            _ if store.read_only => "nobody".to_owned(),
+            [] => "nobody".to_owned(),
+            sites => sites.join(","),
+        };
+        let (write, delete) = (sites(&store.write), sites(&store.delete));
         let remove = match store.remove.as_slice() {
             [] => String::new(),
             sites => format!("  remove: {}", sites.join(",")),
         };
         exit::print(&format!(
-            "{:<16} {}  read: {}  write: {write}{remove}",
+            "{:<16} {}  read: {}  write: {write}  delete: {delete}{remove}",
             store.name.as_str(),
             store.place,
             store.read.join(",")

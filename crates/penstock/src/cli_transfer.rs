@@ -15,6 +15,7 @@ use penstock_api::transfer::{
     Durability, Encryption, FailedItem, LANES_MAX, Location, TransferOptions, TransferRequest,
     TransferState, TransferView,
 };
+use penstock_api::update::IfExists;
 use penstock_proto::digest::DigestKind;
 use penstock_proto::id::TransferId;
 use penstock_proto::name;
@@ -311,10 +312,19 @@ fn run_submit(client: &Client, args: SubmitArgs) -> anyhow::Result<ExitCode> {
     }
     let mode = Mode::choose(args.json, args.progress.or_asked_for());
     let outputs = Outputs::open(&args, mode)?;
+    let request = request_of(&args)?;
+    let replaces = request.options.update.if_exists == IfExists::Replace;
     let view = match args.plans.file() {
-        Some(file) => cli_plan::follow(client, file, request_of(&args)?)?,
-        None => client.post::<TransferView>("/transfers", &request_of(&args)?)?,
+        Some(file) => cli_plan::follow(client, file, request)?,
+        None => client.post::<TransferView>("/transfers", &request)?,
     };
+    if replaces && view.options.update.if_exists == IfExists::Fail {
+        exit::warn(&format!(
+            "site {0} lets this site replace nothing in {0}:{1}: items that exist there fail. An \
+             operator there can run: penstock site grant {2} --delete {1}",
+            view.target.site, view.target.store, view.source.site
+        ));
+    }
     let id = view.id.to_string();
     if args.json {
         exit::print(&serde_json::to_string(&Event::of(&view))?)?;

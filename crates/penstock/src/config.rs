@@ -3,7 +3,6 @@
 //! `DIR/penstock.toml`, or `/etc/penstock/penstock.toml` where the default directory has none.
 //! Unknown keys are errors.
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 use std::path::{Component, Path, PathBuf};
@@ -19,8 +18,10 @@ use serde::{Deserialize, Serialize};
 use crate::exit::{ExitCode, Failure};
 use crate::networks::{self, NetworkConfig};
 
+mod exports;
 mod own_etcd;
 
+pub(crate) use exports::Exports;
 pub(crate) use own_etcd::{ETCD_PORT_DEFAULT, OwnEtcdConfig};
 
 /// Where a site's state lies unless `--dir` or `PENSTOCK_DIR` says otherwise.
@@ -180,9 +181,15 @@ pub(crate) struct StoreConfig {
     /// Sites that may read, or `*` for all that are paired. Default: `["*"]`.
     #[serde(default = "everybody")]
     pub(crate) read: Vec<String>,
-    /// Sites whose data may be written on their own request. Default: `["*"]`.
-    #[serde(default = "everybody")]
+    /// Sites that may submit transfers from themselves to here, or `*` for all that are paired: they
+    /// make what is new, and replace nothing. Default: `[]`, nobody but this site's own users.
+    #[serde(default)]
     pub(crate) write: Vec<String>,
+    /// Sites that may also replace and delete what such a transfer finds here, as with `--delete`.
+    /// Default: `[]`, nobody but this site's own users. One that is not listed under `write` may
+    /// not.
+    #[serde(default)]
+    pub(crate) delete: Vec<String>,
     /// Sites that may have removed here what was moved to them (`--remove-source`), or `*` for all
     /// that are paired. Default: `[]`, nobody but this site's own users. Never from a store that
     /// is read-only.
@@ -259,10 +266,21 @@ fn everybody() -> Vec<String> {
 impl StoreConfig {
     /// A store of that place with the defaults.
     pub(crate) fn new(name: Name, path: String) -> Self {
-        let (read, write) = (everybody(), everybody());
-        let (remove, io, encryption) = (Vec::new(), Io::Auto, Encryption::Optional);
+        let (read, write, delete, remove) = (everybody(), Vec::new(), Vec::new(), Vec::new());
+        let (io, encryption) = (Io::Auto, Encryption::Optional);
         let (read_only, allow_privileged) = (false, false);
-        Self { name, path, read_only, read, write, remove, encryption, allow_privileged, io }
+        Self {
+            name,
+            path,
+            read_only,
+            read,
+            write,
+            delete,
+            remove,
+            encryption,
+            allow_privileged,
+            io,
+        }
     }
 
     /// Its directory, if it is one.
@@ -276,6 +294,7 @@ impl StoreConfig {
         StoreRights {
             read: self.read.clone(),
             write: changes(&self.write),
+            delete: changes(&self.delete),
             remove: changes(&self.remove),
         }
     }
@@ -288,59 +307,9 @@ impl StoreConfig {
             read_only: self.read_only,
             read: self.read.clone(),
             write: self.write.clone(),
+            delete: self.delete.clone(),
             remove: self.remove.clone(),
         }
-    }
-}
-
-/// Which site may do what with which store.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Exports(BTreeMap<Name, StoreConfig>);
-
-impl Exports {
-    /// What a configuration exports.
-    pub(crate) fn of(config: &Config) -> Self {
-        Self(config.stores.iter().map(|store| (store.name.clone(), store.clone())).collect())
-    }
-
-    /// Whether peers of `site` may read from `store`.
-    pub(crate) fn may_read(&self, site: &Name, store: &Name) -> bool {
-        self.0.get(store).is_some_and(|store| lists(&store.read, site))
-    }
-
-    /// Whether `site` may have its data written to `store`.
-    pub(crate) fn may_write(&self, site: &Name, store: &Name) -> bool {
-        self.0.get(store).is_some_and(|store| !store.read_only && lists(&store.write, site))
-    }
-
-    /// Whether `site` may have removed in `store` what was moved to it.
-    pub(crate) fn may_remove(&self, site: &Name, store: &Name) -> bool {
-        self.0.get(store).is_some_and(|store| !store.read_only && lists(&store.remove, site))
-    }
-
-    /// Whether peers of `site` may read from any store.
-    pub(crate) fn may_read_any(&self, site: &Name) -> bool {
-        self.0.keys().any(|store| self.may_read(site, store))
-    }
-
-    /// Whether `site` may have its data written to any store.
-    pub(crate) fn may_write_any(&self, site: &Name) -> bool {
-        self.0.keys().any(|store| self.may_write(site, store))
-    }
-
-    /// Whether `store` may be read over lanes that are not encrypted.
-    pub(crate) fn may_be_clear(&self, store: &Name) -> bool {
-        self.0.get(store).is_none_or(|store| store.encryption == Encryption::Optional)
-    }
-
-    /// Whether this host has a store of this name.
-    pub(crate) fn has(&self, store: &Name) -> bool {
-        self.0.contains_key(store)
-    }
-
-    /// The directory of a store.
-    pub(crate) fn directory(&self, store: &Name) -> Option<PathBuf> {
-        self.0.get(store)?.directory()
     }
 }
 
@@ -567,11 +536,21 @@ mod tests {
         let name = |text: &str| text.parse::<Name>().unwrap();
         assert!(exports.may_read(&name("hpc"), &name("raw")));
         assert!(!exports.may_read(&name("spy"), &name("raw")));
-        assert!(exports.may_write(&name("spy"), &name("raw")));
+        assert!(!exports.may_write(&name("spy"), &name("raw")), "nobody writes by default");
         assert!(exports.may_read(&name("spy"), &name("bin")));
         assert!(!exports.may_write(&name("hpc"), &name("bin")), "it is read-only");
         assert!(!exports.may_read(&name("hpc"), &name("other")));
         assert!(!exports.may_remove(&name("hpc"), &name("raw")), "a right of its own");
+        let may = |text: &str| {
+            let text = TEXT.replace("read = [", &format!("{text}\n        read = ["));
+            let exports = Exports::of(&toml::from_str(&text).unwrap());
+            let (hpc, raw) = (name("hpc"), name("raw"));
+            (exports.may_write(&hpc, &raw), exports.may_delete(&hpc, &raw))
+        };
+        assert_eq!(may("write = [\"hpc\"]"), (true, false));
+        assert_eq!(may("delete = [\"hpc\"]"), (false, false));
+        assert_eq!(may("write = [\"*\"]\ndelete = [\"hpc\"]"), (true, true));
+        assert_eq!(may("write = [\"*\"]\ndelete = [\"spy\"]"), (true, false));
         let text = TEXT.replace("read = [", "remove = [\"hpc\"]\n        read = [");
         let exports = Exports::of(&toml::from_str(&text).unwrap());
         assert!(exports.may_remove(&name("hpc"), &name("raw")));

@@ -25,6 +25,7 @@ mod dataset;
 mod doctor;
 mod exit;
 mod failed_list;
+mod grants;
 mod http;
 mod networks;
 mod options;

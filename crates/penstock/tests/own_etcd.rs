@@ -72,7 +72,7 @@ impl Hosts {
         let mut command = penstock();
         command.args(["site", "init", "--name", "hpc", "--peer", "h1", &self.listen(1)]);
         command.arg(format!("--peers={peers}")).arg("--dir").arg(&site.dir);
-        command.arg("--journal").arg(self.at("journal"));
+        command.arg("--journal").arg(self.at("journal")).args(["--write=*", "--delete=*"]);
         command.arg(format!("--store=data={}", site.store.display()));
         let output = command.output().unwrap();
         assert!(output.status.success(), "{}", told(&output));

@@ -50,6 +50,10 @@ pub struct UpdateOptions {
     /// Directory, relative to the root of the data set at the target, that receives what is
     /// replaced or deleted.
     pub backup_dir: Option<PathText>,
+    /// Leave the attributes of directories that are at the target already: a site without the right
+    /// to replace has submitted the transfer.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub only_new: bool,
     /// A path below the root of the data set at the target that is not deleted, whatever it holds.
     /// The user who copies keeps long-lived state there, such as the key for receipts.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -352,6 +352,9 @@ impl Comparer {
 
     fn verdict(&self, entry: &Entry, there: &Meta, same: bool, dated: bool) -> Verdict {
         if entry.kind == EntryKind::Directory {
+            if self.update.only_new && there.kind == Kind::Directory {
+                return Verdict::Keep;
+            }
             // What may not be replaced by a file may not be replaced by a directory.
             let blocked =
                 there.kind != Kind::Directory && self.update.if_exists == IfExists::Replace;

@@ -13,7 +13,6 @@ use super::cluster::Member;
 use super::pairing;
 use super::site::Site;
 use super::site_client::Sites;
-use crate::config::StoreConfig;
 use penstock_io::sys::now_seconds;
 
 /// The site, for its own operators.
@@ -99,6 +98,6 @@ impl SiteAdmin for Admin {
     }
 
     fn stores(&self) -> Vec<StoreView> {
-        self.site.config.stores.iter().map(StoreConfig::view).collect()
+        self.site.exports.views()
     }
 }

@@ -36,6 +36,7 @@ mod site_api;
 mod site_client;
 pub(crate) mod store_look;
 mod store_reach;
+mod submission;
 mod target_side;
 
 use std::fs;

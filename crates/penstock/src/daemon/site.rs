@@ -102,7 +102,7 @@ impl Site {
         }
         let suites = config.suites().map_err(anyhow::Error::msg)?;
         Ok(Self {
-            exports: Exports::of(&config),
+            exports: Exports::of(&config).following(Config::found(&directory)),
             budgets: Budgets::new(config.site.clone()),
             config,
             directory,
@@ -199,6 +199,17 @@ impl Site {
         match self.exports.has(store) {
             true => self.exports.may_write(site, store),
             false => self.far_allows(site, store, |rights| &rights.write),
+        }
+    }
+
+    /// Whether transfers of `site` may replace and delete what is in `store`.
+    pub(crate) fn may_delete(&self, site: &Name, store: &Name) -> bool {
+        match self.exports.has(store) {
+            true => self.exports.may_delete(site, store),
+            false => {
+                self.far_allows(site, store, |rights| &rights.write)
+                    && self.far_allows(site, store, |rights| &rights.delete)
+            }
         }
     }
 

@@ -50,6 +50,7 @@ use super::foreign_scans::{ForeignScans, foreign_scan};
 use super::pairing;
 use super::port::Connection;
 use super::site::Site;
+use super::submission;
 use penstock_io::sys::now_seconds;
 
 /// How often a request that waits for a page looks for it, without news of the scan: at first, and
@@ -290,10 +291,7 @@ async fn submit(
     Calling(site): Calling,
     Body(request): Body<TransferRequest>,
 ) -> Result<(StatusCode, Json<TransferView>), ProblemReply> {
-    let store = &request.target.store;
-    if !parts.site.may_write(&site, store) {
-        return Err(not_exported(&parts.site, &site, store, "write to").into());
-    }
+    let request = submission::within_rights(&parts.site, &site, request)?;
     let (view, new) = work(parts, site, Duty::Work, move |parts, site| {
         parts.manager.submit(&request, &Caller::Site(site.clone()))
     })
@@ -306,10 +304,7 @@ async fn plan(
     Calling(site): Calling,
     Body(request): Body<TransferRequest>,
 ) -> Result<Response, ProblemReply> {
-    let store = &request.target.store;
-    if !parts.site.may_write(&site, store) {
-        return Err(not_exported(&parts.site, &site, store, "write to").into());
-    }
+    let request = submission::within_rights(&parts.site, &site, request)?;
     let file = work(parts, site, Duty::Work, move |parts, site| {
         parts.manager.plan(&request, &Caller::Site(site.clone()))
     })
@@ -324,9 +319,7 @@ async fn put_plan(
     Query(query): Query<PlanQuery>,
     part: axum::body::Bytes,
 ) -> Result<StatusCode, ProblemReply> {
-    if !parts.site.may_write(&site, &query.store) {
-        return Err(not_exported(&parts.site, &site, &query.store, "write to").into());
-    }
+    submission::check_writable(&parts.site, &site, &query.store)?;
     work(parts, site, Duty::Work, move |parts, _| {
         let own = parts.manager.site();
         parts.manager.put_plan(own, &query.store, id_of(&id)?, query.offset, &part)
@@ -477,7 +470,7 @@ fn check_readable(own: &Site, site: &Name, store: &Name) -> Result<(), Problem> 
         return Ok(());
     }
     let unknown = own.unknown_now(store);
-    Err(unknown.unwrap_or_else(|| not_exported(own, site, store, "read from")))
+    Err(unknown.unwrap_or_else(|| not_exported(own, site, store)))
 }
 
 /// Opens a scan; says whether it is a new one.
@@ -709,9 +702,9 @@ async fn countersign(
 }
 
 /// A store that is not exported looks the same as one that does not exist.
-fn not_exported(own: &Site, site: &Name, store: &Name, what: &str) -> Problem {
+fn not_exported(own: &Site, site: &Name, store: &Name) -> Problem {
     let own = &own.config.site;
-    let title = format!("site `{site}` may not {what} `{own}:{store}`");
+    let title = format!("site `{site}` may not read from `{own}:{store}`");
     Problem::new(Exit::NotAuthorised, "not-exported", title).hint(format!(
         "an operator of `{own}` can list the store, or the site, in its configuration"
     ))

@@ -81,6 +81,7 @@ impl UpdateArgs {
                 IfExistsArg::Newer => IfExists::Newer,
                 IfExistsArg::Fail => IfExists::Fail,
             },
+            only_new: false,
             kept_state: None,
         };
         options.check(partial).map_err(|why| Failure::new(ExitCode::Usage, why))?;

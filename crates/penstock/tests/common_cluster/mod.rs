@@ -112,7 +112,7 @@ pub fn first_peer(root: &Path, name: &'static str, etcd: &Etcd) -> Site {
     let mut command = crate::common_net::penstock();
     command.args(["site", "init", "--name", name, "--peer", "h1", "--listen", "127.0.0.1:0"]);
     command.arg("--dir").arg(&dir).arg(format!("--store=data={}", store.display()));
-    command.arg("--journal").arg(&journal);
+    command.arg("--journal").arg(&journal).args(["--write=*", "--delete=*"]);
     command.args(etcd.endpoints().iter().map(|endpoint| format!("--etcd={endpoint}")));
     let output = command.output().unwrap();
     assert!(output.status.success(), "{}", told(&output));

@@ -73,7 +73,8 @@ impl Site {
         let (dir, store) = (root.join(format!("site-{name}")), root.join(format!("store-{name}")));
         fs::create_dir(&store).unwrap();
         let mut command = penstock();
-        command.args(["site", "init", "--name", name, "--listen", "127.0.0.1:0", "--dir"]);
+        command.args(["site", "init", "--name", name, "--listen", "127.0.0.1:0"]);
+        command.args(["--write=*", "--delete=*", "--dir"]);
         command.arg(&dir).arg(format!("--store=data={}", store.display()));
         if let Some(address) = advertise {
             command.arg(format!("--advertise={address}"));

@@ -20,6 +20,7 @@ mod delete_chosen;
 mod digests;
 mod disk;
 mod failures;
+mod far_rights;
 mod hollow;
 mod hostile_ssh;
 mod in_the_way;

@@ -37,7 +37,8 @@ impl Site {
         let address = "127.0.0.1:0".parse().unwrap();
         let mut site = Self { name, directory, data, daemon: None, address };
         let store = format!("data={}", site.data.display());
-        site.ok(&["site", "init", "--name", name, "--listen", "127.0.0.1:0", "--store", &store]);
+        let init = ["site", "init", "--name", name, "--listen", "127.0.0.1:0", "--store", &store];
+        site.ok(&[&init[..], &["--write=*", "--delete=*"]].concat());
         site.start();
         site
     }

@@ -37,7 +37,8 @@ impl Site {
         let site = Self { name, directory, data, port, log, daemon: None, environment };
         let listen = format!("127.0.0.1:{port}");
         let store = format!("data={}", site.data.display());
-        site.ok(&["site", "init", "--name", name, "--listen", &listen, "--store", &store]);
+        let init = ["site", "init", "--name", name, "--listen", &listen, "--store", &store];
+        site.ok(&[&init[..], &["--write=*", "--delete=*"]].concat());
         site
     }
 

@@ -79,7 +79,9 @@ impl LabSite {
         let (dir, store) = (root.join(format!("site-{name}")), root.join(format!("store-{name}")));
         fs::create_dir(&store).unwrap();
         let mut command = penstock();
-        command.args(["site", "init", "--name", name, "--dir"]).arg(&dir);
+        command
+            .args(["site", "init", "--name", name, "--write=*", "--delete=*", "--dir"])
+            .arg(&dir);
         let output = command.arg(format!("--store=data={}", store.display())).output().unwrap();
         assert!(output.status.success(), "{}", told(&output));
         let site = Self { site: Site::adopt(name, dir, store), host: format!("{name}0") };
