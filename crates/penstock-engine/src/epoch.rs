@@ -1,16 +1,16 @@
 //! Sync epochs: data, sync, rename, sync of directories, durable (hard case A1).
 //!
-//! A peer's writes fall into the open epoch. When enough has gathered, when it is old enough, or
-//! when the controller asks to flush, the epoch is sealed and the edge syncs the store, while new
-//! writes go to the next epoch. After the sync, the packs written in the sealed epoch may be given
-//! their final names; these renames fall into the epoch open *then*, and the next sync makes them
-//! durable. An epoch covers exactly what returned before its sync began (A9).
+//! A peer's writes belong to the open epoch. The epoch is sealed when enough has gathered, when it
+//! is old enough, or when the controller asks to flush. The edge then syncs the store, while new
+//! writes belong to the next epoch. After the sync, the packs written in the sealed epoch may be
+//! given their final names. These renames belong to the epoch open *then*, and the next sync makes
+//! them durable. An epoch covers exactly the writes that returned before its sync began (A9).
 //!
-//! Files that have no name until then are lost with their process and are descriptors of it: an
-//! epoch that holds such ones is sealed earlier.
+//! Files without a name until then are lost with their process, and each takes a descriptor of it:
+//! an epoch that holds such files is sealed earlier.
 //!
-//! At a failed sync nothing that was not durable can be believed: the machine forgets it all and
-//! says so; the ledger makes the pieces missing (A4).
+//! After a failed sync, only data that was durable before can be trusted. The machine forgets
+//! everything else and reports that; the ledger makes the pieces missing (A4).
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -18,17 +18,17 @@ use std::time::Duration;
 use penstock_proto::slicing::PieceRef;
 use penstock_proto::units::{GIB, Instant};
 
-/// When an epoch is sealed. The first limit that is reached counts.
+/// Limits at which an epoch is sealed. The first limit that is reached counts.
 #[derive(Clone, Copy, Debug)]
 pub struct EpochLimits {
     /// Bytes written in it.
     pub bytes: u64,
     /// Files written or renamed in it.
     pub files: u64,
-    /// Its age, from its first write, of the first epoch. Each further one may be twice as old as
-    /// the one before, up to `age`: what a process that is killed young has written counts.
+    /// Age of the first epoch, from its first write. Each further one may be twice as old as the
+    /// one before, up to `age`, so that the writes of a process that is killed young count.
     pub first_age: Duration,
-    /// Its age, from its first write, of a later one.
+    /// Age of a later epoch, from its first write.
     pub age: Duration,
     /// Files written in it that have no name yet.
     pub nameless: u64,
@@ -38,10 +38,10 @@ pub struct EpochLimits {
 
 impl Default for EpochLimits {
     fn default() -> Self {
-        // Epochs of a second cost nothing measurable against one sync at the end
-        // (docs/design/0001, X8); two bound what a power cut can make doubtful.
-        // What has no name is fetched again after `kill -9`: that is to be far below a second's
-        // work (promise (d)). It waits for no disk, so that an epoch costs next to nothing.
+        // Epochs of a second cost nothing measurable against one sync at the end (docs/design/0001,
+        // X8); two seconds bound the data that a power cut can make doubtful. Files without a name
+        // are fetched again after `kill -9`: that is to be far below a second's work (promise (d)).
+        // Naming them waits for no disk, so that an epoch costs next to nothing.
         Self {
             bytes: 4 * GIB,
             files: 32_768,
@@ -62,15 +62,15 @@ pub struct Publication {
     pub generation: u32,
 }
 
-/// What the edge is to do next. One action at a time; its end is told before the next is polled.
+/// Next action for the edge. One action at a time; its end is reported before the next is polled.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum EpochAction {
-    /// Sync the store, then tell [`EpochMachine::handle_synced`].
+    /// Sync the store, then call [`EpochMachine::handle_synced`].
     Sync {
         /// The sealed epoch.
         epoch: u64,
     },
-    /// Rename the files of these pieces, then tell [`EpochMachine::handle_renamed`].
+    /// Rename the files of these pieces, then call [`EpochMachine::handle_renamed`].
     Publish {
         /// Large files first, then packs, each in the order in which they became publishable.
         pieces: Vec<Publication>,
@@ -80,11 +80,11 @@ pub enum EpochAction {
 /// Most pieces that one publish action names.
 pub const PUBLISH_BATCH: usize = 32;
 
-/// Decides when a peer syncs and what it may rename.
+/// Decides when a peer syncs and which files it may rename.
 #[derive(Debug)]
 pub struct EpochMachine {
     limits: EpochLimits,
-    /// How old the open epoch may become.
+    /// Age up to which the open epoch may grow.
     age: Duration,
     open: u64,
     bytes: u64,
@@ -96,14 +96,14 @@ pub struct EpochMachine {
     sealed: Option<Vec<Publication>>,
     /// Packs that are synced and wait for their names.
     publishable: VecDeque<Publication>,
-    /// Large files, all durable, that wait for theirs, and not before when they may get it.
+    /// Large files, all durable, that wait for their names, each with the earliest time for it.
     finishes: VecDeque<(Instant, Publication)>,
     publishing: usize,
     flush: bool,
 }
 
 impl EpochMachine {
-    /// A machine whose first epoch follows `last`, the last that succeeded before.
+    /// Returns a machine whose first epoch follows `last`, the last that succeeded before.
     pub fn new(last: u64, limits: EpochLimits) -> Self {
         Self {
             limits,
@@ -123,8 +123,8 @@ impl EpochMachine {
         }
     }
 
-    /// Writes of a piece have returned. Gives the epoch that covers them. With `publish`, the piece
-    /// gets its name after that epoch's sync.
+    /// Handles returned writes of a piece, and returns the epoch that covers them. With `publish`,
+    /// the piece gets its name after that epoch's sync.
     pub fn handle_written(
         &mut self,
         now: Instant,
@@ -137,7 +137,7 @@ impl EpochMachine {
         self.open
     }
 
-    /// So many files that were written in the open epoch have no name.
+    /// Handles files without a name that were written in the open epoch.
     pub fn handle_nameless(&mut self, now: Instant, files: u64) {
         if files > 0 {
             self.nameless += files;
@@ -145,38 +145,39 @@ impl EpochMachine {
         }
     }
 
-    /// A large file, all durable, may get its name now.
+    /// Allows a large file, all durable, to get its name now.
     pub fn handle_finish(&mut self, publication: Publication) {
         self.handle_finish_from(publication, Instant(0));
     }
 
-    /// A large file, all durable, may get its name from `from` on; not before those told earlier.
+    /// Allows a large file, all durable, to get its name from `from` on; not before those allowed
+    /// earlier.
     pub fn handle_finish_from(&mut self, publication: Publication, from: Instant) {
         self.finishes.push_back((from, publication));
     }
 
-    /// How many large files may get their names.
+    /// Returns the number of large files that may get their names.
     fn finishes_due(&self, now: Instant) -> usize {
         let due = self.finishes.iter().take(PUBLISH_BATCH).take_while(|(from, _)| *from <= now);
         due.count()
     }
 
-    /// Renames, links or attributes of `files` entries have returned, of `pieces` pieces handed out
-    /// by [`EpochAction::Publish`]. Gives the epoch that covers them.
+    /// Handles returned renames, links or attributes of `files` entries, of `pieces` pieces handed
+    /// out by [`EpochAction::Publish`]. Returns the epoch that covers them.
     pub fn handle_renamed(&mut self, now: Instant, pieces: usize, files: u64) -> u64 {
         self.touch(now, 0, files);
         self.publishing = self.publishing.saturating_sub(pieces);
         self.open
     }
 
-    /// Nothing more can be done until what was written is durable.
+    /// Handles that no further work is possible until the written data is durable.
     pub fn handle_flush(&mut self) {
         self.flush = true;
     }
 
-    /// The sync of the sealed epoch has ended. After a failure, everything written and not durable
-    /// is forgotten here: the ledger will have it fetched again. Large files that wait for their
-    /// names are durable already, and stay.
+    /// Handles the end of the sync of the sealed epoch. After a failure, everything that was
+    /// written and is not durable is forgotten here: the ledger will have it fetched again. Large
+    /// files that wait for their names are durable already, and remain.
     pub fn handle_synced(&mut self, succeeded: bool) {
         let sealed = self.sealed.take().unwrap_or_default();
         if succeeded {
@@ -187,7 +188,7 @@ impl EpochMachine {
         }
     }
 
-    /// What the edge does next, if anything.
+    /// Returns the next action for the edge, if any.
     pub fn poll_action(&mut self, now: Instant) -> Option<EpochAction> {
         if self.sealed.is_some() || self.publishing > 0 {
             return None;
@@ -225,7 +226,7 @@ impl EpochMachine {
         Some(EpochAction::Sync { epoch })
     }
 
-    /// When [`EpochMachine::poll_action`] may give something without a further event.
+    /// Returns when [`EpochMachine::poll_action`] may return an action without a further event.
     pub fn poll_timeout(&self) -> Option<Instant> {
         if self.sealed.is_some() || self.publishing > 0 {
             return None;
@@ -236,7 +237,7 @@ impl EpochMachine {
         sync.into_iter().chain(naming).chain(finish).min()
     }
 
-    /// Whether nothing is written, sealed or waiting for a name.
+    /// Returns whether nothing is written, sealed or waiting for a name.
     pub fn is_clean(&self) -> bool {
         self.dirty_since.is_none()
             && self.sealed.is_none()

@@ -1,20 +1,21 @@
-//! Which piece is asked for on which lane, and how far ahead (decision 1: the target pulls).
+//! Requests to the source: which piece on which lane, and how far ahead (decision 1: the target
+//! pulls).
 //!
 //! The machine holds the pieces that the controller has granted, cut into *items*: at first one
 //! item per piece, after a failure perhaps one per entry. An item is asked for on some lane. The
-//! source keeps nothing for a request that waits, so asking early costs nobody memory.
+//! source keeps no state for a waiting request, so that asking early costs no memory.
 //!
-//! How much is asked ahead decides how full the path is. Within a site there is no reason to be
-//! careful. Over distance what is asked and has not arrived is what lies in the path and its
-//! queues, so asking is what a congestion window is to a sender: it may grow by half each round
-//! trip until the rate does not follow, and stays half above the bandwidth-delay product from
-//! then on. More would stand in the bottleneck's queue until that drops it (docs/design/0007).
-//! So that the measure is fine enough, pieces are *cut* there: a lane asks for a part of an extent,
-//! or some files of a pack, at a time. The ledger knows pieces only.
+//! The bytes asked for ahead decide how full the path is. Within a site there is no reason to be
+//! careful. Over distance, bytes that were asked for and have not arrived are in the path and its
+//! queues, so that asking is what a congestion window is to a sender. It may grow by half each
+//! round trip until the rate does not follow, and then stays half above the bandwidth-delay
+//! product. More would fill the bottleneck's queue until that drops it (docs/design/0007). So that
+//! the measure is fine enough, pieces are *cut* there: a lane asks for a part of an extent, or some
+//! files of a pack, at a time. The ledger knows pieces only.
 //!
-//! What a lane had in hand when it died is asked for again on another. An entry that fails for a
-//! reason that may pass is asked for again after a while, over another path first; after
-//! [`ATTEMPTS_MAX`] it has failed.
+//! The items in hand of a lane that died are asked for again on another lane. An entry that fails
+//! for a reason that may pass is asked for again after a delay, over another path first; after
+//! [`ATTEMPTS_MAX`] attempts it has failed.
 
 mod endgame;
 mod item;
@@ -38,45 +39,44 @@ pub use self::item::{Item, Request};
 
 /// Attempts at one entry before it has failed for good.
 pub const ATTEMPTS_MAX: u8 = 4;
-/// Least that is asked for in one request over distance, until that is told: whole strides of any
-/// slicing.
+/// Least bytes of one request over distance, by default: whole strides of any slicing.
 const CUT_BYTES: u64 = MIB;
 /// Most requests in flight on one lane. A request is 68 bytes, so that all of them fit in the
 /// smallest socket buffers (4 KiB) of both ends twice over, and neither end blocks on the other.
 const LANE_REQUESTS_MAX: usize = 64;
-/// An item without answer on a lane that gives nothing else either is asked for elsewhere after
-/// this long.
+/// Time after which an item without answer, on a lane that delivers nothing else either, is asked
+/// for elsewhere.
 pub const LANE_SILENCE_MAX: Duration = Duration::from_secs(20);
 /// First delay before an entry is tried again; it doubles.
 const RETRY_DELAY: Duration = Duration::from_millis(200);
 
-/// A piece of which nothing more will come.
+/// A piece that is complete: nothing more of it will come.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FetchedPiece {
     /// The piece.
     pub piece: PieceRef,
     /// Attempt at the file.
     pub generation: u32,
-    /// What was written of it.
+    /// Digests of what was written of it.
     pub digests: Vec<EntryDigest>,
-    /// What failed for good.
+    /// Entries that failed for good.
     pub failures: Vec<EntryFailure>,
     /// Bytes that were written.
     pub bytes: u64,
-    /// The parts of an extent, by offset; none of a pack.
+    /// The parts of an extent, by offset; none for a pack.
     pub parts: Vec<Part>,
 }
 
-/// What was written of an extent by one request.
+/// A part of an extent that one request has brought.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Part {
-    /// Where it begins in the file.
+    /// Offset of its beginning in the file.
     pub offset: u64,
     /// Digests of its strides, without those of holes if it is sparse.
     pub strides: Vec<Digest>,
-    /// Whether holes were left out.
+    /// True if holes were left out.
     pub sparse: bool,
-    /// The change time under which it was read, if the file is to be looked at again (C1, C2).
+    /// The change time under which it was read, if the file is to be examined again (C1, C2).
     pub seen: Option<FileTime>,
 }
 
@@ -88,7 +88,7 @@ struct PieceProgress {
     digests: Vec<EntryDigest>,
     failures: Vec<EntryFailure>,
     bytes: u64,
-    /// Something of it has come: it may have been written here.
+    /// True if some of it has come, so that it may have been written here.
     begun: bool,
 }
 
@@ -97,9 +97,9 @@ struct Asked {
     item: Item,
     lane: LaneId,
     path: PathId,
-    /// Over which paths it has failed before.
+    /// Paths over which it has failed before.
     tried: Vec<PathId>,
-    /// The answer counts for nothing any more; the lane is busy with it all the same.
+    /// True if the answer no longer counts; the lane is busy with it nevertheless.
     forgotten: bool,
 }
 
@@ -108,13 +108,13 @@ struct LaneLoad {
     path: PathId,
     requests: usize,
     bytes: u64,
-    /// Bytes that have come of the reply that is not complete yet.
+    /// Bytes that have come of the incomplete reply.
     arrived: u64,
     heard: Instant,
     draining: bool,
 }
 
-/// Decides what is asked for, where and when.
+/// Decides what is asked for, on which lane and when.
 #[derive(Debug)]
 pub struct FetchMachine {
     queue: VecDeque<Item>,
@@ -123,18 +123,18 @@ pub struct FetchMachine {
     queued_bytes: u64,
     lanes: BTreeMap<LaneId, LaneLoad>,
     pieces: BTreeMap<PieceRef, PieceProgress>,
-    /// Pieces with their attempts that go back as soon as no lane writes to them any more.
+    /// Pieces with their attempts that are given back as soon as no lane writes to them any more.
     returning: BTreeMap<PieceRef, u32>,
     next_request: u32,
-    /// What flows over each path; there is always one.
+    /// Flow over each path; there is always one.
     flows: BTreeMap<PathId, Flow>,
     resent_bytes: u64,
     /// Paths that are to carry, open yet or not.
     paths: usize,
-    /// Least that is asked for in one request over distance.
+    /// Least bytes of one request over distance.
     cut_bytes: u64,
     is_shared: bool,
-    /// Since when the controller has had nothing more to give.
+    /// Time since which the controller has had nothing more to give.
     dry: Option<Instant>,
 }
 
@@ -145,7 +145,7 @@ impl Default for FetchMachine {
 }
 
 impl FetchMachine {
-    /// A machine with nothing to do.
+    /// Returns a machine with nothing to do.
     pub fn new() -> Self {
         Self {
             queue: VecDeque::new(),
@@ -165,13 +165,14 @@ impl FetchMachine {
         }
     }
 
-    /// So many paths are to carry: the first that is open does not take all there is.
+    /// Sets the number of paths that are to carry, so that the first open path does not take
+    /// everything.
     pub fn expect_paths(&mut self, paths: usize) {
         self.paths = paths.max(1);
     }
 
-    /// Other peers could do what is granted here: no more is held, and asked for, than is brought
-    /// in a few seconds.
+    /// Says that other peers could do the work granted here: no more is held, and asked for, than
+    /// is brought in a few seconds.
     pub fn share(&mut self) {
         self.is_shared = true;
         self.flows.values_mut().for_each(|flow| flow.is_shared = true);
@@ -183,14 +184,14 @@ impl FetchMachine {
     }
 
     /// Cuts no piece into parts of less than `bytes`, a multiple of the stride; `u64::MAX` keeps
-    /// pieces whole. For where each request ends in a sync of its file, so that a part costs as
+    /// pieces whole. Used where each request ends in a sync of its file, so that a part costs as
     /// much as a whole, and for worlds with small pieces.
     pub fn cut_from(&mut self, bytes: u64) {
         self.cut_bytes = bytes;
     }
 
-    /// A piece was granted. If it is in hand already, that changes nothing; if it is in hand for an
-    /// earlier attempt at its file, that attempt is forgotten (B1).
+    /// Handles a granted piece. A piece that is in hand already is not changed; an earlier attempt
+    /// at its file that is in hand is forgotten (B1).
     pub fn handle_granted(&mut self, item: Item) {
         if let Some(progress) = self.pieces.get(&item.piece) {
             if progress.generation == item.generation {
@@ -209,12 +210,12 @@ impl FetchMachine {
         self.queue.push_back(item);
     }
 
-    /// A lane is open and may be used, where there is one path only.
+    /// Handles an open lane that may be used, where there is one path only.
     pub fn handle_lane_up(&mut self, now: Instant, lane: LaneId) {
         self.handle_lane_up_on(now, lane, PathId::default());
     }
 
-    /// A lane is open over a path and may be used.
+    /// Handles an open lane over a path that may be used.
     pub fn handle_lane_up_on(&mut self, now: Instant, lane: LaneId, path: PathId) {
         let (requests, bytes, arrived) = (0, 0, 0);
         let load = LaneLoad { path, requests, bytes, arrived, heard: now, draining: false };
@@ -222,20 +223,20 @@ impl FetchMachine {
         self.flow_of(path).lanes += 1;
     }
 
-    /// Whether a path is on trial: what is asked of it is kept small.
+    /// Sets whether a path is on trial: few bytes are asked for over such a path.
     pub fn handle_trial(&mut self, path: PathId, on_trial: bool) {
         self.flow_of(path).on_trial = on_trial;
     }
 
-    /// A lane is to finish what it was asked and nothing more.
+    /// Makes a lane finish its requests and take no more.
     pub fn handle_lane_draining(&mut self, lane: LaneId) {
         if let Some(load) = self.lanes.get_mut(&lane) {
             load.draining = true;
         }
     }
 
-    /// A lane is gone: what it had in hand is asked for again, first of all. Only what had come of
-    /// a reply is sent twice by that; requests that had no answer yet cost nothing.
+    /// Handles a lost lane: its items in hand are asked for again, first of all. Only the bytes
+    /// that had come of a reply are sent twice by that; requests without an answer cost nothing.
     pub fn handle_lane_down(&mut self, lane: LaneId) {
         if let Some(load) = self.lanes.remove(&lane) {
             self.resent_bytes += load.arrived;
@@ -260,7 +261,7 @@ impl FetchMachine {
         }
     }
 
-    /// Bytes have arrived on a lane: called per frame or more seldom.
+    /// Handles bytes that have arrived on a lane: called per frame or less often.
     pub fn handle_bytes(&mut self, now: Instant, lane: LaneId, bytes: u64) {
         if let Some(load) = self.lanes.get_mut(&lane) {
             load.heard = now;
@@ -271,31 +272,31 @@ impl FetchMachine {
         }
     }
 
-    /// Something came on a lane at `at`, though no whole frame: the path is slow, the lane is not
-    /// dead.
+    /// Handles a sign of life on a lane at `at`, without a whole frame: the path is slow, and the
+    /// lane is not dead.
     pub fn handle_heard(&mut self, at: Instant, lane: LaneId) {
         if let Some(load) = self.lanes.get_mut(&lane) {
             load.heard = load.heard.max(at);
         }
     }
 
-    /// A round trip was measured, where there is one path only; the least one counts.
+    /// Handles a measured round trip, where there is one path only; the least one counts.
     pub fn handle_rtt(&mut self, rtt: Duration) {
         self.handle_rtt_of(PathId::default(), rtt);
     }
 
-    /// A round trip over a path was measured; the least one counts.
+    /// Handles a measured round trip over a path; the least one counts.
     pub fn handle_rtt_of(&mut self, path: PathId, rtt: Duration) {
         self.flow_of(path).handle_rtt(rtt);
     }
 
-    /// So many segments came over a path since this was last told, and so many of them while an
-    /// earlier one was missing.
+    /// Handles counts of a path since the last call: segments that came, and those of them that
+    /// came while an earlier one was missing.
     pub fn handle_order(&mut self, path: PathId, segments: u64, behind: u64) {
         self.flow_of(path).handle_order(segments, behind);
     }
 
-    /// What a request for an extent, or a part of one, has brought; to be told before
+    /// Handles the result of a request for an extent, or a part of one; to be called before
     /// [`FetchMachine::handle_answered`].
     pub fn handle_part(&mut self, request: u32, part: Part) {
         let Some(asked) = self.asked.get(&request).filter(|asked| !asked.forgotten) else { return };
@@ -304,8 +305,8 @@ impl FetchMachine {
         }
     }
 
-    /// A request was answered to its end. `digests` are of entries that were written, `failures`
-    /// of entries that were not; those that may pass are tried again. Gives the piece when it ends.
+    /// Handles the end of an answer. `digests` are of entries that were written, `failures` of
+    /// entries that were not; those that may pass are tried again. Returns the piece when it ends.
     pub fn handle_answered(
         &mut self,
         now: Instant,
@@ -335,7 +336,7 @@ impl FetchMachine {
         self.finish(item.piece)
     }
 
-    /// A request was refused as a whole, but may be repeated after `delay`.
+    /// Handles a request that was refused as a whole, but may be repeated after `delay`.
     pub fn handle_refused(&mut self, now: Instant, request: u32, delay: Duration) {
         if let Some(Asked { item, tried, .. }) = self.take_asked(now, request) {
             self.retries.push(now.plus(delay), item, tried);
@@ -373,8 +374,8 @@ impl FetchMachine {
         })
     }
 
-    /// Forgets everything of a piece: another attempt at its file has begun, or it has failed. What
-    /// was asked of it and still comes counts for nothing.
+    /// Forgets a piece: another attempt at its file has begun, or it has failed. Answers that are
+    /// still to come for it do not count.
     pub fn handle_forgotten(&mut self, piece: PieceRef) {
         self.pieces.remove(&piece);
         self.queue.retain(|item| item.piece != piece);
@@ -385,8 +386,8 @@ impl FetchMachine {
         }
     }
 
-    /// Forgets one attempt at a large file, whatever is queued or asked of it: its temporary file
-    /// is gone, or it has failed. Another attempt at the same file stays.
+    /// Forgets one attempt at a large file, queued or asked for: its temporary file is gone, or it
+    /// has failed. Another attempt at the same file is kept.
     pub fn handle_file_forgotten(&mut self, page: u32, entry: u32, generation: u32) {
         let of_file = |item: &Item| {
             item.length > 0
@@ -410,7 +411,7 @@ impl FetchMachine {
         }
     }
 
-    /// What to ask for on `lane` now, if anything. Call again until it gives nothing.
+    /// Returns the next request for `lane` now, if any. Call again until it returns `None`.
     pub fn poll_request(&mut self, now: Instant, lane: LaneId) -> Option<Request> {
         self.queue_due_retries(now);
         let floor = self.cut_bytes;
@@ -473,13 +474,13 @@ impl FetchMachine {
         }
     }
 
-    /// Bytes that may be asked for at a time over all lanes of all paths.
+    /// Returns the bytes that may be asked for at a time over all lanes of all paths.
     pub fn asked_bytes_max(&self) -> u64 {
         let flows = self.flows_in_use();
         self.flows_with_lanes().map(|flow| flow.asked_bytes_max(flows)).sum()
     }
 
-    /// The flows of paths that have lanes; all of them before there is any lane.
+    /// Returns the flows of paths that have lanes; all of them before there is any lane.
     fn flows_with_lanes(&self) -> impl Iterator<Item = &Flow> {
         let none = self.lanes.is_empty();
         self.flows.values().filter(move |flow| none || flow.lanes > 0)
@@ -489,8 +490,8 @@ impl FetchMachine {
         self.flows_with_lanes().count().max(self.paths) as u64
     }
 
-    /// How many bytes of further pieces the machine would like to hold; 0 if it has enough. What
-    /// waits to be tried again is held, too: a source that is away does not make the heap grow.
+    /// Returns the bytes of further pieces that the machine wants to hold; 0 if it has enough.
+    /// Retries count as held, so that a source that is away does not make the heap grow.
     pub fn wanted_bytes(&self) -> u64 {
         let flows = self.flows_in_use();
         let most: u64 = self.flows_with_lanes().map(|flow| flow.held_bytes_max(flows)).sum();
@@ -499,73 +500,73 @@ impl FetchMachine {
         aim.saturating_sub(asked + self.queued_bytes + self.retries.bytes())
     }
 
-    /// Lanes that owe an answer and have given nothing for [`LANE_SILENCE_MAX`]: the edge cuts
-    /// them and reports them down.
+    /// Returns the lanes that owe an answer and have been silent for [`LANE_SILENCE_MAX`]: the edge
+    /// cuts them and reports them down.
     pub fn poll_silent_lanes(&self, now: Instant) -> Vec<LaneId> {
         let silent =
             |load: &LaneLoad| load.requests > 0 && now.since(load.heard) >= LANE_SILENCE_MAX;
         self.lanes.iter().filter(|(_, load)| silent(load)).map(|(lane, _)| *lane).collect()
     }
 
-    /// When a delayed item may be asked for, if there is one.
+    /// Returns when a delayed item may be asked for, if there is one.
     pub fn poll_timeout(&self) -> Option<Instant> {
         self.retries.next_at()
     }
 
-    /// Whether a lane has been asked for something that has not come.
+    /// Returns whether a lane owes no answer.
     pub fn lane_is_idle(&self, lane: LaneId) -> bool {
         self.lanes.get(&lane).is_none_or(|load| load.requests == 0)
     }
 
-    /// Whether a lane is to end once it has what it was asked.
+    /// Returns whether a lane is to end once its requests are answered.
     pub fn lane_is_draining(&self, lane: LaneId) -> bool {
         self.lanes.get(&lane).is_none_or(|load| load.draining)
     }
 
-    /// Whether nothing is queued, asked for or delayed.
+    /// Returns whether nothing is queued, asked for or delayed.
     pub fn is_idle(&self) -> bool {
         let asked = self.asked.values().any(|asked| !asked.forgotten);
         self.queue.is_empty() && !asked && self.retries.is_empty()
     }
 
-    /// Whether the answer to a request counts: it was not forgotten meanwhile.
+    /// Returns whether the answer to a request counts: it was not forgotten meanwhile.
     pub fn is_wanted(&self, request: u32) -> bool {
         self.asked.get(&request).is_some_and(|asked| !asked.forgotten)
     }
 
-    /// Whether something waits to be asked for.
+    /// Returns whether an item waits to be asked for.
     pub fn has_queue(&self) -> bool {
         !self.queue.is_empty()
     }
 
-    /// Bytes per second over all paths that have lanes, mean over the last two seconds, or twenty
-    /// round trips: what bursts do not change.
+    /// Returns the bytes per second over all paths that have lanes: the mean over the last two
+    /// seconds, or twenty round trips, which bursts do not change.
     pub fn rate(&self) -> f64 {
         self.flows_with_lanes().map(Flow::rate).sum()
     }
 
-    /// The same of one path.
+    /// Returns the rate of one path.
     pub fn rate_of(&self, path: PathId) -> f64 {
         self.flows.get(&path).map_or(0.0, Flow::rate)
     }
 
-    /// Bytes that were asked for over a path and have not come.
+    /// Returns the bytes that were asked for over a path and have not come.
     pub fn asked_bytes_of(&self, path: PathId) -> u64 {
         self.flows.get(&path).map_or(0, |flow| flow.asked_bytes)
     }
 
-    /// Whether a lane was asked for something that has not come.
+    /// Returns whether a lane owes an answer.
     pub fn owes(&self, lane: LaneId) -> bool {
         self.lanes.get(&lane).is_some_and(|load| load.requests > 0)
     }
 
-    /// The least round trip seen.
+    /// Returns the least round trip seen.
     pub fn rtt(&self) -> Option<Duration> {
         self.flows.values().filter_map(Flow::rtt).min()
     }
 
-    /// Bytes that came and had to be sent once more: the lane died within the reply, or they did
-    /// not stand the check.
+    /// Returns the bytes that came and had to be sent once more: the lane died within the reply, or
+    /// they did not pass the check.
     pub fn resent_bytes(&self) -> u64 {
         self.resent_bytes
     }
@@ -581,7 +582,7 @@ fn is_still_written(asked: &BTreeMap<u32, Asked>, item: &Item) -> bool {
 }
 
 /// Cuts about `bytes` off the front of an item: whole strides of an extent, or some files of a
-/// pack. What is left is an item of its own.
+/// pack. The rest is an item of its own.
 fn cut_item(item: Item, bytes: u64, floor: u64) -> (Item, Option<Item>) {
     if item.bytes <= bytes {
         return (item, None);

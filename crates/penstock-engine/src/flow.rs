@@ -1,60 +1,60 @@
-//! What flows over one path: how fast, and how much may be asked for ahead of it.
+//! Flow over one path: its rate, and the bytes that may be asked for ahead.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
 use penstock_proto::units::{Instant, MIB};
 
-/// Least that may be asked for at a time where nothing is known of the path, or it is short.
+/// Least bytes that may be asked for at a time where the path is unknown, or short.
 const ASKED_BYTES_FLOOR: u64 = 32 * MIB;
-/// The same over distance: what half a round trip at 1 Gbit/s and 90 ms carries.
+/// Least bytes over distance: what half a round trip at 1 Gbit/s and 90 ms carries.
 const FAR_ASKED_BYTES_FLOOR: u64 = 6 * MIB;
-/// What is asked for over distance, in bandwidth-delay products, beside one request per lane: while
-/// the rate still follows, and when it does not. Measured: docs/design/0007.
+/// Bytes to ask for over distance, in bandwidth-delay products, beside one request per lane: while
+/// the rate still follows, and when it does not. Measured in docs/design/0007.
 const FAR_GAIN_GROWING: f64 = 1.6;
 const FAR_GAIN: f64 = 1.5;
-/// All that together, however many lanes there are: with the path's queue as deep as a path should
-/// have it (one product), nothing is dropped below 2.
+/// Limit of these together, for any number of lanes: with the path's queue as deep as it should be
+/// (one product), nothing is dropped below 2.
 const FAR_GAIN_MOST: f64 = 1.8;
-/// What is asked for over distance, in products of the last tenth of a second, while a path rises
-/// for the first time: as much as comes if it doubles once more, as TCP's start has it.
+/// Bytes to ask for over distance, in products of the last tenth of a second, while a path rises
+/// for the first time: as much as comes if it doubles once more, as in TCP's start.
 const FAR_GAIN_RISING: f64 = 2.0;
-/// What is asked for beyond that, in products, if all that comes waits for segments that were lost:
-/// it lies at the receiver, and neither path nor queue hold it. A lost segment comes again a round
-/// trip and up to a quarter later (RFC 8985). With less, the rate falls, and what is asked with it
-/// (docs/design/0007).
+/// Bytes to ask for in addition, in products, if all bytes that come wait for lost segments: they
+/// are at the receiver, and neither path nor queue hold them. A lost segment comes again a round
+/// trip and up to a quarter later (RFC 8985). With less, the rate falls, and with it the bytes
+/// asked for (docs/design/0007).
 const FAR_GAIN_BEHIND: f64 = 1.0;
-/// From this round trip on, asking is measured.
+/// Least round trip at which asking is limited.
 const FAR: Duration = Duration::from_millis(2);
 /// Requests into which a lane's share is cut over distance, if they are not too small then.
 const SHARE_CUTS: u64 = 8;
 /// Most that may be asked for at a time: twice 400 Gbit/s over 200 ms.
 const ASKED_BYTES_CEILING: u64 = 20_000 * MIB;
-/// Where there are several near paths, a request is for what its path carries in this time, so that
-/// none is left with a long one at the end.
+/// Duration of a request where there are several near paths: what its path carries in this time, so
+/// that no path has a long request at the end.
 const NEAR_CUT: Duration = Duration::from_millis(25);
-/// And so much is asked ahead there, at least [`NEAR_AHEAD_BYTES`].
+/// Time ahead for which is asked there, at least [`NEAR_AHEAD_BYTES`].
 const NEAR_AHEAD: Duration = Duration::from_millis(100);
 const NEAR_AHEAD_BYTES: u64 = 4 * MIB;
-/// Where there are several paths, no more than a path brings in this time is asked for ahead of it
-/// once that is known, be it near or far, but for one request of each lane: a slow path is not to
-/// hold up the end with what a fast one would have brought.
+/// Time ahead for which is asked at most, near or far, where there are several paths and the rate
+/// is known; one request of each lane comes on top. A slow path must not delay the end with bytes
+/// that a fast one would have brought.
 const SLOW_AHEAD: Duration = Duration::from_secs(1);
-/// Where several target peers share a transfer, each holds what it brings in this time, and half as
-/// much again, and asks for what it brings in the other: the rest may be given to others, so that
-/// no limit and no slow path makes them wait for what a peer has and does not fetch (B3).
+/// Time whose bytes each of several target peers holds, and half as much again; it asks for the
+/// bytes of the second time. The rest may be given to others, so that no limit and no slow path
+/// makes them wait for pieces that a peer holds and does not fetch (B3).
 const SHARED_HELD: Duration = Duration::from_millis(1500);
 const SHARED_AHEAD: Duration = Duration::from_millis(250);
-/// At least so much of each, on all paths together.
+/// Least bytes of each, on all paths together.
 const SHARED_HELD_FLOOR: u64 = 2 * MIB;
 const SHARED_AHEAD_FLOOR: u64 = MIB;
-/// And so much before it is known what it brings.
+/// Bytes of each before the rate is known.
 const SHARED_HELD_FIRST: u64 = 8 * MIB;
 const SHARED_AHEAD_FIRST: u64 = 4 * MIB;
 /// Requests at a time on a path that is on trial.
 const TRIAL_REQUESTS: usize = 2;
 
-/// One path, as what is asked over it sees it.
+/// State of one path for the requests over it.
 #[derive(Debug, Default)]
 pub(crate) struct Flow {
     rtt: Option<Duration>,
@@ -64,12 +64,12 @@ pub(crate) struct Flow {
     asked: u64,
     /// Lanes that are open.
     pub(crate) lanes: u64,
-    /// Part of what has come lately that had to wait for a lost segment.
+    /// Share of the bytes that came lately and had to wait for a lost segment.
     behind: f64,
     pub(crate) on_trial: bool,
-    /// Whether other peers could do what is held here.
+    /// True if other peers could do the work held here.
     pub(crate) is_shared: bool,
-    /// What it owed was taken from it, as others bring the rest sooner.
+    /// True if its requests were taken from it, as others bring the rest sooner.
     pub(crate) is_late: bool,
 }
 
@@ -106,13 +106,13 @@ impl Flow {
         self.asked -= 1;
     }
 
-    /// A lane is gone with what was asked of it.
+    /// Handles a lane that is lost with its requests.
     pub(crate) fn handle_lane_down(&mut self, bytes: u64, requests: usize) {
         self.lanes = self.lanes.saturating_sub(1);
         self.asked_bytes -= bytes;
         self.asked -= requests as u64;
         if self.lanes == 0 {
-            // What it carried before says nothing of what it will carry.
+            // The earlier rate does not predict the later one.
             self.rate = RateMeter::default();
         }
     }
@@ -121,24 +121,25 @@ impl Flow {
         self.rtt
     }
 
-    /// Whether anything is known of its rate.
+    /// Returns whether its rate is known.
     pub(crate) fn is_known(&self) -> bool {
         self.rate.is_known()
     }
 
-    /// Bytes per second, mean over the last windows.
+    /// Returns the bytes per second, mean over the last windows.
     pub(crate) fn rate(&self) -> f64 {
         self.rate.mean()
     }
 
-    /// Bytes that may be asked for at a time over this path, one of `flows`; over distance what the
-    /// path holds and one request per lane, or twice as much while the rate still follows.
+    /// Returns the bytes that may be asked for at a time over this path, one of `flows`. Over
+    /// distance these are the path's content and one request per lane, or twice as much while the
+    /// rate still follows.
     pub(crate) fn asked_bytes_max(&self, flows: u64) -> u64 {
         if !self.is_far() {
             let ahead = self.shared_ahead(flows).unwrap_or(u64::MAX);
             return self.ahead_bytes_max(flows).min(ahead);
         }
-        // Behind a lost segment a rate seems to rise that does not.
+        // After a lost segment the rate seems to rise, and does not.
         if let Some(rate) = self.rate.rises().filter(|_| self.behind == 0.0) {
             let ahead = self.path_bytes(FAR_GAIN_RISING, rate);
             return ahead.clamp(self.far_floor(flows), ASKED_BYTES_CEILING);
@@ -153,8 +154,9 @@ impl Flow {
         ahead.clamp(self.far_floor(flows), ASKED_BYTES_CEILING)
     }
 
-    /// Least that is asked for over distance: where others could do it, no more than comes in a
-    /// round trip and a while. That is more than it takes to find out whether more would come.
+    /// Returns the least bytes to ask for over distance. Where others could do the work, this is no
+    /// more than comes in a round trip and a short time. It suffices to find out whether more would
+    /// come.
     fn far_floor(&self, flows: u64) -> u64 {
         let ahead = self.shared_ahead(flows).map(|near| near + self.path_bytes(1.0, self.top()));
         let level = flows > 1 && self.rate.is_known() && !self.rate.follows();
@@ -162,12 +164,13 @@ impl Flow {
         ahead.or(slow).unwrap_or(u64::MAX).min(FAR_ASKED_BYTES_FLOOR)
     }
 
-    /// What it brings in [`SLOW_AHEAD`].
+    /// Returns the bytes that it brings in [`SLOW_AHEAD`].
     fn slow_ahead(&self) -> u64 {
         (self.rate() * SLOW_AHEAD.as_secs_f64()) as u64
     }
 
-    /// What may be asked for ahead of a path for the sake of others; none if there are none.
+    /// Returns the bytes that may be asked for ahead of a path for the sake of others; `None` if
+    /// there are no others.
     fn shared_ahead(&self, flows: u64) -> Option<u64> {
         let brings = (self.top() * SHARED_AHEAD.as_secs_f64()) as u64;
         self.is_shared.then(|| match self.rate.is_known() {
@@ -176,13 +179,13 @@ impl Flow {
         })
     }
 
-    /// Bytes worth of pieces that are held for this path, asked for or not yet; never less than is
-    /// asked for, so that of many paths with many lanes none finds the queue empty.
+    /// Returns the bytes of pieces that are held for this path, asked for or not. Never less than
+    /// the bytes asked for, so that none of many paths with many lanes finds the queue empty.
     pub(crate) fn held_bytes_max(&self, flows: u64) -> u64 {
         self.ahead_bytes_max(flows).max(self.asked_bytes)
     }
 
-    /// The same, whatever is asked for: near, that follows it.
+    /// Returns the bytes held, independent of those asked for: near, these follow it.
     fn ahead_bytes_max(&self, flows: u64) -> u64 {
         let path = self.path_bytes(2.0, self.top());
         let most = match (self.is_shared, self.rate.is_known()) {
@@ -196,13 +199,13 @@ impl Flow {
         (most + path).min(ASKED_BYTES_CEILING)
     }
 
-    /// The greatest rate of the last windows.
+    /// Returns the greatest rate of the last windows.
     fn top(&self) -> f64 {
         self.rate.greatest()
     }
 
-    /// What each of `lanes` may be asked at a time, and in requests of how many bytes at most.
-    /// Requests are multiples of `floor`, or whole pieces.
+    /// Returns the bytes that each of `lanes` may ask for at a time, and the most bytes of a
+    /// request. Requests are multiples of `floor`, or whole pieces.
     pub(crate) fn share_of_lane(&self, lanes: u64, flows: u64, floor: u64) -> (u64, u64) {
         let whole = |bytes: u64| (bytes / floor * floor).max(floor);
         let share = self.asked_bytes_max(flows) / lanes;
@@ -212,10 +215,10 @@ impl Flow {
         if self.is_far() {
             return (share, whole(share / SHARE_CUTS));
         }
-        // The mean: a queue that fills at the start is no rate.
+        // The mean is used: a queue that fills at the start is no rate.
         let carries = |time: Duration| (self.rate() * time.as_secs_f64()) as u64 / lanes;
         if flows == 1 {
-            // Lanes that are slow do one piece together rather than one each.
+            // Slow lanes do one piece together rather than one each.
             let cut = if self.is_shared { whole(carries(SHARED_AHEAD)) } else { u64::MAX };
             return (share, cut);
         }
@@ -224,9 +227,9 @@ impl Flow {
         (carries(NEAR_AHEAD).max(least).min(share), whole(carries(NEAR_CUT)))
     }
 
-    /// Whether a lane with `requests` for `bytes` in hand has enough, if the next is for `next`.
-    /// `flows` is the number of paths: where there are several, one long request is enough for a
-    /// near lane, since what it does not take another path can.
+    /// Returns whether a lane with `requests` for `bytes` in hand has enough, if the next is for
+    /// `next`. `flows` is the number of paths: where there are several, one long request is enough
+    /// for a near lane, since another path can take what it does not.
     pub(crate) fn is_deep(
         &self,
         (requests, bytes): (usize, u64),
@@ -252,33 +255,33 @@ impl Flow {
     }
 }
 
-/// The rates of the last windows, each of 100 ms, one round trip or more, without the time in which
+/// Rates of the last windows, each of 100 ms, one round trip or more, without the time in which
 /// nothing was asked for.
 #[derive(Debug, Default)]
 pub(crate) struct RateMeter {
     since: Option<Instant>,
-    /// When bytes came last.
+    /// Time at which bytes came last.
     last: Option<Instant>,
     bytes: u64,
     windows: VecDeque<f64>,
-    /// How long each window was, in seconds.
+    /// Length of each window, in seconds.
     lengths: VecDeque<f64>,
     /// The rate that a later one must beat by a quarter to be called growth.
     base: f64,
     /// Windows in a row without growth.
     level: u32,
-    /// It was level once.
+    /// True if it was level once.
     has_risen: bool,
 }
 
 impl RateMeter {
     const WINDOW: Duration = Duration::from_millis(100);
     const WINDOWS: usize = 20;
-    /// Growth by less than this is none (as in BBR's start-up, draft-ietf-ccwg-bbr, section
-    /// 5.3.1.2); three windows without it end the start.
+    /// Least growth that counts (as in BBR's start-up, draft-ietf-ccwg-bbr, section 5.3.1.2); three
+    /// windows without it end the start.
     const GROWTH: f64 = 1.25;
     const LEVEL: u32 = 3;
-    /// A window that brings so much more than the one before is of a path that still doubles.
+    /// Growth of a window over the one before that shows that the path still doubles.
     const RISE: f64 = 1.4;
 
     pub(crate) fn add(&mut self, now: Instant, bytes: u64, rtt: Duration) {
@@ -306,7 +309,7 @@ impl RateMeter {
         self.bytes = 0;
     }
 
-    /// Nothing was asked for from the last byte until now.
+    /// Skips the time from the last byte until now, in which nothing was asked for.
     fn rest_until(&mut self, now: Instant) {
         if let (Some(since), Some(last)) = (self.since, self.last)
             && now > last
@@ -316,7 +319,7 @@ impl RateMeter {
         }
     }
 
-    /// Whether a window has passed.
+    /// Returns whether a window has passed.
     pub(crate) fn is_known(&self) -> bool {
         !self.windows.is_empty()
     }
@@ -325,16 +328,18 @@ impl RateMeter {
         self.windows.iter().copied().fold(0.0, f64::max)
     }
 
-    /// Over all of them: a slow path has short windows and long ones, as strides come.
+    /// Returns the mean over all windows: a slow path has short windows and long ones, as strides
+    /// come.
     pub(crate) fn mean(&self) -> f64 {
         let time: f64 = self.lengths.iter().sum();
         let bytes = self.windows.iter().zip(&self.lengths).map(|(rate, time)| rate * time);
         if time > 0.0 { bytes.sum::<f64>() / time } else { 0.0 }
     }
 
-    /// The greatest rate that held: for two windows while it grows, for ten once it is level. What
-    /// waits behind a lost packet comes all at once when that is there; a single window would take
-    /// it for a faster path, and with losses in each round trip so would two.
+    /// Returns the greatest rate that held: for two windows while it grows, for ten once it is
+    /// level. Bytes that wait for a lost packet come all at once when it arrives. A single window
+    /// would make them look like a faster path, and with losses in each round trip two would as
+    /// well.
     pub(crate) fn held(&self) -> f64 {
         let known = self.windows.len();
         let length = if self.follows() { 2 } else { Self::WINDOWS / 2 }.min(known).max(1);
@@ -342,14 +347,14 @@ impl RateMeter {
         (0..(known + 1).saturating_sub(length)).map(sum).fold(0.0, f64::max) / length as f64
     }
 
-    /// The rate of the last window, if it was part of the first rise.
+    /// Returns the rate of the last window, if it was part of the first rise.
     pub(crate) fn rises(&self) -> Option<f64> {
         let mut latest = self.windows.iter().rev().copied();
         let (last, before) = (latest.next()?, latest.next()?);
         (!self.has_risen && last >= before * Self::RISE).then_some(last)
     }
 
-    /// Whether the rate still grows with what is asked.
+    /// Returns whether the rate still grows with the bytes asked for.
     pub(crate) fn follows(&self) -> bool {
         self.level < Self::LEVEL
     }

@@ -1,25 +1,26 @@
-//! Grants: for how long a target peer may write what it was given (hard case B4).
+//! Grants: the time for which a target peer may write the pieces that it was given (hard case B4).
 //!
-//! A grant is a duration on CLOCK_BOOTTIME, never a point in time that two hosts would have to
-//! agree on. The holder counts it from the moment at which it *sent* the request that was answered,
-//! the granter from the moment at which it *answered*, and adds a margin: for clocks that run at
-//! different speeds, and for a write of at most 4 MiB that began while the grant held. So the
-//! holder has always stopped before the granter gives its pieces to another peer. What no grant can
-//! stop, a thread that is paused between the question and the act, is kept harmless by the names
-//! and generations of temporary files (B1).
+//! A grant is a duration on CLOCK_BOOTTIME, never a point in time on which two hosts would have to
+//! agree. The holder counts it from the moment at which it *sent* the request that was answered.
+//! The granter counts from the moment at which it *answered*, and adds a margin: for clocks of
+//! different speeds, and for a write of at most 4 MiB that began while the grant held. The holder
+//! has therefore always stopped before the granter gives its pieces to another peer. A grant cannot
+//! stop a thread that is paused between the check and the write; the names and generations of
+//! temporary files make that harmless (B1).
 
 use std::time::Duration;
 
 use penstock_proto::units::Instant;
 
-/// How long a grant is unless a site says otherwise.
+/// Duration of a grant unless a site configures another.
 pub const GRANT_DURATION: Duration = Duration::from_secs(60);
-/// The granter's margin is this part of the duration.
+/// Divisor of the duration that yields the granter's margin.
 const MARGIN_PART: u32 = 8;
-/// And at least this.
+/// Least margin.
 const MARGIN_FLOOR: Duration = Duration::from_millis(250);
 
-/// After how long a grant of `duration` that was given or renewed now has surely ended.
+/// Returns the time after which a grant of `duration` that was given or renewed now has surely
+/// ended.
 pub fn lapse_after(duration: Duration) -> Duration {
     duration + (duration / MARGIN_PART).max(MARGIN_FLOOR)
 }
@@ -32,31 +33,31 @@ pub struct HeldGrant {
 }
 
 impl HeldGrant {
-    /// A grant of `duration` that was asked for at `asked`, and given.
+    /// Returns a grant of `duration` that was asked for at `asked`, and given.
     pub fn new(duration: Duration, asked: Instant) -> Self {
         Self { duration, until: asked.plus(duration) }
     }
 
-    /// A request sent at `asked` was answered: the grant goes on from there. Once it has run out it
-    /// stays so: the granter may have given the pieces to another peer.
+    /// Renews the grant from `asked`, when the answered request was sent. A grant that has run out
+    /// is not renewed: the granter may have given the pieces to another peer.
     pub fn renew(&mut self, asked: Instant, now: Instant) {
         if self.holds(now) {
             self.until = self.until.max(asked.plus(self.duration));
         }
     }
 
-    /// Whether the peer may write now.
+    /// Returns whether the peer may write now.
     pub fn holds(&self, now: Instant) -> bool {
         now < self.until
     }
 
-    /// Until when it holds, if nothing renews it.
+    /// Returns the time until which it holds, if it is not renewed.
     pub fn until(&self) -> Instant {
         self.until
     }
 }
 
-/// A grant as the controller that gave it counts it.
+/// A grant as its controller counts it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct GivenGrant {
     duration: Duration,
@@ -70,12 +71,12 @@ impl GivenGrant {
         grant
     }
 
-    /// The peer is answered now.
+    /// Renews the grant: the peer is answered now.
     pub(crate) fn renew(&mut self, now: Instant) {
         self.lapses = self.lapses.max(now.plus(lapse_after(self.duration)));
     }
 
-    /// From when on others may be given what the peer has.
+    /// Returns the time from which others may be given the peer's pieces.
     pub(crate) fn lapses(&self) -> Instant {
         self.lapses
     }

@@ -1,9 +1,9 @@
-//! How many lanes there are, and when one is replaced.
+//! Number of lanes, and their replacement.
 //!
 //! Where the round trip is short, the CPU or the storage limits: one lane per worker is best. Over
-//! distance a lane is limited by its window, and by losses that halve it, so lanes are added while
-//! each addition still brings rate, and taken away when it does not. A lane that has lived long is
-//! replaced *make before break*: the new one carries before the old one is drained (D6).
+//! distance a lane is limited by its window, and by losses that halve it. Lanes are therefore added
+//! while each addition still brings rate, and removed when it does not. A lane that has lived long
+//! is replaced *make before break*: the new one carries before the old one is drained (D6).
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -18,7 +18,7 @@ use crate::retry::Backoff;
 /// Bounds of the number and the life of lanes.
 #[derive(Clone, Copy, Debug)]
 pub struct LaneLimits {
-    /// Lanes to begin with: one per worker.
+    /// Initial number of lanes: one per worker.
     pub workers: u32,
     /// Most lanes at a time.
     pub lanes_max: u32,
@@ -40,40 +40,39 @@ impl Default for LaneLimits {
     }
 }
 
-/// What the edge is to do about lanes.
+/// Action of the edge on lanes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LaneAction {
-    /// Dial a new lane, then tell [`LaneMachine::handle_up`] or [`LaneMachine::handle_down`].
+    /// Dial a new lane, then call [`LaneMachine::handle_up`] or [`LaneMachine::handle_down`].
     Dial(LaneId),
-    /// Let a lane finish what it was asked, then close it.
+    /// Let a lane finish its requests, then close it.
     Drain(LaneId),
 }
 
-/// Round trips below this are of one site: the network does not limit a lane.
+/// Round trip below which two hosts count as one site: the network does not limit a lane.
 const NEAR: Duration = Duration::from_millis(2);
-/// Lanes to begin with over distance.
+/// Initial number of lanes over distance.
 const FAR_LANES: u32 = 8;
-/// Time before more lanes than at the beginning are tried: a new lane starts slowly, and would be
-/// what the end of a short transfer waits for.
+/// Time before more lanes than at the beginning are tried: a new lane starts slowly, and the end of
+/// a short transfer would wait for it.
 const FIRST_PROBE: Duration = Duration::from_secs(5);
-/// More of them are tried for this long: rates are of the last two seconds, and what a new lane
-/// brings first fills a buffer, and says nothing.
+/// Time for which more lanes are tried. Rates are of the last two seconds, and the first bytes of a
+/// new lane fill a buffer, and prove nothing.
 const PROBE: Duration = Duration::from_secs(4);
-/// So long after they brought nothing the rate is still of the lanes that were tried ...
+/// Time after a useless trial during which the rate is still of the lanes that were tried.
 const AFTER_PROBE: Duration = Duration::from_secs(3);
-/// ... and this much later, doubled each time, they are tried again.
+/// Pause after that until the next trial; it doubles each time.
 const PAUSE: Duration = Duration::from_secs(4);
 const PAUSE_DOUBLINGS: u32 = 4;
-/// Added lanes must bring this much more rate to be kept than fewer had brought at best: rates go
-/// up and down by more than that of themselves, and what is compared with a moment in which one was
-/// down has gained nothing.
+/// Factor by which added lanes must exceed the best rate of fewer lanes to be kept. Rates fluctuate
+/// by more than that, and a comparison with a low moment proves no gain.
 const GAIN: f64 = 1.08;
-/// A lane with less under way, in bytes, is not what limits: four packets of Ethernet. Fewer cannot
-/// tell a loss but by waiting (three repeated acknowledgements, RFC 5681), and BBR never sends
-/// fewer (`bbr_cwnd_min_target` in Linux): more lanes only overrun the queue of such a path.
+/// Bytes in flight of a lane below which it does not limit: four packets of Ethernet. Fewer packets
+/// cannot detect a loss but by waiting (three repeated acknowledgements, RFC 5681), and BBR never
+/// sends fewer (`bbr_cwnd_min_target` in Linux). More lanes only overrun the queue of such a path.
 const UNDER_WAY_LEAST: f64 = 4.0 * 1448.0;
-/// What fewer had brought counts for so much less each time that more brought nothing: what a path
-/// did once it may never do again.
+/// Factor by which the best rate of fewer lanes fades each time that more brought nothing: a path
+/// may never repeat a rate that it had once.
 const FADING: f64 = 0.8;
 /// Pauses between failed dials.
 const BACKOFF_LEAST: Duration = Duration::from_millis(100);
@@ -86,7 +85,7 @@ struct Lane {
     draining: bool,
 }
 
-/// Decides how many lanes there are.
+/// Decides the number of lanes.
 #[derive(Debug)]
 pub struct LaneMachine {
     limits: LaneLimits,
@@ -99,22 +98,22 @@ pub struct LaneMachine {
     rng: ChaCha8Rng,
     probe_at: Option<Instant>,
     probe: Option<Probe>,
-    /// The best rate that lanes which were kept have brought, fading.
+    /// The best rate of lanes that were kept, fading.
     best: f64,
-    /// Until then rates are not of those that were kept.
+    /// Time until which rates are not of lanes that were kept.
     best_from: Instant,
-    /// How often more lanes brought nothing.
+    /// Number of times that more lanes brought nothing.
     settled: u32,
 }
 
 #[derive(Debug)]
 struct Probe {
-    /// How many lanes there were.
+    /// Number of lanes before.
     before: u32,
 }
 
 impl LaneMachine {
-    /// A machine without lanes.
+    /// Returns a machine without lanes.
     pub fn new(limits: LaneLimits, seed: u64) -> Self {
         Self {
             limits,
@@ -133,7 +132,7 @@ impl LaneMachine {
         }
     }
 
-    /// A round trip was measured.
+    /// Handles a measured round trip.
     pub fn handle_rtt(&mut self, rtt: Duration) {
         let far_before = self.rtt.is_some_and(|known| known >= NEAR);
         let least = self.rtt.map_or(rtt, |known| known.min(rtt));
@@ -143,32 +142,32 @@ impl LaneMachine {
         }
     }
 
-    /// Other bounds from now on: what is above them is drained; no lane at all if `lanes_max` is 0.
+    /// Sets other bounds: lanes above them are drained; no lane remains if `lanes_max` is 0.
     pub(crate) fn handle_limits(&mut self, limits: LaneLimits) {
         let (before, most) = (self.limits, limits.lanes_max);
         if (before.workers, before.lanes_max) == (limits.workers, most) {
             return;
         }
         self.limits = limits;
-        // What was not shown to bring anything yet does not stay.
+        // Lanes that have not proved useful yet are dropped.
         if let Some(probe) = self.probe.take() {
             self.wanted = probe.before;
         }
         self.best = 0.0;
         let begin = limits.workers.min(most);
         let far = self.rtt.is_some_and(|rtt| rtt >= NEAR);
-        // What was found out about a path by adding lanes to it stays.
+        // The result of earlier trials on a path is kept.
         let found = if far && before.lanes_max > 1 { self.wanted.max(FAR_LANES) } else { 0 };
         let begin = if far { begin.max(FAR_LANES) } else { begin };
         self.wanted = begin.max(found).min(most);
     }
 
-    /// Failed dials are repeated after at most this long.
+    /// Sets the longest delay before a failed dial is repeated.
     pub(crate) fn set_patience(&mut self, most: Duration) {
         self.backoff = Backoff::new(BACKOFF_LEAST, most);
     }
 
-    /// A dialled lane is open.
+    /// Handles a dialled lane that is open.
     pub fn handle_up(&mut self, now: Instant, lane: LaneId) {
         self.backoff.reset();
         if let Some(lane) = self.lanes.get_mut(&lane) {
@@ -176,7 +175,8 @@ impl LaneMachine {
         }
     }
 
-    /// A lane could not be opened, or is closed. After a failure no lane is dialled for a while.
+    /// Handles a lane that could not be opened, or is closed. After a failure no lane is dialled
+    /// for some time.
     pub fn handle_down(&mut self, now: Instant, lane: LaneId, failed: bool) {
         self.lanes.remove(&lane);
         if failed {
@@ -184,21 +184,21 @@ impl LaneMachine {
         }
     }
 
-    /// No lane is dialled before `until`.
+    /// Dials no lane before `until`.
     pub(crate) fn hold(&mut self, until: Instant) {
         self.dial_after = self.dial_after.max(until);
     }
 
-    /// A lane has carried this many bytes in all.
+    /// Sets the bytes that a lane has carried in all.
     pub fn handle_bytes(&mut self, lane: LaneId, bytes: u64) {
         if let Some(lane) = self.lanes.get_mut(&lane) {
             lane.bytes = bytes;
         }
     }
 
-    /// The rate over all lanes in bytes per second, mean over about two seconds, while there was
-    /// enough to fetch; called some times a second. Adds lanes over distance as long as that helps,
-    /// and each has some packets under way.
+    /// Handles the rate over all lanes in bytes per second, the mean over about two seconds, while
+    /// there was enough to fetch; called some times a second. Adds lanes over distance as long as
+    /// that helps, and each has some packets in flight.
     pub fn handle_rate(&mut self, now: Instant, rate: f64) {
         let Some(rtt) = self.rtt.filter(|rtt| *rtt >= NEAR && rate > 0.0) else { return };
         if self.probe.is_none() && now >= self.best_from {
@@ -229,7 +229,7 @@ impl LaneMachine {
         }
     }
 
-    /// What to do next, if anything. Call again until it gives nothing.
+    /// Returns the next action, if any. Call again until it returns `None`.
     pub fn poll_action(&mut self, now: Instant) -> Option<LaneAction> {
         let mut next = self.next;
         let action = self.poll_with(now, &mut next);
@@ -237,7 +237,7 @@ impl LaneMachine {
         action
     }
 
-    /// The same, with the numbers of lanes drawn from `next`.
+    /// Returns the next action, with the numbers of lanes drawn from `next`.
     pub(crate) fn poll_with(&mut self, now: Instant, next: &mut u32) -> Option<LaneAction> {
         let carrying = |lane: &&Lane| !lane.draining && !self.is_old(now, lane);
         let fresh = self.lanes.values().filter(carrying).count() as u32;
@@ -264,27 +264,27 @@ impl LaneMachine {
         is_old(&self.limits, now, lane)
     }
 
-    /// When a lane may be dialled again, if dialling is held back.
+    /// Returns when a lane may be dialled again, if dialling is delayed.
     pub fn dial_after(&self, now: Instant) -> Option<Instant> {
         (self.dial_after > now).then_some(self.dial_after)
     }
 
-    /// Whether `lane` is one of its lanes.
+    /// Returns whether `lane` is one of its lanes.
     pub(crate) fn has(&self, lane: LaneId) -> bool {
         self.lanes.contains_key(&lane)
     }
 
-    /// Whether it has no lane, open or being dialled.
+    /// Returns whether it has no lane, open or being dialled.
     pub(crate) fn is_empty(&self) -> bool {
         self.lanes.is_empty()
     }
 
-    /// Its lanes that are open.
+    /// Returns its lanes that are open.
     pub(crate) fn open(&self) -> impl Iterator<Item = LaneId> {
         self.lanes.iter().filter(|(_, lane)| lane.up_since.is_some()).map(|(lane, _)| *lane)
     }
 
-    /// Lanes that are open and not draining.
+    /// Returns the number of lanes that are open and not draining.
     pub fn up(&self) -> u32 {
         self.lanes.values().filter(|lane| lane.up_since.is_some() && !lane.draining).count() as u32
     }

@@ -1,23 +1,23 @@
 //! Every decision of Penstock, as pure machines: no I/O, no threads, no clock.
 //!
-//! A machine is told what happened (`handle_…`, with `now` as an argument) and asked what to do
-//! (`poll_…`, `take_…`). The edges in `penstock-peer` and `penstock-controller` act on the answers;
-//! `penstock-sim` drives the same machines through thousands of seeded worlds.
+//! The edge tells a machine what happened (`handle_…`, with `now` as an argument) and asks it what
+//! to do (`poll_…`, `take_…`). The edges in `penstock-peer` and `penstock-controller` act on the
+//! answers; `penstock-sim` drives the same machines through thousands of seeded worlds.
 //!
 //! | module | decides | lives at |
 //! |---|---|---|
-//! | [`mod@slice`] | which pieces a page is cut into | both |
-//! | [`transfer`] | which pieces are missing, written, durable; who does what next | the target's controller |
-//! | [`page`] | the same for one page: the ledger's state and its log | the target's controller |
-//! | [`fetch`] | which piece is asked for on which lane, how far ahead, what is tried again | a target peer |
-//! | [`epoch`] | when to sync, what may be renamed after it | a target peer |
-//! | [`grant`] | for how long a peer may write what it was given | both ends |
-//! | [`uncommitted`] | what a peer keeps for a controller that comes after its own | a target peer |
-//! | [`lanes`] | how many lanes there are, when one is replaced | a target peer |
-//! | [`paths`] | which pairs of addresses are paths, which of them carry, when one is given up and taken back | a target peer |
-//! | [`pace`] | how long to wait so that a limit is held | everywhere |
-//! | [`limit_shares`] | how a limit is divided among target peers | the target's controller |
-//! | [`retry`] | how long to wait before trying again | everywhere |
+//! | [`mod@slice`] | the cutting of a page into pieces. | both |
+//! | [`transfer`] | missing, written and durable pieces; the next work of each peer. | controller |
+//! | [`page`] | the ledger of one page: its state and its log. | controller |
+//! | [`limit_shares`] | the division of a limit among target peers. | controller |
+//! | [`fetch`] | requests on lanes, how far ahead, retries. | target peer |
+//! | [`epoch`] | the time of a sync, the files to rename after it. | target peer |
+//! | [`uncommitted`] | reports kept for the controller after the present one. | target peer |
+//! | [`lanes`] | the number of lanes, the replacement of one. | target peer |
+//! | [`paths`] | pairs of addresses that carry; giving one up and taking it back. | target peer |
+//! | [`grant`] | the time for which a peer may write its pieces. | both ends |
+//! | [`pace`] | the wait that holds a limit. | everywhere |
+//! | [`retry`] | the wait before trying again. | everywhere |
 
 #![forbid(unsafe_code)]
 

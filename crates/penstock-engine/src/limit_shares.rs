@@ -1,14 +1,13 @@
-//! Divides one limit among the peers that share a transfer, by what each of them needs.
+//! Division of one limit among the peers that share a transfer, by the needs of each.
 //!
-//! The limit is of all together: units a second, bytes or operations. Who is held by its share gets
-//! as much as the others that are; who is not gets what it uses and room to use more; what is left
-//! goes to all alike. So nothing of the limit lies idle while somebody could use it, and nobody
-//! gets less because somebody else can take more.
+//! The limit holds for all together, in units a second: bytes or operations. A peer that is limited
+//! by its share gets as much as the other limited peers. A peer that is not gets its use and room
+//! for more. The rest is divided equally. No part of the limit is therefore idle while a peer could
+//! use it, and no peer gets less because another can take more.
 //!
-//! Never is more in force than the limit: a share is raised when those that were lowered for it
-//! have said that they hold to it, or have not taken anything for so long that they do not. What a
-//! peer that wakes from that takes before it hears of its lower share is one
-//! [`crate::pace::BURST`].
+//! The shares in force never exceed the limit. A share is raised when the peers whose shares were
+//! lowered for it have confirmed that, or have taken nothing for long enough. A peer that wakes
+//! from that takes at most one [`crate::pace::BURST`] before it hears of its lower share.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -16,37 +15,37 @@ use std::time::Duration;
 use penstock_proto::id::PeerNumber;
 use penstock_proto::units::Instant;
 
-/// What was used is looked at over this time.
+/// Window over which use is measured.
 const WINDOW: Duration = Duration::from_millis(500);
-/// A peer that has taken nothing for so long does not hold what it is told, nor need anything.
+/// Time without use after which a peer counts as not needing its share, and not following it.
 const SILENCE: Duration = Duration::from_secs(2);
-/// Least share, of an equal one.
+/// Divisor of an equal share that yields the least share.
 const LEAST: u64 = 16;
-/// Shares that are off by less than this part of what they should be stay as they are.
+/// Divisor of the right share: smaller deviations are not corrected.
 const SLACK: u64 = 16;
 
-/// What a peer has used of its share.
+/// Use of a share by a peer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Used {
     /// Units taken since it began.
     pub taken: u64,
-    /// Whether it had to wait for its share since this was said last.
+    /// True if it had to wait for its share since the last report.
     pub held: bool,
 }
 
 #[derive(Debug)]
 struct Sharer {
     told: u64,
-    /// The most that may be in force there.
+    /// Greatest share that may be in force there.
     in_force: u64,
-    /// When the window began, and what was taken then.
+    /// Start of the window, and the units taken by then.
     since: Instant,
     before: Option<u64>,
     held: bool,
-    /// When it was last seen to have taken something.
+    /// Time at which its use was last seen to grow.
     moved: Instant,
     seen: u64,
-    /// What it needs; `None` for all it can get.
+    /// Need in units a second; `None` for as much as possible.
     need: Option<u64>,
 }
 
@@ -60,17 +59,18 @@ pub struct ShareMachine {
 }
 
 impl ShareMachine {
-    /// Divides `limit` units a second, at least one, which are taken up to `grain` at once.
+    /// Returns a division of `limit` units a second, at least one, which are taken up to `grain` at
+    /// once.
     pub fn new(limit: u64, grain: u64) -> Self {
         Self { limit: limit.max(1), grain, peers: BTreeMap::new() }
     }
 
-    /// Another limit from now on.
+    /// Sets another limit.
     pub fn set_limit(&mut self, limit: u64) {
         self.limit = limit.max(1);
     }
 
-    /// A peer takes part, which has no share yet: it is to begin with as good as nothing.
+    /// Handles a peer that takes part, without a share: it starts with next to nothing.
     pub fn handle_joined(&mut self, peer: PeerNumber, now: Instant) {
         let joined = Sharer {
             told: 0,
@@ -85,26 +85,26 @@ impl ShareMachine {
         self.peers.insert(peer, joined);
     }
 
-    /// A peer takes part no more.
+    /// Handles a peer that takes part no more.
     pub fn handle_left(&mut self, peer: PeerNumber) {
         self.peers.remove(&peer);
     }
 
-    /// A peer holds to what it was told last.
+    /// Handles the confirmation that a peer follows its last share.
     pub fn handle_held_to(&mut self, peer: PeerNumber) {
         if let Some(peer) = self.peers.get_mut(&peer) {
             peer.in_force = peer.told;
         }
     }
 
-    /// What a peer holds to that has not heard the last.
+    /// Handles the share that a peer follows if it has not heard the last one.
     pub fn handle_in_force(&mut self, peer: PeerNumber, share: u64) {
         if let Some(peer) = self.peers.get_mut(&peer) {
             peer.in_force = peer.in_force.max(share);
         }
     }
 
-    /// What a peer says of its use; the same may be told more than once.
+    /// Handles a report of a peer on its use; the same may be reported more than once.
     pub fn handle_used(&mut self, peer: PeerNumber, used: Used, now: Instant) {
         let Some(peer) = self.peers.get_mut(&peer) else { return };
         if used.taken != peer.seen {
@@ -121,13 +121,14 @@ impl ShareMachine {
         }
         let taken = used.taken.saturating_sub(before);
         let rate = (taken as f64 / passed.as_secs_f64()) as u64;
-        // Who uses all of its share has to wait for it. Slowly less: units come in lumps.
+        // A peer that uses all of its share has to wait for it. The need falls slowly, since units
+        // come in lumps.
         let fading = peer.need.map_or(0, |need| need - need / 4);
         peer.need = (!peer.held).then_some((rate + rate / 2).max(fading));
         (peer.before, peer.since, peer.held) = (Some(used.taken), now, false);
     }
 
-    /// What peers are to be told now.
+    /// Returns the shares to send to peers now.
     pub fn poll(&mut self, now: Instant) -> Vec<(PeerNumber, u64)> {
         let grain = self.grain;
         for peer in self.peers.values_mut() {
@@ -157,7 +158,7 @@ impl ShareMachine {
         for (number, target) in targets {
             let Some(peer) = self.peers.get_mut(&number) else { continue };
             let share = target.min(peer.in_force.saturating_add(free));
-            // A little now and the rest in a moment would be two messages.
+            // Two small raises would be two messages.
             if share > peer.told && (share == target || share - peer.told > target / SLACK) {
                 let more = share.saturating_sub(peer.in_force);
                 free -= more;
@@ -169,7 +170,7 @@ impl ShareMachine {
         news
     }
 
-    /// What each is to have in the end: the limit as a whole.
+    /// Returns the final share of each: together the whole limit.
     fn targets(&self) -> Vec<(PeerNumber, u64)> {
         let count = self.peers.len() as u64;
         let least = (self.limit / count.max(1) / LEAST).max(1);

@@ -1,32 +1,32 @@
-//! Holds a rate: a token bucket that lets its users fall into debt and tells them how long to wait
+//! A rate limit: a token bucket that lets its users go into debt and tells them how long to wait
 //! until it is paid.
 //!
 //! A user takes what it has just done (bytes read, names made) and waits for its ticket to be paid
-//! before it does more. Whoever comes first is served first. Nothing is rounded: over any time the
-//! units that were paid are at most the rate times that time, and [`BURST`] more after a pause.
-//! In debt is no more than each user has taken once.
+//! before it does more. Tickets are paid in their order. Nothing is rounded: over any time the
+//! units that were paid are at most the rate times that time, and [`BURST`] more after a pause. The
+//! debt is at most what each user has taken once.
 
 use std::time::Duration;
 
 use penstock_proto::units::Instant;
 
-/// What an idle time may be worth: after a pause this much of the rate comes at once. A store or
-/// a busy host that stalls for less loses nothing of the rate by it.
+/// Credit of an idle time: after a pause this much of the rate comes at once. A store or a busy
+/// host that stalls for less loses nothing of the rate.
 pub const BURST: Duration = Duration::from_millis(250);
 
 const NANOS: i128 = 1_000_000_000;
 
-/// What somebody took.
+/// Receipt for the units that a user took.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ticket(u64);
 
 /// A rate in units per second, or none.
 #[derive(Debug)]
 pub struct Pace {
-    /// Units per second; 0 holds nobody.
+    /// Units per second; 0 for no limit.
     rate: u64,
-    /// Units times 10^9 that may still be taken; below zero the debt. 10^12 units a second for
-    /// 584 years fit in.
+    /// Units times 10^9 that may still be taken; below zero the debt. It can hold 10^12 units a
+    /// second for 584 years.
     credit: i128,
     /// Units taken in all.
     taken: u64,
@@ -34,12 +34,12 @@ pub struct Pace {
 }
 
 impl Pace {
-    /// A pace without credit; `rate` is in units per second, and 0 holds nobody.
+    /// Returns a pace without credit; `rate` is in units per second, and 0 is no limit.
     pub fn new(now: Instant, rate: u64) -> Self {
         Self { rate, credit: 0, taken: 0, at: now }
     }
 
-    /// Another rate from now on. A debt stays, and is paid at the new rate.
+    /// Sets another rate. A debt remains, and is paid at the new rate.
     pub fn set_rate(&mut self, now: Instant, rate: u64) {
         self.settle(now);
         self.rate = rate;
@@ -58,7 +58,7 @@ impl Pace {
         Ticket(self.taken)
     }
 
-    /// How long it takes until what a ticket stands for is paid; zero if it is.
+    /// Returns the time until the units of a ticket are paid; zero if they are.
     pub fn wait(&mut self, now: Instant, ticket: Ticket) -> Duration {
         self.settle(now);
         if self.rate == 0 {
@@ -70,7 +70,7 @@ impl Pace {
         Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
     }
 
-    /// Whether more was taken than is paid: whoever takes now has to wait.
+    /// Returns whether more was taken than is paid, so that a user that takes now has to wait.
     pub fn is_in_debt(&mut self, now: Instant) -> bool {
         self.settle(now);
         self.rate > 0 && self.credit < 0

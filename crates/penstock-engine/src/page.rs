@@ -1,4 +1,4 @@
-//! The ledger of one page: the state of each piece, and the log that state is rebuilt from.
+//! The ledger of one page: the state of each piece, and the log from which the state is rebuilt.
 //!
 //! ```text
 //! pack:    missing → granted → written → published → durable
@@ -7,11 +7,11 @@
 //! any:     → excepted (failed for good)      → missing (failed sync, lost file, new generation)
 //! ```
 //! *Granted* and *published* are not in the log: after a restart a granted piece is missing, a
-//! published one is written. Everything else is, as [`JournalRecord`]s appended in the order in
-//! which it happened (hard case A2).
+//! published one is written. All other states are, as [`JournalRecord`]s appended in the order of
+//! events (hard case A2).
 //!
 //! From granted to published a piece has an owner: the peer that has it in hand, or whose sync it
-//! waits for. What another peer says of it does not count (B3, A9).
+//! waits for. Reports of other peers on it do not count (B3, A9).
 
 mod owners;
 mod replay;
@@ -31,7 +31,7 @@ use penstock_proto::units::FileTime;
 
 use crate::slice::{Piece, slice_without};
 
-/// Where a piece stands; see the module's story.
+/// State of a piece; see the module's description.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PieceState {
     /// To be fetched.
@@ -56,17 +56,17 @@ struct LargeFile {
     bytes: u64,
     extent_bytes: u64,
     generation: u32,
-    /// Whether an extent was handed out or found in this generation.
+    /// True if an extent was handed out or found in this generation.
     started: bool,
     failed: bool,
     durable: u32,
     digests: Vec<Option<EntryDigest>>,
     /// Change time in the page.
     ctime: FileTime,
-    /// The change time under which the extents that are there were read.
+    /// The change time under which the extents that exist were read.
     seen: Option<FileTime>,
-    /// Who was told to make the temporary file, until something of it is written: others cannot
-    /// open it before (B1).
+    /// The peer that was told to make the temporary file, until some of it is written: others
+    /// cannot open it before (B1).
     maker: Option<PeerNumber>,
 }
 
@@ -75,8 +75,8 @@ impl LargeFile {
         self.first..self.finish
     }
 
-    /// Notes the change time under which an extent was read; gives whether it is that of the
-    /// others: all extents of a file carry one identity (C1).
+    /// Notes the change time under which an extent was read; returns whether it is that of the
+    /// others: all extents of a file have one identity (C1).
     fn note_seen(&mut self, digest: Option<&EntryDigest>) -> bool {
         let Some(digest) = digest else { return true };
         let seen = digest.seen.unwrap_or(self.ctime);
@@ -84,41 +84,41 @@ impl LargeFile {
     }
 }
 
-/// What [`PageLedger::handle_written`] made of a report.
+/// Result of [`PageLedger::handle_written`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
-    /// It counts.
+    /// The report counts.
     Accepted,
-    /// It is late or stands already: nothing changed.
+    /// The report is late or a repetition: nothing changed.
     Ignored,
     /// The file failed: its temporary file is to be discarded.
     Discard { entry: u32, generation: u32 },
 }
 
-/// What [`PageLedger::handle_returned`] made of a report.
+/// Result of [`PageLedger::handle_returned`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Returned {
-    /// It changed nothing.
+    /// The report changed nothing.
     Ignored,
-    /// The piece is missing, as the log has said all the time: it may be handed out at once.
+    /// The piece is missing, as in the log: it may be handed out at once.
     Free,
     /// These pieces are missing, and may be handed out once the log says so.
     Logged(Vec<u32>),
 }
 
-/// The owner of what nobody has.
+/// Number that stands for no owner.
 const NOBODY: PeerNumber = PeerNumber(u16::MAX);
 
-/// What a peer has in hand has changed.
+/// Change in the work that a peer has in hand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Handed {
     pub(crate) peer: PeerNumber,
     pub(crate) bytes: u64,
-    /// Whether it has it now, rather than no more.
+    /// True if it has the bytes now, false if it has them no more.
     pub(crate) taken: bool,
 }
 
-/// A peer has extents in hand of an attempt that is over: it is to forget them.
+/// A peer that has extents in hand of an attempt that is over, and is to forget them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Stale {
     pub(crate) peer: PeerNumber,
@@ -126,25 +126,25 @@ pub(crate) struct Stale {
     pub(crate) generation: u32,
 }
 
-/// The failure of a file whose extents are not all of one version (C1).
+/// Returns the failure of a file whose extents are not all of one version (C1).
 fn changed(entry: u32) -> EntryFailure {
     EntryFailure { entry, phase: FailurePhase::Changed, errno: 0 }
 }
 
-/// Files among what stays as it is, and their bytes.
+/// Returns the files among the entries that stay as they are, and their bytes.
 fn kept_of(page: &Page, compared: &Comparison) -> (u64, u64) {
     let entries = compared.kept.iter().filter_map(|index| page.entry(index).ok());
     let files = entries.filter(|entry| entry.kind == EntryKind::File);
     files.fold((0, 0), |(files, bytes), entry| (files + 1, bytes + entry.size))
 }
 
-/// Files that an earlier attempt has moved, and their bytes.
+/// Returns the files that an earlier attempt has moved, and their bytes.
 fn carried_of(page: &Page, compared: &Comparison) -> (u64, u64) {
     let entries = compared.carried.iter().filter_map(|digest| page.entry(digest.entry).ok());
     entries.fold((0, 0), |(files, bytes), entry| (files + 1, bytes + entry.size))
 }
 
-/// One page's part of the ledger.
+/// Ledger of one page.
 #[derive(Debug)]
 pub struct PageLedger {
     number: u32,
@@ -152,39 +152,40 @@ pub struct PageLedger {
     kind: DigestKind,
     pieces: Vec<Piece>,
     states: Vec<PieceState>,
-    /// Who has each piece that is granted, written or published.
+    /// Owner of each piece that is granted, written or published.
     owners: Vec<PeerNumber>,
-    /// Granted pieces that the log calls written: they are looked at again.
+    /// Granted pieces that are written in the log: they are checked again.
     rechecking: BTreeSet<u32>,
-    /// Which extents were handed out since this controller began: whoever has written one for an
-    /// earlier controller may have been overwritten since (B3).
+    /// True for extents that were handed out since this controller began: an extent written for an
+    /// earlier controller may then have been overwritten (B3).
     given: Vec<bool>,
     large: BTreeMap<u32, LargeFile>,
     /// Entries that are no files, ascending: they are in no piece.
     others: Vec<u32>,
-    /// Failed entries of written pieces: what [`PageLedger::uncount_written`] takes back.
+    /// Failed entries of written pieces, for [`PageLedger::uncount_written`].
     failed: BTreeMap<u32, u64>,
     unsettled: u32,
-    /// What the missing pieces are worth, finishes left out.
+    /// Weight of the missing pieces, without finishes.
     missing_bytes: u64,
     handed: Vec<Handed>,
     stale: Vec<Stale>,
     log: Vec<u8>,
     log_bytes: u64,
-    /// Under which incarnation the next `Written` of the log would be read.
+    /// Incarnation under which the next `Written` of the log would be read.
     logged_under: Option<Incarnation>,
     files: u64,
     bytes: u64,
     bytes_durable: u64,
     failures: u64,
     kept: (u64, u64),
-    /// Whether the source is to be asked about entries that have changed, or may have.
+    /// True if the source is to be asked about entries that have changed, or may have.
     asks: bool,
     amended: Amendment,
 }
 
 impl PageLedger {
-    /// The ledger of a page of which nothing is known but what stays as it is at the target.
+    /// Returns the ledger of a page with nothing known but the entries that stay as they are at the
+    /// target.
     pub fn new(page: &Page, digest: Digest, kind: DigestKind, compared: &Comparison) -> Self {
         let pieces = slice_without(page, &compared.left());
         let is_other = |at: &u32| page.entries()[*at as usize].kind != EntryKind::File;
@@ -249,14 +250,13 @@ impl PageLedger {
         }
     }
 
-    /// Notes in the log what was decided of a new page, before anything else.
+    /// Logs the decisions on a new page, before anything else.
     pub(crate) fn log_compared(&mut self, compared: Comparison) {
         self.append(JournalRecord::Compared(compared));
     }
 
-    /// Takes over what an earlier attempt has written of large files, as records of this page that
-    /// the log says from now on. Returns the pieces that must be looked at again, as
-    /// [`PageLedger::replay`] does.
+    /// Takes over the large files that an earlier attempt has written, as records of this page's
+    /// log. Returns the pieces that must be checked again, as [`PageLedger::replay`] does.
     pub(crate) fn take_earlier(
         &mut self,
         earlier: Vec<JournalRecord>,
@@ -266,24 +266,24 @@ impl PageLedger {
         self.replay(earlier, 0, doubt_all)
     }
 
-    /// Whether something is to be asked about at the source.
+    /// Notes whether the source is to be asked about anything.
     fn note_asks(&mut self, digests: &[EntryDigest], failures: &[EntryFailure]) {
         self.asks |= digests.iter().any(|digest| digest.seen.is_some())
             || failures.iter().any(EntryFailure::may_be_mended);
     }
 
-    /// Whether the source is to be asked about entries that have changed, or may have.
+    /// Returns whether the source is to be asked about entries that have changed, or may have.
     pub fn asks(&self) -> bool {
         self.asks
     }
 
-    /// Later pages have newer versions of entries.
+    /// Records that later pages have newer versions of entries.
     pub(crate) fn amend(&mut self, amendment: Amendment) {
         self.append(JournalRecord::Amended(amendment.clone()));
         self.amended.add(amendment);
     }
 
-    /// What is left of large files that failed before a restart.
+    /// Returns the work to remove large files that failed before a restart.
     pub(crate) fn discards(&self) -> impl Iterator<Item = Work> + '_ {
         let failed = self.large.iter().filter(|(_, file)| file.failed);
         failed.map(|(entry, file)| Work::Discard {
@@ -293,37 +293,37 @@ impl PageLedger {
         })
     }
 
-    /// Number of the page.
+    /// Returns the number of the page.
     pub fn number(&self) -> u32 {
         self.number
     }
 
-    /// Digest of the encoded page.
+    /// Returns the digest of the encoded page.
     pub fn digest(&self) -> Digest {
         self.digest
     }
 
-    /// All pieces, by index.
+    /// Returns all pieces, by index.
     pub fn pieces(&self) -> &[Piece] {
         &self.pieces
     }
 
-    /// Where a piece stands; pieces that do not exist are excepted.
+    /// Returns the state of a piece; pieces that do not exist are excepted.
     pub fn state(&self, piece: u32) -> PieceState {
         self.states.get(piece as usize).copied().unwrap_or(PieceState::Excepted)
     }
 
-    /// Whether every piece is durable or excepted.
+    /// Returns whether every piece is durable or excepted.
     pub fn is_settled(&self) -> bool {
         self.unsettled == 0
     }
 
-    /// Files that stay as they are at the target, and their bytes.
+    /// Returns the files that stay as they are at the target, and their bytes.
     pub fn kept(&self) -> (u64, u64) {
         self.kept
     }
 
-    /// Files written, their bytes, the durable ones of these, and failed entries.
+    /// Returns the files written, their bytes, the durable bytes of these, and the failed entries.
     pub fn counts(&self) -> (u64, u64, u64, u64) {
         let amended = &self.amended;
         (
@@ -334,8 +334,8 @@ impl PageLedger {
         )
     }
 
-    /// The only place where a state changes: keeps the counts that depend on it. What was granted
-    /// is nobody's now, unless it was written: that stays its writer's.
+    /// Changes a state, as the only function, and keeps the counts that depend on it. A granted
+    /// piece loses its owner, unless it was written.
     fn set(&mut self, piece: u32, state: PieceState) {
         let Some(slot) = self.states.get_mut(piece as usize) else { return };
         let was = std::mem::replace(slot, state);
@@ -358,7 +358,7 @@ impl PageLedger {
         }
     }
 
-    /// The pieces that can be fetched now, in order.
+    /// Returns the pieces that can be fetched now, in order.
     pub(crate) fn fetchable(&self) -> Vec<u32> {
         let fetchable = |index: &u32| {
             self.states[*index as usize] == PieceState::Missing
@@ -367,12 +367,12 @@ impl PageLedger {
         (0..self.pieces.len() as u32).filter(fetchable).collect()
     }
 
-    /// Large files whose extents are all durable and that have no name yet.
+    /// Returns the large files whose extents are all durable and that have no name yet.
     pub(crate) fn finishable(&self) -> impl Iterator<Item = u32> + '_ {
         self.large.values().map(|file| file.finish).filter(|finish| self.is_finishable(*finish))
     }
 
-    /// Whether a piece is the finish of such a file.
+    /// Returns whether a piece is the finish of such a file.
     pub(crate) fn is_finishable(&self, finish: u32) -> bool {
         self.large_of(finish).is_some_and(|file| {
             file.finish == finish
@@ -381,7 +381,7 @@ impl PageLedger {
         })
     }
 
-    /// The attempt at the file that `piece` is a part of; 0 for packs.
+    /// Returns the attempt at the file of which `piece` is a part; 0 for packs.
     pub(crate) fn generation_of(&self, piece: u32) -> u32 {
         self.large_of(piece).map_or(0, |file| file.generation)
     }
@@ -390,7 +390,7 @@ impl PageLedger {
         self.large.values().map(|file| file.generation).max().unwrap_or(0)
     }
 
-    /// Size of the large file that `piece` belongs to, and whether it was begun; `None` for packs.
+    /// Returns the size of the large file of `piece`, and whether it was begun; `None` for packs.
     pub(crate) fn large_file(&self, piece: u32) -> Option<(u64, bool)> {
         self.large_of(piece).map(|file| (file.bytes, file.started))
     }
@@ -409,8 +409,8 @@ impl PageLedger {
         Some(work)
     }
 
-    /// Takes the finish of a file out of what is missing; the peer that is to do it is told to
-    /// [`PageLedger::own`] it.
+    /// Takes the finish of a file out of the missing pieces; the caller assigns it with
+    /// [`PageLedger::own`].
     pub(crate) fn begin_finish(&mut self, piece: u32) -> Option<Work> {
         self.begin(piece, NOBODY)
     }
@@ -438,7 +438,8 @@ impl PageLedger {
         })
     }
 
-    /// A large file is begun if anything of it stands, or may: else its next attempt starts anew.
+    /// Notes which large files are begun: any extent exists, or may. Otherwise the next attempt
+    /// starts anew.
     fn note_started(&mut self) {
         for file in self.large.values_mut() {
             let standing = |state| matches!(state, PieceState::Granted | PieceState::Durable);
@@ -447,7 +448,7 @@ impl PageLedger {
         }
     }
 
-    /// A peer has written a piece, under its incarnation.
+    /// Handles a report that a peer has written a piece, under its incarnation.
     pub(crate) fn handle_written(
         &mut self,
         (peer, incarnation): (PeerNumber, Incarnation),
@@ -457,7 +458,7 @@ impl PageLedger {
         digests: Vec<EntryDigest>,
         failures: Vec<EntryFailure>,
     ) -> Outcome {
-        // What nobody has may have been another's since (B3).
+        // A piece without an owner may have been another's since (B3).
         let its = self.is_owned(piece, peer) && self.state(piece) == PieceState::Granted;
         if !its || generation != self.generation_of(piece) {
             return Outcome::Ignored;
@@ -507,7 +508,7 @@ impl PageLedger {
         self.failures = self.failures.saturating_sub(failed);
     }
 
-    /// Takes a piece out of the counts that its state put it into.
+    /// Removes a piece from the counts to which its state belongs.
     fn uncount(&mut self, piece: u32) {
         match self.state(piece) {
             PieceState::Durable => {
@@ -537,7 +538,8 @@ impl PageLedger {
         Outcome::Discard { entry, generation }
     }
 
-    /// A pack or a finished file has its names. Gives whether the report counts.
+    /// Handles a report that a pack or a finished file has its names. Returns whether the report
+    /// counts.
     pub(crate) fn handle_published(
         &mut self,
         (peer, incarnation): (PeerNumber, Incarnation),
@@ -575,7 +577,8 @@ impl PageLedger {
         Outcome::Accepted
     }
 
-    /// The digest of a whole large file, merged from its extents; `None` while one is missing.
+    /// Returns the digest of a whole large file, merged from its extents; `None` while one is
+    /// missing.
     fn file_digest(&self, entry: u32) -> Option<EntryDigest> {
         let file = self.large.get(&entry)?;
         let parts: Vec<EntryDigest> = file.digests.iter().copied().collect::<Option<_>>()?;
@@ -583,11 +586,11 @@ impl PageLedger {
         let standard = parts.iter().all(|part| part.form == DigestForm::Standard);
         let form = if standard { DigestForm::Standard } else { DigestForm::Sparse };
         let digest = self.kind.merge(&values, file.extent_bytes, file.bytes, standard);
-        // That of each extent is in the log already, if they are to be looked at again.
+        // The digest of each extent is in the log already, if the extents are to be examined again.
         Some(EntryDigest { entry, form, digest, seen: None })
     }
 
-    /// Pieces have become durable by a sync. Gives whether that changed anything.
+    /// Handles a piece that has become durable by a sync. Returns whether that changed anything.
     pub(crate) fn handle_durable(&mut self, piece: u32) -> bool {
         let settles = matches!(
             (self.pieces.get(piece as usize), self.state(piece)),
@@ -606,12 +609,13 @@ impl PageLedger {
         true
     }
 
-    /// Appends that pieces are durable to the log; they are given in one record per sync.
+    /// Appends to the log that pieces are durable, in one record per sync.
     pub(crate) fn log_durable(&mut self, pieces: Vec<u32>) {
         self.append(JournalRecord::Durable { pieces });
     }
 
-    /// A piece is not there and could not be had, or was given back. Gives what is missing again.
+    /// Handles a piece that is not there and could not be had, or was given back. Returns the
+    /// pieces that are missing again.
     pub(crate) fn handle_returned(
         &mut self,
         piece: u32,
@@ -639,9 +643,9 @@ impl PageLedger {
         }
     }
 
-    /// What a peer could not write or name is to be tried again: it has no part of it any more.
-    /// Gives what is missing again once the log says so, which it has all the time of what was
-    /// never written; `None` if the report does not count.
+    /// Handles a piece that a peer could not write or name, and that is to be tried again: the peer
+    /// owns none of it any more. Returns the pieces that are missing again once the log says so,
+    /// which it already does for pieces never written. Returns `None` if the report does not count.
     pub(crate) fn handle_untaken(
         &mut self,
         piece: u32,
@@ -664,13 +668,13 @@ impl PageLedger {
         }
     }
 
-    /// Whether somebody looks at a piece again, rather than writing it.
+    /// Returns whether a piece is being checked again, rather than written.
     pub(crate) fn is_rechecking(&self, piece: u32) -> bool {
         self.rechecking.contains(&piece)
     }
 
-    /// The temporary file of a large file is gone. If all of it is durable, it may just have got
-    /// its name; finishing it will tell (A6).
+    /// Handles the loss of a large file's temporary file. If all of the file is durable, it may
+    /// just have got its name; its finish will show that (A6).
     pub(crate) fn handle_lost(&mut self, entry: u32, generation: u32) -> Vec<u32> {
         match self.large.get(&entry) {
             Some(file)
@@ -704,8 +708,8 @@ impl PageLedger {
             .collect()
     }
 
-    /// After a failed sync of a peer: nothing that it wrote or named counts, nor do the pieces
-    /// `unseen` that it wrote in an earlier run (A4). Gives what is missing again.
+    /// Handles a failed sync of a peer. Its writes and names do not count, nor do the pieces
+    /// `unseen` that it wrote in an earlier run (A4). Returns the pieces that are missing again.
     pub(crate) fn handle_sync_failed(
         &mut self,
         peer: PeerNumber,
@@ -738,7 +742,7 @@ impl PageLedger {
         record.append_to(&mut self.log);
     }
 
-    /// Appends that something is written, and before it by whom, if that was another so far.
+    /// Appends a record of written data, and before it the incarnation, if that has changed.
     fn append_written(&mut self, under: Incarnation, record: &JournalRecord) {
         if self.logged_under.replace(under) != Some(under) {
             JournalRecord::Incarnation(under).append_to(&mut self.log);
@@ -746,19 +750,19 @@ impl PageLedger {
         record.append_to(&mut self.log);
     }
 
-    /// Takes what is to be appended to the page's log, and the log's length after that.
+    /// Takes the bytes to be appended to the page's log, and the log's length after that.
     pub(crate) fn take_log(&mut self) -> (Vec<u8>, u64) {
         let log = std::mem::take(&mut self.log);
         self.log_bytes += log.len() as u64;
         (log, self.log_bytes)
     }
 
-    /// Length of the log with everything that was taken of it.
+    /// Returns the length of the log with everything that was taken of it.
     pub(crate) fn log_bytes(&self) -> u64 {
         self.log_bytes
     }
 
-    /// Whether something waits to be committed.
+    /// Returns whether records wait to be committed.
     pub(crate) fn has_log(&self) -> bool {
         !self.log.is_empty()
     }

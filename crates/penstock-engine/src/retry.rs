@@ -1,7 +1,7 @@
-//! How long to wait before trying again: decorrelated jitter, so that many peers that failed at
-//! the same moment do not come back at the same moment (hard case E4).
+//! Delays before retries: decorrelated jitter, so that many peers that failed at the same moment do
+//! not return at the same moment (hard case E4).
 //!
-//! Source: M. Brooker, "Exponential Backoff And Jitter", AWS Architecture Blog, 2015: each delay is
+//! Source: M. Brooker, "Exponential Backoff And Jitter", AWS Architecture Blog, 2015. Each delay is
 //! drawn between the least delay and three times the one before.
 
 use std::time::Duration;
@@ -17,12 +17,12 @@ pub struct Backoff {
 }
 
 impl Backoff {
-    /// Delays between `least` and `most`.
+    /// Returns delays between `least` and `most`.
     pub fn new(least: Duration, most: Duration) -> Self {
         Self { least, most, last: least }
     }
 
-    /// The next delay.
+    /// Returns the next delay.
     pub fn next(&mut self, rng: &mut impl Rng) -> Duration {
         let ceiling = (self.last * 3).min(self.most).max(self.least);
         let spread = (ceiling - self.least).as_nanos() as u64;
@@ -30,7 +30,7 @@ impl Backoff {
         self.last
     }
 
-    /// After a success: the next delay starts small again.
+    /// Resets the delay after a success: the next one starts small again.
     pub fn reset(&mut self) {
         self.last = self.least;
     }

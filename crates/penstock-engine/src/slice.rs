@@ -1,9 +1,9 @@
-//! Cuts a page into pieces: the same page gives the same pieces, everywhere and for ever (A10).
+//! Cuts a page into pieces: the same page yields the same pieces, everywhere and for ever (A10).
 //!
 //! Files that are not larger than an extent travel whole, packed together in the order of the page
-//! (so that a directory's files stay together); larger ones are cut into aligned extents, followed
-//! by one *finish* piece, which is never fetched: it stands for the file's attributes and name.
-//! Directories and links are no pieces; they are made once all files are there.
+//! (so that a directory's files remain together). Larger ones are cut into aligned extents,
+//! followed by one *finish* piece, which is never fetched: it represents the file's attributes and
+//! name. Directories and links are no pieces; they are made once all files are there.
 
 use penstock_proto::compared::EntrySet;
 use penstock_proto::manifest::{Entry, EntryKind, Page};
@@ -13,14 +13,14 @@ use penstock_proto::units::KIB;
 /// Least weight of a piece in bytes: opening and naming files costs as well.
 const PIECE_WORTH: u64 = 64 * KIB;
 
-/// One unit of work, verification, repair and resume.
+/// A unit of work, verification, repair and resume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Piece {
     /// The whole files among the entries `first..end`.
     Pack {
         /// First entry.
         first: u32,
-        /// One behind the last entry.
+        /// Index behind the last entry.
         end: u32,
         /// Number of files.
         files: u32,
@@ -44,7 +44,7 @@ pub enum Piece {
 }
 
 impl Piece {
-    /// Bytes of payload.
+    /// Returns the bytes of payload.
     pub fn bytes(&self) -> u64 {
         match *self {
             Self::Pack { bytes, .. } => bytes,
@@ -53,7 +53,7 @@ impl Piece {
         }
     }
 
-    /// Files that are complete once the piece is.
+    /// Returns the number of files that are complete once the piece is.
     pub fn files(&self) -> u32 {
         match *self {
             Self::Pack { files, .. } => files,
@@ -62,7 +62,7 @@ impl Piece {
         }
     }
 
-    /// Weight of the piece in bytes when work is shared out: its payload, at least
+    /// Returns the weight of the piece in bytes when work is shared out: its payload, at least
     /// `PIECE_WORTH`; 0 for a finish.
     pub(crate) fn worth(&self) -> u64 {
         match self {
@@ -72,7 +72,7 @@ impl Piece {
     }
 }
 
-/// Whether an entry's bytes travel in a pack.
+/// Returns whether an entry's bytes travel in a pack.
 pub fn travels_whole(slicing: &Slicing, entry: &Entry) -> bool {
     entry.kind == EntryKind::File && !slicing.is_split(entry.size)
 }
@@ -82,8 +82,8 @@ pub fn slice(page: &Page) -> Vec<Piece> {
     slice_without(page, &EntrySet::default())
 }
 
-/// Cuts `page` but for the entries `left`, which stay as they are at the target: a pack ends at a
-/// small file that is left, so that every file between its first and its last entry is in it.
+/// Cuts `page` without the entries `left`, which stay as they are at the target: a pack ends at
+/// such a small file, so that it contains every file between its first and its last entry.
 pub fn slice_without(page: &Page, left: &EntrySet) -> Vec<Piece> {
     let slicing = &page.slicing;
     let mut pieces = Vec::new();

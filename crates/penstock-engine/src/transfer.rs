@@ -1,35 +1,39 @@
 //! The ledger of one transfer, and the order in which its work is handed out.
 //!
-//! The edge feeds pages (new ones, or pages with their logs after a restart), asks for work on
-//! behalf of a peer, hands in the peer's reports, and commits what [`TransferMachine::take_commit`]
-//! gives at least once a second. A transfer passes through six phases:
+//! The edge passes in pages (new ones, or pages with their logs after a restart), asks for work on
+//! behalf of a peer, and passes in the peer's reports. It commits the result of
+//! [`TransferMachine::take_commit`] at least once a second. A transfer has six phases:
 //!
-//! 1. *moving*: pieces are fetched in random order within a window of open pages (E3); packs are
+//! 1. *moving*: pieces are fetched in random order within a window of open pages (E3). Packs are
+//!    renamed by their writer after its sync, large files once all their extents are durable *and
+//!    committed* (A6).
 //!    renamed by their writer after its sync, large files once all their extents are durable *and
 //!    committed* (A6);
-//! 2. *asking*: the source is asked about what had changed; its newer versions are moved (C1, C2);
-//! 3. *links*: directories that are empty and symbolic links are made, page by page, when all files
+//! 2. *asking*: the source is asked about entries that had changed; its newer versions are moved
+//!    (C1, C2).
+//! 3. *links*: empty directories and symbolic links are made, page by page, when all files are
+//!    final. Links come last, so that nothing is ever written through one (C5).
 //!    are final (C5: links come last, so that nothing is ever written through one);
-//! 4. *deleting*, where it is asked for: what is not in the data set goes;
-//! 5. *directories*: modes and times, children before parents (B5);
-//! 6. *done*: after the last sync.
+//! 4. *deleting*, if asked for: items that are not in the data set are deleted.
+//! 5. *directories*: modes and times are set, children before parents (B5).
+//! 6. *done*: the last sync has succeeded.
 //!
-//! Memory follows the open pages, whose number is bounded; a page that is durable and committed is
-//! reduced to a few counts.
+//! Memory is proportional to the open pages, whose number is bounded; a page that is durable and
+//! committed is reduced to a few counts.
 //!
-//! | module | what it decides |
+//! | module | decides |
 //! |---|---|
-//! | `open`, `closed` | nothing: the pages and the sums over them |
-//! | `peers` | who takes part, whose grant has lapsed, what a lost peer leaves |
-//! | `begun` | which large files are in progress, and which have to wait |
-//! | `window` | how much is in progress at a time |
-//! | `speed` | what each peer brings, and what it may take of the last pieces |
-//! | `moving` | what is handed out next, and when it is handed out again |
-//! | `reports` | what a report changes |
-//! | `untaken` | which peer tries next what one could not write or name |
-//! | `adopting` | what is taken over that peers did for an earlier controller |
-//! | `asking` | what the source is asked about once more |
-//! | `tail` | links and directories |
+//! | `open`, `closed` | nothing: the pages and the sums over them. |
+//! | `peers` | the peers that take part, lapsed grants, the pieces of a lost peer. |
+//! | `open_files` | large files in progress, and those that wait. |
+//! | `window` | the bounds of the work in progress. |
+//! | `speed` | the rate of each peer, and its share of the last pieces. |
+//! | `moving` | the next work, and when work is handed out again. |
+//! | `reports` | the effects of a report. |
+//! | `write_retries` | the next peer for a piece that one could not write or name. |
+//! | `adopting` | adoption of work for an earlier controller. |
+//! | `recheck` | further questions to the source. |
+//! | `finishing` | links and directories. |
 
 mod adopting;
 mod closed;
@@ -69,22 +73,22 @@ use crate::page::{PageLedger, PieceState};
 use crate::slice::Piece;
 
 /// Failed syncs of one peer in a row after which it gets no more work: its store is not fit to
-/// write to. The transfer gives up when that is so of all its peers. A failure may be that of
-/// another transfer's bytes, so one now and then over weeks says nothing.
+/// write to. The transfer gives up when that is so of all its peers. A failure may be caused by
+/// another transfer's bytes, so that rare ones over weeks prove nothing.
 pub const SYNC_FAILURES_MAX: u32 = 3;
 
-/// What is committed of a page, beyond what is appended to its log.
+/// Commit of a page: its head, and the bytes appended to its log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PageCommit {
     /// Number of the page.
     pub page: u32,
     /// Digest of the encoded page.
     pub digest: Digest,
-    /// To be appended to the page's log; may be empty.
+    /// Bytes to append to the page's log; may be empty.
     pub append: Vec<u8>,
     /// Length of the log after that.
     pub log_bytes: u64,
-    /// Whether the page is settled.
+    /// True if the page is settled.
     pub complete: bool,
     /// Files written.
     pub files: u64,
@@ -96,21 +100,21 @@ pub struct PageCommit {
     pub kept: u64,
     /// Bytes of these.
     pub kept_bytes: u64,
-    /// Whether the source is to be asked about entries that have changed, or may have.
+    /// True if the source is to be asked about entries that have changed, or may have.
     pub asks: bool,
 }
 
-/// One commit of the ledger: append to the logs, then commit the heads.
+/// A commit of the ledger: append to the logs, then commit the heads.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LedgerCommit {
-    /// Pages with news.
+    /// Pages with changes.
     pub pages: Vec<PageCommit>,
-    /// The last epochs that peers have synced, where that is news. The logs are to be synced before
+    /// The last epochs that peers have synced, if they are new. The logs are to be synced before
     /// the heads are committed, and the heads durably (A8).
     pub synced: BTreeMap<WriterId, u64>,
 }
 
-/// What a restarted transfer knows of a page from its head.
+/// Facts about a page that a restarted transfer reads from its head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PageStanding {
     /// Digest of the encoded page.
@@ -127,11 +131,11 @@ pub struct PageStanding {
     pub kept: u64,
     /// Bytes of these.
     pub kept_bytes: u64,
-    /// Whether the source is to be asked about entries that have changed, or may have.
+    /// True if the source is to be asked about entries that have changed, or may have.
     pub asks: bool,
 }
 
-/// Where a transfer stands as a whole.
+/// Phase of a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
     /// Pieces are fetched.
@@ -140,7 +144,7 @@ pub enum Phase {
     Asking,
     /// Links are made.
     Links,
-    /// The edge deletes at the target what is not in the data set.
+    /// The edge deletes items at the target that are not in the data set.
     Deleting,
     /// Attributes of directories are set.
     Directories,
@@ -157,8 +161,8 @@ pub struct Totals {
     pub bytes: u64,
     /// Bytes durable.
     pub bytes_durable: u64,
-    /// Bytes found in the ledger when the transfer was taken up again, without those of pieces that
-    /// were looked at again and are not at the target.
+    /// Bytes found in the ledger when the transfer was resumed, without those of pieces that were
+    /// checked and are not at the target.
     pub bytes_resumed: u64,
     /// Failed entries.
     pub failures: u64,
@@ -171,76 +175,79 @@ pub struct Totals {
 /// The ledger and the order of work of one transfer.
 #[derive(Debug)]
 pub struct TransferMachine {
-    /// What each peer may have in progress, and all of them together.
+    /// Bounds of the work in progress: of each peer, and of all of them together.
     window: WindowLimits,
     limits: WindowLimits,
     rng: ChaCha8Rng,
     kind: DigestKind,
     peers: BTreeMap<PeerNumber, Peer>,
-    /// Peers that an earlier controller may have given work to, until when they may write.
+    /// Peers to which an earlier controller may have given work, and the time until which they may
+    /// write.
     former: BTreeSet<WriterId>,
     former_until: Instant,
-    /// Peers that may have written what no log knows, until when they are waited for.
+    /// Peers that may have written data that no log knows, and the time until which the machine
+    /// waits for them.
     awaited: BTreeSet<WriterId>,
     awaited_until: Instant,
-    /// What they wrote in pages that are not open yet.
+    /// Reports of these on pages that are not open yet.
     early: Early,
     open: OpenPages,
     closed: ClosedPages,
     next_page: u32,
     pages_total: Option<u32>,
-    /// What any peer is to do next.
+    /// Next work for any peer.
     urgent: VecDeque<Work>,
     begun: OpenFiles,
-    /// Pieces that are missing again, and may be handed out once the log that says so is committed:
-    /// else a log that still calls them written would outlive what the next attempt overwrites.
+    /// Pieces that are missing again, and may be handed out once the log that says so is committed.
+    /// Otherwise a log that still calls them written would outlive data that the next attempt
+    /// overwrites.
     again_next: Vec<PieceRef>,
     again_committing: Vec<PieceRef>,
-    /// Failed large files whose temporary files may go once the log says that they failed: until
-    /// then it calls their extents durable.
+    /// Failed large files whose temporary files may be removed once the log says that they failed:
+    /// until then it calls their extents durable.
     discard_next: Vec<(Option<PeerNumber>, Work)>,
     discard_committing: Vec<(Option<PeerNumber>, Work)>,
     /// Files whose last extent became durable in the commit being built, or in flight.
     finish_next: Vec<PieceRef>,
     finish_committing: Vec<PieceRef>,
-    /// What peers could not write or name, and who tries next.
+    /// Pieces that peers could not write or name, and the peers that try next.
     untaken: WriteRetries,
-    /// Pages with pieces of lost peers whose log is to be read once what it says is committed.
+    /// Pages with pieces of lost peers whose log is to be read once its records are committed.
     log_next: BTreeSet<u32>,
     log_committing: BTreeSet<u32>,
     log_ready: VecDeque<(u32, u64)>,
-    /// Large files of which lost peers had something in hand (B1).
+    /// Large files of which lost peers had some in hand (B1).
     late: BTreeSet<(WriterId, u32, u32)>,
-    /// The own peer of the controller before, that may have been stopped in the middle of a write.
+    /// The previous controller's own peer, which may have been stopped in the middle of a write.
     last_own: Option<WriterId>,
     phase: Phase,
     /// The next page of the links or directories phase, and pages of the former to be done again.
     tail_next: u32,
     tail_again: BTreeSet<u32>,
-    /// Who sets the attributes of directories.
+    /// The peer that sets the attributes of directories.
     director: Option<PeerNumber>,
     /// Links and directories that failed: (page, entry).
     tail_failed: BTreeSet<(u32, u32)>,
     synced_news: BTreeMap<WriterId, u64>,
     bytes_resumed: u64,
     failures_news: Vec<(u32, EntryFailure)>,
-    /// Pages wait for what was decided of them to be committed.
+    /// True if pages wait for the commit of their comparison.
     compared_news: bool,
     deletes: bool,
     asks: bool,
 }
 
 impl LedgerCommit {
-    /// Whether the commit must survive a power cut, its logs being synced before (A8): data were
-    /// made durable, or a page is never looked at again.
+    /// Returns whether the commit must survive a power cut, with its logs synced before (A8): data
+    /// was made durable, or a page is never examined again.
     pub fn is_durable(&self) -> bool {
         !self.synced.is_empty() || self.pages.iter().any(|page| page.complete)
     }
 }
 
 impl TransferMachine {
-    /// A machine without peers, with the pages that are complete already. `limits` are of one peer,
-    /// see [`WindowLimits::of_peers`]. `seed` makes the order of work repeatable.
+    /// Returns a machine without peers, with the pages that are complete already. `limits` are of
+    /// one peer, see [`WindowLimits::of_peers`]. `seed` makes the order of work repeatable.
     pub fn new(
         kind: DigestKind,
         complete: impl IntoIterator<Item = (u32, PageStanding)>,
@@ -295,8 +302,8 @@ impl TransferMachine {
         }
     }
 
-    /// The page to be opened next, if the window has room for it: the edge reads it, and gives it
-    /// to [`TransferMachine::handle_page`], or says that the scan is complete.
+    /// Returns the page to be opened next, if the window has room for it: the edge reads it, and
+    /// passes it to [`TransferMachine::handle_page`], or reports that the scan is complete.
     pub fn wants_page(&mut self) -> Option<u32> {
         while self.is_known(self.next_page) {
             self.next_page += 1;
@@ -312,13 +319,13 @@ impl TransferMachine {
         self.closed.contains(page) || self.open.get(page).is_some()
     }
 
-    /// Opens a page. `log` is what is committed of it, with its length in bytes; empty for a page
-    /// that is new. With `doubt_all`, nothing that the log says is believed unseen (A5).
+    /// Opens a page. `log` is its committed log, with its length in bytes; empty for a new page.
+    /// With `doubt_all`, nothing in the log is trusted without a check (A5).
     ///
-    /// After a restart all pages that have a log and are not complete are to be given before any
-    /// work is asked for, wanted or not: they are no more than the window of the run before, and a
-    /// sync that fails from now on must be told in the logs of all of them (A4). With `doubt_all`
-    /// that is not needed, for then nothing is believed.
+    /// After a restart all pages that have a log and are not complete are to be passed in before
+    /// any work is asked for, wanted or not. They are no more than the window of the run before,
+    /// and a sync that fails from now on must be recorded in the logs of all of them (A4). With
+    /// `doubt_all` that is not needed, for then nothing is trusted.
     pub fn handle_page(
         &mut self,
         page: &Page,
@@ -339,7 +346,7 @@ impl TransferMachine {
         self.adopt_early(number);
     }
 
-    /// A page of which something is known: counts that as resumed.
+    /// Opens a page of which something is known, and counts that as resumed.
     fn open_page(
         &mut self,
         number: u32,
@@ -373,10 +380,10 @@ impl TransferMachine {
         open
     }
 
-    /// Opens a new page of which `compared` says what stays as it is at the target, and `earlier`
-    /// what an earlier attempt has written of its large files; with `doubt_all` that is looked at
-    /// again. Its pieces are handed out once that is committed: a resume then cuts the page in the
-    /// same way.
+    /// Opens a new page. `compared` lists the entries that stay as they are at the target.
+    /// `earlier` lists the parts of its large files that an earlier attempt has written; with
+    /// `doubt_all` these are checked again. Its pieces are handed out once that is committed, so
+    /// that a resumed run cuts the page in the same way.
     pub fn handle_compared_page(
         &mut self,
         page: &Page,
@@ -408,19 +415,19 @@ impl TransferMachine {
         }
     }
 
-    /// The scan is complete: there are `pages` pages.
+    /// Handles the end of the scan: there are `pages` pages.
     pub fn handle_scan_end(&mut self, pages: u32) {
         self.pages_total = Some(pages);
         self.advance();
     }
 
-    /// Failures of links and directories that the log of a complete page holds, told after a
-    /// restart: what fails once more is not counted again.
+    /// Handles failures of links and directories in the log of a complete page, after a restart: a
+    /// repeated failure is not counted again.
     pub fn handle_known_failures(&mut self, page: u32, entries: impl IntoIterator<Item = u32>) {
         self.tail_failed.extend(entries.into_iter().map(|entry| (page, entry)));
     }
 
-    /// What is to be committed now; `None` if there is no news. Until
+    /// Takes the next commit; `None` if there is no change. Until
     /// [`TransferMachine::handle_committed`] no other commit may be taken.
     pub fn take_commit(&mut self) -> Option<LedgerCommit> {
         let mut pages = self.open.take_commits();
@@ -438,7 +445,7 @@ impl TransferMachine {
         (!idle).then_some(LedgerCommit { pages, synced })
     }
 
-    /// The commit has been made: what waited for it may go on (A6).
+    /// Handles a finished commit: work that waited for it may continue (A6).
     pub fn handle_committed(&mut self, commit: &LedgerCommit) {
         self.hand_out_again();
         self.hand_out_logs();
@@ -480,7 +487,7 @@ impl TransferMachine {
         self.advance();
     }
 
-    /// Logs that are committed as far as they say what lost peers wrote may be read.
+    /// Allows the logs that are committed up to the records of lost peers to be read.
     fn hand_out_logs(&mut self) {
         for number in std::mem::take(&mut self.log_committing) {
             let Some(page) = self.open.get(number) else { continue };
@@ -488,8 +495,8 @@ impl TransferMachine {
         }
     }
 
-    /// Whether something waits for a commit and for nothing else, so that committing now rather
-    /// than at the next interval brings the transfer on.
+    /// Returns whether work waits for a commit alone, so that committing now rather than at the
+    /// next interval helps the transfer.
     pub fn commit_is_urgent(&self) -> bool {
         self.compared_news
             || !self.synced_news.is_empty()
@@ -498,17 +505,18 @@ impl TransferMachine {
             || !self.log_next.is_empty()
     }
 
-    /// The greatest attempt number of any large file of a page that this machine has had open.
+    /// Returns the greatest attempt number of any large file of a page that this machine has had
+    /// open.
     pub fn generation_max(&self) -> u32 {
         self.open.generation_max()
     }
 
-    /// Where the transfer stands.
+    /// Returns the phase of the transfer.
     pub fn phase(&self) -> Phase {
         self.phase
     }
 
-    /// Sums over all pages.
+    /// Returns the sums over all pages.
     pub fn totals(&self) -> Totals {
         let mut totals = Totals { bytes_resumed: self.bytes_resumed, ..self.closed.totals() };
         for (_, page) in self.open.iter() {
@@ -524,18 +532,19 @@ impl TransferMachine {
         totals
     }
 
-    /// Failures since the last call, with their pages.
+    /// Takes the failures since the last call, with their pages.
     pub fn take_failures(&mut self) -> Vec<(u32, EntryFailure)> {
         std::mem::take(&mut self.failures_news)
     }
 
-    /// Number of open pages, and the last epoch that a peer has synced; 0 if it does not take part.
+    /// Returns the number of open pages, and the last epoch that a peer has synced; 0 if it does
+    /// not take part.
     pub fn standing(&self, peer: PeerNumber) -> (usize, u64) {
         (self.open.len(), self.peers.get(&peer).map_or(0, |peer| peer.synced))
     }
 }
 
-/// What a log says of how its page was compared with the target; `None` if it does not.
+/// Returns the comparison of a page with the target from its log; `None` if the log has none.
 pub fn compared_of(log: &[JournalRecord]) -> Option<&Comparison> {
     log.iter().find_map(|record| match record {
         JournalRecord::Compared(comparison) => Some(comparison),

@@ -1,32 +1,32 @@
-//! What a peer has written and no ledger has committed yet, kept for another controller (A7).
+//! Data that a peer has written and no ledger has committed yet, kept for another controller (A7).
 //!
-//! Reports count with the controller that heard them; if it dies before its next commit, nobody
-//! knows of them. So a peer that shares a transfer keeps what its reports say is written until the
-//! controller tells that it has committed them. The next controller takes that over as if its log
-//! had said so all the time ([`crate::transfer::TransferMachine::handle_adopted`]).
+//! Reports count with the controller that heard them; if it dies before its next commit, they are
+//! lost. A peer that shares a transfer therefore keeps its reports of written pieces until the
+//! controller says that it has committed them. The next controller takes them over as if its log
+//! had always contained them ([`crate::transfer::TransferMachine::handle_adopted`]).
 //!
-//! Only what is written is kept. Names, links and directories are done again, which changes nothing
-//! that is there; what became durable is synced once more.
+//! Only reports of written pieces are kept. Names, links and directories are made again, which
+//! changes nothing that is there; durable data is synced once more.
 
 use std::collections::BTreeMap;
 
 use penstock_proto::slicing::PieceRef;
 use penstock_proto::task::Report;
 
-/// Most digests that are kept, some 64 MiB of them. What is written beyond is fetched again if no
-/// commit comes.
+/// Most digests that are kept, some 64 MiB of them. Pieces written beyond that are fetched again if
+/// no commit comes.
 pub const KEPT_DIGESTS_MAX: usize = 1 << 20;
 
 /// The reports of one task that no commit has taken up.
 #[derive(Debug, Default)]
 pub struct UncommittedReports {
-    /// What is written, with the number of the batch that said so.
+    /// Written pieces, with the number of the batch that reported them.
     written: BTreeMap<PieceRef, (u64, Report)>,
     digests: usize,
     batches: u64,
 }
 
-/// How many digests a report has; no report of a piece counts for nothing.
+/// Returns the number of digests of a report; at least one for a written piece.
 fn weight(report: &Report) -> usize {
     match report {
         Report::Written { digests, .. } => digests.len().max(1),
@@ -35,7 +35,7 @@ fn weight(report: &Report) -> usize {
 }
 
 impl UncommittedReports {
-    /// A batch of reports is handed to the controller. Batches are numbered from 1.
+    /// Handles a batch of reports that is handed to the controller. Batches are numbered from 1.
     pub fn handle_reported(&mut self, reports: &[Report]) {
         self.batches += 1;
         for report in reports {
@@ -54,7 +54,7 @@ impl UncommittedReports {
                     }
                     _ => false,
                 }),
-                // Nothing that was not durable is believed any more (A4).
+                // Only durable data is trusted any more (A4).
                 Report::SyncFailed { .. } => self.clear(),
                 Report::Published { .. }
                 | Report::Synced { .. }
@@ -64,23 +64,23 @@ impl UncommittedReports {
         }
     }
 
-    /// The ledger has committed what was said in so many batches.
+    /// Handles the commit of so many batches.
     pub fn handle_committed(&mut self, batches: u64) {
         self.retain(|batch, _| batch > batches);
     }
 
-    /// Nothing of it is for another controller: the task has ended in order, or is out of the run.
+    /// Forgets everything: the task has ended in order, or is out of the run.
     pub fn clear(&mut self) {
         self.written.clear();
         self.digests = 0;
     }
 
-    /// Whether there is nothing that a controller would have to be told.
+    /// Returns whether there is nothing to report to a controller.
     pub fn is_empty(&self) -> bool {
         self.written.is_empty()
     }
 
-    /// Takes what is written, as reports, by piece.
+    /// Takes the reports of written pieces, by piece.
     pub fn take(&mut self) -> Vec<Report> {
         self.digests = 0;
         std::mem::take(&mut self.written).into_values().map(|(_, report)| report).collect()

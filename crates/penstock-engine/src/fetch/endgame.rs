@@ -1,5 +1,5 @@
-//! The end of what a task has: a slow path begins nothing then that others bring sooner, and what
-//! it still owes is asked for again elsewhere.
+//! End of a task's work: a slow path starts nothing that others bring sooner, and its outstanding
+//! requests are repeated elsewhere.
 
 use std::time::Duration;
 
@@ -10,23 +10,24 @@ use super::FetchMachine;
 use crate::flow::Flow;
 use crate::paths::PathId;
 
-/// A path leaves things to others if one of them is so many times as fast: the fastest path never
-/// leaves anything.
+/// Factor by which another path must be faster for a path to leave requests to it: the fastest path
+/// never leaves any.
 const FASTER: f64 = 2.0;
-/// Differences of less than this are none.
+/// Differences of less than this do not count.
 const SOONER: Duration = Duration::from_millis(200);
-/// How long others must have had nothing to do until what a slow path owes is taken from it.
+/// Time for which others must have had nothing to do before a slow path loses its requests.
 const IDLE: Duration = Duration::from_millis(500);
-/// What others would bring in half the time that the slow path still needs, and this much less, is
-/// taken from it: its lanes are cut, and what has come of a request is lost.
+/// Margin for taking requests from a slow path. They are taken if others would bring them in half
+/// the time that the slow path still needs, and this much less. Its lanes are cut, and the bytes
+/// that have come of a request are lost.
 const LATE: Duration = Duration::from_millis(500);
-/// A path of which nothing is known yet has this long.
+/// Time that a path with unknown rate has.
 const UNKNOWN: Duration = Duration::from_millis(1500);
-/// A path that was late begins nothing for this long, if nothing more is granted.
+/// Time for which a path that was late starts nothing, if nothing more is granted.
 const RESTS: Duration = Duration::from_secs(10);
 
 impl FetchMachine {
-    /// Whether more was wanted at this moment than the controller had to give.
+    /// Sets whether more was wanted at this moment than the controller had to give.
     pub fn handle_dry(&mut self, now: Instant, dry: bool) {
         if dry {
             self.dry.get_or_insert(now);
@@ -35,9 +36,9 @@ impl FetchMachine {
         }
     }
 
-    /// Whether `path` leaves the next request, for up to `bytes`, to others that bring it, and all
-    /// else, sooner. That ends when the path could have brought it itself: whatever keeps the
-    /// others from it, it is not left for ever.
+    /// Returns whether `path` leaves the next request, for up to `bytes`, to others that bring it,
+    /// and everything else, sooner. That ends when the path could have brought it itself: even if
+    /// the others are kept from it, it is not delayed for ever.
     pub(super) fn leaves_to_others(&self, now: Instant, path: PathId, bytes: u64) -> bool {
         let (Some(dry), Some(own)) = (self.dry, self.flows.get(&path)) else { return false };
         let others = || self.others_of(path);
@@ -55,9 +56,9 @@ impl FetchMachine {
         here > there + SOONER.as_secs_f64() && now.since(dry).as_secs_f64() < here
     }
 
-    /// Lanes whose answers all else waits for, where another path has had nothing to do for a while
-    /// and would bring them in less than half the time: the edge cuts them. Their path begins
-    /// nothing more then.
+    /// Returns the lanes whose answers are the last outstanding ones, if another path has been idle
+    /// for some time and would bring them in less than half the time. The edge cuts them. Their
+    /// path then starts nothing more.
     pub fn poll_late_lanes(&mut self, now: Instant) -> Vec<LaneId> {
         let Some(dry) = self.dry else { return Vec::new() };
         let idle = now.since(dry);
@@ -94,7 +95,7 @@ impl FetchMachine {
         self.lanes.keys().filter(owes).copied().collect()
     }
 
-    /// The other paths that may carry.
+    /// Returns the other paths that may carry.
     fn others_of(&self, path: PathId) -> impl Iterator<Item = (&PathId, &Flow)> {
         let may = move |flow: &Flow| flow.lanes > 0 && !flow.on_trial && !flow.is_late;
         self.flows.iter().filter(move |(other, flow)| **other != path && may(flow))

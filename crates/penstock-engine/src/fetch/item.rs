@@ -9,12 +9,12 @@ pub struct Item {
     pub piece: PieceRef,
     /// Attempt at the file.
     pub generation: u32,
-    /// The temporary file is to be made here: nobody has written to this attempt at the file yet.
-    /// True of all items of a pack, and of those of an extent until one has failed.
+    /// True if the temporary file is to be made here: no peer has written to this attempt at the
+    /// file yet. True for all items of a pack, and for those of an extent until one has failed.
     pub fresh: bool,
     /// First entry.
     pub first_entry: u32,
-    /// One behind the last entry.
+    /// Index behind the last entry.
     pub end_entry: u32,
     /// Start of the extent; 0 for whole files.
     pub offset: u64,
@@ -22,7 +22,7 @@ pub struct Item {
     pub length: u64,
     /// Bytes expected.
     pub bytes: u64,
-    /// Which attempt this is, from 1.
+    /// Number of the attempt, from 1.
     pub attempt: u8,
 }
 
@@ -31,6 +31,6 @@ pub struct Item {
 pub struct Request {
     /// Its number on the lane's wire; unique within the task.
     pub request: u32,
-    /// What to ask.
+    /// The item to ask for.
     pub item: Item,
 }

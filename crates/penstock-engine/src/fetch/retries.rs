@@ -128,8 +128,8 @@ pub(super) fn has_other(flows: &BTreeMap<PathId, Flow>, tried: &[PathId]) -> boo
     flows.iter().any(|(path, flow)| carries(flow) && !tried.contains(path))
 }
 
-/// Whether a failure may pass if the entry is tried again, `elsewhere` perhaps: one peer of the
-/// source may not see yet what another does. Of what the target did not take its error tells.
+/// Returns whether a failure may pass if the entry is tried again, perhaps `elsewhere`: one peer of
+/// the source may not see yet what another does. For failed writes at the target the error decides.
 pub(super) fn may_pass(failure: &EntryFailure, elsewhere: bool) -> bool {
     match failure.phase {
         FailurePhase::Read | FailurePhase::Digest => true,
@@ -139,7 +139,8 @@ pub(super) fn may_pass(failure: &EntryFailure, elsewhere: bool) -> bool {
     }
 }
 
-/// What is asked for after an entry of `item` has failed: the same extent, or that file alone.
+/// Returns the item to ask for after an entry of `item` has failed: the same extent, or that file
+/// alone.
 pub(super) fn retry_of(item: &Item, entry: u32) -> Item {
     if item.length > 0 {
         return Item { attempt: item.attempt + 1, fresh: false, ..*item };

@@ -1,8 +1,10 @@
-//! Giving pieces back: what another target peer can fetch sooner, and what a failed sync has lost.
+//! Returning pieces: those that another target peer can fetch sooner, and those that a failed sync
+//! has lost.
 //!
-//! What is given back may be handed to another peer at once. So nothing is on its way to the disk
-//! here any more by then, and of what another only would do sooner nothing ever was: what is dirty
-//! in this host's cache would be written late, and move the times of a finished file (B2, B3).
+//! A returned piece may be handed to another peer at once. By then none of it is on its way to the
+//! disk here, and a piece that another peer only fetches sooner was never written at all. Otherwise
+//! dirty data in this host's cache would be written late, and change the times of a finished file
+//! (B2, B3).
 
 use std::collections::BTreeSet;
 
@@ -11,8 +13,8 @@ use penstock_proto::slicing::PieceRef;
 use super::{FetchMachine, Item};
 
 impl FetchMachine {
-    /// The first of an answer has come: what was asked for may be written from now on, whatever
-    /// becomes of the lane.
+    /// Handles the first bytes of an answer: the item may be written from now on, even if the lane
+    /// is lost.
     pub fn handle_begun(&mut self, request: u32) {
         let Some(asked) = self.asked.get(&request).filter(|asked| !asked.forgotten) else { return };
         if let Some(progress) = self.pieces.get_mut(&asked.item.piece) {
@@ -20,9 +22,9 @@ impl FetchMachine {
         }
     }
 
-    /// A sync has failed: forgets every piece in hand, for what was written of it may be lost as
-    /// well (A4). Gives those to which nothing is written any more, as
-    /// [`FetchMachine::take_returned`] does the others later.
+    /// Handles a failed sync: forgets every piece in hand, for its written data may be lost as well
+    /// (A4). Returns those to which nothing is written any more; [`FetchMachine::take_returned`]
+    /// returns the others later.
     pub fn handle_sync_failed(&mut self) -> Vec<(PieceRef, u32)> {
         self.queue.clear();
         self.retries.clear();
@@ -34,8 +36,9 @@ impl FetchMachine {
         self.take_returned()
     }
 
-    /// Pieces that a failed sync has made forget, with their attempts, to be reported as returned:
-    /// each once the lanes that were asked for something of it have answered, or ended (B3).
+    /// Takes the pieces that a failed sync has made forget, with their attempts, to be reported as
+    /// returned. Each is returned once the lanes that were asked for some of it have answered, or
+    /// ended (B3).
     pub fn take_returned(&mut self) -> Vec<(PieceRef, u32)> {
         let mut returned = Vec::new();
         if self.returning.is_empty() {
@@ -54,9 +57,9 @@ impl FetchMachine {
     }
 
     /// Takes pieces off the end of the queue, worth about `bytes`, of which nothing is asked for
-    /// and nothing has ever come, and forgets them; gives them with the attempts at their files, to
-    /// be reported as returned. The first extent of a file whose temporary file is to be made here
-    /// is kept: others wait for it.
+    /// and nothing has ever come, and forgets them. Returns them with the attempts at their files,
+    /// to be reported as returned. Keeps the first extent of a file whose temporary file is to be
+    /// made here: others wait for it.
     pub fn take_back(&mut self, bytes: u64) -> Vec<(PieceRef, u32)> {
         let mut back = Vec::new();
         let mut given = 0;

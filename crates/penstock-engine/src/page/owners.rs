@@ -1,4 +1,5 @@
-//! What a page knows of the peers that share it: who has which piece, and what their end leaves.
+//! Owners of a page's pieces among the peers that share it, and the state of pieces after a peer
+//! has left.
 
 use std::ops::RangeInclusive;
 
@@ -11,40 +12,40 @@ use penstock_proto::units::MIB;
 use super::{Handed, NOBODY, PageLedger, PieceState, Stale};
 use crate::slice::Piece;
 
-/// Neighbouring extents of a file, up to so many bytes, go to one peer: it reads and writes them in
-/// order, and asks for them together.
+/// Most bytes of neighbouring extents of a file that are given to one peer: it reads and writes
+/// them in order, and asks for them together.
 const RUN_BYTES: u64 = 64 * MIB;
 
-/// What the end of a peer leaves of a page.
+/// State of a page's pieces after a peer has left.
 #[derive(Debug, Default)]
 pub(crate) struct Gone {
-    /// Missing, as the log has said all the time.
+    /// Pieces that are missing, as in the log.
     pub(crate) free: Vec<u32>,
-    /// Missing once the log says so; finishes among them.
+    /// Pieces that are missing once the log says so; finishes among them.
     pub(crate) again: Vec<u32>,
-    /// Written, as far as anybody knows: another peer is to look, when the log was read.
+    /// Pieces that are probably written: another peer is to check them, when the log was read.
     pub(crate) unread: Vec<u32>,
-    /// Entries of large files of which the peer had something in hand (B1).
+    /// Entries of large files of which the peer had some in hand (B1).
     pub(crate) late: Vec<u32>,
 }
 
 impl PageLedger {
-    /// What the pieces are worth that are missing.
+    /// Returns the weight of the missing pieces.
     pub(crate) fn missing_bytes(&self) -> u64 {
         self.missing_bytes
     }
 
-    /// What a piece is worth.
+    /// Returns the weight of a piece.
     pub(crate) fn worth_of(&self, piece: u32) -> u64 {
         self.pieces.get(piece as usize).map_or(0, Piece::worth)
     }
 
-    /// What peers have in hand now, or no more, since the last call.
+    /// Takes the changes in the peers' work in hand since the last call.
     pub(crate) fn take_handed(&mut self) -> impl Iterator<Item = Handed> + '_ {
         self.handed.drain(..)
     }
 
-    /// Peers that are to forget an attempt at a file, since the last call.
+    /// Takes the peers that are to forget an attempt at a file, since the last call.
     pub(crate) fn take_stale(&mut self) -> impl Iterator<Item = Stale> + '_ {
         self.stale.drain(..)
     }
@@ -53,7 +54,7 @@ impl PageLedger {
         self.owners.get(piece as usize) == Some(&peer)
     }
 
-    /// A granted piece is this peer's from now on.
+    /// Makes a peer the owner of a granted piece.
     pub(crate) fn own(&mut self, piece: u32, peer: PeerNumber) {
         if self.state(piece) == PieceState::Granted {
             self.owners[piece as usize] = peer;
@@ -69,7 +70,7 @@ impl PageLedger {
         }
     }
 
-    /// Notes who has a piece of a large file in hand of which this attempt is over.
+    /// Notes the owners of the pieces of a large file whose attempt is over.
     pub(super) fn note_stale(&mut self, pieces: RangeInclusive<u32>, entry: u32, generation: u32) {
         for piece in pieces {
             let peer = self.owners[piece as usize];
@@ -80,13 +81,13 @@ impl PageLedger {
         }
     }
 
-    /// Whether a peer may be given this piece: another one may be about to make its file.
+    /// Returns whether a peer may be given this piece: another one may be about to make its file.
     pub(crate) fn may_open(&self, piece: u32, peer: PeerNumber) -> bool {
         self.large_of(piece).and_then(|file| file.maker).is_none_or(|maker| maker == peer)
     }
 
-    /// A piece was given back. Who was to make its file and has nothing of it in hand any more has
-    /// perhaps not made it.
+    /// Handles a piece that was given back. A peer that was to make its file, and has none of it in
+    /// hand any more, has perhaps not made it.
     pub(super) fn note_unmade(&mut self, piece: u32) {
         let Some(Piece::Extent { entry, .. }) = self.pieces.get(piece as usize) else { return };
         let Some(file) = self.large.get_mut(entry).filter(|file| file.maker.is_some()) else {
@@ -98,7 +99,8 @@ impl PageLedger {
         }
     }
 
-    /// The extents that go to one peer with this one, if they are missing; itself alone otherwise.
+    /// Returns the extents that are given to one peer with this one, if they are missing; otherwise
+    /// only itself.
     pub(crate) fn run_of(&self, piece: u32) -> std::ops::Range<u32> {
         let Some(file) = self.large_of(piece).filter(|file| file.extents().contains(&piece)) else {
             return piece..piece + 1;
@@ -108,12 +110,12 @@ impl PageLedger {
         start..(start + run).min(file.finish)
     }
 
-    /// The finish piece of the large file that `piece` belongs to.
+    /// Returns the finish piece of the large file of `piece`.
     pub(crate) fn finish_of(&self, piece: u32) -> Option<u32> {
         self.large_of(piece).map(|file| file.finish)
     }
 
-    /// Large files that were begun and have no name yet, as entries.
+    /// Returns the large files that were begun and have no name yet, as entries.
     pub(crate) fn begun_files(&self) -> impl Iterator<Item = u32> + '_ {
         let unnamed = |state| matches!(state, PieceState::Missing | PieceState::Granted);
         let begun = self.large.iter().filter(move |(_, file)| {
@@ -122,19 +124,19 @@ impl PageLedger {
         begun.map(|(entry, _)| *entry)
     }
 
-    /// Whether anything waits for this peer: in hand, or written and not durable.
+    /// Returns whether this peer has pieces in hand, or written and not durable.
     pub(crate) fn has_of(&self, peer: PeerNumber) -> bool {
         self.owners.contains(&peer)
     }
 
-    /// Whether a piece waits for somebody to look at it again.
+    /// Returns whether a piece waits for a peer to check it again.
     pub(crate) fn is_recheck_of_nobody(&self, piece: u32) -> bool {
         self.rechecking.contains(&piece) && self.is_owned(piece, NOBODY)
     }
 
-    /// A peer wrote a piece, under this incarnation, for an earlier controller that did not commit
-    /// it. Gives how it is looked at again, as if the log had said so all the time; nothing if
-    /// something else was decided of the piece since.
+    /// Adopts a piece that a peer wrote, under this incarnation, for an earlier controller that did
+    /// not commit it. Returns the work to check it, as if it were in the log. Returns `None` if the
+    /// piece has another state since.
     pub(crate) fn adopt(
         &mut self,
         under: Incarnation,
@@ -174,8 +176,8 @@ impl PageLedger {
         Some(work)
     }
 
-    /// A peer is no more: nothing that it was told to do counts, nor what it wrote and did not
-    /// name; what it named, and its extents, are to be looked at again (A9).
+    /// Handles the end of a peer. Its orders do not count, nor do the pieces that it wrote and did
+    /// not name. The pieces that it named, and its extents, are to be checked again (A9).
     pub(crate) fn handle_gone(&mut self, peer: PeerNumber) -> Gone {
         let mut gone = Gone::default();
         let mut lost = Vec::new();
@@ -219,7 +221,7 @@ impl PageLedger {
         gone
     }
 
-    /// Files that this peer was to make get another name: it may still make the old one (B1).
+    /// Gives files that this peer was to make another name: it may still make the old one (B1).
     fn begin_unmade(&mut self, peer: PeerNumber, gone: &mut Gone) {
         let its = self.large.iter().filter(|(_, file)| file.maker == Some(peer));
         let unmade: Vec<u32> = its.map(|(entry, _)| *entry).collect();

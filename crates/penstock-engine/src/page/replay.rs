@@ -1,4 +1,5 @@
-//! Rebuilding a page's state from its log: after a restart, or some of it after a peer was lost.
+//! Rebuilding of a page's state from its log: after a restart, or for some pieces after a peer was
+//! lost.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,7 +10,7 @@ use penstock_proto::task::Work;
 use super::{PageLedger, PieceState};
 use crate::slice::Piece;
 
-/// A piece that a log says is written.
+/// A piece that is written in a log.
 struct Found {
     under: Incarnation,
     digests: Vec<EntryDigest>,
@@ -17,10 +18,10 @@ struct Found {
 }
 
 impl PageLedger {
-    /// Rebuilds the state from the committed part of the page's log, `log_bytes` long. Gives the
-    /// pieces that must be looked at again before they count (A2, A5): those that were written and
-    /// not durable, or, with `doubt_all`, everything that was written. Where there is an
-    /// incarnation, a peer that writes under it still need not doubt them.
+    /// Rebuilds the state from the committed part of the page's log, `log_bytes` long. Returns the
+    /// pieces that must be checked again before they count (A2, A5): those that were written and
+    /// are not durable, or, with `doubt_all`, everything that was written. Where there is an
+    /// incarnation, a peer that still writes under it need not doubt them.
     pub fn replay(
         &mut self,
         records: impl IntoIterator<Item = JournalRecord>,
@@ -62,7 +63,7 @@ impl PageLedger {
         self.settle_replay(&found, doubt_all)
     }
 
-    /// What a later page has taken the place of is not to be found here any more.
+    /// Drops the entries that a later page has replaced.
     fn drop_amended(&self, found: &mut BTreeMap<u32, Found>) {
         for found in found.values_mut() {
             let amended = &self.amended.entries;
@@ -76,8 +77,9 @@ impl PageLedger {
         }
     }
 
-    /// A large file has failed as a whole; a file of a pack that could not get its name belongs to
-    /// its pack, which must not try again. Links and directories are tried again, and tell again.
+    /// Replays a failure. A large file has failed as a whole. A file of a pack that could not get
+    /// its name belongs to its pack, which must not try again. Links and directories are tried
+    /// again, and report again.
     fn replay_failure(&mut self, failure: EntryFailure, found: &mut BTreeMap<u32, Found>) {
         self.note_asks(&[], &[failure]);
         if let Some(file) = self.large.get_mut(&failure.entry) {
@@ -93,7 +95,7 @@ impl PageLedger {
         self.add_failure(failure, found);
     }
 
-    /// Adds a file that could not get its name to what was found of its pack.
+    /// Adds a file that could not get its name to its pack.
     fn add_failure(&self, failure: EntryFailure, found: &mut BTreeMap<u32, Found>) {
         let pack = self.pieces.iter().position(|piece| {
             matches!(piece, Piece::Pack { first, end, .. }
@@ -129,7 +131,7 @@ impl PageLedger {
                 continue;
             }
             if let Piece::Finish { .. } = piece {
-                // Finishing is idempotent and cheap: it is done again unless it is durable.
+                // Finishing is idempotent and cheap: it is repeated unless it is durable.
                 if state == PieceState::Written || doubt_all {
                     self.set(index as u32, PieceState::Missing);
                 } else {
@@ -154,7 +156,7 @@ impl PageLedger {
         rechecks
     }
 
-    /// Looking again at a piece; in doubt, unless who does it knows better.
+    /// Returns the work to check a piece; in doubt, unless the peer that does it knows better.
     fn recheck_of(&self, piece: u32, known: &Found) -> Work {
         Work::Recheck {
             piece: PieceRef { page: self.number, piece },
@@ -177,9 +179,9 @@ impl PageLedger {
         }
     }
 
-    /// What the committed log says of `pieces`, which a lost peer wrote or was looking at: under
-    /// which incarnation each was written, the work to look at it again; and those of which the log
-    /// says nothing.
+    /// Returns what the committed log says of `pieces`, which a lost peer wrote or was checking.
+    /// For each these are the incarnation and the work to check it; pieces without a record come
+    /// separately.
     pub(crate) fn read_again(
         &self,
         pieces: &BTreeSet<u32>,

@@ -1,14 +1,22 @@
-//! Which paths carry a task's lanes, and what becomes of one that does not.
+//! Choice of the paths that carry a task's lanes, and treatment of paths that do not work.
 //!
 //! A path is a pair of addresses ([`pair()`]). Each has a [`LaneMachine`] of its own, which decides
-//! how many lanes it has; requests are pulled by lanes as they drain, so that a faster path carries
-//! more without being told to.
+//! the number of its lanes. Lanes pull requests as they drain, so that a faster path carries more
+//! without further control.
 //!
 //! - *Dead* is a path that cannot be dialled, or whose TCP has heard nothing, not even the
+//!   acknowledgement of a probe, while another path is heard. Its lanes are cut, so that their
+//!   items in hand are asked for elsewhere. It is dialled again at intervals: with one lane, with
+//!   growing, jittered pauses.
 //!   acknowledgement of a probe, while another path is heard. Its lanes are cut, so that what they
 //!   had in hand is asked for elsewhere, and it is dialled again now and then: with one lane, with
 //!   growing, jittered pauses.
-//! - *Crawling* is one that is heard but brings a small share of what it did, or has never brought
+//! - *Crawling* is a path that is heard but brings a small share of its earlier rate, or has never
+//!   brought a notable one, while others keep their rates. If all slow down, the source or the
+//!   target is slow. Its lanes are cut, too. Later it gets one lane and small requests *on trial*,
+//!   since a successful dial does not prove its rate. From then on it is compared with its rate on
+//!   trial. A path whose lanes wait under a limit of the rate does not crawl: it is not the
+//!   bottleneck.
 //!   anything to speak of, while others do bring what they did: where all slow down, the source or
 //!   the target is slow. Its lanes are cut, too; later it gets one lane and small requests *on
 //!   trial*, since that it can be dialled says nothing of its rate. What it brings on trial is what
@@ -17,10 +25,11 @@
 //!   is waited for.
 //! - *Slow* is no state: a path that has always been slow beside others keeps its share, in which
 //!   little is asked of it ([`crate::fetch`]).
+//!   little is asked of it ([`crate::fetch`]).
 //! - *Standby* is a path whose link another path carries already.
 //!
-//! Where there is one path only nothing is cut: there is no better place for what is in hand.
-//! All limits have a margin of some round trips, so that a long path with losses is left alone.
+//! Where there is one path only nothing is cut: there is no better path for the items in hand. All
+//! limits have a margin of some round trips, so that a long path with losses is not affected.
 //!
 //! This module reads no clock, opens no socket and knows no addresses beyond [`pair()`].
 
@@ -39,29 +48,29 @@ pub use self::pair::{LocalEnd, PATHS_MAX, Pairs, PathEnds, pair, pair_further};
 use crate::lanes::{LaneAction, LaneLimits, LaneMachine};
 use crate::retry::Backoff;
 
-/// Number of a path within its task: the place in the list that the task was given.
+/// Number of a path within its task: the index in the task's list.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PathId(pub u16);
 
-/// How a path stands.
+/// State of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PathState {
     /// No lane was open over it yet.
     Untried,
     /// Lanes are open over it.
     Carrying,
-    /// Another path of its link carries.
+    /// The link is carried by another of its paths.
     Standby,
-    /// It was crawling; one lane tries whether it still does.
+    /// The path was crawling; one lane tests whether it still does.
     Trial,
-    /// It brought next to nothing.
+    /// The path brought next to nothing.
     Crawling,
-    /// It cannot be dialled, or nothing is heard over it.
+    /// The path cannot be dialled, or nothing is heard over it.
     Dead,
 }
 
 impl PathState {
-    /// In a word.
+    /// Returns its name, one word or two.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Untried => "untried",
@@ -74,104 +83,104 @@ impl PathState {
     }
 }
 
-/// What the edge is to do.
+/// Action for the edge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PathAction {
-    /// Dial a new lane over a path, then tell [`PathMachine::handle_up`] or
+    /// Dial a new lane over a path, then call [`PathMachine::handle_up`] or
     /// [`PathMachine::handle_down`].
     Dial(LaneId, PathId),
-    /// Let a lane finish what it was asked, then close it.
+    /// Let a lane finish its requests, then close it.
     Drain(LaneId),
-    /// End a lane at once; what it had in hand is to be asked for elsewhere.
+    /// End a lane at once; its items in hand are to be asked for elsewhere.
     Cut(LaneId),
 }
 
-/// What the edge sees of a path with open lanes.
+/// Observation of a path with open lanes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PathSight {
-    /// How long TCP has heard nothing on any lane, acknowledgements of probes included.
+    /// Time for which TCP has heard nothing on any lane, including acknowledgements of probes.
     pub silence: Duration,
     /// Bytes that were asked for and have not come.
     pub owed_bytes: u64,
-    /// About how many bytes TCP has received since the last look, in order or not. What is read
-    /// from a lane comes in strides, of which a slow path takes seconds for each.
+    /// Bytes that TCP has received since the last look, approximately, in order or not. Reads from
+    /// a lane come in strides, each of which takes a slow path seconds.
     pub arrived_bytes: u64,
-    /// Whether this host is slow in taking what has come: the path is not what is waited for.
+    /// True if this host is slow in taking bytes that have come: the path is not the bottleneck.
     pub stuck: bool,
-    /// Which part of its lanes that owe something wait at this moment for a limit of the rate, from
-    /// 0 to 1.
+    /// Share of its lanes with outstanding requests that wait at this moment for a limit of the
+    /// rate, from 0 to 1.
     pub held: f64,
 }
 
-/// What is known of a path before anything is tried.
+/// Facts about a path before anything is tried.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PathSpec {
     /// See [`PathEnds::link`].
     pub link: u16,
-    /// What it carries, as far as somebody said so.
+    /// Rate of its interfaces, if configured.
     pub rate_bits_per_s: Option<u64>,
 }
 
-/// Without a word from TCP for this long, and some round trips, a path is dead. TCP asks once a
-/// second where nothing else is on its way.
+/// Time of silence of TCP, plus some round trips, after which a path is dead. TCP probes once a
+/// second where nothing else is in flight.
 const SILENT: Duration = Duration::from_secs(2);
 const SILENT_RTTS: u32 = 4;
-/// No more than this in all: what it had in hand is to be elsewhere within three seconds.
+/// Upper bound of that time: the items in hand are to be elsewhere within three seconds.
 const SILENT_MOST: Duration = Duration::from_millis(2700);
-/// A path that was heard within this time is alive.
+/// Time within which a path must have been heard to be alive.
 const ALIVE: Duration = Duration::from_millis(1600);
-/// One that was not heard within this time and some round trips may be dead, and does not crawl.
+/// Time, plus some round trips, after which a path that was not heard may be dead, and does not
+/// count as crawling.
 const HEARD: Duration = Duration::from_millis(1200);
 const HEARD_RTTS: u32 = 2;
-/// Rates are compared over this time and some round trips.
+/// Time, plus some round trips, over which rates are compared.
 const COMPARED: Duration = Duration::from_millis(1800);
 const COMPARED_RTTS: u32 = 4;
 const COMPARED_MOST: Duration = Duration::from_millis(2300);
-/// A path that starts gets so much longer until it is compared with others: TCP doubles its rate
-/// once a round trip at best, and starts anew where something is lost.
+/// Additional time before a starting path is compared with others: TCP doubles its rate once a
+/// round trip at best, and starts anew where segments are lost.
 const START: Duration = Duration::from_secs(2);
 const START_RTTS: u32 = 20;
-/// Crawling: less than this share of what the path did ...
+/// Crawling: the rate is below this share of the path's earlier rate ...
 const CRAWL_OF_OWN: f64 = 0.1;
-/// ... or never so much as this share of what the fastest other one does, and so many bytes a
-/// second: a minute for a stride of a MiB ...
+/// ... or never reached this share of the fastest other path's rate, and so many bytes a second: a
+/// minute for a stride of a MiB ...
 const CRAWL_OF_BEST: f64 = 0.01;
 const CRAWL_BYTES: f64 = 16.0 * 1024.0;
-/// ... while the others do at least this share of what they did ...
+/// ... while the others have at least this share of their earlier rates ...
 const OTHERS_GO_ON: f64 = 0.5;
-/// ... and what it owes would take it longer than this.
+/// ... and its outstanding bytes would take it longer than this.
 const CRAWL_OWED: Duration = Duration::from_secs(3);
-/// A limit holds a path back if its lanes that owe something wait for their turns for this share of
-/// the time. Lanes have turns of one length, so that the share is also what a path brings of what
-/// the limit lets it bring: one that is held brings more than one that crawls.
+/// Share of the time for which lanes with outstanding requests must wait to count as held back by a
+/// limit. Lanes have turns of one length, so that the share is also the ratio of a path's rate to
+/// the rate that the limit allows. A path that is held back brings more than one that crawls.
 const HELD: f64 = CRAWL_OF_OWN;
-/// A trial is passed with this many bytes, or this share of what the path did, but not by less
-/// than what is hardly anything.
+/// Bytes that pass a trial, or share of the earlier rate that passes it, but at least a minimum.
 const TRIAL_BYTES: u64 = 4 * MIB;
 const TRIAL_SHARE: f64 = 0.3;
 const TRIAL_BYTES_LEAST: u64 = 2 * CRAWL_BYTES as u64;
-/// It takes this long at least: what stands in a queue at its start is no rate.
+/// Least duration of a trial: bytes that a queue holds at its start are no rate.
 const TRIAL_LEAST: Duration = Duration::from_millis(500);
-/// It is failed after this time, and some round trips, in which bytes were owed.
+/// Time, plus some round trips, with outstanding bytes after which a trial has failed.
 const TRIAL: Duration = Duration::from_secs(2);
 const TRIAL_RTTS: u32 = 10;
 /// Pauses between dials of a dead path, and between trials of a crawling one.
 const DEAD_PAUSE: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(2));
-/// The former are so many times as long where no path carries: nothing is known to be open then.
+/// Factor for the former where no path carries: no path is known to be open then.
 const NONE_CARRIES: u32 = 4;
 const CRAWL_PAUSE: (Duration, Duration) = (Duration::from_secs(4), Duration::from_secs(60));
-/// A path that lost its lanes as others do the rest sooner is not dialled for this long.
+/// Pause before dialling a path that lost its lanes because others bring the rest sooner.
 const LATE_PAUSE: Duration = Duration::from_secs(3);
-/// Lanes are shared out anew by measured rates this often.
+/// Interval at which lanes are divided anew by measured rates.
 const SHARE_OUT: Duration = Duration::from_secs(5);
-/// What a path once did counts for half after some minutes.
+/// Factor by which an earlier rate fades: it counts for half after some minutes.
 const FADING: f64 = 0.999;
 
-/// What has come in the last seconds.
+/// Bytes that came in the last seconds.
 #[derive(Debug, Default)]
 struct Meter {
     total: u64,
-    /// All that had come at some moments.
+    /// Sums of bytes at some moments.
     marks: VecDeque<(Instant, u64)>,
 }
 
@@ -189,8 +198,8 @@ impl Meter {
         }
     }
 
-    /// Bytes per second over the last `time`, and since the last mark before that: who looks
-    /// seldom does not see more.
+    /// Returns the bytes per second over the last `time`, and since the last mark before that, so
+    /// that rare calls do not see more.
     fn rate(&self, now: Instant, time: Duration) -> f64 {
         let before = self.marks.iter().rev().find(|(at, _)| now.since(*at) >= time);
         let Some((at, bytes)) = before.or(self.marks.front()) else { return 0.0 };
@@ -207,24 +216,24 @@ struct Path {
     meter: Meter,
     /// The greatest rate that it held, fading.
     usual: f64,
-    /// Since when it has owed bytes without a break.
+    /// Start of the time in which it has owed bytes without a break.
     owing: Option<Instant>,
-    /// Whether this host was slow in taking what had come, when that was last looked at.
+    /// True if this host was slow in taking bytes that had come, at the last look.
     stuck: bool,
-    /// How long its lanes have waited for a limit, in microseconds.
+    /// Time for which its lanes have waited for a limit, in microseconds.
     waited: Meter,
-    /// Whether a limit holds it back.
+    /// True if a limit holds it back.
     held: bool,
-    /// What came while on trial, and for how long bytes were owed then.
+    /// Bytes that came while on trial, and the time in which bytes were owed then.
     tried: (u64, Duration),
     retry_at: Instant,
-    /// Its lanes were late, and are not dialled again until then.
+    /// Time until which its lanes, which were late, are not dialled again.
     late_until: Instant,
-    /// It crawled, and has passed no trial since.
+    /// True if it crawled, and has passed no trial since.
     crawled: bool,
     dead_pause: Backoff,
     crawl_pause: Backoff,
-    /// Lanes to be cut, and those that are and have not ended.
+    /// Lanes to be cut, and lanes that are cut and have not ended.
     to_cut: Vec<LaneId>,
     cut: Vec<LaneId>,
 }
@@ -270,7 +279,7 @@ impl Path {
     }
 }
 
-/// Decides over which paths lanes go.
+/// Decides the paths of lanes.
 #[derive(Debug)]
 pub struct PathMachine {
     limits: LaneLimits,
@@ -283,7 +292,8 @@ pub struct PathMachine {
 }
 
 impl PathMachine {
-    /// A machine for these paths, of which there is at least one; `limits` are of all together.
+    /// Returns a machine for these paths, of which there is at least one; `limits` are for all
+    /// together.
     pub fn new(limits: LaneLimits, paths: &[PathSpec], seed: u64) -> Self {
         let rng = ChaCha8Rng::seed_from_u64(seed);
         let one = [PathSpec::default()];
@@ -295,8 +305,8 @@ impl PathMachine {
         machine
     }
 
-    /// There are these paths too, numbered after those that are known. One that was the only one
-    /// is not from now on: it may be given up for the others.
+    /// Adds paths, numbered after the known ones. A path that was the only one may be given up for
+    /// the others from now on.
     pub fn handle_further(&mut self, paths: &[PathSpec]) {
         for spec in paths {
             let seed = rand::RngExt::random(&mut self.rng);
@@ -310,7 +320,7 @@ impl PathMachine {
         self.share_out();
     }
 
-    /// A round trip over a path was measured.
+    /// Handles a measured round trip over a path.
     pub fn handle_rtt(&mut self, path: PathId, rtt: Duration) {
         if let Some(path) = self.paths.get_mut(usize::from(path.0)) {
             path.rtt = if path.rtt.is_zero() { rtt } else { path.rtt.min(rtt) };
@@ -318,7 +328,7 @@ impl PathMachine {
         }
     }
 
-    /// Other bounds of the number of lanes from now on: what is above them is drained.
+    /// Sets other bounds of the number of lanes: lanes above them are drained.
     pub fn handle_lane_limits(&mut self, limits: LaneLimits) {
         self.limits = LaneLimits { lanes_max: limits.lanes_max.max(1), ..limits };
         match self.paths.as_mut_slice() {
@@ -327,7 +337,7 @@ impl PathMachine {
         }
     }
 
-    /// A dialled lane is open.
+    /// Handles a dialled lane that is open.
     pub fn handle_up(&mut self, now: Instant, lane: LaneId) {
         let Some(at) = self.path_of(lane) else { return };
         let path = &mut self.paths[at];
@@ -345,8 +355,8 @@ impl PathMachine {
         }
     }
 
-    /// A lane could not be opened, or is closed. After a failure its path is not dialled for a
-    /// while.
+    /// Handles a lane that could not be opened, or is closed. After a failure its path is not
+    /// dialled for some time.
     pub fn handle_down(&mut self, now: Instant, lane: LaneId, failed: bool) {
         let Some(at) = self.path_of(lane) else { return };
         let several = self.paths.len() > 1;
@@ -359,7 +369,7 @@ impl PathMachine {
         let last = path.lanes.open().all(|open| open == lane);
         if several && failed && ours.is_none() && last {
             path.lanes.handle_down(now, lane, false);
-            // Of several that were dialled at once, the last one counts.
+            // Of several lanes that were dialled at once, the last one counts.
             if path.state != PathState::Dead || path.lanes.is_empty() {
                 self.give_up(now, at, PathState::Dead);
             }
@@ -368,19 +378,19 @@ impl PathMachine {
         }
     }
 
-    /// No lane is dialled over any path before `until`.
+    /// Dials no lane over any path before `until`.
     pub fn hold(&mut self, until: Instant) {
         self.paths.iter_mut().for_each(|path| path.lanes.hold(until));
     }
 
-    /// A lane has carried `carried` bytes in all.
+    /// Sets the bytes that a lane has carried in all.
     pub fn handle_bytes(&mut self, lane: LaneId, carried: u64) {
         let Some(at) = self.path_of(lane) else { return };
         self.paths[at].lanes.handle_bytes(lane, carried);
     }
 
-    /// What a lane owes is late, and others would bring it sooner: it is cut, and its path is not
-    /// dialled for a while, though nothing is wrong with it.
+    /// Handles a late lane whose items others would bring sooner: it is cut, and its path is not
+    /// dialled for some time, though nothing is wrong with it.
     pub fn handle_late(&mut self, now: Instant, lane: LaneId) {
         let Some(at) = self.path_of(lane) else { return };
         let path = &mut self.paths[at];
@@ -390,11 +400,10 @@ impl PathMachine {
         }
     }
 
-    /// There is more to fetch than is asked for, so that the number of lanes may be what limits:
-    /// see [`LaneMachine::handle_rate`]. The rate is what TCP receives: what is read of a slow path
-    /// comes in strides, of which some more or fewer in two seconds are a greater difference than
-    /// lanes make.
-    /// Call it right after [`PathMachine::handle_tick`].
+    /// Says that there is more to fetch than is asked for, so that the number of lanes may be the
+    /// limit: see [`LaneMachine::handle_rate`]. The rate is that of TCP. Reads from a slow path
+    /// come in strides, and one stride more or less in two seconds makes a greater difference than
+    /// lanes do. Call it right after [`PathMachine::handle_tick`].
     pub fn handle_plenty(&mut self, now: Instant) {
         let limits = |path: &&mut Path| path.state == PathState::Carrying && !path.stuck;
         for path in self.paths.iter_mut().filter(limits) {
@@ -403,15 +412,15 @@ impl PathMachine {
         }
     }
 
-    /// Links over which lanes go, or may go as far as is known.
+    /// Returns the number of links over which lanes go, or may go as far as is known.
     pub fn links(&self) -> usize {
         let lives = |path: &&Path| path.state != PathState::Dead;
         let links = self.paths.iter().filter(lives).map(|path| path.spec.link);
         links.collect::<BTreeSet<_>>().len()
     }
 
-    /// Looks at all paths; call it some times a second. `sight` tells what is seen of one that has
-    /// open lanes.
+    /// Examines all paths; call it some times a second. `sight` returns the observation of a path
+    /// that has open lanes.
     pub fn handle_tick(&mut self, now: Instant, mut sight: impl FnMut(PathId) -> PathSight) {
         let passed = self.told.map_or(Duration::ZERO, |told| now.since(told));
         self.told = Some(now);
@@ -479,7 +488,7 @@ impl PathMachine {
             let (bytes, time) = path.tried;
             let enough = TRIAL_BYTES.min(enough).max(TRIAL_BYTES_LEAST);
             if bytes >= enough && time >= TRIAL_LEAST {
-                // What it did before it may never do again.
+                // The rate before may never be reached again.
                 path.usual = path.usual.min(bytes as f64 / time.as_secs_f64());
                 path.crawled = false;
                 self.set_state(at, PathState::Carrying);
@@ -513,7 +522,7 @@ impl PathMachine {
             others.map(|(_, path)| path).filter(|path| path.carries())
         };
         let best = others().map(|other| other.rate(now)).fold(0.0, f64::max);
-        // Who is held back by a limit goes on, as far as it may.
+        // A path that is held back by a limit continues, as far as it may.
         let usual: f64 = others().filter(|other| !other.held).map(|other| other.usual).sum();
         let sum: f64 = others().map(|other| other.rate(now)).sum();
         let started = owing >= path.compared_over() + START + path.rtt * START_RTTS;
@@ -525,7 +534,7 @@ impl PathMachine {
             && owed as f64 > rate * CRAWL_OWED.as_secs_f64()
     }
 
-    /// Where nothing else carries, a crawling path is better than none.
+    /// Accepts a crawling path where nothing else carries.
     fn settle_for_less(&mut self, now: Instant, at: usize) {
         if self.paths.iter().any(Path::carries) {
             return;
@@ -564,8 +573,8 @@ impl PathMachine {
         }
     }
 
-    /// Gives each path its share of the lanes: one by which to try it if it was given up, none if
-    /// another one of its link carries.
+    /// Gives each path its share of the lanes: one for a trial if it was given up, none if another
+    /// path of its link carries.
     fn share_out(&mut self) {
         if self.paths.len() < 2 {
             return;
@@ -603,7 +612,7 @@ impl PathMachine {
                     let extra = u32::from((place as u32) < lanes_max % count);
                     let most = lanes_max / count + extra;
                     let share = (f64::from(workers) * weight(at) / sum).round() as u32;
-                    // Both bounds the same: their number is fixed.
+                    // Equal bounds mean that the number is fixed.
                     let share = if workers == lanes_max { most } else { share.max(1) };
                     (share.min(most), most)
                 }
@@ -615,8 +624,8 @@ impl PathMachine {
         }
     }
 
-    /// How lanes are to be shared: by what was said of the rates, or by what was measured where
-    /// that differs by so much that it is not the number of lanes that makes it.
+    /// Returns the weights for sharing lanes: by configured rates, or by measured ones where the
+    /// difference is too great to come from the number of lanes.
     fn weights(&self, usable: &[usize]) -> Vec<f64> {
         let said: Option<Vec<f64>> = self
             .paths
@@ -633,7 +642,7 @@ impl PathMachine {
         said.unwrap_or_else(|| vec![1.0; self.paths.len()])
     }
 
-    /// What to do next, if anything. Call again until it gives nothing.
+    /// Returns the next action, if any. Call again until it returns `None`.
     pub fn poll_action(&mut self, now: Instant) -> Option<PathAction> {
         for at in 0..self.paths.len() {
             let path = &mut self.paths[at];
@@ -661,12 +670,12 @@ impl PathMachine {
         None
     }
 
-    /// What has become of a path, if there is news.
+    /// Takes the next change of a path's state, if there is one.
     pub fn poll_news(&mut self) -> Option<(PathId, PathState)> {
         self.news.pop_front()
     }
 
-    /// When a lane may be dialled again, if dialling is held back everywhere.
+    /// Returns when a lane may be dialled again, if dialling is delayed everywhere.
     pub fn dial_after(&self, now: Instant) -> Option<Instant> {
         let after = |path: &Path| {
             if matches!(path.state, PathState::Dead | PathState::Crawling) {
@@ -678,39 +687,39 @@ impl PathMachine {
         all.and_then(|all| all.into_iter().min())
     }
 
-    /// Whether a lane is open over any path but this one.
+    /// Returns whether a lane is open over any path but this one.
     pub fn has_other(&self, path: PathId) -> bool {
         let other = |(at, _): &(usize, &Path)| *at != usize::from(path.0);
         self.paths.iter().enumerate().filter(other).any(|(_, path)| path.carries())
     }
 
-    /// Whether any path but this one may carry: it is open, or was not found to be dead.
+    /// Returns whether any path but this one may carry: it is open, or was not found to be dead.
     pub fn may_have_other(&self, path: PathId) -> bool {
         let others = self.paths.iter().enumerate().filter(|(at, _)| *at != usize::from(path.0));
         others.map(|(_, path)| path.state).any(|state| state != PathState::Dead)
     }
 
-    /// Whether there are several paths.
+    /// Returns whether there are several paths.
     pub fn has_several(&self) -> bool {
         self.paths.len() > 1
     }
 
-    /// How a path stands.
+    /// Returns the state of a path.
     pub fn state(&self, path: PathId) -> PathState {
         self.paths.get(usize::from(path.0)).map_or(PathState::Dead, |path| path.state)
     }
 
-    /// Number of the path that a lane goes over, while it lives.
+    /// Returns the path of a lane, while it lives.
     pub fn path_of_lane(&self, lane: LaneId) -> Option<PathId> {
         self.path_of(lane).map(|at| PathId(at as u16))
     }
 
-    /// Lanes that are open and not draining.
+    /// Returns the number of lanes that are open and not draining.
     pub fn up(&self) -> u32 {
         self.paths.iter().map(|path| path.lanes.up()).sum()
     }
 
-    /// All paths, as numbers.
+    /// Returns all paths, as numbers.
     pub fn ids(&self) -> impl Iterator<Item = PathId> + use<> {
         (0..self.paths.len() as u16).map(PathId)
     }

@@ -1,4 +1,4 @@
-//! Which pairs of addresses are paths.
+//! Pairs of addresses that are paths.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -12,16 +12,16 @@ use super::spread::{Link, spread};
 /// Most paths between two hosts.
 pub const PATHS_MAX: usize = 64;
 
-/// Where lanes leave from at this host.
+/// Local end of lanes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct LocalEnd {
     /// The address; none leaves it to the routes.
     pub address: Option<IpAddr>,
     /// The network interface. An address alone does not choose it (hard case E5).
     pub device: Option<String>,
-    /// The network on which that is, if it has a name.
+    /// The network of the interface, if it has a name.
     pub network: Option<Name>,
-    /// What the interface carries, if its operator has said so.
+    /// Rate of the interface, if its operator has configured it.
     pub rate_bits_per_s: Option<u64>,
 }
 
@@ -39,23 +39,23 @@ impl fmt::Display for LocalEnd {
 /// A pair of addresses over which lanes may go.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct PathEnds {
-    /// Here.
+    /// The local end.
     pub local: LocalEnd,
-    /// There.
+    /// The remote end.
     pub remote: DataAddress,
-    /// Paths of one link lead over the same interfaces, by other addresses: only the first of them
-    /// that works carries.
+    /// Number of the link. Paths of one link lead over the same interfaces, by other addresses:
+    /// only the first of them that works carries.
     pub link: u16,
 }
 
 impl PathEnds {
-    /// What both interfaces carry, in bits per second, as far as that was said.
+    /// Returns the rate of both interfaces, in bits per second, as far as it is configured.
     pub fn rate_bits_per_s(&self) -> Option<u64> {
         let rates = [self.local.rate_bits_per_s, self.remote.rate_bits_per_s];
         rates.into_iter().flatten().min()
     }
 
-    /// The network, in words: `fast0`, or `fast0 to lan`, or nothing.
+    /// Returns the network, in words: `fast0`, or `fast0 to lan`, or nothing.
     pub fn network(&self) -> String {
         match (&self.local.network, &self.remote.network) {
             (Some(here), Some(there)) if here != there => format!("{here} to {there}"),
@@ -71,27 +71,28 @@ impl fmt::Display for PathEnds {
     }
 }
 
-/// Which pairs are to be tried.
+/// Pairs to be tried.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Pairs {
-    /// These, numbered in this order.
+    /// The pairs, numbered in this order.
     pub paths: Vec<PathEnds>,
-    /// Links of which no path is tried, since there are too many.
+    /// Number of links of which no path is tried, since there are too many.
     pub links_left_out: usize,
 }
 
 /// Pairs the local addresses with those of a site. Where both ends know a network by the same name,
-/// its addresses meet each other only; all others meet whatever is of their family, and trying
-/// tells which of these pairs lead anywhere. At most [`PATHS_MAX`], the first of each link first.
+/// its addresses are paired with each other only. All others are paired with any address of their
+/// family, and trying shows which of these pairs work. At most [`PATHS_MAX`], the first of each
+/// link first.
 ///
-/// Of more links than that some are left out, none of which is the only one of a device here, or of
-/// a network card there, as far as that goes; hosts with other addresses choose others.
+/// If there are more links than that, some are left out. As far as possible, none of these is the
+/// only one of a device here, or of a network card there; hosts with other addresses choose others.
 pub fn pair(locals: &[LocalEnd], remotes: &[DataAddress]) -> Pairs {
     pair_further(&[], locals, remotes)
 }
 
-/// The pairs that are not among `known`, to be numbered after those. One over the same interfaces
-/// as a known one is of the same link. All together they are [`PATHS_MAX`] at most.
+/// Returns the pairs that are not among `known`, to be numbered after those. A pair over the same
+/// interfaces as a known one is of the same link. All together they are at most [`PATHS_MAX`].
 pub fn pair_further(known: &[PathEnds], locals: &[LocalEnd], remotes: &[DataAddress]) -> Pairs {
     let same = |a: &PathEnds, b: &PathEnds| {
         let ends = |of: &PathEnds| (of.local.address, of.remote.address);
@@ -126,7 +127,7 @@ pub fn pair_further(known: &[PathEnds], locals: &[LocalEnd], remotes: &[DataAddr
     Pairs { paths: new, links_left_out: first_ones.saturating_sub(room) }
 }
 
-/// All pairs of which there may be a path, IPv4 first.
+/// Returns all pairs that may be paths, IPv4 first.
 fn pairs(locals: &[LocalEnd], remotes: &[DataAddress]) -> Vec<PathEnds> {
     let strict = pairs_of(locals, remotes, true);
     if strict.is_empty() { pairs_of(locals, remotes, false) } else { strict }
@@ -147,12 +148,12 @@ fn pairs_of(locals: &[LocalEnd], remotes: &[DataAddress], by_name: bool) -> Vec<
             }
         }
     }
-    // IPv4 before IPv6 of one link: its heads are smaller.
+    // IPv4 comes before IPv6 of one link: its headers are smaller.
     found.sort_by_key(|ends| !ends.remote.address.is_ipv4());
     found
 }
 
-/// Numbers the links of `new`, after those of `known`, in the order in which they come.
+/// Numbers the links of `new`, after those of `known`, in their order.
 fn number_links(known: &[PathEnds], new: &mut [PathEnds]) {
     let mut links: BTreeMap<Link, u16> = known.iter().map(|of| (link_of(of), of.link)).collect();
     let mut next = links.values().max().map_or(0, |link| link + 1);
@@ -177,7 +178,8 @@ fn link_of(ends: &PathEnds) -> Link {
     }
 }
 
-/// Where this host begins to choose: hosts of a site mostly have addresses one after another.
+/// Returns the position from which this host starts to choose: hosts of a site mostly have
+/// consecutive addresses.
 fn start_of(locals: &[LocalEnd]) -> u64 {
     match locals.iter().filter_map(|local| local.address).min() {
         Some(IpAddr::V4(address)) => address.to_bits().into(),

@@ -1,29 +1,28 @@
-//! Which links are used where there are more than may be.
+//! Choice of links where there are more than may be used.
 
 use std::collections::BTreeMap;
 
 use penstock_proto::id::Name;
 
-/// What makes two pairs of addresses one link: the interface here, and the network there, or where
-/// that has no name the address.
+/// Identity of a link: the interface here, and the network there, or its address if it has no name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Link {
-    /// The interface here, or what stands for it.
+    /// The interface here, or a substitute for its name.
     pub device: String,
-    /// Who is there.
+    /// The remote peer.
     pub peer: Name,
     /// Its network, or its address.
     pub card: String,
 }
 
-/// What links have in common: of each there is to be as much as of others.
+/// Property that links have in common: each is to be used equally often.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 enum Part<'a> {
     Device(&'a str),
     Peer(&'a Name),
     Card(&'a Name, &'a str),
-    /// A device and the place of a card within its peer: the first cards of peers are mostly on one
-    /// network, the second ones on another, and a device may reach one of those only.
+    /// A device and the index of a card within its peer: the first cards of peers are mostly on one
+    /// network, the second ones on another, and a device may reach only one of those.
     Rail(&'a str, usize),
     /// A device and a peer.
     Meeting(&'a str, &'a Name),
@@ -74,10 +73,10 @@ impl<'a> Numbers<'a> {
     }
 }
 
-/// Chooses `room` of the links `offered`, beside those `known`: their places, in the order in which
-/// they are to be used. One that has a device, peer or card of which there is none yet comes first,
-/// then one whose parts are used least. Between equals, peers are taken in turn from the one at
-/// `start`, counted round and round.
+/// Chooses `room` of the links `offered`, beside those `known`; returns their indices, in the order
+/// of use. A link with a device, peer or card that is not used yet comes first, then one whose
+/// parts are used least. Between equals, peers are taken in turn from the one at `start`,
+/// cyclically.
 pub(super) fn spread(known: &[Link], offered: &[Link], start: u64, room: usize) -> Vec<usize> {
     let mut numbers = Numbers::default();
     let used: Vec<Parts> = known.iter().map(|link| numbers.of(link)).collect();
@@ -103,7 +102,7 @@ pub(super) fn spread(known: &[Link], offered: &[Link], start: u64, room: usize) 
     chosen
 }
 
-/// When the peer of each link has its turn.
+/// Returns the turn of each link's peer.
 fn turns(offered: &[Link], start: u64) -> Vec<usize> {
     let mut peers: Vec<&Name> = offered.iter().map(|link| &link.peer).collect();
     peers.sort();

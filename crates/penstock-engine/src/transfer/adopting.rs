@@ -1,14 +1,14 @@
-//! Taking over what peers did for an earlier controller that could not commit it (A7).
+//! Adoption of work that peers did for an earlier controller that could not commit it (A7).
 //!
-//! A new controller begins with the committed logs. Peers that go on with the transfer tell what
-//! they wrote that no commit has taken up; it is put into the logs as if it had been there all the
-//! time, and looked at again as everything is that was written before a restart: by the writer
-//! itself without a doubt, if its circumstances are the same.
+//! A new controller begins with the committed logs. Peers that continue the transfer report data
+//! that they wrote and no commit has recorded. It is put into the logs as if it had always been
+//! there, and checked again like everything written before a restart. The writer itself checks it
+//! without doubt, if its circumstances are the same.
 //!
-//! Packs stand under names of their writer. An extent is another matter: somebody else may have
-//! been given it since (B3). So an extent is taken over only if this controller has handed it out
-//! to nobody, ever; the one before had it from the writer itself. And so that what is told is not
-//! given to others in the meantime, nothing at all is, for a moment:
+//! Packs have names of their writer. For an extent this is different: another peer may have been
+//! given it since (B3). An extent is therefore adopted only if this controller has never handed it
+//! out; the previous one had it from the writer itself. To keep reported extents from being given
+//! to others in the meantime, nothing at all is handed out for a moment:
 //! [`TransferMachine::wait_for_reports`].
 
 use std::collections::BTreeMap;
@@ -22,14 +22,14 @@ use super::TransferMachine;
 use super::open::Under;
 use crate::slice::Piece;
 
-/// What writers did in pages that are not open yet.
+/// Reports of writers on pages that are not open yet.
 #[derive(Debug, Default)]
 pub(super) struct Early(BTreeMap<u32, Vec<(Incarnation, Report)>>);
 
 impl TransferMachine {
-    /// These writers are there, and may have written something that no log knows: until they have
-    /// joined, or until `until`, nothing is handed out that they may have. That is for a moment;
-    /// what they do not tell in time is fetched again.
+    /// Waits for writers that are present, and may have written data that no log knows. Until they
+    /// have joined, or until `until`, no piece is handed out that they may have. That lasts a
+    /// moment; data that they do not report in time is fetched again.
     pub fn wait_for_reports(
         &mut self,
         writers: impl IntoIterator<Item = WriterId>,
@@ -41,7 +41,7 @@ impl TransferMachine {
         self.awaited_until = until;
     }
 
-    /// Whether a writer may still tell what it did.
+    /// Returns whether a writer may still report its work.
     pub(super) fn waits_for_reports(&mut self, now: Instant) -> bool {
         if !self.awaited.is_empty() && now >= self.awaited_until {
             self.awaited.clear();
@@ -50,9 +50,9 @@ impl TransferMachine {
         !self.awaited.is_empty()
     }
 
-    /// A peer that has just joined tells what it wrote for an earlier controller and under the
-    /// circumstances in which it joined. To be told before it asks for work, and once: what is told
-    /// again changes nothing. Gives how many bytes need not be fetched again, pages left out that
+    /// Handles the work that a peer, which has just joined, did for an earlier controller under the
+    /// circumstances in which it joined. To be called before it asks for work, and once: repeated
+    /// reports change nothing. Returns the bytes that need not be fetched again, without pages that
     /// are not open yet.
     pub fn handle_adopted(
         &mut self,
@@ -74,7 +74,7 @@ impl TransferMachine {
         bytes
     }
 
-    /// A new page was opened: what was told of it before counts from now on.
+    /// Handles a page that was opened: earlier reports on it count from now on.
     pub(super) fn adopt_early(&mut self, page: u32) {
         for (incarnation, report) in self.early.0.remove(&page).unwrap_or_default() {
             self.bytes_resumed += self.adopt(incarnation, report);

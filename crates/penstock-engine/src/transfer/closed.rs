@@ -1,7 +1,6 @@
-//! The pages that are done: counts, and the sums over them.
+//! The closed pages: counts, and the sums over them.
 //!
-//! A transfer of 10^9 files has some 250,000 of them; nothing that is asked all the time looks at
-//! each.
+//! A transfer of 10^9 files has some 250,000 of them; no frequent operation visits each.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,14 +17,14 @@ struct ClosedPage {
 pub(super) struct ClosedPages {
     pages: BTreeMap<u32, ClosedPage>,
     totals: Totals,
-    /// How many of them the source is to be asked about.
+    /// Number of pages about which the source is to be asked.
     asks: usize,
-    /// Those with something to commit.
+    /// Pages with something to commit.
     news: BTreeSet<u32>,
 }
 
 impl ClosedPages {
-    /// A page is done; it was not before.
+    /// Adds a page that is done, and was not before.
     pub(super) fn insert(&mut self, number: u32, standing: PageStanding) {
         self.count(&standing);
         self.pages.insert(number, ClosedPage { standing, log: Vec::new() });
@@ -39,7 +38,7 @@ impl ClosedPages {
         self.pages.len()
     }
 
-    /// Sums over all of them; what was resumed is not known here.
+    /// Returns the sums over all pages; resumed bytes are not known here.
     pub(super) fn totals(&self) -> Totals {
         self.totals
     }
@@ -48,13 +47,13 @@ impl ClosedPages {
         self.asks > 0
     }
 
-    /// Pages that the source is to be asked about, with the lengths of their logs.
+    /// Returns the pages about which the source is to be asked, with the lengths of their logs.
     pub(super) fn asking(&self) -> impl Iterator<Item = (u32, u64)> + '_ {
         let asking = self.pages.iter().filter(|(_, page)| page.standing.asks);
         asking.map(|(number, page)| (*number, page.standing.log_bytes))
     }
 
-    /// Changes what is known of a page, and appends to its log.
+    /// Changes the facts about a page, and appends to its log.
     pub(super) fn change(
         &mut self,
         number: u32,
@@ -71,7 +70,7 @@ impl ClosedPages {
         self.count(&after);
     }
 
-    /// What is to be committed of them.
+    /// Adds the commits of the pages with changes.
     pub(super) fn take_commits(&mut self, commits: &mut Vec<PageCommit>) {
         for number in std::mem::take(&mut self.news) {
             let Some(page) = self.pages.get_mut(&number) else { continue };

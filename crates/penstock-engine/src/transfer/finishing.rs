@@ -1,9 +1,9 @@
-//! The last phases: links, made by all peers, and directories, in order and so by one of them.
+//! The last phases: links, made by all peers, and directories, in order and therefore by one peer.
 //!
-//! A page that is done counts when its maker has synced; until then it is kept in mind, a few
-//! seconds' worth of pages, and done again if that peer is lost or its sync fails. The directories
-//! of a page get their times after everything below them was made: pages go backwards, and are
-//! handed out again from the first one that is in doubt.
+//! A page that is done counts when its maker has synced. Until then it is remembered (a few
+//! seconds' worth of pages), and done again if that peer is lost or its sync fails. The directories
+//! of a page get their times after everything below them was made. Pages therefore go backwards,
+//! and are handed out again from the first one that is in doubt.
 
 use std::collections::BTreeSet;
 
@@ -87,7 +87,7 @@ impl TransferMachine {
         }
     }
 
-    /// What a peer had in hand of the last phases, or had not made durable, is to be done again.
+    /// Repeats the pages of the last phases that a peer had in hand, or had not made durable.
     pub(super) fn tail_again(&mut self, out: BTreeSet<u32>, unsynced: Vec<(u64, u32)>) {
         let again = out.into_iter().chain(unsynced.into_iter().map(|(_, page)| page));
         match self.phase {
@@ -103,8 +103,8 @@ impl TransferMachine {
         }
     }
 
-    /// A peer is gone: if it set the attributes of directories, another one goes on with them,
-    /// whether anything of them was in doubt or not.
+    /// Handles the end of a peer: if it set the attributes of directories, another one continues,
+    /// even if none of its work was in doubt.
     pub(super) fn end_director(&mut self, peer: PeerNumber) {
         self.director.take_if(|director| *director == peer);
     }
@@ -120,7 +120,7 @@ impl TransferMachine {
         self.advance_empty();
     }
 
-    /// Whether all pages of the phase are done, and durable.
+    /// Returns whether all pages of the phase are done, and durable.
     fn tail_is_over(&self) -> bool {
         let handed_out = match self.phase {
             Phase::Directories => self.tail_next == 0,
@@ -133,7 +133,7 @@ impl TransferMachine {
                 .all(|peer| peer.tail_out.is_empty() && peer.tail_unsynced.is_empty())
     }
 
-    /// A transfer without pages has nothing to do in the last phases.
+    /// Ends a transfer without pages, which has nothing to do in the last phases.
     fn advance_empty(&mut self) {
         if self.pages_total == Some(0) {
             self.phase = Phase::Done;
@@ -162,13 +162,13 @@ impl TransferMachine {
         }
     }
 
-    /// When all files and links are durable, the machine waits until the edge has deleted what is
-    /// not in the data set: the attributes of directories come after.
+    /// Makes the machine wait, when all files and links are durable, until the edge has deleted the
+    /// items that are not in the data set: the attributes of directories come after.
     pub fn wait_for_deletion(&mut self) {
         self.deletes = true;
     }
 
-    /// What was to be deleted is, or nothing will be.
+    /// Handles the end of the deletion, or the decision against it.
     pub fn handle_deleted(&mut self) {
         if self.phase == Phase::Deleting {
             self.begin_tail(Phase::Directories);

@@ -1,4 +1,4 @@
-//! Handing out work while pieces are fetched, and taking note of what is missing again.
+//! Handing out of work while pieces are fetched, and recording of pieces that are missing again.
 
 use std::collections::BTreeSet;
 
@@ -14,15 +14,15 @@ use super::{Phase, TransferMachine};
 use crate::page::PieceState;
 use crate::slice::Piece;
 
-/// What a piece counts for at least in what a peer asks for.
+/// Least bytes for which a piece counts in a request for work.
 pub(super) const PIECE_BYTES_FLOOR: u64 = 4096;
-/// Finishes and discards handed to one of several peers at a time, at least and at most: they
-/// shall share them, whoever asks first.
+/// Finishes and discards handed to one of several peers at a time, at least and at most: the peers
+/// shall share them, independent of the order in which they ask.
 const URGENT_SHARE: (usize, usize) = (8, 64);
 
 impl TransferMachine {
-    /// Work for a peer that can take about `bytes` more, asked for now. Nothing for a peer that
-    /// does not take part.
+    /// Returns work for a peer that can take about `bytes` more, asked for now. Nothing for a peer
+    /// that does not take part.
     pub fn poll_work(&mut self, peer: PeerNumber, bytes: u64, now: Instant) -> WorkReply {
         let mut reply = WorkReply::default();
         let share = self.share_of_urgent();
@@ -47,7 +47,7 @@ impl TransferMachine {
         reply
     }
 
-    /// How many finishes and discards one peer is handed now.
+    /// Returns the number of finishes and discards that one peer is handed now.
     fn share_of_urgent(&self) -> usize {
         let all = self.urgent.len();
         match self.peers.values().filter(|peer| peer.takes_work()).count() {
@@ -97,7 +97,7 @@ impl TransferMachine {
         reply.flush = reply.work.is_empty() && self.must_flush(peer, takes);
     }
 
-    /// Hands out what is to be looked at again, worth about `bytes`; gives what it is worth.
+    /// Hands out pieces to be checked again, worth about `bytes`; returns their worth.
     fn hand_over_rechecks(&mut self, peer: PeerNumber, bytes: u64, reply: &mut WorkReply) -> u64 {
         if self.open.rechecks == 0 {
             return 0;
@@ -129,7 +129,7 @@ impl TransferMachine {
                 page.ledger.lose(hopeless)
             });
             self.put_back(number, hopeless.unwrap_or_default());
-            // What is left of this page, and of others, is for the next that asks.
+            // The rest of this page, and other pages, are for the next peer that asks.
             match number.checked_add(1).filter(|_| bytes == 0 || given < bytes) {
                 Some(next) => from = next,
                 None => break,
@@ -139,7 +139,7 @@ impl TransferMachine {
     }
 
     /// Takes one missing piece off a page, and its neighbours in the file where there are several
-    /// peers; gives what is handed out. Nothing if the piece was put aside or is no longer missing.
+    /// peers; returns the worth handed out. 0 if the piece was put aside or is no longer missing.
     fn grant_from(
         &mut self,
         number: u32,
@@ -172,8 +172,8 @@ impl TransferMachine {
         self.open.change(number, grant).unwrap_or(0)
     }
 
-    /// Whether only a sync brings the transfer on, as far as this peer goes: all that can be
-    /// fetched is fetched, or the window is full of what is not durable.
+    /// Returns whether only a sync helps the transfer, for this peer: everything that can be
+    /// fetched is fetched, or the window is full of data that is not durable.
     fn must_flush(&self, peer: PeerNumber, takes: bool) -> bool {
         let all_known = self.pages_total.is_some_and(|total| self.next_page >= total);
         let full = self.open.len() >= self.limits.pages
@@ -185,8 +185,8 @@ impl TransferMachine {
             && self.open.in_hand(peer).pieces == 0
     }
 
-    /// Takes note of pieces that are missing again. What an earlier attempt wrote of them must not
-    /// be called durable by the sync that it waited for (A9).
+    /// Records pieces that are missing again. Data that an earlier attempt wrote of them must not
+    /// be called durable by the sync for which it waited (A9).
     pub(super) fn put_back(&mut self, number: u32, pieces: Vec<u32>) {
         if pieces.is_empty() {
             return;
@@ -214,7 +214,7 @@ impl TransferMachine {
         });
     }
 
-    /// Pieces that are missing again may be handed out.
+    /// Allows pieces that are missing again to be handed out.
     pub(super) fn hand_out_again(&mut self) {
         let (rng, untaken) = (&mut self.rng, &self.untaken);
         for piece in std::mem::take(&mut self.again_committing) {
@@ -231,7 +231,8 @@ impl TransferMachine {
         }
     }
 
-    /// A piece was given back before anything of it was written: it may be handed out at once.
+    /// Handles a piece that was given back before any of it was written: it may be handed out at
+    /// once.
     pub(super) fn take_back(&mut self, piece: PieceRef) {
         let rng = &mut self.rng;
         self.open.change(piece.page, |page| {
@@ -266,12 +267,12 @@ impl OpenPage {
         worth
     }
 
-    /// What the piece is worth that is handed out next.
+    /// Returns the worth of the piece that is handed out next.
     fn next_worth(&self) -> u64 {
         self.missing.last().map_or(0, |piece| self.ledger.worth_of(*piece))
     }
 
-    /// Hands out a piece, and those of its neighbours that `may` go with it, worth about `bytes`
+    /// Hands out a piece, and those of its neighbours for which `may` is true, worth about `bytes`
     /// together.
     fn grant_run(
         &mut self,

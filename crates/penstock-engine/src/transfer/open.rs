@@ -1,4 +1,4 @@
-//! The open pages, and the sums over them that are asked for all the time.
+//! The open pages, and the sums over them that are read frequently.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -12,17 +12,18 @@ use rand_chacha::ChaCha8Rng;
 use super::PageCommit;
 use crate::page::{PageLedger, Stale};
 
-/// Who may look again at a piece that was written and is not known to be durable.
+/// Peers that may check a piece that was written and is not known to be durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Under {
-    /// Anybody, in doubt.
+    /// Any peer, in doubt.
     Anyone,
-    /// Who writes under this incarnation need not doubt it, unless its writer was lost: then a
-    /// failed sync may be untold, and only another's page cache can be believed (A4, A9).
+    /// Any peer; one that writes under this incarnation need not doubt it, unless its writer was
+    /// lost. Then a failed sync may be unreported, and only another's page cache can be trusted
+    /// (A4, A9).
     Writer { incarnation: Incarnation, lost: bool },
 }
 
-/// Pieces of a page that are to be looked at again.
+/// Pieces of a page that are to be checked again.
 #[derive(Debug)]
 pub(super) struct Rechecks {
     pub(super) under: Under,
@@ -36,20 +37,20 @@ pub(super) struct OpenPage {
     pub(super) missing: Vec<u32>,
     /// Missing pieces that may not be handed out before the log says how the page was cut.
     pub(super) held: Vec<u32>,
-    /// Missing extents of files that may not be begun yet (E3), by finish piece, and what they are
-    /// worth.
+    /// Missing extents of files that may not be begun yet (E3), by finish piece, and their worth.
     pub(super) aside: BTreeMap<u32, Vec<u32>>,
     pub(super) aside_bytes: u64,
-    /// Missing extents of files that a peer is about to make, for others.
+    /// Missing extents of files that a peer is about to make, for other peers.
     pub(super) unmade: Vec<u32>,
     /// Missing pieces that may not be handed out before the log says that they are missing.
     pub(super) barred: BTreeSet<u32>,
     pub(super) rechecks: Vec<Rechecks>,
-    /// Pieces that count as resumed, and are looked at again; who looks may not find them.
+    /// Pieces that count as resumed, and are checked again; the check may not find them.
     pub(super) resumed: BTreeSet<u32>,
-    /// Pieces of lost peers that wait until the log was read, and who may look at them then.
+    /// Pieces of lost peers that wait until the log was read, and the peers that may check them
+    /// then.
     pub(super) unread: BTreeMap<u32, Under>,
-    /// Whether the page is among those that work is drawn from.
+    /// True if the page is among those from which work is drawn.
     listed: bool,
 }
 
@@ -70,7 +71,8 @@ impl OpenPage {
         }
     }
 
-    /// What can be handed out of it sooner or later without anything else being finished.
+    /// Returns the bytes that can be handed out of it at some time without anything else being
+    /// finished.
     fn ahead_bytes(&self) -> u64 {
         self.ledger.missing_bytes().saturating_sub(self.aside_bytes)
     }
@@ -87,7 +89,7 @@ impl OpenPage {
     }
 }
 
-/// What a peer has in hand.
+/// Work that a peer has in hand.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct InHand {
     pub(super) pieces: u64,
@@ -101,11 +103,11 @@ pub(super) struct OpenPages {
     /// Pieces of all of them.
     pub(super) pieces: usize,
     pub(super) ahead_bytes: u64,
-    /// What is missing of files that may not be begun yet.
+    /// Missing bytes of files that may not be begun yet.
     pub(super) aside_bytes: u64,
-    /// Pieces that wait for somebody to look at them again.
+    /// Pieces that wait for a peer to check them again.
     pub(super) rechecks: usize,
-    /// In which pages they are, by who may look: few are different.
+    /// Pages of these, by the peers that may check them: few are different.
     waiting: Vec<(Under, BTreeSet<u32>)>,
     /// Pages with missing pieces, and perhaps some without.
     listed: Vec<u32>,
@@ -137,18 +139,19 @@ impl OpenPages {
         }
     }
 
-    /// The greatest attempt number of any file of pages that are open, or were.
+    /// Returns the greatest attempt number of any file of pages that are open, or were.
     pub(super) fn generation_max(&self) -> u32 {
         let open = self.pages.values().map(|page| page.ledger.generation_max());
         open.fold(self.generation_max, u32::max)
     }
 
-    /// Under whom pieces wait to be looked at again.
+    /// Returns the classes of peers for which pieces wait to be checked.
     pub(super) fn waiting(&self) -> impl Iterator<Item = Under> + '_ {
         self.waiting.iter().map(|(under, _)| *under)
     }
 
-    /// The first page from `from` on in which something waits under one of those that `may` says.
+    /// Returns the first page from `from` on with pieces that wait under a class for which `may` is
+    /// true.
     pub(super) fn next_waiting(&self, from: u32, may: impl Fn(Under) -> bool) -> Option<u32> {
         let pages = self.waiting.iter().filter(|(under, _)| may(*under)).map(|(_, pages)| pages);
         pages.filter_map(|pages| pages.range(from..).next().copied()).min()
@@ -212,7 +215,7 @@ impl OpenPages {
         Some(result)
     }
 
-    /// What is to be committed of the pages with news.
+    /// Takes the commits of the pages with changes.
     pub(super) fn take_commits(&mut self) -> Vec<PageCommit> {
         let mut commits = Vec::new();
         for (number, page) in &mut self.pages {
@@ -240,7 +243,7 @@ impl OpenPages {
         commits
     }
 
-    /// A random page that may have missing pieces to hand out.
+    /// Returns a random page that may have missing pieces to hand out.
     pub(super) fn random_page(&mut self, rng: &mut ChaCha8Rng) -> Option<u32> {
         while !self.listed.is_empty() {
             let at = rng.random_range(0..self.listed.len());
@@ -266,7 +269,7 @@ impl OpenPages {
     }
 }
 
-/// Notes under whom pieces of a page wait.
+/// Notes the classes under which pieces of a page wait.
 fn note_waiting(waiting: &mut Vec<(Under, BTreeSet<u32>)>, number: u32, rechecks: &[Rechecks]) {
     for (_, pages) in waiting.iter_mut() {
         pages.remove(&number);
@@ -280,7 +283,7 @@ fn note_waiting(waiting: &mut Vec<(Under, BTreeSet<u32>)>, number: u32, rechecks
     waiting.retain(|(_, pages)| !pages.is_empty());
 }
 
-/// The piece that is to be looked at again.
+/// Returns the piece that is to be checked again.
 pub(super) fn piece_of(recheck: &Work) -> Option<PieceRef> {
     match recheck {
         Work::Recheck { piece, .. } => Some(*piece),

@@ -1,6 +1,6 @@
-//! Large files that are begun and not finished: they are bounded (E3). Those that have to wait are
-//! put aside by file, so that one that is finished costs what one that takes its place has in
-//! extents, however many wait.
+//! Large files that are begun and not finished: their number is bounded (E3). Files that have to
+//! wait are put aside, so that a finished file costs only the extents of the file that takes its
+//! place, however many wait.
 
 use std::collections::BTreeMap;
 
@@ -19,12 +19,12 @@ type File = (u32, u32);
 pub(super) struct OpenFiles {
     sizes: BTreeMap<File, u64>,
     bytes: u64,
-    /// Some of them may have been taken up since.
+    /// Waiting files; some of them may have been started since.
     waiting: Vec<File>,
 }
 
 impl OpenFiles {
-    /// Notes a file as begun; once more does not change anything.
+    /// Notes a file as begun; a repetition does not change anything.
     pub(super) fn insert(&mut self, file: File, bytes: u64) {
         let before = self.sizes.insert(file, bytes);
         self.bytes += bytes - before.unwrap_or(0);
@@ -34,22 +34,22 @@ impl OpenFiles {
         self.bytes -= self.sizes.remove(&file).unwrap_or(0);
     }
 
-    /// Whether a file of `bytes` may be begun beside these and `more`, which are files and bytes.
-    /// One may be in any case.
+    /// Returns whether a file of `bytes` may be begun beside these and `more`, which are files and
+    /// bytes. One file may be begun in any case.
     fn has_room(&self, more: (usize, u64), bytes: u64, limits: &WindowLimits) -> bool {
         let (files, known) = (self.sizes.len() + more.0, self.bytes + more.1);
         files == 0 || (files < limits.files && known.saturating_add(bytes) <= limits.file_bytes)
     }
 
-    /// Whether files wait for others to be finished.
+    /// Returns whether files wait for others to be finished.
     pub(super) fn holds_back(&self) -> bool {
         !self.waiting.is_empty()
     }
 }
 
 impl TransferMachine {
-    /// Whether an extent may be handed out, as far as its file goes; notes that it is begun. If it
-    /// may not, the extent is put aside.
+    /// Returns whether an extent may be handed out, as far as its file is concerned, and notes that
+    /// the file is begun. If it may not, the extent is put aside.
     pub(super) fn may_begin(&mut self, piece: PieceRef) -> bool {
         let Some(page) = self.open.get(piece.page) else { return false };
         let Some((bytes, started)) = page.ledger.large_file(piece.piece) else { return true };
@@ -82,7 +82,7 @@ impl TransferMachine {
         }
     }
 
-    /// A large file is finished, or has failed: others may be begun.
+    /// Handles a large file that is finished, or has failed: others may be begun.
     pub(super) fn forget_begun(&mut self, piece: PieceRef) {
         let Some(page) = self.open.get(piece.page) else { return };
         let Some(finish) = page.ledger.finish_of(piece.piece) else { return };
@@ -90,8 +90,8 @@ impl TransferMachine {
         self.take_up_waiting();
     }
 
-    /// Takes up as many files that wait as there is room for, in random order. Whatever else is
-    /// begun before them may have them put aside again.
+    /// Starts as many waiting files as there is room for, in random order. Files that are begun
+    /// before them may have them put aside again.
     pub(super) fn take_up_waiting(&mut self) {
         let mut taken = (0, 0);
         while self.begun.holds_back() {
@@ -111,7 +111,7 @@ impl TransferMachine {
 }
 
 impl OpenPage {
-    /// Puts an extent of a file aside that may not be begun yet; gives whether it is the first.
+    /// Puts an extent aside whose file may not be begun yet; returns whether it is the first.
     fn put_aside(&mut self, finish: u32, piece: u32) -> bool {
         self.aside_bytes += self.ledger.worth_of(piece);
         let pieces = self.aside.entry(finish).or_default();
@@ -119,7 +119,7 @@ impl OpenPage {
         pieces.len() == 1
     }
 
-    /// The extents of a file may be handed out; gives whether there are any.
+    /// Allows the extents of a file to be handed out; returns whether there are any.
     fn take_up(&mut self, finish: u32) -> bool {
         let pieces = self.aside.remove(&finish).unwrap_or_default();
         self.aside_bytes -= pieces.iter().map(|piece| self.ledger.worth_of(*piece)).sum::<u64>();

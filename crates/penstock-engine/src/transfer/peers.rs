@@ -1,13 +1,13 @@
-//! The target peers that share a transfer: joining, grants, leaving.
+//! Target peers that share a transfer: joining, grants, leaving.
 //!
-//! A peer has a number for as long as it takes part. While its grant holds, what it was given is
-//! its alone (B3); when the grant has lapsed, or the peer has left, what it had in hand is missing
-//! at once, since its log has said so all the time. What it wrote and had not made durable is
-//! another matter (A9): its page cache is out of reach. Packs under its own temporary names are
-//! missing; packs that have their names, and extents, are looked at by another peer, whose sync
+//! A peer has a number for as long as it takes part. While its grant holds, the pieces that it was
+//! given belong to it alone (B3). When the grant has lapsed, or the peer has left, its work in hand
+//! is missing at once, since the log never said otherwise. Data that it wrote and had not made
+//! durable is different (A9): its page cache is out of reach. Packs under its own temporary names
+//! are missing. Packs that have their names, and extents, are checked by another peer, whose sync
 //! makes them durable. Their digests are in the log, which the edge reads again:
-//! [`TransferMachine::wants_log`]. If nobody but the writer is there, its own cache would prove
-//! nothing, and they are missing.
+//! [`TransferMachine::wants_log`]. If only the writer is there, its own cache would prove nothing,
+//! and they are missing.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
@@ -26,11 +26,11 @@ use crate::grant::GivenGrant;
 /// A peer that takes part from now on.
 #[derive(Clone, Copy, Debug)]
 pub struct Joining {
-    /// Under which circumstances it writes.
+    /// Circumstances under which it writes.
     pub incarnation: Incarnation,
-    /// The last epoch that it synced, as the heads or its marker say, whichever is greater.
+    /// The last epoch that it synced, by the heads or its marker, the greater of both.
     pub epoch: u64,
-    /// For how long it may write after each request; `None` for one in the controller's own
+    /// Time for which it may write after each request; `None` for a peer in the controller's own
     /// process, which cannot outlive it.
     pub grant: Option<Duration>,
 }
@@ -44,7 +44,7 @@ pub(super) struct Peer {
     pub(super) settling: BTreeMap<u64, Vec<PieceRef>>,
     pub(super) sync_failures: u32,
     draining: bool,
-    /// What it alone is to do.
+    /// Work for this peer alone.
     pub(super) urgent: VecDeque<Work>,
     pub(super) speed: Speed,
     pub(super) give_back: GiveBack,
@@ -64,27 +64,28 @@ impl Peer {
         self.sync_failures >= SYNC_FAILURES_MAX
     }
 
-    /// Whether it is given anything that it does not have already.
+    /// Returns whether it is given anything that it does not have already.
     pub(super) fn takes_work(&self) -> bool {
         !self.draining && !self.is_unfit()
     }
 }
 
-/// How a peer looks again at something that was written.
+/// Way in which a peer checks data that was written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Look {
-    /// Another one does.
+    /// This peer does not; another does.
     NotHere,
-    /// It wrote it, and its page cache has it still.
+    /// The peer wrote it, and its page cache still has it.
     Believing,
-    /// Its bytes are read and compared.
+    /// The peer reads the bytes and compares them.
     Doubting,
-    /// Nobody can tell whether it is there: it is missing.
+    /// No peer can tell whether it is there: it is missing.
     Hopeless,
 }
 
 impl TransferMachine {
-    /// A peer takes part. Its number is a new one; order relative to pages does not matter.
+    /// Handles a peer that takes part. Its number is a new one; the order relative to pages does
+    /// not matter.
     pub fn handle_joined(&mut self, peer: PeerNumber, joining: Joining, now: Instant) {
         let writer = joining.incarnation.writer;
         let (former, awaited) = (self.former.remove(&writer), self.awaited.remove(&writer));
@@ -108,17 +109,16 @@ impl TransferMachine {
         }
     }
 
-    /// What may be in progress follows the number of peers.
+    /// Adapts the bounds of the work in progress to the number of peers.
     fn fit_window(&mut self) {
         self.limits = self.window.of_peers(self.peers.len());
         self.take_up_waiting();
     }
 
-    /// An earlier controller may have given work to these writers, who may write until `until` at
-    /// the longest ([`crate::grant::lapse_after`] from now): until then, or until all of them have
-    /// joined, which ends what they did before, no extent of a file that several may write to is
-    /// handed out, and none is looked at again by another (B3). Packs are, for each writer has its
-    /// own.
+    /// Waits for writers to which an earlier controller may have given work. They may write until
+    /// `until` at the latest ([`crate::grant::lapse_after`] from now), or until they join, which
+    /// ends their earlier work. Until then no extent of a file that several may write to is handed
+    /// out, and none is checked by another peer (B3). Packs are, for each writer has its own.
     pub fn wait_for_writers(
         &mut self,
         writers: impl IntoIterator<Item = WriterId>,
@@ -130,8 +130,8 @@ impl TransferMachine {
         self.former_until = until;
     }
 
-    /// Until when writers of an earlier controller are waited for at the longest, and whether
-    /// anything waits for that; `None` if nobody is waited for.
+    /// Returns the latest time until which the machine waits for writers of an earlier controller,
+    /// and whether any work waits for that; `None` if it waits for none.
     pub fn waits_until(&self) -> Option<(Instant, bool)> {
         if self.former.is_empty() {
             return None;
@@ -140,7 +140,7 @@ impl TransferMachine {
         Some((self.former_until, self.open.iter().any(|(_, page)| held(page))))
     }
 
-    /// Whether somebody may still write what an earlier controller gave out.
+    /// Returns whether a writer may still write pieces that an earlier controller gave out.
     pub(super) fn waits_for_writers(&mut self, now: Instant) -> bool {
         if !self.former.is_empty() && now >= self.former_until {
             let silent = std::mem::take(&mut self.former);
@@ -150,16 +150,18 @@ impl TransferMachine {
         !self.former.is_empty()
     }
 
-    /// The own peer of the controller before did not end in order. It had no grant, and nobody
-    /// waits for it: what it was told ended with its tenure. But a call in which it was stopped
-    /// goes on when it wakes, in a file that others have finished by then: any that was begun
-    /// before now and has no name yet may be written late, in pages that are opened later too (B1).
+    /// Notes that the previous controller's own peer did not end in order. It had no grant, and the
+    /// machine does not wait for it: its orders ended with the controller's tenure. But a call in
+    /// which it was stopped continues when it wakes, in a file that others have finished by then.
+    /// Any file that was begun before now and has no name yet may be written late, also in pages
+    /// that are opened later (B1).
     pub fn note_last_own(&mut self, writer: WriterId) {
         self.last_own = Some(writer);
         self.late_of(&BTreeSet::from([writer]));
     }
 
-    /// Nobody knows what these have had in hand: any file that was begun and has no name yet.
+    /// Notes all files that were begun and have no name yet as late: the work in hand of these
+    /// writers is unknown.
     fn late_of(&mut self, silent: &BTreeSet<WriterId>) {
         let begun = self.open.iter().flat_map(|(number, page)| {
             page.ledger.begun_files().map(move |entry| (*number, entry))
@@ -175,28 +177,28 @@ impl TransferMachine {
         }
     }
 
-    /// Whether a peer takes part: nothing that is said under another number counts.
+    /// Returns whether a peer takes part: reports under another number do not count.
     pub fn is_joined(&self, peer: PeerNumber) -> bool {
         self.peers.contains_key(&peer)
     }
 
-    /// A peer was heard: its grant goes on.
+    /// Handles a sign of life of a peer: its grant is renewed.
     pub fn handle_alive(&mut self, peer: PeerNumber, now: Instant) {
         if let Some(peer) = self.peers.get_mut(&peer) {
             peer.renew(now);
         }
     }
 
-    /// A peer is to go: it gets nothing new, gives back what it has not begun, and makes durable
-    /// what it wrote. See [`TransferMachine::is_drained`].
+    /// Drains a peer: it gets nothing new, gives back what it has not begun, and makes its writes
+    /// durable. See [`TransferMachine::is_drained`].
     pub fn handle_draining(&mut self, peer: PeerNumber) {
         if let Some(peer) = self.peers.get_mut(&peer) {
             peer.draining = true;
         }
     }
 
-    /// Whether nothing waits for a peer any more, so that it can leave without a loss. Looks at all
-    /// open pages.
+    /// Returns whether nothing waits for a peer any more, so that it can leave without a loss.
+    /// Examines all open pages.
     pub fn is_drained(&self, peer: PeerNumber) -> bool {
         self.peers.get(&peer).is_none_or(|it| {
             it.urgent.is_empty()
@@ -206,18 +208,18 @@ impl TransferMachine {
         })
     }
 
-    /// A peer has stopped in order and handed in its last reports.
+    /// Handles a peer that has stopped in order and handed in its last reports.
     pub fn handle_left(&mut self, peer: PeerNumber) {
         self.end_peer(peer, false);
     }
 
-    /// A peer is lost: it has not been heard until its grant lapsed, or its host is known to be
-    /// dead. Never merely because a connection broke: it may still write.
+    /// Handles a lost peer: it was not heard until its grant lapsed, or its host is known to be
+    /// dead. Never called merely because a connection broke: the peer may still write.
     pub fn handle_lost(&mut self, peer: PeerNumber) {
         self.end_peer(peer, true);
     }
 
-    /// Peers whose grants have lapsed; they are lost.
+    /// Returns the peers whose grants have lapsed; they are lost.
     pub fn poll_lapsed(&mut self, now: Instant) -> Vec<PeerNumber> {
         let lapsed = |(_, peer): &(&PeerNumber, &Peer)| {
             peer.grant.is_some_and(|grant| grant.lapses() <= now)
@@ -229,24 +231,26 @@ impl TransferMachine {
         lapsed
     }
 
-    /// When [`TransferMachine::poll_lapsed`] may give somebody, if nobody is heard until then.
+    /// Returns when [`TransferMachine::poll_lapsed`] may return a peer, if no peer is heard until
+    /// then.
     pub fn next_deadline(&self) -> Option<Instant> {
         self.peers.values().filter_map(|peer| Some(peer.grant?.lapses())).min()
     }
 
-    /// Peers whose stores failed to sync too often: they get no more work, and are to be stopped.
+    /// Returns the peers whose stores failed to sync too often: they get no more work, and are to
+    /// be stopped.
     pub fn unfit(&self) -> Vec<PeerNumber> {
         let unfit = self.peers.iter().filter(|(_, peer)| peer.is_unfit());
         unfit.map(|(number, _)| *number).collect()
     }
 
-    /// Whether no peer is fit to write to the store, and one has shown that.
+    /// Returns whether no peer is fit to write to the store, and one has shown that.
     pub fn is_broken(&self) -> bool {
         !self.peers.is_empty() && self.peers.values().all(Peer::is_unfit)
     }
 
-    /// Large files of which lost peers had something in hand: a late write of theirs repeats the
-    /// same bytes, but takes mode and times away (B1). As writer, page and entry.
+    /// Returns the large files of which lost peers had some in hand, as writer, page and entry: a
+    /// late write of theirs repeats the same bytes, but changes mode and times (B1).
     pub fn late_files(&self) -> impl Iterator<Item = (WriterId, u32, u32)> + '_ {
         self.late.iter().copied()
     }
@@ -280,13 +284,13 @@ impl TransferMachine {
         self.advance();
     }
 
-    /// A page whose log the edge is to read as far as it is committed, which is this many bytes,
-    /// for [`TransferMachine::handle_log`]. There are some only after a peer has gone.
+    /// Returns a page whose log the edge is to read up to its committed length, which is this many
+    /// bytes, for [`TransferMachine::handle_log`]. There are some only after a peer has left.
     pub fn wants_log(&mut self) -> Option<(u32, u64)> {
         self.log_ready.pop_front()
     }
 
-    /// What the committed log of a page says: what a peer wrote that is gone is looked at again.
+    /// Handles the committed log of a page: data that a departed peer wrote is checked again.
     pub fn handle_log(&mut self, page: u32, log: impl IntoIterator<Item = JournalRecord>) {
         let lost = self.open.change(page, |page| {
             let mut unread = std::mem::take(&mut page.unread);
@@ -295,7 +299,8 @@ impl TransferMachine {
             let (works, unknown) = page.ledger.read_again(&pieces, log);
             for (piece, incarnation, work) in works {
                 let Some(under) = unread.get(&piece).copied() else { continue };
-                // What the lost peer was looking at is another's, whose cache proves no more now.
+                // A piece that the lost peer was checking is another writer's, whose cache proves
+                // no more now.
                 let its = Under::Writer { incarnation, lost: false } == under
                     || Under::Writer { incarnation, lost: true } == under;
                 let others = Under::Writer { incarnation, lost: true };
@@ -306,7 +311,7 @@ impl TransferMachine {
         self.put_back(page, lost.unwrap_or_default());
     }
 
-    /// Whether a peer looks again at what was written so.
+    /// Returns the way in which a peer checks data that was written so.
     pub(super) fn look_of(&self, peer: PeerNumber, under: Under) -> Look {
         let Some(asks) = self.peers.get(&peer) else { return Look::NotHere };
         let may = asks.takes_work() && self.former.is_empty();
@@ -325,8 +330,8 @@ impl TransferMachine {
         if its && !lost { Look::NotHere } else { takes }
     }
 
-    /// Attempts at files that are over are forgotten by all peers that have something of them in
-    /// hand but `knows`, once the log says so.
+    /// Makes all peers but `knows` forget attempts at files that are over, if they have some of
+    /// them in hand, once the log says so.
     pub(super) fn forget_attempts(&mut self, knows: Option<PeerNumber>) -> bool {
         let mut any = false;
         for (page, stale) in self.open.take_stale() {

@@ -1,10 +1,10 @@
-//! Asking the source about entries that have changed under our feet (C1, C2).
+//! Questions to the source about entries that have changed during the transfer (C1, C2).
 //!
-//! A page is immutable: what has changed at the source comes as an entry of a further page, whose
-//! temporary names are others (B1). When all pages are closed and some of them hold entries that
-//! had changed when they were to be read, or are to be looked at again, the machine waits in
-//! [`Phase::Asking`]. The edge asks the source about a batch of them, and says how many pages there
-//! are then; the further ones are moved like all others. Each page is asked about once, so the
+//! A page is immutable. An entry that has changed at the source comes as an entry of a further
+//! page, whose temporary names are different (B1). When all pages are closed and some hold entries
+//! that had changed before they were read, or are to be examined again, the machine waits in
+//! [`Phase::Asking`]. The edge asks the source about a batch of them, and reports the new number of
+//! pages; the further ones are moved like all others. Each page is asked about once, so that the
 //! rounds end: the edge asks nothing about pages of the last round.
 
 use penstock_proto::journal::{Amendment, JournalRecord};
@@ -12,7 +12,8 @@ use penstock_proto::journal::{Amendment, JournalRecord};
 use super::{Phase, TransferMachine};
 
 impl TransferMachine {
-    /// The edge asks the source about what has changed before the last phases begin.
+    /// Makes the machine wait for the answers of the source about changes before the last phases
+    /// begin.
     pub fn wait_for_answers(&mut self) {
         self.asks = true;
     }
@@ -21,8 +22,8 @@ impl TransferMachine {
         self.asks && self.closed.has_to_ask()
     }
 
-    /// At most `pages_max` pages that the source is to be asked about now, with the lengths of
-    /// their logs, all of which are committed.
+    /// Returns at most `pages_max` pages about which the source is to be asked now, with the
+    /// lengths of their logs, all of which are committed.
     pub fn asking(&self, pages_max: usize) -> Vec<(u32, u64)> {
         if self.phase != Phase::Asking {
             return Vec::new();
@@ -30,8 +31,8 @@ impl TransferMachine {
         self.closed.asking().take(pages_max).collect()
     }
 
-    /// The source has answered about `asked`, and has `pages` pages now. That number is to be
-    /// committed together with what this notes.
+    /// Handles the answer of the source about `asked`; it has `pages` pages now. That number is to
+    /// be committed together with the records that this appends.
     pub fn handle_asked(&mut self, asked: impl IntoIterator<Item = u32>, pages: u32) {
         for number in asked {
             self.closed.change(number, |standing, log| {
@@ -45,7 +46,7 @@ impl TransferMachine {
         self.advance();
     }
 
-    /// A further page, opened just now, has newer versions of entries of `page`.
+    /// Handles a further page, opened just now, that has newer versions of entries of `page`.
     pub fn handle_amended(&mut self, page: u32, amendment: Amendment) {
         if self.open.get(page).is_some() {
             self.open.change(page, |open| open.ledger.amend(amendment));

@@ -1,4 +1,4 @@
-//! Taking over what peers did.
+//! Handling of the reports of peers.
 
 use std::collections::BTreeMap;
 
@@ -14,8 +14,8 @@ use crate::page::{Outcome, Returned};
 use crate::slice::Piece;
 
 impl TransferMachine {
-    /// Takes over what a peer did, in the order in which it did it. What is said under a number
-    /// that does not take part counts for nothing.
+    /// Handles the reports of a peer, in their order. Reports under a number that does not take
+    /// part do not count.
     pub fn handle_reports(
         &mut self,
         peer: PeerNumber,
@@ -125,7 +125,7 @@ impl TransferMachine {
         };
         self.failures_news.extend(failures.iter().map(|failure| (piece.page, *failure)));
         if let Outcome::Discard { entry, generation } = outcome {
-            // Who has something of it in hand forgets it as well.
+            // A peer that has some of it in hand forgets it as well.
             if !self.forget_attempts(None) {
                 let discard = Work::Discard { page: piece.page, entry, generation };
                 self.discard_next.push((None, discard));

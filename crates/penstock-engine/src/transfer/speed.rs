@@ -1,11 +1,11 @@
-//! What each peer brings, and how the end is shared by it.
+//! Rates of the peers, and the sharing of the last pieces by them.
 //!
-//! Towards the end a piece is worth less to the peer that has it than to one that would be done
-//! with it sooner. Once all pages are open, a peer takes no more than it will have brought when
-//! everybody has everything, or a piece that nobody else would have much sooner. When nothing is
-//! missing, the one that needs longest for what it has in hand is asked to give back so much of it
-//! that both end at once. It gives back only what it has not begun, so that no piece is ever
-//! written by two (B3). A slow peer thus slows its own share.
+//! Towards the end a piece is worth less to the peer that has it than to one that would finish it
+//! sooner. Once all pages are open, a peer takes no more than it will have brought when all peers
+//! are done, or a piece that no other would have much sooner. When nothing is missing, the peer
+//! that needs longest for its work in hand is asked to give back so much of it that both end at
+//! once. It gives back only pieces that it has not begun, so that no piece is ever written by two
+//! (B3). A slow peer thus slows only its own share.
 
 use std::time::Duration;
 
@@ -15,25 +15,25 @@ use penstock_proto::units::{Instant, KIB};
 use super::TransferMachine;
 use super::peers::Peer;
 
-/// A rate is measured over at least this time.
+/// Least time over which a rate is measured.
 const WINDOW: Duration = Duration::from_secs(1);
-/// How much longer than all others together a peer may need for what it takes last.
+/// Time beyond that of all others together that a peer may need for its last pieces.
 const LATER: Duration = Duration::from_secs(1);
-/// Who has not asked for so long does not bring anything soon.
+/// Time after which a peer that has not asked is not expected to bring anything soon.
 const ABSENT: Duration = Duration::from_secs(2);
-/// A peer is asked to give back something at most this often.
+/// Least interval between requests to one peer to give back.
 const GIVE_BACK_PAUSE: Duration = Duration::from_millis(200);
-/// Less than this is not worth a round trip.
+/// Least bytes that are worth a round trip.
 const GIVE_BACK_FLOOR: u64 = 128 * KIB;
 
-/// What a peer brings while it has something in hand.
+/// Rate of a peer while it has work in hand.
 #[derive(Debug, Default)]
 pub(super) struct Speed {
-    /// Since when bytes are counted; not at all while nothing is in hand.
+    /// Start of the count of bytes; none while nothing is in hand.
     since: Option<Instant>,
     bytes: u64,
     rate: Option<f64>,
-    /// When it last asked for work.
+    /// Time at which it last asked for work.
     asked: Option<Instant>,
 }
 
@@ -57,8 +57,8 @@ impl Speed {
         }
     }
 
-    /// Bytes per second, if that is known. Who has said nothing for two windows has brought no more
-    /// than the `piece` that it is at.
+    /// Returns the bytes per second, if known. A peer that has reported nothing for two windows has
+    /// brought no more than its current `piece`.
     fn rate(&self, now: Instant, piece: u64) -> Option<f64> {
         let passed = self.since.map_or(Duration::ZERO, |since| now.since(since));
         if passed < WINDOW * 2 {
@@ -69,12 +69,12 @@ impl Speed {
     }
 }
 
-/// What is asked of a peer for others.
+/// Request to a peer to give back work for others.
 #[derive(Debug)]
 pub(super) struct GiveBack {
-    /// Worth so many bytes, to be told when it asks next.
+    /// Worth in bytes, sent when it asks next.
     bytes: u64,
-    /// When it may be asked again.
+    /// Time from which it may be asked again.
     after: Instant,
 }
 
@@ -85,14 +85,14 @@ impl GiveBack {
 }
 
 impl TransferMachine {
-    /// A peer has written something, one of several.
+    /// Notes that one of several peers has written something.
     pub(super) fn note_brought(&mut self, peer: PeerNumber, bytes: u64, now: Instant) {
         if let Some(peer) = self.peers.get_mut(&peer) {
             peer.speed.add(now, bytes);
         }
     }
 
-    /// A peer asks, and may have nothing in hand: it is not slow because of that.
+    /// Notes that a peer asks, and may have nothing in hand: it is not slow because of that.
     pub(super) fn note_asking(&mut self, peer: PeerNumber, now: Instant) {
         let rests = self.open.in_hand(peer).bytes == 0;
         let Some(peer) = self.peers.get_mut(&peer) else { return };
@@ -102,7 +102,7 @@ impl TransferMachine {
         }
     }
 
-    /// A peer was given something.
+    /// Notes that a peer was given work.
     pub(super) fn note_given(&mut self, peer: PeerNumber, now: Instant) {
         if let Some(peer) = self.peers.get_mut(&peer) {
             peer.speed.work(now);
@@ -114,7 +114,7 @@ impl TransferMachine {
         self.peers.get(&peer)?.speed.rate(now, has.bytes / has.pieces.max(1))
     }
 
-    /// The rates of those that may take what is missing now, as far as they are known.
+    /// Returns the known rates of the peers that may take missing pieces now.
     fn takers(&self, now: Instant) -> impl Iterator<Item = (PeerNumber, f64)> + '_ {
         let takes = move |peer: &Peer| {
             let asks = peer.speed.asked.is_some_and(|asked| now.since(asked) < ABSENT);
@@ -124,8 +124,8 @@ impl TransferMachine {
         able.filter_map(move |(number, _)| Some((*number, self.rate_of(*number, now)?)))
     }
 
-    /// How much of `bytes` a peer may take now: at the end no more than it will have brought when
-    /// all others have everything, or a little later.
+    /// Returns how much of `bytes` a peer may take now: at the end no more than it will have
+    /// brought when all others are done, or a little later.
     pub(super) fn share_of_rest(&self, peer: PeerNumber, bytes: u64, now: Instant) -> u64 {
         let all_known = self.pages_total.is_some_and(|total| self.next_page >= total);
         if !all_known || self.peers.len() < 2 {
@@ -142,9 +142,9 @@ impl TransferMachine {
         bytes.min((brings as u64).saturating_sub(self.open.in_hand(peer).bytes))
     }
 
-    /// Whether nobody would have brought a piece of `bytes` in less than half of the time that this
-    /// peer takes for it, after what it has in hand: somebody has to take the last ones, which may
-    /// be worth more than each one's part of the rest.
+    /// Returns whether no peer would have brought a piece of `bytes` in less than half of the time
+    /// that this peer takes for it, after its work in hand. Some peer has to take the last pieces,
+    /// which may be larger than each one's part of the rest.
     pub(super) fn is_soonest(&self, peer: PeerNumber, bytes: u64, now: Instant) -> bool {
         let time = |(number, rate): (PeerNumber, f64)| {
             (self.open.in_hand(number).bytes + bytes) as f64 / rate.max(f64::MIN_POSITIVE)
@@ -153,8 +153,8 @@ impl TransferMachine {
         self.rate_of(peer, now).is_none_or(|rate| time((peer, rate)) <= best * 2.0)
     }
 
-    /// Asks the peer that needs longest for what it has in hand to give back so much, at most
-    /// `bytes`, that `peer`, which has nothing to do, ends with it at the same time.
+    /// Asks the peer that needs longest for its work in hand to give back some of it, at most
+    /// `bytes`, so that `peer`, which is idle, ends at the same time.
     pub(super) fn steal(&mut self, peer: PeerNumber, bytes: u64, now: Instant) {
         let known = self.peers.keys().filter_map(|number| self.rate_of(*number, now));
         let (count, sum) = known.fold((0, 0.0), |(count, sum), rate| (count + 1, sum + rate));
@@ -181,7 +181,7 @@ impl TransferMachine {
         }
     }
 
-    /// What a peer is to give back, told now.
+    /// Takes the bytes that a peer is to give back, sent now.
     pub(super) fn take_give_back(&mut self, peer: PeerNumber, now: Instant) -> u64 {
         let in_hand = self.open.in_hand(peer).pieces > 0;
         let Some(asked) = self.peers.get_mut(&peer) else { return 0 };
@@ -192,7 +192,7 @@ impl TransferMachine {
         if wanted > 0 {
             asked.give_back.after = now.plus(GIVE_BACK_PAUSE);
         }
-        // By now something else may be missing, which the other one takes first.
+        // By now another piece may be missing, which the other peer takes first.
         wanted
     }
 }

@@ -1,12 +1,12 @@
-//! How much is in progress at a time.
+//! Bounds of the work in progress.
 
 use penstock_proto::units::{GIB, MIB};
 
-/// Peers whose bounds of the controller's memory are added up; more share these.
+/// Number of peers whose bounds of the controller's memory are added up; more peers share these.
 const WINDOWS_MAX: usize = 32;
 
-/// Bounds of what is in progress at a time: of one peer, and with
-/// [`WindowLimits::of_peers`] of all that share a transfer.
+/// Bounds of the work in progress at a time: of one peer, and with [`WindowLimits::of_peers`] of
+/// all that share a transfer.
 #[derive(Clone, Copy, Debug)]
 pub struct WindowLimits {
     /// Open pages; each costs some tens of KiB.
@@ -34,8 +34,8 @@ impl Default for WindowLimits {
 }
 
 impl WindowLimits {
-    /// What so many peers may have in progress together: so many times as much. What costs memory
-    /// here, pages and pieces, does not grow beyond that of 32 peers (promise (g)).
+    /// Returns the bounds of `count` peers together: so many times as much. Bounds of memory here,
+    /// pages and pieces, do not grow beyond those of 32 peers (promise (g)).
     #[must_use]
     pub fn of_peers(self, count: usize) -> Self {
         let count = count.max(1);

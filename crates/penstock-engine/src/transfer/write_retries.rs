@@ -1,14 +1,15 @@
-//! What a target peer could not write or name, though it may pass, is tried again by another (A11).
+//! Retries of pieces that a target peer could not write or name, by another peer, if the failure
+//! may pass (A11).
 //!
-//! One peer's client of a network file system has lost a server, or its host is short of something,
-//! while the others see nothing of that. What fails so at one peer, which has tried its writes
-//! several times itself, goes to one that has not met it yet. Where all have, extents and finishes
-//! of large files are tried again after a pause by whoever asks first: they cost little, and the
+//! One peer's client of a network file system may have lost a server, or its host may lack a
+//! resource, while the others work. A piece that fails so at one peer, which has tried its writes
+//! several times itself, goes to a peer that has not failed at it yet. Where all have, extents and
+//! finishes of large files are tried again after a pause by any peer: they cost little, and the
 //! file much. A pack has failed then for those of its entries that failed the last time. So has
 //! everything after [`TRIES_MAX`].
 //!
-//! A pack is taken from its peer when that has named what it could write of it, no sooner: it names
-//! what it wrote when its sync is done, and two peers would do that at a time (B3).
+//! A pack is taken from its peer only when that has named the files that it could write. The peer
+//! names its files when its sync is done, and two peers would do that at a time (B3).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -24,21 +25,21 @@ use super::moving::PIECE_BYTES_FLOOR;
 use crate::page::PieceState;
 use crate::slice::Piece;
 
-/// Tries of a piece, of whichever peers, before what may pass has failed for good.
+/// Tries of a piece, by any peers, before a failure that may pass is final.
 const TRIES_MAX: u32 = 4;
-/// The wait before the first try by a peer that has failed at the piece before; doubled each time.
+/// Pause before the first try by a peer that has failed at the piece before; doubled each time.
 /// With the tries that a peer makes by itself that is half a minute.
 const PAUSE: Duration = Duration::from_secs(4);
 
-/// Stands for the links of a page, which are no piece.
+/// Number for the links of a page, which are no piece.
 const LINKS: u32 = u32::MAX;
 
-/// What became of a piece so far.
+/// Tries of a piece so far.
 #[derive(Debug, Default)]
 struct Tried {
     times: u32,
     by: BTreeSet<WriterId>,
-    /// Failures of a pack that is not named yet: nobody is told of them if it is tried again.
+    /// Failures of a pack that is not named yet: they are not reported if it is tried again.
     withheld: Vec<EntryFailure>,
 }
 
@@ -46,23 +47,23 @@ struct Tried {
 #[derive(Debug, Default)]
 pub(super) struct WriteRetries {
     tried: BTreeMap<PieceRef, Tried>,
-    /// Those that nobody has in hand, and from when on they are anybody's.
+    /// Pieces that no peer has in hand, and the time from which any peer may have them.
     waiting: BTreeMap<PieceRef, Instant>,
 }
 
 impl WriteRetries {
-    /// Whether a piece is handed out in the order of these, not as others that are missing.
+    /// Returns whether a piece is handed out in the order of these, not as other missing pieces.
     pub(super) fn waits(&self, piece: PieceRef) -> bool {
         self.waiting.contains_key(&piece)
     }
 
-    /// Whether a peer could not write or name it before.
+    /// Returns whether a peer could not write or name it before.
     pub(super) fn was_tried(&self, piece: PieceRef) -> bool {
         self.tried.contains_key(&piece)
     }
 
-    /// Keeps a piece that is missing if it was tried before, however it came to be missing again:
-    /// given back by who had not begun it, or left behind.
+    /// Keeps a missing piece if it was tried before, for any reason why it is missing again: given
+    /// back by a peer that had not begun it, or left behind.
     pub(super) fn keeps(&mut self, piece: PieceRef) -> bool {
         let was_tried = self.was_tried(piece);
         if was_tried {
@@ -71,7 +72,7 @@ impl WriteRetries {
         was_tried
     }
 
-    /// A page is complete.
+    /// Forgets a page that is complete.
     pub(super) fn forget_page(&mut self, page: u32) {
         let all = PieceRef { page, piece: 0 }..=PieceRef { page, piece: u32::MAX };
         while let Some((piece, _)) = self.tried.range(all.clone()).next() {
@@ -90,7 +91,7 @@ impl WriteRetries {
 }
 
 impl TransferMachine {
-    /// A peer says that a piece is written. Gives the failures that are to be told, if the report
+    /// Judges a report that a piece is written. Returns the failures to report, if the report
     /// counts as it is; `None` if the piece is tried again instead.
     pub(super) fn judge_written(
         &mut self,
@@ -102,7 +103,7 @@ impl TransferMachine {
         if !self.is_its(peer, piece) {
             return Some(failures.to_vec());
         }
-        // What could be written and not be synced spoils the epoch of all at every try (A4).
+        // Data that could be written and not synced fails the epoch of all at every try (A4).
         let written = |it: &&EntryFailure| it.phase == FailurePhase::Write;
         let unwritten: Vec<_> = failures.iter().filter(written).copied().collect();
         let again = self.is_tried_again(peer, piece, &unwritten);
@@ -120,7 +121,7 @@ impl TransferMachine {
         Some(failures.to_vec())
     }
 
-    /// The same of a piece that has its names.
+    /// Judges a report that a piece has its names, in the same way.
     pub(super) fn judge_published(
         &mut self,
         peer: PeerNumber,
@@ -150,7 +151,7 @@ impl TransferMachine {
         matches!(kind, Some(Piece::Pack { .. }))
     }
 
-    /// Whether a piece that failed so at a peer is to be tried once more.
+    /// Returns whether a piece that failed so at a peer is to be tried once more.
     fn is_tried_again(&self, peer: PeerNumber, piece: PieceRef, failures: &[EntryFailure]) -> bool {
         let Some(page) = self.open.get(piece.page) else { return false };
         let may_pass = failures.iter().any(EntryFailure::may_pass);
@@ -161,7 +162,8 @@ impl TransferMachine {
         times + 1 < TRIES_MAX && (!self.is_packed(piece) || self.has_another(piece, Some(peer)))
     }
 
-    /// Whether somebody is there who has not met it, beside a peer that has met it just now.
+    /// Returns whether a peer is there that has not failed at the piece, beside a peer that has
+    /// failed just now.
     fn has_another(&self, piece: PieceRef, met: Option<PeerNumber>) -> bool {
         let tried = self.untaken.tried.get(&piece);
         self.peers.iter().any(|(number, peer)| {
@@ -171,7 +173,7 @@ impl TransferMachine {
         })
     }
 
-    /// A piece goes back, to be tried again. Gives whether it was the peer's to give.
+    /// Takes a piece back, to be tried again. Returns whether the peer owned it.
     fn take_away(
         &mut self,
         peer: PeerNumber,
@@ -199,7 +201,8 @@ impl TransferMachine {
         true
     }
 
-    /// Whether the links of a page, of which some failed so at a peer, are to be made once more.
+    /// Returns whether the links of a page, of which some failed so at a peer, are to be made once
+    /// more.
     pub(super) fn is_tail_tried_again(
         &mut self,
         peer: PeerNumber,
@@ -216,13 +219,13 @@ impl TransferMachine {
         again
     }
 
-    /// The pages whose links a peer may make again now.
+    /// Returns the pages whose links a peer may make again now.
     pub(super) fn untaken_links(&self, peer: PeerNumber, now: Instant) -> BTreeSet<u32> {
         let its = |page: &&u32| self.is_for(peer, PieceRef { page: **page, piece: LINKS }, now);
         self.tail_again.iter().filter(its).copied().collect()
     }
 
-    /// Whether a peer may try now what was tried before: another comes first that has not met it.
+    /// Returns whether a peer may retry a piece now: another that has not failed at it comes first.
     fn is_for(&self, peer: PeerNumber, piece: PieceRef, now: Instant) -> bool {
         let (Some(tried), Some(by)) = (self.untaken.tried.get(&piece), self.peers.get(&peer))
         else {
@@ -233,7 +236,8 @@ impl TransferMachine {
         !met || (now >= at && !self.has_another(piece, None))
     }
 
-    /// Hands out what others could not write or name, worth about `bytes`; gives what it is worth.
+    /// Hands out pieces that others could not write or name, worth about `bytes`; returns their
+    /// worth.
     pub(super) fn hand_over_untaken(
         &mut self,
         peer: PeerNumber,
