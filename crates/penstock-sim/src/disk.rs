@@ -1,13 +1,14 @@
-//! A file system between the page caches of its hosts and its platters.
+//! Model of a file system between the page caches of its hosts and its platters.
 //!
-//! It is on one host's own disk, or *shared* by several over a network, as NFS is: then names and
-//! attributes are stable when the call returns, and each host has a page cache of its own, which no
-//! other sees into and whose sync covers its writes alone (A9).
+//! It is on one host's own disk, or *shared* by several over a network, as NFS is. In the latter
+//! case names and attributes are stable when the call returns. Each host then has a page cache of
+//! its own, which no other sees and whose sync covers its writes alone (A9).
 //!
-//! Data and names age separately, as on ext4 and XFS (hard case A1): a power cut keeps a random
+//! Data and names age separately, as on ext4 and XFS (hard case A1). A power cut keeps a random
 //! *prefix* of the changes to names and attributes, for these are journalled in order, and *any*
-//! subset of the data that was not synced. A sync covers what had returned when it began (A9); one
-//! that fails marks data clean that never reached the platters (A4). `kill -9` changes nothing.
+//! subset of the data that was not synced. A sync covers the writes that had returned when it began
+//! (A9). A sync that fails marks data clean that never reached the platters (A4). `kill -9` changes
+//! nothing.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -15,7 +16,7 @@ use penstock_proto::id::WriterId;
 use rand::RngExt as _;
 use rand_chacha::ChaCha8Rng;
 
-/// What a name stands for.
+/// Object of a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Node {
     /// A file, by its inode.
@@ -29,9 +30,10 @@ pub(crate) enum Node {
 /// A name in the target's tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Name {
-    /// Ours alone; by page, entry, generation, and the writer of a file that has only one (B1).
+    /// Penstock's own name; by page, entry, generation, and the writer of a file that has only one
+    /// (B1).
     Temporary(u32, u32, u32, WriterId),
-    /// The user's.
+    /// The user's name.
     Final(u32, u32),
 }
 
@@ -82,13 +84,13 @@ impl Tree {
         }
     }
 
-    /// The last epoch that a writer began to sync; 0 if there is none.
+    /// Returns the last epoch that a writer began to sync; 0 if there is none.
     pub(crate) fn marker(&self, writer: WriterId) -> u64 {
         self.markers.get(&writer).copied().unwrap_or(0)
     }
 }
 
-/// What a host's page cache holds of a file that the platters do not.
+/// Data of a file in a host's page cache that the platters lack.
 #[derive(Clone, Debug, Default)]
 struct Cache {
     cells: BTreeMap<usize, u64>,
@@ -98,11 +100,11 @@ struct Cache {
 #[derive(Clone, Debug, Default)]
 struct Inode {
     stable: Vec<u64>,
-    /// By host.
+    /// Caches by host.
     caches: BTreeMap<u32, Cache>,
 }
 
-/// A sync in progress: what it covers.
+/// A sync in progress, with the changes that it covers.
 #[derive(Debug)]
 pub(crate) struct SyncTicket {
     host: u32,
@@ -113,18 +115,18 @@ pub(crate) struct SyncTicket {
 /// The target's file system.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Disk {
-    /// As processes see it.
+    /// State as processes see it.
     pub(crate) cache: Tree,
-    /// As a power cut would leave it at the least.
+    /// Least state that a power cut would leave.
     pub(crate) stable: Tree,
     pending: VecDeque<Change>,
     /// Number of the first pending change.
     first_pending: u64,
     inodes: BTreeMap<u64, Inode>,
     next_inode: u64,
-    /// Writes fail with ENOSPC.
+    /// True if writes fail with ENOSPC.
     pub(crate) full: bool,
-    /// Several hosts write to it.
+    /// True if several hosts write to it.
     pub(crate) shared: bool,
 }
 
@@ -182,10 +184,10 @@ impl Disk {
         true
     }
 
-    /// Removes a name of ours.
+    /// Removes a name of Penstock's own.
     ///
     /// # Panics
-    /// For a final name: nothing of ours ever deletes one (promise (e)).
+    /// For a final name: no code ever deletes one (promise (e)).
     pub(crate) fn remove(&mut self, name: Name) {
         assert!(matches!(name, Name::Temporary(..)), "promise (e): {name:?} would be deleted");
         if self.cache.names.contains_key(&name) {
@@ -199,7 +201,7 @@ impl Disk {
         self.change(Change::Rename(from, to));
     }
 
-    /// Gives a file its first name, and its attributes before.
+    /// Gives a file its first name, after its attributes.
     pub(crate) fn publish_nameless(&mut self, inode: u64, to: Name) {
         self.change(Change::Attributes(inode));
         self.change(Change::Set(to, Node::File(inode)));
@@ -213,7 +215,7 @@ impl Disk {
         self.change(Change::Marker(writer, epoch));
     }
 
-    /// The cells of a file as processes of a host read them.
+    /// Returns the cells of a file as processes of a host read them.
     pub(crate) fn cached(&self, host: u32, inode: u64) -> Vec<u64> {
         let Some(file) = self.inodes.get(&inode) else { return Vec::new() };
         let mut cells = file.stable.clone();
@@ -223,12 +225,13 @@ impl Disk {
         cells
     }
 
-    /// The cells of a file that a power cut would leave.
+    /// Returns the cells of a file that a power cut would leave.
     pub(crate) fn stable_cells(&self, inode: u64) -> &[u64] {
         self.inodes.get(&inode).map_or(&[], |file| &file.stable)
     }
 
-    /// A host drops what it has cached of a file and need not write: it is read from the platters.
+    /// Drops the clean cells of a file from a host's cache, so that they are read from the
+    /// platters.
     pub(crate) fn drop_clean(&mut self, host: u32, inode: u64) {
         let cache = self.inodes.get_mut(&inode).and_then(|file| file.caches.get_mut(&host));
         if let Some(Cache { cells, dirty }) = cache {
@@ -266,7 +269,7 @@ impl Disk {
         }
     }
 
-    /// A host loses power: of what it had not synced, `luck` (0 to 1) of it survives.
+    /// Cuts the power of a host: a share `luck` (0 to 1) of its unsynced data survives.
     pub(crate) fn power_cut(&mut self, host: u32, luck: f64, rng: &mut ChaCha8Rng) {
         for inode in self.inodes.values_mut() {
             let cache = inode.caches.remove(&host).unwrap_or_default();

@@ -1,8 +1,9 @@
-//! The target's journal store and state database: page logs and heads, and what crashes do to them.
+//! Model of the target's journal store and state database: page logs and heads, and the effects of
+//! crashes on them.
 //!
 //! Logs are appended through the page cache and synced before a durable commit (A8). `kill -9`
-//! leaves what was appended, counted by a head or not; a power cut may also cut or garble whatever
-//! was not synced, and forget the latest heads that were not committed durably.
+//! keeps appended bytes, counted by a head or not. A power cut may also cut or garble unsynced
+//! bytes, and lose the latest heads that were not committed durably.
 
 use std::collections::BTreeMap;
 
@@ -21,7 +22,7 @@ struct Log {
     synced: usize,
 }
 
-/// What is committed of one page.
+/// Committed state of one page.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Head {
     pub(crate) standing: PageStanding,
@@ -40,7 +41,7 @@ pub(crate) struct Heads {
 #[derive(Debug, Default)]
 pub(crate) struct Journal {
     logs: BTreeMap<u32, Log>,
-    /// Since the last durable commit, that one first.
+    /// Heads since the last durable commit, that one first.
     history: Vec<Heads>,
     /// Epoch of the controller that may commit (promise (h)).
     pub(crate) fence: u64,
@@ -55,10 +56,10 @@ impl Journal {
         self.history.last().cloned().unwrap_or_default()
     }
 
-    /// Appends to the logs, behind what is committed.
+    /// Appends to the logs, after the committed bytes.
     ///
     /// # Errors
-    /// The machine counts more in a log than there is.
+    /// The machine counts more bytes in a log than there are.
     pub(crate) fn append(&mut self, commit: &LedgerCommit) -> Result<(), String> {
         for page in &commit.pages {
             let log = self.logs.entry(page.page).or_default();
@@ -96,7 +97,7 @@ impl Journal {
         true
     }
 
-    /// The process was killed, perhaps within an append.
+    /// Kills the process, perhaps within an append.
     pub(crate) fn kill(&mut self, torn: &LedgerCommit, rng: &mut ChaCha8Rng) {
         for page in &torn.pages {
             if let Some(log) = self.logs.get_mut(&page.page) {
@@ -107,7 +108,7 @@ impl Journal {
         }
     }
 
-    /// The host lost power.
+    /// Cuts the power of the host.
     pub(crate) fn power_cut(&mut self, rng: &mut ChaCha8Rng) {
         self.history.truncate(rng.random_range(1..=self.history.len()));
         for log in self.logs.values_mut() {
@@ -121,7 +122,7 @@ impl Journal {
         }
     }
 
-    /// The sound and committed records of a page, and the length of the log that they fill.
+    /// Returns the sound and committed records of a page, and the length of the log that they fill.
     pub(crate) fn read(&self, page: u32) -> (Vec<JournalRecord>, u64) {
         let committed = self.heads().pages.get(&page).map_or(0, |head| head.standing.log_bytes);
         let Some(log) = self.logs.get(&page) else { return (Vec::new(), 0) };
@@ -136,7 +137,7 @@ impl Journal {
         (records, sound)
     }
 
-    /// Cuts what does not count off a log.
+    /// Cuts bytes that do not count off a log.
     pub(crate) fn truncate(&mut self, page: u32, length: u64) {
         if let Some(log) = self.logs.get_mut(&page) {
             log.bytes.truncate(length as usize);
@@ -144,7 +145,8 @@ impl Journal {
         }
     }
 
-    /// Opens a page of `data` with what its log says, `doubting` all that was not durable.
+    /// Opens a page of `data` with the records of its log, `doubting` everything that was not
+    /// durable.
     pub(crate) fn open_page(
         &mut self,
         data: &DataSet,
@@ -158,10 +160,10 @@ impl Journal {
         machine.handle_page(page, *digest, log, length, doubting);
     }
 
-    /// What a lost peer wrote is looked at again when the committed log was read.
+    /// Lets the machine check the pieces of a lost peer when the committed log was read.
     ///
     /// # Errors
-    /// More is committed than there is.
+    /// More bytes are committed than there are.
     pub(crate) fn read_logs(&self, machine: &mut TransferMachine) -> Result<(), String> {
         while let Some((page, length)) = machine.wants_log() {
             let (log, sound) = self.read(page);
@@ -173,7 +175,7 @@ impl Journal {
         Ok(())
     }
 
-    /// Opens the journal for another controller: its epoch, and the heads.
+    /// Opens the journal for another controller; returns its epoch.
     pub(crate) fn take_over(&mut self) -> u64 {
         self.fence += 1;
         self.fence

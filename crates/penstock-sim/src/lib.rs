@@ -1,29 +1,31 @@
-//! A seeded world that drives the machines of `penstock-engine` through everything that goes wrong.
+//! A seeded world that drives the machines of `penstock-engine` through all modelled faults.
 //!
-//! One number decides everything: the data set, the order and the delays of all events, which lane
-//! breaks, when the host loses power and what of the page cache survives. Machines, pages and
-//! journal records are the real ones; threads, sockets and files are not: the peer's edge, the
-//! network, the source and the disk are small models, and time is a number.
+//! One number decides everything: the data set, the order and the delays of all events, broken
+//! lanes, power cuts and the parts of the page cache that survive them. Machines, pages and journal
+//! records are the real ones; threads, sockets and files are not. The peer's edge, the network, the
+//! source and the disk are small models, and time is a number.
 //!
-//! | module | what it is |
+//! | module | model |
 //! |---|---|
-//! | `source` | the data set, whose bytes are symbolic, and its troubles |
-//! | `disk` | page cache and platters, syncs that fail, power cuts (A1, A4, A9) |
-//! | `journal` | page logs and heads, torn tails, the fence of the controller (A2, A8) |
-//! | `outside` | time, chance, network |
-//! | `peer` | the target peer's edge around fetch, lanes and epochs |
-//! | `world` | the controller's edge, faults, the loop |
-//! | `several` | the same where several target peers share a transfer |
-//! | `oracle` | the promises of the design: (a) to (e) and (h), and that every world ends |
+//! | `source` | the data set, whose bytes are symbolic, and its faults. |
+//! | `disk` | page cache and platters, syncs that fail, power cuts (A1, A4, A9). |
+//! | `journal` | page logs and heads, torn tails, the fence of the controller (A2, A8). |
+//! | `outside` | time, chance, network. |
+//! | `peer` | the target peer's edge around fetch, lanes and epochs. |
+//! | `world` | the controller's edge, faults, the loop. |
+//! | `several` | a world in which several target peers share a transfer. |
+//! | `oracle` | the promises (a) to (e) and (h) of the design, and the end of every world. |
 //!
 //! # What is not modelled
-//! A process that dies between the return of a failed sync and the commit that tells of it: Linux
-//! reports the failure once, so nobody can know afterwards. Late writes do not change a file's
-//! times (hard case B1 (3)). The journal store has one writer at a time, as its lock ensures; a
-//! controller that was replaced is fenced at the heads alone. One source. Scans are not
-//! interrupted. Where several peers share a transfer: names and attributes are stable when the call
-//! returns, as on NFS; requests and answers between peers and controller are lost together with one
-//! of them, and come late otherwise; a new controller has every task begun anew.
+//! - A process that dies between the return of a failed sync and the commit that records it: Linux
+//!   reports the failure once, so that it is lost.
+//! - Late writes that change a file's times (hard case B1 (3)).
+//! - Several writers of the journal store: its lock ensures that there is one, and a controller that
+//!   was replaced is fenced at the heads alone.
+//! - Several sources, and interrupted scans.
+//! - Where several peers share a transfer, names and attributes that are not stable when the call
+//!   returns: they are as on NFS. Requests and answers between peers and controller are lost only
+//!   together with one of them, and otherwise come late. A new controller starts every task anew.
 
 #![forbid(unsafe_code)]
 
@@ -41,7 +43,7 @@ use std::fmt;
 
 pub use scenario::{Fault, SCENARIOS, SEVERAL, Scenario};
 
-/// What happened in a world that kept all promises.
+/// Statistics of a world that kept all promises.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
     /// Events that took place.
@@ -56,15 +58,15 @@ pub struct Stats {
     pub starts: u64,
     /// Starts that found the store older than the ledger (A5).
     pub doubts: u64,
-    /// Snapshots that the store was put back to.
+    /// Snapshots to which the store was put back.
     pub rollbacks: u64,
     /// Pieces that were handed out to be fetched.
     pub fetches: u64,
-    /// Pieces that were looked at again after a restart.
+    /// Pieces that were checked again after a restart.
     pub rechecks: u64,
-    /// Syncs, and those that failed.
+    /// Syncs, including failed ones.
     pub syncs: u64,
-    /// See `syncs`.
+    /// Syncs that failed.
     pub syncs_failed: u64,
     /// Commits of the ledger.
     pub commits: u64,
@@ -74,30 +76,30 @@ pub struct Stats {
     pub bytes_fetched: u64,
     /// Bytes of pieces that came more than once.
     pub bytes_again: u64,
-    /// Writes of processes that were gone already.
+    /// Writes of processes that had already ended.
     pub late_writes: u64,
     /// Replaced controllers that tried to commit.
     pub zombies: u64,
-    /// Temporary files that were left over in the end.
+    /// Temporary files that remained in the end.
     pub orphans: u64,
     /// Peers whose grants lapsed, or that were known to be dead.
     pub peers_lost: u64,
-    /// Pieces that a peer gave back for another.
+    /// Pieces that a peer returned for another.
     pub given_back: u64,
-    /// Bytes that a new controller took over from what peers wrote for the one before.
+    /// Bytes that a new controller adopted from writes for the previous one.
     pub adopted: u64,
 }
 
-/// A promise was broken.
+/// Violation of a promise.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
     /// The world's seed.
     pub seed: u64,
     /// The scenario's name.
     pub scenario: &'static str,
-    /// When, in milliseconds of the world.
+    /// Time, in milliseconds of the world.
     pub milliseconds: u64,
-    /// Which promise, and how.
+    /// The promise, and the violation.
     pub what: String,
 }
 

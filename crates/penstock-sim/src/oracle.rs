@@ -1,4 +1,5 @@
-//! Knows the truth, and checks the promises of `ARCHITECTURE.md`, *What always holds*, against it.
+//! The truth about a world, and the checks of the promises of `ARCHITECTURE.md`, *What always
+//! holds*, against it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,7 +15,7 @@ use crate::journal::Journal;
 use crate::outside::Outside;
 use crate::source::{SCANNED, cells_of};
 
-/// What a page's log says, read without the machine that wrote it.
+/// Content of a page's log, read without the machine that wrote it.
 #[derive(Debug, Default)]
 struct Told {
     /// Written pieces with the attempt, whether they are durable, and the entries that failed.
@@ -67,19 +68,20 @@ fn told(journal: &Journal, out: &Outside, page: u32) -> Told {
     told
 }
 
-/// The links and directories of a page whose failure is committed.
+/// Returns the links and directories of a page whose failure is committed.
 pub(crate) fn tail_failures(journal: &Journal, out: &Outside, page: u32) -> Vec<u32> {
     let is_tail = |entry: &u32| out.data.entry_of(page, *entry).kind != EntryKind::File;
     told(journal, out, page).failed.into_iter().filter(is_tail).collect()
 }
 
-/// Whether a piece is durable, as far as is committed.
+/// Returns whether a piece is durable in the committed ledger.
 pub(crate) fn is_durable(journal: &Journal, out: &Outside, piece: PieceRef) -> bool {
     let told = told(journal, out, piece.page);
     told.pieces.get(&piece.piece).is_some_and(|(_, durable, _)| *durable)
 }
 
-/// Whether the file has its name, its bytes and its attributes, whatever happens to the host now.
+/// Returns whether the file has its name, its bytes and its attributes, even if the host loses
+/// power now.
 fn is_final(out: &Outside, page: u32, entry: u32) -> bool {
     let Some(Node::File(inode)) = out.disk.stable.names.get(&Name::Final(page, entry)) else {
         return false;
@@ -88,7 +90,7 @@ fn is_final(out: &Outside, page: u32, entry: u32) -> bool {
         && out.disk.stable_cells(*inode) == out.data.entry_of(page, entry).cells(SCANNED)
 }
 
-/// Promise (a): what the committed ledger calls durable would survive a power cut now.
+/// Promise (a): pieces that the committed ledger calls durable would survive a power cut now.
 pub(crate) fn check_durable(journal: &Journal, out: &mut Outside) {
     let mut lost = Vec::new();
     for page in journal.heads().pages.into_keys() {
@@ -125,7 +127,7 @@ pub(crate) fn check_durable(journal: &Journal, out: &mut Outside) {
     }
 }
 
-/// Promise (b): every final name that stands after a power cut is of a whole file.
+/// Promise (b): every final name after a power cut is of a whole file.
 pub(crate) fn check_names(out: &mut Outside) {
     let mut broken = Vec::new();
     for (name, node) in &out.disk.stable.names {
@@ -142,8 +144,8 @@ pub(crate) fn check_names(out: &mut Outside) {
     }
 }
 
-/// Promise (c): done means that every entry is there, or is in the list of failures; and the list
-/// holds nothing else, nothing twice.
+/// Promise (c): when the transfer is done, every entry is there, or is in the list of failures; and
+/// the list holds nothing else, nothing twice.
 pub(crate) fn check_done(journal: &Journal, out: &mut Outside, totals: &Totals) {
     let (mut wrong, mut listed, mut files) = (Vec::new(), 0, 0);
     for page in 0..out.data.pages.len() as u32 {
@@ -161,12 +163,13 @@ pub(crate) fn check_done(journal: &Journal, out: &mut Outside, totals: &Totals) 
                     let done = out.disk.stable.directories_done.contains(&name);
                     (node == Some(&Node::Directory) && done, false)
                 }
-                // Links of all sorts, pipes and devices: made last, and there is nothing in them.
+                // Links of all sorts, pipes and devices are made last, and have no content.
                 _ => (node == Some(&Node::Link), node.is_none()),
             };
             let says_failed = failed.contains(&entry);
             let excused = out.excused.contains(&(page, entry));
-            // What was named already, and failed when it was fetched again, is whole all the same.
+            // A file that was named already, and failed when it was fetched again, is whole
+            // nevertheless.
             if says_failed && !(excused && (absent || good)) {
                 wrong.push(format!("{page}/{entry} failed: excused {excused}, absent {absent}"));
             }

@@ -1,4 +1,4 @@
-//! All that is outside the processes: time, chance, network, source, disk; and what is counted.
+//! Everything outside the processes: time, chance, network, source, disk; and the statistics.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
@@ -19,7 +19,7 @@ use crate::disk::{Disk, SyncTicket};
 use crate::scenario::{Fault, Scenario};
 use crate::source::{CELL_BYTES, DataSet, SCANNED, cells_of};
 
-/// How the bytes of an entry fared at the source.
+/// Status of an entry's bytes at the source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Status {
     Good,
@@ -30,21 +30,21 @@ pub(crate) enum Status {
 #[derive(Clone, Debug)]
 pub(crate) struct Frame {
     pub(crate) entry: u32,
-    /// The first of its entry in this answer.
+    /// True for the first frame of its entry in this answer.
     pub(crate) first: bool,
-    /// The last of its entry.
+    /// True for the last frame of its entry.
     pub(crate) end: bool,
-    /// The last of the answer.
+    /// True for the last frame of the answer.
     pub(crate) last: bool,
     pub(crate) status: Status,
-    /// The digest will not match.
+    /// True if the digest will not match.
     pub(crate) corrupt: bool,
     pub(crate) at: usize,
     pub(crate) cells: Vec<u64>,
 }
 
 impl Frame {
-    /// An answer without anything.
+    /// Returns an empty answer.
     fn empty(entry: u32) -> Self {
         Self {
             entry,
@@ -59,7 +59,7 @@ impl Frame {
     }
 }
 
-/// What happens at a moment.
+/// An event at a moment.
 #[derive(Debug)]
 pub(crate) enum Event {
     PageFound,
@@ -116,30 +116,30 @@ pub(crate) enum Event {
     Join {
         host: usize,
     },
-    /// A peer of several looks around, and asks for work.
+    /// A peer of several examines its state, and asks for work.
     Turn {
         task: u64,
     },
-    /// Its request reaches the controller; it was sent at `asked`.
+    /// The request of a peer reaches the controller; it was sent at `asked`.
     Want {
         task: u64,
         bytes: u64,
         asked: Instant,
     },
-    /// The answer reaches it; `None` if there is none.
+    /// The answer reaches the peer; `None` if there is none.
     Answer {
         task: u64,
         reply: Option<WorkReply>,
         asked: Instant,
     },
-    /// A host that was asleep goes on.
+    /// A host that was asleep continues.
     Wakes {
         host: usize,
     },
 }
 
 impl Event {
-    /// The task at whose peer it happens.
+    /// Returns the task at whose peer the event happens.
     pub(crate) fn task(&self) -> Option<u64> {
         match self {
             Self::LaneUp { task, .. }
@@ -169,13 +169,13 @@ pub(crate) struct Outside {
     pub(crate) rng: ChaCha8Rng,
     pub(crate) scenario: Scenario,
     pub(crate) time: u64,
-    /// How far the clock that the machines see is ahead of `time`.
+    /// Nanoseconds by which the clock of the machines is ahead of `time`.
     pub(crate) leap: u64,
     queue: BinaryHeap<Reverse<(u64, u64)>>,
     events: BTreeMap<u64, Event>,
     next_event: u64,
     pub(crate) tasks: u64,
-    /// Whether an only peer makes small files without names, and whether one has begun.
+    /// True if an only peer makes small files without names; then, true if one has begun.
     pub(crate) nameless: bool,
     pub(crate) begun: bool,
     pub(crate) rtt: Duration,
@@ -189,17 +189,17 @@ pub(crate) struct Outside {
     pub(crate) enospc_waits: bool,
     /// Entries that the world made fail: only these may be failures in the end.
     pub(crate) excused: BTreeSet<(u32, u32)>,
-    /// Files whose temporary name somebody else removed.
+    /// Files whose temporary name another program removed.
     pub(crate) sabotaged: BTreeSet<(u32, u32)>,
-    /// Files that were given up, on the controller's word.
+    /// Files that were given up, by order of the controller.
     pub(crate) discarded: BTreeSet<(u32, u32)>,
     fetched: BTreeMap<PieceRef, u64>,
-    /// Which task has an attempt at a piece in hand, and until when each may write (B3).
+    /// Tasks that have an attempt at a piece in hand, and the time until which each may write (B3).
     holders: BTreeMap<(PieceRef, u32, u64), u64>,
     /// Number of the controller.
     pub(crate) life: u64,
     holds_until: BTreeMap<u64, Instant>,
-    /// How many times slower the lanes of a task are than others.
+    /// Factor by which the lanes of a task are slower than others.
     pub(crate) slow: BTreeMap<u64, u64>,
     pub(crate) stats: Stats,
     pub(crate) violation: Option<String>,
@@ -263,7 +263,7 @@ impl Outside {
         self.data.page(page).entries()[entry as usize].size
     }
 
-    /// The clock as machines see it.
+    /// Returns the clock as machines see it.
     pub(crate) fn now(&self) -> Instant {
         Instant(self.time + self.leap)
     }
@@ -278,7 +278,7 @@ impl Outside {
         self.next_event += 1;
     }
 
-    /// Somewhere between `least` and `most` milliseconds from now.
+    /// Schedules an event between `least` and `most` milliseconds from now.
     pub(crate) fn after_ms(&mut self, least: u64, most: u64, event: Event) {
         let delay = self.rng.random_range(least * 1_000_000..=most * 1_000_000);
         self.at(self.time + delay, event);
@@ -308,7 +308,7 @@ impl Outside {
         self.links.retain(|(_, known), _| *known != lane);
     }
 
-    /// A lane gives nothing any more, without being closed.
+    /// Makes a lane silent, without closing it.
     pub(crate) fn silence(&mut self, task: u64, lane: LaneId) {
         if let Some(link) = self.links.get_mut(&(task, lane)) {
             link.silent = true;
@@ -320,7 +320,7 @@ impl Outside {
         self.at(at, Event::Serve { task, lane, request, item });
     }
 
-    /// The source answers a request.
+    /// Answers a request, as the source.
     pub(crate) fn serve(&mut self, task: u64, lane: LaneId, request: u32, item: Item) {
         let service = self.rng.random_range(0..3_000_000);
         let start = self.time + service;
@@ -337,10 +337,10 @@ impl Outside {
         }
         match frames.last_mut() {
             Some(frame) => frame.last = true,
-            // What was asked for holds none of the small files between the others.
+            // The requested range has none of the small files between the others.
             None => frames.push(Frame::empty(item.first_entry)),
         }
-        // What a confused source sends twice is answered to nobody.
+        // Frames that a confused source sends twice have no request.
         let twice = self.scenario.network && self.rng.random_bool(0.01);
         let again = if twice { frames.clone() } else { Vec::new() };
         for frame in frames.into_iter().chain(again) {
@@ -412,12 +412,13 @@ impl Outside {
         self.after_ms(1, 800, Event::SyncDone { task, epoch });
     }
 
-    /// Whether a sync is in progress that will fail.
+    /// Returns whether a sync is in progress that will fail.
     pub(crate) fn is_sync_failing(&self) -> bool {
         self.syncs.values().any(|(_, good)| !good)
     }
 
-    /// The kernel ends a sync, whoever still waits for it; `None` after a power cut.
+    /// Ends a sync, as the kernel does even if no process waits for it any more; `None` after a
+    /// power cut.
     pub(crate) fn end_sync(&mut self, task: u64) -> Option<bool> {
         let (ticket, good) = self.syncs.remove(&task)?;
         self.disk.end_sync(ticket, good, &mut self.rng);
@@ -426,7 +427,7 @@ impl Outside {
         Some(good)
     }
 
-    /// Syncs in progress cover nothing of the disk that is there now.
+    /// Forgets syncs in progress, which cover nothing of the present disk.
     pub(crate) fn forget_syncs(&mut self) {
         self.syncs.clear();
     }
@@ -437,12 +438,13 @@ impl Outside {
         self.disk.power_cut(0, luck, &mut self.rng);
     }
 
-    /// The world made this entry fail.
+    /// Notes that the world made this entry fail.
     pub(crate) fn excuse(&mut self, page: u32, entry: u32) {
         self.excused.insert((page, entry));
     }
 
-    /// Promise (b), A1, B1: a name is given to a file that is whole, of one version, and synced.
+    /// Checks promise (b), A1, B1: a name is given to a file that is whole, of one version, and
+    /// synced.
     pub(crate) fn check_publication(&mut self, host: u32, page: u32, entry: u32, inode: u64) {
         let wanted = self.data.entry_of(page, entry).cells(SCANNED);
         let found = self.disk.cached(host, inode);
@@ -453,13 +455,13 @@ impl Outside {
         }
     }
 
-    /// The grant of a task holds so long.
+    /// Sets the time until which the grant of a task holds.
     pub(crate) fn holds(&mut self, task: u64, until: Instant) {
         self.holds_until.insert(task, until);
     }
 
-    /// Promise (B3): a task begins a piece, and no other may write to it now. Each writer of a pack
-    /// has files of its own, so what an earlier controller said of packs does not matter.
+    /// Checks B3: a task begins a piece, and no other may write to it now. Each writer of a pack
+    /// has files of its own, so that grants of an earlier controller for packs do not matter.
     pub(crate) fn begin_piece(&mut self, task: u64, piece: PieceRef, generation: u32) {
         let now = self.now();
         let key = self.holder_key(piece, generation);
@@ -476,7 +478,7 @@ impl Outside {
         (piece, generation, if pack { self.life } else { 0 })
     }
 
-    /// The task does not write to the piece any more.
+    /// Notes that the task does not write to the piece any more.
     pub(crate) fn end_piece(&mut self, task: u64, piece: PieceRef, generation: u32) {
         let key = self.holder_key(piece, generation);
         if self.holders.get(&key) == Some(&task) {
@@ -484,17 +486,17 @@ impl Outside {
         }
     }
 
-    /// A task is over.
+    /// Ends a task.
     pub(crate) fn end_task(&mut self, task: u64) {
         self.holds_until.remove(&task);
     }
 
-    /// The host of a task lost power: its sync ends nowhere.
+    /// Forgets the sync of a task whose host lost power.
     pub(crate) fn forget_sync(&mut self, task: u64) {
         self.syncs.remove(&task);
     }
 
-    /// A piece has come over the network, for the first time or again.
+    /// Counts a piece that has come over the network, for the first time or again.
     pub(crate) fn count_fetched(&mut self, piece: PieceRef, bytes: u64) {
         let times = self.fetched.entry(piece).or_default();
         *times += 1;

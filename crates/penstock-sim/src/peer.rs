@@ -1,6 +1,6 @@
-//! The target peer's edge: what `penstock-peer` does with threads, done here one event at a time.
+//! The target peer's edge: the work of `penstock-peer`'s threads, done here one event at a time.
 //!
-//! Everything that a kill takes away is in [`Peer`]; disk, source and time are in [`Outside`].
+//! [`Peer`] holds everything that a kill removes; disk, source and time are in [`Outside`].
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
@@ -22,7 +22,7 @@ use crate::disk::{Name, Node};
 use crate::outside::{Event, Frame, Outside, Status};
 use crate::source::{CELL_BYTES, SCANNED, cells_of, cells_of_parts, digest_of, stride_of};
 
-/// One answer that is arriving.
+/// An answer that is arriving.
 #[derive(Debug)]
 struct Arriving {
     item: Item,
@@ -39,9 +39,9 @@ struct Arriving {
 /// A target peer's process state.
 #[derive(Debug)]
 pub(crate) struct Peer {
-    /// Tells this peer's events from those of the one before.
+    /// Number that distinguishes this peer's events from those of the previous one.
     pub(crate) task: u64,
-    /// Whose page cache it writes to, and how its files are named.
+    /// Host whose page cache it writes to, and by which its files are named.
     pub(crate) host: u32,
     writer: WriterId,
     pub(crate) fetch: FetchMachine,
@@ -53,25 +53,26 @@ pub(crate) struct Peer {
     lane_bytes: BTreeMap<LaneId, u64>,
     /// Pieces in progress, with their generation.
     in_hand: BTreeMap<PieceRef, u32>,
-    /// Packs that are written: entries without a file to name.
+    /// Packs that are written, with the entries without a file to name.
     unnamed: BTreeMap<PieceRef, Vec<u32>>,
     handles: BTreeMap<Name, u64>,
-    /// Whether it makes small files without names, but in pages in which one has a temporary name.
+    /// True if it makes small files without names, except in pages in which one has a temporary
+    /// name.
     nameless: bool,
     named_pages: BTreeSet<u32>,
-    /// Those that have none yet, by page and entry.
+    /// Files that have no name yet, by page and entry.
     nameless_files: BTreeMap<(u32, u32), u64>,
     publishing: VecDeque<Publication>,
     pub(crate) reports: VecDeque<Report>,
-    /// What it has reported, and was not told to be committed; and in how many batches.
+    /// Reports that were not committed yet, and the number of batches.
     pub(crate) kept: UncommittedReports,
     pub(crate) batches: u64,
     /// Bytes that are written and whose report is not committed (A7).
     pub(crate) syncing: bool,
     keep_marker: bool,
-    /// How long it may write; as long as it lives where it is the only one.
+    /// Grant to write; none where it is the only peer, which may write as long as it lives.
     pub(crate) held: Option<HeldGrant>,
-    /// It was not allowed to write: the task is over.
+    /// True if it was not allowed to write: the task is over.
     pub(crate) over: bool,
     /// Pieces that it wrote or found written, of which some may not be durable.
     pub(crate) wrote: BTreeSet<PieceRef>,
@@ -133,13 +134,13 @@ impl Peer {
         }
     }
 
-    /// B4: whether it may write now, as far as its grant goes.
+    /// Returns whether its grant allows it to write now (B4).
     pub(crate) fn may_write(&mut self, out: &Outside) -> bool {
         self.over |= self.held.is_some_and(|held| !held.holds(out.now()));
         !self.over
     }
 
-    /// Gives back pieces worth so many bytes that it has not begun.
+    /// Returns pieces worth so many bytes that it has not begun.
     pub(crate) fn give_back(&mut self, out: &mut Outside, bytes: u64) {
         for (piece, generation) in self.fetch.take_back(bytes) {
             self.in_hand.remove(&piece);
@@ -149,7 +150,7 @@ impl Peer {
         }
     }
 
-    /// Something to read when a world is stuck.
+    /// Returns a description for a world that is stuck.
     pub(crate) fn dump(&self) -> String {
         format!(
             "peer: in hand {:?}\nlanes alive {:?}, wanted bytes {}\nepochs {:?}\nfetch {:?}",
@@ -161,7 +162,7 @@ impl Peer {
         )
     }
 
-    /// Lets the edge act on whatever the machines want now.
+    /// Lets the edge act on the requests of the machines.
     pub(crate) fn turn(&mut self, out: &mut Outside) {
         let returned = self.fetch.take_returned();
         self.returned(out, returned);
@@ -209,17 +210,17 @@ impl Peer {
         }
     }
 
-    /// Epochs are marked on the store again: nothing is in doubt any more (A5).
+    /// Marks epochs on the store again: nothing is in doubt any more (A5).
     pub(crate) fn doubt_is_over(&mut self) {
         self.keep_marker = false;
     }
 
-    /// How much more work to ask the controller for.
+    /// Returns the bytes of further work to ask the controller for.
     pub(crate) fn wanted_bytes(&self) -> u64 {
         self.fetch.wanted_bytes().min(2 << 20)
     }
 
-    /// Whether no sync is in progress and no report waits.
+    /// Returns whether no sync is in progress and no report waits.
     pub(crate) fn is_at_rest(&self) -> bool {
         !self.syncing && self.reports.is_empty()
     }
@@ -228,7 +229,7 @@ impl Peer {
         self.epochs.handle_flush();
     }
 
-    /// Bytes of pieces that were granted and are not reported.
+    /// Returns the pieces that were granted and are not reported.
     pub(crate) fn pieces_in_hand(&self) -> impl Iterator<Item = PieceRef> + '_ {
         self.in_hand.keys().copied()
     }
@@ -273,13 +274,13 @@ impl Peer {
         out.lane_closed(lane);
     }
 
-    /// A random lane that is open.
+    /// Returns a random lane that is open.
     pub(crate) fn some_lane(&self, out: &mut Outside) -> Option<LaneId> {
         let lanes: Vec<_> = self.alive.iter().copied().collect();
         (!lanes.is_empty()).then(|| lanes[out.rng.random_range(0..lanes.len())])
     }
 
-    /// Takes over one piece of work.
+    /// Accepts one piece of work.
     pub(crate) fn take(&mut self, out: &mut Outside, work: Work) {
         if !self.may_write(out) {
             return;
@@ -338,14 +339,15 @@ impl Peer {
         self.fetch.handle_granted(item);
     }
 
-    /// Several peers write to a large file, each to its own small ones (B1).
+    /// Returns the temporary name of a file. Several peers write to a large file, each to its own
+    /// small ones (B1).
     fn temporary(&self, out: &Outside, page: u32, entry: u32, generation: u32) -> Name {
         let shared = !out.is_packed(page, entry);
         let writer = if shared { WriterId::SOLE } else { self.writer };
         Name::Temporary(page, entry, generation, writer)
     }
 
-    /// B1: a temporary file that was left over is removed, never reused.
+    /// Makes a new temporary file; a leftover one is removed, never reused (B1).
     fn make_fresh(&mut self, out: &mut Outside, page: u32, entry: u32, generation: u32) {
         let name = self.temporary(out, page, entry, generation);
         let cells = out.data.entry_of(page, entry).cells(SCANNED).len();
@@ -356,11 +358,11 @@ impl Peer {
         }
     }
 
-    /// B1: a small file without a name, while no other of its page has a temporary one.
+    /// Makes a small file without a name, while no other file of its page has a temporary one (B1).
     fn make_whole(&mut self, out: &mut Outside, page: u32, entry: u32, generation: u32) {
         let cells = out.data.entry_of(page, entry).cells(SCANNED).len();
         self.nameless_files.remove(&(page, entry));
-        // Now and then there are as many as there may be.
+        // In some cases the limit of such files is reached.
         if self.nameless && !self.named_pages.contains(&page) && out.rng.random_bool(0.95) {
             self.nameless_files.insert((page, entry), out.disk.create_nameless(cells));
         } else {
@@ -369,7 +371,7 @@ impl Peer {
         }
     }
 
-    /// Pieces of which a file has no name yet: what is lost with this process.
+    /// Returns the pieces with a file without a name, which are lost with this process.
     pub(crate) fn nameless_pieces(&self, out: &Outside) -> impl Iterator<Item = PieceRef> {
         let mut found = BTreeSet::new();
         for (page, entry) in self.nameless_files.keys() {
@@ -383,10 +385,10 @@ impl Peer {
         found.into_iter()
     }
 
-    /// The file to write to; opened without O_CREAT if it is not open.
+    /// Returns the file to write to; opened without O_CREAT if it is not open.
     fn open(&mut self, out: &Outside, name: Name) -> Option<u64> {
         if let Some(inode) = self.handles.get(&name) {
-            // A handle outlives its name: look whether the name still means it.
+            // A handle outlives its name: check whether the name still denotes it.
             return (out.disk.file(name) == Some(*inode)).then_some(*inode);
         }
         let inode = out.disk.file(name)?;
@@ -394,7 +396,7 @@ impl Peer {
         Some(inode)
     }
 
-    /// One frame has arrived.
+    /// Handles a frame that has arrived.
     pub(crate) fn frame(&mut self, out: &mut Outside, lane: LaneId, request: u32, frame: Frame) {
         if !self.alive.contains(&lane) || !self.may_write(out) {
             return;
@@ -428,7 +430,7 @@ impl Peer {
         }
     }
 
-    /// Checks and writes what a frame holds; `false` if the file of an extent is gone.
+    /// Checks and writes the content of a frame; `false` if the file of an extent is gone.
     fn write(&mut self, out: &mut Outside, arriving: &mut Arriving, frame: &Frame) -> bool {
         let item = arriving.item;
         let (page, entry) = (item.piece.page, frame.entry);
@@ -480,14 +482,14 @@ impl Peer {
         true
     }
 
-    /// The temporary file of a large file is gone.
+    /// Handles the loss of a large file's temporary file.
     fn lost(&mut self, out: &mut Outside, item: Item) {
         let (page, entry, generation) = (item.piece.page, item.first_entry, item.generation);
         self.forget(out, page, entry, generation);
         self.report(out, Report::Lost { page, entry, generation });
     }
 
-    /// Drops whatever is in progress of one attempt at a large file.
+    /// Drops the work in progress for one attempt at a large file.
     fn forget(&mut self, out: &mut Outside, page: u32, entry: u32, generation: u32) {
         for index in 0..out.pieces[page as usize].len() {
             let cut = out.pieces[page as usize][index];
@@ -570,12 +572,12 @@ impl Peer {
             let named = out.disk.file(Name::Final(page, entry));
             out.disk.file(self.temporary(out, page, entry, generation)).or(named)
         };
-        // A temporary name may be of another attempt than the one without a name (B1).
+        // A temporary name may be of another attempt than the file without a name (B1).
         let pack = matches!(out.piece(piece), Piece::Pack { .. });
         let reads = doubt || pack && out.nameless && self.writer == WriterId::SOLE;
         let same = |out: &mut Outside, entry, range: std::ops::Range<usize>, inode| {
             if doubt {
-                // A4, A9: what a failed sync lost reads back right from the cache.
+                // Data that a failed sync lost reads back right from the cache (A4, A9).
                 out.disk.drop_clean(self.host, inode);
             }
             let found = digest_of(entry, &out.disk.cached(self.host, inode)[range]);
@@ -611,7 +613,7 @@ impl Peer {
         }
     }
 
-    /// The sync of an epoch has ended.
+    /// Handles the end of an epoch's sync.
     pub(crate) fn synced(&mut self, out: &mut Outside, epoch: u64, good: bool) {
         self.syncing = false;
         self.epochs.handle_synced(good);
@@ -621,12 +623,12 @@ impl Peer {
         }
         self.nameless_files.clear();
         self.report(out, Report::SyncFailed { epoch, errno: 5 });
-        // A4: what was written of a piece in progress may be lost as well.
+        // Data written of a piece in progress may be lost as well (A4).
         let returned = self.fetch.handle_sync_failed();
         self.returned(out, returned);
     }
 
-    /// Nothing is written to these pieces any more, and they are not to be believed.
+    /// Returns pieces to which nothing is written any more, and which are not to be trusted.
     fn returned(&mut self, out: &mut Outside, returned: Vec<(PieceRef, u32)>) {
         for (piece, generation) in returned {
             if self.in_hand.get(&piece) == Some(&generation) {
@@ -644,7 +646,7 @@ impl Peer {
         }
     }
 
-    /// The same, if the question whether it may write was asked long ago (B1).
+    /// Names the next piece, even if the check whether it may write was long ago (B1).
     pub(crate) fn publish_next(&mut self, out: &mut Outside) {
         let Some(Publication { piece, generation }) = self.publishing.pop_front() else { return };
         if !self.publishing.is_empty() {
@@ -698,7 +700,7 @@ impl Peer {
         if let Some(inode) = out.disk.file(from) {
             if out.data.entry_of(page, entry).unnameable {
                 if out.is_packed(page, entry) {
-                    // Of a large file, the controller has it discarded.
+                    // The controller has the temporary file of a large file discarded.
                     out.disk.remove(from);
                 }
                 failures.push(unnamed(entry));
@@ -709,14 +711,14 @@ impl Peer {
             return true;
         }
         if out.data.entry_of(page, entry).unnameable {
-            // Removed when it was tried before.
+            // The file was removed at an earlier try.
             failures.push(unnamed(entry));
             return true;
         }
         out.disk.file(to).is_some_and(|inode| out.disk.cache.attributed.contains(&inode))
     }
 
-    /// Links or directories of a page are made.
+    /// Makes the links or directories of a page.
     pub(crate) fn tail_done(&mut self, out: &mut Outside, work: &Work) {
         if !self.may_write(out) {
             return;
@@ -772,7 +774,7 @@ impl Peer {
         reports
     }
 
-    /// A write that was on its way when the process was paused lands now (B1).
+    /// Makes the writes land that were in flight when the process was paused (B1).
     pub(crate) fn late_write(&mut self, out: &mut Outside) {
         for arriving in self.arriving.values() {
             let (page, entry) = (arriving.item.piece.page, arriving.item.first_entry);
@@ -788,8 +790,8 @@ impl Peer {
     }
 }
 
-/// That an entry cannot get its name: nobody may give it, or of every other entry, something fails
-/// that may pass, and never does.
+/// Returns the failure of an entry that cannot get its name. Either it may never be given, or, for
+/// every other entry, a failure that may pass never does.
 fn unnamed(entry: u32) -> EntryFailure {
     let errno = if entry.is_multiple_of(2) { 1 } else { 5 };
     EntryFailure { entry, phase: FailurePhase::Publish, errno }

@@ -1,6 +1,6 @@
-//! What goes wrong in a world.
+//! Faults of a world.
 
-/// Something that goes wrong once.
+/// A fault that happens once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// `kill -9` of the daemon, which is started again.
@@ -11,53 +11,53 @@ pub enum Fault {
     PeerLost,
     /// A lane breaks.
     LaneDies,
-    /// A lane says nothing any more.
+    /// A lane falls silent.
     LaneSilent,
     /// The next sync fails (A4).
     SyncFails,
-    /// Writes fail with ENOSPC for a while.
+    /// Writes fail with ENOSPC for some time.
     DiskFull,
     /// The host was suspended: clocks leap.
     ClockLeap,
-    /// The source refuses to serve for a while.
+    /// The source refuses to serve for some time.
     SourceOffline,
-    /// A temporary file is removed by somebody.
+    /// A temporary file is removed by another program.
     Sabotage,
-    /// A source file is written to.
+    /// A program writes to a source file.
     FileChanges,
-    /// Another controller takes over while the old one is only paused; the old one wakes up later.
+    /// The daemon is paused while another controller takes over; the old one wakes up later.
     TakeOver,
     /// The store is put back to a snapshot (A5).
     Rollback,
-    /// One of several peers is stopped for a while, past its grant or not, in the middle of a write
+    /// A peer of several is stopped for some time, past its grant or not, in the middle of a write
     /// (B1, test 1b).
     Sleep,
-    /// One of several peers cannot reach the controller for a while.
+    /// A peer of several cannot reach the controller for some time.
     Cut,
-    /// One of several hosts loses power.
+    /// A host of several loses power.
     HostDies,
-    /// One of several peers is drained, and joins again later.
+    /// A peer of several is drained, and joins again later.
     Drain,
     /// The controller of several peers dies, and another takes over.
     ControllerDies,
 }
 
-/// Which faults a world has, and how long they go on.
+/// Faults of a world, and their duration.
 #[derive(Clone, Debug)]
 pub struct Scenario {
-    /// For messages.
+    /// Name for messages.
     pub name: &'static str,
-    /// Drawn from at random.
+    /// Faults to draw from at random.
     pub faults: &'static [Fault],
-    /// Whether files may be unreadable or not nameable, and reads fail now and then.
+    /// True if files may be unreadable or impossible to name, and reads fail now and then.
     pub trouble: bool,
-    /// Whether frames are corrupted or sent twice.
+    /// True if frames are corrupted or sent twice.
     pub network: bool,
-    /// Faults stop after this many milliseconds.
+    /// Milliseconds after which faults stop.
     pub horizon_ms: u64,
     /// Most milliseconds from one fault to the next.
     pub pause_ms: u64,
-    /// Whether several target peers share the transfer.
+    /// True if several target peers share the transfer.
     pub several: bool,
 }
 

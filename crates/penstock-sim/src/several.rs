@@ -1,8 +1,8 @@
-//! Worlds in which several target peers share one transfer: their hosts, and the controller beside.
+//! Worlds in which several target peers share one transfer: their hosts, and the controller.
 //!
-//! The store is one that all hosts reach, each through a page cache of its own. Peers ask for work
-//! and report over a network that holds messages up; hosts sleep past their grants and go on in the
-//! middle of a write, are cut off, lose power, are drained and join again; the controller dies.
+//! All hosts reach the store, each through a page cache of its own. Peers ask for work and report
+//! over a network that delays messages. Hosts sleep past their grants and continue in the middle of
+//! a write, are cut off, lose power, are drained and join again; the controller dies.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -27,9 +27,9 @@ use crate::scenario::{Fault, Scenario};
 use crate::source::DataSet;
 use crate::{Stats, Violation};
 
-/// After the last fault, a world has this long to end, in milliseconds.
+/// Milliseconds that a world has to end after the last fault.
 const PATIENCE_MS: u64 = 600_000;
-/// A second: the interval of commits.
+/// Interval of commits: a second.
 const COMMIT_NS: u64 = 1_000_000_000;
 
 struct Host {
@@ -37,18 +37,18 @@ struct Host {
     boot: u64,
     /// Syncs that failed in its process.
     failed_syncs: u32,
-    /// Under which its peer began.
+    /// Incarnation under which its peer began.
     began: Incarnation,
     peer: Option<Peer>,
-    /// What the controller whose run is `life` calls the peer.
+    /// Number of the peer with the controller whose run is `life`.
     number: PeerNumber,
     life: u64,
-    /// Its request for work is on its way.
+    /// True if its request for work is on its way.
     asking: bool,
     asleep_until: u64,
     cut_until: u64,
     slow: u64,
-    /// Its peer is to leave.
+    /// True if its peer is to leave.
     draining: bool,
 }
 
@@ -73,7 +73,7 @@ pub(crate) struct World {
     pages_found: u32,
     /// Writers that may have got work, noted before they did.
     writers: BTreeSet<WriterId>,
-    /// Bytes that what happened to peers and controllers may cost (A7).
+    /// Bytes that faults of peers and controllers may cost (A7).
     bytes_at_risk: u64,
 }
 
@@ -118,7 +118,7 @@ impl World {
         }
     }
 
-    /// Lets the world run to its end.
+    /// Runs the world to its end.
     pub(crate) fn run(mut self, seed: u64) -> Result<Stats, Violation> {
         let deadline = (self.out.scenario.horizon_ms + PATIENCE_MS) * 1_000_000;
         let scenario = self.out.scenario.name;
@@ -167,7 +167,7 @@ impl World {
         self.hosts.iter().position(|host| host.peer.as_ref().is_some_and(|it| it.task == task))
     }
 
-    /// One event; `true` when the transfer is done.
+    /// Handles one event; `true` when the transfer is done.
     fn happen(&mut self, event: Event) -> bool {
         let host = event.task().and_then(|task| self.host_of(task));
         if let Some(host) = host
@@ -219,7 +219,7 @@ impl World {
                 peer.synced(out, epoch, good);
             }
             Event::PublishStep { task } => {
-                // The tenure of the controller that ordered it (B4).
+                // The tenure of the controller that ordered it ends (B4).
                 if self.controller.as_ref().is_none_or(|controller| controller.life != it.life) {
                     out.after_ms(50, 100, Event::PublishStep { task });
                     return;
@@ -241,14 +241,14 @@ impl World {
         }
     }
 
-    /// When a message between a host and the controller arrives that is sent now.
+    /// Sends a message between a host and the controller, which arrives later.
     fn send(&mut self, host: usize, event: Event) {
         let from = self.hosts[host].cut_until.max(self.out.time);
         let delay = self.out.rng.random_range(0..20_000_000);
         self.out.at(from + delay, event);
     }
 
-    /// A peer looks around.
+    /// Lets a peer examine its state.
     fn turn(&mut self, host: usize, task: u64) {
         let out = &mut self.out;
         let it = &mut self.hosts[host];
@@ -272,7 +272,7 @@ impl World {
         let it = &self.hosts[host];
         let same = self.controller.as_mut().filter(|controller| controller.life == it.life);
         let Some(controller) = same else {
-            // Nobody answers; it asks again.
+            // No controller answers; the peer asks again.
             self.out.after_ms(100, 300, Event::Answer { task, reply: None, asked });
             return;
         };
@@ -307,19 +307,19 @@ impl World {
         }
     }
 
-    /// The task of a peer is over; the controller may not know yet.
+    /// Ends the task of a peer; the controller may not know yet.
     fn end_peer(&mut self, host: usize) -> Option<Peer> {
         self.stake(host);
         let it = &mut self.hosts[host];
         it.asking = false;
         let peer = it.peer.take()?;
         self.out.end_task(peer.task);
-        // Its threads are joined, the one that waits for a sync as well.
+        // Its threads are joined, including the one that waits for a sync.
         it.failed_syncs += u32::from(self.out.end_sync(peer.task) == Some(false));
         Some(peer)
     }
 
-    /// Counts what the end of a peer, or a failed sync there, may cost.
+    /// Counts the bytes that the end of a peer, or a failed sync there, may cost.
     fn stake(&mut self, host: usize) {
         let Some(peer) = &mut self.hosts[host].peer else { return };
         let (journal, out) = (&self.journal, &self.out);
@@ -337,7 +337,7 @@ impl World {
         Incarnation { writer, boot, mount: 1, store: 1, failed_syncs }
     }
 
-    /// A host joins the run under a new number; whatever it did before in it is over.
+    /// Makes a host join the run under a new number; its earlier work in the run is over.
     fn join(&mut self, host: usize) {
         let time = self.out.time;
         let it = &self.hosts[host];
@@ -382,8 +382,8 @@ impl World {
         self.out.after_ms(0, 20, Event::Turn { task });
     }
 
-    /// What a peer wrote for a controller that is gone, as far as it may still write it itself; now
-    /// and then its word is lost.
+    /// Takes the writes of a peer for a controller that is gone, if it may still write itself; now
+    /// and then the report is lost.
     fn take_kept(&mut self, host: usize) -> Vec<Report> {
         let lost = self.out.rng.random_bool(0.1);
         let Some(peer) = &mut self.hosts[host].peer else { return Vec::new() };
@@ -394,8 +394,8 @@ impl World {
         peer.kept.take()
     }
 
-    /// The controller takes over what a peer that has just joined wrote before (A7): what it takes
-    /// is not at risk.
+    /// Makes the controller adopt the earlier writes of a peer that has just joined (A7): adopted
+    /// bytes are not at risk.
     fn adopt(&mut self, host: usize, kept: Vec<Report>, staked: u64) {
         let it = &mut self.hosts[host];
         let (Some(peer), Some(controller)) = (&mut it.peer, &mut self.controller) else { return };
@@ -425,7 +425,7 @@ impl World {
         }
     }
 
-    /// A controller takes up what the journal knows.
+    /// Starts a controller with the content of the journal.
     fn start(&mut self) {
         if self.controller.is_some() {
             return;
@@ -476,7 +476,7 @@ impl World {
         self.out.after_ms(1, 5, Event::Tick { life });
     }
 
-    /// The controller's loop, once; `true` when all is done.
+    /// Runs the controller's loop once; `true` when all is done.
     fn tick(&mut self, life: u64) -> bool {
         let Some(mut controller) = self.controller.take_if(|it| it.life == life) else {
             return false;
@@ -514,7 +514,7 @@ impl World {
         false
     }
 
-    /// Stops the tasks of peers that are drained, or fit for nothing.
+    /// Stops the tasks of peers that are drained, or unfit.
     fn drop_peers(&mut self, controller: &mut Controller) {
         let machine = &mut controller.machine;
         let unfit = machine.unfit();
@@ -656,14 +656,14 @@ impl World {
             self.hosts[host].boot += 1;
             self.ghosts.retain(|ghost| ghost.host != host as u32);
         } else if let Some(peer) = peer {
-            // Writes of a process that is gone may still land (B1).
+            // Writes of a process that has ended may still land (B1).
             self.ghosts.push(peer);
             self.out.after_ms(1, 3000, Event::LateWrite);
         }
         self.out.after_ms(50, 8000, Event::Join { host });
     }
 
-    /// B1, test 1b: what was to be done when the host was stopped is done now, allowed or not.
+    /// Does the work now that was due when the host was stopped, allowed or not (B1, test 1b).
     fn wake(&mut self, host: usize) {
         let Some(peer) = &mut self.hosts[host].peer else { return };
         peer.late_write(&mut self.out);
@@ -698,7 +698,7 @@ impl World {
     }
 }
 
-/// The answer to a request for work that was sent at `asked`.
+/// Handles the answer to a request for work that was sent at `asked`.
 fn take_answer(out: &mut Outside, peer: &mut Peer, reply: Option<WorkReply>, asked: Instant) {
     let Some(reply) = reply else { return };
     if let Some(held) = &mut peer.held {

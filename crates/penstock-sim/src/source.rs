@@ -1,6 +1,6 @@
-//! The generated data set and what its source answers.
+//! The generated data set and the answers of its source.
 //!
-//! Bytes are symbolic: a *cell* of 256 KiB of a file is one number that names file, version and
+//! Bytes are symbolic: a *cell* of 256 KiB of a file is one number that encodes file, version and
 //! place, so that any mixture, hole or shift shows when cells are compared.
 
 use penstock_engine::fetch::Part;
@@ -13,27 +13,27 @@ use penstock_proto::units::{FileTime, KIB, MIB};
 use rand::RngExt as _;
 use rand_chacha::ChaCha8Rng;
 
-/// Bytes of a file that one cell stands for.
+/// Bytes of a file that one cell represents.
 pub(crate) const CELL_BYTES: u64 = 256 * KIB;
 
-/// One entry at the source, as it is now.
+/// An entry at the source, in its present state.
 #[derive(Clone, Debug)]
 pub(crate) struct SourceEntry {
     pub(crate) id: u32,
     pub(crate) kind: EntryKind,
     pub(crate) size: u64,
-    /// The version that is there; the scan saw version 1.
+    /// The present version; the scan saw version 1.
     pub(crate) version: u16,
     pub(crate) present: bool,
     pub(crate) denied: bool,
-    /// Reading it fails more often than it is tried.
+    /// True if reading it fails more often than it is tried.
     pub(crate) unreadable: bool,
-    /// The target cannot give it its name.
+    /// True if the target cannot give it its name.
     pub(crate) unnameable: bool,
 }
 
 impl SourceEntry {
-    /// The cells of version `version`.
+    /// Returns the cells of version `version`.
     pub(crate) fn cells(&self, version: u16) -> Vec<u64> {
         (0..self.size.div_ceil(CELL_BYTES)).map(|at| cell(self.id, version, at)).collect()
     }
@@ -43,10 +43,10 @@ fn cell(id: u32, version: u16, at: u64) -> u64 {
     u64::from(id) << 32 | u64::from(version) << 16 | (at + 1)
 }
 
-/// The version that the scan saw of everything.
+/// The version of everything that the scan saw.
 pub(crate) const SCANNED: u16 = 1;
 
-/// What the scan found, and how the source stands.
+/// Result of the scan, and the present state of the source.
 #[derive(Debug)]
 pub(crate) struct DataSet {
     pub(crate) pages: Vec<(Page, Digest)>,
@@ -54,7 +54,7 @@ pub(crate) struct DataSet {
 }
 
 impl DataSet {
-    /// Between a few and some dozen files in small pages, with directories and links.
+    /// Generates a few to some dozen files in small pages, with directories and links.
     pub(crate) fn generate(rng: &mut ChaCha8Rng, trouble: bool) -> Self {
         let slicing = Slicing {
             stride_bytes: 16 * KIB as u32,
@@ -132,12 +132,12 @@ impl DataSet {
         &self.pages[number as usize].0
     }
 
-    /// Number of entries.
+    /// Returns the number of entries.
     pub(crate) fn len(&self) -> usize {
         self.entries.iter().map(Vec::len).sum()
     }
 
-    /// A random entry that is a file, if one was drawn.
+    /// Returns a random entry that is a file, if one was drawn.
     pub(crate) fn random_file(&mut self, rng: &mut ChaCha8Rng) -> Option<(u32, u32)> {
         let page = rng.random_range(0..self.entries.len());
         let entry = rng.random_range(0..self.entries[page].len());
@@ -146,27 +146,27 @@ impl DataSet {
     }
 }
 
-/// Stands for the digest of these cells.
+/// Returns a substitute for the digest of these cells.
 pub(crate) fn digest_of(entry: u32, cells: &[u64]) -> EntryDigest {
     let bytes: Vec<u8> = cells.iter().flat_map(|cell| cell.to_le_bytes()).collect();
     EntryDigest { entry, form: DigestForm::Standard, digest: page_digest(&bytes), seen: None }
 }
 
-/// Stands for the digest of a stride: the cell itself.
+/// Returns a substitute for the digest of a stride: the cell itself.
 pub(crate) fn stride_of(cell: u64) -> Digest {
     let mut digest = Digest::default();
     digest.0[..8].copy_from_slice(&cell.to_le_bytes());
     digest
 }
 
-/// The cells of an extent, from its parts in order.
+/// Returns the cells of an extent, from its parts in order.
 pub(crate) fn cells_of_parts(parts: &[Part]) -> Vec<u64> {
     let strides = parts.iter().flat_map(|part| &part.strides);
     let cell = |digest: &Digest| digest.0.first_chunk().map_or(0, |cell| u64::from_le_bytes(*cell));
     strides.map(cell).collect()
 }
 
-/// The cells that the bytes `offset..offset + length` fill.
+/// Returns the cells that the bytes `offset..offset + length` fill.
 pub(crate) fn cells_of(offset: u64, length: u64) -> std::ops::Range<usize> {
     (offset / CELL_BYTES) as usize..(offset + length).div_ceil(CELL_BYTES) as usize
 }

@@ -1,4 +1,4 @@
-//! One world: the daemon of the target, what is outside it, and what goes wrong.
+//! One world: the daemon of the target, its environment, and the faults.
 
 use std::collections::BTreeSet;
 
@@ -21,9 +21,9 @@ use crate::scenario::{Fault, Scenario};
 use crate::source::DataSet;
 use crate::{Stats, Violation};
 
-/// After the last fault, a world has this long to end, in milliseconds.
+/// Milliseconds that a world has to end after the last fault.
 const PATIENCE_MS: u64 = 600_000;
-/// A second: the interval of commits.
+/// Interval of commits: a second.
 const COMMIT_NS: u64 = 1_000_000_000;
 
 /// The only host, and its peer as a writer.
@@ -31,18 +31,19 @@ const ONLY: (u32, WriterId) = (0, WriterId::SOLE);
 
 /// The controller's process state.
 struct Controller {
-    /// Its epoch: what fences it.
+    /// Its epoch, by which it is fenced.
     life: u64,
     machine: TransferMachine,
-    /// Of the peer that it has now.
+    /// Number of its present peer.
     number: PeerNumber,
     committing: Option<LedgerCommit>,
     committed_at: u64,
-    /// A failed sync that no commit has told yet: known to the peer, to the machine, on its way.
+    /// True for a failed sync that no commit has recorded yet: known to the peer, to the machine,
+    /// on its way.
     sync_failure_untold: bool,
     sync_failure_delivered: bool,
     sync_failure_telling: bool,
-    /// Whether the store is older than the ledger, and not all is checked.
+    /// True if the store is older than the ledger, and not everything is checked.
     doubting: bool,
     /// Pieces fetched and reported since the last commit was taken, and those in that commit.
     reported: BTreeSet<PieceRef>,
@@ -65,7 +66,7 @@ pub(crate) struct World {
     mount: u64,
     snapshot: Option<Disk>,
     pages_found: u32,
-    /// The store was put back, and the ledger has not been told.
+    /// True if the store was put back, and the ledger does not know.
     ledger_is_void: bool,
     /// Bytes that kills may cost (A7).
     bytes_at_risk: u64,
@@ -96,7 +97,7 @@ impl World {
         }
     }
 
-    /// Lets the world run to its end.
+    /// Runs the world to its end.
     pub(crate) fn run(mut self, seed: u64) -> Result<Stats, Violation> {
         let deadline = (self.out.scenario.horizon_ms + PATIENCE_MS) * 1_000_000;
         let scenario = self.out.scenario.name;
@@ -128,7 +129,7 @@ impl World {
         format!("{:#?}\n{}", daemon.controller.machine, daemon.peer.dump())
     }
 
-    /// One event; `true` when the transfer is done.
+    /// Handles one event; `true` when the transfer is done.
     fn happen(&mut self, event: Event) -> bool {
         match event {
             Event::PageFound => self.page_found(),
@@ -206,7 +207,7 @@ impl World {
         Incarnation { writer, boot, mount, store: 1, failed_syncs: 0 }
     }
 
-    /// A daemon starts, and takes up what the journal knows.
+    /// Starts a daemon with the content of the journal.
     fn start(&mut self) {
         if self.daemon.is_some() {
             return;
@@ -242,7 +243,7 @@ impl World {
         self.out.stats.doubts += u64::from(doubting);
         self.ledger_is_void &= doubting;
         // An epoch that was synced and not committed must not be counted a second time: the marker
-        // would then stand for two states of the store (A5).
+        // would then mean two states of the store (A5).
         let epoch = known_epoch.max(self.out.disk.cache.marker(WriterId::SOLE));
         let peer = Peer::new(&mut self.out, ONLY, epoch, doubting);
         let number = PeerNumber(0);
@@ -265,7 +266,7 @@ impl World {
         self.out.after_ms(1, 5, Event::Tick { life });
     }
 
-    /// The controller's loop, once; `true` when all is done.
+    /// Runs the controller's loop once; `true` when all is done.
     fn tick(&mut self, life: u64) -> bool {
         let Some(mut daemon) = self.daemon.take() else { return false };
         if daemon.controller.life != life {
@@ -394,7 +395,7 @@ impl World {
         daemon.controller.machine.handle_reports(number, reports, self.out.now());
         if failed {
             daemon.controller.sync_failure_delivered = true;
-            // A4: the sooner this is committed the better.
+            // An early commit of this is best (A4).
             let mut daemon = self.daemon.take();
             if let Some(daemon) = &mut daemon {
                 self.begin_commit(&mut daemon.controller);
@@ -416,8 +417,8 @@ impl World {
         let ends =
             matches!(fault, Fault::Kill | Fault::PeerLost | Fault::TakeOver | Fault::Rollback);
         if ends && self.a_failure_is_untold() {
-            // Who dies between a failed sync and the commit that tells it takes the only witness
-            // along: see the crate's story.
+            // A process that dies between a failed sync and the commit that records it is the only
+            // witness: see the crate's documentation.
             self.out.after_ms(100, 300, Event::Fault(fault));
             return;
         }
@@ -467,7 +468,7 @@ impl World {
         self.out.after_ms(10, 2000, Event::Restart);
     }
 
-    /// Counts what the daemon's end may cost: what was reported, or done, and not committed.
+    /// Counts the bytes that the daemon's end may cost: reported, or done, and not committed.
     fn stake(&mut self, daemon: &Daemon) {
         let controller = &daemon.controller;
         let undelivered = daemon.peer.reports.iter().filter_map(|report| match report {
@@ -483,7 +484,7 @@ impl World {
             pieces.iter().map(|piece| self.out.piece(*piece).bytes()).sum::<u64>();
     }
 
-    /// Writes of a process that is gone may still land (B1).
+    /// Keeps a process that has ended, whose writes may still land (B1).
     fn haunt(&mut self, peer: Peer) {
         self.ghosts.push(peer);
         self.out.after_ms(1, 3000, Event::LateWrite);
@@ -521,7 +522,7 @@ impl World {
         self.daemon = Some(daemon);
     }
 
-    /// The daemon is paused, another takes its place, and the first wakes up later.
+    /// Pauses the daemon, puts another in its place, and wakes the first later.
     fn take_over(&mut self) {
         if self.zombie.is_some() {
             return;
@@ -535,7 +536,7 @@ impl World {
         self.out.after_ms(10, 5000, Event::ZombieWakes);
     }
 
-    /// Promise (h): the controller that was replaced may not commit.
+    /// Checks promise (h): the controller that was replaced may not commit.
     fn zombie_wakes(&mut self) {
         let Some(mut zombie) = self.zombie.take() else { return };
         zombie.peer.late_write(&mut self.out);
@@ -579,7 +580,7 @@ impl World {
         }
     }
 
-    /// Somebody removes one of our temporary files.
+    /// Removes a temporary file, as another program would.
     fn sabotage(&mut self) {
         let names = self.out.disk.cache.names.keys();
         let ours: Vec<Name> =
