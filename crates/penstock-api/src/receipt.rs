@@ -72,7 +72,7 @@ pub struct ReceiptBody {
     /// Attributes that were not kept, by class and reason ([`NotKept::key`]), and of how many
     /// entries.
     ///
-    /// [`NotKept::key`]: crate::options::preserve::NotKept::key
+    /// [`NotKept::key`]: crate::preserve::NotKept::key
     pub withheld: std::collections::BTreeMap<String, u64>,
 }
 

@@ -65,7 +65,7 @@ impl UpdateOptions {
     /// out than the names at the target can tell: see [`Selection::leaves_unknown`] and lists of
     /// paths.
     ///
-    /// [`Selection::leaves_unknown`]: crate::options::select::Selection::leaves_unknown
+    /// [`Selection::leaves_unknown`]: crate::select::Selection::leaves_unknown
     ///
     /// # Errors
     /// The reason why they do not, for people.

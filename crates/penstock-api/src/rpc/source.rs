@@ -1,11 +1,11 @@
 //! Requests of a controller to a source peer on another host of its site, where its own host does
 //! not reach the store (docs/protocol.md, 15.5).
 //!
-//! Each is a request with one answer, by which the peer acts as
-//! [`crate::run::scan::SourcePeer`]: it lists the data set, examines entries again, hashes, and
-//! removes what was moved. The peer does so by an *order* for one transfer, and asks repeatedly
-//! whether the order holds while it works ([`crate::rpc::streaming::OrderLeft`]). No other peer gets
-//! an order for that transfer before the first can act no more (B4, A12).
+//! Each is a request with one answer, by which the peer acts as [`crate::scan::SourcePeer`]: it
+//! lists the data set, examines entries again, hashes, and removes what was moved. The peer does so
+//! by an *order* for one transfer, and asks repeatedly whether the order holds while it works
+//! ([`crate::rpc::streaming::OrderLeft`]). No other peer gets an order for that transfer before the
+//! first can act no more (B4, A12).
 
 use std::time::Duration;
 
@@ -32,10 +32,10 @@ pub struct SourceRequest {
     pub question: SourceCall,
 }
 
-/// Calls of a source peer; each is the method of [`crate::run::scan::SourcePeer`] of its name.
+/// Calls of a source peer; each is the method of [`crate::scan::SourcePeer`] of its name.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum SourceCall {
-    /// Answer: a [`crate::run::scan::RootKind`] in JSON.
+    /// Answer: a [`crate::scan::RootKind`] in JSON.
     Open {
         /// The data set.
         scan: Box<OpenScan>,
@@ -67,7 +67,7 @@ pub enum SourceCall {
         /// Longest time that the peer may work on it before it answers, in milliseconds.
         wait_ms: u32,
     },
-    /// Answer: [`crate::run::removal::RemoveReply`] in JSON.
+    /// Answer: [`crate::removal::RemoveReply`] in JSON.
     Remove {
         /// The transfer.
         transfer: TransferId,

@@ -62,8 +62,8 @@ pub enum StreamCall {
         /// Items to delete, [`DELETE_ITEMS_MAX`] of them at most.
         items: Vec<Surplus>,
     },
-    /// Calls [`crate::run::task::TargetPeer::prove`] for the page and the digests that follow.
-    /// Answer: a proof ([`encode_proof`]).
+    /// Calls [`crate::task::TargetPeer::prove`] for the page and the digests that follow. Answer: a
+    /// proof ([`encode_proof`]).
     Prove {
         /// The task.
         spec: Box<TaskSpec>,
@@ -72,8 +72,8 @@ pub enum StreamCall {
         /// Checksums to compute.
         also: Vec<ChecksumKind>,
     },
-    /// Calls [`crate::run::task::TargetPeer::compare_contents`] for the page that follows.
-    /// Answer: a comparison.
+    /// Calls [`crate::task::TargetPeer::compare_contents`] for the page that follows. Answer: a
+    /// comparison.
     CompareContents {
         /// The task.
         spec: Box<TaskSpec>,

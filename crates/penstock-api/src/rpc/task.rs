@@ -87,7 +87,7 @@ pub fn check_peer_answer(
 /// whether it still holds.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Caller {
-    /// Epoch of its tenure, as [`crate::run::fence::Fence::epoch`].
+    /// Epoch of its tenure, as [`crate::fence::Fence::epoch`].
     pub epoch: u64,
     /// Addresses at which the controller takes requests.
     pub addresses: Vec<std::net::SocketAddr>,
@@ -125,8 +125,8 @@ pub struct PeerRequest {
     pub question: PeerCall,
 }
 
-/// Calls of a controller to a target peer; each is the method of
-/// [`crate::run::task::TargetPeer`] of its name.
+/// Calls of a controller to a target peer; each is the method of [`crate::task::TargetPeer`] of its
+/// name.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum PeerCall {
     /// Answer: JSON.
@@ -179,7 +179,7 @@ pub struct TaskOpened {
     pub heard: u64,
     /// Number of its first messages that are [`PeerMessage::Adopted`].
     pub adopted: u32,
-    /// Circumstances under which it writes, as [`crate::run::task::Task::incarnation`].
+    /// Circumstances under which it writes, as [`crate::task::Task::incarnation`].
     pub incarnation: Incarnation,
 }
 
@@ -255,21 +255,21 @@ pub enum ControllerMessage {
         /// True if anything has failed; if not, there is no need to ask again.
         any: bool,
     },
-    /// Calls [`crate::run::task::Task::doubt_is_over`].
+    /// Calls [`crate::task::Task::doubt_is_over`].
     DoubtIsOver,
-    /// Calls [`crate::run::task::Task::set_share`].
+    /// Calls [`crate::task::Task::set_share`].
     SetShare(Share),
-    /// Calls [`crate::run::task::Task::stop`].
+    /// Calls [`crate::task::Task::stop`].
     Stop {
         /// True if temporary files are removed.
         discard: bool,
     },
-    /// Calls [`crate::run::task::Task::committed`].
+    /// Calls [`crate::task::Task::committed`].
     Committed {
         /// Number of [`PeerMessage::Reports`] that are committed.
         batches: u64,
     },
-    /// Calls [`crate::run::task::Task::set_source_peers`].
+    /// Calls [`crate::task::Task::set_source_peers`].
     SourcePeers(Vec<DataAddress>),
 }
 
@@ -278,7 +278,7 @@ pub enum ControllerMessage {
 pub struct EncodedPage {
     /// Digest of the page's bytes.
     pub digest: Digest,
-    /// Entries that stay as they are, as in [`crate::run::task::TaskPage`].
+    /// Entries that stay as they are, as in [`crate::task::TaskPage`].
     pub left: EntrySet,
     /// The page.
     pub bytes: Vec<u8>,

@@ -29,7 +29,7 @@ pub struct SurplusQuery<'a> {
 
 /// Arguments of deleting the surplus.
 pub struct DeleteOrder<'a> {
-    /// The list that [`crate::run::task::TargetPeer::find_surplus`] has made.
+    /// The list that [`crate::task::TargetPeer::find_surplus`] has made.
     pub list: &'a Path,
     /// Delete only what obstructs the data set: a directory where the data set has something else,
     /// with all of its content, or something else where the data set has a directory.
