@@ -2,8 +2,8 @@
 //!
 //! A plan is JSON Lines: a [`PlanHead`], a [`PlanItem`] for each item that is at the source or is
 //! to be deleted at the target, a [`PlanEnd`]. The end holds the BLAKE3 of all lines before it, so
-//! that a plan that was cut off or edited is refused. The plan does not say who made it: a user who
-//! may submit a transfer may submit any plan.
+//! that a plan that was cut off or edited is refused. The plan does not name its author: a user
+//! with the right to submit a transfer may submit any plan.
 //!
 //! Written and read a line at a time: memory does not grow with the number of items (promise (g)).
 
@@ -239,13 +239,13 @@ impl PlanItem {
         }
         match (&self.there, &now.there) {
             (None, None) => {}
-            // A run that follows the plan has deleted what was in the way.
+            // A run that follows the plan has deleted the obstacle.
             (Some(_), None) if self.is_blocked() && self.action == PlanAction::Replace => {
                 return Ok(());
             }
             (None, Some(there)) if directory && there.kind == ItemKind::Directory => return Ok(()),
             (Some(was), Some(is)) if was.is_still(is) => {}
-            // An earlier attempt, or somebody else, has set them.
+            // An earlier attempt, or another program, has set them.
             (Some(was), Some(is)) if self.are_set(now) && was.inode == is.inode => return Ok(()),
             (None, Some(_)) => return Err("exists at the target since the plan was made"),
             (Some(_), None) => return Err("vanished from the target since the plan was made"),

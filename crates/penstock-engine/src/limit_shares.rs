@@ -85,7 +85,7 @@ impl ShareMachine {
         self.peers.insert(peer, joined);
     }
 
-    /// Handles a peer that takes part no more.
+    /// Handles a peer that has left.
     pub fn handle_left(&mut self, peer: PeerNumber) {
         self.peers.remove(&peer);
     }

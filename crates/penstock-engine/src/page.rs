@@ -36,7 +36,7 @@ use crate::slice::{Piece, slice_without};
 pub enum PieceState {
     /// To be fetched.
     Missing,
-    /// A peer has been told to fetch, check or finish it.
+    /// A peer is to fetch, check or finish it.
     Granted,
     /// Written under temporary names, or none.
     Written,
@@ -114,7 +114,7 @@ const NOBODY: PeerNumber = PeerNumber(u16::MAX);
 pub(crate) struct Handed {
     pub(crate) peer: PeerNumber,
     pub(crate) bytes: u64,
-    /// True if it has the bytes now, false if it has them no more.
+    /// True if it has got the bytes, false if it has lost them.
     pub(crate) taken: bool,
 }
 

@@ -7,13 +7,10 @@
 //! 1. *moving*: pieces are fetched in random order within a window of open pages (E3). Packs are
 //!    renamed by their writer after its sync, large files once all their extents are durable *and
 //!    committed* (A6).
-//!    renamed by their writer after its sync, large files once all their extents are durable *and
-//!    committed* (A6);
 //! 2. *asking*: the source is asked about entries that had changed; its newer versions are moved
 //!    (C1, C2).
 //! 3. *links*: empty directories and symbolic links are made, page by page, when all files are
 //!    final. Links come last, so that nothing is ever written through one (C5).
-//!    are final (C5: links come last, so that nothing is ever written through one);
 //! 4. *deleting*, if asked for: items that are not in the data set are deleted.
 //! 5. *directories*: modes and times are set, children before parents (B5).
 //! 6. *done*: the last sync has succeeded.

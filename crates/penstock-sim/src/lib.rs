@@ -20,7 +20,7 @@
 //! - A process that dies between the return of a failed sync and the commit that records it: Linux
 //!   reports the failure once, so that it is lost.
 //! - Late writes that change a file's times (hard case B1 (3)).
-//! - Several writers of the journal store: its lock ensures that there is one, and a controller that
+//! - Several writers of the journal store: its lock ensures that there is one. A controller that
 //!   was replaced is fenced at the heads alone.
 //! - Several sources, and interrupted scans.
 //! - Where several peers share a transfer, names and attributes that are not stable when the call

@@ -4,8 +4,8 @@
 //! Each is a request with one answer, by which the peer acts as [`crate::scan::SourcePeer`]: it
 //! lists the data set, examines entries again, hashes, and removes what was moved. The peer does so
 //! by an *order* for one transfer, and asks repeatedly whether the order holds while it works
-//! ([`crate::rpc::streaming::OrderLeft`]). No other peer gets an order for that transfer before the
-//! first can act no more (B4, A12).
+//! ([`crate::rpc::streaming::OrderLeft`]). No other peer gets an order for that transfer while the
+//! first can still act (B4, A12).
 
 use std::time::Duration;
 

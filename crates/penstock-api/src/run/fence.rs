@@ -12,8 +12,8 @@ pub const NOT_CONTROLLER: &str = "not-controller";
 /// one daemon is the whole site it always is.
 ///
 /// The fence is asked right before anything that cannot be undone: a rename, a removal, a commit.
-/// The answer is of the moment. `docs/failure-modes.md` says what a process may still do that is
-/// stopped between the question and the act.
+/// The answer is of the moment. For a process that is stopped between the question and the act, see
+/// `docs/failure-modes.md`.
 #[derive(Clone, Default)]
 pub struct Fence {
     epoch: u64,

@@ -8,23 +8,13 @@
 //!   acknowledgement of a probe, while another path is heard. Its lanes are cut, so that their
 //!   items in hand are asked for elsewhere. It is dialled again at intervals: with one lane, with
 //!   growing, jittered pauses.
-//!   acknowledgement of a probe, while another path is heard. Its lanes are cut, so that what they
-//!   had in hand is asked for elsewhere, and it is dialled again now and then: with one lane, with
-//!   growing, jittered pauses.
 //! - *Crawling* is a path that is heard but brings a small share of its earlier rate, or has never
 //!   brought a notable one, while others keep their rates. If all slow down, the source or the
 //!   target is slow. Its lanes are cut, too. Later it gets one lane and small requests *on trial*,
 //!   since a successful dial does not prove its rate. From then on it is compared with its rate on
 //!   trial. A path whose lanes wait under a limit of the rate does not crawl: it is not the
 //!   bottleneck.
-//!   anything to speak of, while others do bring what they did: where all slow down, the source or
-//!   the target is slow. Its lanes are cut, too; later it gets one lane and small requests *on
-//!   trial*, since that it can be dialled says nothing of its rate. What it brings on trial is what
-//!   it is compared with from then on.
-//!   One whose lanes wait for their turns under a limit of the rate does not crawl: it is not what
-//!   is waited for.
 //! - *Slow* is no state: a path that has always been slow beside others keeps its share, in which
-//!   little is asked of it ([`crate::fetch`]).
 //!   little is asked of it ([`crate::fetch`]).
 //! - *Standby* is a path whose link another path carries already.
 //!
