@@ -42,7 +42,7 @@ impl Dialer {
         self.paths.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// What the engine is to know of the paths.
+    /// Returns the rate and the link of each path, for the engine.
     pub(crate) fn specs(&self) -> Vec<PathSpec> {
         self.all().iter().map(|ends| spec_of(ends)).collect()
     }
@@ -130,8 +130,8 @@ pub(crate) fn note_failure(dialer: &Dialer, ends: &PathEnds, why: &str) {
 /// Longest that opening one lane may take: three round trips and a slow start.
 pub(crate) const DIAL_MAX: Duration = Duration::from_secs(15);
 
-/// The same where another path carries meanwhile: four seconds are twenty of the longest round
-/// trips, or a lost SYN and what follows it.
+/// Longest time for opening a lane while another path carries. Four seconds are twenty of the
+/// longest round trips, or a lost SYN and its repetition.
 const DIAL_BESIDE_MAX: Duration = Duration::from_secs(4);
 
 /// TCP asks this often whether a path still lives over which nothing else goes.

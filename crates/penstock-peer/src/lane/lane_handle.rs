@@ -10,7 +10,7 @@ use penstock_proto::units::Instant;
 
 use crate::stores::pacer::Pacer;
 
-/// What other threads see of an open lane, and may do to it.
+/// An open lane as other threads see it, with the means to close it.
 pub(crate) struct LaneHandle {
     pub(super) closer: LaneCloser,
     working: Arc<AtomicU64>,
@@ -20,7 +20,8 @@ pub(crate) struct LaneHandle {
 }
 
 impl LaneHandle {
-    /// Of an open lane, whose thread tells by `working` when it works, or waits for a limit.
+    /// Creates the handle of an open lane. The lane's thread shows in `working` when it works and
+    /// when it waits for a limit.
     ///
     /// # Errors
     /// If the process has no descriptor left.
@@ -43,7 +44,7 @@ impl LaneHandle {
         self.closer.silence()
     }
 
-    /// What TCP has received since this was last asked.
+    /// Returns the segments that TCP has received since the last call.
     pub(super) fn arrived(&self) -> Arrived {
         let Some(now) = self.closer.segments() else { return Arrived::default() };
         let since = |last: &AtomicU32, now: u32| {
@@ -64,11 +65,11 @@ impl LaneHandle {
     }
 }
 
-/// What TCP has received of some lanes in a while.
+/// Segments that TCP has received on some lanes within a period.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Arrived {
     pub(super) segments: u64,
-    /// Those of them that came while an earlier one was missing.
+    /// Number of these segments that arrived while an earlier one was missing.
     pub(super) behind: u64,
     /// About so many bytes.
     pub(super) bytes: u64,
@@ -84,22 +85,22 @@ impl Arrived {
     }
 }
 
-/// What the thread of a lane does.
+/// The activity of a lane's thread, for the threads that watch over it.
 #[derive(Default)]
 pub(crate) struct Working {
-    /// Since when it works on what has come; 0 while it waits for more.
+    /// Time at which the thread began its work on received bytes; 0 while it waits for more.
     since: Arc<AtomicU64>,
-    /// Whether it waits until a limit of the rate lets it go on.
+    /// Set while the thread waits for the rate limit.
     held: Arc<AtomicBool>,
 }
 
 impl Working {
-    /// It begins.
+    /// Notes that work begins.
     pub(crate) fn begin(&self) {
         self.since.store(sys::boottime_now().0, Ordering::Relaxed);
     }
 
-    /// It has ended.
+    /// Notes that work has ended.
     pub(crate) fn end(&self) {
         self.since.store(0, Ordering::Relaxed);
     }

@@ -74,7 +74,7 @@ pub(crate) fn run(
     shared.lane_down(lane, None);
 }
 
-/// What is asked of a source for a request.
+/// Returns the fetch that asks a source for a request.
 pub(crate) fn fetch_of(request: &Request, pieces: &Pieces) -> Fetch {
     let mut page_digest = [0; 16];
     page_digest.copy_from_slice(&pieces.page.digest.0[..16]);
@@ -90,7 +90,7 @@ pub(crate) fn fetch_of(request: &Request, pieces: &Pieces) -> Fetch {
     }
 }
 
-/// Why the rest of a request is not read.
+/// The reasons why the rest of a request is not read.
 #[derive(Debug)]
 enum End {
     /// The task is stopping.

@@ -51,7 +51,7 @@ impl OpenLanes {
     }
 }
 
-/// How often the pairing with each site has ended.
+/// Counts how often the pairing with each site has ended.
 #[derive(Default)]
 pub(crate) struct PairingEndings(Mutex<BTreeMap<Name, u64>>);
 

@@ -16,7 +16,7 @@ use crate::lane::waiting_connections::WaitingConnections;
 pub(crate) struct PathBook {
     notes: Mutex<BTreeMap<Key, PathNote>>,
     pub(super) listener: OnceLock<PathListener>,
-    /// How many links to a site were left out at most, and the log was told so.
+    /// Largest number of links left out of each site, as reported to the log.
     left_out: Mutex<BTreeMap<Name, usize>>,
     /// Connections that wait for a lane.
     pub(crate) ahead: WaitingConnections,
@@ -35,7 +35,7 @@ impl PathBook {
         let _ = self.listener.set(listener);
     }
 
-    /// What is known of one path.
+    /// Returns the record of one path.
     pub(crate) fn get(&self, site: &Name, ends: &PathEnds) -> Option<PathNote> {
         self.lock().get(&key_of(site, ends)).cloned()
     }
@@ -64,7 +64,8 @@ impl PathBook {
         self.lock().get(&key_of(site, ends))?.rtt
     }
 
-    /// So many links to a site are left out. Whether that is to be told: not if as many were.
+    /// Returns whether `links` links left out of a site are more than the log has reported.
+    /// Remembers the larger number.
     pub(super) fn is_news(&self, site: &Name, links: usize) -> bool {
         let mut left_out = self.left_out.lock().unwrap_or_else(PoisonError::into_inner);
         let told = left_out.entry(site.clone()).or_default();

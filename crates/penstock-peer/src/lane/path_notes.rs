@@ -12,31 +12,32 @@ use penstock_proto::id::{Name, TransferId};
 /// Gives where lanes may leave from at this moment: interfaces come and go.
 pub type LocalEnds = Arc<dyn Fn() -> Vec<LocalEnd> + Send + Sync>;
 
-/// What is known of a path since the daemon started.
+/// The state of a path as observed since the daemon started.
 #[derive(Clone, Debug)]
 pub struct PathNote {
     /// Between which addresses.
     pub ends: PathEnds,
     /// Least round trip that was seen.
     pub rtt: Option<Duration>,
-    /// What it carried when that was last looked at, in bytes per second.
+    /// Rate at the last observation, in bytes per second.
     pub rate: f64,
-    /// How it stood in the last transfer that used it.
+    /// State in the last transfer that used the path.
     pub state: PathState,
-    /// Since when, in seconds since 1970.
+    /// Time of the last change of state, in seconds since 1970.
     pub since: u64,
-    /// Why it does not carry, if it does not.
+    /// Reason why the path does not carry; empty if it does.
     pub why: String,
 }
 
-/// Where lanes may leave from now; without anybody who knows, the routes choose.
+/// Returns the local ends from which lanes may leave now. Without a function that lists them,
+/// routing chooses.
 pub(crate) fn locals(ends: Option<&LocalEnds>) -> Vec<LocalEnd> {
     ends.map_or_else(|| vec![LocalEnd::default()], |ends| ends())
 }
 
 pub(crate) type Key = (Name, Option<IpAddr>, Option<String>, SocketAddr);
 
-/// What has become of a path of a transfer.
+/// A change in the state of one path of a transfer.
 #[derive(Clone, Debug)]
 pub struct PathNews {
     /// The transfer.
@@ -52,13 +53,13 @@ pub struct PathNews {
 /// Is told what becomes of paths. Must not block.
 pub type PathListener = Arc<dyn Fn(&PathNews) + Send + Sync>;
 
-/// What tells paths to a site apart.
+/// Returns the key that tells the paths to a site apart.
 pub(crate) fn key_of(site: &Name, ends: &PathEnds) -> Key {
     let PathEnds { local, remote, .. } = ends;
     (site.clone(), local.address, local.device.clone(), remote.address)
 }
 
-/// Where a socket is to be bound to leave from there.
+/// Returns the address and device to which a socket is bound for this end.
 pub(crate) fn bind_of(local: &LocalEnd) -> LocalBind {
     LocalBind { address: local.address, device: local.device.clone() }
 }

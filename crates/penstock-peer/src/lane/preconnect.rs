@@ -18,12 +18,12 @@ use penstock_proto::network::DataAddress;
 use crate::lane::path_book::PathBook;
 use crate::lane::path_notes::{PathNote, bind_of, key_of};
 
-/// How long a connection waits for its lane: far longer than a site takes to answer, far shorter
-/// than a source waits for what is to come.
+/// Time for which a connection waits for its lane. Far longer than the answer of a site, far
+/// shorter than a source's patience for a silent connection.
 const KEPT: Duration = Duration::from_secs(3);
 /// A round trip that is worth it.
 const FAR: Duration = Duration::from_millis(2);
-/// As many lanes as are opened at once over a long path (0007).
+/// Number of lanes that are opened at once over a long path (0007).
 const LANES: u32 = 8;
 
 /// Dials the connections of up to `lanes_max` lanes (0: as many as are best) to a site, over the

@@ -24,20 +24,20 @@ pub(crate) fn part_bytes(into: u64, frame_bytes: u64) -> u64 {
     if into == 0 { frame_bytes } else { into & into.wrapping_neg() }
 }
 
-/// Whether strides of a file of `file_bytes` may travel in parts.
+/// Returns whether strides of a file of `file_bytes` may travel in parts.
 pub(crate) fn may_part(kind: DigestKind, file_bytes: u64, stride: u64) -> bool {
     kind == DigestKind::Blake3 && file_bytes > stride
 }
 
-/// Whether a record begins or ends within a stride, rather than at its borders or the file's end.
+/// Returns whether a record begins or ends within a stride, not at its borders or the file's end.
 pub(crate) fn is_part(record: &Record, file_bytes: u64, stride: u64) -> bool {
     let end = record.offset + record.length;
     let ends_within = end != file_bytes && !end.is_multiple_of(stride);
     ends_within || !record.offset.is_multiple_of(stride)
 }
 
-/// Whether a record that is a part is one that [`Parts`] can put together: an aligned power of two
-/// of a stride that lies wholly before `end`, the end of what was asked for.
+/// Returns whether [`Parts`] can join a partial record. The record must be an aligned power of two
+/// of a stride, and lie wholly before `end`, the end of the request.
 pub(crate) fn is_sound_part(record: &Record, stride: u64, end: u64) -> bool {
     let length = record.length;
     !record.hole
@@ -51,7 +51,7 @@ pub(crate) fn is_sound_part(record: &Record, stride: u64, end: u64) -> bool {
 /// The digests of the parts of one stride, put together as they come.
 #[derive(Debug, Default)]
 pub(crate) struct Parts {
-    /// Of ever smaller aligned subtrees: the length of each, and its chaining value.
+    /// Aligned subtrees, each smaller than the one before: length and chaining value.
     open: Vec<(u64, Digest)>,
 }
 

@@ -144,7 +144,7 @@ pub(crate) fn run(
     }
 }
 
-/// Whether a failed dial means that no dial will ever succeed.
+/// Returns the problem if a failed dial means that no dial will ever succeed.
 fn verdict(error: &ConnectError, why: &str) -> Option<Problem> {
     match error {
         ConnectError::Refused(refusal) => refused(refusal),
@@ -196,7 +196,7 @@ struct Worker<'a> {
     asked: BTreeMap<u32, Request>,
     /// The request that is being answered, and its page.
     current: Option<(Request, Arc<Pieces>)>,
-    /// It was asked whether it lives, and nothing has come since.
+    /// Set after a ping, until anything arrives.
     pinged: bool,
     body: Vec<u8>,
     tally: ByteTally,

@@ -27,8 +27,9 @@ impl WaitingConnections {
         self.coming.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// One that was dialled for a lane between these ends, as if it were dialled now with these
-    /// options, to be open in `most`. Blocks until it has been made, for half of that at most.
+    /// Takes a connection that was dialled ahead between these ends. It gets `options`, as if
+    /// dialled now, and is to be open within `most`. Blocks until the connection has been made, for
+    /// at most half of `most`.
     ///
     /// # Errors
     /// There is none that is of any use: what is left of `most`.

@@ -73,31 +73,31 @@ struct Publisher<'a> {
     shared: &'a TaskContext,
     dirs: DirCache,
     waits: NameWaits,
-    /// How many syncs of the store had failed, whoever asked for them, before anything was written
-    /// that is not durable.
+    /// Number of failed syncs of the store, by any task, before the first write that is not yet
+    /// durable.
     failed_syncs: u32,
 }
 
-/// Whether a file is where it should be.
+/// The result of giving a file its final name.
 enum Named {
-    /// It has its final name.
+    /// The file has its final name.
     Yes,
     /// Neither the temporary nor the final name leads to it.
     Gone,
 }
 
-/// Whether a file may have got its name before, in a run that was cut short, or by another peer.
+/// Whether a file may have its final name already, from an interrupted run or from another peer.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Before {
-    /// It was written here, and nobody else names it.
+    /// No: this task wrote the file, and no other names it.
     No,
     /// Its size and time tell.
     Perhaps,
-    /// It has: what stands there is the very file that was written here.
+    /// Yes: under the final name lies the very file that was written here.
     Yes,
 }
 
-/// Why a further name was not made.
+/// The reasons why a further name was not made.
 enum LinkError {
     Store(StoreError),
     /// The first name is not there, or is not what the source has.
@@ -572,7 +572,7 @@ impl Publisher<'_> {
         self.shared.report(state, report);
     }
 
-    /// Whether a piece is there, and in doubt right.
+    /// Returns whether a piece is there, and in case of doubt whether its bytes are right.
     fn is_written(
         &mut self,
         pieces: &Pieces,
@@ -602,10 +602,10 @@ impl Publisher<'_> {
         }
     }
 
-    /// Whether a file of a pack is there: under its temporary name, which is ours alone, or under
-    /// its final one with the right bytes. Size and time would not do: they may be those of an
-    /// older file (promise (c)). Neither does a temporary name where the file may have had none:
-    /// it may be of another attempt (B1).
+    /// Returns whether a file of a pack is there: under its temporary name, which is this task's
+    /// alone, or under its final name with the right bytes. Size and time are not enough, since an
+    /// older file may have the same (promise (c)). A temporary name is not enough where the file
+    /// may have had none, since it may be of another attempt (B1).
     fn stands(
         &mut self,
         pieces: &Pieces,
@@ -877,8 +877,8 @@ impl Publisher<'_> {
         Ok(())
     }
 
-    /// Whether the first name of a hard link is moved in any case. Where times are not set, none
-    /// tells it from an older file of its size that was left there (promise (c)).
+    /// Returns whether the first name of a hard link is always replaced. Without times, an older
+    /// file of the same size cannot be told from the new one (promise (c)).
     fn replaces_primary(&self, page: &TaskPage, entry: &Entry) -> bool {
         let (parent, leaf) = name::split(page.page.link(entry)).unwrap_or_default();
         let first = page.page.entries().iter().position(|other| {
@@ -934,8 +934,8 @@ impl Publisher<'_> {
         self.tail_done(set, |epoch| Report::DirectoriesDone { page: number, failures, epoch });
     }
 
-    /// What is noted of an entry that failed; `None` if the whole store takes no more, or the host
-    /// is short of something: the task then ends, and no item has failed.
+    /// Returns the failure of an entry. Returns `None` if the store takes no more or the host lacks
+    /// a resource: the task then ends, and no item has failed.
     fn failure(&self, entry: u32, error: &StoreError) -> Option<EntryFailure> {
         if let Some(problem) = of_no_item(&self.shared.tree.target, error) {
             self.shared.broken(problem);

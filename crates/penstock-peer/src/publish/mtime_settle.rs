@@ -13,13 +13,13 @@ use penstock_io::store::DurabilityMethod;
 
 use crate::write::target_tree::TargetTree;
 
-/// How long after its last bytes were reported durable a file is left alone: those 2 s, and what a
-/// busy host may be late.
+/// Time for which a file is left alone after its last bytes were reported durable. It is the 2 s
+/// above and the delay of a busy host.
 const SETTLE: Duration = Duration::from_millis(3500);
 
-/// How long to wait before a large file is finished: not at all where one daemon without etcd
-/// is the whole site, or where all hosts see one clock and one cache. Whether others wrote any
-/// of the file is not looked at: a site with etcd that has one peer waits as well.
+/// Returns how long a large file waits before it is finished. There is no wait at a site of one
+/// daemon without etcd, nor where all hosts share one clock and one cache. The number of writers of
+/// the file does not matter: a site with etcd and one peer waits as well.
 pub(crate) fn settle_time(tree: &TargetTree) -> Duration {
     let late = |method: &DurabilityMethod| match method {
         DurabilityMethod::Fsync(kind) => kind.is_network(),

@@ -16,13 +16,14 @@ const LOOK_WAIT: Duration = Duration::from_millis(100);
 /// A task waits no longer than this in all: what is still not to be seen is not there.
 const WAIT_MAX: Duration = Duration::from_secs(30);
 
-/// How long a task has waited for names of other peers.
+/// The time that a task has spent waiting for names of other peers.
 #[derive(Default)]
 pub(crate) struct NameWaits(Duration);
 
 impl NameWaits {
-    /// What is under a name that is to be there, and the directory that it was found in; other
-    /// peers may have given it where it is `shared`, and then it is looked for again for a while.
+    /// Returns the entry under a name that should exist, with the directory in which it was found.
+    /// In a `shared` store another peer may have given the name, so the look-up is repeated for a
+    /// while.
     ///
     /// # Errors
     /// `BadPath`; `Io`.
@@ -55,8 +56,8 @@ impl NameWaits {
     }
 }
 
-/// What a file is now that another peer may have finished: a client keeps what it knew of it for up
-/// to a minute (nfs(5), `acregmax`), unless it is opened.
+/// Returns the present attributes of a file that another peer may have finished. Opens the file,
+/// since a client keeps old attributes for up to a minute (nfs(5), `acregmax`).
 pub(crate) fn refreshed(target: &Target, dir: &Dir, leaf: &[u8], there: Meta) -> Meta {
     if there.kind != Kind::File || !is_network(dir) {
         return there;
@@ -68,7 +69,7 @@ fn is_network(dir: &Dir) -> bool {
     matches!(dir.durability(), DurabilityMethod::Fsync(kind) if kind.is_network())
 }
 
-/// What is under a name, seen through a new handle of its directory, which asks the server.
+/// Returns the entry under a name through a new handle of its directory, which asks the server.
 fn look_anew(target: &Target, dir: &Dir, leaf: &[u8]) -> Result<Option<(Dir, Meta)>, StoreError> {
     let dir = match target.open_dir(dir.path()) {
         Ok(dir) => dir,
@@ -79,8 +80,8 @@ fn look_anew(target: &Target, dir: &Dir, leaf: &[u8]) -> Result<Option<(Dir, Met
     Ok(there.map(|there| (dir, there)))
 }
 
-/// What came of giving something its name: if its temporary name is said to be gone, and `is_it`
-/// holds of what has the final one, the name was given, and only the reply was lost.
+/// Returns the result of a rename. If the temporary name is reported missing and `is_it` holds for
+/// the entry under the final name, the rename succeeded and only its reply was lost.
 pub(crate) fn settled(
     outcome: Result<(), StoreError>,
     target: &Target,

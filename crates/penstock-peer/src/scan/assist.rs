@@ -20,7 +20,8 @@ use super::state::Scan;
 
 /// Bytes that are held back until the store was looked at.
 const HELD_BYTES: usize = 1 << 20;
-/// The same in time: what was found is told after this at the latest, and that this host lives.
+/// Longest time for which findings are held back. A part, or a sign of life, is sent after this
+/// time at the latest.
 const HELD_TIME: Duration = Duration::from_millis(300);
 
 /// Takes the parts of an answer; `false` if nobody listens any more. May block.

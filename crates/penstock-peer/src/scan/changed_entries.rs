@@ -25,7 +25,8 @@ use crate::verify::hashing::digest_of_file;
 
 /// A file that was written to more recently than this is perhaps still being written.
 const REST_SECONDS: f64 = 1.0;
-/// The same where the answer must be certain: no file system counts time in larger steps.
+/// Rest that is needed where the answer must be certain: no file system counts time in larger
+/// steps.
 const CERTAIN_REST_SECONDS: f64 = 2.0;
 /// Most bytes that are read once more for one question: the answer must not take too long. What is
 /// beyond is sent again.
@@ -35,7 +36,7 @@ const REREAD_BYTES_MAX: u64 = 2 << 30;
 struct Asked<'a> {
     page: &'a Page,
     index: u32,
-    /// How it was read; `None` if it was not.
+    /// Times and digest as the target read the entry; `None` if it did not.
     seen: Option<&'a SeenEntry>,
 }
 
@@ -125,7 +126,8 @@ impl Scan {
         Ok(pages)
     }
 
-    /// What pages amend that the target does not know: the same question came before.
+    /// Returns the entries that are amended by pages unknown to the target. Such pages exist if the
+    /// same question was asked before.
     fn read_amended(&self, known: u32) -> Result<HashSet<(u32, u32)>, Problem> {
         let (sealed, listed) = {
             let state = self.lock();
@@ -166,7 +168,8 @@ impl Scan {
         source.stat_certain(&dir, &leaf).ok()
     }
 
-    /// What an entry is now, if that is a file still, and not as it was served.
+    /// Returns the newer version of an entry, if it is still a file and differs from the served
+    /// version.
     fn newer(
         &self,
         source: &Source,
@@ -253,20 +256,21 @@ impl Scan {
     }
 }
 
-/// Whether the stamps of a file system seem to be of a second or of milliseconds: two versions of
-/// a file may carry the same one (ext4 with small inodes, ext3, FAT, some servers).
+/// Returns whether the time stamps of a file system seem to count seconds or milliseconds. Two
+/// versions of a file may then carry the same stamp (ext4 with small inodes, ext3, FAT, some
+/// servers).
 fn is_coarse(stamp: FileTime) -> bool {
     stamp.nanoseconds.is_multiple_of(1_000_000)
 }
 
-/// Whether so many bytes may still be read for this question.
+/// Returns whether `bytes` more may be read for this question, and counts them.
 fn take(bytes_left: &mut u64, bytes: u64) -> bool {
     let enough = bytes <= *bytes_left;
     *bytes_left = bytes_left.saturating_sub(bytes);
     enough
 }
 
-/// What a file is, if its bytes are those that were served.
+/// Returns the attributes of a file if its bytes are those that were served.
 fn is_as_served(source: &Source, dir: &Dir, leaf: &[u8], seen: &SeenEntry) -> Option<Meta> {
     let served = seen.blake3.as_ref()?;
     let file = source.open_read(dir, leaf).ok()?;

@@ -13,7 +13,7 @@ use penstock_proto::manifest::{EntryDraft, EntryKind};
 /// Names of owners that are remembered; beyond that all are asked for again.
 const NAMES_MAX: usize = 16 * 1024;
 
-/// What is to be learnt of each entry.
+/// The attributes that a scan reads of each entry.
 pub(super) struct WantedAttributes {
     xattrs: ClassSet,
     links: bool,
@@ -47,7 +47,7 @@ impl WantedAttributes {
         }
     }
 
-    /// Whether entries of that kind belong to the data set.
+    /// Returns whether entries of that kind belong to the data set.
     fn takes(&self, kind: EntryKind) -> bool {
         match kind {
             EntryKind::Symlink => self.links,
@@ -78,7 +78,7 @@ fn name_of(
     Arc::clone(known.entry(number).or_insert_with(|| ask(number).unwrap_or_default().into()))
 }
 
-/// One name of a directory and what it is.
+/// One name of a directory and its attributes.
 pub(super) struct Found {
     pub(super) name: Vec<u8>,
     pub(super) meta: Result<Meta, StoreError>,
@@ -113,7 +113,8 @@ impl Found {
         found
     }
 
-    /// What another peer has found; what it is, as that peer sees it, beside it.
+    /// Converts an entry that another peer has listed. Returns also its attributes as that peer
+    /// sees them.
     pub(super) fn of_listed(entry: ListedEntry) -> (Self, Meta) {
         let [user, group] = entry.owner_names;
         let meta = Meta {
@@ -141,7 +142,7 @@ impl Found {
         (found, meta)
     }
 
-    /// The same for another peer; `None` if it could not be looked at.
+    /// Converts an entry for another peer; `None` if its attributes could not be read.
     pub(super) fn listed(self) -> Option<ListedEntry> {
         let meta = self.meta.ok()?;
         Some(ListedEntry {
@@ -184,7 +185,7 @@ impl Found {
         Ok(())
     }
 
-    /// What the manifest is to hold of it under `name`; `None` if it is not part of the data set.
+    /// Returns the manifest entry under `name`; `None` if it is not part of the data set.
     pub(super) fn draft<'a>(
         &'a self,
         name: &'a [u8],
@@ -229,7 +230,7 @@ pub(super) fn kind_of(kind: ListedKind) -> Kind {
     }
 }
 
-/// How a message tells a kind.
+/// Returns the kind as messages carry it.
 pub(super) fn listed_kind(kind: Kind) -> ListedKind {
     match kind {
         Kind::File => ListedKind::File,
@@ -242,8 +243,8 @@ pub(super) fn listed_kind(kind: Kind) -> ListedKind {
     }
 }
 
-/// Whether another file system than `device` begins at a directory, and is to be left alone. One
-/// that cannot be looked at is listed, and its error told.
+/// Returns whether another file system than `device` begins at a directory, which is then left
+/// alone. A directory that cannot be examined is listed, and its error is reported.
 pub(super) fn is_mount(source: &Source, dir: &Dir, device: Option<u64>) -> bool {
     let Some(device) = device else { return false };
     source.stat(dir, b"").is_ok_and(|meta| meta.device != device)

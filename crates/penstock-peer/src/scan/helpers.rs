@@ -8,7 +8,7 @@ use penstock_proto::listing::{ListPart, ListWork};
 
 /// The other peers of a site, as far as they may list for this one.
 pub trait Helpers: Send + Sync {
-    /// Those that are there and say that they reach a store of that name.
+    /// Returns the peers that are reachable and report a store of that name.
     fn peers(&self, store: &Name) -> Vec<Name>;
 
     /// Asks one of them. Does not block.

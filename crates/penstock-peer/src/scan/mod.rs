@@ -198,7 +198,8 @@ impl Scan {
         Ok(())
     }
 
-    /// Whether all of a directory belongs to the data set, rather than only some paths below it.
+    /// Returns whether the whole of a directory belongs to the data set, not only some paths below
+    /// it.
     fn is_wanted(&self, directory: &[u8]) -> bool {
         let below = |path: &Vec<u8>| {
             directory
@@ -290,17 +291,17 @@ impl Scan {
         self.tell();
     }
 
-    /// Whether all of it is sealed.
+    /// Returns whether all pages are sealed.
     pub(crate) fn is_complete(&self) -> bool {
         self.lock().complete
     }
 
-    /// Whether it ended with a problem that a later attempt may not meet again.
+    /// Returns whether the scan ended with a problem that a later attempt may not meet again.
     pub(crate) fn is_broken_off(&self) -> bool {
         self.marks.is_broken_off()
     }
 
-    /// Whether no worker of this host has anything to do with it any more.
+    /// Returns whether no worker of this host has anything left to do for the scan.
     pub(crate) fn is_at_rest(&self) -> bool {
         self.marks.ended.load(Ordering::Acquire) || self.marks.is_stopped()
     }
@@ -702,9 +703,9 @@ impl Scan {
         self.lend.notify_all();
     }
 
-    /// When the first order to remove came, in the stamps of the source's file system, and never
-    /// too late: what we change of a file by removing another of its names is stamped later. Kept,
-    /// so that a restart goes on with it.
+    /// Returns the time of the first order to remove, by the clock of the source's file system and
+    /// never too late. Removing one name of a file changes its other names, which are stamped
+    /// later. The time is kept on disk, so that a restart uses the same one.
     ///
     /// # Errors
     /// It cannot be kept.
@@ -731,8 +732,8 @@ impl Scan {
         Ok(began)
     }
 
-    /// Whether a user has named this path, or a directory above it: what only leads to such a path
-    /// is listed too, and is not the transfer's to remove.
+    /// Returns whether a user has named this path or a directory above it. Directories that only
+    /// lead to such a path are listed too, and the transfer must not remove them.
     pub(crate) fn is_named(&self, path: &[u8]) -> bool {
         if self.options.files_from.is_empty() {
             return true;
@@ -760,7 +761,7 @@ impl Scan {
     }
 }
 
-/// Whoever waits for a scan is told when what runs it breaks.
+/// Reports the end of a scan to its waiters if the thread that runs it panics.
 struct Running<'a>(&'a Scan);
 
 impl Drop for Running<'_> {

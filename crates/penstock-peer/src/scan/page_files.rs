@@ -6,7 +6,8 @@ use std::path::Path;
 
 use penstock_api::problem::Problem;
 
-/// What is kept at `path`; `None` if nothing is. That it cannot be read does not say that.
+/// Returns the content of the file at `path`; `None` if there is none. A file that cannot be read
+/// is an error.
 pub(crate) fn read_kept(path: &Path) -> Result<Option<Vec<u8>>, Problem> {
     match fs::read(path) {
         Ok(bytes) => Ok(Some(bytes)),

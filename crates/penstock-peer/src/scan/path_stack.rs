@@ -13,11 +13,11 @@ const KEPT_MAX: usize = 8192;
 /// very wide directories. What is too much for memory waits in a file without a name.
 pub(crate) struct PathStack {
     kept: Vec<Vec<u8>>,
-    /// Where the parts begin in the file, and how long they are.
+    /// Offsets and lengths of the parts in the file.
     parts: Vec<(u64, u64)>,
     count: usize,
     file: Option<File>,
-    /// Where the file is made.
+    /// Directory in which the file is made.
     directory: PathBuf,
     kept_max: usize,
 }
@@ -30,7 +30,7 @@ impl Default for PathStack {
 }
 
 impl PathStack {
-    /// Nothing waits; if too much ever does, a file in `directory` takes it.
+    /// Creates an empty stack. Paths beyond the memory limit go into a file in `directory`.
     pub(crate) fn new(directory: &Path) -> Self {
         let (kept, parts) = (Vec::new(), Vec::new());
         Self {
@@ -71,12 +71,12 @@ impl PathStack {
         Ok(newest)
     }
 
-    /// How many paths wait.
+    /// Returns the number of waiting paths.
     pub(crate) fn len(&self) -> usize {
         self.count
     }
 
-    /// Whether none waits.
+    /// Returns whether no path waits.
     pub(crate) fn is_empty(&self) -> bool {
         self.count == 0
     }

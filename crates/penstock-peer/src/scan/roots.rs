@@ -18,7 +18,7 @@ pub(crate) fn look(source: &Source, path: &[u8]) -> Result<(Dir, Vec<u8>, Meta),
     Ok((dir, leaf.to_vec(), meta))
 }
 
-/// What the root of a data set is.
+/// Returns the kind of the root of a data set.
 pub(crate) fn root_kind(source: &Source, root: &[u8]) -> Result<RootKind, Problem> {
     if let Some(own) = own_within(root) {
         let (title, hint) = if own.kind.holds_data() {

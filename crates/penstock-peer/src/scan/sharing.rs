@@ -40,9 +40,9 @@ use crate::stores::worker_pool;
 const SHARE_AFTER: Duration = Duration::from_millis(250);
 /// A peer of which nothing is heard for so long is given up for a while.
 const SILENCE_MAX: Duration = Duration::from_secs(5);
-/// The same for one that says that it lives, and comes no further.
+/// Longest time without progress of a peer that still sends signs of life.
 const STANDSTILL_MAX: Duration = Duration::from_secs(10);
-/// How long a peer may take for the question whether it sees the same.
+/// Longest time for the question whether a peer sees the same store.
 const PROBE_MAX: Duration = Duration::from_secs(5);
 /// A peer that was given up is asked again after this.
 const LEFT_OUT: Duration = Duration::from_secs(30);
@@ -53,7 +53,7 @@ const REQUEST_TIME: Duration = Duration::from_secs(1);
 const LOOK: Duration = Duration::from_millis(50);
 /// Lenders for all peers together: each is a thread that waits.
 const LENDERS_MAX: usize = 64;
-/// What changed more recently than this may be shown as it was, from a cache (NFS: 60 s).
+/// Age below which a changed entry may be shown as it was, from a cache (NFS: 60 s).
 const CACHED_SECONDS: f64 = 90.0;
 
 /// A peer that sees the same store, and how it sees it.
@@ -61,12 +61,12 @@ struct Ally {
     peer: Name,
     /// Device of the data set's root there.
     device: u64,
-    /// Whether its inode numbers are those of this host.
+    /// Whether inode numbers at the peer equal those of this host.
     inodes: bool,
     left: AtomicBool,
 }
 
-/// Who asks, and for what.
+/// The asking scan's view: its source, its helpers and its device.
 #[derive(Clone, Copy)]
 struct Ask<'a> {
     source: &'a Source,
@@ -122,7 +122,7 @@ impl Scan {
         }
     }
 
-    /// Whether more waits than this host will come to soon.
+    /// Returns whether more waits than this host will reach soon.
     fn is_wide(&self, state: &State) -> bool {
         state.walk.has_part() || state.walk.stack.len() > 2 * self.options.workers
     }
@@ -181,7 +181,7 @@ impl Scan {
         standing.not_before = Some(Instant::now() + LEFT_OUT);
     }
 
-    /// One lender: one request at a time.
+    /// Runs one lender, which sends one request at a time.
     fn lend(&self, ask: Ask<'_>, ally: &Ally) {
         let mut each = Duration::ZERO;
         while let Some((key, work, units)) = self.next_lent(ally, each) {
@@ -258,7 +258,7 @@ impl Scan {
         (!units.is_empty()).then_some(units)
     }
 
-    /// What a peer has not answered waits again.
+    /// Puts the unanswered units of a peer back into the queue.
     fn take_back(&self, key: u64) {
         let mut state = self.lock();
         if let Some(lent) = state.walk.lent.remove(&key) {
@@ -320,7 +320,7 @@ impl Scan {
         }
     }
 
-    /// Whether all that was lent is answered or was taken back, or the scan is over.
+    /// Returns whether all lent units were answered or taken back, or the scan is over.
     fn has_lent_nothing(&self, key: u64) -> bool {
         let state = self.lock();
         state.is_at_end() || state.walk.lent.get(&key).is_none_or(|lent| lent.units.is_empty())
@@ -412,7 +412,8 @@ impl Scan {
         self.hand_over(directory, &mut batch, &mut ended.passed.skipped).map(drop)
     }
 
-    /// Whether a peer sees the same as this host: a sample of what was found is looked at by both.
+    /// Checks that a peer sees the same store as this host: both look at a sample of the entries
+    /// found.
     fn probe(&self, ask: Ask<'_>, peer: &Name) -> Result<Ally, String> {
         let sample = loop {
             let state = self.lock();
@@ -497,8 +498,8 @@ impl Scan {
     }
 }
 
-/// Whether a directory is of the root's file system, as this host sees it. What is mounted below
-/// the root here need not be mounted at a peer: there it would be an empty directory (C3).
+/// Returns whether a directory lies on the root's file system as this host sees it. A mount below
+/// the root may be absent at a peer, which would see an empty directory (C3).
 fn is_of_root(ask: Ask<'_>, path: &[u8]) -> bool {
     let dir = ask.source.open_dir(path);
     dir.and_then(|dir| ask.source.stat(&dir, b"")).is_ok_and(|meta| meta.device == ask.device)

@@ -26,32 +26,33 @@ use crate::stores::guard::Guard;
 use crate::stores::pacer::Pacer;
 use crate::stores::single_flight::SingleFlight;
 
-/// What is to be listed.
+/// The parameters of a scan.
 #[derive(Clone, Debug)]
 pub struct ScanOptions {
     /// The transfer.
     pub transfer: TransferId,
     /// Root of the data set within the store.
     pub root: Vec<u8>,
-    /// How pages are cut.
+    /// Rules for cutting pages.
     pub slicing: Slicing,
     /// Only these paths below the root; empty for all.
     pub files_from: Vec<Vec<u8>>,
-    /// What of them is wanted.
+    /// Rules that select entries.
     pub selector: Selector,
     /// Most names looked up per second; 0 for no limit.
     pub lookups_per_s: u32,
-    /// What is to be learnt of the entries.
+    /// Attributes to be read of each entry.
     pub preserve: Preserve,
-    /// Whether the names of owners are among that.
+    /// Whether the names of owners are read too.
     pub owner_names: bool,
     /// Threads that list.
     pub workers: usize,
-    /// Whether the own controller may still act; with an epoch, other peers may take the scan up.
+    /// Lease of the own controller, which says whether it may still act. With an epoch, other peers
+    /// may continue the scan.
     pub fence: Fence,
 }
 
-/// One scan: its pages so far, and who waits for more.
+/// A scan: its pages so far and its waiters.
 pub(crate) struct Scan {
     pub(super) directory: PathBuf,
     pub(super) lookups: Pacer,
@@ -59,7 +60,7 @@ pub(crate) struct Scan {
     pub(super) wants: WantedAttributes,
     pub(super) state: Mutex<State>,
     pub(super) marks: Arc<Marks>,
-    /// One question about changed entries at a time.
+    /// Permit for questions about changed entries: one at a time.
     pub(super) asking: SingleFlight,
     /// Random: tells what this scan writes for a moment from what another one does.
     pub(super) mark: u64,
@@ -71,18 +72,18 @@ pub(crate) struct Scan {
     pub(super) guard: OnceLock<(Arc<Guard>, Arc<Stores>)>,
     /// Other peers of the site, and what the store is called there.
     pub(super) helpers: OnceLock<(Name, Arc<dyn Helpers>)>,
-    /// What `files_from` names, once that is asked for.
+    /// The paths of `files_from`, built at the first use.
     pub(super) named: OnceLock<HashSet<Vec<u8>>>,
 }
 
-/// How a scan stands, told without its state: that is locked while a store is asked whether it is
-/// what it was, and who ends scans must wait for no store (E2).
+/// The status of a scan outside of its lock. The lock is held while a store is examined, and ending
+/// a scan must wait for no store (E2).
 #[derive(Default)]
 pub(super) struct Marks {
     pub(super) stopped: AtomicBool,
     /// No worker runs any more, and it is not complete: another may take up what is sealed.
     pub(super) broken_off: AtomicBool,
-    /// It is complete, or broken off.
+    /// The scan is complete, or broken off.
     pub(super) ended: AtomicBool,
 }
 
@@ -100,7 +101,7 @@ impl Marks {
 pub(super) struct State {
     pub(super) builder: Option<PageBuilder>,
     pub(super) sealed: u32,
-    /// When the first and the last page were sealed by this process.
+    /// Times at which this process sealed its first and its last page.
     pub(super) seals: Option<(Instant, Instant)>,
     /// Files with several names, once there was one.
     pub(super) links: Option<LinkTable>,
@@ -119,7 +120,8 @@ pub(super) struct State {
 }
 
 impl State {
-    /// Whether a page that is not full may be sealed now: each has its time to fill since the last.
+    /// Returns whether a page that is not full may be sealed now. Each page has some time to fill
+    /// since the last one.
     pub(super) fn seals_early(&self, now: Instant) -> bool {
         let Some((first, last)) = self.seals else { return true };
         let time = ((last - first) / FILLING.0).clamp(EARLY_SEAL, FILLING.1);
@@ -132,7 +134,7 @@ impl State {
         std::mem::replace(self, told)
     }
 
-    /// Whether nothing is to be listed any more.
+    /// Returns whether nothing more will be listed.
     pub(super) fn is_at_end(&self) -> bool {
         self.marks.is_stopped() || self.problem.is_some() || self.walk.is_over()
     }
@@ -151,7 +153,7 @@ pub(super) const EARLY_SEAL: Duration = Duration::from_millis(20);
 /// pages of a slow one; and the longest time that is.
 pub(super) const FILLING: (u32, Duration) = (50, Duration::from_secs(1));
 
-/// Whether a directory that `path` lies in is wanted as a whole.
+/// Returns whether any directory that contains `path` is wanted as a whole.
 pub(super) fn lies_below(path: &[u8], wanted: impl Fn(&[u8]) -> bool) -> bool {
     let mut at = path;
     while let Some((parent, _)) = name::split(at) {

@@ -12,7 +12,7 @@ use penstock_proto::id::Name;
 use super::found::Found;
 use crate::scan::path_stack::PathStack;
 
-/// What waits, and what is at hand.
+/// The queue of a walk, and the units at hand.
 #[derive(Default)]
 pub(super) struct Walk {
     /// Directories to be listed, last first.
@@ -29,17 +29,17 @@ pub(super) struct Walk {
     pub(super) idle: usize,
     /// Threads that have other peers list.
     pub(super) lenders: usize,
-    /// What other peers have at hand.
+    /// Units at hand at other peers.
     pub(super) lent: BTreeMap<u64, LentUnits>,
     pub(super) lent_made: u64,
-    /// How other peers stand.
+    /// Progress of each other peer.
     pub(super) peers: BTreeMap<Name, PeerProgress>,
     /// Entries of one directory as this host saw them.
     pub(super) sample: Option<Arc<Sample>>,
 }
 
 impl Walk {
-    /// Nothing waits; what is too much for memory goes into files in `directory`.
+    /// Creates an empty walk. Paths beyond the memory limit go into files in `directory`.
     pub(super) fn new(directory: &Path) -> Self {
         let (stack, own) = (PathStack::new(directory), PathStack::new(directory));
         Self { stack, own, ..Self::default() }
@@ -67,12 +67,12 @@ impl Walk {
             .map(|(_, unit)| unit))
     }
 
-    /// Whether all is listed.
+    /// Returns whether everything is listed.
     pub(super) fn is_over(&self) -> bool {
         self.listing == 0 && self.parts.is_empty() && self.stack.is_empty() && self.own.is_empty()
     }
 
-    /// Whether there is a part of a large directory for another peer.
+    /// Returns whether a part of a large directory waits that another peer may take.
     pub(super) fn has_part(&self) -> bool {
         self.parts.iter().any(|part| !part.own)
     }
@@ -147,7 +147,7 @@ impl Walk {
     }
 }
 
-/// What one worker takes at a time.
+/// The work that one worker takes at a time.
 #[derive(Debug)]
 pub(super) enum Unit {
     Directory(Vec<u8>),
@@ -191,7 +191,7 @@ pub(super) struct Sample {
 
 pub(super) type PartNames = Vec<(Vec<u8>, Option<Kind>)>;
 
-/// What became of one unit.
+/// The result of one unit.
 #[derive(Default)]
 pub(super) struct Ended {
     /// All of it was handed over.
@@ -201,7 +201,7 @@ pub(super) struct Ended {
 }
 
 impl Ended {
-    /// Of a unit that another peer has answered.
+    /// Creates the result of a unit that another peer has answered.
     pub(super) fn of(unit: &Unit, whole: bool) -> Self {
         let large = match unit {
             Unit::Part(part) => Some(part.large),
@@ -224,7 +224,7 @@ impl Ended {
 /// Entries of one directory that are handed to the builder at a time.
 pub(super) const BATCH_ENTRIES: usize = 512;
 
-/// What was passed over in one directory.
+/// Counts of the names passed over in one directory.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Passed {
     pub(super) excluded: u64,
@@ -240,20 +240,20 @@ impl Passed {
     }
 }
 
-/// What one lender has lent: units that are not answered, with their places in the request.
+/// Units that one lender has lent and that are unanswered, with their places in the request.
 pub(super) struct LentUnits {
     pub(super) units: VecDeque<(usize, Unit)>,
     pub(super) moved: Instant,
 }
 
 impl LentUnits {
-    /// Whether somebody who is idle may take the last of them.
+    /// Returns whether an idle worker may take the last of the units.
     pub(super) fn has_spare(&self, now: Instant) -> bool {
         self.units.len() > 1 || !self.units.is_empty() && now - self.moved >= LATE
     }
 }
 
-/// How another peer stands in this scan.
+/// The progress of another peer in this scan.
 #[derive(Default)]
 pub(super) struct PeerProgress {
     pub(super) lenders: usize,
@@ -263,5 +263,5 @@ pub(super) struct PeerProgress {
     pub(super) requests: u64,
 }
 
-/// What a peer has at hand for so long without coming further is taken back by who is idle.
+/// Time without progress after which an idle worker takes a peer's units back.
 pub(super) const LATE: Duration = Duration::from_secs(1);

@@ -34,7 +34,7 @@ pub(super) const STOP_LOOK: Duration = Duration::from_secs(1);
 const SAMPLE_ENTRIES: usize = 64;
 
 impl Scan {
-    /// One worker: takes directories until there are none and none can come.
+    /// Runs one worker, which takes directories until there are none and none can come.
     pub(super) fn work(&self, source: &Source) {
         let mut buffer = ListBuffer::new();
         while let Some(unit) = self.next_unit() {
@@ -167,7 +167,7 @@ impl Scan {
         Ok(())
     }
 
-    /// Whether somebody has nothing to do but to look at names of large directories.
+    /// Returns whether idle workers could look at names of large directories.
     fn wants_names(&self) -> bool {
         let state = self.lock();
         state.walk.parts.len() < 2 * (state.walk.idle + state.walk.lenders)
@@ -223,7 +223,7 @@ impl Scan {
         chosen.then(|| Found::with(source, dir, entry.name, meta, &self.wants))
     }
 
-    /// Whether rules and limits take what lies at a path, whose directories they take.
+    /// Returns whether rules and limits select the entry at a path whose directories they select.
     pub(super) fn is_chosen(&self, path: &[u8], meta: &Meta) -> bool {
         let selector = &self.options.selector;
         selector.verdict_here(path, meta.kind == Kind::Directory) == Verdict::Included

@@ -116,7 +116,7 @@ impl DigestJobs {
 /// A file that several threads read.
 struct Shared {
     tree: TreeHash,
-    /// What it was when the first of them opened it.
+    /// Attributes of the file when the first thread opened it.
     meta: Meta,
     broken: AtomicBool,
 }

@@ -23,12 +23,12 @@ use crate::source::SourceService;
 pub(crate) struct ScanOrder {
     /// Its number; 0 for the own controller's.
     pub(crate) number: u64,
-    /// Whether it stands.
+    /// Lease under which the order holds.
     pub(crate) fence: Fence,
 }
 
 impl ScanOrder {
-    /// Whether it is the same order.
+    /// Returns whether both are the same order.
     pub(crate) fn is(&self, other: &Self) -> bool {
         self.number == other.number && self.fence.epoch() == other.fence.epoch()
     }
@@ -120,7 +120,8 @@ impl SourcePeer for OrderedSource {
         self.service.remove_by(self.order()?, transfer, order)
     }
 
-    /// What is in the shared directory stays: it is the controller's.
+    /// Forgets a transfer here. The content of the shared directory stays, since it is the
+    /// controller's.
     fn release(&self, transfer: TransferId) {
         self.service.stop(transfer);
     }

@@ -26,7 +26,7 @@ use crate::source::read_check::{Freshness, ReadCheck};
 
 /// Takes the frames of a reply.
 pub(crate) trait FrameSink {
-    /// Why a frame could not be handed on; the request ends there.
+    /// The reason why a frame could not be handed on, which ends the request.
     type Error;
 
     /// Takes one frame: records and the bytes that belong to them. `last` ends the reply.
@@ -51,7 +51,7 @@ pub(crate) struct PieceReader {
 #[error("the request does not fit the page: {0}")]
 pub(crate) struct BadRequest(&'static str);
 
-/// What ended a reply early.
+/// The reasons for an early end of a reply.
 #[derive(Debug)]
 pub(crate) enum ServeError<E> {
     /// The request is at fault.
@@ -64,7 +64,7 @@ pub(crate) enum ServeError<E> {
 #[derive(Default)]
 struct Records {
     all: Vec<Record>,
-    /// Those of whole small files, which have no digest yet, and where their bytes begin.
+    /// Records of whole small files that have no digest yet, with the offsets of their bytes.
     unhashed: Vec<(usize, usize)>,
     digests: Vec<Digest>,
 }
@@ -233,7 +233,7 @@ impl PieceReader {
         }
     }
 
-    /// Where the part of a stride ends that begins at `at`, if that stride travels in parts.
+    /// Returns the end of the stride's part that begins at `at`, if that stride travels in parts.
     fn part_end<S: FrameSink>(
         &self,
         entry: &Entry,
@@ -342,7 +342,7 @@ impl PieceReader {
     }
 }
 
-/// Where an entry is: the path of its directory within the store, and its name there.
+/// Returns the place of an entry: the path of its directory within the store, and its name there.
 pub(crate) fn place<'a>(
     root: &[u8],
     page: &'a Page,

@@ -20,14 +20,14 @@ use penstock_proto::units::FileTime;
 /// systems are coarse, those of some servers by a second or two.
 const YOUNG_SECONDS: i64 = 2;
 
-/// What a file was found to be after it was read.
+/// The state of a file as found after it was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Freshness {
-    /// As the page says.
+    /// The file is as the page says.
     Same,
-    /// As the page says, but for a change time that is another, or very young.
+    /// The file is as the page says, except for its change time, which differs or is very young.
     LookAgain(FileTime),
-    /// Another version.
+    /// The file is another version.
     Changed,
 }
 
@@ -39,7 +39,7 @@ pub(crate) struct ReadCheck {
 }
 
 impl ReadCheck {
-    /// Another file begins.
+    /// Begins another file.
     pub(crate) fn clear(&mut self) {
         self.strides.clear();
         self.holes = false;
@@ -104,8 +104,8 @@ impl ReadCheck {
     }
 }
 
-/// Whether size, time of last modification and inode are those of an entry. Of a file that the
-/// kernel makes up at each read the size alone is compared.
+/// Returns whether size, time of last modification and inode are those of an entry. For a file that
+/// the kernel generates at each read, only the size is compared.
 pub(crate) fn is_same(entry: &Entry, meta: &Meta) -> bool {
     let inode = entry.identity.inode;
     let stamped = entry.mtime == meta.mtime && (inode == 0 || inode == meta.inode);

@@ -19,17 +19,17 @@ use crate::stores::store_offline;
 
 /// Entries of a page that are looked at, evenly spread: of some 4,000.
 const LOOKED_AT: usize = 8;
-/// The same where none of those is as it was listed, and the store may be another one.
+/// Number of entries to look at where none of them is as listed, and the store may be another one.
 const LOOKED_AT_MAX: usize = 64;
 
-/// What is known of a store that was listed elsewhere, or earlier.
+/// The knowledge of a store that was listed by another host, or earlier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Provenance {
     /// This process has listed it.
     Listed,
     /// Its marks prove that it is the same.
     Proven,
-    /// Nothing contradicts it.
+    /// Nothing contradicts that this is the listed store.
     Likely,
 }
 
@@ -39,7 +39,7 @@ pub(crate) struct Sight {
     claim: Provenance,
     /// Something was seen that was listed.
     seen: AtomicBool,
-    /// Why it is taken for another store.
+    /// Problem that says why this is taken for another store.
     stranger: OnceLock<Problem>,
 }
 
@@ -52,7 +52,7 @@ impl Sight {
         }
     }
 
-    /// Whether the store was found to be another one.
+    /// Returns an error if the store was found to be another one.
     ///
     /// # Errors
     /// It was: the store is offline at this peer.
@@ -60,12 +60,12 @@ impl Sight {
         self.stranger.get().map_or(Ok(()), |problem| Err(problem.clone()))
     }
 
-    /// Whether nothing has shown yet that it sees what was listed.
+    /// Returns whether nothing has proven yet that this host sees the listed store.
     pub(crate) fn is_in_doubt(&self) -> bool {
         !self.seen.load(Ordering::Acquire)
     }
 
-    /// Whether this process has listed what it sees.
+    /// Returns whether this process has listed the store that it sees.
     pub(crate) fn is_own(&self) -> bool {
         self.claim == Provenance::Listed
     }
@@ -110,10 +110,10 @@ impl Sight {
     }
 }
 
-/// Whether numbers of inodes are the same here as where a page was listed, by what of some of its
-/// entries still stands as it was listed: they are others where that has all the same stamps and
-/// none has its number. Where nothing stands nothing tells, and numbers count. `entries` are looked
-/// at until [`LOOKED_AT`] of them tell.
+/// Returns whether this host sees the inode numbers that the listing host saw. Compares entries
+/// whose stamps are unchanged: if none of them has the recorded inode, the numbers differ. With no
+/// unchanged entry, assumes that they are the same. Looks at `entries` until [`LOOKED_AT`] of them
+/// give an answer.
 pub(crate) fn shares_inodes<'a>(
     source: &Source,
     root: &[u8],
@@ -139,7 +139,7 @@ pub(crate) fn shares_inodes<'a>(
     same > 0 || other == 0
 }
 
-/// What a look at some entries of a page has shown.
+/// The result of comparing some entries of a page with the store.
 #[derive(Default)]
 struct Comparison {
     looked: usize,
@@ -169,7 +169,7 @@ fn compare(source: &Source, root: &[u8], page: &Page, looks: usize) -> Compariso
     found
 }
 
-/// Whether something is what was listed, as far as its inode is not asked.
+/// Returns whether something matches its listed entry, its inode left aside.
 fn is_alike(entry: &Entry, meta: &Meta) -> bool {
     let sizes = entry.kind != EntryKind::File || entry.size == meta.size;
     let kinds = match entry.kind {

@@ -26,9 +26,9 @@ use crate::scan::Scan;
 use crate::source::read::place;
 use crate::stores::chain;
 
-/// How long one order is worked on before it is answered.
+/// Longest time for which one order is worked on before the answer.
 const SLICE: Duration = Duration::from_secs(2);
-/// What is told of an error without a number of its own (errno(3)).
+/// Error number that is reported for an error without one of its own (errno(3)).
 const EIO: u16 = 5;
 /// Generation of the temporary names at the source: no attempt at the target comes so far.
 const ASIDE: u32 = u32::MAX;
@@ -37,15 +37,16 @@ const ASIDE: u32 = u32::MAX;
 pub(crate) struct Remover<'a> {
     pub(crate) store: &'a PosixStore,
     pub(crate) transfer: TransferId,
-    /// What listed the data set.
+    /// The scan that listed the data set.
     pub(crate) scan: &'a Scan,
     pub(crate) page: &'a Page,
     pub(crate) digest: Digest,
-    /// Whether names of one file were listed as such; if not, one that goes changes the others.
+    /// Whether several names of one file were listed as such. If not, removing one changes the
+    /// others.
     pub(crate) hardlinks: bool,
     /// Whether inode numbers in the page are those of this host.
     pub(crate) inodes: bool,
-    /// When the first order of the transfer came.
+    /// Time of the first order of the transfer.
     pub(crate) began: FileTime,
 }
 
@@ -91,7 +92,7 @@ impl Remover<'_> {
         entry.kind == EntryKind::Directory && self.page.name(entry).is_empty()
     }
 
-    /// Whether it was listed only because it leads to what a user has named.
+    /// Returns whether an entry was listed only because it leads to a path that a user has named.
     fn leads_only(&self, entry: &Entry) -> bool {
         entry.kind == EntryKind::Directory && !self.scan.is_named(&self.page.path(entry))
     }
@@ -142,14 +143,14 @@ impl Remover<'_> {
     }
 }
 
-/// Whether the inode number of something is that of its entry, where that has one.
+/// Returns whether the inode number is that of the entry, if the entry has one.
 fn is_number(entry: &Entry, now: &Meta) -> bool {
     let inode = entry.identity.inode;
     inode == 0 || inode == now.inode
 }
 
-/// Whether something is the version that was listed, whatever its inode number. Its change time
-/// tells nothing after it was renamed, or after another name of it was removed.
+/// Returns whether something is the listed version, whatever its inode number. Its change time
+/// tells nothing after a rename, or after another of its names was removed.
 fn is_moved(entry: &Entry, now: &Meta, ctime_changes: bool) -> bool {
     let kind = match entry.kind {
         EntryKind::HardLink => now.kind != Kind::Directory,
@@ -161,7 +162,7 @@ fn is_moved(entry: &Entry, now: &Meta, ctime_changes: bool) -> bool {
         && (ctime_changes || now.ctime == identity.ctime)
 }
 
-/// Whether a stamp is of this time or later, as far as its file system's steps tell.
+/// Returns whether a stamp is of this time or later, as far as the file system's resolution tells.
 fn is_not_before(stamp: FileTime, time: FileTime) -> bool {
     if stamp.nanoseconds == 0 { stamp.seconds >= time.seconds - 1 } else { stamp >= time }
 }

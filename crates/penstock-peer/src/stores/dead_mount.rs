@@ -7,7 +7,7 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// What everything within it fails with.
+/// Error number of every access below the mount.
 pub(crate) const ENOTCONN: i32 = 107;
 
 /// A mount without a client, gone when dropped.

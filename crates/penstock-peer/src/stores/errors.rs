@@ -23,9 +23,9 @@ pub(crate) fn short_problem(error: &StoreError) -> Problem {
         .hint("raise the limit of open files there (`ulimit -n`), or end other programs")
 }
 
-/// Whether an error is of the whole store and no item's fault: the task is to end with
-/// [`full_problem`], and what met the error is to be tried again. After an I/O error the store
-/// itself is asked: of one that has shut down, or whose server is gone, every file says so.
+/// Returns whether an error concerns the whole store rather than one item. The task then ends with
+/// [`full_problem`], and the affected item is tried again. After an I/O error the store itself is
+/// asked, since a store that has shut down fails for every file.
 pub(crate) fn is_of_store(target: &Target, error: &StoreError) -> bool {
     let certain = error.is_out_of_space() || error.is_read_only();
     let gone = error.is_offline();

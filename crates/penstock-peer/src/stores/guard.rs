@@ -29,7 +29,7 @@ pub(crate) struct Guard {
 #[derive(Clone, Debug)]
 struct Ground {
     path: Vec<u8>,
-    /// It may be a file system of its own within the store, or lie in one.
+    /// Device of the file or directory, which may be a mount within the store, or lie in one.
     device: u64,
     nested: bool,
 }
@@ -48,18 +48,19 @@ impl Guard {
         Ok(Self { source, store, root, fingerprint, ground })
     }
 
-    /// Whether the data set is a directory.
+    /// Returns whether the data set is a directory.
     pub(crate) fn is_directory(&self) -> bool {
         self.ground.as_ref().is_some_and(|ground| ground.path == self.root)
     }
 
-    /// Whether the data set is, or lies in, another file system than the store's root; `None` if
-    /// not even the directory is there that it lies in.
+    /// Returns whether the data set is, or lies in, another file system than the store's root.
+    /// Returns `None` if even the directory that contains it is missing.
     pub(crate) fn is_nested(&self) -> Option<bool> {
         self.ground.as_ref().map(|ground| ground.nested)
     }
 
-    /// Whether all is as it was. Some ten system calls; on network file systems a round trip.
+    /// Checks that the store and the data set's root are as they were. Takes some ten system calls;
+    /// on network file systems a round trip.
     ///
     /// # Errors
     /// The store is offline: what was found since the last check proves nothing.
@@ -82,7 +83,8 @@ impl Guard {
         Ok(())
     }
 
-    /// As [`Guard::check`], of a store that may hang: on another thread, and not without end.
+    /// Checks like [`Guard::check`] for a store that may hang: on another thread and for a limited
+    /// time.
     ///
     /// # Errors
     /// The same, and `store-hung`.

@@ -33,16 +33,16 @@ pub use errors::STORE_OFFLINE;
 pub(crate) use errors::{chain, store_gone, store_offline, store_unreachable};
 use errors::{store_hung, wrong_kind};
 
-/// How long a look at a store may take before it hangs: a journal that is written behind gigabytes
-/// of other data takes its time (A8).
+/// Longest time for a look at a store before it counts as hung. A journal that is written behind
+/// gigabytes of other data takes its time (A8).
 const ANSWER_MAX: Duration = Duration::from_secs(60);
-/// The same at a source, where nothing waits for a journal: what asks for more than a look waits
-/// no longer than this.
+/// Longest time for a look at a source, where nothing waits for a journal. Requests that need more
+/// than a look wait no longer than this.
 const LOOK_MAX: Duration = Duration::from_secs(8);
 /// Looks at one source that are under way at a time: as many threads hang in it, and no more.
 pub(crate) const LOOKS_MAX: usize = 8;
 
-/// What a store is.
+/// The kinds of stores.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StoreKind {
     /// A directory tree.
@@ -53,22 +53,23 @@ pub enum StoreKind {
     Null,
 }
 
-/// One store of a site, as configured.
+/// A store of a site, as configured.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoreSpec {
     /// Its name at the site.
     pub name: Name,
-    /// What it is.
+    /// Kind of the store.
     pub kind: StoreKind,
-    /// Whether nothing may be written to it.
+    /// Whether nothing may be written to the store.
     pub read_only: bool,
     /// For `copy`, whose target is a user's directory, or one of others, and no store for ever: see
     /// [`PosixOptions::ephemeral`].
     pub ephemeral: bool,
-    /// Whether data sets of other sites may bring owners, special modes, devices, ACLs, trusted and
-    /// security attributes with them: who may write there can then become any user here (D7).
+    /// Whether data sets of other sites may set owners, special modes, devices, ACLs, trusted and
+    /// security attributes. Anyone with the right to write there can then become any user of this
+    /// host (D7).
     pub allow_privileged: bool,
-    /// How large files are written to it.
+    /// Method for writing large files to the store.
     pub io: IoMode,
 }
 
@@ -89,7 +90,7 @@ struct Entry {
     /// Threads that hang in it, and were left behind.
     hung: Mutex<Vec<JoinHandle<()>>>,
     looks: Arc<Looks>,
-    /// Of all handles of it that were ever opened to write.
+    /// Failed syncs of all handles of the store that were ever opened for writing.
     failed_syncs: FailedSyncs,
 }
 
@@ -121,7 +122,7 @@ struct Looks {
     wake: Condvar,
 }
 
-/// One of them, until it has come back.
+/// The place of one look, until that look has returned.
 struct LookPlace(Arc<Looks>);
 
 impl LookPlace {
@@ -164,7 +165,7 @@ impl Stores {
         Self { stores: specs.into_iter().map(entry).collect(), look_max: LOOK_MAX }
     }
 
-    /// The same, which wait for another time for a look.
+    /// Sets how long the stores wait for a look.
     #[cfg(test)]
     pub(crate) fn looking_for(self, look_max: Duration) -> Self {
         Self { look_max, ..self }
@@ -184,7 +185,7 @@ impl Stores {
         })
     }
 
-    /// As configured.
+    /// Returns the configuration of a store.
     ///
     /// # Errors
     /// `store-unknown`.
@@ -235,7 +236,7 @@ impl Stores {
         }
     }
 
-    /// Whether a store answers, as far as anybody knows.
+    /// Returns an error if a thread is known to hang in the store.
     fn check_answers(&self, name: &Name, entry: &Entry) -> Result<(), Problem> {
         let mut hung = entry.hung.lock().unwrap_or_else(PoisonError::into_inner);
         hung.retain(|thread| !thread.is_finished());
@@ -255,9 +256,9 @@ impl Stores {
         self.ask_within(name, self.entry(name)?, ANSWER_MAX, ask)
     }
 
-    /// The same of a store that is read from, for what takes a sound one no time: a look at its
-    /// marks, or at the root of a data set. Waits for [`LOOK_MAX`] at most, and as long for other
-    /// looks if many are under way.
+    /// Runs a look at a store that is read from, which takes a sound store no time: at its marks,
+    /// or at the root of a data set. Waits for at most [`LOOK_MAX`], and as long for other looks if
+    /// many are under way.
     ///
     /// # Errors
     /// `store-hung`, as [`Stores::ask`].

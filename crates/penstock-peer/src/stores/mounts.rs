@@ -18,10 +18,10 @@ use penstock_proto::name;
 
 use crate::stores::{chain, store_offline};
 
-/// What the kernel calls a mount point at which it mounts something when somebody comes there.
+/// Kernel's name for the file system type of a mount point that mounts something on access.
 const AUTOMOUNT: &str = "autofs";
 
-/// What is mounted now where the data set goes, or will go. Reads a table of the kernel.
+/// Returns the mounts that lie where the data set is, or will be. Reads a table of the kernel.
 ///
 /// # Errors
 /// The store is offline.
@@ -36,7 +36,7 @@ pub(crate) fn mounts_of(target: &Target, spec: &TaskSpec) -> Result<Vec<MountSee
     Ok(of_data_set(seen.collect(), &spec.root.0))
 }
 
-/// Those that matter to a data set. What is mounted by itself when it is needed comes and goes.
+/// Keeps the mounts that matter to a data set. Mounts on demand come and go, and are left out.
 fn of_data_set(mut mounts: Vec<MountSeen>, root: &[u8]) -> Vec<MountSeen> {
     let automounts: Vec<PathText> = mounts
         .iter()

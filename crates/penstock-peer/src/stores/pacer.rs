@@ -11,7 +11,7 @@ use penstock_io::sys;
 /// A sleep is told in parts no longer than this, so that it shows while it lasts.
 const TELL_INTERVAL: Duration = Duration::from_millis(100);
 
-/// What threads share of a [`Pace`]. Without a rate, taking is one look at a flag.
+/// A [`Pace`] that several threads share. Without a rate, taking costs one look at a flag.
 pub(crate) struct Pacer {
     pace: Mutex<Pace>,
     wake: Condvar,
@@ -38,12 +38,12 @@ impl Pacer {
         self.pace.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether there is a rate.
+    /// Returns whether there is a rate.
     pub(crate) fn holds(&self) -> bool {
         self.held.load(Ordering::Acquire)
     }
 
-    /// Another rate, for those who wait too.
+    /// Sets another rate, which holds for waiting threads too.
     pub(crate) fn set_rate(&self, rate: u64) {
         self.lock().set_rate(sys::boottime_now(), rate);
         self.held.store(rate > 0, Ordering::Release);
@@ -83,13 +83,13 @@ impl Pacer {
         }
     }
 
-    /// Whether whoever takes now has to wait.
+    /// Returns whether a thread that takes now must wait.
     pub(crate) fn is_in_debt(&self) -> bool {
         self.holds() && self.lock().is_in_debt(sys::boottime_now())
     }
 
-    /// What was used while there was a rate, and how long all threads together have slept since
-    /// this was asked last.
+    /// Returns the amount used while there was a rate, and the time that all threads together have
+    /// slept since the last call.
     pub(crate) fn take_used(&self) -> (ShareUsed, Duration) {
         let waited = Duration::from_nanos(self.waited_ns.swap(0, Ordering::Relaxed));
         let taken = self.taken.load(Ordering::Relaxed);

@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use penstock_api::problem::{Exit, Problem};
 
-/// How long somebody waits for his turn: what is asked may be worked on for minutes.
+/// Longest wait for the permit, since the operation under way may take minutes.
 const TURN_MAX: Duration = Duration::from_secs(60);
 
-/// Whose turn it is.
+/// A mutex with a time limit, for operations that may block for ever in a hung store.
 #[derive(Debug, Default)]
 pub(crate) struct SingleFlight {
     taken: Mutex<bool>,

@@ -28,8 +28,8 @@ pub(crate) fn at_once(count: usize, work: &(impl Fn() + Sync)) {
     });
 }
 
-/// Whether this is a process in which no thread can be started, made to run a test alone: the test
-/// goes on in it. Where it is not, that process has run, and passed.
+/// Returns whether no thread can be started in this process, in which the test then continues.
+/// Otherwise runs the test in such a process first, and returns `false` when that has passed.
 #[cfg(test)]
 pub(crate) fn cannot_be_started(test: &str) -> bool {
     const MARK: &str = "PENSTOCK_TEST_WITHOUT_THREADS";

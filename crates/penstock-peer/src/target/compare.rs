@@ -35,36 +35,38 @@ const ENTRIES_PER_THREAD: usize = 512;
 /// errno(3) of [`StoreError::SpecialFile`]: `ESPIPE`.
 const SPECIAL_FILE: u16 = 29;
 
-/// What becomes of an entry.
+/// The decision about an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// It is moved: there is nothing of its name.
+    /// The entry is moved, and nothing has its name.
     New,
-    /// It is moved, and takes the place of what is there.
+    /// The entry is moved, and replaces the one at the target.
     Replace,
-    /// It stays.
+    /// The entry at the target stays.
     Keep,
-    /// It stays, and has failed.
+    /// The entry at the target stays, and the entry counts as failed.
     Refuse,
-    /// It cannot be made before what is in its way is taken away: a directory of its name, or
-    /// something else where a directory has to be.
+    /// The entry cannot be made before an obstacle is removed: a directory of its name, or
+    /// something else where a directory belongs.
     Blocked,
 }
 
-/// What was decided of an entry, and by what.
+/// The decision about an entry, and its grounds.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Compared {
     pub(crate) verdict: Verdict,
-    /// What is there.
+    /// The entry at the target, if there is one.
     pub(crate) there: Option<Meta>,
-    /// Whether that is the same as at the source, as far as anybody asked.
+    /// Whether the entry at the target equals the source's, as far as the options compare them.
     pub(crate) same: bool,
-    /// Whether what is there has the time of the source's, as far as both file systems can tell.
+    /// Whether the entry at the target has the source's time, within the resolution of both file
+    /// systems.
     pub(crate) dated: bool,
-    /// Whether its attributes are others than the source's: of what is the same and stays, and of
+    /// Whether its attributes differ from the source's. Set for equal files that stay and for
     /// directories, and only where nothing may be touched.
     pub(crate) stale: bool,
-    /// Why it cannot be looked at, or not be brought up to date: errno(3), else 0.
+    /// Error number (errno(3)) of an entry that cannot be examined or brought up to date; 0 if
+    /// there is none.
     pub(crate) errno: u16,
 }
 
@@ -74,14 +76,14 @@ impl Compared {
     }
 }
 
-/// What a comparison needs to know.
+/// The parameters of a comparison.
 #[derive(Clone)]
 pub(crate) struct Comparer {
     pub(crate) target: Target,
     pub(crate) root: Vec<u8>,
     pub(crate) update: UpdateOptions,
     pub(crate) keeper: Arc<AttributePolicy>,
-    /// Whether what stays gets its attributes: not if nothing may be touched.
+    /// Whether files that stay get their attributes; not where nothing may be touched.
     pub(crate) touches: bool,
     /// Files whose contents are the same, where these were compared.
     same: Option<Arc<EntrySet>>,
@@ -164,9 +166,9 @@ impl Comparer {
         Ok(Comparison { kept, failed, existed, carried: Vec::new(), in_the_way })
     }
 
-    /// What stays of a page that amends earlier ones: files whose bytes are at the target already,
-    /// under an older change time at the source (C2), which get the attributes that they have there
-    /// now; and those that what stands there is newer than, where that decides. Blocks.
+    /// Returns the entries that stay, for a page that amends earlier ones. Files whose bytes are at
+    /// the target already, under an older change time at the source (C2), get the attributes that
+    /// they have now. Files also stay where the target's is newer and that decides. Blocks.
     ///
     /// # Errors
     /// The store is at fault.
@@ -197,8 +199,9 @@ impl Comparer {
         Ok(Comparison { kept: kept.into_iter().collect(), failed, ..Comparison::default() })
     }
 
-    /// Whether a newer version may not take the place of what stands there: somebody else's, if the
-    /// older version was not moved, and newer itself.
+    /// Returns whether a newer version may not replace the entry at the target. This holds if the
+    /// entry is newer itself, and the older version was not moved, so that it belongs to somebody
+    /// else.
     fn is_spared(&self, page: &Page, entry: &Entry, dirs: &mut Dirs) -> Result<bool, StoreError> {
         if self.update.if_exists != IfExists::Newer {
             return Ok(false);
@@ -284,13 +287,13 @@ impl Comparer {
         })
     }
 
-    /// Whether what stands at the target may not be replaced just so.
+    /// Returns whether an entry at the target needs a check before it is replaced.
     fn protects(&self) -> bool {
         self.update.if_exists != IfExists::Replace
     }
 
-    /// What becomes of an entry of which nobody can tell what stands under its name. By an error
-    /// nothing is replaced that is not to be; a directory never is.
+    /// Returns the decision about an entry whose name cannot be examined at the target. An error
+    /// replaces nothing that options protect, and never a directory.
     fn unknown(&self, entry: &Entry, error: &StoreError) -> Compared {
         if !self.protects() || entry.kind == EntryKind::Directory {
             // Moving it will fail in the same way, and tell.
@@ -375,7 +378,7 @@ impl Comparer {
         }
     }
 
-    /// Whether a device, pipe or socket is there that gives way to none but its own kind.
+    /// Returns whether a device, pipe or socket is there that only its own kind may replace.
     fn is_kept_special(&self, entry: &Entry, there: &Meta) -> bool {
         let plain = matches!(there.kind, Kind::File | Kind::Directory | Kind::Symlink);
         let own = there.kind.entry_kind() == Some(entry.kind)
@@ -454,16 +457,17 @@ pub(crate) fn step_of(page: &Page) -> Step {
     Step::of(told.flat_map(|entry| [entry.identity.ctime, entry.mtime]))
 }
 
-/// What stands under the name of an entry.
+/// The entry at the target under the name of an entry.
 struct There<'a> {
     dir: &'a Dir,
     leaf: &'a [u8],
     meta: Meta,
-    /// Whether it has the entry's time, as far as both file systems can tell.
+    /// Whether it has the entry's time, within the resolution of both file systems.
     dated: bool,
 }
 
-/// Whether an entry is newer than what is there, which may be `dated` as the entry is.
+/// Returns whether an entry is newer than the one at the target, which may be `dated` as the entry
+/// is.
 fn is_newer(entry: &Entry, there: &Meta, dated: bool) -> bool {
     !dated && entry.mtime > there.mtime
 }
@@ -483,14 +487,15 @@ fn owner_stays(wanted: &Attributes<'_>, there: &Meta) -> bool {
 #[derive(Clone)]
 enum Place {
     Directory(Dir),
-    /// It is not there.
+    /// There is no such directory.
     Absent,
     /// Something else has its name, or that of one above it.
     Blocked,
 }
 
 impl Place {
-    /// What opening it tells. A handle that its server does not know any more tells nothing.
+    /// Interprets the result of opening the directory. A handle that its server no longer knows
+    /// proves nothing.
     fn of(opened: Result<Dir, StoreError>) -> Result<Self, StoreError> {
         match opened {
             Ok(dir) => Ok(Self::Directory(dir)),
@@ -514,7 +519,7 @@ impl Dirs {
         Self { cache: DirCache::default(), missing: None, source: step_of(page) }
     }
 
-    /// Whether `there`, which is in `dir`, has the time of `entry`.
+    /// Returns whether `there`, which is in `dir`, has the time of `entry`.
     fn dated(&self, dir: &Dir, entry: &Entry, there: &Meta) -> bool {
         dir.has_time(there, entry.mtime, self.source)
     }

@@ -16,8 +16,8 @@ use penstock_proto::manifest::{Entry, EntryKind, Page};
 use crate::source::read::place;
 use crate::target::compare::Comparer;
 
-/// Those of `wanted` that stand at the target as they were made. Blocks for a stat of each entry of
-/// the page, by a few threads.
+/// Returns the entries of `wanted` that exist at the target as they were made. Blocks for a stat of
+/// each entry of the page, by a few threads.
 ///
 /// # Errors
 /// The store is at fault.
@@ -57,15 +57,15 @@ pub(crate) fn confirm(
     Ok(wanted.iter().filter(stands).collect())
 }
 
-/// Whether the link at the target leads where that at the source does.
+/// Returns whether the link at the target has the text of the link at the source.
 fn has_text(target: &Target, spec: &TaskSpec, page: &Page, entry: &Entry) -> bool {
     let (parent, leaf) = place(&spec.root.0, page, entry);
     let text = target.open_dir(&parent).and_then(|dir| target.read_link(&dir, &leaf));
     text.is_ok_and(|text| text == page.link(entry))
 }
 
-/// Whether `there` is what was made of `entry`, the text of links left aside; it is `dated` as it
-/// was made, or no times are kept.
+/// Returns whether `there` is what was made of `entry`, apart from the text of links. It is `dated`
+/// as it was made, or no times are kept.
 fn is_made(entry: &Entry, there: &Meta, dated: bool) -> bool {
     if entry.kind == EntryKind::Directory {
         return there.kind == Kind::Directory;

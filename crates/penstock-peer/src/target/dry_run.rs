@@ -61,7 +61,7 @@ fn item(
     }
 }
 
-/// What stands at the target, as plans tell it.
+/// Returns the entry at the target in the form of plans.
 fn there_item(meta: &Meta) -> ThereItem {
     ThereItem {
         kind: match meta.kind {
@@ -81,7 +81,7 @@ fn there_item(meta: &Meta) -> ThereItem {
     }
 }
 
-/// What becomes of an entry that is no further name of another, and why.
+/// Returns the action for an entry that is no further name of another, and the reason.
 fn action(comparer: &Comparer, entry: &Entry, compared: &Compared) -> (PlanAction, &'static str) {
     let update = &comparer.update;
     let clears = update.delete && update.if_exists == IfExists::Replace;
@@ -113,7 +113,8 @@ fn action(comparer: &Comparer, entry: &Entry, compared: &Compared) -> (PlanActio
     }
 }
 
-/// What becomes of a further name: it is made anew if its first name is, or is another file.
+/// Returns the action for a further name. It is made anew if its first name is, or if it is another
+/// file.
 fn link(
     comparer: &Comparer,
     page: &Page,

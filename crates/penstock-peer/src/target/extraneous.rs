@@ -61,9 +61,9 @@ fn stopped() -> Problem {
     Problem::new(Exit::Interrupted, "stopped", "stopped while looking at the target")
 }
 
-/// Whether looking goes on. A thread that was stuck in a call, or slept, may wake when its run has
-/// ended or another controller leads: it touches nothing any more, and what it has found counts for
-/// nothing (B4).
+/// The permission to look on. A thread that was stuck in a call, or slept, may wake after its run
+/// has ended or another controller leads. It then touches nothing, and its findings do not count
+/// (B4).
 #[derive(Clone, Copy)]
 struct GoesOn<'a> {
     stop: &'a AtomicBool,
@@ -111,7 +111,7 @@ enum Known {
     Spilled(Vec<PathBuf>, Parts),
 }
 
-/// What is known of the data set.
+/// The paths of the data set, in memory or in files.
 struct DataSet {
     paths: Known,
     /// Its directories in which nobody has looked, as something is mounted there: [`HASHES_MAX`]
@@ -240,7 +240,7 @@ pub(crate) fn find(
     find_with(&mut here, (&spec.update, &spec.fence), query, HASHES_MAX)
 }
 
-/// As `find`, where the target is another host's.
+/// Finds extraneous entries like `find`, at a target on another host.
 ///
 /// # Errors
 /// As `find`, and what `lister` says.
@@ -265,7 +265,7 @@ pub(crate) fn list_for(
     Here::new(target, Wish::of(spec))?.list(directories, take)
 }
 
-/// As [`find`], with so many hashes in memory.
+/// Finds extraneous entries like [`find`], with `hashes_max` hashes in memory.
 fn find_with(
     lister: &mut dyn TargetLister,
     (update, fence): (&UpdateOptions, &Fence),
@@ -453,14 +453,14 @@ pub(crate) fn delete_for(
     Ok(count)
 }
 
-/// What became of one thing that was to go.
+/// The result of deleting one entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Dealt {
-    /// It is gone by this.
+    /// The entry was deleted by this call.
     Deleted,
-    /// It was not there any more, or holds something that was not to be deleted.
+    /// The entry was gone already, or holds something that was not to be deleted.
     Gone,
-    /// It stays, and has failed.
+    /// The entry stays, and its deletion has failed.
     Failed(FailedItem),
 }
 

@@ -36,12 +36,12 @@ const SPECIAL_BITS: u32 = 0o6000;
 /// a moment later. Some servers have whole seconds.
 const TOGETHER_SECONDS: i64 = 2;
 
-/// What a file was found to be.
+/// The state in which a file was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Found {
-    /// As it was made.
+    /// The file is as it was made.
     Right,
-    /// It was written to late, and is as it was made again.
+    /// The file had a late write, and its attributes were set again.
     Mended,
     /// Somebody else has changed, replaced or removed it.
     Others,
@@ -151,7 +151,7 @@ impl LateWriteRepair<'_> {
     }
 }
 
-/// What the attributes of a file say of it.
+/// The judgement of a file by its attributes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Verdict {
     Right,
@@ -180,7 +180,7 @@ fn judge(entry: &Entry, mode: Option<u32>, dated: Option<bool>, there: &Meta) ->
     if by_write && untouched { Verdict::Late } else { Verdict::Others }
 }
 
-/// Whether nobody has touched a file since it was looked at.
+/// Returns whether a file is unchanged since it was examined.
 fn is_same(now: &Meta, before: &Meta) -> bool {
     (now.inode, now.size, now.mtime, now.ctime)
         == (before.inode, before.size, before.mtime, before.ctime)

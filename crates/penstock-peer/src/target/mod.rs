@@ -78,9 +78,9 @@ pub struct TargetService {
     pool: BufferPool,
     local_ends: Option<LocalEnds>,
     pub(crate) book: Arc<PathBook>,
-    /// What runs here, whoever ordered it.
+    /// Tasks that run here, from all controllers.
     pub(crate) tasks: Mutex<Vec<Weak<RunningTask>>>,
-    /// What tasks wrote that no controller has committed.
+    /// Reports of ended tasks that no controller has committed.
     left: Arc<Handovers>,
 }
 
@@ -93,15 +93,15 @@ impl TargetService {
         Self { stores, lanes, connect, options, pool, local_ends, book, tasks, left }
     }
 
-    /// The same, with connections made by `connect`. If they lead through a tunnel, so that their
-    /// TCP sees its near end only, `rtt` is the round trip to the source.
+    /// Makes connections with `connect`. `rtt` is the round trip to the source where connections
+    /// lead through a tunnel, whose near end is all that their TCP sees.
     #[must_use]
     pub fn with_connect(mut self, connect: LaneConnect, rtt: Option<Duration>) -> Self {
         self.connect = Some((connect, rtt));
         self
     }
 
-    /// The same, with lanes that leave from where `local_ends` says; without it the routes choose.
+    /// Lets lanes leave from the ends that `local_ends` lists; without it routing chooses.
     #[must_use]
     pub fn with_local_ends(mut self, local_ends: LocalEnds) -> Self {
         self.local_ends = Some(local_ends);
@@ -121,7 +121,7 @@ impl TargetService {
         self.book.standing.end_void();
     }
 
-    /// What is known of the paths to a site, from transfers since the daemon started.
+    /// Returns the records of the paths to a site, from transfers since the daemon started.
     pub fn known_paths(&self, site: &Name) -> Vec<PathNote> {
         self.book.of_site(site)
     }
@@ -147,7 +147,7 @@ impl TargetService {
         left
     }
 
-    /// As [`target_of`].
+    /// Opens the target store, like [`target_of`].
     pub(crate) fn target(&self, spec: &TaskSpec) -> Result<Target, Problem> {
         target_of(&self.stores, spec)
     }
@@ -158,12 +158,12 @@ impl TargetService {
         self.stores.ask(&spec.store, move || identify(&stores, &asked))?
     }
 
-    /// As [`Self::identify`], but a store that has no identity yet gets none: nothing is written.
+    /// Checks the identity like [`Self::identify`], but writes none to a store without one.
     pub(crate) fn identify_if_known(&self, spec: &TaskSpec) -> Result<(), Problem> {
         if spec.store_id == 0 { Ok(()) } else { self.identify(spec).map(drop) }
     }
 
-    /// Where lanes may leave from now.
+    /// Returns the ends from which lanes may leave now.
     fn locals(&self) -> Vec<LocalEnd> {
         locals(self.local_ends.as_ref())
     }
@@ -274,7 +274,8 @@ fn not_writable(spec: &TaskSpec, error: &StoreError) -> Problem {
         .hint("choose a directory that this user may write to")
 }
 
-/// Whether something may be written below a root that may not be: it has directories already.
+/// Returns whether the root contains directories, in which a task may be able to write although it
+/// may not write to the root itself.
 fn has_directories(target: &Target, spec: &TaskSpec) -> bool {
     let mut found = false;
     let listed = target.open_dir(&spec.root.0).and_then(|dir| {
@@ -287,7 +288,7 @@ fn has_directories(target: &Target, spec: &TaskSpec) -> bool {
     found || listed.is_err_and(|error| error.is_denied())
 }
 
-/// What a store says before a task begins there; nothing is changed.
+/// Examines a store before a task begins there; changes nothing.
 fn prepare(stores: &Stores, spec: &TaskSpec) -> Result<TaskStart, Problem> {
     let identity = identify(stores, spec)?;
     let target = target_of(stores, spec)?;
@@ -320,11 +321,11 @@ fn prepare(stores: &Stores, spec: &TaskSpec) -> Result<TaskStart, Problem> {
 /// looked at as after a restart of the host.
 static BOOT_OF_PROCESS: OnceLock<[u8; 16]> = OnceLock::new();
 
-/// What a task stands on from its first write.
+/// The state of the target before a task's first write.
 struct Ground {
     incarnation: Incarnation,
     marker: u64,
-    /// Whether a task of the same transfer and writer has begun there before.
+    /// Whether an earlier task of the same transfer and writer began there.
     follows: bool,
 }
 
@@ -401,7 +402,7 @@ fn store_id(stores: &Stores, store: &Name) -> Result<Option<u64>, Problem> {
     }
 }
 
-/// Why no local address can be paired with one of a site.
+/// Returns the reason why no local address can be paired with one of a site.
 fn no_pair(locals: &[LocalEnd], peers: &[DataAddress]) -> String {
     if peers.is_empty() {
         return "it has told no address for data".to_owned();

@@ -31,7 +31,7 @@ use crate::verify::hashing::TreeHash;
 /// Most threads that read a page's files.
 const WORKERS_MAX: usize = 8;
 
-/// What the threads of one page share.
+/// The context that the threads of one page share.
 pub(crate) struct Readback<'a> {
     pub(crate) target: &'a Target,
     /// Root of the data set within the store.
@@ -72,16 +72,16 @@ impl Reader {
     }
 }
 
-/// How a file, or a part of it, was found.
+/// The state in which a file or a part of it was found.
 enum Found {
     Right {
         direct: bool,
     },
-    /// It is not what was written.
+    /// The content differs from what was written.
     Damaged,
-    /// It is not what was written, and somebody has changed it since: it is theirs now.
+    /// The content differs from what was written, and somebody has changed the file since.
     Changed,
-    /// Another part of it tells.
+    /// Another part of the file decides.
     Part,
 }
 
@@ -287,7 +287,8 @@ impl Readback<'_> {
     }
 }
 
-/// What the disk does not give is damaged, as what is gone is; what we may not read is not.
+/// Notes an error of reading. A file that the disk does not deliver, or that is gone, is damaged;
+/// one that this process may not read is not.
 fn note_error(proof: &mut PageProof, entry: u32, error: &StoreError) {
     tracing::warn!(error = %chain(error), "a file cannot be read back");
     if error.is_absent() || error.is_bad_medium() {

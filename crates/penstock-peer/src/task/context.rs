@@ -48,7 +48,7 @@ pub(crate) struct Pieces {
     pub(crate) pieces: Vec<Piece>,
 }
 
-/// What is behind the lock.
+/// The machines and queues of a task, which its lock protects.
 pub(crate) struct TaskState {
     pub(crate) fetch: FetchMachine,
     pub(crate) lanes: PathMachine,
@@ -63,13 +63,13 @@ pub(crate) struct TaskState {
     pub(crate) reports: Vec<Report>,
     pub(crate) wakers: BTreeMap<LaneId, Arc<EventFd>>,
     pub(crate) closers: BTreeMap<LaneId, LaneHandle>,
-    /// When paths were last looked at.
+    /// Time of the last look at the paths.
     pub(crate) looked: Instant,
     pub(crate) waiting: String,
     pub(crate) moved: Instant,
     pub(crate) news: bool,
     pub(crate) repairs: u64,
-    /// What the task may use of the limits of its transfer.
+    /// The task's share of the limits of its transfer.
     pub(crate) share: Share,
 }
 
@@ -129,7 +129,7 @@ impl TaskState {
     }
 }
 
-/// What a task needs beside its specification.
+/// The parts from which a task is built, beside its specification.
 pub(crate) struct TaskParts {
     pub(crate) target: Target,
     pub(crate) identity: StoreIdentity,
@@ -143,10 +143,10 @@ pub(crate) struct TaskParts {
     pub(crate) incarnation: Incarnation,
     pub(crate) left: Arc<Handovers>,
     pub(crate) adopted: Option<Adopted>,
-    /// Whether another task of the same transfer and writer began here before.
+    /// Whether an earlier task of the same transfer and writer began here.
     pub(crate) follows: bool,
     pub(crate) pool: BufferPool,
-    /// Whether other sites may bring owners and the like (D7).
+    /// Whether other sites may set owners, special modes and the like (D7).
     pub(crate) allow_privileged: bool,
 }
 
@@ -156,19 +156,20 @@ pub(crate) struct TaskContext {
     pub(crate) control: Arc<dyn TaskControl>,
     /// Until when it may write, where others may be given what it has in hand.
     pub(crate) grant: Option<Arc<Grant>>,
-    /// Where it has none, and shares the transfer with others all the same.
+    /// Grant without an end, for a task that has no other and still shares the transfer.
     pub(crate) endless: Option<Grant>,
     /// Under which it began.
     pub(crate) incarnation: Incarnation,
-    /// What no controller has committed yet, and where it goes if that one leaves it behind.
+    /// Reports that no controller has committed, and the place for them if the controller abandons
+    /// the task.
     pub(crate) kept: TaskReports,
     pub(crate) left: Arc<Handovers>,
     pub(crate) tree: TargetTree,
     pub(crate) identity: StoreIdentity,
     pub(crate) stores: Arc<Stores>,
-    /// What its publisher is at.
+    /// Observes the call that the publisher is in.
     pub(crate) hang: HangDetector,
-    /// It may change nothing any more, whatever its grant and its controller.
+    /// Set when the task may change nothing any more, whatever its grant and its controller.
     pub(crate) over: Arc<AtomicBool>,
     pub(crate) reach: Reach,
     pub(crate) large: Arc<LargeFiles>,
@@ -206,32 +207,32 @@ impl TaskContext {
         self.stopping.load(Ordering::Acquire) || !self.may_write()
     }
 
-    /// Whether it may write at this moment: under its grant, whatever has become of the controller;
-    /// without one while the controller may act (B4).
+    /// Returns whether the task may write now. With a grant, the grant decides, whatever has become
+    /// of the controller. Without one, the task may write while the controller may act (B4).
     fn may_write(&self) -> bool {
         let may = self.grant.as_ref().map_or_else(|| self.spec.fence.holds(), |it| it.holds());
         may && !self.is_over()
     }
 
-    /// Whether names may be given at this moment.
+    /// Returns whether names may be given now.
     pub(crate) fn may_name(&self) -> bool {
         self.spec.fence.holds() && self.may_write()
     }
 
-    /// Whether it may not, though bytes may be written.
+    /// Returns whether bytes may be written and no names given.
     pub(crate) fn only_writes(&self) -> bool {
         self.grant.is_some() && !self.spec.fence.holds()
     }
 
-    /// Whether a stopping task has used up its patience. One that may not write any more has none:
-    /// what it has begun is another's now (B4).
+    /// Returns whether a stopping task has used up its patience. A task that may not write any more
+    /// has none: its pieces belong to another peer (B4).
     pub(crate) fn is_overdue(&self) -> bool {
         !self.may_write()
             || (self.is_stopping()
                 && sys::boottime_now().0 >= self.stop_until.load(Ordering::Acquire))
     }
 
-    /// It takes no part any more: what it has in hand is another's.
+    /// Ends the task's part in the transfer: its pieces belong to another peer.
     pub(crate) fn end(&self) {
         self.kept.end();
         self.stopping.store(true, Ordering::Release);
@@ -240,8 +241,8 @@ impl TaskContext {
         self.notify_all();
     }
 
-    /// Nothing of it may change the store any more: a thread of it hangs there, and its share is
-    /// another's by the time it wakes.
+    /// Forbids every further change of the store. Called when a thread of the task hangs there: its
+    /// share belongs to another peer by the time the thread wakes.
     pub(crate) fn forbid(&self) {
         self.over.store(true, Ordering::Release);
         self.end();
@@ -262,7 +263,7 @@ impl TaskContext {
         self.notify_all();
     }
 
-    /// When it asked, and gave back, if others share the transfer.
+    /// Returns the record of requests and returns, if other peers share the transfer.
     pub(crate) fn share(&self) -> Option<&Grant> {
         self.grant.as_deref().or(self.endless.as_ref())
     }
@@ -331,7 +332,7 @@ impl TaskContext {
         self.lock().fetch.poll_request(sys::boottime_now(), lane)
     }
 
-    /// Whether a lane is to end once it has what it asked for.
+    /// Returns whether a lane will end after the answers that it has asked for.
     pub(crate) fn is_draining(&self, lane: LaneId) -> bool {
         self.lock().fetch.lane_is_draining(lane)
     }
@@ -440,7 +441,7 @@ impl TaskContext {
         self.wake.notify_all();
     }
 
-    /// Whether another path than this one carries.
+    /// Returns whether another path than this one carries.
     pub(crate) fn has_other_path(&self, path: PathId) -> bool {
         self.lock().lanes.has_other(path)
     }
@@ -634,7 +635,7 @@ impl TaskState {
 }
 
 impl TaskContext {
-    /// Another share from now on, for those who wait for the former one too.
+    /// Sets another share of the limits, which holds for waiting threads too.
     pub(crate) fn set_share(&self, share: &Share) {
         self.pace.set_rate(share.rate_bytes_per_s());
         self.tree.names.set_rate(share.metadata_ops_per_s.unwrap_or(0).into());

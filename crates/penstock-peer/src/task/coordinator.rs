@@ -158,7 +158,8 @@ const TICK: Duration = Duration::from_millis(20);
 /// tries again later (promise (f)).
 const NOTHING_MAX: Duration = Duration::from_secs(300);
 
-/// The same where no lane is open: the next attempt asks the source which of its peers are there.
+/// Longest time without progress while no lane is open. The next attempt asks the source which of
+/// its peers are reachable.
 const NO_LANE_MAX: Duration = Duration::from_secs(90);
 
 /// Hands new reports to the controller.

@@ -6,14 +6,14 @@ use std::time::Duration;
 use penstock_io::sys;
 use penstock_proto::units::Instant;
 
-/// What a task was granted. Asked before each write, so that it costs a read of the clock.
+/// The permission of a task to write. Each write checks it, at the cost of a read of the clock.
 pub(crate) struct Grant {
     duration: Duration,
     until: AtomicU64,
     asked: AtomicU64,
-    /// When work was last asked for.
+    /// Time of the last request for work.
     wanted: AtomicU64,
-    /// When something was last given back.
+    /// Time of the last return of pieces.
     gave: AtomicU64,
 }
 
@@ -35,19 +35,19 @@ impl Grant {
         Self { duration, until, asked, wanted, gave: AtomicU64::new(0) }
     }
 
-    /// What the controller's own task has, where it shares a transfer with others: nothing that
-    /// ends, but it is asked to give back as they are.
+    /// Creates the grant of the controller's own task where other peers share the transfer. It has
+    /// no end, and its task returns pieces like any other.
     pub(crate) fn endless() -> Self {
         Self::new(Duration::MAX, sys::boottime_now())
     }
 
-    /// Whether the task may write now.
+    /// Returns whether the task may write now.
     pub(crate) fn holds(&self) -> bool {
         sys::boottime_now().0 < self.until.load(Ordering::Acquire)
     }
 
-    /// What was asked at `asked` was answered: the grant goes on from there. Once it has run out it
-    /// stays so, as what it was for may be another's.
+    /// Extends the grant from `asked`, the time of a request that was answered. A grant that has
+    /// run out stays so, since its pieces may belong to another peer.
     pub(crate) fn renew(&self, asked: Instant) {
         if self.holds() {
             self.until.fetch_max(asked.plus(self.duration).0, Ordering::AcqRel);
@@ -55,18 +55,18 @@ impl Grant {
         }
     }
 
-    /// Whether it is to be renewed.
+    /// Returns whether the grant must be renewed.
     pub(crate) fn is_due(&self, now: Instant) -> bool {
         now.since(Instant(self.asked.load(Ordering::Acquire))) >= self.duration / RENEWALS
     }
 
-    /// Whether what was given back is left to who wanted it.
+    /// Returns whether returned pieces are still reserved for the peer that wanted them.
     pub(super) fn has_just_given(&self, now: Instant) -> bool {
         now.since(Instant(self.gave.load(Ordering::Acquire))) < LEFT_FOR
     }
 
-    /// Whether the controller is to be asked for work, whether there is any need of it or not: so
-    /// it can take back what another peer would do sooner.
+    /// Returns whether the controller must be asked for work, needed or not. The answer lets the
+    /// controller take back pieces that another peer would finish sooner.
     pub(super) fn is_to_ask(&self, now: Instant, idle: bool) -> bool {
         let pause = if idle { self.duration / RENEWALS } else { ASK_INTERVAL };
         let last = Instant(self.wanted.load(Ordering::Acquire));
@@ -77,11 +77,11 @@ impl Grant {
 /// A grant is renewed this often in its duration.
 const RENEWALS: u32 = 4;
 
-/// How often a task with something in hand asks for work, though it can take no more.
+/// Interval at which a task with pieces in hand asks for work, even if it can take no more.
 const ASK_INTERVAL: Duration = Duration::from_millis(200);
 
-/// How long a task that gave something back asks for nothing, as long as it has enough to do: it
-/// would get the same again.
+/// Time for which a task that returned pieces asks for none, if it has enough to do. It would get
+/// the same pieces again.
 const LEFT_FOR: Duration = Duration::from_millis(300);
 
 #[cfg(test)]

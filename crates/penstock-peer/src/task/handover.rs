@@ -17,7 +17,7 @@ use penstock_proto::journal::Incarnation;
 /// Tasks of which it is kept what they left; of the oldest it is forgotten, and fetched again.
 const LEFT_MAX: usize = 64;
 
-/// What of a task no controller has committed yet, if anybody else might have to be told.
+/// Reports that no controller has committed, if another controller might need them.
 pub(crate) struct TaskReports {
     keeps: AtomicBool,
     reports: Mutex<UncommittedReports>,
@@ -43,14 +43,15 @@ impl TaskReports {
         self.reports().handle_committed(batches);
     }
 
-    /// It ends in order, or what it has is another's: nothing is left for anybody.
+    /// Ends the record. Called when the task ends in order, or when its pieces belong to another
+    /// peer.
     pub(crate) fn end(&self) {
         self.keeps.store(false, Ordering::Release);
         self.reports().clear();
     }
 }
 
-/// What one task has left.
+/// The uncommitted reports of one ended task.
 pub(crate) struct Handover {
     pub(super) transfer: TransferId,
     pub(super) writer: WriterId,
@@ -59,14 +60,13 @@ pub(crate) struct Handover {
 }
 
 impl Handover {
-    /// What counts of it for a task of the same transfer and writer that begins under these
-    /// circumstances.
+    /// Returns the reports if they count for a task that begins under the incarnation `now`.
     pub(crate) fn under(self, now: &Incarnation) -> Option<Adopted> {
         (self.incarnation == *now).then_some(self.adopted)
     }
 }
 
-/// What tasks without a grant have left that have ended.
+/// Handovers of tasks that have ended without a grant.
 #[derive(Default)]
 pub(crate) struct Handovers(Mutex<Vec<Handover>>);
 

@@ -12,24 +12,25 @@ use std::time::Duration;
 use penstock_io::sys;
 use penstock_proto::units::Instant;
 
-/// How often a call that lasts is looked at; what takes less is not looked at.
+/// Interval at which a long call is examined; shorter calls are not examined.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// What the publisher is at, as others see it. Asked without a lock that it may hold.
+/// The activity of the publisher as other threads see it. Reading it needs no lock that the
+/// publisher may hold.
 #[derive(Default)]
 pub(crate) struct HangDetector {
     thread: AtomicU32,
-    /// When the call under way began; 0 for none.
+    /// Time at which the current call began; 0 for none.
     since: AtomicU64,
     seen: Mutex<Seen>,
 }
 
 #[derive(Default)]
 struct Seen {
-    /// Which call this is of.
+    /// Time at which the examined call began.
     since: u64,
     sleeps: Option<u64>,
-    /// When it last gave a sign of life, and when it was looked at last.
+    /// Times of the last sign of life and of the last examination.
     alive: Instant,
     looked: Instant,
 }
@@ -40,12 +41,12 @@ impl HangDetector {
         self.thread.store(sys::thread_number(), Ordering::Relaxed);
     }
 
-    /// It calls its store now: the next step of what it does.
+    /// Notes that the publisher calls its store, in the next step of its work.
     pub(crate) fn step(&self) {
         self.since.store(sys::boottime_now().0, Ordering::Relaxed);
     }
 
-    /// It waits for something else, or for something to do.
+    /// Notes that the publisher waits for something other than its store.
     pub(crate) fn rest(&self) {
         self.since.store(0, Ordering::Relaxed);
     }

@@ -17,8 +17,8 @@ const LANES_DIRECT: u32 = 4;
 /// Under a limit of the rate there are so few lanes that each may receive a stride in this time.
 const TURN: Duration = Duration::from_secs(4);
 
-/// How many lanes a task begins with and may have. A lane waits while the disk takes a stride that
-/// is written past the page cache: too few of them would leave both cores and disk idle.
+/// Returns the number of lanes at the start, and the largest. A lane waits while the disk takes a
+/// stride that is written past the page cache. Too few lanes would leave both cores and disk idle.
 pub(crate) fn lane_limits(
     spec: &TaskSpec,
     share: &Share,

@@ -7,7 +7,7 @@ use penstock_io::store::Source;
 use crate::lane::dialer::Dialer;
 use crate::stores::guard::Guard;
 
-/// How lanes reach a source.
+/// The ways in which lanes reach a source.
 pub(crate) enum Reach {
     /// This host reads the source's store itself.
     Local { source: Source, root: Vec<u8>, guard: Box<Guard> },

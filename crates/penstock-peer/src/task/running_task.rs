@@ -35,7 +35,7 @@ use crate::write::unnamed_files::NamedLater;
 pub(crate) struct RunningTask {
     pub(crate) shared: Arc<TaskContext>,
     pub(crate) threads: Mutex<Vec<JoinHandle<()>>>,
-    /// What an earlier task left, until it is told.
+    /// Reports of an earlier task, until the controller takes them.
     pub(crate) adopted: Mutex<Option<Adopted>>,
 }
 
@@ -109,7 +109,7 @@ impl RunningTask {
         Ok(task)
     }
 
-    /// Whether it is of the same transfer and writer.
+    /// Returns whether the task belongs to the same transfer and writer.
     pub(crate) fn is_of(&self, spec: &TaskSpec) -> bool {
         let own = &self.shared.spec;
         (own.transfer, own.writer) == (spec.transfer, spec.writer)

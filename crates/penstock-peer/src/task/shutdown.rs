@@ -13,9 +13,10 @@ use crate::task::context::{STOP_PATIENCE, TaskContext, TaskState};
 
 /// A thread that is still in a system call this long after that is left behind.
 const HUNG_PATIENCE: Duration = Duration::from_secs(20);
-/// Of a grant: a publisher whose call has given no sign of life for so long is not waited for.
+/// Divisor of the grant's duration. A publisher whose call has shown no sign of life for that long
+/// is abandoned.
 const HUNG_OF_GRANT: u32 = 3;
-/// Of that time: what the other threads get to end what they are at.
+/// Divisor of that time, for the other threads to finish their work.
 const LEAVE_OF_HUNG: u32 = 4;
 /// A silence that is shown to the user: of the source, and of the target's store.
 const SILENCE_SHOWN: Duration = Duration::from_secs(3);
@@ -58,8 +59,8 @@ fn is_given_up(shared: &TaskContext, begun: Instant) -> bool {
     hangs || waited >= STOP_PATIENCE + HUNG_PATIENCE
 }
 
-/// What a task waits for: what was said last, or since when nothing has come, or its store has not
-/// answered (promise (f)).
+/// Returns what the task waits for. This is the last reason noted, the silence of the source, or
+/// the time for which its store has not answered (promise (f)).
 pub(crate) fn waiting_of(
     shared: &TaskContext,
     state: &TaskState,

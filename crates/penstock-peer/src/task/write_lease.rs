@@ -44,7 +44,7 @@ pub(crate) fn note_dry(shared: &TaskContext, wanted: u64, given: usize) {
     shared.lock().fetch.handle_dry(sys::boottime_now(), wanted > 0 && given == 0);
 }
 
-/// How many bytes of work a task wants, and whether it asks at all.
+/// Returns how many bytes of work a task wants, and whether it asks at all.
 pub(crate) fn wants(shared: &TaskContext) -> (u64, bool) {
     let now = sys::boottime_now();
     let (wanted, idle) = {

@@ -29,7 +29,7 @@ pub(super) struct FilePair {
     pub(super) path: Vec<u8>,
     source: (ReadFile, Meta),
     target: (ReadFile, Meta),
-    /// Where they differ first, as far as is known; the size if they do not.
+    /// Offset of the first known difference; the size if there is none.
     differs_at: AtomicU64,
     extents_left: AtomicU64,
     broken: AtomicBool,
@@ -38,7 +38,7 @@ pub(super) struct FilePair {
 /// An operation that failed, and at which side.
 pub(super) type SideError = (&'static str, StoreError);
 
-/// How a pair of files compares.
+/// The result of comparing two files.
 pub(super) enum Verdict {
     Same,
     DiffersAt(u64),
@@ -110,7 +110,7 @@ impl FilePair {
         Ok(())
     }
 
-    /// Where the next byte lies that is in no hole of both (D2).
+    /// Returns the offset of the next byte that is not in a hole of both files (D2).
     fn next_data(&self, at: u64, end: u64) -> Result<u64, SideError> {
         let find = |file: &ReadFile, side| {
             file.next_data(at).map(|data| data.unwrap_or(end)).map_err(|error| (side, error))
@@ -118,7 +118,7 @@ impl FilePair {
         Ok(find(&self.source.0, "source")?.min(find(&self.target.0, "target")?).min(end))
     }
 
-    /// Nothing more can be said of this pair. Gives whether nobody said so before.
+    /// Gives up the pair of files. Returns whether this is the first call.
     pub(super) fn give_up(&self) -> bool {
         !self.broken.swap(true, Ordering::Relaxed)
     }

@@ -8,20 +8,20 @@ use penstock_proto::name::Own;
 
 use crate::stores::chain;
 
-/// How something is not as it should be.
+/// The kinds of differences.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Finding {
-    /// It is there, and is not the same.
+    /// The entry exists and differs.
     Differs,
-    /// It should be there.
+    /// The entry is missing.
     Missing,
-    /// It should not be there.
+    /// The entry should not exist.
     Extra,
-    /// It could not be read, so that nothing is known of it.
+    /// The entry could not be read, so that its state is unknown.
     Unreadable,
-    /// It changed while it was read, so that nothing is known of it.
+    /// The entry changed while it was read, so that its state is unknown.
     Changed,
-    /// It is a file that a copy has not finished, on either side: no part of what is compared.
+    /// An unfinished file of a copy, on either side, which is no part of the comparison.
     Unfinished,
 }
 
@@ -42,7 +42,7 @@ impl Finding {
 /// Takes what is found: how, the path below the root, and what it is in words (may be empty).
 pub type Teller<'a> = dyn Fn(Finding, &[u8], &str) + Sync + 'a;
 
-/// What was looked at so far, for whoever watches.
+/// Counts of the comparison so far, for a progress display.
 #[derive(Debug, Default)]
 pub struct VerifyFigures {
     /// Files whose content was compared to its end.
@@ -83,7 +83,7 @@ impl VerifyFigures {
         }
     }
 
-    /// How many such there are.
+    /// Returns the number of such findings.
     pub fn count(&self, finding: Finding) -> u64 {
         self.of(finding).load(Ordering::Relaxed)
     }
@@ -93,7 +93,7 @@ impl VerifyFigures {
 pub(super) struct Told<'a> {
     figures: &'a VerifyFigures,
     tell: &'a Teller<'a>,
-    /// One at a time, so that lines are whole.
+    /// Serialises the calls of the closure, so that lines are whole.
     turn: Mutex<()>,
 }
 

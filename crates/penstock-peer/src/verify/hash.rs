@@ -15,10 +15,10 @@ use crate::stores::chain;
 use crate::stores::worker_pool;
 use crate::verify::hashing::digest_of_file;
 
-/// What is found of one file.
+/// The result for one file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Hashed<'a> {
-    /// It was read.
+    /// The file was read.
     File {
         /// Path below the directory.
         path: &'a [u8],
@@ -27,18 +27,18 @@ pub enum Hashed<'a> {
         /// Its size in bytes.
         size: u64,
     },
-    /// It is a file that a copy has not finished.
+    /// The file is one that a copy has not finished.
     Unfinished {
         /// Path below the directory.
         path: &'a [u8],
         /// The run that made it.
         run: RunTag,
     },
-    /// It could not be read, or not be listed, or changed meanwhile.
+    /// The file or directory could not be read or listed, or changed meanwhile.
     Unreadable {
         /// Path below the directory.
         path: &'a [u8],
-        /// Why, in words.
+        /// Reason, in words.
         why: &'a str,
     },
 }

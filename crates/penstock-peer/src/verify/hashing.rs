@@ -76,8 +76,8 @@ pub(crate) struct TreeHash {
 }
 
 impl TreeHash {
-    /// Of a file of `size` bytes, cut as in a page of `slicing`. Holds 32 bytes for each of at most
-    /// [`penstock_proto::slicing::EXTENTS_PER_FILE_MAX`] extents.
+    /// Creates the hash of a file of `size` bytes, cut as in a page of `slicing`. Holds 32 bytes
+    /// for each of at most [`penstock_proto::slicing::EXTENTS_PER_FILE_MAX`] extents.
     pub(crate) fn new(kind: DigestKind, slicing: &Slicing, size: u64) -> Self {
         let extent_bytes = slicing.extent_bytes_of(size);
         let count = size.div_ceil(extent_bytes).max(1);

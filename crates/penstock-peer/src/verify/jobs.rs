@@ -12,13 +12,13 @@ use crate::scan::path_stack::PathStack;
 /// Most jobs that wait; see [`Jobs::offer`] and [`Jobs::put`] for what happens at the limit.
 pub(super) const WAITING_MAX: usize = 512;
 
-/// Where jobs wait: the newest is taken first.
+/// A queue of jobs, of which the newest is taken first.
 pub(super) trait Waiting<J> {
     /// Leaves one.
     fn push(&mut self, job: J);
     /// Takes the newest.
     fn pop(&mut self) -> Option<J>;
-    /// How many are in memory.
+    /// Returns the number of jobs in memory.
     fn in_memory(&self) -> usize;
 }
 
@@ -98,7 +98,7 @@ impl<J, W: Waiting<J>> Jobs<J, W> {
         self.wake.notify_all();
     }
 
-    /// Nothing more comes from outside.
+    /// Notes that no more jobs come from outside.
     pub(super) fn produced(&self) {
         self.lock().busy -= 1;
         self.wake.notify_all();
@@ -141,7 +141,8 @@ pub(super) struct WaitingPaths(pub(super) PathStack);
 pub(super) type WaitingPath = Result<Vec<u8>, StoreError>;
 
 impl WaitingPaths {
-    /// They wait in memory, and beyond its bound in a file of the directory for temporary files.
+    /// Creates an empty queue. Paths beyond the memory limit go into a file in the directory for
+    /// temporary files.
     pub(super) fn new() -> Self {
         Self(PathStack::default())
     }

@@ -42,7 +42,7 @@ const BUFFER_BYTES: usize = STRIDE_BYTES_MAX as usize;
 /// Files above this are hashed by several threads, where the checksum allows that.
 const SPLIT_BYTES: u64 = 64 << 20;
 
-/// Why a list could not be used at all.
+/// The reasons why a list could not be used at all.
 #[derive(Debug, thiserror::Error)]
 pub enum ListProblem {
     /// The list cannot be read.
@@ -53,7 +53,7 @@ pub enum ListProblem {
     Line {
         /// Number of the line, from 1.
         number: u64,
-        /// What is wrong with it.
+        /// The error in the line.
         source: LineError,
     },
     /// A line is of another kind than was asked for.
@@ -61,9 +61,9 @@ pub enum ListProblem {
     Kind {
         /// Number of the line, from 1.
         number: u64,
-        /// What it holds.
+        /// Kinds of checksums that the list holds.
         found: String,
-        /// What was asked for.
+        /// Kind of checksum that was asked for.
         wanted: ChecksumKind,
     },
     /// The directory cannot be opened.
@@ -135,7 +135,7 @@ enum Job {
     Extent(Arc<Large>, u64),
 }
 
-/// What each thread has for itself.
+/// The state of each thread.
 struct Own {
     dirs: DirCache,
     buffer: Vec<u8>,
@@ -165,7 +165,7 @@ struct Known {
 }
 
 impl Known {
-    /// Whether a path belongs to this part and is not in the list.
+    /// Returns whether a path belongs to this part and is not in the list.
     fn lacks(&self, path: &[u8]) -> bool {
         let hash = fold(path);
         hash % self.parts == self.part && !self.hashes.contains(&hash)
@@ -185,7 +185,7 @@ fn relative(name: &[u8]) -> Option<Vec<u8>> {
     (!path.is_empty() && name::check_relative(&path).is_ok()).then_some(path)
 }
 
-/// Whether one checksum alone has this value.
+/// Returns whether exactly one checksum has this value.
 fn is_one(value: &[u8], found: &[Checksum]) -> bool {
     found.iter().filter(|checksum| checksum.value() == value).count() == 1
 }
@@ -231,7 +231,7 @@ fn read_lines(
 
 struct Check<'a> {
     store: PosixStore,
-    /// What an untagged list holds, once a file has matched it.
+    /// Kind of checksum in an untagged list, known once a file has matched it.
     settled: OnceLock<ChecksumKind>,
     told: Told<'a>,
     workers: usize,
@@ -301,7 +301,7 @@ impl Check<'_> {
         }
     }
 
-    /// What a line may hold.
+    /// Returns the kinds of checksums that a line may hold.
     fn kinds(&self, line: &ListLine) -> Vec<ChecksumKind> {
         match line.kind.or_else(|| self.settled.get().copied()) {
             Some(kind) if kind.value_bytes() == line.value.len() => vec![kind],

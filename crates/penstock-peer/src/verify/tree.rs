@@ -23,12 +23,12 @@ use crate::stores::worker_pool;
 
 /// Names that one thread looks at before another may take some.
 const BATCH_NAMES: usize = 128;
-/// How deep a thread goes on by itself where too many jobs wait.
+/// Depth to which a thread recurses where too many jobs wait.
 const NESTED_MAX: usize = 64;
 /// Type bits of a socket (inode(7)).
 const SOCKET: u32 = 0o140_000;
 
-/// How trees are compared.
+/// The options of a comparison of trees.
 #[derive(Clone, Copy, Debug)]
 pub struct TreeOptions {
     /// Whether mode, owner, times and extended attributes are compared too.
@@ -84,7 +84,7 @@ pub fn verify_trees(
     Ok(())
 }
 
-/// One directory, at both sides.
+/// One directory at both sides.
 struct DirPair {
     source: Dir,
     target: Dir,
@@ -102,7 +102,7 @@ enum Job {
     Lost(StoreError),
 }
 
-/// What waits: directories beyond the limit not in memory (promise (g)).
+/// Waiting jobs. Directories beyond the limit are not in memory (promise (g)).
 struct TreeJobs {
     waiting: Vec<Job>,
     directories: WaitingPaths,
@@ -142,7 +142,7 @@ struct Trees<'a> {
     told: Told<'a>,
 }
 
-/// One entry, as it is at both sides.
+/// One entry at both sides.
 struct Item<'a> {
     pair: &'a DirPair,
     source_name: &'a [u8],
@@ -506,7 +506,7 @@ impl Trees<'_> {
     }
 }
 
-/// What something is, in words.
+/// Returns the word for a kind.
 fn word(kind: Kind) -> &'static str {
     match kind {
         Kind::File => "a file",

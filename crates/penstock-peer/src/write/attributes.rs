@@ -24,11 +24,11 @@ const SPECIAL_BITS: u32 = 0o7000;
 /// Decides what entries get. One per task, shared by its threads.
 pub(crate) struct AttributePolicy {
     preserve: Preserve,
-    /// What is wished for and allowed.
+    /// Classes of attributes that are wanted and allowed.
     kept: ClassSet,
-    /// What is wished for and not allowed.
+    /// Classes of attributes that are wanted and not allowed.
     withheld: ClassSet,
-    /// How owners of another site are mapped; those of the own keep their numbers.
+    /// Mapping of the owners of another site; owners of the own site keep their numbers.
     owners: Option<OwnerMap>,
     /// The user and group of this process.
     own: Owner,
@@ -65,17 +65,17 @@ impl AttributePolicy {
         }
     }
 
-    /// Whether modes are set, or left to the umask.
+    /// Returns whether modes are set, or left to the umask.
     pub(crate) fn sets_modes(&self) -> bool {
         self.preserve.mode
     }
 
-    /// Whether times are set, so that they tell one version from another.
+    /// Returns whether times are set, so that they tell one version from another.
     pub(crate) fn sets_times(&self) -> bool {
         self.preserve.times
     }
 
-    /// Whether an entry is made at all: devices and pipes may be withheld.
+    /// Returns whether an entry is made at all: devices and pipes may be withheld.
     pub(crate) fn makes(&self, entry: &Entry) -> bool {
         !is_device(entry) || self.kept.contains(AttributeClass::Devices)
     }
@@ -101,8 +101,8 @@ impl AttributePolicy {
         })
     }
 
-    /// What a file may be made with, so that nobody reads more of it before it has its group and
-    /// ACL: the mode, if that is to be set, and the group that it will have.
+    /// Returns the mode, if modes are set, and the group with which a file is created. Nobody can
+    /// then read more of it before it has its group and ACL.
     pub(crate) fn made_with(&self, page: &Page, entry: &Entry) -> (Option<u32>, Option<u32>) {
         let mode = self.mode(page, entry).map(|mode| without_acl(mode, page, entry));
         (mode, self.owner(page, entry).map(|owner| owner.gid))
@@ -166,7 +166,7 @@ impl AttributePolicy {
         }
     }
 
-    /// Whether an entry has something of a class that a new one of ours would not have.
+    /// Returns whether an entry has attributes of a class that a new entry of this user would lack.
     fn has(&self, page: &Page, entry: &Entry, class: AttributeClass) -> bool {
         match class {
             AttributeClass::Devices => is_device(entry),
@@ -178,7 +178,7 @@ impl AttributePolicy {
         }
     }
 
-    /// What was not kept so far.
+    /// Returns the attributes that were not kept so far.
     pub(crate) fn not_kept(&self) -> Vec<NotKept> {
         let counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
         let told = counts.not_kept.iter();
@@ -193,7 +193,7 @@ fn without_acl(mode: u32, page: &Page, entry: &Entry) -> u32 {
     group.map_or(mode, |group| mode & !0o070 | group << 3)
 }
 
-/// Whether an entry is a pipe or device, or a further name of one.
+/// Returns whether an entry is a pipe or device, or a further name of one.
 fn is_device(entry: &Entry) -> bool {
     let node =
         matches!(entry.kind, EntryKind::Fifo | EntryKind::CharDevice | EntryKind::BlockDevice);

@@ -2,7 +2,7 @@
 
 use penstock_proto::name;
 
-/// Where the old version of something goes: the same path below the backup directory.
+/// Returns the place for the old version of an entry: the same path below the backup directory.
 pub(crate) fn backup_path(root: &[u8], backup: &[u8], path: &[u8]) -> Vec<u8> {
     name::join(&name::join(root, backup), path)
 }

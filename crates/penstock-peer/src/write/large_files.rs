@@ -15,9 +15,9 @@ use crate::write::target_tree::TargetTree;
 /// Files kept open; one descriptor each, two where whole blocks pass the page cache by. Another
 /// peer may finish what is open here, so that nobody says that it is needed no more.
 const OPEN_MAX: usize = 300;
-/// How often a file that another peer has made is looked for, and the wait before the second of
-/// these tries, doubled each time up to the last: some 5 s. A network file system may go on for as
-/// long to say that it is not there (B5).
+/// Number of look-ups of a file that another peer has made. The wait before the second of them
+/// doubles with each try up to the last: some 5 s. A network file system may report for that long
+/// that the file is missing (B5).
 const LOOK_TRIES: u32 = 9;
 const LOOK_WAIT: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(1));
 

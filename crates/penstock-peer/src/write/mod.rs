@@ -40,10 +40,11 @@ struct OpenFile {
     file: FileHandle,
     next: u64,
     digests: Vec<Digest>,
-    /// Of a stride that comes in parts.
+    /// Chaining values of a stride that arrives in parts.
     parts: Parts,
     sparse: bool,
-    /// Whether bytes were left out, at the end perhaps: the file gets its length by itself.
+    /// Whether bytes were left out, perhaps at the end: the length of the file is then set
+    /// separately.
     holes: bool,
 }
 
@@ -74,8 +75,8 @@ pub(crate) struct PieceWriter {
     scratch: Vec<u8>,
     zeros: Vec<u8>,
     digests: Vec<Digest>,
-    /// Whether records are compared with their digests: not where they were hashed in this very
-    /// buffer a moment ago.
+    /// Whether records are compared with their digests. A local lane skips this, since it has just
+    /// hashed the same buffer.
     checks: bool,
     /// Syncs of the store that had failed when an entry failed last.
     failed_syncs: u32,
@@ -242,7 +243,7 @@ impl PieceWriter {
         }
     }
 
-    /// Whether a record is what was asked for, in order, and its bytes match its digest.
+    /// Checks that a record is the next one asked for, and that its bytes match its digest.
     fn check(
         &mut self,
         page: &TaskPage,
@@ -468,7 +469,7 @@ fn asked<'a>(page: &'a TaskPage, item: &'a Item) -> impl Iterator<Item = u32> + 
     (item.first_entry..item.end_entry).filter(wanted)
 }
 
-/// Whether a record holds all bytes of a file that is small enough to be hashed with others.
+/// Returns whether a record holds a whole file that is small enough to be hashed with others.
 fn is_small_file(page: &TaskPage, record: &Record) -> bool {
     let plain = record.status == EntryStatus::Ok && !record.hole && record.runs.is_empty();
     plain

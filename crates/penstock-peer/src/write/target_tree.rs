@@ -17,12 +17,12 @@ use crate::write::attributes::AttributePolicy;
 use crate::write::backup::backup_path;
 use crate::write::unnamed_files::NamedLater;
 
-/// Where the files of a task go.
+/// The target of a task's files, and the rules by which they are made.
 #[derive(Clone)]
 pub(crate) struct TargetTree {
     pub(crate) target: Target,
     pub(crate) transfer: TransferId,
-    /// Whom this peer writes as.
+    /// Writer under which this peer writes.
     pub(crate) writer: WriterId,
     pub(crate) root: Vec<u8>,
     pub(crate) kind: DigestKind,
@@ -30,24 +30,26 @@ pub(crate) struct TargetTree {
     pub(crate) sync_files: bool,
     /// Whether nothing is synced at all.
     pub(crate) sync_nothing: bool,
-    /// Whether standard digests are wanted of files with holes too.
+    /// Whether files with holes get standard digests too.
     pub(crate) digest_list: bool,
-    /// Whether of those that are nearly all holes as well.
+    /// Whether files that are nearly all holes get them as well.
     pub(crate) proves: bool,
     /// Holds the rate at which names are made.
     pub(crate) names: Arc<Pacer>,
-    /// What entries get beside their bytes.
+    /// Rules for the attributes of entries.
     pub(crate) keeper: Arc<AttributePolicy>,
-    /// Where what is replaced goes, relative to the root.
+    /// Directory for replaced entries, relative to the root.
     pub(crate) backup_dir: Option<Vec<u8>>,
-    /// What was put there since stays: it is what stood there before the transfer.
+    /// Start of the transfer. Backups made since then stay: they hold what existed before the
+    /// transfer.
     pub(crate) began: FileTime,
-    /// Where small files get no temporary names.
+    /// Rule for small files that get no temporary names.
     pub(crate) named_later: Arc<NamedLater>,
 }
 
 impl TargetTree {
-    /// Whether holes of a file are hashed as zeros, so that its digest is the standard one (D2).
+    /// Returns whether holes of a file are hashed as zeros, so that its digest is the standard one
+    /// (D2).
     pub(super) fn hashes_holes(&self, entry: &Entry) -> bool {
         self.proves || self.digest_list && !entry.hollow
     }
@@ -57,7 +59,7 @@ impl TargetTree {
         temporary_of((self.transfer, self.writer), page, index, generation)
     }
 
-    /// Whether others may write to the same store for this transfer.
+    /// Returns whether other peers may write to the same store for this transfer.
     pub(crate) fn is_shared(&self) -> bool {
         self.writer != WriterId::SOLE
     }
@@ -74,7 +76,7 @@ impl TargetTree {
         self.keeper.settle(&page.path(entry), &not_set)
     }
 
-    /// As [`TargetTree::finish`], for a file that has no name yet.
+    /// Finishes a file like [`TargetTree::finish`] that has no name yet.
     pub(super) fn finish_nameless(
         &self,
         file: WriteFile,
@@ -85,9 +87,9 @@ impl TargetTree {
         self.keeper.settle(&page.path(entry), &not_set).map(|()| file)
     }
 
-    /// Whether a file of an entry may have no name before its final one: where nobody else has to
-    /// find it and that name waits for no disk. Such a file is gone with its process, and what was
-    /// reported a second ago may not be (promise (d)).
+    /// Returns whether a file may have no name before its final one. No other peer may need to find
+    /// it, and its name must wait for no disk. Such a file disappears with its process, so that
+    /// what was reported a second ago may be lost (promise (d)).
     pub(crate) fn may_be_nameless(&self, dir: &Dir, entry: &Entry) -> bool {
         !self.is_shared()
             && entry.size <= NAMELESS_BYTES_MAX
@@ -150,13 +152,13 @@ impl TargetTree {
         target.keep_aside(dir, leaf, (&to, kept_as), self.began)
     }
 
-    /// Whether what this peer wrote of a large file must be out of its cache before another may
-    /// finish it, whatever durability is asked for: a later flush would move its time (B2).
+    /// Returns whether this peer's bytes of a large file must leave its cache before another may
+    /// finish the file, whatever the durability. A later flush would move its time (B2).
     pub(super) fn flushes(&self, file: &WriteFile) -> bool {
         self.is_shared() && file.dir().durability().is_per_file()
     }
 
-    /// Whether a file in the directory of `file` is to be synced by its writer (A3).
+    /// Returns whether a file in the directory of `file` must be synced by its writer (A3).
     pub(crate) fn syncs(&self, file: &WriteFile) -> bool {
         !self.sync_nothing && (self.sync_files || file.dir().durability().is_per_file())
     }

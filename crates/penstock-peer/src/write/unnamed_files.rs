@@ -16,7 +16,7 @@ use penstock_engine::fetch::Item;
 use penstock_io::store::{Nameless, nameless_max};
 use penstock_proto::slicing::PieceRef;
 
-/// Where the small files of a task are made without names.
+/// The pages of a task whose small files are made without names.
 ///
 /// A file under a temporary name is one of the last attempt at it (B1), so that what a ledger
 /// counts as written is what is there. So a page in which one file has such a name gets no more
@@ -31,7 +31,7 @@ pub(crate) struct NamedLater {
 }
 
 impl NamedLater {
-    /// Of a task that follows another one of its transfer, or does not.
+    /// Creates the rule of a task, which `follows` another of its transfer or does not.
     pub(crate) fn of(spec: &TaskSpec, follows: bool) -> Self {
         let synced = spec.durability == Durability::Fsync;
         Self::new(!follows && !synced && spec.update.backup_dir.is_none())
@@ -41,7 +41,7 @@ impl NamedLater {
         Self { allowed: allowed.into(), any: AtomicBool::new(false), pages: Mutex::default() }
     }
 
-    /// Whether files of this page are made without names.
+    /// Returns whether files of this page are made without names.
     pub(crate) fn is_for(&self, page: u32) -> bool {
         let pages = || self.pages.lock().unwrap_or_else(PoisonError::into_inner);
         self.allowed.load(Ordering::Relaxed)
@@ -62,10 +62,10 @@ impl NamedLater {
     }
 }
 
-/// Where there may be fewer files without a name than usual, their epochs are smaller: while the
-/// files of one wait for their sync, those of the next are written. Where another controller may
-/// take over (`elected`), no first epoch is short: a sync that is refused at the end of a tenure
-/// costs the reports that the peer keeps for the next controller (A7).
+/// Returns the limits of epochs. Where fewer files than usual may lack a name, epochs are smaller:
+/// while the files of one wait for their sync, those of the next are written. Where another
+/// controller may take over (`elected`), no first epoch is short. A sync that is refused at the end
+/// of a tenure costs the reports that the peer keeps for the next controller (A7).
 pub(crate) fn epoch_limits(elected: bool) -> EpochLimits {
     let limits = EpochLimits::default();
     let first_age = if elected { limits.age } else { limits.first_age };
@@ -76,7 +76,7 @@ pub(crate) fn epoch_limits(elected: bool) -> EpochLimits {
 /// Files without a name that one answer brought, by ascending entries.
 pub(crate) type NamelessFiles = Vec<(u32, Nameless)>;
 
-/// Those of a task, by piece; bounded by `penstock_io::store::nameless_max`.
+/// Files of a task without names, by piece; bounded by `penstock_io::store::nameless_max`.
 #[derive(Debug, Default)]
 pub(crate) struct UnnamedFiles(BTreeMap<PieceRef, NamelessFiles>);
 
@@ -93,7 +93,7 @@ impl UnnamedFiles {
         }
     }
 
-    /// How many files of a piece have no name.
+    /// Returns the number of files of a piece that have no name.
     pub(crate) fn count(&self, piece: PieceRef) -> u64 {
         self.0.get(&piece).map_or(0, |files| files.len() as u64)
     }
@@ -115,7 +115,7 @@ impl UnnamedFiles {
 pub(crate) struct HeldPack(std::iter::Peekable<std::vec::IntoIter<(u32, Nameless)>>);
 
 impl HeldPack {
-    /// That of `entry`, if it has none; to be asked for ascending entries.
+    /// Returns the file of `entry`, if it has no name. Call it for ascending entries.
     pub(crate) fn file_of(&mut self, entry: u32) -> Option<Nameless> {
         while self.0.next_if(|(held, _)| *held < entry).is_some() {}
         self.0.next_if(|(held, _)| *held == entry).map(|(_, file)| file)

@@ -9,12 +9,12 @@ use penstock_proto::journal::{EntryDigest, EntryFailure};
 use crate::stores::errors::{full_problem, short_problem};
 use crate::write::unnamed_files::NamelessFiles;
 
-/// What became of the entries of one request.
+/// The results of one request, by entry.
 #[derive(Debug, Default)]
 pub(crate) struct Written {
-    /// Of whole files.
+    /// Digests of whole files.
     pub(crate) digests: Vec<EntryDigest>,
-    /// Of an extent, or what of it was asked for.
+    /// Digests of an extent, or of the requested part of it.
     pub(crate) part: Option<Part>,
     pub(crate) failures: Vec<EntryFailure>,
     /// Whole files that have no name yet.

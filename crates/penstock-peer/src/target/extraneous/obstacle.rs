@@ -42,7 +42,7 @@ impl Obstacles {
         Ok(Self { directories })
     }
 
-    /// Whether a surplus thing is in the way, or lies in a directory that is.
+    /// Returns whether an extraneous entry is an obstacle, or lies in a directory that is one.
     pub(super) fn holds(&self, surplus: &Surplus) -> bool {
         if surplus.in_the_way {
             return true;

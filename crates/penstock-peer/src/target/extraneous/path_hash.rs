@@ -32,7 +32,7 @@ pub(super) fn spill_failed(path: &Path, cause: &io::Error) -> Problem {
 /// Hashes of paths that are kept in memory at a time: some 48 MiB.
 pub(super) const HASHES_MAX: u64 = 1 << 20;
 
-/// What finding has to know of a task.
+/// The parts of a task that finding needs.
 #[derive(Clone, Copy)]
 pub(super) struct Wish<'a> {
     pub(super) root: &'a [u8],

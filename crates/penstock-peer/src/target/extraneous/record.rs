@@ -11,7 +11,7 @@ use penstock_proto::units::FileTime;
 
 use super::path_hash::{PathHash, hash_of};
 
-/// What was found at `path`.
+/// Returns the record of the entry found at `path`.
 pub(super) fn surplus_of(path: Vec<u8>, meta: &Meta) -> Surplus {
     let stamp = |time: FileTime| (time.seconds, time.nanoseconds);
     Surplus {
@@ -48,12 +48,12 @@ pub(super) fn own_at(path: Vec<u8>) -> Surplus {
     }
 }
 
-/// What the join knows it by.
+/// Returns the hash by which the join knows an entry.
 pub(super) fn key_of(surplus: &Surplus) -> PathHash {
     hash_of(&surplus.path.0, surplus.is_directory())
 }
 
-/// As much of what was seen as decides whether it is still the same.
+/// Returns the recorded attributes, as many as decide whether the entry is still the same.
 pub(super) fn seen(surplus: &Surplus, like: &Meta) -> Meta {
     let time = |(seconds, nanoseconds): (i64, u32)| FileTime { seconds, nanoseconds };
     Meta {
@@ -75,7 +75,7 @@ pub(super) fn seen(surplus: &Surplus, like: &Meta) -> Meta {
     }
 }
 
-/// One line of a list, with its end.
+/// Returns one line of a list, with its line end.
 pub(super) fn line_of(surplus: &Surplus) -> Vec<u8> {
     // A plain structure of numbers and text can be written.
     let mut line = serde_json::to_vec(surplus).unwrap_or_default();

@@ -92,7 +92,7 @@ impl<'a> Here<'a> {
         Ok(Self { target, root, backup, state, selector, device, buffer })
     }
 
-    /// Whether something is to be passed over, with all that is in it.
+    /// Returns whether an entry and all below it are passed over.
     fn is_protected(&self, path: &[u8], meta: &Meta) -> bool {
         let directory = meta.kind == Kind::Directory;
         self.backup == Some(path)
@@ -165,7 +165,8 @@ impl TargetLister for Here<'_> {
     }
 }
 
-/// What is no single directory's fault is waited for; anything else refuses the whole (C3).
+/// Returns the problem of a directory that cannot be listed. Errors that concern the store are
+/// waited for; any other error refuses the whole deletion (C3).
 fn failed(target: &Target, error: &StoreError) -> Problem {
     of_no_item(target, error).unwrap_or_else(|| {
         let title = "the target cannot be listed, so nothing is deleted";
