@@ -1,21 +1,19 @@
 //! One host's data plane at run time: scan, serve, fetch, verify, write, publish.
 //!
-//! The machines of `penstock-engine` decide, `penstock-io` makes the system calls; here are the
-//! threads between them. Nothing in this crate is async: a lane is one thread that blocks on its
-//! socket, takes a hot buffer when bytes are there, and runs each stride to completion (receive,
-//! open, hash, compare, write) before it takes the next (docs/design/0003).
+//! The machines of `penstock-engine` decide, `penstock-io` makes the system calls; this crate holds
+//! the threads between them. Nothing in this crate is async. A lane is one thread that blocks on
+//! its socket and takes a hot buffer when bytes are there. It runs each stride to completion
+//! (receive, open, hash, compare, write) before the next (docs/design/0003).
 //!
-//! | folder | duty |
-//! |---|---|
-//! | `stores` | the stores that this host reaches, calls on them that may hang, and their errors |
-//! | `scan` | lists a data set in parallel, into pages on disk, alone or with other peers |
-//! | `source` | the source side: the registry of scans, the lanes that it serves, removal |
-//! | `lane` | the target's end of a lane: dialling, path choice, the receiving loop |
-//! | `write` | checks what arrives, and writes it with its attributes under temporary names |
-//! | `publish` | syncs, renames, links, directories, and the check of each entry afterwards |
-//! | `target` | the target side: tasks by transfer, comparison, deletion, read-back, repair |
-//! | `task` | one task: its machines, its threads, its reports, its end |
-//! | [`verify`] | compares trees, and trees with lists of checksums, without a ledger |
+//! - `stores`: the stores that this host reaches, calls on them that may hang, and their errors.
+//! - `scan`: lists a data set in parallel, into pages on disk, alone or with other peers.
+//! - `source`: the source side. It has the registry of scans, the lanes that it serves, and removal.
+//! - `lane`: the target's end of a lane. It has dialling, path choice and the receiving loop.
+//! - `write`: checks what arrives, and writes it with its attributes under temporary names.
+//! - `publish`: syncs, renames, links, directories, and the check of each entry afterwards.
+//! - `target`: the target side. It has tasks by transfer, comparison, deletion, read-back and repair.
+//! - `task`: one task with its machines, its threads, its reports and its end.
+//! - [`verify`]: compares trees, and trees with lists of checksums, without a ledger.
 //!
 //! Each folder's page says what its modules are for.
 

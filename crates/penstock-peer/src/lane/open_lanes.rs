@@ -1,8 +1,8 @@
 //! Open lanes, so that each of them ends with the right under which it was opened.
 //!
-//! A lane is checked when it opens, and may then stand for days. Its own thread may hang for long
-//! in a send that the other end does not read, so that another thread looks at the right and cuts
-//! the connection.
+//! A lane is checked when it opens, and may then be open for days. Its own thread may block for
+//! long in a send that the other end does not read. Another thread therefore checks the right and
+//! cuts the connection.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -1,4 +1,4 @@
-//! The paths of a host: what is known of each, what its lanes show of it, and dialling over it.
+//! Path choice of a running task: observes its lanes, and reports what becomes of each path.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -1,9 +1,9 @@
 //! Connections to a source that are made while its site is asked for the data set.
 //!
 //! Over distance the first byte waits for one round trip after another: the site's answer, then
-//! TCP, TLS, hello and fetch. The first two need not wait for each other where it is known by which
-//! paths lanes will go; where none was tried yet, all that may lead there are, once. Nothing is
-//! said on such a connection before a lane takes it; one that none takes within [`KEPT`] is closed.
+//! TCP, TLS, hello and fetch. The first two can overlap where the paths of the lanes are known.
+//! Where no path was tried yet, all that may lead there are dialled, once. Nothing is sent on such
+//! a connection before a lane takes it. A connection that no lane takes within [`KEPT`] is closed.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -1,11 +1,12 @@
-//! The first frames of a lane over distance are small, so that what they hold can be checked and
-//! written early.
+//! Small first frames of a lane over distance, so that their content can be checked and written
+//! early.
 //!
 //! A new connection sends ten segments and then doubles in each round trip (RFC 6928; RFC 5681,
-//! 3.1): a frame with a whole stride of 512 KiB is complete five round trips after its first
-//! segment. So a lane begins with [`FIRST_FRAME_BYTES`] and doubles with each frame until it holds
-//! a stride. A stride that is longer than a frame may be travels in *parts*: with BLAKE3 alone, of
-//! which the digests of aligned parts merge to that of the stride. Measured: docs/design/0007.
+//! 3.1). A frame with a whole stride of 512 KiB is complete five round trips after its first
+//! segment. A lane therefore begins with [`FIRST_FRAME_BYTES`] and doubles with each frame until a
+//! frame holds a stride. A stride that is longer than its frame travels in *parts*. Only BLAKE3
+//! allows this, since the digests of aligned parts merge to that of the stride. Measured:
+//! docs/design/0007.
 
 use std::time::Duration;
 

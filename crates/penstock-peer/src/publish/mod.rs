@@ -1,8 +1,8 @@
-//! Syncs, renames, links, attributes, re-checks: what makes written bytes into files.
+//! Turns written bytes into files: syncs, renames, links, attributes, re-checks.
 //!
-//! One thread does these in the order in which the epoch machine and the controller say. Every
-//! step is idempotent, because a crash may repeat it: a temporary name that is gone, with the final
-//! name there in the size and with the time that the manifest says, was renamed before (A6).
+//! One thread does this in the order of the epoch machine and the controller. Every step is
+//! idempotent, because a crash may repeat it. A temporary name may be gone while the final name has
+//! the size and time of the manifest: that file was renamed before (A6).
 
 pub(crate) mod mtime_settle;
 pub(crate) mod name_races;
@@ -86,7 +86,8 @@ enum Named {
     Gone,
 }
 
-/// Whether a file may have its final name already, from an interrupted run or from another peer.
+/// Says whether a file may have its final name already, from an interrupted run or from another
+/// peer.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Before {
     /// No: this task wrote the file, and no other names it.

@@ -1,11 +1,11 @@
-//! Files that several hosts have written are given their times late (hard case B2).
+//! Late times for files that several hosts have written (hard case B2).
 //!
-//! A client of a distributed file system may tell its server of the time of a write after fsync(2)
-//! and close(2) have returned: that of MooseFS 3.0.117 tells it each second, twice, so for 2 s, and
-//! the server takes it if it is later than what it has (`fs_send_amtime_inodes`,
-//! `fs_amtime_update`; docs/design/0025). The host that finishes the file would set the time
-//! before, through its own client, and a later comparison by time would find another one. So it
-//! waits, the controller's own as any other.
+//! A client of a distributed file system may report the time of a write to its server after
+//! fsync(2) and close(2) have returned. The client of MooseFS 3.0.117 reports it each second,
+//! twice, so for 2 s. The server takes that time if it is later than its own
+//! (`fs_send_amtime_inodes`, `fs_amtime_update`; docs/design/0025). The host that finishes the file
+//! would set the time before that, through its own client, and a later comparison by time would
+//! find a difference. Every such host therefore waits, the controller's own included.
 
 use std::time::Duration;
 

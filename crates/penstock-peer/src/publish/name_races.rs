@@ -1,9 +1,10 @@
-//! Names that another peer has just given, or that we gave and the reply was lost (B5, B6).
+//! Names that another peer has just given, or that this host gave while the reply was lost (B5,
+//! B6).
 //!
-//! A client of a network file system answers from what it knew: that a name is not there, for up to
-//! 30 s (nfs(5), `acdirmax`). And a request whose reply was lost is sent again, so that a rename
-//! which was done says that what it renamed is not there. Before an entry fails for either, it is
-//! looked at what is there, through a directory that is opened anew.
+//! A client of a network file system answers from its cache, which may deny a name for up to 30 s
+//! (nfs(5), `acdirmax`). A request whose reply was lost is sent again, so that a completed rename
+//! reports its old name as missing. Before an entry fails for either reason, its name is looked up
+//! through a directory that is opened anew.
 
 use std::thread;
 use std::time::Duration;

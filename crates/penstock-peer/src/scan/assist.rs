@@ -1,9 +1,10 @@
-//! Lists for another peer of the site, whose scan it is.
+//! Lists for another peer of the site, which owns the scan.
 //!
-//! What is found goes out only after the store was found to be what it was (C3), in bounded parts
-//! (promise (g)). What this host cannot list whole, be it for its size or for an error, is left to
-//! the one who asks: nothing is ever cut short on this host's word (promise (e)). So is what lies
-//! on another file system than the data set's root: it may be mounted here and not there.
+//! Findings are sent only after the store was found to be unchanged (C3), in bounded parts (promise
+//! (g)). A directory that this host cannot list whole, for its size or for an error, is left to the
+//! asking peer. Nothing is ever cut short on this host's word (promise (e)). A directory on another
+//! file system than the data set's root is left to that peer too, since it may be mounted here and
+//! not there.
 
 use std::ops::ControlFlow;
 use std::time::{Duration, Instant};

@@ -1,9 +1,9 @@
-//! What entries that have changed since they were listed are now: further pages (C1, C2).
+//! Further pages for entries that have changed since they were listed (C1, C2).
 //!
-//! Pages never change, so a newer version of an entry is an entry of a new page behind the last
-//! one, which says what it amends; requests, temporary names and ledgers tell it from the older
-//! version without a word more. What is being written to this very moment is given a little time to
-//! come to rest, once for a question.
+//! Pages never change. A newer version of an entry is an entry of a new page behind the last one,
+//! and the page says what it amends. Requests, temporary names and ledgers thereby tell the
+//! versions apart. A file that is being written at this moment gets a little time to come to rest,
+//! once for a question.
 
 use std::collections::HashSet;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! What a scan learns of one name: its attributes, as far as they are wished for.
+//! One name as a scan finds it: its attributes, as far as the transfer wants them.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -78,7 +78,7 @@ fn name_of(
     Arc::clone(known.entry(number).or_insert_with(|| ask(number).unwrap_or_default().into()))
 }
 
-/// One name of a directory and its attributes.
+/// A name of a directory and its attributes.
 pub(super) struct Found {
     pub(super) name: Vec<u8>,
     pub(super) meta: Result<Meta, StoreError>,

@@ -1,8 +1,9 @@
-//! Which names belong to one file (B6): a table on disk, so that memory does not grow with them.
+//! The names of each file with several (B6): a table on disk, so that memory does not grow with
+//! them.
 //!
-//! The key is the device number and the inode, as this host sees them now; it is never stored
+//! The key is the device number and the inode, as this host sees them now. It is never stored
 //! beyond the scan, because another host or another boot numbers devices differently. A file leaves
-//! the table when all its names were seen. What a crash leaves is thrown away: a scan that goes on
+//! the table when all its names were seen. A table that a crash leaves is discarded: a resumed scan
 //! fills the table again from its sealed pages.
 
 use std::fs;

@@ -1,29 +1,30 @@
 //! Lists a data set in parallel, into immutable pages on disk.
 //!
 //! ```text
-//! DIR/pages/00000000.page   sealed pages, each synced before it counts
-//! DIR/done                  directories whose entries are all in sealed pages, one a line: what
-//!                           was excluded, skipped and ours in it, and its escaped path
-//! DIR/failed-00000000       parts of the list of items that could not be listed
-//! DIR/links                 files with several names, while it runs; see [`links`]
-//! DIR/end                   the summary, written when the scan is complete, and when further pages
-//!                           amend what it found; see [`again`]
+//! DIR/pages/00000000.page   sealed pages, each synced before it counts.
+//! DIR/done                  directories whose entries are all in sealed pages, one a line.
+//!                           A line counts excluded, skipped and own entries. The path is escaped.
+//! DIR/failed-00000000       parts of the list of items that could not be listed.
+//! DIR/links                 files with several names, while the scan runs (`hard_links`).
+//! DIR/end                   the summary, written when the scan is complete.
+//!                           It is written again when further pages amend it (`changed_entries`).
 //! ```
-//! Workers take directories from a stack (depth first, so that it stays short), look at each name
-//! and hand batches to one builder, which seals a page when it is full ([`walk`]). A directory's
-//! own entry is handed over before the directory is put on the stack, so it always stands before
-//! its contents. Where a site has several peers, others list a part of what waits ([`far`],
-//! [`helper`]); what they find is handed over here, by the same rules.
+//! Workers take directories from a stack (depth first, so that it stays short) and look at each
+//! name. They hand batches to one builder, which seals a page when it is full ([`walk`]). A
+//! directory's own entry is handed over before the directory is pushed, so it always precedes its
+//! contents. Where a site has several peers, others list a part of the tree ([`sharing`],
+//! [`assist`]). Their findings are handed over here, by the same rules.
 //!
-//! **After a crash** the scan goes on where it was (A12): directories in `done` are not listed
-//! again; one that was cut short is listed again, and what the sealed pages hold of it is passed
-//! over. Sealed pages are never changed, so whatever a target has made of them stays true.
+//! **After a crash** the scan resumes (A12). Directories in `done` are not listed again. A
+//! directory that was cut short is listed again, and its entries in sealed pages are skipped.
+//! Sealed pages never change, so everything that a target has made of them stays true.
 //!
-//! **A store that goes away** ([`Guard`]) ends the scan for now: with each page it is asked whether
-//! it is still what it was, so that nothing is missing from the list because its disk was.
+//! **A store that goes away** ([`Guard`]) ends the scan for now. With each page the guard checks
+//! that the store is unchanged, so that nothing is missing from the list because its disk was.
 //!
-//! **What is not chosen** ([`Selector`]) costs its place in the listing of its directory and, where
-//! that does not tell enough, a look: it is not handed over, and an excluded directory not listed.
+//! **An entry that is not selected** ([`Selector`]) costs its place in the listing of its directory
+//! and, where that does not suffice, a stat. It is not handed over, and an excluded directory is
+//! not listed.
 
 mod assist;
 mod changed_entries;

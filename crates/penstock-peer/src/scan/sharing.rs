@@ -1,19 +1,19 @@
-//! Has other peers of the site list a part of what waits.
+//! Lets other peers of the site list a part of the tree.
 //!
-//! The walk, the pages and what is done stay with the controller's host; a *lender* there takes
-//! directories off the stack, or parts of large ones, has another peer list them, and hands over
-//! what comes back just as a worker of this host would. So nothing is listed twice or lost: a unit
-//! is at one place at a time, and counts when its answer was taken. What is given back, because a
-//! peer has failed, or is late while nothing else waits, is not awaited any more.
+//! The walk, the pages and the done list stay with the controller's host. A *lender* there takes
+//! directories off the stack, or parts of large ones, and has another peer list them. It hands over
+//! the answers just as a worker of this host would. Nothing is listed twice or lost: a unit is at
+//! one place at a time, and counts when its answer was taken. A unit is taken back if its peer has
+//! failed, or is late while nothing else waits. Its answer is then ignored.
 //!
-//! **Not for small trees.** Nobody is asked before the scan has lasted [`SHARE_AFTER`] and more
+//! **Not for small trees.** No peer is asked before the scan has lasted [`SHARE_AFTER`] and more
 //! waits than this host's workers have at hand.
 //!
-//! **Whom to believe.** A peer checks that its store is what the scan began with (C3), before each
-//! answer. Once for each scan it is asked about entries that this host has seen ([`Sample`]): where
-//! it shows others it does not take part; where its inode numbers are others, those that it tells
-//! are not put into pages, and files with several names are looked at here (C1, B6). Errors are
-//! never taken from it: such a directory is listed here.
+//! **Trust.** Before each answer, a peer checks that its store is the one with which the scan began
+//! (C3). Once for each scan it is asked about entries that this host has seen ([`Sample`]). A peer
+//! that shows other entries takes no part. If its inode numbers differ, they are not put into
+//! pages, and this host looks at files with several names itself (C1, B6). Errors are never taken
+//! from a peer: this host lists such a directory again.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError};
@@ -61,7 +61,7 @@ struct Ally {
     peer: Name,
     /// Device of the data set's root there.
     device: u64,
-    /// Whether inode numbers at the peer equal those of this host.
+    /// Set if inode numbers at the peer equal those of this host.
     inodes: bool,
     left: AtomicBool,
 }

@@ -43,7 +43,7 @@ pub struct ScanOptions {
     pub lookups_per_s: u32,
     /// Attributes to be read of each entry.
     pub preserve: Preserve,
-    /// Whether the names of owners are read too.
+    /// Reads the names of owners too.
     pub owner_names: bool,
     /// Threads that list.
     pub workers: usize,

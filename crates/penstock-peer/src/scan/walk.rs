@@ -1,8 +1,8 @@
-//! The walk: workers take what waits to be listed, look at each name, and hand it to the builder.
+//! The walk: workers take units, look at each name, and hand it to the builder.
 //!
-//! What waits are directories, and names of large ones: one worker that reads names is faster than
-//! it can look at them, so it leaves them in parts to whoever has nothing to do. A directory counts
-//! as done when all its parts were handed over, each by exactly one.
+//! Units are directories, and names of large ones. A worker reads names faster than it can look at
+//! them, so it leaves them in parts to idle workers. A directory counts as done when all its parts
+//! were handed over, each by exactly one worker.
 
 use std::mem;
 use std::ops::ControlFlow;

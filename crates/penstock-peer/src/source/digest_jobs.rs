@@ -1,7 +1,7 @@
-//! Digests of files that a target wishes to compare with its own (`--compare digest`).
+//! Digests of files that a target wants to compare with its own (`--compare digest`).
 //!
-//! A wish is worked on by threads of its own while the target asks again and again how it stands;
-//! one that nobody has asked about for [`FORGOTTEN`] ends. A restarted source begins anew.
+//! Each request has threads of its own, while the target polls its progress. A job that is not
+//! polled for [`FORGOTTEN`] ends. A restarted source begins anew.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};

@@ -1,9 +1,10 @@
-//! By whose order this host lists data sets, looks again, hashes, and removes what was moved.
+//! The orders by which this host lists data sets, checks and hashes files, and removes moved ones.
 //!
-//! The own controller's, for as long as it is one; or, where that is on another host which has not
-//! got the store, one that it has given this host for one transfer. Of one transfer, one peer has
-//! an order that stands at a time: who gives orders sees to that. What was begun by an order that
-//! is over ends where it would keep something, and counts as another peer's from then on (B4, A12).
+//! An order comes from the own controller, while it is the controller. Where the controller is on
+//! another host without the store, it gives this host an order for one transfer. For one transfer,
+//! one peer at a time has a valid order, which the controller ensures. Work that began under an
+//! expired order ends where it would store something. It counts as another peer's from then on (B4,
+//! A12).
 
 use std::sync::Arc;
 

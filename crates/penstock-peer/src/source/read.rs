@@ -1,13 +1,14 @@
 //! Reads the bytes of one request, hashes them while they are hot, and hands on frames.
 //!
-//! Used by the source's lanes, and by local lanes where source and target are one host. One stride
-//! is in memory at a time: it is read, hashed, handed on, forgotten. Small files are read behind
-//! each other into the same buffer, with a record each, are hashed several at a time, and leave in
-//! one frame.
+//! The source's lanes use it, and local lanes where source and target are one host. One stride is
+//! in memory at a time: it is read, hashed, handed on, forgotten. Small files are read one behind
+//! the other into the same buffer, with a record each. They are hashed several at a time, and leave
+//! in one frame.
 //!
-//! A lane over distance begins with small frames (`ramp`).
+//! A lane over distance begins with small frames ([`crate::lane::slow_start`]).
 //!
-//! Every file is looked at once more after its bytes were read (C1, C2): see `again`.
+//! Every file is checked again after its bytes were read (C1, C2): see
+//! [`crate::source::read_check`].
 
 use std::borrow::Cow;
 

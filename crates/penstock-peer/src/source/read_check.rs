@@ -1,11 +1,11 @@
-//! Whether a file is still what its page says when it was read (C1, C2), and what is to be looked
-//! at again before the transfer ends.
+//! Checks that a file that was read still is what its page says (C1, C2). Finds the files that must
+//! be checked again before the transfer ends.
 //!
-//! Size, time of last modification and inode tell versions apart. The change time tells more than
-//! data: a chmod, or a backup that makes a hard link, moves it as well. So where it alone differs,
-//! the bytes just served are read once more: the same digests, and a change time that stands still
-//! meanwhile, prove that they are of one version; else the file has changed. All of this costs a
-//! file that nobody touches nothing beyond the one look at its end.
+//! Size, time of last modification and inode tell versions apart. The change time reacts to more
+//! than data: a chmod, or a backup that makes a hard link, moves it as well. Where it alone
+//! differs, the served bytes are read once more. The same digests, with a change time that does not
+//! move meanwhile, prove that they are of one version. Otherwise the file has changed. A file that
+//! nobody touches costs no more than one stat at its end.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 

@@ -1,10 +1,10 @@
-//! How this host sees a data set that another host has listed, or this one before a restart.
+//! Recognises a data set that another host has listed, or this host before a restart.
 //!
-//! Inode numbers are compared only where they were found to be the same (C1): on some network and
-//! FUSE file systems each mount numbers files anew, and every file would have changed after a
-//! failover. And where the marks of a store do not prove that it is the same one, some of what was
-//! listed must be there: another disk below the same path would look like files that have vanished
-//! (C3). Both are told by a look at a few entries of each page, when it is read.
+//! Inode numbers are compared only where they were found to be the same (C1). On some network and
+//! FUSE file systems each mount numbers files anew, and every file would seem changed after a
+//! failover. Where the marks of a store do not prove its identity, some listed entries must exist:
+//! another disk below the same path would look like vanished files (C3). A look at a few entries of
+//! each page decides both, when the page is read.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -29,7 +29,7 @@ pub(crate) enum Provenance {
     Listed,
     /// Its marks prove that it is the same.
     Proven,
-    /// Nothing contradicts that this is the listed store.
+    /// The store is probably the listed one: nothing contradicts it.
     Likely,
 }
 

@@ -1,11 +1,11 @@
-//! Removes at the source what its target has, durable and looked at (`--remove-source`).
+//! Removes at the source the entries that its target has, durable and checked (`--remove-source`).
 //!
-//! Each entry of an order is gone through from the last to the first, so that a directory comes
-//! after what was in it; it goes only if it is empty. A file, link, pipe or device goes by way of a
-//! temporary name (C6), and only in the version that was listed: size, times, inode. Where another
-//! host has listed it, whose mount numbers inodes in another way (C1), size and times must do, and
-//! the number only tells that what was looked at is what was renamed. The root of the data set, if
-//! it is a directory, is never removed: who looks there next finds it empty, not missing.
+//! An order is processed from its last entry to the first, so that a directory follows its
+//! contents. A directory is removed only if it is empty. A file, link, pipe or device is renamed to
+//! a temporary name first (C6), and removed only in its listed version: size, times, inode. The
+//! listing host's mount may number inodes differently (C1). Size and times then decide, and the
+//! number only proves that the checked file is the renamed one. The root of the data set, if it is
+//! a directory, is never removed: it is found empty then, not missing.
 
 use std::cell::Cell;
 use std::time::{Duration, Instant};
@@ -41,10 +41,10 @@ pub(crate) struct Remover<'a> {
     pub(crate) scan: &'a Scan,
     pub(crate) page: &'a Page,
     pub(crate) digest: Digest,
-    /// Whether several names of one file were listed as such. If not, removing one changes the
+    /// Set if several names of one file were listed as such. If not, removing one changes the
     /// others.
     pub(crate) hardlinks: bool,
-    /// Whether inode numbers in the page are those of this host.
+    /// Set if inode numbers in the page are those of this host.
     pub(crate) inodes: bool,
     /// Time of the first order of the transfer.
     pub(crate) began: FileTime,

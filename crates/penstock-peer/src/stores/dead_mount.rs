@@ -1,4 +1,4 @@
-//! A file system whose client in user space has died, for tests: all within it fails with
+//! A file system whose client in user space has died, for tests: every access within it fails with
 //! `ENOTCONN`, while the store around it answers. Root only.
 
 #![expect(clippy::print_stdout, reason = "a skipped test must say so")]

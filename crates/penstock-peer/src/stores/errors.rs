@@ -1,5 +1,5 @@
-//! Errors at a target that are no item's fault: who meets one ends with its problem, and what met
-//! it is tried again.
+//! Errors caused by a store or host rather than by one item. Such an error ends the task with a
+//! problem, and the affected item is tried again.
 
 use penstock_api::problem::{Exit, Problem};
 use penstock_api::task::TARGET_FULL;

@@ -1,8 +1,9 @@
-//! What a data set lies on, so that a store that is gone is never taken for items that are (C3).
+//! The identity of a store and of a data set's place in it. A store that is gone is thereby never
+//! taken for missing items (C3).
 //!
 //! An unmounted disk leaves an empty directory behind, and a dead file server errors of all kinds.
-//! Whoever finds something missing asks here whether the store is still the one that was opened;
-//! if not, the transfer waits, and no item has vanished.
+//! When something is missing, the guard says whether the store is still the one that was opened. If
+//! it is not, the transfer waits, and no item has vanished.
 
 use std::io::{Error, ErrorKind};
 use std::sync::Arc;

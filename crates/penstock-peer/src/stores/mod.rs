@@ -1,9 +1,9 @@
 //! The stores that this host reaches, by name.
 //!
-//! A store is opened when it is first needed and checked each time it is used: its fingerprint at
-//! the source (C3), its identity at the target (A5). A store that is not what it was is *offline*:
-//! no item fails, the transfer waits and says so. So is one where a file system was mounted, and
-//! none is now: the empty directory below is not what anybody asked for.
+//! A store is opened when it is first needed and checked at each use: its fingerprint at the source
+//! (C3), its identity at the target (A5). A store that has changed is *offline*: no item fails, and
+//! the transfer waits and says so. A store is offline too if a file system was mounted there and
+//! none is now, since the empty directory below is not the store.
 
 #[cfg(test)]
 pub(crate) mod dead_mount;
@@ -60,14 +60,13 @@ pub struct StoreSpec {
     pub name: Name,
     /// Kind of the store.
     pub kind: StoreKind,
-    /// Whether nothing may be written to the store.
+    /// Forbids every write to the store.
     pub read_only: bool,
     /// For `copy`, whose target is a user's directory, or one of others, and no store for ever: see
     /// [`PosixOptions::ephemeral`].
     pub ephemeral: bool,
-    /// Whether data sets of other sites may set owners, special modes, devices, ACLs, trusted and
-    /// security attributes. Anyone with the right to write there can then become any user of this
-    /// host (D7).
+    /// Lets data sets of other sites set owners, special modes, devices, ACLs, trusted and security
+    /// attributes. Anyone with the right to write there can then become any user of this host (D7).
     pub allow_privileged: bool,
     /// Method for writing large files to the store.
     pub io: IoMode,

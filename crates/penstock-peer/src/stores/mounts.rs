@@ -1,10 +1,9 @@
-//! What is mounted where a data set goes, so that none of it is written beneath a mount point that
-//! is empty now (A5).
+//! Mounts where a data set goes, so that nothing is written beneath an empty mount point (A5).
 //!
-//! A store's identity and marker tell of the file system at its root alone. Another one may be
-//! mounted within: on the way to the data set, at its root, or below. What was there when the
-//! transfer began has to be there whenever it goes on: else files would be hidden when it is
-//! mounted again, and those that are durable in it would be missing.
+//! A store's identity and marker describe the file system at its root alone. Another file system
+//! may be mounted within: on the way to the data set, at its root, or below. Every mount that
+//! existed when the transfer began must exist whenever the transfer resumes. Otherwise files would
+//! be hidden once it is mounted again, and the durable files in it would be missing.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;

@@ -1,4 +1,4 @@
-//! A pace that threads hold: they take, and are put to sleep until it is paid.
+//! A pace that threads share: a thread takes an amount, and sleeps until it is paid.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};

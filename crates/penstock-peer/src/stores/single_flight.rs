@@ -1,7 +1,7 @@
-//! One at a time, where who is at it may hang in a store (E2).
+//! A mutex with a time limit, for operations that may block for ever in a hung store (E2).
 //!
-//! A request that nobody waits for any more is asked again; each of them would wait for the first,
-//! and one store that hangs take all threads there are for requests.
+//! An abandoned request is sent again. Each repetition would wait for the first one, and one store
+//! that hangs would occupy all threads for requests.
 
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::Duration;

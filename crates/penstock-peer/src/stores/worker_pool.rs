@@ -1,5 +1,5 @@
-//! Threads for a while, of which there may be fewer than wished: a limit of tasks (`TasksMax`,
-//! `pids.max`) makes work slower, and stops none of it.
+//! Threads for a limited time, of which fewer may start than wanted. A limit of tasks (`TasksMax`,
+//! `pids.max`) slows work down and stops none of it.
 
 use std::io;
 use std::thread::{Builder, Scope, ScopedJoinHandle};

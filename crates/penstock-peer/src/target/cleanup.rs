@@ -1,4 +1,5 @@
-//! Files that runs have left below a directory: found by their names, removed if a caller says so.
+//! Files that runs have left below a directory: found by their names, and removed if the caller
+//! says so.
 
 use std::ops::ControlFlow;
 use std::path::Path;

@@ -1,10 +1,10 @@
-//! Compares a page with what stands at the target, before the page is opened in the ledger.
+//! Compares a page with the target, before the page is opened in the ledger.
 //!
 //! One stat for each entry decides, by size and time of last modification (of links, by their
-//! text); a few threads share a page, because on a network file system a stat is a round trip. What
-//! stays as it is gets the attributes of the source where those differ: that is all of it
-//! that is ever touched. Where what stands at the target may not be replaced, an error is not taken
-//! for an empty place: what cannot be looked at stays, and has failed.
+//! text). A few threads share a page, because on a network file system a stat is a round trip. An
+//! equal entry gets the attributes of the source where those differ, and no other change. Where
+//! entries at the target may not be replaced, an error is not taken for an empty place: an entry
+//! that cannot be examined stays, and counts as failed.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -57,12 +57,12 @@ pub(crate) struct Compared {
     pub(crate) verdict: Verdict,
     /// The entry at the target, if there is one.
     pub(crate) there: Option<Meta>,
-    /// Whether the entry at the target equals the source's, as far as the options compare them.
+    /// Set if the entry at the target equals the source's, as far as the options compare them.
     pub(crate) same: bool,
-    /// Whether the entry at the target has the source's time, within the resolution of both file
+    /// Set if the entry at the target has the source's time, within the resolution of both file
     /// systems.
     pub(crate) dated: bool,
-    /// Whether its attributes differ from the source's. Set for equal files that stay and for
+    /// Set if its attributes differ from the source's. Computed for equal files that stay and for
     /// directories, and only where nothing may be touched.
     pub(crate) stale: bool,
     /// Error number (errno(3)) of an entry that cannot be examined or brought up to date; 0 if
@@ -83,7 +83,7 @@ pub(crate) struct Comparer {
     pub(crate) root: Vec<u8>,
     pub(crate) update: UpdateOptions,
     pub(crate) keeper: Arc<AttributePolicy>,
-    /// Whether files that stay get their attributes; not where nothing may be touched.
+    /// Gives files that stay their attributes; not where nothing may be touched.
     pub(crate) touches: bool,
     /// Files whose contents are the same, where these were compared.
     same: Option<Arc<EntrySet>>,
@@ -462,7 +462,7 @@ struct There<'a> {
     dir: &'a Dir,
     leaf: &'a [u8],
     meta: Meta,
-    /// Whether it has the entry's time, within the resolution of both file systems.
+    /// Set if it has the entry's time, within the resolution of both file systems.
     dated: bool,
 }
 

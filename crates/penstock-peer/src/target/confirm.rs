@@ -1,8 +1,8 @@
-//! Looks at what was moved once more at the target, before it is removed at the source.
+//! Checks moved entries once more at the target, before they are removed at the source.
 //!
-//! The ledger says that it is durable; this says that it still stands there: nobody has removed or
-//! changed it meanwhile, and nothing was passed over that the ledger does not tell of, as a device
-//! that the target's store does not take (D7).
+//! The ledger says that an entry is durable. This check says that it still exists at the target:
+//! nobody has removed or changed it meanwhile. It also finds entries that were passed over without
+//! a note in the ledger, such as a device that the target's store does not take (D7).
 
 use std::collections::BTreeMap;
 

@@ -1,5 +1,5 @@
-//! Says what a transfer would do with the entries of a page, for a plan: what [`crate::target::compare`]
-//! decides, and what follows from that further on. Touches nothing.
+//! Predicts what a transfer would do with the entries of a page, for a plan. Follows the decisions
+//! of [`crate::target::compare`] and their consequences. Touches nothing.
 
 use penstock_api::plan::{ItemKind, PlanAction, PlanItem, ThereItem, plan_time};
 use penstock_api::problem::Problem;

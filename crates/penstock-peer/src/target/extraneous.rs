@@ -1,20 +1,21 @@
-//! Finds what is at the target and not in the data set, and deletes it.
+//! Finds entries that are at the target and not in the data set, and deletes them.
 //!
 //! Finding joins two lists of paths: those of the manifest, as hashes, and those of a walk of the
-//! target. Up to [`HASHES_MAX`] paths the hashes are in memory; beyond, both lists are spilled into
-//! files by the first byte of the hash, and each pair of files is joined by itself (a grace hash
-//! join), so that memory does not grow with the number of files (promise (g)). Two paths would have
-//! to share 128 bits of BLAKE3 for one to be taken for the other, and then it would stay.
+//! target. Hashes of up to [`HASHES_MAX`] paths are kept in memory. Beyond that, both lists are
+//! spilled into files by the first byte of the hash. Each pair of files is then joined by itself (a
+//! grace hash join), so that memory does not grow with the number of files (promise (g)). Two paths
+//! would need the same 128 bits of BLAKE3 to be taken for each other, and the entry would then
+//! stay.
 //!
-//! Deleting goes by the list that finding has made: files, then directories from the deepest up,
-//! each looked at once more before it goes (B4, C3).
+//! Deleting follows the list that finding has made: files, then directories from the deepest up.
+//! Each entry is checked once more before it is deleted (B4, C3).
 //!
-//! A path that is a directory on one side only is two paths to the join: what is at the target is
-//! surplus, and is in the way of what is to come.
+//! A path that is a directory on one side only is two paths to the join. The entry at the target is
+//! extraneous, and an obstacle to the one that is to be made.
 //!
-//! Where the target is another host's, the join, its files and the list stay with the controller;
-//! that host lists directories ([`TargetLister`]) and deletes what it is sent, some of it at a
-//! time.
+//! Where the target is on another host, the join, its files and the list stay with the controller.
+//! That host lists directories ([`TargetLister`]) and deletes the entries that it is sent, a batch
+//! at a time.
 
 mod obstacle;
 mod path_hash;

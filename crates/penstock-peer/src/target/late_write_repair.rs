@@ -1,21 +1,21 @@
-//! Looks again at finished files that a peer which was given up may have written to since (B1).
+//! Repairs finished files to which an abandoned peer may have written late (B1).
 //!
-//! Its late write repeats the bytes that are there, since it only has files of one generation open;
-//! but it moves the file's time, and takes special bits away. That is put right, and nothing else:
-//! a file may be its user's by now. So a file is taken for one that was written to late if all of
-//! this holds of it:
+//! Such a late write repeats the bytes that are there, since the peer only has files of one
+//! generation open. It moves the file's time, and takes special bits away. These are set again, and
+//! nothing else: the file may be its user's by now. A file counts as written to late if all of this
+//! holds:
 //!
-//! - it is a file of the same size, and its time is another than it was made with;
-//! - nothing was done to it since that write: a write sets the time of modification and of change
-//!   together (POSIX write(2)), `chmod`, `chown`, `touch -d` move the latter alone. The client of a
-//!   distributed file system that has not told its server of a write yet shows the former alone as
-//!   moved (docs/design/0025). Of a file with several names that is not known, as each moved the
-//!   time of change;
-//! - no other bit of its mode differs than those that a write takes away;
-//! - its bytes are those of its digest, and it did not change while they were read.
+//! - It is a file of the same size, and its time differs from the one with which it was made.
+//! - Nothing was done to it since that write. A write sets the times of modification and of change
+//!   together (POSIX write(2)); `chmod`, `chown`, `touch -d` move the latter alone. A client of a
+//!   distributed file system that has not yet reported a write to its server shows the former alone
+//!   as moved (docs/design/0025). For a file with several names this is unknown, since each name
+//!   moved the time of change.
+//! - Its mode differs only in bits that a write takes away.
+//! - Its bytes match its digest, and it did not change while they were read.
 //!
-//! Content is never written. What is left in doubt is a `touch` by hand of a file that nobody wrote
-//! to, to that moment or a later one: its time is set back.
+//! Content is never written. One doubt remains, a `touch` by hand to the present or a later time of
+//! a file that nobody wrote to: its time is set back.
 
 use penstock_api::problem::Problem;
 use penstock_api::task::Mended;

@@ -325,7 +325,7 @@ static BOOT_OF_PROCESS: OnceLock<[u8; 16]> = OnceLock::new();
 struct Ground {
     incarnation: Incarnation,
     marker: u64,
-    /// Whether an earlier task of the same transfer and writer began there.
+    /// Set if an earlier task of the same transfer and writer began there.
     follows: bool,
 }
 

@@ -1,9 +1,9 @@
-//! Reads what a transfer has made again: from storage to prove it (`--readback`), and to compute
-//! checksums for catalogues, which do not merge over the extents that lanes carry.
+//! Reads the files that a transfer has made: from storage to prove them (`--readback`), and to
+//! compute checksums for catalogues, which do not merge over the extents of lanes.
 //!
-//! Every pass compares with the ledger's digests too, so that a checksum is told only of bytes that
-//! were verified. It runs when all is durable, page by page, with a few threads for each page;
-//! files of a page that are split are shared by them, unless checksums want them in order.
+//! Every pass compares with the ledger's digests too, so that a checksum is reported only for
+//! verified bytes. It runs when everything is durable, page by page, with a few threads for each
+//! page. The threads share the split files of a page, unless checksums need them in order.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -40,7 +40,7 @@ pub(crate) struct Readback<'a> {
     pub(crate) pool: &'a BufferPool,
 }
 
-/// One file, or one extent of it.
+/// A file, or an extent of it.
 struct Unit {
     /// Index in the request's digests.
     file: usize,
@@ -81,7 +81,7 @@ enum Found {
     Damaged,
     /// The content differs from what was written, and somebody has changed the file since.
     Changed,
-    /// Another part of the file decides.
+    /// The decision lies with another part of the file.
     Part,
 }
 

@@ -1,5 +1,6 @@
-//! What this host does of a deletion for a controller on another host: it lists directories, and
-//! deletes what it is sent. What is surplus the controller finds out ([`crate::target::extraneous`]).
+//! This host's part in a deletion by a controller on another host: it lists directories, and
+//! deletes the entries that it is sent. The controller finds the extraneous ones
+//! ([`crate::target::extraneous`]).
 
 use penstock_api::delete::Surplus;
 use penstock_api::problem::Problem;

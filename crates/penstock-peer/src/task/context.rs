@@ -143,10 +143,10 @@ pub(crate) struct TaskParts {
     pub(crate) incarnation: Incarnation,
     pub(crate) left: Arc<Handovers>,
     pub(crate) adopted: Option<Adopted>,
-    /// Whether an earlier task of the same transfer and writer began here.
+    /// Set if an earlier task of the same transfer and writer began here.
     pub(crate) follows: bool,
     pub(crate) pool: BufferPool,
-    /// Whether other sites may set owners, special modes and the like (D7).
+    /// Lets other sites set owners, special modes and the like (D7).
     pub(crate) allow_privileged: bool,
 }
 
@@ -173,7 +173,7 @@ pub(crate) struct TaskContext {
     pub(crate) over: Arc<AtomicBool>,
     pub(crate) reach: Reach,
     pub(crate) large: Arc<LargeFiles>,
-    /// Whether a request may ask for a part of a piece.
+    /// Lets a request ask for a part of a piece.
     pub(crate) cuts_pieces: bool,
     /// Holds the rate that the user set.
     pub(crate) pace: Pacer,

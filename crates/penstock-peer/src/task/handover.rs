@@ -1,10 +1,10 @@
-//! How a task ends, and what it leaves for another controller (A7).
+//! The uncommitted reports that a task leaves to another controller (A7).
 //!
-//! Who stops a task has heard its reports, and commits them. A controller that dies, or whose
-//! tenure is over, cannot: what its tasks wrote since its last commit would be known to nobody. So
-//! a task that shares a transfer keeps that, and the next task of the same transfer and writer
-//! tells it to whoever leads then; if nothing has changed on which it stands: same process, same
-//! mount, no failed sync since, which are the incarnation.
+//! A controller that stops a task has its reports, and commits them. A controller that dies, or
+//! whose tenure is over, cannot: the writes since its last commit would be unknown. A task that
+//! shares a transfer therefore keeps these reports. The next task of the same transfer and writer
+//! reports them to the new controller, if its incarnation is the same. The incarnation is the
+//! process, the mount, and the absence of a failed sync since.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};

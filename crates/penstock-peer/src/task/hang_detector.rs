@@ -1,9 +1,9 @@
-//! Whether a task's publisher hangs in a call to its store (E2).
+//! Detects that a task's publisher hangs in a call to its store (E2).
 //!
-//! No deadline ends a system call: not syncfs(2) on a server that is gone, nor rename(2) on a file
-//! system that is frozen. A disk that is slow and sound may take minutes for a sync as well, but
-//! the thread that waits for it wakes and sleeps again and again meanwhile, page by page; one that
-//! hangs does not. So what counts is for how long a call has given no sign of life.
+//! No deadline ends a system call: not syncfs(2) on a server that is gone, nor rename(2) on a
+//! frozen file system. A slow and sound disk may also take minutes for a sync. But the thread that
+//! waits for it then wakes and sleeps again and again, page by page, which a hung thread does not.
+//! What counts is therefore how long a call has shown no sign of life.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};

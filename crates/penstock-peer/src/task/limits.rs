@@ -1,4 +1,4 @@
-//! What a task may use of the limits of its transfer.
+//! The number of lanes that a task may use under the limits of its transfer.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What this host has in hand, for those who look after it: tasks with their paths, lanes served.
+//! The load of this host, for its operators: tasks with their paths, and lanes served.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};

@@ -1,12 +1,12 @@
 //! One task: the machines of one transfer at this host, and the threads around them.
 //!
 //! ```text
-//! coordinator   asks the controller for work, hands over reports, dials and drains lanes
-//! lanes         fetch, check, write (one thread each; see `lane` and `local`)
-//! publisher     syncs, renames, links, attributes, re-checks (see `publish`)
+//! coordinator   asks the controller for work, hands over reports, dials and drains lanes.
+//! lanes         fetch, check, write (one thread each; see `lane::target_lane`, `lane::local`).
+//! publisher     syncs, renames, links, attributes, re-checks (see `publish`).
 //! ```
-//! All machines are behind one lock, taken per request and per finished piece, never per stride.
-//! A report is made under the lock, so that reports leave in the order in which things happened.
+//! One lock protects all machines. It is taken per request and per finished piece, never per
+//! stride. A report is made under the lock, so that reports leave in the order of their events.
 
 pub(crate) mod context;
 pub(crate) mod coordinator;

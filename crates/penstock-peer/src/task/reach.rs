@@ -1,4 +1,4 @@
-//! Ways to a source.
+//! The ways to a source: its store on this host, or lanes.
 
 use std::sync::Arc;
 

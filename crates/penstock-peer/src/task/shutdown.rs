@@ -1,4 +1,5 @@
-//! How a task ends, also where a thread of it does not (E2), and what it waits for until then.
+//! The end of a task, also while one of its threads hangs (E2), and the reasons for which it waits
+//! until then.
 
 use std::thread::JoinHandle;
 use std::time::Duration;

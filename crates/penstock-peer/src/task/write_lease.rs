@@ -1,4 +1,4 @@
-//! The right of one task to write, for a duration (B1, B4).
+//! Renewal of a task's grant, and the requests and returns of work under it (B1, B4).
 
 use penstock_api::problem::{Exit, Problem};
 use penstock_api::task::{LeaseStatus, Report};

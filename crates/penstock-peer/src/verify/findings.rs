@@ -1,4 +1,4 @@
-//! Differences between two trees, how each is told, and their counts.
+//! Differences between two trees, their names, and their counts.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,4 +1,4 @@
-//! Reads files and hashes them, where no transfer is at hand that did.
+//! Reads files and hashes them, outside of a transfer.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};

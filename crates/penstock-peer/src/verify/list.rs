@@ -1,10 +1,10 @@
 //! Compares a tree with a list of checksums.
 //!
-//! Lines are read one after another and handed to threads. Where a list does not say which
-//! checksum it holds, its length leaves a few kinds: all are computed in one pass until the first
-//! file matches one of them, which settles it for the rest of the list. What is extra is found by
-//! walking the tree against the names of the list, of which at most [`NAMES_MAX`] are in memory at
-//! a time: a longer list costs another walk for each so many.
+//! Lines are read one after another and handed to threads. Where a list does not name its kind of
+//! checksum, its length leaves a few kinds. All of them are computed in one pass until the first
+//! file matches one, which is the kind for the rest of the list. Extra files are found by walking
+//! the tree against the names of the list. At most [`NAMES_MAX`] names are in memory at a time: a
+//! longer list costs another walk for each such number.
 
 use std::collections::HashSet;
 use std::fs::File;

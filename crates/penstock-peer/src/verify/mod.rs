@@ -1,10 +1,10 @@
-//! Compares what is there with another tree, or with a list of checksums.
+//! Compares a tree with another tree, or with a list of checksums.
 //!
-//! No ledger and no daemon take part: this is for later, when nobody remembers how the data came.
-//! Several threads walk and read; memory holds a bounded number of jobs, a directory entry at a
+//! No ledger and no daemon take part: this is for later, when the history of the data is forgotten.
+//! Several threads walk and read. Memory holds a bounded number of jobs, one directory entry at a
 //! time, and two buffers for each thread, whatever the size of the trees. Links are never followed.
 //!
-//! What is found is told as it is found, in no order, to one closure.
+//! Each difference is reported to one closure when it is found, in no order.
 
 mod content;
 mod findings;

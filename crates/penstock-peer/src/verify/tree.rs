@@ -1,9 +1,9 @@
 //! Compares two trees.
 //!
-//! A directory is listed at the source; batches of its names are looked at by whoever is free, at
-//! both sides. When all of them are done, the target's names are counted: only if there are more
-//! than were found does somebody look for those that the source does not have. So no set of names
-//! is kept, and a directory of ten million files needs no more memory than one of ten.
+//! A directory is listed at the source, and idle threads look at batches of its names at both
+//! sides. After all of them, the target's names are counted. Only if the target has more names than
+//! were found are the extra ones looked for. No set of names is kept, and a directory of ten
+//! million files needs no more memory than one of ten.
 
 use std::ops::ControlFlow;
 use std::ops::Range;
@@ -31,13 +31,13 @@ const SOCKET: u32 = 0o140_000;
 /// The options of a comparison of trees.
 #[derive(Clone, Copy, Debug)]
 pub struct TreeOptions {
-    /// Whether mode, owner, times and extended attributes are compared too.
+    /// Compares mode, owner, times and extended attributes too.
     pub attributes: bool,
     /// Threads.
     pub workers: usize,
 }
 
-/// One end of a comparison: a directory tree, or one file, link or device in its directory.
+/// An end of a comparison: a directory tree, or one file, link or device in its directory.
 #[derive(Clone, Copy, Debug)]
 pub struct TreeEnd<'a> {
     /// The directory: the tree itself, or the one that holds the single thing.
@@ -84,7 +84,7 @@ pub fn verify_trees(
     Ok(())
 }
 
-/// One directory at both sides.
+/// A directory at both sides.
 struct DirPair {
     source: Dir,
     target: Dir,
@@ -142,7 +142,7 @@ struct Trees<'a> {
     told: Told<'a>,
 }
 
-/// One entry at both sides.
+/// An entry at both sides.
 struct Item<'a> {
     pair: &'a DirPair,
     source_name: &'a [u8],

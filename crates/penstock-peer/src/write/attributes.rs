@@ -1,9 +1,9 @@
-//! What an entry gets at the target beside its bytes: what the user wishes, as far as the target
-//! allows it (D7); and a count of what it did not get.
+//! The attributes that an entry gets at the target: those that the user wants and the target allows
+//! (D7). Counts those that it did not get.
 //!
-//! Data sets of the own host and site keep all. Between sites, owners, special modes, devices,
-//! ACLs, trusted and security attributes come in only where the target's store says so; owners are
-//! then mapped by rules, by name, and last by number.
+//! Data sets of the own host and site keep all attributes. Between sites, the target's store must
+//! allow owners, special modes, devices, ACLs, trusted and security attributes. Owners are then
+//! mapped by rules, by name, and last by number.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Mutex, PoisonError};

@@ -1,4 +1,4 @@
-//! Where a replaced or deleted entry goes that is kept (`--backup-dir`).
+//! The places of replaced and deleted entries that are kept (`--backup-dir`).
 
 use penstock_proto::name;
 

@@ -1,9 +1,9 @@
-//! Checks what arrives and writes it under temporary names, or under none (`held`).
+//! Checks what arrives and writes it under temporary names, or under none ([`unnamed_files`]).
 //!
-//! A record is compared with its digest while its bytes are hot, then written at its offset. A
-//! whole file is made, written and given its mode and times by one lane; a large file is shared by
-//! all lanes of the task, through a table of open handles. Bytes that do not match their digest
-//! never reach the disk.
+//! A record is compared with its digest while its bytes are hot, then written at its offset. One
+//! lane makes a whole file, writes it, and gives it its mode and times. All lanes of the task share
+//! a large file, through a table of open handles. Bytes that do not match their digest never reach
+//! the disk.
 
 pub(crate) mod attributes;
 pub(crate) mod backup;
@@ -43,7 +43,7 @@ struct OpenFile {
     /// Chaining values of a stride that arrives in parts.
     parts: Parts,
     sparse: bool,
-    /// Whether bytes were left out, perhaps at the end: the length of the file is then set
+    /// Set if bytes were left out, perhaps at the end: the length of the file is then set
     /// separately.
     holes: bool,
 }
@@ -75,8 +75,8 @@ pub(crate) struct PieceWriter {
     scratch: Vec<u8>,
     zeros: Vec<u8>,
     digests: Vec<Digest>,
-    /// Whether records are compared with their digests. A local lane skips this, since it has just
-    /// hashed the same buffer.
+    /// Compares records with their digests. A local lane skips this, since it has just hashed the
+    /// same buffer.
     checks: bool,
     /// Syncs of the store that had failed when an entry failed last.
     failed_syncs: u32,

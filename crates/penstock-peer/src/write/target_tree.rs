@@ -1,4 +1,4 @@
-//! Where and how the files of a task are made at the target.
+//! The rules by which the files of a task are made at the target.
 
 use std::sync::Arc;
 
@@ -26,13 +26,13 @@ pub(crate) struct TargetTree {
     pub(crate) writer: WriterId,
     pub(crate) root: Vec<u8>,
     pub(crate) kind: DigestKind,
-    /// Whether each file is synced by its writer, whatever the store's method.
+    /// Syncs each file by its writer, whatever the store's method.
     pub(crate) sync_files: bool,
-    /// Whether nothing is synced at all.
+    /// Syncs nothing at all.
     pub(crate) sync_nothing: bool,
-    /// Whether files with holes get standard digests too.
+    /// Gives files with holes standard digests too.
     pub(crate) digest_list: bool,
-    /// Whether files that are nearly all holes get them as well.
+    /// Gives files that are nearly all holes standard digests as well.
     pub(crate) proves: bool,
     /// Holds the rate at which names are made.
     pub(crate) names: Arc<Pacer>,

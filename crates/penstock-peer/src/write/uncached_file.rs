@@ -1,10 +1,10 @@
-//! A file of the target that is read, to look at what other hosts have written there.
+//! A file of the target that is read past the cache, to see what other hosts have written.
 //!
-//! A page that this host has read stays in its cache when another host writes there afterwards: it
-//! would show it as it was, zeros say, to its own next look, which fetches again what is right, and
-//! to users after the file has its name (A9, docs/design/0025). So the cache of such a file is
-//! dropped before it is read and after. With one peer per site it is not: nobody else writes, and
-//! the pages may be wanted.
+//! A page that this host has read stays in its cache when another host writes to the file
+//! afterwards. The host would see the old bytes, zeros for example, at its own next check, which
+//! would then fetch right bytes again. Users would see them too, after the file has its name (A9,
+//! docs/design/0025). The cache of such a file is therefore dropped before reading and after it. A
+//! site with one peer keeps it: nobody else writes, and the pages may be wanted.
 
 use std::ops::Deref;
 

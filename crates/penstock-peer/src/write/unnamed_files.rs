@@ -1,9 +1,9 @@
 //! Finished files that have no name yet, until their piece gets its names.
 //!
 //! A small file whose name waits for no disk is written without one
-//! (`penstock_io::store::Nameless`); its lane hands it over with the answer, and the publisher
-//! gives it its name when the epoch is over. What is dropped here is gone, as a temporary file is
-//! that is removed: the ledger learns from the publisher that it is to be fetched again.
+//! (`penstock_io::store::Nameless`). Its lane hands the file over with the answer, and the
+//! publisher names it when the epoch is over. A file that is dropped here is gone, like a removed
+//! temporary file: the publisher reports to the ledger that it must be fetched again.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -25,7 +25,7 @@ use penstock_proto::slicing::PieceRef;
 #[derive(Debug)]
 pub(crate) struct NamedLater {
     allowed: AtomicBool,
-    /// Whether there is any page in `pages`.
+    /// Set if there is any page in `pages`.
     any: AtomicBool,
     pages: Mutex<BTreeSet<u32>>,
 }

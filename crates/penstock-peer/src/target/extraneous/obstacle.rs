@@ -1,4 +1,5 @@
-//! Which of the surplus is in the way of what is to come: it has to go before that can be made.
+//! Extraneous entries that are obstacles: each must be deleted before the entry of its name can be
+//! made.
 
 use std::collections::HashSet;
 use std::fs::File;

@@ -1,5 +1,5 @@
-//! One line of the list of what is to be deleted: a [`Surplus`] in JSON, files first, then
-//! directories from the deepest up. Made and read by the controller's host alone.
+//! One line of the list of entries to delete: a [`Surplus`] in JSON, files first, then directories
+//! from the deepest up. Only the controller's host writes and reads it.
 
 use std::path::Path;
 
