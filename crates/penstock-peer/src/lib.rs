@@ -7,11 +7,11 @@
 //!
 //! - `stores`: the stores that this host reaches, calls on them that may hang, and their errors.
 //! - `scan`: lists a data set in parallel, into pages on disk, alone or with other peers.
-//! - `source`: the source side. It has the registry of scans, the lanes that it serves, and removal.
-//! - `lane`: the target's end of a lane. It has dialling, path choice and the receiving loop.
+//! - `source`: the source side. It holds the registry of scans, served lanes, and removal.
+//! - `lane`: the target's end of a lane, with dialling, path choice and the receiving loop.
 //! - `write`: checks what arrives, and writes it with its attributes under temporary names.
 //! - `publish`: syncs, renames, links, directories, and the check of each entry afterwards.
-//! - `target`: the target side. It has tasks by transfer, comparison, deletion, read-back and repair.
+//! - `target`: the target side. It holds tasks, comparison, deletion, read-back and repair.
 //! - `task`: one task with its machines, its threads, its reports and its end.
 //! - [`verify`]: compares trees, and trees with lists of checksums, without a ledger.
 //!
