@@ -8,8 +8,8 @@ use penstock_proto::units::Instant;
 
 use crate::task::context::TaskContext;
 
-/// Counts a lane's bytes by itself and tells the task now and then, so that no stride takes a lock
-/// or writes a cache line that others read.
+/// Counts a lane's bytes and reports them to the task now and then. No stride then takes a lock or
+/// writes a cache line that other threads read.
 pub(crate) struct ByteTally {
     lane: LaneId,
     bytes: u64,
@@ -31,7 +31,7 @@ impl ByteTally {
         }
     }
 
-    /// Tells what is left: a request is over.
+    /// Reports the remaining bytes at the end of a request.
     pub(crate) fn flush(&mut self, shared: &TaskContext, carried: u64) {
         if self.bytes > 0 {
             shared.count_bytes(self.lane, std::mem::take(&mut self.bytes), carried);
@@ -39,7 +39,7 @@ impl ByteTally {
     }
 }
 
-/// Bytes after which a lane tells the task.
+/// Bytes after which a lane reports to the task.
 const TELL_BYTES: u64 = 8 * 1024 * 1024;
 
 /// Time after which it does in any case: far below what makes a lane a silent one.

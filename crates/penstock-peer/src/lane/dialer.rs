@@ -16,8 +16,8 @@ use penstock_proto::version;
 use crate::lane::path_book::PathBook;
 use crate::lane::path_notes::{LocalEnds, bind_of};
 
-/// Makes the connection of a lane to a source peer within a time limit, where that is not simply to
-/// dial its address: the source dials, or wants to be told something first.
+/// Connects a lane to a source peer within a time limit, in place of a plain dial of its address.
+/// Used where the source dials, or needs a request first.
 pub type LaneConnect = Arc<
     dyn Fn(SocketAddr, Duration, &SocketOptions) -> Result<Dialled, ConnectError> + Send + Sync,
 >;
@@ -60,8 +60,8 @@ impl Dialer {
         paths.filter_map(|(at, ends)| Some((PathId(at as u16), known(&ends)?))).collect()
     }
 
-    /// Paths from `locals` to `peers` that were not known: gives what the engine is to know of
-    /// those alone.
+    /// Adds the paths from `locals` to `peers` that were unknown. Returns what the engine needs to
+    /// know of these alone.
     pub(super) fn find_further(&self, locals: &[LocalEnd], peers: &[DataAddress]) -> Vec<PathSpec> {
         let mut paths = self.paths.write().unwrap_or_else(PoisonError::into_inner);
         let known: Vec<PathEnds> = paths.iter().map(|ends| PathEnds::clone(ends)).collect();
@@ -76,9 +76,9 @@ impl Dialer {
         self.rtt.or_else(|| stream.rtt().ok().map(|rtt| rtt.min))
     }
 
-    /// Opens one lane over a path; blocks for [`DIAL_MAX`] at most, less `beside` another path that
-    /// carries. Says the round trip as soon as it is known: over distance more lanes are wanted,
-    /// and need not wait until this one is open.
+    /// Opens one lane over a path. Blocks for at most [`DIAL_MAX`], or less `beside` another path
+    /// that carries. Calls `say_rtt` as soon as the round trip is known, since over distance more
+    /// lanes are wanted, and need not wait until this one is open.
     pub(crate) fn dial(
         &self,
         spec: &TaskSpec,
@@ -96,7 +96,7 @@ impl Dialer {
             capability: self.capability.clone(),
         };
         let most = if beside { DIAL_BESIDE_MAX } else { DIAL_MAX };
-        // Also where there is one path only: another one may come.
+        // Set even with a single path, since another may be added.
         let options = SocketOptions { probe_after: Some(PROBE), ..self.options.clone() };
         let address = ends.remote.address;
         let dialled = match &self.connect {
@@ -127,7 +127,7 @@ pub(crate) fn note_failure(dialer: &Dialer, ends: &PathEnds, why: &str) {
     dialer.book.note(&dialer.site, ends, |note| why.clone_into(&mut note.why));
 }
 
-/// Longest that opening one lane may take: three round trips and a slow start.
+/// Longest time for opening one lane: three round trips and a slow start.
 pub(crate) const DIAL_MAX: Duration = Duration::from_secs(15);
 
 /// Longest time for opening a lane while another path carries. Four seconds are twenty of the

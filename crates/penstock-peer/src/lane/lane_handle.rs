@@ -113,5 +113,5 @@ impl Working {
     }
 }
 
-/// A lane that takes longer than this for one stride waits for this host's storage.
+/// Time for one stride after which a lane counts as waiting for this host's storage.
 const STUCK: Duration = Duration::from_millis(500);

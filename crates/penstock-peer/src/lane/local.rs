@@ -18,7 +18,7 @@ use crate::stores::guard::Guard;
 use crate::task::context::{Pieces, TaskContext};
 use crate::write::PieceWriter;
 
-/// Runs until the task stops, or has no more use for the lane.
+/// Runs until the task stops or drops the lane.
 pub(crate) fn run(
     shared: &TaskContext,
     lane: LaneId,

@@ -13,7 +13,7 @@ use penstock_proto::id::Name;
 /// Says why a right has ended, if it has. Does not block.
 pub type RightHolds = Box<dyn Fn() -> Result<(), String> + Send + Sync>;
 
-/// The lanes that are open at one end.
+/// The open lanes of one end.
 #[derive(Default)]
 pub(crate) struct OpenLanes(Mutex<Lanes>);
 

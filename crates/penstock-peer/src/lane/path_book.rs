@@ -11,7 +11,8 @@ use crate::lane::open_lanes::{OpenLanes, PairingEndings};
 use crate::lane::path_notes::{Key, PathListener, PathNote, key_of, now_seconds};
 use crate::lane::waiting_connections::WaitingConnections;
 
-/// Remembers paths from one transfer to the next: one over a long path opens all its lanes at once.
+/// Remembers paths from one transfer to the next, so that a transfer over a known long path opens
+/// all its lanes at once.
 #[derive(Default)]
 pub(crate) struct PathBook {
     notes: Mutex<BTreeMap<Key, PathNote>>,
@@ -30,7 +31,7 @@ impl PathBook {
         self.notes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Tells somebody what becomes of paths from now on; the first one is told only.
+    /// Sets the listener for changes of paths. Only the first call has an effect.
     pub(crate) fn listen(&self, listener: PathListener) {
         let _ = self.listener.set(listener);
     }
@@ -40,7 +41,7 @@ impl PathBook {
         self.lock().get(&key_of(site, ends)).cloned()
     }
 
-    /// Changes what is known of one path.
+    /// Changes the record of one path, which is created if it does not exist.
     pub(crate) fn note(&self, site: &Name, ends: &PathEnds, change: impl FnOnce(&mut PathNote)) {
         let mut notes = self.lock();
         if notes.len() >= REMEMBERED_MAX {
@@ -74,7 +75,7 @@ impl PathBook {
         more
     }
 
-    /// Gives the paths to a site; tells the log, once, if links are left out.
+    /// Returns the paths to a site. Logs once if links are left out.
     pub(crate) fn take_up(&self, site: &Name, pairs: Pairs) -> Vec<PathEnds> {
         let left_out = pairs.links_left_out;
         if left_out > 0 && self.is_news(site, left_out) {
@@ -95,7 +96,7 @@ impl PathBook {
     }
 }
 
-/// Paths of which something is remembered; beyond that all is forgotten and learnt anew.
+/// Number of remembered paths; beyond it all are forgotten and learnt anew.
 const REMEMBERED_MAX: usize = 4096;
 
 #[cfg(test)]

@@ -50,7 +50,7 @@ pub struct PathNews {
     pub note: PathNote,
 }
 
-/// Is told what becomes of paths. Must not block.
+/// A function that receives changes of paths. It must not block.
 pub type PathListener = Arc<dyn Fn(&PathNews) + Send + Sync>;
 
 /// Returns the key that tells the paths to a site apart.

@@ -16,7 +16,7 @@ use crate::task::context::{TaskContext, TaskState};
 /// Paths are looked at this often.
 const LOOK: Duration = Duration::from_millis(200);
 impl TaskState {
-    /// There are further paths from now on.
+    /// Adds further paths.
     fn handle_further_paths(&mut self, dialer: &Dialer, further: &[PathSpec]) {
         self.lanes.handle_further(further);
         self.learn_paths(dialer);
@@ -24,8 +24,8 @@ impl TaskState {
     }
 }
 
-/// The source is to be reached at `peers` now: lanes go over further paths too, if there are any.
-/// Those that lead to nobody any more are found to be dead, as any path is.
+/// Adds paths to the addresses `peers`, at which the source can be reached now. Paths that lead
+/// nowhere any more are found dead like any path.
 pub(crate) fn handle_peers(shared: &TaskContext, dialer: &Dialer, peers: &[DataAddress]) {
     let locals = locals(dialer.local_ends.as_ref());
     let mut state = shared.lock();
@@ -41,7 +41,7 @@ pub(crate) fn handle_peers(shared: &TaskContext, dialer: &Dialer, peers: &[DataA
     shared.wake.notify_all();
 }
 
-/// Looks at the paths of a task: what TCP hears, what they owe, what has become of them.
+/// Observes the paths of a task: received segments, owed bytes, changes of state.
 pub(crate) fn look(shared: &TaskContext, dialer: &Dialer, now: Instant) {
     let mut guard = shared.lock();
     let state = &mut *guard;
@@ -79,7 +79,7 @@ pub(crate) fn look(shared: &TaskContext, dialer: &Dialer, now: Instant) {
         }
     });
     fetch.expect_paths(lanes.links());
-    // Who holds lanes back, or has asked for all there is, learns nothing from more of them.
+    // Lanes that are held back, or have asked for everything, teach nothing about more lanes.
     if fetch.has_queue() && !shared.pace.is_in_debt() {
         lanes.handle_plenty(now);
     }

@@ -26,10 +26,10 @@ const FAR: Duration = Duration::from_millis(2);
 /// Number of lanes that are opened at once over a long path (0007).
 const LANES: u32 = 8;
 
-/// Dials the connections of up to `lanes_max` lanes (0: as many as are best) to a site, over the
-/// long paths by which it was reached last and that leave from one of `locals`; where no path was
-/// tried yet, once, over one path of each link from there to `peers`. Does not block; where
-/// something fails, the lane dials for itself.
+/// Dials connections to a site ahead, for up to `lanes_max` lanes (0: the best number). Uses the
+/// long paths of the last transfer that leave from one of `locals`. If no path was tried yet, uses
+/// one path of each link from there to `peers`, once. Does not block. A connection that fails is
+/// dialled by its lane again.
 pub(crate) fn dial(
     book: &Arc<PathBook>,
     (site, peers): (&Name, &[DataAddress]),
@@ -38,7 +38,7 @@ pub(crate) fn dial(
 ) {
     let serves = |note: &PathNote| {
         let is_far = note.rtt.is_some_and(|rtt| rtt >= FAR);
-        // Of the only path nobody says that it carries.
+        // The state of an only path may stay untried.
         let carries = matches!(note.state, PathState::Carrying | PathState::Untried);
         is_far && carries && locals.contains(&note.ends.local)
     };
@@ -49,7 +49,7 @@ pub(crate) fn dial(
         let mut links = BTreeSet::new();
         paths.retain(|ends| links.insert(ends.link));
         paths.truncate(lanes);
-        // Nobody waits for what may lead nowhere, and it is not tried again.
+        // The attempt is not repeated: it may lead nowhere, and no lane waits for it.
         paths.iter().for_each(|ends| book.note(site, ends, |_| {}));
         paths
     } else {
@@ -76,7 +76,8 @@ pub(crate) fn dial(
             let address = ends.remote.address;
             match net::dial(address, &bind_of(&ends.local), KEPT, &options) {
                 Ok(dialled) => {
-                    // Whoever waits for it has it; else it is closed when the wait is over.
+                    // A lane that waits for the connection takes it; otherwise it is closed after
+                    // the wait.
                     if made.send(dialled).is_ok() {
                         std::thread::sleep(KEPT);
                     }

@@ -49,7 +49,7 @@ pub(crate) fn is_sound_part(record: &Record, stride: u64, end: u64) -> bool {
         && record.offset - record.offset % stride + stride <= end
 }
 
-/// The digests of the parts of one stride, put together as they come.
+/// The digests of the parts of one stride, merged as the parts arrive.
 #[derive(Debug, Default)]
 pub(crate) struct Parts {
     /// Aligned subtrees, each smaller than the one before: length and chaining value.
@@ -57,7 +57,7 @@ pub(crate) struct Parts {
 }
 
 impl Parts {
-    /// Adds the next part; gives the digest of the stride when that is whole.
+    /// Adds the next part. Returns the digest of the stride when it is complete.
     pub(crate) fn add(&mut self, length: u64, digest: Digest, stride: u64) -> Option<Digest> {
         let (mut length, mut digest) = (length, digest);
         while let Some((_, left)) = self.open.pop_if(|(left, _)| *left == length) {

@@ -33,15 +33,14 @@ use crate::task::context::{Pieces, TaskContext};
 use crate::task::reach::Reach;
 use crate::write::PieceWriter;
 
-/// A lane on which nothing comes is asked this often whether it lives. One that owes nothing else
-/// and does not answer within the same time is dead: it must not be found out only once it holds
-/// what another dead lane left behind.
+/// Interval of pings on a silent lane. A lane that owes nothing else and does not answer within the
+/// same time is dead. It must be found out before it takes over the work of another dead lane.
 const PING: Duration = Duration::from_secs(5);
 
 /// Starts the thread of a lane.
 ///
 /// # Errors
-/// There can be no more threads now.
+/// No more threads can be started now.
 pub(crate) fn spawn(
     shared: &Arc<TaskContext>,
     (lane, path): (LaneId, PathId),
@@ -57,8 +56,8 @@ pub(crate) fn spawn(
     })
 }
 
-/// Notes that the thread of a lane could not be started. If no other lane runs, the task ends:
-/// nothing would ever move, and who started it tries again, or says so.
+/// Notes that the thread of a lane could not be started. If no other lane runs, ends the task:
+/// nothing would ever move, and the controller tries again or reports it.
 pub(crate) fn is_none_left(
     shared: &TaskContext,
     lane: LaneId,
@@ -94,8 +93,9 @@ pub(crate) fn run(
         Err(error) => {
             let why = chain(&error);
             note_failure(dialer, &ends, &why);
-            // What one address of several says tells nothing of the others: another site may have
-            // it now, a peer may not have heard of a pairing yet, or be of another release.
+            // An answer from one address of several says nothing about the others. Another site may
+            // use the address now, or that peer may not know of a pairing yet, or run another
+            // release.
             let others = shared.lock().lanes.may_have_other(path);
             let verdict = verdict(&error, &why).filter(|_| !others);
             if let Some(problem) = verdict {
@@ -161,8 +161,8 @@ fn verdict(error: &ConnectError, why: &str) -> Option<Problem> {
     }
 }
 
-/// A peer may not have heard yet what its site knows: sites may have been paired a moment ago. The
-/// next attempt asks the source's controller, and that is who says if the sites are paired no more.
+/// A peer may not know yet that sites were paired a moment ago. The next attempt asks the source's
+/// controller, which decides whether the sites are still paired.
 fn distrust(why: &str) -> Problem {
     Problem::new(Exit::Temporary, "certificate", "the sites do not trust each other")
         .because(why)
@@ -174,8 +174,8 @@ fn refused(refusal: &Refusal) -> Option<Problem> {
         return None;
     }
     let (exit, code) = match refusal.code {
-        // It expires, and its key may be changed. The next attempt asks the source's controller
-        // for another one, and that is who says if there is no right to it any more.
+        // The capability expires, and its key may be changed. The next attempt asks the source's
+        // controller for another one, which decides whether the right to it still exists.
         RefusalCode::Capability => (Exit::Temporary, "capability"),
         RefusalCode::Version => (Exit::Fatal, "version"),
         RefusalCode::Policy => (Exit::NotAuthorised, "policy"),
@@ -242,7 +242,7 @@ impl Worker<'_> {
         while let Some(request) = self.shared.next_request(self.lane) {
             let pieces = match self.shared.page(request.item.piece.page) {
                 Ok(pieces) => pieces,
-                // Nobody would ever answer it, and a lane that answers pings is never cut.
+                // No answer would ever come, and a lane that answers pings is never cut.
                 Err(problem) => {
                     self.shared.broken(problem);
                     return Ok(());

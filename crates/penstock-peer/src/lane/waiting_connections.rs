@@ -32,7 +32,7 @@ impl WaitingConnections {
     /// at most half of `most`.
     ///
     /// # Errors
-    /// There is none that is of any use: what is left of `most`.
+    /// No usable connection exists: the rest of `most`.
     pub(crate) fn take(
         &self,
         site: &Name,

@@ -92,7 +92,7 @@ enum Named {
 enum Before {
     /// No: this task wrote the file, and no other names it.
     No,
-    /// Its size and time tell.
+    /// Unknown: its size and time decide.
     Perhaps,
     /// Yes: under the final name lies the very file that was written here.
     Yes,
@@ -129,7 +129,7 @@ impl Publisher<'_> {
                 return Next::End;
             }
             if self.shared.only_writes() {
-                // Whoever orders comes next; what is written stays until then (B4).
+                // The next controller gives the orders; written bytes stay until then (B4).
                 let waited = self.shared.publish_wake.wait_timeout(state, TICK);
                 state = waited.unwrap_or_else(PoisonError::into_inner).0;
                 if stopping {
@@ -158,7 +158,7 @@ impl Publisher<'_> {
         }
     }
 
-    /// Ends the task where its controller is one no more, or has not answered for too long.
+    /// Ends the task if its controller was deposed, or has not answered for too long.
     fn tell_fence(&self) {
         if self.shared.is_over() {
             // It was left behind, and that was said.
@@ -183,7 +183,7 @@ impl Publisher<'_> {
             return;
         }
         if let Err(problem) = check_mounts(&shared.tree.target, &shared.spec) {
-            // What was written there and is not durable may be gone, though it is mounted again.
+            // Bytes that were not durable may be lost, even though the store is mounted again.
             self.count_failed_sync();
             shared.broken(problem);
             return;
@@ -238,12 +238,13 @@ impl Publisher<'_> {
         }
     }
 
-    /// A sync has failed, here or in another task of the same store: nothing that is not durable
-    /// counts. To be called before that is told, so that what fails meanwhile is found by the next.
+    /// Notes that a sync has failed, here or in another task of the same store, so that nothing
+    /// counts that is not durable. Call it before the failure is reported: the next sync then finds
+    /// other failures.
     fn count_failed_sync(&mut self) {
         let target = &self.shared.tree.target;
         if target.failed_syncs() == self.failed_syncs {
-            // It was the marker: the incarnation changes all the same.
+            // The sync was the marker's. The incarnation changes all the same.
             target.note_failed_sync();
         }
         self.failed_syncs = target.failed_syncs();
@@ -279,7 +280,7 @@ impl Publisher<'_> {
             state.excepted.remove(&piece);
             let report = match outcome {
                 Some((_, failures)) => Report::Published { piece, generation, epoch, failures },
-                // The task ends, and what is written stays: the next run looks at it again.
+                // The task ends, and written bytes stay: the next run checks them again.
                 None if self.shared.is_stopping() => continue,
                 None => Report::Returned { piece, generation },
             };
@@ -313,7 +314,8 @@ impl Publisher<'_> {
         }
     }
 
-    /// Publishes one piece: the number of files and what failed; `None` if a file of it is gone.
+    /// Publishes one piece. Returns the number of files and the failures; `None` if a file of it is
+    /// gone.
     fn publish_piece(
         &mut self,
         publication: Publication,
@@ -384,9 +386,9 @@ impl Publisher<'_> {
         }
     }
 
-    /// Gives a large file its attributes, then its name. What was `written` of it here tells, where
-    /// its temporary name is gone, whether another peer has named it since (A6); see
-    /// [`Publisher::rename`] for what was not written here.
+    /// Gives a large file its attributes, then its name. If its temporary name is gone, `written`
+    /// says whether another peer has named it since (A6). See [`Publisher::rename`] for files that
+    /// were not written here.
     fn finish(
         &mut self,
         page: &TaskPage,
@@ -418,7 +420,7 @@ impl Publisher<'_> {
         self.rename(page, index, generation, before, touched)
     }
 
-    /// Renames one file, unless that has happened `before`.
+    /// Renames one file, unless it was renamed `before`.
     fn rename(
         &mut self,
         page: &TaskPage,
@@ -433,8 +435,8 @@ impl Publisher<'_> {
         let dir = self.dir(&parent)?;
         let temporary = tree.temporary(page, index, generation);
         if tree.sync_nothing && tree.target.meta(&dir, &leaf)?.is_some() {
-            // A name that is replaced is never risked, whatever the policy (A1). It may have been
-            // replaced before a crash; the rename tells.
+            // A replaced name is never risked, whatever the policy (A1). It may have been replaced
+            // before a crash, which the rename shows.
             match tree.target.open_written(&dir, &temporary) {
                 Ok(file) => file.close(true)?,
                 Err(error) if error.is_vanished() => {}
@@ -486,7 +488,7 @@ impl Publisher<'_> {
         let mut dir = self.dir(&parent)?;
         let tree = &self.shared.tree;
         if tree.sync_nothing && tree.target.meta(&dir, &leaf)?.is_some() {
-            // A name that is replaced is never risked, whatever the policy (A1).
+            // A replaced name is never risked, whatever the policy (A1).
             file.sync(&dir)?;
         }
         tree.names.take(1);
@@ -524,7 +526,7 @@ impl Publisher<'_> {
         }
     }
 
-    /// Looks at a piece that was written before a restart.
+    /// Checks a piece that was written before a restart.
     fn recheck(
         &mut self,
         piece: PieceRef,
@@ -536,7 +538,7 @@ impl Publisher<'_> {
         let Some(pieces) = self.page(piece) else { return };
         let Some(kind) = pieces.pieces.get(piece.piece as usize).copied() else { return };
         let found = self.is_written(&pieces, kind, generation, doubt, &digests);
-        // An error tells nothing of what is there: a file in hand is not given up for one.
+        // An error does not prove that a file is missing: a file in hand is not given up for it.
         let mut unknown = false;
         if let Err(error) = &found {
             if let Some(problem) = of_no_item(&self.shared.tree.target, error) {
@@ -625,8 +627,8 @@ impl Publisher<'_> {
         self.matches(pieces, digest, generation, 0, 0)
     }
 
-    /// Opens what was written of an entry: under its temporary name, or under its final one if that
-    /// has the size and time that the manifest says.
+    /// Opens the written file of an entry: under its temporary name, or under its final one if that
+    /// has the manifest's size and time.
     fn find(
         &mut self,
         page: &TaskPage,
@@ -681,7 +683,7 @@ impl Publisher<'_> {
         if file.meta()?.size != entry.size {
             return Ok(false);
         }
-        // Other hosts may have written to it since this one read there, or be about to (A9).
+        // Other hosts may have written to it since this one read it, or be about to (A9).
         let file = UncachedFile::at(file, self.shared.tree.is_shared());
         let kind = self.shared.tree.kind;
         let stride = u64::from(page.page.slicing.stride_bytes);
@@ -784,7 +786,7 @@ impl Publisher<'_> {
             .and_then(|()| target.publish(&dir, &temporary, &leaf, true));
         let leads_there =
             |dir: &Dir| target.read_link(dir, &leaf).is_ok_and(|to| to == page.page.link(entry));
-        // Of pipes and devices too little is seen to tell them from others.
+        // Pipes and devices show too little to tell them from others.
         let published = settled(published, target, (&dir, &leaf[..]), |dir, there| {
             there.kind == Kind::Symlink && entry.kind == EntryKind::Symlink && leads_there(dir)
         });
@@ -803,8 +805,8 @@ impl Publisher<'_> {
         tree.keeper.settle(&path, &not_set)
     }
 
-    /// Makes a further name of a file, if the first one is there as the source has it (B6).
-    /// The source counts time in steps of `source`.
+    /// Makes a further name of a file, if its first name exists as the source has it (B6). The
+    /// source counts time in steps of `source`.
     fn hard_link(
         &mut self,
         page: &TaskPage,
@@ -832,8 +834,8 @@ impl Publisher<'_> {
         }
         let primary = name::join(&tree.root, page.page.link(entry));
         let (parent, primary) = name::split(&primary).unwrap_or_default();
-        // What stands under a name that was to be replaced is something else; what is not finished
-        // has no name yet.
+        // Under a name that was to be replaced is something else; an unfinished file has no name
+        // yet.
         self.shared.hang.rest();
         let failed = self.shared.control.has_failed(page.page.link(entry));
         self.shared.hang.step();
@@ -871,7 +873,8 @@ impl Publisher<'_> {
         tree.back_up(&dir, &temporary, &leaf)?;
         let published = tree.target.publish(&dir, &temporary, &leaf, true);
         let published = settled(published, &tree.target, (&dir, &leaf[..]), |_, meta| is_it(*meta));
-        // If somebody has just made the same name, rename(2) has done nothing and left ours.
+        // If the same name was just made by somebody else, rename(2) did nothing and left the
+        // temporary name.
         let removed = tree.target.remove(&dir, &temporary);
         published?;
         removed?;
@@ -901,8 +904,8 @@ impl Publisher<'_> {
         }
     }
 
-    /// Sets the attributes of the directories of a page, children before parents (B5), after its
-    /// further names of files were made: all first names are there by then (B6).
+    /// Sets the attributes of the directories of a page, children before parents (B5). Runs after
+    /// the page's further names of files were made: all first names exist by then (B6).
     fn directories(&mut self, number: u32) {
         let Some(pieces) = self.page(PieceRef { page: number, piece: 0 }) else { return };
         self.dirs.clear();

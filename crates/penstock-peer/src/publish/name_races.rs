@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use penstock_io::store::{Dir, DurabilityMethod, Kind, Meta, StoreError, Target};
 
-/// Waits between looks at a first name that is not to be seen: they double from the first on.
+/// Waits between look-ups of a first name that is not visible; each is twice the one before.
 const LOOKS: u32 = 5;
 const LOOK_WAIT: Duration = Duration::from_millis(100);
 /// A task waits no longer than this in all: what is still not to be seen is not there.

@@ -25,10 +25,10 @@ const HELD_BYTES: usize = 1 << 20;
 /// time at the latest.
 const HELD_TIME: Duration = Duration::from_millis(300);
 
-/// Takes the parts of an answer; `false` if nobody listens any more. May block.
+/// Takes the parts of an answer. Returns `false` if the asking peer no longer listens. May block.
 pub(crate) type Emit<'a> = dyn FnMut(ListPart) -> bool + 'a;
 
-/// The answer ends here: nobody listens, or the store is not there.
+/// The early end of an answer: the asking peer no longer listens, or the store is gone.
 struct Over;
 
 struct Answer<'a> {
@@ -73,7 +73,8 @@ pub(super) fn list_for(
         looked: 0,
         device,
     };
-    // Whoever does not listen needs no word more, and who has none of the store was told.
+    // An error needs no further message: the asking peer no longer listens, or was told that the
+    // store is gone.
     let _ = answer.run(work);
 }
 
@@ -124,7 +125,7 @@ impl Answer<'_> {
         Ok(())
     }
 
-    /// Tells that this host is at work, if it has told nothing for a while.
+    /// Sends a sign of life, if nothing was sent for a while.
     fn live(&mut self) -> Result<(), Over> {
         if self.told.elapsed() < HELD_TIME {
             return Ok(());
@@ -181,7 +182,7 @@ impl Answer<'_> {
         })
     }
 
-    /// Looks at names of a directory; gives how many of them are answered.
+    /// Looks at names of a directory. Returns how many of them are answered.
     fn look(
         &mut self,
         dir: &Dir,

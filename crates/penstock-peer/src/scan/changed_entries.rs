@@ -28,8 +28,8 @@ const REST_SECONDS: f64 = 1.0;
 /// Rest that is needed where the answer must be certain: no file system counts time in larger
 /// steps.
 const CERTAIN_REST_SECONDS: f64 = 2.0;
-/// Most bytes that are read once more for one question: the answer must not take too long. What is
-/// beyond is sent again.
+/// Most bytes that are read again for one question, so that the answer does not take too long.
+/// Files beyond it are sent again.
 const REREAD_BYTES_MAX: u64 = 2 << 30;
 
 /// An entry that is asked about.
@@ -56,13 +56,14 @@ struct Newer {
 }
 
 impl Scan {
-    /// See [`penstock_api::scan::SourcePeer::ask`]. One question at a time. Where the answer must
-    /// be `certain`, since the older version is removed afterwards, or stamps are coarse, a change
-    /// time that stands still proves nothing of a file that was young when it was read: it is read
-    /// once more. `see` gives pages as they may be compared with what is here.
+    /// Answers [`penstock_api::scan::SourcePeer::ask`], one question at a time. A file that was
+    /// young when it was read is read again in two cases. Either the answer must be `certain`,
+    /// since the older version is removed afterwards, or its stamps are coarse. Its unchanged
+    /// change time proves nothing then. `see` returns pages in the form that is comparable with
+    /// this host's store.
     ///
     /// # Errors
-    /// The scan is not complete, the question names what is not known, pages cannot be kept.
+    /// The scan is not complete, the question names unknown entries, or pages cannot be kept.
     pub(crate) fn ask(
         &self,
         source: &Source,
@@ -151,7 +152,7 @@ impl Scan {
         let rest = if reread { CERTAIN_REST_SECONDS } else { REST_SECONDS };
         let changed = all.iter().filter(|asked| reread || asked.seen.is_none());
         let ages = changed.filter_map(|asked| self.look(source, asked, &mut dirs)).map(|meta| {
-            // A clock that is ahead tells nothing.
+            // A clock that is ahead proves nothing.
             age_seconds(meta.ctime).max(0.0)
         });
         let youngest = ages.fold(rest, f64::min);
@@ -209,8 +210,8 @@ impl Scan {
         })
     }
 
-    /// Puts newer versions into pages, and notes durably that there are more; gives how many there
-    /// are in all.
+    /// Puts newer versions into pages, and records durably that there are more. Returns the number
+    /// of all pages.
     fn seal_amending(&self, newer: impl Iterator<Item = Newer>, round: u8) -> Result<u32, Problem> {
         let before = self.lock().sealed;
         let mut pages: Vec<PageBuilder> = Vec::new();

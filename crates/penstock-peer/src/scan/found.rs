@@ -22,7 +22,7 @@ pub(super) struct WantedAttributes {
     names: Option<OwnerNames>,
 }
 
-/// The names of a user and a group; empty where there is none.
+/// The names of a user and a group; empty if there is none.
 type Names = [Arc<[u8]>; 2];
 
 #[derive(Default)]
@@ -217,7 +217,7 @@ impl Found {
     }
 }
 
-/// The kind that a message tells.
+/// Returns the kind that a message carries.
 pub(super) fn kind_of(kind: ListedKind) -> Kind {
     match kind {
         ListedKind::File => Kind::File,

@@ -32,8 +32,8 @@ impl LinkTable {
             _ => {}
         }
         let connection = Connection::open(path)?;
-        // Nothing of it need survive a crash: no journal, no sync, one transaction that never ends,
-        // of which what the cache cannot hold is spilled to the file.
+        // Nothing of it must survive a crash: no journal, no sync, one transaction that never ends.
+        // Content beyond the cache is spilled to the file.
         connection.pragma_update(None, "journal_mode", "off")?;
         connection.pragma_update(None, "synchronous", "off")?;
         connection.pragma_update(None, "locking_mode", "exclusive")?;
@@ -47,9 +47,9 @@ impl LinkTable {
         Ok(Self { connection, path: path.to_owned() })
     }
 
-    /// Notes a name of a file that has several; gives the path of its first name, if this is not
-    /// it. An inode of another size or time is another file than the one that was noted: the
-    /// number was used again, or the file is being written.
+    /// Notes a name of a file that has several. Returns the path of its first name, if this is not
+    /// it. An inode with another size or time is another file than the noted one: the number was
+    /// reused, or the file is being written.
     pub(super) fn note(&mut self, meta: &Meta, path: &[u8]) -> rusqlite::Result<Option<Vec<u8>>> {
         let (device, inode) = (meta.device.cast_signed(), meta.inode.cast_signed());
         let version =

@@ -11,7 +11,7 @@ pub trait Helpers: Send + Sync {
     /// Returns the peers that are reachable and report a store of that name.
     fn peers(&self, store: &Name) -> Vec<Name>;
 
-    /// Asks one of them. Does not block.
+    /// Asks one peer to list. Does not block.
     fn list(&self, peer: &Name, transfer: TransferId, work: &ListWork) -> Box<dyn Listing>;
 }
 

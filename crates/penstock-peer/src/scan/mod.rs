@@ -251,7 +251,7 @@ impl Scan {
             return;
         }
         let _running = Running(self);
-        // Where the store has just gone, its root is not missing (C3).
+        // If the store has just gone, its root does not count as missing (C3).
         let begun = self.begin(source);
         let outcome = begun.map_err(|problem| self.check_store().err().unwrap_or(problem));
         if outcome.is_ok() {
@@ -263,7 +263,7 @@ impl Scan {
                 };
                 let started =
                     workers.take_while(|_| worker_pool::start(scope, work).is_ok()).count();
-                // A limit is one on all lookups: this host keeps it alone.
+                // A limit covers all look-ups, so this host keeps it alone.
                 if self.options.lookups_per_s == 0
                     && matches!(source, Source::Posix(_))
                     && let Some((store, helpers)) = self.helpers.get()
@@ -379,7 +379,8 @@ impl Scan {
         Ok(())
     }
 
-    /// A list names a data set that is one file by the empty path alone: nothing lies below a file.
+    /// Handles a data set that is one file. A list names it by the empty path alone, since nothing
+    /// lies below a file.
     fn begin_single(&self, source: &Source, state: &mut State) -> Result<(), Problem> {
         let below = self.options.files_from.iter().filter(|path| !path.is_empty());
         for path in below {
@@ -433,8 +434,8 @@ impl Scan {
         Ok(())
     }
 
-    /// Adds what was found to the manifest, as `leaf` of `directory`; gives whether it is a
-    /// directory that is to be listed. What cannot be looked at is noted.
+    /// Adds a found name to the manifest, as `leaf` of `directory`. Returns whether it is a
+    /// directory to be listed. A name that cannot be examined is noted as a failure.
     fn take(
         &self,
         state: &mut State,
@@ -484,7 +485,7 @@ impl Scan {
         Ok(meta.kind == Kind::Directory)
     }
 
-    /// Notes a name of a file with several; gives the first name of it, if this is another (B6).
+    /// Notes a name of a file with several. Returns its first name, if this is another one (B6).
     fn note_link(
         &self,
         state: &mut State,
@@ -501,7 +502,7 @@ impl Scan {
     }
 
     /// Fills the table of links from the pages that an earlier process sealed. Devices may have
-    /// other numbers since, so each file is looked at again; one that is gone is no primary.
+    /// other numbers since, so each file is examined again. A file that is gone is no primary.
     fn note_sealed_links(&self, source: &Source, state: &mut State) -> Result<(), Problem> {
         let mut dirs = DirCache::default();
         for number in 0..state.sealed {
@@ -569,8 +570,8 @@ impl Scan {
         Ok(())
     }
 
-    /// Writes a page. Where several peers share the directory, one that is there already was
-    /// sealed by another controller's scan, which goes on in place of this one (B4).
+    /// Writes a page. Where several peers share the directory, an existing page was sealed by
+    /// another controller's scan, which replaces this one (B4).
     fn write_once(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
         if self.options.fence.epoch() == 0 {
             return write_synced(path, bytes);
@@ -594,8 +595,8 @@ impl Scan {
         fs::rename(self.write_temporary(path, bytes)?, path)
     }
 
-    /// Writes a file under a name of this scan's own, if its controller may still act: another one
-    /// of the same controller may be at work at another peer, which was given up meanwhile.
+    /// Writes a file under a name of this scan's own, if its controller may still act. Another scan
+    /// of the same controller may be at work at another peer that was given up meanwhile.
     fn write_temporary(&self, path: &Path, bytes: &[u8]) -> io::Result<PathBuf> {
         let fence = &self.options.fence;
         let temporary = path.with_extension(format!("{:x}-{:x}.new", fence.epoch(), self.mark));
@@ -620,9 +621,9 @@ impl Scan {
         Ok(())
     }
 
-    /// The encoded page `number`, waiting up to `wait` for it. A page that is not full yet is
-    /// sealed early when somebody waits for it, so that the first bytes move before the scan ends.
-    /// The numbers from [`FAILURE_PARTS`] on are those of the list of failures.
+    /// Returns the encoded page `number`, waiting up to `wait` for it. A page with a waiter is
+    /// sealed before it is full, so that the first bytes move before the scan ends. The numbers
+    /// from [`FAILURE_PARTS`] on are those of the list of failures.
     pub(crate) fn page(&self, number: u32, wait: Duration) -> Result<PageReply, Problem> {
         if let Some(part) = number.checked_sub(FAILURE_PARTS) {
             return self.failures(part);
@@ -638,7 +639,7 @@ impl Scan {
         loop {
             let left = until.saturating_duration_since(Instant::now());
             let is_next = number <= state.sealed;
-            // One further behind is not sealed early: it waits for its turn.
+            // A page further behind is not sealed early: it waits for its turn.
             let most = if is_next { left.min(EARLY_SEAL) } else { left };
             let waited = self.wake.wait_timeout_while(state, most, |state| {
                 waits(state) && (is_next || number > state.sealed)
@@ -677,7 +678,7 @@ impl Scan {
     /// # Errors
     /// It cannot be read now.
     pub(crate) fn sealed_page(&self, number: u32) -> Result<Option<Vec<u8>>, Problem> {
-        // Another scan may have gone on where this one broke off, or was told to end.
+        // Another scan may have continued where this one broke off, or was stopped.
         let marks = &self.marks;
         let over = marks.is_broken_off() || marks.is_stopped() || !self.options.fence.holds();
         let sealed = over || number < self.lock().sealed;
@@ -695,8 +696,8 @@ impl Scan {
         self.news.send_replace(());
     }
 
-    /// Asks the workers to stop; what is sealed stays. Waits for nobody: a worker that has just
-    /// looked and is about to wait wakes by itself ([`walk::STOP_LOOK`]).
+    /// Asks the workers to stop; sealed pages stay. Waits for nothing: a worker that has just
+    /// checked and is about to wait wakes by itself ([`walk::STOP_LOOK`]).
     pub(crate) fn stop(&self) {
         self.marks.stopped.store(true, Ordering::Release);
         self.lookups.end();

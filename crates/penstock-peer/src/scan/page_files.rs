@@ -24,8 +24,8 @@ pub(super) fn write_synced(path: &Path, bytes: &[u8]) -> io::Result<()> {
     fs::rename(&temporary, path)
 }
 
-/// An error of what is kept of a scan. Where another controller's scan goes on in its place
-/// (`AlreadyExists`, `StaleNetworkFileHandle`), that one is taken up by the next attempt.
+/// Returns the problem of an error in a scan's files. Where another controller's scan replaces this
+/// one (`AlreadyExists`, `StaleNetworkFileHandle`), the next attempt uses that scan.
 pub(super) fn kept(path: &Path, cause: &io::Error) -> Problem {
     let title = format!("cannot keep the manifest at {}", path.display());
     penstock_api::journal::failed("state", title, cause)

@@ -118,7 +118,7 @@ impl PathStack {
     }
 }
 
-/// A file that nobody else sees, and that is gone when it is closed.
+/// Creates a file without a name, which disappears when it is closed.
 fn nameless_file(directory: &Path) -> io::Result<File> {
     let path = directory.join(format!("penstock-waiting-{:032x}", rand::random::<u128>()));
     let mut options = OpenOptions::new();

@@ -38,7 +38,7 @@ use crate::stores::worker_pool;
 
 /// A scan that lasts less than this is not shared: connections and round trips would cost more.
 const SHARE_AFTER: Duration = Duration::from_millis(250);
-/// A peer of which nothing is heard for so long is given up for a while.
+/// Silence after which a peer is given up for a while.
 const SILENCE_MAX: Duration = Duration::from_secs(5);
 /// Longest time without progress of a peer that still sends signs of life.
 const STANDSTILL_MAX: Duration = Duration::from_secs(10);
@@ -46,8 +46,8 @@ const STANDSTILL_MAX: Duration = Duration::from_secs(10);
 const PROBE_MAX: Duration = Duration::from_secs(5);
 /// A peer that was given up is asked again after this.
 const LEFT_OUT: Duration = Duration::from_secs(30);
-/// A request is for so much work at most, by what the peer did so far: the shorter, the less one
-/// that is slow holds up the end.
+/// Most work for one request, in time, by the peer's rate so far. The shorter it is, the less a
+/// slow peer delays the end.
 const REQUEST_TIME: Duration = Duration::from_secs(1);
 /// Lenders wake this often to see whether they are to end.
 const LOOK: Duration = Duration::from_millis(50);
@@ -98,7 +98,7 @@ impl Scan {
                 }
             }
             let root = source.open_dir(&self.options.root);
-            // Whoever lists it tells why not.
+            // The worker that lists the root reports the error.
             let Ok(meta) = root.and_then(|dir| source.stat(&dir, b"")) else { return };
             let ask = Ask { source, helpers, device: meta.device };
             let peers = helpers.peers(store);
@@ -137,7 +137,8 @@ impl Scan {
         }
     }
 
-    /// Asks a peer whether it sees the same, and if so has it list, by `each` requests at a time.
+    /// Checks that a peer sees the same store, and then has it list, with `each` requests at a
+    /// time.
     fn lend_to<'scope>(
         &'scope self,
         scope: &'scope Scope<'scope, '_>,
@@ -340,7 +341,7 @@ impl Scan {
         (*place == at).then(|| unit.directory().to_vec())
     }
 
-    /// The unit at a place of a request is to be listed here.
+    /// Keeps the unit at a place of a request for this host.
     fn keep_own(&self, place: (u64, usize)) {
         let mut state = self.lock();
         if let Some(unit) = Self::take_lent(&mut state, place) {
@@ -456,10 +457,10 @@ impl Scan {
         Err(format!("no answer for {} s", PROBE_MAX.as_secs()))
     }
 
-    /// Compares what another peer sees with a sample; gives whether inode numbers are the same.
+    /// Compares a peer's view with a sample. Returns whether inode numbers are the same.
     ///
     /// # Errors
-    /// It sees another store.
+    /// The peer sees another store.
     fn compare(
         &self,
         source: &Source,
@@ -515,7 +516,7 @@ fn work_of(units: &[Unit]) -> ListWork {
     ListWork::Directories(units.iter().map(|unit| unit.directory().to_vec()).collect())
 }
 
-/// A directory on this host, of which another has listed the entries.
+/// A directory on this host, whose entries another has listed.
 struct Here<'a> {
     scan: &'a Scan,
     source: &'a Source,
@@ -531,7 +532,7 @@ impl Here<'_> {
         let known = ally.inodes && meta.device == ally.device;
         let asks = several && self.scan.options.preserve.hardlinks && !known;
         if asks {
-            // Only this host's numbers tell which names are one file (B6).
+            // Only this host's numbers show which names are one file (B6).
             match self.look(&found.name) {
                 Ok(now) => meta = now,
                 Err(error) if error.is_absent() => return None,
@@ -541,7 +542,7 @@ impl Here<'_> {
                 }
             }
         } else {
-            // Devices are only told from that of the root.
+            // Devices are only told apart from that of the root.
             let at_root = meta.device == ally.device;
             meta.device = if at_root { ask.device } else { !ask.device };
             meta.inode = if ally.inodes { meta.inode } else { 0 };

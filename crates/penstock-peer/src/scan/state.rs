@@ -62,7 +62,7 @@ pub(crate) struct Scan {
     pub(super) marks: Arc<Marks>,
     /// Permit for questions about changed entries: one at a time.
     pub(super) asking: SingleFlight,
-    /// Random: tells what this scan writes for a moment from what another one does.
+    /// Random mark that tells this scan's temporary files from those of another.
     pub(super) mark: u64,
     pub(super) wake: Condvar,
     /// Changes with what [`Scan::page`] returns.
@@ -110,7 +110,7 @@ pub(super) struct State {
     pub(super) done: Vec<(Vec<u8>, Passed)>,
     /// Hashes of paths that sealed pages hold of directories that are listed again.
     pub(super) emitted: HashSet<u64>,
-    /// Device of the root, where the scan is to stay on it.
+    /// Device of the root, if the scan must stay on it.
     pub(super) device: Option<u64>,
     pub(super) summary: ScanSummary,
     pub(super) failed: FailedPart,
@@ -128,7 +128,7 @@ impl State {
         now.saturating_duration_since(last) >= time
     }
 
-    /// Takes all of it, but for what those who wait for pages are told.
+    /// Takes the whole state, and leaves the part that waiters for pages see.
     pub(super) fn set_aside(&mut self) -> Self {
         let told = Self { sealed: self.sealed, marks: Arc::clone(&self.marks), ..Self::default() };
         std::mem::replace(self, told)
@@ -146,11 +146,11 @@ impl State {
     }
 }
 
-/// A page that somebody waits for is sealed after this long, full or not.
+/// Time after which a page with a waiter is sealed, full or not.
 pub(super) const EARLY_SEAL: Duration = Duration::from_millis(20);
 
-/// The share of the time of a scan that one has at most to fill, which bounds the number of small
-/// pages of a slow one; and the longest time that is.
+/// Time that a page has to fill: a share of the scan's time so far, and the longest time. It bounds
+/// the number of small pages of a slow scan.
 pub(super) const FILLING: (u32, Duration) = (50, Duration::from_secs(1));
 
 /// Returns whether any directory that contains `path` is wanted as a whole.

@@ -23,7 +23,7 @@ pub(super) struct Walk {
     pub(super) parts: VecDeque<Part>,
     pub(super) large: BTreeMap<u64, Large>,
     pub(super) made: u64,
-    /// Units at hand, here and at other peers.
+    /// Number of units at hand, here and at other peers.
     pub(super) listing: usize,
     /// Workers of this host that wait.
     pub(super) idle: usize,
@@ -93,7 +93,7 @@ impl Walk {
         }
     }
 
-    /// The names behind the first `answered` of a part wait again; the caller has the part at hand.
+    /// Puts the names after the first `answered` of a part back; the caller has the part at hand.
     pub(super) fn split(&mut self, part: &mut Part, answered: usize) {
         if answered >= part.names.len() {
             return;
@@ -106,7 +106,7 @@ impl Walk {
         self.parts.push_front(Part { large: part.large, directory, names, own: part.own });
     }
 
-    /// Leaves names to whoever has nothing to do.
+    /// Leaves names to idle workers.
     pub(super) fn leave(&mut self, large: &mut Option<u64>, directory: &[u8], names: PartNames) {
         let (key, entry) = match *large {
             Some(key) => (key, self.large.get_mut(&key)),
@@ -115,7 +115,7 @@ impl Walk {
                 *large = Some(self.made);
                 let directory = Arc::from(directory);
                 let passed = Passed::default();
-                // The listing itself is one of those that are open.
+                // The listing itself counts as one open part.
                 let entry = Large { directory, open: 1, whole: true, passed };
                 (self.made, Some(self.large.entry(self.made).or_insert(entry)))
             }
@@ -127,8 +127,8 @@ impl Walk {
         self.parts.push_back(Part { large: key, directory, names, own: false });
     }
 
-    /// A part of a large directory has come to its end; gives the directory if that was the last,
-    /// and all was handed over.
+    /// Ends a part of a large directory. Returns the directory if this was its last part, and
+    /// everything was handed over.
     pub(super) fn end_part(
         &mut self,
         key: u64,
@@ -164,17 +164,17 @@ impl Unit {
     }
 }
 
-/// Some names of a large directory, and what listing told of them.
+/// Some names of a large directory, with the kinds that listing returned.
 #[derive(Debug)]
 pub(super) struct Part {
     pub(super) large: u64,
     pub(super) directory: Arc<[u8]>,
     pub(super) names: Vec<(Vec<u8>, Option<Kind>)>,
-    /// Only this host looks at them.
+    /// Set if only this host may look at them.
     pub(super) own: bool,
 }
 
-/// A directory of which parts are, or were, left to others.
+/// A directory of which parts are, or were, left to other workers.
 pub(super) struct Large {
     pub(super) directory: Arc<[u8]>,
     /// Parts that are not handed over, and its listing.
@@ -210,18 +210,19 @@ impl Ended {
         Self { whole, large, passed: Passed::default() }
     }
 
-    /// An entry was found: one of which an error is told is listed again after a crash.
+    /// Notes an entry. After a crash, an entry with a reported error is listed again.
     pub(super) fn note(&mut self, found: &Found) {
         self.whole &= found.meta.as_ref().err().is_none_or(StoreError::is_absent);
     }
 
-    /// Not all of it was handed over, or an error was told: it is listed again by a later scan.
+    /// Notes that not everything was handed over, or an error was reported: a later scan lists the
+    /// unit again.
     pub(super) fn cut(&mut self) {
         self.whole = false;
     }
 }
 
-/// Entries of one directory that are handed to the builder at a time.
+/// Number of entries of one directory that are handed to the builder at a time.
 pub(super) const BATCH_ENTRIES: usize = 512;
 
 /// Counts of the names passed over in one directory.

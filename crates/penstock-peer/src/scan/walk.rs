@@ -28,7 +28,7 @@ const PART_NAMES: usize = 256;
 const LARGE_ENTRIES: usize = 2048;
 /// A worker with nothing to do looks this often whether another peer is late.
 const LATE_LOOK: Duration = Duration::from_millis(100);
-/// And this often whether it is to stop, if nobody has woken it.
+/// Interval at which an idle worker checks whether to stop, if it is not woken.
 pub(super) const STOP_LOOK: Duration = Duration::from_secs(1);
 /// Entries that are kept to compare this host's view of the store with that of others.
 const SAMPLE_ENTRIES: usize = 64;
@@ -84,8 +84,8 @@ impl Scan {
                 state.pass(passed);
                 let done = match large {
                     Some(key) => state.walk.end_part(key, whole, passed),
-                    // What is not whole is listed again after a crash, so that its errors are told
-                    // again (promise (c)).
+                    // An incomplete directory is listed again after a crash, so that its errors are
+                    // reported again (promise (c)).
                     None => whole.then(|| (directory.to_vec(), passed)),
                 };
                 state.done.extend(done);
@@ -189,7 +189,7 @@ impl Scan {
         batch.end()
     }
 
-    /// Looks at a name of a directory; `None` if it is not chosen.
+    /// Looks at a name of a directory; `None` if it is not selected.
     pub(super) fn choose(
         &self,
         source: &Source,
@@ -198,7 +198,7 @@ impl Scan {
         entry: &DirEntry<'_>,
     ) -> Option<Found> {
         let selector = &self.options.selector;
-        // Rules ask for no more than the listing tells, on nearly all file systems: no look then.
+        // On nearly all file systems, rules need no more than the listing returns: no stat then.
         let told = match entry.kind {
             Some(kind) => Some(kind == Kind::Directory),
             None if selector.asks_for_kind() => None,
@@ -230,7 +230,7 @@ impl Scan {
             && (meta.kind != Kind::File || selector.takes_file(meta.size, meta.mtime))
     }
 
-    /// Gives a batch to the builder; `false` if the scan is to stop.
+    /// Hands a batch to the builder. Returns `false` if the scan must stop.
     pub(super) fn hand_over(
         &self,
         directory: &[u8],
@@ -274,7 +274,7 @@ impl Scan {
     }
 }
 
-/// Entries of one directory that are looked at, and handed over together.
+/// Entries of one directory that are examined and handed over together.
 struct Batch<'a> {
     scan: &'a Scan,
     source: &'a Source,
@@ -298,7 +298,7 @@ impl<'a> Batch<'a> {
         Self { scan, source, dir, directory, found, bytes: 0, ended }
     }
 
-    /// Looks at names, as long as the scan is not to stop.
+    /// Looks at names until the scan must stop.
     fn look_at(&mut self, names: &[(Vec<u8>, Option<Kind>)]) -> Result<(), Problem> {
         for (name, kind) in names {
             if self.look(&DirEntry { name, kind: *kind, own: None })?.is_break() {
@@ -308,8 +308,8 @@ impl<'a> Batch<'a> {
         Ok(())
     }
 
-    /// Leaves out an [own name](name::own): a file that a copy has not finished is told as a
-    /// failure, for what it was to become may be missing; anything else of ours is counted.
+    /// Leaves out an [own name](name::own). An unfinished file of a copy is reported as a failure,
+    /// since the file that it belongs to may be missing. Other own names are counted.
     fn leave_out(&mut self, entry: &DirEntry<'_>, own: Own) -> Result<(), Problem> {
         let path = name::join(self.directory, entry.name);
         let selector = &self.scan.options.selector;
@@ -324,7 +324,7 @@ impl<'a> Batch<'a> {
         Ok(())
     }
 
-    /// Looks at one name; whether to go on.
+    /// Looks at one name. Returns whether to continue.
     fn look(&mut self, entry: &DirEntry<'_>) -> Result<ControlFlow<()>, Problem> {
         let Some(found) = self.scan.choose(self.source, self.dir, self.directory, entry) else {
             self.ended.passed.excluded += 1;

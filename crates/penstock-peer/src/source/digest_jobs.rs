@@ -20,15 +20,14 @@ use crate::stores::chain;
 use crate::stores::worker_pool;
 use crate::verify::hashing::TreeHash;
 
-/// DigestJobs of one data set that are kept: the one at work, and the one whose answer may have got
-/// lost.
+/// Number of jobs kept for one data set: the one at work, and the one whose answer may be lost.
 const KEPT: usize = 2;
 /// A wish that was not asked about for so long is given up.
 const FORGOTTEN: Duration = Duration::from_secs(60);
 /// Most threads that work on one.
 const WORKERS_MAX: usize = 8;
 
-/// The wishes of one data set.
+/// The digest jobs of one data set.
 #[derive(Default)]
 pub(crate) struct DigestJobs(Mutex<Vec<Arc<Job>>>);
 
@@ -54,10 +53,11 @@ impl Job {
 }
 
 impl DigestJobs {
-    /// The digests, if they are there within `wait`. `page` is the one that the wish names.
+    /// Returns the digests, if they are ready within `wait`. `page` is the page that the request
+    /// names.
     ///
     /// # Errors
-    /// No thread can be started; the wish does not fit the page.
+    /// No thread can be started, or the request does not fit the page.
     pub(crate) fn get(
         &self,
         source: Source,
@@ -121,7 +121,7 @@ struct Shared {
     broken: AtomicBool,
 }
 
-/// Hashes the files of a wish, large ones in extents by several threads.
+/// Hashes the files of a request, large ones in extents by several threads.
 fn hash_files(source: &Source, root: &[u8], page: &Page, job: &Job) -> WishedDigests {
     let wish = &job.wish.entries;
     let mut units = Vec::new();
@@ -167,8 +167,8 @@ fn open(source: &Source, root: &[u8], page: &Page, entry: &Entry) -> Result<Read
     source.open_read(&source.open_dir(&parent)?, &leaf)
 }
 
-/// Hashes an extent; gives the digest of the file, if that was the last of it and all are of the
-/// version that the page says.
+/// Hashes an extent. Returns the digest of the file, if this was its last extent and all are of the
+/// page's version.
 fn hash_extent(
     file: &ReadFile,
     page: &Page,

@@ -89,7 +89,7 @@ impl OrderedSource {
 }
 
 impl OrderedSource {
-    /// The order, if it stands: who is asked by one that is over knows nothing that counts.
+    /// Returns the order, if it is valid: an answer under an expired order does not count.
     fn order(&self) -> Result<&ScanOrder, Problem> {
         self.order.fence.check().map(|()| &self.order)
     }

@@ -30,11 +30,11 @@ pub(crate) trait FrameSink {
     /// The reason why a frame could not be handed on, which ends the request.
     type Error;
 
-    /// Takes one frame: records and the bytes that belong to them. `last` ends the reply.
+    /// Takes one frame: records and their bytes. `last` ends the reply.
     fn frame(&mut self, records: &[Record], payload: &[u8], last: bool) -> Result<(), Self::Error>;
 }
 
-/// Reads requests of one data set; one per lane, never shared.
+/// A reader for the requests of one data set. Each lane has its own.
 pub(crate) struct PieceReader {
     source: Source,
     root: Vec<u8>,
@@ -305,9 +305,9 @@ impl PieceReader {
         }
     }
 
-    /// Looks at a file of which the last byte that was asked for, before `end`, was read. Returns
-    /// the change time under which that was, if the file is to be looked at again; a record that
-    /// says what is wrong with it. `held` are the bytes of a whole file that was not hashed yet.
+    /// Checks a file after the last requested byte, before `end`, was read. Returns the change time
+    /// at that moment, if the file must be checked again, or a record that names the fault. `held`
+    /// holds the bytes of a whole file that was not hashed yet.
     fn fit(
         &self,
         index: u32,

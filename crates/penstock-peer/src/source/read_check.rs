@@ -16,8 +16,8 @@ use penstock_proto::journal::{EntryFailure, FailurePhase};
 use penstock_proto::manifest::Entry;
 use penstock_proto::units::FileTime;
 
-/// A change time younger than this may be moved again without being told apart: clocks of file
-/// systems are coarse, those of some servers by a second or two.
+/// Age below which a change time may repeat for a later change. Clocks of file systems are coarse,
+/// those of some servers by a second or two.
 const YOUNG_SECONDS: i64 = 2;
 
 /// The state of a file as found after it was read.
@@ -53,12 +53,12 @@ impl ReadCheck {
         self.holes = true;
     }
 
-    /// Compares a file that was read with its entry; reads it once more where only its change time
-    /// tells of something. `held` are the bytes of a whole file that is hashed later, and of which
-    /// no stride was noted. `to_end` says that the last bytes of the file were among those served.
+    /// Compares a file that was read with its entry. Reads it once more if only its change time
+    /// differs. `held` holds the bytes of a whole file that is hashed later, and of which no stride
+    /// was noted. `to_end` says that the last bytes of the file were among those served.
     ///
     /// # Errors
-    /// It can be looked at or read no more.
+    /// The file can no longer be examined or read.
     pub(crate) fn fit(
         &self,
         entry: &Entry,
@@ -78,7 +78,7 @@ impl ReadCheck {
         if ctime == entry.identity.ctime {
             return Ok(if is_young(ctime) { Freshness::LookAgain(ctime) } else { Freshness::Same });
         }
-        // Where holes were served, there is no digest that could tell whether they are holes still.
+        // Served holes have no digest that could show whether they are still holes.
         if self.holes {
             return Ok(Freshness::Changed);
         }
@@ -88,7 +88,7 @@ impl ReadCheck {
                 return Ok(Freshness::Changed);
             }
         }
-        // Of its own: who waits for a further one of the pool while he holds one may wait for ever.
+        // Allocated separately: waiting for a second pool buffer while holding one can deadlock.
         let longest = self.strides.iter().map(|(_, length, _)| *length).max().unwrap_or(0);
         let mut buffer = vec![0; longest];
         for (offset, length, digest) in &self.strides {
@@ -126,8 +126,8 @@ fn is_young(ctime: FileTime) -> bool {
 #[derive(Debug)]
 pub(crate) struct Mixed;
 
-/// The change time under which all parts of an extent were read, if the file is to be looked at
-/// again; `ctime` is the one of the page.
+/// Returns the change time under which all parts of an extent were read, if the file must be
+/// checked again. `ctime` is that of the page.
 pub(crate) fn seen_of(parts: &[Part], ctime: FileTime) -> Result<Option<FileTime>, Mixed> {
     let seen = parts.iter().find_map(|part| part.seen);
     let all = |time| parts.iter().all(|part| part.seen.unwrap_or(ctime) == time);

@@ -27,13 +27,13 @@ const LOOKED_AT_MAX: usize = 64;
 pub(crate) enum Provenance {
     /// This process has listed it.
     Listed,
-    /// Its marks prove that it is the same.
+    /// The store's marks prove that it is the same.
     Proven,
     /// The store is probably the listed one: nothing contradicts it.
     Likely,
 }
 
-/// The sight of one data set.
+/// The view of one data set on this host.
 #[derive(Debug)]
 pub(crate) struct Sight {
     claim: Provenance,
@@ -70,12 +70,13 @@ impl Sight {
         self.claim == Provenance::Listed
     }
 
-    /// A page as it may be compared with what is here: without inode numbers, where those are
-    /// others than its entries have here. Blocks for a look at a few entries, but not where this
-    /// process has listed them.
+    /// Returns a page in a form that is comparable with this host's store: without inode numbers,
+    /// where they differ here. Blocks for a look at a few entries, unless this process has listed
+    /// them.
     ///
     /// # Errors
-    /// Nothing of it is here, and nothing of other pages was: the store is offline at this peer.
+    /// None of its entries exists here, and none of other pages did: the store is offline at this
+    /// peer.
     pub(crate) fn of(
         &self,
         source: &Source,
@@ -144,13 +145,13 @@ pub(crate) fn shares_inodes<'a>(
 struct Comparison {
     looked: usize,
     same: usize,
-    /// Something is the same but for its inode number.
+    /// An entry is the same except for its inode number.
     other_inodes: bool,
 }
 
 fn compare(source: &Source, root: &[u8], page: &Page, looks: usize) -> Comparison {
-    // What another peer has listed for the one that sealed the page may have no inode number: only
-    // the rest tells whether numbers are the same.
+    // An entry that another peer has listed may have no inode number: only the others show whether
+    // numbers are the same.
     let numbered = page.entries().iter().filter(|entry| entry.identity.inode != 0).count();
     let tells = |entry: &&Entry| numbered == 0 || entry.identity.inode != 0;
     let count = if numbered == 0 { page.entries().len() } else { numbered };

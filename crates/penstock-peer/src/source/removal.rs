@@ -123,9 +123,9 @@ impl Remover<'_> {
             writer: WriterId::SOLE,
         });
         let several = entry.linked || entry.kind == EntryKind::HardLink || !self.hardlinks;
-        // Under which number it was seen here. What an earlier attempt, at another host perhaps,
-        // has left aside was not: it is given its name back, for nothing proves that it is what
-        // that one has looked at.
+        // Number under which the entry was seen here. A file that an earlier attempt has set aside,
+        // perhaps at another host, has none. It gets its name back, since nothing proves that it is
+        // the file which that attempt checked.
         let seen = Cell::new(None);
         let is_same = |now: &Meta, look: Look| {
             let ours = several && is_not_before(now.ctime, self.began);

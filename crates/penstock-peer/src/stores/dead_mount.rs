@@ -26,7 +26,7 @@ impl DeadMount {
         let mut command = Command::new("mount");
         command.args(["-i", "-t", "fuse", "-o", options, "penstock-test"]).arg(path);
         let mounted = command.stdin(Stdio::from(device)).output().unwrap();
-        // Nobody has the device open by now: that is how a client dies.
+        // No process has the device open now, which is how a client dies.
         if !mounted.status.success() {
             println!("SKIPPED: mounting needs root: {}", String::from_utf8_lossy(&mounted.stderr));
             return None;

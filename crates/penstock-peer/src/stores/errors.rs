@@ -32,7 +32,7 @@ pub(crate) fn is_of_store(target: &Target, error: &StoreError) -> bool {
     certain || gone || (error.is_io_failure() && target.identity().is_err())
 }
 
-/// A store that takes no more.
+/// Returns the problem of a store that takes no more.
 pub(crate) fn full_problem(error: &StoreError) -> Problem {
     if error.is_out_of_space() {
         return Problem::new(Exit::Temporary, TARGET_FULL, "the target is full")
@@ -110,7 +110,7 @@ pub(crate) fn store_unreachable(name: &Name, ephemeral: bool, error: &StoreError
     store_offline(name, chain(error))
 }
 
-/// An error and its causes in one line.
+/// Returns an error and its causes in one line.
 pub(crate) fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();

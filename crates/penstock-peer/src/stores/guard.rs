@@ -26,7 +26,7 @@ pub(crate) struct Guard {
     ground: Option<Ground>,
 }
 
-/// The directory that a data set is, or if it is none, lies in.
+/// The directory that the data set is, or the one that contains it.
 #[derive(Clone, Debug)]
 struct Ground {
     path: Vec<u8>,
@@ -94,7 +94,8 @@ impl Guard {
         stores.look(&self.store, move || guard.check())?
     }
 
-    /// Checks the store if one of these records says that a file could not be read or has vanished.
+    /// Checks the store if one of these records reports a file that is missing or could not be
+    /// read.
     ///
     /// # Errors
     /// As [`Guard::check`]: then no record of them counts.

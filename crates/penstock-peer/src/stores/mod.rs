@@ -39,7 +39,7 @@ const ANSWER_MAX: Duration = Duration::from_secs(60);
 /// Longest time for a look at a source, where nothing waits for a journal. Requests that need more
 /// than a look wait no longer than this.
 const LOOK_MAX: Duration = Duration::from_secs(8);
-/// Looks at one source that are under way at a time: as many threads hang in it, and no more.
+/// Largest number of looks at one source at a time, so that no more threads hang in it.
 pub(crate) const LOOKS_MAX: usize = 8;
 
 /// The kinds of stores.
@@ -62,7 +62,7 @@ pub struct StoreSpec {
     pub kind: StoreKind,
     /// Forbids every write to the store.
     pub read_only: bool,
-    /// For `copy`, whose target is a user's directory, or one of others, and no store for ever: see
+    /// For `copy`, whose target is a directory of a user and no permanent store: see
     /// [`PosixOptions::ephemeral`].
     pub ephemeral: bool,
     /// Lets data sets of other sites set owners, special modes, devices, ACLs, trusted and security
@@ -114,7 +114,7 @@ impl Entry {
     }
 }
 
-/// Looks at a source that have not come back.
+/// The looks at a source that have not returned.
 #[derive(Debug, Default)]
 struct Looks {
     under_way: Mutex<usize>,
@@ -192,14 +192,14 @@ impl Stores {
         self.entry(name).map(|entry| &entry.spec)
     }
 
-    /// A store to read from, checked to be the one that was opened first. Blocks on it: who must
-    /// not hang asks within `Stores::look`.
+    /// Returns a store to read from, checked to be the one that was opened first. Blocks on the
+    /// store: a caller that must not hang uses `Stores::look`.
     ///
     /// # Errors
     /// `store-unknown`, `store-offline`, `store-kind`.
     pub fn source(&self, name: &Name) -> Result<Source, Problem> {
         let entry = self.entry(name)?;
-        // The store is asked without the lock: nobody waits for one that hangs but who asks it.
+        // The store is asked without the lock, so that a hung store blocks its own caller alone.
         let open = || entry.open.lock().unwrap_or_else(PoisonError::into_inner);
         let known = open().source.clone();
         if let Some((source, fingerprint)) = known {
@@ -223,8 +223,8 @@ impl Stores {
         Ok(open().source.get_or_insert((source, fingerprint)).0.clone())
     }
 
-    /// Threads hang in calls to a store: as long as one of them does, nothing new is begun there,
-    /// so that one store does not take all threads (E2).
+    /// Notes that threads hang in calls to a store. As long as one of them does, no new work begins
+    /// there, so that one store does not take all threads (E2).
     pub(crate) fn leave_behind(
         &self,
         name: &Name,
@@ -242,11 +242,11 @@ impl Stores {
         if hung.is_empty() { Ok(()) } else { Err(store_hung(name)) }
     }
 
-    /// Asks something of a store that has no end of its own, on another thread: that one hangs if
-    /// the store does, and nobody else.
+    /// Runs a call to a store that may block for ever, on another thread. If the store hangs, only
+    /// that thread does.
     ///
     /// # Errors
-    /// `store-hung`: there was no answer within [`ANSWER_MAX`], or was none before.
+    /// `store-hung`: no answer came within [`ANSWER_MAX`], or an earlier call still hangs.
     pub(crate) fn ask<T: Send + 'static>(
         &self,
         name: &Name,
@@ -289,7 +289,7 @@ impl Stores {
         self.check_answers(name, entry)?;
         let (answer, answered) = channel();
         let thread = std::thread::Builder::new().name("store".to_owned());
-        // Nobody waits any more if it comes too late.
+        // A late answer has no receiver any more.
         let thread = thread.spawn(move || drop(answer.send(ask()))).map_err(Problem::no_thread)?;
         match answered.recv_timeout(most) {
             Ok(answer) => Ok(answer),
@@ -321,7 +321,7 @@ impl Stores {
         if let Some(target) = &open().target {
             return Ok(target.clone());
         }
-        // Without the lock: whoever reads from the store is not to wait for this.
+        // Without the lock, so that readers of the store do not wait for this.
         let target = match &entry.spec.kind {
             StoreKind::Posix(root) => {
                 let (io, failed_syncs) = (entry.spec.io, entry.failed_syncs.clone());

@@ -69,8 +69,8 @@ pub(crate) fn check_mounts(target: &Target, spec: &TaskSpec) -> Result<(), Probl
     if missing(&mounts_of(target, spec)?).is_none() {
         return Ok(());
     }
-    // What the kernel mounts by itself within some file systems (exports within an export of NFS,
-    // snapshots of ZFS) goes after a while, and comes back for whoever goes there (mount(2)).
+    // The kernel's own mounts within some file systems end after a while and return on access
+    // (mount(2)). Examples are exports within an export of NFS, and snapshots of ZFS.
     if let Target::Posix(store) = target {
         for mount in &spec.mounts {
             let at = store.root_path().join(OsStr::from_bytes(&mount.at.0)).join(".");

@@ -8,7 +8,7 @@ use penstock_api::limits::ShareUsed;
 use penstock_engine::pace::Pace;
 use penstock_io::sys;
 
-/// A sleep is told in parts no longer than this, so that it shows while it lasts.
+/// Longest part of a sleep, so that long sleeps show in the figures while they last.
 const TELL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// A [`Pace`] that several threads share. Without a rate, taking costs one look at a flag.
@@ -22,7 +22,7 @@ pub(crate) struct Pacer {
 }
 
 impl Pacer {
-    /// Holds `rate` units per second; 0 holds nobody.
+    /// Creates a pacer of `rate` units per second; 0 is no limit.
     pub(crate) fn new(rate: u64) -> Self {
         Self {
             pace: Mutex::new(Pace::new(sys::boottime_now(), rate)),
@@ -50,10 +50,10 @@ impl Pacer {
         self.wake.notify_all();
     }
 
-    /// Holds nobody any more: what is paced is to end.
+    /// Ends the limit: paced work is about to end.
     pub(crate) fn end(&self) {
         self.ended.store(true, Ordering::Release);
-        // Under the lock, or somebody who has just looked would sleep on.
+        // Set under the lock; otherwise a thread that has just checked would sleep on.
         drop(self.lock());
         self.wake.notify_all();
     }

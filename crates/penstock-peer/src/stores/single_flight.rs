@@ -18,15 +18,15 @@ pub(crate) struct SingleFlight {
     wake: Condvar,
 }
 
-/// Somebody's turn, until this is dropped.
+/// The permit, which is returned on drop.
 #[derive(Debug)]
 pub(crate) struct Flight<'a>(&'a SingleFlight);
 
 impl SingleFlight {
-    /// Waits until nobody else is at it, for a minute at most. `what` is to be done, for the error.
+    /// Waits for the permit for at most a minute. `what` names the operation, for the error.
     ///
     /// # Errors
-    /// `scan-busy`, temporary: an earlier one is still at it.
+    /// `scan-busy`, temporary: an earlier operation is still under way.
     pub(crate) fn take(&self, what: &str) -> Result<Flight<'_>, Problem> {
         self.take_within(TURN_MAX, what)
     }

@@ -7,7 +7,7 @@ use std::thread::{Builder, Scope, ScopedJoinHandle};
 /// Starts a thread of a scope.
 ///
 /// # Errors
-/// There can be no more threads now.
+/// No more threads can be started now.
 pub(crate) fn start<'scope, T: Send + 'scope>(
     scope: &'scope Scope<'scope, '_>,
     work: impl FnOnce() -> T + Send + 'scope,
@@ -17,8 +17,8 @@ pub(crate) fn start<'scope, T: Send + 'scope>(
     })
 }
 
-/// Has so many threads do the same work, or as many as there can be: if none, this one does it.
-/// Returns when all have done it.
+/// Runs the same work on `count` threads, or on as many as can be started; on this thread if none
+/// can. Returns when all have finished.
 pub(crate) fn at_once(count: usize, work: &(impl Fn() + Sync)) {
     std::thread::scope(|scope| {
         let started = (0..count).take_while(|_| start(scope, work).is_ok()).count();

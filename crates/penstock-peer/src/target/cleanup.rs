@@ -28,7 +28,7 @@ pub trait Cleaner {
     /// Decides whether a file goes. State of runs and private directories of stores are not shown.
     fn goes(&mut self, found: &LeftOver<'_>) -> bool;
 
-    /// Learns that a file is gone.
+    /// Learns that a file was removed.
     fn removed(&mut self, found: &LeftOver<'_>);
 
     /// Learns that a directory could not be listed, or a file not be removed.
@@ -97,7 +97,7 @@ fn clean(
     }
 }
 
-/// Removes one, if it is to go; gives whether it is gone.
+/// Removes a file, if the caller wants that. Returns whether it is gone.
 fn deal_with(
     store: &PosixStore,
     dir: &Dir,

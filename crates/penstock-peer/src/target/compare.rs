@@ -85,7 +85,7 @@ pub(crate) struct Comparer {
     pub(crate) keeper: Arc<AttributePolicy>,
     /// Gives files that stay their attributes; not where nothing may be touched.
     pub(crate) touches: bool,
-    /// Files whose contents are the same, where these were compared.
+    /// Files with equal contents, where contents were compared.
     same: Option<Arc<EntrySet>>,
 }
 
@@ -108,12 +108,12 @@ impl Comparer {
         }
     }
 
-    /// Takes these files of a page, and no other, for the same.
+    /// Takes exactly these files of a page as equal.
     pub(crate) fn with_same(self, same: EntrySet) -> Self {
         Self { same: Some(Arc::new(same)), ..self }
     }
 
-    /// Files of a page that have the size of their entries: one stat for each.
+    /// Returns the files of a page that have the size of their entries, by one stat for each.
     ///
     /// # Errors
     /// The store is at fault.
@@ -187,7 +187,7 @@ impl Comparer {
                     if let Some(problem) = of_no_item(&self.target, &error) {
                         return Err(problem);
                     }
-                    // What this transfer has not moved may be somebody's newer file.
+                    // An entry that this transfer has not moved may be somebody's newer file.
                     if amends.same_bytes {
                         tracing::debug!(error = %chain(&error), "an entry could not be compared");
                     } else {
@@ -277,7 +277,8 @@ impl Comparer {
         let mut found = self.entry(page, index, dirs);
         let again = |error: &StoreError| error.is_io_failure() || error.is_absent();
         if self.protects() && found.as_ref().is_err_and(again) {
-            // It may pass; of what was replaced or went meanwhile another look tells.
+            // The error may pass. If the entry was replaced or removed meanwhile, another look
+            // shows it.
             dirs.cache.forget(&place(&self.root, page, &page.entries()[index as usize]).0);
             found = self.entry(page, index, dirs);
         }
@@ -296,7 +297,7 @@ impl Comparer {
     /// replaces nothing that options protect, and never a directory.
     fn unknown(&self, entry: &Entry, error: &StoreError) -> Compared {
         if !self.protects() || entry.kind == EntryKind::Directory {
-            // Moving it will fail in the same way, and tell.
+            // Moving it will fail in the same way, and report the error.
             tracing::debug!(error = %chain(error), "an entry could not be compared");
             return Compared::of(Verdict::New, None);
         }
@@ -340,8 +341,8 @@ impl Comparer {
         Ok(compared)
     }
 
-    /// The verdict of the first name of `link`, a further one, by what is there under it, and
-    /// whether that is `dated` as the link is.
+    /// Returns the verdict on the first name of `link`, a further name. It depends on the entry
+    /// under the first name, and on whether that is `dated` as the link is.
     pub(crate) fn first_name_verdict(&self, link: &Entry, there: &Meta, dated: bool) -> Verdict {
         let mut first = *link;
         first.kind = EntryKind::File;
@@ -400,12 +401,12 @@ impl Comparer {
             | (EntryKind::BlockDevice, Kind::BlockDevice) => {
                 Ok(dated && entry.device == meta.special)
             }
-            // A further name is made last, if it is not there by then.
+            // A further name is made last, if it does not exist by then.
             _ => Ok(false),
         }
     }
 
-    /// The attributes that what stays is to have.
+    /// Returns the attributes that an entry which stays should have.
     fn wanted<'p>(&self, page: &'p Page, entry: &Entry, there: &Meta) -> Attributes<'p> {
         let mut wanted = self.keeper.attributes(page, entry);
         // Where modes are not to be set, that which is there stays; but no program runs with the
@@ -428,8 +429,8 @@ impl Comparer {
             && self.target.has_xattrs(there.dir, there.leaf, wanted)?)
     }
 
-    /// Gives what is the same the source's attributes, where they differ. What stays for
-    /// another reason is not the source's, and stays as it is.
+    /// Gives equal entries the source's attributes, where they differ. An entry that stays for
+    /// another reason is not the source's, and is not changed.
     fn refresh(&self, page: &Page, entry: &Entry, there: &There<'_>) -> Result<(), StoreError> {
         let wanted = self.wanted(page, entry, &there.meta);
         if self.is_as_wanted(entry, there, &wanted)? {
@@ -439,7 +440,7 @@ impl Comparer {
         let not_set = if entry.kind == EntryKind::File {
             let file = self.target.open_written(dir, leaf)?;
             if file.meta()?.is_none_or(|meta| meta.inode != there.meta.inode) {
-                // Somebody has put another one there meanwhile.
+                // Another entry was put there meanwhile.
                 return Ok(());
             }
             file.finish(&wanted, false)?
@@ -450,8 +451,8 @@ impl Comparer {
     }
 }
 
-/// The step in which the file systems of a page's entries count time, by all of their stamps;
-/// exact where the source tells no times of change.
+/// Returns the step in which the file systems of a page's entries count time, by all of their
+/// stamps. It is exact if the source reports no change times.
 pub(crate) fn step_of(page: &Page) -> Step {
     let told = page.entries().iter().filter(|entry| entry.identity.ctime != FileTime::default());
     Step::of(told.flat_map(|entry| [entry.identity.ctime, entry.mtime]))
@@ -489,7 +490,7 @@ enum Place {
     Directory(Dir),
     /// There is no such directory.
     Absent,
-    /// Something else has its name, or that of one above it.
+    /// Something else has its name, or that of a directory above it.
     Blocked,
 }
 
@@ -506,7 +507,7 @@ impl Place {
     }
 }
 
-/// The directories of a page, and the last one that is not there: all that is in it is new.
+/// The open directories of a page, and the last missing one: everything in it is new.
 struct Dirs {
     cache: DirCache,
     missing: Option<(Arc<[u8]>, Place)>,

@@ -27,12 +27,12 @@ pub(crate) fn confirm(
     page: &Page,
     wanted: &EntrySet,
 ) -> Result<EntrySet, Problem> {
-    // Asked in this way it looks at nothing but what is there.
+    // Called in this way, the comparer examines only the entry itself.
     let look = TaskSpec { update: UpdateOptions::default(), ..spec.clone() };
     let others = (0..page.entries().len() as u32).filter(|index| !wanted.contains(*index));
     let comparer = Comparer::new(target.clone(), &look, false, false);
     let found = comparer.verdicts(page, &others.collect())?;
-    // Two files that have become one, as where a target folds names, do not both stand.
+    // Two files that have become one, as where a target folds names, cannot both exist.
     let mut inodes = BTreeMap::new();
     for index in
         wanted.iter().filter(|index| page.entries()[*index as usize].kind == EntryKind::File)
@@ -70,8 +70,8 @@ fn is_made(entry: &Entry, there: &Meta, dated: bool) -> bool {
     if entry.kind == EntryKind::Directory {
         return there.kind == Kind::Directory;
     }
-    // The source's own, by another way: two mounts of one tree, or a host that is reached from
-    // itself. Who made a copy made another inode, or has changed this one's attributes.
+    // The file is the source's own, by another way: two mounts of one tree, or a host that is
+    // reached from itself. A copy has another inode, or changed attributes.
     let itself = entry.identity.inode == there.inode && entry.identity.ctime == there.ctime;
     if itself {
         return false;

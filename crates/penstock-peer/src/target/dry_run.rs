@@ -14,8 +14,8 @@ use penstock_proto::name;
 use crate::stores::chain;
 use crate::target::compare::{Compared, Comparer, Verdict};
 
-/// Looks at a whole page; the comparer must be one that touches nothing. Blocks for about a stat
-/// of each entry.
+/// Examines a whole page, with a comparer that touches nothing. Blocks for about a stat of each
+/// entry.
 ///
 /// # Errors
 /// The store is at fault.
@@ -137,7 +137,7 @@ fn link(
         }
         Ok(_) => (PlanAction::Link, ""),
         Err(error) => {
-            // Making it will fail in the same way, and tell.
+            // Making it will fail in the same way, and report the error.
             tracing::debug!(error = %chain(&error), "a first name could not be looked at");
             (PlanAction::Link, "")
         }

@@ -53,7 +53,7 @@ pub use walk::{LIST_DIRECTORIES_MAX, TakeSurplus, TargetLister};
 
 /// Files that each list is spilled into.
 const PARTS: usize = 256;
-/// Depths of directories that have a file of their own; deeper ones share the last.
+/// Number of depths of directories that have a file of their own; deeper ones share the last.
 const DEPTHS: usize = 200;
 /// The store's identity is checked again after so many deletions.
 const CHECK_EVERY: u64 = 1024;
@@ -115,8 +115,8 @@ enum Known {
 /// The paths of the data set, in memory or in files.
 struct DataSet {
     paths: Known,
-    /// Its directories in which nobody has looked, as something is mounted there: [`HASHES_MAX`]
-    /// at most.
+    /// Directories of the data set that were not listed, since something is mounted there: at most
+    /// [`HASHES_MAX`].
     unlisted: HashSet<PathHash>,
 }
 
@@ -184,7 +184,7 @@ impl<'a> List<'a> {
         }
     }
 
-    /// Puts something into the list, if it is to go.
+    /// Adds an entry to the list, if it should be deleted.
     fn choose(&mut self, surplus: &Surplus, line: &[u8]) -> Result<(), Problem> {
         if !(self.choose)(surplus.planned())? {
             return Ok(());
@@ -228,7 +228,8 @@ impl<'a> List<'a> {
     }
 }
 
-/// Finds what is below the data set's root at the target and not in the data set; gives how many.
+/// Finds entries below the data set's root at the target that are not in the data set. Returns
+/// their number.
 ///
 /// # Errors
 /// The target cannot be listed completely: nothing may be deleted then.

@@ -32,8 +32,8 @@ use crate::write::uncached_file::UncachedFile;
 
 /// Bits that a write takes off a file (inode(7)).
 const SPECIAL_BITS: u32 = 0o6000;
-/// A write sets both times; one that came before the last rename has the time of change from that,
-/// a moment later. Some servers have whole seconds.
+/// Distance of the two times of a write. A write before the last rename has the time of change of
+/// that rename, a moment later. Some servers count whole seconds.
 const TOGETHER_SECONDS: i64 = 2;
 
 /// The state in which a file was found.
@@ -43,7 +43,7 @@ enum Found {
     Right,
     /// The file had a late write, and its attributes were set again.
     Mended,
-    /// Somebody else has changed, replaced or removed it.
+    /// The file was changed, replaced or removed by somebody else.
     Others,
 }
 
@@ -57,7 +57,7 @@ pub(crate) struct LateWriteRepair<'a> {
 }
 
 impl LateWriteRepair<'_> {
-    /// Looks at these files of a page, each with its digest.
+    /// Examines these files of a page, each with its digest.
     ///
     /// # Errors
     /// The store is at fault.

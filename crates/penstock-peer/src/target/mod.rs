@@ -132,9 +132,9 @@ impl TargetService {
         kept.push(Arc::downgrade(task));
     }
 
-    /// Ends tasks of the same transfer and writer that an earlier controller ordered, or this one
-    /// under another number: what is under this writer's names is never written by two. What they
-    /// wrote and no controller has committed is left to the next.
+    /// Ends earlier tasks of the same transfer and writer, which another controller ordered, or
+    /// this one under another number. Two tasks never write under one writer's names. Their
+    /// uncommitted reports are left to the next task.
     fn end_earlier(&self, spec: &TaskSpec) -> Option<Handover> {
         let known: Vec<_> = {
             let kept = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
@@ -152,7 +152,7 @@ impl TargetService {
         target_of(&self.stores, spec)
     }
 
-    /// Checks that the store is there and the one that is meant (A5), whether it answers or hangs.
+    /// Checks that the store is there and the right one (A5), whether it answers or hangs.
     pub(crate) fn identify(&self, spec: &TaskSpec) -> Result<StoreIdentity, Problem> {
         let (stores, asked) = (Arc::clone(&self.stores), spec.clone());
         self.stores.ask(&spec.store, move || identify(&stores, &asked))?
@@ -330,8 +330,8 @@ struct Ground {
 }
 
 impl Ground {
-    /// Looks at a store in which nothing of the same transfer and writer runs any more, and makes
-    /// room for the marker.
+    /// Examines a store in which no task of the same transfer and writer runs any more, and
+    /// reserves room for the marker.
     fn at(target: &Target, spec: &TaskSpec, identity: &StoreIdentity) -> Result<Self, Problem> {
         let boot = sys::boot_id().unwrap_or_else(|error| {
             tracing::debug!(%error, "no boot id here: an earlier process counts as one of another");
@@ -340,16 +340,17 @@ impl Ground {
         let mount = target.mount_identity();
         let mount = mount.map_err(|error| store_offline(&spec.store, chain(&error)))?;
         let (writer, store) = (spec.writer, id_of(identity));
-        // What was written before the last of them is not believed unseen by anybody (A4).
+        // Bytes that were written before the last failed sync are never believed without a check
+        // (A4).
         let failed_syncs = target.failed_syncs();
         let incarnation = Incarnation { writer, boot, mount, store, failed_syncs };
         let of = (spec.transfer, spec.writer);
         // A store that keeps nothing has every marker.
         let marker = target.read_marker(of).ok().flatten().filter(|marker| *marker != u64::MAX);
-        // Without syncs nothing is written to it; that it is there tells the next task enough.
+        // Without syncs nothing is written to it; its existence tells the next task enough.
         let follows = match unlocking(target, spec, || target.reserve_marker(of)) {
-            // The directory belongs to others: without a marker nothing tells later what was
-            // synced, nor whether there was a task before.
+            // The directory belongs to others. Without a marker, nothing shows later which writes
+            // were synced, or whether there was a task before.
             Err(error) if error.is_denied() && target.is_ephemeral() => {
                 if !has_directories(target, spec) {
                     return Err(not_writable(spec, &error));
@@ -392,7 +393,7 @@ fn root_kind(stores: &Stores, store: &Name, path: &PathText) -> Result<Option<Ro
 
 fn store_id(stores: &Stores, store: &Name) -> Result<Option<u64>, Problem> {
     match stores.target(store)?.identity() {
-        // What keeps nothing is nobody.
+        // A store that keeps nothing has no identity.
         Ok(identity) => Ok(Some(id_of(&identity)).filter(|id| *id != 0)),
         Err(StoreOffline::IdentityMissing { .. }) => Ok(None),
         Err(error) => {
@@ -514,7 +515,8 @@ impl TargetPeer for TargetService {
         // Before anything else: the controller counts it from our answer (B4).
         let asked = sys::boottime_now();
         let grant = spec.grant.map(|duration| Arc::new(Grant::new(duration, asked)));
-        // Shut when a thread of it hangs, and is left behind: what it does last is nobody's wish.
+        // Shut when one of the task's threads hangs and is abandoned, so that its last system call
+        // cannot change the store.
         let over = Arc::<AtomicBool>::default();
         let (fence, ended) = (spec.fence.clone(), Arc::clone(&over));
         let holds = Arc::new(move || fence.holds() && !ended.load(Ordering::Acquire));
@@ -622,7 +624,7 @@ impl TargetPeer for TargetService {
     }
 }
 
-/// Removes what may be temporary of the entries of a page; gives whether any was there.
+/// Removes possible temporary files of the entries of a page. Returns whether there were any.
 fn clean_page(
     target: &Target,
     spec: &TaskSpec,
@@ -662,8 +664,8 @@ fn clean_page(
     Ok(touched)
 }
 
-/// Something cannot be removed: all of it is tried again if that is no fault of its own. What is
-/// mounted within the store may be gone alone.
+/// Handles a file that cannot be removed: an error that is not its own fault repeats the whole
+/// cleanup. A mount within the store may be missing alone.
 fn left(target: &Target, error: &StoreError) -> Result<(), Problem> {
     if let Some(problem) = of_no_item(target, error) {
         return Err(problem);

@@ -227,14 +227,14 @@ impl Readback<'_> {
         Ok(())
     }
 
-    /// The problem of an error that tells nothing of a file: it passes, or is of the store, or of
-    /// the way to it. After the latter another peer may read what this one cannot.
+    /// Returns the problem of an error that says nothing about a file: it passes, or concerns the
+    /// store or the way to it. In the latter case another peer may be able to read the file.
     fn of_no_file(&self, error: &StoreError) -> Option<Problem> {
         let on_the_way = error.is_io_failure() && !error.is_bad_medium();
         of_no_item(self.target, error).or_else(|| on_the_way.then(|| full_problem(error)))
     }
 
-    /// Reads extents of one file, and compares it with its digest if they end it.
+    /// Reads extents of one file, and compares the file with its digest after its last extent.
     fn read(
         &self,
         request: &ProofRequest<'_>,

@@ -11,13 +11,13 @@ use crate::target::TargetService;
 use crate::target::extraneous::{self, Dealt, TakeSurplus};
 
 impl TargetService {
-    /// Lists directories of a target, as [`crate::TargetLister::list`]. The store is looked at
-    /// before and after, so that what is not mounted never looks like an empty directory (A5).
-    /// Blocks for a look at everything in them.
+    /// Lists directories of a target, like [`crate::TargetLister::list`]. The store is checked
+    /// before and after, so that a missing mount never looks like an empty directory (A5). Blocks
+    /// for a look at everything in them.
     ///
     /// # Errors
     /// The store is offline, or another than `spec` says; a directory cannot be listed completely;
-    /// what `take` says.
+    /// an error of `take`.
     pub fn list_for(
         &self,
         spec: &TaskSpec,
@@ -29,9 +29,10 @@ impl TargetService {
         self.identify_if_known(spec)
     }
 
-    /// Deletes what is still as it was found, or moves it to the backup directory, one after the
-    /// other for as long as `goes_on` says; gives with how many items it has dealt. What could not
-    /// be deleted because `spec.fence` is shut by now is not among these. Blocks.
+    /// Deletes entries that are unchanged since they were found, or moves them to the backup
+    /// directory. Works on one after the other while `goes_on` allows it. Returns the number of
+    /// items handled. An item that was not deleted because `spec.fence` was shut is not counted.
+    /// Blocks.
     ///
     /// # Errors
     /// The store is offline, or another than `spec` says; it takes no changes.

@@ -39,7 +39,7 @@ use crate::write::target_tree::TargetTree;
 use crate::write::unnamed_files::{UnnamedFiles, epoch_limits};
 use crate::write::written::{Written, of_answer};
 
-/// A stopping task gives what is written this long to become durable.
+/// Time that a stopping task has to make its written bytes durable.
 pub(crate) const STOP_PATIENCE: Duration = Duration::from_secs(10);
 
 /// A page and its pieces.
@@ -489,7 +489,7 @@ impl TaskContext {
         self.wake.notify_all();
     }
 
-    /// A lane is gone, or could not be opened; `why` says so if it failed.
+    /// Notes that a lane is gone, or could not be opened. `why` gives the reason if it failed.
     pub(crate) fn lane_down(&self, lane: LaneId, why: Option<String>) {
         let now = sys::boottime_now();
         let mut guard = self.lock();
@@ -499,7 +499,7 @@ impl TaskContext {
         state.lanes.handle_down(now, lane, why.is_some());
         state.wakers.remove(&lane);
         state.closers.remove(&lane);
-        // Nothing waits for one path while another carries.
+        // A path that does not carry is no reason to wait while another carries.
         if let Some(why) = why.filter(|_| !beside) {
             let next = state.lanes.dial_after(now).map_or(Duration::ZERO, |at| at.since(now));
             state.waiting = format!("{why}; next try in {:.1} s", next.as_secs_f64());
@@ -507,8 +507,8 @@ impl TaskContext {
         state.news = true;
         drop(guard);
         if self.is_stopping() {
-            // All others are told already. Telling them for each that goes would cost the square
-            // of a thousand lanes.
+            // All other lanes know already. Signalling each of them for every lane that ends would
+            // cost the square of a thousand lanes.
             self.wake.notify_all();
         } else {
             self.notify_all();
@@ -600,7 +600,7 @@ impl TaskContext {
 /// Pages with their pieces that a task keeps in memory.
 const PAGES_KEPT: usize = 32;
 
-/// Paths of lanes that are noted for the receipt; further ones are not.
+/// Number of paths that are noted for the receipt; further ones are not.
 const PATHS_MAX: usize = 64;
 impl TaskContext {
     /// The first of an answer has come, and is written now.
@@ -626,7 +626,8 @@ impl TaskState {
         self.reports.extend(returned.into_iter().map(report));
     }
 
-    /// Tells what of that a lane was still writing, and does no more (B3).
+    /// Reports the pieces that a lane was still writing when they were returned, and has dropped
+    /// since (B3).
     pub(crate) fn tell_returned(&mut self) {
         let returned = self.fetch.take_returned().into_iter();
         let report = |(piece, generation)| Report::Returned { piece, generation };

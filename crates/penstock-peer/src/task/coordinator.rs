@@ -139,7 +139,7 @@ fn cut_silent_lanes(shared: &TaskContext, now: Instant) {
         let mut state = shared.lock();
         let Some(closer) = state.closers.get(&lane) else { continue };
         let silence = closer.silence();
-        // Who waits for the limit does not read: the silence is our own.
+        // A lane that waits for the limit does not read: the silence is our own.
         if silence >= LANE_SILENCE_MAX && !shared.pace.is_in_debt() {
             tracing::warn!(?lane, "a lane is silent and is cut");
             closer.shutdown();
@@ -154,7 +154,7 @@ fn cut_silent_lanes(shared: &TaskContext, now: Instant) {
 /// The coordinator looks around at least this often while there is work.
 const TICK: Duration = Duration::from_millis(20);
 
-/// Without any byte, answer or successful dial for this long the task gives up; the controller
+/// Time without any byte, answer or successful dial after which the task gives up. The controller
 /// tries again later (promise (f)).
 const NOTHING_MAX: Duration = Duration::from_secs(300);
 

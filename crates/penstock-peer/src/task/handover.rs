@@ -14,7 +14,8 @@ use penstock_engine::uncommitted::UncommittedReports;
 use penstock_proto::id::{TransferId, WriterId};
 use penstock_proto::journal::Incarnation;
 
-/// Tasks of which it is kept what they left; of the oldest it is forgotten, and fetched again.
+/// Number of handovers that are kept. The oldest is dropped beyond it, and its pieces are fetched
+/// again.
 const LEFT_MAX: usize = 64;
 
 /// Reports that no controller has committed, if another controller might need them.

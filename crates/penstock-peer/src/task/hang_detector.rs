@@ -36,7 +36,7 @@ struct Seen {
 }
 
 impl HangDetector {
-    /// The calling thread is the one that is meant.
+    /// Names the calling thread as the one to observe.
     pub(crate) fn attend(&self) {
         self.thread.store(sys::thread_number(), Ordering::Relaxed);
     }

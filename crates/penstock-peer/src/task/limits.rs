@@ -35,7 +35,7 @@ pub(crate) fn lane_limits(
     };
     let (workers, lanes_max) =
         if share.lanes == 0 { (workers, lanes_max) } else { (share.lanes, share.lanes) };
-    // Each lane gets its turn within a time in which nobody takes it for dead.
+    // Each lane gets its turn before it is taken for dead.
     let held = match share.rate_bytes_per_s() {
         0 => u64::MAX,
         rate => (rate * TURN.as_secs() / u64::from(STRIDE_BYTES_MAX)).max(1),

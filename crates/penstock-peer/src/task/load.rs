@@ -16,7 +16,7 @@ use crate::task::reach::Reach;
 use crate::task::running_task::RunningTask;
 
 impl TargetService {
-    /// The tasks that run here, whoever ordered them, as those of `peer`.
+    /// Returns the tasks that run here, from all controllers, as those of `peer`.
     pub fn loads(&self, peer: &Name) -> Vec<TaskLoad> {
         let tasks: Vec<Arc<RunningTask>> = {
             let mut kept = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
@@ -28,7 +28,7 @@ impl TargetService {
         loads
     }
 
-    /// Tells somebody what becomes of the paths of this host's tasks, from now on.
+    /// Sets the listener for changes of the paths of this host's tasks.
     pub fn listen_to_paths(&self, listener: PathListener) {
         self.book.listen(listener);
     }

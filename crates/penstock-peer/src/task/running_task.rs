@@ -212,8 +212,8 @@ impl Task for RunningTask {
 }
 
 impl RunningTask {
-    /// Ends it; gives what no controller has committed of it. Nothing, if it was stopped in order,
-    /// or its grant is over: somebody else may have what it wrote.
+    /// Ends the task. Returns its uncommitted reports. Returns `None` if it was stopped in order or
+    /// its grant is over, since its pieces may belong to another peer.
     pub(crate) fn end_for_next(&self) -> Option<Handover> {
         let shared = &self.shared;
         let granted = shared.grant.as_ref().is_some_and(|grant| grant.holds());

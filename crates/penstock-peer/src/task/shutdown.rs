@@ -12,7 +12,7 @@ use penstock_proto::units::Instant;
 
 use crate::task::context::{STOP_PATIENCE, TaskContext, TaskState};
 
-/// A thread that is still in a system call this long after that is left behind.
+/// Time after which a thread that is still in a system call is abandoned.
 const HUNG_PATIENCE: Duration = Duration::from_secs(20);
 /// Divisor of the grant's duration. A publisher whose call has shown no sign of life for that long
 /// is abandoned.
@@ -24,8 +24,9 @@ const SILENCE_SHOWN: Duration = Duration::from_secs(3);
 const HANG_SHOWN: Duration = Duration::from_secs(10);
 const SHOWN_OF_GRANT: u32 = 4;
 
-/// Waits for the threads of a stopping task. What does not end is left behind: it gives no name and
-/// begins no write any more, and until it has ended its store gets nothing new from this host.
+/// Waits for the threads of a stopping task. A thread that does not end is abandoned: it gives no
+/// name and begins no write any more. Until it has ended, its store gets no new work from this
+/// host.
 pub(crate) fn wait_for(shared: &TaskContext, threads: Vec<JoinHandle<()>>) {
     let begun = sys::boottime_now();
     let mut left = Vec::new();
@@ -42,7 +43,8 @@ pub(crate) fn wait_for(shared: &TaskContext, threads: Vec<JoinHandle<()>>) {
     if left.is_empty() {
         return;
     }
-    // The one call that it is in repeats what was written, or meets a name that is none (B1).
+    // The one call in which it hangs repeats written bytes, or meets a name that does not exist
+    // (B1).
     shared.forbid();
     let store = &shared.spec.store;
     tracing::error!(%store, "a store hangs: a thread of a stopped task is left behind");

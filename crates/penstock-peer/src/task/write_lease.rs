@@ -7,9 +7,9 @@ use penstock_io::sys;
 use crate::task::context::TaskContext;
 use crate::task::grant::Grant;
 
-/// Tells the controller that the task lives, if it is time; ends it where it takes no part any
-/// more. If the controller is there, and what was told of its tenure has run out all the same, this
-/// task names nothing any more: it ends, so that it can begin anew (B4).
+/// Renews the grant, if it is due. Ends the task if it takes no part any more. If the controller
+/// answers although its known tenure has run out, the task can give no names: it ends, so that it
+/// can begin anew (B4).
 pub(crate) fn keep(shared: &TaskContext, grant: &Grant) {
     let asked = sys::boottime_now();
     if !grant.is_due(asked) {
@@ -26,8 +26,8 @@ pub(crate) fn keep(shared: &TaskContext, grant: &Grant) {
     }
 }
 
-/// Gives back pieces worth about so many bytes of which nothing is asked for yet: another peer
-/// does them sooner (B3).
+/// Returns pieces of about `bytes` bytes that were not requested yet: another peer finishes them
+/// sooner (B3).
 pub(crate) fn give_back(shared: &TaskContext, bytes: u64) {
     if let Some(grant) = shared.share() {
         grant.note_given(sys::boottime_now());

@@ -7,7 +7,7 @@ use penstock_io::store::{Meta, ReadFile, StoreError};
 
 use crate::verify::hashing::CHUNK_BYTES;
 
-/// Files above this are compared in parts of this size by whoever is free.
+/// Size above which idle threads compare a file in parts of this size.
 const EXTENT_BYTES: u64 = 64 << 20;
 /// Most parts of a file, so that a huge one does not fill the memory.
 const EXTENTS_MAX: u64 = 256;
@@ -65,7 +65,7 @@ impl FilePair {
         self.source.1.size
     }
 
-    /// The parts that are compared at a time; one for a small file.
+    /// Number of parts that are compared at a time; one for a small file.
     pub(super) fn extents(&self) -> impl Iterator<Item = Range<u64>> + use<> {
         let (size, step) = (self.size(), extent_bytes(self.size()));
         let count = size.div_ceil(step).max(1);

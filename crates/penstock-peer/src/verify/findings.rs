@@ -47,7 +47,7 @@ pub type Teller<'a> = dyn Fn(Finding, &[u8], &str) + Sync + 'a;
 pub struct VerifyFigures {
     /// Files whose content was compared to its end.
     pub files: AtomicU64,
-    /// Bytes of these, on one side.
+    /// Bytes of these files, on one side.
     pub bytes: AtomicU64,
     /// Directories that were compared.
     pub directories: AtomicU64,
@@ -108,13 +108,13 @@ impl<'a> Told<'a> {
         (self.tell)(finding, path, message);
     }
 
-    /// An error of a store: the entry is gone, or cannot be read.
+    /// Reports an error of a store: the entry is gone, or cannot be read.
     pub(super) fn failed(&self, path: &[u8], side: &str, error: &StoreError) {
         let finding = if error.is_vanished() { Finding::Changed } else { Finding::Unreadable };
         self.say(finding, path, &format!("at the {side}: {}", chain(error)));
     }
 
-    /// An own name at `path`, on one side.
+    /// Reports an own name at `path`, on one side.
     pub(super) fn own(&self, path: &[u8], side: &str, own: Own) {
         if own.kind.holds_data() {
             let message = format!("at the {side}, of copy {}", own.run);

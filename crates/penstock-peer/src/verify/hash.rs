@@ -48,8 +48,8 @@ enum Job {
     File(Vec<u8>),
 }
 
-/// Hashes every regular file below `root`, or `root` itself if it is one, and tells each, in no
-/// order; blocks. Our private and temporary names are passed over, links are not followed.
+/// Hashes every regular file below `root`, or `root` itself if it is one. Reports each, in no
+/// order. Blocks. Private and temporary names are passed over, and links are not followed.
 ///
 /// # Errors
 /// The root cannot be opened.

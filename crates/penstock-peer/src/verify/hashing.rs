@@ -8,8 +8,7 @@ use penstock_io::store::{Meta, ReadFile, StoreError};
 use penstock_proto::digest::{Digest, DigestKind};
 use penstock_proto::slicing::Slicing;
 
-/// Bytes that are read at a time: they fit a core's cache, so that several kinds of checksum cost
-/// one read.
+/// Bytes per read: they fit a core's cache, so that several kinds of checksum cost one read.
 pub(crate) const CHUNK_BYTES: usize = 256 * 1024;
 
 /// Feeds a file of `size` bytes to `checksums`, from its first byte to its last; with `sparse`,
@@ -63,9 +62,9 @@ pub(crate) fn digest_of_file(
     Ok(digest.filter(|_| same).map(|digest| (digest, before)))
 }
 
-/// The digest of a file as transfers make it: strides merge to extents, extents to the file. For
-/// BLAKE3 that is the standard digest (D1). Extents may be hashed by several threads, in any order;
-/// whoever ends the last merges.
+/// The digest of a file as transfers compute it: strides merge to extents, extents to the file. For
+/// BLAKE3 this is the standard digest (D1). Several threads may hash extents in any order. The
+/// thread that ends the last extent merges them.
 pub(crate) struct TreeHash {
     kind: DigestKind,
     size: u64,
@@ -96,9 +95,9 @@ impl TreeHash {
         self.size.div_ceil(self.extent_bytes).max(1)
     }
 
-    /// Hashes one extent. `read` fills the begin of the buffer, which holds a stride, with as many
-    /// bytes as it is told from the offset, and gives how many there were; each part is shown to
-    /// `see`. Gives false if there were fewer: the file became shorter.
+    /// Hashes one extent. `read` fills the start of the buffer, which holds a stride. It gets the
+    /// number of bytes and the offset, and returns how many it has read. Each part is shown to
+    /// `see`. Returns `false` if the file became shorter.
     pub(crate) fn hash(
         &self,
         extent: u64,

@@ -68,7 +68,7 @@ impl<J, W: Waiting<J>> Jobs<J, W> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Leaves a job for whoever is free. Where too many wait it is given back: do it now.
+    /// Leaves a job for an idle thread. If too many wait, returns the job: the caller does it now.
     pub(super) fn offer(&self, job: J) -> Option<J> {
         let mut state = self.lock();
         if state.waiting.in_memory() >= WAITING_MAX {
@@ -106,7 +106,7 @@ impl<J, W: Waiting<J>> Jobs<J, W> {
 
     /// Does jobs until there are none and none can come.
     pub(super) fn work(&self, mut work: impl FnMut(J)) {
-        /// Ends a job however it ended, so that nobody waits for it for ever.
+        /// Ends a job, also after a panic, so that no thread waits for it for ever.
         struct Busy<'a, J, W: Waiting<J>>(&'a Jobs<J, W>);
         impl<J, W: Waiting<J>> Drop for Busy<'_, J, W> {
             fn drop(&mut self) {

@@ -71,12 +71,11 @@ pub enum ListProblem {
     Store(#[from] StoreError),
 }
 
-/// Compares the tree at `directory` with `list`; blocks until all is told. `kind` says what the
-/// list holds, where it does not say so itself; `None` finds out. Gives the kind that it was taken
-/// for, if any file settled that.
+/// Compares the tree at `directory` with `list`; blocks until everything is reported. `kind` is the
+/// kind of an untagged list; `None` finds it out. Returns the kind, if any file has matched it.
 ///
 /// # Errors
-/// The list cannot be used as far as it was read: what was told before holds.
+/// The list could not be used beyond a line: earlier reports hold.
 pub fn verify_list(
     list: &mut File,
     directory: &Path,
@@ -309,7 +308,7 @@ impl Check<'_> {
         }
     }
 
-    /// Says whether a file that was read to its end is the one of the list.
+    /// Reports whether a file that was read to its end matches the list.
     fn judge(
         &self,
         line: &ListLine,
@@ -331,7 +330,7 @@ impl Check<'_> {
         self.told.add(|figures| &figures.files, 1);
         self.told.add(|figures| &figures.bytes, before.size);
         match found.iter().find(|checksum| checksum.value() == line.value) {
-            // An empty file has one value as CRC-32 and as CRC-32C: that settles nothing.
+            // An empty file has one value as CRC-32 and as CRC-32C, which decides nothing.
             Some(checksum) if line.kind.is_none() && is_one(&line.value, found) => {
                 self.settled.get_or_init(|| checksum.kind);
             }
@@ -353,7 +352,7 @@ impl Check<'_> {
         }
     }
 
-    /// Walks the tree and tells the files that the list lacks.
+    /// Walks the tree and reports the files that the list lacks.
     fn walk(&self, known: &Known) {
         let jobs = Jobs::waiting_in(WaitingPaths::new());
         jobs.force(Ok(Vec::new()));

@@ -21,7 +21,7 @@ use super::findings::{Finding, Teller, Told, VerifyFigures};
 use super::jobs::{Jobs, WAITING_MAX, Waiting, WaitingPaths};
 use crate::stores::worker_pool;
 
-/// Names that one thread looks at before another may take some.
+/// Number of names that one thread looks at before another may take some.
 const BATCH_NAMES: usize = 128;
 /// Depth to which a thread recurses where too many jobs wait.
 const NESTED_MAX: usize = 64;
@@ -40,14 +40,14 @@ pub struct TreeOptions {
 /// An end of a comparison: a directory tree, or one file, link or device in its directory.
 #[derive(Clone, Copy, Debug)]
 pub struct TreeEnd<'a> {
-    /// The directory: the tree itself, or the one that holds the single thing.
+    /// The directory: the tree itself, or the parent of the single entry.
     pub directory: &'a Path,
     /// Name of the single thing; empty for the whole tree.
     pub name: &'a [u8],
 }
 
-/// Compares what is at `target` with what is at `source`; blocks until all is told. A directory
-/// that is missing, or extra, is told once, without what is in it.
+/// Compares the tree at `target` with that at `source`; blocks until everything is reported. A
+/// missing or extra directory is reported once, without its contents.
 ///
 /// # Errors
 /// A root cannot be opened.
@@ -147,7 +147,7 @@ struct Item<'a> {
     pair: &'a DirPair,
     source_name: &'a [u8],
     target_name: &'a [u8],
-    /// Path below the root, for whoever is told.
+    /// Path below the root, for the report.
     path: &'a [u8],
     source: Meta,
     target: Meta,
@@ -168,7 +168,7 @@ impl Trees<'_> {
         }
     }
 
-    /// Hands a job to whoever is free, or does it.
+    /// Hands a job to an idle thread, or does it.
     fn give(&self, job: Job, worker: &mut Worker) {
         let Some(job) = self.jobs.offer(job) else { return };
         if worker.nested >= NESTED_MAX {
@@ -220,7 +220,7 @@ impl Trees<'_> {
         let Some(target) = open(&self.target, "target") else { return };
         let pair = Arc::new(self.pair(source, target));
         let mut names = Vec::new();
-        // 64 KiB of its own: a nested directory is listed while this one is.
+        // Its own buffer of 64 KiB: a nested directory is listed during this one.
         let mut buffer = ListBuffer::new();
         let listed = self.source.list(&pair.source, &mut buffer, &mut |entry| {
             if let Some(own) = entry.own {
@@ -246,7 +246,8 @@ impl Trees<'_> {
         self.end_part(&pair);
     }
 
-    /// A batch, or the listing, of a directory is done; whoever ends the last looks for extras.
+    /// Ends a batch, or the listing, of a directory. The thread that ends the last of them looks
+    /// for extras.
     fn end_part(&self, pair: &DirPair) {
         if pair.left.fetch_sub(1, Ordering::AcqRel) == 1 {
             self.extras(pair);

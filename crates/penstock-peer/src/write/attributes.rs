@@ -128,7 +128,8 @@ impl AttributePolicy {
         }
     }
 
-    /// Counts what could not be set of the entry at `path`; an error if that is to fail it.
+    /// Counts the attributes that could not be set for the entry at `path`. Returns an error if
+    /// that fails the entry.
     pub(crate) fn settle(&self, path: &[u8], not_set: &NotSet) -> Result<(), StoreError> {
         for (class, errno) in not_set.iter() {
             if self.preserve.strict {
@@ -252,8 +253,8 @@ impl Mapping {
     }
 }
 
-/// Checks that each rule leads to an owner that is known here: one that does not would hand its
-/// files to whoever has the source's number, which may be root.
+/// Checks that each rule leads to an owner known here. Otherwise its files would go to the user
+/// with the source's number, which may be root.
 ///
 /// # Errors
 /// Names the first rule that does not.

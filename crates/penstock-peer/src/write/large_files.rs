@@ -12,8 +12,8 @@ use penstock_io::store::{Dir, LeftOver, Meta, StoreError, WriteFile};
 use crate::source::read::place;
 use crate::write::target_tree::TargetTree;
 
-/// Files kept open; one descriptor each, two where whole blocks pass the page cache by. Another
-/// peer may finish what is open here, so that nobody says that it is needed no more.
+/// Number of open files; one descriptor each, two where whole blocks bypass the page cache. No
+/// message says that an open file is no longer needed, since another peer may finish it.
 const OPEN_MAX: usize = 300;
 /// Number of look-ups of a file that another peer has made. The wait before the second of them
 /// doubles with each try up to the last: some 5 s. A network file system may report for that long
@@ -68,7 +68,7 @@ impl LargeFiles {
         let mut file = if begun {
             make(tree, &dir, &name, entry.size)?
         } else if tree.is_shared() {
-            // Others may write meanwhile, and one of them may open the same.
+            // Other lanes may write meanwhile, and one of them may open the same file.
             drop(files);
             let attempt = (key.0, key.1, item.generation);
             let file = look_for(tree, &dir, &name, || self.is_over(attempt))?;
@@ -113,8 +113,9 @@ impl LargeFiles {
 }
 
 impl LargeFiles {
-    /// An attempt at a file is given up: its temporary file goes, and is looked for no more. A lane
-    /// with a hundred answers under way would stand still for minutes else.
+    /// Notes that an attempt at a file was given up: its temporary file disappears, and is not
+    /// looked for any more. Otherwise a lane with a hundred answers under way would stop for
+    /// minutes.
     pub(crate) fn give_up(&self, page: u32, entry: u32, generation: u32) {
         let mut over = self.over.lock().unwrap_or_else(PoisonError::into_inner);
         if over.len() >= OVER_MAX {
@@ -130,8 +131,8 @@ impl LargeFiles {
     }
 }
 
-/// Makes the temporary file. Where several peers write, one that is there already is another's, or
-/// an earlier run's: it has the bytes of this attempt or none, and is gone on with (B1).
+/// Makes the temporary file. Where several peers write, an existing one is another peer's, or an
+/// earlier run's. It has the bytes of this attempt or none, and is used further (B1).
 fn make(tree: &TargetTree, dir: &Dir, name: &[u8], size: u64) -> Result<WriteFile, StoreError> {
     let left_over = if tree.is_shared() { LeftOver::Keep } else { LeftOver::Replace };
     let file = tree.target.create_temporary(dir, name, left_over)?;

@@ -62,7 +62,7 @@ impl FileHandle {
     }
 }
 
-/// Writes what one lane receives; one per lane.
+/// Writes the frames that one lane receives; each lane has its own.
 pub(crate) struct PieceWriter {
     tree: TargetTree,
     large: Arc<LargeFiles>,
@@ -227,8 +227,8 @@ impl PieceWriter {
         } else {
             tracing::warn!(error = %crate::stores::chain(&error), "an entry could not be written");
             let errno = error.errno().and_then(|errno| u16::try_from(errno).ok()).unwrap_or(0);
-            // A sync that failed is one of the whole store (A4): tried again and again it would end
-            // the transfer, and take what others wrote meanwhile with it.
+            // A failed sync concerns the whole store (A4). Repeated again and again, it would end
+            // the transfer, and discard what other lanes wrote meanwhile.
             let syncs = self.tree.target.failed_syncs();
             let is_sync = std::mem::replace(&mut self.failed_syncs, syncs) != syncs;
             let phase = match error {
@@ -408,11 +408,11 @@ impl PieceWriter {
             }
             FileHandle::Shared(file) => {
                 if self.tree.syncs(&file) || self.tree.flushes(&file) {
-                    // The writer of an extent syncs it before it reports (A3); another handle does,
-                    // as the shared one stays open for the other lanes.
+                    // The writer of an extent syncs it before it reports (A3). It uses another
+                    // handle, since the shared one stays open for the other lanes.
                     let again = self.tree.target.open_temporary(file.dir(), file.name())?;
-                    // It may tell what is about an extent of another lane, which would hear nothing
-                    // of it: none of the task's is believed then (A4).
+                    // The error may concern an extent of another lane, which would not learn of it:
+                    // none of the task's extents is believed then (A4).
                     again.close(true).inspect_err(|_| self.tree.target.note_failed_sync())?;
                 }
             }
@@ -431,8 +431,8 @@ impl PieceWriter {
     }
 }
 
-/// The digest of a whole file, or of an extent, from those of its strides; a sparse one counts its
-/// data alone.
+/// Returns the digest of a whole file, or of an extent, from those of its strides. For a sparse
+/// file only data counts.
 fn digest_of(
     kind: DigestKind,
     strides: &[Digest],

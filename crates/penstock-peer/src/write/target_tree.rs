@@ -109,7 +109,7 @@ impl TargetTree {
         let temporary = || self.temporary(page, index, generation);
         if self.may_be_nameless(dir, entry) {
             let number = page.page.number;
-            // Where there is a rate of names, or one is replaced without a sync of the store, the
+            // Under a limit on names, or when a name is replaced without a sync of the store, the
             // names would come long after their files.
             let at_once = self.named_later.is_for(number)
                 && !self.names.holds()
@@ -124,8 +124,8 @@ impl TargetTree {
         self.target.create_whole(dir, &temporary(), mode, gid)
     }
 
-    /// Keeps what stands at the place of an entry in the backup directory, if there is one, as
-    /// long as its successor is there to take the name: a crash may have come after that.
+    /// Keeps the entry that is about to be replaced in the backup directory, if there is one. Does
+    /// so only while the new file waits for the name, since a crash may have come after the rename.
     pub(crate) fn back_up(
         &self,
         dir: &Dir,
@@ -164,8 +164,9 @@ impl TargetTree {
     }
 }
 
-/// The temporary name of an attempt at an entry (B1). Of what one peer writes alone it is that
-/// peer's: whoever writes late touches nobody else's file. Large files are written by several.
+/// Returns the temporary name of an attempt at an entry (B1). The name of a file that one peer
+/// writes alone contains its writer, so that a late write touches no other peer's file. Large files
+/// are written by several.
 pub(crate) fn temporary_of(
     (transfer, writer): (TransferId, WriterId),
     page: &TaskPage,

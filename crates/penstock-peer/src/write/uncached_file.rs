@@ -17,7 +17,7 @@ pub(crate) struct UncachedFile {
 }
 
 impl UncachedFile {
-    /// Begins to look; `shared` tells whether other hosts write to this store too.
+    /// Begins a check. `shared` says whether other hosts write to this store too.
     pub(crate) fn at(file: ReadFile, shared: bool) -> Self {
         if shared {
             file.drop_cache();

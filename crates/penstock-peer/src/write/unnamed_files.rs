@@ -18,10 +18,10 @@ use penstock_proto::slicing::PieceRef;
 
 /// The pages of a task whose small files are made without names.
 ///
-/// A file under a temporary name is one of the last attempt at it (B1), so that what a ledger
-/// counts as written is what is there. So a page in which one file has such a name gets no more
-/// files without, and neither does a task that follows another one of its transfer: both make the
-/// temporary file anew where an earlier attempt may have left one.
+/// A file under a temporary name is always of the last attempt at it (B1), so that it has the bytes
+/// that the ledger counts as written. A page in which one file has such a name therefore gets no
+/// more files without. The same holds for a task that follows another of its transfer. Both make
+/// the temporary file anew where an earlier attempt may have left one.
 #[derive(Debug)]
 pub(crate) struct NamedLater {
     allowed: AtomicBool,
@@ -73,7 +73,7 @@ pub(crate) fn epoch_limits(elected: bool) -> EpochLimits {
     EpochLimits { nameless, first_age, ..limits }
 }
 
-/// Files without a name that one answer brought, by ascending entries.
+/// Files without a name that arrived with one answer, by ascending entries.
 pub(crate) type NamelessFiles = Vec<(u32, Nameless)>;
 
 /// Files of a task without names, by piece; bounded by `penstock_io::store::nameless_max`.
@@ -81,8 +81,8 @@ pub(crate) type NamelessFiles = Vec<(u32, Nameless)>;
 pub(crate) struct UnnamedFiles(BTreeMap<PieceRef, NamelessFiles>);
 
 impl UnnamedFiles {
-    /// Takes what an answer to `item` has brought. What an earlier answer brought of the same
-    /// entries goes: each has one file (B1).
+    /// Takes the files that arrived with an answer to `item`. Files of an earlier answer for the
+    /// same entries are dropped: each entry has one file (B1).
     pub(crate) fn put(&mut self, item: &Item, files: NamelessFiles) {
         let entries = item.first_entry..item.end_entry;
         if let Some(known) = self.0.get_mut(&item.piece) {

@@ -21,17 +21,17 @@ pub(crate) struct Written {
     pub(crate) nameless: NamelessFiles,
     pub(crate) bytes: u64,
     pub(crate) files: u64,
-    /// The temporary file of a large file is gone.
+    /// Set if the temporary file of a large file is gone.
     pub(crate) lost: bool,
-    /// The store cannot take more: the task is to stop.
+    /// Error of a store that takes no more: the task must stop.
     pub(crate) fatal: Option<StoreError>,
     /// The host ran short of something, which is no entry's fault.
     pub(crate) short: Option<StoreError>,
     pub(crate) repairs: u64,
 }
 
-/// The problem with which a task ends when an answer could not be written: the store takes no more,
-/// or the host was short of something at every try of an entry.
+/// Returns the problem with which a task ends when an answer could not be written. Either the store
+/// takes no more, or the host lacked a resource at every try of an entry.
 pub(crate) fn of_answer(item: &Item, written: &Written) -> Option<Problem> {
     let last = item.attempt >= ATTEMPTS_MAX;
     let short = written.short.as_ref().filter(|_| last);

@@ -10,7 +10,8 @@ use penstock_api::update::UpdateOptions;
 
 pub(super) type PathHash = [u8; 16];
 
-/// The hash of a path as a directory's, or as that of anything else: they differ in one bit.
+/// Returns the hash of a path, as a directory's or as that of anything else: they differ in one
+/// bit.
 pub(super) fn hash_of(path: &[u8], directory: bool) -> PathHash {
     let mut hash = [0; 16];
     hash.copy_from_slice(&blake3::hash(path).as_bytes()[..16]);
@@ -18,7 +19,7 @@ pub(super) fn hash_of(path: &[u8], directory: bool) -> PathHash {
     hash
 }
 
-/// The hash of the same path as the other kind of thing.
+/// Returns the hash of the same path as the other kind of entry.
 pub(super) fn other_kind(mut hash: PathHash) -> PathHash {
     hash[15] ^= 1;
     hash

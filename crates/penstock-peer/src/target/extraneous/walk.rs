@@ -24,10 +24,10 @@ use crate::scan::path_stack::PathStack;
 use crate::stores::chain;
 use crate::stores::errors::of_no_item;
 
-/// Most directories that are listed at a time: one question to another host.
+/// Most directories that are listed at a time, by one request to another host.
 pub const LIST_DIRECTORIES_MAX: usize = 64;
 
-/// Takes one thing after the other.
+/// Takes one entry after the other.
 pub type TakeSurplus<'a> = &'a mut dyn FnMut(Surplus) -> Result<(), Problem>;
 
 /// Lists directories of a target, wherever that is.
@@ -42,8 +42,8 @@ pub trait TargetLister {
     fn list(&mut self, directories: Vec<PathText>, take: TakeSurplus<'_>) -> Result<(), Problem>;
 }
 
-/// Shows all that is not protected, nor below a directory of the data set that nobody has listed;
-/// directories that wait are kept in `scratch` if they are many.
+/// Reports everything that is not protected, and not below an unlisted directory of the data set.
+/// Waiting directories are kept in `scratch` if they are many.
 pub(super) fn walk(
     lister: &mut dyn TargetLister,
     unlisted: &HashSet<PathHash>,
@@ -131,7 +131,7 @@ impl<'a> Here<'a> {
         let mut outcome = Ok(());
         let listed = target.list(&dir, &mut buffer, &mut |entry| {
             let path = name::join(directory, entry.name);
-            // Files of other runs, and state of ours, are nobody's surplus.
+            // Files of other runs, and own state, are never extraneous.
             if entry.own.is_some() || self.state == Some(&path) {
                 outcome = take(own_at(path));
                 return match outcome {
