@@ -42,5 +42,5 @@ impl ByteTally {
 /// Bytes after which a lane reports to the task.
 const TELL_BYTES: u64 = 8 * 1024 * 1024;
 
-/// Time after which it does in any case: far below what makes a lane a silent one.
+/// Time after which a lane reports in any case, far below the silence for which a lane is cut.
 const TELL_INTERVAL: Duration = Duration::from_millis(250);

@@ -47,13 +47,13 @@ impl Dialer {
         self.all().iter().map(|ends| spec_of(ends)).collect()
     }
 
-    /// The addresses of a path.
+    /// Returns the addresses of a path.
     pub(crate) fn ends(&self, path: PathId) -> Option<Arc<PathEnds>> {
         let paths = self.paths.read().unwrap_or_else(PoisonError::into_inner);
         paths.get(usize::from(path.0)).cloned()
     }
 
-    /// The least round trip of each path that was dialled before.
+    /// Returns the least round trip of each path that was dialled before.
     pub(crate) fn known_rtts(&self) -> Vec<(PathId, Duration)> {
         let known = |ends: &PathEnds| self.rtt.or_else(|| self.book.rtt(&self.site, ends));
         let paths = self.all().into_iter().enumerate();
@@ -71,7 +71,7 @@ impl Dialer {
         specs
     }
 
-    /// The round trip of an open lane.
+    /// Returns the round trip of an open lane.
     pub(crate) fn rtt_of(&self, stream: &LaneStream) -> Option<Duration> {
         self.rtt.or_else(|| stream.rtt().ok().map(|rtt| rtt.min))
     }

@@ -27,7 +27,7 @@ impl LaneHandle {
     /// If the process has no descriptor left.
     pub(crate) fn new(stream: &LaneStream, working: &Working) -> std::io::Result<Self> {
         let closer = stream.closer()?;
-        // What it took to open it is no payload.
+        // The segments of the handshake are no payload.
         let seen = closer.segments().unwrap_or_default();
         let seen = [AtomicU32::new(seen.all), AtomicU32::new(seen.behind)];
         let (held, working) = (Arc::clone(&working.held), Arc::clone(&working.since));

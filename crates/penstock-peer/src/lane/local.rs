@@ -95,7 +95,7 @@ pub(crate) fn fetch_of(request: &Request, pieces: &Pieces) -> Fetch {
 enum End {
     /// The task is stopping.
     Stopped,
-    /// The source is not what it was: nothing has vanished from it (C3).
+    /// The source has changed, so that nothing counts as vanished from it (C3).
     Offline(Box<Problem>),
 }
 

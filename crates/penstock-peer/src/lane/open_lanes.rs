@@ -65,7 +65,7 @@ impl PairingEndings {
         *self.lock().entry(site.clone()).or_default() += 1;
     }
 
-    /// The right to lanes of a site: it ends with the pairing that there is now.
+    /// Returns the right to lanes of a site, which ends with the present pairing.
     pub(crate) fn right(self: &Arc<Self>, site: &Name) -> RightHolds {
         let (endings, site) = (Arc::clone(self), site.clone());
         let then = endings.of(&site);

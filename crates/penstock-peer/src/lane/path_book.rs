@@ -21,7 +21,7 @@ pub(crate) struct PathBook {
     left_out: Mutex<BTreeMap<Name, usize>>,
     /// Connections that wait for a lane.
     pub(crate) ahead: WaitingConnections,
-    /// Lanes that are open, and what ends them.
+    /// Open lanes, each with the right on which it depends.
     pub(crate) standing: OpenLanes,
     pub(crate) endings: Arc<PairingEndings>,
 }
@@ -56,7 +56,7 @@ impl PathBook {
             why: String::new(),
         };
         let note = notes.entry(key_of(site, ends)).or_insert_with(fresh);
-        // What is not of its key may be another than last time.
+        // Parts of the ends outside of the key may have changed since.
         note.ends = ends.clone();
         change(note);
     }
@@ -89,7 +89,7 @@ impl PathBook {
         pairs.paths
     }
 
-    /// All that is known of paths to a site.
+    /// Returns all records of paths to a site.
     pub(crate) fn of_site(&self, site: &Name) -> Vec<PathNote> {
         let notes = self.lock();
         notes.iter().filter(|((of, ..), _)| of == site).map(|(_, note)| note.clone()).collect()

@@ -99,7 +99,7 @@ pub(crate) fn look(shared: &TaskContext, dialer: &Dialer, now: Instant) {
     tell_news(state, dialer, shared.spec.transfer);
 }
 
-/// Tells the log and the book what has become of paths.
+/// Reports changes of paths to the log, the book and the listener.
 fn tell_news(state: &mut TaskState, dialer: &Dialer, transfer: TransferId) {
     while let Some((path, news)) = state.lanes.poll_news() {
         state.fetch.handle_trial(path, news == PathState::Trial);

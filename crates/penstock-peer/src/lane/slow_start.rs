@@ -13,7 +13,8 @@ use std::time::Duration;
 use penstock_proto::digest::{Digest, DigestKind};
 use penstock_proto::frame::Record;
 
-/// Payload of a far lane's first frame: with its header and what TLS adds, less than ten segments.
+/// Payload of a far lane's first frame. With its header and the overhead of TLS it fits into ten
+/// segments.
 pub(crate) const FIRST_FRAME_BYTES: usize = 8 * 1024;
 /// From this round trip on a lane begins with small frames.
 pub(crate) const FAR: Duration = Duration::from_millis(2);

@@ -261,7 +261,7 @@ impl Worker<'_> {
         let header = self.stream.recv_header(&mut body)?;
         self.pinged = false;
         if header.kind == FrameKind::Data {
-            // Slept for before it is taken from the socket: what is reported was paid.
+            // Sleeps before the payload is taken from the socket: what is reported was paid.
             self.working.take(&self.shared.pace, header.payload_bytes.into());
         }
         let began = Instant::now();
@@ -304,7 +304,8 @@ impl Worker<'_> {
         Ok(())
     }
 
-    /// The first frame of another reply: frames of two replies do not mix on version 1 lanes.
+    /// Checks the first frame of another reply: frames of two replies do not mix on version 1
+    /// lanes.
     fn begin(&mut self, request: u32) -> Result<(), LaneError> {
         if self.current.is_some() {
             return Err(LaneError::OutOfTurn(FrameKind::Data));

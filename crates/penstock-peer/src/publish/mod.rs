@@ -39,7 +39,7 @@ use crate::write::uncached_file::UncachedFile;
 /// The publisher looks around at least this often.
 const TICK: Duration = Duration::from_millis(500);
 
-/// Runs until the task stops and what it wrote is durable, or its patience is over.
+/// Runs until the task stops and its writes are durable, or its patience is over.
 pub(crate) fn run(shared: &TaskContext) {
     shared.hang.attend();
     let mut publisher = Publisher {
@@ -101,7 +101,7 @@ enum Before {
 /// The reasons why a further name was not made.
 enum LinkError {
     Store(StoreError),
-    /// The first name is not there, or is not what the source has.
+    /// The first name is missing, or is not as the source has it.
     NoPrimary,
 }
 
@@ -258,7 +258,7 @@ impl Publisher<'_> {
             self.shared.hang.step();
             let outcome = self.publish_piece(*publication, &mut touched);
             if !self.shared.may_name() {
-                // What of it has its name is found so by the next controller.
+                // The next controller finds the named entries by this.
                 return;
             }
             done.push((*publication, outcome));
@@ -288,8 +288,9 @@ impl Publisher<'_> {
         }
     }
 
-    /// The names of `pieces` were given, and a directory could not be synced: nothing that is not
-    /// durable counts (A4). Large files are durable but for their names; those are given again.
+    /// Handles a failed sync of a directory after the names of `pieces` were given: nothing that is
+    /// not durable counts (A4). Large files are durable except for their names, which are given
+    /// again.
     fn names_not_durable(&mut self, pieces: &[Publication], error: &StoreError) {
         tracing::error!(error = %chain(error), "a directory could not be synced");
         self.count_failed_sync();
@@ -332,7 +333,8 @@ impl Publisher<'_> {
                 match self.finish(&pieces.page, entry, generation, written, touched) {
                     Ok(Named::Yes) => files = 1,
                     Ok(Named::Gone) => return None,
-                    // What was begun of it goes when the controller has committed the failure.
+                    // Its temporary files are removed when the controller has committed the
+                    // failure.
                     Err(error) => failures.push(self.failure(entry, &error)?),
                 }
             }
@@ -372,7 +374,7 @@ impl Publisher<'_> {
         Some((files, failures))
     }
 
-    /// A page and its pieces: the controller may take its time.
+    /// Returns a page and its pieces. Blocks while the controller looks for it.
     fn page(&self, piece: PieceRef) -> Option<std::sync::Arc<Pieces>> {
         self.shared.hang.rest();
         let page = self.shared.page(piece.page);
@@ -496,7 +498,7 @@ impl Publisher<'_> {
         let temporary = || tree.temporary(page, index, generation);
         let mut named = tree.target.publish_nameless(&dir, file, &leaf, temporary);
         if named.as_ref().is_err_and(StoreError::is_vanished) {
-            // The handle may be of a directory that was replaced; its path is what counts.
+            // The handle may be of a replaced directory; the path counts.
             self.dirs.forget(&parent);
             dir = self.dir(&parent)?;
             named = self.shared.tree.target.publish_nameless(&dir, file, &leaf, temporary);
@@ -664,7 +666,7 @@ impl Publisher<'_> {
         }
     }
 
-    /// Reads back what a digest is of, and compares; a whole file if `length` is 0.
+    /// Reads back the bytes of a digest, and compares them. Reads a whole file if `length` is 0.
     fn matches(
         &mut self,
         pieces: &Pieces,
@@ -791,7 +793,7 @@ impl Publisher<'_> {
             there.kind == Kind::Symlink && entry.kind == EntryKind::Symlink && leads_there(dir)
         });
         if published.is_err() {
-            // The name is taken by a directory: what was made for it goes again.
+            // A directory has the name: the temporary file made for it is removed again.
             let _ = target.remove(&dir, &temporary);
         }
         published

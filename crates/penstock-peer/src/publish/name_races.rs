@@ -14,7 +14,7 @@ use penstock_io::store::{Dir, DurabilityMethod, Kind, Meta, StoreError, Target};
 /// Waits between look-ups of a first name that is not visible; each is twice the one before.
 const LOOKS: u32 = 5;
 const LOOK_WAIT: Duration = Duration::from_millis(100);
-/// A task waits no longer than this in all: what is still not to be seen is not there.
+/// Longest wait of a task in all. A name that is still invisible then counts as missing.
 const WAIT_MAX: Duration = Duration::from_secs(30);
 
 /// The time that a task has spent waiting for names of other peers.

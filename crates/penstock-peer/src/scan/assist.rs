@@ -44,8 +44,8 @@ struct Answer<'a> {
     device: u64,
 }
 
-/// Lists what another peer asks for. Blocks for as long as the store takes. `check` says
-/// whether the store is what it was when the scan began.
+/// Lists what another peer asks for. Blocks for as long as the store takes. `check` says whether
+/// the store is unchanged since the scan began.
 pub(super) fn list_for(
     scan: &Scan,
     source: &Source,
@@ -109,7 +109,7 @@ impl Answer<'_> {
         Ok(())
     }
 
-    /// Tells what is held, if the store is still there.
+    /// Sends the held parts, if the store is still there.
     fn tell(&mut self) -> Result<(), Over> {
         if let Err(problem) = (self.check)() {
             (self.emit)(ListPart::Ended { why: problem.to_string() });
@@ -135,7 +135,7 @@ impl Answer<'_> {
         if (self.emit)(alive) { Ok(()) } else { Err(Over) }
     }
 
-    /// All of a directory, unless there is too much in it.
+    /// Lists a whole directory, unless it has too many entries.
     fn list(&mut self, directory: &[u8], buffer: &mut ListBuffer) -> Result<ListPart, Over> {
         let full = name::join(self.scan.root(), directory);
         let Ok(dir) = self.source.open_dir(&full) else { return Ok(ListPart::Left) };
@@ -145,7 +145,7 @@ impl Answer<'_> {
         let mut names = Vec::new();
         let mut not_here = false;
         let listed = self.source.list(&dir, buffer, &mut |entry| {
-            // What to do about own names is decided by the peer that asks.
+            // The asking peer decides about own names.
             not_here = names.len() >= LISTED_ENTRIES_MAX || entry.own.is_some();
             if not_here {
                 return ControlFlow::Break(());
@@ -161,7 +161,7 @@ impl Answer<'_> {
         Ok(if whole { part } else { ListPart::Left })
     }
 
-    /// The first of some names, as many as fit into a part.
+    /// Looks at the first of some names, as many as fit into a part.
     fn look_at(
         &mut self,
         directory: &[u8],
@@ -202,7 +202,7 @@ impl Answer<'_> {
                         bytes += entry.wire_bytes();
                         entries.push(entry);
                     }
-                    // Also what is not there any more: a cache may say so of what is new.
+                    // A missing name also counts: a cache may deny a new one.
                     None => return Ok((ListPart::Left, 0)),
                 },
             }

@@ -103,7 +103,7 @@ impl Scan {
         self.seal_amending(newer, round)
     }
 
-    /// The pages that are asked about.
+    /// Returns the pages that the question names.
     fn asked_pages(&self, asked: &[AskedPage]) -> Result<Vec<Page>, Problem> {
         let refused = |title: &str| Problem::new(Exit::Usage, "asked", title).status(400);
         let count: usize = asked.iter().map(|asked| asked.changed.len() + asked.seen.len()).sum();
@@ -249,7 +249,7 @@ impl Scan {
         Ok(state.sealed)
     }
 
-    /// Notes durably that the scan is complete, and what it has found.
+    /// Records durably that the scan is complete, with its summary.
     pub(super) fn write_end(&self, summary: &ScanSummary) -> Result<(), Problem> {
         let path = self.directory.join("end");
         let text = serde_json::to_vec(summary).unwrap_or_default();

@@ -63,7 +63,7 @@ impl Scan {
         Ok(())
     }
 
-    /// A part of the list of failures.
+    /// Returns a part of the list of failures.
     pub(super) fn failures(&self, part: u32) -> Result<PageReply, Problem> {
         {
             let state = self.lock();

@@ -23,7 +23,7 @@ pub(super) struct LinkTable {
 }
 
 impl LinkTable {
-    /// An empty table at `path`.
+    /// Creates an empty table at `path`.
     pub(super) fn open(path: &Path) -> rusqlite::Result<Self> {
         match fs::remove_file(path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {

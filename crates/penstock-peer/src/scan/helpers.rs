@@ -17,7 +17,7 @@ pub trait Helpers: Send + Sync {
 
 /// A request under way. It is given up when this is dropped.
 pub trait Listing: Send {
-    /// The next part of the answer; `None` if none comes within `wait`.
+    /// Returns the next part of the answer; `None` if none comes within `wait`.
     ///
     /// # Errors
     /// The peer cannot be reached, refuses, or its answer breaks off.

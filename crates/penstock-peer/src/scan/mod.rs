@@ -82,7 +82,8 @@ use units::{Passed, Walk};
 const TICK_NS: u32 = 20_000_000;
 
 impl Scan {
-    /// A scan that keeps its pages in `directory`; what an earlier process sealed there counts.
+    /// Opens a scan that keeps its pages in `directory`. Pages that an earlier process sealed there
+    /// count.
     pub(crate) fn open(directory: &Path, options: ScanOptions) -> Result<Self, Problem> {
         let pages = directory.join("pages");
         fs::create_dir_all(&pages).map_err(|cause| kept(&pages, &cause))?;
@@ -109,14 +110,14 @@ impl Scan {
         Ok(scan)
     }
 
-    /// Asks `guard` whenever a page is sealed, and at the end: what was listed, or missing, in a
-    /// store that is not what it was, never counts (C3). One that hangs is not what it was.
+    /// Lets `guard` check the store whenever a page is sealed, and at the end. Entries listed, or
+    /// missing, in a changed store never count (C3). A store that hangs counts as changed.
     pub(crate) fn guard_by(&self, guard: Arc<Guard>, stores: Arc<Stores>) {
         // Called once, before it runs.
         let _ = self.guard.set((guard, stores));
     }
 
-    /// Other peers of the site may be asked to list a part of it, in their store of that name.
+    /// Allows other peers of the site to list a part, in their store of that name.
     pub(crate) fn share_with(&self, store: &Name, helpers: Arc<dyn Helpers>) {
         // Called once, before it runs.
         let _ = self.helpers.set((store.clone(), helpers));
@@ -127,7 +128,7 @@ impl Scan {
         guard.check_by(stores)
     }
 
-    /// A scan that another peer of the site makes: what it has sealed is served from here too.
+    /// Opens a scan that another peer of the site makes, to serve its sealed pages from here too.
     pub(crate) fn of_another(directory: &Path, options: ScanOptions) -> Self {
         let marks = Arc::<Marks>::default();
         marks.broken_off.store(true, Ordering::Release);
@@ -159,7 +160,7 @@ impl Scan {
         self.directory.join("pages").join(format!("{number:08}.page"))
     }
 
-    /// Takes up what an earlier process left.
+    /// Restores the state that an earlier process left.
     fn restore(&self) -> Result<(), Problem> {
         let mut state = self.lock();
         let end = self.directory.join("end");
@@ -210,7 +211,7 @@ impl Scan {
         self.options.files_from.is_empty() || self.options.files_from.iter().any(below)
     }
 
-    /// Hashes of the directories that are done, and what was passed over in them.
+    /// Returns the hashes of finished directories, and the counts of names passed over in them.
     fn read_done(&self) -> Result<(HashSet<u64>, Passed), Problem> {
         let path = self.directory.join("done");
         let (mut done, mut passed) = (HashSet::new(), Passed::default());
@@ -245,7 +246,8 @@ impl Scan {
         })
     }
 
-    /// Lists everything; returns when the scan is complete, stopped, or cannot go on. Blocks.
+    /// Lists everything. Returns when the scan is complete, stopped, or blocked by a problem.
+    /// Blocks.
     pub(crate) fn run(&self, source: &Source) {
         if self.lock().complete {
             return;
@@ -307,9 +309,9 @@ impl Scan {
         self.marks.ended.load(Ordering::Acquire) || self.marks.is_stopped()
     }
 
-    /// Hands over the root, or what `files_from` names.
+    /// Hands over the root, or the paths of `files_from`.
     fn begin(&self, source: &Source) -> Result<(), Problem> {
-        // Without the lock while the store is looked at: what is sealed is served meanwhile.
+        // The store is examined without the lock: sealed pages are served meanwhile.
         let mut state = self.lock().set_aside();
         let outcome = self.hand_over_roots(source, &mut state);
         *self.lock() = state;
@@ -447,8 +449,8 @@ impl Scan {
         let meta = match &found.meta {
             Ok(meta) => meta,
             Err(error) => {
-                // What vanished while the directory was listed was never part of the set. A server
-                // that does not know it any more says less than that it is not there (C3).
+                // An entry that vanished during the listing was never part of the set. A server
+                // that no longer knows a handle says less than that the entry is missing (C3).
                 if !error.is_absent() {
                     self.fail(state, &name::join(directory, leaf), error, true)?;
                 }
@@ -673,10 +675,10 @@ impl Scan {
         Ok(if state.complete { PageReply::End(state.summary.clone()) } else { PageReply::NotYet })
     }
 
-    /// A sealed page, for serving; `None` if there is no such page.
+    /// Returns a sealed page, for serving; `None` if there is no such page.
     ///
     /// # Errors
-    /// It cannot be read now.
+    /// The page cannot be read now.
     pub(crate) fn sealed_page(&self, number: u32) -> Result<Option<Vec<u8>>, Problem> {
         // Another scan may have continued where this one broke off, or was stopped.
         let marks = &self.marks;
@@ -746,7 +748,7 @@ impl Scan {
         named.contains(path) || lies_below(path, |parent| named.contains(parent))
     }
     /// Lists what another peer asks for. Blocks for as long as the store takes. `check` says
-    /// whether the store is what it was when the scan began.
+    /// whether the store is unchanged since the scan began.
     pub(crate) fn list_for(
         &self,
         source: &Source,

@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 /// directories in one directory need about 1 MiB so, and 16 bytes for each 4,096 of them.
 const KEPT_MAX: usize = 8192;
 
-/// Paths that wait, newest first: a walk that takes the newest has few of them at a time, but for
-/// very wide directories. What is too much for memory waits in a file without a name.
+/// Waiting paths, newest first. A walk that takes the newest has few of them at a time, except for
+/// very wide directories. Paths beyond the memory limit wait in a file without a name.
 pub(crate) struct PathStack {
     kept: Vec<Vec<u8>>,
     /// Offsets and lengths of the parts in the file.
@@ -23,7 +23,7 @@ pub(crate) struct PathStack {
 }
 
 impl Default for PathStack {
-    /// With the directory for temporary files.
+    /// Creates a stack with the directory for temporary files.
     fn default() -> Self {
         Self::new(&std::env::temp_dir())
     }
@@ -58,10 +58,10 @@ impl PathStack {
         }
     }
 
-    /// The newest path.
+    /// Takes the newest path.
     ///
     /// # Errors
-    /// What waited in the file cannot be read: those paths are lost.
+    /// The file cannot be read: its waiting paths are lost.
     pub(crate) fn pop(&mut self) -> io::Result<Option<Vec<u8>>> {
         if self.kept.is_empty() {
             self.take_back()?;

@@ -10,7 +10,7 @@ use penstock_proto::name::{self, Own};
 use crate::stores::chain;
 use crate::stores::guard::is_missing;
 
-/// Finds a path: its directory, its name there, and what it is.
+/// Finds a path. Returns its directory, its name there, and its attributes.
 pub(crate) fn look(source: &Source, path: &[u8]) -> Result<(Dir, Vec<u8>, Meta), StoreError> {
     let (parent, leaf) = name::split(path).unwrap_or((b"", b""));
     let dir = source.open_dir(parent)?;
@@ -66,7 +66,7 @@ pub(super) fn root_problem(root: &[u8], error: &StoreError) -> Problem {
     Problem::new(exit, code, title).because(chain(error)).status(404)
 }
 
-/// The data set is a directory that this user may enter and not list.
+/// Returns the problem of a root that this user may enter and not list.
 pub(super) fn unlisted_root(root: &[u8], error: &StoreError) -> Problem {
     let title = match root {
         b"" => "cannot list the source".to_owned(),
@@ -78,7 +78,7 @@ pub(super) fn unlisted_root(root: &[u8], error: &StoreError) -> Problem {
         .hint("ask its owner for the right to read it, or name what is in it by `--files-from`")
 }
 
-/// The first component of `path` that is an own name.
+/// Returns the first component of `path` that is an own name.
 pub(super) fn own_within(path: &[u8]) -> Option<Own> {
     path.split(|&byte| byte == b'/').find_map(name::own)
 }

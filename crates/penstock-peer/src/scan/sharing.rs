@@ -206,7 +206,7 @@ impl Scan {
         }
     }
 
-    /// Takes work for a peer, as much as is its share; `each` is what a directory took it so far.
+    /// Takes a share of the work for a peer. `each` is the time that a directory took it so far.
     fn next_lent(&self, ally: &Ally, each: Duration) -> Option<(u64, ListWork, usize)> {
         let mut state = self.lock();
         while !state.is_at_end() && !ally.left.load(Ordering::Acquire) {
@@ -327,14 +327,14 @@ impl Scan {
         state.is_at_end() || state.walk.lent.get(&key).is_none_or(|lent| lent.units.is_empty())
     }
 
-    /// The unit at a place of a request, if it is lent still.
+    /// Takes the unit at a place of a request, if it is still lent.
     fn take_lent(state: &mut State, (key, at): (u64, usize)) -> Option<Unit> {
         let lent = state.walk.lent.get_mut(&key)?;
         let waits = lent.units.front().is_some_and(|(place, _)| *place == at);
         if waits { lent.units.pop_front().map(|(_, unit)| unit) } else { None }
     }
 
-    /// The directory of the unit at a place of a request, if it is lent still.
+    /// Returns the directory of the unit at a place of a request, if it is still lent.
     fn lent_directory(&self, (key, at): (u64, usize)) -> Option<Vec<u8>> {
         let state = self.lock();
         let (place, unit) = state.walk.lent.get(&key)?.units.front()?;
@@ -350,8 +350,8 @@ impl Scan {
         self.wake.notify_all();
     }
 
-    /// Hands over what a peer has found in the unit at a place of a request. `names` are those of a
-    /// part that are answered.
+    /// Hands over a peer's findings in the unit at a place of a request. `names` counts the
+    /// answered names of a part.
     fn take_found(
         &self,
         ask: Ask<'_>,
@@ -506,7 +506,7 @@ fn is_of_root(ask: Ask<'_>, path: &[u8]) -> bool {
     dir.and_then(|dir| ask.source.stat(&dir, b"")).is_ok_and(|meta| meta.device == ask.device)
 }
 
-/// The units as a request.
+/// Converts units to a request.
 fn work_of(units: &[Unit]) -> ListWork {
     if let [Unit::Part(part)] = units {
         let names = part.names.iter();
@@ -525,7 +525,7 @@ struct Here<'a> {
 }
 
 impl Here<'_> {
-    /// An entry as this host would have found it; `None` if it is not there.
+    /// Returns an entry as this host would have found it; `None` if it is missing.
     fn found_of(&mut self, ask: Ask<'_>, ally: &Ally, entry: ListedEntry) -> Option<Found> {
         let (mut found, mut meta) = Found::of_listed(entry);
         let several = meta.links > 1 && meta.kind != Kind::Directory;

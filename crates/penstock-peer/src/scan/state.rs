@@ -70,7 +70,7 @@ pub(crate) struct Scan {
     /// Wakes the threads that have other peers list.
     pub(super) lend: Condvar,
     pub(super) guard: OnceLock<(Arc<Guard>, Arc<Stores>)>,
-    /// Other peers of the site, and what the store is called there.
+    /// Other peers of the site, and the name of the store there.
     pub(super) helpers: OnceLock<(Name, Arc<dyn Helpers>)>,
     /// The paths of `files_from`, built at the first use.
     pub(super) named: OnceLock<HashSet<Vec<u8>>>,
@@ -81,7 +81,8 @@ pub(crate) struct Scan {
 #[derive(Default)]
 pub(super) struct Marks {
     pub(super) stopped: AtomicBool,
-    /// No worker runs any more, and it is not complete: another may take up what is sealed.
+    /// No worker runs any more, and the scan is not complete: another scan may resume from its
+    /// sealed pages.
     pub(super) broken_off: AtomicBool,
     /// The scan is complete, or broken off.
     pub(super) ended: AtomicBool,

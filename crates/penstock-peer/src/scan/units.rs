@@ -45,7 +45,7 @@ impl Walk {
         Self { stack, own, ..Self::default() }
     }
 
-    /// The next unit for this host.
+    /// Takes the next unit for this host.
     pub(super) fn take(&mut self) -> io::Result<Option<Unit>> {
         let waiting = match self.parts.pop_front() {
             Some(part) => Some(Unit::Part(part)),
@@ -58,7 +58,7 @@ impl Walk {
             self.listing += 1;
             return Ok(waiting);
         }
-        // Nothing waits: what another peer has not begun, or does not come to an end with.
+        // Nothing waits: takes a unit that another peer has not begun, or does not finish.
         let now = Instant::now();
         let lent = self.lent.values_mut().filter(|lent| lent.has_spare(now));
         Ok(lent
@@ -83,7 +83,7 @@ impl Walk {
         self.parts.remove(at)
     }
 
-    /// A unit that another peer has not answered waits again, for this host alone if `own`.
+    /// Puts an unanswered unit of another peer back, for this host alone if `own`.
     pub(super) fn give_back(&mut self, unit: Unit, own: bool) {
         self.listing -= 1;
         match unit {
@@ -155,7 +155,7 @@ pub(super) enum Unit {
 }
 
 impl Unit {
-    /// The directory that it is, or is a part of.
+    /// Returns the directory that the unit is, or is a part of.
     pub(super) fn directory(&self) -> &[u8] {
         match self {
             Self::Directory(directory) => directory,

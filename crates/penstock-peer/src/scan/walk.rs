@@ -75,7 +75,7 @@ impl Scan {
         }
     }
 
-    /// A unit has come to its end.
+    /// Ends a unit.
     pub(super) fn end_unit(&self, directory: &[u8], outcome: Result<Ended, Problem>) {
         let mut state = self.lock();
         state.walk.listing -= 1;

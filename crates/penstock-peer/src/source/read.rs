@@ -116,7 +116,7 @@ impl<S: FrameSink> Fill<'_, S> {
         if self.records.all.len() >= RECORDS_MAX { self.flush(false) } else { Ok(()) }
     }
 
-    /// Makes room for `bytes`: what does not fit goes into the next frame.
+    /// Makes room for `bytes`: a frame that is too full is handed on first.
     fn make_room(&mut self, bytes: usize) -> Result<(), S::Error> {
         let room = self.frame_bytes.saturating_sub(self.used);
         if bytes > room { self.flush(false) } else { Ok(()) }
@@ -124,7 +124,7 @@ impl<S: FrameSink> Fill<'_, S> {
 }
 
 impl PieceReader {
-    /// A reader of the data set below `root` of `source`.
+    /// Creates a reader of the data set below `root` of `source`.
     pub(crate) fn new(source: Source, root: Vec<u8>, kind: DigestKind, pool: BufferPool) -> Self {
         let dirs = DirCache::default();
         let (records, served) = (Records::default(), ReadCheck::default());
@@ -422,8 +422,8 @@ fn hole_end(file: &ReadFile, at: u64, last: u64, stride: u64) -> Result<u64, Sto
     Ok(data - (data - at) % stride)
 }
 
-/// The data within `range` of a file that also has holes there; empty if all of it is data, or if
-/// there are too many runs to be worth telling.
+/// Returns the data within `range` of a file that also has holes there. Returns nothing if all of
+/// it is data, or if it has too many runs to report.
 fn data_runs(file: &ReadFile, range: &std::ops::Range<u64>) -> Vec<(u32, u32)> {
     let mut runs = Vec::new();
     let mut at = range.start;

@@ -31,7 +31,7 @@ pub(crate) enum Freshness {
     Changed,
 }
 
-/// Strides that were served of a file, to be compared with what is read once more.
+/// Strides that were served of a file, for comparison with a second read.
 #[derive(Debug, Default)]
 pub(crate) struct ReadCheck {
     strides: Vec<(u64, usize, Digest)>,

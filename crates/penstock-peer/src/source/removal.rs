@@ -54,7 +54,7 @@ impl Remover<'_> {
     /// Works on an order until it is done, or [`SLICE`] has passed.
     ///
     /// # Errors
-    /// The order is not sound. What fails by itself is in the reply.
+    /// The order is not sound. Failures of single entries are in the reply.
     pub(crate) fn remove(&self, order: &RemoveOrder) -> Result<RemoveReply, Problem> {
         let wanted = order.wanted().ok_or_else(|| {
             Problem::new(Exit::Usage, "request", "an order to remove names no such entries")
@@ -103,7 +103,7 @@ impl Remover<'_> {
         let dir = match opened {
             Ok(dir) => dir,
             Err(error) if error.is_vanished() => return Ok(Removal::Vanished),
-            // A directory on the way has become something else: what was listed is not there.
+            // A directory on the way has become something else, so the listed entry is missing.
             Err(StoreError::NotDirectory { .. }) => return Ok(Removal::Changed),
             Err(error) => return Err(error),
         };

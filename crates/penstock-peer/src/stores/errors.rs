@@ -6,8 +6,8 @@ use penstock_api::task::TARGET_FULL;
 use penstock_io::store::{StoreError, StoreOffline, Target};
 use penstock_proto::id::Name;
 
-/// The problem of an error that is of the whole store, or passes; `None` if it is the item's. Asks
-/// the store after an I/O error, and so may block.
+/// Returns the problem of an error that concerns the store or passes; `None` if it is the item's.
+/// Asks the store after an I/O error, and so may block.
 pub(crate) fn of_no_item(target: &Target, error: &StoreError) -> Option<Problem> {
     if error.is_passing() {
         return Some(short_problem(error));
@@ -15,7 +15,7 @@ pub(crate) fn of_no_item(target: &Target, error: &StoreError) -> Option<Problem>
     is_of_store(target, error).then(|| full_problem(error))
 }
 
-/// The host has run short of something: it passes.
+/// Returns the problem of a host that lacks a resource, which passes.
 pub(crate) fn short_problem(error: &StoreError) -> Problem {
     let title = "the target host has run out of memory or descriptors";
     Problem::new(Exit::Temporary, "host-short", title)
@@ -49,7 +49,7 @@ pub(crate) fn full_problem(error: &StoreError) -> Problem {
         .hint("look at the kernel log of the target host; the transfer goes on where it was")
 }
 
-/// A request of ours that does not fit its page.
+/// Returns the problem of an own request that does not fit its page.
 pub(crate) fn protocol_problem(error: &dyn std::error::Error) -> Problem {
     Problem::new(Exit::Fatal, "protocol", "a request does not fit its page").because(chain(error))
 }
@@ -58,14 +58,15 @@ pub(super) fn wrong_kind(name: &Name, why: &str) -> Problem {
     Problem::new(Exit::Usage, "store-kind", format!("store `{name}` does not fit")).because(why)
 }
 
-/// The store is not there now; the transfer waits for it.
+/// Returns the problem of a store that is not there now; the transfer waits for it.
 pub(crate) fn store_offline(name: &Name, why: impl std::fmt::Display) -> Problem {
     Problem::new(Exit::Temporary, STORE_OFFLINE, format!("store `{name}` is offline"))
         .because(why)
         .hint("mount it, or put right its path in the configuration; the transfer then goes on")
 }
 
-/// The problem of a store that is not there now, or cannot be looked at for want of descriptors.
+/// Returns the problem of a store that is not there now, or cannot be examined for lack of
+/// descriptors.
 pub(crate) fn store_gone(name: &Name, offline: &StoreOffline) -> Problem {
     match offline {
         StoreOffline::Short { .. } => host_short(name, offline),
@@ -90,15 +91,16 @@ fn host_short(name: &Name, why: impl std::fmt::Display) -> Problem {
         .hint("raise the limit of open files (`ulimit -n`), or end other programs")
 }
 
-/// A call to the store has not come back.
+/// Returns the problem of a call to the store that has not returned.
 pub(super) fn store_hung(name: &Name) -> Problem {
     let title = format!("store `{name}` does not answer: a call to it hangs");
     Problem::new(Exit::Temporary, "store-hung", title)
         .hint("look at its disk or server; the transfer goes on when it answers again")
 }
 
-/// A store that cannot be opened. One that this user may not open, or this host has no descriptors
-/// for, is not offline: a site waits for either to be put right, a copy ends.
+/// Returns the problem of a store that cannot be opened. A store that this user may not open, or
+/// for which this host lacks descriptors, is not offline. A site waits until either is corrected; a
+/// copy ends.
 pub(crate) fn store_unreachable(name: &Name, ephemeral: bool, error: &StoreError) -> Problem {
     if error.is_denied() {
         let exit = if ephemeral { Exit::Fatal } else { Exit::Temporary };
@@ -122,7 +124,7 @@ pub(crate) fn chain(error: &dyn std::error::Error) -> String {
     text
 }
 
-/// Code: what a store was is not there now.
+/// Code of problems: a store is not there, or is not the one that it was.
 pub const STORE_OFFLINE: &str = "store-offline";
 
 #[cfg(test)]

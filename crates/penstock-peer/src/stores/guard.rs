@@ -36,7 +36,7 @@ struct Ground {
 }
 
 impl Guard {
-    /// Takes note of what is there now: the caller checks afterwards that it is what it should be.
+    /// Records the present state; the caller checks afterwards that it is the right one.
     ///
     /// # Errors
     /// The store is offline.
@@ -64,7 +64,7 @@ impl Guard {
     /// on network file systems a round trip.
     ///
     /// # Errors
-    /// The store is offline: what was found since the last check proves nothing.
+    /// The store is offline: findings since the last check prove nothing.
     pub(crate) fn check(&self) -> Result<(), Problem> {
         self.source
             .check_fingerprint(&self.fingerprint)
@@ -106,8 +106,8 @@ impl Guard {
     }
 }
 
-/// The root of a data set, or else the directory that it lies in; `None` if neither is there, or
-/// may be opened.
+/// Returns the root of a data set, or else the directory that contains it. Returns `None` if
+/// neither exists or may be opened.
 fn ground_of(source: &Source, root: &[u8]) -> Result<Option<Ground>, StoreError> {
     let parent = name::split(root).map(|(parent, _)| parent);
     for path in [Some(root), parent].into_iter().flatten() {

@@ -153,7 +153,7 @@ struct Open {
 }
 
 impl Stores {
-    /// The given stores; none is opened yet.
+    /// Creates the registry of the given stores; none is opened yet.
     pub fn new(specs: impl IntoIterator<Item = StoreSpec>) -> Self {
         let entry = |spec: StoreSpec| {
             let (open, hung) = (Mutex::default(), Mutex::default());
@@ -170,7 +170,7 @@ impl Stores {
         Self { look_max, ..self }
     }
 
-    /// All stores, in order of their names.
+    /// Returns all stores, in order of their names.
     pub fn specs(&self) -> impl Iterator<Item = &StoreSpec> {
         self.stores.values().map(|entry| &entry.spec)
     }
@@ -305,11 +305,11 @@ impl Stores {
         }
     }
 
-    /// A store to write to.
+    /// Returns a store to write to.
     ///
     /// # Errors
     /// `store-unknown`, `store-offline`, `store-kind`, `store-read-only`; `store-hung` while a call
-    /// to it has not come back.
+    /// to it has not returned.
     pub fn target(&self, name: &Name) -> Result<Target, Problem> {
         let entry = self.entry(name)?;
         self.check_answers(name, entry)?;

@@ -23,7 +23,7 @@ pub struct LeftOver<'a> {
     pub meta: Meta,
 }
 
-/// Learns what is found, and decides.
+/// Receives the files that are found, and decides about each.
 pub trait Cleaner {
     /// Decides whether a file goes. State of runs and private directories of stores are not shown.
     fn goes(&mut self, found: &LeftOver<'_>) -> bool;

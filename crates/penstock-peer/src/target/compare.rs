@@ -152,7 +152,8 @@ impl Comparer {
         let mut failed: Vec<EntryFailure> = Vec::new();
         let (mut existed, mut in_the_way) = (Vec::new(), 0);
         for (index, compared) in self.verdicts(page, left)?.into_iter().enumerate() {
-            // What is in the way counts among what would go, not among what stays.
+            // An obstacle counts among the entries that would be removed, not among those that
+            // stay.
             let stands = compared.there.is_some() && compared.verdict != Verdict::Blocked;
             existed.extend(stands.then_some(index as u32));
             match compared.verdict {
@@ -225,7 +226,8 @@ impl Comparer {
         Ok(true)
     }
 
-    /// The verdict of every entry, and what is there; those `left` are not looked at.
+    /// Returns the verdict on every entry, with the entry at the target. Entries in `left` are not
+    /// examined.
     pub(crate) fn verdicts(&self, page: &Page, left: &EntrySet) -> Result<Vec<Compared>, Problem> {
         let count = page.entries().len();
         let threads = (count / ENTRIES_PER_THREAD).clamp(1, THREADS);
@@ -359,7 +361,7 @@ impl Comparer {
             if self.update.only_new && there.kind == Kind::Directory {
                 return Verdict::Keep;
             }
-            // What may not be replaced by a file may not be replaced by a directory.
+            // An entry that a file may not replace may not be replaced by a directory either.
             let blocked =
                 there.kind != Kind::Directory && self.update.if_exists == IfExists::Replace;
             return if blocked { Verdict::Blocked } else { Verdict::Replace };
@@ -473,7 +475,7 @@ fn is_newer(entry: &Entry, there: &Meta, dated: bool) -> bool {
     !dated && entry.mtime > there.mtime
 }
 
-/// The number of an error by which an entry is refused.
+/// Returns the number of an error that refuses an entry.
 fn refusal(error: &StoreError) -> u16 {
     tracing::warn!(error = %chain(error), "an entry could not be compared, and stays as it is");
     error.errno().and_then(|errno| u16::try_from(errno).ok()).unwrap_or(0)

@@ -96,7 +96,7 @@ fn action(comparer: &Comparer, entry: &Entry, compared: &Compared) -> (PlanActio
         (Verdict::Keep, _) if compared.stale => (PlanAction::Attributes, ""),
         (Verdict::Keep, _) if compared.same => (PlanAction::Skip, "the same"),
         (Verdict::Keep, _) => (PlanAction::Skip, "exists at the target already"),
-        // What is in the way is deleted before.
+        // The obstacle is deleted before.
         (Verdict::Blocked, Some(_)) if clears => (PlanAction::Replace, ""),
         (Verdict::Blocked, None) if clears => (PlanAction::Copy, ""),
         (Verdict::Blocked, Some(true)) => (PlanAction::Fail, "a directory is in the way"),

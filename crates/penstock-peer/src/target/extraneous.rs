@@ -55,7 +55,7 @@ pub use walk::{LIST_DIRECTORIES_MAX, TakeSurplus, TargetLister};
 const PARTS: usize = 256;
 /// Number of depths of directories that have a file of their own; deeper ones share the last.
 const DEPTHS: usize = 200;
-/// The store's identity is checked again after so many deletions.
+/// Number of deletions after which the store's identity is checked again.
 const CHECK_EVERY: u64 = 1024;
 
 fn stopped() -> Problem {
@@ -245,7 +245,7 @@ pub(crate) fn find(
 /// Finds extraneous entries like `find`, at a target on another host.
 ///
 /// # Errors
-/// As `find`, and what `lister` says.
+/// As `find`, and errors of `lister`.
 pub fn find_surplus_with(
     lister: &mut dyn TargetLister,
     spec: &TaskSpec,
@@ -276,7 +276,7 @@ fn find_with(
 ) -> Result<u64, Problem> {
     let goes_on = GoesOn { stop: query.stop, fence };
     let spills = query.entries > hashes_max;
-    // What is in the way and may not be replaced is not surplus; what is in it is.
+    // An obstacle that may not be replaced is not extraneous, but its contents are.
     let both_kinds = update.if_exists != IfExists::Replace;
     let spill_in = spills.then_some(query.scratch);
     let mut known = read_known(query.pages, spill_in, both_kinds, goes_on)?;
@@ -351,7 +351,7 @@ fn too_many_mounts() -> Problem {
     Problem::new(Exit::Refused, "delete-refused", title)
 }
 
-/// Adds what is in `there` and not in `known`.
+/// Adds the entries of `there` that are not in `known`.
 fn join(
     known: &Path,
     there: &Path,
@@ -374,10 +374,10 @@ fn join(
     Ok(())
 }
 
-/// Deletes what the list says, or moves it to the backup directory.
+/// Deletes the entries of the list, or moves them to the backup directory.
 ///
 /// # Errors
-/// The store is at fault; the list cannot be read. What fails by itself is handed over.
+/// The store is at fault, or the list cannot be read. Failures of single entries are handed over.
 pub(crate) fn delete(
     target: &Target,
     spec: &TaskSpec,
@@ -404,11 +404,11 @@ pub(crate) fn delete(
     })
 }
 
-/// Shows what a list has, or only what of it is in the way, in its order: files, then directories
-/// from the deepest up.
+/// Passes on a list, or only its obstacles, in its order: files, then directories from the deepest
+/// up.
 ///
 /// # Errors
-/// The list cannot be read; what `take` says.
+/// The list cannot be read; errors of `take`.
 pub fn each_listed(
     list: &Path,
     only_in_the_way: bool,
@@ -430,7 +430,7 @@ pub fn each_listed(
 /// [`crate::TargetService::delete_for`].
 ///
 /// # Errors
-/// The store is at fault. What fails by itself is handed over.
+/// The store is at fault. Failures of single entries are handed over.
 pub(crate) fn delete_for(
     target: &Target,
     spec: &TaskSpec,

@@ -47,7 +47,7 @@ enum Found {
     Others,
 }
 
-/// Puts right what late writes have moved.
+/// Repairs the attributes that late writes have moved.
 pub(crate) struct LateWriteRepair<'a> {
     pub(crate) target: &'a Target,
     pub(crate) root: &'a [u8],
@@ -118,8 +118,8 @@ impl LateWriteRepair<'_> {
         Ok(Found::Mended)
     }
 
-    /// The digest of a file that travelled as extents, made as theirs is; `None` if it has ended
-    /// before its size.
+    /// Returns the digest of a file that travelled as extents, computed as for them. Returns `None`
+    /// if the file ends before its size.
     fn digest_of(
         &self,
         page: &Page,

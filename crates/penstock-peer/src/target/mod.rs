@@ -85,7 +85,8 @@ pub struct TargetService {
 }
 
 impl TargetService {
-    /// A target that writes to `stores`. Without `lanes` it can fetch from its own host only.
+    /// Creates a target side that writes to `stores`. Without `lanes` it can fetch from its own
+    /// host only.
     pub fn new(stores: Arc<Stores>, lanes: Option<LaneConfig>, options: SocketOptions) -> Self {
         let pool = BufferPool::new(STRIDE_BYTES_MAX as usize, BUFFERS_MAX);
         let (connect, local_ends, book) = (None, None, Arc::default());
@@ -115,8 +116,8 @@ impl TargetService {
         self.book.standing.end_void();
     }
 
-    /// Ends what [`TargetService::end_lanes_from`] missed because it was opening at that moment.
-    /// Does not block; call it every second.
+    /// Ends the lanes that [`TargetService::end_lanes_from`] missed because they were opening at
+    /// that moment. Does not block; call it every second.
     pub fn end_void_lanes(&self) {
         self.book.standing.end_void();
     }
@@ -212,7 +213,7 @@ impl TargetService {
     }
 }
 
-/// The store of a task, changed only while its controller may act (B4).
+/// Returns the store of a task, which only changes while the task's controller may act (B4).
 fn target_of(stores: &Stores, spec: &TaskSpec) -> Result<Target, Problem> {
     let target = stores.target(&spec.store)?;
     if spec.fence.epoch() == 0 {
@@ -252,8 +253,9 @@ fn identify(stores: &Stores, spec: &TaskSpec) -> Result<StoreIdentity, Problem> 
     Ok(identity)
 }
 
-/// Does what the store's root may refuse. The root may have the mode of a source that was copied
-/// here before, as 0555: where it is this user's, it is unlocked, and its mode set at the end.
+/// Runs an operation that the store's root may refuse. The root may have the mode of a source that
+/// was copied here before, as 0555. If it is this user's, it is unlocked, and its mode is set at
+/// the end.
 fn unlocking<T>(
     target: &Target,
     spec: &TaskSpec,
@@ -414,7 +416,7 @@ fn no_pair(locals: &[LocalEnd], peers: &[DataAddress]) -> String {
     "no address for data here is of the family of one there".to_owned()
 }
 
-/// The part of a store's identity that ledgers keep.
+/// Returns the part of a store's identity that ledgers keep.
 fn id_of(identity: &StoreIdentity) -> u64 {
     let [a, b, c, d, e, f, g, h, ..] = identity.id;
     u64::from_le_bytes([a, b, c, d, e, f, g, h])
@@ -438,7 +440,7 @@ impl TargetPeer for TargetService {
         page: &Page,
         left: &EntrySet,
     ) -> Result<Comparison, Problem> {
-        // Once a page: what is not mounted would look as if nothing were there (A5).
+        // Once a page, since a missing mount would look like an empty directory (A5).
         self.identify(spec)?;
         let allowed = self.stores.spec(&spec.store)?.allow_privileged;
         let comparer = Comparer::new(self.target(spec)?, spec, true, allowed);
@@ -561,7 +563,7 @@ impl TargetPeer for TargetService {
                 .hint("leave out `--readback` and `--also-digest`"));
         }
         let (root, kind, pool) = (spec.root.0.as_slice(), spec.digest, &self.pool);
-        // What is not mounted would look as if nothing were there (A5), also in the midst of it.
+        // A missing mount would look like an empty directory (A5), also in the midst of the work.
         self.identify(spec)?;
         let proof = Readback { target: &target, root, kind, pool }.prove(request)?;
         if !proof.damaged.is_empty() || !proof.failures.is_empty() {
@@ -619,7 +621,7 @@ impl TargetPeer for TargetService {
         target
             .remove_marker((spec.transfer, spec.writer))
             .or_else(|error| left(&target, &error))?;
-        // What is not mounted looks as if nothing were there (A5), also in the midst of it.
+        // A missing mount looks like an empty directory (A5), also in the midst of the work.
         self.identify_if_known(spec)
     }
 }

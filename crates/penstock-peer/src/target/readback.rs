@@ -89,7 +89,7 @@ impl Readback<'_> {
     /// Reads the files of a page again; blocks.
     ///
     /// # Errors
-    /// The store is at fault, or what passes: nothing is known of the page.
+    /// The store is at fault, or the error passes: nothing is known of the page.
     pub(crate) fn prove(&self, request: &ProofRequest<'_>) -> Result<PageProof, Problem> {
         let units = self.units(request);
         let splits: Vec<OnceLock<Split>> =
@@ -118,8 +118,8 @@ impl Readback<'_> {
         Ok(proof)
     }
 
-    /// The files of a page whose BLAKE3 is the given one, in hex; `None` if it was stopped. Blocks
-    /// for a read of all of them.
+    /// Returns the files of a page whose BLAKE3 is the given one, in hex; `None` if it was stopped.
+    /// Blocks for a read of all of them.
     ///
     /// # Errors
     /// As [`Readback::prove`].
@@ -154,7 +154,7 @@ impl Readback<'_> {
     fn units(&self, request: &ProofRequest<'_>) -> Vec<Unit> {
         let mut units = Vec::new();
         for (file, digest) in request.digests.iter().enumerate() {
-            // What has no standard digest was asked for without any proof.
+            // A file without a standard digest was asked for without any proof.
             if digest.form == DigestForm::Sparse {
                 continue;
             }

@@ -74,7 +74,7 @@ pub(crate) struct TaskState {
 }
 
 impl TaskState {
-    /// Takes up what is known of all paths before anything is tried.
+    /// Feeds the machines with the known round trips of all paths, before the first dial.
     pub(crate) fn learn_paths(&mut self, dialer: &Dialer) {
         self.fetch.expect_paths(self.lanes.links());
         for (path, rtt) in dialer.known_rtts() {
@@ -154,7 +154,7 @@ pub(crate) struct TaskParts {
 pub(crate) struct TaskContext {
     pub(crate) spec: TaskSpec,
     pub(crate) control: Arc<dyn TaskControl>,
-    /// Until when it may write, where others may be given what it has in hand.
+    /// Grant under which the task writes, if others may get its pieces.
     pub(crate) grant: Option<Arc<Grant>>,
     /// Grant without an end, for a task that has no other and still shares the transfer.
     pub(crate) endless: Option<Grant>,
@@ -268,7 +268,7 @@ impl TaskContext {
         self.grant.as_deref().or(self.endless.as_ref())
     }
 
-    /// A page and its pieces.
+    /// Returns a page and its pieces.
     pub(crate) fn page(&self, number: u32) -> Result<Arc<Pieces>, Problem> {
         {
             let mut pages = self.pages.lock().unwrap_or_else(PoisonError::into_inner);
@@ -290,7 +290,7 @@ impl TaskContext {
         Ok(page)
     }
 
-    /// The task cannot go on.
+    /// Ends the task with a problem.
     pub(crate) fn broken(&self, problem: Problem) {
         tracing::warn!(transfer = %self.spec.transfer, %problem, "task broken");
         self.control.broken(problem);
@@ -324,7 +324,7 @@ impl TaskContext {
         self.wake.notify_all();
     }
 
-    /// The next request for a lane.
+    /// Returns the next request for a lane.
     pub(crate) fn next_request(&self, lane: LaneId) -> Option<Request> {
         if self.is_stopping() {
             return None;
@@ -346,7 +346,7 @@ impl TaskContext {
         drop(self.local_wake.wait_timeout(state, Duration::from_millis(200)));
     }
 
-    /// A request was answered: what became of its entries.
+    /// Notes the answer to a request, with the results of its entries.
     pub(crate) fn handle_answered(&self, request: Request, pieces: &Pieces, written: Written) {
         let now = sys::boottime_now();
         if let Some(problem) = of_answer(&request.item, &written) {
@@ -424,7 +424,7 @@ impl TaskContext {
         );
     }
 
-    /// A request was refused by the source.
+    /// Notes that the source refused a request.
     pub(crate) fn handle_refused(&self, request: Request, retry_after: Duration, why: String) {
         let now = sys::boottime_now();
         let mut state = self.lock();
@@ -432,7 +432,7 @@ impl TaskContext {
         state.waiting = format!("{why}; next try in {:.1} s", retry_after.as_secs_f64());
     }
 
-    /// A connection has measured its path.
+    /// Notes the round trip of a path that a connection has measured.
     pub(crate) fn path_known(&self, path: PathId, rtt: Duration) {
         let mut state = self.lock();
         state.fetch.handle_rtt_of(path, rtt);
@@ -450,7 +450,7 @@ impl TaskContext {
         self.paths.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notes where a lane goes and what protects it, for the receipt.
+    /// Records the ends of a lane and its protection, for the receipt.
     pub(crate) fn note_path(&self, stream: &LaneStream, ends: &PathEnds) {
         let Ok((here, there)) = stream.addresses() else { return };
         let (peer, protection) = (stream.peer(), stream.protection());
@@ -467,7 +467,7 @@ impl TaskContext {
         }
     }
 
-    /// A lane is open over a path.
+    /// Notes that a lane is open over a path.
     pub(crate) fn lane_up(
         &self,
         (lane, path): (LaneId, PathId),
@@ -603,15 +603,15 @@ const PAGES_KEPT: usize = 32;
 /// Number of paths that are noted for the receipt; further ones are not.
 const PATHS_MAX: usize = 64;
 impl TaskContext {
-    /// The first of an answer has come, and is written now.
+    /// Notes that the first frame of an answer has arrived.
     pub(crate) fn handle_begun(&self, request: u32) {
         self.lock().fetch.handle_begun(request);
     }
 }
 
 impl TaskState {
-    /// A sync has failed: all that is in hand goes back, for what was written of it may be lost
-    /// (A4). To be called after the failure itself was reported.
+    /// Returns all pieces in hand after a failed sync, since their written bytes may be lost (A4).
+    /// Call it after the failure itself was reported.
     pub(crate) fn return_all(&mut self) {
         self.held.clear();
         let mut returned = self.fetch.handle_sync_failed();

@@ -16,7 +16,7 @@ use crate::task::context::TaskContext;
 use crate::task::reach::Reach;
 use crate::task::write_lease;
 
-/// The coordinator's loop.
+/// Runs the coordinator's loop.
 pub(super) fn coordinate(shared: &Arc<TaskContext>) {
     let lanes = Mutex::new(Vec::new());
     while !shared.is_stopping() {

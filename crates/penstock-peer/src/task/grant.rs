@@ -28,7 +28,7 @@ impl Grant {
         self.wanted.store(now.0, Ordering::Release);
     }
 
-    /// A grant that was asked for at `asked`.
+    /// Creates a grant that was asked for at `asked`.
     pub(crate) fn new(duration: Duration, asked: Instant) -> Self {
         let until = AtomicU64::new(asked.plus(duration).0);
         let (wanted, asked) = (AtomicU64::new(asked.0), AtomicU64::new(asked.0));

@@ -85,7 +85,7 @@ impl Handovers {
         list.push(left);
     }
 
-    /// Takes what the last task of this transfer and writer has left.
+    /// Takes the handover of the last task of this transfer and writer.
     pub(crate) fn take(&self, spec: &TaskSpec) -> Option<Handover> {
         let mut list = self.list();
         let of = |it: &Handover| (it.transfer, it.writer) == (spec.transfer, spec.writer);

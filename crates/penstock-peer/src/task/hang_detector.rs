@@ -51,8 +51,8 @@ impl HangDetector {
         self.since.store(0, Ordering::Relaxed);
     }
 
-    /// For how long the call under way has given no sign of life, as far as it was looked at. To be
-    /// asked about once a second, or oftener.
+    /// Returns how long the current call has shown no sign of life, as far as it was observed. Call
+    /// it at least once a second.
     pub(crate) fn lasts(&self, now: Instant) -> Duration {
         let since = self.since.load(Ordering::Relaxed);
         if since == 0 || now.since(Instant(since)) < LOOK {

@@ -227,7 +227,7 @@ impl RunningTask {
         Some(Handover { transfer, writer, incarnation: shared.incarnation, adopted })
     }
 
-    /// Ends it, and keeps what is not committed for the next task.
+    /// Ends the task, and keeps its uncommitted reports for the next one.
     pub(crate) fn leave_behind(&self) {
         if let Some(left) = self.end_for_next() {
             self.shared.left.put(left);

@@ -48,7 +48,8 @@ pub(super) enum Verdict {
 }
 
 impl FilePair {
-    /// A pair of the size that both have; what they are is looked at again at the end.
+    /// Creates a pair of files that have the same size; their attributes are checked again at the
+    /// end.
     pub(super) fn new(path: Vec<u8>, source: (ReadFile, Meta), target: (ReadFile, Meta)) -> Self {
         let size = source.1.size;
         Self {
@@ -123,7 +124,7 @@ impl FilePair {
         !self.broken.swap(true, Ordering::Relaxed)
     }
 
-    /// A part is done; the verdict, if it was the last.
+    /// Ends a part. Returns the verdict, if it was the last.
     pub(super) fn end_extent(&self) -> Option<Result<Verdict, SideError>> {
         (self.extents_left.fetch_sub(1, Ordering::AcqRel) == 1).then(|| self.verdict())
     }

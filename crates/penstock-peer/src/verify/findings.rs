@@ -26,7 +26,7 @@ pub enum Finding {
 }
 
 impl Finding {
-    /// Its name, in JSON and in lines.
+    /// Returns its name, in JSON and in lines.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Differs => "differs",
@@ -39,7 +39,8 @@ impl Finding {
     }
 }
 
-/// Takes what is found: how, the path below the root, and what it is in words (may be empty).
+/// Takes one difference: its kind, the path below the root, and an explanation in words (may be
+/// empty).
 pub type Teller<'a> = dyn Fn(Finding, &[u8], &str) + Sync + 'a;
 
 /// Counts of the comparison so far, for a progress display.

@@ -41,8 +41,8 @@ pub(crate) fn feed(
     Ok(at)
 }
 
-/// The BLAKE3 of an open file and what that is; `None` if it changed while it was read. `buffer`
-/// holds a stride.
+/// Returns the BLAKE3 of an open file and its attributes; `None` if it changed while it was read.
+/// `buffer` holds a stride.
 pub(crate) fn digest_of_file(
     file: &ReadFile,
     buffer: &mut [u8],
@@ -128,7 +128,7 @@ impl TreeHash {
         Ok(true)
     }
 
-    /// An extent is done; the digest of the file, if it was the last.
+    /// Ends an extent. Returns the digest of the file, if it was the last.
     pub(crate) fn end_extent(&self) -> Option<Digest> {
         if self.left.fetch_sub(1, Ordering::AcqRel) > 1 {
             return None;

@@ -171,13 +171,15 @@ impl Known {
     }
 }
 
-/// The first 16 bytes of a path's BLAKE3: two of 10^9 paths share them with a chance of 10^-21.
+/// Returns the first 16 bytes of a path's BLAKE3. Two of 10^9 paths share them with a chance of
+/// 10^-21.
 fn fold(path: &[u8]) -> u128 {
     let hash = blake3::hash(path);
     hash.as_bytes()[..16].iter().fold(0, |folded, byte| folded << 8 | u128::from(*byte))
 }
 
-/// A name of a list as a path below the directory, without `./`; `None` if it leads elsewhere.
+/// Converts a name of a list to a path below the directory, without `./`; `None` if it leads
+/// elsewhere.
 fn relative(name: &[u8]) -> Option<Vec<u8>> {
     let parts = name.split(|byte| *byte == b'/').filter(|part| *part != b".");
     let path = parts.collect::<Vec<_>>().join(&b'/');

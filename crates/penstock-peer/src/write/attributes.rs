@@ -21,7 +21,7 @@ use penstock_proto::manifest::{Entry, EntryKind, Page};
 const OWNERS_MAX: usize = 64 * 1024;
 const SPECIAL_BITS: u32 = 0o7000;
 
-/// Decides what entries get. One per task, shared by its threads.
+/// Decides which attributes entries get. The threads of a task share one policy.
 pub(crate) struct AttributePolicy {
     preserve: Preserve,
     /// Classes of attributes that are wanted and allowed.
@@ -44,7 +44,7 @@ struct Counts {
 }
 
 impl AttributePolicy {
-    /// For a data set of the own host or site (`own_site`), or of another.
+    /// Creates the policy for a data set of the own host or site (`own_site`), or of another.
     pub(crate) fn new(preserve: &Preserve, own_site: bool, allow_privileged: bool) -> Self {
         use AttributeClass::UserXattrs;
         let wished = preserve.classes();
@@ -80,7 +80,7 @@ impl AttributePolicy {
         !is_device(entry) || self.kept.contains(AttributeClass::Devices)
     }
 
-    /// The mode that an entry gets; `None` leaves it to the system.
+    /// Returns the mode that an entry gets; `None` leaves it to the system.
     pub(crate) fn mode(&self, page: &Page, entry: &Entry) -> Option<u32> {
         if !self.preserve.mode {
             return None;
@@ -115,7 +115,7 @@ impl AttributePolicy {
         })
     }
 
-    /// All that an entry gets.
+    /// Returns all attributes that an entry gets.
     pub(crate) fn attributes<'p>(&self, page: &'p Page, entry: &Entry) -> Attributes<'p> {
         let owner = self.owner(page, entry);
         Attributes {
@@ -148,7 +148,7 @@ impl AttributePolicy {
         Ok(())
     }
 
-    /// Counts what is withheld of the entries of a page, once.
+    /// Counts the withheld attributes of a page's entries, once.
     pub(crate) fn count_withheld(&self, page: &Page) {
         if self.withheld.is_empty() {
             return;
@@ -171,7 +171,7 @@ impl AttributePolicy {
     fn has(&self, page: &Page, entry: &Entry, class: AttributeClass) -> bool {
         match class {
             AttributeClass::Devices => is_device(entry),
-            // What its first name has is counted there.
+            // The attributes of its first name are counted there.
             _ if entry.kind == EntryKind::HardLink => false,
             AttributeClass::Owner => entry.owner != self.own,
             AttributeClass::SpecialMode => entry.mode & SPECIAL_BITS != 0,
@@ -188,7 +188,8 @@ impl AttributePolicy {
     }
 }
 
-/// The mode without the access ACL: its group bits are the ACL's mask, the group may have less.
+/// Returns the mode without the access ACL. Its group bits are the ACL's mask, and the group may
+/// have less.
 fn without_acl(mode: u32, page: &Page, entry: &Entry) -> u32 {
     let group = page.xattrs(entry).get(ACL_ACCESS).and_then(acl_group_bits);
     group.map_or(mode, |group| mode & !0o070 | group << 3)

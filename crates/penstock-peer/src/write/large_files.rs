@@ -21,7 +21,7 @@ const OPEN_MAX: usize = 300;
 const LOOK_TRIES: u32 = 9;
 const LOOK_WAIT: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(1));
 
-/// Attempts that are remembered to be over: what was asked of them and still comes is soon here.
+/// Number of ended attempts that are remembered; late answers to their requests arrive soon.
 const OVER_MAX: usize = 4096;
 
 /// The table of them.
@@ -39,14 +39,15 @@ struct LargeFile {
 }
 
 impl LargeFiles {
-    /// No extent of a file was ever written in this generation: whichever lane comes first makes
-    /// its temporary file.
+    /// Begins a file of which no extent was written in this generation. The first lane makes its
+    /// temporary file.
     pub(crate) fn begin(&self, page: u32, entry: u32, generation: u32) {
         let mut files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
         files.insert((page, entry), LargeFile { generation, open: None });
     }
 
-    /// The file of an entry in a generation: made if it was begun here, else opened as it is.
+    /// Returns the file of an entry in a generation. Makes it if it was begun here, else opens it
+    /// as it is.
     pub(crate) fn get(
         &self,
         tree: &TargetTree,
@@ -91,7 +92,7 @@ impl LargeFiles {
         // A late item of an old attempt takes no place from the new one.
         if files.get(&key).is_none_or(|known| known.generation <= generation) {
             if files.len() >= OPEN_MAX {
-                // What no lane writes to now is opened again when it is needed.
+                // A file that no lane writes to now is opened again when it is needed.
                 let in_use = |file: &LargeFile| {
                     file.open.as_ref().is_none_or(|file| Arc::strong_count(file) > 1)
                 };
@@ -144,7 +145,8 @@ fn make(tree: &TargetTree, dir: &Dir, name: &[u8], size: u64) -> Result<WriteFil
     Ok(file)
 }
 
-/// Opens what another peer has made, and never makes it (B1). Looks no longer than it is wanted.
+/// Opens a file that another peer has made, and never makes it (B1). Stops when the attempt was
+/// given up.
 fn look_for(
     tree: &TargetTree,
     dir: &Dir,
@@ -160,7 +162,7 @@ fn look_for(
         }
         thread::sleep(wait);
         wait = (wait * 2).min(LOOK_WAIT.1);
-        // A handle of its own asks the server again what is in the directory.
+        // A new handle asks the server again for the content of the directory.
         let fresh = tree.target.open_dir(dir.path());
         outcome = fresh.and_then(|dir| tree.target.open_temporary(&dir, name));
     }

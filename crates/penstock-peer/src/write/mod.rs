@@ -142,7 +142,7 @@ impl PieceWriter {
         self.digests = digests;
     }
 
-    /// The reply is over: what became of it.
+    /// Ends the reply. Returns its results.
     pub(crate) fn finish(&mut self, page: &TaskPage, item: &Item) -> Written {
         if let Some(index) = self.drop_open() {
             self.outcome.failures.push(failure(index, FailurePhase::Digest, 0));
@@ -150,8 +150,8 @@ impl PieceWriter {
         self.failed = None;
         self.ended = None;
         let mut outcome = std::mem::take(&mut self.outcome);
-        // An entry that the source passed over without a word has failed too: nothing may be
-        // missing from what was asked for (promise (c)).
+        // An entry that the source passed over silently has failed too: nothing asked for may be
+        // missing (promise (c)).
         if outcome.fatal.is_none() && !outcome.lost {
             let mut told = vec![false; (item.end_entry - item.first_entry) as usize];
             let digests = outcome.digests.iter().map(|digest| digest.entry);
@@ -201,7 +201,7 @@ impl PieceWriter {
         }
     }
 
-    /// Gives up the open file; what was written of a whole file goes with it.
+    /// Gives up the open file, and removes it if it is a whole file.
     fn drop_open(&mut self) -> Option<u32> {
         let open = self.open.take()?;
         if let FileHandle::Own(file) = &open.file
@@ -381,7 +381,7 @@ impl PieceWriter {
         })
     }
 
-    /// All bytes of a file, or of an extent, are there.
+    /// Ends a file, or an extent, of which all bytes are there.
     fn end_file(
         &mut self,
         page: &TaskPage,
@@ -448,7 +448,7 @@ fn digest_of(
     }
 }
 
-/// The digest of an extent from its parts, in the order of their offsets.
+/// Returns the digest of an extent from its parts, in the order of their offsets.
 pub(crate) fn extent_digest(
     kind: DigestKind,
     parts: Vec<Part>,
@@ -460,7 +460,7 @@ pub(crate) fn extent_digest(
     digest_of(kind, &strides, sparse, stride, length, false)
 }
 
-/// The files that a request asks for.
+/// Returns the files that a request asks for.
 fn asked<'a>(page: &'a TaskPage, item: &'a Item) -> impl Iterator<Item = u32> + 'a {
     let wanted = move |index: &u32| {
         let entry = &page.page.entries()[*index as usize];
@@ -510,7 +510,7 @@ fn note_digests(
     }
 }
 
-/// The digest of a file whose holes were not hashed: over the digests of its data (D2).
+/// Returns the digest of a file whose holes were not hashed: over the digests of its data (D2).
 pub(crate) fn sparse_digest(digests: &[Digest]) -> Digest {
     let mut hasher = blake3::Hasher::new_derive_key("penstock 2026 sparse file digest");
     for digest in digests {
@@ -519,7 +519,7 @@ pub(crate) fn sparse_digest(digests: &[Digest]) -> Digest {
     Digest(*hasher.finalize().as_bytes())
 }
 
-/// The bytes of the file that an item asks for.
+/// Returns the bytes of the file that an item asks for.
 pub(crate) fn range_of(item: &Item, entry: &Entry) -> std::ops::Range<u64> {
     if item.length > 0 { item.offset..item.offset + item.length } else { 0..entry.size }
 }

@@ -54,7 +54,7 @@ impl TargetTree {
         self.proves || self.digest_list && !entry.hollow
     }
 
-    /// The temporary name of an attempt at an entry (B1).
+    /// Returns the temporary name of an attempt at an entry (B1).
     pub(crate) fn temporary(&self, page: &TaskPage, index: u32, generation: u32) -> TemporaryName {
         temporary_of((self.transfer, self.writer), page, index, generation)
     }
@@ -175,7 +175,8 @@ pub(crate) fn temporary_of(
 ) -> TemporaryName {
     let entry = &page.page.entries()[index as usize];
     let large = entry.kind == EntryKind::File && page.page.slicing.is_split(entry.size);
-    // A resumed attempt lists anew: what was written of a large file stays under its name there.
+    // A resumed attempt lists anew, and finds the written bytes of a large file under its name
+    // there.
     let (of, number) = match large {
         true => (page_digest(&page.page.path(entry)), page.page.round.into()),
         false => (page.digest, index),
@@ -192,6 +193,6 @@ pub(crate) fn temporary_of(
     })
 }
 
-/// Larger files have a temporary name: what it costs is little beside their bytes, and these need
-/// not be fetched again after `kill -9`.
+/// Size above which files get a temporary name. Its cost is small beside their bytes, which then
+/// survive `kill -9`.
 const NAMELESS_BYTES_MAX: u64 = 256 << 10;

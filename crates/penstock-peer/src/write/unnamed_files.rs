@@ -48,7 +48,7 @@ impl NamedLater {
             && !(self.any.load(Ordering::Acquire) && pages().contains(&page))
     }
 
-    /// A file of this page is about to get a temporary name.
+    /// Notes that a file of this page is about to get a temporary name.
     pub(crate) fn end_in(&self, page: u32) {
         if self.allowed.load(Ordering::Relaxed) {
             self.pages.lock().unwrap_or_else(PoisonError::into_inner).insert(page);
@@ -56,7 +56,7 @@ impl NamedLater {
         }
     }
 
-    /// No more files without names: their names would wait for a disk.
+    /// Makes no more files without names: their names would wait for a disk.
     pub(crate) fn end(&self) {
         self.allowed.store(false, Ordering::Relaxed);
     }

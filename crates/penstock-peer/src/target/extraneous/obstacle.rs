@@ -12,8 +12,7 @@ use penstock_api::problem::{Exit, Problem};
 use super::path_hash::{HASHES_MAX, PathHash, hash_of, spill_failed};
 use super::record::{key_of, read_line};
 
-/// The part of a list that is in the way: the items that the list says are, and what lies in the
-/// directories among them.
+/// The obstacles of a list, with everything in the directories among them.
 pub(super) struct Obstacles {
     /// The directories: [`HASHES_MAX`] at most.
     directories: HashSet<PathHash>,

@@ -32,13 +32,13 @@ pub type TakeSurplus<'a> = &'a mut dyn FnMut(Surplus) -> Result<(), Problem>;
 
 /// Lists directories of a target, wherever that is.
 pub trait TargetLister {
-    /// Lists up to [`LIST_DIRECTORIES_MAX`] directories, given relative to the data set's root;
-    /// `take` gets what is in them, but for what is protected: each thing once, and what is ours
-    /// as [`SurplusKind::Own`](penstock_api::delete::SurplusKind::Own). What is no directory any
-    /// more holds nothing.
+    /// Lists up to [`LIST_DIRECTORIES_MAX`] directories, given relative to the data set's root.
+    /// `take` gets each entry once, except for protected ones. An own entry comes as
+    /// [`SurplusKind::Own`](penstock_api::delete::SurplusKind::Own). A path that is no directory
+    /// any more holds nothing.
     ///
     /// # Errors
-    /// One of them cannot be listed completely; what `take` says.
+    /// One of them cannot be listed completely; errors of `take`.
     fn list(&mut self, directories: Vec<PathText>, take: TakeSurplus<'_>) -> Result<(), Problem>;
 }
 
